@@ -1,0 +1,27 @@
+# Switches of the build, and the flags every target of ours is compiled with.
+option(GRADRING_TESTS "Build the tests and the simulator" ON)
+option(GRADRING_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+option(GRADRING_CUDA "Build the GPU engines (needs the CUDA toolkit)" OFF)
+set(GRADRING_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
+
+add_library(gradring_flags INTERFACE)
+target_include_directories(gradring_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_compile_options(gradring_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX,C>:-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor>
+  # g++ 12 sees overlaps in std::string::operator+ that are not there (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+if(GRADRING_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(GRADRING_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(NOT GRADRING_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "GRADRING_SANITIZE is '${GRADRING_SANITIZE}'; use address, thread, or leave it empty")
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()

@@ -1,0 +1,214 @@
+#include "proto/frame.h"
+
+#include <bit>
+#include <cstring>
+
+namespace gradring {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the frame is little endian and is written by memcpy");
+
+constexpr std::array<char, 4> kMagic = {'G', 'R', 'D', 'F'};
+constexpr size_t kBodyOffset = 56;
+
+class Writer {
+ public:
+  explicit Writer(FrameBytes& bytes) : bytes_(bytes) {}
+  template <typename T>
+  void put(T value) {
+    std::memcpy(bytes_.data() + at_, &value, sizeof value);
+    at_ += sizeof value;
+  }
+  void put(const Signature& s) {
+    put(static_cast<uint8_t>(s.collective));
+    put(static_cast<uint8_t>(s.dtype));
+    put(static_cast<uint8_t>(s.op));
+    put(uint8_t{0});
+    put(s.root);
+    put(s.count);
+  }
+
+ private:
+  FrameBytes& bytes_;
+  size_t at_ = 0;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  template <typename T>
+  T get() {
+    T value;
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+  // False when a byte is outside its enumeration or the size would overflow.
+  bool get(Signature& s) {
+    const auto collective = get<uint8_t>();
+    const auto dtype = get<uint8_t>();
+    const auto op = get<uint8_t>();
+    get<uint8_t>();
+    s.root = get<uint32_t>();
+    s.count = get<uint64_t>();
+    s.collective = static_cast<Collective>(collective);
+    s.dtype = static_cast<Dtype>(dtype);
+    s.op = static_cast<ReduceOp>(op);
+    return collective >= 1 && collective <= kCollectiveLast && dtype >= 1 && dtype <= kDtypeLast &&
+           op <= kReduceOpLast && s.count <= (uint64_t{1} << 56);
+  }
+  bool get(Phase& phase) {
+    const auto value = get<uint8_t>();
+    phase = static_cast<Phase>(value);
+    return value == 1 || value == 2;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  size_t at_ = 0;
+};
+
+void write_body(Writer& w, const Frame& f) {
+  switch (f.type) {
+    case FrameType::kReady:
+      w.put(f.ready.rank);
+      w.put(uint32_t{0});
+      w.put(f.ready.signature);
+      break;
+    case FrameType::kSlice:
+      w.put(f.slice.slice);
+      w.put(static_cast<uint8_t>(f.slice.phase));
+      w.put(f.slice.lane);
+      w.put(f.slice.hop);
+      w.put(f.slice.ranks);
+      w.put(f.slice.length);
+      w.put(f.slice.value_epoch);
+      w.put(f.slice.crc32c);
+      break;
+    case FrameType::kCredit:
+      w.put(f.credit.lane);
+      w.put(f.credit.freed_total);
+      break;
+    case FrameType::kStable:
+      w.put(f.stable.slice);
+      w.put(f.stable.hop);
+      break;
+    case FrameType::kMismatch:
+      w.put(f.mismatch.rank_a);
+      w.put(f.mismatch.rank_b);
+      w.put(f.mismatch.a);
+      w.put(f.mismatch.b);
+      break;
+    case FrameType::kNack:
+      w.put(f.nack.slice);
+      w.put(static_cast<uint8_t>(f.nack.phase));
+      w.put(f.nack.lane);
+      w.put(f.nack.hop);
+      break;
+    case FrameType::kHeartbeat:
+      w.put(f.heartbeat.sequence);
+      w.put(f.heartbeat.progress);
+      break;
+  }
+}
+
+bool read_body(Reader& r, Frame& f) {
+  switch (f.type) {
+    case FrameType::kReady:
+      f.ready.rank = r.get<uint32_t>();
+      r.get<uint32_t>();
+      return r.get(f.ready.signature);
+    case FrameType::kSlice: {
+      f.slice.slice = r.get<uint32_t>();
+      const bool good = r.get(f.slice.phase);
+      f.slice.lane = r.get<uint8_t>();
+      f.slice.hop = r.get<uint16_t>();
+      f.slice.ranks = r.get<uint32_t>();
+      f.slice.length = r.get<uint32_t>();
+      f.slice.value_epoch = r.get<uint64_t>();
+      f.slice.crc32c = r.get<uint32_t>();
+      return good;
+    }
+    case FrameType::kCredit:
+      f.credit.lane = r.get<uint8_t>();
+      f.credit.freed_total = r.get<uint64_t>();
+      return true;
+    case FrameType::kStable:
+      f.stable.slice = r.get<uint32_t>();
+      f.stable.hop = r.get<uint16_t>();
+      return true;
+    case FrameType::kMismatch:
+      f.mismatch.rank_a = r.get<uint32_t>();
+      f.mismatch.rank_b = r.get<uint32_t>();
+      return r.get(f.mismatch.a) && r.get(f.mismatch.b);
+    case FrameType::kNack: {
+      f.nack.slice = r.get<uint32_t>();
+      const bool good = r.get(f.nack.phase);
+      f.nack.lane = r.get<uint8_t>();
+      f.nack.hop = r.get<uint16_t>();
+      return good;
+    }
+    case FrameType::kHeartbeat:
+      f.heartbeat.sequence = r.get<uint64_t>();
+      f.heartbeat.progress = r.get<uint64_t>();
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+FrameBytes encode(const Frame& frame) {
+  FrameBytes bytes{};
+  Writer w(bytes);
+  w.put(kMagic);
+  w.put(kFrameVersion);
+  w.put(static_cast<uint8_t>(frame.type));
+  w.put(uint16_t{0});
+  w.put(frame.token);
+  w.put(frame.job);
+  w.put(frame.epoch);
+  w.put(frame.key.space);
+  w.put(frame.key.sequence);
+  write_body(w, frame);
+  return bytes;
+}
+
+tl::expected<Frame, std::string> decode(std::span<const std::byte> header, size_t payload_bytes) {
+  if (header.size() != kFrameBytes) {
+    return tl::unexpected("a frame header has " + std::to_string(kFrameBytes) + " bytes, got " +
+                          std::to_string(header.size()));
+  }
+  Reader r(header);
+  if (r.get<std::array<char, 4>>() != kMagic) return tl::unexpected<std::string>("not a gradring frame");
+  const auto version = r.get<uint8_t>();
+  if (version != kFrameVersion) {
+    return tl::unexpected("frame version " + std::to_string(version) + ", this daemon speaks " +
+                          std::to_string(kFrameVersion));
+  }
+  const auto type = r.get<uint8_t>();
+  if (type < 1 || type > kFrameTypeLast) {
+    return tl::unexpected("unknown frame type " + std::to_string(type));
+  }
+  r.get<uint16_t>();
+  Frame frame;
+  frame.type = static_cast<FrameType>(type);
+  frame.token = r.get<uint64_t>();
+  frame.job = r.get<JobId>();
+  frame.epoch = r.get<uint64_t>();
+  frame.key.space = r.get<uint64_t>();
+  frame.key.sequence = r.get<uint64_t>();
+  static_assert(kBodyOffset == 4 + 1 + 1 + 2 + 8 + 16 + 8 + 16);
+  if (!read_body(r, frame)) {
+    return tl::unexpected("frame type " + std::to_string(type) + " has a value outside its range");
+  }
+  const size_t expected = frame.type == FrameType::kSlice ? frame.slice.length : 0;
+  if (payload_bytes != expected) {
+    return tl::unexpected("frame says " + std::to_string(expected) + " payload bytes, " +
+                          std::to_string(payload_bytes) + " came");
+  }
+  return frame;
+}
+
+}  // namespace gradring

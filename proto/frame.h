@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <tl/expected.hpp>
+
+#include "proto/types.h"
+
+namespace gradring {
+
+// The fixed header in front of everything on the data transport. 128 bytes, little endian:
+//
+//    0        4     5     6       8               16                      32
+//    +--------+-----+-----+-------+---------------+-----------------------+
+//    | "GRDF" | ver | type|  0    | session token | job incarnation       |
+//    +--------+-----+-----+-------+---------------+-----------------------+
+//   32              40              48              56
+//    +---------------+---------------+---------------+
+//    | epoch         | key.space     | key.sequence  |
+//    +---------------+---------------+---------------+
+//   56                                                                  128
+//    +--------------------------------------------------------------------+
+//    | body of the type (72 bytes, unused bytes zero)                     |
+//    +--------------------------------------------------------------------+
+//
+// A SLICE is followed by its payload; every other type has none.
+inline constexpr size_t kFrameBytes = 128;
+using FrameBytes = std::array<std::byte, kFrameBytes>;
+
+inline constexpr uint8_t kFrameVersion = 1;
+
+enum class FrameType : uint8_t {
+  kReady = 1,
+  kSlice = 2,
+  kCredit = 3,
+  kStable = 4,
+  kMismatch = 5,
+  kNack = 6,
+  kHeartbeat = 7,
+};
+inline constexpr uint8_t kFrameTypeLast = 7;
+
+// The first turn of a slice gathers a partial sum, the second hands out the final value.
+enum class Phase : uint8_t { kPartial = 1, kFinal = 2 };
+
+// All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the one
+// to name when signatures differ.
+struct ReadyBody {
+  uint32_t rank = 0;
+  Signature signature;
+  bool operator==(const ReadyBody&) const = default;
+};
+
+struct SliceBody {
+  uint32_t slice = 0;
+  Phase phase = Phase::kPartial;
+  uint8_t lane = 0;
+  uint16_t hop = 0;          // hops travelled in this phase, counted at the receiver: 1 .. n-1
+  uint32_t ranks = 0;        // ranks whose contributions are in the value
+  uint32_t length = 0;       // payload bytes that follow
+  uint64_t value_epoch = 0;  // epoch in which a final value was computed
+  uint32_t crc32c = 0;       // of the payload; 0 when integrity checking is off
+  bool operator==(const SliceBody&) const = default;
+};
+
+// Receive slots of the lane freed since the epoch began. Cumulative, so that a repeated or late
+// CREDIT does no harm.
+struct CreditBody {
+  uint8_t lane = 0;
+  uint64_t freed_total = 0;
+  bool operator==(const CreditBody&) const = default;
+};
+
+// Every member holds the final value of this slice (protocol rule D5).
+struct StableBody {
+  uint32_t slice = 0;
+  uint16_t hop = 0;
+  bool operator==(const StableBody&) const = default;
+};
+
+struct MismatchBody {
+  uint32_t rank_a = 0;
+  uint32_t rank_b = 0;
+  Signature a;
+  Signature b;
+  bool operator==(const MismatchBody&) const = default;
+};
+
+struct NackBody {
+  uint32_t slice = 0;
+  Phase phase = Phase::kPartial;
+  uint8_t lane = 0;
+  uint16_t hop = 0;
+  bool operator==(const NackBody&) const = default;
+};
+
+// Sent on every lane by the thread that moves its slices; `progress` counts that thread's turns.
+struct HeartbeatBody {
+  uint64_t sequence = 0;
+  uint64_t progress = 0;
+  bool operator==(const HeartbeatBody&) const = default;
+};
+
+// One decoded frame. Only the body of `type` is meaningful.
+struct Frame {
+  FrameType type = FrameType::kHeartbeat;
+  uint64_t token = 0;  // agreed over the control channel; names and authenticates the sender
+  JobId job{};
+  uint64_t epoch = 0;
+  OpKey key;
+
+  ReadyBody ready;
+  SliceBody slice;
+  CreditBody credit;
+  StableBody stable;
+  MismatchBody mismatch;
+  NackBody nack;
+  HeartbeatBody heartbeat;
+};
+
+FrameBytes encode(const Frame& frame);
+
+// Checks magic, version, type, every enumeration and that `payload_bytes` is what the type says; the
+// error is a sentence for a log. Never trusts, never allocates for good input.
+tl::expected<Frame, std::string> decode(std::span<const std::byte> header, size_t payload_bytes);
+
+}  // namespace gradring

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace gradring {
+
+// The numbers are wire values: append, never renumber.
+enum class Dtype : uint8_t {
+  kFloat32 = 1,
+  kFloat64 = 2,
+  kFloat16 = 3,
+  kBfloat16 = 4,
+  kInt8 = 5,
+  kInt16 = 6,
+  kInt32 = 7,
+  kInt64 = 8,
+  kUint8 = 9,
+};
+inline constexpr uint8_t kDtypeLast = 9;
+
+enum class ReduceOp : uint8_t { kNone = 0, kSum = 1, kAverage = 2, kMin = 3, kMax = 4, kProduct = 5 };
+inline constexpr uint8_t kReduceOpLast = 5;
+
+enum class Collective : uint8_t { kAllreduce = 1, kBroadcast = 2, kBarrier = 3 };
+inline constexpr uint8_t kCollectiveLast = 3;
+
+// Bytes of one element; 0 for a value outside the enumeration.
+size_t size_of(Dtype dtype);
+bool is_integer(Dtype dtype);
+
+std::string_view name_of(Dtype dtype);
+std::string_view name_of(ReduceOp op);
+std::string_view name_of(Collective collective);
+std::optional<Dtype> parse_dtype(std::string_view name);
+std::optional<ReduceOp> parse_reduce_op(std::string_view name);
+std::optional<Collective> parse_collective(std::string_view name);
+
+// What all ranks of an op must agree on. Travels whole in READY, so that a mismatch can be told to
+// people as two signatures instead of two hashes. `root` is meaningful for broadcast only, `op` for
+// allreduce only; both are zero otherwise.
+struct Signature {
+  Collective collective = Collective::kBarrier;
+  Dtype dtype = Dtype::kUint8;
+  ReduceOp op = ReduceOp::kNone;
+  uint32_t root = 0;
+  uint64_t count = 0;  // elements per rank
+
+  bool operator==(const Signature&) const = default;
+  uint64_t bytes() const { return count * size_of(dtype); }
+};
+// "allreduce sum of 1024 float32"
+std::string describe(const Signature& signature);
+
+// Names one op within a job. `space` 0 counts the ops of a job in program order; any other value is
+// the hash of a name given by the trainer, and `sequence` counts the uses of that name.
+struct OpKey {
+  uint64_t space = 0;
+  uint64_t sequence = 0;
+
+  auto operator<=>(const OpKey&) const = default;
+};
+std::string describe(const OpKey& key);
+
+// One life of a job, minted once at random by the daemon of rank 0 (protocol rule J0).
+using JobId = std::array<uint8_t, 16>;
+std::string hex(const JobId& id);
+
+}  // namespace gradring
