@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gradring::core {
+
+// The sender's side of a lane: how many receive slots its successor has free. Counts totals, so a CREDIT
+// that is repeated or overtaken does no harm.
+class SendCredits {
+ public:
+  explicit SendCredits(uint32_t slots) : slots_(slots) {}
+
+  uint32_t free() const { return static_cast<uint32_t>(slots_ - (sent_ - freed_)); }
+  void take() {
+    assert(free() > 0);
+    ++sent_;
+  }
+  // False when the successor claims to have freed more than it was sent.
+  bool on_freed_total(uint64_t total) {
+    if (total > sent_) return false;
+    if (total > freed_) freed_ = total;
+    return true;
+  }
+
+ private:
+  uint64_t slots_;
+  uint64_t sent_ = 0;
+  uint64_t freed_ = 0;
+};
+
+// The receiver's side: C slots that belong to no op (protocol rule D2).
+class ReceiveSlots {
+ public:
+  explicit ReceiveSlots(uint32_t slots) {
+    for (uint32_t i = slots; i > 0; --i) free_.push_back(i - 1);
+  }
+
+  std::optional<uint32_t> take() {
+    if (free_.empty()) return std::nullopt;
+    const uint32_t slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  void give_back(uint32_t slot) {
+    free_.push_back(slot);
+    ++freed_total_;
+  }
+  uint64_t freed_total() const { return freed_total_; }
+  uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
+
+ private:
+  std::vector<uint32_t> free_;
+  uint64_t freed_total_ = 0;
+};
+
+}  // namespace gradring::core

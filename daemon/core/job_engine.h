@@ -1,0 +1,218 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/core/credits.h"
+#include "daemon/core/key_set.h"
+#include "daemon/core/op.h"
+#include "daemon/core/plan.h"
+#include "daemon/core/time.h"
+#include "daemon/core/view.h"
+#include "proto/frame.h"
+#include "proto/status.h"
+#include "proto/verdict.h"
+
+namespace gradring::core {
+
+struct EngineOptions {
+  PlanOptions plan;
+  // Receive slots of the lane. Two would be enough not to block (rule D2); the rest keeps the wire busy
+  // while slices are summed.
+  uint32_t slots = 16;
+  // Buffers in which slices that start here are summed before they leave.
+  uint32_t start_buffers = 4;
+  // Descriptors are small, but they are the one thing that grows with ops submitted and not matched.
+  uint32_t open_ops_per_rank_max = 65536;
+  uint32_t names_max = 65536;
+  Time op_deadline = 1800 * kSecond;
+};
+
+// A piece of staging memory: receive slot or start buffer `index`, each `staging_bytes` long.
+struct Staging {
+  enum class Kind : uint8_t { kSlot, kStart };
+  Kind kind = Kind::kSlot;
+  uint32_t index = 0;
+
+  auto operator<=>(const Staging&) const = default;
+};
+
+struct Outcome {
+  Verdict verdict = Verdict::kOk;
+  Failure failure;
+  uint64_t epoch = 0;
+  uint32_t ranks_min = 0;
+  uint32_t ranks_max = 0;
+};
+
+// The contributions of one pass over a slice.
+struct FoldOrder {
+  const Op* op = nullptr;
+  uint32_t slice = 0;
+  Fold source = Fold::kLocals;
+  bool onto_arrived = false;  // the staging memory holds the predecessor's value: it is the first input
+  uint32_t divisor = 0;       // not 0: divide the result
+  Staging at;                 // where the result goes
+};
+
+// What the engine wants done. Calls come from inside the engine's events, in an order that must be kept:
+// fold, deliver and complete are finished when they return, so that a later send may carry their result.
+// None may call back into the engine.
+class EngineActions {
+ public:
+  virtual ~EngineActions() = default;
+
+  virtual void fold(const FoldOrder& order) = 0;
+  // Copies the final value of a slice to the outputs of all local contributions.
+  virtual void deliver(const Op& op, uint32_t slice, Staging from) = 0;
+  // A frame without payload to one member.
+  virtual void send(uint32_t member, const Frame& frame) = 0;
+  // A SLICE to the successor; `from` is lent until on_sent(from).
+  virtual void send_slice(uint32_t member, const Frame& frame, Staging from) = 0;
+  // A submission has ended; exactly once each. Its buffers are the trainer's again.
+  virtual void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) = 0;
+  // The job must be failed everywhere. The engine has not closed itself: fail() does, and comes back to
+  // it with the cause that won.
+  virtual void fail_job(const Failure& failure) = 0;
+};
+
+struct EngineCounters {
+  uint64_t ops_completed = 0;
+  uint64_t slices_sent = 0;
+  uint64_t slices_received = 0;
+  uint64_t payload_bytes_sent = 0;
+  uint64_t payload_bytes_received = 0;
+  uint64_t frames_stale = 0;      // of another epoch or of a closed job
+  uint64_t frames_repeated = 0;   // seen before
+};
+
+// What an open op waits for, for people.
+struct OpProgress {
+  OpKey key;
+  std::string name;
+  Signature signature;
+  Time since = 0;                       // first local submission
+  std::vector<uint32_t> missing_ranks;  // local ranks that have not submitted
+  std::vector<uint32_t> missing_members;
+  uint32_t slices_final = 0;
+  uint32_t slices = 0;
+};
+
+// The data plane of one job on one node, for one epoch: matches submissions, says READY, moves slices
+// along the plan under the rule of two, completes. Pure: events in, actions out, no clock, no memory of
+// its own but descriptors. One thread.
+class JobEngine {
+ public:
+  JobEngine(View view, uint32_t me, const EngineOptions& options, EngineActions* actions);
+
+  // ---- events from local trainers. `rank` must be one of ours. ----
+  // A refusal concerns this submission alone; nothing is kept of it and nothing completes.
+  Status submit(const Submission& submission, Time now);
+  // The trainer left in good order: an op that others wait for and it never submitted fails the job.
+  void leave(uint32_t rank);
+
+  // ---- events from peers; `from` is the member that sent the frame ----
+  void on_frame(uint32_t from, const Frame& frame, Time now);  // all types but SLICE
+  // A SLICE header has arrived: the slot where its payload must land, or nothing if it is to be thrown
+  // away (repeated, stale, or against the rules: then the job fails).
+  std::optional<uint32_t> on_slice(uint32_t from, const Frame& frame);
+  void on_slice_landed(uint32_t slot);
+  // The payload will not come: the connection broke.
+  void on_slice_aborted(uint32_t slot);
+  // Staging memory lent by send_slice is ours again.
+  void on_sent(Staging from);
+
+  // ---- time and failure ----
+  void tick(Time now);
+  // Ends everything open with FAILED and refuses everything later. First cause wins.
+  void fail(const Failure& failure);
+
+  // Folds what has landed, forwards, starts new slices; at most `budget` slices. Returns how many were
+  // worked on: 0 means that only an event can give more to do.
+  uint32_t pump(uint32_t budget);
+
+  // ---- questions ----
+  const View& view() const { return view_; }
+  uint32_t me() const { return me_; }
+  bool failed() const { return failure_.has_value(); }
+  const std::optional<Failure>& failure() const { return failure_; }
+  // All local trainers have left and no staging memory is in use.
+  bool drained() const;
+  const EngineCounters& counters() const { return counters_; }
+  uint32_t staging_bytes() const { return options_.plan.slice_bytes_max; }
+  uint32_t slots() const { return options_.slots; }
+  uint32_t start_buffers() const { return options_.start_buffers; }
+  uint32_t slots_in_use() const { return options_.slots - receive_slots_.free(); }
+  size_t open_ops() const { return ops_.size(); }
+  std::vector<OpProgress> progress(size_t most) const;
+  // Per local rank, in the view's order: submissions accepted so far.
+  const std::vector<uint64_t>& submitted() const { return submitted_; }
+
+ private:
+  struct Slot {
+    Op* op = nullptr;  // null once the op no longer needs the slice, or has failed
+    uint32_t slice = 0;
+    uint8_t step = 0;
+    bool landed = false;
+    bool sending = false;
+  };
+
+  Op& op_of(const OpKey& key);
+  void meet(Op& op, uint32_t rank, const Signature& signature);
+  void mismatch(Op& op, const MismatchBody& body, bool tell);
+  void say_ready(Op& op);
+  void check_ready(Op& op);
+  void check_left(const Op& op);
+  void on_ready(uint32_t from, const Frame& frame);
+  void on_mismatch(const Frame& frame);
+  void on_credit(uint32_t from, const Frame& frame);
+  void protocol_fault(uint32_t from, const std::string& what);
+  bool work_landed();
+  bool work_forward();
+  bool work_start();
+  void start_slice(Op& op, uint32_t slice);
+  void deliver(Op& op, uint32_t slice, Staging from);
+  void send_slice(Op& op, uint32_t slice, const Step& step, Staging from);
+  void release_slot(uint32_t slot);
+  void tell_credits();
+  void end(Op& op, const Outcome& outcome);
+  void forget(Op& op);
+  void reap();
+  Frame frame(FrameType type, const OpKey& key) const;
+  uint32_t successor() const { return (me_ + 1) % members(); }
+  uint32_t predecessor() const { return (me_ + members() - 1) % members(); }
+  uint32_t members() const { return static_cast<uint32_t>(view_.members.size()); }
+  uint32_t local_index(uint32_t rank) const;
+  uint32_t credits_to_start() const;
+
+  const View view_;
+  const uint32_t me_;
+  const EngineOptions options_;
+  EngineActions* const actions_;
+
+  std::map<OpKey, std::unique_ptr<Op>> ops_;
+  std::vector<std::unique_ptr<Op>> ended_;  // kept until the next event: actions may still name them
+  KeySet ended_keys_;
+  std::vector<uint64_t> submitted_;
+  std::vector<uint32_t> open_per_rank_;
+  std::vector<bool> left_;
+
+  SendCredits credits_;
+  ReceiveSlots receive_slots_;
+  std::vector<Slot> slots_;
+  std::deque<uint32_t> landed_;    // slots whose payload is complete
+  std::deque<uint32_t> forward_;   // slots whose value waits for a credit
+  std::deque<Op*> starting_;       // ready ops with slices that start here, oldest first
+  std::vector<uint32_t> free_starts_;
+  uint64_t credits_told_ = 0;
+
+  std::optional<Failure> failure_;
+  EngineCounters counters_;
+};
+
+}  // namespace gradring::core

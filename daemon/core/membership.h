@@ -1,0 +1,204 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/core/messages.h"
+#include "daemon/core/random.h"
+#include "daemon/core/time.h"
+#include "daemon/core/view.h"
+#include "proto/status.h"
+#include "proto/verdict.h"
+
+namespace gradring::core {
+
+using SessionId = uint64_t;
+
+// A trainer asks to be one rank of a job. uid and pid come from the kernel.
+struct JoinRequest {
+  SessionId session = 0;
+  std::string job;
+  std::string token;
+  uint32_t rank = 0;
+  uint32_t size = 0;
+  uint32_t local_rank = 0;
+  std::string policy;
+  uint32_t uid = 0;
+  int64_t pid = 0;
+  Time timeout = 0;
+};
+
+// What membership wants done; calls come from inside its events and must not call back into it.
+class MembershipActions {
+ public:
+  virtual ~MembershipActions() = default;
+
+  virtual void send(const std::string& node, const JobMessage& message) = 0;
+  // Make the data plane of the job; frames of it may arrive from now on. `sessions` in the order of this
+  // node's ranks in the view.
+  virtual void install(const View& view, const std::vector<SessionId>& sessions) = 0;
+  // The view is complete everywhere: this session may submit.
+  virtual void admit(SessionId session, const View& view) = 0;
+  // The session's join failed; it claims nothing any more and may try again.
+  virtual void refuse(SessionId session, const Status& why) = 0;
+  virtual void leave_engine(const JobId& job, uint32_t rank) = 0;
+  virtual void fail_engine(const JobId& job, const Failure& failure) = 0;
+  // Tells a member of a failed job, unasked.
+  virtual void close(SessionId session, const JobId& job, const Failure& failure) = 0;
+  // The data plane may go. Nothing of this job will be asked for again.
+  virtual void remove(const JobId& job) = 0;
+  // "10.0.0.2:7000 (connection refused)", for the text of a formation that ran out of time.
+  virtual std::string unreachable_peers() const = 0;
+};
+
+enum class JobState : uint8_t { kForming, kProposed, kRunning, kFailed, kEnded };
+const char* name_of(JobState state);
+
+struct JobInfo {
+  std::string name;
+  JobId incarnation{};  // zero while forming
+  JobState state = JobState::kForming;
+  uint64_t epoch = 0;
+  uint32_t size = 0;
+  uint32_t uid = 0;
+  std::string policy;
+  Time since = 0;
+  std::vector<uint32_t> missing_ranks;  // while forming
+  std::string explanation;
+};
+
+struct MembershipOptions {
+  Time form_deadline = 300 * kSecond;
+  uint32_t jobs_max = 256;          // forming and live, on this node
+  uint32_t job_size_max = 1 << 20;
+  uint32_t history = 32;            // ended jobs that can still be asked about
+};
+
+// Who is in which job. Gathers claims of ranks from all nodes, lets the daemon of rank 0 mint the
+// incarnation and commit view 1 once (protocol rule J0), and ends a job everywhere when one part of it is
+// lost. No coordinator: each node knows all claims and decides by the same rules. Pure; one thread.
+class Membership {
+ public:
+  Membership(std::string node, const MembershipOptions& options, uint64_t seed,
+             MembershipActions* actions);
+
+  // ---- local trainers ----
+  // A refusal is final for this request; else admit() or refuse() will follow.
+  Status join(const JoinRequest& request, Time now);
+  void leave(SessionId session);
+  // The process is gone without leaving. `evidence`: "killed by signal 9", "exited with status 1".
+  void session_lost(SessionId session, const std::string& evidence);
+
+  // ---- peers ----
+  void peer_up(const std::string& node);
+  void peer_lost(const std::string& node, Cause cause, const std::string& evidence);
+  void on_message(const std::string& from, const JobMessage& message, Time now);
+
+  // ---- this node's data plane ----
+  void engine_failed(const JobId& job, const Failure& failure);
+  // All local trainers have left and nothing is under way here.
+  void engine_drained(const JobId& job);
+
+  void tick(Time now);
+
+  // Fails every job and refuses every join from now on (the daemon stops).
+  void shut_down(const Failure& failure);
+
+  // ---- questions ----
+  std::vector<JobInfo> jobs() const;
+  // Forming and live jobs with trainers that have not left.
+  size_t busy_jobs() const;
+  // The live job a session is in.
+  const View* view_of(SessionId session) const;
+  const View* view_of(const JobId& job) const;
+
+ private:
+  struct GatheringKey {
+    std::string job;
+    std::string token;
+    auto operator<=>(const GatheringKey&) const = default;
+  };
+  struct LocalClaim {
+    JoinRequest request;
+    uint64_t claim = 0;
+    Time deadline = 0;
+  };
+  struct Gathering {
+    uint32_t size = 0;  // as the first local claim says; 0 while only peers claim
+    uint32_t uid = 0;
+    std::string policy;
+    Time since = 0;
+    std::vector<LocalClaim> local;
+    std::map<std::string, Claims> remote;  // by node
+    uint64_t revision = 0;                 // of our own Claims
+    JobId withdrawn{};                     // the last proposal that came back to gathering
+    std::string explanation;
+  };
+  struct Live {
+    View view;
+    std::string token;
+    JobState state = JobState::kProposed;
+    Time since = 0;
+    std::vector<LocalClaim> local;   // in the order of our ranks in the view
+    std::set<SessionId> present;     // neither left nor lost
+    bool proposer = false;
+    std::set<std::string> awaited;   // proposer: accepts still to come
+    std::set<std::string> done;      // members that said JobDone; our own name when we said it
+    bool drained = false;
+    std::optional<Failure> failure;
+    std::string explanation;
+  };
+
+  // claim.cc
+  Status check_join(const JoinRequest& request) const;
+  void publish(const GatheringKey& key, Gathering& gathering);
+  void on_claims(const std::string& from, const Claims& claims, Time now);
+  std::string conflict_of(const GatheringKey& key, const Gathering& gathering) const;
+  void fail_gathering(const GatheringKey& key, const Status& why);
+  void drop_claim(const GatheringKey& key, SessionId session);
+  void settle(const GatheringKey& key);
+  std::vector<uint32_t> missing_ranks(const Gathering& gathering) const;
+
+  // form.cc
+  void propose_if_complete(const GatheringKey& key);
+  void on_propose(const std::string& from, const Propose& propose);
+  std::string objection_to(const View& view, const std::string& token, bool* stale) const;
+  void on_accept(const std::string& from, const Accept& accept);
+  void on_reject(const std::string& from, const Reject& reject);
+  void on_commit(const std::string& from, const Commit& commit);
+  void install(const View& view, const GatheringKey& key, bool proposer);
+  void run(Live& live);
+  void return_to_gathering(const JobId& job);
+  void refuse_proposed(const JobId& job, const Status& why);
+
+  // fail.cc
+  void fail_job(Live& live, const Failure& failure, const std::string& heard_from);
+  void on_job_failed(const std::string& from, const JobFailed& message);
+
+  // end.cc
+  void gone(const JobId& job, SessionId session);
+  void on_job_done(const std::string& from, const JobDone& done);
+  void end_if_over(const JobId& job);
+  void remember(const Live& live);
+
+  void tell_members(const Live& live, const JobMessage& message, const std::string& except);
+  Live* live_of(SessionId session);
+
+  const std::string node_;
+  const MembershipOptions options_;
+  MembershipActions* const actions_;
+  Random random_;
+  Time now_ = 0;
+  std::optional<Failure> shut_down_;
+
+  std::set<std::string> peers_;  // up
+  std::map<GatheringKey, Gathering> gatherings_;
+  std::map<JobId, Live> live_;
+  std::vector<JobInfo> history_;
+};
+
+}  // namespace gradring::core
