@@ -1,0 +1,88 @@
+#include "transport/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace gradring::transport {
+namespace {
+
+// Above this, rounding up to pages could leave the range of off_t. No machine comes near.
+constexpr uint64_t kBytesMax = uint64_t{1} << 62;
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+uint64_t whole_pages(uint64_t bytes) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+// What a failed system call means for whoever asked for the segment.
+Status refusal(uint64_t bytes, const char* call) {
+  const int error = errno;
+  std::string text = "cannot make a shared segment of " + std::to_string(bytes) +
+                     " bytes: " + call + ": " + std::strerror(error);
+  switch (error) {
+    case ENOMEM:
+    case ENOSPC:
+    case EFBIG:
+    case EOVERFLOW:
+      text += "; ask for less, or raise the memory limit of the daemon's service or container";
+      return {Code::kResourceExhausted, text};
+    case EMFILE:
+    case ENFILE:
+      text += "; raise the daemon's limit of open files (LimitNOFILE, ulimit -n)";
+      return {Code::kResourceExhausted, text};
+    default:
+      return {Code::kInternal, text};
+  }
+}
+
+}  // namespace
+
+tl::expected<Segment, Status> Segment::create(uint64_t bytes) {
+  if (bytes == 0) {
+    return tl::unexpected(
+        Status(Code::kInvalidArgument, "a shared segment needs at least 1 byte, 0 were asked for"));
+  }
+  if (bytes > kBytesMax) {
+    return tl::unexpected(Status(Code::kInvalidArgument,
+                                 "a shared segment of " + std::to_string(bytes) +
+                                     " bytes is beyond any machine; check the size computation"));
+  }
+  const uint64_t size = whole_pages(bytes);
+  const int fd = memfd_create("gradring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return tl::unexpected(refusal(size, "memfd_create"));
+  Segment segment(fd, {});  // closes the descriptor on every way out of here
+  if (ftruncate(fd, static_cast<off_t>(size)) != 0) {
+    return tl::unexpected(refusal(size, "ftruncate"));
+  }
+  if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) return tl::unexpected(refusal(size, "F_ADD_SEALS"));
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return tl::unexpected(refusal(size, "mmap"));
+  segment.memory_ = {static_cast<std::byte*>(memory), size};
+  return segment;
+}
+
+Segment::Segment(Segment&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), memory_(std::exchange(other.memory_, {})) {}
+
+// Through a third, so that the old contents are freed here and moving onto itself does no harm.
+Segment& Segment::operator=(Segment&& other) noexcept {
+  Segment incoming(std::move(other));
+  std::swap(fd_, incoming.fd_);
+  std::swap(memory_, incoming.memory_);
+  return *this;
+}
+
+Segment::~Segment() {
+  if (!memory_.empty()) munmap(memory_.data(), memory_.size());
+  if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace gradring::transport
