@@ -7,8 +7,8 @@
 
 namespace gradring::core {
 
-// The sender's side of a lane: how many receive slots its successor has free. Counts totals, so a CREDIT
-// that is repeated or overtaken does no harm.
+// The sender's side of a lane: how many receive slots its successor has free. Counts totals, so a
+// CREDIT that is repeated or overtaken does no harm.
 class SendCredits {
  public:
   explicit SendCredits(uint32_t slots) : slots_(slots) {}

@@ -2,7 +2,9 @@
 
 namespace gradring::core {
 
-void FailureDetector::add(const std::string& peer, Time now) { posts_[peer] = {now, Health::kAlive}; }
+void FailureDetector::add(const std::string& peer, Time now) {
+  posts_[peer] = {now, Health::kAlive};
+}
 
 void FailureDetector::remove(const std::string& peer) { posts_.erase(peer); }
 

@@ -8,9 +8,10 @@
 
 namespace gradring::core {
 
-// Says who has been silent for how long. Like a night watch that calls each post and writes down when it
-// last answered: after `suspect` it worries aloud, after `decide` it acts, and a post that answers in
-// between is simply well again. A post that was decided lost stays lost until it is added anew.
+// Says who has been silent for how long. Like a night watch that calls each post and writes down
+// when it last answered: after `suspect` it worries aloud, after `decide` it acts, and a post that
+// answers in between is simply well again. A post that was decided lost stays lost until it is
+// added anew.
 class FailureDetector {
  public:
   struct Options {
@@ -30,8 +31,8 @@ class FailureDetector {
   void remove(const std::string& peer);
   void heard(const std::string& peer, Time now);
 
-  // Changes since the last tick. A watch that itself slept (no tick for longer than `suspect`: the host was
-  // paused) blames nobody: every peer gets its full time anew.
+  // Changes since the last tick. A watch that itself slept (no tick for longer than `suspect`: the
+  // host was paused) blames nobody: every peer gets its full time anew.
   std::vector<Change> tick(Time now);
 
   Health health_of(const std::string& peer) const;

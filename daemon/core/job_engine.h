@@ -22,12 +22,14 @@ namespace gradring::core {
 
 struct EngineOptions {
   PlanOptions plan;
-  // Receive slots of the lane. Two would be enough not to block (rule D2); the rest keeps the wire busy
-  // while slices are summed.
+  // Receive slots of the lane, at least two: a slice may be forwarded with one free slot at the
+  // successor, a new one is started only with two (rule D2). More than two keep the wire busy while
+  // slices are summed.
   uint32_t slots = 16;
   // Buffers in which slices that start here are summed before they leave.
   uint32_t start_buffers = 4;
-  // Descriptors are small, but they are the one thing that grows with ops submitted and not matched.
+  // Descriptors are small, but they are the one thing that grows with ops submitted and not
+  // matched.
   uint32_t open_ops_per_rank_max = 65536;
   uint32_t names_max = 65536;
   Time op_deadline = 1800 * kSecond;
@@ -55,14 +57,15 @@ struct FoldOrder {
   const Op* op = nullptr;
   uint32_t slice = 0;
   Fold source = Fold::kLocals;
-  bool onto_arrived = false;  // the staging memory holds the predecessor's value: it is the first input
-  uint32_t divisor = 0;       // not 0: divide the result
-  Staging at;                 // where the result goes
+  bool onto_arrived =
+      false;             // the staging memory holds the predecessor's value: it is the first input
+  uint32_t divisor = 0;  // not 0: divide the result
+  Staging at;            // where the result goes
 };
 
-// What the engine wants done. Calls come from inside the engine's events, in an order that must be kept:
-// fold, deliver and complete are finished when they return, so that a later send may carry their result.
-// None may call back into the engine.
+// What the engine wants done. Calls come from inside the engine's events, in an order that must be
+// kept: fold, deliver and complete are finished when they return, so that a later send may carry
+// their result. None may call back into the engine.
 class EngineActions {
  public:
   virtual ~EngineActions() = default;
@@ -76,8 +79,8 @@ class EngineActions {
   virtual void send_slice(uint32_t member, const Frame& frame, Staging from) = 0;
   // A submission has ended; exactly once each. Its buffers are the trainer's again.
   virtual void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) = 0;
-  // The job must be failed everywhere. The engine has not closed itself: fail() does, and comes back to
-  // it with the cause that won.
+  // The job must be failed everywhere. The engine has not closed itself: fail() does, and comes
+  // back to it with the cause that won.
   virtual void fail_job(const Failure& failure) = 0;
 };
 
@@ -87,8 +90,8 @@ struct EngineCounters {
   uint64_t slices_received = 0;
   uint64_t payload_bytes_sent = 0;
   uint64_t payload_bytes_received = 0;
-  uint64_t frames_stale = 0;      // of another epoch or of a closed job
-  uint64_t frames_repeated = 0;   // seen before
+  uint64_t frames_stale = 0;     // of another epoch or of a closed job
+  uint64_t frames_repeated = 0;  // seen before
 };
 
 // What an open op waits for, for people.
@@ -103,9 +106,9 @@ struct OpProgress {
   uint32_t slices = 0;
 };
 
-// The data plane of one job on one node, for one epoch: matches submissions, says READY, moves slices
-// along the plan under the rule of two, completes. Pure: events in, actions out, no clock, no memory of
-// its own but descriptors. One thread.
+// The data plane of one job on one node, for one epoch: matches submissions, says READY, moves
+// slices along the plan under the rule of two, completes. Pure: events in, actions out, no clock,
+// no memory of its own but descriptors. One thread.
 class JobEngine {
  public:
   JobEngine(View view, uint32_t me, const EngineOptions& options, EngineActions* actions);
@@ -113,13 +116,14 @@ class JobEngine {
   // ---- events from local trainers. `rank` must be one of ours. ----
   // A refusal concerns this submission alone; nothing is kept of it and nothing completes.
   Status submit(const Submission& submission, Time now);
-  // The trainer left in good order: an op that others wait for and it never submitted fails the job.
+  // The trainer left in good order: an op that others wait for and it never submitted fails the
+  // job.
   void leave(uint32_t rank);
 
   // ---- events from peers; `from` is the member that sent the frame ----
   void on_frame(uint32_t from, const Frame& frame, Time now);  // all types but SLICE
-  // A SLICE header has arrived: the slot where its payload must land, or nothing if it is to be thrown
-  // away (repeated, stale, or against the rules: then the job fails).
+  // A SLICE header has arrived: the slot where its payload must land, or nothing if it is to be
+  // thrown away (repeated, stale, or against the rules: then the job fails).
   std::optional<uint32_t> on_slice(uint32_t from, const Frame& frame);
   void on_slice_landed(uint32_t slot);
   // The payload will not come: the connection broke.
@@ -132,8 +136,8 @@ class JobEngine {
   // Ends everything open with FAILED and refuses everything later. First cause wins.
   void fail(const Failure& failure);
 
-  // Folds what has landed, forwards, starts new slices; at most `budget` slices. Returns how many were
-  // worked on: 0 means that only an event can give more to do.
+  // Folds what has landed, forwards, starts new slices; at most `budget` slices. Returns how many
+  // were worked on: 0 means that only an event can give more to do.
   uint32_t pump(uint32_t budget);
 
   // ---- questions ----
@@ -155,11 +159,10 @@ class JobEngine {
 
  private:
   struct Slot {
-    Op* op = nullptr;  // null once the op no longer needs the slice, or has failed
+    Op* op = nullptr;  // null once the value is folded and delivered, or when the job has failed
     uint32_t slice = 0;
-    uint8_t step = 0;
-    bool landed = false;
-    bool sending = false;
+    uint32_t ranks = 0;  // contributions in the value
+    Frame outgoing;      // what goes on, once a credit is there
   };
 
   Op& op_of(const OpKey& key);
@@ -175,20 +178,25 @@ class JobEngine {
   bool work_landed();
   bool work_forward();
   bool work_start();
-  void start_slice(Op& op, uint32_t slice);
-  void deliver(Op& op, uint32_t slice, Staging from);
-  void send_slice(Op& op, uint32_t slice, const Step& step, Staging from);
+  void start_slice(Op& op, uint32_t slice, uint32_t buffer);
+  // Takes the step's fold, division and delivery; returns the contributions now in the value.
+  uint32_t take_step(Op& op, uint32_t slice, const Step& step, uint32_t ranks, Staging at);
+  Frame slice_frame(const Op& op, uint32_t slice, const Step& step, uint32_t ranks) const;
+  void send_slice(const Frame& frame, Staging from);
+  void complete_if_final(Op& op);
   void release_slot(uint32_t slot);
   void tell_credits();
-  void end(Op& op, const Outcome& outcome);
+  void tell_locals(Op& op, const Outcome& outcome);
   void forget(Op& op);
-  void reap();
+  void request_failure(const Failure& failure);
   Frame frame(FrameType type, const OpKey& key) const;
+  void send_to_others(const Frame& frame);
+  Outcome failed_outcome(const Failure& failure) const;
+  Blame blame_of(uint32_t rank, std::string evidence) const;
   uint32_t successor() const { return (me_ + 1) % members(); }
   uint32_t predecessor() const { return (me_ + members() - 1) % members(); }
   uint32_t members() const { return static_cast<uint32_t>(view_.members.size()); }
   uint32_t local_index(uint32_t rank) const;
-  uint32_t credits_to_start() const;
 
   const View view_;
   const uint32_t me_;
@@ -196,7 +204,7 @@ class JobEngine {
   EngineActions* const actions_;
 
   std::map<OpKey, std::unique_ptr<Op>> ops_;
-  std::vector<std::unique_ptr<Op>> ended_;  // kept until the next event: actions may still name them
+
   KeySet ended_keys_;
   std::vector<uint64_t> submitted_;
   std::vector<uint32_t> open_per_rank_;
@@ -205,12 +213,13 @@ class JobEngine {
   SendCredits credits_;
   ReceiveSlots receive_slots_;
   std::vector<Slot> slots_;
-  std::deque<uint32_t> landed_;    // slots whose payload is complete
-  std::deque<uint32_t> forward_;   // slots whose value waits for a credit
-  std::deque<Op*> starting_;       // ready ops with slices that start here, oldest first
+  std::deque<uint32_t> landed_;   // slots whose payload is complete
+  std::deque<uint32_t> forward_;  // slots whose value waits for a credit
+  std::deque<Op*> starting_;      // ready ops with slices that start here, oldest first
   std::vector<uint32_t> free_starts_;
   uint64_t credits_told_ = 0;
 
+  bool failure_requested_ = false;  // fail_job is asked for once
   std::optional<Failure> failure_;
   EngineCounters counters_;
 };

@@ -9,8 +9,8 @@
 namespace gradring::core {
 
 // The keys of ended ops, so that "completed and forgotten" is never mistaken for "never submitted".
-// Per key space a watermark (everything below has ended) and the exceptions above it, of which there are
-// no more than ops were open at once.
+// Per key space a watermark (everything below has ended) and the exceptions above it, of which
+// there are no more than ops were open at once.
 class KeySet {
  public:
   void insert(const OpKey& key) {

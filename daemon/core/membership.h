@@ -38,8 +38,8 @@ class MembershipActions {
   virtual ~MembershipActions() = default;
 
   virtual void send(const std::string& node, const JobMessage& message) = 0;
-  // Make the data plane of the job; frames of it may arrive from now on. `sessions` in the order of this
-  // node's ranks in the view.
+  // Make the data plane of the job; frames of it may arrive from now on. `sessions` in the order of
+  // this node's ranks in the view.
   virtual void install(const View& view, const std::vector<SessionId>& sessions) = 0;
   // The view is complete everywhere: this session may submit.
   virtual void admit(SessionId session, const View& view) = 0;
@@ -73,14 +73,15 @@ struct JobInfo {
 
 struct MembershipOptions {
   Time form_deadline = 300 * kSecond;
-  uint32_t jobs_max = 256;          // forming and live, on this node
+  uint32_t jobs_max = 256;  // forming and live, on this node
   uint32_t job_size_max = 1 << 20;
-  uint32_t history = 32;            // ended jobs that can still be asked about
+  uint32_t history = 32;  // ended jobs that can still be asked about
 };
 
 // Who is in which job. Gathers claims of ranks from all nodes, lets the daemon of rank 0 mint the
-// incarnation and commit view 1 once (protocol rule J0), and ends a job everywhere when one part of it is
-// lost. No coordinator: each node knows all claims and decides by the same rules. Pure; one thread.
+// incarnation and commit view 1 once (protocol rule J0), and ends a job everywhere when one part of
+// it is lost. No coordinator: each node knows all claims and decides by the same rules. Pure; one
+// thread.
 class Membership {
  public:
   Membership(std::string node, const MembershipOptions& options, uint64_t seed,
@@ -143,11 +144,11 @@ class Membership {
     std::string token;
     JobState state = JobState::kProposed;
     Time since = 0;
-    std::vector<LocalClaim> local;   // in the order of our ranks in the view
-    std::set<SessionId> present;     // neither left nor lost
+    std::vector<LocalClaim> local;  // in the order of our ranks in the view
+    std::set<SessionId> present;    // neither left nor lost
     bool proposer = false;
-    std::set<std::string> awaited;   // proposer: accepts still to come
-    std::set<std::string> done;      // members that said JobDone; our own name when we said it
+    std::set<std::string> awaited;  // proposer: accepts still to come
+    std::set<std::string> done;     // members that said JobDone; our own name when we said it
     bool drained = false;
     std::optional<Failure> failure;
     std::string explanation;

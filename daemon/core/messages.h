@@ -9,10 +9,12 @@
 
 namespace gradring::core {
 
-// What daemons tell one another about jobs, as values; daemon/control turns them into proto/peer.proto and back.
-// Each direction between two daemons is FIFO and reliable until it breaks.
+// What daemons tell one another about jobs, as values; daemon/control turns them into
+// proto/peer.proto and back. Each direction between two daemons is FIFO and reliable until it
+// breaks.
 
-// The whole of what the sender claims for one gathering; replaces what it said before. No ranks: withdrawn.
+// The whole of what the sender claims for one gathering; replaces what it said before. No ranks:
+// withdrawn.
 struct Claims {
   std::string job;
   std::string token;
@@ -31,8 +33,8 @@ struct Propose {
 struct Accept {
   JobId incarnation{};
 };
-// From a member: it cannot. From the proposer: the proposal is withdrawn. Without a reason the claims had
-// changed meanwhile, and gathering goes on; with one the formation has failed.
+// From a member: it cannot. From the proposer: the proposal is withdrawn. Without a reason the
+// claims had changed meanwhile, and gathering goes on; with one the formation has failed.
 struct Reject {
   JobId incarnation{};
   std::string reason;

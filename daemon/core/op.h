@@ -34,15 +34,15 @@ struct Submission {
 // The life of an op on one node:
 //
 //   from        event                                   to          meaning
-//   (nothing)   first submission or READY               kGathering  some local rank or member is missing
-//   kGathering  all local ranks and all members ready   kMoving     slices may start and arrive
-//   kGathering  signatures differ                       kFailed     waits only for its local ranks, to tell them
-//   kMoving     every slice final                       kDone       completed, forgotten
-//   any         the job fails                           kDone
+//   (nothing)   first submission or READY               kGathering  some local rank or member is
+//   missing kGathering  all local ranks and all members ready   kMoving     slices may start and
+//   arrive kGathering  signatures differ                       kFailed     waits only for its local
+//   ranks, to tell them kMoving     every slice final                       kDone       completed,
+//   forgotten any         the job fails                           kDone
 enum class OpState : uint8_t { kGathering, kMoving, kFailed, kDone };
 
-// Rule T: a slice is U (untouched input), H (holds the final value) or D (completed and dropped), and
-// only ever goes U -> H -> D.
+// Rule T: a slice is U (untouched input), H (holds the final value) or D (completed and dropped),
+// and only ever goes U -> H -> D.
 enum class SliceState : uint8_t { kUntouched, kHeld, kDropped };
 
 struct SliceProgress {
@@ -56,20 +56,20 @@ struct Op {
   std::string name;
   OpState state = OpState::kGathering;
 
-  std::optional<Signature> signature;  // of whoever came first
-  uint32_t signed_by = kNoRank;        // that one's rank
+  std::optional<Signature> signature;             // of whoever came first
+  uint32_t signed_by = kNoRank;                   // that one's rank
   std::vector<std::optional<Submission>> locals;  // by local index, ascending rank
   uint32_t locals_here = 0;
   std::vector<bool> ready;  // by member
   uint32_t ready_count = 0;
-  Time since = 0;           // first local submission; 0: none yet
+  Time since = 0;  // first local submission; 0: none yet
 
-  Plan plan;                // from the moment all locals are here
+  Plan plan;  // from the moment all locals are here
   std::vector<SliceProgress> slices;
   uint32_t slices_held = 0;
   uint32_t next_start = 0;  // first slice that starts here and has not
 
-  Failure failure;          // when kFailed
+  Failure failure;  // when kFailed
 
   bool all_local() const { return locals_here == locals.size(); }
   bool all_ready() const { return ready_count == ready.size(); }

@@ -8,8 +8,8 @@ namespace {
 // Slices need a boundary that suits every element and vector load.
 constexpr uint64_t kSliceAlign = 64;
 
-// Rounds of slices per member that keep a ring busy: while one slice of mine is being summed, another is
-// on the wire, and the last round's idle hops are a small part of the whole.
+// Rounds of slices per member that keep a ring busy: while one slice of mine is being summed,
+// another is on the wire, and the last round's idle hops are a small part of the whole.
 constexpr uint64_t kRoundsPerMember = 4;
 
 Step start(Fold fold, bool finish, bool deliver) {
@@ -34,8 +34,8 @@ void then_send(Step* step, Phase phase, uint32_t hop) {
   step->send_hop = static_cast<uint16_t>(hop);
 }
 
-// The second turn: a final value arrives on its hop-th leg, is written home and goes on until the last
-// member has it.
+// The second turn: a final value arrives on its hop-th leg, is written home and goes on until the
+// last member has it.
 Step hand_out(uint32_t hop, uint32_t members) {
   Step step = receive(Phase::kFinal, hop);
   step.deliver = true;

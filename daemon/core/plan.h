@@ -31,8 +31,9 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// A collective as data. Every slice starts at one member and travels along the ring; what a member does
-// with it depends only on its distance from there. The engine walks these steps and knows no algorithm.
+// A collective as data. Every slice starts at one member and travels along the ring; what a member
+// does with it depends only on its distance from there. The engine walks these steps and knows no
+// algorithm.
 struct Plan {
   uint32_t members = 1;
   uint32_t me = 0;
@@ -40,8 +41,8 @@ struct Plan {
   uint32_t slice_bytes = 0;  // of every slice but the last
   uint32_t slices = 0;       // 0: complete as soon as all are ready (barrier, nothing to move)
 
-  bool rotate = true;       // slice s starts at member s mod n (allreduce)
-  uint32_t fixed_start = 0; // else all start here (broadcast: the root's node)
+  bool rotate = true;        // slice s starts at member s mod n (allreduce)
+  uint32_t fixed_start = 0;  // else all start here (broadcast: the root's node)
 
   std::vector<std::vector<Step>> steps_at;  // indexed by distance from the start
 
@@ -59,8 +60,8 @@ struct Plan {
 
 struct PlanOptions {
   uint32_t slice_bytes_max = 256 << 10;
-  // Below this a message costs more than its bytes (measured on TCP: about 30 us against 4 KiB's 33 us
-  // at 1 Gbit/s), so smaller ops are cut into fewer slices.
+  // Below this a message costs more than its bytes (measured on TCP: about 30 us against 4 KiB's 33
+  // us at 1 Gbit/s), so smaller ops are cut into fewer slices.
   uint32_t slice_bytes_min = 4 << 10;
 };
 

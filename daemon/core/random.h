@@ -4,8 +4,9 @@
 
 namespace gradring::core {
 
-// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough for names that must not collide by
-// accident. Secrets are drawn elsewhere, from the kernel. The seed is handed in, so runs can be replayed.
+// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough for names that must not
+// collide by accident. Secrets are drawn elsewhere, from the kernel. The seed is handed in, so runs
+// can be replayed.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}

@@ -25,8 +25,8 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-// The agreed member list of one life of a job. A value: it is made once, checked, and never edited; an
-// op keeps the view it began with. Members stand in ring order.
+// The agreed member list of one life of a job. A value: it is made once, checked, and never edited;
+// an op keeps the view it began with. Members stand in ring order.
 struct View {
   std::string job;
   JobId incarnation{};
@@ -44,11 +44,12 @@ struct View {
   const RankInfo& info_of(uint32_t rank) const;
 };
 
-// Ring order: by the lowest rank a member hosts, so that neighbours in rank are neighbours on the wire.
+// Ring order: by the lowest rank a member hosts, so that neighbours in rank are neighbours on the
+// wire.
 void sort_into_ring(std::vector<Member>* members);
 
-// Empty when every rank 0..size-1 is there exactly once, no node twice and every member has ranks in
-// ascending order; else a sentence that names what is wrong.
+// Empty when every rank 0..size-1 is there exactly once, no node twice and every member has ranks
+// in ascending order; else a sentence that names what is wrong.
 std::string fault_of(const View& view);
 
 }  // namespace gradring::core

@@ -1,0 +1,168 @@
+#include "daemon/core/job_engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace gradring::core {
+
+JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, EngineActions* actions)
+    : view_(std::move(view)),
+      me_(me),
+      options_(options),
+      actions_(actions),
+      credits_(options.slots),
+      receive_slots_(options.slots),
+      slots_(options.slots) {
+  assert(options.slots >= 2 && options.start_buffers >= 1);
+  const size_t locals = view_.members[me_].ranks.size();
+  submitted_.assign(locals, 0);
+  open_per_rank_.assign(locals, 0);
+  left_.assign(locals, false);
+  for (uint32_t i = options.start_buffers; i > 0; --i) free_starts_.push_back(i - 1);
+}
+
+uint32_t JobEngine::local_index(uint32_t rank) const {
+  const std::vector<RankInfo>& ranks = view_.members[me_].ranks;
+  const auto it = std::find_if(ranks.begin(), ranks.end(),
+                               [rank](const RankInfo& info) { return info.rank == rank; });
+  assert(it != ranks.end() && "a rank of another node");
+  return static_cast<uint32_t>(it - ranks.begin());
+}
+
+Frame JobEngine::frame(FrameType type, const OpKey& key) const {
+  Frame f;
+  f.type = type;
+  f.job = view_.incarnation;
+  f.epoch = view_.epoch;
+  f.key = key;
+  return f;
+}
+
+void JobEngine::send_to_others(const Frame& f) {
+  for (uint32_t i = 0; i < members(); ++i) {
+    if (i != me_) actions_->send(i, f);
+  }
+}
+
+Outcome JobEngine::failed_outcome(const Failure& failure) const {
+  Outcome outcome;
+  outcome.verdict = Verdict::kFailed;
+  outcome.failure = failure;
+  outcome.epoch = view_.epoch;
+  return outcome;
+}
+
+Blame JobEngine::blame_of(uint32_t rank, std::string evidence) const {
+  Blame blame;
+  blame.rank = rank;
+  blame.node = view_.members[view_.host_of(rank)].node;
+  blame.pid = view_.info_of(rank).pid;
+  blame.evidence = std::move(evidence);
+  return blame;
+}
+
+void JobEngine::request_failure(const Failure& failure) {
+  if (failure_requested_ || failure_) return;
+  failure_requested_ = true;
+  actions_->fail_job(failure);
+}
+
+void JobEngine::protocol_fault(uint32_t from, const std::string& what) {
+  Failure failure{Cause::kProtocol, {}};
+  failure.blame.node = view_.members[from].node;
+  failure.blame.evidence = what;
+  request_failure(failure);
+}
+
+// Every local submission of the op ends with `outcome`.
+void JobEngine::tell_locals(Op& op, const Outcome& outcome) {
+  for (size_t i = 0; i < op.locals.size(); ++i) {
+    if (!op.locals[i]) continue;
+    --open_per_rank_[i];
+    actions_->complete(op.locals[i]->rank, op.locals[i]->ticket, outcome);
+  }
+}
+
+void JobEngine::forget(Op& op) {
+  op.state = OpState::kDone;
+  ended_keys_.insert(op.key);
+  std::erase(starting_, &op);
+  for (Slot& slot : slots_) {
+    if (slot.op == &op) slot.op = nullptr;
+  }
+  ops_.erase(op.key);  // destroys op
+}
+
+void JobEngine::fail(const Failure& failure) {
+  if (failure_) return;
+  failure_ = failure;
+  const Outcome outcome = failed_outcome(failure);
+  for (auto& [key, op] : ops_) {
+    if (op->state != OpState::kFailed) tell_locals(*op, outcome);
+  }
+  starting_.clear();
+  for (Slot& slot : slots_) slot.op = nullptr;
+  for (const uint32_t slot : landed_) receive_slots_.give_back(slot);
+  for (const uint32_t slot : forward_) receive_slots_.give_back(slot);
+  landed_.clear();
+  forward_.clear();
+  ops_.clear();
+}
+
+void JobEngine::tick(Time now) {
+  if (failure_ || failure_requested_) return;
+  for (const auto& [key, op] : ops_) {
+    if (op->since == 0 || now - op->since < options_.op_deadline) continue;
+    Failure failure{Cause::kDeadline, {}};
+    const std::string what =
+        describe(key) + " (" + describe(*op->signature) + ") was not complete " +
+        std::to_string(options_.op_deadline / kSecond) + " s after its first submission; ";
+    for (size_t i = 0; i < op->locals.size(); ++i) {
+      if (op->locals[i]) continue;
+      failure.blame =
+          blame_of(view_.members[me_].ranks[i].rank, what + "this rank never submitted it");
+      return request_failure(failure);
+    }
+    for (uint32_t i = 0; i < members(); ++i) {
+      if (op->ready[i]) continue;
+      failure.blame.node = view_.members[i].node;
+      failure.blame.evidence = what + "this node has not said that its ranks submitted it";
+      return request_failure(failure);
+    }
+    failure.blame.node = view_.members[predecessor()].node;
+    failure.blame.evidence =
+        what + "all ranks submitted it, but slices do not arrive from this node";
+    return request_failure(failure);
+  }
+}
+
+bool JobEngine::drained() const {
+  return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }) &&
+         receive_slots_.free() == options_.slots && free_starts_.size() == options_.start_buffers;
+}
+
+std::vector<OpProgress> JobEngine::progress(size_t most) const {
+  std::vector<OpProgress> list;
+  for (const auto& [key, op] : ops_) {
+    if (list.size() == most) break;
+    if (!op->signature || op->state == OpState::kFailed) continue;
+    OpProgress p;
+    p.key = key;
+    p.name = op->name;
+    p.signature = *op->signature;
+    p.since = op->since;
+    for (size_t i = 0; i < op->locals.size(); ++i) {
+      if (!op->locals[i]) p.missing_ranks.push_back(view_.members[me_].ranks[i].rank);
+    }
+    for (uint32_t i = 0; i < members(); ++i) {
+      if (i != me_ && !op->ready[i]) p.missing_members.push_back(i);
+    }
+    p.slices_final = op->slices_held;
+    p.slices = op->plan.slices;
+    list.push_back(std::move(p));
+  }
+  return list;
+}
+
+}  // namespace gradring::core
