@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Manners of files that no compiler and no formatter looks after.
+
+usage: tidy.py ROOT        exit 0: no complaint; 1: complaints on stdout
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import tree
+
+CODE = (".h", ".hpp", ".cc", ".cpp", ".c", ".cu", ".cuh", ".py", ".proto", ".sh", ".cmake")
+HEADERS = (".h", ".hpp", ".cuh")
+
+# A long file is a symptom, not a crime: it usually has two jobs. One that has a single job may be long,
+# and says here why it is.
+LINES_MAX = 400
+LONG_FILES = {}
+
+# Data that is kept as it came, and the text of the licence.
+AS_IT_CAME = re.compile(r"^LICENSE$|\.(csv|data|gz|svg|png)$|/(corpus|data)/")
+
+# What belongs to somebody's machine and not to the project.
+FORBIDDEN = [
+    (re.compile(r"(?<![\w$}.-])/(home|Users)/\w"), "a path in somebody's home folder"),
+    (re.compile(r"(?<![\w$}.-])/(root|work|workspace)\b(?!:)"), "a path of somebody's machine"),
+    (re.compile(r"https?://[\w.-]*(pypi|pythonhosted|debian\.org|ubuntu\.com/ubuntu)"),
+     "the address of a package registry: name packages, and let the system know where they are"),
+    (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "a note of unfinished work: finish it, or open an issue"),
+]
+# The checks themselves must be able to say what they look for.
+MAY_NAME_IT = re.compile(r"^tests/house/tidy(_test)?\.py$")
+
+
+def complaints_about(path, text):
+    name = path.as_posix()
+    if AS_IT_CAME.search(name):
+        return
+    lines = text.splitlines()
+    if text and not text.endswith("\n"):
+        yield f"{name}: ends without a newline."
+    if path.suffix in HEADERS and "#pragma once" not in text and not re.search(
+            r"#ifndef (\w+)\n#define \1\n", text) and "-inl." not in name:
+        yield f"{name}: a header without `#pragma once`."
+    if path.suffix in CODE and len(lines) > LINES_MAX and name not in LONG_FILES:
+        yield (f"{name}: {len(lines)} lines. Does it have one job? If so, list it with the reason in "
+               "LONG_FILES of tests/house/tidy.py; else let the second job have its own file.")
+    for number, line in enumerate(lines, 1):
+        if line != line.rstrip():
+            yield f"{name}:{number}: blanks at the end of the line."
+        for pattern, what in [] if MAY_NAME_IT.match(name) else FORBIDDEN:
+            if pattern.search(line):
+                yield f"{name}:{number}: {what}: {line.strip()[:80]}"
+
+
+def check(root, long_files=None):
+    found = []
+    for path in tree.files(root):
+        text = tree.text_of(root / path)
+        if text is not None:
+            found.extend(complaints_about(path, text))
+    for name in LONG_FILES if long_files is None else long_files:
+        path = root / name
+        if not path.is_file() or len((tree.text_of(path) or "").splitlines()) <= LINES_MAX:
+            found.append(f"{name}: is not long (any more); take it out of LONG_FILES.")
+    return found
+
+
+if __name__ == "__main__":
+    complaints = check(Path(sys.argv[1]))
+    print("\n".join(complaints) or "every file is in order")
+    sys.exit(1 if complaints else 0)

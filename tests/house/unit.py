@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Checks the systemd unit without a running systemd.
+
+usage: unit.py UNIT        exit 0: good; 1: complaints on stdout; 77: cannot be checked here
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# systemd's own measure of what a service could do if it were taken over: 0 nothing to 10 everything. The
+# unit stands at 2.4; what is left are devices, the network and seeing other processes, all of which it needs.
+EXPOSURE_MAX = 3.0
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def check(unit):
+    # verify wants every program to exist, and the unit's own is not installed on a build machine. It also
+    # tells unknown keys and bad values on stderr only, with exit status 0: so nothing may be said at all.
+    text = re.sub(r"(?m)^(Exec\w+=[-@:+!]*)\S*/gradringd\b", r"\1/usr/bin/true", Path(unit).read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "gradringd.service"
+        copy.write_text(text)
+        verified = run("systemd-analyze", "verify", "--man=no", str(copy))
+        if verified.returncode != 0 or verified.stderr.strip():
+            yield f"systemd-analyze verify: {verified.stderr.strip() or verified.returncode}"
+        rated = run("systemd-analyze", "security", "--offline=true", "--no-pager",
+                    f"--threshold={EXPOSURE_MAX * 10:.0f}", str(copy))
+        verdict = (rated.stdout.strip().splitlines() or [rated.stderr.strip()])[-1]
+        print(verdict)
+        if rated.returncode != 0:
+            yield f"systemd-analyze security: more than {EXPOSURE_MAX} is exposed: {verdict}"
+
+
+if __name__ == "__main__":
+    if shutil.which("systemd-analyze") is None:
+        print("SKIPPED: systemd-analyze is not installed (package systemd), so the unit was not checked")
+        sys.exit(77)
+    complaints = list(check(sys.argv[1]))
+    print("\n".join(complaints) or "the unit is in order")
+    sys.exit(1 if complaints else 0)
