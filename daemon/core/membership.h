@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/messages.h"
@@ -135,7 +136,6 @@ class Membership {
     Time since = 0;
     std::vector<LocalClaim> local;
     std::map<std::string, Claims> remote;  // by node
-    uint64_t revision = 0;                 // of our own Claims
     JobId withdrawn{};                     // the last proposal that came back to gathering
     std::string explanation;
   };
@@ -156,7 +156,7 @@ class Membership {
 
   // claim.cc
   Status check_join(const JoinRequest& request) const;
-  void publish(const GatheringKey& key, Gathering& gathering);
+  void publish(const GatheringKey& key, const Gathering& gathering);
   void on_claims(const std::string& from, const Claims& claims, Time now);
   std::string conflict_of(const GatheringKey& key, const Gathering& gathering) const;
   void fail_gathering(const GatheringKey& key, const Status& why);
@@ -167,7 +167,10 @@ class Membership {
   // form.cc
   void propose_if_complete(const GatheringKey& key);
   void on_propose(const std::string& from, const Propose& propose);
-  std::string objection_to(const View& view, const std::string& token, bool* stale) const;
+  enum class Fit { kYes, kNever, kStale, kNotYet };
+  Fit fits(const std::string& from, const Propose& propose, std::string* why) const;
+  void retry_deferred();
+  void expire_proposals();
   void on_accept(const std::string& from, const Accept& accept);
   void on_reject(const std::string& from, const Reject& reject);
   void on_commit(const std::string& from, const Commit& commit);
@@ -194,10 +197,13 @@ class Membership {
   MembershipActions* const actions_;
   Random random_;
   Time now_ = 0;
+  uint64_t revision_ = 0;  // of our own Claims
   std::optional<Failure> shut_down_;
 
   std::set<std::string> peers_;  // up
   std::map<GatheringKey, Gathering> gatherings_;
+  std::map<JobId, std::pair<std::string, Propose>>
+      deferred_;  // wait for a connection of ours; by whom
   std::map<JobId, Live> live_;
   std::vector<JobInfo> history_;
 };

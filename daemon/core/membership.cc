@@ -1,0 +1,221 @@
+#include "daemon/core/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gradring::core {
+
+const char* name_of(JobState state) {
+  switch (state) {
+    case JobState::kForming:
+      return "forming";
+    case JobState::kProposed:
+      return "proposed";
+    case JobState::kRunning:
+      return "running";
+    case JobState::kFailed:
+      return "failed";
+    case JobState::kEnded:
+      return "ended";
+  }
+  return "unknown";
+}
+
+Membership::Membership(std::string node, const MembershipOptions& options, uint64_t seed,
+                       MembershipActions* actions)
+    : node_(std::move(node)), options_(options), actions_(actions), random_(seed) {}
+
+void Membership::leave(SessionId session) {
+  for (auto& [key, gathering] : gatherings_) {
+    for (const LocalClaim& claim : gathering.local) {
+      if (claim.request.session == session) return drop_claim(key, session);
+    }
+  }
+  Live* live = live_of(session);
+  if (live == nullptr) return;
+  if (live->state == JobState::kProposed) return session_lost(session, "left while the job formed");
+  for (const LocalClaim& claim : live->local) {
+    if (claim.request.session == session) {
+      actions_->leave_engine(live->view.incarnation, claim.request.rank);
+    }
+  }
+  gone(live->view.incarnation, session);
+}
+
+void Membership::session_lost(SessionId session, const std::string& evidence) {
+  for (auto& [key, gathering] : gatherings_) {
+    for (const LocalClaim& claim : gathering.local) {
+      if (claim.request.session == session) return drop_claim(key, session);
+    }
+  }
+  Live* live = live_of(session);
+  if (live == nullptr) return;
+  for (const LocalClaim& claim : live->local) {
+    if (claim.request.session != session) continue;
+    const JobId id = live->view.incarnation;
+    Failure failure{Cause::kTrainerDied, {}};
+    failure.blame = {claim.request.rank, node_, claim.request.pid, "", evidence};
+    live->present.erase(session);
+    fail_job(*live, failure, "");
+    return gone(id, session);
+  }
+}
+
+void Membership::peer_up(const std::string& node) {
+  peers_.insert(node);
+  retry_deferred();
+  for (auto& [key, gathering] : gatherings_) {
+    if (!gathering.local.empty()) publish(key, gathering);
+  }
+}
+
+void Membership::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
+  peers_.erase(node);
+  std::erase_if(deferred_, [&node](const auto& entry) { return entry.second.first == node; });
+  for (auto& [key, gathering] : gatherings_) gathering.remote.erase(node);
+  std::erase_if(gatherings_, [](const auto& entry) {
+    return entry.second.local.empty() && entry.second.remote.empty();
+  });
+
+  Failure failure{cause, {}};
+  failure.blame.node = node;
+  failure.blame.evidence = evidence;
+  std::vector<JobId> concerned;
+  for (const auto& [id, live] : live_) {
+    if (live.view.index_of(node)) concerned.push_back(id);
+  }
+  for (const JobId& id : concerned) {
+    Live& live = live_.at(id);
+    const bool proposer_lost = live.view.members.front().node == node;
+    if (live.state == JobState::kProposed && (live.proposer || proposer_lost)) {
+      // Nobody was admitted by us; the proposer says so, or is gone and somebody admitted will
+      // tell.
+      if (live.proposer) tell_members(live, Reject{id, ""}, node);
+      return_to_gathering(id);
+      continue;
+    }
+    live.done.insert(node);
+    fail_job(live, failure, node);
+    end_if_over(id);
+  }
+}
+
+void Membership::on_message(const std::string& from, const JobMessage& message, Time now) {
+  now_ = std::max(now_, now);
+  if (const auto* claims = std::get_if<Claims>(&message)) return on_claims(from, *claims, now);
+  if (const auto* propose = std::get_if<Propose>(&message)) return on_propose(from, *propose);
+  if (const auto* accept = std::get_if<Accept>(&message)) return on_accept(from, *accept);
+  if (const auto* reject = std::get_if<Reject>(&message)) return on_reject(from, *reject);
+  if (const auto* commit = std::get_if<Commit>(&message)) return on_commit(from, *commit);
+  if (const auto* failed = std::get_if<JobFailed>(&message)) return on_job_failed(from, *failed);
+  if (const auto* done = std::get_if<JobDone>(&message)) return on_job_done(from, *done);
+}
+
+void Membership::tick(Time now) {
+  now_ = std::max(now_, now);
+  expire_proposals();
+  std::vector<GatheringKey> late;
+  for (const auto& [key, gathering] : gatherings_) {
+    if (std::any_of(gathering.local.begin(), gathering.local.end(),
+                    [now](const LocalClaim& claim) { return now >= claim.deadline; })) {
+      late.push_back(key);
+    }
+  }
+  for (const GatheringKey& key : late) {
+    const Gathering& gathering = gatherings_.at(key);
+    std::string text = "job " + key.job + ": time ran out while forming; missing ranks:";
+    const std::vector<uint32_t> missing = missing_ranks(gathering);
+    constexpr size_t kShown = 16;  // a line that people still read
+    for (size_t i = 0; i < missing.size() && i < kShown; ++i)
+      text += " " + std::to_string(missing[i]);
+    if (missing.size() > kShown)
+      text += " and " + std::to_string(missing.size() - kShown) + " more";
+    if (missing.empty()) text += " none; " + gathering.explanation;
+    const std::string unreachable = actions_->unreachable_peers();
+    if (!unreachable.empty()) text += "; peers not connected: " + unreachable;
+    std::vector<SessionId> expired;
+    for (const LocalClaim& claim : gathering.local) {
+      if (now >= claim.deadline) expired.push_back(claim.request.session);
+    }
+    for (const SessionId session : expired) {
+      actions_->refuse(session, {Code::kDeadlineExceeded, text});
+      drop_claim(key, session);
+    }
+  }
+}
+
+void Membership::shut_down(const Failure& failure) {
+  shut_down_ = failure;
+  const Status why(Code::kUnavailable, describe(failure));
+  while (!gatherings_.empty()) {
+    const GatheringKey key = gatherings_.begin()->first;
+    fail_gathering(key, why);
+    gatherings_.erase(key);
+  }
+  for (auto& [id, live] : live_) fail_job(live, failure, "");
+}
+
+std::vector<JobInfo> Membership::jobs() const {
+  std::vector<JobInfo> list;
+  for (const auto& [key, gathering] : gatherings_) {
+    if (gathering.local.empty()) continue;
+    JobInfo info;
+    info.name = key.job;
+    info.size = gathering.size;
+    info.uid = gathering.uid;
+    info.policy = gathering.policy;
+    info.since = gathering.since;
+    info.missing_ranks = missing_ranks(gathering);
+    info.explanation = gathering.explanation;
+    list.push_back(std::move(info));
+  }
+  for (const auto& [id, live] : live_) {
+    list.push_back({live.view.job,
+                    id,
+                    live.state,
+                    live.view.epoch,
+                    live.view.size,
+                    live.view.uid,
+                    live.view.policy,
+                    live.since,
+                    {},
+                    live.explanation});
+  }
+  list.insert(list.end(), history_.begin(), history_.end());
+  return list;
+}
+
+size_t Membership::busy_jobs() const {
+  size_t count = 0;
+  for (const auto& [key, gathering] : gatherings_) count += gathering.local.empty() ? 0 : 1;
+  for (const auto& [id, live] : live_) {
+    if (live.state != JobState::kFailed && !live.present.empty()) ++count;
+  }
+  return count;
+}
+
+const View* Membership::view_of(SessionId session) const {
+  Live* live = const_cast<Membership*>(this)->live_of(session);
+  return live == nullptr ? nullptr : &live->view;
+}
+
+const View* Membership::view_of(const JobId& job) const {
+  const auto it = live_.find(job);
+  return it == live_.end() ? nullptr : &it->second.view;
+}
+
+Membership::Live* Membership::live_of(SessionId session) {
+  for (auto& [id, live] : live_) {
+    if (live.present.count(session) > 0) return &live;
+  }
+  return nullptr;
+}
+
+void Membership::tell_members(const Live& live, const JobMessage& message,
+                              const std::string& except) {
+  for (const Member& member : live.view.members) {
+    if (member.node != node_ && member.node != except) actions_->send(member.node, message);
+  }
+}
+
+}  // namespace gradring::core

@@ -1,0 +1,223 @@
+// Gathering: every node tells all others which ranks of a job it hosts, and all look for
+// contradictions.
+
+#include <algorithm>
+#include <map>
+
+#include "daemon/core/membership.h"
+
+namespace gradring::core {
+namespace {
+
+std::string who(uint32_t rank, const std::string& node, int64_t pid) {
+  return "rank " + std::to_string(rank) + " (node " + node + ", pid " + std::to_string(pid) + ")";
+}
+
+}  // namespace
+
+Status Membership::check_join(const JoinRequest& r) const {
+  if (shut_down_) return {Code::kUnavailable, "node " + node_ + ": " + describe(*shut_down_)};
+  if (r.job.empty()) return {Code::kInvalidArgument, "the job has no name"};
+  if (r.size == 0 || r.size > options_.job_size_max) {
+    return {Code::kInvalidArgument, "job " + r.job + ": size " + std::to_string(r.size) +
+                                        " is not between 1 and " +
+                                        std::to_string(options_.job_size_max)};
+  }
+  if (r.rank >= r.size) {
+    return {Code::kInvalidArgument, "job " + r.job + ": rank " + std::to_string(r.rank) +
+                                        " is outside the size " + std::to_string(r.size)};
+  }
+  if (r.policy != "fail") {
+    return {Code::kInvalidArgument, "job " + r.job + ": policy '" + r.policy +
+                                        "' is not known to this version; use 'fail'"};
+  }
+  for (const auto& [key, gathering] : gatherings_) {
+    for (const LocalClaim& claim : gathering.local) {
+      if (claim.request.session == r.session) {
+        return {Code::kInvalidArgument, "this session already waits for job " + key.job};
+      }
+    }
+  }
+  for (const auto& [id, live] : live_) {
+    if (live.present.count(r.session) > 0) {
+      return {Code::kInvalidArgument, "this session is already in job " + live.view.job};
+    }
+  }
+  // A name belongs to the uid that uses it first, as long as it is in use.
+  const auto taken = [&](uint32_t uid) {
+    return Status(Code::kPermissionDenied, "job " + r.job + " belongs to uid " +
+                                               std::to_string(uid) + "; uid " +
+                                               std::to_string(r.uid) + " must choose another name");
+  };
+  for (const auto& [key, gathering] : gatherings_) {
+    if (key.job == r.job && !gathering.local.empty() && gathering.uid != r.uid) {
+      return taken(gathering.uid);
+    }
+  }
+  for (const auto& [id, live] : live_) {
+    if (live.view.job == r.job && !live.present.empty() && live.view.uid != r.uid) {
+      return taken(live.view.uid);
+    }
+  }
+  return {};
+}
+
+Status Membership::join(const JoinRequest& request, Time now) {
+  now_ = std::max(now_, now);
+  if (Status refused = check_join(request); !refused.ok()) return refused;
+  const GatheringKey key{request.job, request.token};
+  const auto existing = gatherings_.find(key);
+  if (existing == gatherings_.end() || existing->second.local.empty()) {
+    size_t jobs = live_.size();
+    for (const auto& [other, g] : gatherings_) jobs += g.local.empty() ? 0 : 1;
+    if (jobs >= options_.jobs_max) {
+      return {Code::kResourceExhausted,
+              "node " + node_ + " already has " + std::to_string(jobs) +
+                  " jobs (max-jobs); wait for one to end or raise the limit"};
+    }
+  }
+  if (existing != gatherings_.end() && !existing->second.local.empty()) {
+    const Gathering& g = existing->second;
+    if (g.size != request.size) {
+      return {Code::kInvalidArgument,
+              "job " + key.job + ": " + who(request.rank, node_, request.pid) + " says size " +
+                  std::to_string(request.size) + ", but " +
+                  who(g.local.front().request.rank, node_, g.local.front().request.pid) +
+                  " said size " + std::to_string(g.size)};
+    }
+    for (const LocalClaim& claim : g.local) {
+      if (claim.request.rank == request.rank) {
+        return {Code::kInvalidArgument, "job " + key.job + ": " +
+                                            who(request.rank, node_, request.pid) +
+                                            " claims a rank that pid " +
+                                            std::to_string(claim.request.pid) + " already holds"};
+      }
+    }
+  }
+  Gathering& gathering = gatherings_[key];
+  if (gathering.local.empty()) {
+    gathering.size = request.size;
+    gathering.uid = request.uid;
+    gathering.policy = request.policy;
+    gathering.since = now;
+  }
+  const Time timeout = request.timeout > 0 ? std::min(request.timeout, options_.form_deadline)
+                                           : options_.form_deadline;
+  gathering.local.push_back({request, random_.next(), now + timeout});
+  publish(key, gathering);
+  settle(key);
+  return {};
+}
+
+void Membership::publish(const GatheringKey& key, const Gathering& gathering) {
+  Claims claims;
+  claims.job = key.job;
+  claims.token = key.token;
+  claims.revision = ++revision_;
+  claims.uid = gathering.uid;
+  claims.size = gathering.size;
+  claims.policy = gathering.policy;
+  for (const LocalClaim& claim : gathering.local) {
+    const JoinRequest& r = claim.request;
+    claims.ranks.push_back({r.rank, r.local_rank, r.pid, claim.claim});
+  }
+  for (const std::string& peer : peers_) actions_->send(peer, claims);
+}
+
+void Membership::on_claims(const std::string& from, const Claims& claims, Time now) {
+  const GatheringKey key{claims.job, claims.token};
+  if (claims.ranks.empty()) {
+    const auto it = gatherings_.find(key);
+    if (it == gatherings_.end()) return;
+    it->second.remote.erase(from);
+    if (it->second.local.empty() && it->second.remote.empty()) gatherings_.erase(it);
+    return;
+  }
+  Gathering& gathering = gatherings_[key];
+  if (gathering.since == 0) gathering.since = now;
+  const auto known = gathering.remote.find(from);
+  if (known != gathering.remote.end() && known->second.revision >= claims.revision) return;
+  gathering.remote[from] = claims;
+  settle(key);
+}
+
+// After any change: contradictions end the gathering, completeness leads to a proposal.
+void Membership::settle(const GatheringKey& key) {
+  const auto it = gatherings_.find(key);
+  if (it == gatherings_.end() || it->second.local.empty()) return;
+  const std::string conflict = conflict_of(key, it->second);
+  if (!conflict.empty()) return fail_gathering(key, {Code::kInvalidArgument, conflict});
+  propose_if_complete(key);
+}
+
+std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g) const {
+  const LocalClaim& ours = g.local.front();
+  const std::string us = who(ours.request.rank, node_, ours.request.pid);
+  std::map<uint32_t, std::string> holders;
+  for (const LocalClaim& claim : g.local) {
+    holders[claim.request.rank] = who(claim.request.rank, node_, claim.request.pid);
+  }
+  for (const auto& [node, claims] : g.remote) {
+    const std::string them = who(claims.ranks.front().rank, node, claims.ranks.front().pid);
+    const auto differ = [&](const std::string& what, const std::string& a, const std::string& b) {
+      return "job " + key.job + ": " + us + " says " + what + " " + a + ", but " + them + " says " +
+             what + " " + b;
+    };
+    if (claims.size != g.size) {
+      return differ("size", std::to_string(g.size), std::to_string(claims.size));
+    }
+    if (claims.policy != g.policy) return differ("policy", g.policy, claims.policy);
+    if (claims.uid != g.uid) {
+      return differ("owner uid", std::to_string(g.uid), std::to_string(claims.uid));
+    }
+    for (const RankInfo& info : claims.ranks) {
+      if (info.rank >= g.size)
+        return "job " + key.job + ": " + who(info.rank, node, info.pid) + " is outside the size " +
+               std::to_string(g.size);
+      const auto [holder, fresh] = holders.emplace(info.rank, who(info.rank, node, info.pid));
+      if (!fresh) {
+        return "job " + key.job + ": " + holder->second + " and " + who(info.rank, node, info.pid) +
+               " claim the same rank; is another launch of the same name running?";
+      }
+    }
+  }
+  return {};
+}
+
+std::vector<uint32_t> Membership::missing_ranks(const Gathering& g) const {
+  std::vector<bool> seen(g.size, false);
+  for (const LocalClaim& claim : g.local) seen[claim.request.rank] = true;
+  for (const auto& [node, claims] : g.remote) {
+    for (const RankInfo& info : claims.ranks) {
+      if (info.rank < g.size) seen[info.rank] = true;
+    }
+  }
+  std::vector<uint32_t> missing;
+  for (uint32_t rank = 0; rank < g.size; ++rank) {
+    if (!seen[rank]) missing.push_back(rank);
+  }
+  return missing;
+}
+
+// All local trainers are refused, and the others are told that nothing is claimed here any more.
+// What they claim stays known: they see the same contradiction and end as well.
+void Membership::fail_gathering(const GatheringKey& key, const Status& why) {
+  Gathering& gathering = gatherings_.at(key);
+  for (const LocalClaim& claim : gathering.local) actions_->refuse(claim.request.session, why);
+  gathering.local.clear();
+  publish(key, gathering);
+  if (gathering.remote.empty()) gatherings_.erase(key);
+  retry_deferred();
+}
+
+void Membership::drop_claim(const GatheringKey& key, SessionId session) {
+  const GatheringKey copy = key;  // may live in the entry that is erased
+  Gathering& gathering = gatherings_.at(copy);
+  std::erase_if(gathering.local,
+                [session](const LocalClaim& claim) { return claim.request.session == session; });
+  publish(copy, gathering);
+  if (gathering.local.empty() && gathering.remote.empty()) gatherings_.erase(copy);
+  retry_deferred();
+}
+
+}  // namespace gradring::core

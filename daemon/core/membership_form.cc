@@ -1,0 +1,233 @@
+// Forming: the daemon of rank 0 proposes a complete view, every member accepts it against its own
+// claims, and then it is committed, once (protocol rule J0).
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "daemon/core/membership.h"
+
+namespace gradring::core {
+
+void Membership::propose_if_complete(const GatheringKey& key) {
+  Gathering& gathering = gatherings_.at(key);
+  const bool rank_zero_here =
+      std::any_of(gathering.local.begin(), gathering.local.end(),
+                  [](const LocalClaim& claim) { return claim.request.rank == 0; });
+  const std::vector<uint32_t> missing = missing_ranks(gathering);
+  gathering.explanation = "waits for " + std::to_string(missing.size()) + " of " +
+                          std::to_string(gathering.size) + " ranks";
+  if (missing.empty()) gathering.explanation = "waits for the node of rank 0 to commit the view";
+  if (!rank_zero_here || !missing.empty()) return;
+
+  View view;
+  view.job = key.job;
+  const uint64_t halves[2] = {random_.next(), random_.next()};
+  std::memcpy(view.incarnation.data(), halves, sizeof halves);
+  view.epoch = 1;
+  view.size = gathering.size;
+  view.policy = gathering.policy;
+  view.uid = gathering.uid;
+  Member self{node_, {}};
+  for (const LocalClaim& claim : gathering.local) {
+    self.ranks.push_back(
+        {claim.request.rank, claim.request.local_rank, claim.request.pid, claim.claim});
+  }
+  view.members.push_back(std::move(self));
+  for (const auto& [node, claims] : gathering.remote) view.members.push_back({node, claims.ranks});
+  sort_into_ring(&view.members);
+
+  install(view, key, true);
+  Live& live = live_.at(view.incarnation);
+  for (const Member& member : view.members) {
+    if (member.node != node_) live.awaited.insert(member.node);
+  }
+  if (live.awaited.empty()) return run(live);
+  tell_members(live, Propose{live.token, view}, "");
+}
+
+// Moves the local claims that the view names from the gathering into a live job.
+void Membership::install(const View& view, const GatheringKey& key, bool proposer) {
+  Live live;
+  live.view = view;
+  live.token = key.token;
+  live.since = now_;
+  live.proposer = proposer;
+  live.explanation = "waits for all members to accept the view";
+  std::vector<SessionId> sessions;
+  Gathering& gathering = gatherings_.at(key);
+  for (const RankInfo& info : view.members[*view.index_of(node_)].ranks) {
+    const auto claim = std::find_if(gathering.local.begin(), gathering.local.end(),
+                                    [&info](const LocalClaim& c) { return c.claim == info.claim; });
+    sessions.push_back(claim->request.session);
+    live.present.insert(claim->request.session);
+    live.local.push_back(*claim);
+  }
+  // The claims are used up. What others claim under this name from now on is another life of the
+  // job.
+  gatherings_.erase(key);
+  live_.emplace(view.incarnation, std::move(live));
+  actions_->install(view, sessions);
+}
+
+void Membership::on_propose(const std::string& from, const Propose& propose) {
+  const View& view = propose.view;
+  std::string why;
+  switch (fits(from, propose, &why)) {
+    case Fit::kYes:
+      install(view, {view.job, propose.token}, false);
+      return actions_->send(from, Accept{view.incarnation});
+    case Fit::kNever:
+      return actions_->send(from, Reject{view.incarnation, why});
+    case Fit::kStale:
+      return actions_->send(from, Reject{view.incarnation, ""});
+    case Fit::kNotYet:
+      gatherings_.at({view.job, propose.token}).explanation = why;
+      deferred_[view.incarnation] = {from, propose};
+      return;
+  }
+}
+
+// A claim went or a connection came: what was put off may be answered now.
+void Membership::retry_deferred() {
+  const auto waiting = std::exchange(deferred_, {});
+  for (const auto& [id, entry] : waiting) on_propose(entry.first, entry.second);
+}
+
+// Whether this node can take part in the view as proposed: never, not since its claims changed, or
+// not before it is connected to all members.
+Membership::Fit Membership::fits(const std::string& from, const Propose& propose,
+                                 std::string* why) const {
+  const View& view = propose.view;
+  const auto never = [&](const std::string& what) {
+    *why = "job " + view.job + ": " + what;
+    return Fit::kNever;
+  };
+  if (shut_down_) return never("node " + node_ + ": " + describe(*shut_down_));
+  if (std::string fault = fault_of(view); !fault.empty()) return never(fault);
+  const auto me = view.index_of(node_);
+  if (!me) return never("node " + node_ + " is not in the proposed view");
+  if (view.members.front().node != from) {
+    return never("node " + from + " proposed a view although it does not host rank 0");
+  }
+  if (live_.count(view.incarnation) > 0) return never("proposed twice");
+  const auto it = gatherings_.find({view.job, propose.token});
+  if (it == gatherings_.end()) return Fit::kStale;
+  const Gathering& gathering = it->second;
+  const std::vector<RankInfo>& wanted = view.members[*me].ranks;
+  if (gathering.local.size() != wanted.size() || gathering.uid != view.uid ||
+      gathering.policy != view.policy || gathering.size != view.size) {
+    return Fit::kStale;
+  }
+  for (const RankInfo& info : wanted) {
+    if (std::none_of(gathering.local.begin(), gathering.local.end(), [&info](const LocalClaim& c) {
+          return c.claim == info.claim && c.request.rank == info.rank;
+        })) {
+      return Fit::kStale;
+    }
+  }
+  for (const Member& member : view.members) {
+    if (member.node == node_ || peers_.count(member.node) > 0) continue;
+    *why = "waits for node " + node_ + " to be connected to node " + member.node +
+           "; check --peer on both";
+    return Fit::kNotYet;
+  }
+  return Fit::kYes;
+}
+
+void Membership::on_accept(const std::string& from, const Accept& accept) {
+  const auto it = live_.find(accept.incarnation);
+  if (it == live_.end() || !it->second.proposer || it->second.state != JobState::kProposed) return;
+  Live& live = it->second;
+  live.awaited.erase(from);
+  if (!live.awaited.empty()) return;
+  tell_members(live, Commit{accept.incarnation}, "");
+  run(live);
+}
+
+void Membership::on_reject(const std::string& from, const Reject& reject) {
+  const auto waiting = deferred_.find(reject.incarnation);
+  if (waiting != deferred_.end() && waiting->second.first == from) {
+    const View& view = waiting->second.second.view;
+    const GatheringKey key{view.job, waiting->second.second.token};
+    deferred_.erase(waiting);
+    if (!reject.reason.empty() && gatherings_.count(key) > 0) {
+      fail_gathering(key, {Code::kAborted, reject.reason});
+    }
+    return;
+  }
+  const auto it = live_.find(reject.incarnation);
+  if (it == live_.end() || it->second.state != JobState::kProposed) return;
+  Live& live = it->second;
+  const bool from_proposer = live.view.members.front().node == from;
+  if (!live.proposer && !from_proposer) return;
+  if (live.proposer) tell_members(live, reject, from);
+  if (reject.reason.empty()) return return_to_gathering(reject.incarnation);
+  refuse_proposed(reject.incarnation, {Code::kAborted, reject.reason});
+}
+
+void Membership::on_commit(const std::string& from, const Commit& commit) {
+  const auto it = live_.find(commit.incarnation);
+  if (it == live_.end() || it->second.state != JobState::kProposed) return;
+  if (it->second.view.members.front().node != from) return;
+  run(it->second);
+}
+
+void Membership::run(Live& live) {
+  live.state = JobState::kRunning;
+  live.explanation = "epoch 1: formed of " + std::to_string(live.view.size) + " ranks on " +
+                     std::to_string(live.view.members.size()) +
+                     (live.view.members.size() == 1 ? " node" : " nodes");
+  for (const SessionId session : live.present) actions_->admit(session, live.view);
+}
+
+void Membership::return_to_gathering(const JobId& job) {
+  auto node = live_.extract(job);
+  Live& live = node.mapped();
+  actions_->remove(job);
+  const GatheringKey key{live.view.job, live.token};
+  Gathering& gathering = gatherings_[key];
+  if (gathering.local.empty()) {
+    gathering.size = live.view.size;
+    gathering.uid = live.view.uid;
+    gathering.policy = live.view.policy;
+    gathering.since = live.since;
+  }
+  gathering.withdrawn = job;
+  for (const LocalClaim& claim : live.local) {
+    if (live.present.count(claim.request.session) > 0) gathering.local.push_back(claim);
+  }
+  publish(key, gathering);
+  settle(key);
+}
+
+// The proposer's clock decides for all: its own trainers have waited long enough.
+void Membership::expire_proposals() {
+  std::vector<JobId> late;
+  for (const auto& [id, live] : live_) {
+    if (live.state != JobState::kProposed || !live.proposer) continue;
+    for (const LocalClaim& claim : live.local) {
+      if (now_ >= claim.deadline) {
+        late.push_back(id);
+        break;
+      }
+    }
+  }
+  for (const JobId& id : late) {
+    const Live& live = live_.at(id);
+    std::string why = "job " + live.view.job + ": time ran out while forming; not accepted by:";
+    for (const std::string& node : live.awaited) why += " " + node;
+    const std::string unreachable = actions_->unreachable_peers();
+    if (!unreachable.empty()) why += "; peers not connected: " + unreachable;
+    tell_members(live, Reject{id, why}, "");
+    refuse_proposed(id, {Code::kDeadlineExceeded, why});
+  }
+}
+
+void Membership::refuse_proposed(const JobId& job, const Status& why) {
+  auto node = live_.extract(job);
+  for (const SessionId session : node.mapped().present) actions_->refuse(session, why);
+  actions_->remove(job);
+}
+
+}  // namespace gradring::core
