@@ -9,17 +9,19 @@
 
 namespace gradring::transport {
 
-// Says whether `fold` can do this op on this type; the refusal is a sentence for people (the average
-// of integers is refused: sum, and divide in a type that can hold the result).
+// Says whether `fold` can do this op on this type; the refusal is a sentence for people (the
+// average of integers is refused: sum, and divide in a type that can hold the result).
 Status can_fold(Dtype dtype, ReduceOp op);
 
 // out[i] = inputs[0][i] (op) inputs[1][i] (op) ... in exactly this order, then divided by `divisor`
-// if it is not 0. float16 and bfloat16 are computed in float32 throughout and rounded to nearest even
-// once, at the end. float32 and float64 add in their own type; integers wrap. min and max give NaN if
-// any input is NaN. kAverage folds as kSum: only the caller knows the divisor.
+// if it is not 0. float16 and bfloat16 are computed in float32 throughout and rounded to nearest
+// even once, at the end. float32 and float64 add in their own type; integers wrap. min and max give
+// NaN if any input is NaN, and hold -0 to be less than +0. Every NaN in the result is the quiet one
+// with sign and payload zero. kAverage folds as kSum: only the caller knows the divisor.
 //
-// `out` may be one of the inputs, or not overlap any of them. `count` elements each; pointers need the
-// alignment of the element. Requires can_fold(dtype, op).ok(). Thread-safe.
+// `out` may be one of the inputs, or not overlap any of them. `count` elements each; pointers need
+// the alignment of the element. Requires can_fold(dtype, op).ok(), at least one input, and no
+// divisor for integers; anything else is a bug and ends the process. Thread-safe.
 //
 // The bits of the result depend on the inputs and their order alone: not on the processor's vector
 // width, the alignment or the position within a larger buffer.

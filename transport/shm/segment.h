@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-
 #include <tl/expected.hpp>
 
 #include "proto/status.h"
@@ -11,8 +10,8 @@
 namespace gradring::transport {
 
 // A piece of shared memory made by the daemon: a memfd of fixed size, sealed against shrinking and
-// growing, so that no trainer can make the daemon fault. Has no name, so nothing is left behind after
-// any death. Moves, does not copy; unmaps and closes at the end.
+// growing, so that no trainer can make the daemon fault. Has no name, so nothing is left behind
+// after any death. Moves, does not copy; unmaps and closes at the end.
 class Segment {
  public:
   // Rounds `bytes` up to whole pages. The pages are populated by whoever touches them first.

@@ -1,0 +1,122 @@
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <type_traits>
+
+#include "transport/reducer.h"
+
+// Highway compiles this file once per instruction set and chooses among them at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "transport/simd/fold.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "transport/simd/formats-inl.h"
+#include "transport/simd/kernel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gradring::transport {
+namespace HWY_NAMESPACE {
+
+using Kernel = void (*)(const void* const* inputs, size_t num_inputs, void* out, size_t count,
+                        uint32_t divisor);
+
+// Only an order sees the sign. Sums and products wrap, which C++ defines for unsigned types alone,
+// and the bits are the same.
+template <class Op, typename T>
+using Integer = Native<std::conditional_t<std::is_same_v<Op, Min> || std::is_same_v<Op, Max>, T,
+                                          std::make_unsigned_t<T>>>;
+template <class Op, typename T>
+using Byte = std::conditional_t<std::is_same_v<Op, Product>, WideByte, Integer<Op, T>>;
+
+template <class Op>
+Kernel kernel_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return &fold_all<Native<float>, Op>;
+    case Dtype::kFloat64:
+      return &fold_all<Native<double>, Op>;
+    case Dtype::kFloat16:
+      return &fold_all<Float16, Op>;
+    case Dtype::kBfloat16:
+      return &fold_all<Bfloat16, Op>;
+    case Dtype::kInt8:
+      return &fold_all<Byte<Op, int8_t>, Op>;
+    case Dtype::kInt16:
+      return &fold_all<Integer<Op, int16_t>, Op>;
+    case Dtype::kInt32:
+      return &fold_all<Integer<Op, int32_t>, Op>;
+    case Dtype::kInt64:
+      return &fold_all<Integer<Op, int64_t>, Op>;
+    case Dtype::kUint8:
+      return &fold_all<Byte<Op, uint8_t>, Op>;
+  }
+  return nullptr;
+}
+
+Kernel kernel_for(Dtype dtype, ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return kernel_of<Sum>(dtype);
+    case ReduceOp::kMin:
+      return kernel_of<Min>(dtype);
+    case ReduceOp::kMax:
+      return kernel_of<Max>(dtype);
+    case ReduceOp::kProduct:
+      return kernel_of<Product>(dtype);
+    case ReduceOp::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace gradring::transport
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradring::transport {
+namespace {
+
+HWY_EXPORT(kernel_for);
+HWY_EXPORT(target_name);
+
+}  // namespace
+
+Status can_fold(Dtype dtype, ReduceOp op) {
+  if (size_of(dtype) == 0) {
+    return {Code::kInvalidArgument,
+            "there is no element type number " + std::to_string(static_cast<int>(dtype))};
+  }
+  if (op == ReduceOp::kNone || static_cast<uint8_t>(op) > kReduceOpLast) {
+    return {Code::kInvalidArgument, "there is no reduction number " +
+                                        std::to_string(static_cast<int>(op)) +
+                                        "; use sum, average, min, max or product"};
+  }
+  if (op == ReduceOp::kAverage && is_integer(dtype)) {
+    return {Code::kInvalidArgument, "the average of " + std::string(name_of(dtype)) +
+                                        " is refused, it would cut off fractions: reduce with sum, "
+                                        "and divide in a type that can hold the result"};
+  }
+  return {};
+}
+
+void fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out, size_t count,
+          uint32_t divisor) {
+  // Each of these is a bug of the caller; to go on would be to hand out wrong sums as good ones.
+  const bool divides_integers = divisor != 0 && is_integer(dtype);
+  if (!can_fold(dtype, op).ok() || inputs.empty() || divides_integers) {
+    std::fprintf(stderr, "gradring: fold(%s of %s, %zu inputs, divisor %u) makes no sense\n",
+                 name_of(op).data(), name_of(dtype).data(), inputs.size(), divisor);
+    std::abort();
+  }
+  HWY_DYNAMIC_DISPATCH(kernel_for)(dtype, op)(inputs.data(), inputs.size(), out, count, divisor);
+}
+
+const char* reducer_target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+
+}  // namespace gradring::transport
+#endif  // HWY_ONCE
