@@ -1,0 +1,247 @@
+#include "proto/frame.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace gradring {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Offsets that the tests below bend; the drawing is in proto/frame.h.
+constexpr size_t kVersionAt = 4;
+constexpr size_t kTypeAt = 5;
+constexpr size_t kBodyAt = 56;
+
+Frame frame_of(FrameType type) {
+  Frame frame;
+  frame.type = type;
+  frame.token = 0x1122334455667788;
+  for (size_t i = 0; i < frame.job.size(); ++i) frame.job[i] = static_cast<uint8_t>(0xa0 + i);
+  frame.epoch = 3;
+  frame.key = {0x0102030405060708, 9};
+  return frame;
+}
+
+Frame ready() {
+  Frame frame = frame_of(FrameType::kReady);
+  frame.ready.rank = 0x21222324;
+  frame.ready.signature = {Collective::kAllreduce, Dtype::kBfloat16, ReduceOp::kAverage, 0,
+                           uint64_t{1} << 40};
+  return frame;
+}
+
+Frame slice() {
+  Frame frame = frame_of(FrameType::kSlice);
+  frame.slice = {0x31323334, Phase::kFinal, 5, 0x0607, 0x41424344, 0x00010000, 2, 0x51525354};
+  return frame;
+}
+
+std::vector<Frame> one_of_each() {
+  std::vector<Frame> frames = {ready(), slice()};
+  frames.push_back(frame_of(FrameType::kCredit));
+  frames.back().credit = {7, UINT64_MAX};
+  frames.push_back(frame_of(FrameType::kStable));
+  frames.back().stable = {UINT32_MAX, 12};
+  frames.push_back(frame_of(FrameType::kMismatch));
+  frames.back().mismatch = {1,
+                            6,
+                            {Collective::kBroadcast, Dtype::kInt64, ReduceOp::kNone, 4, 10},
+                            {Collective::kBarrier, Dtype::kUint8, ReduceOp::kNone, 0, 0}};
+  frames.push_back(frame_of(FrameType::kNack));
+  frames.back().nack = {8, Phase::kPartial, 1, 2};
+  frames.push_back(frame_of(FrameType::kHeartbeat));
+  frames.back().heartbeat = {100, 1u << 31};
+  return frames;
+}
+
+size_t payload_of(const Frame& frame) {
+  return frame.type == FrameType::kSlice ? frame.slice.length : 0;
+}
+
+void expect_equal(const Frame& a, const Frame& b) {
+  EXPECT_EQ(a.type, b.type);
+  EXPECT_EQ(a.token, b.token);
+  EXPECT_EQ(a.job, b.job);
+  EXPECT_EQ(a.epoch, b.epoch);
+  EXPECT_EQ(a.key, b.key);
+  EXPECT_EQ(a.ready, b.ready);
+  EXPECT_EQ(a.slice, b.slice);
+  EXPECT_EQ(a.credit, b.credit);
+  EXPECT_EQ(a.stable, b.stable);
+  EXPECT_EQ(a.mismatch, b.mismatch);
+  EXPECT_EQ(a.nack, b.nack);
+  EXPECT_EQ(a.heartbeat, b.heartbeat);
+}
+
+std::string hex(const FrameBytes& bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0 && i % 16 == 0) text += '\n';
+    text += kDigits[static_cast<uint8_t>(bytes[i]) >> 4];
+    text += kDigits[static_cast<uint8_t>(bytes[i]) & 15];
+  }
+  return text;
+}
+
+// The sentence with which a header is refused; empty when it is accepted.
+std::string refusal(const FrameBytes& bytes, size_t payload_bytes) {
+  const auto frame = decode(bytes, payload_bytes);
+  return frame ? "" : frame.error();
+}
+std::string refusal_with(const Frame& frame, size_t at, uint8_t value) {
+  FrameBytes bytes = encode(frame);
+  bytes.at(at) = std::byte{value};
+  return refusal(bytes, payload_of(frame));
+}
+
+TEST(Frame, EveryTypeSurvivesTheTrip) {
+  const auto frames = one_of_each();
+  EXPECT_EQ(frames.size(), kFrameTypeLast);
+  for (const Frame& frame : frames) {
+    const FrameBytes bytes = encode(frame);
+    const auto decoded = decode(bytes, payload_of(frame));
+    ASSERT_TRUE(decoded.has_value()) << decoded.error();
+    expect_equal(*decoded, frame);
+    EXPECT_EQ(encode(*decoded), bytes);
+  }
+}
+
+// Every enumerator, so that a new one cannot be sent but not read.
+TEST(Frame, EverySignatureSurvivesTheTrip) {
+  Frame frame = ready();
+  for (uint8_t collective = 1; collective <= kCollectiveLast; ++collective) {
+    for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
+      for (uint8_t op = 0; op <= kReduceOpLast; ++op) {
+        frame.ready.signature = {static_cast<Collective>(collective), static_cast<Dtype>(dtype),
+                                 static_cast<ReduceOp>(op), 7, uint64_t{1} << 56};
+        const auto decoded = decode(encode(frame), 0);
+        ASSERT_TRUE(decoded.has_value()) << decoded.error();
+        EXPECT_EQ(decoded->ready.signature, frame.ready.signature);
+      }
+    }
+  }
+}
+
+// The layout is an agreement with daemons of other builds: when one of these fails, the change
+// needs a new kFrameVersion.
+TEST(Frame, TheBytesOfReadyAreTheseForEver) {
+  EXPECT_EQ(hex(encode(ready())),
+            "47524446010100008877665544332211"
+            "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
+            "\n03000000000000000807060504030201"
+            "\n09000000000000002423222100000000"
+            "\n01040200000000000000000000010000"
+            "\n00000000000000000000000000000000"
+            "\n00000000000000000000000000000000"
+            "\n00000000000000000000000000000000");
+}
+
+TEST(Frame, TheBytesOfSliceAreTheseForEver) {
+  EXPECT_EQ(hex(encode(slice())),
+            "47524446010200008877665544332211"
+            "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
+            "\n03000000000000000807060504030201"
+            "\n09000000000000003433323102050706"
+            "\n44434241000001000200000000000000"
+            "\n54535251000000000000000000000000"
+            "\n00000000000000000000000000000000"
+            "\n00000000000000000000000000000000");
+}
+
+TEST(Frame, AHeaderOfAnotherLengthIsRefused) {
+  const FrameBytes bytes = encode(slice());
+  for (size_t length = 0; length < kFrameBytes; ++length) {
+    const auto frame = decode(std::span(bytes).first(length), slice().slice.length);
+    ASSERT_FALSE(frame.has_value()) << length;
+    EXPECT_THAT(frame.error(), HasSubstr("128 bytes, got " + std::to_string(length)));
+  }
+  std::vector<std::byte> longer(bytes.begin(), bytes.end());
+  longer.push_back({});
+  EXPECT_FALSE(decode(longer, slice().slice.length).has_value());
+}
+
+TEST(Frame, GarbageIsRefused) {
+  FrameBytes bytes{};
+  EXPECT_EQ(refusal(bytes, 0), "not a gradring frame");
+  bytes.fill(std::byte{0xff});
+  EXPECT_EQ(refusal(bytes, 0), "not a gradring frame");
+  for (size_t at = 0; at < kVersionAt; ++at) {
+    EXPECT_EQ(refusal_with(slice(), at, 'x'), "not a gradring frame");
+  }
+}
+
+TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
+  for (const uint8_t version : {0, 2, 255}) {
+    EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
+              "frame version " + std::to_string(version) + ", this daemon speaks 1");
+  }
+}
+
+TEST(Frame, AnUnknownTypeIsRefused) {
+  for (const uint8_t type : {0, kFrameTypeLast + 1, 255}) {
+    EXPECT_EQ(refusal_with(frame_of(FrameType::kHeartbeat), kTypeAt, type),
+              "unknown frame type " + std::to_string(type));
+  }
+}
+
+// In every byte that holds an enumerator, every value outside it.
+TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
+  struct Field {
+    FrameType type;
+    size_t at;
+    uint8_t first;
+    uint8_t last;
+  };
+  const std::vector<Field> fields = {
+      {FrameType::kReady, 8, 1, kCollectiveLast},
+      {FrameType::kReady, 9, 1, kDtypeLast},
+      {FrameType::kReady, 10, 0, kReduceOpLast},
+      {FrameType::kSlice, 4, 1, 2},
+      {FrameType::kMismatch, 8, 1, kCollectiveLast},
+      {FrameType::kMismatch, 9, 1, kDtypeLast},
+      {FrameType::kMismatch, 10, 0, kReduceOpLast},
+      {FrameType::kMismatch, 24, 1, kCollectiveLast},
+      {FrameType::kMismatch, 25, 1, kDtypeLast},
+      {FrameType::kMismatch, 26, 0, kReduceOpLast},
+      {FrameType::kNack, 4, 1, 2},
+  };
+  const auto frames = one_of_each();
+  for (const Field& field : fields) {
+    const auto frame = std::find_if(frames.begin(), frames.end(),
+                                    [&](const Frame& f) { return f.type == field.type; });
+    for (int value = 0; value <= 255; ++value) {
+      const bool good = value >= field.first && value <= field.last;
+      const std::string type = std::to_string(static_cast<int>(field.type));
+      EXPECT_EQ(refusal_with(*frame, kBodyAt + field.at, static_cast<uint8_t>(value)),
+                good ? "" : "frame type " + type + " has a value outside its range")
+          << "byte " << field.at << " value " << value;
+    }
+  }
+}
+
+TEST(Frame, ACountWhoseBytesWouldOverflowIsRefused) {
+  Frame frame = ready();
+  frame.ready.signature.count = (uint64_t{1} << 56) + 1;
+  EXPECT_THAT(refusal(encode(frame), 0), HasSubstr("outside its range"));
+}
+
+TEST(Frame, PayloadOfAnotherLengthIsRefused) {
+  const Frame frame = slice();
+  for (const size_t came : {size_t{0}, size_t{0xffff}, size_t{0x10001}}) {
+    EXPECT_EQ(refusal(encode(frame), came),
+              "frame says 65536 payload bytes, " + std::to_string(came) + " came");
+  }
+  for (const Frame& other : one_of_each()) {
+    if (other.type == FrameType::kSlice) continue;
+    EXPECT_EQ(refusal(encode(other), 1), "frame says 0 payload bytes, 1 came");
+  }
+}
+
+}  // namespace
+}  // namespace gradring

@@ -1,0 +1,106 @@
+#include "proto/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace gradring {
+namespace {
+
+// Through the bytes of the message, as between two processes.
+template <typename Message>
+Message sent(const Message& message) {
+  Message received;
+  EXPECT_TRUE(received.ParseFromString(message.SerializeAsString()));
+  return received;
+}
+
+TEST(Wire, EverySignatureSurvivesTheTrip) {
+  for (uint8_t collective = 1; collective <= kCollectiveLast; ++collective) {
+    for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
+      for (uint8_t op = 0; op <= kReduceOpLast; ++op) {
+        const Signature signature = {static_cast<Collective>(collective), static_cast<Dtype>(dtype),
+                                     static_cast<ReduceOp>(op), UINT32_MAX, UINT64_MAX};
+        wire::Signature message;
+        to_wire(signature, &message);
+        Signature received;
+        ASSERT_TRUE(from_wire(sent(message), &received));
+        EXPECT_EQ(received, signature);
+      }
+    }
+  }
+}
+
+TEST(Wire, SignaturesOutsideTheEnumerationsAreRefused) {
+  const auto accepted = [](uint32_t collective, uint32_t dtype, uint32_t op) {
+    wire::Signature message;
+    message.set_collective(collective);
+    message.set_dtype(dtype);
+    message.set_op(op);
+    Signature signature;
+    return from_wire(sent(message), &signature);
+  };
+  EXPECT_TRUE(accepted(1, 1, 1));
+  EXPECT_FALSE(accepted(0, 1, 1));
+  EXPECT_FALSE(accepted(kCollectiveLast + 1, 1, 1));
+  EXPECT_FALSE(accepted(1, 0, 1));
+  EXPECT_FALSE(accepted(1, kDtypeLast + 1, 1));
+  EXPECT_FALSE(accepted(1, 1, kReduceOpLast + 1));
+  // 257 would be 1 in the byte that the plain type has.
+  EXPECT_FALSE(accepted(257, 1, 1));
+  EXPECT_FALSE(accepted(1, 257, 1));
+  EXPECT_FALSE(accepted(1, 1, 257));
+}
+
+TEST(Wire, KeysSurviveTheTrip) {
+  const OpKey key = {UINT64_MAX, 1};
+  wire::OpKey message;
+  to_wire(key, &message);
+  EXPECT_EQ(from_wire(sent(message)), key);
+}
+
+TEST(Wire, FailuresSurviveTheTrip) {
+  const Failure full = {Cause::kTrainerDied, {3, "node b", 4711, "eth0", "killed by signal 9"}};
+  const Failure rank_zero = {Cause::kDeadline, {0, "", 0, "", ""}};
+  const Failure nobody = {Cause::kDrained, {}};
+  for (const Failure& failure : {full, rank_zero, nobody}) {
+    wire::Failure message;
+    to_wire(failure, &message);
+    Failure received;
+    ASSERT_TRUE(from_wire(sent(message), &received));
+    EXPECT_EQ(received, failure);
+  }
+}
+
+TEST(Wire, AnUnknownCauseIsRefused) {
+  wire::Failure message;
+  Failure failure;
+  message.set_cause(kCauseLast);
+  EXPECT_TRUE(from_wire(sent(message), &failure));
+  message.set_cause(kCauseLast + 1);
+  EXPECT_FALSE(from_wire(sent(message), &failure));
+  message.set_cause(256 + 1);
+  EXPECT_FALSE(from_wire(sent(message), &failure));
+}
+
+TEST(Wire, AFailureWithoutBlameBlamesNobody) {
+  Failure failure;
+  ASSERT_TRUE(from_wire(wire::Failure(), &failure));
+  EXPECT_EQ(failure, Failure());
+}
+
+TEST(Wire, JobIdsSurviveTheTripAndHaveSixteenBytes) {
+  JobId id;
+  for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<uint8_t>(255 - i);
+  std::string bytes;
+  to_wire(id, &bytes);
+  JobId received{};
+  ASSERT_TRUE(from_wire(bytes, &received));
+  EXPECT_EQ(received, id);
+  for (const size_t length : {0, 15, 17, 1000}) {
+    EXPECT_FALSE(from_wire(std::string(length, 'x'), &received)) << length;
+  }
+}
+
+}  // namespace
+}  // namespace gradring
