@@ -1,0 +1,220 @@
+#include "daemon/config.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "daemon/config_options.h"
+#include "proto/version.h"
+
+namespace gradring::daemon {
+namespace {
+
+namespace po = boost::program_options;
+
+// What one source (command line, environment, file) says, by option.
+using Said = std::map<std::string, std::vector<std::string>>;
+
+std::string environment_name(const std::string& option) {
+  std::string name = "GRADRING_" + option;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+    return c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  });
+  return name;
+}
+
+po::options_description describe_options(bool for_file) {
+  po::options_description settings("Settings (flag, key of the file, or environment variable)",
+                                   100);
+  for (const Option& option : all_options()) {
+    auto* value = po::value<std::vector<std::string>>()->composing();
+    if (option.argument.empty()) {
+      value->implicit_value({"true"}, "true");
+    } else {
+      value->value_name(option.argument);
+    }
+    std::string help = option.help;
+    if (!option.fallback.empty()) help += " [" + option.fallback + "]";
+    settings.add_options()(option.name.c_str(), value, help.c_str());
+  }
+  if (for_file) return settings;
+  po::options_description all("", 100);
+  po::options_description commands("Command line only", 100);
+  commands.add_options()(
+      "config", po::value<std::vector<std::string>>()->value_name("FILE"),
+      fmt::format("INI file with KEY = VALUE lines [{}, if it exists]", kDefaultConfigFile)
+          .c_str())("check-config", "check everything, print OK and exit")(
+      "help", "print this and exit")("version", "print the version and exit");
+  all.add(commands).add(settings);
+  return all;
+}
+
+std::string help_text() {
+  std::ostringstream out;
+  out << "usage: gradringd [SETTING]...\n\n"
+         "The gradient daemon of one node. Trainers attach to it by the sockets in runtime-dir, "
+         "other\n"
+         "nodes' daemons by listen and peer.\n"
+      << describe_options(false)
+      << "\nPrecedence: flag, then environment (GRADRING_ and the name in upper case with "
+         "underscores,\n"
+         "lists separated by commas), then file, then the default in brackets. Times are written "
+         "500ms,\n"
+         "300s, 5m; sizes 4096, 256K, 64M, 2G.\n\n"
+         "Signals: SIGTERM and SIGINT drain (a second one stops at once), SIGHUP rereads "
+         "log-level, limits\n"
+         "and allowed-keys. Exit status: 0 after a drain, 2 when the configuration is wrong, 1 "
+         "else.\n\n"
+         "UCX catches SIGSEGV and its kin unless UCX_HANDLE_ERRORS=none is set, as the systemd "
+         "unit does.\n";
+  return out.str();
+}
+
+Said gather(const po::parsed_options& parsed) {
+  Said said;
+  for (const auto& option : parsed.options) {
+    auto& values = said[option.string_key];
+    values.insert(values.end(), option.value.begin(), option.value.end());
+  }
+  return said;
+}
+
+tl::expected<Said, std::string> read_arguments(const std::vector<std::string>& arguments) {
+  try {
+    const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+    Said said = gather(
+        po::command_line_parser(arguments).options(describe_options(false)).style(style).run());
+    if (const auto stray = said.find(""); stray != said.end()) {
+      return tl::unexpected(fmt::format(
+          "unexpected argument '{}'; gradringd --help lists the flags", stray->second.front()));
+    }
+    return said;
+  } catch (const po::unknown_option& error) {
+    return tl::unexpected(fmt::format("unknown flag '{}'; gradringd --help lists the flags",
+                                      error.get_option_name()));
+  } catch (const po::error& error) {
+    return tl::unexpected(std::string(error.what()) + "; see gradringd --help");
+  }
+}
+
+Said read_environment(const Environment& environment) {
+  Said said;
+  for (const Option& option : all_options()) {
+    const auto value = environment(environment_name(option.name));
+    if (!value) continue;
+    if (!option.repeatable) {
+      said[option.name] = {*value};
+      continue;
+    }
+    std::istringstream items(*value);
+    for (std::string item; std::getline(items, item, ',');) said[option.name].push_back(item);
+  }
+  return said;
+}
+
+tl::expected<Said, std::string> read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    // An empty file is a good file; rdbuf() reports it as a failure.
+    if (!file.is_open() || file.bad()) {
+      return tl::unexpected(fmt::format("cannot read the configuration file {}", path));
+    }
+  }
+  try {
+    text.clear();
+    return gather(po::parse_config_file(text, describe_options(true)));
+  } catch (const po::unknown_option& error) {
+    return tl::unexpected(fmt::format("{}: unknown key '{}'; gradringd --help lists the keys", path,
+                                      error.get_option_name()));
+  } catch (const po::error& error) {
+    return tl::unexpected(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+std::string apply(const Option& option, const std::vector<std::string>& values,
+                  const std::string& source, Config& config) {
+  if (!option.repeatable && values.size() > 1) {
+    return fmt::format("{} is given {} times; give it once", source, values.size());
+  }
+  for (const std::string& value : values) {
+    const std::string wrong = option.set(config, value);
+    if (!wrong.empty()) return fmt::format("{}: '{}' is not good: {}", source, value, wrong);
+  }
+  return "";
+}
+
+uint64_t half_of_memory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
+}
+
+void derive_defaults(Config& config) {
+  if (config.segment_limit == 0) config.segment_limit = half_of_memory();
+  if (config.node.empty()) {
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    config.node = std::string(host) +
+                  config.listen.substr(std::min(config.listen.rfind(':'), config.listen.size()));
+  }
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+}
+
+tl::expected<Invocation, std::string> load_config(const std::vector<std::string>& arguments,
+                                                  const Environment& environment,
+                                                  const std::string& default_file) {
+  const auto flags = read_arguments(arguments);
+  if (!flags) return tl::unexpected(flags.error());
+  Invocation invocation;
+  if (flags->count("help") > 0) return Invocation{Invocation::What::kHelp, help_text(), {}};
+  if (flags->count("version") > 0) {
+    return Invocation{
+        Invocation::What::kVersion, fmt::format("gradringd {}\n", kProductVersion), {}};
+  }
+  if (flags->count("check-config") > 0) invocation.what = Invocation::What::kCheckConfig;
+
+  const Said variables = read_environment(environment);
+  Said keys;
+  std::string file = default_file;
+  const auto named = flags->find("config");
+  if (named != flags->end()) file = named->second.back();
+  if (named != flags->end() || access(file.c_str(), F_OK) == 0) {
+    auto read = read_file(file);
+    if (!read) return tl::unexpected(read.error());
+    keys = std::move(*read);
+  }
+
+  for (const Option& option : all_options()) {
+    std::string wrong;
+    if (const auto flag = flags->find(option.name); flag != flags->end()) {
+      wrong = apply(option, flag->second, "--" + option.name, invocation.config);
+    } else if (const auto variable = variables.find(option.name); variable != variables.end()) {
+      wrong = apply(option, variable->second, environment_name(option.name), invocation.config);
+    } else if (const auto key = keys.find(option.name); key != keys.end()) {
+      wrong = apply(option, key->second, file + ": " + option.name, invocation.config);
+    } else if (!option.fallback.empty()) {
+      wrong = apply(option, {option.fallback}, option.name, invocation.config);
+    }
+    if (!wrong.empty()) return tl::unexpected(wrong);
+  }
+  derive_defaults(invocation.config);
+  return invocation;
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "daemon/core/time.h"
+
+namespace gradring::daemon {
+
+// All that an operator can set. One definition each (config_options.cc) makes the flag, the key in
+// the INI file and the environment variable (GRADRING_, upper case, dashes as underscores).
+struct Config {
+  std::string node;  // empty in the table: host name and port of `listen`
+  std::string runtime_dir;
+  std::string listen;                    // ADDRESS:PORT, numeric
+  std::vector<std::string> peers;        // HOST:PORT, where we dial
+  std::vector<std::string> net_devices;  // empty: chosen by the transport, with a reason
+  std::string key_file;
+  std::string allowed_keys_file;
+  bool insecure = false;
+
+  core::Time form_deadline = 0;
+  core::Time op_deadline = 0;
+  core::Time suspect = 0;
+  core::Time decide = 0;
+  core::Time restart_grace = 0;
+  core::Time drain_timeout = 0;
+  std::string policy;
+
+  uint64_t segment_limit = 0;  // bytes per uid; 0 in the table: half of this host's memory
+  uint64_t staging_limit = 0;  // bytes per job
+  uint64_t slice_bytes = 0;
+  uint64_t slots = 0;
+  uint64_t max_sessions = 0;
+  uint64_t sessions_per_uid = 0;
+  uint64_t segments_per_session = 0;
+  uint64_t max_jobs = 0;
+
+  uint32_t socket_mode = 0;
+  std::string socket_group;
+  std::string log_level;
+};
+
+// What the command line asks for.
+struct Invocation {
+  enum class What { kRun, kCheckConfig, kHelp, kVersion };
+  What what = What::kRun;
+  std::string text;  // of kHelp and kVersion
+  Config config;
+};
+
+// Empty when the variable is not set.
+using Environment = std::function<std::optional<std::string>(const std::string&)>;
+Environment process_environment();
+
+inline constexpr const char* kDefaultConfigFile = "/etc/gradring/gradringd.conf";
+
+// Reads flags, then the environment, then the file, then defaults: the first that says something
+// about an option wins. An error is one line that names the source, the option and what would be
+// right. `arguments` without the program's name. Touches no file but the configuration.
+tl::expected<Invocation, std::string> load_config(
+    const std::vector<std::string>& arguments, const Environment& environment,
+    const std::string& default_file = kDefaultConfigFile);
+
+// What one option cannot know of the others: addresses, limits that contradict, security. One line,
+// or empty. Reads nothing but the key files.
+std::string fault_of(const Config& config);
+
+// "10.0.0.1:7300", "[::1]:7300", "node-b:7300".
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+};
+std::optional<HostPort> parse_host_port(const std::string& text);
+// 127.0.0.0/8, ::1 or localhost.
+bool is_loopback(const std::string& host);
+bool is_numeric_address(const std::string& host);
+
+// "300s", "500ms", "5m", "1h"; and "0", which needs no unit.
+std::optional<core::Time> parse_duration(const std::string& text);
+// "4096", "256K", "64M", "2G": powers of 1024.
+std::optional<uint64_t> parse_size(const std::string& text);
+
+// Start buffers beside the `slots` of a job: enough to sum the next slices while the first ones are
+// on their way out.
+inline constexpr uint32_t kStartBuffers = 4;
+
+}  // namespace gradring::daemon

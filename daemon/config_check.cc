@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+
+#include "daemon/config.h"
+#include "daemon/keys.h"
+
+namespace gradring::daemon {
+namespace {
+
+std::string normal(const std::string& address) {
+  const auto parsed = parse_host_port(address);
+  if (!parsed) return address;
+  const std::string host = parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
+  return fmt::format("{}:{}", host, parsed->port);
+}
+
+std::string fault_of_node(const Config& config) {
+  const bool printable = std::all_of(config.node.begin(), config.node.end(),
+                                     [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  constexpr size_t kNodeLength = 127;  // fits gradring_result::blamed_node
+  if (!printable || config.node.size() > kNodeLength) {
+    return fmt::format("node: '{}' is not good: write up to {} letters without blanks", config.node,
+                       kNodeLength);
+  }
+  return "";
+}
+
+std::string fault_of_runtime_dir(const Config& config) {
+  if (config.runtime_dir.front() != '/') {
+    return fmt::format("runtime-dir: '{}' is not good: write an absolute path", config.runtime_dir);
+  }
+  constexpr size_t kPathLength = sizeof(sockaddr_un::sun_path) - 1;
+  const std::string longest = config.runtime_dir + "/control.sock";
+  if (longest.size() > kPathLength) {
+    return fmt::format(
+        "runtime-dir: {} has {} characters, a socket's path may have {}; choose a "
+        "shorter directory",
+        longest, longest.size(), kPathLength);
+  }
+  return "";
+}
+
+std::string fault_of_addresses(const Config& config) {
+  const auto listen = parse_host_port(config.listen);
+  if (!listen || !is_numeric_address(listen->host)) {
+    return fmt::format(
+        "listen: '{}' is not good: write a numeric address and a port, such as "
+        "10.0.0.1:7300",
+        config.listen);
+  }
+  std::vector<std::string> seen;
+  for (const std::string& peer : config.peers) {
+    const auto parsed = parse_host_port(peer);
+    if (!parsed) return fmt::format("peer: '{}' is not good: write HOST:PORT", peer);
+    if (normal(peer) == normal(config.listen)) {
+      return fmt::format("peer: {} is this daemon's own listen address; name only the others",
+                         peer);
+    }
+    if (std::find(seen.begin(), seen.end(), normal(peer)) != seen.end()) {
+      return fmt::format("peer: {} is given twice; name each peer once", peer);
+    }
+    if (is_loopback(listen->host) && !is_loopback(parsed->host)) {
+      return fmt::format(
+          "listen: peer {} cannot reach {}, which is this machine alone; listen on an "
+          "address of the network that the peers are on",
+          peer, config.listen);
+    }
+    seen.push_back(normal(peer));
+  }
+  return "";
+}
+
+std::string fault_of_security(const Config& config) {
+  if (config.key_file.empty() != config.allowed_keys_file.empty()) {
+    return config.key_file.empty()
+               ? "key: allowed-keys is given without the key of this node; make one with: "
+                 "gradringctl keygen"
+               : "allowed-keys: key is given without the file that lists the keys of all nodes";
+  }
+  if (config.key_file.empty()) {
+    const auto listen = parse_host_port(config.listen);
+    if (is_loopback(listen->host) || config.insecure) return "";
+    return fmt::format(
+        "listen: {} can be reached by other machines, and there is no key: give key and "
+        "allowed-keys (gradringctl keygen), or say insecure if the network is yours alone",
+        config.listen);
+  }
+  if (config.insecure) return "insecure: contradicts key; leave one of them out";
+  const auto own = read_key_file(config.key_file);
+  if (!own) return own.error();
+  const auto allowed = read_allowed_keys(config.allowed_keys_file);
+  if (!allowed) return allowed.error();
+  for (const AllowedKey& key : *allowed) {
+    if (key.node == config.node && key.public_key != own->public_key) {
+      return fmt::format("allowed-keys: {} lists another public key for node {} than {} holds",
+                         config.allowed_keys_file, config.node, config.key_file);
+    }
+  }
+  for (const std::string& peer : config.peers) {
+    if (std::none_of(allowed->begin(), allowed->end(),
+                     [&peer](const AllowedKey& key) { return key.address == peer; })) {
+      return fmt::format("allowed-keys: {} has no line for peer {}; add: NODE {} KEY",
+                         config.allowed_keys_file, peer, peer);
+    }
+  }
+  return "";
+}
+
+std::string fault_of_times(const Config& config) {
+  if (config.decide <= config.suspect) {
+    return "decide: must be longer than suspect, or nobody would see a suspicion";
+  }
+  if (config.restart_grace != 0) {
+    return "restart-grace: this version cannot wait for a lost daemon; write 0 or leave it out";
+  }
+  return "";
+}
+
+std::string fault_of_limits(const Config& config) {
+  const uint64_t needed = (config.slots + kStartBuffers) * config.slice_bytes;
+  if (config.slice_bytes > (64u << 20) || config.slice_bytes % 4096 != 0) {
+    return fmt::format("slice-bytes: {} is not good: write a multiple of 4K, at most 64M",
+                       config.slice_bytes);
+  }
+  if (needed > config.staging_limit) {
+    return fmt::format(
+        "staging-limit: {} slots and {} start buffers of {} bytes need {} bytes a job, "
+        "above the limit of {}; raise it, or lower slots or slice-bytes",
+        config.slots, kStartBuffers, config.slice_bytes, needed, config.staging_limit);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string fault_of(const Config& config) {
+  using Check = std::string (*)(const Config&);
+  for (const Check check : {fault_of_node, fault_of_runtime_dir, fault_of_addresses,
+                            fault_of_security, fault_of_times, fault_of_limits}) {
+    if (std::string fault = check(config); !fault.empty()) return fault;
+  }
+  return "";
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,173 @@
+#include "daemon/config_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace gradring::daemon {
+namespace {
+
+using Setter = std::function<std::string(Config&, const std::string&)>;
+
+Setter text(std::string Config::*member) {
+  return [member](Config& config, const std::string& value) -> std::string {
+    if (value.empty()) return "it must not be empty";
+    config.*member = value;
+    return "";
+  };
+}
+
+Setter list(std::vector<std::string> Config::*member) {
+  return [member](Config& config, const std::string& value) -> std::string {
+    if (value.empty()) return "it must not be empty";
+    (config.*member).push_back(value);
+    return "";
+  };
+}
+
+Setter one_of(std::string Config::*member, std::vector<std::string> words) {
+  return [member, words](Config& config, const std::string& value) -> std::string {
+    if (std::find(words.begin(), words.end(), value) == words.end()) {
+      return fmt::format("write {}", fmt::join(words, ", "));
+    }
+    config.*member = value;
+    return "";
+  };
+}
+
+Setter duration(core::Time Config::*member, core::Time least) {
+  return [member, least](Config& config, const std::string& value) -> std::string {
+    const auto time = parse_duration(value);
+    if (!time) return "write a duration such as 300s, 500ms or 5m";
+    if (*time < least) return fmt::format("it must be at least {} ms", least / core::kMillisecond);
+    config.*member = *time;
+    return "";
+  };
+}
+
+Setter size(uint64_t Config::*member, uint64_t least) {
+  return [member, least](Config& config, const std::string& value) -> std::string {
+    const auto bytes = parse_size(value);
+    if (!bytes) return "write a size such as 64M, 2G or a number of bytes";
+    if (*bytes < least) return fmt::format("it must be at least {} bytes", least);
+    config.*member = *bytes;
+    return "";
+  };
+}
+
+Setter number(uint64_t Config::*member, uint64_t least, uint64_t most) {
+  return [member, least, most](Config& config, const std::string& value) -> std::string {
+    uint64_t parsed = 0;
+    const char* end = value.data() + value.size();
+    const auto [rest, error] = std::from_chars(value.data(), end, parsed);
+    if (error != std::errc() || rest != end || parsed < least || parsed > most) {
+      return fmt::format("write a number from {} to {}", least, most);
+    }
+    config.*member = parsed;
+    return "";
+  };
+}
+
+Setter on_off(bool Config::*member) {
+  return [member](Config& config, const std::string& value) -> std::string {
+    if (value == "true" || value == "on" || value == "yes" || value == "1") {
+      config.*member = true;
+    } else if (value == "false" || value == "off" || value == "no" || value == "0") {
+      config.*member = false;
+    } else {
+      return "write true or false";
+    }
+    return "";
+  };
+}
+
+std::string set_socket_mode(Config& config, const std::string& value) {
+  uint32_t mode = 0;
+  const char* end = value.data() + value.size();
+  const auto [rest, error] = std::from_chars(value.data(), end, mode, 8);
+  if (error != std::errc() || rest != end || mode > 0777 || (mode & 0600) != 0600) {
+    return "write an octal mode that lets the owner read and write, such as 0666 or 0660";
+  }
+  config.socket_mode = mode;
+  return "";
+}
+
+}  // namespace
+
+const std::vector<Option>& all_options() {
+  static const std::vector<Option> kOptions = {
+      {"node", "NAME", "",
+       "id of this node, unique among its peers; default: host name and port of "
+       "listen, as in host:7300",
+       false, text(&Config::node)},
+      {"runtime-dir", "DIR", "/run/gradring",
+       "where the sockets and the lock live; one daemon each", false, text(&Config::runtime_dir)},
+      {"listen", "ADDRESS:PORT", "127.0.0.1:7300",
+       "where peers reach this daemon; its network also "
+       "carries the gradients unless net-device says otherwise",
+       false, text(&Config::listen)},
+      {"peer", "HOST:PORT", "", "another daemon's listen address; once for each", true,
+       list(&Config::peers)},
+      {"net-device", "DEVICE", "",
+       "network device for gradients, as in eth0 or mlx5_0:1; once for "
+       "each; default: the one that carries the listen address",
+       true, list(&Config::net_devices)},
+      {"key", "FILE", "", "secret key of this node, made by gradringctl keygen; mode 0600", false,
+       text(&Config::key_file)},
+      {"allowed-keys", "FILE", "",
+       "public keys of all nodes, one line each: NODE HOST:PORT KEY; "
+       "reread on SIGHUP",
+       false, text(&Config::allowed_keys_file)},
+      {"insecure", "", "false",
+       "speak to peers without encryption or authentication although they "
+       "are not on this machine",
+       false, on_off(&Config::insecure)},
+      {"form-deadline", "TIME", "300s", "how long a job waits for all of its ranks", false,
+       duration(&Config::form_deadline, core::kMillisecond)},
+      {"op-deadline", "TIME", "1800s", "an op that some rank never submits fails after this", false,
+       duration(&Config::op_deadline, core::kMillisecond)},
+      {"suspect", "TIME", "1s", "silence after which a peer is shown as suspect", false,
+       duration(&Config::suspect, 20 * core::kMillisecond)},
+      {"decide", "TIME", "3s", "silence after which a peer is given up", false,
+       duration(&Config::decide, 20 * core::kMillisecond)},
+      {"restart-grace", "TIME", "0",
+       "how long a job outlives a lost daemon; this version knows 0 only", false,
+       duration(&Config::restart_grace, 0)},
+      {"policy", "POLICY", "fail",
+       "policy of a job that does not say its own; this version knows fail", false,
+       one_of(&Config::policy, {"fail"})},
+      {"drain-timeout", "TIME", "25s", "how long running jobs may go on after SIGTERM", false,
+       duration(&Config::drain_timeout, 0)},
+      {"segment-limit", "SIZE", "",
+       "shared memory that the trainers of one uid may hold; default: "
+       "half of this host's memory",
+       false, size(&Config::segment_limit, 1 << 20)},
+      {"segments-per-session", "COUNT", "1024", "shared segments of one trainer", false,
+       number(&Config::segments_per_session, 1, 65536)},
+      {"staging-limit", "SIZE", "64M", "memory for slices under way, of one job", false,
+       size(&Config::staging_limit, 1 << 12)},
+      {"slice-bytes", "SIZE", "256K", "largest slice; the same on all nodes", false,
+       size(&Config::slice_bytes, 1 << 12)},
+      {"slots", "COUNT", "16", "slices that may wait here for one job; the same on all nodes",
+       false, number(&Config::slots, 2, 4096)},
+      {"max-sessions", "COUNT", "1024", "trainers attached at one time", false,
+       number(&Config::max_sessions, 1, 65536)},
+      {"sessions-per-uid", "COUNT", "512", "trainers of one uid attached at one time", false,
+       number(&Config::sessions_per_uid, 1, 65536)},
+      {"max-jobs", "COUNT", "256", "jobs that form or run at one time", false,
+       number(&Config::max_jobs, 1, 65536)},
+      {"socket-mode", "MODE", "0666",
+       "octal mode of the trainers' sockets; who a trainer is, is "
+       "checked by the kernel's word in any case",
+       false, set_socket_mode},
+      {"socket-group", "GROUP", "",
+       "group of the trainers' sockets, for a socket-mode such as 0660", false,
+       text(&Config::socket_group)},
+      {"log-level", "LEVEL", "info", "debug, info, warning or error", false,
+       one_of(&Config::log_level, {"debug", "info", "warning", "error"})},
+  };
+  return kOptions;
+}
+
+}  // namespace gradring::daemon

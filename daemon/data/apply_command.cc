@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/data/data_thread.h"
+
+namespace gradring::daemon {
+
+int DataThread::take_commands() {
+  commands_->take(&taken_);
+  for (Command& command : taken_) {
+    std::visit([this](auto& c) { apply(c); }, command);
+  }
+  const int count = static_cast<int>(taken_.size());
+  taken_.clear();
+  return count;
+}
+
+void DataThread::apply(InstallJob& install) {
+  const JobId id = install.view.incarnation;
+  const auto failed = [&](Cause cause, const std::string& node, const std::string& evidence) {
+    Failure failure{cause, {}};
+    failure.blame.node = node;
+    failure.blame.evidence = evidence;
+    events_->post(EngineFailed{id, failure});
+  };
+  const std::string node = install.view.members[install.me].node;
+  auto staging =
+      StagingMemory::create(options_.engine.slots, options_.engine.start_buffers,
+                            options_.engine.plan.slice_bytes_max, options_.staging_limit);
+  if (!staging) return failed(Cause::kRefused, node, staging.error().message());
+  for (const core::Member& member : install.view.members) {
+    if (member.node == node || shared_.peers.by_node(member.node)) continue;
+    failed(Cause::kPeerLost, member.node, "is not connected on the data network");
+    break;
+  }
+  jobs_[id] = std::make_unique<JobExecutor>(std::move(install), options_.engine,
+                                            std::move(*staging), &shared_);
+}
+
+void DataThread::apply(const Submit& submit) {
+  if (JobExecutor* job = find(submit.job)) return job->submit(submit, now_);
+  core::Outcome outcome;
+  outcome.verdict = Verdict::kFailed;
+  outcome.failure.cause = Cause::kRefused;
+  outcome.failure.blame.rank = submit.submission.rank;
+  outcome.failure.blame.evidence = "the job has ended on this node";
+  events_->post(Completed{submit.session, submit.submission.ticket, outcome});
+}
+
+void DataThread::apply(const LeaveRank& leave) {
+  if (JobExecutor* job = find(leave.job)) job->leave(leave.rank);
+}
+
+void DataThread::apply(const FailJob& fail) {
+  if (JobExecutor* job = find(fail.job)) job->fail(fail.failure);
+}
+
+void DataThread::apply(const RemoveJob& remove) {
+  const auto it = jobs_.find(remove.job);
+  if (it == jobs_.end()) return;
+  // Whatever is still open ends now: each submission is completed, once, before its job goes.
+  Failure ended{Cause::kTrainerLeft, {}};
+  ended.blame.evidence = "the job has ended";
+  it->second->fail(ended);
+  removed_.push_back(std::move(it->second));
+  jobs_.erase(it);
+}
+
+void DataThread::apply(const ExpectPeer& expect) {
+  shared_.peers.expect(expect.peer, expect.token);
+}
+
+void DataThread::apply(const ConnectPeer& connect) {
+  const Status status = transport_->connect(connect.peer, connect.address);
+  if (!status.ok()) {
+    events_->post(PeerDataLost{connect.peer, connect.link, status.message()});
+    return;
+  }
+  shared_.peers.connected(connect);
+}
+
+void DataThread::apply(const DisconnectPeer& disconnect) {
+  shared_.peers.at(disconnect.peer).connected = false;
+  transport_->disconnect(disconnect.peer);
+}
+
+void DataThread::apply(const DescribeJob& describe) {
+  JobExecutor* job = find(describe.job);
+  if (job != nullptr) {
+    events_->post(job->describe(describe.query));
+  } else {
+    JobDescription nothing;
+    nothing.query = describe.query;
+    events_->post(std::move(nothing));
+  }
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,109 @@
+// What comes from other daemons. Nothing here is believed before its token has been looked up.
+
+#include <utility>
+
+#include "daemon/data/data_thread.h"
+
+namespace gradring::daemon {
+
+std::optional<PeerId> DataThread::sender_of(const Frame& frame) {
+  const std::optional<PeerId> peer = shared_.peers.by_token(frame.token);
+  if (!peer) {
+    ++frames_forged_;
+    return std::nullopt;
+  }
+  shared_.peers.at(*peer).heard = true;
+  return peer;
+}
+
+transport::Events::Landing DataThread::on_header(std::span<const std::byte> header,
+                                                 size_t payload_bytes) {
+  if (payload_bytes == 0) return {};  // on_message will have it
+  const auto frame = decode(header, payload_bytes);
+  if (!frame) {
+    ++frames_malformed_;
+    return {};
+  }
+  const std::optional<PeerId> from = sender_of(*frame);
+  if (!from) return {};
+  DataPeer& peer = shared_.peers.at(*from);
+  JobExecutor* job = find(frame->job);
+  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(*from);
+  if (!member) {
+    // A slice can come only after this node said READY, so the job was here and is gone.
+    ++frames_stale_;
+    ++peer.dropped_frames;
+    return {};
+  }
+  const auto landing = job->on_slice(*member, *frame);
+  if (!landing) {
+    ++peer.dropped_frames;
+    return {};
+  }
+  peer.received_bytes += payload_bytes;
+  return {landing->to, landing->loan};
+}
+
+void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) {
+  if (cookie != 0) {
+    const Loan loan = shared_.ledger.take_back(cookie);
+    loan.job->on_landed(loan.at);
+    return;
+  }
+  const auto frame = decode(header, 0);
+  if (!frame || frame->type == FrameType::kSlice) {
+    ++frames_malformed_;
+    return;
+  }
+  const std::optional<PeerId> from = sender_of(*frame);
+  if (!from || frame->type == FrameType::kHeartbeat) return;
+  if (find(frame->job) != nullptr) return deliver_frame(*from, *frame);
+
+  // The view was accepted by the control thread, which posted InstallJob before it said so; but a
+  // fast peer's first READY can overtake that on its way through our mailbox. More than these are
+  // not credible.
+  constexpr size_t kEarlyFramesMax = 4096;
+  if (early_.size() < kEarlyFramesMax) {
+    early_.emplace_back(*from, *frame);
+  } else {
+    ++frames_stale_;
+    ++shared_.peers.at(*from).dropped_frames;
+  }
+}
+
+void DataThread::deliver_frame(PeerId from, const Frame& frame) {
+  JobExecutor* job = find(frame.job);
+  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(from);
+  if (!member) {
+    // The last CREDIT of a job that ended well often comes after its end, and nobody needs it.
+    if (frame.type == FrameType::kCredit) return;
+    ++frames_stale_;
+    ++shared_.peers.at(from).dropped_frames;
+    return;
+  }
+  job->on_frame(*member, frame, now_);
+}
+
+int DataThread::deliver_early_frames() {
+  const auto early = std::exchange(early_, {});
+  for (const auto& [from, frame] : early) deliver_frame(from, frame);
+  return static_cast<int>(early.size());
+}
+
+void DataThread::on_aborted(uint64_t cookie) {
+  const Loan loan = shared_.ledger.take_back(cookie);
+  loan.job->on_aborted(loan.at);
+}
+
+void DataThread::on_sent(PeerId, uint64_t token, bool) {
+  const Loan loan = shared_.ledger.take_back(token);
+  loan.job->on_sent(loan.at);
+}
+
+void DataThread::on_lost(PeerId peer, const std::string& why) {
+  DataPeer& lost = shared_.peers.at(peer);
+  if (!std::exchange(lost.connected, false)) return;
+  events_->post(PeerDataLost{peer, lost.link, why});
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,137 @@
+#include "daemon/data/data_thread.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/clock.h"
+
+namespace gradring::daemon {
+namespace {
+
+// A job gets this many slices a turn, so that none waits long for another's. Eight slices of 256
+// KiB are about half a millisecond of summing.
+constexpr uint32_t kSlicesPerTurn = 8;
+
+// How long the thread looks on after its last work while ops are open: a slice or a READY on the
+// same machine takes some tens of microseconds, and going to sleep and waking cost about as much.
+// It yields in between, since trainers share the cores.
+constexpr core::Time kLookOn = 50'000;
+
+}  // namespace
+
+DataThread::DataThread(std::unique_ptr<transport::Transport> transport, const Options& options,
+                       CommandBox* commands, EventBox* events)
+    : options_(options), commands_(commands), events_(events), transport_(std::move(transport)) {
+  shared_.transport = transport_.get();
+  shared_.events = events;
+}
+
+DataThread::~DataThread() = default;
+
+void DataThread::run() {
+  owner_.adopt();
+  while (running_) {
+    const core::Time now = monotonic_now();
+    if (do_work(now) > 0) {
+      last_work_ = now;
+    } else {
+      rest(now);
+    }
+  }
+  close_transport();
+}
+
+int DataThread::do_work(core::Time now) {
+  owner_.check();
+  now_ = now;
+  ++turns_;
+  int work = take_commands();
+  work += deliver_early_frames();
+  work += transport_->progress(*this);
+  work += pump_jobs();
+  free_removed_jobs();
+  if (now >= next_pulse_) pulse(now);
+  return work;
+}
+
+int DataThread::pump_jobs() {
+  int work = 0;
+  for (auto& [id, job] : jobs_) work += static_cast<int>(job->pump(kSlicesPerTurn));
+  return work;
+}
+
+void DataThread::free_removed_jobs() {
+  std::erase_if(removed_, [](const auto& job) { return job->may_be_freed(); });
+}
+
+void DataThread::rest(core::Time now) {
+  if (slices_under_way() && now - last_work_ < kLookOn) {
+    sched_yield();
+    return;
+  }
+  if (!early_.empty() || !transport_->arm()) return;
+  pollfd fds[2] = {{transport_->event_fd(), POLLIN, 0}, {commands_->event_fd(), POLLIN, 0}};
+  const core::Time left = std::max<core::Time>(next_pulse_ - now, 0);
+  const timespec timeout{left / core::kSecond, left % core::kSecond};
+  ppoll(fds, 2, &timeout, nullptr);
+}
+
+bool DataThread::slices_under_way() const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [](const auto& entry) { return entry.second->busy(); });
+}
+
+void DataThread::pulse(core::Time now) {
+  next_pulse_ = now + options_.pulse;
+  for (auto& [id, job] : jobs_) job->tick(now);
+
+  ++heartbeats_;
+  std::vector<DataPeer>& peers = shared_.peers.all();
+  for (PeerId id = 0; id < peers.size(); ++id) {
+    if (!peers[id].connected) continue;
+    Frame frame;
+    frame.token = peers[id].token_to_send;
+    frame.heartbeat = {heartbeats_, turns_};
+    (void)transport_->send(id, encode(frame), {}, 0);  // a broken connection is told by on_lost
+  }
+
+  if (events_->full()) return;  // the control thread is behind; the next pulse says the same
+  Pulse pulse;
+  pulse.progress = turns_;
+  for (DataPeer& peer : peers) {
+    pulse.peers.push_back({peer.link, peer.connected && peer.heard, peer.sent_bytes,
+                           peer.received_bytes, peer.dropped_frames});
+    peer.heard = false;
+  }
+  for (const auto& [id, job] : jobs_) {
+    pulse.jobs.push_back({id, job->engine().counters().ops_completed,
+                          static_cast<uint32_t>(job->engine().open_ops())});
+    pulse.staging_bytes += job->staging_bytes();
+  }
+  for (const auto& job : removed_) pulse.staging_bytes += job->staging_bytes();
+  pulse.transport = transport_->counters();
+  pulse.frames_forged = frames_forged_;
+  pulse.frames_malformed = frames_malformed_;
+  pulse.frames_stale = frames_stale_;
+  events_->post(std::move(pulse));
+}
+
+// Memory goes only when the transport has let go of it.
+void DataThread::close_transport() {
+  for (PeerId id = 0; id < shared_.peers.all().size(); ++id) transport_->disconnect(id);
+  for (auto& [id, job] : jobs_) removed_.push_back(std::move(job));
+  jobs_.clear();
+  constexpr int kTurns =
+      1000;  // disconnect() completes what is under way at once or in the next turn
+  for (int turn = 0; turn < kTurns && !shared_.ledger.empty(); ++turn) transport_->progress(*this);
+}
+
+JobExecutor* DataThread::find(const JobId& id) {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : it->second.get();
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+#include "daemon/data/ledger.h"
+#include "daemon/data/messages.h"
+#include "daemon/data/peer_table.h"
+#include "daemon/data/staging.h"
+#include "transport/transport.h"
+
+namespace gradring::daemon {
+
+// What all jobs of the data thread share.
+struct DataShared {
+  transport::Transport* transport = nullptr;
+  EventBox* events = nullptr;
+  PeerTable peers;
+  Ledger ledger;
+};
+
+// The hands of one job's engine: adds, copies and sends what the engine decides, in its staging
+// memory and its trainers' buffers. Data thread only.
+class JobExecutor final : private core::EngineActions {
+ public:
+  JobExecutor(InstallJob install, const core::EngineOptions& options, StagingMemory staging,
+              DataShared* shared);
+
+  // ---- commands ----
+  void submit(const Submit& command, core::Time now);
+  void leave(uint32_t rank) { engine_.leave(rank); }
+  void fail(const Failure& failure) { engine_.fail(failure); }
+  void tick(core::Time now) { engine_.tick(now); }
+  JobDescription describe(uint64_t query) const;
+
+  // ---- from the transport ----
+  // The member that this peer is in the job, if it is one.
+  std::optional<uint32_t> member_of(PeerId peer) const;
+  void on_frame(uint32_t member, const Frame& frame, core::Time now) {
+    engine_.on_frame(member, frame, now);
+  }
+  struct Landing {
+    std::byte* to = nullptr;
+    uint64_t loan = 0;
+  };
+  std::optional<Landing> on_slice(uint32_t member, const Frame& frame);
+  void on_landed(core::Staging at);
+  void on_aborted(core::Staging at);
+  void on_sent(core::Staging at);
+
+  // At most `budget` slices; returns the amount of work done.
+  uint32_t pump(uint32_t budget);
+
+  const core::JobEngine& engine() const { return engine_; }
+  const JobId& id() const { return engine_.view().incarnation; }
+  uint64_t staging_bytes() const { return staging_.bytes(); }
+  // Nothing of the staging memory is with the transport: it may be unmapped.
+  bool may_be_freed() const { return loans_ == 0; }
+  bool busy() const { return loans_ > 0 || engine_.open_ops() > 0; }
+
+ private:
+  struct Lent {
+    SessionId session = 0;
+    const std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+  struct LocalRank {
+    uint32_t rank = 0;
+    core::Time last_submission = 0;
+    std::unordered_map<uint64_t, Lent> lent;  // by ticket, until complete
+  };
+
+  void fold(const core::FoldOrder& order) override;
+  void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
+  void send(uint32_t member, const Frame& frame) override;
+  void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
+  void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
+  void fail_job(const Failure& failure) override;
+
+  LocalRank& local(uint32_t rank);
+  const Lent& lent_to(const core::Op& op, size_t local_index) const;
+  void settle();
+
+  DataShared* const shared_;
+  StagingMemory staging_;
+  core::JobEngine engine_;
+  std::vector<LocalRank> locals_;               // in the view's order
+  std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
+  std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
+  std::vector<core::Staging> not_sent_;         // refused by the transport, to be given back
+  uint64_t loans_ = 0;
+  bool told_drained_ = false;
+};
+
+}  // namespace gradring::daemon

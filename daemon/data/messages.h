@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+#include "daemon/core/membership.h"
+#include "daemon/mailbox.h"
+#include "transport/transport.h"
+
+// Everything that crosses between the control thread and the data thread.
+namespace gradring::daemon {
+
+using core::SessionId;
+using transport::PeerId;
+
+// ---- to the data thread ----
+
+// Make the data plane of a job.
+struct InstallJob {
+  core::View view;
+  uint32_t me = 0;
+};
+// The memory stays mapped until the Completed of this ticket: submit lends it, completion returns
+// it.
+struct Submit {
+  SessionId session = 0;
+  JobId job{};
+  core::Submission submission;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+struct LeaveRank {
+  JobId job{};
+  uint32_t rank = 0;
+};
+struct FailJob {
+  JobId job{};
+  Failure failure;
+};
+struct RemoveJob {
+  JobId job{};
+};
+// Frames that carry `token` come from this peer. Known before the peer can send the first one.
+struct ExpectPeer {
+  PeerId peer = 0;
+  uint64_t token = 0;
+};
+// `link` numbers the life of a connection, so that news of an old one are not taken for the new
+// one's.
+struct ConnectPeer {
+  PeerId peer = 0;
+  uint64_t link = 0;
+  std::string node;
+  std::string address;
+  uint64_t token = 0;  // goes into every frame to this peer
+};
+struct DisconnectPeer {
+  PeerId peer = 0;
+};
+struct DescribeJob {
+  uint64_t query = 0;
+  JobId job{};
+};
+struct StopData {};
+
+using Command = std::variant<InstallJob, Submit, LeaveRank, FailJob, RemoveJob, ExpectPeer,
+                             ConnectPeer, DisconnectPeer, DescribeJob, StopData>;
+
+// ---- to the control thread ----
+
+// Exactly one for each Submit.
+struct Completed {
+  SessionId session = 0;
+  uint64_t ticket = 0;
+  core::Outcome outcome;
+};
+struct EngineFailed {
+  JobId job{};
+  Failure failure;
+};
+struct EngineDrained {
+  JobId job{};
+};
+struct PeerDataLost {
+  PeerId peer = 0;
+  uint64_t link = 0;
+  std::string why;
+};
+
+struct PeerTraffic {
+  uint64_t link = 0;
+  bool heard = false;  // any frame since the last pulse
+  uint64_t sent_bytes = 0;
+  uint64_t received_bytes = 0;
+  uint64_t dropped_frames = 0;
+};
+struct JobTraffic {
+  JobId job{};
+  uint64_t ops_completed = 0;
+  uint32_t ops_open = 0;
+};
+// Every quarter of `suspect`: that the data thread lives, whom it heard, and what it counted.
+struct Pulse {
+  uint64_t progress = 0;           // turns of the data thread
+  std::vector<PeerTraffic> peers;  // by PeerId
+  std::vector<JobTraffic> jobs;
+  transport::Counters transport;
+  uint64_t frames_forged = 0;  // no peer of ours was given that token
+  uint64_t frames_malformed = 0;
+  uint64_t frames_stale = 0;   // of a job that is not here
+  uint64_t staging_bytes = 0;  // of all jobs
+};
+
+struct RankActivity {
+  uint32_t rank = 0;
+  uint64_t submitted = 0;
+  core::Time last_submission = 0;  // 0: none yet
+};
+struct JobDescription {
+  uint64_t query = 0;
+  bool found = false;
+  std::vector<core::OpProgress> ops;
+  std::vector<RankActivity> ranks;
+  uint64_t ops_completed = 0;
+  uint32_t ops_open = 0;
+  uint64_t staging_bytes = 0;
+};
+
+using Event =
+    std::variant<Completed, EngineFailed, EngineDrained, PeerDataLost, Pulse, JobDescription>;
+
+using CommandBox = Mailbox<Command>;
+using EventBox = Mailbox<Event>;
+
+}  // namespace gradring::daemon

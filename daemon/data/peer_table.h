@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/data/messages.h"
+
+namespace gradring::daemon {
+
+// A peer as the data thread knows it. The token is all that makes a frame credible: UCX does not
+// say who sent one.
+struct DataPeer {
+  uint64_t link = 0;
+  std::string node;
+  uint64_t token_expected = 0;  // in frames from it; 0: none
+  uint64_t token_to_send = 0;
+  bool connected = false;
+  bool heard = false;  // since the last pulse
+  uint64_t sent_bytes = 0;
+  uint64_t received_bytes = 0;
+  uint64_t dropped_frames = 0;
+};
+
+class PeerTable {
+ public:
+  void expect(PeerId id, uint64_t token) {
+    DataPeer& peer = at(id);
+    by_token_.erase(peer.token_expected);
+    peer.token_expected = token;
+    by_token_[token] = id;
+  }
+  void connected(const ConnectPeer& connect) {
+    DataPeer& peer = at(connect.peer);
+    peer.link = connect.link;
+    peer.node = connect.node;
+    peer.token_to_send = connect.token;
+    peer.connected = true;
+    peer.heard = false;
+  }
+
+  // Grows as needed: ids are small and dense.
+  DataPeer& at(PeerId id) {
+    if (id >= peers_.size()) peers_.resize(id + 1);
+    return peers_[id];
+  }
+  std::optional<PeerId> by_token(uint64_t token) const {
+    const auto it = by_token_.find(token);
+    if (it == by_token_.end() || token == 0) return std::nullopt;
+    return it->second;
+  }
+  std::optional<PeerId> by_node(const std::string& node) const {
+    for (PeerId id = 0; id < peers_.size(); ++id) {
+      if (peers_[id].connected && peers_[id].node == node) return id;
+    }
+    return std::nullopt;
+  }
+  std::vector<DataPeer>& all() { return peers_; }
+
+ private:
+  std::vector<DataPeer> peers_;
+  std::unordered_map<uint64_t, PeerId> by_token_;
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,41 @@
+#include "daemon/data/staging.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace gradring::daemon {
+
+tl::expected<StagingMemory, Status> StagingMemory::create(uint32_t slots, uint32_t start_buffers,
+                                                          uint64_t slice_bytes, uint64_t limit) {
+  const uint64_t bytes = (uint64_t{slots} + start_buffers) * slice_bytes;
+  if (bytes > limit) {
+    return tl::unexpected(
+        Status(Code::kResourceExhausted,
+               fmt::format("staging memory of {} bytes is above staging-limit, {} bytes a job",
+                           bytes, limit)));
+  }
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    return tl::unexpected(
+        Status(Code::kResourceExhausted,
+               fmt::format("no memory for {} bytes of staging: {}", bytes, std::strerror(errno))));
+  }
+  return StagingMemory(static_cast<std::byte*>(base), bytes, slots, slice_bytes);
+}
+
+StagingMemory::StagingMemory(StagingMemory&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      slots_(other.slots_),
+      slice_bytes_(other.slice_bytes_) {}
+
+StagingMemory::~StagingMemory() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tl/expected.hpp>
+
+#include "daemon/core/job_engine.h"
+#include "proto/status.h"
+
+namespace gradring::daemon {
+
+// The memory in which the slices of one job are while they are nobody's buffer: receive slots, then
+// start buffers, each `slice_bytes` long. Its size is known when the job is installed and never
+// changes, whatever the tensors' sizes; pages that no slice has touched cost nothing.
+class StagingMemory {
+ public:
+  // Refuses in words when it would exceed `limit` or the system has no memory.
+  static tl::expected<StagingMemory, Status> create(uint32_t slots, uint32_t start_buffers,
+                                                    uint64_t slice_bytes, uint64_t limit);
+
+  StagingMemory(StagingMemory&& other) noexcept;
+  StagingMemory& operator=(StagingMemory&&) = delete;
+  ~StagingMemory();
+
+  std::byte* at(core::Staging staging) const {
+    const uint64_t index =
+        staging.kind == core::Staging::Kind::kSlot ? staging.index : slots_ + staging.index;
+    return base_ + index * slice_bytes_;
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  StagingMemory(std::byte* base, uint64_t bytes, uint32_t slots, uint64_t slice_bytes)
+      : base_(base), bytes_(bytes), slots_(slots), slice_bytes_(slice_bytes) {}
+
+  std::byte* base_;
+  uint64_t bytes_;
+  uint32_t slots_;
+  uint64_t slice_bytes_;
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,110 @@
+#include "daemon/keys.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <zmq.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "daemon/config.h"
+
+namespace gradring::daemon {
+namespace {
+
+constexpr size_t kKeyCharacters = 40;  // Z85 of 32 bytes
+
+bool is_key(const std::string& text) {
+  std::array<uint8_t, 32> bytes{};
+  return text.size() == kKeyCharacters && zmq_z85_decode(bytes.data(), text.c_str()) != nullptr;
+}
+
+bool blank_or_comment(const std::string& line) {
+  const size_t first = line.find_first_not_of(" \t\r");
+  return first == std::string::npos || line[first] == '#';
+}
+
+// `name = "key"`: the key, or empty.
+std::string quoted_value(const std::string& line, const std::string& name) {
+  std::istringstream words(line);
+  std::string first, equals, value;
+  words >> first >> equals >> value;
+  if (first != name || equals != "=" || value.size() < 2) return "";
+  if (value.front() != '"' || value.back() != '"') return "";
+  return value.substr(1, value.size() - 2);
+}
+
+}  // namespace
+
+tl::expected<KeyPair, std::string> read_key_file(const std::string& path) {
+  const auto wrong = [&path](const std::string& what) {
+    return tl::unexpected(fmt::format("key file {}: {}", path, what));
+  };
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) {
+    return wrong(fmt::format("{}; make one with: gradringctl keygen", std::strerror(errno)));
+  }
+  if ((status.st_mode & 077) != 0) {
+    return wrong(fmt::format("mode {:04o} lets others read it; run: chmod 600 {}",
+                             status.st_mode & 07777, path));
+  }
+  std::ifstream file(path);
+  if (!file) return wrong("cannot be read by this user");
+  KeyPair keys;
+  for (std::string line; std::getline(file, line);) {
+    if (blank_or_comment(line)) continue;
+    if (std::string key = quoted_value(line, "public"); is_key(key)) {
+      keys.public_key = key;
+    } else if (key = quoted_value(line, "secret"); is_key(key)) {
+      keys.secret_key = key;
+    } else {
+      return wrong(
+          "expected the lines: public = \"KEY\" and secret = \"KEY\", keys of 40 characters");
+    }
+  }
+  if (keys.public_key.empty() || keys.secret_key.empty()) {
+    return wrong(
+        "the public or the secret key is missing; make a new pair with: gradringctl keygen");
+  }
+  std::array<char, kKeyCharacters + 1> derived{};
+  if (zmq_curve_public(derived.data(), keys.secret_key.c_str()) != 0) {
+    return wrong("this ZeroMQ library has no CURVE; install one that was built with libsodium");
+  }
+  if (keys.public_key != derived.data())
+    return wrong("the public key does not belong to the secret one");
+  return keys;
+}
+
+tl::expected<std::vector<AllowedKey>, std::string> read_allowed_keys(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return tl::unexpected(fmt::format("allowed-keys file {} cannot be read", path));
+  std::vector<AllowedKey> keys;
+  size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (blank_or_comment(line)) continue;
+    const auto wrong = [&](const std::string& what) {
+      return tl::unexpected(fmt::format("{} line {}: {}", path, number, what));
+    };
+    std::istringstream words(line);
+    AllowedKey key;
+    std::string more;
+    words >> key.node >> key.address >> key.public_key;
+    if (words.fail() || words >> more) return wrong("expected NODE HOST:PORT KEY");
+    if (!parse_host_port(key.address))
+      return wrong(fmt::format("'{}' is not HOST:PORT", key.address));
+    if (!is_key(key.public_key)) return wrong("the public key is not 40 characters of Z85");
+    for (const AllowedKey& other : keys) {
+      if (other.node == key.node) return wrong(fmt::format("node {} is listed twice", key.node));
+      if (other.public_key == key.public_key) {
+        return wrong(fmt::format("nodes {} and {} have the same key", other.node, key.node));
+      }
+    }
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+}  // namespace gradring::daemon
