@@ -37,8 +37,8 @@ LIBRARIES = {
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$|^std(int|def|bool)\.h$")
 POSIX = re.compile(r"^\w+\.h$|^(sys|netinet|net|arpa|linux|bits|asm)/")
 
-# Of proto, what needs no protobuf.
-PLAIN_PROTO = r"proto/(types|frame|verdict|status|version)\.h$"
+# Of proto, all that needs no protobuf.
+PLAIN_PROTO = r"proto/(?!wire\.)\w+\.h$"
 # The interfaces of transport: its own headers, and the segment, of which there is one body only.
 INTERFACES = r"transport/(\w+|shm/segment)\.h$"
 IMPURE = {"thread", "mutex", "shared_mutex", "condition_variable", "future", "atomic", "semaphore",

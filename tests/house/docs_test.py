@@ -1,0 +1,64 @@
+"""A broken link, a promise without a proof and an unexplained library are found."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import docs
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.plant("docs/failure-contract.md", "")
+        self.plant("docs/dependencies.md", "")
+        self.plant("cmake/dependencies.cmake", "")
+        self.plant("tests/core/op_test.cc", "TEST(Op, EndsOnce) {}\nTEST_F(Ring,\n       IsFixed) {}\n")
+        self.plant("tests/e2e/test_death.py", "def test_of_a_trainer():\n    pass\n")
+
+    def plant(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def assert_one(self, words):
+        found = docs.check(self.root)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_a_link_that_leads_nowhere(self):
+        self.plant("README.md", "[a](docs/dependencies.md) [b](https://example.org)\n[c](docs/no.md)\n")
+        self.assert_one("README.md:2: the link to docs/no.md")
+
+    def test_a_heading_that_is_not_there(self):
+        self.plant("docs/a.md", "# Keys, and such\n[a](#keys-and-such) [b](../README.md#first)\n")
+        self.plant("README.md", "# First\n\n[c](docs/a.md#locks)\n")
+        self.assert_one("README.md:3: docs/a.md has no heading for #locks")
+
+    def test_a_promise_with_its_tests(self):
+        self.plant("docs/failure-contract.md",
+                   "| ends | **holds** (test: `Op.EndsOnce`, `tests/e2e/test_death.py::test_of_a_trainer`) |\n"
+                   "| fixed | **holds** (test: `Ring.IsFixed`) |\n"
+                   "| later | **not yet** |\n")
+        self.assertEqual(docs.check(self.root), [])
+
+    def test_a_promise_without_a_test(self):
+        self.plant("docs/failure-contract.md", "| `Op.EndsOnce` | **holds** |\n")
+        self.assert_one("names no test")
+
+    def test_a_promise_whose_test_is_gone(self):
+        self.plant("docs/failure-contract.md", "| x | **in part** (test: `Op.EndsTwice`) |\n")
+        self.assert_one("no test Op.EndsTwice")
+        self.plant("docs/failure-contract.md",
+                   "| x | **holds** (test: `tests/e2e/test_death.py::test_of_a`) |\n")
+        self.assert_one("no test tests/e2e/test_death.py::test_of_a")
+
+    def test_a_library_that_nobody_explains(self):
+        self.plant("cmake/dependencies.cmake", "find_package(Threads)\nfind_package(Boost 1.74)\n")
+        self.assert_one("Boost")
+
+
+if __name__ == "__main__":
+    unittest.main()
