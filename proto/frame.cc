@@ -56,7 +56,7 @@ class Reader {
     s.dtype = static_cast<Dtype>(dtype);
     s.op = static_cast<ReduceOp>(op);
     return collective >= 1 && collective <= kCollectiveLast && dtype >= 1 && dtype <= kDtypeLast &&
-           op <= kReduceOpLast && s.count <= (uint64_t{1} << 56);
+           op <= kReduceOpLast && s.count <= kCountMax;
   }
   bool get(Phase& phase) {
     const auto value = get<uint8_t>();

@@ -41,6 +41,10 @@ std::optional<Dtype> parse_dtype(std::string_view name);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 std::optional<Collective> parse_collective(std::string_view name);
 
+// No signature from outside may count more: bytes() of any type then stays far from overflow, so that
+// a check against the end of a segment cannot be fooled.
+inline constexpr uint64_t kCountMax = uint64_t{1} << 56;
+
 // What all ranks of an op must agree on. Travels whole in READY, so that a mismatch can be told to
 // people as two signatures instead of two hashes. `root` is meaningful for broadcast only, `op` for
 // allreduce only; both are zero otherwise.

@@ -16,6 +16,7 @@ bool from_wire(const wire::Signature& from, Signature* to) {
   if (from.collective() < 1 || from.collective() > kCollectiveLast) return false;
   if (from.dtype() < 1 || from.dtype() > kDtypeLast) return false;
   if (from.op() > kReduceOpLast) return false;
+  if (from.count() > kCountMax) return false;
   to->collective = static_cast<Collective>(from.collective());
   to->dtype = static_cast<Dtype>(from.dtype());
   to->op = static_cast<ReduceOp>(from.op());

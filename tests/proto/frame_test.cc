@@ -119,7 +119,7 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
     for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
       for (uint8_t op = 0; op <= kReduceOpLast; ++op) {
         frame.ready.signature = {static_cast<Collective>(collective), static_cast<Dtype>(dtype),
-                                 static_cast<ReduceOp>(op), 7, uint64_t{1} << 56};
+                                 static_cast<ReduceOp>(op), 7, kCountMax};
         const auto decoded = decode(encode(frame), 0);
         ASSERT_TRUE(decoded.has_value()) << decoded.error();
         EXPECT_EQ(decoded->ready.signature, frame.ready.signature);
@@ -227,7 +227,7 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
 
 TEST(Frame, ACountWhoseBytesWouldOverflowIsRefused) {
   Frame frame = ready();
-  frame.ready.signature.count = (uint64_t{1} << 56) + 1;
+  frame.ready.signature.count = kCountMax + 1;
   EXPECT_THAT(refusal(encode(frame), 0), HasSubstr("outside its range"));
 }
 

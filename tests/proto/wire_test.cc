@@ -20,7 +20,7 @@ TEST(Wire, EverySignatureSurvivesTheTrip) {
     for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
       for (uint8_t op = 0; op <= kReduceOpLast; ++op) {
         const Signature signature = {static_cast<Collective>(collective), static_cast<Dtype>(dtype),
-                                     static_cast<ReduceOp>(op), UINT32_MAX, UINT64_MAX};
+                                     static_cast<ReduceOp>(op), UINT32_MAX, kCountMax};
         wire::Signature message;
         to_wire(signature, &message);
         Signature received;
@@ -50,6 +50,16 @@ TEST(Wire, SignaturesOutsideTheEnumerationsAreRefused) {
   EXPECT_FALSE(accepted(257, 1, 1));
   EXPECT_FALSE(accepted(1, 257, 1));
   EXPECT_FALSE(accepted(1, 1, 257));
+}
+
+// Else 2^62 elements of 4 bytes would seem to be none at all.
+TEST(Wire, ACountWhoseBytesWouldOverflowIsRefused) {
+  for (const uint64_t count : {kCountMax + 1, uint64_t{1} << 62, UINT64_MAX}) {
+    wire::Signature message;
+    to_wire({Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, count}, &message);
+    Signature signature;
+    EXPECT_FALSE(from_wire(sent(message), &signature)) << count;
+  }
 }
 
 TEST(Wire, KeysSurviveTheTrip) {
