@@ -1,9 +1,10 @@
 #pragma once
 
-#include <cassert>
 #include <cstdint>
 #include <optional>
 #include <vector>
+
+#include "proto/check.h"
 
 namespace gradring::core {
 
@@ -15,7 +16,7 @@ class SendCredits {
 
   uint32_t free() const { return static_cast<uint32_t>(slots_ - (sent_ - freed_)); }
   void take() {
-    assert(free() > 0);
+    GRADRING_CHECK(free() > 0, "a slice is sent only with a credit");
     ++sent_;
   }
   // False when the successor claims to have freed more than it was sent.

@@ -1,7 +1,6 @@
 // Op matching: submissions meet by key, without any round of agreement, and a node says READY when
 // all of its own ranks have submitted. See docs/architecture.md, rule D1.
 
-#include <cassert>
 #include <memory>
 
 #include "daemon/core/job_engine.h"

@@ -1,9 +1,9 @@
 // The way of a slice: arrive in a slot, be folded, be handed out, go on. Rules D2 to D6.
 
 #include <algorithm>
-#include <cassert>
 
 #include "daemon/core/job_engine.h"
+#include "proto/check.h"
 
 namespace gradring::core {
 namespace {
@@ -175,7 +175,7 @@ bool JobEngine::work_start() {
 
 void JobEngine::start_slice(Op& op, uint32_t slice, uint32_t buffer) {
   const Step& step = op.plan.steps_of(slice)[0];
-  assert(!step.receive && op.slices[slice].next_step == 0);
+  GRADRING_CHECK(!step.receive && op.slices[slice].next_step == 0, "a slice starts once");
   const Staging at{Staging::Kind::kStart, buffer};
   const uint32_t ranks = take_step(op, slice, step, 0, at);
   if (step.send) {
@@ -192,7 +192,8 @@ uint32_t JobEngine::take_step(Op& op, uint32_t slice, const Step& step, uint32_t
   if (step.fold == Fold::kRoot) ranks = 1;
   if (step.fold != Fold::kNone) {
     // D3: from untouched inputs only.
-    assert(progress.state == SliceState::kUntouched);
+    GRADRING_CHECK(progress.state == SliceState::kUntouched,
+                   "inputs are folded before they are overwritten");
     const bool divide = step.finish && op.signature->op == ReduceOp::kAverage;
     actions_->fold({&op, slice, step.fold, step.receive, divide ? ranks : 0, at});
   }

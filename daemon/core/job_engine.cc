@@ -1,8 +1,9 @@
 #include "daemon/core/job_engine.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
+
+#include "proto/check.h"
 
 namespace gradring::core {
 
@@ -14,7 +15,8 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
       credits_(options.slots),
       receive_slots_(options.slots),
       slots_(options.slots) {
-  assert(options.slots >= 2 && options.start_buffers >= 1);
+  GRADRING_CHECK(options.slots >= 2 && options.start_buffers >= 1,
+                 "a lane needs two slots and a start buffer");
   const size_t locals = view_.members[me_].ranks.size();
   submitted_.assign(locals, 0);
   open_per_rank_.assign(locals, 0);
@@ -26,7 +28,7 @@ uint32_t JobEngine::local_index(uint32_t rank) const {
   const std::vector<RankInfo>& ranks = view_.members[me_].ranks;
   const auto it = std::find_if(ranks.begin(), ranks.end(),
                                [rank](const RankInfo& info) { return info.rank == rank; });
-  assert(it != ranks.end() && "a rank of another node");
+  GRADRING_CHECK(it != ranks.end(), "a rank of another node");
   return static_cast<uint32_t>(it - ranks.begin());
 }
 

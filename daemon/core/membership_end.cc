@@ -35,6 +35,16 @@ void Membership::on_job_failed(const std::string& from, const JobFailed& message
     fail_job(it->second, message.failure, from);
     return end_if_over(message.incarnation);
   }
+  // A proposal that we have not answered yet.
+  const auto waiting = deferred_.find(message.incarnation);
+  if (waiting != deferred_.end()) {
+    const GatheringKey key{waiting->second.second.view.job, waiting->second.second.token};
+    deferred_.erase(waiting);
+    if (gatherings_.count(key) > 0) {
+      fail_gathering(key, {Code::kAborted, "job " + key.job + ": " + describe(message.failure)});
+    }
+    return;
+  }
   // A job that some members had begun when its proposal came back to us: its rank 0 is lost.
   for (auto& [key, gathering] : gatherings_) {
     if (gathering.withdrawn != message.incarnation || gathering.local.empty()) continue;

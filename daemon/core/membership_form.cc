@@ -137,7 +137,8 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
 
 void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
-  if (it == live_.end() || !it->second.proposer || it->second.state != JobState::kProposed) return;
+  if (it == live_.end()) return actions_->send(from, Reject{accept.incarnation, ""});  // too late
+  if (!it->second.proposer || it->second.state != JobState::kProposed) return;
   Live& live = it->second;
   live.awaited.erase(from);
   if (!live.awaited.empty()) return;

@@ -1,7 +1,8 @@
 #include "daemon/core/view.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "proto/check.h"
 
 namespace gradring::core {
 
@@ -18,7 +19,7 @@ uint32_t View::host_of(uint32_t rank) const {
       if (info.rank == rank) return i;
     }
   }
-  assert(false && "rank outside the view");
+  GRADRING_CHECK(false, "rank outside the view");
   return 0;
 }
 

@@ -1,0 +1,131 @@
+#include "tests/sim/arithmetic.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "daemon/core/random.h"
+
+namespace gradring::sim {
+namespace {
+
+// bfloat16 as the upper half of a float32, rounded to nearest even.
+struct Bfloat16 {
+  uint16_t bits;
+};
+float widen(Bfloat16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
+Bfloat16 narrow(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+
+template <typename Element>
+struct Wide {
+  using Type = Element;
+  static Type from(Element e) { return e; }
+  static Element to(Type t) { return t; }
+};
+template <>
+struct Wide<Bfloat16> {
+  using Type = float;
+  static float from(Bfloat16 e) { return widen(e); }
+  static Bfloat16 to(float t) { return narrow(t); }
+};
+template <>
+struct Wide<int32_t> {  // wraps
+  using Type = uint32_t;
+  static uint32_t from(int32_t e) { return static_cast<uint32_t>(e); }
+  static int32_t to(uint32_t t) { return static_cast<int32_t>(t); }
+};
+
+template <typename T>
+T combine(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return b < a ? b : a;
+    case ReduceOp::kMax:
+      return a < b ? b : a;
+    case ReduceOp::kProduct:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+template <>
+uint32_t combine(ReduceOp op, uint32_t a, uint32_t b) {
+  const auto x = static_cast<int32_t>(a);
+  const auto y = static_cast<int32_t>(b);
+  switch (op) {
+    case ReduceOp::kMin:
+      return y < x ? b : a;
+    case ReduceOp::kMax:
+      return x < y ? b : a;
+    case ReduceOp::kProduct:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+
+template <typename Element>
+void fold_as(ReduceOp op, bool fresh, const std::vector<const std::byte*>& inputs, size_t count,
+             uint32_t divisor, std::byte* accumulator) {
+  using W = Wide<Element>;
+  for (size_t i = 0; i < count; ++i) {
+    const auto load = [i](const std::byte* from) {
+      Element element;
+      std::memcpy(&element, from + i * sizeof(Element), sizeof element);
+      return W::from(element);
+    };
+    typename W::Type value = load(fresh ? inputs[0] : accumulator);
+    for (size_t k = fresh ? 1 : 0; k < inputs.size(); ++k)
+      value = combine(op, value, load(inputs[k]));
+    if (divisor != 0) value = value / static_cast<typename W::Type>(divisor);
+    const Element result = W::to(value);
+    std::memcpy(accumulator + i * sizeof(Element), &result, sizeof result);
+  }
+}
+
+}  // namespace
+
+void fill(Dtype dtype, uint64_t seed, uint32_t rank, size_t count, std::byte* out) {
+  core::Random random(seed * 1000003 + rank);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t bits = random.next();
+    const double value = (static_cast<double>(bits >> 11) / (1ull << 53) - 0.5) *
+                         std::ldexp(1.0, static_cast<int>(bits % 9) - 4);
+    const auto put = [&](auto element) {
+      std::memcpy(out + i * sizeof element, &element, sizeof element);
+    };
+    switch (dtype) {
+      case Dtype::kFloat32:
+        put(static_cast<float>(value));
+        break;
+      case Dtype::kFloat64:
+        put(value);
+        break;
+      case Dtype::kBfloat16:
+        put(narrow(static_cast<float>(value)));
+        break;
+      default:
+        put(static_cast<int32_t>(bits));
+        break;
+    }
+  }
+}
+
+void fold(Dtype dtype, ReduceOp op, bool fresh, const std::vector<const std::byte*>& inputs,
+          size_t count, uint32_t divisor, std::byte* accumulator) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return fold_as<float>(op, fresh, inputs, count, divisor, accumulator);
+    case Dtype::kFloat64:
+      return fold_as<double>(op, fresh, inputs, count, divisor, accumulator);
+    case Dtype::kBfloat16:
+      return fold_as<Bfloat16>(op, fresh, inputs, count, divisor, accumulator);
+    default:
+      return fold_as<int32_t>(op, fresh, inputs, count, divisor, accumulator);
+  }
+}
+
+}  // namespace gradring::sim

@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+
+#include "tests/sim/world.h"
+
+namespace gradring::sim {
+namespace {
+
+TEST(Simulation, InvariantsHoldOverManySeeds) {
+  Stats sum;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    World world(draw_scenario(seed, 0));
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    sum.completions += world.stats().completions;
+    sum.faults += world.stats().faults;
+    sum.mismatches += world.stats().mismatches;
+  }
+  // The generator really makes work and trouble.
+  EXPECT_GT(sum.completions, 5000u);
+  EXPECT_GT(sum.faults, 50u);
+  EXPECT_GT(sum.mismatches, 10u);
+}
+
+TEST(Simulation, ASeedReplaysExactly) {
+  for (uint64_t seed : {3u, 17u, 40u}) {
+    World first(draw_scenario(seed, 0));
+    World second(draw_scenario(seed, 0));
+    first.run();
+    second.run();
+    EXPECT_EQ(first.stats().events, second.stats().events);
+    EXPECT_EQ(first.stats().slices, second.stats().slices);
+    EXPECT_EQ(first.events().now(), second.events().now());
+  }
+}
+
+TEST(Simulation, SixtyFourNodesOfEight) {
+  Scenario scenario = draw_scenario(5, 64);
+  scenario.faults.clear();
+  JobSpec job;
+  job.name = "large";
+  for (uint32_t rank = 0; rank < 64 * 8; ++rank) job.node_of_rank.push_back(rank / 8);
+  OpSpec op;
+  op.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kAverage, 0, 2500};
+  job.ops = {op};
+  scenario.jobs = {job};
+  World world(scenario);
+  EXPECT_EQ(world.run(), "");
+  EXPECT_EQ(world.stats().trainers_done, 512u);
+}
+
+// The checks see damage: each kind is found within a few seeds.
+class Damage : public testing::TestWithParam<Sabotage> {};
+
+TEST_P(Damage, IsFound) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Scenario scenario = draw_scenario(seed, 3);
+    scenario.faults.clear();
+    scenario.sabotage = GetParam();
+    if (!World(scenario).run().empty()) return;
+  }
+  FAIL() << "sixty damaged runs passed every check";
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulation, Damage,
+                         testing::Values(Sabotage::kLoseReady, Sabotage::kLoseCredit,
+                                         Sabotage::kCorruptPayload, Sabotage::kForgetDelivery,
+                                         Sabotage::kReuseLentBuffer));
+
+}  // namespace
+}  // namespace gradring::sim
