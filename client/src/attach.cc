@@ -1,0 +1,101 @@
+#include "client/src/attach.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "client/src/limits.h"
+#include "client/src/runtime_dir.h"
+
+namespace gradring::client {
+namespace {
+
+// Takes ownership of every descriptor in the packet and keeps the first: a daemon sends one, and
+// what more came must not leak.
+UniqueFd take_descriptors(const msghdr& header) {
+  UniqueFd first;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr;
+       part = CMSG_NXTHDR(const_cast<msghdr*>(&header), part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+      UniqueFd owned(fd);
+      if (!first.valid()) first = std::move(owned);
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+tl::expected<AttachSocket, Status> AttachSocket::connect(const std::string& runtime_dir,
+                                                         TimePoint deadline) {
+  const std::string path = attach_path(runtime_dir);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) {
+    return tl::unexpected(Status(Code::kResourceExhausted,
+                                 fmt::format("cannot open a socket: {}", std::strerror(errno))));
+  }
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
+         0) {
+    // EAGAIN: the listener's backlog is full for the moment.
+    if (errno != EINTR && errno != EAGAIN)
+      return tl::unexpected(unreachable(runtime_dir, path, errno));
+    if (Clock::now() >= deadline) return tl::unexpected(unreachable(runtime_dir, path, EAGAIN));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return AttachSocket(std::move(socket));
+}
+
+Status AttachSocket::send(const wire::AttachRequest& request) {
+  const std::string bytes = request.SerializeAsString();
+  ssize_t sent = 0;
+  do {
+    sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return {};
+  if (errno == EAGAIN) return {Code::kUnavailable, "the daemon does not read its attach socket"};
+  return {Code::kUnavailable, "the daemon closed the attach socket"};
+}
+
+tl::expected<std::optional<AttachPacket>, Status> AttachSocket::receive() {
+  std::array<char, kAttachPacketBytes> bytes;
+  // Room for a few descriptors, so that a surplus is received and closed instead of cut off unseen.
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(8 * sizeof(int))> control;
+  iovec part{bytes.data(), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+
+  ssize_t length = 0;
+  do {
+    length = ::recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (length < 0 && errno == EINTR);
+  if (length < 0 && errno == EAGAIN) return std::optional<AttachPacket>();
+  if (length <= 0)
+    return tl::unexpected(Status(Code::kUnavailable, "the attach socket was closed"));
+
+  AttachPacket packet;
+  packet.memory = take_descriptors(header);
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+      !packet.reply.ParseFromArray(bytes.data(), static_cast<int>(length))) {
+    return tl::unexpected(Status(
+        Code::kInternal, "the daemon sent a packet on the attach socket that cannot be read"));
+  }
+  return packet;
+}
+
+}  // namespace gradring::client

@@ -1,0 +1,252 @@
+#include <fmt/format.h>
+#include <gradring/gradring.h>
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "client/src/communicator.h"
+#include "client/src/environment.h"
+#include "client/src/error.h"
+#include "client/src/sized_struct.h"
+#include "proto/version.h"
+
+// The C interface: pointers checked, forks noticed, nothing thrown out. Everything else is
+// Communicator's.
+
+using gradring::Code;
+using gradring::Status;
+using gradring::client::Communicator;
+using gradring::client::Outcome;
+using gradring::client::remember;
+
+struct gradring_comm {
+  std::unique_ptr<Communicator> body;
+};
+
+// The ABI: these sizes may only grow, and then copy_sized and write_result serve older callers.
+static_assert(sizeof(gradring_options) == 56);
+static_assert(sizeof(gradring_op) == 64);
+static_assert(sizeof(gradring_result) == 688);
+static_assert(sizeof(gradring_code) == 4 && sizeof(gradring_dtype) == 4);
+// The public numbers are those of the protocol.
+static_assert(GRADRING_UINT8 == static_cast<int>(gradring::Dtype::kUint8));
+static_assert(GRADRING_PRODUCT == static_cast<int>(gradring::ReduceOp::kProduct));
+static_assert(GRADRING_BARRIER == static_cast<int>(gradring::Collective::kBarrier));
+
+namespace {
+
+gradring_code invalid(const char* what) { return remember(GRADRING_ERR_INVALID, what); }
+
+// Runs what may throw, which is only for lack of memory.
+template <class Body>
+gradring_code guarded(Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return remember(GRADRING_ERR_EXHAUSTED, "out of memory");
+  } catch (const std::exception& error) {
+    return remember(GRADRING_ERR_INTERNAL, error.what());
+  }
+}
+
+// Likewise for a call on a communicator.
+template <class Body>
+gradring_code on(gradring_comm* comm, Body body) noexcept {
+  if (comm == nullptr) return invalid("comm is NULL");
+  if (comm->body->forked()) {
+    return remember(
+        GRADRING_ERR_FORKED,
+        "this process was forked from the one that opened the communicator; open another "
+        "one here");
+  }
+  return guarded([&] { return body(*comm->body); });
+}
+
+gradring_code wait_for(Communicator& comm, gradring_request request, int64_t timeout_ms, bool* done,
+                       gradring_result* result) {
+  const auto outcome = comm.wait(request, gradring::client::deadline_after(timeout_ms));
+  if (!outcome) return remember(outcome.error());
+  *done = outcome->has_value();
+  if (!*done) return GRADRING_OK;
+  write_result(**outcome, result);
+  return (*outcome)->good() ? GRADRING_OK : remember(GRADRING_ERR_FAILED, (*outcome)->message);
+}
+
+bool usable(const gradring_result* result) {
+  return result == nullptr || result->struct_size >= sizeof(result->struct_size);
+}
+
+}  // namespace
+
+void gradring_options_init(gradring_options* options) {
+  if (options == nullptr) return;
+  *options = gradring_options{};
+  options->struct_size = sizeof(gradring_options);
+  options->rank = options->size = options->local_rank = options->local_size = -1;
+  static_cast<void>(guarded([&] {
+    namespace client = gradring::client;
+    thread_local std::string runtime_dir, job, token;
+    options->rank = client::number_from(client::kRankVariables);
+    options->size = client::number_from(client::kSizeVariables);
+    options->local_rank = client::number_from(client::kLocalRankVariables);
+    options->local_size = client::number_from(client::kLocalSizeVariables);
+    runtime_dir = client::runtime_dir_from_environment();
+    options->runtime_dir = runtime_dir.c_str();
+    token = client::token_from_environment();
+    options->token = token.c_str();
+    if (auto name = client::job_from_environment()) {
+      job = std::move(*name);
+      options->job = job.c_str();
+    }
+    return GRADRING_OK;
+  }));
+}
+
+gradring_code gradring_open(const gradring_options* options, gradring_comm** comm) {
+  if (comm == nullptr) return invalid("comm is NULL");
+  *comm = nullptr;
+  return guarded([&] {
+    auto settings = gradring::client::settings_from(options);
+    if (!settings) return remember(settings.error());
+    auto handle = std::make_unique<gradring_comm>();
+    auto body = Communicator::open(std::move(*settings));
+    if (!body) return remember(body.error());
+    handle->body = std::move(*body);
+    *comm = handle.release();
+    return GRADRING_OK;
+  });
+}
+
+void gradring_close(gradring_comm* comm) {
+  if (comm == nullptr) return;
+  const bool forked = comm->body->forked();
+  static_cast<void>(guarded([&] {
+    if (forked) {
+      comm->body->abandon();
+    } else {
+      comm->body->close();
+    }
+    return GRADRING_OK;
+  }));
+  if (forked) static_cast<void>(comm->body.release());
+  delete comm;
+}
+
+int32_t gradring_rank(const gradring_comm* comm) { return comm ? comm->body->rank() : -1; }
+int32_t gradring_size(const gradring_comm* comm) { return comm ? comm->body->size() : -1; }
+int32_t gradring_local_rank(const gradring_comm* comm) {
+  return comm ? comm->body->local_rank() : -1;
+}
+int32_t gradring_local_size(const gradring_comm* comm) {
+  return comm ? comm->body->local_size() : -1;
+}
+uint64_t gradring_epoch(const gradring_comm* comm) { return comm ? comm->body->epoch() : 0; }
+const char* gradring_node(const gradring_comm* comm) { return comm ? comm->body->node() : ""; }
+
+gradring_code gradring_alloc(gradring_comm* comm, size_t bytes, void** memory) {
+  if (memory == nullptr) return invalid("memory is NULL");
+  *memory = nullptr;
+  return on(comm, [&](Communicator& body) {
+    const auto allocated = body.alloc(bytes);
+    if (!allocated) return remember(allocated.error());
+    *memory = *allocated;
+    return GRADRING_OK;
+  });
+}
+
+gradring_code gradring_free(gradring_comm* comm, void* memory) {
+  return on(comm, [&](Communicator& body) { return remember(body.free(memory)); });
+}
+
+gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes) {
+  return on(comm,
+            [&](Communicator& body) { return remember(body.register_memory(memory, bytes)); });
+}
+
+gradring_code gradring_unregister(gradring_comm* comm, void* memory) {
+  return on(comm, [&](Communicator& body) { return remember(body.unregister_memory(memory)); });
+}
+
+gradring_code gradring_submit(gradring_comm* comm, const gradring_op* op,
+                              gradring_request* request) {
+  if (request == nullptr) return invalid("request is NULL");
+  *request = 0;
+  return on(comm, [&](Communicator& body) {
+    // sizeof(gradring_op) of version 0.1.
+    const auto copy = gradring::client::copy_sized(op, 64, "op");
+    if (!copy) return remember(copy.error());
+    const auto ticket = body.submit(*copy);
+    if (!ticket) return remember(ticket.error());
+    *request = *ticket;
+    return GRADRING_OK;
+  });
+}
+
+gradring_code gradring_wait(gradring_comm* comm, gradring_request request, int64_t timeout_ms,
+                            gradring_result* result) {
+  if (!usable(result)) return invalid("result.struct_size is not set");
+  if (timeout_ms < -1) return invalid("timeout_ms is negative; use -1 to wait as long as it takes");
+  return on(comm, [&](Communicator& body) {
+    bool done = false;
+    const gradring_code code = wait_for(body, request, timeout_ms, &done, result);
+    if (code != GRADRING_OK || done) return code;
+    return remember(body.still_under_way(request, timeout_ms));
+  });
+}
+
+gradring_code gradring_test(gradring_comm* comm, gradring_request request, int* done,
+                            gradring_result* result) {
+  if (done == nullptr) return invalid("done is NULL");
+  *done = 0;
+  if (!usable(result)) return invalid("result.struct_size is not set");
+  return on(comm, [&](Communicator& body) {
+    bool is_done = false;
+    const gradring_code code = wait_for(body, request, 0, &is_done, result);
+    *done = is_done ? 1 : 0;
+    return code;
+  });
+}
+
+gradring_code gradring_allreduce(gradring_comm* comm, const void* input, void* output,
+                                 uint64_t count, gradring_dtype dtype, gradring_reduce_op op) {
+  gradring_op full{};
+  full.struct_size = sizeof(full);
+  full.collective = GRADRING_ALLREDUCE;
+  full.dtype = dtype;
+  full.op = op;
+  full.count = count;
+  full.input = input;
+  full.output = output;
+  gradring_request request = 0;
+  const gradring_code submitted = gradring_submit(comm, &full, &request);
+  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+}
+
+gradring_code gradring_broadcast(gradring_comm* comm, void* buffer, uint64_t count,
+                                 gradring_dtype dtype, uint32_t root) {
+  gradring_op full{};
+  full.struct_size = sizeof(full);
+  full.collective = GRADRING_BROADCAST;
+  full.dtype = dtype;
+  full.root = root;
+  full.count = count;
+  full.input = buffer;
+  full.output = buffer;
+  gradring_request request = 0;
+  const gradring_code submitted = gradring_submit(comm, &full, &request);
+  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+}
+
+gradring_code gradring_barrier(gradring_comm* comm) {
+  gradring_op full{};
+  full.struct_size = sizeof(full);
+  full.collective = GRADRING_BARRIER;
+  gradring_request request = 0;
+  const gradring_code submitted = gradring_submit(comm, &full, &request);
+  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+}
+
+const char* gradring_last_error(void) { return gradring::client::last_error(); }
+const char* gradring_version(void) { return gradring::kProductVersion; }

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <cstring>
+#include <limits>
+
+#include "client/src/communicator.h"
+#include "client/src/limits.h"
+#include "client/src/utf8.h"
+
+namespace gradring::client {
+namespace {
+
+Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
+
+// The number in an enumeration's place, which need not be one of its values.
+template <class Enum>
+uint32_t number_in(const Enum& field) {
+  static_assert(sizeof(Enum) == sizeof(uint32_t));
+  uint32_t number = 0;
+  std::memcpy(&number, &field, sizeof(number));
+  return number;
+}
+
+Status check_type(const Signature& signature) {
+  if (signature.count == 0) return invalid("count is 0");
+  if (signature.count > std::numeric_limits<uint64_t>::max() / size_of(signature.dtype)) {
+    return invalid(fmt::format("count {} of {} is more than any memory holds", signature.count,
+                               name_of(signature.dtype)));
+  }
+  return {};
+}
+
+}  // namespace
+
+tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size) {
+  const auto refuse = [](std::string message) {
+    return tl::unexpected(invalid(std::move(message)));
+  };
+  const uint32_t collective = number_in(op.collective);
+  const uint32_t dtype = number_in(op.dtype);
+  const uint32_t reduce_op = number_in(op.op);
+  if (op.name != nullptr && ::strnlen(op.name, kOpNameBytes + 1) > kOpNameBytes) {
+    return refuse(fmt::format("name is longer than {} bytes", kOpNameBytes));
+  }
+  if (op.name != nullptr && *op.name == '\0') return refuse("name is empty; use NULL for none");
+  if (op.name != nullptr && !is_utf8(op.name)) return refuse("name is not UTF-8");
+  if (collective < 1 || collective > kCollectiveLast) {
+    return refuse(fmt::format("collective {} does not exist", collective));
+  }
+
+  Signature signature;
+  signature.collective = static_cast<Collective>(collective);
+  if (signature.collective == Collective::kBarrier) return signature;
+
+  if (dtype < 1 || dtype > kDtypeLast) return refuse(fmt::format("dtype {} does not exist", dtype));
+  signature.dtype = static_cast<Dtype>(dtype);
+  signature.count = op.count;
+  if (Status checked = check_type(signature); !checked.ok()) return tl::unexpected(checked);
+
+  if (signature.collective == Collective::kBroadcast) {
+    if (op.root >= size) {
+      return refuse(fmt::format("root {} does not exist in a job of size {}", op.root, size));
+    }
+    signature.root = op.root;
+    return signature;
+  }
+  if (reduce_op < 1 || reduce_op > kReduceOpLast) {
+    return refuse(fmt::format("op {} does not exist", reduce_op));
+  }
+  signature.op = static_cast<ReduceOp>(reduce_op);
+  if (signature.op == ReduceOp::kAverage && is_integer(signature.dtype)) {
+    return refuse(
+        fmt::format("the average of {} is not a whole number; use sum, or a floating type",
+                    name_of(signature.dtype)));
+  }
+  return signature;
+}
+
+uint64_t hash_of_name(std::string_view name) {
+  // The algorithm's published offset and prime for 64 bits.
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char character : name) {
+    hash ^= static_cast<unsigned char>(character);
+    hash *= 0x100000001b3u;
+  }
+  return hash != 0 ? hash : 1;
+}
+
+}  // namespace gradring::client

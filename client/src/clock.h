@@ -1,0 +1,29 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+
+namespace gradring::client {
+
+// Only monotonic time enters a deadline.
+using Clock = std::chrono::steady_clock;
+using TimePoint = Clock::time_point;
+inline constexpr TimePoint kNever = TimePoint::max();
+
+// From milliseconds as the C interface gives them: negative means for ever. Lengths that would pass
+// the end of the clock mean the same.
+inline TimePoint deadline_after(int64_t ms) {
+  constexpr int64_t kCenturyMs = int64_t{100} * 366 * 24 * 3600 * 1000;
+  if (ms < 0 || ms > kCenturyMs) return kNever;
+  return Clock::now() + std::chrono::milliseconds(ms);
+}
+
+// What is left until `deadline`, for ppoll; a deadline that has passed leaves zero. Not for kNever.
+inline timespec time_left(TimePoint deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
+  const int64_t ns = left.count() > 0 ? left.count() : 0;
+  return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+}
+
+}  // namespace gradring::client

@@ -1,0 +1,46 @@
+#include "client/src/communicator.h"
+
+#include <fmt/format.h>
+
+#include "client/src/limits.h"
+
+namespace gradring::client {
+
+Communicator::Communicator(Settings settings, DaemonPlace place, AttachSocket attach,
+                           ControlSocket control)
+    : settings_(std::move(settings)),
+      session_(*this, std::move(place), std::move(attach), std::move(control)),
+      fork_watch_(mutex_, [this] { session_.close_in_child(); }) {}
+
+Communicator::Inside::~Inside() {
+  if (!lock_.owns_lock()) lock_.lock();
+  // Under the lock, because close() may destroy everything as soon as it can have it.
+  if (--owner_.inside_ == 0) owner_.left_.notify_all();
+}
+
+Status Communicator::refusal() const {
+  if (job_failure_) return {Code::kAborted, job_failure_->message};
+  return session_.why_over();
+}
+
+void Communicator::close() {
+  std::unique_lock lock(mutex_);
+  session_.interrupt(
+      {Code::kUnavailable, "the communicator was closed by another thread during this call"});
+  left_.wait(lock, [&] { return inside_ == 0; });
+  session_.resume();
+  if (session_.lost()) return;
+  wire::ClientMessage message;
+  message.mutable_leave()->set_job(job_);
+  // Whether it is confirmed or not, the closing of the attach socket says the same, less politely.
+  static_cast<void>(session_.call(lock, std::move(message), wire::DaemonMessage::kLeft,
+                                  Clock::now() + kLeaveTime));
+}
+
+void Communicator::abandon() {
+  requests_.clear();
+  segments_.clear();
+  session_.abandon_in_child();
+}
+
+}  // namespace gradring::client

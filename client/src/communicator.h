@@ -1,0 +1,133 @@
+#pragma once
+
+#include <gradring/gradring.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+#include <unordered_map>
+
+#include "client/src/fork_watch.h"
+#include "client/src/requests.h"
+#include "client/src/segments.h"
+#include "client/src/session.h"
+#include "client/src/settings.h"
+#include "proto/status.h"
+
+namespace gradring::client {
+
+// A trainer's place in its job, behind the C interface. Any thread may call anything at any time;
+// all state is under one mutex, which nobody holds while copying or waiting.
+class Communicator final : private Session::Events {
+ public:
+  // Attaches and joins (gradring_open).
+  static tl::expected<std::unique_ptr<Communicator>, Status> open(Settings settings);
+  ~Communicator() = default;
+
+  // Leaves the job, waiting kLeaveTime at most, once the calls of other threads have returned,
+  // which it makes them do. Only the destructor may follow.
+  void close();
+
+  // In a forked child nothing but these two may be used: abandon() gives back what can be given
+  // back there, and then the object has to be left where it is (fork_watch.h).
+  bool forked() const { return fork_watch_.forked(); }
+  void abandon();
+
+  // Constant once opened.
+  int32_t rank() const { return static_cast<int32_t>(settings_.rank); }
+  int32_t size() const { return static_cast<int32_t>(settings_.size); }
+  int32_t local_rank() const { return settings_.local_rank; }
+  int32_t local_size() const { return local_size_; }
+  const char* node() const { return session_.place().node.c_str(); }
+  uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
+
+  tl::expected<void*, Status> alloc(uint64_t bytes);
+  Status free(void* memory);
+  Status register_memory(void* memory, uint64_t bytes);
+  Status unregister_memory(void* memory);
+
+  tl::expected<uint64_t, Status> submit(const gradring_op& op);
+  // An empty optional: it is still under way.
+  tl::expected<std::optional<Outcome>, Status> wait(uint64_t request, TimePoint deadline);
+  // The refusal for a wait that ended first.
+  Status still_under_way(uint64_t request, int64_t timeout_ms);
+
+ private:
+  // Every public call is inside while it runs, so that close() knows when it is alone.
+  class Inside {
+   public:
+    explicit Inside(Communicator& owner) : owner_(owner), lock_(owner.mutex_) { ++owner_.inside_; }
+    ~Inside();
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    std::unique_lock<std::mutex>& lock() { return lock_; }
+
+   private:
+    Communicator& owner_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  Communicator(Settings settings, DaemonPlace place, AttachSocket attach, ControlSocket control);
+
+  Status open_session(std::unique_lock<std::mutex>& lock, const wire::AttachWelcome& welcome,
+                      TimePoint deadline);
+  Status join(std::unique_lock<std::mutex>& lock);
+  void place_in(const wire::View& view);
+
+  // Why nothing new can be had: the job has failed, the session is over; OK if neither.
+  Status refusal() const;
+
+  tl::expected<Segment, Status> make_segment(std::unique_lock<std::mutex>& lock, uint64_t bytes);
+  Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);
+  Status give_back(std::unique_lock<std::mutex>& lock, Segment& segment);
+
+  // The parts of a submission: its checks and loans, and its message.
+  tl::expected<Request, Status> prepare(const gradring_op& op);
+  tl::expected<uint64_t, Status> send(std::unique_lock<std::mutex>& lock, Request request,
+                                      int32_t priority);
+  // Fills in the key of the next op of this name; the counter is to be raised once it is sent.
+  tl::expected<uint64_t*, Status> next_key(const std::string& name, OpKey* key);
+
+  bool on_completed(const wire::Completed& completed) override;
+  void on_refused(uint64_t request, const wire::Refused& refused) override;
+  void on_job_closed(const wire::JobClosed& closed) override;
+  void on_lost(Cause cause, const Status& why) override;
+  void on_alarm() override;
+  void fail_pending(const Outcome& outcome);
+
+  // Constant once opened.
+  Settings settings_;
+  uint64_t job_ = 0;
+  int32_t local_size_ = 1;
+
+  std::atomic<uint64_t> epoch_{0};
+
+  // Guards everything below.
+  std::mutex mutex_;
+  std::condition_variable left_;  // inside_ has become 0
+  int inside_ = 0;
+  Session session_;
+  Segments segments_;
+  Requests requests_;
+  uint64_t sequence_ = 0;                             // of the next op without a name
+  std::unordered_map<uint64_t, uint64_t> name_uses_;  // by the name's hash; kOpNames at most
+  std::optional<Outcome> job_failure_;                // from JobClosed
+  std::optional<Outcome> last_words_;  // how pending requests end at the session's alarm
+
+  ForkWatch fork_watch_;  // last: it refers to the others
+};
+
+// The space of a named op's key: FNV-1a over the name's bytes, 64 bits, and 1 where that is 0.
+// Every binding must compute the same.
+uint64_t hash_of_name(std::string_view name);
+
+// Everything about an op that needs no memory looked up: enumerations, root, the average of
+// integers, sizes. Integers instead of enumerations, because a caller may have put anything there.
+tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size);
+
+}  // namespace gradring::client

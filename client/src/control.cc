@@ -1,0 +1,101 @@
+#include "client/src/control.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "client/src/runtime_dir.h"
+
+namespace gradring::client {
+namespace {
+
+Status broken(const zmq::error_t& error) {
+  return {Code::kInternal, fmt::format("the control channel failed: {}", error.what())};
+}
+
+// A signal may end even a call that does not wait. Giving up then would leave a message lying
+// behind a descriptor that does not show it any more.
+template <class Call>
+auto through_signals(Call call) {
+  while (true) {
+    try {
+      return call();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) throw;
+    }
+  }
+}
+
+}  // namespace
+
+ControlSocket::ControlSocket(std::unique_ptr<zmq::context_t> context,
+                             std::unique_ptr<zmq::socket_t> socket)
+    : context_(std::move(context)),
+      socket_(std::move(socket)),
+      fd_(socket_->get(zmq::sockopt::fd)) {}
+
+tl::expected<ControlSocket, Status> ControlSocket::connect(const std::string& runtime_dir) {
+  const std::string path = control_path(runtime_dir);
+  // ZeroMQ would try for ever without a word.
+  if (::faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) != 0) {
+    return tl::unexpected(unreachable(runtime_dir, path, errno));
+  }
+  try {
+    auto context = std::make_unique<zmq::context_t>(1);
+    auto socket = std::make_unique<zmq::socket_t>(*context, zmq::socket_type::dealer);
+    // With messages left, closing the context would wait for a daemon that may be gone.
+    socket->set(zmq::sockopt::linger, 0);
+    // Without a connection a message is refused instead of queued.
+    socket->set(zmq::sockopt::immediate, true);
+    // A trainer may compute for long between submitting and waiting, and the daemon must not find
+    // its queue full of completions. They are as many as the trainer's own submissions.
+    socket->set(zmq::sockopt::rcvhwm, 0);
+    socket->connect("ipc://" + path);
+    return ControlSocket(std::move(context), std::move(socket));
+  } catch (const zmq::error_t& error) {
+    return tl::unexpected(broken(error));
+  }
+}
+
+Status ControlSocket::send(const wire::ClientMessage& message) {
+  try {
+    zmq::message_t frame(message.ByteSizeLong());
+    message.SerializeToArray(frame.data(), static_cast<int>(frame.size()));
+    const auto sent =
+        through_signals([&] { return socket_->send(frame, zmq::send_flags::dontwait); });
+    if (sent) return {};
+    return {Code::kResourceExhausted, "the daemon does not take messages"};
+  } catch (const zmq::error_t& error) {
+    return broken(error);
+  }
+}
+
+tl::expected<std::optional<wire::DaemonMessage>, Status> ControlSocket::receive() {
+  try {
+    // Asking for the events makes the socket look at what its I/O thread has brought.
+    const int events = through_signals([&] { return socket_->get(zmq::sockopt::events); });
+    writable_ = (events & ZMQ_POLLOUT) != 0;
+    if ((events & ZMQ_POLLIN) == 0) return std::optional<wire::DaemonMessage>();
+    zmq::message_t frame;
+    const auto received =
+        through_signals([&] { return socket_->recv(frame, zmq::recv_flags::dontwait); });
+    if (!received) return std::optional<wire::DaemonMessage>();
+    wire::DaemonMessage message;
+    if (frame.more() || !message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
+      return tl::unexpected(
+          Status(Code::kInternal, "the daemon sent a message that cannot be read"));
+    }
+    return message;
+  } catch (const zmq::error_t& error) {
+    return tl::unexpected(broken(error));
+  }
+}
+
+void ControlSocket::abandon() {
+  static_cast<void>(socket_.release());
+  static_cast<void>(context_.release());
+}
+
+}  // namespace gradring::client

@@ -1,0 +1,112 @@
+#include "client/src/environment.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "client/src/runtime_dir.h"
+
+namespace gradring::client {
+namespace {
+
+constexpr const char* kRank[] = {"GRADRING_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                 "SLURM_PROCID"};
+constexpr const char* kSize[] = {"GRADRING_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                 "SLURM_NTASKS"};
+constexpr const char* kLocalRank[] = {"GRADRING_LOCAL_RANK", "LOCAL_RANK",
+                                      "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                      "SLURM_LOCALID"};
+constexpr const char* kLocalSize[] = {"GRADRING_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
+                                      "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+// Of PMIx (Open MPI 5, srun --mpi=pmix), then of Open MPI 4, which gives each mpirun its number.
+constexpr const char* kMpiNamespace[] = {"PMIX_NAMESPACE", "OMPI_MCA_orte_ess_jobid",
+                                         "OMPI_MCA_ess_base_jobid"};
+
+// An empty variable is one that is not set.
+const char* get(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+const char* first_set(std::span<const char* const> variables) {
+  for (const char* variable : variables) {
+    if (get(variable) != nullptr) return variable;
+  }
+  return nullptr;
+}
+
+bool is_loopback(std::string_view address) {
+  return address == "localhost" || address == "::1" || address == "[::1]" ||
+         address.substr(0, 4) == "127.";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+}  // namespace
+
+const std::span<const char* const> kRankVariables(kRank);
+const std::span<const char* const> kSizeVariables(kSize);
+const std::span<const char* const> kLocalRankVariables(kLocalRank);
+const std::span<const char* const> kLocalSizeVariables(kLocalSize);
+
+int32_t number_from(std::span<const char* const> variables) {
+  const char* variable = first_set(variables);
+  if (variable == nullptr) return -1;
+  const std::string_view text = get(variable);
+  int32_t number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number >= 0 ? number : -1;
+}
+
+std::string shown(std::span<const char* const> variables) {
+  const char* variable = first_set(variables);
+  if (variable == nullptr) return {};
+  return std::string(variable) + " is '" + get(variable) + "'";
+}
+
+std::optional<std::string> job_from_environment() {
+  if (const char* job = get("GRADRING_JOB")) return job;
+
+  // Without a step the number names the whole allocation, in which several jobs may run at once.
+  const char* slurm_job = get("SLURM_JOB_ID");
+  const char* slurm_step = get("SLURM_STEP_ID");
+  if (slurm_job != nullptr && slurm_step != nullptr) {
+    return std::string(slurm_job) + "." + slurm_step;
+  }
+
+  if (const char* variable = first_set(kMpiNamespace)) return get(variable);
+
+  const char* elastic = get("TORCHELASTIC_RUN_ID");
+  if (elastic != nullptr && std::string_view(elastic) != "none") return elastic;
+
+  const char* address = get("MASTER_ADDR");
+  const char* port = get("MASTER_PORT");
+  if (address != nullptr && port != nullptr) {
+    const std::string name = std::string(address) + ":" + port;
+    // A loopback address means this host, and would else be the same name on all of them.
+    return is_loopback(address) ? host_name() + "/" + name : name;
+  }
+  return std::nullopt;
+}
+
+std::string token_from_environment() {
+  if (const char* token = get("GRADRING_JOB_TOKEN")) return token;
+  // A worker group that torchrun starts again must not meet what is left of the one before.
+  if (const char* restart = get("TORCHELASTIC_RESTART_COUNT")) {
+    return std::string("torchelastic-restart-") + restart;
+  }
+  return {};
+}
+
+std::string runtime_dir_from_environment() {
+  const char* runtime_dir = get("GRADRING_RUNTIME_DIR");
+  return runtime_dir != nullptr ? runtime_dir : kDefaultRuntimeDir;
+}
+
+}  // namespace gradring::client

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+// What launchers tell their processes through the environment.
+namespace gradring::client {
+
+// Variables in the order in which they are asked; the first that is set counts.
+extern const std::span<const char* const> kRankVariables;
+extern const std::span<const char* const> kSizeVariables;
+extern const std::span<const char* const> kLocalRankVariables;
+extern const std::span<const char* const> kLocalSizeVariables;
+
+// The number in the first variable that is set; -1 if none is, or if it holds no such number.
+int32_t number_from(std::span<const char* const> variables);
+
+// The first variable that is set, as "RANK is 'x'", or empty.
+std::string shown(std::span<const char* const> variables);
+
+// See gradring_options_init.
+std::optional<std::string> job_from_environment();
+std::string token_from_environment();
+std::string runtime_dir_from_environment();
+
+}  // namespace gradring::client

@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include "client/src/communicator.h"
+#include "client/src/limits.h"
+
+// What the daemon says unasked. Everything here runs with the mutex held.
+namespace gradring::client {
+namespace {
+
+bool from_wire(const wire::Completion& from, Outcome* to) {
+  if (from.verdict() < static_cast<uint32_t>(Verdict::kOk) ||
+      from.verdict() > static_cast<uint32_t>(Verdict::kFailed)) {
+    return false;
+  }
+  const auto verdict = static_cast<Verdict>(from.verdict());
+  if (verdict == Verdict::kFailed) {
+    Failure failure;
+    if (!gradring::from_wire(from.failure(), &failure)) return false;
+    *to = failed(std::move(failure), from.message());
+  }
+  to->verdict = verdict;
+  to->epoch = from.epoch();
+  to->ranks_min = from.ranks_min();
+  to->ranks_max = from.ranks_max();
+  return true;
+}
+
+}  // namespace
+
+bool Communicator::on_completed(const wire::Completed& completed) {
+  for (const wire::Completion& completion : completed.completions()) {
+    Outcome outcome;
+    if (!from_wire(completion, &outcome)) return false;
+    if (completion.ticket() == 0 || completion.ticket() > session_.last_number()) return false;
+    const auto request = requests_.find(completion.ticket());
+    // An op ends once: a second completion, or one that comes after we gave the request up, is
+    // void.
+    if (request == requests_.end() || request->second.outcome.ended()) continue;
+    epoch_ = std::max(epoch_.load(), outcome.epoch);
+    request->second.outcome = std::move(outcome);
+  }
+  return true;
+}
+
+void Communicator::on_refused(uint64_t number, const wire::Refused& refused) {
+  const auto request = requests_.find(number);
+  if (request == requests_.end() || request->second.outcome.ended()) return;
+  Failure failure;
+  failure.cause = Cause::kRefused;
+  failure.blame.rank = settings_.rank;
+  failure.blame.node = session_.place().node;
+  request->second.outcome = failed(std::move(failure), refused.message());
+}
+
+void Communicator::on_job_closed(const wire::JobClosed& closed) {
+  if (closed.job() != job_ || job_failure_) return;
+  Failure failure;
+  if (!gradring::from_wire(closed.failure(), &failure)) failure.cause = Cause::kProtocol;
+  job_failure_ = failed(std::move(failure), closed.message());
+  last_words_ = job_failure_;
+  session_.set_alarm(Clock::now() + kJobClosedTime);
+}
+
+void Communicator::on_lost(Cause cause, const Status& why) {
+  Failure failure;
+  failure.cause = cause;
+  failure.blame.node = session_.place().node;
+  // Why the job failed says more than that the daemon left after it.
+  if (!last_words_) last_words_ = failed(std::move(failure), why.message());
+  if (cause == Cause::kPeerLost) {
+    session_.set_alarm(Clock::now() + kLastWordsTime);
+  } else {
+    on_alarm();
+  }
+}
+
+void Communicator::on_alarm() {
+  if (last_words_) fail_pending(*last_words_);
+}
+
+void Communicator::fail_pending(const Outcome& outcome) {
+  for (auto& [ticket, request] : requests_) {
+    if (!request.outcome.ended()) request.outcome = outcome;
+  }
+}
+
+}  // namespace gradring::client

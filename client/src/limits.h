@@ -1,0 +1,38 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+// Every number the client library waits by or stops at, with its reason.
+namespace gradring::client {
+
+// From connecting to an open session. The daemon answers in well under a millisecond; seconds are
+// for a machine that is swapping or a daemon that is still starting.
+inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
+// For the daemon to take a message when its queue is full. It drains the queue continuously, so
+// seconds without room mean that it is stopped.
+inline constexpr std::chrono::milliseconds kSendTime{5000};
+// For the answer to a call that needs no other node (allocate, free).
+inline constexpr std::chrono::milliseconds kCallTime{30000};
+// On top of a join timeout, which the daemon watches itself: its refusal names the missing ranks,
+// so it should win against our own.
+inline constexpr std::chrono::milliseconds kJoinMargin{5000};
+// For the daemon to confirm a leave.
+inline constexpr std::chrono::milliseconds kLeaveTime{2000};
+// Between the closing of the attach socket and giving up on open requests: a daemon that is told to
+// stop says why on the control channel, and the two channels are not ordered.
+inline constexpr std::chrono::milliseconds kLastWordsTime{50};
+// Between JobClosed and giving up on open requests. The daemon ends each by Completed once it no
+// longer touches their buffers; ending them earlier would hand memory back that may still be
+// written.
+inline constexpr std::chrono::milliseconds kJobClosedTime{1000};
+
+// Replies on the attach socket are some hundred bytes; the longest is a refusal's sentence.
+inline constexpr size_t kAttachPacketBytes = 16 * 1024;
+// A name is repeated in each submission and in the daemon's records.
+inline constexpr size_t kOpNameBytes = 256;
+// Distinct op names of one communicator, each of which keeps a use counter for good. Far more than
+// tensors in a model; a trainer that passes it makes up a new name for every step.
+inline constexpr size_t kOpNames = 64 * 1024;
+
+}  // namespace gradring::client

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include "client/src/clock.h"
+#include "client/src/unique_fd.h"
+
+namespace gradring::client {
+
+// Lets many threads wait for messages of one connection without a thread of the library's own: like
+// people in a hall with one newspaper, the first one reads, and calls out what concerns the others.
+// When the reader has what it came for, another takes over.
+//
+// Everything is called with the owner's mutex held; only the sleep itself lets go of it. So other
+// threads can send while somebody sleeps on the descriptors.
+class Reader {
+ public:
+  // What is read.
+  class Source {
+   public:
+    // Takes in and acts on all that has arrived, without blocking. True if any waiter may now be
+    // done.
+    virtual bool take_in() = 0;
+    // What to sleep on; -1 is skipped.
+    virtual int control_fd() const = 0;
+    virtual int attach_fd() const = 0;
+    // When take_in wants to be called even if nothing arrives.
+    virtual TimePoint alarm() const = 0;
+
+   protected:
+    ~Source() = default;
+  };
+
+  explicit Reader(Source& source);
+
+  bool valid() const { return wake_.valid(); }
+
+  // Until done() holds (true) or the deadline passes (false); looks at least once.
+  template <class Done>
+  bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint deadline, Done done) {
+    while (true) {
+      take_in();
+      const bool is_done = done();
+      if (is_done || Clock::now() >= deadline) {
+        hand_over();
+        return is_done;
+      }
+      if (reading_) {
+        follow(lock, deadline);
+      } else {
+        lead(lock, deadline);
+      }
+    }
+  }
+
+  // Also needed after each send: sending may consume the sign that something has arrived.
+  void take_in();
+
+  // Makes every waiter look at its condition again.
+  void wake_all();
+
+  // In a forked child.
+  void close() { wake_.reset(); }
+
+ private:
+  void lead(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  void follow(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  void hand_over();
+
+  Source& source_;
+  UniqueFd wake_;  // an eventfd: interrupts the sleep of the one who reads
+  bool reading_ = false;
+  int followers_ = 0;
+  std::condition_variable changed_;
+};
+
+}  // namespace gradring::client

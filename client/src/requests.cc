@@ -1,0 +1,44 @@
+#include "client/src/requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/src/error.h"
+
+namespace gradring::client {
+
+Outcome failed(Failure failure, std::string message) {
+  Outcome outcome;
+  outcome.verdict = Verdict::kFailed;
+  outcome.message = message.empty() ? gradring::describe(failure) : std::move(message);
+  outcome.failure = std::move(failure);
+  return outcome;
+}
+
+void write_result(const Outcome& outcome, gradring_result* result) {
+  if (result == nullptr) return;
+  gradring_result full{};
+  full.struct_size = result->struct_size;
+  full.verdict = static_cast<uint32_t>(outcome.verdict);
+  full.cause = static_cast<uint32_t>(outcome.failure.cause);
+  const Blame& blame = outcome.failure.blame;
+  full.blamed_rank = blame.rank == kNoRank ? -1 : static_cast<int32_t>(blame.rank);
+  full.blamed_pid = blame.pid;
+  copy_text(blame.node, full.blamed_node, sizeof(full.blamed_node));
+  full.ranks_min = outcome.ranks_min;
+  full.ranks_max = outcome.ranks_max;
+  full.epoch = outcome.epoch;
+  copy_text(outcome.message, full.message, sizeof(full.message));
+  std::memcpy(result, &full, std::min(result->struct_size, sizeof(full)));
+}
+
+std::string describe(const Request& request) {
+  return fmt::format("{} ({})", gradring::describe(request.signature),
+                     request.name.empty()
+                         ? gradring::describe(request.key)
+                         : fmt::format("'{}', use {}", request.name, request.key.sequence));
+}
+
+}  // namespace gradring::client

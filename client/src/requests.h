@@ -1,0 +1,50 @@
+#pragma once
+
+#include <gradring/gradring.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "client/src/segments.h"
+#include "proto/types.h"
+#include "proto/verdict.h"
+
+namespace gradring::client {
+
+// How a request ended.
+struct Outcome {
+  Verdict verdict = Verdict::kNone;  // kNone: it has not ended yet
+  Failure failure;
+  uint64_t epoch = 0;
+  uint32_t ranks_min = 0;
+  uint32_t ranks_max = 0;
+  std::string message;  // the failure as one sentence
+
+  bool ended() const { return verdict != Verdict::kNone; }
+  bool good() const { return verdict == Verdict::kOk || verdict == Verdict::kOkShrunk; }
+};
+
+Outcome failed(Failure failure, std::string message);
+
+// Writes as much of the result as the caller's structure has room for; a null result is allowed.
+void write_result(const Outcome& outcome, gradring_result* result);
+
+// One submission, from submit until wait has told its end. There are as many as the user submitted
+// and has not waited for.
+struct Request {
+  Signature signature;
+  OpKey key;
+  std::string name;
+  Loan input;  // none for a barrier
+  Loan output;
+  Outcome outcome;
+};
+
+// "allreduce sum of 1024 float32 (op 3)"
+std::string describe(const Request& request);
+
+// By ticket, which is the public request number as well.
+using Requests = std::unordered_map<uint64_t, Request>;
+
+}  // namespace gradring::client

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+
+#include "client/src/mapping.h"
+#include "proto/status.h"
+
+namespace gradring::client {
+
+// Memory of the user that ops may name: a segment itself (gradring_alloc), or ordinary memory with
+// a segment that follows it like a shadow (gradring_register).
+struct Segment {
+  uint64_t id = 0;  // the daemon's
+  std::byte* base = nullptr;
+  uint64_t bytes = 0;  // as asked for; the mapping has whole pages
+  Mapping mapping;
+  uint64_t lent = 0;  // loans of requests that are not waited for yet
+
+  bool registered() const { return base != mapping.data(); }
+};
+
+// Where a range of the user's memory lies.
+struct Place {
+  Segment* segment = nullptr;
+  uint64_t offset = 0;
+};
+
+// What a request holds on to: the segment counts as lent as long as this lives. Moves, does not
+// copy. Made and destroyed under the communicator's mutex.
+class Loan {
+ public:
+  Loan() = default;
+  explicit Loan(const Place& place) : place_(place) { ++place_.segment->lent; }
+  Loan(Loan&& other) noexcept : place_(std::exchange(other.place_, {})) {}
+  Loan& operator=(Loan&& other) noexcept {
+    std::swap(place_, other.place_);
+    return *this;
+  }
+  ~Loan() {
+    if (place_.segment != nullptr) --place_.segment->lent;
+  }
+
+  bool any() const { return place_.segment != nullptr; }
+  bool registered() const { return any() && place_.segment->registered(); }
+  uint64_t segment_id() const { return place_.segment->id; }
+  uint64_t offset() const { return place_.offset; }
+  std::byte* users() const { return place_.segment->base + place_.offset; }
+  std::byte* shared() const { return place_.segment->mapping.data() + place_.offset; }
+
+ private:
+  Place place_;
+};
+
+// The segments of a communicator, by address. Not thread-safe. A Segment stays where it is until it
+// is taken out, which the owner does not do while it is lent.
+class Segments {
+ public:
+  // NOT_FOUND in words unless [start, start + bytes) lies within one segment. `what` names the
+  // range.
+  tl::expected<Place, Status> find(const void* start, uint64_t bytes, std::string_view what);
+
+  // Whether [start, start + bytes) touches any segment.
+  bool touches(const void* start, uint64_t bytes) const;
+
+  // The segment that begins exactly here, or null.
+  Segment* at(const void* start);
+
+  Segment& insert(Segment segment);
+  Segment take(Segment& segment);
+  void clear() { by_base_.clear(); }
+
+ private:
+  std::map<const std::byte*, Segment, std::less<>> by_base_;
+};
+
+}  // namespace gradring::client

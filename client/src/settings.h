@@ -1,0 +1,27 @@
+#pragma once
+
+#include <gradring/gradring.h>
+
+#include <cstdint>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "proto/status.h"
+
+namespace gradring::client {
+
+// gradring_options, checked and owned.
+struct Settings {
+  std::string runtime_dir;
+  std::string job;
+  std::string token;
+  uint32_t rank = 0;
+  uint32_t size = 0;
+  int32_t local_rank = -1;  // -1: by position among the job's ranks on the node
+  int64_t join_timeout_ms = 0;
+};
+
+// What is missing is an error that names the variables to set.
+tl::expected<Settings, Status> settings_from(const gradring_options* options);
+
+}  // namespace gradring::client

@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "client/src/communicator.h"
+
+namespace gradring::client {
+namespace {
+
+Status unknown(uint64_t request) {
+  return {Code::kNotFound,
+          fmt::format("request {} does not exist: it was never submitted, or has been waited for",
+                      request)};
+}
+
+}  // namespace
+
+tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
+                                                                TimePoint deadline) {
+  Inside inside(*this);
+  auto& lock = inside.lock();
+  auto found = requests_.find(ticket);
+  session_.wait_until(lock, deadline, [&] {
+    // Looked up each time: another thread may wait for the same request and take it.
+    found = requests_.find(ticket);
+    return found == requests_.end() || found->second.outcome.ended() || session_.interrupted();
+  });
+  if (found == requests_.end()) return tl::unexpected(unknown(ticket));
+  if (!found->second.outcome.ended()) {
+    if (session_.interrupted()) return tl::unexpected(session_.why_over());
+    return std::optional<Outcome>();
+  }
+
+  Request request = std::move(found->second);
+  requests_.erase(found);
+  if (request.outcome.good() && request.output.registered()) {
+    // Lent memory cannot be freed, so it can be copied without the lock.
+    lock.unlock();
+    std::memcpy(request.output.users(), request.output.shared(), request.signature.bytes());
+    lock.lock();
+  }
+  return std::optional<Outcome>(std::move(request.outcome));
+}
+
+Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {
+  Inside inside(*this);
+  const auto found = requests_.find(ticket);
+  if (found == requests_.end()) return unknown(ticket);
+  return {
+      Code::kDeadlineExceeded,
+      fmt::format("request {}, {}, is still under way after {} ms; `gradringctl --runtime-dir {} "
+                  "job {}` tells who waits for whom",
+                  ticket, describe(found->second), timeout_ms, session_.place().runtime_dir,
+                  settings_.job)};
+}
+
+}  // namespace gradring::client
