@@ -1,0 +1,235 @@
+// gradringctl against a daemon that is played by the test, and against none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <thread>
+#include <zmq.hpp>
+
+#include "proto/version.h"
+#include "tests/tools/process.h"
+#include "tests/tools/schema.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/keygen.h"
+
+namespace gradring::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Clock = std::chrono::steady_clock;
+
+// Answers one question with whatever bytes the function makes of it, nothing if they are empty.
+class FakeDaemon {
+ public:
+  using Behaviour = std::function<std::string(const wire::ClientMessage&)>;
+
+  explicit FakeDaemon(Behaviour behaviour)
+      : socket_(context_, zmq::socket_type::router), behaviour_(std::move(behaviour)) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.bind("ipc://" + folder_.path() + "/control.sock");
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~FakeDaemon() { thread_.join(); }
+  const std::string& runtime_dir() const { return folder_.path(); }
+
+ private:
+  void serve() {
+    socket_.set(zmq::sockopt::rcvtimeo, 5000);
+    zmq::message_t identity, frame;
+    if (!socket_.recv(identity) || !socket_.recv(frame)) return;
+    wire::ClientMessage message;
+    ASSERT_TRUE(message.ParseFromArray(frame.data(), static_cast<int>(frame.size())));
+    const std::string answer = behaviour_(message);
+    if (answer.empty()) return;
+    socket_.send(identity, zmq::send_flags::sndmore);
+    socket_.send(zmq::buffer(answer), zmq::send_flags::none);
+    // Linger 0 would throw the answer away: stay until the client has gone.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+
+  TemporaryFolder folder_;
+  zmq::context_t context_{1};
+  zmq::socket_t socket_;
+  Behaviour behaviour_;
+  std::thread thread_;
+};
+
+std::string status_reply(const wire::ClientMessage& message) {
+  EXPECT_EQ(message.protocol(), kClientProtocol);
+  EXPECT_EQ(message.query().what(), wire::Query::STATUS);
+  wire::DaemonMessage answer;
+  answer.set_request(message.request());
+  auto* status = answer.mutable_reply()->mutable_status();
+  status->set_node("a");
+  status->set_state("ready");
+  return answer.SerializeAsString();
+}
+
+wire::Query status_query() {
+  wire::Query query;
+  query.set_what(wire::Query::STATUS);
+  return query;
+}
+
+TEST(Ask, BringsTheAnswer) {
+  FakeDaemon daemon(status_reply);
+  const auto reply = ask(daemon.runtime_dir(), status_query());
+  ASSERT_TRUE(reply) << reply.error().message();
+  EXPECT_EQ(reply->status().node(), "a");
+}
+
+TEST(Ask, BringsARefusalInItsWords) {
+  FakeDaemon daemon([](const wire::ClientMessage&) {
+    wire::DaemonMessage answer;
+    answer.mutable_refused()->set_code(static_cast<uint32_t>(Code::kNotFound));
+    answer.mutable_refused()->set_message("there is no job \"x\x1b\"");
+    return answer.SerializeAsString();
+  });
+  const auto reply = ask(daemon.runtime_dir(), status_query());
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code(), Code::kNotFound);
+  EXPECT_EQ(reply.error().message(), "there is no job \"x\\x1b\"");
+}
+
+TEST(Ask, DoesNotTrustTheAnswer) {
+  for (const std::string& bytes : {std::string("\xff\xff garbage"), std::string("\x08\x01")}) {
+    FakeDaemon daemon([&](const wire::ClientMessage&) { return bytes; });
+    const auto reply = ask(daemon.runtime_dir(), status_query());
+    ASSERT_FALSE(reply);
+    EXPECT_EQ(reply.error().code(), Code::kIncompatible);
+  }
+}
+
+TEST(Ask, GivesUpAfterThreeSeconds) {
+  FakeDaemon daemon([](const wire::ClientMessage&) { return ""; });
+  const auto begin = Clock::now();
+  const auto reply = ask(daemon.runtime_dir(), status_query());
+  const auto waited = Clock::now() - begin;
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code(), Code::kDeadlineExceeded);
+  EXPECT_GE(waited, std::chrono::milliseconds(2500));
+  EXPECT_LE(waited, std::chrono::milliseconds(4500));
+}
+
+TEST(Ask, SaysAtOnceThatNoDaemonIsThere) {
+  TemporaryFolder folder;
+  const auto begin = Clock::now();
+  const auto reply = ask(folder.path(), status_query());
+  EXPECT_LE(Clock::now() - begin, std::chrono::seconds(1));
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code(), Code::kUnavailable);
+  EXPECT_THAT(reply.error().message(), HasSubstr(folder.path() + "/control.sock"));
+  EXPECT_THAT(reply.error().message(), HasSubstr("gradringd --runtime-dir " + folder.path()));
+}
+
+TEST(Ask, SaysAtOnceThatTheDaemonHasEnded) {
+  TemporaryFolder folder;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = folder.path() + "/control.sock";
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  close(fd);  // the file stays, as after a kill -9
+  const auto begin = Clock::now();
+  const auto reply = ask(folder.path(), status_query());
+  EXPECT_LE(Clock::now() - begin, std::chrono::seconds(1));
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code(), Code::kUnavailable);
+  EXPECT_THAT(reply.error().message(), HasSubstr("the daemon has ended"));
+}
+
+TEST(Ask, RefusesAPathThatIsTooLong) {
+  const auto reply = ask("/tmp/" + std::string(120, 'x'), status_query());
+  ASSERT_FALSE(reply);
+  EXPECT_THAT(reply.error().message(), HasSubstr("--runtime-dir"));
+}
+
+TEST(Keygen, WritesAPairThatOnlyItsOwnerCanRead) {
+  TemporaryFolder folder;
+  const mode_t before = umask(0);  // the mode must not hang on it
+  const auto files = make_keys(folder.path(), "node-1:7777");
+  umask(before);
+  ASSERT_TRUE(files) << files.error().message();
+  struct stat info {};
+  ASSERT_EQ(stat(files->secret_file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat(files->public_file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0644u);
+
+  std::string secret, node, public_key;
+  std::ifstream(files->secret_file) >> secret;
+  std::ifstream(files->public_file) >> node >> public_key;
+  EXPECT_EQ(node, "node-1:7777");
+  EXPECT_EQ(public_key, files->public_key);
+  char derived[41];
+  ASSERT_EQ(zmq_curve_public(derived, secret.c_str()), 0);
+  EXPECT_EQ(public_key, derived) << "the two files do not belong together";
+}
+
+TEST(Keygen, NeverOverwrites) {
+  TemporaryFolder folder;
+  ASSERT_TRUE(make_keys(folder.path(), "a"));
+  const auto again = make_keys(folder.path(), "a");
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message(), HasSubstr("a.key exists already"));
+  unlink((folder.path() + "/a.key").c_str());
+  EXPECT_FALSE(make_keys(folder.path(), "a")) << "a.pub was still there";
+  EXPECT_NE(access((folder.path() + "/a.key").c_str(), F_OK), 0) << "half a pair was left behind";
+}
+
+TEST(Keygen, RefusesNamesThatArePaths) {
+  TemporaryFolder folder;
+  for (const char* bad : {"", "../a", ".hidden", "a/b", "two words", "tab\t", "-o"}) {
+    EXPECT_FALSE(make_keys(folder.path(), bad)) << bad;
+  }
+}
+
+TEST(Program, ExitCodesAreAsStated) {
+  TemporaryFolder empty;
+  const std::string directory = "--runtime-dir=" + empty.path();
+  EXPECT_EQ(run({GRADRINGCTL, "--help"}).exit_code, 0);
+  EXPECT_EQ(run({GRADRINGCTL}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, "frobnicate"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, directory, "job"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, directory, "status", "too", "many"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, directory, "keygen", "--typo"}).exit_code, 2);
+  for (const char* command : {"status", "peers", "jobs"}) {
+    const auto outcome = run({GRADRINGCTL, directory, command});
+    EXPECT_EQ(outcome.exit_code, 3) << command;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr("gradringd --runtime-dir"));
+  }
+  EXPECT_EQ(run({"GRADRING_RUNTIME_DIR=" + empty.path(), GRADRINGCTL, "job", "x"}).exit_code, 3);
+}
+
+TEST(Program, AnswersPeopleAndScripts) {
+  FakeDaemon for_people(status_reply);
+  const auto text = run({GRADRINGCTL, "status", "--runtime-dir", for_people.runtime_dir()});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("node a: ready"));
+  FakeDaemon for_scripts(status_reply);
+  const auto json =
+      run({GRADRINGCTL, "--json", "--runtime-dir", for_scripts.runtime_dir(), "status"});
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_EQ(offence(schema_of("status"), nlohmann::json::parse(json.out)), "");
+}
+
+TEST(Program, MakesKeys) {
+  TemporaryFolder folder;
+  const auto outcome =
+      run({GRADRINGCTL, "--json", "keygen", "--out", folder.path(), "--name", "b"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(offence(schema_of("keygen"), nlohmann::json::parse(outcome.out)), "");
+  EXPECT_EQ(run({GRADRINGCTL, "keygen", "--out", folder.path(), "--name", "b"}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace gradring::tools

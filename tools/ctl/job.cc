@@ -1,0 +1,154 @@
+// gradringctl job NAME: who waits for whom, and for how long.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "tools/common/size.h"
+#include "tools/common/table.h"
+#include "tools/common/text.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/command.h"
+#include "tools/ctl/waits.h"
+
+namespace gradring::tools {
+namespace {
+
+// An op that waits longer for a rank is worth a look: no healthy step is that uneven.
+constexpr uint64_t kLateMs = 10'000;
+
+bool is_halted(const std::string& process_state) {
+  return process_state == "T" || process_state == "t" || process_state == "Z" ||
+         process_state == "X";
+}
+
+std::vector<std::string> problems_of(const wire::JobReport& report,
+                                     const std::vector<OpenOp>& ops) {
+  std::vector<std::string> problems;
+  const auto& summary = report.summary();
+  if (summary.state() == "failed") {
+    problems.push_back(fmt::format("the job has failed: {}", printable(summary.explanation())));
+  }
+  for (const auto& node : report.silent_nodes()) {
+    problems.push_back(fmt::format("node {} did not answer", printable(node)));
+  }
+  for (const auto& rank : report.ranks()) {
+    if (rank.state() == "dead" || is_halted(rank.process_state())) {
+      problems.push_back(fmt::format(
+          "rank {} (node {}, pid {}) is {}", rank.rank(), printable(rank.node()), rank.pid(),
+          rank.state() == "dead" ? "dead"
+                                 : "in state " + describe_process_state(rank.process_state())));
+    }
+  }
+  for (const auto& op : ops) {
+    if (!op.waiting_for.empty() && op.age_ms >= kLateMs) problems.push_back(describe(op));
+  }
+  return problems;
+}
+
+nlohmann::ordered_json json_of(const wire::RankReport& rank) {
+  return {{"rank", rank.rank()},
+          {"node", rank.node()},
+          {"pid", rank.pid()},
+          {"local_rank", rank.local_rank()},
+          {"state", rank.state()},
+          {"process_state", rank.process_state()},
+          {"ops_submitted", rank.ops_submitted()},
+          {"quiet_seconds", seconds(rank.quiet_ms())}};
+}
+
+nlohmann::ordered_json json_of(const OpenOp& op) {
+  auto waiting = nlohmann::ordered_json::array();
+  for (const auto& who : op.waiting_for) {
+    nlohmann::ordered_json one = {{"node", who.node}};
+    if (who.is_rank) {
+      one.update({{"rank", who.rank}, {"pid", who.pid}, {"process_state", who.process_state}});
+    } else {
+      one["why"] = who.why;
+    }
+    waiting.push_back(one);
+  }
+  return {{"name", op.name},           {"sequence", op.sequence},
+          {"signature", op.signature}, {"age_seconds", seconds(op.age_ms)},
+          {"waiting_for", waiting},    {"slices_final", op.slices_final},
+          {"slices", op.slices}};
+}
+
+std::string heading_of(const wire::JobReport& report, const Style& style) {
+  const auto& summary = report.summary();
+  std::set<std::string> nodes;
+  for (const auto& rank : report.ranks()) {
+    if (!rank.node().empty()) nodes.insert(rank.node());
+  }
+  const std::string state = printable(summary.state());
+  std::string text = fmt::format(
+      "job {}{}: {}, {} on {}, epoch {}, policy {}, uid {}, begun {}\n", printable(summary.name()),
+      summary.incarnation().empty() ? "" : fmt::format(" ({})", printable(summary.incarnation())),
+      summary.state() == "failed" ? style.bad(state) : style.good(state),
+      counted(summary.size(), "rank"), counted(nodes.size(), "node"), summary.epoch(),
+      printable(summary.policy()), summary.uid(), format_ago(summary.age_ms()));
+  text += fmt::format("{} done, {} open; staging {} of {}\n",
+                      counted(summary.ops_completed(), "op"), summary.ops_open(),
+                      format_bytes(report.staging_bytes()), format_bytes(report.staging_cap()));
+  if (!summary.explanation().empty()) text += printable(summary.explanation()) + "\n";
+  return text;
+}
+
+std::string ranks_of(const wire::JobReport& report, const Style& style) {
+  Table table({{"rank", Table::Align::kRight},
+               {"node"},
+               {"pid", Table::Align::kRight},
+               {"state"},
+               {"process"},
+               {"ops submitted", Table::Align::kRight},
+               {"the last"}});
+  for (const auto& rank : report.ranks()) {
+    const std::string state = printable(rank.state());
+    const std::string process = describe_process_state(rank.process_state());
+    table.add({std::to_string(rank.rank()), printable(rank.node()),
+               rank.pid() == 0 ? "-" : std::to_string(rank.pid()),
+               rank.state() == "dead" ? style.bad(state) : state,
+               is_halted(rank.process_state()) ? style.bad(process) : process,
+               std::to_string(rank.ops_submitted()),
+               rank.ops_submitted() == 0 ? "-" : format_ago(rank.quiet_ms())});
+  }
+  return table.empty() ? "" : "\n" + table.str();
+}
+
+}  // namespace
+
+Answer show(const wire::JobReport& report, const Style& style) {
+  const auto ops = open_ops(report);
+  Answer answer{heading_of(report, style) + ranks_of(report, style), to_json(report.summary()),
+                problems_of(report, ops)};
+  if (!ops.empty()) answer.text += "\nopen ops\n";
+  auto open = nlohmann::ordered_json::array();
+  for (const auto& op : ops) {
+    answer.text += fmt::format("  {}\n", describe(op));
+    open.push_back(json_of(op));
+  }
+  auto ranks = nlohmann::ordered_json::array();
+  for (const auto& rank : report.ranks()) ranks.push_back(json_of(rank));
+  auto silent = nlohmann::ordered_json::array();
+  for (const auto& node : report.silent_nodes()) silent.push_back(node);
+  answer.json["staging_bytes"] = report.staging_bytes();
+  answer.json["staging_cap_bytes"] = report.staging_cap();
+  answer.json["ranks"] = ranks;
+  answer.json["ops"] = open;
+  answer.json["silent_nodes"] = silent;
+  return answer;
+}
+
+Result run_job(const Context& context, const Arguments& arguments) {
+  if (arguments.size() != 1 || arguments[0].empty() || arguments[0][0] == '-') {
+    return tl::unexpected(Status(Code::kInvalidArgument,
+                                 "it takes the name of one job; \"gradringctl jobs\" lists them"));
+  }
+  wire::Query query;
+  query.set_what(wire::Query::JOB);
+  query.set_job(arguments[0]);
+  const auto reply = ask(context.runtime_dir, query);
+  if (!reply) return tl::unexpected(reply.error());
+  return show(reply->job(), context.style);
+}
+
+}  // namespace gradring::tools

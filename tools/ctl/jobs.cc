@@ -1,0 +1,72 @@
+// gradringctl jobs: what runs here.
+#include <fmt/format.h>
+
+#include "tools/common/table.h"
+#include "tools/common/text.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/command.h"
+
+namespace gradring::tools {
+namespace {
+
+constexpr std::string_view kFailed = "failed";
+constexpr size_t kShortId = 8;  // digits of an incarnation that are enough to tell two apart
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const wire::JobSummary& summary) {
+  return {{"name", summary.name()},
+          {"incarnation", summary.incarnation()},
+          {"state", summary.state()},
+          {"epoch", summary.epoch()},
+          {"size", summary.size()},
+          {"ranks_present", summary.ranks_present()},
+          {"uid", summary.uid()},
+          {"policy", summary.policy()},
+          {"age_seconds", seconds(summary.age_ms())},
+          {"ops_completed", summary.ops_completed()},
+          {"ops_open", summary.ops_open()},
+          {"explanation", summary.explanation()}};
+}
+
+Answer show(const wire::JobsReport& report, const Style& style) {
+  Answer answer;
+  auto jobs = nlohmann::ordered_json::array();
+  Table table({{"job"},
+               {"id"},
+               {"state"},
+               {"ranks", Table::Align::kRight},
+               {"uid", Table::Align::kRight},
+               {"begun"},
+               {"ops done", Table::Align::kRight},
+               {"open", Table::Align::kRight},
+               {"what"}});
+  for (const auto& job : report.jobs()) {
+    const bool failed = job.state() == kFailed;
+    const bool forming = job.incarnation().empty();
+    const std::string state = printable(job.state()), name = printable(job.name());
+    table.add({name, forming ? "-" : printable(job.incarnation().substr(0, kShortId)),
+               failed ? style.bad(state) : state,
+               forming ? fmt::format("{}/{}", job.ranks_present(), job.size())
+                       : std::to_string(job.size()),
+               std::to_string(job.uid()), format_ago(job.age_ms()),
+               std::to_string(job.ops_completed()), std::to_string(job.ops_open()),
+               printable(job.explanation())});
+    jobs.push_back(to_json(job));
+    if (failed) answer.problems.push_back(fmt::format("job {} has failed", name));
+  }
+  answer.text = table.empty() ? "no jobs\n" : table.str();
+  answer.json = {{"jobs", jobs}};
+  return answer;
+}
+
+Result run_jobs(const Context& context, const Arguments& arguments) {
+  if (Status status = no_arguments(arguments); !status.ok()) return tl::unexpected(status);
+  wire::Query query;
+  query.set_what(wire::Query::JOBS);
+  const auto reply = ask(context.runtime_dir, query);
+  if (!reply) return tl::unexpected(reply.error());
+  return show(reply->jobs(), context.style);
+}
+
+}  // namespace gradring::tools

@@ -1,0 +1,127 @@
+// gradringctl keygen: the key pair by which daemons know one another.
+#include "tools/ctl/keygen.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/program_options.hpp>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "tools/common/text.h"
+#include "tools/ctl/command.h"
+
+namespace gradring::tools {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr size_t kZ85Bytes = 41;  // 32 bytes of key as 40 characters, and a NUL
+
+tl::unexpected<Status> refuse(Code code, std::string message) {
+  return tl::unexpected(Status(code, std::move(message)));
+}
+
+// Writes a file that was not there before.
+Status write_new(const std::string& path, mode_t mode, const std::string& content) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  if (fd < 0 && errno == EEXIST) {
+    return Status(Code::kAborted,
+                  fmt::format("{} exists already and may be in use: move it away first, or choose "
+                              "another --out or --name",
+                              path));
+  }
+  if (fd < 0) {
+    return Status(Code::kAborted, fmt::format("cannot make {}: {}", path, std::strerror(errno)));
+  }
+  const bool good =
+      fchmod(fd, mode) == 0 &&  // whatever the umask says
+      write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size()) &&
+      fsync(fd) == 0;
+  const int error = errno;
+  close(fd);
+  if (good) return Status();
+  unlink(path.c_str());
+  return Status(Code::kInternal, fmt::format("writing {}: {}", path, std::strerror(error)));
+}
+
+// A node's name becomes part of a file name and of a line: it must be neither a path nor several
+// words.
+bool is_good_name(const std::string& node) {
+  return !node.empty() && node.size() <= 200 && node[0] != '.' && node[0] != '-' &&
+         std::ranges::none_of(node, [](char c) { return c == '/' || c == ' '; }) &&
+         printable(node) == node;
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std::string& node) {
+  if (!is_good_name(node)) {
+    return refuse(Code::kInvalidArgument,
+                  fmt::format("\"{}\" is no name for a node: use letters, digits and .:-_ without "
+                              "blanks, as in the daemon's --node",
+                              printable(node)));
+  }
+  std::array<char, kZ85Bytes> public_key{}, secret_key{};
+  if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
+    return refuse(Code::kInternal,
+                  fmt::format("libzmq cannot make CURVE keys: {}", zmq_strerror(zmq_errno())));
+  }
+  KeyFiles files{directory + "/" + node + ".key", directory + "/" + node + ".pub",
+                 public_key.data()};
+  Status status = write_new(files.secret_file, 0600, fmt::format("{}\n", secret_key.data()));
+  explicit_bzero(secret_key.data(), secret_key.size());
+  if (!status.ok()) return tl::unexpected(status);
+  status = write_new(files.public_file, 0644, fmt::format("{} {}\n", node, files.public_key));
+  if (!status.ok()) {
+    unlink(files.secret_file.c_str());
+    return tl::unexpected(status);
+  }
+  return files;
+}
+
+Result run_keygen(const Context& context, const Arguments& arguments) {
+  std::string directory, node;
+  po::options_description known;
+  known.add_options()("out", po::value(&directory)->default_value("."))(
+      "name", po::value(&node)->default_value(host_name()));
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    return refuse(Code::kInvalidArgument, error.what());
+  }
+  const auto files = make_keys(directory, node);
+  if (!files) return tl::unexpected(files.error());
+  Answer answer;
+  answer.text = fmt::format(
+      "{}  the secret key: never leaves its node, only gradringd reads it\n"
+      "{}  the public key: goes to every other node\n"
+      "\n"
+      "1. On node {}: gradringd --node {} --key {} ...\n"
+      "2. On every node: put the .pub lines of all nodes into one file and name it with --allow "
+      "FILE.\n"
+      "   A daemon whose key is not in that file is turned away.\n",
+      context.style.bad(files->secret_file), context.style.good(files->public_file), node, node,
+      files->secret_file);
+  answer.json = {{"node", node},
+                 {"secret_file", files->secret_file},
+                 {"public_file", files->public_file},
+                 {"public_key", files->public_key}};
+  return answer;
+}
+
+}  // namespace gradring::tools

@@ -1,0 +1,77 @@
+// gradringctl peers: the daemons this one is connected with.
+#include <fmt/format.h>
+
+#include "tools/common/size.h"
+#include "tools/common/table.h"
+#include "tools/common/text.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/command.h"
+
+namespace gradring::tools {
+namespace {
+
+constexpr std::string_view kUp = "up";
+
+std::string name_of(const wire::PeerReport& peer) {
+  return printable(peer.node().empty() ? peer.address() : peer.node());
+}
+
+nlohmann::ordered_json json_of(const wire::PeerReport& peer) {
+  return {{"node", peer.node()},
+          {"address", peer.address()},
+          {"state", peer.state()},
+          {"reason", peer.reason()},
+          {"version", peer.version()},
+          {"silent_seconds", seconds(peer.silent_ms())},
+          {"connected_seconds", seconds(peer.connected_ms())},
+          {"sent_bytes", peer.sent_bytes()},
+          {"received_bytes", peer.received_bytes()},
+          {"dropped_frames", peer.dropped_frames()}};
+}
+
+}  // namespace
+
+Answer show(const wire::PeersReport& report, const Style& style) {
+  Answer answer;
+  auto peers = nlohmann::ordered_json::array();
+  Table table({{"node"},
+               {"address"},
+               {"state"},
+               {"for", Table::Align::kRight},
+               {"heard"},
+               {"sent", Table::Align::kRight},
+               {"received", Table::Align::kRight},
+               {"dropped", Table::Align::kRight},
+               {"version"}});
+  for (const auto& peer : report.peers()) {
+    const bool up = peer.state() == kUp;
+    const std::string state = printable(peer.state());
+    table.add({peer.node().empty() ? "?" : printable(peer.node()), printable(peer.address()),
+               up ? style.good(state) : style.bad(state),
+               up ? format_duration(peer.connected_ms()) : "-",
+               peer.version().empty() ? "never" : format_ago(peer.silent_ms()),
+               format_bytes(peer.sent_bytes()), format_bytes(peer.received_bytes()),
+               std::to_string(peer.dropped_frames()), printable(peer.version())});
+    peers.push_back(json_of(peer));
+    if (!up) {
+      answer.problems.push_back(
+          fmt::format("{} is {}{}", name_of(peer), state,
+                      peer.reason().empty() ? "" : ": " + printable(peer.reason())));
+    }
+  }
+  answer.text =
+      table.empty() ? "this daemon has no peers: its jobs stay on this node\n" : table.str();
+  answer.json = {{"peers", peers}};
+  return answer;
+}
+
+Result run_peers(const Context& context, const Arguments& arguments) {
+  if (Status status = no_arguments(arguments); !status.ok()) return tl::unexpected(status);
+  wire::Query query;
+  query.set_what(wire::Query::PEERS);
+  const auto reply = ask(context.runtime_dir, query);
+  if (!reply) return tl::unexpected(reply.error());
+  return show(reply->peers(), context.style);
+}
+
+}  // namespace gradring::tools

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client.pb.h"
+
+namespace gradring::tools {
+
+// Somebody an open op waits for: a rank, or, when it is not known which of its ranks, a whole node.
+struct Awaited {
+  bool is_rank = true;
+  uint32_t rank = 0;
+  std::string node{};
+  int64_t pid = 0;              // 0: unknown
+  std::string process_state{};  // letter; empty: unknown
+  std::string why{};            // for a node: "has not begun the op", "does not answer"
+
+  bool operator==(const Awaited&) const = default;
+};
+
+// An open op as the whole job sees it: the reports of all nodes put together.
+struct OpenOp {
+  uint64_t space = 0;
+  uint64_t sequence = 0;
+  std::string name{};
+  std::string signature{};
+  uint64_t age_ms = 0;                 // since its first submission anywhere
+  std::vector<Awaited> waiting_for{};  // ranks ascending, then nodes; empty: it is under way
+  uint32_t slices_final = 0;           // at the node that has fewest
+  uint32_t slices = 0;
+};
+
+// Oldest first.
+std::vector<OpenOp> open_ops(const wire::JobReport& report);
+
+// "allreduce sum of 1048576 float32 (op 17): waiting 30.2 s for rank 3 (node b, pid 4711, state T
+// stopped)"
+std::string describe(const OpenOp& op);
+
+}  // namespace gradring::tools
