@@ -97,8 +97,12 @@ std::optional<std::string> job_from_environment() {
 
 std::string token_from_environment() {
   if (const char* token = get("GRADRING_JOB_TOKEN")) return token;
-  // A worker group that torchrun starts again must not meet what is left of the one before.
-  if (const char* restart = get("TORCHELASTIC_RESTART_COUNT")) {
+  // A worker group that torchrun starts again must not meet what is left of the one before. On
+  // several nodes the number cannot serve: each torchrun counts the failures of its own workers
+  // only, so nodes would go on with different tokens and never meet.
+  const char* restart = get("TORCHELASTIC_RESTART_COUNT");
+  const char* nodes = get("GROUP_WORLD_SIZE");
+  if (restart != nullptr && (nodes == nullptr || std::string_view(nodes) == "1")) {
     return std::string("torchelastic-restart-") + restart;
   }
   return {};

@@ -21,7 +21,9 @@ tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mu
                                                         wire::ClientMessage message,
                                                         wire::DaemonMessage::BodyCase body,
                                                         TimePoint deadline) {
-  if (Status room = wait_for_room(lock); !room.ok()) return tl::unexpected(room);
+  if (Status room = wait_for_room(lock, deadline); !room.ok()) {
+    return tl::unexpected(room);
+  }
   const uint64_t number = next_number();
   message.set_request(number);
   // Entered before it is sent, because sending also reads, and the answer may be there at once.
@@ -80,15 +82,15 @@ tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex
                   place_.node, bytes, place_.runtime_dir)));
 }
 
-Status Session::wait_for_room(std::unique_lock<std::mutex>& lock) {
-  const bool ready =
-      wait_until(lock, Clock::now() + kSendTime, [&] { return over() || control_.writable(); });
+Status Session::wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
+  const bool ready = wait_until(lock, std::min(deadline, Clock::now() + kSendTime),
+                                [&] { return over() || control_.writable(); });
   if (over()) return why_over();
   if (ready) return {};
   return {Code::kUnavailable,
-          fmt::format("the daemon on node {} has not taken a message for {} s: it is stopped or "
-                      "overloaded; `gradringctl --runtime-dir {} status` tells how it is",
-                      place_.node, kSendTime.count() / 1000, place_.runtime_dir)};
+          fmt::format("the daemon on node {} does not take messages: it is stopped or overloaded; "
+                      "`gradringctl --runtime-dir {} status` tells how it is",
+                      place_.node, place_.runtime_dir)};
 }
 
 Status Session::send(wire::ClientMessage message) {

@@ -71,9 +71,9 @@ class Session final : private Reader::Source {
   tl::expected<AttachPacket, Status> allocate(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                               TimePoint deadline);
 
-  // Waits, for kSendTime at most, until the daemon takes messages. Then send() will not be refused
-  // for lack of room, as long as the lock is kept.
-  Status wait_for_room(std::unique_lock<std::mutex>& lock);
+  // Waits until the daemon takes messages, until the deadline and for kSendTime at most. Then
+  // send() will not be refused for lack of room, as long as the lock is kept.
+  Status wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline = kNever);
   Status send(wire::ClientMessage message);
 
   template <class Done>

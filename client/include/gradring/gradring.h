@@ -1,7 +1,7 @@
 /* gradring: sum gradients across trainers through the node's daemon, gradringd.
  *
- * A trainer opens a communicator, allocates buffers in memory that it shares with the daemon, submits
- * collectives on them and waits. Everything between nodes is the daemon's work.
+ * A trainer opens a communicator, allocates buffers in memory that it shares with the daemon,
+ * submits collectives on them and waits. Everything between nodes is the daemon's work.
  *
  *   gradring_options options;
  *   gradring_options_init(&options);            // rank, size, job ... from the environment
@@ -16,7 +16,8 @@
  * Thread safety: every function may be called from any thread; calls on one communicator may run at
  * the same time. The library starts no threads of its own.
  * Fork: a forked child must not use its parent's communicators; every call on one then returns
- * GRADRING_ERR_FORKED and the parent is not disturbed. The child may open its own.
+ * GRADRING_ERR_FORKED and the parent is not disturbed. The child may open its own. It may read what
+ * lies in its parent's buffers, but they stay shared: what it writes there, the parent sees.
  * Errors: functions return a code; gradring_last_error() has the sentence, per thread. Nothing is
  * thrown, and no call blocks beyond the deadline it was given.
  *
@@ -49,7 +50,7 @@ typedef enum gradring_code {
   GRADRING_ERR_FAILED = 7,       /* the op or the job failed; the message has cause and blame */
   GRADRING_ERR_INCOMPATIBLE = 8, /* library and daemon versions do not fit */
   GRADRING_ERR_INTERNAL = 9,
-  GRADRING_ERR_FORKED = 10       /* a forked child used its parent's communicator */
+  GRADRING_ERR_FORKED = 10 /* a forked child used its parent's communicator */
 } gradring_code;
 
 typedef enum gradring_dtype {
@@ -78,51 +79,63 @@ typedef struct gradring_comm gradring_comm;
 
 /* Strings are borrowed for the duration of gradring_open only. */
 typedef struct gradring_options {
-  size_t struct_size;       /* set by gradring_options_init */
-  const char* runtime_dir;  /* of the daemon; GRADRING_RUNTIME_DIR, else /run/gradring */
-  const char* job;          /* name; see gradring_options_init */
-  const char* token;        /* GRADRING_JOB_TOKEN; separates launches that share a name; may be empty */
-  int32_t rank;             /* 0 .. size-1 */
+  size_t struct_size;      /* set by gradring_options_init */
+  const char* runtime_dir; /* of the daemon; GRADRING_RUNTIME_DIR, else /run/gradring */
+  const char* job;         /* name; see gradring_options_init */
+  const char* token; /* GRADRING_JOB_TOKEN; separates launches that share a name; may be empty */
+  int32_t rank;      /* 0 .. size-1 */
   int32_t size;
   int32_t local_rank;
   int32_t local_size;
-  int64_t join_timeout_ms;  /* how long to wait for all ranks; 0: the daemon's form-deadline */
+  int64_t join_timeout_ms; /* how long to wait for all ranks; 0: the daemon's form-deadline */
 } gradring_options;
 
-/* Fills in defaults and whatever the environment says:
- *   rank        GRADRING_RANK, RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID (first that is set)
+/* clang-format off */
+/* Fills in defaults and whatever the environment says, by the first variable that is set:
+ *   rank        GRADRING_RANK, RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID
  *   size        GRADRING_SIZE, WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE, SLURM_NTASKS
- *   local rank  GRADRING_LOCAL_RANK, LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID
+ *   local rank  GRADRING_LOCAL_RANK, LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID,
+ *               SLURM_LOCALID
+ *   local size  GRADRING_LOCAL_SIZE, LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS
  *   job         GRADRING_JOB, else SLURM_JOB_ID.SLURM_STEP_ID, else the MPI/PMIx namespace, else
- *               TORCHELASTIC_RUN_ID unless "none", else MASTER_ADDR:MASTER_PORT
- * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to set.
- * The strings live until the calling thread's next call of this function. */
+ *               TORCHELASTIC_RUN_ID unless "none", else MASTER_ADDR:MASTER_PORT (a loopback address
+ *               with the host's name in front, so that scripts on different hosts never meet)
+ *   token       GRADRING_JOB_TOKEN, else made from TORCHELASTIC_RESTART_COUNT if torchrun runs one
+ *               node (GROUP_WORLD_SIZE), because on several the counts may differ
+ * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to
+ * set. The strings live until the calling thread's next call of this function. */
+/* clang-format on */
 GRADRING_API void gradring_options_init(gradring_options* options);
 
-/* Attaches to the daemon and joins the job; returns when all ranks are there. On failure *comm is NULL:
- * UNAVAILABLE at once if no daemon answers at the path, DEADLINE if ranks are missing (named), FAILED
- * if claims conflict (both are named). */
+/* Attaches to the daemon and joins the job; returns when all ranks are there. On failure *comm is
+ * NULL: UNAVAILABLE at once if no daemon answers at the path, DEADLINE if ranks are missing
+ * (named), FAILED if claims conflict (both are named). */
 GRADRING_API gradring_code gradring_open(const gradring_options* options, gradring_comm** comm);
 
 /* Leaves the job and frees everything, buffers included. Ops under way are not waited for: leaving
- * before the others' ops can complete fails the job for them. NULL is allowed. */
+ * before the others' ops can complete fails the job for them. Other threads' calls that still wait
+ * return UNAVAILABLE first. Takes 2 s at most. NULL is allowed. */
 GRADRING_API void gradring_close(gradring_comm* comm);
 
 GRADRING_API int32_t gradring_rank(const gradring_comm* comm);
 GRADRING_API int32_t gradring_size(const gradring_comm* comm);
 GRADRING_API int32_t gradring_local_rank(const gradring_comm* comm);
-GRADRING_API int32_t gradring_local_size(const gradring_comm* comm); /* ranks of the job on this node */
-GRADRING_API uint64_t gradring_epoch(const gradring_comm* comm);     /* of the view */
-GRADRING_API const char* gradring_node(const gradring_comm* comm);   /* the daemon's node id */
+/* Ranks of the job on this node. */
+GRADRING_API int32_t gradring_local_size(const gradring_comm* comm);
+/* Of the view. */
+GRADRING_API uint64_t gradring_epoch(const gradring_comm* comm);
+/* The daemon's node id. */
+GRADRING_API const char* gradring_node(const gradring_comm* comm);
 
 /* Shared memory, page aligned and zero. Freed by gradring_free or gradring_close. */
 GRADRING_API gradring_code gradring_alloc(gradring_comm* comm, size_t bytes, void** memory);
 /* Refused while a request uses it. */
 GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
 
-/* Lets ops name ordinary memory: the library keeps a shared copy of the same size, copies in at submit
- * and copies out when the completed request is first seen by wait or test. Costs two copies an op; use
- * gradring_alloc where you can. The memory stays yours and must outlive the registration. */
+/* Lets ops name ordinary memory: the library keeps a shared copy of the same size, copies in at
+ * submit and copies out when the completed request is first seen by wait or test. Costs two copies
+ * an op; use gradring_alloc where you can. The memory stays yours and must outlive the
+ * registration. */
 GRADRING_API gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes);
 GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory);
 
@@ -133,22 +146,24 @@ typedef enum gradring_collective {
 } gradring_collective;
 
 typedef struct gradring_op {
-  size_t struct_size;  /* sizeof(gradring_op) */
+  size_t struct_size; /* sizeof(gradring_op) */
   gradring_collective collective;
   gradring_dtype dtype;
   gradring_reduce_op op; /* allreduce only */
   uint32_t root;         /* broadcast only: the rank whose input goes to every output */
-  uint64_t count;        /* elements */
+  uint64_t count;        /* elements, at least 1; not looked at for a barrier */
   const void* input;     /* within allocated or registered memory */
   void* output;          /* may be equal to input (in place), else must not overlap it */
-  const char* name;      /* NULL: matched across ranks in program order; else by name and use count */
+  /* NULL: matched across ranks in program order; else by name and use count. UTF-8, at most 256
+   * bytes; use the same names in each step. */
+  const char* name;
   int32_t priority;
 } gradring_op;
 
 typedef uint64_t gradring_request;
 
-/* Hands the op to the daemon and returns at once. The buffers are lent until the request is done. What
- * the daemon refuses later is told by wait. */
+/* Hands the op to the daemon and returns at once. The buffers are lent until the request is done.
+ * What the daemon refuses later is told by wait. */
 GRADRING_API gradring_code gradring_submit(gradring_comm* comm, const gradring_op* op,
                                            gradring_request* request);
 
@@ -159,15 +174,15 @@ typedef struct gradring_result {
   int32_t blamed_rank; /* -1: none or unknown */
   int64_t blamed_pid;  /* 0: unknown */
   char blamed_node[128];
-  uint32_t ranks_min;  /* contributions in the result, least and most over its slices */
+  uint32_t ranks_min; /* contributions in the result, least and most over its slices */
   uint32_t ranks_max;
   uint64_t epoch;
-  char message[512];   /* the failure as one sentence */
+  char message[512]; /* the failure as one sentence */
 } gradring_result;
 
-/* Waits until the request is done, at most timeout_ms (0: look once; -1: until the daemon's op deadline
- * ends it). OK: done well. FAILED: done badly, result and gradring_last_error() say why. Both consume the
- * request. DEADLINE: still under way, wait again. `result` may be NULL. */
+/* Waits until the request is done, at most timeout_ms (0: look once; -1: until the daemon's op
+ * deadline ends it). OK: done well. FAILED: done badly, result and gradring_last_error() say why.
+ * Both consume the request. DEADLINE: still under way, wait again. `result` may be NULL. */
 GRADRING_API gradring_code gradring_wait(gradring_comm* comm, gradring_request request,
                                          int64_t timeout_ms, gradring_result* result);
 /* gradring_wait with timeout 0, told as a flag: *done 1 consumes the request like wait. */

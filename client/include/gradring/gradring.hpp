@@ -1,0 +1,274 @@
+// gradring for C++17 and later: the C interface of gradring.h with owners instead of handles, types
+// instead of numbers, and exceptions instead of codes. Header-only; the exceptions are thrown in
+// the program's own code, never through the library.
+//
+//   gradring::Communicator job;                         // rank, size, job ... from the environment
+//   auto gradients = job.allocate<float>(count);
+//   auto request = job.start_allreduce(gradients, GRADRING_AVERAGE);
+//   ...
+//   request.wait();                                     // throws gradring::Error, which says whom
+//   to blame
+//
+// Everything keeps the communicator open that it was made from, so the order of destruction is
+// free. Thread safety is that of the C interface for a Communicator; a Buffer or Request belongs to
+// one thread at a time.
+#ifndef GRADRING_GRADRING_HPP
+#define GRADRING_GRADRING_HPP
+
+#include <gradring/gradring.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace gradring {
+
+// A call that failed; what() is the library's sentence.
+class Error : public std::runtime_error {
+ public:
+  Error(gradring_code code, const std::string& message)
+      : std::runtime_error(message), code_(code) {}
+  Error(gradring_code code, const std::string& message, const gradring_result& result)
+      : std::runtime_error(message), code_(code), result_(result) {}
+
+  gradring_code code() const { return code_; }
+  // Who is to blame, when a request failed (code FAILED); else zero.
+  const gradring_result& result() const { return result_; }
+
+ private:
+  gradring_code code_;
+  gradring_result result_{};
+};
+
+inline void check(gradring_code code) {
+  if (code != GRADRING_OK) throw Error(code, gradring_last_error());
+}
+
+namespace detail {
+
+template <class T>
+constexpr gradring_dtype deduce_dtype() {
+  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
+                "gradring does not know this type: specialize gradring::dtype_of for it");
+  static_assert(!std::is_same_v<T, long double>, "gradring has no type for long double");
+  if (std::is_floating_point_v<T>) return sizeof(T) == 4 ? GRADRING_FLOAT32 : GRADRING_FLOAT64;
+  static_assert(std::is_floating_point_v<T> || std::is_signed_v<T> || sizeof(T) == 1,
+                "of the unsigned types gradring only knows that of 8 bits");
+  if (std::is_unsigned_v<T>) return GRADRING_UINT8;
+  switch (sizeof(T)) {
+    case 1:
+      return GRADRING_INT8;
+    case 2:
+      return GRADRING_INT16;
+    case 4:
+      return GRADRING_INT32;
+    default:
+      return GRADRING_INT64;
+  }
+}
+
+}  // namespace detail
+
+// The number of an element type. Specialize it for a 16-bit floating type of your own:
+//   template <> inline constexpr gradring_dtype gradring::dtype_of<Half> = GRADRING_FLOAT16;
+template <class T>
+inline constexpr gradring_dtype dtype_of = detail::deduce_dtype<T>();
+
+// Shared memory for elements of T, page aligned and zero at first.
+template <class T>
+class Buffer {
+ public:
+  static_assert(std::is_trivially_copyable_v<T>, "the daemon copies bytes");
+
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  // Memory that is still lent to a request stays until the communicator closes.
+  ~Buffer() {
+    if (data_ != nullptr) gradring_free(comm_.get(), data_);
+  }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  T& operator[](size_t index) { return data_[index]; }
+  const T& operator[](size_t index) const { return data_[index]; }
+
+ private:
+  friend class Communicator;
+  Buffer(std::shared_ptr<gradring_comm> comm, size_t size) : comm_(std::move(comm)), size_(size) {
+    if (size > SIZE_MAX / sizeof(T))
+      throw Error(GRADRING_ERR_INVALID, "more than any memory holds");
+    void* memory = nullptr;
+    check(gradring_alloc(comm_.get(), size * sizeof(T), &memory));
+    data_ = static_cast<T*>(memory);
+  }
+  void swap(Buffer& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  std::shared_ptr<gradring_comm> comm_;
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// An op under way. Its buffers are lent to the daemon until it is done; so a request that is
+// dropped without wait is waited for first.
+class Request {
+ public:
+  Request() = default;
+  Request(Request&& other) noexcept { swap(other); }
+  Request& operator=(Request&& other) noexcept {
+    Request(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Request() {
+    if (pending()) gradring_wait(comm_.get(), number_, -1, nullptr);
+  }
+
+  bool pending() const { return number_ != 0; }
+
+  // Throws Error if the op failed.
+  gradring_result wait() {
+    gradring_result result{};
+    wait_ms(-1, &result);
+    return result;
+  }
+  // False if the time is over first; then wait again.
+  template <class Rep, class Period>
+  bool wait_for(std::chrono::duration<Rep, Period> time, gradring_result* result = nullptr) {
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+    return wait_ms(ms > 0 ? static_cast<int64_t>(ms) : 0, result);
+  }
+  bool test(gradring_result* result = nullptr) { return wait_ms(0, result); }
+
+ private:
+  friend class Communicator;
+  Request(std::shared_ptr<gradring_comm> comm, const gradring_op& op) : comm_(std::move(comm)) {
+    check(gradring_submit(comm_.get(), &op, &number_));
+  }
+  void swap(Request& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(number_, other.number_);
+  }
+  bool wait_ms(int64_t ms, gradring_result* to) {
+    if (!pending()) throw Error(GRADRING_ERR_NOT_FOUND, "this request has been waited for");
+    gradring_result result{};
+    result.struct_size = sizeof(result);
+    const gradring_code code = gradring_wait(comm_.get(), number_, ms, &result);
+    if (code == GRADRING_ERR_DEADLINE) return false;
+    number_ = 0;
+    if (code == GRADRING_ERR_FAILED) throw Error(code, gradring_last_error(), result);
+    check(code);
+    if (to != nullptr) *to = result;
+    return true;
+  }
+
+  std::shared_ptr<gradring_comm> comm_;
+  gradring_request number_ = 0;
+};
+
+// A rank's place in its job; leaves the job when the last copy and everything made from it is gone.
+class Communicator {
+ public:
+  // As the environment says (gradring_options_init).
+  Communicator() {
+    gradring_options options;
+    gradring_options_init(&options);
+    open(options);
+  }
+  explicit Communicator(const gradring_options& options) { open(options); }
+
+  int rank() const { return gradring_rank(comm_.get()); }
+  int size() const { return gradring_size(comm_.get()); }
+  int local_rank() const { return gradring_local_rank(comm_.get()); }
+  int local_size() const { return gradring_local_size(comm_.get()); }
+  uint64_t epoch() const { return gradring_epoch(comm_.get()); }
+  std::string node() const { return gradring_node(comm_.get()); }
+  // For what this header has no words for; not to be closed.
+  gradring_comm* handle() const { return comm_.get(); }
+
+  template <class T>
+  Buffer<T> allocate(size_t count) const {
+    return Buffer<T>(comm_, count);
+  }
+
+  // Hands over and returns at once. Memory is that of a Buffer, or was given to gradring_register.
+  // `name`, where ranks do not submit in the same order, must be the same on all ranks.
+  template <class T>
+  Request start_allreduce(const T* input, T* output, size_t count,
+                          gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_ALLREDUCE, input, output, count, dtype_of<T>, name);
+    full.op = op;
+    return Request(comm_, full);
+  }
+  template <class T>
+  Request start_allreduce(Buffer<T>& buffer, gradring_reduce_op op = GRADRING_SUM,
+                          const char* name = nullptr) const {
+    return start_allreduce(buffer.data(), buffer.data(), buffer.size(), op, name);
+  }
+  template <class T>
+  Request start_broadcast(T* buffer, size_t count, unsigned root,
+                          const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_BROADCAST, buffer, buffer, count, dtype_of<T>, name);
+    full.root = root;
+    return Request(comm_, full);
+  }
+  template <class T>
+  Request start_broadcast(Buffer<T>& buffer, unsigned root, const char* name = nullptr) const {
+    return start_broadcast(buffer.data(), buffer.size(), root, name);
+  }
+  Request start_barrier(const char* name = nullptr) const {
+    return Request(comm_, op_on(GRADRING_BARRIER, nullptr, nullptr, 0, gradring_dtype{}, name));
+  }
+
+  // The same, waited for.
+  template <class... Arguments>
+  gradring_result allreduce(Arguments&&... arguments) const {
+    return start_allreduce(std::forward<Arguments>(arguments)...).wait();
+  }
+  template <class... Arguments>
+  gradring_result broadcast(Arguments&&... arguments) const {
+    return start_broadcast(std::forward<Arguments>(arguments)...).wait();
+  }
+  gradring_result barrier(const char* name = nullptr) const { return start_barrier(name).wait(); }
+
+ private:
+  void open(const gradring_options& options) {
+    gradring_comm* comm = nullptr;
+    check(gradring_open(&options, &comm));
+    comm_.reset(comm, gradring_close);
+  }
+  static gradring_op op_on(gradring_collective collective, const void* input, void* output,
+                           size_t count, gradring_dtype dtype, const char* name) {
+    gradring_op op{};
+    op.struct_size = sizeof(op);
+    op.collective = collective;
+    op.dtype = dtype;
+    op.count = count;
+    op.input = input;
+    op.output = output;
+    op.name = name;
+    return op;
+  }
+
+  std::shared_ptr<gradring_comm> comm_;
+};
+
+}  // namespace gradring
+
+#endif
