@@ -1,6 +1,7 @@
 // Op matching: submissions meet by key, without any round of agreement, and a node says READY when
 // all of its own ranks have submitted. See docs/architecture.md, rule D1.
 
+#include <algorithm>
 #include <memory>
 
 #include "daemon/core/job_engine.h"
@@ -28,6 +29,16 @@ Status JobEngine::submit(const Submission& submission, Time now) {
     actions_->complete(submission.rank, submission.ticket, failed_outcome(*failure_));
     return {};
   }
+  if (submission.signature.collective == Collective::kBroadcast &&
+      submission.signature.root >= view_.size) {
+    return {Code::kInvalidArgument,
+            "broadcast from rank " + std::to_string(submission.signature.root) +
+                ", which is outside the job's " + std::to_string(view_.size) + " ranks"};
+  }
+  if (ended_keys_.intervals() >= options_.open_ops_per_rank_max) {
+    return {Code::kResourceExhausted,
+            "the job passed over too many op keys; sequence numbers must count up by one"};
+  }
   const auto twice = [&] {
     return Status(Code::kInvalidArgument, "rank " + std::to_string(submission.rank) +
                                               " submitted " + describe(key) + " twice");
@@ -50,7 +61,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   ++op.locals_here;
   ++open_per_rank_[index];
   ++submitted_[index];
-  if (op.since == 0) op.since = now;
+  if (!op.since) op.since = now;
   if (op.name.empty()) op.name = submission.name;
   if (op.state == OpState::kFailed) {
     --open_per_rank_[index];
@@ -124,14 +135,18 @@ void JobEngine::on_ready(uint32_t from, const Frame& f) {
 // No slice of the op has moved anywhere: a slice starts only when all members said READY with one
 // and the same signature.
 void JobEngine::mismatch(Op& op, const MismatchBody& body, bool tell) {
+  if (moved(op)) {
+    return protocol_fault(view_.host_of(body.rank_b),
+                          "a second signature for " + title(op) + ", of which slices have moved");
+  }
   const auto side = [this](uint32_t rank, const Signature& signature) {
     return "rank " + std::to_string(rank) + " (node " + view_.members[view_.host_of(rank)].node +
            ", pid " + std::to_string(view_.info_of(rank).pid) + ") submitted " +
            describe(signature);
   };
   op.failure.cause = Cause::kMismatch;
-  op.failure.blame = blame_of(body.rank_b, describe(op.key) + ": " + side(body.rank_a, body.a) +
-                                               ", but " + side(body.rank_b, body.b));
+  op.failure.blame = blame_of(body.rank_b, title(op) + ": " + side(body.rank_a, body.a) + ", but " +
+                                               side(body.rank_b, body.b));
   op.state = OpState::kFailed;
   if (tell) {
     Frame f = frame(FrameType::kMismatch, op.key);
@@ -155,6 +170,18 @@ void JobEngine::on_mismatch(const Frame& f) {
   mismatch(op, f.mismatch, false);
 }
 
+bool JobEngine::moved(const Op& op) const {
+  return op.state == OpState::kMoving ||
+         std::any_of(op.slices.begin(), op.slices.end(), [](const SliceProgress& progress) {
+           return progress.arriving || progress.next_step > 0;
+         });
+}
+
+void JobEngine::member_gone(uint32_t member, const Failure& failure) {
+  gone_[member] = failure;
+  for (const auto& [key, op] : ops_) check_left(*op);
+}
+
 void JobEngine::leave(uint32_t rank) {
   left_[local_index(rank)] = true;
   for (const auto& [key, op] : ops_) check_left(*op);
@@ -163,12 +190,15 @@ void JobEngine::leave(uint32_t rank) {
 // An op that somebody waits for and that a rank which left never submitted will never be complete.
 void JobEngine::check_left(const Op& op) {
   if (op.state == OpState::kFailed) return;
+  for (uint32_t i = 0; i < members(); ++i) {
+    if (gone_[i] && !op.ready[i]) return request_failure(*gone_[i]);
+  }
   for (size_t i = 0; i < op.locals.size(); ++i) {
     if (!left_[i] || op.locals[i]) continue;
-    request_failure({Cause::kTrainerLeft,
-                     blame_of(view_.members[me_].ranks[i].rank,
-                              "left the job without submitting " + describe(op.key) + " (" +
-                                  describe(*op.signature) + "), which others wait for")});
+    request_failure(
+        {Cause::kTrainerLeft, blame_of(view_.members[me_].ranks[i].rank,
+                                       "left the job without submitting " + title(op) + " (" +
+                                           describe(*op.signature) + "), which others wait for")});
   }
 }
 

@@ -87,7 +87,10 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
   if (seen_until == steps.end() || progress.arriving || !fits(*seen_until, f.slice)) {
     return refuse("came out of turn");
   }
-  if (f.slice.ranks > view_.size) return refuse("claims more contributions than the job has ranks");
+  if (f.slice.ranks != ranks_expected(op, f.slice)) {
+    return refuse("claims " + std::to_string(f.slice.ranks) + " contributions instead of " +
+                  std::to_string(ranks_expected(op, f.slice)));
+  }
   const std::optional<uint32_t> slot = receive_slots_.take();
   if (!slot) return refuse("came without a free slot");
   progress.arriving = true;
@@ -95,6 +98,17 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
   ++counters_.slices_received;
   counters_.payload_bytes_received += f.slice.length;
   return slot;
+}
+
+// Contributions in a value that has travelled so far: known exactly, as long as a view does not
+// shrink.
+uint32_t JobEngine::ranks_expected(const Op& op, const SliceBody& body) const {
+  if (op.signature->collective == Collective::kBroadcast) return 1;
+  if (body.phase == Phase::kFinal) return view_.size;
+  const uint32_t start = op.plan.start_of(body.slice);
+  const uint32_t end = start + body.hop;  // one past the last contributor, perhaps round the ring
+  if (end <= members()) return ranks_before_[end] - ranks_before_[start];
+  return view_.size - ranks_before_[start] + ranks_before_[end - members()];
 }
 
 void JobEngine::on_slice_landed(uint32_t slot) {

@@ -3,6 +3,7 @@
 namespace gradring::core {
 
 void FailureDetector::add(const std::string& peer, Time now) {
+  if (last_tick_ == 0) last_tick_ = now;
   posts_[peer] = {now, Health::kAlive};
 }
 

@@ -15,12 +15,18 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
       credits_(options.slots),
       receive_slots_(options.slots),
       slots_(options.slots) {
-  GRADRING_CHECK(options.slots >= 2 && options.start_buffers >= 1,
-                 "a lane needs two slots and a start buffer");
+  GRADRING_CHECK(
+      options.slots >= 2 && options.start_buffers >= 1 && options.plan.slice_bytes_max >= 64,
+      "a lane needs two slots, a start buffer and slices of a cache line");
   const size_t locals = view_.members[me_].ranks.size();
   submitted_.assign(locals, 0);
   open_per_rank_.assign(locals, 0);
   left_.assign(locals, false);
+  gone_.resize(members());
+  ranks_before_.push_back(0);
+  for (const Member& member : view_.members) {
+    ranks_before_.push_back(ranks_before_.back() + static_cast<uint32_t>(member.ranks.size()));
+  }
   for (uint32_t i = options.start_buffers; i > 0; --i) free_starts_.push_back(i - 1);
 }
 
@@ -112,14 +118,20 @@ void JobEngine::fail(const Failure& failure) {
   ops_.clear();
 }
 
+std::string JobEngine::title(const Op& op) const {
+  if (op.name.empty()) return describe(op.key);
+  return "op '" + op.name + "' use " + std::to_string(op.key.sequence);
+}
+
 void JobEngine::tick(Time now) {
   if (failure_ || failure_requested_) return;
   for (const auto& [key, op] : ops_) {
-    if (op->since == 0 || now - op->since < options_.op_deadline) continue;
+    if (!op->since || op->state == OpState::kFailed) continue;
+    if (now - *op->since < options_.op_deadline) continue;
     Failure failure{Cause::kDeadline, {}};
-    const std::string what =
-        describe(key) + " (" + describe(*op->signature) + ") was not complete " +
-        std::to_string(options_.op_deadline / kSecond) + " s after its first submission; ";
+    const std::string what = title(*op) + " (" + describe(*op->signature) + ") was not complete " +
+                             std::to_string(options_.op_deadline / kSecond) +
+                             " s after its first submission; ";
     for (size_t i = 0; i < op->locals.size(); ++i) {
       if (op->locals[i]) continue;
       failure.blame =
@@ -140,7 +152,10 @@ void JobEngine::tick(Time now) {
 }
 
 bool JobEngine::drained() const {
-  return std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }) &&
+  const bool needed = std::any_of(ops_.begin(), ops_.end(), [](const auto& entry) {
+    return entry.second->locals_here > 0 && entry.second->state != OpState::kFailed;
+  });
+  return !needed && std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }) &&
          receive_slots_.free() == options_.slots && free_starts_.size() == options_.start_buffers;
 }
 
@@ -153,7 +168,7 @@ std::vector<OpProgress> JobEngine::progress(size_t most) const {
     p.key = key;
     p.name = op->name;
     p.signature = *op->signature;
-    p.since = op->since;
+    p.since = op->since.value_or(0);
     for (size_t i = 0; i < op->locals.size(); ++i) {
       if (!op->locals[i]) p.missing_ranks.push_back(view_.members[me_].ranks[i].rank);
     }

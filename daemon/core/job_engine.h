@@ -119,6 +119,9 @@ class JobEngine {
   // The trainer left in good order: an op that others wait for and it never submitted fails the
   // job.
   void leave(uint32_t rank);
+  // A member that was done with the job is not there any more: an op without its READY fails the
+  // job.
+  void member_gone(uint32_t member, const Failure& failure);
 
   // ---- events from peers; `from` is the member that sent the frame ----
   void on_frame(uint32_t from, const Frame& frame, Time now);  // all types but SLICE
@@ -145,7 +148,7 @@ class JobEngine {
   uint32_t me() const { return me_; }
   bool failed() const { return failure_.has_value(); }
   const std::optional<Failure>& failure() const { return failure_; }
-  // All local trainers have left and no staging memory is in use.
+  // All local trainers have left, none of their ops is open, and no staging memory is in use.
   bool drained() const;
   const EngineCounters& counters() const { return counters_; }
   uint32_t staging_bytes() const { return options_.plan.slice_bytes_max; }
@@ -168,6 +171,9 @@ class JobEngine {
   Op& op_of(const OpKey& key);
   void meet(Op& op, uint32_t rank, const Signature& signature);
   void mismatch(Op& op, const MismatchBody& body, bool tell);
+  bool moved(const Op& op) const;
+  std::string title(const Op& op) const;
+  uint32_t ranks_expected(const Op& op, const SliceBody& body) const;
   void say_ready(Op& op);
   void check_ready(Op& op);
   void check_left(const Op& op);
@@ -209,6 +215,8 @@ class JobEngine {
   std::vector<uint64_t> submitted_;
   std::vector<uint32_t> open_per_rank_;
   std::vector<bool> left_;
+  std::vector<std::optional<Failure>> gone_;  // by member
+  std::vector<uint32_t> ranks_before_;        // in members 0 .. i-1; one entry more than members
 
   SendCredits credits_;
   ReceiveSlots receive_slots_;

@@ -63,10 +63,11 @@ void Membership::session_lost(SessionId session, const std::string& evidence) {
 
 void Membership::peer_up(const std::string& node) {
   peers_.insert(node);
-  retry_deferred();
-  for (auto& [key, gathering] : gatherings_) {
+  for (const auto& [key, gathering] : gatherings_) {
     if (!gathering.local.empty()) publish(key, gathering);
   }
+  retry_deferred();
+  settle_all();
 }
 
 void Membership::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
@@ -94,10 +95,15 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
       return_to_gathering(id);
       continue;
     }
+    if (live.done.count(node) > 0) {
+      actions_->member_gone(id, *live.view.index_of(node), failure);
+      continue;
+    }
     live.done.insert(node);
     fail_job(live, failure, node);
     end_if_over(id);
   }
+  settle_all();
 }
 
 void Membership::on_message(const std::string& from, const JobMessage& message, Time now) {
@@ -123,14 +129,21 @@ void Membership::tick(Time now) {
   }
   for (const GatheringKey& key : late) {
     const Gathering& gathering = gatherings_.at(key);
-    std::string text = "job " + key.job + ": time ran out while forming; missing ranks:";
-    const std::vector<uint32_t> missing = missing_ranks(gathering);
+    std::string text = "job " + key.job + ": time ran out while forming; ";
+    const bool proposed =
+        std::any_of(deferred_.begin(), deferred_.end(), [&key](const auto& entry) {
+          const Propose& propose = entry.second.second;
+          return propose.view.job == key.job && propose.token == key.token;
+        });
+    // A proposal means that all are there; else the missing ones are the answer.
+    const std::vector<uint32_t> missing =
+        proposed ? std::vector<uint32_t>() : missing_ranks(gathering);
+    text += missing.empty() ? gathering.explanation : "missing ranks:";
     constexpr size_t kShown = 16;  // a line that people still read
     for (size_t i = 0; i < missing.size() && i < kShown; ++i)
       text += " " + std::to_string(missing[i]);
     if (missing.size() > kShown)
       text += " and " + std::to_string(missing.size() - kShown) + " more";
-    if (missing.empty()) text += " none; " + gathering.explanation;
     const std::string unreachable = actions_->unreachable_peers();
     if (!unreachable.empty()) text += "; peers not connected: " + unreachable;
     std::vector<SessionId> expired;
@@ -152,7 +165,14 @@ void Membership::shut_down(const Failure& failure) {
     fail_gathering(key, why);
     gatherings_.erase(key);
   }
-  for (auto& [id, live] : live_) fail_job(live, failure, "");
+  std::vector<JobId> jobs;
+  for (const auto& [id, live] : live_) jobs.push_back(id);
+  for (const JobId& id : jobs) {
+    Live& live = live_.at(id);
+    // Where we are done nobody needs us: going away in good order is no failure.
+    if (live.done.count(node_) == 0) fail_job(live, failure, "");
+    end_if_over(id);
+  }
 }
 
 std::vector<JobInfo> Membership::jobs() const {

@@ -48,6 +48,9 @@ class MembershipActions {
   virtual void refuse(SessionId session, const Status& why) = 0;
   virtual void leave_engine(const JobId& job, uint32_t rank) = 0;
   virtual void fail_engine(const JobId& job, const Failure& failure) = 0;
+  // A member that had said it is done is lost: the engine's business only if somebody still needs
+  // it.
+  virtual void member_gone(const JobId& job, uint32_t member, const Failure& failure) = 0;
   // Tells a member of a failed job, unasked.
   virtual void close(SessionId session, const JobId& job, const Failure& failure) = 0;
   // The data plane may go. Nothing of this job will be asked for again.
@@ -95,7 +98,8 @@ class Membership {
   // The process is gone without leaving. `evidence`: "killed by signal 9", "exited with status 1".
   void session_lost(SessionId session, const std::string& evidence);
 
-  // ---- peers ----
+  // ---- peers: messages of a peer may come before peer_up (the other side was connected first),
+  // never after peer_lost until its next hello ----
   void peer_up(const std::string& node);
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence);
   void on_message(const std::string& from, const JobMessage& message, Time now);
@@ -149,7 +153,6 @@ class Membership {
     bool proposer = false;
     std::set<std::string> awaited;  // proposer: accepts still to come
     std::set<std::string> done;     // members that said JobDone; our own name when we said it
-    bool drained = false;
     std::optional<Failure> failure;
     std::string explanation;
   };
@@ -162,6 +165,7 @@ class Membership {
   void fail_gathering(const GatheringKey& key, const Status& why);
   void drop_claim(const GatheringKey& key, SessionId session);
   void settle(const GatheringKey& key);
+  void settle_all();
   std::vector<uint32_t> missing_ranks(const Gathering& gathering) const;
 
   // form.cc

@@ -130,7 +130,11 @@ void Membership::on_claims(const std::string& from, const Claims& claims, Time n
     const auto it = gatherings_.find(key);
     if (it == gatherings_.end()) return;
     it->second.remote.erase(from);
-    if (it->second.local.empty() && it->second.remote.empty()) gatherings_.erase(it);
+    if (it->second.local.empty() && it->second.remote.empty()) {
+      gatherings_.erase(it);
+    } else {
+      settle(key);
+    }
     return;
   }
   Gathering& gathering = gatherings_[key];
@@ -139,6 +143,12 @@ void Membership::on_claims(const std::string& from, const Claims& claims, Time n
   if (known != gathering.remote.end() && known->second.revision >= claims.revision) return;
   gathering.remote[from] = claims;
   settle(key);
+}
+
+void Membership::settle_all() {
+  std::vector<GatheringKey> keys;
+  for (const auto& [key, gathering] : gatherings_) keys.push_back(key);
+  for (const GatheringKey& key : keys) settle(key);
 }
 
 // After any change: contradictions end the gathering, completeness leads to a proposal.
@@ -154,8 +164,18 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
   const LocalClaim& ours = g.local.front();
   const std::string us = who(ours.request.rank, node_, ours.request.pid);
   std::map<uint32_t, std::string> holders;
+  const auto same = [&](const std::string& first, const std::string& second) {
+    return "job " + key.job + ": " + first + " and " + second +
+           " claim the same rank; is another launch of the same name running?";
+  };
   for (const LocalClaim& claim : g.local) {
-    holders[claim.request.rank] = who(claim.request.rank, node_, claim.request.pid);
+    const std::string holder = who(claim.request.rank, node_, claim.request.pid);
+    if (claim.request.size != g.size) {
+      return "job " + key.job + ": " + us + " says size " + std::to_string(g.size) + ", but " +
+             holder + " says size " + std::to_string(claim.request.size);
+    }
+    const auto [first, fresh] = holders.emplace(claim.request.rank, holder);
+    if (!fresh) return same(first->second, holder);
   }
   for (const auto& [node, claims] : g.remote) {
     const std::string them = who(claims.ranks.front().rank, node, claims.ranks.front().pid);
@@ -175,10 +195,7 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
         return "job " + key.job + ": " + who(info.rank, node, info.pid) + " is outside the size " +
                std::to_string(g.size);
       const auto [holder, fresh] = holders.emplace(info.rank, who(info.rank, node, info.pid));
-      if (!fresh) {
-        return "job " + key.job + ": " + holder->second + " and " + who(info.rank, node, info.pid) +
-               " claim the same rank; is another launch of the same name running?";
-      }
+      if (!fresh) return same(holder->second, who(info.rank, node, info.pid));
     }
   }
   return {};
@@ -186,7 +203,9 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
 
 std::vector<uint32_t> Membership::missing_ranks(const Gathering& g) const {
   std::vector<bool> seen(g.size, false);
-  for (const LocalClaim& claim : g.local) seen[claim.request.rank] = true;
+  for (const LocalClaim& claim : g.local) {
+    if (claim.request.rank < g.size) seen[claim.request.rank] = true;
+  }
   for (const auto& [node, claims] : g.remote) {
     for (const RankInfo& info : claims.ranks) {
       if (info.rank < g.size) seen[info.rank] = true;
@@ -218,6 +237,7 @@ void Membership::drop_claim(const GatheringKey& key, SessionId session) {
   publish(copy, gathering);
   if (gathering.local.empty() && gathering.remote.empty()) gatherings_.erase(copy);
   retry_deferred();
+  settle(copy);
 }
 
 }  // namespace gradring::core

@@ -72,7 +72,6 @@ void Membership::gone(const JobId& job, SessionId session) {
 void Membership::engine_drained(const JobId& job) {
   const auto it = live_.find(job);
   if (it == live_.end()) return;
-  it->second.drained = true;
   if (!it->second.failure && it->second.done.insert(node_).second) {
     tell_members(it->second, JobDone{job}, "");
   }

@@ -19,6 +19,11 @@ void Membership::propose_if_complete(const GatheringKey& key) {
                           std::to_string(gathering.size) + " ranks";
   if (missing.empty()) gathering.explanation = "waits for the node of rank 0 to commit the view";
   if (!rank_zero_here || !missing.empty()) return;
+  for (const auto& [node, claims] : gathering.remote) {
+    if (peers_.count(node) > 0) continue;
+    gathering.explanation = "waits for the connection to node " + node;
+    return;
+  }
 
   View view;
   view.job = key.job;
@@ -152,10 +157,10 @@ void Membership::on_reject(const std::string& from, const Reject& reject) {
     const View& view = waiting->second.second.view;
     const GatheringKey key{view.job, waiting->second.second.token};
     deferred_.erase(waiting);
-    if (!reject.reason.empty() && gatherings_.count(key) > 0) {
-      fail_gathering(key, {Code::kAborted, reject.reason});
-    }
-    return;
+    if (gatherings_.count(key) == 0) return;
+    if (!reject.reason.empty()) return fail_gathering(key, {Code::kAborted, reject.reason});
+    // Whoever proposed had used up what it knew of our claims.
+    return publish(key, gatherings_.at(key));
   }
   const auto it = live_.find(reject.incarnation);
   if (it == live_.end() || it->second.state != JobState::kProposed) return;

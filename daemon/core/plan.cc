@@ -80,8 +80,9 @@ std::vector<std::vector<Step>> broadcast_steps(uint32_t n) {
 
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options) {
   const uint64_t wanted = signature.bytes() / (uint64_t{members} * kRoundsPerMember);
-  const uint64_t bounded =
-      std::clamp<uint64_t>(wanted, options.slice_bytes_min, options.slice_bytes_max);
+  const uint64_t most = options.slice_bytes_max;
+  const uint64_t least = std::min<uint64_t>(options.slice_bytes_min, most);
+  const uint64_t bounded = std::clamp(wanted, least, most);
   return static_cast<uint32_t>(std::max(kSliceAlign, bounded / kSliceAlign * kSliceAlign));
 }
 

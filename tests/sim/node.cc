@@ -243,6 +243,13 @@ void SimNode::fail_engine(const JobId& job, const Failure& failure) {
   });
 }
 
+void SimNode::member_gone(const JobId& job, uint32_t member, const Failure& failure) {
+  to_data([this, job, member, failure] {
+    const auto it = jobs_.find(job);
+    if (it != jobs_.end()) it->second->engine().member_gone(member, failure);
+  });
+}
+
 void SimNode::remove(const JobId& job) {
   to_data([this, job] {
     const auto it = jobs_.find(job);

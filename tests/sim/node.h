@@ -76,6 +76,7 @@ class SimNode : public core::MembershipActions {
   void refuse(core::SessionId session, const Status& why) override;
   void leave_engine(const JobId& job, uint32_t rank) override;
   void fail_engine(const JobId& job, const Failure& failure) override;
+  void member_gone(const JobId& job, uint32_t member, const Failure& failure) override;
   void close(core::SessionId session, const JobId& job, const Failure& failure) override;
   void remove(const JobId& job) override;
   std::string unreachable_peers() const override { return ""; }

@@ -126,7 +126,7 @@ void Trainer::begin_step() {
   Time when = 0;
   for (const uint32_t op : order) {
     const Signature signature = signature_of(op);
-    fill(signature.dtype, world_->seed_of(job_, life_, op, step_), rank_, signature.count,
+    fill(signature.dtype, world_->seed_of(view_.incarnation, op, step_), rank_, signature.count,
          memory_.data() + buffers_[op].input);
     if (buffers_[op].output != buffers_[op].input) {
       std::memset(memory_.data() + buffers_[op].output, 0, signature.bytes());
@@ -150,6 +150,9 @@ void Trainer::submit(uint32_t op) {
   submission.key = key_of(op, step_);
   submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
   submission.signature = signature_of(op);
+  if (submission.signature != spec_.ops[op].signature) {
+    world_->note_mismatched(view_.incarnation, submission.key);
+  }
   submission.input = {session_, buffers_[op].input};
   submission.output = {session_, buffers_[op].output};
   world_->node(node_).submit(view_.incarnation, submission);
@@ -168,9 +171,9 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   } else {
     check_failed(open);
     if (outcome.failure.cause == Cause::kMismatch) {
-      const bool planned =
-          life_ == 1 && spec_.mismatch_rank && open.op == 0 && open.step == spec_.mismatch_step;
-      if (!planned) world_->violation(name() + ": mismatch that nobody made");
+      if (!world_->was_mismatched(view_.incarnation, key_of(open.op, open.step))) {
+        world_->violation(name() + ": mismatch that nobody made");
+      }
       ++world_->stats().mismatches;
     } else {
       world_->job_failed(*this, outcome.failure);
@@ -202,14 +205,14 @@ void Trainer::leave() {
 }
 
 void Trainer::check_good(const Open& open) {
-  if (life_ == 1 && open.op == 0 && spec_.mismatch_rank && open.step == spec_.mismatch_step) {
+  if (world_->was_mismatched(view_.incarnation, key_of(open.op, open.step))) {
     return world_->violation(name() + ": an op with two signatures ended well");
   }
   const Signature& signature = spec_.ops[open.op].signature;
   if (signature.bytes() == 0) return;
   const std::vector<std::byte>& expected =
       world_->expected(view_, key_of(open.op, open.step), signature,
-                       world_->seed_of(job_, life_, open.op, open.step));
+                       world_->seed_of(view_.incarnation, open.op, open.step));
   if (std::memcmp(memory_.data() + buffers_[open.op].output, expected.data(), expected.size()) !=
       0) {
     world_->violation(name() + ": wrong bits in " + describe(key_of(open.op, open.step)));
@@ -222,7 +225,7 @@ void Trainer::check_failed(const Open& open) {
   if (signature.collective != Collective::kAllreduce || signature.count == 0) return;
   if (spec_.mismatch_rank == rank_ && open.op == 0) return;
   std::vector<std::byte> original(signature.bytes());
-  const uint64_t seed = world_->seed_of(job_, life_, open.op, open.step);
+  const uint64_t seed = world_->seed_of(view_.incarnation, open.op, open.step);
   fill(signature.dtype, seed, rank_, signature.count, original.data());
   const std::byte* now = memory_.data() + buffers_[open.op].input;
   if (buffers_[open.op].input != buffers_[open.op].output) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,11 @@ class World {
   core::SessionId new_session(Trainer* trainer);
   Trainer* trainer_of(core::SessionId session) { return sessions_.at(session); }
 
-  uint64_t seed_of(uint32_t job, uint32_t life, uint32_t op, uint32_t step) const {
-    return (((scenario_.seed * 31 + job) * 31 + life) * 64 + op) * 64 + step;
+  // Equal on all ranks of one life of a job, and of no other.
+  uint64_t seed_of(const JobId& job, uint32_t op, uint32_t step) const {
+    uint64_t seed = scenario_.seed;
+    for (const uint8_t byte : job) seed = seed * 257 + byte;
+    return (seed * 64 + op) * 64 + step;
   }
   // The documented order of summation: a slice's first member folds its ranks ascending in one
   // pass, then each member around the ring folds its own onto that.
@@ -69,6 +73,10 @@ class World {
                                          const Signature& signature, uint64_t seed);
   void note_submitted(const core::View& view, const OpKey& key);
   bool all_submitted(const core::View& view, const OpKey& key) const;
+  void note_mismatched(const JobId& job, const OpKey& key) { mismatched_.insert({job, key}); }
+  bool was_mismatched(const JobId& job, const OpKey& key) const {
+    return mismatched_.count({job, key}) > 0;
+  }
 
   void job_failed(const Trainer& trainer, const Failure& failure);
   void job_refused(const Trainer& trainer, const Status& why);
@@ -110,6 +118,7 @@ class World {
   std::map<core::SessionId, Trainer*> sessions_;
   std::map<OpId, std::vector<std::byte>> expected_;
   std::map<OpId, uint32_t> submitted_;
+  std::set<OpId> mismatched_;
   std::string violation_;
 };
 
