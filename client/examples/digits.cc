@@ -47,7 +47,7 @@ void run(const Options& options, const Split& data) {
                  job_options.job ? job_options.job : "(none)", job_options.size);
       std::fflush(stdout);
     }
-    auto joined = std::make_unique<ThroughGradring>(job_options, model);
+    auto joined = std::make_unique<ThroughGradring>(model);
     job = joined.get();
     exchange = std::move(joined);
   }

@@ -155,7 +155,7 @@ TEST(Ask, RefusesAPathThatIsTooLong) {
 TEST(Keygen, WritesAPairThatOnlyItsOwnerCanRead) {
   TemporaryFolder folder;
   const mode_t before = umask(0);  // the mode must not hang on it
-  const auto files = make_keys(folder.path(), "node-1:7777");
+  const auto files = make_keys(folder.path(), "node-1", "10.0.0.1:7300");
   umask(before);
   ASSERT_TRUE(files) << files.error().message();
   struct stat info {};
@@ -164,10 +164,18 @@ TEST(Keygen, WritesAPairThatOnlyItsOwnerCanRead) {
   ASSERT_EQ(stat(files->public_file.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0644u);
 
-  std::string secret, node, public_key;
-  std::ifstream(files->secret_file) >> secret;
-  std::ifstream(files->public_file) >> node >> public_key;
-  EXPECT_EQ(node, "node-1:7777");
+  std::string comment, name, equals, quoted, secret, node, address, public_key;
+  std::ifstream file(files->secret_file);
+  std::getline(file, comment);
+  file >> name >> equals >> quoted;
+  EXPECT_EQ(name + equals + quoted, "public=\"" + files->public_key + "\"");
+  file >> name >> equals >> quoted;
+  EXPECT_EQ(name + equals, "secret=");
+  ASSERT_EQ(quoted.size(), 42u);
+  secret = quoted.substr(1, 40);
+  std::ifstream(files->public_file) >> node >> address >> public_key;
+  EXPECT_EQ(node, "node-1");
+  EXPECT_EQ(address, "10.0.0.1:7300");
   EXPECT_EQ(public_key, files->public_key);
   char derived[41];
   ASSERT_EQ(zmq_curve_public(derived, secret.c_str()), 0);
@@ -176,20 +184,21 @@ TEST(Keygen, WritesAPairThatOnlyItsOwnerCanRead) {
 
 TEST(Keygen, NeverOverwrites) {
   TemporaryFolder folder;
-  ASSERT_TRUE(make_keys(folder.path(), "a"));
-  const auto again = make_keys(folder.path(), "a");
+  ASSERT_TRUE(make_keys(folder.path(), "a", "a:7300"));
+  const auto again = make_keys(folder.path(), "a", "a:7300");
   ASSERT_FALSE(again);
   EXPECT_THAT(again.error().message(), HasSubstr("a.key exists already"));
   unlink((folder.path() + "/a.key").c_str());
-  EXPECT_FALSE(make_keys(folder.path(), "a")) << "a.pub was still there";
+  EXPECT_FALSE(make_keys(folder.path(), "a", "a:7300")) << "a.pub was still there";
   EXPECT_NE(access((folder.path() + "/a.key").c_str(), F_OK), 0) << "half a pair was left behind";
 }
 
 TEST(Keygen, RefusesNamesThatArePaths) {
   TemporaryFolder folder;
   for (const char* bad : {"", "../a", ".hidden", "a/b", "two words", "tab\t", "-o"}) {
-    EXPECT_FALSE(make_keys(folder.path(), bad)) << bad;
+    EXPECT_FALSE(make_keys(folder.path(), bad, "a:7300")) << bad;
   }
+  EXPECT_FALSE(make_keys(folder.path(), "a", "no-port"));
 }
 
 TEST(Program, ExitCodesAreAsStated) {

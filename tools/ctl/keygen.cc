@@ -22,6 +22,8 @@ namespace {
 
 namespace po = boost::program_options;
 
+// A node that is given no name is called after its host and this port, as gradringd does by itself.
+constexpr const char* kDefaultPort = ":7300";
 constexpr size_t kZ85Bytes = 41;  // 32 bytes of key as 40 characters, and a NUL
 
 tl::unexpected<Status> refuse(Code code, std::string message) {
@@ -67,12 +69,20 @@ std::string host_name() {
 
 }  // namespace
 
-tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std::string& node) {
+tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std::string& node,
+                                         const std::string& address) {
   if (!is_good_name(node)) {
     return refuse(Code::kInvalidArgument,
                   fmt::format("\"{}\" is no name for a node: use letters, digits and .:-_ without "
                               "blanks, as in the daemon's --node",
                               printable(node)));
+  }
+  if (!is_good_name(address) || address.find(':') == std::string::npos) {
+    return refuse(
+        Code::kInvalidArgument,
+        fmt::format("\"{}\" is no HOST:PORT; --address is where peers reach the daemon, as in "
+                    "its --listen",
+                    printable(address)));
   }
   std::array<char, kZ85Bytes> public_key{}, secret_key{};
   if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
@@ -81,10 +91,14 @@ tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std
   }
   KeyFiles files{directory + "/" + node + ".key", directory + "/" + node + ".pub",
                  public_key.data()};
-  Status status = write_new(files.secret_file, 0600, fmt::format("{}\n", secret_key.data()));
+  Status status = write_new(files.secret_file, 0600,
+                            fmt::format("# gradringd of node {}: its secret, for --key\n"
+                                        "public = \"{}\"\nsecret = \"{}\"\n",
+                                        node, files.public_key, secret_key.data()));
   explicit_bzero(secret_key.data(), secret_key.size());
   if (!status.ok()) return tl::unexpected(status);
-  status = write_new(files.public_file, 0644, fmt::format("{} {}\n", node, files.public_key));
+  status = write_new(files.public_file, 0644,
+                     fmt::format("{} {} {}\n", node, address, files.public_key));
   if (!status.ok()) {
     unlink(files.secret_file.c_str());
     return tl::unexpected(status);
@@ -93,10 +107,11 @@ tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std
 }
 
 Result run_keygen(const Context& context, const Arguments& arguments) {
-  std::string directory, node;
+  std::string directory, node, address;
   po::options_description known;
   known.add_options()("out", po::value(&directory)->default_value("."))(
-      "name", po::value(&node)->default_value(host_name()));
+      "name", po::value(&node)->default_value(host_name() + kDefaultPort))("address",
+                                                                           po::value(&address));
   try {
     po::variables_map values;
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
@@ -104,20 +119,21 @@ Result run_keygen(const Context& context, const Arguments& arguments) {
   } catch (const po::error& error) {
     return refuse(Code::kInvalidArgument, error.what());
   }
-  const auto files = make_keys(directory, node);
+  if (address.empty()) address = node.find(':') == std::string::npos ? node + kDefaultPort : node;
+  const auto files = make_keys(directory, node, address);
   if (!files) return tl::unexpected(files.error());
   Answer answer;
   answer.text = fmt::format(
       "{}  the secret key: never leaves its node, only gradringd reads it\n"
-      "{}  the public key: goes to every other node\n"
+      "{}  the public key: goes to every node\n"
       "\n"
-      "1. On node {}: gradringd --node {} --key {} ...\n"
-      "2. On every node: put the .pub lines of all nodes into one file and name it with --allow "
-      "FILE.\n"
-      "   A daemon whose key is not in that file is turned away.\n",
-      context.style.bad(files->secret_file), context.style.good(files->public_file), node, node,
+      "1. On this node: gradringd --node {} --listen {} --key {} --allowed-keys FILE ...\n"
+      "2. FILE is the same on all nodes: the .pub lines of all of them, one below the other.\n"
+      "   A daemon whose key is not in it is turned away.\n",
+      context.style.bad(files->secret_file), context.style.good(files->public_file), node, address,
       files->secret_file);
   answer.json = {{"node", node},
+                 {"address", address},
                  {"secret_file", files->secret_file},
                  {"public_file", files->public_file},
                  {"public_key", files->public_key}};

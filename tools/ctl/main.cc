@@ -29,7 +29,8 @@ constexpr std::array kCommands = {
     Command{"peers", "", "the daemons it is connected with, and since when", run_peers},
     Command{"jobs", "", "the jobs that have trainers on this node", run_jobs},
     Command{"job", "NAME", "one job: its ranks, and who waits for whom, for how long", run_job},
-    Command{"keygen", "[--out DIR] [--name NODE]", "make the key pair of a node", run_keygen},
+    Command{"keygen", "[--out DIR] [--name NODE] [--address HOST:PORT]",
+            "make the key pair of a node", run_keygen},
 };
 
 enum Exit { kGood = 0, kUnhealthy = 1, kUsage = 2, kUnreachable = 3 };

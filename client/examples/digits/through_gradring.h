@@ -1,8 +1,6 @@
 #pragma once
 
-#include <gradring/gradring.h>
-
-#include <memory>
+#include <gradring/gradring.hpp>
 #include <string>
 #include <vector>
 
@@ -14,15 +12,15 @@ namespace digits {
 // use gradring; everything else in the example would look the same without it.
 class ThroughGradring : public Exchange {
  public:
-  // Joins the job that `options` name and returns when all its ranks are there.
-  ThroughGradring(const gradring_options& options, const Model& model);
+  // Joins the job that the environment names and returns when all its ranks are there.
+  explicit ThroughGradring(const Model& model);
 
-  int rank() const override { return gradring_rank(comm_.get()); }
-  int size() const override { return gradring_size(comm_.get()); }
-  const char* node() const { return gradring_node(comm_.get()); }
+  int rank() const override { return job_.rank(); }
+  int size() const override { return job_.size(); }
+  std::string node() const { return job_.node(); }
 
   void broadcast(Model& model) override;
-  Model::Gradients gradients() override { return gradients_; }
+  Model::Gradients gradients() override { return spans_; }
   void start(size_t layer) override;
   double finish(double loss) override;
   // Waits until every rank has come here: nobody leaves the job while another still needs it.
@@ -30,19 +28,16 @@ class ThroughGradring : public Exchange {
 
  private:
   struct Pending {
-    gradring_request request;
     std::string what;  // "the gradient of layer 2", for messages
-  };
-  struct Close {
-    void operator()(gradring_comm* comm) const { gradring_close(comm); }
+    gradring::Request request;
   };
 
-  void submit(gradring_op op, std::string what);
   void wait_all();
 
-  std::unique_ptr<gradring_comm, Close> comm_;
-  std::vector<std::span<float>> gradients_;  // shared with the daemon, owned by comm_
-  double* loss_ = nullptr;                   // likewise
+  gradring::Communicator job_;
+  std::vector<gradring::Buffer<float>> gradients_;  // shared with the daemon, one a layer
+  std::vector<std::span<float>> spans_;             // the same
+  gradring::Buffer<double> loss_;
   std::vector<Pending> pending_;
 };
 
