@@ -1,0 +1,184 @@
+// Trainers leave, nodes go, time runs out.
+
+#include <gmock/gmock.h>
+
+#include "tests/core/engine_ring.h"
+
+namespace gradring::core {
+namespace {
+
+using testing::HasSubstr;
+
+Failure lost(const std::string& node) {
+  Failure failure{Cause::kPeerLost, {}};
+  failure.blame.node = node;
+  return failure;
+}
+
+// ---- leaving ----
+
+TEST(EngineLeave, BeforeAnOpThatOthersWaitForFailsTheJobAndNamesTheRank) {
+  Ring ring(2);
+  ring.submit(1, op(3), sum_of(10));
+  ring.run();
+  ring.engine(0).leave(0);
+  ASSERT_EQ(ring.failures(0).size(), 1u);
+  const Failure& failure = ring.failures(0)[0];
+  EXPECT_EQ(failure.cause, Cause::kTrainerLeft);
+  EXPECT_EQ(failure.blame.rank, 0u);
+  EXPECT_EQ(failure.blame.node, "a");
+  EXPECT_EQ(failure.blame.pid, 1000);
+  EXPECT_THAT(failure.blame.evidence, HasSubstr("op 3 (allreduce sum of 10 float32)"));
+}
+
+TEST(EngineLeave, TheSameWhenTheOthersSubmitAfterwards) {
+  Ring ring(2, 2);
+  ring.engine(0).leave(1);
+  EXPECT_EQ(ring.failures(), 0u) << "nobody waits yet";
+  ring.submit(2, op(0), sum_of(10));
+  ring.submit(3, op(0), sum_of(10));
+  ring.run();
+  ASSERT_EQ(ring.failures(0).size(), 1u);
+  EXPECT_EQ(ring.failures(0)[0].blame.rank, 1u);
+
+  // A rank of the same node waits just as much.
+  Ring neighbour(2, 2);
+  neighbour.engine(0).leave(1);
+  neighbour.submit(0, op(0), sum_of(10));
+  ASSERT_EQ(neighbour.failures(0).size(), 1u);
+  EXPECT_EQ(neighbour.failures(0)[0].cause, Cause::kTrainerLeft);
+}
+
+TEST(EngineLeave, AfterSubmittingTheOpStillCompletes) {
+  Ring ring(2);
+  const Ticket gone = ring.submit(0, op(0), sum_of(500), values_of(0, 500));
+  ring.engine(0).leave(0);
+  ring.run();
+  EXPECT_FALSE(ring.engine(0).drained()) << "b still needs what a has submitted";
+  const Ticket stays = ring.submit(1, op(0), sum_of(500), values_of(1, 500));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok({gone, stays}));
+  EXPECT_EQ(ring.failures(), 0u);
+  EXPECT_TRUE(ring.engine(0).drained());
+  EXPECT_FALSE(ring.engine(1).drained()) << "rank 1 has not left";
+}
+
+TEST(EngineLeave, AfterEverythingItIsDrained) {
+  Ring ring(2, 2);
+  ring.submit_all(op(0), sum_of(500));
+  ring.run();
+  ring.engine(0).leave(0);
+  EXPECT_FALSE(ring.engine(0).drained()) << "rank 1 is still here";
+  ring.engine(0).leave(1);
+  EXPECT_TRUE(ring.engine(0).drained());
+  EXPECT_EQ(ring.refused(0, op(1), sum_of(1)).code(), Code::kAborted);
+}
+
+TEST(EngineLeave, NotDrainedWhileASliceIsUnderWay) {
+  Ring ring(3);
+  ring.hold(1, 2);
+  ring.submit_all(op(0), broadcast_of(16, 0));
+  ring.run();
+  ring.engine(1).leave(1);
+  EXPECT_FALSE(ring.engine(1).drained()) << "a value still goes out of our memory";
+  ring.release(1, 2);
+  ring.run();
+  EXPECT_TRUE(ring.engine(1).drained());
+}
+
+TEST(EngineLeave, AnOpThatFailedIsNotWaitedFor) {
+  Ring ring(2, 2);
+  ring.submit(0, op(0), sum_of(1));
+  ring.submit(1, op(0), sum_of(2));
+  ring.run();
+  for (const uint32_t rank : {2u, 3u}) ring.engine(1).leave(rank);
+  EXPECT_EQ(ring.failures(), 0u);
+  EXPECT_TRUE(ring.engine(1).drained());
+}
+
+// A node that has said it is done may go. Only an op that it never was ready for still needs it.
+TEST(EngineLeave, AMemberThatIsDoneMayGo) {
+  Ring ring(2);
+  ring.submit_all(op(0), sum_of(100));
+  ring.run();
+  const Ticket ready_before = ring.submit(1, op(1), barrier());
+  ring.run();
+  ring.engine(0).member_gone(1, lost("b"));
+  EXPECT_EQ(ring.failures(), 0u);
+
+  const Ticket completes = ring.submit(0, op(1), barrier());
+  EXPECT_TRUE(ring.all_ok({completes})) << "b's part in it is here";
+  EXPECT_FALSE(ring.ended(ready_before)) << "that is b's own business";
+  ring.submit(0, op(2), sum_of(5));
+  ASSERT_EQ(ring.failures(0).size(), 1u);
+  EXPECT_EQ(ring.failures(0)[0], lost("b"));
+}
+
+TEST(EngineLeave, AMemberThatIsGoneFailsWhatWaitsForIt) {
+  Ring ring(3);
+  ring.submit(0, op(0), sum_of(5));
+  ring.submit(1, op(0), sum_of(5));
+  ring.run();
+  ring.engine(0).member_gone(2, lost("c"));
+  ASSERT_EQ(ring.failures(0).size(), 1u);
+  EXPECT_EQ(ring.failures(0)[0], lost("c"));
+}
+
+// ---- the deadline of an op ----
+
+TEST(EngineDeadline, NamesTheLocalRankThatNeverSubmitted) {
+  Ring ring(2, 2);
+  ring.submit(2, op(0), sum_of(10));
+  ring.now += 1799 * kSecond;
+  ring.engine(1).tick(ring.now);
+  EXPECT_EQ(ring.failures(), 0u) << "waiting is not a fault";
+  ring.now += 1 * kSecond;
+  ring.engine(1).tick(ring.now);
+  ring.engine(1).tick(ring.now + 1 * kSecond);
+  ASSERT_EQ(ring.failures(1).size(), 1u) << "asked for once";
+  const Failure& failure = ring.failures(1)[0];
+  EXPECT_EQ(failure.cause, Cause::kDeadline);
+  EXPECT_EQ(failure.blame.rank, 3u);
+  EXPECT_EQ(failure.blame.pid, 1003);
+  EXPECT_THAT(failure.blame.evidence, HasSubstr("op 0 (allreduce sum of 10 float32)"));
+  EXPECT_THAT(failure.blame.evidence, HasSubstr("1800 s"));
+}
+
+TEST(EngineDeadline, NamesTheNodeThatIsNotReady) {
+  Ring ring(3);
+  ring.submit(0, op(0), sum_of(10));
+  ring.submit(1, op(0), sum_of(10));
+  ring.run();
+  ring.engine(0).tick(ring.now + 1800 * kSecond);
+  ASSERT_EQ(ring.failures(0).size(), 1u);
+  EXPECT_EQ(ring.failures(0)[0].cause, Cause::kDeadline);
+  EXPECT_EQ(ring.failures(0)[0].blame.node, "c");
+  EXPECT_EQ(ring.failures(0)[0].blame.rank, kNoRank);
+  ring.engine(2).tick(ring.now + 1800 * kSecond);
+  EXPECT_EQ(ring.failures(2).size(), 0u) << "no rank of c waits for anything";
+}
+
+TEST(EngineDeadline, NamesThePredecessorWhenSlicesDoNotCome) {
+  Ring ring(3);
+  ring.submit_all(op(0), sum_of(100));
+  for (uint32_t from = 0; from < 3; ++from) {
+    for (uint32_t to = 0; to < 3; ++to) {
+      if (from != to) ring.deliver_first(from, to, FrameType::kReady);
+    }
+  }
+  ring.engine(1).tick(ring.now + 1800 * kSecond);
+  ASSERT_EQ(ring.failures(1).size(), 1u);
+  EXPECT_EQ(ring.failures(1)[0].blame.node, "a");
+  EXPECT_THAT(ring.failures(1)[0].blame.evidence, HasSubstr("slices do not arrive"));
+}
+
+TEST(EngineDeadline, AnOpThatEndedHasNone) {
+  Ring ring(2);
+  ring.submit_all(op(0), sum_of(10));
+  ring.run();
+  ring.engine(0).tick(ring.now + 10'000 * kSecond);
+  EXPECT_EQ(ring.failures(), 0u);
+}
+
+}  // namespace
+}  // namespace gradring::core

@@ -1,0 +1,132 @@
+#pragma once
+
+// A ring of engines in one process, for stories: real (small) float memory, and a network in which
+// the test decides what arrives when. Nodes are called a, b, c, ...; each hosts the same number of
+// ranks, in order; rank r has pid 1000 + r. Every promise that holds at every moment is checked
+// here, at every step, so that no story needs to.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+#include "daemon/core/random.h"
+
+namespace gradring::core {
+
+using Values = std::vector<float>;
+
+// One submission, by which the test asks what became of it.
+struct Ticket {
+  uint32_t rank = 0;
+  uint64_t number = 0;
+};
+
+enum class Place { kApart, kInPlace };  // whether the output is the input
+
+// A frame under way. The sender's staging memory stays lent until it has arrived.
+struct Parcel {
+  Frame frame;
+  Values payload;  // as it was when it was sent
+  std::optional<Staging> lent;
+};
+
+// Slices of 16 to 64 floats, so that small vectors already make many.
+EngineOptions small_slices(uint32_t slots = 4);
+View ring_view(uint32_t nodes, uint32_t ranks_per_node);
+OpKey op(uint64_t sequence);
+Signature sum_of(uint64_t count);
+Signature average_of(uint64_t count);
+Signature broadcast_of(uint64_t count, uint32_t root);
+Signature barrier();
+// Numbers of many magnitudes, so that another order of additions gives other bits.
+Values values_of(uint32_t rank, uint64_t count, uint64_t op = 0);
+
+class Ring {
+ public:
+  explicit Ring(uint32_t nodes, uint32_t ranks_per_node = 1,
+                const EngineOptions& options = small_slices());
+  ~Ring();
+
+  uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
+  uint32_t ranks() const { return view_.size; }
+  JobEngine& engine(uint32_t node);
+  JobEngine& engine_of_rank(uint32_t rank) { return engine(view_.host_of(rank)); }
+  const View& view() const { return view_; }
+
+  // ---- trainers ----
+  Ticket submit(uint32_t rank, OpKey key, const Signature& signature, Values input = {},
+                Place place = Place::kApart, const std::string& name = "");
+  // A submission that must be refused; why it was.
+  Status refused(uint32_t rank, OpKey key, const Signature& signature);
+  // All ranks submit values_of(rank, count, key.sequence); tickets by rank.
+  std::vector<Ticket> submit_all(OpKey key, const Signature& signature,
+                                 Place place = Place::kApart);
+  bool ended(Ticket ticket) const { return outcomes_.count(ticket.number) > 0; }
+  Outcome outcome(Ticket ticket) const;
+  // The output at the moment of completion.
+  const Values& result(Ticket ticket) const;
+  // Whether all of them ended OK.
+  bool all_ok(const std::vector<Ticket>& tickets) const;
+
+  // ---- network: links are FIFO unless the test takes something out of order ----
+  void pump(uint32_t node, uint32_t budget = 1000);
+  bool deliver(uint32_t from, uint32_t to);                        // the oldest; false: none
+  bool deliver_first(uint32_t from, uint32_t to, FrameType type);  // the oldest of its type
+  void hold(uint32_t from, uint32_t to) { held_.insert({from, to}); }
+  void release(uint32_t from, uint32_t to) { held_.erase({from, to}); }
+  // Delivers all that is not held and pumps, until nothing moves.
+  void run();
+  // The same in an order drawn from the seed; frames of other types may overtake slices and one
+  // another.
+  void run_shuffled(uint64_t seed);
+  size_t under_way(uint32_t from, uint32_t to, FrameType type) const;
+  size_t under_way(FrameType type) const;
+  // The oldest frame of the type on the link, left there.
+  Frame peek(uint32_t from, uint32_t to, FrameType type) const;
+  // A frame that nobody sent (or that comes once more).
+  void inject(uint32_t from, uint32_t to, const Frame& frame);
+  Frame frame(FrameType type, OpKey key) const;
+
+  // ---- what the engines asked for ----
+  const std::vector<Failure>& failures(uint32_t node) const;  // fail_job
+  size_t failures() const;
+  void fail_everywhere(const Failure& failure);
+  // The most receive slots of the node that were in use at one moment.
+  uint32_t peak_slots(uint32_t node) const;
+
+  Time now = 100 * kSecond;
+
+ private:
+  class Node;
+  struct Account {
+    Ticket ticket;
+    size_t input = 0;  // index into memory_
+    size_t output = 0;
+  };
+
+  void deliver_at(uint32_t from, uint32_t to, size_t index);
+  void check_slots();
+  std::deque<Parcel>& link(uint32_t from, uint32_t to) { return links_[{from, to}]; }
+
+  const View view_;
+  const EngineOptions options_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::map<std::pair<uint32_t, uint32_t>, std::deque<Parcel>> links_;
+  std::set<std::pair<uint32_t, uint32_t>> held_;
+  std::deque<Values> memory_;
+  std::map<uint64_t, Account> accounts_;  // by ticket number
+  std::map<uint64_t, Outcome> outcomes_;
+  std::map<uint64_t, Values> results_;
+  uint64_t next_ticket_ = 1;
+};
+
+}  // namespace gradring::core

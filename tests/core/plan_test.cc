@@ -1,0 +1,205 @@
+#include "daemon/core/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace gradring::core {
+namespace {
+
+Signature allreduce(Dtype dtype, uint64_t count) {
+  return {Collective::kAllreduce, dtype, ReduceOp::kSum, 0, count};
+}
+
+Signature broadcast(Dtype dtype, uint64_t count, uint32_t root) {
+  return {Collective::kBroadcast, dtype, ReduceOp::kNone, root, count};
+}
+
+std::vector<Plan> plans_of(const Signature& signature, uint32_t members, uint32_t root_member) {
+  std::vector<Plan> plans;
+  for (uint32_t me = 0; me < members; ++me) {
+    plans.push_back(make_plan(signature, members, me, root_member, {}));
+  }
+  return plans;
+}
+
+// What became of one slice after all members walked their steps, the first without a value, the
+// others with what the member before them sent.
+struct Journey {
+  std::vector<uint32_t> folds;       // by member
+  std::vector<uint32_t> deliveries;  // by member
+  std::vector<uint32_t> final_at;    // members at which the value became final
+  uint32_t partial_hops = 0;
+  uint32_t final_hops = 0;
+  std::string fault;  // empty: every message was expected, nothing was left over
+};
+
+Journey walk(const std::vector<Plan>& plans, uint32_t slice) {
+  const auto n = static_cast<uint32_t>(plans.size());
+  Journey journey;
+  journey.folds.assign(n, 0);
+  journey.deliveries.assign(n, 0);
+  std::vector<size_t> next(n, 0);
+  uint32_t at = plans[0].start_of(slice);
+  bool is_final = false;
+  const Step* sent = nullptr;  // what is under way to `at`
+  while (true) {
+    const auto steps = plans[at].steps_of(slice);
+    if (next[at] == steps.size()) {
+      journey.fault = "member " + std::to_string(at) + " has no step for what arrives";
+      return journey;
+    }
+    const Step& step = steps[next[at]++];
+    const bool fits = sent == nullptr ? !step.receive
+                                      : step.receive && step.receive_phase == sent->send_phase &&
+                                            step.receive_hop == sent->send_hop;
+    if (!fits) journey.fault = "member " + std::to_string(at) + " expects something else";
+    if (step.fold != Fold::kNone && is_final) journey.fault = "folded into a final value";
+    journey.folds[at] += step.fold == Fold::kNone ? 0 : 1;
+    if (step.finish) {
+      is_final = true;
+      journey.final_at.push_back(at);
+    }
+    if (step.deliver && !is_final) journey.fault = "delivered a partial value";
+    journey.deliveries[at] += step.deliver ? 1 : 0;
+    if (!step.send) break;
+    if ((step.send_phase == Phase::kFinal) != is_final) journey.fault = "sent in the wrong phase";
+    ++(is_final ? journey.final_hops : journey.partial_hops);
+    sent = &step;
+    at = (at + 1) % n;
+  }
+  for (uint32_t member = 0; member < n; ++member) {
+    if (next[member] != plans[member].steps_of(slice).size()) {
+      journey.fault = "member " + std::to_string(member) + " waits for ever";
+    }
+  }
+  return journey;
+}
+
+TEST(Plan, AllreduceFoldsEveryMemberOnceAndDeliversToEveryMemberOnce) {
+  for (uint32_t n = 1; n <= 9; ++n) {
+    for (const uint64_t count : {1u, 1000u, 100'000u, 1'000'003u}) {
+      const std::vector<Plan> plans = plans_of(allreduce(Dtype::kFloat32, count), n, 0);
+      ASSERT_GT(plans[0].slices, 0u);
+      for (uint32_t slice = 0; slice < plans[0].slices; ++slice) {
+        SCOPED_TRACE(testing::Message() << n << " members, slice " << slice << " of " << count);
+        const Journey journey = walk(plans, slice);
+        ASSERT_EQ(journey.fault, "");
+        ASSERT_EQ(journey.folds, std::vector<uint32_t>(n, 1));
+        ASSERT_EQ(journey.deliveries, std::vector<uint32_t>(n, 1));
+        ASSERT_EQ(journey.final_at, std::vector<uint32_t>{(slice % n + n - 1) % n});
+        ASSERT_EQ(journey.partial_hops, n - 1);
+        ASSERT_EQ(journey.final_hops, n - 1);
+      }
+    }
+  }
+}
+
+TEST(Plan, BroadcastGoesOnceRoundFromEveryRoot) {
+  for (uint32_t n = 1; n <= 9; ++n) {
+    for (uint32_t root = 0; root < n; ++root) {
+      const std::vector<Plan> plans = plans_of(broadcast(Dtype::kInt64, 50'001, 0), n, root);
+      for (uint32_t slice = 0; slice < plans[0].slices; ++slice) {
+        SCOPED_TRACE(testing::Message() << n << " members, root " << root << ", slice " << slice);
+        const Journey journey = walk(plans, slice);
+        ASSERT_EQ(journey.fault, "");
+        std::vector<uint32_t> only_root(n, 0);
+        only_root[root] = 1;
+        ASSERT_EQ(journey.folds, only_root);
+        ASSERT_EQ(journey.deliveries, std::vector<uint32_t>(n, 1));
+        ASSERT_EQ(journey.final_at, std::vector<uint32_t>{root});
+        ASSERT_EQ(journey.partial_hops, 0u);
+        ASSERT_EQ(journey.final_hops, n - 1);
+      }
+    }
+  }
+}
+
+TEST(Plan, BroadcastReadsTheRootAloneAndAllreduceAllLocals) {
+  for (const Plan& plan : plans_of(broadcast(Dtype::kUint8, 10, 0), 3, 1)) {
+    for (const Step& step : plan.steps_of(0)) EXPECT_NE(step.fold, Fold::kLocals);
+  }
+  for (const Plan& plan : plans_of(allreduce(Dtype::kUint8, 10), 3, 1)) {
+    for (const Step& step : plan.steps_of(0)) EXPECT_NE(step.fold, Fold::kRoot);
+  }
+}
+
+TEST(Plan, StartsAreSpreadOverTheMembers) {
+  const std::vector<Plan> plans = plans_of(allreduce(Dtype::kFloat32, 1'000'000), 4, 0);
+  for (uint32_t slice = 0; slice < plans[0].slices; ++slice) {
+    uint32_t starters = 0;
+    for (const Plan& plan : plans) starters += plan.starts_here(slice) ? 1 : 0;
+    EXPECT_EQ(starters, 1u);
+    EXPECT_TRUE(plans[slice % 4].starts_here(slice));
+  }
+}
+
+TEST(Plan, SlicesCoverTheBytesExactlyAndBeginAtElementsAndCacheLines) {
+  for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
+    for (const uint64_t count : {1u, 15u, 16u, 17u, 4096u, 65'537u, 3'000'001u}) {
+      for (uint32_t n = 1; n <= 9; ++n) {
+        const Signature signature = allreduce(static_cast<Dtype>(dtype), count);
+        const Plan plan = make_plan(signature, n, 0, 0, {});
+        SCOPED_TRACE(describe(signature) + ", " + std::to_string(n) + " members");
+        ASSERT_EQ(plan.slice_bytes % 64, 0u);
+        ASSERT_EQ(plan.slice_bytes % size_of(signature.dtype), 0u);
+        uint64_t covered = 0;
+        for (uint32_t slice = 0; slice < plan.slices; ++slice) {
+          ASSERT_EQ(plan.offset_of(slice), covered);
+          ASSERT_GT(plan.length_of(slice), 0u);
+          ASSERT_EQ(plan.length_of(slice) % size_of(signature.dtype), 0u);
+          covered += plan.length_of(slice);
+        }
+        ASSERT_EQ(covered, signature.bytes());
+      }
+    }
+  }
+}
+
+TEST(Plan, BarrierAndNothingToMoveHaveNoSlices) {
+  EXPECT_EQ(make_plan({}, 3, 1, 0, {}).slices, 0u);
+  EXPECT_EQ(make_plan(allreduce(Dtype::kFloat64, 0), 3, 1, 0, {}).slices, 0u);
+  EXPECT_EQ(make_plan(broadcast(Dtype::kFloat64, 0, 2), 3, 1, 1, {}).slices, 0u);
+}
+
+TEST(Plan, SliceBytesKeepTheirBounds) {
+  PlanOptions options;
+  options.slice_bytes_min = 4 << 10;
+  options.slice_bytes_max = 256 << 10;
+  // A small op is not cut below the least size, a large one not above the greatest.
+  EXPECT_EQ(slice_bytes_for(allreduce(Dtype::kFloat32, 1), 8, options), 4u << 10);
+  EXPECT_EQ(slice_bytes_for(allreduce(Dtype::kFloat32, 1u << 30), 2, options), 256u << 10);
+  // Between them every member starts several slices, so that the ring is kept busy.
+  const Signature middle = allreduce(Dtype::kFloat32, 1u << 18);  // 1 MiB
+  const uint32_t bytes = slice_bytes_for(middle, 8, options);
+  EXPECT_EQ(bytes % 64, 0u);
+  EXPECT_GE(middle.bytes() / bytes, 8u * 2);
+  // Members do not agree on anything for it: it follows from the signature alone.
+  for (uint32_t me = 0; me < 8; ++me) {
+    EXPECT_EQ(make_plan(middle, 8, me, 0, options).slice_bytes, bytes);
+  }
+}
+
+TEST(Plan, SliceBytesAreWholeCacheLinesForAnyOptions) {
+  PlanOptions options;
+  options.slice_bytes_min = 100;
+  options.slice_bytes_max = 1000;
+  for (uint64_t count = 1; count < 5000; count += 7) {
+    const uint32_t bytes = slice_bytes_for(allreduce(Dtype::kFloat32, count), 2, options);
+    ASSERT_EQ(bytes % 64, 0u);
+    ASSERT_GE(bytes, 64u);
+    ASSERT_LE(bytes, 1000u);
+  }
+}
+
+TEST(Plan, TheGreatestSliceSizeWinsOverTheLeast) {
+  PlanOptions options;
+  options.slice_bytes_min = 4096;
+  options.slice_bytes_max = 1024;  // staging memory is this large
+  EXPECT_LE(slice_bytes_for(allreduce(Dtype::kFloat32, 1u << 20), 2, options), 1024u);
+  EXPECT_LE(slice_bytes_for(allreduce(Dtype::kFloat32, 1), 2, options), 1024u);
+}
+
+}  // namespace
+}  // namespace gradring::core
