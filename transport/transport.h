@@ -46,6 +46,7 @@ struct Counters {
   uint64_t messages_received = 0;
   uint64_t payload_bytes_sent = 0;
   uint64_t payload_bytes_received = 0;
+  uint64_t messages_dropped = 0;  // arrived without a header of kFrameBytes: no peer of ours sent them
 };
 
 // Moves messages between nodes: a fixed header of kFrameBytes and a payload. Reliable until the

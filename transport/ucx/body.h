@@ -1,0 +1,110 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/transport.h"
+#include "transport/ucx/devices.h"
+#include "transport/ucx/pool.h"
+#include "transport/ucx/worker.h"
+
+namespace gradring::transport {
+
+class UcxTransport final : public Transport {
+ public:
+  UcxTransport(UcxWorker worker, DeviceChoice choice);
+  ~UcxTransport() override;
+  UcxTransport(const UcxTransport&) = delete;
+  UcxTransport& operator=(const UcxTransport&) = delete;
+  // Registers the message handler: the last step of making one.
+  Status listen();
+
+  std::string name() const override { return name_; }
+  std::string devices() const override;
+  std::string devices_reason() const override { return choice_.reason; }
+  std::string address() const override;
+  Status connect(PeerId peer, const std::string& address) override;
+  void disconnect(PeerId peer) override;
+  Status send(PeerId peer, const FrameBytes& header, std::span<const std::byte> payload,
+              uint64_t token) override;
+  int progress(Events& events) override;
+  int event_fd() const override { return worker_.event_fd(); }
+  bool arm() override;
+  Counters counters() const override { return counters_; }
+  size_t preferred_payload_bytes() const override;
+
+ private:
+  // One connection of ours, from connect() until UCX has let go of everything on it.
+  struct Link {
+    UcxTransport* owner = nullptr;
+    PeerId peer = 0;
+    ucp_ep_h ep = nullptr;
+    bool failed = false;
+    std::string why;          // it failed
+    size_t outstanding = 0;   // sends
+    void* closing = nullptr;  // UCX's request, while the close is under way
+  };
+  struct Send {
+    FrameBytes header;  // UCX 1.13 reads it until the send completes
+    Link* link = nullptr;
+    uint64_t token = 0;
+    size_t bytes = 0;
+  };
+  struct Receive {  // by rendezvous, under way
+    UcxTransport* owner = nullptr;
+    FrameBytes header;
+    uint64_t cookie = 0;
+    size_t bytes = 0;
+  };
+  // UCX completes requests wherever it likes, also inside calls that are not progress(); what the
+  // owner is to hear waits here.
+  struct Notice {
+    enum class Kind { kSent, kMessage, kAborted, kLost, kForgotten };
+    Kind kind = Kind::kSent;
+    bool ok = false;
+    PeerId peer = 0;
+    uint64_t number = 0;         // token or cookie
+    Receive* receive = nullptr;  // of kMessage
+    std::string why;             // of kLost
+  };
+
+  static ucs_status_t on_arrival(void* self, const void* header, size_t header_bytes, void* data,
+                                 size_t bytes, const ucp_am_recv_param_t* param);
+  static void on_send_ended(void* request, ucs_status_t status, void* send);
+  static void on_receive_ended(void* request, ucs_status_t status, size_t bytes, void* receive);
+  static void on_endpoint_failed(void* link, ucp_ep_h ep, ucs_status_t status);
+
+  ucs_status_t arrive(std::span<const std::byte> header, void* data, size_t bytes, bool rendezvous);
+  ucs_status_t receive_later(const FrameBytes& header, void* data, size_t bytes,
+                             const Events::Landing& landing);
+  void end_send(Send* send, bool ok);
+  void end_receive(Receive* receive, bool ok);
+  void fail(Link* link, const std::string& why);
+  void forget_loss(PeerId peer);
+  void close(std::unique_ptr<Link> link);
+  void bury_failed();
+  int reap_closing();
+  int tell(Events& events);
+
+  const DeviceChoice choice_;
+  const std::string name_;
+  Events* events_ =
+      nullptr;  // set while the worker is progressed: the only time messages may arrive
+  std::unordered_map<PeerId, std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<Link>> to_close_;   // by calls made from inside the worker's progress
+  std::vector<std::unique_ptr<Link>> closing_;    // closed, and UCX still has something of theirs
+  size_t failures_ = 0;                           // links that failed since the last look
+  std::unordered_map<PeerId, std::string> lost_;  // and not connected anew: why
+  Pool<Send> sends_;
+  Pool<Receive> receives_;
+  std::vector<Notice> notices_, telling_;
+  Counters counters_;
+  UcxWorker worker_;  // destroyed first: until then UCX may hold pointers to all of the above
+};
+
+}  // namespace gradring::transport

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/ucx/devices.h"
+
+namespace gradring::transport {
+
+// One option of UCX, by its name without the UCX_ prefix.
+struct UcxSetting {
+  std::string name;
+  std::string value;
+};
+
+// All that this body decides about UCX. Set in code, so that UCX_ variables in the environment of
+// an operator, meant for some MPI, do not change it.
+std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
+                                     const std::optional<size_t>& rendezvous_bytes);
+
+}  // namespace gradring::transport

@@ -1,0 +1,36 @@
+#include "transport/ucx/ucx_transport.h"
+
+#include <utility>
+
+#include "transport/ucx/body.h"
+#include "transport/ucx/devices.h"
+#include "transport/ucx/settings.h"
+#include "transport/ucx/worker.h"
+
+namespace gradring::transport {
+
+tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOptions& options) {
+  auto inventory = take_device_inventory();
+  if (!inventory) return tl::unexpected(inventory.error());
+  auto choice = choose_devices(options.devices, options.listen_address, *inventory);
+  if (!choice) return tl::unexpected(choice.error());
+  auto worker = UcxWorker::open(settings_for(*choice, options.rendezvous_bytes));
+  if (!worker) return tl::unexpected(worker.error());
+  auto transport = std::make_unique<UcxTransport>(std::move(*worker), std::move(*choice));
+  if (Status status = transport->listen(); !status.ok()) return tl::unexpected(status);
+  return transport;
+}
+
+std::string ucx_version() { return ucp_get_version_string(); }
+
+UcxViability ucx_viability() {
+  const std::string version = "UCX " + ucx_version();
+  const auto inventory = take_device_inventory();
+  if (!inventory) return {false, version + ": " + inventory.error().message()};
+  if (inventory->usable.empty()) {
+    return {false, version + " finds no network device that is up and has an address"};
+  }
+  return {true, version + " can use " + list_devices(inventory->usable)};
+}
+
+}  // namespace gradring::transport
