@@ -1,0 +1,154 @@
+// Gathering: who may claim what, and what happens when claims contradict one another.
+
+#include <gmock/gmock.h>
+
+#include "tests/core/membership_town.h"
+
+namespace gradring::core {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Joins one trainer on a and one on b that do not agree; both must be told about both.
+void expect_contradiction(Town* town, SessionId at_a, SessionId at_b,
+                          const std::vector<std::string>& words) {
+  for (const SessionId session : {at_a, at_b}) {
+    const std::string text = town->refusal(session);
+    EXPECT_THAT(text, AllOf(HasSubstr("job train"), HasSubstr("node a"), HasSubstr("node b")));
+    EXPECT_THAT(text, HasSubstr("pid " + std::to_string(town->pid_of(at_a))));
+    EXPECT_THAT(text, HasSubstr("pid " + std::to_string(town->pid_of(at_b))));
+    for (const std::string& word : words) EXPECT_THAT(text, HasSubstr(word));
+  }
+  EXPECT_THAT(town->at("a").jobs(), IsEmpty());
+  EXPECT_THAT(town->at("b").jobs(), IsEmpty());
+}
+
+TEST(MembershipClaims, AnotherSize) {
+  for (const bool first_heard : {true, false}) {
+    Town town(2);
+    const SessionId at_a = town.join("a", trainer(0, 2));
+    if (first_heard) town.run();
+    const SessionId at_b = town.join("b", trainer(1, 3));
+    town.run();
+    expect_contradiction(&town, at_a, at_b, {"size 2", "size 3"});
+  }
+}
+
+TEST(MembershipClaims, TheSameRank) {
+  for (const bool first_heard : {true, false}) {
+    Town town(2);
+    const SessionId at_a = town.join("a", trainer(1, 2));
+    if (first_heard) town.run();
+    const SessionId at_b = town.join("b", trainer(1, 2));
+    town.run();
+    expect_contradiction(&town, at_a, at_b,
+                         {"rank 1 (node a", "rank 1 (node b", "claim the same rank"});
+  }
+}
+
+TEST(MembershipClaims, AnotherOwner) {
+  Town town(2);
+  const SessionId at_a = town.join("a", trainer(0, 2));
+  JoinRequest other = trainer(1, 2);
+  other.uid = 2000;
+  const SessionId at_b = town.join("b", other);
+  town.run();
+  expect_contradiction(&town, at_a, at_b, {"owner uid 1000", "owner uid 2000"});
+}
+
+TEST(MembershipClaims, AnotherPolicy) {
+  // This version knows one policy; a peer of another version may claim another.
+  Town town(2);
+  const SessionId at_a = town.join("a", trainer(0, 2));
+  Claims claims;
+  claims.job = "train";
+  claims.token = "t";
+  claims.revision = 1;
+  claims.uid = 1000;
+  claims.size = 2;
+  claims.policy = "elastic";
+  claims.ranks = {{1, 0, 4711, 1}};
+  town.at("a").on_message("b", claims, town.now);
+  EXPECT_THAT(town.refusal(at_a), AllOf(HasSubstr("policy fail"), HasSubstr("policy elastic"),
+                                        HasSubstr("node b, pid 4711")));
+}
+
+TEST(MembershipClaims, AContradictionBetweenTwoOthersEndsTheGatheringToo) {
+  Town town(3);
+  const SessionId at_c = town.join("c", trainer(0, 3));
+  town.hold("a", "b");
+  town.hold("b", "a");
+  const SessionId at_a = town.join("a", trainer(1, 3));
+  const SessionId at_b = town.join("b", trainer(1, 3));
+  town.run();
+  EXPECT_THAT(town.refusal(at_c), AllOf(HasSubstr("rank 1 (node a"), HasSubstr("rank 1 (node b")));
+  town.release("a", "b");
+  town.release("b", "a");
+  town.run();
+  expect_contradiction(&town, at_a, at_b, {"claim the same rank"});
+}
+
+TEST(MembershipClaims, AfterAContradictionTheLaunchMayBeMended) {
+  Town town(2);
+  const SessionId wrong = town.join("a", trainer(0, 3));
+  const SessionId right = town.join("b", trainer(1, 2));
+  town.run();
+  EXPECT_NE(town.refusal(wrong), "");
+  EXPECT_NE(town.refusal(right), "");
+  const SessionId zero = town.join("a", trainer(0, 2));
+  const SessionId one = town.join("b", trainer(1, 2));
+  town.run();
+  EXPECT_TRUE(town.admitted(zero));
+  EXPECT_TRUE(town.admitted(one));
+}
+
+TEST(MembershipClaims, AnotherTokenIsAnotherJobAtTheSameTime) {
+  Town town(2);
+  std::vector<SessionId> first, second;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    first.push_back(town.join(rank == 0 ? "a" : "b", trainer(rank, 2)));
+    JoinRequest request = trainer(rank, 2);
+    request.token = "u";
+    second.push_back(town.join(rank == 0 ? "b" : "a", request));
+  }
+  town.run();
+  for (const SessionId session : first) {
+    ASSERT_TRUE(town.admitted(session));
+    EXPECT_EQ(town.job_of(session), town.job_of(first[0]));
+  }
+  for (const SessionId session : second) {
+    ASSERT_TRUE(town.admitted(session));
+    EXPECT_EQ(town.job_of(session), town.job_of(second[0]));
+  }
+  EXPECT_NE(town.job_of(first[0]), town.job_of(second[0]));
+  // What happens to one does not happen to the other.
+  town.die(first[0]);
+  town.run();
+  EXPECT_TRUE(town.closed(first[1]).has_value());
+  for (const SessionId session : second) EXPECT_TRUE(town.admitted(session));
+}
+
+TEST(MembershipClaims, TheExplanationCountsWhoIsMissingNow) {
+  Town town(3);
+  town.join("a", trainer(0, 3));
+  const auto explanation = [&] { return town.at("a").jobs().at(0).explanation; };
+  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
+  const SessionId at_b = town.join("b", trainer(1, 3));
+  town.run();
+  EXPECT_EQ(explanation(), "waits for 1 of 3 ranks");
+  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, std::vector<uint32_t>{2});
+  town.leave(at_b);
+  town.run();
+  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
+  town.join("b", trainer(2, 3));
+  town.run();
+  EXPECT_EQ(explanation(), "waits for 1 of 3 ranks");
+  town.cut("a", "b");
+  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
+  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, (std::vector<uint32_t>{1, 2}));
+}
+
+}  // namespace
+}  // namespace gradring::core

@@ -1,0 +1,127 @@
+// Every wait has a bound, and whoever waited in vain is told for whom.
+
+#include <gmock/gmock.h>
+
+#include "tests/core/membership_town.h"
+
+namespace gradring::core {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(MembershipDeadline, WhileGatheringTheMissingRanksAreNamed) {
+  Town town(2);
+  town.unreachable = "10.0.0.3:7000 (connection refused)";
+  JoinRequest request = trainer(0, 4);
+  request.timeout = 10 * kSecond;
+  const SessionId zero = town.join("a", request);
+  request = trainer(2, 4);
+  request.timeout = 20 * kSecond;
+  const SessionId two = town.join("b", request);
+  town.run();
+  town.tick(9 * kSecond);
+  EXPECT_TRUE(town.waits(zero));
+  town.tick(1 * kSecond);
+  EXPECT_THAT(town.refusal(zero),
+              AllOf(HasSubstr("job train: time ran out while forming"),
+                    HasSubstr("missing ranks: 1 3;"), HasSubstr("10.0.0.3:7000")));
+  EXPECT_TRUE(town.waits(two)) << "each has its own patience";
+  town.run();
+  town.tick(10 * kSecond);
+  EXPECT_THAT(town.refusal(two), HasSubstr("missing ranks: 0 1 3"));
+  EXPECT_TRUE(town.at("a").jobs().empty());
+  EXPECT_TRUE(town.at("b").jobs().empty());
+}
+
+TEST(MembershipDeadline, NobodyWaitsLongerThanTheDaemonAllows) {
+  MembershipOptions options;
+  options.form_deadline = 30 * kSecond;
+  Town town(1, true, options);
+  JoinRequest request = trainer(0, 2);
+  request.timeout = 10'000 * kSecond;
+  const SessionId patient = town.join("a", request);
+  request = trainer(0, 2);
+  request.token = "other";
+  const SessionId no_opinion = town.join("a", request);
+  town.tick(29 * kSecond);
+  EXPECT_TRUE(town.waits(patient));
+  town.tick(1 * kSecond);
+  EXPECT_NE(town.refusal(patient), "");
+  EXPECT_NE(town.refusal(no_opinion), "");
+}
+
+TEST(MembershipDeadline, SeveralOfOneNodeAtOnce) {
+  Town town(1);
+  const SessionId zero = town.join("a", trainer(0, 40));
+  const SessionId one = town.join("a", trainer(1, 40));
+  town.tick(300 * kSecond);
+  for (const SessionId session : {zero, one}) {
+    EXPECT_THAT(town.refusal(session),
+                AllOf(HasSubstr("missing ranks: 2 3 4"), HasSubstr("17 and 22 more")));
+  }
+}
+
+TEST(MembershipDeadline, WhileProposedThoseWhoDidNotAnswerAreNamed) {
+  Town town(3);
+  const SessionId zero = town.join("a", trainer(0, 3));
+  const SessionId one = town.join("b", trainer(1, 3));
+  const SessionId two = town.join("c", trainer(2, 3));
+  while (town.deliver("b", "a") || town.deliver("c", "a")) {
+  }
+  town.hold("c", "a");  // b accepts, c's answer does not come
+  town.run();
+  town.tick(300 * kSecond);
+  EXPECT_THAT(town.refusal(zero), AllOf(HasSubstr("time ran out"), HasSubstr("not accepted by: c"),
+                                        Not(HasSubstr("by: b"))));
+  EXPECT_EQ(town.engines("a"), 0u);
+  town.release("c", "a");
+  town.run();
+  for (const SessionId session : {one, two}) {
+    EXPECT_THAT(town.refusal(session), HasSubstr("not accepted by: c"));
+  }
+  EXPECT_EQ(town.engines("b") + town.engines("c"), 0u);
+}
+
+TEST(MembershipDeadline, WhoeverDefersSaysForWhichConnection) {
+  Town town(3, false);
+  town.connect("a", "b");
+  town.connect("a", "c");
+  JoinRequest request = trainer(1, 3);
+  request.timeout = 5 * kSecond;
+  const SessionId one = town.join("b", request);
+  const SessionId two = town.join("c", trainer(2, 3));
+  const SessionId zero = town.join("a", trainer(0, 3));
+  town.run();
+  town.tick(5 * kSecond);
+  EXPECT_THAT(town.refusal(one),
+              AllOf(HasSubstr("time ran out"), HasSubstr("node b to be connected to node c"),
+                    Not(HasSubstr("missing ranks"))));
+  town.run();
+  // The others wait on: rank 1 may come back.
+  EXPECT_TRUE(town.waits(zero));
+  EXPECT_TRUE(town.waits(two));
+  EXPECT_EQ(town.engines("a"), 0u);
+  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, std::vector<uint32_t>{1});
+}
+
+TEST(MembershipDeadline, TheProposersTimeEndsTheWaitOfThoseWhoDefer) {
+  Town town(3, false);
+  town.connect("a", "b");
+  town.connect("a", "c");
+  JoinRequest request = trainer(0, 3);
+  request.timeout = 5 * kSecond;
+  const SessionId one = town.join("b", trainer(1, 3));
+  const SessionId two = town.join("c", trainer(2, 3));
+  const SessionId zero = town.join("a", request);
+  town.run();
+  town.tick(5 * kSecond);
+  town.run();
+  for (const SessionId session : {zero, one, two}) {
+    EXPECT_THAT(town.refusal(session), HasSubstr("not accepted by: b c"));
+  }
+}
+
+}  // namespace
+}  // namespace gradring::core

@@ -1,0 +1,307 @@
+#include "tests/core/membership_town.h"
+
+#include <algorithm>
+
+namespace gradring::core {
+
+JoinRequest trainer(uint32_t rank, uint32_t size) {
+  JoinRequest request;
+  request.job = "train";
+  request.token = "t";
+  request.rank = rank;
+  request.size = size;
+  request.local_rank = rank;
+  request.policy = "fail";
+  request.uid = 1000;
+  return request;
+}
+
+std::string name_of(const JobMessage& message) {
+  if (const auto* claims = std::get_if<Claims>(&message)) {
+    std::string text = "Claims(";
+    for (size_t i = 0; i < claims->ranks.size(); ++i) {
+      text += (i == 0 ? "" : " ") + std::to_string(claims->ranks[i].rank);
+    }
+    return text + ")";
+  }
+  if (const auto* reject = std::get_if<Reject>(&message)) return "Reject(" + reject->reason + ")";
+  if (std::holds_alternative<Propose>(message)) return "Propose";
+  if (std::holds_alternative<Accept>(message)) return "Accept";
+  if (std::holds_alternative<Commit>(message)) return "Commit";
+  if (std::holds_alternative<JobFailed>(message)) return "JobFailed";
+  return "JobDone";
+}
+
+// One daemon: its membership, and what an engine and a session would make of its wishes.
+class Town::Daemon : public MembershipActions {
+ public:
+  struct Engine {
+    std::set<uint32_t> ranks;  // not left
+    std::vector<SessionId> sessions;
+    bool running = false;  // somebody was admitted
+    bool failed = false;
+    bool drained = false;
+  };
+
+  Daemon(Town* town, std::string name, uint64_t seed)
+      : town_(town), name_(std::move(name)), membership(name_, town->options_, seed, this) {}
+
+  void send(const std::string& node, const JobMessage& message) override {
+    EXPECT_NE(node, name_);
+    if (town_->connected_.count({name_, node}) > 0) town_->link(name_, node).push_back(message);
+  }
+
+  void install(const View& view, const std::vector<SessionId>& sessions) override {
+    EXPECT_EQ(fault_of(view), "");
+    Engine engine;
+    const Member& self = view.members.at(view.index_of(name_).value());
+    EXPECT_EQ(sessions.size(), self.ranks.size());
+    for (size_t i = 0; i < sessions.size(); ++i) {
+      EXPECT_EQ(town_->trainers_.at(sessions[i]).request.rank, self.ranks[i].rank);
+      engine.ranks.insert(self.ranks[i].rank);
+    }
+    engine.sessions = sessions;
+    EXPECT_TRUE(engines.emplace(view.incarnation, engine).second) << "installed once";
+  }
+
+  void admit(SessionId session, const View& view) override {
+    Trainer& who = town_->trainers_.at(session);
+    EXPECT_FALSE(who.gone) << "nobody is there";
+    EXPECT_FALSE(who.admitted_to || who.refusal) << "a join is answered once";
+    EXPECT_EQ(engines.count(view.incarnation), 1u) << "admitted before there is an engine";
+    who.admitted_to = view.incarnation;
+    if (engines.count(view.incarnation) > 0) engines.at(view.incarnation).running = true;
+  }
+
+  void refuse(SessionId session, const Status& why) override {
+    Trainer& who = town_->trainers_.at(session);
+    EXPECT_FALSE(who.gone) << "nobody is there";
+    EXPECT_FALSE(who.admitted_to || who.refusal) << "a join is answered once: " << why.message();
+    EXPECT_FALSE(why.ok());
+    EXPECT_NE(why.message(), "") << "errors are for people";
+    who.refusal = why;
+  }
+
+  void leave_engine(const JobId& job, uint32_t rank) override {
+    ASSERT_EQ(engines.count(job), 1u) << "no such engine";
+    EXPECT_EQ(engines.at(job).ranks.erase(rank), 1u) << "a rank leaves once";
+  }
+
+  void fail_engine(const JobId& job, const Failure& failure) override {
+    ASSERT_EQ(engines.count(job), 1u) << "no such engine";
+    EXPECT_FALSE(engines.at(job).failed) << "a job fails once";
+    engines.at(job).failed = true;
+    failures.push_back(failure);
+  }
+
+  void member_gone(const JobId& job, uint32_t member, const Failure&) override {
+    ASSERT_EQ(engines.count(job), 1u) << "no such engine";
+    gone.push_back(member);
+  }
+
+  void close(SessionId session, const JobId& job, const Failure& failure) override {
+    Trainer& who = town_->trainers_.at(session);
+    EXPECT_FALSE(who.gone) << "nobody is there";
+    EXPECT_EQ(who.admitted_to, std::optional<JobId>(job)) << "was never in that job";
+    EXPECT_FALSE(who.closed) << "told once";
+    EXPECT_NE(failure.cause, Cause::kNone);
+    who.closed = failure;
+  }
+
+  void remove(const JobId& job) override {
+    const auto it = engines.find(job);
+    ASSERT_NE(it, engines.end()) << "removed once";
+    if (it->second.running && !it->second.failed) {
+      EXPECT_TRUE(it->second.drained) << "removed while it may be needed";
+    }
+    engines.erase(it);
+  }
+
+  std::string unreachable_peers() const override { return town_->unreachable; }
+
+  void drain() {
+    std::vector<JobId> empty;
+    for (auto& [job, engine] : engines) {
+      if (!engine.running || !engine.ranks.empty() || engine.drained) continue;
+      engine.drained = true;
+      empty.push_back(job);
+    }
+    for (const JobId& job : empty) membership.engine_drained(job);
+  }
+
+ private:
+  Town* const town_;
+  const std::string name_;
+
+ public:
+  Membership membership;
+  std::map<JobId, Engine> engines;
+  std::vector<Failure> failures;
+  std::vector<uint32_t> gone;
+};
+
+Town::Town(uint32_t nodes, bool connected, const MembershipOptions& options) : options_(options) {
+  for (uint32_t i = 0; i < nodes; ++i) {
+    const std::string name(1, static_cast<char>('a' + i));
+    daemons_[name] = std::make_unique<Daemon>(this, name, seed_++);
+  }
+  for (const std::string& a : this->nodes()) {
+    for (const std::string& b : this->nodes()) {
+      if (connected && a < b) connect(a, b);
+    }
+  }
+}
+
+Town::~Town() = default;
+
+Membership& Town::at(const std::string& node) { return daemon(node).membership; }
+
+std::vector<std::string> Town::nodes() const {
+  std::vector<std::string> names;
+  for (const auto& [name, daemon] : daemons_) names.push_back(name);
+  return names;
+}
+
+void Town::connect(const std::string& a, const std::string& b) {
+  connected_.insert({a, b});
+  connected_.insert({b, a});
+  at(a).peer_up(b);
+  at(b).peer_up(a);
+}
+
+void Town::cut(const std::string& a, const std::string& b) {
+  for (const auto& [node, lost] : {std::pair(a, b), std::pair(b, a)}) {
+    link(lost, node).clear();
+    notice_loss(node, lost);
+  }
+  link(a, b).clear();
+  link(b, a).clear();
+}
+
+void Town::notice_loss(const std::string& node, const std::string& lost) {
+  if (connected_.erase({node, lost}) == 0) return;
+  link(lost, node).clear();
+  at(node).peer_lost(lost, Cause::kPeerLost, "connection closed");
+}
+
+void Town::crash(const std::string& node) {
+  for (auto& [session, who] : trainers_) who.gone = who.gone || who.node == node;
+  const std::vector<std::string> all = nodes();
+  daemons_[node] = std::make_unique<Daemon>(this, node, seed_++);
+  for (const std::string& other : all) {
+    if (other == node) continue;
+    link(node, other).clear();
+    link(other, node).clear();
+    connected_.erase({node, other});
+  }
+  for (const std::string& other : all) notice_loss(other, node);
+}
+
+SessionId Town::join(const std::string& node, JoinRequest request) {
+  const SessionId session = trainers_.size() + 1;
+  request.session = session;
+  request.pid = 1000 + static_cast<int64_t>(session);
+  trainers_[session] = {node, request, {}, {}, {}, false};
+  const Status status = at(node).join(request, now);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return session;
+}
+
+Status Town::refused_join(const std::string& node, JoinRequest request) {
+  if (request.session == 0) request.session = trainers_.size() + 1;
+  request.pid = 1000 + static_cast<int64_t>(request.session);
+  trainers_.emplace(request.session, Trainer{node, request, {}, {}, {}, true});
+  const Status status = at(node).join(request, now);
+  EXPECT_FALSE(status.ok()) << "was not refused";
+  return status;
+}
+
+void Town::leave(SessionId session) {
+  Trainer& who = trainers_.at(session);
+  who.gone = true;
+  at(who.node).leave(session);
+  if (drains_at_once) drain(who.node);
+}
+
+void Town::die(SessionId session, const std::string& evidence) {
+  Trainer& who = trainers_.at(session);
+  who.gone = true;
+  at(who.node).session_lost(session, evidence);
+}
+
+int64_t Town::pid_of(SessionId session) const { return trainers_.at(session).request.pid; }
+
+bool Town::waits(SessionId session) const {
+  const Trainer& who = trainers_.at(session);
+  return !who.gone && !who.admitted_to && !who.refusal;
+}
+
+bool Town::admitted(SessionId session) const {
+  const Trainer& who = trainers_.at(session);
+  return who.admitted_to && !who.closed;
+}
+
+std::string Town::refusal(SessionId session) const {
+  const Trainer& who = trainers_.at(session);
+  return who.refusal ? who.refusal->message() : "";
+}
+
+std::optional<Failure> Town::closed(SessionId session) const {
+  return trainers_.at(session).closed;
+}
+
+JobId Town::job_of(SessionId session) const {
+  return trainers_.at(session).admitted_to.value_or(JobId{});
+}
+
+bool Town::deliver(const std::string& from, const std::string& to) {
+  auto& queue = link(from, to);
+  if (queue.empty()) return false;
+  const JobMessage message = queue.front();
+  queue.pop_front();
+  at(to).on_message(from, message, now);
+  return true;
+}
+
+void Town::run() {
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (const std::string& from : nodes()) {
+      for (const std::string& to : nodes()) {
+        if (from != to && held_.count({from, to}) == 0) moved = deliver(from, to) || moved;
+      }
+    }
+  }
+}
+
+std::vector<std::string> Town::under_way(const std::string& from, const std::string& to) const {
+  std::vector<std::string> names;
+  const auto it = links_.find({from, to});
+  if (it == links_.end()) return names;
+  for (const JobMessage& message : it->second) names.push_back(name_of(message));
+  return names;
+}
+
+const JobMessage& Town::peek(const std::string& from, const std::string& to) const {
+  return links_.at({from, to}).at(0);
+}
+
+void Town::drain(const std::string& node) { daemon(node).drain(); }
+
+size_t Town::engines(const std::string& node) const { return daemon(node).engines.size(); }
+
+const std::vector<Failure>& Town::failed_engines(const std::string& node) const {
+  return daemon(node).failures;
+}
+
+const std::vector<uint32_t>& Town::gone_members(const std::string& node) const {
+  return daemon(node).gone;
+}
+
+void Town::tick(Time by) {
+  now += by;
+  for (const std::string& node : nodes()) at(node).tick(now);
+}
+
+}  // namespace gradring::core
