@@ -1,0 +1,174 @@
+// The parts of gradring-run that start nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tools/run/launch.h"
+#include "tools/run/options.h"
+#include "tools/run/placement.h"
+#include "tools/run/tagger.h"
+
+namespace gradring::tools {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Hosts, AreReadWithTheirSlots) {
+  EXPECT_THAT(*parse_hosts("a"), ElementsAre(Slots{"a", 1}));
+  EXPECT_THAT(*parse_hosts("a:2,b,c.example:16"),
+              ElementsAre(Slots{"a", 2}, Slots{"b", 1}, Slots{"c.example", 16}));
+  EXPECT_THAT(*parse_hosts("10.0.0.1:2,[fe80::1]:4,[::1]"),
+              ElementsAre(Slots{"10.0.0.1", 2}, Slots{"fe80::1", 4}, Slots{"::1", 1}));
+  EXPECT_THAT(*parse_hosts("user@a:2"), ElementsAre(Slots{"user@a", 2}));
+  EXPECT_THAT(*parse_hosts("a:1,b:1,a:1"), ElementsAre(Slots{"a", 2}, Slots{"b", 1}));
+}
+
+TEST(Hosts, RefuseWhatIsNoHost) {
+  for (const char* bad : {"", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:5000", ":2",
+                          "-oProxyCommand=x:1", "a b", "a;b", "$(x)"}) {
+    EXPECT_FALSE(parse_hosts(bad)) << bad;
+  }
+}
+
+TEST(Place, FillsHostsInTheirOrder) {
+  EXPECT_THAT(*place(3, {}), ElementsAre(Share{"", 0, 3}));
+  EXPECT_THAT(*place(4, {{"a", 2}, {"b", 2}}), ElementsAre(Share{"a", 0, 2}, Share{"b", 2, 2}));
+  EXPECT_THAT(*place(3, {{"a", 2}, {"b", 2}, {"c", 2}}),
+              ElementsAre(Share{"a", 0, 2}, Share{"b", 2, 1}));
+  const auto full = place(5, {{"a", 2}, {"b", 2}});
+  ASSERT_FALSE(full);
+  EXPECT_THAT(full.error(), HasSubstr("-np 5 is more than the 4"));
+  EXPECT_EQ(describe_ranks({"a", 2, 2}), "ranks 2-3");
+  EXPECT_EQ(describe_ranks({"a", 2, 1}), "rank 2");
+}
+
+TEST(Quote, SurvivesAShell) {
+  EXPECT_EQ(shell_quoted("plain"), "'plain'");
+  EXPECT_EQ(shell_quoted("it's $HOME; rm -rf"), "'it'\\''s $HOME; rm -rf'");
+}
+
+TEST(Tagger, TagsWholeLines) {
+  Tagger tagger("[3] ");
+  EXPECT_EQ(tagger.feed("one\ntw"), "[3] one\n");
+  EXPECT_EQ(tagger.feed("o\n\nthree"), "[3] two\n[3] \n");
+  EXPECT_EQ(tagger.flush(), "[3] three\n");
+  EXPECT_EQ(tagger.flush(), "");
+}
+
+TEST(Tagger, CutsLinesWithoutEnd) {
+  Tagger tagger("> ");
+  const std::string all = tagger.feed(std::string(Tagger::kLineMax * 2 + 10, 'x'));
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2);
+  EXPECT_EQ(tagger.flush(), "> xxxxxxxxxx\n");
+}
+
+Launch two_of_four() {
+  Launch launch;
+  launch.share = {"b", 2, 2};
+  launch.size = 4;
+  launch.job = "train";
+  launch.token = "secret";
+  launch.runtime_dir = "/run/b";
+  launch.directory = "/tmp";
+  launch.environment = {"A=1", "B=x=y"};
+  launch.command = {"sh", "-c", "echo 'hi'\n"};
+  launch.tag = true;
+  return launch;
+}
+
+TEST(Launch, GivesEachRankItsPlace) {
+  setenv("GRADRING_RANK", "99", 1);  // of an outer launch
+  setenv("RANK", "98", 1);
+  const auto processes = processes_of(two_of_four());
+  unsetenv("GRADRING_RANK");
+  unsetenv("RANK");
+  ASSERT_EQ(processes.size(), 2u);
+  const auto& second = processes[1];
+  EXPECT_EQ(second.label, "rank 3");
+  EXPECT_EQ(second.tag, "[3] ");
+  EXPECT_EQ(second.directory, "/tmp");
+  EXPECT_FALSE(second.lifeline);
+  for (const char* variable :
+       {"RANK=3", "LOCAL_RANK=1", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2", "GRADRING_JOB=train",
+        "GRADRING_JOB_TOKEN=secret", "GRADRING_RUNTIME_DIR=/run/b", "A=1", "B=x=y"}) {
+    EXPECT_THAT(second.environment, Contains(variable));
+  }
+  EXPECT_THAT(second.environment, Not(Contains("RANK=98")));
+  EXPECT_THAT(second.environment, Not(Contains("GRADRING_RANK=99")));
+}
+
+TEST(Launch, TravelsAsOneLine) {
+  const std::string line = to_line(two_of_four());
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const auto there = from_line(line);
+  ASSERT_TRUE(there) << there.error();
+  EXPECT_EQ(to_line(*there), line);
+  EXPECT_EQ(there->share, (Share{"b", 2, 2}));
+  EXPECT_EQ(there->command, two_of_four().command);
+  for (const char* bad : {"", "{}", "[]", "garbage", R"({"host":"a"})"})
+    EXPECT_FALSE(from_line(bad)) << bad;
+}
+
+TEST(Launch, SendsOnlyWhatIsMeantForOthers) {
+  setenv("GRADRING_TIMELINE", "t.json", 1);
+  setenv("MY_OWN", "1", 1);
+  setenv("MY_PRIVATE", "1", 1);
+  const auto sent = environment_to_send({"MY_OWN", "NEW=2", "NOT_THERE"});
+  EXPECT_THAT(sent, Contains("GRADRING_TIMELINE=t.json"));
+  EXPECT_THAT(sent, Contains("MY_OWN=1"));
+  EXPECT_THAT(sent, Contains("NEW=2"));
+  EXPECT_THAT(sent, Not(Contains("MY_PRIVATE=1")));
+  EXPECT_THAT(sent, Not(Contains(HasSubstr("NOT_THERE"))));
+  EXPECT_THAT(variables_to_set({"MY_OWN", "NEW=2"}), ElementsAre("NEW=2"));
+  unsetenv("GRADRING_TIMELINE");
+}
+
+TEST(Launch, TokensDiffer) {
+  EXPECT_EQ(random_token().size(), 32u);
+  EXPECT_NE(random_token(), random_token());
+}
+
+TEST(Options, TheCommandBeginsAtTheFirstOtherWord) {
+  const auto parse = [](std::vector<std::string> words) { return parse_run_options(words); };
+  auto options =
+      parse({"-np", "4", "-H", "a:2,b:2", "--tag", "-x", "A=1", "-xB", "python3", "-np", "--tag"});
+  ASSERT_TRUE(options && *options) << options.error();
+  EXPECT_EQ((*options)->ranks, 4);
+  EXPECT_THAT((*options)->hosts, ElementsAre(Slots{"a", 2}, Slots{"b", 2}));
+  EXPECT_TRUE((*options)->tag);
+  EXPECT_THAT((*options)->send, ElementsAre("A=1", "B"));
+  EXPECT_THAT((*options)->command, ElementsAre("python3", "-np", "--tag"));
+  EXPECT_THAT((*options)->rsh, ElementsAre("ssh"));
+
+  options = parse({"--np=2", "--rsh", "ssh -p 22", "--runtime-dir=/run/%h", "--", "-odd", "x"});
+  ASSERT_TRUE(options && *options) << options.error();
+  EXPECT_EQ((*options)->ranks, 2);
+  EXPECT_THAT((*options)->rsh, ElementsAre("ssh", "-p", "22"));
+  EXPECT_EQ((*options)->runtime_dir, "/run/%h");
+  EXPECT_THAT((*options)->command, ElementsAre("-odd", "x"));
+
+  options = parse({"-n", "3", "--job", "j", "a", "b"});
+  ASSERT_TRUE(options && *options) << options.error();
+  EXPECT_EQ((*options)->job, "j");
+  EXPECT_THAT((*options)->command, ElementsAre("a", "b"));
+}
+
+TEST(Options, AreRefusedInWords) {
+  const auto error = [](std::vector<std::string> words) {
+    return parse_run_options(words).error();
+  };
+  EXPECT_THAT(error({}), HasSubstr("-np"));
+  EXPECT_THAT(error({"-np", "2"}), HasSubstr("which command"));
+  EXPECT_THAT(error({"-np", "0", "true"}), HasSubstr("how many ranks"));
+  EXPECT_THAT(error({"-np", "x", "true"}), HasSubstr("np"));
+  EXPECT_THAT(error({"true"}), HasSubstr("how many ranks"));
+  EXPECT_THAT(error({"-np", "2", "--frob", "true"}), HasSubstr("frob"));
+  EXPECT_THAT(error({"-np", "2", "-H", "a:0", "true"}), HasSubstr("-H"));
+}
+
+}  // namespace
+}  // namespace gradring::tools

@@ -1,0 +1,323 @@
+// gradring-run with plain commands: ranks that fail, hang, hide, and launchers that are shot.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "tests/tools/process.h"
+
+namespace gradring::tools {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Clock = std::chrono::steady_clock;
+
+bool eventually(const std::function<bool()>& condition, milliseconds patience = seconds(10)) {
+  const auto end = Clock::now() + patience;
+  while (!condition()) {
+    if (Clock::now() > end) return false;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  return true;
+}
+
+bool runs(pid_t pid) {
+  std::string number, name, state;
+  std::ifstream("/proc/" + std::to_string(pid) + "/stat") >> number >> name >> state;
+  return !state.empty() && state != "Z" && state != "X";
+}
+
+// Commands of a test write their pids here, so that it can see what became of them.
+struct Pids {
+  TemporaryFolder folder;
+
+  std::string file(const std::string& name) const { return folder.path() + "/" + name; }
+  // For a shell: keeps its own pid.
+  std::string note(const std::string& name) const {
+    return "echo $$ >" + file(name + ".$RANK") + "; ";
+  }
+  pid_t of(const std::string& name) const {
+    pid_t pid = 0;
+    eventually([&] { return static_cast<bool>(std::ifstream(file(name)) >> pid); });
+    return pid;
+  }
+};
+
+// A launcher that runs beside the test, which sees to it that it ends.
+class Background {
+ public:
+  explicit Background(const std::vector<std::string>& words) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);  // what outlives it is for us to bury
+    pid_ = fork();
+    if (pid_ == 0) {
+      const int null = open("/dev/null", O_WRONLY);
+      dup2(null, STDERR_FILENO);
+      std::vector<char*> argv;
+      for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+      argv.push_back(nullptr);
+      execvp(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  ~Background() {
+    if (pid_ > 0) kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+  pid_t pid() const { return pid_; }
+  // 128 + N: ended by signal N.
+  int wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+std::vector<std::string> launch(const std::string& ranks, const std::string& script,
+                                const std::vector<std::string>& options = {}) {
+  std::vector<std::string> words = {GRADRING_RUN, "-np", ranks};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"sh", "-c", script});
+  return words;
+}
+
+TEST(Run, AllGoodIsZero) {
+  const auto outcome = run(launch("3", "echo rank $RANK of $WORLD_SIZE"));
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.err, "");
+  for (const char* line : {"rank 0 of 3\n", "rank 1 of 3\n", "rank 2 of 3\n"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(line));
+  }
+}
+
+TEST(Run, FirstFailureEndsTheOthersAndIsTheExitCode) {
+  Pids pids;
+  const auto begin = Clock::now();
+  const auto outcome = run(
+      launch("3", pids.note("pid") + "[ $RANK = 1 ] && { sleep 0.3; exit 3; }; exec sleep 100"));
+  EXPECT_LE(Clock::now() - begin, seconds(4));
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 (pid " + std::to_string(pids.of("pid.1")) +
+                                     ") ended with exit code 3; ending the 2 still running"));
+  EXPECT_FALSE(runs(pids.of("pid.0")));
+  EXPECT_FALSE(runs(pids.of("pid.2")));
+}
+
+TEST(Run, ASignalIsNamed) {
+  const auto outcome = run(launch("2", "[ $RANK = 0 ] && kill -9 $$; exec sleep 100"));
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 0"));
+  EXPECT_THAT(outcome.err, HasSubstr("was ended by signal 9 (Killed)"));
+}
+
+TEST(Run, WhoDoesNotEndIsKilledAfterFiveSeconds) {
+  Pids pids;
+  const auto begin = Clock::now();
+  const auto outcome =
+      run(launch("2", pids.note("pid") + "[ $RANK = 0 ] && { sleep 0.3; exit 7; }; "
+                                         "trap '' TERM; while :; do sleep 0.1; done"));
+  const auto took = Clock::now() - begin;
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_GE(took, seconds(5));
+  EXPECT_LE(took, seconds(9));
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 (pid " + std::to_string(pids.of("pid.1")) +
+                                     ") does not end: killing it"));
+  EXPECT_FALSE(runs(pids.of("pid.1")));
+}
+
+TEST(Run, AStoppedRankIsEndedToo) {
+  Pids pids;
+  const auto outcome = run(launch(
+      "2", pids.note("pid") + "[ $RANK = 0 ] && { sleep 0.3; exit 7; }; kill -STOP $$; sleep 100"));
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_FALSE(runs(pids.of("pid.1")));
+}
+
+TEST(Run, NothingStaysBehind) {
+  Pids pids;
+  // One child in the rank's group, one in a session of its own, and the rank itself ends well.
+  const std::string script = "sleep 100 & echo $! >" + pids.file("group.$RANK") +
+                             "; setsid sh -c 'echo $$ >" + pids.file("session.$RANK") +
+                             "; exec sleep 100' & while [ ! -s " + pids.file("session.$RANK") +
+                             " ]; do sleep 0.01; done; exit 0";
+  const auto outcome = run(launch("2", script));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* name : {"group.0", "group.1", "session.0", "session.1"}) {
+    EXPECT_GT(pids.of(name), 0);
+    EXPECT_FALSE(runs(pids.of(name))) << name;
+  }
+}
+
+TEST(Run, SignalsToTheLauncherEndAll) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    Pids pids;
+    Background launcher(launch("2", pids.note("pid") + "sleep 100; true"));
+    const pid_t first = pids.of("pid.0"), second = pids.of("pid.1");
+    kill(launcher.pid(), number);
+    EXPECT_EQ(launcher.wait(), 128 + number);
+    EXPECT_FALSE(runs(first));
+    EXPECT_FALSE(runs(second));
+  }
+}
+
+TEST(Run, ASecondCtrlCDoesNotWait) {
+  Pids pids;
+  Background launcher(
+      launch("1", "trap '' TERM INT; " + pids.note("pid") + "while :; do sleep 0.1; done"));
+  const pid_t rank = pids.of("pid.0");
+  const auto begin = Clock::now();
+  kill(launcher.pid(), SIGINT);
+  std::this_thread::sleep_for(milliseconds(300));
+  kill(launcher.pid(), SIGINT);
+  EXPECT_EQ(launcher.wait(), 128 + SIGINT);
+  EXPECT_LE(Clock::now() - begin, seconds(3));
+  EXPECT_FALSE(runs(rank));
+}
+
+TEST(Run, EvenAKilledLauncherLeavesNothing) {
+  Pids pids;
+  // The shell is the rank; its child is what a parent-death signal alone would miss.
+  Background launcher(launch(
+      "2", pids.note("pid") + "sleep 100 & echo $! >" + pids.file("child.$RANK") + "; wait"));
+  const pid_t ranks[] = {pids.of("pid.0"), pids.of("pid.1"), pids.of("child.0"),
+                         pids.of("child.1")};
+  for (const pid_t pid : ranks) EXPECT_TRUE(runs(pid));
+  kill(launcher.pid(), SIGKILL);
+  launcher.wait();
+  for (const pid_t pid : ranks) {
+    EXPECT_TRUE(eventually([&] { return !runs(pid); }, seconds(2))) << pid;
+  }
+}
+
+TEST(Run, WhatCannotBeStartedIsSaid) {
+  const auto outcome = run({GRADRING_RUN, "-np", "2", "/no/such/program"});
+  EXPECT_EQ(outcome.exit_code, 127);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 0: cannot run /no/such/program"));
+  EXPECT_THAT(outcome.err, HasSubstr("No such file"));
+  EXPECT_EQ(run({GRADRING_RUN, "-np"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRING_RUN, "--help"}).exit_code, 0);
+}
+
+TEST(Run, InputIsEmpty) { EXPECT_EQ(run(launch("1", "cat; echo end")).out, "end\n"); }
+
+TEST(Run, TagsLinesOfBothStreams) {
+  const auto outcome = run(launch("2", "echo out; echo err >&2; printf unfinished", {"--tag"}));
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* rank : {"[0] ", "[1] "}) {
+    EXPECT_THAT(outcome.out, HasSubstr(std::string(rank) + "out\n"));
+    EXPECT_THAT(outcome.out, HasSubstr(std::string(rank) + "unfinished\n"));
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(rank) + "err\n"));
+  }
+}
+
+TEST(Run, TaggedOutputIsComplete) {
+  const auto outcome = run(launch("2", "seq 20000", {"--tag"}));
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 40000);
+  EXPECT_THAT(outcome.out, HasSubstr("[1] 20000\n"));
+}
+
+// Stands in for ssh: other "hosts" are this one, in an environment as bare as a login's and in a
+// session that hears of its caller through its standard input alone.
+struct FakeSsh : Pids {
+  std::string path = file("rsh");
+
+  FakeSsh() {
+    const std::string pipe = file("pipe.$host");
+    std::ofstream(path) << "#!/bin/sh\nhost=$1; shift; exec 3<&0; mkfifo " << pipe
+                        << "\nsetsid env -i PATH=/usr/bin:/bin REMOTE=$host sh -c \"$*\" <" << pipe
+                        << " 3<&- &\nremote=$!\ncat <&3 >" << pipe
+                        << " &\nwait $remote; code=$?; kill $!; exit $code\n";
+    chmod(path.c_str(), 0755);
+  }
+};
+
+TEST(RunElsewhere, PlacesRanksAndSendsTheEnvironment) {
+  FakeSsh ssh;
+  auto words = launch("4",
+                      "echo $REMOTE $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GRADRING_JOB "
+                      "$GRADRING_RUNTIME_DIR $EXTRA \"$QUOTED\" $(pwd)",
+                      {"-H", "alpha:2,beta:2", "--rsh", ssh.path, "--job", "j", "--runtime-dir",
+                       "/run/%h", "-x", "EXTRA=5", "-x", "QUOTED"});
+  words.insert(words.begin(), {"QUOTED=it's \"so\" $HOME", "GRADRING_RANK=7"});
+  const auto outcome = run(words);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  char here[4096];
+  ASSERT_NE(getcwd(here, sizeof here), nullptr);
+  const std::string tail = " 5 it's \"so\" $HOME " + std::string(here) + "\n";
+  for (const std::string line : {"alpha 0 0 4 2 j /run/alpha", "alpha 1 1 4 2 j /run/alpha",
+                                 "beta 2 0 4 2 j /run/beta", "beta 3 1 4 2 j /run/beta"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(line + tail));
+  }
+}
+
+TEST(RunElsewhere, TheTokenIsTheSameAndNotInAnyCommandLine) {
+  FakeSsh ssh;
+  const auto outcome = run(launch("2",
+                                  "echo $GRADRING_JOB_TOKEN >" + ssh.file("token.$RANK") +
+                                      "; cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; true",
+                                  {"-H", "alpha,beta", "--rsh", ssh.path}));
+  std::string tokens[2];
+  std::ifstream(ssh.file("token.0")) >> tokens[0];
+  std::ifstream(ssh.file("token.1")) >> tokens[1];
+  EXPECT_EQ(tokens[0].size(), 32u);
+  EXPECT_EQ(tokens[0], tokens[1]);
+  EXPECT_THAT(outcome.out, HasSubstr("--agent"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr(tokens[0])));
+}
+
+TEST(RunElsewhere, AFailureThereEndsAllAndIsTheExitCode) {
+  FakeSsh ssh;
+  const auto outcome =
+      run(launch("4", ssh.note("pid") + "[ $RANK = 3 ] && { sleep 0.3; exit 9; }; exec sleep 100",
+                 {"-H", "alpha:2,beta:2", "--rsh", ssh.path}));
+  EXPECT_EQ(outcome.exit_code, 9);
+  EXPECT_THAT(outcome.err, HasSubstr("gradring-run on beta: rank 3 (pid"));
+  EXPECT_THAT(outcome.err, HasSubstr("host beta (ranks 2-3)"));
+  for (int rank = 0; rank < 4; ++rank) EXPECT_FALSE(runs(ssh.of("pid." + std::to_string(rank))));
+}
+
+TEST(RunElsewhere, RemoteRanksEndWithTheLauncherAndWithTheConnection) {
+  for (const int number : {SIGTERM, SIGKILL}) {
+    FakeSsh ssh;
+    Background launcher(
+        launch("2", ssh.note("pid") + "sleep 100; true", {"-H", "alpha,beta", "--rsh", ssh.path}));
+    const pid_t ranks[] = {ssh.of("pid.0"), ssh.of("pid.1")};
+    kill(launcher.pid(), number);
+    launcher.wait();
+    for (const pid_t pid : ranks)
+      EXPECT_TRUE(eventually([&] { return !runs(pid); }, seconds(3))) << number;
+  }
+}
+
+TEST(RunElsewhere, AHostThatCannotBeReachedIsNamed) {
+  const auto outcome = run(launch("2", "exec sleep 100", {"-H", "alpha,beta", "--rsh", "false"}));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, ::testing::ContainsRegex("host (alpha|beta) \\(rank [01]\\)"));
+}
+
+TEST(RunElsewhere, AnAgentDoesNotTrustItsInput) {
+  const auto outcome =
+      run({"sh", "-c", std::string("echo garbage | ") + GRADRING_RUN + " --agent"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("garbled"));
+}
+
+}  // namespace
+}  // namespace gradring::tools

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "tools/run/placement.h"
+#include "tools/run/process.h"
+
+namespace gradring::tools {
+
+// What one host is told to run: enough for an agent on another host to do it without further
+// questions.
+struct Launch {
+  Share share;
+  int size = 0;  // of the whole job
+  std::string job;
+  std::string token;
+  std::string runtime_dir;               // empty: as the environment says
+  std::string directory;                 // to run in
+  std::vector<std::string> environment;  // NAME=VALUE, on top of the environment of the host
+  std::vector<std::string> command;
+  bool tag = false;  // begin each line of output with the rank
+};
+
+// Its ranks as processes of this host.
+std::vector<Process> processes_of(const Launch& launch);
+
+// For the way to an agent: one line without a newline, and back. The error is a sentence.
+std::string to_line(const Launch& launch);
+tl::expected<Launch, std::string> from_line(const std::string& line);
+
+// The variables that go along to another host: those of gradring, the paths that find programs and
+// libraries, and `more`, each NAME (as it is here) or NAME=VALUE.
+std::vector<std::string> environment_to_send(const std::vector<std::string>& more);
+// Of `more`, what has to be set on this host too.
+std::vector<std::string> variables_to_set(const std::vector<std::string>& more);
+
+// 128 random bits in hexadecimal: a token that no other launch has.
+std::string random_token();
+
+// Makes any word one word of a POSIX shell.
+std::string shell_quoted(const std::string& word);
+
+}  // namespace gradring::tools

@@ -1,0 +1,127 @@
+// gradring-run: starts the ranks of a job and ends them together.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tools/run/launch.h"
+#include "tools/run/options.h"
+#include "tools/run/supervisor.h"
+
+namespace {
+
+using namespace gradring::tools;
+
+constexpr int kUsage = 2;
+
+int complain(const std::string& message, int code) {
+  fmt::print(stderr, "gradring-run: {}\n", message);
+  return code;
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+bool is_here(const std::string& host) {
+  return host.empty() || host == "localhost" || host == host_name();
+}
+
+std::string with_host(std::string pattern, const std::string& host) {
+  for (size_t at = 0; (at = pattern.find("%h", at)) != std::string::npos; at += host.size()) {
+    pattern.replace(at, 2, host);
+  }
+  return pattern;
+}
+
+std::string job_name(const RunOptions& options) {
+  const char* named = std::getenv("GRADRING_JOB");
+  if (!options.job.empty()) return options.job;
+  if (named != nullptr && *named != '\0') return named;
+  return fmt::format("run-{}-{}", host_name(), random_token().substr(0, 8));
+}
+
+// The connection to a host, at whose other end an agent runs its share.
+Process connection_to(const Launch& launch, const std::vector<std::string>& rsh) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  Process process;
+  process.label = fmt::format("host {} ({})", launch.share.host, describe_ranks(launch.share));
+  process.command = rsh;
+  process.command.push_back(launch.share.host);
+  process.command.push_back(fmt::format("exec {} --agent", shell_quoted(program)));
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    process.environment.push_back(*variable);
+  process.lifeline = to_line(launch) + "\n";
+  return process;
+}
+
+int launch(const RunOptions& options) {
+  const auto shares = place(options.ranks, options.hosts);
+  if (!shares) return complain(shares.error(), kUsage);
+  std::error_code error;
+  Launch common;
+  common.size = options.ranks;
+  common.token = random_token();
+  common.job = job_name(options);
+  common.directory = std::filesystem::current_path(error);
+  common.command = options.command;
+  common.tag = options.tag;
+
+  std::vector<Process> processes;
+  for (const Share& share : *shares) {
+    Launch one = common;
+    one.share = share;
+    one.runtime_dir = with_host(options.runtime_dir, share.host.empty() ? host_name() : share.host);
+    if (is_here(share.host)) {
+      one.environment = variables_to_set(options.send);
+      for (Process& process : processes_of(one)) processes.push_back(std::move(process));
+      continue;
+    }
+    one.environment = environment_to_send(options.send);
+    processes.push_back(connection_to(one, options.rsh));
+    if (processes.back().lifeline->size() > kLifelineMax) {
+      return complain(
+          fmt::format("the command and the variables that go to {} are longer than {} KiB",
+                      share.host, kLifelineMax >> 10),
+          kUsage);
+    }
+  }
+  return Supervisor(std::move(processes), Rules{}).run();
+}
+
+// One line from the standard input, which stays open behind it as the thread by which the agent
+// hangs.
+std::string read_line() {
+  std::string line;
+  for (char c = 0; line.size() <= kLifelineMax && read(STDIN_FILENO, &c, 1) == 1 && c != '\n';)
+    line += c;
+  return line;
+}
+
+int serve() {
+  const auto launch = from_line(read_line());
+  if (!launch) return complain(launch.error(), kUsage);
+  Rules rules;
+  rules.program = fmt::format("gradring-run on {}", launch->share.host);
+  rules.lifeline = STDIN_FILENO;
+  return Supervisor(processes_of(*launch), rules).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto options = parse_run_options({argv + 1, argv + argc});
+  if (!options) return complain(options.error(), kUsage);
+  if (!*options) return 0;
+  try {
+    return (*options)->agent ? serve() : launch(**options);
+  } catch (const std::exception& error) {
+    return complain(error.what(), 1);
+  }
+}

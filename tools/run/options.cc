@@ -1,0 +1,149 @@
+#include "tools/run/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "proto/version.h"
+#include "tools/common/text.h"
+
+namespace gradring::tools {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr int kRanksMax = 65536;
+
+constexpr char kIntroduction[] =
+    "usage: gradring-run -np N [OPTION]... COMMAND [ARGUMENT]...\n"
+    "\n"
+    "Starts N ranks of COMMAND, which find one another through the gradringd of their host.\n"
+    "\n"
+    "  gradring-run -np 4 gradring-digits\n"
+    "  gradring-run -np 8 -H alpha:4,beta:4 python3 train.py\n";
+
+constexpr char kEnding[] =
+    "\nEach rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GRADRING_JOB and\n"
+    "GRADRING_JOB_TOKEN (random, the same for all ranks of a launch) in its environment, and "
+    "nothing on\n"
+    "its standard input. When one fails, or on Ctrl-C, the others get SIGTERM and five seconds "
+    "later\n"
+    "SIGKILL; no process of the launch is left behind.\n"
+    "\n"
+    "On other hosts gradring-run must lie at the same path. It is started through --rsh and ends "
+    "what it\n"
+    "runs when the connection ends. Variables named GRADRING_*, PATH, LD_LIBRARY_PATH, PYTHONPATH "
+    "and\n"
+    "VIRTUAL_ENV go along, others with -x.\n"
+    "\n"
+    "Under torchrun, srun, mpirun or Kubernetes no launcher of gradring is needed.\n"
+    "\n"
+    "Exit code: of the first rank that failed (128 + N for signal N, 127 if it could not be "
+    "started),\n"
+    "0 if none did, 2 usage.\n";
+
+struct Raw {
+  int ranks = 0;
+  std::string hosts, rsh;
+};
+
+void describe_options(Raw* raw, RunOptions* options, po::options_description* shown,
+                      po::options_description* hidden) {
+  // clang-format off
+  shown->add_options()
+    ("np,n", po::value(&raw->ranks)->value_name("N"), "how many ranks; also -np N")
+    ("hosts,H", po::value(&raw->hosts)->value_name("HOST:N,..."), "where, with the ranks each host may run; default: all here")
+    ("rsh", po::value(&raw->rsh)->default_value("ssh")->value_name("CMD"), "starts a command on another host: CMD HOST COMMAND")
+    ("runtime-dir", po::value(&options->runtime_dir)->value_name("DIR"), "of the daemons; %h stands for the host; default: GRADRING_RUNTIME_DIR")
+    ("job", po::value(&options->job)->value_name("NAME"), "name of the job; default: GRADRING_JOB, else a new one")
+    ("env,x", po::value(&options->send)->value_name("NAME[=VALUE]"), "a variable that goes along to other hosts, or that is set; may be repeated")
+    ("tag", po::bool_switch(&options->tag), "begin each line of output with its rank")
+    ("version", "print the version")
+    ("help,h", "show this");
+  hidden->add_options()("agent", po::bool_switch(&options->agent));
+  // clang-format on
+}
+
+// Where the command begins. Boost.Program_options would look for options behind it as well.
+size_t command_begins(const std::vector<std::string>& words, const po::options_description& all) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") return i;
+    if (word.size() < 2 || word[0] != '-') return i;
+    const bool is_long = word[1] == '-';
+    // -n4, -Ha:2 and --np=4 carry their value with them.
+    const bool alone = is_long ? word.find('=') == std::string::npos : word.size() == 2;
+    const auto* option =
+        all.find_nothrow(is_long ? word.substr(2, word.find('=') - 2) : word.substr(0, 2), false);
+    if (alone && option != nullptr && option->semantic()->max_tokens() > 0) ++i;
+  }
+  return words.size();
+}
+
+std::vector<std::string> split_words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
+  if (options->agent) return {};
+  if (raw.ranks < 1 || raw.ranks > kRanksMax) {
+    return tl::unexpected(fmt::format("how many ranks? -np takes 1 to {}; see --help", kRanksMax));
+  }
+  if (options->command.empty()) return tl::unexpected(std::string("which command? See --help"));
+  options->ranks = raw.ranks;
+  options->rsh = split_words(raw.rsh);
+  if (options->rsh.empty()) return tl::unexpected(std::string("--rsh is empty"));
+  if (!raw.hosts.empty()) {
+    const auto hosts = parse_hosts(raw.hosts);
+    if (!hosts) return tl::unexpected("-H: " + hosts.error());
+    options->hosts = *hosts;
+  }
+  return {};
+}
+
+}  // namespace
+
+tl::expected<std::optional<RunOptions>, std::string> parse_run_options(
+    const std::vector<std::string>& words) {
+  RunOptions options;
+  Raw raw;
+  po::options_description shown("Options", 100), hidden, all;
+  describe_options(&raw, &options, &shown, &hidden);
+  all.add(shown).add(hidden);
+
+  std::vector<std::string> own = words;
+  std::ranges::replace(own, "-np", "--np");  // as other launchers spell it
+  const size_t begin = command_begins(own, all);
+  // The command as it was given: its own -np is none of our business.
+  options.command.assign(words.begin() + static_cast<ptrdiff_t>(begin), words.end());
+  if (!options.command.empty() && options.command[0] == "--") {
+    options.command.erase(options.command.begin());
+  }
+  own.resize(begin);
+  po::variables_map values;
+  try {
+    const int style =
+        po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(po::command_line_parser(own).options(all).positional({}).style(style).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    return tl::unexpected(fmt::format("{}; see --help", printable(error.what())));
+  }
+  if (values.count("help") > 0) {
+    std::cout << kIntroduction << "\n" << shown << kEnding;
+    return std::optional<RunOptions>();
+  }
+  if (values.count("version") > 0) {
+    std::cout << "gradring-run " << kProductVersion << "\n";
+    return std::optional<RunOptions>();
+  }
+  if (const auto good = judge(raw, &options); !good) return tl::unexpected(good.error());
+  return options;
+}
+
+}  // namespace gradring::tools

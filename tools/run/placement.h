@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <vector>
+
+namespace gradring::tools {
+
+// The consecutive ranks that one host runs.
+struct Share {
+  std::string host;  // empty: this host
+  int first_rank = 0;
+  int count = 0;
+
+  bool operator==(const Share&) const = default;
+};
+
+struct Slots {
+  std::string host;
+  int count = 0;
+
+  bool operator==(const Slots&) const = default;
+};
+
+// "a:2,b,[fe80::1]:4": hosts with the number of ranks each may run, 1 if it is not given. A host
+// that is named twice has the sum. The error is a sentence.
+tl::expected<std::vector<Slots>, std::string> parse_hosts(std::string_view text);
+
+// Fills the hosts in their order. Without hosts everything runs here.
+tl::expected<std::vector<Share>, std::string> place(int ranks, const std::vector<Slots>& hosts);
+
+// "ranks 2-3", "rank 2"
+std::string describe_ranks(const Share& share);
+
+}  // namespace gradring::tools

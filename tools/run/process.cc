@@ -1,0 +1,136 @@
+#include "tools/run/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+extern char** environ;
+
+namespace gradring::tools {
+namespace {
+
+// Both ends of a pipe; what was not taken out is closed.
+class Pipe {
+ public:
+  enum End { kRead = 0, kWrite = 1 };
+
+  Pipe() = default;
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() {
+    close_end(kRead);
+    close_end(kWrite);
+  }
+  bool open() { return pipe2(ends_.data(), O_CLOEXEC) == 0; }
+  int get(End end) const { return ends_[end]; }
+  int take(End end) { return std::exchange(ends_[end], -1); }
+  void close_end(End end) {
+    if (ends_[end] >= 0) close(ends_[end]);
+    ends_[end] = -1;
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+// Words as exec wants them. Made before the fork: a child may not allocate.
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+struct Descriptors {
+  int in, out, err;  // to become 0, 1, 2; -1: inherit
+  int report;        // takes errno when the program cannot be executed
+};
+
+// The child's side; only calls that are allowed between fork and exec.
+[[noreturn]] void become(const Descriptors& fds, const char* directory, char* const* command,
+                         char** environment, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before the line above
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  if (fds.in >= 0) dup2(fds.in, STDIN_FILENO);
+  if (fds.out >= 0) dup2(fds.out, STDOUT_FILENO);
+  if (fds.err >= 0) dup2(fds.err, STDERR_FILENO);
+  if (*directory == '\0' || chdir(directory) == 0) {
+    environ = environment;
+    execvp(command[0], command);
+  }
+  const int error = errno;
+  [[maybe_unused]] const auto told = write(fds.report, &error, sizeof error);
+  _exit(127);
+}
+
+}  // namespace
+
+tl::expected<Child, std::string> start(const Process& process) {
+  const auto fail = [&](std::string_view doing, int error) {
+    return tl::unexpected(fmt::format("{}: {}: {}", process.label, doing, std::strerror(error)));
+  };
+  Pipe in, out, err, report;
+  const bool tagged = !process.tag.empty();
+  if (!report.open() || (tagged && (!out.open() || !err.open())))
+    return fail("making a pipe", errno);
+  if (process.lifeline && !in.open()) return fail("making a pipe", errno);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing < 0) return fail("opening /dev/null", errno);
+
+  const auto command = pointers_to(process.command);
+  auto environment = pointers_to(process.environment);
+  const Descriptors fds{process.lifeline ? in.get(Pipe::kRead) : nothing, out.get(Pipe::kWrite),
+                        err.get(Pipe::kWrite), report.get(Pipe::kWrite)};
+  const pid_t parent = getpid();
+  Child child;
+  child.pid = fork();
+  if (child.pid == 0) {
+    become(fds, process.directory.c_str(), command.data(), environment.data(), parent);
+  }
+  const int fork_error = errno;
+  close(nothing);
+  if (child.pid < 0) return fail("making a process", fork_error);
+
+  // The write end closes by itself when the program is executed.
+  report.close_end(Pipe::kWrite);
+  int exec_error = 0;
+  if (read(report.get(Pipe::kRead), &exec_error, sizeof exec_error) > 0) {
+    waitpid(child.pid, nullptr, 0);
+    return fail(fmt::format("cannot run {} in {}", process.command[0],
+                            process.directory.empty() ? "." : process.directory),
+                exec_error);
+  }
+  if (process.lifeline) {
+    const std::string& text = *process.lifeline;
+    if (write(in.get(Pipe::kWrite), text.data(), text.size()) !=
+        static_cast<ssize_t>(text.size())) {
+      const int error = errno;
+      kill(-child.pid, SIGKILL);
+      waitpid(child.pid, nullptr, 0);
+      return fail("handing over what to run", error);
+    }
+    child.lifeline = in.take(Pipe::kWrite);
+  }
+  if (tagged) {
+    child.out = out.take(Pipe::kRead);
+    child.err = err.take(Pipe::kRead);
+    fcntl(child.out, F_SETFL, O_NONBLOCK);
+    fcntl(child.err, F_SETFL, O_NONBLOCK);
+  }
+  return child;
+}
+
+}  // namespace gradring::tools

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+namespace gradring::tools {
+
+// A program to run as a child, in a process group of its own.
+struct Process {
+  std::string label;                     // "rank 2", for messages
+  std::vector<std::string> command;      // found through PATH of `environment`
+  std::vector<std::string> environment;  // all of it, NAME=VALUE
+  std::string directory;                 // empty: stay here
+  std::string tag;                       // begins each line it prints; empty: it prints directly
+  // With a value: written to its standard input, which then stays open as the thread by which it
+  // hangs; closing it asks the process to end. Without: its input is empty.
+  std::optional<std::string> lifeline;
+};
+
+// The running child. Descriptors are -1 where there is none, close on exec, and the owner's to
+// close.
+struct Child {
+  pid_t pid = -1;  // and its process group
+  int lifeline = -1;
+  int out = -1;  // not blocking
+  int err = -1;  // not blocking
+};
+
+// What a lifeline can be given at the start without anybody reading it: the smallest pipe Linux
+// makes.
+inline constexpr size_t kLifelineMax = 65536;
+
+// Starts it. It dies with the calling thread, whatever becomes of that. The error is a sentence,
+// also when the program cannot be executed.
+tl::expected<Child, std::string> start(const Process& process);
+
+}  // namespace gradring::tools

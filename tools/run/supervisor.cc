@@ -1,0 +1,276 @@
+#include "tools/run/supervisor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "tools/common/text.h"
+#include "tools/run/guard.h"
+
+namespace gradring::tools {
+namespace {
+
+// How often the end is looked at: the death of somebody else's orphan sends no signal.
+constexpr int kSweepMs = 20;
+// An agent on another host needs its own grace first, and a moment to report.
+constexpr std::chrono::milliseconds kAgentExtra{3000};
+// After SIGKILL only a process that the kernel itself cannot end is left.
+constexpr std::chrono::milliseconds kUnkillable{5000};
+
+sigset_t handled_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return;  // nobody reads any more
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// Copies what is there; closes the descriptor at its end.
+void drain(int* fd, Tagger* tagger, int to, bool last) {
+  std::array<char, 16384> bytes;
+  while (*fd >= 0) {
+    const ssize_t got = read(*fd, bytes.data(), bytes.size());
+    if (got > 0) {
+      write_all(to, tagger->feed({bytes.data(), static_cast<size_t>(got)}));
+      continue;
+    }
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0 || last) {
+      write_all(to, tagger->flush());
+      close(*fd);
+      *fd = -1;
+    }
+    return;
+  }
+}
+
+std::string describe_end(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return fmt::format("ended with exit code {}", info.si_status);
+  return fmt::format("was ended by signal {} ({})", info.si_status, strsignal(info.si_status));
+}
+
+}  // namespace
+
+Supervisor::Supervisor(std::vector<Process> processes, Rules rules) : rules_(std::move(rules)) {
+  for (Process& process : processes) {
+    const std::string tag = process.tag;
+    members_.push_back({std::move(process), {}, false, Tagger(tag), Tagger(tag)});
+  }
+  const sigset_t set = handled_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  // Whatever a rank leaves behind becomes a child of ours, and can be ended.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+Supervisor::~Supervisor() {
+  if (signals_ >= 0) close(signals_);
+}
+
+int Supervisor::run() {
+  const bool started = start_all();
+  std::vector<pid_t> groups;
+  for (const Member& member : members_) {
+    if (member.child.pid > 0) groups.push_back(member.child.pid);
+  }
+  const Guard guard(groups);
+  guard_ = guard.pid();
+  if (!started) end_all();
+
+  while (true) {
+    take_signals();
+    take_exits();
+    take_output(false);
+    if (phase_ == Phase::kRunning && all_ended()) end_all();
+    const bool orphans = sweep();
+    if (phase_ != Phase::kRunning && all_ended() && !orphans) break;
+    if (phase_ == Phase::kEnding && Clock::now() >= deadline_) kill_all();
+    if (phase_ == Phase::kKilling && Clock::now() >= deadline_) {
+      say("something cannot be killed; the kernel holds it (state D in ps)");
+      break;
+    }
+    wait_for_event();
+  }
+  take_output(true);
+  for (Member& member : members_) {
+    if (member.child.lifeline >= 0) close(member.child.lifeline);
+    if (member.child.pid > 0) waitpid(member.child.pid, nullptr, WNOHANG);
+  }
+  return exit_code_;
+}
+
+bool Supervisor::start_all() {
+  for (Member& member : members_) {
+    const auto child = start(member.process);
+    if (!child) {
+      say(child.error());
+      fail(127);
+      for (Member& other : members_) other.ended = other.ended || other.child.pid < 0;
+      return false;
+    }
+    member.child = *child;
+  }
+  return true;
+}
+
+void Supervisor::wait_for_event() {
+  std::vector<pollfd> fds = {{signals_, POLLIN, 0}};
+  if (rules_.lifeline >= 0) fds.push_back({rules_.lifeline, POLLIN, 0});
+  for (const Member& member : members_) {
+    for (const int fd : {member.child.out, member.child.err}) {
+      if (fd >= 0) fds.push_back({fd, POLLIN, 0});
+    }
+  }
+  poll(fds.data(), fds.size(), phase_ == Phase::kRunning ? -1 : kSweepMs);
+  if (rules_.lifeline >= 0 && fds[1].revents != 0) {
+    std::array<char, 256> ignored;
+    if (read(rules_.lifeline, ignored.data(), ignored.size()) <= 0) {
+      rules_.lifeline = -1;
+      if (phase_ == Phase::kRunning) {
+        fail(128 + SIGHUP);
+        end_all();
+      }
+    }
+  }
+}
+
+void Supervisor::take_signals() {
+  signalfd_siginfo info{};
+  while (read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) continue;
+    fail(128 + number);
+    if (phase_ == Phase::kRunning) {
+      say(fmt::format("{}: ending {}", strsignal(number), counted(members_.size(), "process")));
+      end_all();
+    } else if (phase_ == Phase::kEnding) {
+      say(fmt::format("{} once more: killing what is left", strsignal(number)));
+      kill_all();
+    }
+  }
+}
+
+void Supervisor::take_output(bool last) {
+  for (Member& member : members_) {
+    drain(&member.child.out, &member.out, STDOUT_FILENO, last);
+    drain(&member.child.err, &member.err, STDERR_FILENO, last);
+  }
+}
+
+// Looks without reaping: see Member.
+void Supervisor::take_exits() {
+  for (Member& member : members_) {
+    siginfo_t info{};
+    if (member.ended ||
+        waitid(P_PID, static_cast<id_t>(member.child.pid), &info, WEXITED | WNOHANG | WNOWAIT) !=
+            0 ||
+        info.si_pid == 0) {
+      continue;
+    }
+    member.ended = true;
+    const int code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+    if (code == 0 || phase_ != Phase::kRunning) continue;
+    const auto left = std::ranges::count(members_, false, &Member::ended);
+    say(fmt::format("{} (pid {}) {}{}", member.process.label, member.child.pid, describe_end(info),
+                    left == 0 ? "" : fmt::format("; ending the {} still running", left)));
+    fail(code);
+    end_all();
+  }
+}
+
+bool Supervisor::all_ended() const {
+  return std::ranges::all_of(members_, [](const Member& member) { return member.ended; });
+}
+
+// Children of ours that we did not start: what the ranks left behind.
+std::vector<pid_t> Supervisor::strays() const {
+  std::ifstream file(fmt::format("/proc/self/task/{}/children", getpid()));
+  std::vector<pid_t> found;
+  for (pid_t pid = 0; file >> pid;) {
+    const bool known = pid == guard_ || std::ranges::any_of(members_, [&](const Member& member) {
+                         return member.child.pid == pid;
+                       });
+    if (!known) found.push_back(pid);
+  }
+  return found;
+}
+
+// Reaps dead strays and, once it comes to that, tells living ones to end; true while there are any.
+bool Supervisor::sweep() {
+  bool any = false;
+  for (const pid_t pid : strays()) {
+    if (waitpid(pid, nullptr, WNOHANG) == pid) {
+      asked_.erase(pid);
+      continue;
+    }
+    any = true;
+    if (phase_ == Phase::kKilling) {
+      kill(pid, SIGKILL);
+    } else if (phase_ == Phase::kEnding && asked_.insert(pid).second) {
+      kill(pid, SIGTERM);
+      kill(pid, SIGCONT);  // a stopped one would not hear
+    }
+  }
+  return any;
+}
+
+void Supervisor::end_all() {
+  if (phase_ != Phase::kRunning) return;
+  phase_ = Phase::kEnding;
+  auto grace = rules_.grace;
+  for (Member& member : members_) {
+    if (member.child.pid < 0) continue;
+    if (member.child.lifeline >= 0) {
+      close(member.child.lifeline);
+      member.child.lifeline = -1;
+      if (!member.ended) grace = rules_.grace + kAgentExtra;
+      continue;
+    }
+    kill(-member.child.pid, SIGTERM);
+    kill(-member.child.pid, SIGCONT);
+  }
+  deadline_ = Clock::now() + grace;
+}
+
+void Supervisor::kill_all() {
+  phase_ = Phase::kKilling;
+  for (const Member& member : members_) {
+    if (member.child.pid < 0) continue;
+    if (!member.ended) {
+      say(fmt::format("{} (pid {}) does not end: killing it", member.process.label,
+                      member.child.pid));
+    }
+    kill(-member.child.pid, SIGKILL);
+  }
+  deadline_ = Clock::now() + kUnkillable;
+}
+
+void Supervisor::fail(int exit_code) {
+  if (exit_code_ == 0) exit_code_ = exit_code;
+}
+
+void Supervisor::say(const std::string& sentence) const {
+  write_all(STDERR_FILENO, fmt::format("{}: {}\n", rules_.program, sentence));
+}
+
+}  // namespace gradring::tools

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/run/process.h"
+#include "tools/run/tagger.h"
+
+namespace gradring::tools {
+
+struct Rules {
+  std::string program = "gradring-run";   // whose messages these are
+  int lifeline = -1;                      // when it reads end of file, everything is ended
+  std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL
+};
+
+// Runs processes side by side. When one fails, or on SIGINT, SIGTERM or SIGHUP, the others are
+// asked to end and killed after the grace; so are all their descendants, whatever group or session
+// they moved to. Blocks those signals and SIGCHLD in the calling thread; to be used once, by the
+// main thread.
+class Supervisor {
+ public:
+  Supervisor(std::vector<Process> processes, Rules rules);
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor();
+
+  // Returns when nothing of it runs any more. The exit code of the process that failed first (128 +
+  // N if signal N ended it, 127 if it could not be started), 128 + N if signal N ended the launch,
+  // else 0.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase { kRunning, kEnding, kKilling };
+
+  // A process group. Its leader stays a zombie until all is over, so that the number cannot be
+  // given to strangers while it may still be signalled.
+  struct Member {
+    Process process;
+    Child child;
+    bool ended = false;
+    Tagger out, err;
+  };
+
+  bool start_all();
+  void wait_for_event();
+  void take_signals();
+  void take_output(bool last);
+  void take_exits();
+  std::vector<pid_t> strays() const;
+  bool sweep();
+  bool all_ended() const;
+
+  void end_all();
+  void kill_all();
+  void fail(int exit_code);
+  void say(const std::string& sentence) const;
+
+  std::vector<Member> members_;
+  Rules rules_;
+  int signals_ = -1;  // signalfd
+  pid_t guard_ = -1;
+  Phase phase_ = Phase::kRunning;
+  int exit_code_ = 0;
+  Clock::time_point deadline_{};
+  std::set<pid_t> asked_;  // strays that got SIGTERM
+};
+
+}  // namespace gradring::tools

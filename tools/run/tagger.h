@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace gradring::tools {
+
+// Cuts a stream of output into lines and puts a tag in front of each.
+class Tagger {
+ public:
+  explicit Tagger(std::string tag) : tag_(std::move(tag)) {}
+
+  // The lines that are complete with `bytes`, tagged; an unfinished one is kept for the next call.
+  // A line beyond kLineMax is cut.
+  std::string feed(std::string_view bytes);
+  // The unfinished line, if there is one.
+  std::string flush();
+
+  static constexpr size_t kLineMax = 64 << 10;
+
+ private:
+  std::string cut();
+
+  std::string tag_;
+  std::string rest_;
+};
+
+}  // namespace gradring::tools
