@@ -1,7 +1,7 @@
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,32 +55,28 @@ class LoopbackBody final : public Body {
 };
 
 // A process of its own, started by exec: UCX does not survive a fork. Speaks lines of hexadecimal
-// addresses over two pipes; see conformance_peer.cc.
+// addresses over its stdin, a socket; see conformance_peer.cc.
 class UcxDoomed final : public DoomedPeer {
  public:
   explicit UcxDoomed(size_t rendezvous_bytes) {
-    int to_child[2], from_child[2];
-    if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0) {
-      throw std::runtime_error("pipe2");
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      throw std::runtime_error("socketpair");
     }
     const std::string threshold = std::to_string(rendezvous_bytes);
     pid_ = fork();
     if (pid_ == 0) {
-      dup2(to_child[0], 0);
-      dup2(from_child[1], 1);
+      dup2(ends[1], 0);
       execl(CONFORMANCE_PEER, CONFORMANCE_PEER, threshold.c_str(), static_cast<char*>(nullptr));
       _exit(127);
     }
-    close(to_child[0]);
-    close(from_child[1]);
-    to_ = to_child[1];
-    from_ = from_child[0];
+    close(ends[1]);
+    line_ = ends[0];
     address_ = read_line();
   }
   ~UcxDoomed() override {
     kill();
-    close(to_);
-    close(from_);
+    close(line_);
   }
   std::string address() const override { return address_; }
   void meet(const std::string& address) override {
@@ -91,7 +87,7 @@ class UcxDoomed final : public DoomedPeer {
       line += kDigits[static_cast<unsigned char>(byte) & 15];
     }
     line += '\n';
-    ASSERT_EQ(write(to_, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+    ASSERT_EQ(write(line_, line.data(), line.size()), static_cast<ssize_t>(line.size()));
   }
   void freeze() override { ::kill(pid_, SIGSTOP); }
   void kill() override {
@@ -106,9 +102,9 @@ class UcxDoomed final : public DoomedPeer {
   std::string read_line() const {
     std::string bytes, pair;
     for (;;) {
-      pollfd ready{from_, POLLIN, 0};
+      pollfd ready{line_, POLLIN, 0};
       char digit = 0;
-      if (poll(&ready, 1, 20'000) != 1 || read(from_, &digit, 1) != 1) {
+      if (poll(&ready, 1, 20'000) != 1 || read(line_, &digit, 1) != 1) {
         ADD_FAILURE() << "the peer process did not tell its address";
         return bytes;
       }
@@ -121,7 +117,7 @@ class UcxDoomed final : public DoomedPeer {
   }
 
   pid_t pid_ = 0;
-  int to_ = -1, from_ = -1;
+  int line_ = -1;
   std::string address_;
 };
 

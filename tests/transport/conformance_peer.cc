@@ -54,9 +54,8 @@ int main(int /*argc*/, char** argv) {
   if (const size_t bytes = std::strtoul(argv[1], nullptr, 10)) options.rendezvous_bytes = bytes;
   auto transport = gradring::transport::make_ucx_transport(options);
   if (!transport) return 1;
-  for (const unsigned char byte : (*transport)->address()) std::printf("%02x", byte);
-  std::printf("\n");
-  std::fflush(stdout);
+  for (const unsigned char byte : (*transport)->address()) dprintf(0, "%02x", byte);
+  dprintf(0, "\n");
 
   fcntl(0, F_SETFL, O_NONBLOCK);
   const std::vector<std::byte> payload(gradring::transport::conformance::kDoomedBytes);

@@ -11,6 +11,9 @@
 namespace gradring::transport {
 namespace {
 
+// Turns of the worker in one progress() while connections close: twice what UCX was seen to need.
+constexpr int kCloseTurns = 8;
+
 constexpr unsigned kMessageId = 0;  // of UCX's active messages; we have one kind
 
 std::string body_name() {
@@ -21,16 +24,17 @@ std::string body_name() {
 
 }  // namespace
 
-UcxTransport::UcxTransport(UcxWorker worker, DeviceChoice choice)
-    : choice_(std::move(choice)), name_(body_name()), worker_(std::move(worker)) {}
+UcxTransport::UcxTransport(UcxWorker worker, DeviceChoice choice, std::optional<size_t> whole_bytes)
+    : choice_(std::move(choice)),
+      whole_bytes_(whole_bytes),
+      name_(body_name()),
+      worker_(std::move(worker)) {}
 
 UcxTransport::~UcxTransport() {
   for (auto& [peer, link] : links_) close(std::move(link));
+  links_.clear();
   const auto deadline = std::chrono::steady_clock::now() + kCloseDeadline;
-  while (!closing_.empty() && std::chrono::steady_clock::now() < deadline) {
-    ucp_worker_progress(worker_.get());
-    reap_closing();
-  }
+  while (!closing_.empty() && std::chrono::steady_clock::now() < deadline) turn_worker(nullptr);
 }
 
 Status UcxTransport::listen() {
@@ -121,45 +125,36 @@ Status UcxTransport::send(PeerId peer, const FrameBytes& header, std::span<const
     return {Code::kUnavailable, who + " is not connected"};
   }
   Link* link = it->second.get();
-  if (link->outstanding >= kSendsMax) {
+  if (link->waiting.size() + link->outstanding >= kSendsMax) {
     return {Code::kResourceExhausted, std::to_string(kSendsMax) + " sends to " + who +
                                           " are under way; wait until some of them have ended"};
   }
-  Send* out = sends_.take();
-  out->header = header;
-  out->link = link;
-  out->token = token;
-  out->bytes = payload.size();
-  ++link->outstanding;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  param.cb.send = &UcxTransport::on_send_ended;
-  param.user_data = out;
-  const ucs_status_ptr_t request =
-      ucp_am_send_nbx(link->ep, kMessageId, out->header.data(), kFrameBytes, payload.data(),
-                      payload.size(), &param);
-  if (request == nullptr) {
-    end_send(out, true);
-  } else if (UCS_PTR_IS_ERR(request)) {
-    --link->outstanding;
-    sends_.give_back(out);
-    fail(link, ucs_status_string(UCS_PTR_STATUS(request)));
-    return {Code::kUnavailable, "lost " + who + ": " + link->why};
-  }
+  const Send out{header, payload, token, link};
+  const Posted posted = link->waiting.empty() ? post(out) : Posted::kBusy;
+  if (posted == Posted::kBusy) link->waiting.push_back(out);
+  if (posted == Posted::kBroken) return {Code::kUnavailable, "lost " + who + ": " + link->why};
   return {};
 }
 
 int UcxTransport::progress(Events& events) {
-  events_ = &events;
-  int work = static_cast<int>(ucp_worker_progress(worker_.get()));
+  int work = turn_worker(&events);
+  // A rendezvous send that is cancelled ends two or three turns of the worker later. The owner was
+  // promised it now; only a network card may take longer.
+  for (int turn = 0; !closing_.empty() && turn < kCloseTurns; ++turn) work += turn_worker(&events);
+  return work + tell(events);
+}
+
+int UcxTransport::turn_worker(Events* events) {
+  events_ = events;
+  const int work = static_cast<int>(ucp_worker_progress(worker_.get()));
   events_ = nullptr;
+  for (const auto& [peer, link] : links_) post_waiting(link.get());
   while (!to_close_.empty()) {
     close(std::move(to_close_.back()));
     to_close_.pop_back();
   }
   bury_failed();
-  work += reap_closing();
-  work += tell(events);
+  reap_closing();
   return work;
 }
 
@@ -169,8 +164,64 @@ bool UcxTransport::arm() {
   return ucp_worker_arm(worker_.get()) == UCS_OK;
 }
 
-// --- Called by UCX
-// ---------------------------------------------------------------------------------
+// --- Sending ---
+
+UcxTransport::Posted UcxTransport::post(const Send& send) {
+  return whole_bytes_ && send.payload.size() <= *whole_bytes_ ? post_whole(send)
+                                                              : post_request(send);
+}
+
+// Over TCP: what the kernel does not take at once, UCX copies, and the send is over. UCX never has
+// a request of ours in hand, which keeps us clear of what it does to requests when connections
+// break.
+UcxTransport::Posted UcxTransport::post_whole(const Send& send) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+  const ucs_status_ptr_t result =
+      ucp_am_send_nbx(send.link->ep, kMessageId, send.header.data(), kFrameBytes,
+                      send.payload.data(), send.payload.size(), &param);
+  const ucs_status_t status = UCS_PTR_STATUS(result);
+  if (status == UCS_ERR_NO_RESOURCE) return Posted::kBusy;
+  if (status != UCS_OK) {
+    fail(send.link, ucs_status_string(status));
+    return Posted::kBroken;
+  }
+  end_send(send, true);
+  return Posted::kDone;
+}
+
+UcxTransport::Posted UcxTransport::post_request(const Send& send) {
+  Send* out = sends_.take();
+  *out = send;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = &UcxTransport::on_send_ended;
+  param.user_data = out;
+  const ucs_status_ptr_t request =
+      ucp_am_send_nbx(out->link->ep, kMessageId, out->header.data(), kFrameBytes,
+                      out->payload.data(), out->payload.size(), &param);
+  if (UCS_PTR_IS_PTR(request)) {
+    ++out->link->outstanding;
+    return Posted::kUnderWay;
+  }
+  sends_.give_back(out);
+  if (request != nullptr) {
+    fail(send.link, ucs_status_string(UCS_PTR_STATUS(request)));
+    return Posted::kBroken;
+  }
+  end_send(send, true);
+  return Posted::kDone;
+}
+
+void UcxTransport::post_waiting(Link* link) {
+  while (!link->waiting.empty() && !link->failed) {
+    const Posted posted = post(link->waiting.front());
+    if (posted == Posted::kBusy || posted == Posted::kBroken) return;
+    link->waiting.pop_front();
+  }
+}
+
+// --- Called by UCX ---
 
 ucs_status_t UcxTransport::on_arrival(void* self, const void* header, size_t header_bytes,
                                       void* data, size_t bytes, const ucp_am_recv_param_t* param) {
@@ -186,7 +237,10 @@ ucs_status_t UcxTransport::on_arrival(void* self, const void* header, size_t hea
 
 void UcxTransport::on_send_ended(void* request, ucs_status_t status, void* send) {
   auto* ended = static_cast<Send*>(send);
-  ended->link->owner->end_send(ended, status == UCS_OK);
+  UcxTransport* owner = ended->link->owner;
+  --ended->link->outstanding;
+  owner->end_send(*ended, status == UCS_OK);
+  owner->sends_.give_back(ended);
   ucp_request_free(request);
 }
 
@@ -202,8 +256,7 @@ void UcxTransport::on_endpoint_failed(void* link, ucp_ep_h /*ep*/, ucs_status_t 
   failed->owner->fail(failed, ucs_status_string(status));
 }
 
-// --- Arrivals
-// --------------------------------------------------------------------------------------
+// --- Arrivals ---
 
 ucs_status_t UcxTransport::arrive(std::span<const std::byte> header, void* data, size_t bytes,
                                   bool rendezvous) {
@@ -241,19 +294,16 @@ ucs_status_t UcxTransport::receive_later(const FrameBytes& header, void* data, s
   return UCS_OK;
 }
 
-// --- Endings
-// ---------------------------------------------------------------------------------------
+// --- Endings ---
 
-void UcxTransport::end_send(Send* send, bool ok) {
-  --send->link->outstanding;
+void UcxTransport::end_send(const Send& send, bool ok) {
   if (ok) {
     ++counters_.messages_sent;
-    counters_.payload_bytes_sent += send->bytes;
+    counters_.payload_bytes_sent += send.payload.size();
   }
-  if (send->token != 0) {
-    notices_.push_back({Notice::Kind::kSent, ok, send->link->peer, send->token, nullptr, {}});
+  if (send.token != 0) {
+    notices_.push_back({Notice::Kind::kSent, ok, send.link->peer, send.token, nullptr, {}});
   }
-  sends_.give_back(send);
 }
 
 void UcxTransport::end_receive(Receive* receive, bool ok) {
@@ -275,6 +325,8 @@ void UcxTransport::fail(Link* link, const std::string& why) {
 }
 
 void UcxTransport::close(std::unique_ptr<Link> link) {
+  for (const Send& send : link->waiting) end_send(send, false);
+  link->waiting.clear();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -300,9 +352,7 @@ void UcxTransport::bury_failed() {
   }
 }
 
-int UcxTransport::reap_closing() {
-  const size_t before = closing_.size();
-  if (before == 0) return 0;
+void UcxTransport::reap_closing() {
   for (const auto& link : closing_) {
     if (link->closing != nullptr && ucp_request_check_status(link->closing) != UCS_INPROGRESS) {
       ucp_request_free(link->closing);
@@ -312,7 +362,6 @@ int UcxTransport::reap_closing() {
   std::erase_if(closing_, [](const std::unique_ptr<Link>& link) {
     return link->closing == nullptr && link->outstanding == 0;
   });
-  return static_cast<int>(before - closing_.size());
 }
 
 void UcxTransport::forget_loss(PeerId peer) {

@@ -3,7 +3,10 @@
 #include <ucp/api/ucp.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,7 +20,8 @@ namespace gradring::transport {
 
 class UcxTransport final : public Transport {
  public:
-  UcxTransport(UcxWorker worker, DeviceChoice choice);
+  // Payloads up to `whole_bytes` leave in one piece, without a request of UCX's; unset: none do.
+  UcxTransport(UcxWorker worker, DeviceChoice choice, std::optional<size_t> whole_bytes);
   ~UcxTransport() override;
   UcxTransport(const UcxTransport&) = delete;
   UcxTransport& operator=(const UcxTransport&) = delete;
@@ -39,21 +43,23 @@ class UcxTransport final : public Transport {
   size_t preferred_payload_bytes() const override;
 
  private:
+  struct Link;
+  struct Send {
+    FrameBytes header;
+    std::span<const std::byte> payload;
+    uint64_t token = 0;
+    Link* link = nullptr;
+  };
   // One connection of ours, from connect() until UCX has let go of everything on it.
   struct Link {
     UcxTransport* owner = nullptr;
     PeerId peer = 0;
     ucp_ep_h ep = nullptr;
     bool failed = false;
-    std::string why;          // it failed
-    size_t outstanding = 0;   // sends
-    void* closing = nullptr;  // UCX's request, while the close is under way
-  };
-  struct Send {
-    FrameBytes header;  // UCX 1.13 reads it until the send completes
-    Link* link = nullptr;
-    uint64_t token = 0;
-    size_t bytes = 0;
+    std::string why;           // it failed
+    std::deque<Send> waiting;  // until the connection takes them
+    size_t outstanding = 0;    // sends that UCX has in hand
+    void* closing = nullptr;   // UCX's request, while the close is under way
   };
   struct Receive {  // by rendezvous, under way
     UcxTransport* owner = nullptr;
@@ -82,16 +88,24 @@ class UcxTransport final : public Transport {
   ucs_status_t arrive(std::span<const std::byte> header, void* data, size_t bytes, bool rendezvous);
   ucs_status_t receive_later(const FrameBytes& header, void* data, size_t bytes,
                              const Events::Landing& landing);
-  void end_send(Send* send, bool ok);
+  // How a send went: over, in UCX's hands, not now, or not on this connection any more.
+  enum class Posted { kDone, kUnderWay, kBusy, kBroken };
+  Posted post(const Send& send);
+  Posted post_whole(const Send& send);
+  Posted post_request(const Send& send);
+  void post_waiting(Link* link);
+  void end_send(const Send& send, bool ok);
   void end_receive(Receive* receive, bool ok);
   void fail(Link* link, const std::string& why);
   void forget_loss(PeerId peer);
   void close(std::unique_ptr<Link> link);
   void bury_failed();
-  int reap_closing();
+  void reap_closing();
+  int turn_worker(Events* events);  // null: nobody listens
   int tell(Events& events);
 
   const DeviceChoice choice_;
+  const std::optional<size_t> whole_bytes_;
   const std::string name_;
   Events* events_ =
       nullptr;  // set while the worker is progressed: the only time messages may arrive
@@ -100,7 +114,7 @@ class UcxTransport final : public Transport {
   std::vector<std::unique_ptr<Link>> closing_;    // closed, and UCX still has something of theirs
   size_t failures_ = 0;                           // links that failed since the last look
   std::unordered_map<PeerId, std::string> lost_;  // and not connected anew: why
-  Pool<Send> sends_;
+  Pool<Send> sends_;  // that UCX has in hand: it reads the header until the send ends
   Pool<Receive> receives_;
   std::vector<Notice> notices_, telling_;
   Counters counters_;

@@ -14,10 +14,13 @@ inline constexpr size_t kTcpSliceBytes = size_t{256} << 10;
 // under way within the staging limit of a job.
 inline constexpr size_t kRdmaSliceBytes = size_t{1} << 20;
 
-// The largest message that UCX sends in one piece: a slice, our header and UCX's own few dozen bytes.
-// Both ends must have the same: a larger message would overrun the receiver's buffer, which release
-// builds of UCX do not check. So it is a constant and not an option.
+// The largest message that UCX sends in one piece: a slice, our header and UCX's own few dozen
+// bytes. Both ends must have the same: a larger message would overrun the receiver's buffer, which
+// release builds of UCX do not check. So it is a constant and not an option.
 inline constexpr size_t kTcpSegmentBytes = size_t{300} << 10;
+// Room for our header and those of UCX in such a message.
+inline constexpr size_t kHeadersBytes = size_t{1} << 10;
+static_assert(kTcpSliceBytes + kHeadersBytes <= kTcpSegmentBytes);
 
 // Sends accepted on one connection and not yet ended; more are refused. Far above what credits let
 // a peer have under way; a request of ours and one of UCX's take about 1 KiB, so 4 MiB per peer at

@@ -37,8 +37,9 @@ std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
   if (tcp) {
     settings.push_back({tcp_option("RX_SEG_SIZE"), std::to_string(kTcpSegmentBytes)});
     settings.push_back({tcp_option("TX_SEG_SIZE"), std::to_string(kTcpSegmentBytes)});
-    // Else ucp_ep_create() waits for the peer, and the whole data thread with it. (How long a silent
-    // peer is tried stays with the kernel: SYN_CNT of 1.13 overwrites its neighbour in the table.)
+    // Else ucp_ep_create() waits for the peer, and the whole data thread with it. (How long a
+    // silent peer is tried stays with the kernel: SYN_CNT of 1.13 overwrites its neighbour in the
+    // table.)
     settings.push_back({tcp_option("CONN_NB"), "y"});
   }
   if (tcp && !rdma) {
@@ -48,7 +49,14 @@ std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
     settings.push_back({tcp_option("RX_BUFS_GROW"), "1"});
     settings.push_back({tcp_option("TX_BUFS_GROW"), "1"});
   }
-  if (!rdma) settings.push_back({"ZCOPY_THRESH", "inf"});
+  if (!rdma) {
+    // UCX's zero-copy sends over TCP end twice when writing to a dead peer fails, which aborts the
+    // process (all versions up to 1.22). Without them a send that leaves in one piece is not
+    // limited either: its largest size is the smaller of segment and zero-copy threshold.
+    settings.push_back({"ZCOPY_THRESH", "inf"});
+    // Newer versions choose the protocol by estimates that know nothing of the above.
+    settings.push_back({"PROTO_ENABLE", "n"});
+  }
   if (rendezvous_bytes) {
     settings.push_back({"RNDV_THRESH", std::to_string(*rendezvous_bytes)});
   } else if (!rdma) {

@@ -1,22 +1,37 @@
 #include "transport/ucx/ucx_transport.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "transport/ucx/body.h"
+#include "transport/ucx/constants.h"
 #include "transport/ucx/devices.h"
 #include "transport/ucx/settings.h"
 #include "transport/ucx/worker.h"
 
 namespace gradring::transport {
+namespace {
+
+// Over RDMA nothing: the card sends from the owner's memory, and takes its time. Over TCP all
+// slices, save those that are to go by rendezvous; UCX counts the header in with them.
+std::optional<size_t> whole_bytes_of(const DeviceChoice& choice, const UcxOptions& options) {
+  if (choice.any_rdma()) return std::nullopt;
+  const size_t eager = options.rendezvous_bytes.value_or(kTcpSegmentBytes);
+  return std::min(kTcpSliceBytes, eager - std::min(eager, kHeadersBytes));
+}
+
+}  // namespace
 
 tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOptions& options) {
   auto inventory = take_device_inventory();
   if (!inventory) return tl::unexpected(inventory.error());
   auto choice = choose_devices(options.devices, options.listen_address, *inventory);
   if (!choice) return tl::unexpected(choice.error());
+  const auto whole_bytes = whole_bytes_of(*choice, options);
   auto worker = UcxWorker::open(settings_for(*choice, options.rendezvous_bytes));
   if (!worker) return tl::unexpected(worker.error());
-  auto transport = std::make_unique<UcxTransport>(std::move(*worker), std::move(*choice));
+  auto transport =
+      std::make_unique<UcxTransport>(std::move(*worker), std::move(*choice), whole_bytes);
   if (Status status = transport->listen(); !status.ok()) return tl::unexpected(status);
   return transport;
 }
