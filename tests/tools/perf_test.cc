@@ -1,0 +1,292 @@
+// gradring-perf without a daemon: what it puts in, what it expects, and what it prints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tests/tools/process.h"
+#include "tests/tools/schema.h"
+#include "tools/perf/options.h"
+#include "tools/perf/pattern.h"
+#include "tools/perf/show.h"
+
+namespace gradring::tools {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+template <typename T>
+double as(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return static_cast<double>(value);
+}
+
+double decode(Dtype dtype, const std::byte* from) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return as<float>(from);
+    case Dtype::kFloat64:
+      return as<double>(from);
+    case Dtype::kInt8:
+      return as<int8_t>(from);
+    case Dtype::kInt16:
+      return as<int16_t>(from);
+    case Dtype::kInt32:
+      return as<int32_t>(from);
+    case Dtype::kInt64:
+      return as<int64_t>(from);
+    case Dtype::kUint8:
+      return as<uint8_t>(from);
+    default:
+      break;
+  }
+  const bool brain = dtype == Dtype::kBfloat16;
+  const int fraction = brain ? 7 : 10, bias = brain ? 127 : 15;
+  const auto bits = static_cast<unsigned>(as<uint16_t>(from));
+  const int exponent = static_cast<int>(bits >> fraction) & (brain ? 0xff : 0x1f);
+  if (exponent == 0) return 0;  // subnormals do not occur
+  const double mantissa = 1 + std::ldexp(bits & ((1u << fraction) - 1), -fraction);
+  return (bits & 0x8000 ? -1 : 1) * std::ldexp(mantissa, exponent - bias);
+}
+
+double fold(ReduceOp op, double a, double b) {
+  if (op == ReduceOp::kMin) return std::min(a, b);
+  if (op == ReduceOp::kMax) return std::max(a, b);
+  return op == ReduceOp::kProduct ? a * b : a + b;
+}
+
+// Whole numbers beyond this may be rounded.
+double exact_up_to(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kBfloat16:
+      return 256;
+    case Dtype::kFloat16:
+      return 2048;
+    case Dtype::kInt8:
+      return 127;
+    case Dtype::kUint8:
+      return 255;
+    default:
+      return 32767;
+  }
+}
+
+TEST(Pattern, IsExactForEveryTypeOperationAndSize) {
+  constexpr size_t kCount = 300;
+  const auto cases = all_cases(Collective::kAllreduce, {1, 1, 2}, 0);
+  EXPECT_THAT(cases, SizeIs(4 * 5 + 5 * 4));
+  for (Case one : cases) {
+    one.count = kCount;
+    const size_t element = size_of(one.dtype);
+    for (const int ranks : {1, 2, 3, 5, 8, 16, 31, 130}) {
+      std::vector<double> result(kCount), partial(kCount);
+      std::vector<std::byte> bytes(one.bytes());
+      for (int rank = 0; rank < ranks; ++rank) {
+        Pattern(one, rank, ranks).fill(bytes);
+        for (size_t i = 0; i < kCount; ++i) {
+          const double value = decode(one.dtype, &bytes[i * element]);
+          result[i] = rank == 0 ? value : fold(one.op, result[i], value);
+          ASSERT_LE(std::abs(result[i]), exact_up_to(one.dtype))
+              << describe(Signature{one.collective, one.dtype, one.op, 0, one.count}) << ", "
+              << ranks << " ranks";
+        }
+      }
+      const Pattern pattern(one, 0, ranks);
+      for (size_t i = 0; i < kCount; ++i) {
+        const double wanted = one.op == ReduceOp::kAverage ? result[i] / ranks : result[i];
+        ASSERT_EQ(expected_value(one, ranks, i), wanted);
+        if (one.dtype == Dtype::kFloat32) {
+          const auto value = static_cast<float>(wanted);
+          std::memcpy(&bytes[i * element], &value, element);
+        }
+      }
+      if (one.dtype == Dtype::kFloat32) {
+        EXPECT_EQ(pattern.wrong_elements(bytes), 0u);
+      }
+    }
+  }
+}
+
+TEST(Pattern, RanksDifferAndEachCounts) {
+  constexpr int kRanks = 4;
+  constexpr uint64_t kCount = 2000;
+  for (const Case& one : all_cases(Collective::kAllreduce, {1, 1, 2}, 0)) {
+    for (int left_out = 0; left_out < kRanks; ++left_out) {
+      uint64_t noticed = 0;
+      for (uint64_t i = 0; i < kCount; ++i) {
+        bool first = true;
+        int result = 0;
+        for (int rank = 0; rank < kRanks; ++rank) {
+          if (rank == left_out) continue;
+          const int value = input_value(one, rank, kRanks, i);
+          result = first ? value : static_cast<int>(fold(one.op, result, value));
+          first = false;
+        }
+        if (one.op == ReduceOp::kAverage) result /= kRanks;
+        noticed += result != expected_value(one, kRanks, i);
+      }
+      EXPECT_GT(noticed, kCount / 10) << name_of(one.op) << " without rank " << left_out;
+    }
+  }
+}
+
+TEST(Pattern, NoticesOneBitAndAShift) {
+  const Case one{Collective::kAllreduce, Dtype::kInt16, ReduceOp::kSum, 0, 2'100'000};
+  const Pattern pattern(one, 0, 1);  // alone, the input is the result
+  std::vector<std::byte> bytes(one.bytes());
+  pattern.fill(bytes);
+  EXPECT_EQ(pattern.wrong_elements(bytes), 0u);
+  bytes[2 * 1'999'999] ^= std::byte{1};
+  EXPECT_EQ(pattern.wrong_elements(bytes), 1u);
+  pattern.fill(bytes);
+  std::rotate(bytes.begin(), bytes.begin() + 4096, bytes.end());
+  EXPECT_GT(pattern.wrong_elements(bytes), one.count / 2);
+}
+
+TEST(Pattern, ABroadcastMustReplaceWhatWasThere) {
+  for (const Case& one : all_cases(Collective::kBroadcast, {4096, 4096, 2}, 2)) {
+    std::vector<std::byte> mine(one.bytes()), root(one.bytes());
+    Pattern(one, 2, 4).fill(root);
+    const Pattern pattern(one, 0, 4);
+    pattern.fill(mine);
+    EXPECT_EQ(pattern.wrong_elements(root), 0u);
+    EXPECT_EQ(pattern.wrong_elements(mine), one.count);
+  }
+}
+
+TEST(Plan, Sizes) {
+  EXPECT_THAT(sizes_in({4096, 262144, 4}), ElementsAre(4096, 16384, 65536, 262144));
+  EXPECT_THAT(sizes_in({1, 7, 2}), ElementsAre(1, 2, 4));
+  EXPECT_THAT(sizes_in({5, 5, 2}), ElementsAre(5));
+  EXPECT_THAT(sizes_in({uint64_t{1} << 62, ~uint64_t{0}, 8}), SizeIs(1));
+}
+
+TEST(Plan, CasesAreWholeElements) {
+  const auto cases =
+      cases_of(Collective::kAllreduce, {1, 16, 4}, Dtype::kFloat64, ReduceOp::kMax, 3);
+  ASSERT_THAT(cases, SizeIs(3));
+  EXPECT_EQ(cases[0], (Case{Collective::kAllreduce, Dtype::kFloat64, ReduceOp::kMax, 0, 1}));
+  EXPECT_EQ(cases[2].count, 2u);
+  EXPECT_THAT(all_cases(Collective::kBroadcast, {8, 8, 2}, 1), SizeIs(9));
+  EXPECT_THAT(all_cases(Collective::kBarrier, {8, 1024, 2}, 0), SizeIs(1));
+  EXPECT_EQ(cases_of(Collective::kBarrier, {8, 8, 2}, Dtype::kInt8, ReduceOp::kSum, 0)[0].bytes(),
+            0u);
+}
+
+TEST(Plan, BusFactorIsThatOfNcclTests) {
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 4), 1.5);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 2), 1.0);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 1), 0.0);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kBroadcast, 8), 1.0);
+}
+
+TEST(Measure, RepetitionsFitTheTime) {
+  EXPECT_EQ(good_iterations(0.003), 100);
+  EXPECT_EQ(good_iterations(10), 2);
+  EXPECT_EQ(good_iterations(0), 20'000);
+}
+
+Measurement sample(std::optional<uint64_t> wrong) {
+  return {{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 1 << 20}, 20, 0.002, wrong};
+}
+
+TEST(Show, TheColumnsOfNcclTests) {
+  EXPECT_EQ(
+      perf_heading(Collective::kAllreduce, 4, 2, "j\x1b"),
+      "# gradring-perf 0.1.0: allreduce, 4 ranks (2 on this node), in place, job j\\x1b\n"
+      "#\n"
+      "#        size         count      type    redop  root        time    algbw    busbw  #wrong\n"
+      "#         (B)    (elements)                                 (us)   (GB/s)   (GB/s)\n");
+}
+
+TEST(Show, Rows) {
+  EXPECT_EQ(perf_row(sample(0), 4),
+            "      4194304       1048576   float32      sum    -1      2000.0     2.10     3.15    "
+            "   0\n");
+  EXPECT_EQ(perf_row(sample(std::nullopt), 4),
+            "      4194304       1048576   float32      sum    -1      2000.0     2.10     3.15    "
+            " N/A\n");
+  const Measurement barrier{
+      {Collective::kBarrier, Dtype::kUint8, ReduceOp::kNone, 0, 0}, 9, 0.000123, 0};
+  EXPECT_EQ(perf_row(barrier, 4),
+            "            0             0      none     none    -1       123.0        -        -    "
+            " N/A\n");
+  const Measurement broadcast{
+      {Collective::kBroadcast, Dtype::kInt64, ReduceOp::kNone, 3, 1024}, 9, 0.001, std::nullopt};
+  EXPECT_THAT(perf_row(broadcast, 4),
+              HasSubstr("int64     none     3      1000.0     0.01     0.01"));
+}
+
+TEST(Show, EndingAveragesAndJudges) {
+  EXPECT_EQ(perf_ending({sample(0), sample(0)}, 4),
+            "# Wrong values: 0 OK\n# Average bus bandwidth: 3.146 GB/s\n");
+  EXPECT_THAT(perf_ending({sample(0), sample(5)}, 4), HasSubstr("# Wrong values: 5 FAILED\n"));
+  EXPECT_EQ(perf_ending({sample(std::nullopt)}, 2), "# Average bus bandwidth: 2.097 GB/s\n");
+}
+
+TEST(Show, DocumentIsAsItsSchemaSays) {
+  const auto document = perf_document(Collective::kAllreduce, 4, {sample(0), sample(2)});
+  EXPECT_EQ(offence(schema_of("perf"), document), "");
+  EXPECT_EQ(document["wrong"], 2);
+  EXPECT_EQ(document["results"][0]["time_seconds"], 0.002);
+  EXPECT_EQ(offence(schema_of("perf"), perf_document(Collective::kBarrier, 1, {})), "");
+}
+
+auto parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "gradring-perf");
+  return parse_perf_options(static_cast<int>(words.size()), words.data());
+}
+
+TEST(Options, AsInTheManual) {
+  const auto options =
+      parse({"allreduce", "--min", "4K", "--max", "256M", "--factor", "4", "--dtype", "float32",
+             "--op", "sum", "--ranks", "2", "--check", "--iters", "7"});
+  ASSERT_TRUE(options && *options) << options.error();
+  EXPECT_EQ((*options)->collective, Collective::kAllreduce);
+  EXPECT_THAT((*options)->cases, SizeIs(9));
+  EXPECT_EQ((*options)->cases.back().bytes(), 256u << 20);
+  EXPECT_EQ((*options)->ranks, 2);
+  EXPECT_EQ((*options)->iters, 7);
+  EXPECT_TRUE((*options)->check);
+  EXPECT_THAT((*parse({"allreduce", "--all", "--min=8", "--max=8"}))->cases, SizeIs(40));
+}
+
+TEST(Options, AreRefusedInWords) {
+  EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
+  EXPECT_THAT(parse({"alltoall"}).error(), HasSubstr("alltoall"));
+  EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("positional"));
+  EXPECT_THAT(parse({"allreduce", "--min", "4X"}).error(), HasSubstr("--min 4X"));
+  EXPECT_THAT(parse({"allreduce", "--min", "8K", "--max", "4K"}).error(), HasSubstr("--max 4K"));
+  EXPECT_THAT(parse({"allreduce", "--factor", "1"}).error(), HasSubstr("--factor"));
+  EXPECT_THAT(parse({"allreduce", "--dtype", "int128"}).error(), HasSubstr("int128"));
+  EXPECT_THAT(parse({"allreduce", "--op", "none"}).error(), HasSubstr("none"));
+  EXPECT_THAT(parse({"allreduce", "--dtype", "int32", "--op", "average"}).error(),
+              HasSubstr("average"));
+  EXPECT_THAT(parse({"allreduce", "--ranks", "0"}).error(), HasSubstr("--ranks"));
+  EXPECT_THAT(parse({"allreduce", "--iters", "-1"}).error(), HasSubstr("--iters"));
+}
+
+TEST(Program, WithoutADaemonAllRanksEndAndSayWhy) {
+  TemporaryFolder empty;
+  const auto outcome =
+      run({GRADRING_PERF, "allreduce", "--ranks", "2", "--runtime-dir", empty.path()});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("no gradring daemon at " + empty.path()));
+}
+
+TEST(Program, UsageIsTwo) {
+  EXPECT_EQ(run({GRADRING_PERF, "--help"}).exit_code, 0);
+  EXPECT_EQ(run({GRADRING_PERF}).exit_code, 2);
+  EXPECT_EQ(run({GRADRING_PERF, "allreduce"}).exit_code, 2);
+  const auto both = run({"RANK=0", "WORLD_SIZE=4", GRADRING_PERF, "allreduce", "--ranks", "2"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("leave --ranks 2 out"));
+}
+
+}  // namespace
+}  // namespace gradring::tools

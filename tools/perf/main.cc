@@ -1,0 +1,114 @@
+// gradring-perf: how fast are the collectives, and are they right?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tools/perf/measure.h"
+#include "tools/perf/options.h"
+#include "tools/perf/show.h"
+#include "tools/run/launch.h"
+#include "tools/run/supervisor.h"
+
+namespace {
+
+using namespace gradring;
+using namespace gradring::tools;
+
+constexpr int kFailed = 1, kUsage = 2;
+
+int complain(const std::string& message, int code) {
+  fmt::print(stderr, "gradring-perf: {}\n", message);
+  return code;
+}
+
+// Starts --ranks of this program, with a job and a token that nobody else has.
+int launch(const PerfOptions& options, int argc, char** argv) {
+  std::error_code error;
+  Launch ranks;
+  ranks.share = {"", 0, options.ranks};
+  ranks.size = options.ranks;
+  ranks.token = random_token();
+  ranks.job = fmt::format("perf-{}", random_token().substr(0, 8));
+  ranks.runtime_dir = options.runtime_dir;
+  ranks.command = {std::filesystem::read_symlink("/proc/self/exe", error)};
+  ranks.command.insert(ranks.command.end(), argv + 1, argv + argc);
+  Rules rules;
+  rules.program = "gradring-perf";
+  return Supervisor(processes_of(ranks), rules).run();
+}
+
+void write_json(const std::string& path, const nlohmann::ordered_json& document) {
+  std::ofstream file(path, std::ios::trunc);
+  file << document.dump(2) << "\n";
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("cannot write {}", path));
+}
+
+// The part of one rank. Rank 0 speaks for all.
+int measure(const PerfOptions& options, const gradring_options& place) {
+  Communicator job(place);
+  const int ranks = job.size();
+  const bool speaks = job.rank() == 0;
+  const auto tell = [speaks](const std::string& text) {
+    if (speaks) fmt::print("{}", text), std::fflush(stdout);
+  };
+  tell(perf_heading(options.collective, ranks, job.local_size(),
+                    place.job != nullptr ? place.job : ""));
+
+  uint64_t largest = 0;
+  for (const Case& one : options.cases) {
+    largest = std::max(largest, one.bytes());
+    if (one.root >= static_cast<uint32_t>(ranks)) {
+      return complain(fmt::format("--root {}: there are only {} ranks", one.root, ranks), kUsage);
+    }
+  }
+  Meter meter(job, largest);
+  std::vector<Measurement> results;
+  uint64_t wrong = 0;
+  for (const Case& one : options.cases) {
+    results.push_back(meter.measure(one, {options.iters, options.warmup, options.check}));
+    wrong += results.back().wrong.value_or(0);
+    tell(perf_row(results.back(), ranks));
+  }
+  tell(perf_ending(results, ranks));
+  if (speaks && !options.json.empty()) {
+    write_json(options.json, perf_document(options.collective, ranks, results));
+  }
+  job.barrier();  // nobody leaves while another still measures
+  return wrong == 0 || !speaks ? 0 : kFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto options = parse_perf_options(argc, argv);
+  if (!options) return complain(options.error(), kUsage);
+  if (!*options) return 0;
+  const PerfOptions& wanted = **options;
+
+  gradring_options place;
+  gradring_options_init(&place);
+  if (!wanted.runtime_dir.empty()) place.runtime_dir = wanted.runtime_dir.c_str();
+  const bool is_rank = place.rank >= 0;
+  if (!is_rank && wanted.ranks == 0) {
+    return complain(
+        "how many ranks? Give --ranks R, or start it with gradring-run, torchrun, mpirun or "
+        "srun; see --help",
+        kUsage);
+  }
+  if (is_rank && wanted.ranks != 0 && wanted.ranks != place.size) {
+    return complain(
+        fmt::format("the environment says that this is rank {} of {}: leave --ranks {} out",
+                    place.rank, place.size, wanted.ranks),
+        kUsage);
+  }
+  try {
+    return is_rank ? measure(wanted, place) : launch(wanted, argc, argv);
+  } catch (const std::exception& error) {
+    return complain(is_rank ? fmt::format("rank {}: {}", place.rank, error.what()) : error.what(),
+                    kFailed);
+  }
+}

@@ -1,0 +1,98 @@
+#include "tools/perf/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tools/perf/pattern.h"
+
+namespace gradring::tools {
+namespace {
+
+constexpr double kGoodSeconds = 0.3;
+constexpr int kIterationsMin = 2, kIterationsMax = 20'000;
+// A wait that takes this long is told, so that a silent neighbour is not mistaken for a slow
+// network.
+constexpr int64_t kPatienceMs = 4000;
+
+gradring_op op_of(const Case& of, std::byte* memory) {
+  gradring_op op{};
+  op.struct_size = sizeof op;
+  op.collective = static_cast<gradring_collective>(of.collective);
+  op.dtype = static_cast<gradring_dtype>(of.dtype);
+  op.op = static_cast<gradring_reduce_op>(of.op);
+  op.root = of.root;
+  op.count = of.count;
+  op.input = op.output = of.count > 0 ? memory : nullptr;
+  return op;
+}
+
+}  // namespace
+
+int good_iterations(double seconds_each) {
+  const double wanted = kGoodSeconds / std::max(seconds_each, 1e-9);
+  return static_cast<int>(std::clamp<double>(wanted, kIterationsMin, kIterationsMax));
+}
+
+Meter::Meter(Communicator job, uint64_t largest)
+    : job_(std::move(job)),
+      memory_(job_.allocate<std::byte>(std::max<uint64_t>(largest, 1))),
+      number_(job_.allocate<int64_t>(1)) {}
+
+std::span<std::byte> Meter::memory_for(const Case& of) { return {memory_.data(), of.bytes()}; }
+
+void Meter::run_op(const gradring_op& op) {
+  gradring_request request = 0;
+  check(gradring_submit(job_.handle(), &op, &request));
+  gradring_code code = GRADRING_ERR_DEADLINE;
+  // Bounded by the daemon's op deadline, which ends the op.
+  for (int64_t waited = 0; code == GRADRING_ERR_DEADLINE; waited += kPatienceMs) {
+    if (waited > 0) {
+      fmt::print(stderr,
+                 "gradring-perf: rank {} waits for {} s (\"gradringctl jobs\" says for what)\n",
+                 job_.rank(), waited / 1000);
+    }
+    code = gradring_wait(job_.handle(), request, kPatienceMs, nullptr);
+  }
+  check(code);
+}
+
+void Meter::run(const Case& of) { run_op(op_of(of, memory_.data())); }
+
+double Meter::time(const Case& of, int iterations) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < iterations; ++i) run(of);
+  const std::chrono::duration<double> total = std::chrono::steady_clock::now() - begin;
+  return total.count() / std::max(iterations, 1);
+}
+
+uint64_t Meter::wrong_everywhere(const Case& of) {
+  if (of.count == 0) return run(of), 0;  // a barrier leaves nothing to look at
+  const Pattern pattern(of, job_.rank(), job_.size());
+  pattern.fill(memory_for(of));
+  run(of);
+  number_[0] = static_cast<int64_t>(pattern.wrong_elements(memory_for(of)));
+  job_.allreduce(number_, GRADRING_SUM);
+  return static_cast<uint64_t>(number_[0]);
+}
+
+Measurement Meter::measure(const Case& of, const Effort& effort) {
+  Measurement result{of, effort.iters, 0, std::nullopt};
+  if (effort.check) result.wrong = wrong_everywhere(of);
+  // Repeated in place, other values would soon be infinite or denormal.
+  std::ranges::fill(memory_for(of), std::byte{0});
+  run(of);
+  const double warm = time(of, std::max(effort.warmup, 1));
+  if (effort.iters == 0) {
+    number_[0] = good_iterations(warm);
+    job_.broadcast(number_, 0);
+    result.iterations = static_cast<int>(number_[0]);
+  }
+  job_.barrier();
+  result.seconds = time(of, result.iterations);
+  if (effort.check) *result.wrong += wrong_everywhere(of);
+  return result;
+}
+
+}  // namespace gradring::tools

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <gradring/gradring.hpp>
+#include <optional>
+#include <span>
+
+#include "tools/perf/plan.h"
+
+namespace gradring::tools {
+
+struct Measurement {
+  Case of;
+  int iterations = 0;
+  double seconds = 0;             // of one op, at this rank
+  std::optional<uint64_t> wrong;  // elements of all ranks; none: not checked
+};
+
+struct Effort {
+  int iters = 0;  // 0: chosen by rank 0 from the time of the warm-up
+  int warmup = 2;
+  bool check = false;
+};
+
+// How many repetitions make a measurement of about 0.3 s, between 2 and 20000.
+int good_iterations(double seconds_each);
+
+// One rank's part in measuring, case by case; all ranks must call alike. Throws gradring::Error.
+class Meter {
+ public:
+  // `largest` bytes are allocated once and serve all cases.
+  Meter(Communicator job, uint64_t largest);
+
+  Measurement measure(const Case& of, const Effort& effort);
+
+ private:
+  std::span<std::byte> memory_for(const Case& of);
+  void run(const Case& of);
+  void run_op(const gradring_op& op);
+  double time(const Case& of, int iterations);
+  uint64_t wrong_everywhere(const Case& of);
+
+  Communicator job_;
+  Buffer<std::byte> memory_;
+  Buffer<int64_t> number_;  // for what the ranks agree on
+};
+
+}  // namespace gradring::tools

@@ -1,0 +1,157 @@
+#include "tools/perf/options.h"
+
+#include <fmt/format.h>
+
+#include <boost/program_options.hpp>
+#include <iostream>
+
+#include "proto/version.h"
+#include "tools/common/size.h"
+#include "tools/common/text.h"
+
+namespace gradring::tools {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr int kRanksMax = 1024;  // processes on one host
+constexpr uint64_t kSizeMax = uint64_t{1} << 40;
+
+constexpr char kIntroduction[] =
+    "usage: gradring-perf COLLECTIVE [OPTION]...\n"
+    "\n"
+    "Measures allreduce, broadcast or barrier as a trainer sees it, and prints the columns of "
+    "nccl-tests.\n"
+    "\n"
+    "  gradring-perf allreduce --ranks 4 --check\n"
+    "  gradring-run -np 8 -H alpha:4,beta:4 gradring-perf allreduce --max 64M\n"
+    "\n"
+    "With RANK (or GRADRING_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID, ...) in the environment it "
+    "is that\n"
+    "rank of a job that somebody else started; else it starts --ranks of itself on this host.\n";
+
+constexpr char kEnding[] =
+    "\nSIZE is bytes, or a number with K, M, G or T (powers of 1024). Buffers are used in place.\n"
+    "algbw is size / time; busbw is algbw x 2(n-1)/n for an allreduce of n ranks, algbw for a "
+    "broadcast;\n"
+    "GB are 10^9 bytes, time is that of rank 0. With --check each size is verified before and "
+    "after it is\n"
+    "timed, on every rank; #wrong counts the elements of all ranks.\n"
+    "\n"
+    "Exit code: 0 good, 1 wrong results or a failure, 2 usage.\n";
+
+struct Raw {
+  std::string collective, min, max, dtype, op;
+  int64_t factor = 4, root = 0;
+  bool all = false;
+};
+
+tl::expected<SizeRange, std::string> range_of(const Raw& raw) {
+  const auto min = parse_size(raw.min), max = parse_size(raw.max);
+  if (!min || !max || *min < 1 || *max < *min || *max > kSizeMax) {
+    return tl::unexpected(
+        fmt::format("--min {} --max {}: sizes go from 1 to 1T, such as 4K or 256M",
+                    printable(raw.min), printable(raw.max)));
+  }
+  if (raw.factor < 2 || raw.factor > 1024) {
+    return tl::unexpected(std::string("--factor is the step from size to size, 2 to 1024"));
+  }
+  return SizeRange{*min, *max, static_cast<uint64_t>(raw.factor)};
+}
+
+tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, const Raw& raw) {
+  const auto range = range_of(raw);
+  if (!range) return tl::unexpected(range.error());
+  const auto dtype = parse_dtype(raw.dtype);
+  if (!dtype) {
+    return tl::unexpected(
+        fmt::format("--dtype {} is none of float32 float64 float16 bfloat16 int8 "
+                    "int16 int32 int64 uint8",
+                    printable(raw.dtype)));
+  }
+  const auto op = parse_reduce_op(raw.op);
+  if (!op) {
+    return tl::unexpected(
+        fmt::format("--op {} is none of sum average min max product", printable(raw.op)));
+  }
+  if (raw.root < 0) return tl::unexpected(std::string("--root starts at 0"));
+  const auto root = static_cast<uint32_t>(raw.root);
+  if (raw.all) return all_cases(collective, *range, root);
+  if (collective == Collective::kAllreduce && *op == ReduceOp::kAverage && is_integer(*dtype)) {
+    return tl::unexpected(
+        fmt::format("gradring has no average of integers; measure --op sum for {}", raw.dtype));
+  }
+  return cases_of(collective, *range, *dtype, *op, root);
+}
+
+std::string judge(const PerfOptions& options, const po::variables_map& values) {
+  if (values.count("ranks") > 0 && (options.ranks < 1 || options.ranks > kRanksMax)) {
+    return fmt::format("--ranks takes 1 to {}", kRanksMax);
+  }
+  if (options.iters < 0 || options.warmup < 0) return "--iters and --warmup are not negative";
+  return "";
+}
+
+}  // namespace
+
+tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int argc,
+                                                                         const char* const* argv) {
+  PerfOptions options;
+  Raw raw;
+  po::options_description shown("Options", 100), all;
+  // clang-format off
+  shown.add_options()
+    ("min", po::value(&raw.min)->default_value("4K")->value_name("SIZE"), "smallest size")
+    ("max", po::value(&raw.max)->default_value("256M")->value_name("SIZE"), "largest size")
+    ("factor", po::value(&raw.factor)->default_value(4)->value_name("F"), "from one size to the next")
+    ("dtype", po::value(&raw.dtype)->default_value("float32")->value_name("TYPE"), "float32, float64, float16, bfloat16, int8, int16, int32, int64 or uint8")
+    ("op", po::value(&raw.op)->default_value("sum")->value_name("OP"), "sum, average, min, max or product")
+    ("root", po::value(&raw.root)->default_value(0)->value_name("RANK"), "of a broadcast")
+    ("all", po::bool_switch(&raw.all), "all types and operations")
+    ("ranks", po::value(&options.ranks)->value_name("R"), "how many to start on this host")
+    ("iters", po::value(&options.iters)->value_name("N"), "timed repetitions; default: what takes about 0.3 s")
+    ("warmup", po::value(&options.warmup)->default_value(options.warmup)->value_name("N"), "repetitions before")
+    ("check", po::bool_switch(&options.check), "verify every element")
+    ("json", po::value(&options.json)->value_name("FILE"), "write the table for scripts too (tools/schema/perf.json)")
+    ("runtime-dir", po::value(&options.runtime_dir)->value_name("DIR"), "of the daemon; default: GRADRING_RUNTIME_DIR, else /run/gradring")
+    ("version", "print the version")
+    ("help,h", "show this");
+  // clang-format on
+  all.add(shown);
+  all.add_options()("collective", po::value(&raw.collective));
+  po::positional_options_description positions;
+  positions.add("collective", 1);
+  po::variables_map values;
+  try {
+    const int style =
+        po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(
+        po::command_line_parser(argc, argv).options(all).positional(positions).style(style).run(),
+        values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    return tl::unexpected(fmt::format("{}; see --help", printable(error.what())));
+  }
+  if (values.count("help") > 0) {
+    std::cout << kIntroduction << "\n" << shown << kEnding;
+    return std::optional<PerfOptions>();
+  }
+  if (values.count("version") > 0) {
+    std::cout << "gradring-perf " << kProductVersion << "\n";
+    return std::optional<PerfOptions>();
+  }
+  const auto collective = parse_collective(raw.collective);
+  if (!collective) {
+    return tl::unexpected(
+        fmt::format("what to measure? \"{}\" is none of allreduce broadcast barrier; see --help",
+                    printable(raw.collective)));
+  }
+  options.collective = *collective;
+  auto cases = cases_for(*collective, raw);
+  if (!cases) return tl::unexpected(cases.error());
+  options.cases = std::move(*cases);
+  if (std::string wrong = judge(options, values); !wrong.empty()) return tl::unexpected(wrong);
+  return options;
+}
+
+}  // namespace gradring::tools

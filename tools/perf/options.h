@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "tools/perf/plan.h"
+
+namespace gradring::tools {
+
+struct PerfOptions {
+  Collective collective = Collective::kAllreduce;
+  std::vector<Case> cases;
+  int ranks = 0;  // 0: not given
+  int iters = 0;  // 0: as many as make a good measurement
+  int warmup = 2;
+  bool check = false;
+  std::string json;         // file; empty: none
+  std::string runtime_dir;  // empty: as the environment says
+};
+
+// Reads the command line. Nothing is returned when --help or --version was asked for and printed;
+// the error is a sentence.
+tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int argc,
+                                                                         const char* const* argv);
+
+}  // namespace gradring::tools

@@ -1,0 +1,173 @@
+#include "tools/perf/pattern.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace gradring::tools {
+namespace {
+
+// Whole numbers up to here are exact in bfloat16; float16 reaches 2048, int8 127.
+constexpr int kExact = 256;
+constexpr int kExactSum = 127;
+
+// Scrambles a position, so that neighbours share nothing: multiplied by the golden ratio twice.
+uint64_t scrambled(uint64_t i) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;  // 2^64 / 1.618...
+  i = (i + 1) * kGolden;
+  i = (i ^ (i >> 32)) * kGolden;
+  return i ^ (i >> 29);
+}
+
+// A few bits of a scrambled position that belong to one rank.
+unsigned bits_of(uint64_t hash, int rank) {
+  return static_cast<unsigned>(std::rotr(hash, rank * 7 % 64));
+}
+
+// The largest 2^k - 1 that is at most `limit`, and at most 15.
+unsigned mask_up_to(int limit) {
+  return limit < 1 ? 0 : std::min(15u, (std::bit_floor(static_cast<unsigned>(limit) + 1)) - 1);
+}
+
+// Every sum of some of the ranks stays within int8.
+int sum_input(uint64_t hash, int rank, int ranks) {
+  if (rank >= kExactSum) return 0;
+  return static_cast<int>(bits_of(hash, rank) & mask_up_to(kExactSum / std::min(ranks, kExactSum)));
+}
+
+// All share a base and pairs of ranks deviate from it in opposite directions: the average is the
+// base.
+int average_base(uint64_t hash, int ranks) {
+  return static_cast<int>((hash >> 60) & mask_up_to((kExact - 32) / ranks));
+}
+int average_input(uint64_t hash, int rank, int ranks) {
+  const bool single = rank == ranks - 1 && ranks % 2 == 1;
+  const int deviation = single ? 0 : static_cast<int>(bits_of(hash, rank / 2) & 7);
+  return average_base(hash, ranks) + (rank % 2 == 0 ? deviation : -deviation);
+}
+
+// Six twos at most, at other ranks from element to element, else ones.
+int product_input(uint64_t hash, int rank, int ranks) {
+  const auto groups = static_cast<uint64_t>((ranks + 5) / 6);
+  const bool chosen = (hash >> 40) % groups == static_cast<uint64_t>(rank) % groups;
+  return chosen && (bits_of(hash, rank) & 1) != 0 ? 2 : 1;
+}
+
+int extreme_input(uint64_t hash, int rank, Dtype dtype) {
+  const int value = static_cast<int>(bits_of(hash, rank) & 63);
+  return dtype == Dtype::kUint8 ? value : value - 32;
+}
+
+int fold(ReduceOp op, int a, int b) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
+    case ReduceOp::kProduct:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+
+template <typename T>
+void put(int value, std::byte* to) {
+  const T element = static_cast<T>(value);
+  std::memcpy(to, &element, sizeof element);
+}
+
+// Exact for the whole numbers of this file: the bits that are dropped are zero.
+uint16_t to_bfloat16(int value) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
+}
+uint16_t to_float16(int value) {
+  if (value == 0) return 0;
+  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  const uint32_t exponent = ((bits >> 23) & 0xff) - 127 + 15;
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | exponent << 10 | (bits >> 13 & 0x3ff));
+}
+
+void encode(Dtype dtype, int value, std::byte* to) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return put<float>(value, to);
+    case Dtype::kFloat64:
+      return put<double>(value, to);
+    case Dtype::kFloat16:
+      return put<uint16_t>(to_float16(value), to);
+    case Dtype::kBfloat16:
+      return put<uint16_t>(to_bfloat16(value), to);
+    case Dtype::kInt8:
+      return put<int8_t>(value, to);
+    case Dtype::kInt16:
+      return put<int16_t>(value, to);
+    case Dtype::kInt32:
+      return put<int32_t>(value, to);
+    case Dtype::kInt64:
+      return put<int64_t>(value, to);
+    case Dtype::kUint8:
+      return put<uint8_t>(value, to);
+  }
+}
+
+}  // namespace
+
+int input_value(const Case& of, int rank, int ranks, uint64_t i) {
+  const uint64_t hash = scrambled(i);
+  if (of.collective != Collective::kAllreduce) {
+    const int value = static_cast<int>(hash & 63);
+    return rank == static_cast<int>(of.root) ? value : 64 + value;  // surely another one
+  }
+  switch (of.op) {
+    case ReduceOp::kAverage:
+      return average_input(hash, rank, ranks);
+    case ReduceOp::kProduct:
+      return product_input(hash, rank, ranks);
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      return extreme_input(hash, rank, of.dtype);
+    default:
+      return sum_input(hash, rank, ranks);
+  }
+}
+
+int expected_value(const Case& of, int ranks, uint64_t i) {
+  if (of.collective != Collective::kAllreduce) {
+    return input_value(of, static_cast<int>(of.root), ranks, i);
+  }
+  int result = input_value(of, 0, ranks, i);
+  for (int rank = 1; rank < ranks; ++rank)
+    result = fold(of.op, result, input_value(of, rank, ranks, i));
+  return of.op == ReduceOp::kAverage ? result / ranks : result;
+}
+
+Pattern::Pattern(const Case& of, int rank, int ranks) : element_(size_of(of.dtype)) {
+  const size_t elements = std::min<uint64_t>(of.count, kPeriod);
+  input_.resize(elements * element_);
+  expected_.resize(elements * element_);
+  for (size_t i = 0; i < elements; ++i) {
+    encode(of.dtype, input_value(of, rank, ranks, i), &input_[i * element_]);
+    encode(of.dtype, expected_value(of, ranks, i), &expected_[i * element_]);
+  }
+}
+
+void Pattern::fill(std::span<std::byte> buffer) const {
+  for (size_t at = 0; at < buffer.size(); at += input_.size()) {
+    std::memcpy(&buffer[at], input_.data(), std::min(input_.size(), buffer.size() - at));
+  }
+}
+
+uint64_t Pattern::wrong_elements(std::span<const std::byte> buffer) const {
+  uint64_t wrong = 0;
+  for (size_t at = 0; at < buffer.size(); at += expected_.size()) {
+    const size_t length = std::min(expected_.size(), buffer.size() - at);
+    if (std::memcmp(&buffer[at], expected_.data(), length) == 0) continue;
+    for (size_t i = 0; i < length; i += element_) {
+      wrong += std::memcmp(&buffer[at + i], &expected_[i], element_) != 0;
+    }
+  }
+  return wrong;
+}
+
+}  // namespace gradring::tools

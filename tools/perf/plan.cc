@@ -1,0 +1,56 @@
+#include "tools/perf/plan.h"
+
+#include <algorithm>
+
+namespace gradring::tools {
+
+std::vector<uint64_t> sizes_in(const SizeRange& range) {
+  std::vector<uint64_t> sizes;
+  for (uint64_t size = range.min;; size *= range.factor) {
+    sizes.push_back(size);
+    if (size > range.max / range.factor) return sizes;
+  }
+}
+
+std::vector<Case> cases_of(Collective collective, const SizeRange& range, Dtype dtype, ReduceOp op,
+                           uint32_t root) {
+  if (collective == Collective::kBarrier)
+    return {{collective, Dtype::kUint8, ReduceOp::kNone, 0, 0}};
+  if (collective == Collective::kBroadcast)
+    op = ReduceOp::kNone;
+  else
+    root = 0;
+  std::vector<Case> cases;
+  for (const uint64_t size : sizes_in(range)) {
+    cases.push_back({collective, dtype, op, root, std::max<uint64_t>(size / size_of(dtype), 1)});
+  }
+  return cases;
+}
+
+std::vector<Case> all_cases(Collective collective, const SizeRange& range, uint32_t root) {
+  std::vector<Case> cases;
+  const auto add = [&](Dtype dtype, ReduceOp op) {
+    const auto more = cases_of(collective, range, dtype, op, root);
+    cases.insert(cases.end(), more.begin(), more.end());
+  };
+  for (uint8_t d = 1; d <= kDtypeLast; ++d) {
+    const auto dtype = static_cast<Dtype>(d);
+    if (collective != Collective::kAllreduce) {
+      add(dtype, ReduceOp::kNone);
+      if (collective == Collective::kBarrier) break;
+      continue;
+    }
+    for (uint8_t o = 1; o <= kReduceOpLast; ++o) {
+      const auto op = static_cast<ReduceOp>(o);
+      if (op != ReduceOp::kAverage || !is_integer(dtype)) add(dtype, op);  // no average of integers
+    }
+  }
+  return cases;
+}
+
+double bus_factor(Collective collective, int ranks) {
+  if (collective != Collective::kAllreduce) return 1;
+  return 2.0 * (ranks - 1) / ranks;
+}
+
+}  // namespace gradring::tools
