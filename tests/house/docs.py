@@ -46,7 +46,7 @@ def test_exists(root, name, cases):
         return name in cases
     path, function = name.split("::")
     file = root / path
-    return file.is_file() and re.search(rf"^def {function}\b", file.read_text(), re.MULTILINE)
+    return file.is_file() and re.search(rf"^\s*def {function}\b", file.read_text(), re.MULTILINE)
 
 
 def unproven_promises(root, text):

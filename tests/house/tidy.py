@@ -29,6 +29,11 @@ FORBIDDEN = [
      "the address of a package registry: name packages, and let the system know where they are"),
     (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "a note of unfinished work: finish it, or open an issue"),
 ]
+# Only monotonic time may enter a verdict, and nothing else in these folders needs the time.
+WALL_CLOCK = re.compile(r"\b(system_clock|high_resolution_clock|CLOCK_REALTIME|gettimeofday)\b"
+                        r"|\btime\((0|NULL|nullptr)\)")
+MONOTONIC_FOLDERS = re.compile(r"^(proto|daemon|transport|client/src)/")
+
 # The checks themselves must be able to say what they look for.
 MAY_NAME_IT = re.compile(r"^tests/house/tidy(_test)?\.py$")
 
@@ -47,6 +52,8 @@ def complaints_about(path, text):
         yield (f"{name}: {len(lines)} lines. Does it have one job? If so, list it with the reason in "
                "LONG_FILES of tests/house/tidy.py; else let the second job have its own file.")
     for number, line in enumerate(lines, 1):
+        if MONOTONIC_FOLDERS.match(name) and WALL_CLOCK.search(line):
+            yield f"{name}:{number}: a clock that can be set: use the monotonic one (std::chrono::steady_clock)."
         if line != line.rstrip():
             yield f"{name}:{number}: blanks at the end of the line."
         for pattern, what in [] if MAY_NAME_IT.match(name) else FORBIDDEN:

@@ -36,6 +36,12 @@ class Manners(unittest.TestCase):
         self.assert_one(found("tools/a.sh", "curl https://pypi.org/simple\n"), "package registry")
         self.assert_one(found("daemon/a.cc", "// TODO: more\n"), "unfinished")
 
+    def test_wall_clocks_are_named(self):
+        for line in ("std::chrono::system_clock::now();", "clock_gettime(CLOCK_REALTIME, &t);", "time(nullptr);"):
+            with self.subTest(line=line):
+                self.assert_one(found("daemon/control/a.cc", line + "\n"), "clock that can be set")
+        self.assertEqual(found("daemon/control/a.cc", "std::chrono::steady_clock::now();\n"), [])
+
     def test_blanks_and_a_missing_newline_are_named(self):
         self.assert_one(found("a.md", "x \n"), "a.md:1: blanks")
         self.assert_one(found("a.md", "x"), "without a newline")
