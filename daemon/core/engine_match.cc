@@ -35,7 +35,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
             "broadcast from rank " + std::to_string(submission.signature.root) +
                 ", which is outside the job's " + std::to_string(view_.size) + " ranks"};
   }
-  if (ended_keys_.intervals() >= options_.open_ops_per_rank_max) {
+  if (ended_keys_.intervals() - ended_keys_.spaces() >= options_.open_ops_per_rank_max) {
     return {Code::kResourceExhausted,
             "the job passed over too many op keys; sequence numbers must count up by one"};
   }

@@ -180,6 +180,7 @@ class Membership {
   void on_commit(const std::string& from, const Commit& commit);
   void install(const View& view, const GatheringKey& key, bool proposer);
   void run(Live& live);
+  void retire_claims(const GatheringKey& key);
   void return_to_gathering(const JobId& job);
   void refuse_proposed(const JobId& job, const Status& why);
 

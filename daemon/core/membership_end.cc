@@ -26,7 +26,10 @@ void Membership::fail_job(Live& live, const Failure& failure, const std::string&
                        {Code::kAborted, "job " + live.view.job + ": " + describe(failure)});
     }
   }
-  if (!admitted) live.present.clear();
+  if (!admitted) {
+    live.present.clear();
+    retire_claims({live.view.job, live.token});
+  }
 }
 
 void Membership::on_job_failed(const std::string& from, const JobFailed& message) {

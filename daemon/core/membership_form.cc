@@ -163,10 +163,19 @@ void Membership::on_reject(const std::string& from, const Reject& reject) {
     return publish(key, gatherings_.at(key));
   }
   const auto it = live_.find(reject.incarnation);
-  if (it == live_.end() || it->second.state != JobState::kProposed) return;
+  if (it == live_.end()) return;
   Live& live = it->second;
+  if (!live.view.index_of(from)) return;
+  if (live.state == JobState::kRunning) {
+    Failure failure{Cause::kPeerLost, {}};
+    failure.blame.node = from;
+    failure.blame.evidence = "gave the job up while it formed";
+    fail_job(live, failure, "");
+    return end_if_over(reject.incarnation);
+  }
+  if (live.state != JobState::kProposed) return;
   const bool from_proposer = live.view.members.front().node == from;
-  if (!live.proposer && !from_proposer) return;
+  if (!live.proposer && !from_proposer && !reject.reason.empty()) return;
   if (live.proposer) tell_members(live, reject, from);
   if (reject.reason.empty()) return return_to_gathering(reject.incarnation);
   refuse_proposed(reject.incarnation, {Code::kAborted, reject.reason});
@@ -185,6 +194,12 @@ void Membership::run(Live& live) {
                      std::to_string(live.view.members.size()) +
                      (live.view.members.size() == 1 ? " node" : " nodes");
   for (const SessionId session : live.present) actions_->admit(session, live.view);
+  retire_claims({live.view.job, live.token});
+}
+
+void Membership::retire_claims(const GatheringKey& key) {
+  const auto it = gatherings_.find(key);
+  publish(key, it == gatherings_.end() ? Gathering{} : it->second);
 }
 
 void Membership::return_to_gathering(const JobId& job) {
@@ -234,6 +249,7 @@ void Membership::refuse_proposed(const JobId& job, const Status& why) {
   auto node = live_.extract(job);
   for (const SessionId session : node.mapped().present) actions_->refuse(session, why);
   actions_->remove(job);
+  retire_claims({node.mapped().view.job, node.mapped().token});
 }
 
 }  // namespace gradring::core
