@@ -66,6 +66,31 @@ TEST_P(ConformanceEndings, EveryAnnouncedPayloadEndsOnceWhenTheSenderDies) {
   EXPECT_EQ(a_.seen.lost.size(), 3u);
 }
 
+TEST_P(ConformanceEndings, SurvivesTheDeathOfAPeerWhileBothSend) {
+  const auto payload = pattern(256 << 10, 1);
+  a_.seen.keep = false;
+  uint64_t token = 0;
+  for (size_t life = 1; life <= 8; ++life) {
+    const auto peer = body_->doomed();
+    ASSERT_TRUE(a_.transport->connect(5, peer->address()).ok());
+    peer->meet(a_.transport->address());
+    const size_t enough = a_.seen.received + 3 * life;
+    ASSERT_TRUE(with(*peer, [&] {
+      if (token - a_.seen.sent.size() < 8) {
+        EXPECT_TRUE(a_.transport->send(5, header_of(token + 1), payload, token + 1).ok());
+        ++token;
+      }
+      return a_.seen.received >= enough;
+    }));
+    if (life % 2 == 0) peer->freeze();  // so that the pipe is full in our direction
+    if (life % 2 == 0) idle({&a_}, std::chrono::milliseconds(20));
+    peer->kill();
+    ASSERT_TRUE(with(*peer, [&] {
+      return a_.seen.lost.size() == life && a_.seen.sent.size() == token && a_.seen.open.empty();
+    }));
+  }
+}
+
 TEST_P(ConformanceEndings, AnIdleConnectionNoticesTheDeathOfThePeer) {
   const auto peer = body_->doomed();
   ASSERT_TRUE(a_.transport->connect(5, peer->address()).ok());

@@ -1,0 +1,177 @@
+// What is UCX's own: devices, addresses, and senders that are none of ours.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/transport/conformance.h"
+#include "transport/ucx/address.h"
+#include "transport/ucx/devices.h"
+#include "transport/ucx/settings.h"
+#include "transport/ucx/ucx_transport.h"
+#include "transport/ucx/worker.h"
+
+namespace gradring::transport::conformance {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// A host with the usual things on it.
+DeviceInventory host() {
+  DeviceInventory inventory;
+  inventory.interfaces = {{"lo", true, false, {"127.0.0.1", "::1"}},
+                          {"eth0", true, false, {"10.1.2.3", "fd00::3"}},
+                          {"eth1", true, false, {"192.168.9.1"}},
+                          {"eth2", false, false, {}},
+                          {"eth3", true, false, {}},
+                          {"docker0", true, true, {"172.17.0.1"}},
+                          {"lan", true, true, {"10.9.9.9"}}};
+  inventory.usable = {{"docker0", false}, {"eth0", false},   {"eth1", false},
+                      {"lan", false},     {"lo", false},     {"mlx5_0:1", true},
+                      {"mlx5_1:1", true}, {"mlx5_1:2", true}};
+  return inventory;
+}
+
+std::string chosen(const std::vector<std::string>& wanted, const std::string& address) {
+  const auto choice = choose_devices(wanted, address, host());
+  return choice ? choice->names() : "refused: " + choice.error().message();
+}
+
+TEST(UcxDevices, WithoutANameTheCarrierOfTheListenAddressIsTaken) {
+  EXPECT_EQ(chosen({}, "10.1.2.3"), "eth0");
+  EXPECT_EQ(chosen({}, "fd00:0::3"), "eth0");
+  EXPECT_EQ(chosen({}, "127.0.0.1"), "lo");
+  EXPECT_EQ(chosen({}, "127.4.5.6"), "lo") << "all of 127/8 is loopback";
+  EXPECT_EQ(chosen({}, "::1"), "lo");
+  const auto choice = choose_devices({}, "10.1.2.3", host());
+  EXPECT_THAT(choice->reason, HasSubstr("10.1.2.3"));
+}
+
+TEST(UcxDevices, AWildcardTakesWhatLeadsOutOfTheHostAndSaysWhatItLeftOut) {
+  for (const char* address : {"0.0.0.0", "::", "*", ""}) {
+    EXPECT_EQ(chosen({}, address), "eth0,eth1") << address;
+  }
+  const auto choice = choose_devices({}, "0.0.0.0", host());
+  EXPECT_THAT(choice->reason, HasSubstr("docker0, lan, lo"));
+  DeviceInventory lonely = host();
+  lonely.usable = {{"lo", false}};
+  EXPECT_FALSE(choose_devices({}, "0.0.0.0", lonely));
+}
+
+TEST(UcxDevices, NamedDevicesAreTakenAsNamed) {
+  EXPECT_EQ(chosen({"eth1", "eth0", "eth1"}, "10.1.2.3"), "eth1,eth0");
+  EXPECT_EQ(chosen({"docker0"}, ""), "docker0");
+  EXPECT_EQ(chosen({"mlx5_0:1"}, ""), "mlx5_0:1");
+  EXPECT_EQ(chosen({"mlx5_0"}, ""), "mlx5_0:1");
+  EXPECT_TRUE(choose_devices({"mlx5_0"}, "", host())->any_rdma());
+}
+
+TEST(UcxDevices, RefusalsSayWhatIsWrongAndWhatThereIs) {
+  EXPECT_THAT(chosen({"eth7"}, ""), HasSubstr("no network device 'eth7'"));
+  EXPECT_THAT(chosen({"eth7"}, ""), HasSubstr("docker0, eth0, eth1, lan, lo, mlx5_0:1"));
+  EXPECT_THAT(chosen({"eth0", "eth2"}, ""), HasSubstr("'eth2' is down"));
+  EXPECT_THAT(chosen({"eth3"}, ""), HasSubstr("'eth3' has no IP address"));
+  EXPECT_THAT(chosen({"mlx5_1"}, ""), HasSubstr("several ports"));
+  EXPECT_THAT(chosen({}, "10.1.2.4"), HasSubstr("eth0 (10.1.2.3, fd00::3)"));
+  EXPECT_THAT(chosen({}, "somewhere"), HasSubstr("not a numeric IP address"));
+}
+
+TEST(UcxDevices, ThisHostHasALoopbackInterface) {
+  const auto inventory = take_device_inventory();
+  ASSERT_TRUE(inventory);
+  EXPECT_THAT(list_devices(inventory->usable), HasSubstr("lo"));
+  const UcxViability viability = ucx_viability();
+  EXPECT_TRUE(viability.works) << viability.why;
+  EXPECT_THAT(viability.why, HasSubstr("UCX " + ucx_version()));
+}
+
+TEST(UcxTransport, RefusesADeviceThatIsNotThere) {
+  const auto made = make_ucx_transport({{"nonsense0"}, "127.0.0.1", {}});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code(), Code::kInvalidArgument);
+  EXPECT_THAT(made.error().message(), HasSubstr("lo"));
+}
+
+TEST(UcxTransport, TellsItsDeviceAndWhy) {
+  const auto made = make_ucx_transport({{}, "127.0.0.1", {}});
+  ASSERT_TRUE(made);
+  EXPECT_EQ((*made)->devices(), "lo (TCP)");
+  EXPECT_THAT((*made)->devices_reason(), HasSubstr("127.0.0.1"));
+  EXPECT_EQ((*made)->name() + ".", "ucx " + ucx_version().substr(0, (*made)->name().size() - 3));
+}
+
+TEST(UcxAddress, IsRefusedWhenItIsOfAnotherVersionOrDamaged) {
+  const std::string raw = "some raw bytes\nwith anything in them";
+  const std::string sealed = seal_address("ucx 1.13", raw);
+  EXPECT_EQ(open_address("ucx 1.13", sealed).raw, raw);
+  const auto other = open_address("ucx 1.16", sealed);
+  EXPECT_TRUE(other.raw.empty());
+  EXPECT_THAT(other.refusal, HasSubstr("'ucx 1.13'"));
+  for (size_t cut = 0; cut < sealed.size(); ++cut) {
+    EXPECT_TRUE(open_address("ucx 1.13", sealed.substr(0, cut)).raw.empty()) << cut;
+  }
+  for (size_t at = 0; at < sealed.size(); ++at) {
+    std::string damaged = sealed;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    EXPECT_TRUE(open_address("ucx 1.13", damaged).raw.empty()) << at;
+  }
+}
+
+// Speaks UCX as we do, and has headers of its own idea.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& sealed)
+      : worker_(*UcxWorker::open(settings_for({{{"lo", false}}, ""}, {}))) {
+    const std::string raw = open_address(sealed.substr(0, sealed.find('\n')), sealed).raw;
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.address = reinterpret_cast<const ucp_address_t*>(raw.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    EXPECT_EQ(ucp_ep_create(worker_.get(), &params, &ep_), UCS_OK);
+  }
+  ~Stranger() {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    ucp_ep_close_nbx(ep_, &param);
+  }
+  bool send(size_t header_bytes, size_t payload_bytes) {
+    static const std::vector<std::byte> junk(10'000, std::byte{0x5a});
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+    return ucp_am_send_nbx(ep_, 0, junk.data(), header_bytes, junk.data(), payload_bytes, &param) ==
+           nullptr;
+  }
+  void turn() { ucp_worker_progress(worker_.get()); }
+
+ private:
+  UcxWorker worker_;
+  ucp_ep_h ep_ = nullptr;
+};
+
+TEST(UcxTransport, DropsAndCountsWhatHasNotOurHeader) {
+  Node a((*make_ucx_transport({{"lo"}, "", {}})));
+  Node b((*make_ucx_transport({{"lo"}, "", {}})));
+  Stranger stranger(a.transport->address());
+  const std::pair<size_t, size_t> shapes[] = {{0, 0},     {0, 100}, {5, 0},
+                                              {127, 500}, {129, 0}, {4000, 1}};
+  uint64_t sent = 0;
+  ASSERT_TRUE(pump({&a}, [&] {
+    stranger.turn();
+    if (sent < std::size(shapes) && stranger.send(shapes[sent].first, shapes[sent].second)) ++sent;
+    return a.transport->counters().messages_dropped == std::size(shapes);
+  }));
+  EXPECT_EQ(a.seen.headers, 0u);
+  // The right size goes through: that the bytes are no frame is for the owner to find out.
+  ASSERT_TRUE(pump({&a}, [&] {
+    stranger.turn();
+    if (sent == std::size(shapes) && stranger.send(kFrameBytes, 77)) ++sent;
+    return a.seen.received == 1;
+  }));
+  ASSERT_TRUE(b.connect(1, a).ok());
+  ASSERT_TRUE(b.transport->send(1, header_of(3), {}, 0).ok());
+  ASSERT_TRUE(pump({&a, &b}, [&] { return a.seen.received == 2; }))
+      << "and nobody else is disturbed";
+}
+
+}  // namespace
+}  // namespace gradring::transport::conformance
