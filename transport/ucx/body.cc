@@ -16,6 +16,12 @@ constexpr int kCloseTurns = 8;
 
 constexpr unsigned kMessageId = 0;  // of UCX's active messages; we have one kind
 
+// UCX's statuses differ between requests and handler for one and the same death: for people, not
+// for code.
+std::string broke(ucs_status_t status) {
+  return std::string("its connection broke (UCX: ") + ucs_status_string(status) + ")";
+}
+
 std::string body_name() {
   unsigned major = 0, minor = 0, release = 0;
   ucp_get_version(&major, &minor, &release);
@@ -183,7 +189,7 @@ UcxTransport::Posted UcxTransport::post_whole(const Send& send) {
   const ucs_status_t status = UCS_PTR_STATUS(result);
   if (status == UCS_ERR_NO_RESOURCE) return Posted::kBusy;
   if (status != UCS_OK) {
-    fail(send.link, ucs_status_string(status));
+    fail(send.link, broke(status));
     return Posted::kBroken;
   }
   end_send(send, true);
@@ -206,7 +212,7 @@ UcxTransport::Posted UcxTransport::post_request(const Send& send) {
   }
   sends_.give_back(out);
   if (request != nullptr) {
-    fail(send.link, ucs_status_string(UCS_PTR_STATUS(request)));
+    fail(send.link, broke(UCS_PTR_STATUS(request)));
     return Posted::kBroken;
   }
   end_send(send, true);
@@ -253,7 +259,7 @@ void UcxTransport::on_receive_ended(void* request, ucs_status_t status, size_t /
 
 void UcxTransport::on_endpoint_failed(void* link, ucp_ep_h /*ep*/, ucs_status_t status) {
   auto* failed = static_cast<Link*>(link);
-  failed->owner->fail(failed, ucs_status_string(status));
+  failed->owner->fail(failed, broke(status));
 }
 
 // --- Arrivals ---

@@ -6,6 +6,7 @@
 #include "transport/ucx/body.h"
 #include "transport/ucx/constants.h"
 #include "transport/ucx/devices.h"
+#include "transport/ucx/log.h"
 #include "transport/ucx/settings.h"
 #include "transport/ucx/worker.h"
 
@@ -23,6 +24,7 @@ std::optional<size_t> whole_bytes_of(const DeviceChoice& choice, const UcxOption
 }  // namespace
 
 tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOptions& options) {
+  take_over_ucx_log();
   auto inventory = take_device_inventory();
   if (!inventory) return tl::unexpected(inventory.error());
   auto choice = choose_devices(options.devices, options.listen_address, *inventory);
@@ -39,6 +41,7 @@ tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOpt
 std::string ucx_version() { return ucp_get_version_string(); }
 
 UcxViability ucx_viability() {
+  take_over_ucx_log();
   const std::string version = "UCX " + ucx_version();
   const auto inventory = take_device_inventory();
   if (!inventory) return {false, version + ": " + inventory.error().message()};
