@@ -104,6 +104,65 @@ TEST(MembershipClaims, AfterAContradictionTheLaunchMayBeMended) {
   EXPECT_TRUE(town.admitted(one));
 }
 
+// Everybody hears all claims. When the job has formed they are history, wherever it was formed.
+TEST(MembershipClaims, OfAJobThatHasFormedAreForgotten) {
+  Town town(3);
+  const SessionId first = town.join("a", trainer(0, 1));
+  town.run();
+  ASSERT_TRUE(town.admitted(first));
+  town.leave(first);
+  town.run();
+  const SessionId second = town.join("b", trainer(0, 1));
+  town.run();
+  EXPECT_TRUE(town.admitted(second)) << town.refusal(second);
+
+  // While it runs another launch of the same name on c has its own life.
+  const SessionId third = town.join("c", trainer(0, 1));
+  town.run();
+  EXPECT_TRUE(town.admitted(third)) << town.refusal(third);
+}
+
+TEST(MembershipClaims, OfAJobOfSeveralNodesAreForgottenByMembersAndStrangers) {
+  Town town(4);
+  // The claim of b reaches c only after the job has formed.
+  town.hold("b", "c");
+  std::vector<SessionId> sessions;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    sessions.push_back(town.join(std::string(1, static_cast<char>('a' + rank)), trainer(rank, 3)));
+  }
+  town.run();
+  for (const SessionId session : sessions) ASSERT_TRUE(town.admitted(session));
+  town.release("b", "c");
+  town.run();
+  for (const SessionId session : sessions) town.leave(session);
+  town.run();
+  // The next launch is smaller and elsewhere.
+  const SessionId zero = town.join("c", trainer(0, 2));
+  const SessionId one = town.join("d", trainer(1, 2));
+  town.run();
+  EXPECT_TRUE(town.admitted(zero)) << town.refusal(zero);
+  EXPECT_TRUE(town.admitted(one)) << town.refusal(one);
+}
+
+TEST(MembershipClaims, OfAFormationThatFailedAreForgotten) {
+  Town town(3);
+  const SessionId zero = town.join("a", trainer(0, 2));
+  town.hold("a", "b");  // b does not hear of the proposal
+  const SessionId one = town.join("b", trainer(1, 2));
+  town.run();
+  ASSERT_EQ(town.engines("a"), 1u);
+  town.die(zero);
+  town.release("a", "b");
+  town.run();
+  EXPECT_NE(town.refusal(one), "");
+  // Another launch, with the ranks the other way round, and c in it.
+  const SessionId new_zero = town.join("c", trainer(0, 2));
+  const SessionId new_one = town.join("a", trainer(1, 2));
+  town.run();
+  EXPECT_TRUE(town.admitted(new_zero)) << town.refusal(new_zero);
+  EXPECT_TRUE(town.admitted(new_one)) << town.refusal(new_one);
+}
+
 TEST(MembershipClaims, AnotherTokenIsAnotherJobAtTheSameTime) {
   Town town(2);
   std::vector<SessionId> first, second;

@@ -1,6 +1,6 @@
 #include "tests/core/membership_town.h"
 
-#include <algorithm>
+#include "tests/core/membership_town_daemon.h"
 
 namespace gradring::core {
 
@@ -32,114 +32,6 @@ std::string name_of(const JobMessage& message) {
   return "JobDone";
 }
 
-// One daemon: its membership, and what an engine and a session would make of its wishes.
-class Town::Daemon : public MembershipActions {
- public:
-  struct Engine {
-    std::set<uint32_t> ranks;  // not left
-    std::vector<SessionId> sessions;
-    bool running = false;  // somebody was admitted
-    bool failed = false;
-    bool drained = false;
-  };
-
-  Daemon(Town* town, std::string name, uint64_t seed)
-      : town_(town), name_(std::move(name)), membership(name_, town->options_, seed, this) {}
-
-  void send(const std::string& node, const JobMessage& message) override {
-    EXPECT_NE(node, name_);
-    if (town_->connected_.count({name_, node}) > 0) town_->link(name_, node).push_back(message);
-  }
-
-  void install(const View& view, const std::vector<SessionId>& sessions) override {
-    EXPECT_EQ(fault_of(view), "");
-    Engine engine;
-    const Member& self = view.members.at(view.index_of(name_).value());
-    EXPECT_EQ(sessions.size(), self.ranks.size());
-    for (size_t i = 0; i < sessions.size(); ++i) {
-      EXPECT_EQ(town_->trainers_.at(sessions[i]).request.rank, self.ranks[i].rank);
-      engine.ranks.insert(self.ranks[i].rank);
-    }
-    engine.sessions = sessions;
-    EXPECT_TRUE(engines.emplace(view.incarnation, engine).second) << "installed once";
-  }
-
-  void admit(SessionId session, const View& view) override {
-    Trainer& who = town_->trainers_.at(session);
-    EXPECT_FALSE(who.gone) << "nobody is there";
-    EXPECT_FALSE(who.admitted_to || who.refusal) << "a join is answered once";
-    EXPECT_EQ(engines.count(view.incarnation), 1u) << "admitted before there is an engine";
-    who.admitted_to = view.incarnation;
-    if (engines.count(view.incarnation) > 0) engines.at(view.incarnation).running = true;
-  }
-
-  void refuse(SessionId session, const Status& why) override {
-    Trainer& who = town_->trainers_.at(session);
-    EXPECT_FALSE(who.gone) << "nobody is there";
-    EXPECT_FALSE(who.admitted_to || who.refusal) << "a join is answered once: " << why.message();
-    EXPECT_FALSE(why.ok());
-    EXPECT_NE(why.message(), "") << "errors are for people";
-    who.refusal = why;
-  }
-
-  void leave_engine(const JobId& job, uint32_t rank) override {
-    ASSERT_EQ(engines.count(job), 1u) << "no such engine";
-    EXPECT_EQ(engines.at(job).ranks.erase(rank), 1u) << "a rank leaves once";
-  }
-
-  void fail_engine(const JobId& job, const Failure& failure) override {
-    ASSERT_EQ(engines.count(job), 1u) << "no such engine";
-    EXPECT_FALSE(engines.at(job).failed) << "a job fails once";
-    engines.at(job).failed = true;
-    failures.push_back(failure);
-  }
-
-  void member_gone(const JobId& job, uint32_t member, const Failure&) override {
-    ASSERT_EQ(engines.count(job), 1u) << "no such engine";
-    gone.push_back(member);
-  }
-
-  void close(SessionId session, const JobId& job, const Failure& failure) override {
-    Trainer& who = town_->trainers_.at(session);
-    EXPECT_FALSE(who.gone) << "nobody is there";
-    EXPECT_EQ(who.admitted_to, std::optional<JobId>(job)) << "was never in that job";
-    EXPECT_FALSE(who.closed) << "told once";
-    EXPECT_NE(failure.cause, Cause::kNone);
-    who.closed = failure;
-  }
-
-  void remove(const JobId& job) override {
-    const auto it = engines.find(job);
-    ASSERT_NE(it, engines.end()) << "removed once";
-    if (it->second.running && !it->second.failed) {
-      EXPECT_TRUE(it->second.drained) << "removed while it may be needed";
-    }
-    engines.erase(it);
-  }
-
-  std::string unreachable_peers() const override { return town_->unreachable; }
-
-  void drain() {
-    std::vector<JobId> empty;
-    for (auto& [job, engine] : engines) {
-      if (!engine.running || !engine.ranks.empty() || engine.drained) continue;
-      engine.drained = true;
-      empty.push_back(job);
-    }
-    for (const JobId& job : empty) membership.engine_drained(job);
-  }
-
- private:
-  Town* const town_;
-  const std::string name_;
-
- public:
-  Membership membership;
-  std::map<JobId, Engine> engines;
-  std::vector<Failure> failures;
-  std::vector<uint32_t> gone;
-};
-
 Town::Town(uint32_t nodes, bool connected, const MembershipOptions& options) : options_(options) {
   for (uint32_t i = 0; i < nodes; ++i) {
     const std::string name(1, static_cast<char>('a' + i));
@@ -163,6 +55,8 @@ std::vector<std::string> Town::nodes() const {
 }
 
 void Town::connect(const std::string& a, const std::string& b) {
+  link(a, b).clear();
+  link(b, a).clear();
   connected_.insert({a, b});
   connected_.insert({b, a});
   at(a).peer_up(b);
@@ -198,13 +92,19 @@ void Town::crash(const std::string& node) {
 }
 
 SessionId Town::join(const std::string& node, JoinRequest request) {
+  const std::optional<SessionId> session = try_join(node, std::move(request));
+  EXPECT_TRUE(session.has_value()) << "was refused at once";
+  return session.value_or(trainers_.size());
+}
+
+std::optional<SessionId> Town::try_join(const std::string& node, JoinRequest request) {
   const SessionId session = trainers_.size() + 1;
   request.session = session;
   request.pid = 1000 + static_cast<int64_t>(session);
   trainers_[session] = {node, request, {}, {}, {}, false};
-  const Status status = at(node).join(request, now);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return session;
+  if (at(node).join(request, now).ok()) return session;
+  trainers_[session].gone = true;
+  return std::nullopt;
 }
 
 Status Town::refused_join(const std::string& node, JoinRequest request) {
@@ -227,6 +127,10 @@ void Town::die(SessionId session, const std::string& evidence) {
   Trainer& who = trainers_.at(session);
   who.gone = true;
   at(who.node).session_lost(session, evidence);
+}
+
+bool Town::connected(const std::string& node, const std::string& to) const {
+  return connected_.count({node, to}) > 0;
 }
 
 int64_t Town::pid_of(SessionId session) const { return trainers_.at(session).request.pid; }
@@ -259,6 +163,7 @@ bool Town::deliver(const std::string& from, const std::string& to) {
   if (queue.empty()) return false;
   const JobMessage message = queue.front();
   queue.pop_front();
+  if (!connected(to, from)) return true;  // to has hung up already
   at(to).on_message(from, message, now);
   return true;
 }

@@ -41,18 +41,22 @@ class Town {
   void cut(const std::string& a, const std::string& b);
   // Only `node` notices yet that `lost` is gone; what `node` had sent is still under way.
   void notice_loss(const std::string& node, const std::string& lost);
+  bool connected(const std::string& node, const std::string& to) const;  // as node sees it
   // The daemon stops without a word: everybody loses it. A new one of the same name takes its
   // place, not connected yet.
   void crash(const std::string& node);
 
   // ---- trainers ----
   SessionId join(const std::string& node, JoinRequest request);
+  std::optional<SessionId> try_join(const std::string& node, JoinRequest request);
   Status refused_join(const std::string& node, JoinRequest request);
   void leave(SessionId session);
   void die(SessionId session, const std::string& evidence = "killed by signal 9");
   int64_t pid_of(SessionId session) const;
+  const std::string& node_of(SessionId session) const { return trainers_.at(session).node; }
 
   // What became of a session.
+  bool gone(SessionId session) const { return trainers_.at(session).gone; }
   bool waits(SessionId session) const;
   bool admitted(SessionId session) const;                  // and not closed since
   std::string refusal(SessionId session) const;            // why its join failed; "" if it did not

@@ -182,6 +182,32 @@ TEST(MembershipWithdraw, TheProposerIsLostAfterItHadCommittedToSomebody) {
   EXPECT_EQ(town.engines("b"), 0u);
 }
 
+TEST(MembershipWithdraw, TheProposerHasLeftInGoodOrderBeforeAllHaveHeardTheCommit) {
+  // a commits, c runs; a's trainer has nothing to do and leaves, a is done and stops. b has not
+  // heard the commit and gathers again: then c must not go on without it.
+  for (const bool c_hears_of_b_first : {false, true}) {
+    Proposed town;
+    town.propose_to("b");
+    town.propose_to("c");
+    town.deliver("b", "a");
+    town.deliver("c", "a");
+    ASSERT_TRUE(town.admitted(town.zero));
+    town.leave(town.zero);
+    if (c_hears_of_b_first) {
+      town.notice_loss("b", "a");
+      while (town.deliver("b", "c")) {
+      }
+    }
+    while (town.deliver("a", "c")) {  // the commit, and that a is done
+    }
+    town.crash("a");
+    town.run();
+    EXPECT_FALSE(town.admitted(town.two));
+    EXPECT_EQ(town.waits(town.one), town.waits(town.two)) << "both may gather, or none";
+    EXPECT_EQ(town.engines("b"), 0u);
+  }
+}
+
 TEST(MembershipWithdraw, WhatComesBackMeetsWhatJoinedMeanwhile) {
   // While b's rank 1 is proposed, a trainer of a wrong launch joins b with the same name and token.
   for (const bool same_rank : {true, false}) {
