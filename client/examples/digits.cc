@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
@@ -102,7 +103,9 @@ int main(int argc, char** argv) {
   try {
     run(**options, split(*data));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gradring-digits: {}\n", error.what());
+    const char* rank = std::getenv("RANK");
+    fmt::print(stderr, "gradring-digits{}: {}\n",
+               rank != nullptr ? fmt::format(", rank {}", rank) : "", error.what());
     return 1;
   }
   return 0;

@@ -58,6 +58,7 @@ OpenOp merge(const wire::JobReport& report, const Reports& parts) {
   for (const auto* part : parts) {
     told.insert(part->node());
     op.age_ms = std::max(op.age_ms, part->age_ms());
+    op.slices = std::max(op.slices, part->slices());
     op.slices_final = std::min(op.slices_final, part->slices_final());
     for (const uint32_t rank : part->waiting_for()) {
       op.waiting_for.push_back(awaited_rank(report, rank, part->node()));

@@ -82,10 +82,11 @@ Measurement Meter::measure(const Case& of, const Effort& effort) {
   if (effort.check) result.wrong = wrong_everywhere(of);
   // Repeated in place, other values would soon be infinite or denormal.
   std::ranges::fill(memory_for(of), std::byte{0});
-  run(of);
-  const double warm = time(of, std::max(effort.warmup, 1));
-  if (effort.iters == 0) {
-    number_[0] = good_iterations(warm);
+  double last = 0;
+  const bool chooses = effort.iters == 0;
+  for (int i = 0; i < std::max(effort.warmup, chooses ? 1 : 0); ++i) last = time(of, 1);
+  if (chooses) {
+    number_[0] = good_iterations(last);
     job_.broadcast(number_, 0);
     result.iterations = static_cast<int>(number_[0]);
   }

@@ -17,8 +17,11 @@ struct Measurement {
   std::optional<uint64_t> wrong;  // elements of all ranks; none: not checked
 };
 
+// Exactly so many ops are made for a case, besides small ones by which the ranks agree: `warmup`,
+// then `iters`, and one before and one after them to check.
 struct Effort {
-  int iters = 0;  // 0: chosen by rank 0 from the time of the warm-up
+  int iters =
+      0;  // 0: chosen by rank 0 from the time of the last warm-up, of which there is one at least
   int warmup = 2;
   bool check = false;
 };
