@@ -59,8 +59,9 @@ void fill(std::mt19937_64& random, size_t element, std::byte* at, size_t count) 
 class Array {
  public:
   Array(std::mt19937_64& random, size_t element, size_t count)
-      : offset_(64 + element * (random() % 64)), bytes_(element * count), memory_(bytes_ + 1024) {
-    fill(random, 1, memory_.data(), memory_.size());
+      : offset_(64 + element * (random() % 64)),
+        bytes_(element * count),
+        memory_(bytes_ + 1024, std::byte{0xa5}) {
     fill(random, element, data(), count);
     before_ = memory_;
   }
