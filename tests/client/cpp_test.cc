@@ -1,0 +1,146 @@
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <gradring/gradring.hpp>
+#include <numeric>
+
+#include "tests/client/trainer.h"
+
+// A 16-bit type of the program's own.
+struct Half {
+  uint16_t bits;
+};
+template <>
+inline constexpr gradring_dtype gradring::dtype_of<Half> = GRADRING_FLOAT16;
+
+namespace gradring::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+static_assert(dtype_of<float> == GRADRING_FLOAT32);
+static_assert(dtype_of<double> == GRADRING_FLOAT64);
+static_assert(dtype_of<signed char> == GRADRING_INT8);
+static_assert(dtype_of<short> == GRADRING_INT16);
+static_assert(dtype_of<int> == GRADRING_INT32);
+static_assert(dtype_of<long> == GRADRING_INT64);
+static_assert(dtype_of<long long> == GRADRING_INT64);
+static_assert(dtype_of<unsigned char> == GRADRING_UINT8);
+static_assert(dtype_of<Half> == GRADRING_FLOAT16);
+
+class Cpp : public ::testing::Test {
+ protected:
+  FakeDaemon daemon_;
+  Communicator job_{options_for(daemon_.runtime_dir(), 1, 3)};
+};
+
+TEST_F(Cpp, reduces_a_buffer) {
+  EXPECT_EQ(job_.rank(), 1);
+  EXPECT_EQ(job_.size(), 3);
+  EXPECT_EQ(job_.local_rank(), 0);
+  EXPECT_EQ(job_.local_size(), 2);
+  EXPECT_EQ(job_.node(), "fake");
+  EXPECT_EQ(job_.epoch(), 1u);
+  auto buffer = job_.allocate<float>(10);
+  std::iota(buffer.begin(), buffer.end(), 0.0f);
+  const gradring_result result = job_.allreduce(buffer);
+  EXPECT_EQ(result.ranks_min, 3u);
+  EXPECT_EQ(buffer[9], 27);
+  EXPECT_EQ(buffer.size(), 10u);
+}
+
+TEST_F(Cpp, submits_what_it_says) {
+  auto floats = job_.allocate<double>(4);
+  auto halves = job_.allocate<Half>(4);
+  auto output = job_.allocate<double>(4);
+  job_.allreduce(floats, GRADRING_AVERAGE, "named");
+  job_.allreduce(floats.data(), output.data(), 3, GRADRING_MAX);
+  job_.broadcast(halves, 2u);
+  job_.barrier();
+  const auto operations = daemon_.wait_for_operations(4);
+  std::vector<std::string> described;
+  for (const auto& operation : operations) {
+    Signature signature;
+    ASSERT_TRUE(from_wire(operation.signature(), &signature));
+    described.push_back(describe(signature));
+  }
+  EXPECT_THAT(described,
+              ::testing::ElementsAre("allreduce average of 4 float64", "allreduce max of 3 float64",
+                                     "broadcast of 4 float16 from rank 2", "barrier"));
+  EXPECT_EQ(operations[0].name(), "named");
+}
+
+TEST_F(Cpp, waits_in_steps) {
+  daemon_.set([](Script& script) { script.complete = false; });
+  Request request = job_.start_barrier();
+  EXPECT_TRUE(request.pending());
+  EXPECT_FALSE(request.test());
+  EXPECT_FALSE(request.wait_for(std::chrono::milliseconds(20)));
+  daemon_.complete(daemon_.wait_for_operations(1).at(0));
+  gradring_result result{};
+  EXPECT_TRUE(request.wait_for(std::chrono::seconds(5), &result));
+  EXPECT_EQ(result.verdict, 1u);
+  EXPECT_FALSE(request.pending());
+  EXPECT_THROW(request.wait(), Error);
+}
+
+TEST_F(Cpp, throws_with_the_blame) {
+  daemon_.set([](Script& script) {
+    script.refuse_submit = refusal(Code::kInvalidArgument, "no such thing");
+  });
+  try {
+    job_.barrier();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), GRADRING_ERR_FAILED);
+    EXPECT_STREQ(error.what(), "no such thing");
+    EXPECT_EQ(error.result().cause, static_cast<uint32_t>(Cause::kRefused));
+    EXPECT_EQ(error.result().blamed_rank, 1);
+  }
+}
+
+TEST_F(Cpp, throws_when_there_is_no_daemon) {
+  try {
+    const Communicator nowhere(options_for("/tmp/gradring-nobody-is-here"));
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), GRADRING_ERR_UNAVAILABLE);
+    EXPECT_THAT(error.what(), HasSubstr("gradringd --runtime-dir"));
+  }
+}
+
+TEST_F(Cpp, waits_for_a_request_that_is_dropped) {
+  auto buffer = job_.allocate<float>(4);
+  buffer[0] = 1;
+  job_.start_allreduce(buffer);
+  EXPECT_EQ(buffer[0], 3) << "the buffer was lent until the request was done";
+}
+
+TEST_F(Cpp, moves_and_frees) {
+  {
+    auto first = job_.allocate<int>(8);
+    first[0] = 7;
+    Buffer<int> second = std::move(first);
+    EXPECT_EQ(second[0], 7);
+    EXPECT_EQ(daemon_.segments(), 1u);
+    Buffer<int> third;
+    third = std::move(second);
+    EXPECT_EQ(third[0], 7);
+  }
+  EXPECT_EQ(daemon_.segments(), 0u);
+}
+
+TEST_F(Cpp, stays_open_as_long_as_anything_of_it_lives) {
+  Buffer<float> buffer;
+  {
+    const Communicator other(options_for(daemon_.runtime_dir(), 2, 3));
+    buffer = other.allocate<float>(4);
+  }
+  EXPECT_TRUE(daemon_.wait_for_messages(wire::ClientMessage::kLeave, 0).empty());
+  buffer[0] = 1;
+  buffer = Buffer<float>();
+  EXPECT_EQ(daemon_.wait_for_messages(wire::ClientMessage::kLeave, 1).size(), 1u);
+}
+
+}  // namespace
+}  // namespace gradring::test

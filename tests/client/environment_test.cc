@@ -1,0 +1,248 @@
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "tests/client/trainer.h"
+
+namespace gradring::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A clean environment for each case, and the old one after it.
+class Environment : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : kNames) {
+      const char* value = std::getenv(name);
+      if (value != nullptr) saved_.emplace_back(name, value);
+      ::unsetenv(name);
+    }
+  }
+  void TearDown() override {
+    for (const char* name : kNames) ::unsetenv(name);
+    for (const auto& [name, value] : saved_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+
+  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+  static gradring_options init() {
+    gradring_options options;
+    gradring_options_init(&options);
+    return options;
+  }
+  static std::string host() {
+    char name[256] = {};
+    ::gethostname(name, sizeof(name) - 1);
+    return name;
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"GRADRING_RUNTIME_DIR",
+                                           "GRADRING_JOB",
+                                           "GRADRING_JOB_TOKEN",
+                                           "GRADRING_RANK",
+                                           "GRADRING_SIZE",
+                                           "GRADRING_LOCAL_RANK",
+                                           "GRADRING_LOCAL_SIZE",
+                                           "RANK",
+                                           "WORLD_SIZE",
+                                           "LOCAL_RANK",
+                                           "LOCAL_WORLD_SIZE",
+                                           "GROUP_WORLD_SIZE",
+                                           "MASTER_ADDR",
+                                           "MASTER_PORT",
+                                           "TORCHELASTIC_RUN_ID",
+                                           "TORCHELASTIC_RESTART_COUNT",
+                                           "OMPI_COMM_WORLD_RANK",
+                                           "OMPI_COMM_WORLD_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "OMPI_MCA_orte_ess_jobid",
+                                           "OMPI_MCA_ess_base_jobid",
+                                           "PMIX_NAMESPACE",
+                                           "PMI_RANK",
+                                           "PMI_SIZE",
+                                           "MPI_LOCALRANKID",
+                                           "MPI_LOCALNRANKS",
+                                           "SLURM_PROCID",
+                                           "SLURM_NTASKS",
+                                           "SLURM_LOCALID",
+                                           "SLURM_JOB_ID",
+                                           "SLURM_STEP_ID"};
+  std::vector<std::pair<std::string, std::string>> saved_;
+};
+
+TEST_F(Environment, that_says_nothing_leaves_everything_open) {
+  const gradring_options options = init();
+  EXPECT_EQ(options.struct_size, sizeof(options));
+  EXPECT_STREQ(options.runtime_dir, "/run/gradring");
+  EXPECT_EQ(options.job, nullptr);
+  EXPECT_STREQ(options.token, "");
+  EXPECT_EQ(options.rank, -1);
+  EXPECT_EQ(options.size, -1);
+  EXPECT_EQ(options.local_rank, -1);
+  EXPECT_EQ(options.local_size, -1);
+  EXPECT_EQ(options.join_timeout_ms, 0);
+}
+
+TEST_F(Environment, of_gradring_run) {
+  set("GRADRING_RUNTIME_DIR", "/tmp/there");
+  set("GRADRING_JOB", "digits");
+  set("GRADRING_JOB_TOKEN", "t");
+  set("GRADRING_RANK", "3");
+  set("GRADRING_SIZE", "8");
+  set("GRADRING_LOCAL_RANK", "1");
+  set("GRADRING_LOCAL_SIZE", "2");
+  const gradring_options options = init();
+  EXPECT_STREQ(options.runtime_dir, "/tmp/there");
+  EXPECT_STREQ(options.job, "digits");
+  EXPECT_STREQ(options.token, "t");
+  EXPECT_EQ(options.rank, 3);
+  EXPECT_EQ(options.size, 8);
+  EXPECT_EQ(options.local_rank, 1);
+  EXPECT_EQ(options.local_size, 2);
+}
+
+TEST_F(Environment, of_torchrun) {
+  set("RANK", "5");
+  set("WORLD_SIZE", "6");
+  set("LOCAL_RANK", "2");
+  set("LOCAL_WORLD_SIZE", "3");
+  set("MASTER_ADDR", "node-a");
+  set("MASTER_PORT", "29500");
+  set("TORCHELASTIC_RUN_ID", "none");
+  const gradring_options options = init();
+  EXPECT_EQ(options.rank, 5);
+  EXPECT_EQ(options.size, 6);
+  EXPECT_EQ(options.local_rank, 2);
+  EXPECT_EQ(options.local_size, 3);
+  EXPECT_STREQ(options.job, "node-a:29500");
+  set("TORCHELASTIC_RUN_ID", "run-17");
+  EXPECT_STREQ(init().job, "run-17");
+}
+
+TEST_F(Environment, of_a_loopback_master_is_of_this_host_alone) {
+  set("MASTER_PORT", "29500");
+  for (const std::string address : {"127.0.0.1", "127.1.2.3", "localhost", "::1"}) {
+    set("MASTER_ADDR", address);
+    EXPECT_EQ(init().job, host() + "/" + address + ":29500");
+  }
+  set("MASTER_ADDR", "1270.example");
+  EXPECT_STREQ(init().job, "1270.example:29500");
+}
+
+TEST_F(Environment, of_a_master_without_a_port_names_no_job) {
+  set("MASTER_ADDR", "node-a");
+  EXPECT_EQ(init().job, nullptr);
+}
+
+TEST_F(Environment, of_open_mpi) {
+  set("OMPI_COMM_WORLD_RANK", "1");
+  set("OMPI_COMM_WORLD_SIZE", "4");
+  set("OMPI_COMM_WORLD_LOCAL_RANK", "0");
+  set("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
+  set("OMPI_MCA_orte_ess_jobid", "1934");
+  gradring_options options = init();
+  EXPECT_EQ(options.rank, 1);
+  EXPECT_EQ(options.size, 4);
+  EXPECT_EQ(options.local_rank, 0);
+  EXPECT_EQ(options.local_size, 2);
+  EXPECT_STREQ(options.job, "1934");
+  set("PMIX_NAMESPACE", "prterun-1");
+  EXPECT_STREQ(init().job, "prterun-1");
+}
+
+TEST_F(Environment, of_mpich) {
+  set("PMI_RANK", "2");
+  set("PMI_SIZE", "3");
+  set("MPI_LOCALRANKID", "1");
+  set("MPI_LOCALNRANKS", "2");
+  const gradring_options options = init();
+  EXPECT_EQ(options.rank, 2);
+  EXPECT_EQ(options.size, 3);
+  EXPECT_EQ(options.local_rank, 1);
+  EXPECT_EQ(options.local_size, 2);
+}
+
+TEST_F(Environment, of_slurm) {
+  set("SLURM_PROCID", "7");
+  set("SLURM_NTASKS", "16");
+  set("SLURM_LOCALID", "3");
+  set("SLURM_JOB_ID", "4242");
+  gradring_options options = init();
+  EXPECT_EQ(options.rank, 7);
+  EXPECT_EQ(options.size, 16);
+  EXPECT_EQ(options.local_rank, 3);
+  EXPECT_EQ(options.job, nullptr) << "an allocation may run several jobs";
+  set("SLURM_STEP_ID", "0");
+  EXPECT_STREQ(init().job, "4242.0");
+}
+
+TEST_F(Environment, goes_by_the_documented_order) {
+  set("SLURM_PROCID", "5");
+  EXPECT_EQ(init().rank, 5);
+  set("PMI_RANK", "4");
+  EXPECT_EQ(init().rank, 4);
+  set("OMPI_COMM_WORLD_RANK", "3");
+  EXPECT_EQ(init().rank, 3);
+  set("RANK", "2");
+  EXPECT_EQ(init().rank, 2);
+  set("GRADRING_RANK", "1");
+  EXPECT_EQ(init().rank, 1);
+
+  set("MASTER_ADDR", "a");
+  set("MASTER_PORT", "1");
+  EXPECT_STREQ(init().job, "a:1");
+  set("TORCHELASTIC_RUN_ID", "elastic");
+  EXPECT_STREQ(init().job, "elastic");
+  set("PMIX_NAMESPACE", "pmix");
+  EXPECT_STREQ(init().job, "pmix");
+  set("SLURM_JOB_ID", "8");
+  set("SLURM_STEP_ID", "1");
+  EXPECT_STREQ(init().job, "8.1");
+  set("GRADRING_JOB", "mine");
+  EXPECT_STREQ(init().job, "mine");
+}
+
+TEST_F(Environment, of_a_restarted_worker_group_gives_another_token) {
+  set("TORCHELASTIC_RESTART_COUNT", "0");
+  const std::string first = init().token;
+  EXPECT_NE(first, "");
+  set("TORCHELASTIC_RESTART_COUNT", "1");
+  EXPECT_NE(init().token, first);
+  set("GROUP_WORLD_SIZE", "1");
+  EXPECT_STRNE(init().token, "");
+  // Here another node's count may be 0, and both must meet.
+  set("GROUP_WORLD_SIZE", "2");
+  EXPECT_STREQ(init().token, "");
+  set("GRADRING_JOB_TOKEN", "set by hand");
+  EXPECT_STREQ(init().token, "set by hand");
+}
+
+TEST_F(Environment, with_something_that_is_no_number_is_told_by_open) {
+  set("GRADRING_RANK", "first");
+  set("GRADRING_SIZE", "2");
+  set("GRADRING_JOB", "job");
+  const gradring_options options = init();
+  EXPECT_EQ(options.rank, -1);
+  const Refusal refused = open_refused(options);
+  EXPECT_EQ(refused.code, GRADRING_ERR_INVALID);
+  EXPECT_THAT(refused.message, HasSubstr("GRADRING_RANK is 'first', which is not a number"));
+}
+
+TEST_F(Environment, takes_no_number_that_only_begins_as_one) {
+  for (const char* value : {"1x", "-1", "+1", " 1", "99999999999", "0x1"}) {
+    set("RANK", value);
+    EXPECT_EQ(init().rank, -1) << value;
+  }
+}
+
+TEST_F(Environment, that_is_empty_counts_as_unset) {
+  set("GRADRING_RANK", "");
+  set("RANK", "4");
+  EXPECT_EQ(init().rank, 4);
+}
+
+}  // namespace
+}  // namespace gradring::test

@@ -1,0 +1,319 @@
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <vector>
+
+#include "tests/client/trainer.h"
+
+namespace gradring::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// What becomes of a trainer whose daemon dies, ends its job, or talks nonsense.
+class Loss : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    daemon_.set([](Script& script) { script.complete = false; });
+  }
+  gradring_request submit_barrier() {
+    const gradring_request request = submit(comm_, barrier_op());
+    ++submitted_;
+    // So that the daemon has it before what the test does next.
+    EXPECT_EQ(daemon_.wait_for_operations(submitted_).size(), submitted_);
+    return request;
+  }
+  void close_job(const std::string& message) {
+    wire::DaemonMessage closed;
+    closed.mutable_closed()->set_job(77);
+    to_wire(Failure{Cause::kTrainerDied, Blame{1, "node-b", 99, "", ""}},
+            closed.mutable_closed()->mutable_failure());
+    closed.mutable_closed()->set_message(message);
+    daemon_.send(closed);
+  }
+  // Waits for a request that must end badly, and soon.
+  gradring_result wait_failed(gradring_request request, int64_t within_ms = 500) {
+    gradring_result result = empty_result();
+    const auto start = Clock::now();
+    EXPECT_EQ(gradring_wait(comm_.get(), request, -1, &result), GRADRING_ERR_FAILED);
+    EXPECT_LT(ms_since(start), within_ms);
+    EXPECT_EQ(result.verdict, 3u);
+    EXPECT_STREQ(result.message, gradring_last_error());
+    return result;
+  }
+  gradring_code submit_code() {
+    const gradring_op op = barrier_op();
+    gradring_request request = 0;
+    return gradring_submit(comm_.get(), &op, &request);
+  }
+
+  FakeDaemon daemon_;
+  Comm comm_ = open(daemon_);
+  size_t submitted_ = 0;
+};
+
+TEST_F(Loss, of_the_daemon_ends_a_wait_at_once) {
+  const gradring_request request = submit_barrier();
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    daemon_.die();
+  });
+  const gradring_result result = wait_failed(request);
+  killer.join();
+  EXPECT_EQ(result.cause, static_cast<uint32_t>(Cause::kPeerLost));
+  EXPECT_STREQ(result.blamed_node, "fake");
+  EXPECT_THAT(result.message,
+              AllOf(HasSubstr("the daemon on node fake went away"),
+                    HasSubstr("`gradringd --runtime-dir " + daemon_.runtime_dir() + "`")));
+}
+
+TEST_F(Loss, of_the_daemon_ends_all_waits_of_all_threads) {
+  std::vector<gradring_request> requests;
+  for (int i = 0; i < 6; ++i) requests.push_back(submit_barrier());
+  std::vector<std::thread> threads;
+  for (const gradring_request request : requests) {
+    threads.emplace_back([this, request] { wait_failed(request, 2000); });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto start = Clock::now();
+  daemon_.die();
+  for (auto& thread : threads) thread.join();
+  EXPECT_LT(ms_since(start), 500);
+}
+
+TEST_F(Loss, of_the_daemon_is_told_by_every_call) {
+  float* memory = alloc(comm_, 16);
+  std::vector<float> own(16);
+  daemon_.die();
+  EXPECT_EQ(submit_code(), GRADRING_ERR_UNAVAILABLE);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("went away"));
+  void* more = nullptr;
+  EXPECT_EQ(gradring_alloc(comm_.get(), 4096, &more), GRADRING_ERR_UNAVAILABLE);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("went away"));
+  EXPECT_EQ(gradring_register(comm_.get(), own.data(), 16), GRADRING_ERR_UNAVAILABLE);
+  memory[3] = 1;  // The memory is still ours.
+  EXPECT_EQ(gradring_free(comm_.get(), memory), GRADRING_OK);
+  EXPECT_EQ(gradring_rank(comm_.get()), 0);
+}
+
+TEST_F(Loss, of_the_daemon_is_seen_by_test_as_well) {
+  const gradring_request request = submit_barrier();
+  daemon_.die();
+  int done = 0;
+  gradring_code code = GRADRING_OK;
+  const auto start = Clock::now();
+  while (done == 0 && ms_since(start) < 2000) {
+    code = gradring_test(comm_.get(), request, &done, nullptr);
+  }
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(code, GRADRING_ERR_FAILED);
+}
+
+TEST_F(Loss, of_the_daemon_does_not_take_back_a_result) {
+  const gradring_request good = submit_barrier();
+  const gradring_request open_still = submit_barrier();
+  daemon_.complete(daemon_.wait_for_operations(2).at(0));
+  EXPECT_EQ(gradring_wait(comm_.get(), open_still, 50, nullptr), GRADRING_ERR_DEADLINE);
+  daemon_.die();
+  wait_failed(open_still);
+  EXPECT_EQ(gradring_wait(comm_.get(), good, -1, nullptr), GRADRING_OK);
+}
+
+TEST_F(Loss, of_the_daemon_lets_close_return_at_once) {
+  submit_barrier();
+  alloc(comm_, 1024);
+  daemon_.die();
+  const auto start = Clock::now();
+  comm_.reset();
+  EXPECT_LT(ms_since(start), 1000);
+}
+
+TEST_F(Loss, of_patience_with_a_daemon_that_does_not_confirm_a_leave) {
+  daemon_.set([](Script& script) { script.answer_leave = false; });
+  const auto start = Clock::now();
+  comm_.reset();
+  EXPECT_GE(ms_since(start), 1900);
+  EXPECT_LT(ms_since(start), 3000);
+}
+
+TEST_F(Loss, of_the_job_ends_requests_as_the_daemon_completes_them) {
+  const gradring_request request = submit_barrier();
+  close_job("rank 1 died");
+  EXPECT_EQ(gradring_wait(comm_.get(), request, 100, nullptr), GRADRING_ERR_DEADLINE)
+      << "its buffer may still be written";
+  wire::DaemonMessage message;
+  wire::Completion& completion = *message.mutable_completed()->add_completions();
+  completion.set_ticket(request);
+  completion.set_verdict(static_cast<uint32_t>(Verdict::kFailed));
+  to_wire(Failure{Cause::kTrainerDied, Blame{1, "node-b", 99, "", ""}},
+          completion.mutable_failure());
+  completion.set_message("rank 1 died, and this op with it");
+  daemon_.send(message);
+  EXPECT_STREQ(wait_failed(request).message, "rank 1 died, and this op with it");
+}
+
+TEST_F(Loss, of_the_job_ends_a_wait_even_if_the_daemon_forgets_to) {
+  const gradring_request request = submit_barrier();
+  std::thread closer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    close_job("rank 1 died");
+  });
+  const gradring_result result = wait_failed(request, 1500);
+  closer.join();
+  EXPECT_EQ(result.cause, static_cast<uint32_t>(Cause::kTrainerDied));
+  EXPECT_EQ(result.blamed_rank, 1);
+  EXPECT_EQ(result.blamed_pid, 99);
+  EXPECT_STREQ(result.message, "rank 1 died");
+}
+
+TEST_F(Loss, of_the_job_is_told_by_submit) {
+  close_job("rank 1 died");
+  const auto start = Clock::now();
+  gradring_code code = GRADRING_OK;
+  while (code == GRADRING_OK && ms_since(start) < 2000) code = submit_code();
+  EXPECT_EQ(code, GRADRING_ERR_FAILED);
+  EXPECT_STREQ(gradring_last_error(), "rank 1 died");
+  void* memory = nullptr;
+  EXPECT_EQ(gradring_alloc(comm_.get(), 64, &memory), GRADRING_ERR_FAILED);
+}
+
+TEST_F(Loss, of_another_job_is_none_of_ours) {
+  const gradring_request request = submit_barrier();
+  wire::DaemonMessage closed;
+  closed.mutable_closed()->set_job(78);
+  daemon_.send(closed);
+  EXPECT_EQ(gradring_wait(comm_.get(), request, 100, nullptr), GRADRING_ERR_DEADLINE);
+  daemon_.complete(daemon_.wait_for_operations(1).at(0));
+  EXPECT_EQ(gradring_wait(comm_.get(), request, -1, nullptr), GRADRING_OK);
+}
+
+// The reason was given on one channel, and then the other is closed.
+TEST_F(Loss, of_the_daemon_after_the_job_says_why_the_job_ended) {
+  const gradring_request request = submit_barrier();
+  close_job("the daemon was told to stop");
+  daemon_.die();
+  EXPECT_STREQ(wait_failed(request).message, "the daemon was told to stop");
+}
+
+class Garbage : public Loss {
+ protected:
+  void send_completion(uint64_t ticket, Verdict verdict, Cause cause = Cause::kNone) {
+    wire::DaemonMessage message;
+    wire::Completion& completion = *message.mutable_completed()->add_completions();
+    completion.set_ticket(ticket);
+    completion.set_verdict(static_cast<uint32_t>(verdict));
+    completion.mutable_failure()->set_cause(static_cast<uint32_t>(cause));
+    daemon_.send(message);
+  }
+  void expect_the_end(gradring_request request, const char* words) {
+    const gradring_result result = wait_failed(request);
+    EXPECT_EQ(result.cause, static_cast<uint32_t>(Cause::kProtocol));
+    EXPECT_THAT(result.message, HasSubstr(words));
+    EXPECT_EQ(submit_code(), GRADRING_ERR_INTERNAL);
+    const auto start = Clock::now();
+    comm_.reset();
+    EXPECT_LT(ms_since(start), 1000);
+  }
+};
+
+TEST_F(Garbage, on_the_control_channel) {
+  const gradring_request request = submit_barrier();
+  daemon_.send_bytes("\xff\xff\xff\xff this is no message");
+  expect_the_end(request, "a message that cannot be read");
+}
+
+TEST_F(Garbage, on_the_attach_socket) {
+  const gradring_request request = submit_barrier();
+  daemon_.send_attach_bytes("\xff\xff\xff\xff this is no packet");
+  expect_the_end(request, "cannot be read");
+}
+
+TEST_F(Garbage, as_a_packet_that_answers_nothing) {
+  const gradring_request request = submit_barrier();
+  wire::AttachReply reply;
+  reply.mutable_segment()->set_request(1'000'000);
+  daemon_.send_attach_bytes(reply.SerializeAsString());
+  expect_the_end(request, "answers nothing");
+}
+
+TEST_F(Garbage, as_a_packet_that_is_too_long) {
+  const gradring_request request = submit_barrier();
+  wire::AttachReply reply;
+  reply.mutable_refused()->set_message(std::string(20'000, 'x'));
+  daemon_.send_attach_bytes(reply.SerializeAsString());
+  expect_the_end(request, "cannot be read");
+}
+
+TEST_F(Garbage, as_the_completion_of_a_request_that_never_was) {
+  const gradring_request request = submit_barrier();
+  send_completion(request + 1, Verdict::kOk);
+  expect_the_end(request, "makes no sense");
+}
+
+TEST_F(Garbage, as_the_completion_of_nothing) {
+  const gradring_request request = submit_barrier();
+  send_completion(0, Verdict::kOk);
+  expect_the_end(request, "makes no sense");
+}
+
+TEST_F(Garbage, as_an_unknown_verdict) {
+  const gradring_request request = submit_barrier();
+  send_completion(request, static_cast<Verdict>(4));
+  expect_the_end(request, "makes no sense");
+}
+
+TEST_F(Garbage, as_an_unknown_cause) {
+  const gradring_request request = submit_barrier();
+  send_completion(request, Verdict::kFailed, static_cast<Cause>(200));
+  expect_the_end(request, "makes no sense");
+}
+
+TEST_F(Garbage, as_a_second_completion_is_void) {
+  const gradring_request request = submit_barrier();
+  const auto operation = daemon_.wait_for_operations(1).at(0);
+  daemon_.complete(operation);
+  daemon_.complete(operation);
+  EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
+  EXPECT_EQ(submit_code(), GRADRING_OK);
+}
+
+TEST_F(Garbage, as_news_that_a_later_library_knows_is_passed_over) {
+  const gradring_request request = submit_barrier();
+  daemon_.send_bytes("");
+  daemon_.send_bytes(std::string("\xa2\x06\x01x", 4));  // field 100, one byte
+  daemon_.complete(daemon_.wait_for_operations(1).at(0));
+  EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
+}
+
+TEST_F(Loss, of_the_session_by_a_refusal_that_answers_nothing) {
+  const gradring_request request = submit_barrier();
+  wire::DaemonMessage message;
+  *message.mutable_refused() = refusal(Code::kPermissionDenied, "this connection is not yours");
+  daemon_.send(message);
+  EXPECT_STREQ(wait_failed(request).message, "this connection is not yours");
+  EXPECT_EQ(submit_code(), GRADRING_ERR_PERMISSION);
+}
+
+// The daemon is there and reads nothing: the queues between fill up, and then a submission is
+// refused in bounded time.
+TEST_F(Loss, of_a_reading_daemon_refuses_submissions_in_time) {
+  daemon_.freeze();
+  gradring_code code = GRADRING_OK;
+  const auto start = Clock::now();
+  std::chrono::steady_clock::time_point last;
+  for (int i = 0; i < 200'000 && code == GRADRING_OK && ms_since(start) < 60'000; ++i) {
+    last = Clock::now();
+    code = submit_code();
+  }
+  EXPECT_EQ(code, GRADRING_ERR_UNAVAILABLE);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("does not take messages"));
+  EXPECT_GE(ms_since(last), 4900);
+  EXPECT_LT(ms_since(last), 7000);
+  const auto closing = Clock::now();
+  comm_.reset();
+  EXPECT_LT(ms_since(closing), 3000);
+}
+
+}  // namespace
+}  // namespace gradring::test

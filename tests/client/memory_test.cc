@@ -1,0 +1,196 @@
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "tests/client/trainer.h"
+
+namespace gradring::test {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TEST(Memory, is_page_aligned_zero_and_writable) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  constexpr size_t kCount = 5000;
+  auto* memory = alloc<unsigned char>(comm, kCount);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % static_cast<size_t>(::sysconf(_SC_PAGESIZE)), 0u);
+  EXPECT_THAT(std::vector<unsigned char>(memory, memory + kCount), Each(0));
+  std::fill_n(memory, kCount, static_cast<unsigned char>(1));
+  EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_OK);
+  EXPECT_EQ(daemon.segments(), 0u);
+}
+
+TEST(Memory, is_freed_once_and_only_where_it_begins) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  float* memory = alloc(comm, 8);
+  EXPECT_EQ(gradring_free(comm.get(), memory + 1), GRADRING_ERR_NOT_FOUND);
+  EXPECT_EQ(gradring_free(comm.get(), nullptr), GRADRING_ERR_NOT_FOUND);
+  EXPECT_EQ(gradring_unregister(comm.get(), memory), GRADRING_ERR_NOT_FOUND);
+  EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_OK);
+  EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_ERR_NOT_FOUND);
+}
+
+TEST(Memory, of_no_bytes_is_refused) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  void* memory = &daemon;
+  EXPECT_EQ(gradring_alloc(comm.get(), 0, &memory), GRADRING_ERR_INVALID);
+  EXPECT_EQ(memory, nullptr);
+  EXPECT_EQ(gradring_alloc(comm.get(), 1, nullptr), GRADRING_ERR_INVALID);
+}
+
+TEST(Memory, beyond_the_daemons_cap_is_refused_in_its_words) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) {
+    script.refuse_allocate = refusal(Code::kResourceExhausted, "segment-limit of 1 MiB is reached");
+  });
+  const Comm comm = open(daemon);
+  void* memory = nullptr;
+  EXPECT_EQ(gradring_alloc(comm.get(), 4096, &memory), GRADRING_ERR_EXHAUSTED);
+  EXPECT_STREQ(gradring_last_error(), "segment-limit of 1 MiB is reached");
+}
+
+TEST(Memory, that_could_fault_later_is_not_believed) {
+  const std::pair<Memory, const char*> cases[] = {{Memory::kUnsealed, "not sealed"},
+                                                  {Memory::kShort, "called it"},
+                                                  {Memory::kNone, "without its memory"}};
+  for (const auto& [kind, words] : cases) {
+    FakeDaemon daemon;
+    daemon.set([wanted = kind](Script& script) { script.memory = wanted; });
+    const Comm comm = open(daemon);
+    void* memory = nullptr;
+    EXPECT_EQ(gradring_alloc(comm.get(), 8192, &memory), GRADRING_ERR_INTERNAL);
+    EXPECT_THAT(gradring_last_error(), HasSubstr(words));
+    EXPECT_EQ(daemon.segments(), 0u) << "what is not used is given back";
+  }
+}
+
+TEST(Memory, in_use_by_a_request_is_not_freed) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.complete = false; });
+  const Comm comm = open(daemon);
+  float* memory = alloc(comm, 8);
+  const gradring_request request = submit(comm, sum_of(memory, memory, 8));
+  EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("wait for them first"));
+
+  daemon.complete(daemon.wait_for_operations(1).at(0));
+  EXPECT_EQ(gradring_wait(comm.get(), request, 5000, nullptr), GRADRING_OK);
+  EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_OK);
+}
+
+TEST(Memory, that_the_daemon_does_not_free_stays_usable) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  float* memory = alloc(comm, 8);
+  daemon.set([](Script& script) {
+    script.refuse_free = refusal(Code::kUnavailable, "an op of another rank still reads it");
+  });
+  EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_ERR_UNAVAILABLE);
+  EXPECT_STREQ(gradring_last_error(), "an op of another rank still reads it");
+  memory[0] = 3;
+  EXPECT_EQ(gradring_allreduce(comm.get(), memory, memory, 8, GRADRING_FLOAT32, GRADRING_SUM),
+            GRADRING_OK);
+  EXPECT_EQ(memory[0], 6);
+}
+
+TEST(Memory, is_allocated_by_many_threads_at_once) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        auto* memory = alloc<int>(comm, 4096);
+        std::fill_n(memory, 4096, t);
+        EXPECT_EQ(std::count(memory, memory + 4096, t), 4096);
+        EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_OK);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(daemon.segments(), 0u);
+}
+
+TEST(RegisteredMemory, is_copied_in_at_submit_and_out_at_wait) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.complete = false; });
+  const Comm comm = open(daemon);
+  std::vector<float> values(1000);
+  std::iota(values.begin(), values.end(), 0.0f);
+  ASSERT_EQ(gradring_register(comm.get(), values.data(), values.size() * sizeof(float)),
+            GRADRING_OK)
+      << gradring_last_error();
+
+  // The middle part only.
+  const gradring_request request =
+      submit(comm, sum_of(values.data() + 100, values.data() + 100, 800));
+  daemon.complete(daemon.wait_for_operations(1).at(0));
+  EXPECT_EQ(values[100], 100) << "copied out before anybody waited";
+  ASSERT_EQ(gradring_wait(comm.get(), request, 5000, nullptr), GRADRING_OK);
+  EXPECT_EQ(values[99], 99);
+  EXPECT_EQ(values[100], 200);
+  EXPECT_EQ(values[899], 1798);
+  EXPECT_EQ(values[900], 900);
+
+  EXPECT_EQ(gradring_free(comm.get(), values.data()), GRADRING_ERR_NOT_FOUND);
+  EXPECT_EQ(gradring_unregister(comm.get(), values.data()), GRADRING_OK);
+  EXPECT_EQ(daemon.segments(), 0u);
+}
+
+TEST(RegisteredMemory, serves_as_input_and_output_apart) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  std::vector<float> input(64, 1.5f);
+  std::vector<float> output(64, 0.0f);
+  ASSERT_EQ(gradring_register(comm.get(), input.data(), 64 * sizeof(float)), GRADRING_OK);
+  ASSERT_EQ(gradring_register(comm.get(), output.data(), 64 * sizeof(float)), GRADRING_OK);
+  ASSERT_EQ(gradring_allreduce(comm.get(), input.data(), output.data(), 64, GRADRING_FLOAT32,
+                               GRADRING_SUM),
+            GRADRING_OK);
+  EXPECT_THAT(input, Each(1.5f));
+  EXPECT_THAT(output, Each(3.0f));
+}
+
+TEST(RegisteredMemory, keeps_its_contents_when_the_op_fails) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) {
+    script.refuse_submit = refusal(Code::kInvalidArgument, "the key was used before");
+  });
+  const Comm comm = open(daemon);
+  std::vector<float> values(8, 4.0f);
+  ASSERT_EQ(gradring_register(comm.get(), values.data(), 8 * sizeof(float)), GRADRING_OK);
+  EXPECT_EQ(gradring_allreduce(comm.get(), values.data(), values.data(), 8, GRADRING_FLOAT32,
+                               GRADRING_SUM),
+            GRADRING_ERR_FAILED);
+  EXPECT_THAT(values, Each(4.0f));
+}
+
+TEST(RegisteredMemory, must_not_overlap_any_other) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  std::vector<char> values(300);
+  ASSERT_EQ(gradring_register(comm.get(), values.data() + 100, 100), GRADRING_OK);
+  const std::pair<int, int> overlapping[] = {{100, 100}, {0, 101}, {199, 50}, {120, 10}, {0, 300}};
+  for (const auto& [start, bytes] : overlapping) {
+    EXPECT_EQ(gradring_register(comm.get(), values.data() + start, static_cast<size_t>(bytes)),
+              GRADRING_ERR_INVALID)
+        << start << " " << bytes;
+    EXPECT_THAT(gradring_last_error(), HasSubstr("overlap"));
+  }
+  EXPECT_EQ(gradring_register(comm.get(), values.data(), 100), GRADRING_OK);
+  EXPECT_EQ(gradring_register(comm.get(), values.data() + 200, 100), GRADRING_OK);
+  auto* allocated = alloc<char>(comm, 10);
+  EXPECT_EQ(gradring_register(comm.get(), allocated, 1), GRADRING_ERR_INVALID);
+  EXPECT_EQ(gradring_register(comm.get(), nullptr, 1), GRADRING_ERR_INVALID);
+  EXPECT_EQ(gradring_register(comm.get(), values.data(), SIZE_MAX), GRADRING_ERR_INVALID);
+}
+
+}  // namespace
+}  // namespace gradring::test

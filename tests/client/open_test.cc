@@ -1,0 +1,251 @@
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/client/trainer.h"
+
+namespace gradring::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Runs `body` in a forked child as a user without rights; its return value is the exit status.
+template <class Body>
+int as_nobody(Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(100);
+    ::_exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Open, tells_rank_size_node_and_place) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon, 2, 4);
+  EXPECT_EQ(gradring_rank(comm.get()), 2);
+  EXPECT_EQ(gradring_size(comm.get()), 4);
+  EXPECT_STREQ(gradring_node(comm.get()), "fake");
+  EXPECT_EQ(gradring_epoch(comm.get()), 1u);
+  // Ranks 1, 2 and 3 are on this node, so rank 2 is the second of three.
+  EXPECT_EQ(gradring_local_size(comm.get()), 3);
+  EXPECT_EQ(gradring_local_rank(comm.get()), 1);
+}
+
+TEST(Open, keeps_the_local_rank_that_the_launcher_gave) {
+  FakeDaemon daemon;
+  gradring_options options = options_for(daemon.runtime_dir(), 2, 4);
+  options.local_rank = 5;
+  gradring_comm* comm = nullptr;
+  ASSERT_EQ(gradring_open(&options, &comm), GRADRING_OK);
+  EXPECT_EQ(gradring_local_rank(comm), 5);
+  gradring_close(comm);
+}
+
+TEST(Open, says_to_the_daemon_who_joins_what) {
+  FakeDaemon daemon;
+  gradring_options options = options_for(daemon.runtime_dir(), 1, 3);
+  options.token = "launch 8";
+  options.join_timeout_ms = 1500;
+  gradring_comm* comm = nullptr;
+  ASSERT_EQ(gradring_open(&options, &comm), GRADRING_OK);
+  const auto joins = daemon.wait_for_messages(wire::ClientMessage::kJoin, 1);
+  ASSERT_EQ(joins.size(), 1u);
+  EXPECT_EQ(joins[0].protocol(), kClientProtocol);
+  EXPECT_EQ(joins[0].join().job(), "job");
+  EXPECT_EQ(joins[0].join().token(), "launch 8");
+  EXPECT_EQ(joins[0].join().rank(), 1u);
+  EXPECT_EQ(joins[0].join().size(), 3u);
+  EXPECT_EQ(joins[0].join().policy(), "fail");
+  EXPECT_EQ(joins[0].join().timeout_ms(), 1500u);
+  gradring_close(comm);
+  EXPECT_EQ(daemon.wait_for_messages(wire::ClientMessage::kLeave, 1).size(), 1u);
+}
+
+TEST(Open, without_a_daemon_says_at_once_where_it_looked_and_how_to_start_one) {
+  const auto start = Clock::now();
+  const Refusal refused = open_refused(options_for("/tmp/gradring-nobody-is-here"));
+  EXPECT_LT(ms_since(start), 500);
+  EXPECT_EQ(refused.code, GRADRING_ERR_UNAVAILABLE);
+  EXPECT_THAT(refused.message, HasSubstr("/tmp/gradring-nobody-is-here/attach.sock"));
+  EXPECT_THAT(refused.message, HasSubstr("no such file"));
+  EXPECT_THAT(refused.message, HasSubstr("`gradringd --runtime-dir /tmp/gradring-nobody-is-here`"));
+}
+
+TEST(Open, in_the_default_directory_names_the_service) {
+  if (std::filesystem::exists("/run/gradring/attach.sock")) GTEST_SKIP() << "a daemon runs here";
+  gradring_options options = options_for("unused");
+  options.runtime_dir = nullptr;
+  EXPECT_THAT(open_refused(options).message, HasSubstr("`systemctl start gradringd`"));
+}
+
+TEST(Open, at_the_socket_of_a_dead_daemon_says_connection_refused) {
+  FakeDaemon daemon;
+  daemon.die();
+  const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+  EXPECT_EQ(refused.code, GRADRING_ERR_UNAVAILABLE);
+  EXPECT_THAT(refused.message, HasSubstr("connection refused"));
+  EXPECT_THAT(refused.message, HasSubstr(daemon.runtime_dir() + "/attach.sock"));
+}
+
+TEST(Open, without_permission_says_so) {
+  FakeDaemon daemon;
+  ASSERT_EQ(::chmod(daemon.runtime_dir().c_str(), 0), 0);
+  const int status = as_nobody([&] {
+    const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+    if (refused.code != GRADRING_ERR_UNAVAILABLE) return 1;
+    return refused.message.find("permission denied") != std::string::npos ? 0 : 2;
+  });
+  EXPECT_EQ(status, 0);
+  ::chmod(daemon.runtime_dir().c_str(), 0700);
+}
+
+TEST(Open, without_permission_on_the_control_socket_says_so_too) {
+  FakeDaemon daemon;
+  ASSERT_EQ(::chmod(daemon.runtime_dir().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod((daemon.runtime_dir() + "/attach.sock").c_str(), 0777), 0);
+  ASSERT_EQ(::chmod((daemon.runtime_dir() + "/control.sock").c_str(), 0), 0);
+  const int status = as_nobody([&] {
+    const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+    if (refused.message.find("permission denied") == std::string::npos) return 1;
+    return refused.message.find("control.sock") != std::string::npos ? 0 : 2;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Open, in_a_directory_with_too_long_a_path_says_how_long_it_may_be) {
+  const std::string directory = "/tmp/" + std::string(120, 'x');
+  const Refusal refused = open_refused(options_for(directory));
+  EXPECT_EQ(refused.code, GRADRING_ERR_INVALID);
+  EXPECT_THAT(refused.message, HasSubstr("107"));
+}
+
+TEST(Open, passes_on_what_the_daemon_says_about_versions) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) {
+    script.refuse_hello = refusal(Code::kIncompatible, "this daemon speaks client protocol 2");
+  });
+  const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+  EXPECT_EQ(refused.code, GRADRING_ERR_INCOMPATIBLE);
+  EXPECT_EQ(refused.message, "this daemon speaks client protocol 2");
+}
+
+TEST(Open, refuses_a_daemon_of_another_protocol) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.protocol = kClientProtocol + 1; });
+  const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+  EXPECT_EQ(refused.code, GRADRING_ERR_INCOMPATIBLE);
+  EXPECT_THAT(refused.message, HasSubstr("node fake (gradringd 9.9.9) speaks client protocol 2"));
+}
+
+TEST(Open, is_no_success_even_if_a_refusal_says_code_0) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.refuse_hello = refusal(Code::kOk, "no"); });
+  EXPECT_EQ(open_refused(options_for(daemon.runtime_dir())).code, GRADRING_ERR_INTERNAL);
+}
+
+TEST(Open, passes_on_why_a_join_is_refused) {
+  FakeDaemon daemon;
+  const std::pair<Code, gradring_code> cases[] = {
+      {Code::kDeadlineExceeded, GRADRING_ERR_DEADLINE},
+      {Code::kAborted, GRADRING_ERR_FAILED},
+      {Code::kPermissionDenied, GRADRING_ERR_PERMISSION}};
+  for (const auto& [code, expected] : cases) {
+    daemon.set([&, wanted = code](Script& script) {
+      script.refuse_join = refusal(wanted, "rank 3 is missing");
+    });
+    const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+    EXPECT_EQ(refused.code, expected);
+    EXPECT_EQ(refused.message, "rank 3 is missing");
+  }
+}
+
+TEST(Open, passes_on_why_a_session_is_refused) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) {
+    script.refuse_open = refusal(Code::kPermissionDenied, "wrong secret");
+  });
+  const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+  EXPECT_EQ(refused.code, GRADRING_ERR_PERMISSION);
+  EXPECT_EQ(refused.message, "wrong secret");
+}
+
+TEST(Open, ends_when_the_daemon_dies_during_the_join) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.answer_join = false; });
+  std::thread killer([&] {
+    daemon.wait_for_messages(wire::ClientMessage::kJoin, 1);
+    daemon.die();
+  });
+  const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
+  killer.join();
+  EXPECT_EQ(refused.code, GRADRING_ERR_UNAVAILABLE);
+  EXPECT_THAT(refused.message, HasSubstr("went away"));
+}
+
+TEST(Open, gives_up_on_a_daemon_that_does_not_answer_the_join) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.answer_join = false; });
+  gradring_options options = options_for(daemon.runtime_dir());
+  options.join_timeout_ms = 1;
+  const auto start = Clock::now();
+  const Refusal refused = open_refused(options);
+  EXPECT_EQ(refused.code, GRADRING_ERR_DEADLINE);
+  // The daemon's own refusal, which names the missing ranks, gets five seconds more.
+  EXPECT_GE(ms_since(start), 4900);
+  EXPECT_LT(ms_since(start), 6000);
+}
+
+TEST(Open, refuses_nonsense_and_names_it) {
+  const std::string directory = "/tmp/unused";
+  const auto refused_with = [&](auto change) {
+    gradring_options options = options_for(directory);
+    change(options);
+    const Refusal refused = open_refused(options);
+    EXPECT_EQ(refused.code, GRADRING_ERR_INVALID);
+    return refused.message;
+  };
+  EXPECT_THAT(refused_with([](auto& options) { options.rank = -1; }), HasSubstr("GRADRING_RANK"));
+  EXPECT_THAT(refused_with([](auto& options) { options.size = -1; }), HasSubstr("WORLD_SIZE"));
+  EXPECT_THAT(refused_with([](auto& options) { options.job = nullptr; }),
+              HasSubstr("GRADRING_JOB"));
+  EXPECT_THAT(refused_with([](auto& options) { options.job = "\xff"; }), HasSubstr("UTF-8"));
+  EXPECT_THAT(refused_with([](auto& options) { options.rank = 2; }),
+              HasSubstr("rank 2 does not exist in a job of size 2"));
+  EXPECT_THAT(refused_with([](auto& options) { options.size = 0; }), HasSubstr("size 0"));
+  EXPECT_THAT(refused_with([](auto& options) { options.join_timeout_ms = -1; }),
+              HasSubstr("join_timeout_ms"));
+  EXPECT_THAT(refused_with([](auto& options) { options.struct_size = 0; }),
+              HasSubstr("struct_size"));
+}
+
+TEST(Open, refuses_options_of_a_newer_library_unless_they_are_unused) {
+  struct Newer {
+    gradring_options options;
+    uint64_t new_field;
+  } newer{};
+  const std::string directory = "/tmp/gradring-nobody-is-here";
+  newer.options = options_for(directory);
+  newer.options.struct_size = sizeof(newer);
+  EXPECT_EQ(open_refused(newer.options).code, GRADRING_ERR_UNAVAILABLE);
+  newer.new_field = 1;
+  EXPECT_EQ(open_refused(newer.options).code, GRADRING_ERR_INCOMPATIBLE);
+}
+
+TEST(Open, refuses_null_pointers) {
+  gradring_comm* comm = nullptr;
+  EXPECT_EQ(gradring_open(nullptr, &comm), GRADRING_ERR_INVALID);
+  EXPECT_EQ(gradring_open(nullptr, nullptr), GRADRING_ERR_INVALID);
+  EXPECT_EQ(gradring_barrier(nullptr), GRADRING_ERR_INVALID);
+  EXPECT_EQ(gradring_rank(nullptr), -1);
+  gradring_close(nullptr);
+}
+
+}  // namespace
+}  // namespace gradring::test

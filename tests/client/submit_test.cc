@@ -1,0 +1,280 @@
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "tests/client/trainer.h"
+
+namespace gradring::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Submit : public ::testing::Test {
+ protected:
+  // The sentence of the refusal; nothing may have been sent.
+  std::string refused(const gradring_op& op, gradring_code expected = GRADRING_ERR_INVALID) {
+    gradring_request request = 99;
+    EXPECT_EQ(gradring_submit(comm_.get(), &op, &request), expected);
+    EXPECT_EQ(request, 0u);
+    EXPECT_TRUE(daemon_.wait_for_messages(wire::ClientMessage::kSubmit, 0).empty());
+    return gradring_last_error();
+  }
+  gradring_op sum() const { return sum_of(memory_, memory_, kCount); }
+
+  // An enumeration's field may hold any number in C.
+  template <class Enum>
+  static void put(Enum& field, uint32_t number) {
+    std::memcpy(&field, &number, sizeof(number));
+  }
+
+  static constexpr uint64_t kCount = 1024;
+  FakeDaemon daemon_;
+  Comm comm_ = open(daemon_, 1, 4);
+  float* memory_ = alloc(comm_, kCount);
+};
+
+TEST_F(Submit, describes_the_op_to_the_daemon) {
+  float* output = alloc(comm_, kCount);
+  gradring_op op = sum_of(memory_ + 16, output + 32, 100);
+  op.priority = -3;
+  const gradring_request request = submit(comm_, op);
+  ASSERT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
+
+  const auto messages = daemon_.wait_for_messages(wire::ClientMessage::kSubmit, 1);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].protocol(), kClientProtocol);
+  EXPECT_EQ(messages[0].submit().job(), 77u);
+  const wire::Operation& operation = messages[0].submit().operations(0);
+  EXPECT_EQ(operation.ticket(), request);
+  Signature signature;
+  ASSERT_TRUE(from_wire(operation.signature(), &signature));
+  EXPECT_EQ(describe(signature), "allreduce sum of 100 float32");
+  EXPECT_NE(operation.input().segment(), operation.output().segment());
+  EXPECT_EQ(operation.input().offset(), 16 * sizeof(float));
+  EXPECT_EQ(operation.output().offset(), 32 * sizeof(float));
+  EXPECT_EQ(operation.priority(), -3);
+}
+
+TEST_F(Submit, numbers_ops_in_program_order_and_named_ones_by_name) {
+  const auto submit_named = [&](const char* name) {
+    gradring_op op = barrier_op();
+    op.name = name;
+    submit(comm_, op);
+  };
+  submit_named(nullptr);
+  submit_named("layer 1");
+  submit_named(nullptr);
+  submit_named("layer 2");
+  submit_named("layer 1");
+  const auto operations = daemon_.wait_for_operations(5);
+  ASSERT_EQ(operations.size(), 5u);
+  const auto key = [&](size_t i) { return from_wire(operations[i].key()); };
+  EXPECT_EQ(key(0), (OpKey{0, 0}));
+  EXPECT_EQ(key(2), (OpKey{0, 1}));
+  EXPECT_NE(key(1).space, 0u);
+  EXPECT_NE(key(3).space, 0u);
+  EXPECT_NE(key(1).space, key(3).space);
+  EXPECT_EQ(key(1).sequence, 0u);
+  EXPECT_EQ(key(4), (OpKey{key(1).space, 1}));
+  EXPECT_EQ(operations[1].name(), "layer 1");
+  std::set<uint64_t> tickets;
+  for (const auto& operation : operations) tickets.insert(operation.ticket());
+  EXPECT_EQ(tickets.size(), 5u);
+}
+
+TEST_F(Submit, hashes_names_as_every_binding_must) {
+  gradring_op op = barrier_op();
+  op.name = "a";
+  submit(comm_, op);
+  // Of the published test values of 64-bit FNV-1a.
+  EXPECT_EQ(daemon_.wait_for_operations(1).at(0).key().space(), 0xaf63dc4c8601ec8cu);
+}
+
+TEST_F(Submit, does_not_spend_a_number_on_a_refused_op) {
+  gradring_op bad = sum();
+  bad.count = 0;
+  refused(bad);
+  submit(comm_, barrier_op());
+  EXPECT_EQ(from_wire(daemon_.wait_for_operations(1).at(0).key()), (OpKey{0, 0}));
+}
+
+TEST_F(Submit, refuses_values_outside_the_enumerations) {
+  for (const uint32_t number : {0u, 4u, 0xffffffffu}) {
+    gradring_op op = sum();
+    put(op.collective, number);
+    EXPECT_THAT(refused(op), HasSubstr("collective " + std::to_string(number)));
+  }
+  for (const uint32_t number : {0u, 10u, 0xffffffffu}) {
+    gradring_op op = sum();
+    put(op.dtype, number);
+    EXPECT_THAT(refused(op), HasSubstr("dtype " + std::to_string(number)));
+  }
+  for (const uint32_t number : {0u, 6u, 0xffffffffu}) {
+    gradring_op op = sum();
+    put(op.op, number);
+    EXPECT_THAT(refused(op), HasSubstr("op " + std::to_string(number)));
+  }
+}
+
+TEST_F(Submit, refuses_the_average_of_integers) {
+  for (const gradring_dtype dtype :
+       {GRADRING_INT8, GRADRING_INT16, GRADRING_INT32, GRADRING_INT64, GRADRING_UINT8}) {
+    gradring_op op = sum();
+    op.dtype = dtype;
+    op.count = 8;
+    op.op = GRADRING_AVERAGE;
+    EXPECT_THAT(refused(op), HasSubstr("the average of "));
+  }
+}
+
+TEST_F(Submit, refuses_a_root_that_does_not_exist) {
+  gradring_op op = sum();
+  op.collective = GRADRING_BROADCAST;
+  op.root = 4;
+  EXPECT_THAT(refused(op), HasSubstr("root 4 does not exist in a job of size 4"));
+}
+
+TEST_F(Submit, refuses_memory_that_nobody_lent) {
+  float on_stack[4] = {};
+  EXPECT_THAT(refused(sum_of(on_stack, on_stack, 4), GRADRING_ERR_NOT_FOUND), HasSubstr("input"));
+  EXPECT_THAT(refused(sum_of(memory_, nullptr, 4), GRADRING_ERR_NOT_FOUND), HasSubstr("output"));
+  EXPECT_THAT(refused(sum_of(nullptr, memory_, 4), GRADRING_ERR_NOT_FOUND), HasSubstr("input"));
+  // One byte before, and just behind: pages are larger than the buffer, but not the user's.
+  EXPECT_THAT(refused(sum_of(memory_ - 1, memory_ - 1, 1), GRADRING_ERR_NOT_FOUND),
+              HasSubstr("not within"));
+  float* small = alloc(comm_, 3);
+  EXPECT_THAT(refused(sum_of(small, small, 4), GRADRING_ERR_NOT_FOUND), HasSubstr("pass the end"));
+  EXPECT_THAT(refused(sum_of(small + 3, small + 3, 1), GRADRING_ERR_NOT_FOUND),
+              HasSubstr("not within"));
+}
+
+TEST_F(Submit, refuses_ranges_whose_end_wraps_around) {
+  EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX)), HasSubstr("more than any memory"));
+  EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX / 4 + 1)), HasSubstr("more than any"));
+  // The bytes alone still fit into 64 bits, but start + bytes does not.
+  for (float* start : {memory_, memory_ + 1}) {
+    EXPECT_THAT(refused(sum_of(start, start, UINT64_MAX / 4), GRADRING_ERR_NOT_FOUND),
+                HasSubstr("pass the end"));
+  }
+}
+
+TEST_F(Submit, refuses_input_and_output_that_overlap_without_being_equal) {
+  EXPECT_THAT(refused(sum_of(memory_, memory_ + 1, 8)), HasSubstr("overlap"));
+  EXPECT_THAT(refused(sum_of(memory_ + 7, memory_, 8)), HasSubstr("overlap"));
+  EXPECT_NE(submit(comm_, sum_of(memory_ + 8, memory_, 8)), 0u);
+}
+
+TEST_F(Submit, refuses_memory_that_is_not_aligned_to_the_element) {
+  auto* crooked = reinterpret_cast<float*>(reinterpret_cast<char*>(memory_) + 2);
+  EXPECT_THAT(refused(sum_of(crooked, crooked, 1)), HasSubstr("aligned"));
+}
+
+TEST_F(Submit, refuses_bad_names) {
+  gradring_op op = barrier_op();
+  op.name = "";
+  EXPECT_THAT(refused(op), HasSubstr("empty"));
+  const std::string long_name(257, 'n');
+  op.name = long_name.c_str();
+  EXPECT_THAT(refused(op), HasSubstr("longer than 256"));
+  for (const char* bytes : {"\x80", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80"}) {
+    op.name = bytes;
+    EXPECT_THAT(refused(op), HasSubstr("UTF-8"));
+  }
+  op.name = "Gewicht \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80";
+  EXPECT_NE(submit(comm_, op), 0u);
+}
+
+TEST_F(Submit, refuses_null_and_unset_sizes) {
+  gradring_request request = 0;
+  EXPECT_EQ(gradring_submit(comm_.get(), nullptr, &request), GRADRING_ERR_INVALID);
+  gradring_op op = sum();
+  EXPECT_EQ(gradring_submit(comm_.get(), &op, nullptr), GRADRING_ERR_INVALID);
+  op.struct_size = 8;
+  EXPECT_THAT(refused(op), HasSubstr("struct_size"));
+}
+
+TEST_F(Submit, takes_every_type_and_operation) {
+  void* memory = memory_;
+  for (uint32_t dtype = 1; dtype <= 9; ++dtype) {
+    for (uint32_t reduce_op = 1; reduce_op <= 5; ++reduce_op) {
+      gradring_op op = sum();
+      put(op.dtype, dtype);
+      put(op.op, reduce_op);
+      op.input = op.output = memory;
+      op.count = 16;
+      const bool average_of_integers = reduce_op == GRADRING_AVERAGE && dtype >= GRADRING_INT8;
+      gradring_request request = 0;
+      EXPECT_EQ(gradring_submit(comm_.get(), &op, &request),
+                average_of_integers ? GRADRING_ERR_INVALID : GRADRING_OK);
+      if (request != 0) {
+        EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
+      }
+    }
+  }
+}
+
+TEST_F(Submit, of_a_broadcast_needs_no_input_where_the_root_is_elsewhere) {
+  gradring_op op = sum();
+  op.collective = GRADRING_BROADCAST;
+  op.root = 0;  // this is rank 1
+  op.input = nullptr;
+  const gradring_request request = submit(comm_, op);
+  EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
+  const wire::Operation operation = daemon_.wait_for_operations(1).at(0);
+  EXPECT_EQ(operation.input().segment(), operation.output().segment());
+
+  op.root = 1;
+  gradring_request none = 0;
+  EXPECT_EQ(gradring_submit(comm_.get(), &op, &none), GRADRING_ERR_NOT_FOUND);
+}
+
+TEST_F(Submit, gives_a_result_that_says_how_many_contributed) {
+  gradring_result result = empty_result();
+  ASSERT_EQ(gradring_wait(comm_.get(), submit(comm_, sum()), 5000, &result), GRADRING_OK);
+  EXPECT_EQ(result.struct_size, sizeof(result));
+  EXPECT_EQ(result.verdict, 1u);
+  EXPECT_EQ(result.cause, 0u);
+  EXPECT_EQ(result.blamed_rank, -1);
+  EXPECT_EQ(result.ranks_min, 4u);
+  EXPECT_EQ(result.ranks_max, 4u);
+  EXPECT_EQ(result.epoch, 1u);
+  EXPECT_STREQ(result.message, "");
+}
+
+TEST_F(Submit, writes_no_more_of_the_result_than_there_is_room_for) {
+  std::vector<unsigned char> bytes(sizeof(gradring_result), 0xee);
+  auto* result = reinterpret_cast<gradring_result*>(bytes.data());
+  const size_t room = 24;
+  std::memcpy(bytes.data(), &room, sizeof(room));
+  ASSERT_EQ(gradring_wait(comm_.get(), submit(comm_, sum()), 5000, result), GRADRING_OK);
+  EXPECT_EQ(bytes[8], 1) << "the verdict";
+  for (size_t i = room; i < bytes.size(); ++i) EXPECT_EQ(bytes[i], 0xee);
+}
+
+TEST_F(Submit, and_wait_in_one_call) {
+  memory_[5] = 2.5f;
+  ASSERT_EQ(
+      gradring_allreduce(comm_.get(), memory_, memory_, kCount, GRADRING_FLOAT32, GRADRING_SUM),
+      GRADRING_OK);
+  EXPECT_EQ(memory_[5], 10.0f);
+  EXPECT_EQ(gradring_broadcast(comm_.get(), memory_, kCount, GRADRING_FLOAT32, 3), GRADRING_OK);
+  EXPECT_EQ(gradring_barrier(comm_.get()), GRADRING_OK);
+}
+
+TEST_F(Submit, refused_by_the_daemon_is_told_by_wait) {
+  daemon_.set([](Script& script) {
+    script.refuse_submit = refusal(Code::kInvalidArgument, "offset 8 passes the segment");
+  });
+  const gradring_request request = submit(comm_, sum());
+  gradring_result result = empty_result();
+  EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, &result), GRADRING_ERR_FAILED);
+  EXPECT_EQ(result.verdict, 3u);
+  EXPECT_EQ(result.cause, static_cast<uint32_t>(Cause::kRefused));
+  EXPECT_STREQ(result.message, "offset 8 passes the segment");
+  EXPECT_STREQ(gradring_last_error(), "offset 8 passes the segment");
+}
+
+}  // namespace
+}  // namespace gradring::test

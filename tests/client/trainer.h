@@ -1,0 +1,106 @@
+#pragma once
+
+#include <gradring/gradring.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "proto/status.h"
+#include "tests/client/fake_daemon.h"
+
+namespace gradring::test {
+
+using Clock = std::chrono::steady_clock;
+
+inline int64_t ms_since(Clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
+}
+
+struct Close {
+  void operator()(gradring_comm* comm) const { gradring_close(comm); }
+};
+using Comm = std::unique_ptr<gradring_comm, Close>;
+
+inline gradring_options options_for(const std::string& runtime_dir, int32_t rank = 0,
+                                    int32_t size = 2) {
+  gradring_options options{};
+  options.struct_size = sizeof(options);
+  options.runtime_dir = runtime_dir.c_str();
+  options.job = "job";
+  options.rank = rank;
+  options.size = size;
+  options.local_rank = -1;
+  options.local_size = -1;
+  return options;
+}
+
+inline Comm open(const FakeDaemon& daemon, int32_t rank = 0, int32_t size = 2) {
+  const gradring_options options = options_for(daemon.runtime_dir(), rank, size);
+  gradring_comm* comm = nullptr;
+  EXPECT_EQ(gradring_open(&options, &comm), GRADRING_OK) << gradring_last_error();
+  return Comm(comm);
+}
+
+// Tries to open what shall not open; the code and the sentence.
+struct Refusal {
+  gradring_code code;
+  std::string message;
+};
+inline Refusal open_refused(const gradring_options& options) {
+  gradring_comm* comm = nullptr;
+  const gradring_code code = gradring_open(&options, &comm);
+  EXPECT_EQ(comm, nullptr);
+  gradring_close(comm);
+  return {code, gradring_last_error()};
+}
+
+template <class T = float>
+T* alloc(const Comm& comm, size_t count) {
+  void* memory = nullptr;
+  EXPECT_EQ(gradring_alloc(comm.get(), count * sizeof(T), &memory), GRADRING_OK)
+      << gradring_last_error();
+  return static_cast<T*>(memory);
+}
+
+inline gradring_op sum_of(const float* input, float* output, uint64_t count) {
+  gradring_op op{};
+  op.struct_size = sizeof(op);
+  op.collective = GRADRING_ALLREDUCE;
+  op.dtype = GRADRING_FLOAT32;
+  op.op = GRADRING_SUM;
+  op.count = count;
+  op.input = input;
+  op.output = output;
+  return op;
+}
+
+inline gradring_op barrier_op() {
+  gradring_op op{};
+  op.struct_size = sizeof(op);
+  op.collective = GRADRING_BARRIER;
+  return op;
+}
+
+inline gradring_request submit(const Comm& comm, const gradring_op& op) {
+  gradring_request request = 0;
+  EXPECT_EQ(gradring_submit(comm.get(), &op, &request), GRADRING_OK) << gradring_last_error();
+  return request;
+}
+
+inline gradring_result empty_result() {
+  gradring_result result{};
+  result.struct_size = sizeof(result);
+  return result;
+}
+
+inline wire::Refused refusal(Code code, const std::string& message) {
+  wire::Refused refused;
+  refused.set_code(static_cast<uint32_t>(code));
+  refused.set_message(message);
+  return refused;
+}
+
+}  // namespace gradring::test
