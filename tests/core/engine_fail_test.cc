@@ -70,6 +70,22 @@ TEST(EngineFail, MemoryComesHomeFromEveryPlaceItMayBe) {
   }
 }
 
+TEST(EngineFail, APayloadThatArrivesAfterTheEndIsNobodys) {
+  Ring ring(2);
+  ring.hold(0, 1);
+  const std::vector<Ticket> tickets = ring.submit_all(op(0), broadcast_of(16, 0));
+  ring.run();
+  ring.deliver_first(0, 1, FrameType::kReady);
+  const auto slot = ring.engine(1).on_slice(0, ring.peek(0, 1, FrameType::kSlice));
+  ASSERT_TRUE(slot.has_value());
+  ring.engine(1).leave(1);
+  ring.engine(1).fail(lost("a"));
+  ring.engine(1).on_slice_landed(*slot);
+  ring.pump(1);
+  EXPECT_EQ(ring.outcome(tickets[1]).failure, lost("a"));
+  EXPECT_TRUE(ring.engine(1).drained());
+}
+
 TEST(EngineFail, AtAnyMomentOfALivelyJob) {
   for (uint64_t moment = 0; moment < 60; ++moment) {
     Ring ring(3, 2, small_slices(2));
