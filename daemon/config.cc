@@ -36,10 +36,9 @@ po::options_description describe_options(bool for_file) {
   for (const Option& option : all_options()) {
     auto* value = po::value<std::vector<std::string>>()->composing();
     if (option.argument.empty()) {
-      value->implicit_value({"true"}, "true");
-    } else {
-      value->value_name(option.argument);
+      value->implicit_value({}, "");
     }
+    value->value_name(option.argument);
     std::string help = option.help;
     if (!option.fallback.empty()) help += " [" + option.fallback + "]";
     settings.add_options()(option.name.c_str(), value, help.c_str());
@@ -82,6 +81,8 @@ Said gather(const po::parsed_options& parsed) {
   for (const auto& option : parsed.options) {
     auto& values = said[option.string_key];
     values.insert(values.end(), option.value.begin(), option.value.end());
+    if (option.value.empty())
+      values.push_back("true");  // a switch; the parser wants values of others
   }
   return said;
 }

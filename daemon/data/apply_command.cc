@@ -57,6 +57,10 @@ void DataThread::apply(const FailJob& fail) {
   if (JobExecutor* job = find(fail.job)) job->fail(fail.failure);
 }
 
+void DataThread::apply(const MemberGone& gone) {
+  if (JobExecutor* job = find(gone.job)) job->member_gone(gone.member, gone.failure);
+}
+
 void DataThread::apply(const RemoveJob& remove) {
   const auto it = jobs_.find(remove.job);
   if (it == jobs_.end()) return;
@@ -83,6 +87,9 @@ void DataThread::apply(const ConnectPeer& connect) {
 
 void DataThread::apply(const DisconnectPeer& disconnect) {
   shared_.peers.at(disconnect.peer).connected = false;
+  std::vector<uint64_t> loans;
+  shared_.outbox.drop(disconnect.peer, &loans);
+  give_back(loans);
   transport_->disconnect(disconnect.peer);
 }
 

@@ -24,10 +24,11 @@ constexpr core::Time kLookOn = 50'000;
 
 DataThread::DataThread(std::unique_ptr<transport::Transport> transport, const Options& options,
                        CommandBox* commands, EventBox* events)
-    : options_(options), commands_(commands), events_(events), transport_(std::move(transport)) {
-  shared_.transport = transport_.get();
-  shared_.events = events;
-}
+    : options_(options),
+      commands_(commands),
+      events_(events),
+      transport_(std::move(transport)),
+      shared_(transport_.get(), events) {}
 
 DataThread::~DataThread() = default;
 
@@ -51,10 +52,26 @@ int DataThread::do_work(core::Time now) {
   int work = take_commands();
   work += deliver_early_frames();
   work += transport_->progress(*this);
+  work += retry_sends();
   work += pump_jobs();
   free_removed_jobs();
   if (now >= next_pulse_) pulse(now);
   return work;
+}
+
+int DataThread::retry_sends() {
+  std::vector<uint64_t> lost;
+  const int sent = shared_.outbox.retry(&lost);
+  give_back(lost);
+  return sent;
+}
+
+// Staging memory that was to be sent and cannot be.
+void DataThread::give_back(const std::vector<uint64_t>& loans) {
+  for (const uint64_t number : loans) {
+    const Loan loan = shared_.ledger.take_back(number);
+    loan.job->on_sent(loan.at);
+  }
 }
 
 int DataThread::pump_jobs() {
@@ -121,7 +138,7 @@ void DataThread::pulse(core::Time now) {
 
 // Memory goes only when the transport has let go of it.
 void DataThread::close_transport() {
-  for (PeerId id = 0; id < shared_.peers.all().size(); ++id) transport_->disconnect(id);
+  for (PeerId id = 0; id < shared_.peers.all().size(); ++id) apply(DisconnectPeer{id});
   for (auto& [id, job] : jobs_) removed_.push_back(std::move(job));
   jobs_.clear();
   constexpr int kTurns =

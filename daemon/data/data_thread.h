@@ -42,6 +42,7 @@ class DataThread final : private transport::Events {
   void apply(const Submit& submit);
   void apply(const LeaveRank& leave);
   void apply(const FailJob& fail);
+  void apply(const MemberGone& gone);
   void apply(const RemoveJob& remove);
   void apply(const ExpectPeer& expect);
   void apply(const ConnectPeer& connect);
@@ -59,6 +60,8 @@ class DataThread final : private transport::Events {
   void deliver_frame(PeerId from, const Frame& frame);
   int deliver_early_frames();
 
+  int retry_sends();
+  void give_back(const std::vector<uint64_t>& loans);
   int pump_jobs();
   void free_removed_jobs();
   void pulse(core::Time now);

@@ -138,8 +138,8 @@ void JobExecutor::send(uint32_t member, const Frame& frame) {
   const DataPeer& peer = shared_->peers.at(*peer_of_[member]);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
-  // A refusal means that the connection is lost; that is told by the transport, and ends the job.
-  (void)shared_->transport->send(*peer_of_[member], encode(stamped), {}, 0);
+  // If there is no connection, that is being told to the control thread, and ends the job.
+  shared_->outbox.send(*peer_of_[member], encode(stamped), {}, 0);
 }
 
 void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging from) {
@@ -152,7 +152,7 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
   stamped.token = peer.token_to_send;
   const uint64_t loan = shared_->ledger.lend({this, from});
   const std::span<const std::byte> payload(staging_.at(from), frame.slice.length);
-  if (shared_->transport->send(*peer_of_[member], encode(stamped), payload, loan).ok()) {
+  if (shared_->outbox.send(*peer_of_[member], encode(stamped), payload, loan)) {
     ++loans_;
     peer.sent_bytes += frame.slice.length;
     return;

@@ -9,6 +9,7 @@
 #include "daemon/core/job_engine.h"
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
+#include "daemon/data/outbox.h"
 #include "daemon/data/peer_table.h"
 #include "daemon/data/staging.h"
 #include "transport/transport.h"
@@ -17,8 +18,10 @@ namespace gradring::daemon {
 
 // What all jobs of the data thread share.
 struct DataShared {
-  transport::Transport* transport = nullptr;
-  EventBox* events = nullptr;
+  DataShared(transport::Transport* transport, EventBox* box) : outbox(transport), events(box) {}
+
+  Outbox outbox;
+  EventBox* const events;
   PeerTable peers;
   Ledger ledger;
 };
@@ -34,6 +37,9 @@ class JobExecutor final : private core::EngineActions {
   void submit(const Submit& command, core::Time now);
   void leave(uint32_t rank) { engine_.leave(rank); }
   void fail(const Failure& failure) { engine_.fail(failure); }
+  void member_gone(uint32_t member, const Failure& failure) {
+    engine_.member_gone(member, failure);
+  }
   void tick(core::Time now) { engine_.tick(now); }
   JobDescription describe(uint64_t query) const;
 
@@ -91,7 +97,7 @@ class JobExecutor final : private core::EngineActions {
   std::vector<LocalRank> locals_;               // in the view's order
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
-  std::vector<core::Staging> not_sent_;         // refused by the transport, to be given back
+  std::vector<core::Staging> not_sent_;         // there is no connection: to be given back
   uint64_t loans_ = 0;
   bool told_drained_ = false;
 };

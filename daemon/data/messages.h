@@ -42,6 +42,12 @@ struct FailJob {
   JobId job{};
   Failure failure;
 };
+// A member that was done with the job is not there any more.
+struct MemberGone {
+  JobId job{};
+  uint32_t member = 0;
+  Failure failure;
+};
 struct RemoveJob {
   JobId job{};
 };
@@ -68,8 +74,8 @@ struct DescribeJob {
 };
 struct StopData {};
 
-using Command = std::variant<InstallJob, Submit, LeaveRank, FailJob, RemoveJob, ExpectPeer,
-                             ConnectPeer, DisconnectPeer, DescribeJob, StopData>;
+using Command = std::variant<InstallJob, Submit, LeaveRank, FailJob, MemberGone, RemoveJob,
+                             ExpectPeer, ConnectPeer, DisconnectPeer, DescribeJob, StopData>;
 
 // ---- to the control thread ----
 

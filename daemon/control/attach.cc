@@ -1,0 +1,233 @@
+#include "daemon/control/attach.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "proto/version.h"
+
+namespace gradring::daemon {
+namespace {
+
+constexpr size_t kPacketMax = 4096;  // a hello with a long program name
+
+// A trainer says hello within microseconds of connecting; somebody who does not is no trainer.
+constexpr core::Time kHelloTime = 5 * core::kSecond;
+
+// A dying process closes its files shortly before it counts as ended. Looking so much longer tells
+// a death (and the signal) from a connection that was closed on purpose.
+constexpr core::Time kDyingTime = 20 * core::kMillisecond;
+
+// One burst of connects must not keep the others waiting.
+constexpr int kAcceptsPerTurn = 64;
+
+bool readable(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  return poll(&p, 1, 0) > 0;
+}
+
+// To one who has no session: best effort, it need not listen.
+void send_refusal(int socket, const Status& why) {
+  wire::AttachReply reply;
+  reply.mutable_refused()->set_code(static_cast<uint32_t>(why.code()));
+  reply.mutable_refused()->set_message(why.message());
+  const std::string bytes = reply.SerializeAsString();
+  (void)::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  // What it has sent must not be left unread, or closing would reset the connection and lose the
+  // answer.
+  std::array<char, kPacketMax> ignored{};
+  (void)recv(socket, ignored.data(), ignored.size(), MSG_DONTWAIT);
+}
+
+}  // namespace
+
+Status AttachServer::open() {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+  unlink(path_.c_str());
+  listener_.reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  constexpr int kBacklog = 1024;
+  if (!listener_ ||
+      bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      listen(listener_.get(), kBacklog) != 0) {
+    return {Code::kUnavailable, fmt::format("cannot open {}: {}", path_, std::strerror(errno))};
+  }
+  epoll_->add(listener_.get(), tag_of(Source::kAttachListener));
+  return {};
+}
+
+void AttachServer::on_listener(core::Time now) {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      if (errno != EMFILE && errno != ENFILE) return;
+      // The listener stays readable; looking away for a moment keeps this from being a busy loop.
+      spdlog::warn("out of file descriptors: new trainers must wait (raise LimitNOFILE)");
+      epoll_->remove(listener_.get());
+      accept_again_ = now + core::kSecond;
+      return;
+    }
+    auto opened = sessions_->open(credentials_of(socket.get()), now);
+    if (!opened) {
+      send_refusal(socket.get(), opened.error());
+      continue;
+    }
+    Session& session = **opened;
+    session.socket = std::move(socket);
+    if (!epoll_->add(session.socket.get(), tag_of(Source::kAttachSocket, session.id))) {
+      sessions_->erase(session.id);
+      return;
+    }
+  }
+}
+
+void AttachServer::on_socket(SessionId id, core::Time now) {
+  Session* session = sessions_->find(id);
+  if (session == nullptr || session->gone) return;
+  std::array<char, kPacketMax> packet{};
+  const ssize_t size = recv(session->socket.get(), packet.data(), packet.size(), MSG_TRUNC);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) return on_end_of_file(*session, now);
+
+  wire::AttachRequest request;
+  if (size > static_cast<ssize_t>(packet.size()) ||
+      !request.ParseFromArray(packet.data(), static_cast<int>(size)) ||
+      request.body_case() == wire::AttachRequest::BODY_NOT_SET ||
+      request.has_hello() == session->welcomed) {
+    refuse(*session, 0,
+           {Code::kInvalidArgument, "malformed packet on the attach socket; is this libgradring?"});
+    return events_->session_ended(id, "sent a malformed packet on the attach socket");
+  }
+  if (request.has_hello()) {
+    welcome(*session, request.hello());
+  } else {
+    allocate(*session, request.allocate());
+  }
+}
+
+void AttachServer::welcome(Session& session, const wire::AttachHello& hello) {
+  const SessionId id = session.id;
+  if (hello.protocol() != kClientProtocol) {
+    refuse(session, 0,
+           {Code::kIncompatible,
+            fmt::format(
+                "this daemon (gradringd {}) speaks client protocol {}, the library ({}) speaks "
+                "{}; install the same release of both",
+                kProductVersion, kClientProtocol, hello.product_version(), hello.protocol())});
+    return events_->session_ended(id, "speaks another protocol");
+  }
+  session.program = hello.program();
+  session.pidfd = open_pidfd(session.socket.get(), session.who.pid);
+  if (session.pidfd) epoll_->add(session.pidfd.get(), tag_of(Source::kPidfd, session.id));
+  session.welcomed = true;
+
+  wire::AttachReply reply;
+  wire::AttachWelcome* welcome = reply.mutable_welcome();
+  welcome->set_protocol(kClientProtocol);
+  welcome->set_product_version(kProductVersion);
+  welcome->set_node(identity_.node);
+  welcome->set_boot_id(identity_.boot_id);
+  welcome->set_session(session.id);
+  welcome->set_secret(session.secret);
+  if (!send(session, reply)) return;
+  spdlog::debug("trainer attached: pid {}, uid {}, {}", session.who.pid, session.who.uid,
+                session.program);
+}
+
+void AttachServer::allocate(Session& session, const wire::AllocateSegment& request) {
+  const auto segment = sessions_->allocate(session, request.bytes());
+  if (!segment) return refuse(session, request.request(), segment.error());
+  wire::AttachReply reply;
+  wire::SegmentReady* ready = reply.mutable_segment();
+  ready->set_request(request.request());
+  ready->set_segment(segment->first);
+  ready->set_bytes(segment->second->bytes());
+  send(session, reply, segment->second->segment.fd());
+}
+
+void AttachServer::refuse(Session& session, uint64_t request, const Status& why) {
+  wire::AttachReply reply;
+  reply.mutable_refused()->set_request(request);
+  reply.mutable_refused()->set_code(static_cast<uint32_t>(why.code()));
+  reply.mutable_refused()->set_message(why.message());
+  send(session, reply);
+}
+
+// False when the session is over because its socket takes no more.
+bool AttachServer::send(Session& session, const wire::AttachReply& reply, int fd) {
+  const std::string bytes = reply.SerializeAsString();
+  iovec data{const_cast<char*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  if (fd >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  }
+  if (sendmsg(session.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
+  if (errno == EPIPE || errno == ECONNRESET) return true;  // its end of file comes next
+  events_->session_ended(session.id, "does not read its attach socket");
+  return false;
+}
+
+void AttachServer::on_end_of_file(Session& session, core::Time now) {
+  if (session.part == JobPart::kNone || !session.pidfd) {
+    return events_->session_ended(session.id, "closed its connection without leaving the job");
+  }
+  if (readable(session.pidfd.get())) return on_pidfd(session.id);
+  epoll_->remove(session.socket.get());
+  hung_up_.push_back({session.id, now + kDyingTime});
+}
+
+void AttachServer::on_pidfd(SessionId id) {
+  Session* session = sessions_->find(id);
+  if (session == nullptr || session->gone) return;
+  events_->session_ended(session->id, how_it_ended(session->who.pid));
+}
+
+void AttachServer::tick(core::Time now) {
+  std::vector<SessionId> silent;
+  sessions_->for_each([&](const Session& session) {
+    if (!session.welcomed && !session.gone && now - session.since >= kHelloTime) {
+      silent.push_back(session.id);
+    }
+  });
+  for (const SessionId id : silent) {
+    events_->session_ended(id, "said nothing on the attach socket");
+  }
+  while (!hung_up_.empty() && hung_up_.front().until <= now) {
+    const SessionId id = hung_up_.front().session;
+    hung_up_.pop_front();
+    events_->session_ended(id, "closed its connection without leaving the job");
+  }
+  if (accept_again_ != 0 && now >= accept_again_) {
+    accept_again_ = 0;
+    epoll_->add(listener_.get(), tag_of(Source::kAttachListener));
+  }
+}
+
+core::Time AttachServer::next_deadline() const {
+  core::Time next = std::numeric_limits<core::Time>::max();
+  if (!hung_up_.empty()) next = std::min(next, hung_up_.front().until);
+  if (accept_again_ != 0) next = std::min(next, accept_again_);
+  return next;
+}
+
+}  // namespace gradring::daemon

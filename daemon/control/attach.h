@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "daemon/control/events.h"
+#include "daemon/control/sessions.h"
+#include "proto/status.h"
+
+namespace gradring::daemon {
+
+// What the attach socket tells: a session is over, and why, in words about its process. May be told
+// more than once; the session itself may be erased inside.
+class SessionEvents {
+ public:
+  virtual ~SessionEvents() = default;
+  virtual void session_ended(SessionId session, const std::string& evidence) = 0;
+};
+
+// The door for trainers: AF_UNIX, one message a packet (proto/client.proto). Opens sessions, hands
+// over memfds, and notices first when a trainer dies. Control thread only.
+class AttachServer {
+ public:
+  struct Identity {
+    std::string node;
+    uint64_t boot_id = 0;
+  };
+  AttachServer(std::string path, const Identity& identity, Sessions* sessions, Epoll* epoll,
+               SessionEvents* events)
+      : path_(std::move(path)),
+        identity_(identity),
+        sessions_(sessions),
+        epoll_(epoll),
+        events_(events) {}
+
+  // Replaces a stale socket file: the caller holds the lock of the directory.
+  Status open();
+  const std::string& path() const { return path_; }
+
+  // ---- readiness, as epoll tells it ----
+  void on_listener(core::Time now);
+  void on_socket(SessionId id, core::Time now);
+  void on_pidfd(SessionId id);
+
+  // Closes connections that say nothing, and ends sessions whose connection has closed.
+  void tick(core::Time now);
+  // When tick() must be called at the latest.
+  core::Time next_deadline() const;
+
+ private:
+  void welcome(Session& session, const wire::AttachHello& hello);
+  void allocate(Session& session, const wire::AllocateSegment& request);
+  bool send(Session& session, const wire::AttachReply& reply, int fd = -1);
+  void refuse(Session& session, uint64_t request, const Status& why);
+  void on_end_of_file(Session& session, core::Time now);
+
+  const std::string path_;
+  const Identity identity_;
+  Sessions* const sessions_;
+  Epoll* const epoll_;
+  SessionEvents* const events_;
+  Fd listener_;
+  core::Time accept_again_ = 0;  // 0: accepting; else out of descriptors until then
+
+  struct Waiting {
+    SessionId session = 0;
+    core::Time until = 0;
+  };
+  std::deque<Waiting> hung_up_;  // closed, and may be about to die, oldest first
+};
+
+// Who may speak on the trainers' sockets: mode and group of the file.
+Status set_access(const std::string& path, uint32_t mode, const std::string& group);
+
+}  // namespace gradring::daemon

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "daemon/control/client_router.h"
+#include "daemon/control/sessions.h"
+#include "daemon/core/job_engine.h"
+
+namespace gradring::daemon {
+
+// What goes to trainers. A client that does not read is waited for in its session, within bounds,
+// and never by the control thread. Control thread only.
+class Clients {
+ public:
+  Clients(ClientRouter* router, Sessions* sessions) : router_(router), sessions_(sessions) {}
+
+  // To whoever asked; without a session an answer that cannot be sent is dropped.
+  void answer(const std::string& routing_id, wire::DaemonMessage message);
+  void refuse(const std::string& routing_id, uint64_t request, const Status& why);
+
+  // To a session; kept until it can be sent.
+  void tell(Session& session, wire::DaemonMessage message);
+  void complete(Session& session, uint64_t ticket, const core::Outcome& outcome);
+
+  // Sends what has gathered; returns how many messages went. Sessions that have let too much pile
+  // up are added to `hopeless`.
+  int flush(std::set<SessionId>* hopeless);
+  // Something waits for a client that does not read at the moment.
+  bool waiting() const { return !dirty_.empty(); }
+
+ private:
+  bool flush(Session& session);
+
+  ClientRouter* const router_;
+  Sessions* const sessions_;
+  std::set<SessionId> dirty_;  // have something to be sent
+};
+
+}  // namespace gradring::daemon

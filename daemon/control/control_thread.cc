@@ -1,0 +1,264 @@
+#include "daemon/control/control_thread.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "daemon/clock.h"
+#include "daemon/control/peer_wire.h"
+
+namespace gradring::daemon {
+namespace {
+
+// Trainers' connections and peers' connections have an I/O thread each, so that looking up a peer's
+// name, which libzmq does in its I/O thread, keeps no trainer waiting.
+constexpr int kIoThreads = 2;
+
+constexpr int kSocketsMax = 8192;  // two for each peer
+
+constexpr int kMessagesPerTurn = 256;
+
+// Where nothing wakes us: the data thread catches up; a trainer reads again.
+constexpr core::Time kFullPause = 1 * core::kMillisecond;
+constexpr core::Time kUnreadPause = 20 * core::kMillisecond;
+
+core::MembershipOptions membership_options_of(const Config& config) {
+  core::MembershipOptions options;
+  options.form_deadline = config.form_deadline;
+  options.jobs_max = static_cast<uint32_t>(config.max_jobs);
+  return options;
+}
+
+}  // namespace
+
+SessionLimits session_limits_of(const Config& config) {
+  return {config.max_sessions, config.sessions_per_uid, config.segments_per_session,
+          config.segment_limit};
+}
+
+ControlThread::ControlThread(const Setup& setup)
+    : setup_(setup),
+      tick_interval_(setup.config.suspect / 4),
+      context_(kIoThreads, kSocketsMax),
+      sessions_(session_limits_of(setup.config)),
+      router_(&context_, setup.config.runtime_dir + "/control.sock"),
+      clients_(&router_, &sessions_),
+      peers_(&context_, setup.config, setup.identity, setup.commands, this),
+      jobs_(setup.config.node, &sessions_, &clients_, &peers_, setup.commands),
+      membership_(setup.config.node, membership_options_of(setup.config), random_u64(), &jobs_),
+      attach_(setup.config.runtime_dir + "/attach.sock",
+              {setup.config.node, setup.identity.boot_id}, &sessions_, &epoll_, this),
+      queries_(setup.config, setup.facts),
+      requests_(setup.config,
+                {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &queries_, this}) {
+  queries_.connect(
+      {&sessions_, &clients_, &membership_, &jobs_, &peers_, &requests_, setup.commands});
+}
+
+Status ControlThread::open() {
+  owner_.adopt();
+  if (Status status = peers_.open(); !status.ok()) return status;
+  if (Status status = router_.open(); !status.ok()) return status;
+  if (Status status = attach_.open(); !status.ok()) return status;
+  for (const std::string& path : {router_.path(), attach_.path()}) {
+    const Config& config = setup_.config;
+    if (Status status = set_access(path, config.socket_mode, config.socket_group); !status.ok()) {
+      return status;
+    }
+  }
+  epoll_.add(setup_.events->event_fd(), tag_of(Source::kMailbox));
+  return open_signals();
+}
+
+void ControlThread::run() {
+  owner_.adopt();
+  tell_systemd("READY=1");
+  int work = 1;
+  while (phase_ != Phase::kStopped) {
+    wait(work > 0 ? 0 : next_deadline(monotonic_now()));
+    work = do_work(monotonic_now());
+  }
+  constexpr int kLinger = 300;  // ms, for the last words to trainers and peers
+  peers_.linger(kLinger);
+  router_.linger(kLinger);
+  // Whoever comes now is told at once that nobody is here.
+  for (const std::string& path : {router_.path(), attach_.path()}) unlink(path.c_str());
+}
+
+int ControlThread::do_work(core::Time now) {
+  owner_.check();
+  int work = take_events(now);
+  work += peers_.do_work(std::span(items_).subspan(2), now);
+  // Before descriptors: what a trainer has said before it went still counts.
+  work += read_clients(now);
+  work += read_descriptors(now);
+  work += tick_if_due(now);
+  work += flush_answers();
+  return work;
+}
+
+void ControlThread::wait(core::Time until) {
+  items_.clear();
+  items_.push_back({nullptr, epoll_.fd(), ZMQ_POLLIN, 0});
+  // Not reading is how a full data thread slows trainers down.
+  const bool full = setup_.commands->full();
+  items_.push_back({router_.socket(), 0, static_cast<short>(full ? 0 : ZMQ_POLLIN), 0});
+  peers_.add_poll_items(&items_);
+  const core::Time left = std::max<core::Time>(until - monotonic_now(), 0);
+  const auto milliseconds = (left + core::kMillisecond - 1) / core::kMillisecond;
+  zmq_poll(items_.data(), static_cast<int>(items_.size()), static_cast<long>(milliseconds));
+}
+
+core::Time ControlThread::next_deadline(core::Time now) const {
+  core::Time next = std::min(
+      {next_tick_, peers_.next_deadline(), attach_.next_deadline(), queries_.next_deadline()});
+  if (setup_.commands->full()) next = std::min(next, now + kFullPause);
+  if (clients_.waiting()) next = std::min(next, now + kUnreadPause);
+  return next;
+}
+
+// ---- from the data thread ----
+
+int ControlThread::take_events(core::Time now) {
+  setup_.events->take(&taken_);
+  for (const Event& event : taken_) {
+    std::visit([&](const auto& e) { apply(e, now); }, event);
+  }
+  return static_cast<int>(taken_.size());
+}
+
+void ControlThread::apply(const Completed& completed, core::Time) {
+  Session* session = sessions_.find(completed.session);
+  if (session == nullptr) return;
+  const auto ticket = session->open.find(completed.ticket);
+  if (ticket == session->open.end()) return;
+  for (const uint64_t segment : {ticket->second.input_segment, ticket->second.output_segment}) {
+    if (segment != 0) --session->segments.at(segment).uses;
+  }
+  session->open.erase(ticket);
+  clients_.complete(*session, completed.ticket, completed.outcome);
+  if (session->gone && session->open.empty()) sessions_.erase(session->id);
+}
+
+void ControlThread::apply(const EngineFailed& failed, core::Time) {
+  membership_.engine_failed(failed.job, failed.failure);
+}
+
+void ControlThread::apply(const EngineDrained& drained, core::Time) {
+  membership_.engine_drained(drained.job);
+}
+
+void ControlThread::apply(const PeerDataLost& lost, core::Time) { peers_.on_data_lost(lost); }
+
+void ControlThread::apply(const Pulse& pulse, core::Time now) {
+  progress_ = pulse.progress;
+  peers_.on_pulse(pulse, now);
+  queries_.on_pulse(pulse);
+}
+
+void ControlThread::apply(const JobDescription& description, core::Time) {
+  queries_.on_description(description);
+}
+
+// ---- from trainers and tools ----
+
+int ControlThread::read_clients(core::Time now) {
+  if ((items_[1].revents & ZMQ_POLLIN) == 0) return 0;
+  ClientRouter::Received received;
+  int count = 0;
+  while (count < kMessagesPerTurn && !setup_.commands->full() && router_.receive(&received)) {
+    requests_.handle(received, now);
+    ++count;
+  }
+  return count;
+}
+
+int ControlThread::read_descriptors(core::Time now) {
+  if (items_[0].revents == 0) return 0;
+  std::array<epoll_event, 64> events{};
+  const int count = epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const uint64_t tag = events[static_cast<size_t>(i)].data.u64;
+    switch (source_of(tag)) {
+      case Source::kAttachListener:
+        attach_.on_listener(now);
+        break;
+      case Source::kAttachSocket:
+        attach_.on_socket(id_of(tag), now);
+        break;
+      case Source::kPidfd:
+        attach_.on_pidfd(id_of(tag));
+        break;
+      case Source::kSignals:
+        read_signals(now);
+        break;
+      case Source::kMailbox:
+        break;  // emptied at the start of every turn
+    }
+  }
+  return std::max(count, 0);
+}
+
+void ControlThread::session_ended(SessionId id, const std::string& evidence) {
+  Session* session = sessions_.find(id);
+  if (session == nullptr || session->gone) return;
+  session->gone = true;
+  if (session->part != JobPart::kNone) {
+    spdlog::info("trainer rank {} (pid {}, uid {}): {}", session->rank, session->who.pid,
+                 session->who.uid, evidence);
+    jobs_.mark_over(*session, "dead");
+    membership_.session_lost(id, evidence);
+  }
+  sessions_.unbind_route(*session);
+  session->socket.reset();
+  session->pidfd.reset();
+  session->answers.clear();
+  if (session->open.empty())
+    sessions_.erase(id);  // else when the data thread has let go of its buffers
+}
+
+// ---- from peers ----
+
+void ControlThread::peer_up(const std::string& node) { membership_.peer_up(node); }
+
+void ControlThread::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
+  membership_.peer_lost(node, cause, evidence);
+}
+
+void ControlThread::peer_message(const std::string& node, const wire::PeerMessage& message) {
+  if (message.has_job_query()) return queries_.on_peer_query(node, message.job_query());
+  if (message.has_job_query_reply()) return queries_.on_peer_reply(node, message.job_query_reply());
+  if (const auto job_message = job_message_of(message)) {
+    return membership_.on_message(node, *job_message, monotonic_now());
+  }
+  spdlog::warn("peer {} sent a malformed message", node);
+}
+
+// ---- time ----
+
+int ControlThread::tick_if_due(core::Time now) {
+  queries_.tick(now);
+  if (now >= attach_.next_deadline()) attach_.tick(now);
+  if (now < next_tick_) return 0;
+  next_tick_ = now + tick_interval_;
+  peers_.tick(now);
+  membership_.tick(now);
+  attach_.tick(now);
+  advance_phase(now);
+  feed_watchdog(now);
+  return 1;
+}
+
+int ControlThread::flush_answers() {
+  std::set<SessionId> hopeless;
+  const int sent = clients_.flush(&hopeless);
+  for (const SessionId id : hopeless) session_ended(id, "does not read the daemon's answers");
+  return sent;
+}
+
+}  // namespace gradring::daemon

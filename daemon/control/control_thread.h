@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+#include <zmq.hpp>
+
+#include "daemon/config.h"
+#include "daemon/control/attach.h"
+#include "daemon/control/client_router.h"
+#include "daemon/control/clients.h"
+#include "daemon/control/events.h"
+#include "daemon/control/jobs.h"
+#include "daemon/control/peers.h"
+#include "daemon/control/queries.h"
+#include "daemon/control/requests.h"
+#include "daemon/control/sessions.h"
+#include "daemon/core/membership.h"
+#include "daemon/data/messages.h"
+#include "daemon/thread_owner.h"
+
+namespace gradring::daemon {
+
+// Owns sessions, membership, peers and all talking with people; hands the moving of slices to the
+// data thread. Everything is for the thread that is in run().
+class ControlThread final : private SessionEvents, private PeerEvents {
+ public:
+  struct Setup {
+    Config config;
+    OwnIdentity identity;
+    StandingFacts facts;
+    CommandBox* commands = nullptr;
+    EventBox* events = nullptr;
+    // Reads the configuration anew, for SIGHUP; an error is one line.
+    std::function<tl::expected<Config, std::string>()> reload;
+  };
+  // Expects SIGTERM, SIGINT and SIGHUP to be blocked in every thread.
+  explicit ControlThread(const Setup& setup);
+
+  // Binds everything. The caller holds the lock of the runtime directory.
+  Status open();
+  // Until the daemon has drained after a signal.
+  void run();
+
+ private:
+  enum class Phase : uint8_t { kServing, kDraining, kStopping, kStopped };
+
+  int do_work(core::Time now);
+  void wait(core::Time until);
+  core::Time next_deadline(core::Time now) const;
+
+  int take_events(core::Time now);
+  void apply(const Completed& completed, core::Time now);
+  void apply(const EngineFailed& failed, core::Time now);
+  void apply(const EngineDrained& drained, core::Time now);
+  void apply(const PeerDataLost& lost, core::Time now);
+  void apply(const Pulse& pulse, core::Time now);
+  void apply(const JobDescription& description, core::Time now);
+
+  int read_clients(core::Time now);
+  int read_descriptors(core::Time now);
+  int tick_if_due(core::Time now);
+  int flush_answers();
+
+  void session_ended(SessionId session, const std::string& evidence) override;
+  void peer_up(const std::string& node) override;
+  void peer_lost(const std::string& node, Cause cause, const std::string& evidence) override;
+  void peer_message(const std::string& node, const wire::PeerMessage& message) override;
+
+  // lifecycle.cc
+  Status open_signals();
+  void read_signals(core::Time now);
+  void reload();
+  void start_draining(core::Time now);
+  void start_stopping(core::Time now);
+  void advance_phase(core::Time now);
+  void tell_systemd(const std::string& state) const;
+  void feed_watchdog(core::Time now);
+
+  const Setup setup_;
+  const core::Time tick_interval_;
+  ThreadOwner owner_;
+  zmq::context_t context_;
+  Epoll epoll_;
+  Fd signals_;
+  Sessions sessions_;
+  ClientRouter router_;
+  Clients clients_;
+  Peers peers_;
+  Jobs jobs_;
+  core::Membership membership_;
+  AttachServer attach_;
+  Queries queries_;
+  Requests requests_;
+
+  std::vector<zmq_pollitem_t> items_;  // of the last wait: descriptors, trainers, then peers
+  std::vector<Event> taken_;           // kept for its capacity
+  core::Time next_tick_ = 0;
+  Phase phase_ = Phase::kServing;
+  core::Time phase_deadline_ = 0;
+  core::Time watchdog_interval_ = 0;  // 0: nobody watches
+  core::Time watchdog_fed_ = 0;
+  uint64_t progress_ = 0;  // of the data thread, by its last pulse
+  uint64_t progress_fed_ = 0;
+};
+
+SessionLimits session_limits_of(const Config& config);
+
+}  // namespace gradring::daemon

@@ -1,0 +1,243 @@
+// How two daemons meet: hello, the answer to it, and what makes or breaks a peer.
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/control/peer_wire.h"
+#include "daemon/control/peers.h"
+#include "proto/version.h"
+
+namespace gradring::daemon {
+namespace {
+
+constexpr size_t kDataAddressMax = 64 << 10;
+
+// Nodes that greet us without being our peers; more than any cluster has.
+constexpr size_t kGreetingsMax = 4096;
+
+}  // namespace
+
+void Peers::say_hello(Peer& peer) {
+  peer.link.greeted();
+  wire::PeerMessage message;
+  message.set_protocol(kPeerProtocol);
+  wire::Hello* hello = message.mutable_hello();
+  hello->set_node(self_.node);
+  hello->set_boot_id(self_.boot_id);
+  hello->set_connection(peer.link.connection());
+  hello->set_product_version(kProductVersion);
+  hello->set_transport(self_.transport);
+  hello->set_data_address(self_.data_address);
+  hello->set_data_token(peer.link.token());
+  hello->set_slice_bytes(self_.slice_bytes);
+  hello->set_slots(self_.slots);
+  peer.link.send(message);
+}
+
+// ---- the answer to our hello ----
+
+void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time now) {
+  if (!message.has_hello_reply()) return;
+  const wire::HelloReply& answer = message.hello_reply();
+  if (!answer.welcome()) {
+    // To an old connection of ours that the peer has given up, or a refusal for a person to read.
+    if (peer.link.state() != PeerLink::State::kWelcomed) return refuse(peer, answer.reason());
+    return peer.link.mark_broken("it gave up the connection: " + answer.reason());
+  }
+  if (answer.connection() != peer.link.connection() ||
+      peer.link.state() != PeerLink::State::kGreeting) {
+    return;
+  }
+  if (answer.node() == self_.node) {
+    return refuse(peer, answer.boot_id() == self_.boot_id
+                            ? "it is this daemon itself; take it out of peer"
+                            : fmt::format("its node id is {} too; give each daemon its own node",
+                                          answer.node()));
+  }
+  if (keys_) {
+    const AllowedKey* key = keys_->by_address(peer.link.address());
+    if (key == nullptr || key->node != answer.node()) {
+      return refuse(peer,
+                    fmt::format("it says it is node {}, and allowed-keys lists that address as {}",
+                                answer.node(), key == nullptr ? "nobody" : key->node));
+    }
+  }
+  for (const Peer& other : peers_) {
+    if (&other == &peer || other.node != answer.node() || other.refused ||
+        other.link.state() != PeerLink::State::kWelcomed) {
+      continue;
+    }
+    return refuse(
+        peer, fmt::format("it says it is node {}, and so does {}; give each daemon its own node",
+                          answer.node(), other.link.address()));
+  }
+  peer.node = answer.node();
+  peer.boot_id = answer.boot_id();
+  peer.refused = false;
+  peer.link.welcomed();
+  try_up(peer.node, now);
+}
+
+void Peers::refuse(Peer& peer, const std::string& why) {
+  if (!peer.refused || peer.link.reason() != why) {
+    spdlog::error("peer {} cannot be used: {}", peer.link.address(), why);
+  }
+  peer.refused = true;
+  peer.link.mark_broken(why);
+}
+
+// ---- a hello to us ----
+
+void Peers::on_hello(const std::string& routing_id, const std::string& user,
+                     const wire::PeerMessage& message, core::Time now) {
+  const wire::Hello& hello = message.hello();
+  const std::string objection = objection_to(hello, user, message.protocol());
+  if (!objection.empty()) return reply(routing_id, false, objection, hello.connection());
+
+  const auto known = greetings_.find(hello.node());
+  if (known != greetings_.end()) {
+    const bool restarted = known->second.boot_id != hello.boot_id();
+    Peer* peer = by_node(hello.node());
+    if (peer != nullptr && peer->up) {
+      lose(*peer, Cause::kPeerLost, restarted ? "was restarted" : "connected anew", now);
+    }
+  }
+  if (const auto old = greetings_.find(hello.node()); old != greetings_.end()) {
+    greeters_.erase(old->second.routing_id);
+    greetings_.erase(old);
+  }
+  greeters_[routing_id] = hello.node();
+  greetings_[hello.node()] = {routing_id,
+                              hello.boot_id(),
+                              hello.connection(),
+                              hello.data_address(),
+                              hello.data_token(),
+                              hello.product_version(),
+                              {}};
+  reply(routing_id, true, "", hello.connection());
+  try_up(hello.node(), now);
+}
+
+std::string Peers::objection_to(const wire::Hello& hello, const std::string& user,
+                                uint32_t protocol) const {
+  if (protocol != kPeerProtocol) {
+    return fmt::format(
+        "node {} (gradringd {}) speaks peer protocol {}, {} ({}) speaks {}; install the "
+        "same release on both",
+        self_.node, kProductVersion, kPeerProtocol, hello.node(), hello.product_version(),
+        protocol);
+  }
+  if (hello.node().empty() || hello.node().size() > kNodeNameMax || hello.data_token() == 0 ||
+      hello.data_address().size() > kDataAddressMax) {
+    return "malformed hello";
+  }
+  if (hello.node() == self_.node) {
+    return fmt::format("node id {} is also that of the daemon at {}; give each its own node",
+                       self_.node, config_.listen);
+  }
+  if (keys_ && user != hello.node()) {
+    return fmt::format("the key of node {} was used by a daemon that says it is node {}", user,
+                       hello.node());
+  }
+  if (hello.transport() != self_.transport) {
+    return fmt::format(
+        "node {} moves data with {}, node {} with {}; install the same release on both", self_.node,
+        self_.transport, hello.node(), hello.transport());
+  }
+  if (hello.slice_bytes() != self_.slice_bytes || hello.slots() != self_.slots) {
+    return fmt::format(
+        "node {} cuts slices of {} bytes and has {} slots, node {} says {} and {}; set "
+        "slice-bytes and slots alike on all nodes",
+        self_.node, self_.slice_bytes, self_.slots, hello.node(), hello.slice_bytes(),
+        hello.slots());
+  }
+  const bool all_known = std::all_of(peers_.begin(), peers_.end(),
+                                     [](const Peer& peer) { return !peer.node.empty(); });
+  const auto same = std::find_if(peers_.begin(), peers_.end(), [&hello](const Peer& peer) {
+    return peer.node == hello.node() && !peer.refused;
+  });
+  if (same == peers_.end()) {
+    if (all_known || greetings_.size() >= kGreetingsMax) {
+      return fmt::format(
+          "node {} is not in the peer list of node {}; add its address there as peer", hello.node(),
+          self_.node);
+    }
+  } else if (same->link.state() == PeerLink::State::kWelcomed && same->boot_id != hello.boot_id()) {
+    // After a restart our own connection to the old life breaks within moments, and the next try is
+    // let in.
+    return fmt::format(
+        "node id {} belongs to the daemon at {}, which is alive; give each its own node",
+        hello.node(), same->link.address());
+  }
+  return "";
+}
+
+void Peers::reply(const std::string& routing_id, bool welcome, const std::string& reason,
+                  uint64_t connection) {
+  wire::PeerMessage message;
+  message.set_protocol(kPeerProtocol);
+  wire::HelloReply* answer = message.mutable_hello_reply();
+  answer->set_welcome(welcome);
+  answer->set_reason(reason);
+  answer->set_node(self_.node);
+  answer->set_connection(connection);
+  answer->set_boot_id(self_.boot_id);
+  const std::string bytes = message.SerializeAsString();
+  // Whoever does not read the answer will try again.
+  if (zmq_send(router_.handle(), routing_id.data(), routing_id.size(),
+               ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0) {
+    zmq_send(router_.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT);
+  }
+}
+
+// ---- up and lost ----
+
+void Peers::try_up(const std::string& node, core::Time now) {
+  Peer* peer = by_node(node);
+  const auto greeting = greetings_.find(node);
+  if (peer == nullptr || peer->up || peer->link.state() != PeerLink::State::kWelcomed ||
+      greeting == greetings_.end() || greeting->second.boot_id != peer->boot_id) {
+    return;
+  }
+  peer->up = true;
+  peer->told.clear();
+  peer->up_since = peer->heard = peer->progressed = now;
+  peer->version = greeting->second.version;
+  control_watch_.add(node, now);
+  data_watch_.add(node, now);
+  commands_->post(ConnectPeer{peer->link.id(), peer->link.number(), node,
+                              greeting->second.data_address, greeting->second.data_token});
+  spdlog::info("peer {} at {} is up (gradringd {})", node, peer->link.address(), peer->version);
+  events_->peer_up(node);
+  for (const wire::PeerMessage& message : std::exchange(greeting->second.early, {})) {
+    dispatch(*peer, message, now);
+  }
+}
+
+void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now) {
+  const bool was_up = std::exchange(peer.up, false);
+  peer.lost.reset();
+  peer.link.drop(evidence, now);
+  if (!was_up) {
+    // It is tried again and again; a person wants to read of it once.
+    if (peer.told != evidence && !peer.refused) {
+      spdlog::info("peer {} is not connected yet: {}", peer.link.address(), evidence);
+    }
+    peer.told = evidence;
+    return;
+  }
+  control_watch_.remove(peer.node);
+  data_watch_.remove(peer.node);
+  if (const auto greeting = greetings_.find(peer.node); greeting != greetings_.end()) {
+    greeters_.erase(greeting->second.routing_id);
+    greetings_.erase(greeting);
+  }
+  commands_->post(DisconnectPeer{peer.link.id()});
+  spdlog::warn("peer {} at {} is lost: {}", peer.node, peer.link.address(), evidence);
+  events_->peer_lost(peer.node, cause, evidence);
+}
+
+}  // namespace gradring::daemon

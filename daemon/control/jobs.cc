@@ -1,0 +1,100 @@
+#include "daemon/control/jobs.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "daemon/control/peer_wire.h"
+
+namespace gradring::daemon {
+
+const Jobs::Job* Jobs::find(const JobId& id) const {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+void Jobs::mark_over(const Session& session, const char* how) {
+  const auto it = jobs_.find(session.job);
+  if (it != jobs_.end()) it->second.ranks_over[session.rank] = how;
+}
+
+void Jobs::send(const std::string& node, const core::JobMessage& message) {
+  peers_->send(node, to_wire(message));
+}
+
+void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
+  jobs_[view.incarnation] = {view, {}, {}};
+  commands_->post(InstallJob{view, *view.index_of(node_)});
+}
+
+void Jobs::admit(SessionId id, const core::View& view) {
+  Session* session = sessions_->find(id);
+  if (session == nullptr || session->gone) return;
+  session->part = JobPart::kJoined;
+  session->handle = next_handle_++;
+  session->job = view.incarnation;
+  session->size = view.size;
+  wire::DaemonMessage message;
+  message.set_request(session->join_request);
+  message.mutable_joined()->set_job(session->handle);
+  to_wire(view, message.mutable_joined()->mutable_view());
+  clients_->tell(*session, std::move(message));
+  if (session->rank == view.members[*view.index_of(node_)].ranks.front().rank) {
+    spdlog::info("job {} ({}) runs: {} ranks on {} nodes", view.job,
+                 hex(view.incarnation).substr(0, 8), view.size, view.members.size());
+  }
+}
+
+void Jobs::refuse(SessionId id, const Status& why) {
+  Session* session = sessions_->find(id);
+  if (session == nullptr || session->gone || session->part != JobPart::kJoining) return;
+  session->part = JobPart::kNone;
+  wire::DaemonMessage message;
+  message.set_request(session->join_request);
+  message.mutable_refused()->set_request(session->join_request);
+  message.mutable_refused()->set_code(static_cast<uint32_t>(why.code()));
+  message.mutable_refused()->set_message(why.message());
+  clients_->tell(*session, std::move(message));
+}
+
+void Jobs::leave_engine(const JobId& job, uint32_t rank) { commands_->post(LeaveRank{job, rank}); }
+
+void Jobs::fail_engine(const JobId& id, const Failure& failure) {
+  commands_->post(FailJob{id, failure});
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) return;
+  it->second.failure = failure;
+  spdlog::warn("job {} ({}) failed: {}", it->second.view.job, hex(id).substr(0, 8),
+               describe(failure));
+}
+
+void Jobs::member_gone(const JobId& job, uint32_t member, const Failure& failure) {
+  commands_->post(MemberGone{job, member, failure});
+}
+
+void Jobs::close(SessionId id, const JobId& job, const Failure& failure) {
+  Session* session = sessions_->find(id);
+  if (session == nullptr || session->job != job) return;
+  session->part = JobPart::kClosed;
+  session->failure = failure;
+  wire::DaemonMessage message;
+  message.mutable_closed()->set_job(session->handle);
+  to_wire(failure, message.mutable_closed()->mutable_failure());
+  message.mutable_closed()->set_message(describe(failure));
+  clients_->tell(*session, std::move(message));
+}
+
+void Jobs::remove(const JobId& id) {
+  commands_->post(RemoveJob{id});
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) return;
+  if (!it->second.failure) {
+    spdlog::info("job {} ({}) has ended", it->second.view.job, hex(id).substr(0, 8));
+  }
+  jobs_.erase(it);
+}
+
+std::string Jobs::unreachable_peers() const { return peers_->unreachable(); }
+
+}  // namespace gradring::daemon

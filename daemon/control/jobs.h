@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/control/clients.h"
+#include "daemon/control/peers.h"
+#include "daemon/control/sessions.h"
+#include "daemon/core/membership.h"
+#include "daemon/data/messages.h"
+
+namespace gradring::daemon {
+
+// Carries out what membership decides: tells trainers, peers and the data thread. Calls nobody
+// back. Control thread only.
+class Jobs final : public core::MembershipActions {
+ public:
+  struct Job {
+    core::View view;
+    std::optional<Failure> failure;
+    std::map<uint32_t, std::string> ranks_over;  // "left" or "dead", of our own
+  };
+
+  Jobs(std::string node, Sessions* sessions, Clients* clients, Peers* peers, CommandBox* commands)
+      : node_(std::move(node)),
+        sessions_(sessions),
+        clients_(clients),
+        peers_(peers),
+        commands_(commands) {}
+
+  const Job* find(const JobId& id) const;
+  // For those who ask: this session's rank has left, or is dead.
+  void mark_over(const Session& session, const char* how);
+
+ private:
+  void send(const std::string& node, const core::JobMessage& message) override;
+  void install(const core::View& view, const std::vector<SessionId>& sessions) override;
+  void admit(SessionId session, const core::View& view) override;
+  void refuse(SessionId session, const Status& why) override;
+  void leave_engine(const JobId& job, uint32_t rank) override;
+  void fail_engine(const JobId& job, const Failure& failure) override;
+  void member_gone(const JobId& job, uint32_t member, const Failure& failure) override;
+  void close(SessionId session, const JobId& job, const Failure& failure) override;
+  void remove(const JobId& job) override;
+  std::string unreachable_peers() const override;
+
+  const std::string node_;
+  Sessions* const sessions_;
+  Clients* const clients_;
+  Peers* const peers_;
+  CommandBox* const commands_;
+  std::map<JobId, Job> jobs_;  // installed and not yet removed
+  uint64_t next_handle_ = 1;
+};
+
+}  // namespace gradring::daemon

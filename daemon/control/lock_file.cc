@@ -1,0 +1,72 @@
+#include "daemon/control/lock_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace gradring::daemon {
+namespace {
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+std::string fault_of_runtime_dir(const std::string& directory) {
+  struct stat status {};
+  if (stat(directory.c_str(), &status) == 0) {
+    if (!S_ISDIR(status.st_mode))
+      return fmt::format("runtime-dir: {} is not a directory", directory);
+    if (access(directory.c_str(), R_OK | W_OK | X_OK) == 0) return "";
+    return fmt::format(
+        "runtime-dir: {} cannot be written by uid {}; change its owner or choose another",
+        directory, geteuid());
+  }
+  const std::string parent = parent_of(directory);
+  if (access(parent.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("runtime-dir: {} does not exist, and uid {} cannot make it: {}: {}", directory,
+                     geteuid(), parent, std::strerror(errno));
+}
+
+tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory) {
+  if (std::string fault = fault_of_runtime_dir(directory); !fault.empty())
+    return tl::unexpected(fault);
+  if (mkdir(directory.c_str(), 0755) == 0) {
+    chmod(directory.c_str(), 0755);  // trainers of every uid pass through, whatever our umask
+  } else if (errno != EEXIST) {
+    return tl::unexpected(
+        fmt::format("runtime-dir: cannot make {}: {}", directory, std::strerror(errno)));
+  }
+  const std::string path = directory + "/lock";
+  Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file) {
+    return tl::unexpected(
+        fmt::format("runtime-dir: cannot open {}: {}", path, std::strerror(errno)));
+  }
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    char holder[32] = {};
+    const ssize_t n = pread(file.get(), holder, sizeof holder - 1, 0);
+    std::string pid(holder, n > 0 ? static_cast<size_t>(n) : 0);
+    while (!pid.empty() && pid.back() == '\n') pid.pop_back();
+    return tl::unexpected(
+        fmt::format("runtime-dir: {} is in use by another gradringd (pid {}); stop that one or "
+                    "choose another directory",
+                    directory, pid.empty() ? "unknown" : pid));
+  }
+  const std::string pid = fmt::format("{}\n", getpid());
+  if (ftruncate(file.get(), 0) != 0 ||
+      pwrite(file.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return tl::unexpected(
+        fmt::format("runtime-dir: cannot write {}: {}", path, std::strerror(errno)));
+  }
+  return file;
+}
+
+}  // namespace gradring::daemon

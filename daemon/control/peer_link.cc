@@ -1,0 +1,125 @@
+#include "daemon/control/peer_link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gradring::daemon {
+namespace {
+
+// A peer that is starting up is found soon, one that is away costs little.
+constexpr core::Time kPauseFirst = 100 * core::kMillisecond;
+constexpr core::Time kPauseMost = 2 * core::kSecond;
+
+// For connecting, letting in and answering the hello. A network that needs longer would not let a
+// ring run.
+constexpr core::Time kDialTime = 3 * core::kSecond;
+
+// Messages that wait for a peer that does not read. It is given up long before, by its silence.
+constexpr int kHighWater = 1000;
+
+constexpr int64_t kReplyMax = 64 << 10;
+
+constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                        ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED;
+
+std::string meaning_of(int event, PeerLink::State state) {
+  switch (event) {
+    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+      return "it does not allow our key: list our public key in its allowed-keys";
+    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+    case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+      return "the handshake failed: key must be set on both nodes or on none, and allowed-keys "
+             "must "
+             "list the right public key";
+    case ZMQ_EVENT_CLOSED:
+      return "connection refused or host unreachable";
+    default:
+      return state == PeerLink::State::kDialing ? "the connection was closed during the handshake"
+                                                : "the control connection was closed";
+  }
+}
+
+}  // namespace
+
+void PeerLink::dial(const Dial& dial, core::Time now) {
+  ++number_;
+  connection_ = dial.connection;
+  token_ = dial.token;
+  dealer_ = zmq::socket_t(*dial.context, ZMQ_DEALER);
+  dealer_.set(zmq::sockopt::linger, 0);
+  dealer_.set(zmq::sockopt::sndhwm, kHighWater);
+  dealer_.set(zmq::sockopt::maxmsgsize, kReplyMax);
+  dealer_.set(zmq::sockopt::reconnect_ivl, -1);
+  dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kDialTime / core::kMillisecond));
+  dealer_.set(zmq::sockopt::tcp_keepalive, 1);
+  dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
+  dealer_.set(zmq::sockopt::ipv6, address_.front() == '[');
+  if (!dial.server_key.empty()) {
+    dealer_.set(zmq::sockopt::curve_serverkey, dial.server_key);
+    dealer_.set(zmq::sockopt::curve_publickey, dial.own_public);
+    dealer_.set(zmq::sockopt::curve_secretkey, dial.own_secret);
+  }
+  const std::string name = fmt::format("inproc://peer-{}-{}", id_, number_);
+  zmq_socket_monitor(dealer_.handle(), name.c_str(), kEvents);
+  monitor_ = zmq::socket_t(*dial.context, ZMQ_PAIR);
+  monitor_.set(zmq::sockopt::linger, 0);
+  monitor_.connect(name);
+  state_ = State::kDialing;
+  broken_ = false;
+  deadline_ = now + kDialTime;
+  if (zmq_connect(dealer_.handle(), ("tcp://" + address_).c_str()) != 0) {
+    reason_ = zmq_strerror(zmq_errno());
+    broken_ = true;
+  }
+}
+
+void PeerLink::drop(const std::string& reason, core::Time now) {
+  if (!reason.empty()) reason_ = reason;
+  if (dealer_) {
+    // The monitor must be told first: it would wait for a reader that is gone.
+    zmq_socket_monitor(dealer_.handle(), nullptr, 0);
+    monitor_.close();
+    dealer_.close();
+  }
+  state_ = State::kWaiting;
+  broken_ = false;
+  pause_ = pause_ == 0 ? kPauseFirst : std::min(2 * pause_, kPauseMost);
+  deadline_ = now + pause_;
+}
+
+std::optional<PeerLink::Happening> PeerLink::next_happening() {
+  while (monitor_) {
+    zmq::message_t what, where;
+    if (!monitor_.recv(what, zmq::recv_flags::dontwait)) return std::nullopt;
+    (void)monitor_.recv(where, zmq::recv_flags::dontwait);
+    uint16_t event = 0;
+    if (what.size() < sizeof event) continue;
+    std::memcpy(&event, what.data(), sizeof event);
+    if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return Happening::kConnected;
+    if ((event & kEvents) == 0) continue;
+    reason_ = meaning_of(event, state_);
+    return Happening::kBroken;
+  }
+  return std::nullopt;
+}
+
+std::optional<wire::PeerMessage> PeerLink::next_reply() {
+  zmq::message_t body;
+  if (!dealer_ || !dealer_.recv(body, zmq::recv_flags::dontwait)) return std::nullopt;
+  wire::PeerMessage message;  // stays empty, which is no message, if this does not parse
+  message.ParseFromArray(body.data(), static_cast<int>(body.size()));
+  return message;
+}
+
+bool PeerLink::send(const wire::PeerMessage& message) {
+  if (!dealer_) return false;
+  const std::string bytes = message.SerializeAsString();
+  if (zmq_send(dealer_.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT) >= 0) return true;
+  mark_broken(fmt::format("does not read: {} messages wait for it", kHighWater));
+  return false;
+}
+
+}  // namespace gradring::daemon

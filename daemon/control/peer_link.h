@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <zmq.hpp>
+
+#include "daemon/core/time.h"
+#include "daemon/data/messages.h"
+#include "proto/wire.h"
+
+namespace gradring::daemon {
+
+// Our own way to one configured peer: a DEALER that dials its address. libzmq's reconnecting is
+// off, since it would keep a queue across the peer's death; a broken connection is dropped with all
+// it holds, and dialled anew after a pause.
+//
+//   from       event                              to
+//   kWaiting   the pause is over                  kDialing
+//   kDialing   connected and, with CURVE, let in  kGreeting   Hello sent
+//   kGreeting  HelloReply welcomes                kWelcomed
+//   any        broken, refused or too slow        kWaiting
+class PeerLink {
+ public:
+  enum class State : uint8_t { kWaiting, kDialing, kGreeting, kWelcomed };
+
+  PeerLink(PeerId id, std::string address) : id_(id), address_(std::move(address)) {}
+
+  // What the connection to be made needs.
+  struct Dial {
+    zmq::context_t* context = nullptr;
+    std::string own_public, own_secret, server_key;  // empty: no CURVE
+    uint64_t connection = 0;                         // random; names this connection in the hello
+    uint64_t token = 0;                              // random; we expect it in the peer's frames
+  };
+  void dial(const Dial& dial, core::Time now);
+  // Closes the sockets and what they hold. `reason` is for people.
+  void drop(const std::string& reason, core::Time now);
+
+  // ---- what has happened; each returns one event and is called until it returns nothing ----
+  enum class Happening : uint8_t { kConnected, kBroken };
+  std::optional<Happening> next_happening();
+  std::optional<wire::PeerMessage> next_reply();
+
+  // False: the link is down, or now marked as broken since the peer does not read.
+  bool send(const wire::PeerMessage& message);
+
+  void linger(int milliseconds) { dealer_.set(zmq::sockopt::linger, milliseconds); }
+
+  PeerId id() const { return id_; }
+  const std::string& address() const { return address_; }
+  bool open() const { return state_ != State::kWaiting; }
+  void* socket() { return dealer_.handle(); }
+  void* monitor() { return monitor_.handle(); }
+  uint64_t number() const { return number_; }  // counts the dials
+  uint64_t connection() const { return connection_; }
+  uint64_t token() const { return token_; }
+  core::Time deadline() const { return deadline_; }  // of dialling and greeting, or of the pause
+  const std::string& reason() const { return reason_; }
+
+  State state() const { return state_; }
+  void greeted() { state_ = State::kGreeting; }
+  void welcomed() {
+    state_ = State::kWelcomed;
+    pause_ = 0;
+  }
+  // To be dropped as soon as that is safe: nobody may be in the middle of using it.
+  void mark_broken(const std::string& reason) {
+    broken_ = true;
+    reason_ = reason;
+  }
+  bool broken() const { return broken_; }
+
+ private:
+  const PeerId id_;
+  const std::string address_;
+  zmq::socket_t dealer_;
+  zmq::socket_t monitor_;
+  State state_ = State::kWaiting;
+  bool broken_ = false;
+  uint64_t number_ = 0;
+  uint64_t connection_ = 0;
+  uint64_t token_ = 0;
+  core::Time pause_ = 0;
+  core::Time deadline_ = 0;
+  std::string reason_ = "not tried yet";
+};
+
+}  // namespace gradring::daemon

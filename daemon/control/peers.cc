@@ -1,0 +1,331 @@
+#include "daemon/control/peers.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "daemon/control/sessions.h"
+#include "proto/version.h"
+
+namespace gradring::daemon {
+namespace {
+
+// A view of a very large job: a million ranks of some 16 bytes.
+constexpr int64_t kMessageMax = 32 << 20;
+
+constexpr int kMessagesPerTurn = 256;
+
+constexpr size_t kEarlyMax = 1024;
+
+core::FailureDetector::Options watch_options(const Config& config) {
+  return {config.suspect, config.decide};
+}
+
+}  // namespace
+
+Peers::Peers(zmq::context_t* context, const Config& config, const OwnIdentity& self,
+             CommandBox* commands, PeerEvents* events)
+    : context_(context),
+      config_(config),
+      self_(self),
+      commands_(commands),
+      events_(events),
+      control_watch_(watch_options(config)),
+      data_watch_(watch_options(config)) {
+  for (PeerId id = 0; id < config.peers.size(); ++id) {
+    peers_.emplace_back(PeerLink(id, config.peers[id]));
+  }
+}
+
+Status Peers::open() {
+  if (!config_.key_file.empty()) {
+    // Both were readable a moment ago, when the configuration was checked.
+    auto own = read_key_file(config_.key_file);
+    if (!own) return {Code::kInvalidArgument, own.error()};
+    auto allowed = read_allowed_keys(config_.allowed_keys_file);
+    if (!allowed) return {Code::kInvalidArgument, allowed.error()};
+    own_key_ = std::move(*own);
+    keys_.emplace(context_, std::move(*allowed));
+  }
+  router_ = zmq::socket_t(*context_, ZMQ_ROUTER);
+  router_.set(zmq::sockopt::linger, 0);
+  router_.set(zmq::sockopt::maxmsgsize, kMessageMax);
+  router_.set(zmq::sockopt::handshake_ivl, 5000);
+  // A host that vanished leaves its connection behind; the kernel clears it away.
+  router_.set(zmq::sockopt::tcp_keepalive, 1);
+  router_.set(zmq::sockopt::tcp_keepalive_idle, 10);
+  router_.set(zmq::sockopt::tcp_keepalive_intvl, 5);
+  router_.set(zmq::sockopt::tcp_keepalive_cnt, 3);
+  router_.set(zmq::sockopt::ipv6, config_.listen.front() == '[');
+  if (own_key_) {
+    router_.set(zmq::sockopt::curve_server, true);
+    router_.set(zmq::sockopt::curve_secretkey, own_key_->secret_key);
+    router_.set(zmq::sockopt::zap_domain, std::string(kZapDomain));
+  }
+  if (zmq_bind(router_.handle(), ("tcp://" + config_.listen).c_str()) == 0) return {};
+  switch (zmq_errno()) {
+    case EADDRINUSE:
+      return {Code::kUnavailable,
+              fmt::format("listen: {} is in use by another program; stop it or choose another port",
+                          config_.listen)};
+    case EADDRNOTAVAIL:
+    case ENODEV:
+      return {Code::kUnavailable,
+              fmt::format("listen: no network interface of this machine has the address of {}",
+                          config_.listen)};
+    default:
+      return {Code::kUnavailable,
+              fmt::format("listen: {}: {}", config_.listen, zmq_strerror(zmq_errno()))};
+  }
+}
+
+void Peers::set_allowed_keys(std::vector<AllowedKey> keys) {
+  if (keys_) keys_->set_keys(std::move(keys));
+}
+
+void Peers::add_poll_items(std::vector<zmq_pollitem_t>* items) {
+  items->push_back({router_.handle(), 0, ZMQ_POLLIN, 0});
+  if (keys_) items->push_back({keys_->socket(), 0, ZMQ_POLLIN, 0});
+  for (Peer& peer : peers_) {
+    if (!peer.link.open()) continue;
+    items->push_back({peer.link.monitor(), 0, ZMQ_POLLIN, 0});
+    items->push_back({peer.link.socket(), 0, ZMQ_POLLIN, 0});
+  }
+}
+
+int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
+  const bool anything = std::any_of(items.begin(), items.end(),
+                                    [](const zmq_pollitem_t& item) { return item.revents != 0; });
+  int work = 0;
+  if (anything) {
+    if (keys_) work += keys_->do_work();
+    work += watch_links(items, now);
+    work += hear(now);
+  }
+  work += drop_broken(now);
+  work += dial_waiting(now);
+  return work;
+}
+
+// What our own connections tell: made, broken, answered.
+int Peers::watch_links(std::span<const zmq_pollitem_t> items, core::Time now) {
+  int work = 0;
+  for (Peer& peer : peers_) {
+    if (!peer.link.open()) continue;
+    const bool readable = std::any_of(items.begin(), items.end(), [&](const zmq_pollitem_t& item) {
+      return item.revents != 0 &&
+             (item.socket == peer.link.monitor() || item.socket == peer.link.socket());
+    });
+    if (!readable) continue;
+    while (const auto happening = peer.link.next_happening()) {
+      ++work;
+      if (*happening == PeerLink::Happening::kConnected) {
+        say_hello(peer);
+      } else {
+        peer.link.mark_broken(peer.link.reason());
+      }
+    }
+    while (const auto message = peer.link.next_reply()) {
+      ++work;
+      on_reply(peer, *message, now);
+    }
+  }
+  return work;
+}
+
+// What the peers say, on their own connections to us.
+int Peers::hear(core::Time now) {
+  for (int work = 0; work < kMessagesPerTurn; ++work) {
+    zmq::message_t id, body;
+    if (!router_.recv(id, zmq::recv_flags::dontwait)) return work;
+    if (!id.more()) continue;
+    (void)router_.recv(body, zmq::recv_flags::dontwait);
+    bool whole = !body.more();
+    for (zmq::message_t rest;
+         !whole && router_.recv(rest, zmq::recv_flags::dontwait) && rest.more();) {
+    }
+    const std::string routing_id = id.to_string();
+    wire::PeerMessage message;
+    if (!whole || !message.ParseFromArray(body.data(), static_cast<int>(body.size())) ||
+        message.body_case() == wire::PeerMessage::BODY_NOT_SET) {
+      ++malformed_;
+      continue;
+    }
+    if (message.has_hello()) {
+      const char* user = zmq_msg_gets(body.handle(), "User-Id");
+      on_hello(routing_id, user == nullptr ? "" : user, message, now);
+      continue;
+    }
+    const auto greeter = greeters_.find(routing_id);
+    if (greeter == greeters_.end()) {
+      reply(routing_id, false, "this connection is over; say hello again", 0);
+      continue;
+    }
+    Peer* peer = by_node(greeter->second);
+    if (peer != nullptr && peer->up) {
+      dispatch(*peer, message, now);
+    } else if (!message.has_heartbeat()) {
+      Greeting& greeting = greetings_.at(greeter->second);
+      if (greeting.early.size() < kEarlyMax) greeting.early.push_back(std::move(message));
+    }
+  }
+  return kMessagesPerTurn;
+}
+
+void Peers::dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now) {
+  peer.heard = now;
+  control_watch_.heard(peer.node, now);
+  if (!message.has_heartbeat()) return events_->peer_message(peer.node, message);
+  const auto& progress = message.heartbeat().progress();
+  if (progress.empty() || progress[0] == peer.progress) return;
+  peer.progress = progress[0];
+  peer.progressed = now;
+}
+
+int Peers::drop_broken(core::Time now) {
+  int work = 0;
+  for (Peer& peer : peers_) {
+    if (peer.lost) {
+      const std::string why = *std::exchange(peer.lost, std::nullopt);
+      lose(peer, Cause::kPeerLost, "data connection: " + why, now);
+      ++work;
+    } else if (peer.link.broken()) {
+      lose(peer, Cause::kPeerLost, peer.link.reason(), now);
+      ++work;
+    } else if (peer.link.open() && peer.link.state() != PeerLink::State::kWelcomed &&
+               now >= peer.link.deadline()) {
+      lose(peer, Cause::kPeerLost, "no answer", now);
+      ++work;
+    }
+  }
+  return work;
+}
+
+int Peers::dial_waiting(core::Time now) {
+  int work = 0;
+  for (Peer& peer : peers_) {
+    if (peer.link.open() || now < peer.link.deadline()) continue;
+    PeerLink::Dial dial;
+    dial.context = context_;
+    if (keys_) {
+      const AllowedKey* key = keys_->by_address(peer.link.address());
+      if (key == nullptr) {
+        refuse(peer, "allowed-keys has no line for it any more");
+        peer.link.drop("", now);
+        continue;
+      }
+      dial.own_public = own_key_->public_key;
+      dial.own_secret = own_key_->secret_key;
+      dial.server_key = key->public_key;
+    }
+    dial.connection = random_u64();
+    dial.token = random_u64() | 1;  // never 0, which means none
+    peer.link.dial(dial, now);
+    commands_->post(ExpectPeer{peer.link.id(), peer.link.token()});
+    ++work;
+  }
+  return work;
+}
+
+core::Time Peers::next_deadline() const {
+  core::Time next = std::numeric_limits<core::Time>::max();
+  for (const Peer& peer : peers_) {
+    if (peer.link.state() != PeerLink::State::kWelcomed)
+      next = std::min(next, peer.link.deadline());
+    if (peer.link.broken() || peer.lost) return 0;
+  }
+  return next;
+}
+
+void Peers::tick(core::Time now) {
+  ++heartbeats_;
+  for (Peer& peer : peers_) {
+    if (!peer.up) continue;
+    wire::PeerMessage message;
+    message.set_protocol(kPeerProtocol);
+    message.mutable_heartbeat()->set_sequence(heartbeats_);
+    message.mutable_heartbeat()->add_progress(own_progress_);
+    peer.link.send(message);
+  }
+  watch(control_watch_, "control", now);
+}
+
+void Peers::on_pulse(const Pulse& pulse, core::Time now) {
+  own_progress_ = pulse.progress;
+  for (Peer& peer : peers_) {
+    if (peer.link.id() >= pulse.peers.size()) continue;
+    peer.traffic = pulse.peers[peer.link.id()];
+    if (peer.up && peer.traffic.heard && peer.traffic.link == peer.link.number()) {
+      data_watch_.heard(peer.node, now);
+    }
+  }
+  // Driven by our data thread's own pulse: when it does not run, it may blame nobody for silence.
+  watch(data_watch_, "data", now);
+}
+
+void Peers::watch(core::FailureDetector& detector, const char* plane, core::Time now) {
+  using Health = core::FailureDetector::Health;
+  for (const auto& change : detector.tick(now)) {
+    Peer* peer = by_node(change.peer);
+    if (peer == nullptr || !peer->up) continue;
+    if (change.health == Health::kAlive) {
+      spdlog::info("peer {} is heard again", change.peer);
+      continue;
+    }
+    const std::string silence = silence_of(*peer, plane, change.silent, now);
+    if (change.health == Health::kSuspect) {
+      spdlog::warn("peer {}: {}", change.peer, silence);
+    } else {
+      lose(*peer, Cause::kPeerSilent, silence, now);
+    }
+  }
+}
+
+std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time silent,
+                              core::Time now) const {
+  const double seconds = static_cast<double>(silent) / core::kSecond;
+  const bool control_silent = control_watch_.silent_for(peer.node, now) >= config_.suspect;
+  const bool data_silent = data_watch_.silent_for(peer.node, now) >= config_.suspect;
+  if (control_silent && data_silent) return fmt::format("silent for {:.1f} s", seconds);
+  if (plane == std::string_view("control")) {
+    return fmt::format("control connection silent for {:.1f} s while the data network is alive",
+                       seconds);
+  }
+  if (now - peer.progressed >= config_.suspect) {
+    return fmt::format(
+        "its data thread has not moved for {:.1f} s while its control thread is alive", seconds);
+  }
+  return fmt::format("data network ({}) silent for {:.1f} s while the control connection is alive",
+                     self_.devices, seconds);
+}
+
+void Peers::on_data_lost(const PeerDataLost& lost) {
+  Peer& peer = peers_[lost.peer];
+  if (peer.up && peer.link.number() == lost.link) peer.lost = lost.why;
+}
+
+bool Peers::send(const std::string& node, wire::PeerMessage message) {
+  Peer* peer = by_node(node);
+  if (peer == nullptr || !peer->up) return false;
+  message.set_protocol(kPeerProtocol);
+  return peer->link.send(message);
+}
+
+Peers::Peer* Peers::by_node(const std::string& node) {
+  const auto it = std::find_if(peers_.begin(), peers_.end(), [&node](const Peer& peer) {
+    return peer.node == node && !peer.refused;
+  });
+  return it == peers_.end() ? nullptr : &*it;
+}
+
+void Peers::linger(int milliseconds) {
+  router_.set(zmq::sockopt::linger, milliseconds);
+  for (Peer& peer : peers_) {
+    if (peer.link.open()) peer.link.linger(milliseconds);
+  }
+}
+
+}  // namespace gradring::daemon

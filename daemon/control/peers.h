@@ -1,0 +1,155 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+#include <zmq.hpp>
+
+#include "daemon/config.h"
+#include "daemon/control/peer_link.h"
+#include "daemon/control/zap.h"
+#include "daemon/core/failure_detector.h"
+#include "daemon/data/messages.h"
+#include "proto/status.h"
+
+namespace gradring::daemon {
+
+// What Peers tells. Calls may come from inside do_work() and tick() only, never from inside send().
+class PeerEvents {
+ public:
+  virtual ~PeerEvents() = default;
+  // Both directions stand, and the data thread has been told to connect.
+  virtual void peer_up(const std::string& node) = 0;
+  virtual void peer_lost(const std::string& node, Cause cause, const std::string& evidence) = 0;
+  // Anything but hello and heartbeat, in the order in which it was sent, while the peer is up.
+  virtual void peer_message(const std::string& node, const wire::PeerMessage& message) = 0;
+};
+
+// What a hello says of this daemon.
+struct OwnIdentity {
+  std::string node;
+  uint64_t boot_id = 0;
+  std::string transport;     // name to compare: body, major and minor version
+  std::string data_address;  // of the data transport
+  std::string devices;       // for people
+  uint64_t slice_bytes = 0;
+  uint32_t slots = 0;
+};
+
+// The connections to the other daemons. Each peer is two channels: we speak on our DEALER to its
+// address and hear on our ROUTER what it sends from its own DEALER. It is up when we were welcomed
+// and its hello was heard, both by the same life (boot id) of the same node. Control thread only.
+class Peers {
+ public:
+  Peers(zmq::context_t* context, const Config& config, const OwnIdentity& self,
+        CommandBox* commands, PeerEvents* events);
+
+  // Binds `listen`; an error says what to change.
+  Status open();
+  void set_allowed_keys(std::vector<AllowedKey> keys);
+
+  // The sockets to poll; do_work() wants to know which of them are readable.
+  void add_poll_items(std::vector<zmq_pollitem_t>* items);
+  int do_work(std::span<const zmq_pollitem_t> items, core::Time now);
+  // Every quarter of `suspect`: heartbeats, and who has been silent.
+  void tick(core::Time now);
+  // When do_work() must be called at the latest, readable or not.
+  core::Time next_deadline() const;
+
+  // ---- from the data thread ----
+  void on_pulse(const Pulse& pulse, core::Time now);
+  void on_data_lost(const PeerDataLost& lost);
+
+  // False when the node is not up. A message that cannot be queued breaks the connection.
+  bool send(const std::string& node, wire::PeerMessage message);
+
+  // "10.0.0.2:7300 (connection refused)", separated by commas; empty when all are up.
+  std::string unreachable() const;
+  wire::PeersReport report(core::Time now) const;
+  uint32_t count_up() const;
+  uint32_t count() const { return static_cast<uint32_t>(peers_.size()); }
+  bool secure() const { return keys_.has_value(); }
+  uint64_t malformed() const { return malformed_; }
+
+  // Lets what is queued still go out when the sockets close.
+  void linger(int milliseconds);
+
+ private:
+  struct Peer {
+    explicit Peer(PeerLink l) : link(std::move(l)) {}
+    PeerLink link;
+    std::string node;      // who answered last at this address; empty: nobody yet
+    uint64_t boot_id = 0;  // of the one that welcomed us
+    std::string version;
+    bool refused = false;  // by either side: a person must change something
+    bool up = false;
+    core::Time up_since = 0;
+    core::Time heard = 0;   // last, on the control connection
+    uint64_t progress = 0;  // of its data thread, as its heartbeats say
+    core::Time progressed = 0;
+    std::optional<std::string> lost;  // data connection broke, and why; handled in do_work()
+    std::string told;                 // to the log, of why it is not connected
+    PeerTraffic traffic;
+  };
+  // A hello that was welcomed: the direction from the peer to us.
+  struct Greeting {
+    std::string routing_id;
+    uint64_t boot_id = 0;
+    uint64_t connection = 0;
+    std::string data_address;
+    uint64_t data_token = 0;
+    std::string version;
+    // What it sent before our own direction was welcomed: its daemon was a moment faster.
+    std::deque<wire::PeerMessage> early;
+  };
+
+  // peers.cc
+  int hear(core::Time now);
+  int watch_links(std::span<const zmq_pollitem_t> items, core::Time now);
+  int drop_broken(core::Time now);
+  int dial_waiting(core::Time now);
+  void dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now);
+  void watch(core::FailureDetector& detector, const char* plane, core::Time now);
+  std::string silence_of(const Peer& peer, const char* plane, core::Time silent,
+                         core::Time now) const;
+
+  // greet.cc
+  void say_hello(Peer& peer);
+  void on_reply(Peer& peer, const wire::PeerMessage& message, core::Time now);
+  void on_hello(const std::string& routing_id, const std::string& user,
+                const wire::PeerMessage& message, core::Time now);
+  std::string objection_to(const wire::Hello& hello, const std::string& user,
+                           uint32_t protocol) const;
+  void reply(const std::string& routing_id, bool welcome, const std::string& reason,
+             uint64_t connection);
+  void refuse(Peer& peer, const std::string& why);
+  void try_up(const std::string& node, core::Time now);
+  void lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now);
+
+  Peer* by_node(const std::string& node);
+  wire::PeerReport report_of(const Peer& peer, core::Time now) const;
+
+  zmq::context_t* const context_;
+  const Config config_;
+  const OwnIdentity self_;
+  CommandBox* const commands_;
+  PeerEvents* const events_;
+
+  std::optional<KeyPair> own_key_;
+  std::optional<KeyGuard> keys_;  // before router_: it must be there when that is bound
+  zmq::socket_t router_;
+  std::deque<Peer> peers_;                                 // by PeerId
+  std::map<std::string, Greeting> greetings_;              // by node
+  std::unordered_map<std::string, std::string> greeters_;  // node by routing id
+  core::FailureDetector control_watch_;
+  core::FailureDetector data_watch_;
+  uint64_t own_progress_ = 0;
+  uint64_t heartbeats_ = 0;
+  uint64_t malformed_ = 0;
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "daemon/control/peers.h"
+
+namespace gradring::daemon {
+
+std::string Peers::unreachable() const {
+  std::string text;
+  for (const Peer& peer : peers_) {
+    if (peer.up) continue;
+    text +=
+        fmt::format("{}{} ({})", text.empty() ? "" : ", ", peer.link.address(), peer.link.reason());
+  }
+  return text;
+}
+
+uint32_t Peers::count_up() const {
+  return static_cast<uint32_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.up; }));
+}
+
+wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
+  using Health = core::FailureDetector::Health;
+  const auto milliseconds = [](core::Time time) {
+    return static_cast<uint64_t>(std::max<core::Time>(time, 0) / core::kMillisecond);
+  };
+  wire::PeerReport report;
+  report.set_node(peer.node);
+  report.set_address(peer.link.address());
+  report.set_version(peer.version);
+  report.set_sent_bytes(peer.traffic.sent_bytes);
+  report.set_received_bytes(peer.traffic.received_bytes);
+  report.set_dropped_frames(peer.traffic.dropped_frames);
+  if (peer.heard != 0) report.set_silent_ms(milliseconds(now - peer.heard));
+  if (peer.up) {
+    report.set_connected_ms(milliseconds(now - peer.up_since));
+    const bool control = control_watch_.health_of(peer.node) == Health::kAlive;
+    const bool data = data_watch_.health_of(peer.node) == Health::kAlive;
+    report.set_state(control && data ? "up" : "suspect");
+    if (!control || !data) {
+      const core::FailureDetector& silent = control ? data_watch_ : control_watch_;
+      report.set_reason(
+          silence_of(peer, control ? "data" : "control", silent.silent_for(peer.node, now), now));
+    }
+    return report;
+  }
+  report.set_state(peer.refused ? "refused" : peer.up_since != 0 ? "lost" : "connecting");
+  report.set_reason(
+      peer.link.state() == PeerLink::State::kWelcomed
+          ? fmt::format("it has not said hello yet: is {} in its peer list?", config_.listen)
+          : peer.link.reason());
+  return report;
+}
+
+wire::PeersReport Peers::report(core::Time now) const {
+  wire::PeersReport report;
+  for (const Peer& peer : peers_) *report.add_peers() = report_of(peer, now);
+  return report;
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/fd.h"
+
+namespace gradring::daemon {
+
+// Who is at the other end of a connected AF_UNIX socket, by the kernel's word.
+struct Credentials {
+  uint32_t uid = 0;
+  int64_t pid = 0;  // 0: in a pid namespace that this one cannot see
+
+  bool operator==(const Credentials&) const = default;
+};
+Credentials credentials_of(int socket);
+
+// A descriptor that becomes readable when the process at the other end of `socket` has ended.
+// Invalid when it has ended already or cannot be seen; then the socket's own end of file has to do.
+Fd open_pidfd(int socket, int64_t pid);
+
+// Letter of /proc/PID/stat: R, S, D, T (stopped), Z (ended, not yet waited for) ...; '?' if
+// unknown.
+char process_state(int64_t pid);
+
+// "killed by signal 9", where the kernel still tells; else "the process ended".
+std::string how_it_ended(int64_t pid);
+
+// Resident bytes and processor seconds of this process.
+uint64_t own_rss_bytes();
+double own_cpu_seconds();
+
+}  // namespace gradring::daemon

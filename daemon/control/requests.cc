@@ -1,0 +1,176 @@
+#include "daemon/control/requests.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "daemon/control/attach.h"
+#include "daemon/control/peer_wire.h"
+#include "proto/version.h"
+
+namespace gradring::daemon {
+namespace {
+
+// A library of ours sends none, a broken program soon this many.
+constexpr uint32_t kMalformedMax = 16;
+
+// Takes the same time wherever the first difference is.
+bool equal_secrets(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace
+
+void Requests::handle(const ClientRouter::Received& received, core::Time now) {
+  wire::ClientMessage message;
+  if (!message.ParseFromString(received.body)) return malformed(received);
+  const Asked asked{received.routing_id, received.who, message.request()};
+  const auto refuse = [&](Code code, const std::string& why) {
+    parts_.clients->refuse(received.routing_id, message.request(), {code, why});
+  };
+  if (message.protocol() != kClientProtocol) {
+    return refuse(
+        Code::kIncompatible,
+        fmt::format("this daemon (gradringd {}) speaks client protocol {}, the message says {}; "
+                    "install the same release of daemon and library",
+                    kProductVersion, kClientProtocol, message.protocol()));
+  }
+  switch (message.body_case()) {
+    case wire::ClientMessage::BODY_NOT_SET:
+      return malformed(received);
+    case wire::ClientMessage::kQuery:
+      return parts_.queries->query(received.routing_id, message.request(), message.query());
+    case wire::ClientMessage::kOpen:
+      return open(asked, message.open());
+    default:
+      break;
+  }
+  Session* session = parts_.sessions->find_by_route(received.routing_id);
+  if (session == nullptr) {
+    return refuse(
+        Code::kAborted,
+        "no session is open on this connection: attach first (the daemon may have restarted)");
+  }
+  if (session->who != received.who) {
+    return refuse(
+        Code::kPermissionDenied,
+        fmt::format("the session belongs to uid {} pid {}, the connection to uid {} pid {}",
+                    session->who.uid, session->who.pid, received.who.uid, received.who.pid));
+  }
+  switch (message.body_case()) {
+    case wire::ClientMessage::kJoin:
+      return join(asked, *session, message.join(), now);
+    case wire::ClientMessage::kSubmit:
+      return submit(*session, message.submit());
+    case wire::ClientMessage::kLeave:
+      return leave(asked, *session, message.leave());
+    case wire::ClientMessage::kFree:
+      return free(asked, *session, message.free());
+    default:
+      return malformed(received);
+  }
+}
+
+void Requests::malformed(const ClientRouter::Received& received) {
+  ++malformed_;
+  parts_.clients->refuse(received.routing_id, 0, {Code::kInvalidArgument, "malformed message"});
+  Session* session = parts_.sessions->find_by_route(received.routing_id);
+  if (session != nullptr && ++session->malformed >= kMalformedMax) {
+    parts_.session_events->session_ended(
+        session->id, fmt::format("sent {} malformed messages and was disconnected", kMalformedMax));
+  }
+}
+
+void Requests::open(const Asked& asked, const wire::OpenSession& open) {
+  const auto refuse = [&](Code code, const std::string& why) {
+    parts_.clients->refuse(asked.routing_id, asked.request, {code, why});
+  };
+  Session* session = parts_.sessions->find(open.session());
+  if (session == nullptr || session->gone || !session->welcomed) {
+    return refuse(Code::kNotFound, "unknown session: attach again (the daemon may have restarted)");
+  }
+  if (!equal_secrets(session->secret, open.secret())) {
+    return refuse(Code::kPermissionDenied, "the secret does not fit the session");
+  }
+  if (session->who != asked.who) {
+    return refuse(
+        Code::kPermissionDenied,
+        fmt::format("the session belongs to uid {} pid {}, the connection to uid {} pid {}",
+                    session->who.uid, session->who.pid, asked.who.uid, asked.who.pid));
+  }
+  parts_.sessions->bind_route(*session, asked.routing_id);
+  wire::DaemonMessage message;
+  message.set_request(asked.request);
+  message.mutable_opened();
+  parts_.clients->tell(*session, std::move(message));
+}
+
+void Requests::join(const Asked& asked, Session& session, const wire::Join& join, core::Time now) {
+  const auto refuse = [&](const Status& why) {
+    parts_.clients->refuse(asked.routing_id, asked.request, why);
+  };
+  if (draining_) {
+    return refuse({Code::kUnavailable,
+                   fmt::format("node {} is being stopped and takes no new jobs", config_.node)});
+  }
+  if (session.part != JobPart::kNone) {
+    return refuse(
+        {Code::kInvalidArgument, "this session is in a job already; leave that one first"});
+  }
+  if (join.job().size() > kJobNameMax || join.token().size() > kTokenMax) {
+    return refuse(
+        {Code::kInvalidArgument,
+         fmt::format("a job's name may have {} bytes and its token {}", kJobNameMax, kTokenMax)});
+  }
+  constexpr uint64_t kTimeoutMax = 365ull * 24 * 3600 * 1000;  // keeps the sum with now in range
+  core::JoinRequest request;
+  request.session = session.id;
+  request.job = join.job();
+  request.token = join.token();
+  request.rank = join.rank();
+  request.size = join.size();
+  request.local_rank = join.local_rank();
+  request.policy = join.policy().empty() ? config_.policy : join.policy();
+  request.uid = session.who.uid;
+  request.pid = session.who.pid;
+  request.timeout =
+      static_cast<core::Time>(std::min(join.timeout_ms(), kTimeoutMax)) * core::kMillisecond;
+
+  session.part = JobPart::kJoining;  // before the call: it may answer at once
+  session.join_request = asked.request;
+  session.rank = join.rank();
+  const Status status = parts_.membership->join(request, now);
+  if (status.ok()) return;
+  session.part = JobPart::kNone;
+  refuse(status);
+}
+
+void Requests::leave(const Asked& asked, Session& session, const wire::Leave& leave) {
+  if (const std::string fault = fault_of_handle(session, leave.job()); !fault.empty()) {
+    return parts_.clients->refuse(asked.routing_id, asked.request,
+                                  {Code::kPermissionDenied, fault});
+  }
+  parts_.jobs->mark_over(session, "left");
+  parts_.membership->leave(session.id);
+  session.part = JobPart::kNone;
+  session.handle = 0;
+  wire::DaemonMessage message;
+  message.set_request(asked.request);
+  message.mutable_left();
+  parts_.clients->tell(session, std::move(message));
+}
+
+void Requests::free(const Asked& asked, Session& session, const wire::FreeSegment& free) {
+  const Status status = parts_.sessions->free(session, free.segment());
+  if (!status.ok()) return parts_.clients->refuse(asked.routing_id, asked.request, status);
+  wire::DaemonMessage message;
+  message.set_request(asked.request);
+  message.mutable_freed();
+  parts_.clients->tell(session, std::move(message));
+}
+
+}  // namespace gradring::daemon

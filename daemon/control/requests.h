@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/config.h"
+#include "daemon/control/attach.h"
+#include "daemon/control/client_router.h"
+#include "daemon/control/clients.h"
+#include "daemon/control/jobs.h"
+#include "daemon/control/sessions.h"
+#include "daemon/core/membership.h"
+
+namespace gradring::daemon {
+
+// Where queries are answered; see queries.h.
+class QuerySink {
+ public:
+  virtual ~QuerySink() = default;
+  virtual void query(const std::string& routing_id, uint64_t request, const wire::Query& query) = 0;
+};
+
+// What trainers ask for on the control socket. Believes nothing: neither that bytes are a message,
+// nor that a message fits the session, nor that a session is the sender's. Control thread only.
+class Requests {
+ public:
+  struct Parts {
+    Sessions* sessions = nullptr;
+    Clients* clients = nullptr;
+    core::Membership* membership = nullptr;
+    Jobs* jobs = nullptr;
+    CommandBox* commands = nullptr;
+    QuerySink* queries = nullptr;
+    SessionEvents* session_events = nullptr;
+  };
+  Requests(const Config& config, const Parts& parts) : config_(config), parts_(parts) {}
+
+  void handle(const ClientRouter::Received& received, core::Time now);
+  // Joins are refused in words from now on.
+  void set_draining() { draining_ = true; }
+
+  uint64_t malformed() const { return malformed_; }
+
+ private:
+  struct Asked {
+    const std::string& routing_id;
+    const Credentials& who;
+    uint64_t request;
+  };
+  void malformed(const ClientRouter::Received& received);
+  void open(const Asked& asked, const wire::OpenSession& open);
+  void join(const Asked& asked, Session& session, const wire::Join& join, core::Time now);
+  void leave(const Asked& asked, Session& session, const wire::Leave& leave);
+  void free(const Asked& asked, Session& session, const wire::FreeSegment& free);
+  // submit.cc
+  void submit(Session& session, const wire::Submit& submit);
+  void submit(Session& session, const wire::Operation& operation);
+  void refuse_submission(Session& session, uint64_t ticket, const std::string& why);
+  std::string fault_of_handle(const Session& session, uint64_t handle) const;
+
+  const Config config_;
+  const Parts parts_;
+  bool draining_ = false;
+  uint64_t malformed_ = 0;
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "daemon/control/process.h"
+#include "daemon/core/membership.h"
+#include "daemon/fd.h"
+#include "proto/wire.h"
+#include "transport/shm/segment.h"
+
+namespace gradring::daemon {
+
+using core::SessionId;
+
+struct SharedSegment {
+  transport::Segment segment;
+  uint64_t uses = 0;  // open ops that read or write it
+
+  uint64_t bytes() const { return segment.memory().size(); }
+};
+using Segments = std::map<uint64_t, SharedSegment>;
+
+// A submission the data thread has, and the segments it was lent. 0: none.
+struct OpenTicket {
+  uint64_t input_segment = 0;
+  uint64_t output_segment = 0;
+};
+
+// What a session has to do with jobs:
+//
+//   from      event                            to
+//   kNone     Join                             kJoining
+//   kJoining  all ranks are there              kJoined
+//   kJoining  refused                          kNone
+//   kJoined   the job fails                    kClosed    later submissions end with its failure
+//   any       Leave                            kNone
+enum class JobPart : uint8_t { kNone, kJoining, kJoined, kClosed };
+
+// One trainer, from its hello on the attach socket until it is gone and the data thread has given
+// back every buffer it was lent.
+struct Session {
+  SessionId id = 0;
+  std::string secret;
+  Credentials who;
+  std::string program;
+  Fd socket;  // of the attach connection
+  Fd pidfd;   // may be invalid: the socket's end of file has to do
+  core::Time since = 0;
+  bool welcomed = false;  // its hello was good
+  bool gone = false;      // only open tickets keep it
+
+  std::string routing_id;  // of the control connection; empty: none yet
+  uint32_t malformed = 0;  // messages of no sense so far
+
+  Segments segments;
+  std::unordered_map<uint64_t, OpenTicket> open;
+
+  JobPart part = JobPart::kNone;
+  uint64_t join_request = 0;  // to be answered when kJoining ends
+  uint64_t handle = 0;        // of the job, from kJoined on
+  JobId job{};
+  uint32_t rank = 0;
+  uint32_t size = 0;
+  Failure failure;  // when kClosed
+
+  // To be sent. Completions gather into one message a turn; there are no more than open tickets
+  // were.
+  std::deque<wire::DaemonMessage> answers;
+  wire::Completed completions;
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,168 @@
+#include "daemon/control/sessions.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace gradring::daemon {
+namespace {
+
+constexpr size_t kSecretBytes = 32;
+
+// Session ids share a 64-bit word of epoll with what they stand for (control/events.h).
+constexpr uint64_t kSessionIdMask = (uint64_t{1} << 56) - 1;
+
+}  // namespace
+
+std::string random_bytes(size_t count) {
+  std::string bytes(count, '\0');
+  // Up to 256 bytes come whole and at once.
+  if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) std::abort();
+  return bytes;
+}
+
+uint64_t random_u64() {
+  uint64_t value = 0;
+  std::memcpy(&value, random_bytes(sizeof value).data(), sizeof value);
+  return value;
+}
+
+tl::expected<Session*, Status> Sessions::open(const Credentials& who, core::Time now) {
+  const auto refused = [](const std::string& why) {
+    return tl::unexpected(Status(Code::kResourceExhausted, why));
+  };
+  if (sessions_.size() >= limits_.sessions) {
+    return refused(
+        fmt::format("the daemon serves {} trainers already (max-sessions)", sessions_.size()));
+  }
+  Charge& charge = charges_[who.uid];
+  if (charge.sessions >= limits_.sessions_per_uid) {
+    return refused(fmt::format("uid {} has {} trainers attached already (sessions-per-uid)",
+                               who.uid, charge.sessions));
+  }
+  ++charge.sessions;
+  SessionId id = 0;
+  do {
+    id = random_u64() & kSessionIdMask;
+  } while (id == 0 || sessions_.count(id) > 0);
+  Session& session = sessions_[id];
+  session.id = id;
+  session.secret = random_bytes(kSecretBytes);
+  session.who = who;
+  session.since = now;
+  return &session;
+}
+
+void Sessions::erase(SessionId id) {
+  const auto it = sessions_.find(id);
+  if (it == sessions_.end()) return;
+  uint64_t bytes = 0;
+  for (const auto& [segment_id, segment] : it->second.segments) bytes += segment.bytes();
+  uncharge(it->second.who.uid, 1, bytes);
+  unbind_route(it->second);
+  sessions_.erase(it);
+}
+
+void Sessions::uncharge(uint32_t uid, uint64_t sessions, uint64_t bytes) {
+  Charge& charge = charges_[uid];
+  charge.sessions -= sessions;
+  charge.segment_bytes -= bytes;
+  if (charge.sessions == 0 && charge.segment_bytes == 0) charges_.erase(uid);
+}
+
+Session* Sessions::find(SessionId id) {
+  const auto it = sessions_.find(id);
+  return it == sessions_.end() ? nullptr : &it->second;
+}
+
+Session* Sessions::find_by_route(const std::string& routing_id) {
+  const auto it = by_route_.find(routing_id);
+  return it == by_route_.end() ? nullptr : find(it->second);
+}
+
+void Sessions::bind_route(Session& session, const std::string& routing_id) {
+  unbind_route(session);
+  if (Session* other = find_by_route(routing_id)) other->routing_id.clear();
+  session.routing_id = routing_id;
+  by_route_[routing_id] = session.id;
+}
+
+void Sessions::unbind_route(Session& session) {
+  if (session.routing_id.empty()) return;
+  by_route_.erase(session.routing_id);
+  session.routing_id.clear();
+}
+
+const Session* Sessions::find_by_handle(uint64_t handle) const {
+  const auto it = std::find_if(sessions_.begin(), sessions_.end(), [handle](const auto& entry) {
+    return handle != 0 && entry.second.handle == handle;
+  });
+  return it == sessions_.end() ? nullptr : &it->second;
+}
+
+tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Session& session,
+                                                                             uint64_t bytes) {
+  const auto refused = [](Code code, const std::string& why) {
+    return tl::unexpected(Status(code, why));
+  };
+  if (bytes == 0) return refused(Code::kInvalidArgument, "a segment of 0 bytes was asked for");
+  if (session.segments.size() >= limits_.segments_per_session) {
+    return refused(
+        Code::kResourceExhausted,
+        fmt::format("pid {} has {} segments already (segments-per-session); free some, or "
+                    "allocate fewer and larger ones",
+                    session.who.pid, session.segments.size()));
+  }
+  Charge& charge = charges_[session.who.uid];
+  const uint64_t left =
+      limits_.segment_bytes_per_uid - std::min(limits_.segment_bytes_per_uid, charge.segment_bytes);
+  if (bytes > left) {
+    return refused(
+        Code::kResourceExhausted,
+        fmt::format("{} bytes of shared memory were asked for, and uid {} may have {} more: "
+                    "segment-limit is {} and {} are in use",
+                    bytes, session.who.uid, left, limits_.segment_bytes_per_uid,
+                    charge.segment_bytes));
+  }
+  auto segment = transport::Segment::create(bytes);
+  if (!segment) return tl::unexpected(segment.error());
+  const uint64_t id = next_segment_++;
+  const auto it = session.segments.emplace(id, SharedSegment{std::move(*segment), 0}).first;
+  charge.segment_bytes += it->second.bytes();
+  return std::make_pair(id, &it->second);
+}
+
+Status Sessions::free(Session& session, uint64_t segment) {
+  const auto it = session.segments.find(segment);
+  if (it == session.segments.end()) {
+    return {Code::kNotFound, fmt::format("segment {} does not belong to this session", segment)};
+  }
+  if (it->second.uses > 0) {
+    return {Code::kInvalidArgument,
+            fmt::format("segment {} is in use by open ops; wait for them first", segment)};
+  }
+  uncharge(session.who.uid, 0, it->second.bytes());
+  session.segments.erase(it);
+  return {};
+}
+
+uint64_t Sessions::most_sessions_of_a_uid() const {
+  uint64_t most = 0;
+  for (const auto& [uid, charge] : charges_) most = std::max(most, charge.sessions);
+  return most;
+}
+
+uint64_t Sessions::most_segment_bytes_of_a_uid() const {
+  uint64_t most = 0;
+  for (const auto& [uid, charge] : charges_) most = std::max(most, charge.segment_bytes);
+  return most;
+}
+
+void Sessions::for_each(const std::function<void(Session&)>& visit) {
+  for (auto& [id, session] : sessions_) visit(session);
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <tl/expected.hpp>
+#include <unordered_map>
+
+#include "daemon/control/session.h"
+#include "proto/status.h"
+
+namespace gradring::daemon {
+
+struct SessionLimits {
+  uint64_t sessions = 0;
+  uint64_t sessions_per_uid = 0;
+  uint64_t segments_per_session = 0;
+  uint64_t segment_bytes_per_uid = 0;
+};
+
+// All sessions and what they are charged for. Control thread only.
+class Sessions {
+ public:
+  explicit Sessions(const SessionLimits& limits) : limits_(limits) {}
+
+  // A refusal is for the trainer to read.
+  tl::expected<Session*, Status> open(const Credentials& who, core::Time now);
+  // Forgets a session that has no open tickets; its memory is unmapped.
+  void erase(SessionId id);
+
+  Session* find(SessionId id);
+  Session* find_by_route(const std::string& routing_id);
+  // Replaces the session's control connection.
+  void bind_route(Session& session, const std::string& routing_id);
+  void unbind_route(Session& session);
+  // Who was given this job handle: handles are unique on this node.
+  const Session* find_by_handle(uint64_t handle) const;
+
+  tl::expected<std::pair<uint64_t, SharedSegment*>, Status> allocate(Session& session,
+                                                                     uint64_t bytes);
+  Status free(Session& session, uint64_t segment);
+
+  void set_limits(const SessionLimits& limits) { limits_ = limits; }
+  const SessionLimits& limits() const { return limits_; }
+
+  size_t count() const { return sessions_.size(); }
+  uint64_t most_sessions_of_a_uid() const;
+  uint64_t most_segment_bytes_of_a_uid() const;
+  void for_each(const std::function<void(Session&)>& visit);
+
+ private:
+  struct Charge {
+    uint64_t sessions = 0;
+    uint64_t segment_bytes = 0;
+  };
+  void uncharge(uint32_t uid, uint64_t sessions, uint64_t bytes);
+
+  SessionLimits limits_;
+  std::map<SessionId, Session> sessions_;
+  std::unordered_map<std::string, SessionId> by_route_;
+  std::map<uint32_t, Charge> charges_;  // by uid
+  uint64_t next_segment_ = 1;
+};
+
+// From the kernel.
+uint64_t random_u64();
+std::string random_bytes(size_t count);
+
+}  // namespace gradring::daemon

@@ -1,0 +1,77 @@
+// A submission on its way to the data thread.
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "daemon/control/check_operation.h"
+#include "daemon/control/requests.h"
+
+namespace gradring::daemon {
+namespace {
+
+// As many as a job's engine keeps open for one rank; more would only be refused there.
+constexpr size_t kOpenTicketsMax = 65536;
+
+}  // namespace
+
+void Requests::submit(Session& session, const wire::Submit& submit) {
+  const std::string fault = fault_of_handle(session, submit.job());
+  for (const wire::Operation& operation : submit.operations()) {
+    if (!fault.empty()) {
+      refuse_submission(session, operation.ticket(), fault);
+    } else {
+      this->submit(session, operation);
+    }
+  }
+}
+
+void Requests::submit(Session& session, const wire::Operation& operation) {
+  const uint64_t ticket = operation.ticket();
+  if (session.open.count(ticket) > 0) {
+    // There is no other name for it, so the first of the two is the one that will be told of.
+    return refuse_submission(session, ticket,
+                             fmt::format("ticket {} is in use by an open op", ticket));
+  }
+  if (session.open.size() >= kOpenTicketsMax) {
+    return refuse_submission(
+        session, ticket,
+        fmt::format("{} ops are open already; wait for some first", kOpenTicketsMax));
+  }
+  auto checked = check_operation(operation, session);
+  if (!checked) return refuse_submission(session, ticket, checked.error());
+  if (session.part == JobPart::kClosed) {
+    core::Outcome outcome;
+    outcome.verdict = Verdict::kFailed;
+    outcome.failure = session.failure;
+    return parts_.clients->complete(session, ticket, outcome);
+  }
+  session.open[ticket] = checked->segments;
+  if (checked->segments.input_segment != 0)
+    ++session.segments.at(checked->segments.input_segment).uses;
+  if (checked->segments.output_segment != 0)
+    ++session.segments.at(checked->segments.output_segment).uses;
+  parts_.commands->post(Submit{session.id, session.job, std::move(checked->submission),
+                               checked->input, checked->output});
+}
+
+void Requests::refuse_submission(Session& session, uint64_t ticket, const std::string& why) {
+  core::Outcome outcome;
+  outcome.verdict = Verdict::kFailed;
+  outcome.failure.cause = Cause::kRefused;
+  outcome.failure.blame = {session.rank, config_.node, session.who.pid, "", why};
+  parts_.clients->complete(session, ticket, outcome);
+}
+
+std::string Requests::fault_of_handle(const Session& session, uint64_t handle) const {
+  const bool joined = session.part == JobPart::kJoined || session.part == JobPart::kClosed;
+  if (joined && handle == session.handle) return "";
+  const Session* owner = parts_.sessions->find_by_handle(handle);
+  if (owner != nullptr && owner != &session) {
+    return fmt::format("job {} belongs to another session (uid {})", handle, owner->who.uid);
+  }
+  return joined ? fmt::format("this session has no job {}; it is in job {}", handle, session.handle)
+                : fmt::format("this session has no job {}: join one first", handle);
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,81 @@
+#include "daemon/control/zap.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <utility>
+
+namespace gradring::daemon {
+namespace {
+
+// Frames of a request: version, request id, domain, address, identity, mechanism, credentials.
+enum : size_t {
+  kVersion,
+  kRequest,
+  kDomain,
+  kAddress,
+  kIdentity,
+  kMechanism,
+  kCredentials,
+  kFrames
+};
+
+constexpr size_t kKeyBytes = 32;
+
+std::string as_text(const std::string& key) {
+  std::array<char, 41> text{};
+  zmq_z85_encode(text.data(), reinterpret_cast<const uint8_t*>(key.data()), key.size());
+  return text.data();
+}
+
+}  // namespace
+
+KeyGuard::KeyGuard(zmq::context_t* context, std::vector<AllowedKey> keys)
+    : keys_(std::move(keys)), socket_(*context, ZMQ_REP) {
+  socket_.set(zmq::sockopt::linger, 0);
+  socket_.bind("inproc://zeromq.zap.01");  // the name is libzmq's
+}
+
+const AllowedKey* KeyGuard::by_address(const std::string& address) const {
+  for (const AllowedKey& key : keys_) {
+    if (key.address == address) return &key;
+  }
+  return nullptr;
+}
+
+int KeyGuard::do_work() {
+  int answered = 0;
+  while (true) {
+    std::vector<std::string> frames;
+    zmq::message_t frame;
+    do {
+      if (!socket_.recv(frame, zmq::recv_flags::dontwait)) return answered;
+      frames.push_back(frame.to_string());
+    } while (frame.more());
+    ++answered;
+    frames.resize(kFrames);
+
+    std::string node;
+    if (frames[kMechanism] == "CURVE" && frames[kCredentials].size() == kKeyBytes) {
+      const std::string key = as_text(frames[kCredentials]);
+      for (const AllowedKey& allowed : keys_) {
+        if (allowed.public_key == key) node = allowed.node;
+      }
+    }
+    if (node.empty()) {
+      spdlog::warn("refused a peer at {}: its key is not in allowed-keys", frames[kAddress]);
+    }
+    const std::array<std::string, 6> answer = {"1.0",
+                                               frames[kRequest],
+                                               node.empty() ? "400" : "200",
+                                               node.empty() ? "key not allowed" : "OK",
+                                               node,
+                                               ""};
+    for (size_t i = 0; i < answer.size(); ++i) {
+      socket_.send(zmq::buffer(answer[i]),
+                   i + 1 < answer.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+    }
+  }
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "daemon/keys.h"
+
+namespace gradring::daemon {
+
+inline constexpr const char* kZapDomain = "gradring";
+
+// Answers libzmq's question, for each new connection of a peer, whether its CURVE key is one of
+// ours (RFC 27). The connection's messages then carry the node's name as their User-Id. Control
+// thread only.
+class KeyGuard {
+ public:
+  // Must exist before the guarded socket is bound.
+  KeyGuard(zmq::context_t* context, std::vector<AllowedKey> keys);
+
+  void set_keys(std::vector<AllowedKey> keys) { keys_ = std::move(keys); }
+  // Empty when no node is known by that address.
+  const AllowedKey* by_address(const std::string& address) const;
+
+  // Answers what waits; returns how many questions that were.
+  int do_work();
+  void* socket() { return socket_.handle(); }
+
+ private:
+  std::vector<AllowedKey> keys_;
+  zmq::socket_t socket_;
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,157 @@
+// gradringd: reads the configuration, builds the parts, hands them to one another and waits for the
+// end. The only file that names a transport's body.
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/clock.h"
+#include "daemon/config.h"
+#include "daemon/control/control_thread.h"
+#include "daemon/control/lock_file.h"
+#include "daemon/data/data_thread.h"
+#include "daemon/host_limits.h"
+#include "transport/ucx/ucx_transport.h"
+
+namespace gradring::daemon {
+namespace {
+
+constexpr int kDrained = 0;
+constexpr int kWrongConfiguration = 2;
+
+// Submissions that may wait for the data thread before trainers are made to wait: some turns of its
+// work.
+constexpr size_t kCommandsMax = 4096;
+// Beyond this the data thread saves itself its pulse; what must be told is told.
+constexpr size_t kEventsMax = 65536;
+
+int refuse(const std::string& why) {
+  fmt::print(stderr, "gradringd: {}\n", why);
+  return kWrongConfiguration;
+}
+
+// In every thread that will be: the control thread reads them from a descriptor.
+void block_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+void start_logging(const Config& config) {
+  auto logger = std::make_shared<spdlog::logger>("gradringd",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  // Under systemd the journal has the time already.
+  logger->set_pattern(getenv("JOURNAL_STREAM") != nullptr ? "%l: %v"
+                                                          : "%Y-%m-%d %H:%M:%S.%e %l: %v");
+  logger->set_level(spdlog::level::from_str(config.log_level));
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+tl::expected<std::unique_ptr<transport::Transport>, Status> make_transport(const Config& config) {
+  transport::UcxOptions options;
+  options.devices = config.net_devices;
+  options.listen_address = parse_host_port(config.listen)->host;
+  return transport::make_ucx_transport(options);
+}
+
+// "ucx 1.13.1" -> "ucx 1.13": what must be alike on two nodes that talk.
+std::string compatible_name(const std::string& name) {
+  const size_t dot = name.find('.');
+  const size_t second = dot == std::string::npos ? dot : name.find('.', dot + 1);
+  return name.substr(0, second);
+}
+
+core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) {
+  core::EngineOptions options;
+  options.plan.slice_bytes_max = static_cast<uint32_t>(slice_bytes);
+  options.slots = static_cast<uint32_t>(config.slots);
+  options.start_buffers = kStartBuffers;
+  options.op_deadline = config.op_deadline;
+  return options;
+}
+
+int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
+          const std::vector<std::string>& arguments) {
+  auto lock = lock_runtime_dir(config.runtime_dir);
+  if (!lock) return refuse(lock.error());
+  raise_file_limit();
+
+  const size_t slice_bytes =
+      std::min<size_t>(config.slice_bytes, transport->preferred_payload_bytes());
+  CommandBox commands(kCommandsMax);
+  EventBox events(kEventsMax);
+
+  ControlThread::Setup setup;
+  setup.config = config;
+  setup.identity = {
+      config.node,          random_u64(), compatible_name(transport->name()), transport->address(),
+      transport->devices(), slice_bytes,  static_cast<uint32_t>(config.slots)};
+  setup.facts = {transport->name(), transport->devices(), transport->devices_reason(),
+                 monotonic_now()};
+  setup.commands = &commands;
+  setup.events = &events;
+  setup.reload = [arguments]() -> tl::expected<Config, std::string> {
+    auto invocation = load_config(arguments, process_environment());
+    if (!invocation) return tl::unexpected(invocation.error());
+    if (std::string fault = fault_of(invocation->config); !fault.empty())
+      return tl::unexpected(fault);
+    return invocation->config;
+  };
+  ControlThread control(setup);
+  if (const Status status = control.open(); !status.ok()) return refuse(status.message());
+
+  DataThread data(
+      std::move(transport),
+      {engine_options_of(config, slice_bytes), config.staging_limit, config.suspect / 4}, &commands,
+      &events);
+  std::thread data_thread([&data] { data.run(); });
+  spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
+               config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,
+               setup.facts.devices_reason);
+  control.run();
+  commands.post(StopData{});
+  data_thread.join();
+  return kDrained;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  block_signals();
+  const auto invocation = load_config(arguments, process_environment());
+  if (!invocation) return refuse(invocation.error());
+  using What = Invocation::What;
+  if (invocation->what == What::kHelp || invocation->what == What::kVersion) {
+    fmt::print("{}", invocation->text);
+    return 0;
+  }
+  const Config& config = invocation->config;
+  for (const std::string& fault : {fault_of(config), fault_of_runtime_dir(config.runtime_dir),
+                                   fault_of_memlock(config.net_devices)}) {
+    if (!fault.empty()) return refuse(fault);
+  }
+  start_logging(config);
+  auto transport = make_transport(config);
+  if (!transport) return refuse(transport.error().message());
+  if (invocation->what == What::kCheckConfig) {
+    fmt::print("OK: node {}, {} on {} ({})\n", config.node, (*transport)->name(),
+               (*transport)->devices(), (*transport)->devices_reason());
+    return 0;
+  }
+  return serve(config, std::move(*transport), arguments);
+}
+
+}  // namespace
+}  // namespace gradring::daemon
+
+int main(int argc, char** argv) {
+  return gradring::daemon::run(std::vector<std::string>(argv + 1, argv + argc));
+}
