@@ -2,10 +2,10 @@
 // to stdout as a line of hexadecimal digits, reads the one to connect to from stdin, and sends
 // without end. usage: conformance_peer RENDEZVOUS_BYTES (0: none)
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>

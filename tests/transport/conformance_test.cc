@@ -221,6 +221,38 @@ TEST_P(Conformance, SleepsOnTheEventFdAndWakes) {
   EXPECT_GE(wakes.load(), kWakes / 2) << "it was woken, it did not find the messages by timeout";
 }
 
+TEST_P(Conformance, AFloodBetweenSleepersLosesNoWakeUp) {
+  join();
+  constexpr uint64_t kMessages = 200;
+  constexpr int kTooLongMs = 3000;
+  const auto payload = pattern(1 << 20, 1);
+  const auto live = [&](Node& me, PeerId peer) {
+    me.seen.keep = false;
+    uint64_t next = 1;
+    while (me.seen.received < kMessages || me.seen.sent.size() < kMessages) {
+      // Of all kinds: a header, a small one, a slice, and one that needs several pieces.
+      const size_t sizes[] = {0, 5'000, 256 << 10, 1 << 20};
+      while (next <= kMessages && next - me.seen.sent.size() <= 8) {
+        const std::span<const std::byte> part(payload.data(), sizes[next % 4]);
+        ASSERT_TRUE(me.transport->send(peer, header_of(next), part, next).ok());
+        ++next;
+      }
+      if (me.turn() != 0 || !me.transport->arm()) continue;
+      ASSERT_TRUE(readable(me.transport->event_fd(), kTooLongMs)) << "asleep, and work to do";
+    }
+    // The other side still needs its last messages taken from our buffers, and to be answered.
+    const auto linger = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+    while (std::chrono::steady_clock::now() < linger) {
+      if (me.turn() == 0 && me.transport->arm()) readable(me.transport->event_fd(), 20);
+    }
+  };
+  std::thread other([&] { live(b_, 1); });
+  live(a_, 2);
+  other.join();
+  EXPECT_EQ(a_.seen.received, kMessages);
+  EXPECT_EQ(b_.seen.received, kMessages);
+}
+
 TEST_P(Conformance, NothingHappensWithoutTraffic) {
   join();
   ASSERT_TRUE(a_.transport->send(2, header_of(0), {}, 0).ok());

@@ -18,6 +18,8 @@
 
 namespace gradring::transport {
 
+// One thread drives it; the methods are in body.cc (the turn of the worker), links.cc
+// (connections), send.cc and arrive.cc.
 class UcxTransport final : public Transport {
  public:
   // Payloads up to `whole_bytes` leave in one piece, without a request of UCX's; unset: none do.
@@ -43,6 +45,8 @@ class UcxTransport final : public Transport {
   size_t preferred_payload_bytes() const override;
 
  private:
+  static constexpr unsigned kMessageId = 0;  // of UCX's active messages; we have one kind
+
   struct Link;
   struct Send {
     FrameBytes header;
@@ -95,6 +99,8 @@ class UcxTransport final : public Transport {
   Posted post_request(const Send& send);
   void post_waiting(Link* link);
   void end_send(const Send& send, bool ok);
+  Status unconnected(PeerId peer) const;  // why nothing can be sent
+  static std::string broke(ucs_status_t status);
   void end_receive(Receive* receive, bool ok);
   void fail(Link* link, const std::string& why);
   void forget_loss(PeerId peer);

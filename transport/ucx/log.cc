@@ -5,6 +5,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <mutex>
 
 namespace gradring::transport {
 namespace {
@@ -40,11 +41,8 @@ ucs_log_func_rc_t hand_on(const char* /*file*/, unsigned /*line*/, const char* /
 }  // namespace
 
 void take_over_ucx_log() {
-  static const bool once = [] {
-    ucs_log_push_handler(hand_on);
-    return true;
-  }();
-  static_cast<void>(once);
+  static std::once_flag taken;
+  std::call_once(taken, [] { ucs_log_push_handler(hand_on); });
 }
 
 }  // namespace gradring::transport
