@@ -13,7 +13,6 @@ namespace gradring::transport::conformance {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 // A host with the usual things on it.
 DeviceInventory host() {
@@ -135,11 +134,11 @@ class Stranger {
     ucp_ep_close_nbx(ep_, &param);
   }
   bool send(size_t header_bytes, size_t payload_bytes) {
-    static const std::vector<std::byte> junk(10'000, std::byte{0x5a});
+    static const std::vector<std::byte> kJunk(10'000, std::byte{0x5a});
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
-    return ucp_am_send_nbx(ep_, 0, junk.data(), header_bytes, junk.data(), payload_bytes, &param) ==
-           nullptr;
+    return ucp_am_send_nbx(ep_, 0, kJunk.data(), header_bytes, kJunk.data(), payload_bytes,
+                           &param) == nullptr;
   }
   void turn() { ucp_worker_progress(worker_.get()); }
 
