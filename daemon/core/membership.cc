@@ -91,7 +91,7 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
     if (live.state == JobState::kProposed && (live.proposer || proposer_lost)) {
       // Nobody was admitted by us; the proposer says so, or is gone and somebody admitted will
       // tell.
-      tell_members(live, Reject{id, ""}, node);
+      if (live.proposer) tell_members(live, Reject{id, ""}, node);
       return_to_gathering(id);
       continue;
     }

@@ -153,6 +153,7 @@ class Membership {
     bool proposer = false;
     std::set<std::string> awaited;  // proposer: accepts still to come
     std::set<std::string> done;     // members that said JobDone; our own name when we said it
+    bool drained = false;
     std::optional<Failure> failure;
     std::string explanation;
   };
@@ -191,6 +192,7 @@ class Membership {
   // end.cc
   void gone(const JobId& job, SessionId session);
   void on_job_done(const std::string& from, const JobDone& done);
+  void say_done_if_over(const JobId& job);
   void end_if_over(const JobId& job);
   void remember(const Live& live);
 

@@ -75,8 +75,16 @@ void Membership::gone(const JobId& job, SessionId session) {
 void Membership::engine_drained(const JobId& job) {
   const auto it = live_.find(job);
   if (it == live_.end()) return;
-  if (!it->second.failure && it->second.done.insert(node_).second) {
-    tell_members(it->second, JobDone{job}, "");
+  it->second.drained = true;
+  say_done_if_over(job);
+}
+
+// The proposer is needed until all have heard its commit: one that loses it earlier gives the job up,
+// and then it must fail for those who have begun.
+void Membership::say_done_if_over(const JobId& job) {
+  Live& live = live_.at(job);
+  if (live.drained && live.awaited.empty() && !live.failure && live.done.insert(node_).second) {
+    tell_members(live, JobDone{job}, "");
   }
   end_if_over(job);
 }

@@ -143,10 +143,16 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
 void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
   if (it == live_.end()) return actions_->send(from, Reject{accept.incarnation, ""});  // too late
-  if (!it->second.proposer || it->second.state != JobState::kProposed) return;
+  if (!it->second.proposer) return;
   Live& live = it->second;
   live.awaited.erase(from);
   if (!live.awaited.empty()) return;
+  if (live.state == JobState::kRunning) return say_done_if_over(accept.incarnation);
+  if (live.state != JobState::kProposed) return;
+  // Each answers once more when it has begun: until then we may not be done.
+  for (const Member& member : live.view.members) {
+    if (member.node != node_) live.awaited.insert(member.node);
+  }
   tell_members(live, Commit{accept.incarnation}, "");
   run(live);
 }
@@ -163,19 +169,10 @@ void Membership::on_reject(const std::string& from, const Reject& reject) {
     return publish(key, gatherings_.at(key));
   }
   const auto it = live_.find(reject.incarnation);
-  if (it == live_.end()) return;
+  if (it == live_.end() || it->second.state != JobState::kProposed) return;
   Live& live = it->second;
-  if (!live.view.index_of(from)) return;
-  if (live.state == JobState::kRunning) {
-    Failure failure{Cause::kPeerLost, {}};
-    failure.blame.node = from;
-    failure.blame.evidence = "gave the job up while it formed";
-    fail_job(live, failure, "");
-    return end_if_over(reject.incarnation);
-  }
-  if (live.state != JobState::kProposed) return;
   const bool from_proposer = live.view.members.front().node == from;
-  if (!live.proposer && !from_proposer && !reject.reason.empty()) return;
+  if (!live.proposer && !from_proposer) return;
   if (live.proposer) tell_members(live, reject, from);
   if (reject.reason.empty()) return return_to_gathering(reject.incarnation);
   refuse_proposed(reject.incarnation, {Code::kAborted, reject.reason});
@@ -186,6 +183,7 @@ void Membership::on_commit(const std::string& from, const Commit& commit) {
   if (it == live_.end() || it->second.state != JobState::kProposed) return;
   if (it->second.view.members.front().node != from) return;
   run(it->second);
+  actions_->send(from, Accept{commit.incarnation});
 }
 
 void Membership::run(Live& live) {

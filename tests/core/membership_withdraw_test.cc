@@ -208,6 +208,24 @@ TEST(MembershipWithdraw, TheProposerHasLeftInGoodOrderBeforeAllHaveHeardTheCommi
   }
 }
 
+TEST(MembershipWithdraw, AMemberGivesUpBeforeItsFellowHasHeardOfTheProposal) {
+  // c accepts, loses a and gathers again, before b has even got the proposal; a does not notice.
+  Proposed town;
+  town.propose_to("c");
+  town.notice_loss("c", "a");
+  while (town.deliver("c", "b") || town.deliver("c", "a")) {
+  }
+  town.propose_to("b");
+  town.deliver("b", "a");
+  ASSERT_TRUE(town.admitted(town.zero)) << "a has the word of both";
+  town.leave(town.zero);
+  while (town.deliver("a", "b")) {
+  }
+  town.crash("a");
+  town.run();
+  EXPECT_FALSE(town.admitted(town.one)) << "c is not in this job";
+}
+
 TEST(MembershipWithdraw, WhatComesBackMeetsWhatJoinedMeanwhile) {
   // While b's rank 1 is proposed, a trainer of a wrong launch joins b with the same name and token.
   for (const bool same_rank : {true, false}) {
