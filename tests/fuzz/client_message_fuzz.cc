@@ -97,8 +97,8 @@ extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max,
                                           unsigned seed) {
-  static const auto samples = make_samples();
-  return fuzz::mutate(samples, data, size, size_max, seed);
+  static const auto kSamples = make_samples();
+  return fuzz::mutate(kSamples, data, size, size_max, seed);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

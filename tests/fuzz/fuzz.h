@@ -1,10 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -27,7 +27,7 @@ inline size_t mutate(const std::vector<std::string>& samples, uint8_t* data, siz
                      size_t size_max, unsigned seed) {
   const std::string& sample = samples[seed / 32 % samples.size()];
   if (seed % 32 != 0 || sample.size() > size_max) return LLVMFuzzerMutate(data, size, size_max);
-  std::memcpy(data, sample.data(), sample.size());
+  std::copy(sample.begin(), sample.end(), data);
   return LLVMFuzzerMutate(data, sample.size(), size_max);
 }
 
