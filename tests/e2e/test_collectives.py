@@ -1,0 +1,42 @@
+"""Results are right: every type and operation, every size around the slices' edges, on every layout."""
+
+import pytest
+
+# Below, at and above one slice (256K) and one page, and sizes that no number of ranks divides.
+SIZES = ["--min", "4K", "--max", "4M", "--factor", "4"]
+FEW_SIZES = ["--min", "13333", "--max", "533320", "--factor", "40"]
+
+LAYOUTS = [("single", 2), ("single", 4), ("quad", 1), ("quad", 2)]
+
+
+@pytest.fixture(params=LAYOUTS, ids=[f"{name}-x-{per_node}" for name, per_node in LAYOUTS])
+def layout(request):
+    name, per_node = request.param
+    return request.getfixturevalue(name), per_node
+
+
+def check(layout, *words):
+    cluster, per_node = layout
+    job = cluster.launch("perf", ["gradring-perf", *words, "--check", "--iters", "1", "--warmup", "0"],
+                         per_node=per_node)
+    statuses = job.wait(90)
+    assert statuses == [0] * len(job), job[0].says() + "".join(one.complains() for one in job)
+    assert "# Wrong values: 0 OK" in job[0].says()
+
+
+def test_allreduce_of_all_sizes(layout):
+    check(layout, "allreduce", *SIZES)
+
+
+def test_allreduce_of_all_types_and_operations(layout):
+    check(layout, "allreduce", "--all", *FEW_SIZES)
+
+
+def test_broadcast(layout):
+    check(layout, "broadcast", "--root", "1", *SIZES)
+
+
+def test_barrier(layout):
+    cluster, per_node = layout
+    job = cluster.launch("barrier", ["gradring-perf", "barrier", "--iters", "20"], per_node=per_node)
+    assert job.wait(60) == [0] * len(job), job[0].says() + job[0].complains()

@@ -1,0 +1,77 @@
+"""Strangers at the daemon's doors: they get nothing, and everybody else goes on."""
+
+import errno
+import random
+import socket
+import struct
+
+from checks import TRAINER, events, wait_for_all
+
+CONNECTS = 10_000
+
+
+def innocent(cluster):
+    job = cluster.launch("innocent", [TRAINER, "--ops", "100000", "--delay-ms", "5"])
+    wait_for_all(job, "done", 2)
+    return job
+
+
+def assert_undisturbed(job):
+    """Ops that were submitted after now still end well."""
+    so_far = len(events(job[0], "done"))
+    wait_for_all(job, "done", so_far + 3)
+    assert all(one["verdict"] == 1 and one["right"] for trainer in job for one in events(trainer, "done"))
+    job.kill()
+
+
+def connect(path, kind):
+    one = socket.socket(socket.AF_UNIX, kind)
+    one.settimeout(10)
+    one.connect(str(path))
+    return one
+
+
+def test_garbage(pair):
+    job = innocent(pair)
+    dice = random.Random(1)
+    node = pair.nodes[0]
+    for _ in range(200):
+        with connect(node.runtime_dir / "attach.sock", socket.SOCK_SEQPACKET) as stranger:
+            try:
+                stranger.send(dice.randbytes(dice.choice([1, 7, 100, 4000])))
+                stranger.recv(4096)  # a refusal, or the end
+            except OSError as error:
+                assert error.errno in (errno.EPIPE, errno.ECONNRESET), error
+        with connect(node.runtime_dir / "control.sock", socket.SOCK_STREAM) as stranger:
+            try:
+                stranger.send(dice.randbytes(dice.choice([1, 64, 4000])))
+            except OSError as error:
+                assert error.errno in (errno.EPIPE, errno.ECONNRESET), error
+    address, port = node.address.rsplit(":", 1)
+    if pair.network.kind == "namespaces":
+        script = f"for i in $(seq 50); do head -c 500 /dev/urandom >/dev/tcp/{address}/{port}; done"
+        pair.network.inside(1, "bash", "-c", f"({script}) 2>/dev/null; true")
+    assert_undisturbed(job)
+
+
+def test_ten_thousand_connects(pair):
+    """Not one of them speaks; those that stay are turned away at the caps, and a new trainer still gets in."""
+    job = innocent(pair)
+    node = pair.nodes[0]
+    held = []
+    try:
+        for number in range(CONNECTS):
+            one = connect(node.runtime_dir / "attach.sock", socket.SOCK_SEQPACKET)
+            if number % 50 == 0:
+                held.append(one)
+            elif number % 2:
+                one.close()
+            else:  # leaves with a reset instead of a goodbye
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                one.close()
+        newcomer = pair.launch("newcomer", [TRAINER, "--ops", "3"])
+        assert newcomer.wait(60) == [0, 0], [one.says() for one in newcomer]
+        assert_undisturbed(job)
+    finally:
+        for one in held:
+            one.close()
