@@ -9,7 +9,9 @@
 namespace gradring::tools {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -182,6 +184,18 @@ TEST(ShowJob, SaysWhoWaitsForWhom) {
               ElementsAre("rank 3 (node b, pid 4711) is in state T stopped", sentence));
   EXPECT_EQ(answer.json["ops"][0]["waiting_for"][0]["rank"], 3);
   EXPECT_EQ(answer.json["ops"][0]["age_seconds"], 30.249);
+}
+
+TEST(ShowJob, ManyLateOpsAreOneProblem) {
+  Job job;
+  for (uint64_t sequence : {17, 18, 19}) {
+    auto* op = job.add_op("a", 20'000 - sequence);
+    op->mutable_key()->set_sequence(sequence);
+    op->add_waiting_for(1);
+  }
+  const auto answer = show(job.report, Style{});
+  EXPECT_THAT(answer.problems, ElementsAre(AllOf(HasSubstr("(op 17): waiting 19.9 s for rank 1"),
+                                                 EndsWith(", and 2 more ops late"))));
 }
 
 TEST(ShowJob, ShortWaitsAreHealthy) {

@@ -201,7 +201,7 @@ TEST(Keygen, RefusesNamesThatArePaths) {
   EXPECT_FALSE(make_keys(folder.path(), "a", "no-port"));
 }
 
-TEST(Program, ExitCodesAreAsStated) {
+TEST(Ctl, ExitCodesAreAsStated) {
   TemporaryFolder empty;
   const std::string directory = "--runtime-dir=" + empty.path();
   EXPECT_EQ(run({GRADRINGCTL, "--help"}).exit_code, 0);
@@ -219,7 +219,7 @@ TEST(Program, ExitCodesAreAsStated) {
   EXPECT_EQ(run({"GRADRING_RUNTIME_DIR=" + empty.path(), GRADRINGCTL, "job", "x"}).exit_code, 3);
 }
 
-TEST(Program, AnswersPeopleAndScripts) {
+TEST(Ctl, AnswersPeopleAndScripts) {
   FakeDaemon for_people(status_reply);
   const auto text = run({GRADRINGCTL, "status", "--runtime-dir", for_people.runtime_dir()});
   EXPECT_EQ(text.exit_code, 0) << text.err;
@@ -231,7 +231,7 @@ TEST(Program, AnswersPeopleAndScripts) {
   EXPECT_EQ(offence(schema_of("status"), nlohmann::json::parse(json.out)), "");
 }
 
-TEST(Program, MakesKeys) {
+TEST(Ctl, MakesKeys) {
   TemporaryFolder folder;
   const auto outcome =
       run({GRADRINGCTL, "--json", "keygen", "--out", folder.path(), "--name", "b"});

@@ -255,14 +255,14 @@ TEST(Compare, FindsTheFileThatDiffers) {
   EXPECT_FALSE(first_unequal({a, "/nowhere"}));
 }
 
-TEST(Options, FileOfRank) {
+TEST(DigitsOptions, FileOfRank) {
   EXPECT_EQ(file_of_rank("w-%r.bin", 3), "w-3.bin");
   EXPECT_EQ(file_of_rank("w.bin", 0), "w.bin");
   EXPECT_EQ(file_of_rank("w.bin", 1), std::nullopt);
   EXPECT_EQ(file_of_rank("", 0), std::nullopt);
 }
 
-TEST(Options, AreCheckedInWords) {
+TEST(DigitsOptions, AreCheckedInWords) {
   const auto parse = [](std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), "gradring-digits");
     return parse_options(static_cast<int>(arguments.size()), arguments.data());

@@ -195,7 +195,7 @@ Measurement sample(std::optional<uint64_t> wrong) {
   return {{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 1 << 20}, 20, 0.002, wrong};
 }
 
-TEST(Show, TheColumnsOfNcclTests) {
+TEST(PerfShow, TheColumnsOfNcclTests) {
   EXPECT_EQ(
       perf_heading(Collective::kAllreduce, 4, 2, "j\x1b"),
       "# gradring-perf 0.1.0: allreduce, 4 ranks (2 on this node), in place, job j\\x1b\n"
@@ -204,7 +204,7 @@ TEST(Show, TheColumnsOfNcclTests) {
       "#         (B)    (elements)                                 (us)   (GB/s)   (GB/s)\n");
 }
 
-TEST(Show, Rows) {
+TEST(PerfShow, Rows) {
   EXPECT_EQ(perf_row(sample(0), 4),
             "      4194304       1048576   float32      sum    -1      2000.0     2.10     3.15    "
             "   0\n");
@@ -222,14 +222,17 @@ TEST(Show, Rows) {
               HasSubstr("int64     none     3      1000.0     0.01     0.01"));
 }
 
-TEST(Show, EndingAveragesAndJudges) {
+TEST(PerfShow, EndingAveragesAndJudges) {
   EXPECT_EQ(perf_ending({sample(0), sample(0)}, 4),
             "# Wrong values: 0 OK\n# Average bus bandwidth: 3.146 GB/s\n");
   EXPECT_THAT(perf_ending({sample(0), sample(5)}, 4), HasSubstr("# Wrong values: 5 FAILED\n"));
+  Measurement barrier = sample(0);
+  barrier.of = {Collective::kBarrier, Dtype::kUint8, ReduceOp::kNone, 0, 0};
+  EXPECT_EQ(perf_ending({barrier}, 2), "# Wrong values: 0 OK\n");
   EXPECT_EQ(perf_ending({sample(std::nullopt)}, 2), "# Average bus bandwidth: 2.097 GB/s\n");
 }
 
-TEST(Show, DocumentIsAsItsSchemaSays) {
+TEST(PerfShow, DocumentIsAsItsSchemaSays) {
   const auto document = perf_document(Collective::kAllreduce, 4, {sample(0), sample(2)});
   EXPECT_EQ(offence(schema_of("perf"), document), "");
   EXPECT_EQ(document["wrong"], 2);
@@ -242,7 +245,7 @@ auto parse(std::vector<const char*> words) {
   return parse_perf_options(static_cast<int>(words.size()), words.data());
 }
 
-TEST(Options, AsInTheManual) {
+TEST(PerfOptions, AsInTheManual) {
   const auto options =
       parse({"allreduce", "--min", "4K", "--max", "256M", "--factor", "4", "--dtype", "float32",
              "--op", "sum", "--ranks", "2", "--check", "--iters", "7"});
@@ -256,7 +259,7 @@ TEST(Options, AsInTheManual) {
   EXPECT_THAT((*parse({"allreduce", "--all", "--min=8", "--max=8"}))->cases, SizeIs(40));
 }
 
-TEST(Options, AreRefusedInWords) {
+TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
   EXPECT_THAT(parse({"alltoall"}).error(), HasSubstr("alltoall"));
   EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("positional"));
@@ -271,7 +274,7 @@ TEST(Options, AreRefusedInWords) {
   EXPECT_THAT(parse({"allreduce", "--iters", "-1"}).error(), HasSubstr("--iters"));
 }
 
-TEST(Program, WithoutADaemonAllRanksEndAndSayWhy) {
+TEST(Perf, WithoutADaemonAllRanksEndAndSayWhy) {
   TemporaryFolder empty;
   const auto outcome =
       run({GRADRING_PERF, "allreduce", "--ranks", "2", "--runtime-dir", empty.path()});
@@ -279,7 +282,7 @@ TEST(Program, WithoutADaemonAllRanksEndAndSayWhy) {
   EXPECT_THAT(outcome.err, HasSubstr("no gradring daemon at " + empty.path()));
 }
 
-TEST(Program, UsageIsTwo) {
+TEST(Perf, UsageIsTwo) {
   EXPECT_EQ(run({GRADRING_PERF, "--help"}).exit_code, 0);
   EXPECT_EQ(run({GRADRING_PERF}).exit_code, 2);
   EXPECT_EQ(run({GRADRING_PERF, "allreduce"}).exit_code, 2);

@@ -132,7 +132,7 @@ TEST(Launch, TokensDiffer) {
   EXPECT_NE(random_token(), random_token());
 }
 
-TEST(Options, TheCommandBeginsAtTheFirstOtherWord) {
+TEST(RunOptions, TheCommandBeginsAtTheFirstOtherWord) {
   const auto parse = [](std::vector<std::string> words) { return parse_run_options(words); };
   auto options =
       parse({"-np", "4", "-H", "a:2,b:2", "--tag", "-x", "A=1", "-xB", "python3", "-np", "--tag"});
@@ -157,7 +157,7 @@ TEST(Options, TheCommandBeginsAtTheFirstOtherWord) {
   EXPECT_THAT((*options)->command, ElementsAre("a", "b"));
 }
 
-TEST(Options, AreRefusedInWords) {
+TEST(RunOptions, AreRefusedInWords) {
   const auto error = [](std::vector<std::string> words) {
     return parse_run_options(words).error();
   };

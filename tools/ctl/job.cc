@@ -1,6 +1,7 @@
 // gradringctl job NAME: who waits for whom, and for how long.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tools/common/size.h"
@@ -39,8 +40,15 @@ std::vector<std::string> problems_of(const wire::JobReport& report,
                                  : "in state " + describe_process_state(rank.process_state())));
     }
   }
-  for (const auto& op : ops) {
-    if (!op.waiting_for.empty() && op.age_ms >= kLateMs) problems.push_back(describe(op));
+  // The oldest tells it all: the others are listed above it, and wait for the same as a rule.
+  const auto late = std::ranges::count_if(
+      ops, [](const OpenOp& op) { return !op.waiting_for.empty() && op.age_ms >= kLateMs; });
+  if (late > 0) {
+    const auto first =
+        std::ranges::find_if(ops, [](const OpenOp& op) { return !op.waiting_for.empty(); });
+    problems.push_back(
+        describe(*first) +
+        (late > 1 ? fmt::format(", and {} late", counted(late - 1, "more op")) : ""));
   }
   return problems;
 }
@@ -80,11 +88,13 @@ std::string heading_of(const wire::JobReport& report, const Style& style) {
     if (!rank.node().empty()) nodes.insert(rank.node());
   }
   const std::string state = printable(summary.state());
+  std::string where = counted(summary.size(), "rank");
+  if (!nodes.empty())
+    where += " on " + counted(nodes.size(), "node");  // a job that is over has none
   std::string text = fmt::format(
-      "job {}{}: {}, {} on {}, epoch {}, policy {}, uid {}, begun {}\n", printable(summary.name()),
+      "job {}{}: {}, {}, epoch {}, policy {}, uid {}, begun {}\n", printable(summary.name()),
       summary.incarnation().empty() ? "" : fmt::format(" ({})", printable(summary.incarnation())),
-      summary.state() == "failed" ? style.bad(state) : style.good(state),
-      counted(summary.size(), "rank"), counted(nodes.size(), "node"), summary.epoch(),
+      summary.state() == "failed" ? style.bad(state) : style.good(state), where, summary.epoch(),
       printable(summary.policy()), summary.uid(), format_ago(summary.age_ms()));
   text += fmt::format("{} done, {} open; staging {} of {}\n",
                       counted(summary.ops_completed(), "op"), summary.ops_open(),

@@ -74,6 +74,7 @@ std::string perf_ending(const std::vector<Measurement>& all, int ranks) {
   if (total.checked) {
     text += fmt::format("# Wrong values: {} {}\n", total.wrong, total.wrong == 0 ? "OK" : "FAILED");
   }
+  if (all.empty() || all.front().of.collective == Collective::kBarrier) return text;
   return text +
          fmt::format("# Average bus bandwidth: {:.3f} GB/s\n", total.average_bus_bandwidth / kGiga);
 }
