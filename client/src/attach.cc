@@ -83,7 +83,8 @@ tl::expected<std::optional<AttachPacket>, Status> AttachSocket::receive() {
   ssize_t length = 0;
   do {
     length = ::recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (length < 0 && errno == EINTR);
+    // A reset is told once, ahead of the packets that were sent before it.
+  } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
   if (length < 0 && errno == EAGAIN) return std::optional<AttachPacket>();
   if (length <= 0)
     return tl::unexpected(Status(Code::kUnavailable, "the attach socket was closed"));

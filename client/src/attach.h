@@ -42,6 +42,7 @@ class AttachSocket {
 
 // Says hello and waits for the welcome. INCOMPATIBLE in words if the versions do not fit, whichever
 // side finds out.
-tl::expected<wire::AttachWelcome, Status> greet(AttachSocket& socket, TimePoint deadline);
+tl::expected<wire::AttachWelcome, Status> greet(AttachSocket& socket,
+                                                const std::string& runtime_dir, TimePoint deadline);
 
 }  // namespace gradring::client

@@ -22,7 +22,6 @@ uint32_t number_in(const Enum& field) {
 }
 
 Status check_type(const Signature& signature) {
-  if (signature.count == 0) return invalid("count is 0");
   if (signature.count > std::numeric_limits<uint64_t>::max() / size_of(signature.dtype)) {
     return invalid(fmt::format("count {} of {} is more than any memory holds", signature.count,
                                name_of(signature.dtype)));

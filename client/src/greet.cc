@@ -5,20 +5,31 @@
 
 #include "client/src/attach.h"
 #include "client/src/refusal.h"
+#include "client/src/runtime_dir.h"
 #include "proto/version.h"
 
 namespace gradring::client {
 namespace {
 
-tl::expected<AttachPacket, Status> receive_until(AttachSocket& socket, TimePoint deadline) {
+// What the daemon answers to a hello. A failed send is no reason not to look: a daemon that has no
+// room for a session says so and closes before it reads anything.
+tl::expected<AttachPacket, Status> answer_to(const wire::AttachRequest& hello, AttachSocket& socket,
+                                             const std::string& runtime_dir, TimePoint deadline) {
+  const Status sent = socket.send(hello);
   while (true) {
     auto packet = socket.receive();
-    if (!packet) return tl::unexpected(packet.error());
-    if (packet->has_value()) return std::move(**packet);
-    if (Clock::now() >= deadline) {
+    if (packet && packet->has_value()) return std::move(**packet);
+    if (!packet && packet.error().code() != Code::kUnavailable) {
+      return tl::unexpected(packet.error());
+    }
+    const char* trouble = nullptr;
+    if (!packet || !sent.ok()) trouble = "closed the connection without a word";
+    if (Clock::now() >= deadline) trouble = "took the connection but does not answer";
+    if (trouble != nullptr) {
       return tl::unexpected(
           Status(Code::kUnavailable,
-                 "the daemon took the connection but does not answer; it may be stopped"));
+                 fmt::format("the daemon at {} {}; look at its log, or restart it with `{}`",
+                             attach_path(runtime_dir), trouble, start_command(runtime_dir))));
     }
     pollfd readable{socket.fd(), POLLIN, 0};
     const timespec left = time_left(deadline);
@@ -28,14 +39,14 @@ tl::expected<AttachPacket, Status> receive_until(AttachSocket& socket, TimePoint
 
 }  // namespace
 
-tl::expected<wire::AttachWelcome, Status> greet(AttachSocket& socket, TimePoint deadline) {
+tl::expected<wire::AttachWelcome, Status> greet(AttachSocket& socket,
+                                                const std::string& runtime_dir,
+                                                TimePoint deadline) {
   wire::AttachRequest request;
   request.mutable_hello()->set_protocol(kClientProtocol);
   request.mutable_hello()->set_product_version(kProductVersion);
   request.mutable_hello()->set_program(program_invocation_short_name);
-  if (Status sent = socket.send(request); !sent.ok()) return tl::unexpected(sent);
-
-  auto packet = receive_until(socket, deadline);
+  const auto packet = answer_to(request, socket, runtime_dir, deadline);
   if (!packet) return tl::unexpected(packet.error());
   if (packet->reply.has_refused()) {
     return tl::unexpected(to_status(packet->reply.refused()));

@@ -29,8 +29,8 @@ inline constexpr std::chrono::milliseconds kJobClosedTime{1000};
 
 // Replies on the attach socket are some hundred bytes; the longest is a refusal's sentence.
 inline constexpr size_t kAttachPacketBytes = 16 * 1024;
-// A name is repeated in each submission and in the daemon's records.
-inline constexpr size_t kOpNameBytes = 256;
+// What the daemon takes; fits a parameter's full path in any model.
+inline constexpr size_t kOpNameBytes = 512;
 // Distinct op names of one communicator, each of which keeps a use counter for good. Far more than
 // tensors in a model; a trainer that passes it makes up a new name for every step.
 inline constexpr size_t kOpNames = 64 * 1024;

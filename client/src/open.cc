@@ -9,7 +9,7 @@ tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(Settings 
   const TimePoint deadline = Clock::now() + kHandshakeTime;
   auto attach = AttachSocket::connect(settings.runtime_dir, deadline);
   if (!attach) return tl::unexpected(attach.error());
-  const auto welcome = greet(*attach, deadline);
+  const auto welcome = greet(*attach, settings.runtime_dir, deadline);
   if (!welcome) return tl::unexpected(welcome.error());
   auto control = ControlSocket::connect(settings.runtime_dir);
   if (!control) return tl::unexpected(control.error());

@@ -36,7 +36,7 @@ struct Request {
   Signature signature;
   OpKey key;
   std::string name;
-  Loan input;  // none for a barrier
+  Loan input;  // none where nothing moves
   Loan output;
   Outcome outcome;
 };

@@ -48,7 +48,7 @@ tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
   Request request;
   request.signature = *signature;
   if (op.name != nullptr) request.name = op.name;
-  if (signature->collective == Collective::kBarrier) return request;
+  if (signature->count == 0) return request;  // a barrier, or an op that moves nothing
 
   const uint64_t bytes = signature->bytes();
   const size_t element = size_of(signature->dtype);

@@ -200,11 +200,23 @@ void FakeDaemon::loop() {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t drained = ::read(wake_, &count, sizeof(count));
     if (frozen_ || listener_ < 0) continue;
-    if (const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC); fd >= 0) {
-      sessions_[++last_id_].fd = fd;
-    }
+    accept();
     for (const uint64_t id : ids) take_attach(sessions_[id], id);
   }
+}
+
+void FakeDaemon::accept() {
+  const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd < 0) return;
+  const std::lock_guard lock(mutex_);
+  if (script_.refuse_connection) {
+    wire::AttachReply reply;
+    *reply.mutable_refused() = *script_.refuse_connection;
+    send_packet(fd, reply.SerializeAsString());
+    ::close(fd);
+    return;
+  }
+  sessions_[++last_id_].fd = fd;
 }
 
 void FakeDaemon::take_attach(Session& session, uint64_t id) {
@@ -223,6 +235,7 @@ void FakeDaemon::take_attach(Session& session, uint64_t id) {
     return;
   }
   const std::lock_guard lock(mutex_);
+  if (!script_.answer_hello) return;
   wire::AttachReply reply;
   if (script_.refuse_hello) {
     *reply.mutable_refused() = *script_.refuse_hello;
@@ -366,7 +379,7 @@ wire::Joined FakeDaemon::joined() const {
 void FakeDaemon::compute(const wire::Operation& operation) {
   Signature signature;
   if (!from_wire(operation.signature(), &signature)) return;
-  if (signature.collective == Collective::kBarrier) return;
+  if (signature.count == 0) return;
   std::byte* input =
       segments_.at(operation.input().segment()).memory.data() + operation.input().offset();
   std::byte* output =

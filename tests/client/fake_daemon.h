@@ -24,12 +24,15 @@ enum class Memory { kSealed, kUnsealed, kShort, kNone };
 struct Script {
   std::string node = "fake";
   uint32_t protocol = kClientProtocol;
+  // Said to whoever connects, before any hello, and then closed.
+  std::optional<wire::Refused> refuse_connection;
   std::optional<wire::Refused> refuse_hello;
   std::optional<wire::Refused> refuse_open;
   std::optional<wire::Refused> refuse_join;
   std::optional<wire::Refused> refuse_allocate;
   std::optional<wire::Refused> refuse_free;
   std::optional<wire::Refused> refuse_submit;
+  bool answer_hello = true;
   bool answer_join = true;
   bool answer_leave = true;
   Memory memory = Memory::kSealed;
@@ -82,6 +85,7 @@ class FakeDaemon {
 
   void run(const std::function<void()>& on_thread);
   void loop();
+  void accept();
   void take_attach(Session& session, uint64_t id);
   void take_control();
   void allocate(Session& session, const wire::AllocateSegment& request);

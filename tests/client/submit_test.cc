@@ -94,8 +94,9 @@ TEST_F(Submit, hashes_names_as_every_binding_must) {
 
 TEST_F(Submit, does_not_spend_a_number_on_a_refused_op) {
   gradring_op bad = sum();
-  bad.count = 0;
-  refused(bad);
+  bad.count = kCount + 1;
+  bad.input = bad.output = memory_ + 1024;
+  refused(bad, GRADRING_ERR_NOT_FOUND);
   submit(comm_, barrier_op());
   EXPECT_EQ(from_wire(daemon_.wait_for_operations(1).at(0).key()), (OpKey{0, 0}));
 }
@@ -175,9 +176,9 @@ TEST_F(Submit, refuses_bad_names) {
   gradring_op op = barrier_op();
   op.name = "";
   EXPECT_THAT(refused(op), HasSubstr("empty"));
-  const std::string long_name(257, 'n');
+  const std::string long_name(513, 'n');
   op.name = long_name.c_str();
-  EXPECT_THAT(refused(op), HasSubstr("longer than 256"));
+  EXPECT_THAT(refused(op), HasSubstr("longer than 512"));
   for (const char* bytes : {"\x80", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80"}) {
     op.name = bytes;
     EXPECT_THAT(refused(op), HasSubstr("UTF-8"));
@@ -228,6 +229,13 @@ TEST_F(Submit, of_a_broadcast_needs_no_input_where_the_root_is_elsewhere) {
   op.root = 1;
   gradring_request none = 0;
   EXPECT_EQ(gradring_submit(comm_.get(), &op, &none), GRADRING_ERR_NOT_FOUND);
+}
+
+TEST_F(Submit, of_no_elements_needs_no_memory) {
+  EXPECT_EQ(gradring_allreduce(comm_.get(), nullptr, nullptr, 0, GRADRING_FLOAT32, GRADRING_SUM),
+            GRADRING_OK);
+  EXPECT_EQ(gradring_broadcast(comm_.get(), nullptr, 0, GRADRING_FLOAT32, 2), GRADRING_OK);
+  EXPECT_EQ(daemon_.wait_for_operations(2).size(), 2u) << "the others wait for it all the same";
 }
 
 TEST_F(Submit, gives_a_result_that_says_how_many_contributed) {

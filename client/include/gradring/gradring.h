@@ -151,10 +151,10 @@ typedef struct gradring_op {
   gradring_dtype dtype;
   gradring_reduce_op op; /* allreduce only */
   uint32_t root;         /* broadcast only: the rank whose input goes to every output */
-  uint64_t count;        /* elements, at least 1; not looked at for a barrier */
+  uint64_t count;        /* elements; 0 is an op that moves nothing */
   const void* input;     /* within allocated or registered memory */
   void* output;          /* may be equal to input (in place), else must not overlap it */
-  /* NULL: matched across ranks in program order; else by name and use count. UTF-8, at most 256
+  /* NULL: matched across ranks in program order; else by name and use count. UTF-8, at most 512
    * bytes; use the same names in each step. */
   const char* name;
   int32_t priority;
