@@ -181,7 +181,8 @@ tl::expected<Frame, std::string> decode(std::span<const std::byte> header, size_
                           std::to_string(header.size()));
   }
   Reader r(header);
-  if (r.get<std::array<char, 4>>() != kMagic) return tl::unexpected<std::string>("not a gradring frame");
+  if (r.get<std::array<char, 4>>() != kMagic)
+    return tl::unexpected<std::string>("not a gradring frame");
   const auto version = r.get<uint8_t>();
   if (version != kFrameVersion) {
     return tl::unexpected("frame version " + std::to_string(version) + ", this daemon speaks " +

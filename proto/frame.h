@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-
 #include <tl/expected.hpp>
 
 #include "proto/types.h"
@@ -47,8 +46,8 @@ inline constexpr uint8_t kFrameTypeLast = 7;
 // The first turn of a slice gathers a partial sum, the second hands out the final value.
 enum class Phase : uint8_t { kPartial = 1, kFinal = 2 };
 
-// All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the one
-// to name when signatures differ.
+// All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the
+// one to name when signatures differ.
 struct ReadyBody {
   uint32_t rank = 0;
   Signature signature;
@@ -124,8 +123,8 @@ struct Frame {
 
 FrameBytes encode(const Frame& frame);
 
-// Checks magic, version, type, every enumeration and that `payload_bytes` is what the type says; the
-// error is a sentence for a log. Never trusts, never allocates for good input.
+// Checks magic, version, type, every enumeration and that `payload_bytes` is what the type says;
+// the error is a sentence for a log. Never trusts, never allocates for good input.
 tl::expected<Frame, std::string> decode(std::span<const std::byte> header, size_t payload_bytes);
 
 }  // namespace gradring

@@ -9,14 +9,14 @@ namespace gradring {
 // happened, to whom, and what to do about it.
 enum class Code : int {
   kOk = 0,
-  kInvalidArgument = 1,   // the caller's request makes no sense; the message names the field
-  kNotFound = 2,          // unknown segment, job, session, peer
-  kPermissionDenied = 3,  // belongs to another uid, job or session
-  kResourceExhausted = 4, // a configured cap is reached; the message names the cap
-  kUnavailable = 5,       // no daemon, no peer, not ready yet
+  kInvalidArgument = 1,    // the caller's request makes no sense; the message names the field
+  kNotFound = 2,           // unknown segment, job, session, peer
+  kPermissionDenied = 3,   // belongs to another uid, job or session
+  kResourceExhausted = 4,  // a configured cap is reached; the message names the cap
+  kUnavailable = 5,        // no daemon, no peer, not ready yet
   kDeadlineExceeded = 6,
-  kAborted = 7,           // the job is closed or the session is gone
-  kIncompatible = 8,      // protocol or library versions do not fit
+  kAborted = 7,       // the job is closed or the session is gone
+  kIncompatible = 8,  // protocol or library versions do not fit
   kInternal = 9,
 };
 

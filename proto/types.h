@@ -24,7 +24,14 @@ enum class Dtype : uint8_t {
 };
 inline constexpr uint8_t kDtypeLast = 9;
 
-enum class ReduceOp : uint8_t { kNone = 0, kSum = 1, kAverage = 2, kMin = 3, kMax = 4, kProduct = 5 };
+enum class ReduceOp : uint8_t {
+  kNone = 0,
+  kSum = 1,
+  kAverage = 2,
+  kMin = 3,
+  kMax = 4,
+  kProduct = 5
+};
 inline constexpr uint8_t kReduceOpLast = 5;
 
 enum class Collective : uint8_t { kAllreduce = 1, kBroadcast = 2, kBarrier = 3 };
@@ -41,8 +48,8 @@ std::optional<Dtype> parse_dtype(std::string_view name);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 std::optional<Collective> parse_collective(std::string_view name);
 
-// No signature from outside may count more: bytes() of any type then stays far from overflow, so that
-// a check against the end of a segment cannot be fooled.
+// No signature from outside may count more: bytes() of any type then stays far from overflow, so
+// that a check against the end of a segment cannot be fooled.
 inline constexpr uint64_t kCountMax = uint64_t{1} << 56;
 
 // What all ranks of an op must agree on. Travels whole in READY, so that a mismatch can be told to

@@ -12,7 +12,7 @@ std::string_view name_of(Verdict verdict) {
 
 std::string_view name_of(Cause cause) {
   static constexpr std::array<std::string_view, kCauseLast + 1> kNames = {
-      "none",      "mismatch",       "trainer died",     "trainer left", "peer lost",
+      "none",        "mismatch",        "trainer died",   "trainer left", "peer lost",
       "peer silent", "deadline passed", "protocol error", "refused",      "daemon drained"};
   const auto index = static_cast<size_t>(cause);
   return index < kNames.size() ? kNames[index] : "unknown";

@@ -12,15 +12,15 @@ enum class Verdict : uint8_t { kNone = 0, kOk = 1, kOkShrunk = 2, kFailed = 3 };
 // Why an op or a whole job failed; wire values.
 enum class Cause : uint8_t {
   kNone = 0,
-  kMismatch = 1,      // two ranks submitted different signatures under one key
-  kTrainerDied = 2,   // a trainer process ended without leaving the job
-  kTrainerLeft = 3,   // a trainer left the job before submitting an op that others wait for
-  kPeerLost = 4,      // a daemon's connection broke
-  kPeerSilent = 5,    // a daemon was not heard of for the decide time
-  kDeadline = 6,      // some rank never submitted the op within the op deadline
-  kProtocol = 7,      // a peer broke the rules of the protocol: a bug or an incompatible version
-  kRefused = 8,       // this submission itself was refused (bad offset, duplicate key, ...)
-  kDrained = 9,       // the daemon was told to stop
+  kMismatch = 1,     // two ranks submitted different signatures under one key
+  kTrainerDied = 2,  // a trainer process ended without leaving the job
+  kTrainerLeft = 3,  // a trainer left the job before submitting an op that others wait for
+  kPeerLost = 4,     // a daemon's connection broke
+  kPeerSilent = 5,   // a daemon was not heard of for the decide time
+  kDeadline = 6,     // some rank never submitted the op within the op deadline
+  kProtocol = 7,     // a peer broke the rules of the protocol: a bug or an incompatible version
+  kRefused = 8,      // this submission itself was refused (bad offset, duplicate key, ...)
+  kDrained = 9,      // the daemon was told to stop
 };
 inline constexpr uint8_t kCauseLast = 9;
 std::string_view name_of(Verdict verdict);

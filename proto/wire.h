@@ -8,8 +8,8 @@
 
 namespace gradring {
 
-// Between the plain types and their protobuf twins. The from_wire functions check every enumeration and
-// length; false means the message is malformed and nothing of the output may be used.
+// Between the plain types and their protobuf twins. The from_wire functions check every enumeration
+// and length; false means the message is malformed and nothing of the output may be used.
 void to_wire(const Signature& from, wire::Signature* to);
 bool from_wire(const wire::Signature& from, Signature* to);
 void to_wire(const OpKey& from, wire::OpKey* to);

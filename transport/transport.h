@@ -20,14 +20,14 @@ class Events {
  public:
   virtual ~Events() = default;
 
-  // Where the payload of an arriving message shall go. `to` null: discard it. `cookie` comes back in
-  // on_message or on_aborted.
+  // Where the payload of an arriving message shall go. `to` null: discard it. `cookie` comes back
+  // in on_message or on_aborted.
   struct Landing {
     std::byte* to = nullptr;
     uint64_t cookie = 0;
   };
-  // A header arrived, its payload is still on the way or in the transport's memory. The sender is not
-  // known to the transport: the header must say who it is, and prove it.
+  // A header arrived, its payload is still on the way or in the transport's memory. The sender is
+  // not known to the transport: the header must say who it is, and prove it.
   virtual Landing on_header(std::span<const std::byte> header, size_t payload_bytes) = 0;
   // The payload lies complete at Landing::to. Called exactly once for every on_header that gave a
   // destination or announced no payload, unless on_aborted was called instead.
@@ -46,7 +46,8 @@ struct Counters {
   uint64_t messages_received = 0;
   uint64_t payload_bytes_sent = 0;
   uint64_t payload_bytes_received = 0;
-  uint64_t messages_dropped = 0;  // arrived without a header of kFrameBytes: no peer of ours sent them
+  // Arrived without a header of kFrameBytes: no peer of ours sent them.
+  uint64_t messages_dropped = 0;
 };
 
 // Moves messages between nodes: a fixed header of kFrameBytes and a payload. Reliable until the
@@ -66,8 +67,8 @@ class Transport {
 
   // Does not wait for the peer: what fails later is told by on_lost.
   virtual Status connect(PeerId peer, const std::string& address) = 0;
-  // Ends the connection at once. Outstanding sends complete (on_sent, ok=false) before it returns or
-  // in the next progress(); receives under way are aborted likewise. Unknown peers are ignored.
+  // Ends the connection at once. Outstanding sends complete (on_sent, ok=false) before it returns
+  // or in the next progress(); receives under way are aborted likewise. Unknown peers are ignored.
   virtual void disconnect(PeerId peer) = 0;
 
   // Copies the header. The payload is lent until on_sent(peer, token) when token is not 0; a send
@@ -85,8 +86,8 @@ class Transport {
 
   virtual Counters counters() const = 0;
 
-  // The largest payload that goes out in one piece at full speed on this transport's devices; slices
-  // are not made larger.
+  // The largest payload that goes out in one piece at full speed on this transport's devices;
+  // slices are not made larger.
   virtual size_t preferred_payload_bytes() const = 0;
 };
 

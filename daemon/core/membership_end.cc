@@ -79,8 +79,8 @@ void Membership::engine_drained(const JobId& job) {
   say_done_if_over(job);
 }
 
-// The proposer is needed until all have heard its commit: one that loses it earlier gives the job up,
-// and then it must fail for those who have begun.
+// The proposer is needed until all have heard its commit: one that loses it earlier gives the job
+// up, and then it must fail for those who have begun.
 void Membership::say_done_if_over(const JobId& job) {
   Live& live = live_.at(job);
   if (live.drained && live.awaited.empty() && !live.failure && live.done.insert(node_).second) {
