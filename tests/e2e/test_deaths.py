@@ -67,7 +67,9 @@ def test_trainer_that_leaves_early_is_named(pair):
     for trainer in job:
         if trainer is not job[2]:
             told = wait_failed(trainer, 20)
-            assert told["op"] == 3
+            # A node on which the op before was still under way loses that one too: there is no agreement yet on
+            # ops that were complete elsewhere (docs/failure-contract.md, section 2).
+            assert told["op"] in (2, 3)
             assert_blames(told, job[2], TRAINER_LEFT)
     assert job.wait(10) == [1, 1, 0, 1]
 
