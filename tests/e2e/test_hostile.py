@@ -4,6 +4,7 @@ import errno
 import random
 import socket
 import struct
+import time
 
 from checks import TRAINER, events, wait_for_all
 
@@ -27,7 +28,15 @@ def assert_undisturbed(job):
 def connect(path, kind):
     one = socket.socket(socket.AF_UNIX, kind)
     one.settimeout(10)
-    one.connect(str(path))
+    # A full backlog answers EAGAIN at once, whatever the time-out says.
+    for _ in range(2000):
+        try:
+            one.connect(str(path))
+            break
+        except BlockingIOError:
+            time.sleep(0.005)
+    else:
+        raise TimeoutError(f"{path}: the backlog stayed full for 10 s")
     return one
 
 
