@@ -7,7 +7,7 @@ namespace {
 
 TEST(Simulation, InvariantsHoldOverManySeeds) {
   Stats sum;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
     World world(draw_scenario(seed, 0));
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     sum.completions += world.stats().completions;
@@ -15,9 +15,9 @@ TEST(Simulation, InvariantsHoldOverManySeeds) {
     sum.mismatches += world.stats().mismatches;
   }
   // The generator really makes work and trouble.
-  EXPECT_GT(sum.completions, 5000u);
-  EXPECT_GT(sum.faults, 50u);
-  EXPECT_GT(sum.mismatches, 10u);
+  EXPECT_GT(sum.completions, 2000u);
+  EXPECT_GT(sum.faults, 20u);
+  EXPECT_GT(sum.mismatches, 5u);
 }
 
 TEST(Simulation, ASeedReplaysExactly) {
