@@ -17,6 +17,7 @@ HEADERS = (".h", ".hpp", ".cuh")
 # and says here why it is.
 LINES_MAX = 400
 LONG_FILES = {
+    "tests/daemon/live_client_test.cc": "everything a hostile client can do to a live daemon, one after another",
     "tests/client/fake_daemon.cc": "one scripted daemon, with both of its sockets and every answer",
 }
 

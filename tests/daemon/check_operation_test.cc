@@ -1,0 +1,144 @@
+#include "daemon/control/check_operation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kSegment = 5;
+constexpr uint64_t kOther = 6;
+constexpr uint64_t kPage = 4096;
+
+class CheckOperationTest : public testing::Test {
+ protected:
+  CheckOperationTest() {
+    session_.rank = 1;
+    session_.size = 4;
+    session_.segments.emplace(kSegment, SharedSegment{*transport::Segment::create(kPage), 0});
+    session_.segments.emplace(kOther, SharedSegment{*transport::Segment::create(kPage), 0});
+  }
+  // 16 float32 in place at the start of the segment.
+  static wire::Operation good() {
+    wire::Operation operation;
+    operation.set_ticket(9);
+    to_wire(OpKey{0, 3}, operation.mutable_key());
+    to_wire({Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 16},
+            operation.mutable_signature());
+    operation.mutable_input()->set_segment(kSegment);
+    operation.mutable_output()->set_segment(kSegment);
+    return operation;
+  }
+  std::string told(const std::function<void(wire::Operation&)>& spoil) {
+    wire::Operation operation = good();
+    spoil(operation);
+    const auto checked = check_operation(operation, session_);
+    return checked ? "" : checked.error();
+  }
+  std::byte* base(uint64_t segment) {
+    return session_.segments.at(segment).segment.memory().data();
+  }
+
+  Session session_;
+};
+
+TEST_F(CheckOperationTest, a_good_one_is_located) {
+  wire::Operation operation = good();
+  operation.mutable_input()->set_offset(64);
+  operation.mutable_output()->set_segment(kOther);
+  operation.mutable_output()->set_offset(kPage - 64);
+  const auto checked = check_operation(operation, session_);
+  ASSERT_TRUE(checked) << checked.error();
+  EXPECT_EQ(checked->input, base(kSegment) + 64);
+  EXPECT_EQ(checked->output, base(kOther) + kPage - 64);
+  EXPECT_EQ(checked->segments.input_segment, kSegment);
+  EXPECT_EQ(checked->segments.output_segment, kOther);
+  EXPECT_EQ(checked->submission.rank, 1u);
+  EXPECT_EQ(checked->submission.ticket, 9u);
+  EXPECT_EQ(checked->submission.key, (OpKey{0, 3}));
+}
+
+TEST_F(CheckOperationTest, nothing_beyond_the_segment_is_reached) {
+  const auto with = [this](uint64_t offset, uint64_t count) {
+    return told([&](wire::Operation& operation) {
+      operation.mutable_input()->set_offset(offset);
+      operation.mutable_output()->set_offset(offset);
+      operation.mutable_signature()->set_count(count);
+    });
+  };
+  EXPECT_EQ(with(0, kPage / 4), "");
+  EXPECT_EQ(with(kPage - 4, 1), "");
+  EXPECT_THAT(with(0, kPage / 4 + 1), HasSubstr("beyond"));
+  EXPECT_THAT(with(kPage, 1), HasSubstr("beyond"));
+  EXPECT_THAT(with(kPage + 4, 1), HasSubstr("beyond"));
+  EXPECT_THAT(with(~uint64_t{0} - 3, 1), HasSubstr("beyond"));
+  EXPECT_THAT(with(~uint64_t{0} - 3, 2), HasSubstr("beyond"));
+  // Large, and so large that the bytes would overflow 64 bits to something small.
+  EXPECT_THAT(with(4, uint64_t{1} << 50), HasSubstr("beyond"));
+  EXPECT_THAT(with(0, (uint64_t{1} << 62) + 1), HasSubstr("beyond"));
+  EXPECT_THAT(with(4, (uint64_t{1} << 62) - 1), HasSubstr("beyond"));
+  EXPECT_THAT(with(0, ~uint64_t{0}), HasSubstr("beyond"));
+}
+
+TEST_F(CheckOperationTest, each_refusal_says_why) {
+  using Op = wire::Operation&;
+  EXPECT_THAT(told([](Op o) { o.mutable_input()->set_segment(77); }),
+              HasSubstr("input: segment 77"));
+  EXPECT_THAT(told([](Op o) { o.mutable_output()->set_segment(0); }),
+              HasSubstr("output: segment 0"));
+  EXPECT_THAT(told([](Op o) { o.mutable_input()->set_offset(2); }),
+              HasSubstr("not a multiple of the 4"));
+  EXPECT_THAT(told([](Op o) { o.mutable_output()->set_offset(32); }), HasSubstr("overlap"));
+  EXPECT_EQ(told([](Op o) { o.mutable_output()->set_offset(64); }), "");
+  EXPECT_THAT(told([](Op o) { o.mutable_signature()->set_dtype(200); }), HasSubstr("unknown"));
+  EXPECT_THAT(told([](Op o) { o.mutable_signature()->set_dtype(0); }), HasSubstr("unknown"));
+  EXPECT_THAT(told([](Op o) { o.mutable_signature()->set_collective(99); }), HasSubstr("unknown"));
+  EXPECT_THAT(told([](Op o) { o.mutable_signature()->set_op(99); }), HasSubstr("unknown"));
+  EXPECT_THAT(told([](Op o) { o.clear_signature(); }), HasSubstr("unknown"));
+  EXPECT_THAT(told([](Op o) { o.mutable_signature()->set_op(0); }), HasSubstr("needs a reduce op"));
+  EXPECT_THAT(told([](Op o) { o.mutable_signature()->set_root(1); }), HasSubstr("no root"));
+  EXPECT_THAT(told([](Op o) { o.set_name(std::string(1000, 'n')); }), HasSubstr("name"));
+  // The average of integers is refused in words.
+  EXPECT_THAT(told([](Op o) {
+                o.mutable_signature()->set_dtype(static_cast<uint32_t>(Dtype::kInt32));
+                o.mutable_signature()->set_op(static_cast<uint32_t>(ReduceOp::kAverage));
+              }),
+              HasSubstr("verage"));
+}
+
+TEST_F(CheckOperationTest, broadcasts_read_the_roots_input_only) {
+  const auto broadcast = [this](uint32_t root, uint64_t input_segment) {
+    return told([&](wire::Operation& o) {
+      to_wire({Collective::kBroadcast, Dtype::kFloat32, ReduceOp::kNone, root, 16},
+              o.mutable_signature());
+      o.mutable_input()->set_segment(input_segment);
+    });
+  };
+  EXPECT_EQ(broadcast(0, 0), "");  // this is rank 1
+  EXPECT_THAT(broadcast(1, 0), HasSubstr("input"));
+  EXPECT_EQ(broadcast(1, kSegment), "");
+  EXPECT_THAT(broadcast(4, kSegment), HasSubstr("outside the job's 4 ranks"));
+  EXPECT_THAT(broadcast(~0u, kSegment), HasSubstr("outside"));
+}
+
+TEST_F(CheckOperationTest, a_barrier_moves_nothing) {
+  const auto barrier = [](uint64_t count, ReduceOp op) {
+    wire::Operation o;
+    to_wire({Collective::kBarrier, Dtype::kFloat64, op, 0, count}, o.mutable_signature());
+    return o;
+  };
+  const auto checked = check_operation(barrier(0, ReduceOp::kNone), session_);
+  ASSERT_TRUE(checked) << checked.error();
+  EXPECT_EQ(checked->input, nullptr);
+  EXPECT_EQ(checked->submission.signature.dtype, Dtype::kUint8)
+      << "or two ranks would seem to differ";
+  EXPECT_FALSE(check_operation(barrier(1, ReduceOp::kNone), session_));
+  EXPECT_FALSE(check_operation(barrier(0, ReduceOp::kSum), session_));
+}
+
+}  // namespace
+}  // namespace gradring::daemon

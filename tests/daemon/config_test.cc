@@ -1,0 +1,330 @@
+#include "daemon/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zmq.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "daemon/keys.h"
+#include "tests/daemon/scratch.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class ConfigTest : public testing::Test {
+ protected:
+  tl::expected<Invocation, std::string> load(const std::vector<std::string>& arguments) {
+    const auto lookup = [this](const std::string& name) -> std::optional<std::string> {
+      const auto it = environment_.find(name);
+      if (it == environment_.end()) return std::nullopt;
+      return it->second;
+    };
+    return load_config(arguments, lookup, scratch_.path("default.conf"));
+  }
+  // What the operator is told about these flags, by either step.
+  std::string told(const std::vector<std::string>& arguments) {
+    const auto invocation = load(arguments);
+    return invocation ? fault_of(invocation->config) : invocation.error();
+  }
+  void write(const std::string& name, const std::string& text) { scratch_.write(name, text); }
+
+  Scratch scratch_;
+  std::map<std::string, std::string> environment_;
+};
+
+TEST_F(ConfigTest, has_defaults_that_work) {
+  const auto invocation = load({});
+  ASSERT_TRUE(invocation) << invocation.error();
+  const Config& config = invocation->config;
+  EXPECT_EQ(config.runtime_dir, "/run/gradring");
+  EXPECT_EQ(config.form_deadline, 300 * core::kSecond);
+  EXPECT_EQ(config.op_deadline, 1800 * core::kSecond);
+  EXPECT_EQ(config.suspect, 1 * core::kSecond);
+  EXPECT_EQ(config.decide, 3 * core::kSecond);
+  EXPECT_EQ(config.staging_limit, 64u << 20);
+  EXPECT_EQ(config.socket_mode, 0666u);
+  EXPECT_GT(config.segment_limit, 0u);
+  EXPECT_THAT(config.node, testing::EndsWith(":7300"));
+  EXPECT_EQ(fault_of(config), "");
+}
+
+TEST_F(ConfigTest, flag_beats_environment_beats_file_beats_default) {
+  write("default.conf", "slots = 4\nmax-jobs = 5\ndecide = 7s\npeer = f:1\npeer = g:1\n");
+  environment_ = {
+      {"GRADRING_SLOTS", "8"}, {"GRADRING_MAX_JOBS", "9"}, {"GRADRING_PEER", "e:1,h:2"}};
+  const auto invocation = load({"--slots", "12"});
+  ASSERT_TRUE(invocation) << invocation.error();
+  EXPECT_EQ(invocation->config.slots, 12u);
+  EXPECT_EQ(invocation->config.max_jobs, 9u);
+  EXPECT_EQ(invocation->config.decide, 7 * core::kSecond);
+  EXPECT_EQ(invocation->config.suspect, 1 * core::kSecond);
+  EXPECT_THAT(invocation->config.peers, testing::ElementsAre("e:1", "h:2"));
+}
+
+TEST_F(ConfigTest, every_setting_can_be_written_in_all_three_ways) {
+  const std::map<std::string, std::string> good = {{"node", "n"},
+                                                   {"runtime-dir", "/tmp/x"},
+                                                   {"listen", "127.0.0.1:1"},
+                                                   {"peer", "a:1"},
+                                                   {"net-device", "eth0"},
+                                                   {"key", "k"},
+                                                   {"allowed-keys", "a"},
+                                                   {"insecure", "true"},
+                                                   {"form-deadline", "1s"},
+                                                   {"op-deadline", "1s"},
+                                                   {"suspect", "1s"},
+                                                   {"decide", "2s"},
+                                                   {"restart-grace", "0"},
+                                                   {"policy", "fail"},
+                                                   {"drain-timeout", "1s"},
+                                                   {"segment-limit", "1G"},
+                                                   {"segments-per-session", "1"},
+                                                   {"staging-limit", "1G"},
+                                                   {"slice-bytes", "64K"},
+                                                   {"slots", "3"},
+                                                   {"max-sessions", "1"},
+                                                   {"sessions-per-uid", "1"},
+                                                   {"max-jobs", "1"},
+                                                   {"socket-mode", "0600"},
+                                                   {"socket-group", "root"},
+                                                   {"log-level", "debug"}};
+  for (const auto& [name, value] : good) {
+    EXPECT_TRUE(load({"--" + name + "=" + value})) << name;
+    write("one.conf", name + " = " + value + "\n");
+    EXPECT_TRUE(load({"--config", scratch_.path("one.conf")})) << name;
+    std::string variable = "GRADRING_" + name;
+    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(toupper(c));
+    // That the variable is read shows when its value is bad.
+    if (name == "node" || name == "runtime-dir" || name == "listen" || name == "key" ||
+        name == "allowed-keys" || name == "socket-group") {
+      environment_ = {{variable, ""}};
+    } else if (name == "peer" || name == "net-device") {
+      environment_ = {{variable, "a,,b"}};
+    } else {
+      environment_ = {{variable, "?"}};
+    }
+    const auto bad = load({});
+    ASSERT_FALSE(bad) << name;
+    EXPECT_THAT(bad.error(), HasSubstr(variable));
+    environment_.clear();
+  }
+  const auto help = load({"--help"});
+  ASSERT_TRUE(help);
+  for (const auto& [name, value] : good) EXPECT_THAT(help->text, HasSubstr("--" + name));
+}
+
+TEST_F(ConfigTest, a_switch_needs_no_value) {
+  EXPECT_TRUE(load({"--insecure"})->config.insecure);
+  EXPECT_TRUE(load({"--insecure", "--slots", "4"})->config.insecure);
+  EXPECT_FALSE(load({"--insecure=false"})->config.insecure);
+}
+
+TEST_F(ConfigTest, asks_what_to_do) {
+  using What = Invocation::What;
+  EXPECT_EQ(load({"--help"})->what, What::kHelp);
+  EXPECT_EQ(load({"--version"})->what, What::kVersion);
+  EXPECT_EQ(load({"--check-config"})->what, What::kCheckConfig);
+  EXPECT_EQ(load({})->what, What::kRun);
+}
+
+struct Bad {
+  std::vector<std::string> flags;
+  std::string names;     // the text names the setting
+  std::string suggests;  // and what would be right
+};
+
+TEST_F(ConfigTest, bad_input_gets_one_line_that_says_what_to_change) {
+  const std::vector<Bad> cases = {
+      {{"--colour", "red"}, "--colour", "--help"},
+      {{"--pee", "a:1"}, "--pee", "--help"},
+      {{"stray"}, "stray", "--help"},
+      {{"--slots"}, "slots", "--help"},
+      {{"--slots", "many"}, "--slots", "number from 2"},
+      {{"--slots", "1"}, "--slots", "number from 2"},
+      {{"--slots", "99999999999999999999"}, "--slots", "number from 2"},
+      {{"--slots", "4", "--slots", "5"}, "--slots", "once"},
+      {{"--decide", "5 parsecs"}, "--decide", "300s"},
+      {{"--decide", "5"}, "--decide", "300s"},
+      {{"--decide", "-1s"}, "--decide", "300s"},
+      {{"--decide", "9999999999999999h"}, "--decide", "300s"},
+      {{"--suspect", "1ms"}, "--suspect", "at least 20 ms"},
+      {{"--suspect", "3s"}, "decide", "longer than suspect"},
+      {{"--restart-grace", "5s"}, "restart-grace", "write 0"},
+      {{"--policy", "elastic"}, "--policy", "fail"},
+      {{"--segment-limit", "lots"}, "--segment-limit", "64M"},
+      {{"--segment-limit", "12Q"}, "--segment-limit", "64M"},
+      {{"--slice-bytes", "5000"}, "slice-bytes", "multiple of 4K"},
+      {{"--slice-bytes", "128M", "--staging-limit", "8G"}, "slice-bytes", "64M"},
+      {{"--staging-limit", "1M"}, "staging-limit", "raise it"},
+      {{"--slots", "4096"}, "staging-limit", "lower slots"},
+      {{"--socket-mode", "0066"}, "--socket-mode", "0660"},
+      {{"--socket-mode", "rw"}, "--socket-mode", "octal"},
+      {{"--log-level", "loud"}, "--log-level", "debug"},
+      {{"--insecure=perhaps"}, "--insecure", "true or false"},
+      {{"--node", "two words"}, "node", "without blanks"},
+      {{"--node", std::string(200, 'x')}, "node", "127"},
+      {{"--node", ""}, "--node", "empty"},
+      {{"--runtime-dir", "relative"}, "runtime-dir", "absolute"},
+      {{"--runtime-dir", "/" + std::string(120, 'x')}, "runtime-dir", "shorter"},
+      {{"--listen", "7300"}, "listen", "10.0.0.1:7300"},
+      {{"--listen", "127.0.0.1:0"}, "listen", "10.0.0.1:7300"},
+      {{"--listen", "127.0.0.1:70000"}, "listen", "10.0.0.1:7300"},
+      {{"--listen", "::1:7300"}, "listen", "10.0.0.1:7300"},
+      {{"--listen", "myhost:7300"}, "listen", "numeric"},
+      {{"--listen", "10.0.0.1:7300"}, "listen", "insecure"},
+      {{"--listen", "0.0.0.0:7300"}, "listen", "gradringctl keygen"},
+      {{"--peer", "nowhere"}, "peer", "HOST:PORT"},
+      {{"--peer", "127.0.0.1:1", "--peer", "127.0.0.1:1"}, "peer", "once"},
+      {{"--peer", "127.0.0.1:1", "--peer", "localhost:1"}, "peer", "once"},
+      {{"--peer", "127.0.0.1:7300"}, "peer", "own listen address"},
+      {{"--peer", "localhost:7300"}, "peer", "own listen address"},
+      {{"--peer", "10.0.0.2:7300"}, "listen", "listen on an address"},
+      {{"--key", "/k"}, "allowed-keys", "lists the keys"},
+      {{"--allowed-keys", "/k"}, "key", "keygen"},
+      {{"--config", "/nowhere/at/all.conf"}, "/nowhere/at/all.conf", "cannot read"},
+  };
+  for (const Bad& bad : cases) {
+    const std::string text = told(bad.flags);
+    EXPECT_THAT(text, HasSubstr(bad.names)) << testing::PrintToString(bad.flags);
+    EXPECT_THAT(text, HasSubstr(bad.suggests)) << testing::PrintToString(bad.flags);
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  }
+}
+
+TEST_F(ConfigTest, a_bad_file_is_named_with_its_key) {
+  const std::map<std::string, std::string> cases = {
+      {"colour = red\n", "unknown key 'colour'"},
+      {"[section]\nslots = 4\n", "unknown key 'section.slots'"},
+      {"slots = none\n", "slots: 'none' is not good"},
+      {"slots = 4\nslots = 5\n", "once"},
+      {"slots\n", "slots"},
+  };
+  for (const auto& [text, expected] : cases) {
+    write("bad.conf", text);
+    const std::string path = scratch_.path("bad.conf");
+    const auto invocation = load({"--config", path});
+    ASSERT_FALSE(invocation) << text;
+    EXPECT_THAT(invocation.error(), HasSubstr(expected));
+    EXPECT_THAT(invocation.error(), HasSubstr(path));
+  }
+  write("empty.conf", "");
+  EXPECT_TRUE(load({"--config", scratch_.path("empty.conf")}));
+  write("comments.conf", "# nothing\n\n  # here\n");
+  EXPECT_TRUE(load({"--config", scratch_.path("comments.conf")}));
+}
+
+TEST_F(ConfigTest, the_default_file_need_not_exist_but_counts_if_it_does) {
+  EXPECT_TRUE(load({}));
+  write("default.conf", "slots = 3\n");
+  EXPECT_EQ(load({})->config.slots, 3u);
+}
+
+TEST(Values, durations_and_sizes) {
+  EXPECT_EQ(parse_duration("250ms"), 250 * core::kMillisecond);
+  EXPECT_EQ(parse_duration("2m"), 120 * core::kSecond);
+  EXPECT_EQ(parse_duration("1h"), 3600 * core::kSecond);
+  EXPECT_EQ(parse_duration("0"), 0);
+  for (const char* bad : {"", "s", "1", "1.5s", "1 s", "+1s", "1sec"})
+    EXPECT_FALSE(parse_duration(bad)) << bad;
+  EXPECT_EQ(parse_size("4096"), 4096u);
+  EXPECT_EQ(parse_size("256K"), 256u << 10);
+  EXPECT_EQ(parse_size("2G"), uint64_t{2} << 30);
+  for (const char* bad : {"", "K", "1KB", "-1", "99999999T"}) EXPECT_FALSE(parse_size(bad)) << bad;
+}
+
+TEST(Values, addresses) {
+  EXPECT_EQ(parse_host_port("[::1]:7300")->host, "::1");
+  EXPECT_EQ(parse_host_port("node-b:65535")->port, 65535);
+  for (const char* bad :
+       {"", ":1", "a", "a:", "a:0", "a:65536", "a:1x", "::1:7300", "[]:1", "[::1:1", "a b:1"}) {
+    EXPECT_FALSE(parse_host_port(bad)) << bad;
+  }
+  EXPECT_TRUE(is_loopback("127.3.2.1"));
+  EXPECT_TRUE(is_loopback("::1"));
+  EXPECT_TRUE(is_loopback("localhost"));
+  EXPECT_FALSE(is_loopback("128.0.0.1"));
+  EXPECT_FALSE(is_loopback("0.0.0.0"));
+}
+
+class KeysTest : public ConfigTest {
+ protected:
+  struct Pair {
+    std::string open, secret;
+  };
+  Pair make_pair() {
+    std::array<char, 41> open{}, secret{};
+    EXPECT_EQ(zmq_curve_keypair(open.data(), secret.data()), 0);
+    return {open.data(), secret.data()};
+  }
+  std::string write_key(const std::string& name, const Pair& pair, mode_t mode = 0600) {
+    write(name, "# ours\npublic = \"" + pair.open + "\"\nsecret = \"" + pair.secret + "\"\n");
+    std::filesystem::permissions(scratch_.path(name), static_cast<std::filesystem::perms>(mode));
+    return scratch_.path(name);
+  }
+  std::vector<std::string> flags(const std::string& key, const std::string& allowed) {
+    return {"--node",        "a",     "--listen", "10.0.0.1:7300",  "--peer",
+            "10.0.0.2:7300", "--key", key,        "--allowed-keys", allowed};
+  }
+};
+
+TEST_F(KeysTest, a_good_pair_and_list_are_accepted) {
+  const Pair a = make_pair(), b = make_pair();
+  write("allowed", "# NODE ADDRESS KEY\na 10.0.0.1:7300 " + a.open + "\n\n  b\t10.0.0.2:7300  " +
+                       b.open + "\n");
+  EXPECT_EQ(told(flags(write_key("key", a), scratch_.path("allowed"))), "");
+  const auto keys = read_allowed_keys(scratch_.path("allowed"));
+  ASSERT_TRUE(keys);
+  ASSERT_EQ(keys->size(), 2u);
+  EXPECT_EQ((*keys)[1].node, "b");
+  EXPECT_EQ((*keys)[1].public_key, b.open);
+}
+
+TEST_F(KeysTest, what_is_wrong_with_a_key_file_is_said) {
+  const Pair a = make_pair(), b = make_pair();
+  write("allowed", "b 10.0.0.2:7300 " + b.open + "\n");
+  const std::string allowed = scratch_.path("allowed");
+  EXPECT_THAT(told(flags("/nowhere", allowed)), HasSubstr("gradringctl keygen"));
+  EXPECT_THAT(told(flags(write_key("open", a, 0640), allowed)), HasSubstr("chmod 600"));
+  EXPECT_THAT(told(flags(write_key("mixed", {a.open, b.secret}), allowed)),
+              HasSubstr("does not belong"));
+  write("short", "public = \"abc\"\n");
+  std::filesystem::permissions(scratch_.path("short"), std::filesystem::perms::owner_read);
+  EXPECT_THAT(told(flags(scratch_.path("short"), allowed)), HasSubstr("40 characters"));
+  write("half", "public = \"" + a.open + "\"\n");
+  std::filesystem::permissions(scratch_.path("half"), std::filesystem::perms::owner_read);
+  EXPECT_THAT(told(flags(scratch_.path("half"), allowed)), HasSubstr("missing"));
+}
+
+TEST_F(KeysTest, what_is_wrong_with_the_list_is_said) {
+  const Pair a = make_pair(), b = make_pair();
+  const std::string key = write_key("key", a);
+  const std::string good = "b 10.0.0.2:7300 " + b.open + "\n";
+  const std::map<std::string, std::string> cases = {
+      {"b 10.0.0.2:7300\n", "line 1: expected NODE HOST:PORT KEY"},
+      {good + "b 10.0.0.3:7300 " + a.open + "\n", "line 2: node b is listed twice"},
+      {good + "c 10.0.0.3:7300 " + b.open + "\n", "nodes b and c have the same key"},
+      {"b nowhere " + b.open + "\n", "'nowhere' is not HOST:PORT"},
+      {"b 10.0.0.2:7300 tooshort\n", "40 characters"},
+      {"c 10.0.0.3:7300 " + b.open + "\n", "no line for peer 10.0.0.2:7300"},
+      {good + "a 10.0.0.1:7300 " + make_pair().open + "\n", "lists another public key for node a"},
+  };
+  for (const auto& [text, expected] : cases) {
+    write("allowed", text);
+    EXPECT_THAT(told(flags(key, scratch_.path("allowed"))), HasSubstr(expected)) << text;
+  }
+  EXPECT_THAT(told(flags(key, "/nowhere")), HasSubstr("cannot be read"));
+  write("allowed", good);
+  auto both = flags(key, scratch_.path("allowed"));
+  both.push_back("--insecure");
+  EXPECT_THAT(told(both), HasSubstr("contradicts"));
+}
+
+}  // namespace
+}  // namespace gradring::daemon

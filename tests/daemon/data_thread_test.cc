@@ -1,0 +1,314 @@
+// The data thread between its two mailboxes, on a network inside this process.
+
+#include "daemon/data/data_thread.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include "transport/loopback/fabric.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+constexpr uint32_t kSliceBytes = 4096;
+
+core::View view_of(const std::vector<std::pair<std::string, uint32_t>>& nodes, uint8_t id) {
+  core::View view;
+  view.job = "job";
+  view.incarnation[0] = id;
+  view.epoch = 1;
+  view.policy = "fail";
+  for (const auto& [name, ranks] : nodes) {
+    core::Member member{name, {}};
+    for (uint32_t i = 0; i < ranks; ++i) member.ranks.push_back({view.size++, i, 100, view.size});
+    view.members.push_back(member);
+  }
+  return view;
+}
+
+// A node: a data thread that runs, and the control thread's end of its mailboxes.
+class Node {
+ public:
+  Node(transport::Fabric& fabric, const std::string& name, uint64_t staging_limit = 1 << 20)
+      : name_(name), commands_(4096), events_(65536) {
+    auto transport = fabric.join(name);
+    address_ = transport->address();
+    DataThread::Options options;
+    options.engine.plan.slice_bytes_max = kSliceBytes;
+    options.engine.slots = 4;
+    options.staging_limit = staging_limit;
+    options.pulse = 10 * core::kMillisecond;
+    data_ = std::make_unique<DataThread>(std::move(transport), options, &commands_, &events_);
+    thread_ = std::thread([this] { data_->run(); });
+  }
+  ~Node() {
+    commands_.post(StopData{});
+    thread_.join();
+  }
+
+  void post(Command command) { commands_.post(std::move(command)); }
+  void install(const core::View& view) { post(InstallJob{view, *view.index_of(name_)}); }
+  void submit(const core::View& view, uint32_t rank, std::vector<float>& data,
+              uint64_t sequence = 0) {
+    core::Submission submission;
+    submission.rank = rank;
+    submission.ticket = sequence + 1;
+    submission.key = {0, sequence};
+    submission.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0,
+                            data.size()};
+    auto* bytes = reinterpret_cast<std::byte*>(data.data());
+    post(Submit{rank + 1000, view.incarnation, submission, bytes, bytes});
+  }
+
+  // The next event of this kind that satisfies; others are dropped. Fails after 10 s.
+  template <typename E>
+  E next(const std::function<bool(const E&)>& wanted = [](const E&) { return true; }) {
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (std::chrono::steady_clock::now() < until) {
+      while (!taken_.empty()) {
+        const Event event = std::move(taken_.front());
+        taken_.erase(taken_.begin());
+        if (const E* e = std::get_if<E>(&event); e != nullptr && wanted(*e)) return *e;
+      }
+      pollfd p{events_.event_fd(), POLLIN, 0};
+      poll(&p, 1, 100);
+      events_.take(&taken_);
+    }
+    ADD_FAILURE() << "no such event on node " << name_;
+    return {};
+  }
+  const std::string& address() const { return address_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  const std::string name_;
+  std::string address_;
+  CommandBox commands_;
+  EventBox events_;
+  std::unique_ptr<DataThread> data_;
+  std::thread thread_;
+  std::vector<Event> taken_;
+};
+
+class DataThreadTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kTokenOfA = 0xa11ce,
+                            kTokenOfB = 0xb0b;  // expected in frames to that node
+
+  void connect(Node& a, Node& b) {
+    a.post(ExpectPeer{0, kTokenOfA});
+    b.post(ExpectPeer{0, kTokenOfB});
+    a.post(ConnectPeer{0, 7, b.name(), b.address(), kTokenOfB});
+    b.post(ConnectPeer{0, 8, a.name(), a.address(), kTokenOfA});
+  }
+  static std::vector<float> numbers(size_t count, float factor) {
+    std::vector<float> data(count);
+    for (size_t i = 0; i < count; ++i) data[i] = factor * static_cast<float>(i % 1000);
+    return data;
+  }
+
+  transport::Fabric fabric_;
+};
+
+TEST_F(DataThreadTest, four_ranks_on_two_nodes_add_and_leave) {
+  Node a(fabric_, "a"), b(fabric_, "b");
+  connect(a, b);
+  const core::View view = view_of({{"a", 2}, {"b", 2}}, 1);
+  a.install(view);
+  b.install(view);
+  constexpr size_t kCount = 10 * kSliceBytes / 4 + 3;
+  std::vector<std::vector<float>> data;
+  for (int rank = 0; rank < 4; ++rank)
+    data.push_back(numbers(kCount, static_cast<float>(1 << rank)));
+  for (uint32_t rank = 0; rank < 4; ++rank) (rank < 2 ? a : b).submit(view, rank, data[rank]);
+  for (Node* node : {&a, &b}) {
+    for (int i = 0; i < 2; ++i) {
+      const auto completed = node->next<Completed>();
+      EXPECT_EQ(completed.outcome.verdict, Verdict::kOk);
+      EXPECT_EQ(completed.outcome.ranks_min, 4u);
+      EXPECT_EQ(completed.ticket, 1u);
+    }
+  }
+  for (const auto& result : data) EXPECT_EQ(result, numbers(kCount, 15));
+
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    (rank < 2 ? a : b).post(LeaveRank{view.incarnation, rank});
+  EXPECT_EQ(a.next<EngineDrained>().job, view.incarnation);
+  EXPECT_EQ(b.next<EngineDrained>().job, view.incarnation);
+  const Pulse busy = a.next<Pulse>([](const Pulse& pulse) { return !pulse.jobs.empty(); });
+  EXPECT_GT(busy.staging_bytes, 0u);
+  EXPECT_GT(busy.peers.at(0).sent_bytes, 0u);
+  a.post(RemoveJob{view.incarnation});
+  a.next<Pulse>([](const Pulse& pulse) { return pulse.jobs.empty() && pulse.staging_bytes == 0; });
+}
+
+TEST_F(DataThreadTest, a_fast_peers_first_frame_may_overtake_the_installation) {
+  Node a(fabric_, "a"), b(fabric_, "b");
+  connect(a, b);
+  constexpr int kJobs = 200;
+  for (int i = 0; i < kJobs; ++i) {
+    const core::View view = view_of({{"a", 1}, {"b", 1}}, static_cast<uint8_t>(i));
+    std::vector<float> x = numbers(8, 1), y = numbers(8, 2);
+    // As in life: b has the command before a can send, and is busy with something else.
+    b.install(view);
+    a.install(view);
+    a.submit(view, 0, x);
+    b.submit(view, 1, y);
+    ASSERT_EQ(a.next<Completed>().outcome.verdict, Verdict::kOk) << i;
+    ASSERT_EQ(b.next<Completed>().outcome.verdict, Verdict::kOk) << i;
+    a.post(RemoveJob{view.incarnation});
+    b.post(RemoveJob{view.incarnation});
+  }
+}
+
+TEST_F(DataThreadTest, strangers_and_nonsense_are_counted_and_change_nothing) {
+  Node a(fabric_, "a"), b(fabric_, "b");
+  connect(a, b);
+  const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
+  a.install(view);
+  b.install(view);
+  std::vector<float> x = numbers(64, 1), y = numbers(64, 2);
+  a.submit(view, 0, x);
+
+  const auto stranger = fabric_.join("stranger");
+  ASSERT_TRUE(stranger->connect(0, a.address()).ok());
+  Frame forged;
+  forged.job = view.incarnation;
+  forged.epoch = 1;
+  forged.type = FrameType::kReady;
+  forged.ready = {1, {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64}};
+  for (const uint64_t token : {uint64_t{0}, uint64_t{1}, kTokenOfB}) {
+    forged.token = token;
+    ASSERT_TRUE(stranger->send(0, encode(forged), {}, 0).ok());
+  }
+  // With the right token, for want of a better thief: of no job, and of no sense.
+  Frame lost = forged;
+  lost.token = kTokenOfA;
+  lost.job[3] = 99;
+  ASSERT_TRUE(stranger->send(0, encode(lost), {}, 0).ok());
+  FrameBytes nonsense = encode(lost);
+  nonsense[5] = std::byte{200};
+  ASSERT_TRUE(stranger->send(0, nonsense, {}, 0).ok());
+  const std::vector<std::byte> payload(100);
+  ASSERT_TRUE(stranger->send(0, nonsense, payload, 0).ok());
+  ASSERT_TRUE(stranger->send(0, encode(lost), payload, 0).ok());  // a READY with a payload
+
+  const Pulse pulse = a.next<Pulse>([](const Pulse& p) { return p.frames_malformed >= 3; });
+  EXPECT_EQ(pulse.frames_malformed, 3u);
+  EXPECT_EQ(pulse.frames_forged, 3u);
+  a.next<Pulse>(
+      [](const Pulse& p) { return p.frames_stale == 1 && p.peers.at(0).dropped_frames == 1; });
+
+  b.submit(view, 1, y);
+  EXPECT_EQ(a.next<Completed>().outcome.verdict, Verdict::kOk);
+  EXPECT_EQ(x, numbers(64, 3));
+}
+
+TEST_F(DataThreadTest, a_peers_death_is_told_and_its_job_ends_clean) {
+  Node a(fabric_, "a");
+  const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
+  std::vector<float> x = numbers(100 * kSliceBytes / 4, 1), y = x;
+  {
+    Node b(fabric_, "b");
+    connect(a, b);
+    a.install(view);
+    b.install(view);
+    a.submit(view, 0, x);
+    fabric_.kill("b");
+    const auto lost = a.next<PeerDataLost>();
+    EXPECT_EQ(lost.peer, 0u);
+    EXPECT_EQ(lost.link, 7u);
+    EXPECT_FALSE(lost.why.empty());
+  }
+  a.post(DisconnectPeer{0});
+  a.post(FailJob{view.incarnation, {Cause::kPeerLost, {}}});
+  const auto completed = a.next<Completed>();
+  EXPECT_EQ(completed.outcome.verdict, Verdict::kFailed);
+  EXPECT_EQ(completed.outcome.failure.cause, Cause::kPeerLost);
+  // Later ones end the same way at once.
+  a.submit(view, 0, x, 1);
+  EXPECT_EQ(a.next<Completed>().outcome.failure.cause, Cause::kPeerLost);
+  a.post(RemoveJob{view.incarnation});
+  a.next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes == 0; });
+  EXPECT_EQ(x, y) << "an input was overwritten by something that is not final";
+}
+
+TEST_F(DataThreadTest, a_broken_link_in_the_middle_of_slices_leaves_nothing_lent) {
+  for (int round = 0; round < 20; ++round) {
+    transport::Fabric fabric(static_cast<uint64_t>(round));
+    Node a(fabric, "a"), b(fabric, "b");
+    connect(a, b);
+    const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
+    a.install(view);
+    b.install(view);
+    std::vector<float> x = numbers(500 * kSliceBytes / 4, 1), y = x;
+    transport::LinkFaults faults;
+    faults.break_after = 10 + static_cast<uint64_t>(round) * 7;
+    fabric.set_faults("a", "b", faults);
+    a.submit(view, 0, x);
+    b.submit(view, 1, y);
+    a.next<PeerDataLost>();
+    for (Node* node : {&a, &b}) {
+      node->post(DisconnectPeer{0});
+      node->post(FailJob{view.incarnation, {Cause::kPeerLost, {}}});
+      EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kFailed);
+      node->post(RemoveJob{view.incarnation});
+      node->next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes == 0; });
+    }
+  }
+}
+
+TEST_F(DataThreadTest, every_submission_completes_even_without_its_job) {
+  Node a(fabric_, "a");
+  const core::View view = view_of({{"a", 2}}, 1);
+  std::vector<float> x = numbers(8, 1);
+  a.submit(view, 0, x);  // never installed
+  EXPECT_EQ(a.next<Completed>().outcome.verdict, Verdict::kFailed);
+  a.install(view);
+  a.submit(view, 0, x);
+  a.post(RemoveJob{view.incarnation});  // with the op still open
+  const auto completed = a.next<Completed>();
+  EXPECT_EQ(completed.session, 1000u);
+  EXPECT_EQ(completed.outcome.verdict, Verdict::kFailed);
+}
+
+TEST_F(DataThreadTest, staging_above_the_limit_fails_the_job_in_words) {
+  Node a(fabric_, "a", kSliceBytes);
+  const core::View view = view_of({{"a", 1}}, 1);
+  a.install(view);
+  const auto failed = a.next<EngineFailed>();
+  EXPECT_EQ(failed.failure.cause, Cause::kRefused);
+  EXPECT_THAT(failed.failure.blame.evidence, HasSubstr("staging-limit"));
+}
+
+TEST_F(DataThreadTest, a_job_is_described) {
+  Node a(fabric_, "a");
+  const core::View view = view_of({{"a", 2}}, 1);
+  a.install(view);
+  std::vector<float> x = numbers(8, 1);
+  a.submit(view, 0, x);
+  a.post(DescribeJob{5, view.incarnation});
+  const auto description = a.next<JobDescription>();
+  EXPECT_EQ(description.query, 5u);
+  ASSERT_TRUE(description.found);
+  ASSERT_EQ(description.ops.size(), 1u);
+  EXPECT_EQ(description.ops[0].missing_ranks, std::vector<uint32_t>{1});
+  ASSERT_EQ(description.ranks.size(), 2u);
+  EXPECT_EQ(description.ranks[0].submitted, 1u);
+  EXPECT_GT(description.ranks[0].last_submission, 0);
+  EXPECT_EQ(description.ranks[1].submitted, 0u);
+  a.post(DescribeJob{6, JobId{9}});
+  EXPECT_FALSE(a.next<JobDescription>().found);
+}
+
+}  // namespace
+}  // namespace gradring::daemon

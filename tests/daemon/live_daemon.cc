@@ -1,0 +1,135 @@
+#include "tests/daemon/live_daemon.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace gradring::daemon {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 20s;  // sanitizers and busy machines are slow; a good daemon takes 50 ms
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+pid_t spawn(const std::vector<std::string>& flags, const std::string& output) {
+  std::vector<char*> argv = {const_cast<char*>(GRADRINGD)};
+  for (const std::string& flag : flags) argv.push_back(const_cast<char*>(flag.c_str()));
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that crashes leaves no daemon behind
+  if (getppid() != parent) _exit(127);
+  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dup2(fd, STDOUT_FILENO);
+  dup2(fd, STDERR_FILENO);
+  execv(GRADRINGD, argv.data());
+  _exit(127);
+}
+
+int wait_for(pid_t pid) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > until) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return -1;
+    }
+    std::this_thread::sleep_for(2ms);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+Ended run_gradringd(const std::vector<std::string>& flags) {
+  const Scratch scratch;
+  const std::string output = scratch.path("output");
+  Ended ended;
+  ended.status = wait_for(spawn(flags, output));
+  ended.output = text_of(output);
+  return ended;
+}
+
+LiveDaemon::LiveDaemon(const std::vector<std::string>& more_flags, const std::string& node)
+    : runtime_dir_(scratch_.path("run")), listen_("127.0.0.1:" + std::to_string(free_port())) {
+  flags_ = {"--node",   node,    "--runtime-dir", runtime_dir_,
+            "--listen", listen_, "--config",      "/dev/null"};
+  flags_.insert(flags_.end(), more_flags.begin(), more_flags.end());
+  start();
+}
+
+LiveDaemon::~LiveDaemon() {
+  if (pid_ > 0) stop();
+}
+
+void LiveDaemon::start() {
+  pid_ = spawn(flags_, scratch_.path("log"));
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (log().find(" is ready") == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), until) << log();
+    ASSERT_TRUE(runs()) << log();
+    std::this_thread::sleep_for(2ms);
+  }
+}
+
+bool LiveDaemon::runs() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
+}
+
+void LiveDaemon::signal(int number) const { kill(pid_, number); }
+
+Ended LiveDaemon::stop() {
+  signal(SIGTERM);
+  Ended ended;
+  ended.status = wait_for(pid_);
+  ended.output = log();
+  pid_ = -1;
+  std::ofstream(scratch_.path("log"), std::ios::trunc);  // start() looks for a new "is ready"
+  return ended;
+}
+
+std::string LiveDaemon::log() const { return text_of(scratch_.path("log")); }
+
+size_t LiveDaemon::open_files() const {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/daemon/scratch.h"
+
+namespace gradring::daemon {
+
+// What a program that ended has left.
+struct Ended {
+  int status = -1;  // of exit; 128 + N: killed by signal N; -1: did not end in time and was killed
+  std::string output;  // of both streams
+};
+
+// Runs gradringd with these flags to its end, at most 20 s.
+Ended run_gradringd(const std::vector<std::string>& flags);
+
+// A gradringd on a directory and port of its own, stopped with the object.
+class LiveDaemon {
+ public:
+  explicit LiveDaemon(const std::vector<std::string>& more_flags = {},
+                      const std::string& node = "live");
+  ~LiveDaemon();
+  LiveDaemon(const LiveDaemon&) = delete;
+  LiveDaemon& operator=(const LiveDaemon&) = delete;
+
+  // Starts it again, on the same directory and port.
+  void start();
+  // SIGTERM, and waits.
+  Ended stop();
+  void signal(int number) const;
+  bool runs() const;
+
+  pid_t pid() const { return pid_; }
+  const std::string& runtime_dir() const { return runtime_dir_; }
+  const std::string& listen() const { return listen_; }
+  std::string log() const;
+  size_t open_files() const;
+
+ private:
+  Scratch scratch_;
+  const std::string runtime_dir_;
+  const std::string listen_;
+  std::vector<std::string> flags_;
+  pid_t pid_ = -1;
+};
+
+// A port of loopback that is free at this moment.
+int free_port();
+
+}  // namespace gradring::daemon

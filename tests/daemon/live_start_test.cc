@@ -1,0 +1,219 @@
+// How gradringd starts, refuses to start, and stops.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "proto/status.h"
+#include "proto/verdict.h"
+#include "tests/daemon/live_daemon.h"
+#include "tests/daemon/raw_trainer.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using namespace std::chrono_literals;
+
+// Exit 2 with one line, and nothing left running or lying about.
+void expect_refusal(const std::vector<std::string>& flags, const std::string& words) {
+  const Ended ended = run_gradringd(flags);
+  EXPECT_EQ(ended.status, 2) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr(words));
+  EXPECT_THAT(ended.output, testing::StartsWith("gradringd: "));
+  EXPECT_EQ(std::count(ended.output.begin(), ended.output.end(), '\n'), 1) << ended.output;
+}
+
+std::vector<std::string> flags_for(const Scratch& scratch) {
+  return {"--config",          "/dev/null", "--runtime-dir",
+          scratch.path("run"), "--listen",  "127.0.0.1:" + std::to_string(free_port())};
+}
+
+TEST(LiveStart, a_wrong_configuration_is_one_line_and_exit_2) {
+  const Scratch scratch;
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> flags = flags_for(scratch);
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  };
+  expect_refusal(with({"--colour=red"}), "--colour");
+  expect_refusal(with({"--slots=0"}), "--slots");
+  expect_refusal(with({"--net-device=nosuch0"}), "nosuch0");
+  expect_refusal(with({"--socket-group=nosuchgroup"}), "nosuchgroup");
+  scratch.write("bad.conf", "slots = 4\nslices = 9\n");
+  expect_refusal({"--config", scratch.path("bad.conf")}, "unknown key 'slices'");
+  expect_refusal({"--config", "/dev/null", "--runtime-dir", "/proc/nowhere"}, "runtime-dir");
+  scratch.write("file", "");
+  expect_refusal({"--config", "/dev/null", "--runtime-dir", scratch.path("file")},
+                 "not a directory");
+}
+
+TEST(LiveStart, check_config_says_ok_and_touches_nothing) {
+  const Scratch scratch;
+  std::vector<std::string> flags = flags_for(scratch);
+  flags.push_back("--check-config");
+  const Ended good = run_gradringd(flags);
+  EXPECT_EQ(good.status, 0) << good.output;
+  EXPECT_THAT(good.output, testing::StartsWith("OK"));
+  EXPECT_NE(access(scratch.path("run").c_str(), F_OK), 0);
+  flags.push_back("--net-device=nosuch0");
+  expect_refusal(flags, "nosuch0");
+}
+
+TEST(LiveStart, a_second_daemon_on_the_directory_is_refused_and_the_first_goes_on) {
+  LiveDaemon first;
+  expect_refusal({"--config", "/dev/null", "--runtime-dir", first.runtime_dir(), "--listen",
+                  "127.0.0.1:" + std::to_string(free_port())},
+                 std::to_string(first.pid()));
+  RawTrainer trainer(first.runtime_dir());
+  EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
+}
+
+TEST(LiveStart, a_port_in_use_is_named) {
+  LiveDaemon first;
+  const Scratch scratch;
+  expect_refusal(
+      {"--config", "/dev/null", "--runtime-dir", scratch.path("run"), "--listen", first.listen()},
+      first.listen() + " is in use");
+  EXPECT_NE(access(scratch.path("run/attach.sock").c_str(), F_OK), 0) << "half started";
+}
+
+TEST(LiveStart, stale_sockets_of_a_killed_daemon_are_replaced) {
+  LiveDaemon daemon;
+  daemon.signal(SIGKILL);
+  while (daemon.runs()) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(access((daemon.runtime_dir() + "/attach.sock").c_str(), F_OK), 0);
+  daemon.stop();
+  daemon.start();
+  RawTrainer trainer(daemon.runtime_dir());
+  EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
+}
+
+TEST(LiveStart, sockets_have_the_mode_that_was_asked_for) {
+  LiveDaemon open_to_all, narrow({"--socket-mode", "0640"});
+  struct stat status {};
+  for (const char* name : {"/attach.sock", "/control.sock"}) {
+    ASSERT_EQ(stat((open_to_all.runtime_dir() + name).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0666u);
+    ASSERT_EQ(stat((narrow.runtime_dir() + name).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0640u);
+  }
+}
+
+TEST(LiveStart, an_idle_daemon_stops_at_once_and_cleans_up) {
+  LiveDaemon daemon;
+  RawTrainer idle(daemon.runtime_dir());
+  const auto start = std::chrono::steady_clock::now();
+  const Ended ended = daemon.stop();
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_NE(access((daemon.runtime_dir() + "/attach.sock").c_str(), F_OK), 0);
+  EXPECT_NE(access((daemon.runtime_dir() + "/control.sock").c_str(), F_OK), 0);
+}
+
+TEST(LiveStart, draining_lets_jobs_end_and_takes_no_new_ones) {
+  LiveDaemon daemon;
+  RawTrainer running(daemon.runtime_dir()), late(daemon.runtime_dir());
+  ASSERT_TRUE(form_job("job", {&running}));
+  const auto memory = running.allocate(4096);
+  daemon.signal(SIGTERM);
+  while (daemon.log().find("draining") == std::string::npos) std::this_thread::sleep_for(1ms);
+  const auto refused = late.join("new", 0, 1);
+  EXPECT_EQ(refused.refused().code(), static_cast<uint32_t>(Code::kUnavailable));
+  running.submit(RawTrainer::allreduce(memory, 16, 0));
+  EXPECT_EQ(running.completion().verdict(), static_cast<uint32_t>(Verdict::kOk));
+  EXPECT_TRUE(daemon.runs());
+  EXPECT_TRUE(running.leave().has_left());
+  EXPECT_EQ(daemon.stop().status, 0);
+}
+
+TEST(LiveStart, a_second_signal_fails_what_runs_and_tells_everybody) {
+  LiveDaemon daemon;
+  RawTrainer a(daemon.runtime_dir()), b(daemon.runtime_dir());
+  ASSERT_TRUE(form_job("job", {&a, &b}));
+  const auto memory = a.allocate(4096);
+  a.submit(RawTrainer::allreduce(memory, 16, 0));
+  std::this_thread::sleep_for(50ms);
+  daemon.signal(SIGTERM);
+  while (daemon.log().find("draining") == std::string::npos) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(daemon.runs());
+  const Ended ended = daemon.stop();
+  EXPECT_EQ(ended.status, 0) << ended.output;
+  const wire::Completion completion = a.completion();
+  EXPECT_EQ(completion.failure().cause(), static_cast<uint32_t>(Cause::kDrained));
+  EXPECT_EQ(completion.failure().blame().node(), "live");
+  const auto closed = b.receive();
+  ASSERT_TRUE(closed);
+  EXPECT_EQ(closed->closed().failure().cause(), static_cast<uint32_t>(Cause::kDrained));
+}
+
+TEST(LiveStart, a_drain_has_an_end) {
+  LiveDaemon daemon({"--drain-timeout", "300ms"});
+  RawTrainer a(daemon.runtime_dir());
+  ASSERT_TRUE(form_job("job", {&a}));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(daemon.stop().status, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
+TEST(LiveStart, sighup_rereads_what_can_be_reread) {
+  const Scratch scratch;
+  scratch.write("conf", "max-sessions = 1\n");
+  LiveDaemon daemon({"--config", scratch.path("conf")});
+  RawTrainer first(daemon.runtime_dir());
+  {
+    RawAttach second(daemon.runtime_dir());
+    EXPECT_TRUE(second.hello(1)->has_refused());
+  }
+  scratch.write("conf", "max-sessions = nonsense\n");
+  daemon.signal(SIGHUP);
+  while (daemon.log().find("not reread") == std::string::npos) std::this_thread::sleep_for(1ms);
+  scratch.write("conf", "max-sessions = 2\n");
+  daemon.signal(SIGHUP);
+  while (daemon.log().find("info: reread") == std::string::npos) std::this_thread::sleep_for(1ms);
+  RawAttach second(daemon.runtime_dir());
+  EXPECT_TRUE(second.hello(1)->has_welcome());
+}
+
+TEST(LiveStart, systemd_is_told_when_the_daemon_is_ready_and_that_it_lives) {
+  const Scratch scratch;
+  const std::string path = scratch.path("notify");
+  const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(path.begin(), path.end(), address.sun_path);
+  ASSERT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const timeval patience{10, 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const auto told = [&socket] {
+    std::string text(4096, '\0');
+    const ssize_t size = recv(socket.get(), text.data(), text.size(), 0);
+    text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    return text;
+  };
+  setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  setenv("WATCHDOG_USEC", "1000000", 1);
+  LiveDaemon daemon;
+  unsetenv("NOTIFY_SOCKET");
+  unsetenv("WATCHDOG_USEC");
+  const std::string ready = told();
+  EXPECT_THAT(ready, HasSubstr("READY=1"));
+  EXPECT_THAT(ready, HasSubstr("STATUS=node live"));
+  EXPECT_EQ(told(), "WATCHDOG=1");
+  EXPECT_EQ(told(), "WATCHDOG=1");
+  daemon.stop();
+  std::string last;
+  for (std::string text = told(); text.find("STOPPING=1") == std::string::npos; text = told()) {
+    ASSERT_EQ(text, "WATCHDOG=1");
+  }
+}
+
+}  // namespace
+}  // namespace gradring::daemon

@@ -1,0 +1,84 @@
+#include "daemon/data/outbox.h"
+
+#include <gtest/gtest.h>
+
+namespace gradring::daemon {
+namespace {
+
+// Takes as many sends as it has room for.
+class NarrowTransport final : public transport::Transport {
+ public:
+  std::string name() const override { return "narrow"; }
+  std::string devices() const override { return ""; }
+  std::string devices_reason() const override { return ""; }
+  std::string address() const override { return ""; }
+  Status connect(transport::PeerId, const std::string&) override { return {}; }
+  void disconnect(transport::PeerId) override {}
+  Status send(transport::PeerId, const FrameBytes& header, std::span<const std::byte>,
+              uint64_t) override {
+    if (lost) return {Code::kUnavailable, "lost"};
+    if (room == 0) return {Code::kResourceExhausted, "full"};
+    --room;
+    sent.push_back(static_cast<int>(header[0]));
+    return {};
+  }
+  int progress(transport::Events&) override { return 0; }
+  int event_fd() const override { return -1; }
+  bool arm() override { return true; }
+  transport::Counters counters() const override { return {}; }
+  size_t preferred_payload_bytes() const override { return 4096; }
+
+  int room = 0;
+  bool lost = false;
+  std::vector<int> sent;
+};
+
+FrameBytes frame(int number) {
+  FrameBytes bytes{};
+  bytes[0] = static_cast<std::byte>(number);
+  return bytes;
+}
+
+TEST(Outbox, keeps_the_order_when_the_transport_has_no_room) {
+  NarrowTransport narrow;
+  Outbox outbox(&narrow);
+  std::vector<uint64_t> returned;
+  narrow.room = 1;
+  for (int i = 1; i <= 4; ++i) EXPECT_TRUE(outbox.send(0, frame(i), {}, 0));
+  EXPECT_EQ(narrow.sent, (std::vector<int>{1}));
+  EXPECT_EQ(outbox.retry(&returned), 0);
+  narrow.room = 2;
+  EXPECT_EQ(outbox.retry(&returned), 2);
+  narrow.room = 5;
+  EXPECT_TRUE(outbox.send(0, frame(5), {}, 0)) << "room again, but the fourth is older";
+  EXPECT_EQ(outbox.retry(&returned), 2);
+  EXPECT_EQ(narrow.sent, (std::vector<int>{1, 2, 3, 4, 5}));
+  EXPECT_TRUE(outbox.empty());
+  EXPECT_TRUE(returned.empty());
+}
+
+TEST(Outbox, one_peer_without_room_does_not_hold_up_another) {
+  NarrowTransport narrow;
+  Outbox outbox(&narrow);
+  EXPECT_TRUE(outbox.send(0, frame(1), {}, 0));
+  narrow.room = 1;
+  EXPECT_TRUE(outbox.send(1, frame(2), {}, 0));
+  EXPECT_EQ(narrow.sent, (std::vector<int>{2}));
+}
+
+TEST(Outbox, gives_loans_back_when_the_connection_is_lost) {
+  NarrowTransport narrow;
+  Outbox outbox(&narrow);
+  std::vector<uint64_t> returned;
+  EXPECT_TRUE(outbox.send(0, frame(1), {}, 11));
+  EXPECT_TRUE(outbox.send(0, frame(2), {}, 0));
+  EXPECT_TRUE(outbox.send(0, frame(3), {}, 13));
+  narrow.lost = true;
+  EXPECT_EQ(outbox.retry(&returned), 0);
+  EXPECT_EQ(returned, (std::vector<uint64_t>{11, 13}));
+  EXPECT_TRUE(outbox.empty());
+  EXPECT_FALSE(outbox.send(0, frame(4), {}, 14)) << "nothing is kept for a lost peer";
+}
+
+}  // namespace
+}  // namespace gradring::daemon

@@ -1,0 +1,217 @@
+#include "tests/daemon/raw_trainer.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "proto/version.h"
+
+namespace gradring::daemon {
+namespace {
+
+constexpr int kPatienceMs = 10000;
+
+}  // namespace
+
+RawAttach::RawAttach(const std::string& runtime_dir)
+    : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, (runtime_dir + "/attach.sock").c_str());
+  if (connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    socket_.reset();
+}
+
+bool RawAttach::send(const std::string& packet) {
+  return ::send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) >= 0;
+}
+
+std::optional<wire::AttachReply> RawAttach::receive(Fd* fd) {
+  pollfd p{socket_.get(), POLLIN, 0};
+  if (poll(&p, 1, kPatienceMs) != 1) return std::nullopt;
+  std::array<char, 8192> packet{};
+  iovec data{packet.data(), packet.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  if (size <= 0) return std::nullopt;
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && fd != nullptr) {
+    int received = -1;
+    std::memcpy(&received, CMSG_DATA(header), sizeof received);
+    fd->reset(received);
+  }
+  wire::AttachReply reply;
+  EXPECT_TRUE(reply.ParseFromArray(packet.data(), static_cast<int>(size)));
+  return reply;
+}
+
+bool RawAttach::closed_by_daemon() {
+  pollfd p{socket_.get(), POLLIN, 0};
+  char byte = 0;
+  return poll(&p, 1, kPatienceMs) == 1 && recv(socket_.get(), &byte, 1, 0) <= 0;
+}
+
+std::optional<wire::AttachReply> RawAttach::hello(uint32_t protocol) {
+  wire::AttachRequest request;
+  request.mutable_hello()->set_protocol(protocol);
+  request.mutable_hello()->set_program("raw");
+  if (!send(request)) return std::nullopt;
+  return receive();
+}
+
+RawTrainer::RawTrainer(const std::string& runtime_dir)
+    : attach_(runtime_dir), dealer_(context_, ZMQ_DEALER) {
+  dealer_.set(zmq::sockopt::linger, 0);
+  dealer_.connect("ipc://" + runtime_dir + "/control.sock");
+  const auto reply = attach_.hello(kClientProtocol);
+  if (!reply || !reply->has_welcome()) {
+    ADD_FAILURE() << "not welcome: " << (reply ? reply->ShortDebugString() : "closed");
+    return;
+  }
+  session_ = reply->welcome().session();
+  secret_ = reply->welcome().secret();
+  wire::ClientMessage open;
+  open.mutable_open()->set_session(session_);
+  open.mutable_open()->set_secret(secret_);
+  EXPECT_TRUE(ask(open).has_opened());
+}
+
+RawTrainer::Memory RawTrainer::allocate(uint64_t bytes) {
+  wire::AttachRequest request;
+  request.mutable_allocate()->set_bytes(bytes);
+  attach_.send(request);
+  Fd fd;
+  const auto reply = attach_.receive(&fd);
+  if (!reply || !reply->has_segment()) {
+    ADD_FAILURE() << "no segment: " << (reply ? reply->ShortDebugString() : "closed");
+    return {};
+  }
+  void* memory =
+      mmap(nullptr, reply->segment().bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  EXPECT_NE(memory, MAP_FAILED);
+  return {reply->segment().segment(), reply->segment().bytes(), static_cast<float*>(memory)};
+}
+
+void RawTrainer::send_bytes(const std::string& bytes) {
+  dealer_.send(zmq::buffer(bytes), zmq::send_flags::none);
+}
+
+void RawTrainer::send(wire::ClientMessage message) {
+  if (message.protocol() == 0) message.set_protocol(kClientProtocol);
+  send_bytes(message.SerializeAsString());
+}
+
+std::optional<wire::DaemonMessage> RawTrainer::receive(int milliseconds) {
+  dealer_.set(zmq::sockopt::rcvtimeo, milliseconds);
+  zmq::message_t body;
+  if (!dealer_.recv(body)) return std::nullopt;
+  wire::DaemonMessage message;
+  EXPECT_TRUE(message.ParseFromArray(body.data(), static_cast<int>(body.size())));
+  return message;
+}
+
+wire::DaemonMessage RawTrainer::ask(wire::ClientMessage message) {
+  message.set_request(next_request());
+  const uint64_t request = message.request();
+  send(std::move(message));
+  return answer_to(request);
+}
+
+wire::DaemonMessage RawTrainer::answer_to(uint64_t request) {
+  while (auto answer = receive(kPatienceMs)) {
+    if (answer->request() == request) return *answer;
+    for (const wire::Completion& completion : answer->completed().completions()) {
+      completions_.push_back(completion);
+    }
+  }
+  ADD_FAILURE() << "no answer";
+  return {};
+}
+
+uint64_t RawTrainer::begin_join(const std::string& job, uint32_t rank, uint32_t size,
+                                const std::string& token) {
+  wire::ClientMessage message;
+  message.set_request(next_request());
+  message.mutable_join()->set_job(job);
+  message.mutable_join()->set_token(token);
+  message.mutable_join()->set_rank(rank);
+  message.mutable_join()->set_size(size);
+  send(message);
+  return message.request();
+}
+
+wire::DaemonMessage RawTrainer::finish_join(uint64_t request) {
+  wire::DaemonMessage answer = answer_to(request);
+  if (answer.has_joined()) job_ = answer.joined().job();
+  return answer;
+}
+
+wire::DaemonMessage RawTrainer::join(const std::string& job, uint32_t rank, uint32_t size) {
+  return finish_join(begin_join(job, rank, size));
+}
+
+wire::DaemonMessage RawTrainer::leave() {
+  wire::ClientMessage message;
+  message.mutable_leave()->set_job(job_);
+  return ask(message);
+}
+
+void RawTrainer::submit(const wire::Operation& operation, uint64_t job) {
+  wire::ClientMessage message;
+  message.mutable_submit()->set_job(job);
+  *message.mutable_submit()->add_operations() = operation;
+  send(message);
+}
+
+wire::Completion RawTrainer::completion() {
+  while (completions_.empty()) {
+    const auto message = receive(kPatienceMs);
+    if (!message) {
+      ADD_FAILURE() << "no completion";
+      return {};
+    }
+    for (const wire::Completion& completion : message->completed().completions()) {
+      completions_.push_back(completion);
+    }
+  }
+  const wire::Completion first = completions_.front();
+  completions_.erase(completions_.begin());
+  return first;
+}
+
+wire::Operation RawTrainer::allreduce(const Memory& memory, uint64_t count, uint64_t sequence) {
+  wire::Operation operation;
+  operation.set_ticket(sequence + 1);
+  to_wire(OpKey{0, sequence}, operation.mutable_key());
+  to_wire({Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, count},
+          operation.mutable_signature());
+  operation.mutable_input()->set_segment(memory.segment);
+  operation.mutable_output()->set_segment(memory.segment);
+  return operation;
+}
+
+bool form_job(const std::string& job, const std::vector<RawTrainer*>& trainers) {
+  std::vector<uint64_t> requests;
+  const auto size = static_cast<uint32_t>(trainers.size());
+  for (uint32_t rank = 0; rank < size; ++rank)
+    requests.push_back(trainers[rank]->begin_join(job, rank, size));
+  bool all = true;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    const wire::DaemonMessage answer = trainers[rank]->finish_join(requests[rank]);
+    EXPECT_TRUE(answer.has_joined()) << "rank " << rank << ": " << answer.ShortDebugString();
+    all = all && answer.has_joined();
+  }
+  return all;
+}
+
+}  // namespace gradring::daemon

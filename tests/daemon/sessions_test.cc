@@ -1,0 +1,125 @@
+#include "daemon/control/sessions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/control/client_router.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kPage = 4096;
+const SessionLimits kLimits{4, 2, 3, 8 * kPage};
+
+TEST(Sessions, ids_and_secrets_are_not_repeated) {
+  Sessions sessions({1000, 1000, 1, kPage});
+  std::set<std::string> secrets;
+  for (uint32_t i = 0; i < 500; ++i) secrets.insert((*sessions.open({i, 1}, 0))->secret);
+  EXPECT_EQ(secrets.size(), 500u);
+  EXPECT_EQ(secrets.begin()->size(), 32u);
+  EXPECT_EQ(sessions.count(), 500u);
+}
+
+TEST(Sessions, one_uid_cannot_take_the_places_of_all) {
+  Sessions sessions(kLimits);
+  Session* first = *sessions.open({7, 1}, 0);
+  ASSERT_TRUE(sessions.open({7, 2}, 0));
+  const auto third = sessions.open({7, 3}, 0);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(third.error().message(), HasSubstr("sessions-per-uid"));
+  ASSERT_TRUE(sessions.open({8, 4}, 0));
+  ASSERT_TRUE(sessions.open({9, 5}, 0));
+  const auto fifth = sessions.open({10, 6}, 0);
+  ASSERT_FALSE(fifth);
+  EXPECT_THAT(fifth.error().message(), HasSubstr("max-sessions"));
+
+  sessions.erase(first->id);
+  EXPECT_TRUE(sessions.open({7, 7}, 0));
+}
+
+TEST(Sessions, segments_are_charged_to_the_uid_in_whole_pages_and_given_back) {
+  Sessions sessions(kLimits);
+  Session* a = *sessions.open({7, 1}, 0);
+  Session* b = *sessions.open({7, 2}, 0);
+  Session* other = *sessions.open({8, 3}, 0);
+  const auto one = sessions.allocate(*a, 1);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->second->bytes(), kPage);
+  ASSERT_TRUE(sessions.allocate(*b, 6 * kPage));
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 7 * kPage);
+
+  const auto much = sessions.allocate(*a, 2 * kPage);
+  ASSERT_FALSE(much);
+  EXPECT_THAT(much.error().message(), HasSubstr("segment-limit"));
+  EXPECT_TRUE(sessions.allocate(*other, 8 * kPage)) << "another uid has its own limit";
+
+  EXPECT_TRUE(sessions.free(*a, one->first).ok());
+  EXPECT_TRUE(sessions.allocate(*a, 2 * kPage));
+  sessions.erase(b->id);
+  EXPECT_TRUE(sessions.allocate(*a, 6 * kPage));
+}
+
+TEST(Sessions, requests_for_absurd_memory_are_refused_in_words) {
+  Sessions sessions({4, 4, 3, ~uint64_t{0}});
+  Session* session = *sessions.open({7, 1}, 0);
+  EXPECT_FALSE(sessions.allocate(*session, 0));
+  for (const uint64_t bytes : {~uint64_t{0}, ~uint64_t{0} - 4095, uint64_t{1} << 62}) {
+    const auto segment = sessions.allocate(*session, bytes);
+    ASSERT_FALSE(segment) << bytes;
+    EXPECT_FALSE(segment.error().message().empty());
+  }
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 0u);
+}
+
+TEST(Sessions, a_session_has_a_number_of_segments) {
+  Sessions sessions({4, 4, 3, 1 << 20});
+  Session* session = *sessions.open({7, 1}, 0);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(sessions.allocate(*session, 1));
+  const auto fourth = sessions.allocate(*session, 1);
+  ASSERT_FALSE(fourth);
+  EXPECT_THAT(fourth.error().message(), HasSubstr("segments-per-session"));
+}
+
+TEST(Sessions, a_segment_in_use_is_not_freed_nor_is_a_strangers) {
+  Sessions sessions(kLimits);
+  Session* a = *sessions.open({7, 1}, 0);
+  Session* b = *sessions.open({8, 2}, 0);
+  const auto segment = sessions.allocate(*a, 1);
+  ++segment->second->uses;
+  EXPECT_THAT(sessions.free(*a, segment->first).message(), HasSubstr("in use"));
+  EXPECT_EQ(sessions.free(*b, segment->first).code(), Code::kNotFound);
+  --segment->second->uses;
+  EXPECT_TRUE(sessions.free(*a, segment->first).ok());
+  EXPECT_EQ(sessions.free(*a, segment->first).code(), Code::kNotFound);
+}
+
+TEST(Sessions, a_connection_belongs_to_one_session_at_a_time) {
+  Sessions sessions(kLimits);
+  Session* a = *sessions.open({7, 1}, 0);
+  Session* b = *sessions.open({8, 2}, 0);
+  sessions.bind_route(*a, "r1");
+  EXPECT_EQ(sessions.find_by_route("r1"), a);
+  sessions.bind_route(*a, "r2");
+  EXPECT_EQ(sessions.find_by_route("r1"), nullptr);
+  sessions.bind_route(*b, "r2");
+  EXPECT_EQ(sessions.find_by_route("r2"), b);
+  EXPECT_EQ(a->routing_id, "");
+  sessions.erase(b->id);
+  EXPECT_EQ(sessions.find_by_route("r2"), nullptr);
+}
+
+TEST(PeerAddress, the_last_three_fields_count) {
+  EXPECT_EQ(parse_peer_address("localhost:1000:100:4711"), (Credentials{1000, 4711}));
+  EXPECT_EQ(parse_peer_address("a:b:c:0:0:1"), (Credentials{0, 1}));
+  for (const char* bad :
+       {"", "localhost", "1:2", "x:y:z:w", "localhost:-1:0:5", "localhost:1:2:", ":::"}) {
+    EXPECT_EQ(parse_peer_address(bad), (Credentials{~0u, 0})) << bad;
+  }
+  EXPECT_EQ(parse_peer_address(nullptr), (Credentials{~0u, 0}));
+}
+
+}  // namespace
+}  // namespace gradring::daemon
