@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace gradring::daemon {
 namespace {
@@ -27,13 +28,14 @@ Setter list(std::vector<std::string> Config::*member) {
 }
 
 Setter one_of(std::string Config::*member, std::vector<std::string> words) {
-  return [member, words](Config& config, const std::string& value) -> std::string {
-    if (std::find(words.begin(), words.end(), value) == words.end()) {
-      return fmt::format("write {}", fmt::join(words, ", "));
-    }
-    config.*member = value;
-    return "";
-  };
+  return
+      [member, words = std::move(words)](Config& config, const std::string& value) -> std::string {
+        if (std::find(words.begin(), words.end(), value) == words.end()) {
+          return fmt::format("write {}", fmt::join(words, ", "));
+        }
+        config.*member = value;
+        return "";
+      };
 }
 
 Setter duration(core::Time Config::*member, core::Time least) {

@@ -25,7 +25,7 @@ class DataThread final : private transport::Events {
 
   DataThread(std::unique_ptr<transport::Transport> transport, const Options& options,
              CommandBox* commands, EventBox* events);
-  ~DataThread();
+  ~DataThread() override;
 
   // Until StopData.
   void run();

@@ -7,7 +7,6 @@
 namespace gradring::core {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 void expect_mismatch(const Ring& ring, const std::vector<Ticket>& tickets,

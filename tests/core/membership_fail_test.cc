@@ -10,7 +10,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::string node_of(uint32_t rank) { return std::string(1, static_cast<char>('a' + rank)); }
 

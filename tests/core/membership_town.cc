@@ -111,7 +111,7 @@ Status Town::refused_join(const std::string& node, JoinRequest request) {
   if (request.session == 0) request.session = trainers_.size() + 1;
   request.pid = 1000 + static_cast<int64_t>(request.session);
   trainers_.emplace(request.session, Trainer{node, request, {}, {}, {}, true});
-  const Status status = at(node).join(request, now);
+  Status status = at(node).join(request, now);
   EXPECT_FALSE(status.ok()) << "was not refused";
   return status;
 }

@@ -6,8 +6,6 @@
 namespace gradring::core {
 namespace {
 
-using testing::HasSubstr;
-
 RankInfo rank(uint32_t number) { return {number, number, 1000 + int64_t{number}, number}; }
 
 View two_nodes() {

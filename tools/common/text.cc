@@ -67,7 +67,7 @@ size_t width_of(std::string_view text) {
 
 std::string format_duration(uint64_t milliseconds) {
   const uint64_t seconds = milliseconds / 1000, minutes = seconds / 60, hours = minutes / 60;
-  if (seconds < 60) return fmt::format("{:.1f} s", static_cast<double>(milliseconds / 100) / 10);
+  if (seconds < 60) return fmt::format("{}.{} s", seconds, milliseconds % 1000 / 100);
   if (minutes < 60) return fmt::format("{} min {} s", minutes, seconds % 60);
   if (hours < 48) return fmt::format("{} h {} min", hours, minutes % 60);
   return fmt::format("{} d {} h", hours / 24, hours % 24);

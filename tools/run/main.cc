@@ -56,7 +56,7 @@ Process connection_to(const Launch& launch, const std::vector<std::string>& rsh)
   process.command.push_back(launch.share.host);
   process.command.push_back(fmt::format("exec {} --agent", shell_quoted(program)));
   for (char** variable = environ; *variable != nullptr; ++variable)
-    process.environment.push_back(*variable);
+    process.environment.emplace_back(*variable);
   process.lifeline = to_line(launch) + "\n";
   return process;
 }
