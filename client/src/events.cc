@@ -53,7 +53,9 @@ void Communicator::on_refused(uint64_t number, const wire::Refused& refused) {
 }
 
 void Communicator::on_job_closed(const wire::JobClosed& closed) {
-  if (closed.job() != job_ || job_failure_) return;
+  // Right behind the answer to the join it comes before we have seen our own handle in that.
+  const bool ours = job_ == 0 || closed.job() == job_;
+  if (!ours || job_failure_) return;
   Failure failure;
   if (!gradring::from_wire(closed.failure(), &failure)) failure.cause = Cause::kProtocol;
   job_failure_ = failed(std::move(failure), closed.message());

@@ -339,6 +339,12 @@ void FakeDaemon::answer(const std::string& routing_id, const wire::ClientMessage
   }
   if (refusal) *reply.mutable_refused() = *refusal;
   send_to(routing_id, reply.SerializeAsString());
+  if (message.has_join() && script.close_after_join) {
+    wire::DaemonMessage closed;
+    closed.mutable_closed()->set_job(77);
+    closed.mutable_closed()->set_message("rank 1 died");
+    send_to(routing_id, closed.SerializeAsString());
+  }
 }
 
 void FakeDaemon::submit(const std::string& routing_id, const wire::ClientMessage& message) {

@@ -34,6 +34,7 @@ struct Script {
   std::optional<wire::Refused> refuse_submit;
   bool answer_hello = true;
   bool answer_join = true;
+  bool close_after_join = false;  // the job fails in the moment it is formed
   bool answer_leave = true;
   Memory memory = Memory::kSealed;
   // Ops complete at once, as if every rank had given the same input; false: not before complete().

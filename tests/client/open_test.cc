@@ -217,6 +217,22 @@ TEST(Open, ends_when_the_daemon_dies_during_the_join) {
   EXPECT_THAT(refused.message, HasSubstr("went away"));
 }
 
+TEST(Open, fails_or_the_first_op_does_if_the_job_fails_in_that_moment) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.close_after_join = true; });
+  for (int i = 0; i < 3; ++i) {
+    const gradring_options options = options_for(daemon.runtime_dir());
+    gradring_comm* comm = nullptr;
+    gradring_code code = gradring_open(&options, &comm);
+    // The news may arrive together with the answer or after it.
+    daemon.set([](Script& script) { script.complete = false; });
+    if (code == GRADRING_OK) code = gradring_barrier(comm);
+    EXPECT_EQ(code, GRADRING_ERR_FAILED);
+    EXPECT_STREQ(gradring_last_error(), "rank 1 died");
+    gradring_close(comm);
+  }
+}
+
 TEST(Open, gives_up_on_a_daemon_that_does_not_answer_the_join) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.answer_join = false; });
