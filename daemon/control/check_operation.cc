@@ -64,7 +64,7 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
   core::Submission& submission = checked.submission;
   Signature& signature = submission.signature;
   if (!from_wire(operation.signature(), &signature)) {
-    return Refusal("unknown collective, element type or reduce op");
+    return Refusal("unknown collective, element type or reduce op, or a count beyond any machine");
   }
   if (std::string fault = fault_of_signature(signature, session.size); !fault.empty()) {
     return Refusal(fault);

@@ -244,12 +244,12 @@ void ControlThread::peer_message(const std::string& node, const wire::PeerMessag
 int ControlThread::tick_if_due(core::Time now) {
   queries_.tick(now);
   if (now >= attach_.next_deadline()) attach_.tick(now);
+  if (phase_ != Phase::kServing) advance_phase(now);
   if (now < next_tick_) return 0;
   next_tick_ = now + tick_interval_;
   peers_.tick(now);
   membership_.tick(now);
   attach_.tick(now);
-  advance_phase(now);
   feed_watchdog(now);
   return 1;
 }

@@ -45,7 +45,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void run();
 
  private:
-  enum class Phase : uint8_t { kServing, kDraining, kStopping, kStopped };
+  enum class Phase : uint8_t { kServing, kDraining, kStopping, kLastWords, kStopped };
 
   int do_work(core::Time now);
   void wait(core::Time until);

@@ -82,9 +82,8 @@ void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time no
 }
 
 void Peers::refuse(Peer& peer, const std::string& why) {
-  if (!peer.refused || peer.link.reason() != why) {
-    spdlog::error("peer {} cannot be used: {}", peer.link.address(), why);
-  }
+  if (peer.told != why) spdlog::error("peer {} cannot be used: {}", peer.link.address(), why);
+  peer.told = why;
   peer.refused = true;
   peer.link.mark_broken(why);
 }

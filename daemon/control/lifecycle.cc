@@ -20,6 +20,11 @@ namespace {
 // For the data thread to give back every buffer and for trainers to be told.
 constexpr core::Time kStopTime = 1 * core::kSecond;
 
+// What was told goes out by libzmq's own thread, and a trainer that sees its attach socket close
+// before it has read why would blame a crash. So the sockets stay open a moment longer, or until
+// all have gone.
+constexpr core::Time kLastWordsTime = 200 * core::kMillisecond;
+
 }  // namespace
 
 Status set_access(const std::string& path, uint32_t mode, const std::string& group) {
@@ -125,9 +130,13 @@ void ControlThread::advance_phase(core::Time now) {
     sessions_.for_each([&lent](const Session& session) { lent = lent || !session.open.empty(); });
     flush_answers();
     if ((!lent && !clients_.waiting()) || now >= phase_deadline_) {
-      phase_ = Phase::kStopped;
-      spdlog::info("stopped");
+      phase_ = Phase::kLastWords;
+      phase_deadline_ = now + kLastWordsTime;
     }
+  }
+  if (phase_ == Phase::kLastWords && (sessions_.count() == 0 || now >= phase_deadline_)) {
+    phase_ = Phase::kStopped;
+    spdlog::info("stopped");
   }
 }
 

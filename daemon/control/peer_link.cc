@@ -25,22 +25,11 @@ constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAIL
                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                         ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED;
 
-std::string meaning_of(int event, PeerLink::State state) {
-  switch (event) {
-    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
-      return "it does not allow our key: list our public key in its allowed-keys";
-    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-    case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-      return "the handshake failed: key must be set on both nodes or on none, and allowed-keys "
-             "must "
-             "list the right public key";
-    case ZMQ_EVENT_CLOSED:
-      return "connection refused or host unreachable";
-    default:
-      return state == PeerLink::State::kDialing ? "the connection was closed during the handshake"
-                                                : "the control connection was closed";
-  }
-}
+constexpr const char* kNotAllowed =
+    "it does not allow our key: list our public key in its allowed-keys";
+constexpr const char* kNoHandshake =
+    "the handshake failed: set key on both nodes or on none, and let allowed-keys on both list "
+    "the right public keys";
 
 }  // namespace
 
@@ -57,7 +46,8 @@ void PeerLink::dial(const Dial& dial, core::Time now) {
   dealer_.set(zmq::sockopt::tcp_keepalive, 1);
   dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
   dealer_.set(zmq::sockopt::ipv6, address_.front() == '[');
-  if (!dial.server_key.empty()) {
+  secure_ = !dial.server_key.empty();
+  if (secure_) {
     dealer_.set(zmq::sockopt::curve_serverkey, dial.server_key);
     dealer_.set(zmq::sockopt::curve_publickey, dial.own_public);
     dealer_.set(zmq::sockopt::curve_secretkey, dial.own_secret);
@@ -98,12 +88,41 @@ std::optional<PeerLink::Happening> PeerLink::next_happening() {
     uint16_t event = 0;
     if (what.size() < sizeof event) continue;
     std::memcpy(&event, what.data(), sizeof event);
-    if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return Happening::kConnected;
+    if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+      handshake_fault_.clear();
+      return Happening::kConnected;
+    }
     if ((event & kEvents) == 0) continue;
-    reason_ = meaning_of(event, state_);
+    note_failure(event);
     return Happening::kBroken;
   }
   return std::nullopt;
+}
+
+void PeerLink::note_failure(int event) {
+  switch (event) {
+    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+      handshake_fault_ = kNotAllowed;
+      break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+    case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+      if (handshake_fault_.empty()) handshake_fault_ = kNoHandshake;
+      break;
+    case ZMQ_EVENT_CLOSED:
+      handshake_fault_.clear();
+      reason_ = "connection refused or host unreachable";
+      return;
+    default:
+      if (state_ != State::kDialing) {
+        reason_ = "the control connection was closed";
+        return;
+      }
+      // A server that does not like our key may just hang up.
+      if (secure_ && handshake_fault_.empty()) handshake_fault_ = kNoHandshake;
+      if (!secure_) reason_ = "the connection was closed during the handshake";
+      break;
+  }
+  if (!handshake_fault_.empty()) reason_ = handshake_fault_;
 }
 
 std::optional<wire::PeerMessage> PeerLink::next_reply() {

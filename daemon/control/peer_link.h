@@ -37,6 +37,9 @@ class PeerLink {
   // Closes the sockets and what they hold. `reason` is for people.
   void drop(const std::string& reason, core::Time now);
 
+  // The last handshake failed, so that a person must look at the keys; the reason says how.
+  bool handshake_refused() const { return !handshake_fault_.empty(); }
+
   // ---- what has happened; each returns one event and is called until it returns nothing ----
   enum class Happening : uint8_t { kConnected, kBroken };
   std::optional<Happening> next_happening();
@@ -72,12 +75,18 @@ class PeerLink {
   bool broken() const { return broken_; }
 
  private:
+  void note_failure(int event);
+
   const PeerId id_;
   const std::string address_;
   zmq::socket_t dealer_;
   zmq::socket_t monitor_;
   State state_ = State::kWaiting;
   bool broken_ = false;
+  bool secure_ = false;
+  // What libzmq said of the handshake. It says more than one thing of the same failure, in any
+  // order, and sometimes only that the connection was closed; the best it has said is kept.
+  std::string handshake_fault_;
   uint64_t number_ = 0;
   uint64_t connection_ = 0;
   uint64_t token_ = 0;

@@ -101,7 +101,7 @@ int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
                                     [](const zmq_pollitem_t& item) { return item.revents != 0; });
   int work = 0;
   if (anything) {
-    if (keys_) work += keys_->do_work();
+    if (keys_) work += keys_->do_work(now);
     work += watch_links(items, now);
     work += hear(now);
   }
@@ -125,7 +125,11 @@ int Peers::watch_links(std::span<const zmq_pollitem_t> items, core::Time now) {
       if (*happening == PeerLink::Happening::kConnected) {
         say_hello(peer);
       } else {
-        peer.link.mark_broken(peer.link.reason());
+        if (peer.link.handshake_refused()) {
+          refuse(peer, peer.link.reason());
+        } else {
+          peer.link.mark_broken(peer.link.reason());
+        }
       }
     }
     while (const auto message = peer.link.next_reply()) {

@@ -43,7 +43,19 @@ const AllowedKey* KeyGuard::by_address(const std::string& address) const {
   return nullptr;
 }
 
-int KeyGuard::do_work() {
+// Somebody with a wrong key tries again every other second; a person wants to read of it now and
+// then.
+void KeyGuard::tell_of_stranger(const std::string& address, core::Time now) {
+  constexpr core::Time kAgain = 600 * core::kSecond;
+  constexpr size_t kAddressesMax = 1024;
+  const auto told = told_.find(address);
+  if (told != told_.end() && now - told->second < kAgain) return;
+  if (told_.size() >= kAddressesMax) told_.clear();
+  told_[address] = now;
+  spdlog::warn("refused a peer at {}: its key is not in allowed-keys", address);
+}
+
+int KeyGuard::do_work(core::Time now) {
   int answered = 0;
   while (true) {
     std::vector<std::string> frames;
@@ -62,9 +74,7 @@ int KeyGuard::do_work() {
         if (allowed.public_key == key) node = allowed.node;
       }
     }
-    if (node.empty()) {
-      spdlog::warn("refused a peer at {}: its key is not in allowed-keys", frames[kAddress]);
-    }
+    if (node.empty()) tell_of_stranger(frames[kAddress], now);
     const std::array<std::string, 6> answer = {"1.0",
                                                frames[kRequest],
                                                node.empty() ? "400" : "200",

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
 
+#include "daemon/core/time.h"
 #include "daemon/keys.h"
 
 namespace gradring::daemon {
@@ -23,12 +25,15 @@ class KeyGuard {
   const AllowedKey* by_address(const std::string& address) const;
 
   // Answers what waits; returns how many questions that were.
-  int do_work();
+  int do_work(core::Time now);
   void* socket() { return socket_.handle(); }
 
  private:
+  void tell_of_stranger(const std::string& address, core::Time now);
+
   std::vector<AllowedKey> keys_;
   zmq::socket_t socket_;
+  std::map<std::string, core::Time> told_;  // to the log, of strangers, by address
 };
 
 }  // namespace gradring::daemon

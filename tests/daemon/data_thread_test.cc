@@ -199,8 +199,8 @@ TEST_F(DataThreadTest, strangers_and_nonsense_are_counted_and_change_nothing) {
   nonsense[5] = std::byte{200};
   ASSERT_TRUE(stranger->send(0, nonsense, {}, 0).ok());
   const std::vector<std::byte> payload(100);
-  ASSERT_TRUE(stranger->send(0, nonsense, payload, 0).ok());
-  ASSERT_TRUE(stranger->send(0, encode(lost), payload, 0).ok());  // a READY with a payload
+  ASSERT_TRUE(stranger->send(0, nonsense, payload, 5).ok());
+  ASSERT_TRUE(stranger->send(0, encode(lost), payload, 6).ok());  // a READY with a payload
 
   const Pulse pulse = a.next<Pulse>([](const Pulse& p) { return p.frames_malformed >= 3; });
   EXPECT_EQ(pulse.frames_malformed, 3u);

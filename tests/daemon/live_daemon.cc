@@ -81,8 +81,10 @@ Ended run_gradringd(const std::vector<std::string>& flags) {
   return ended;
 }
 
-LiveDaemon::LiveDaemon(const std::vector<std::string>& more_flags, const std::string& node)
-    : runtime_dir_(scratch_.path("run")), listen_("127.0.0.1:" + std::to_string(free_port())) {
+LiveDaemon::LiveDaemon(const std::vector<std::string>& more_flags, const std::string& node,
+                       int port)
+    : runtime_dir_(scratch_.path("run")),
+      listen_("127.0.0.1:" + std::to_string(port == 0 ? free_port() : port)) {
   flags_ = {"--node",   node,    "--runtime-dir", runtime_dir_,
             "--listen", listen_, "--config",      "/dev/null"};
   flags_.insert(flags_.end(), more_flags.begin(), more_flags.end());

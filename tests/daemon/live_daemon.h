@@ -21,8 +21,9 @@ Ended run_gradringd(const std::vector<std::string>& flags);
 // A gradringd on a directory and port of its own, stopped with the object.
 class LiveDaemon {
  public:
+  // `port` 0: one that is free.
   explicit LiveDaemon(const std::vector<std::string>& more_flags = {},
-                      const std::string& node = "live");
+                      const std::string& node = "live", int port = 0);
   ~LiveDaemon();
   LiveDaemon(const LiveDaemon&) = delete;
   LiveDaemon& operator=(const LiveDaemon&) = delete;
