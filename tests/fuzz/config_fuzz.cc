@@ -1,0 +1,82 @@
+// What an operator may write: the INI file, the values in it, and the two key files. Nothing here
+// crosses a trust boundary; a typing mistake must lead to one line and never to a crash.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/config.h"
+#include "daemon/keys.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace gradring;
+
+// The bytes as a file that the readers can open by name.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const std::string& bytes) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
+    fuzz::require(
+        fd_ >= 0 && write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
+        "the file can be made");
+    fuzz::require(fchmod(fd_, 0600) == 0, "and be made private");
+  }
+  ~MemoryFile() { close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  const int fd_;
+};
+
+const std::vector<std::string>& samples() {
+  static const std::vector<std::string> kSamples = {
+      "node = a\nlisten = 10.0.0.1:7300\npeer = 10.0.0.2:7300\npeer = [::1]:7301\ninsecure = "
+      "true\n",
+      "# times\nsuspect = 500ms\ndecide = 3s\nop-deadline = 30m\nrestart-grace = 0\n",
+      "segment-limit = 2G\nslots = 16\nslice-bytes = 256K\nsocket-mode = 0660\nlog-level = debug\n",
+      "a 10.0.0.1:7300 rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n",
+      "public = \"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\"\n"
+      "secret = \"JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\"\n",
+  };
+  return kSamples;
+}
+
+void has_words(const std::string& text) { fuzz::require(!text.empty(), "a refusal has words"); }
+
+void read_config(const MemoryFile& file) {
+  const auto nothing = [](const std::string&) -> std::optional<std::string> {
+    return std::nullopt;
+  };
+  const auto invocation = daemon::load_config({"--config", file.path()}, nothing);
+  if (!invocation) return has_words(invocation.error());
+  if (!invocation->config.key_file.empty() || !invocation->config.allowed_keys_file.empty()) return;
+  const std::string fault = daemon::fault_of(invocation->config);
+  if (!fault.empty()) return has_words(fault);
+  fuzz::require(
+      invocation->config.slots >= 2 && invocation->config.decide > invocation->config.suspect,
+      "a configuration that is accepted can be run");
+}
+
+}  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max,
+                                          unsigned seed) {
+  return fuzz::mutate(samples(), data, size, size_max, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  const MemoryFile file(bytes);
+  read_config(file);
+  (void)daemon::read_allowed_keys(file.path());
+  (void)daemon::read_key_file(file.path());
+  if (const auto address = daemon::parse_host_port(bytes)) {
+    fuzz::require(!address->host.empty() && address->port != 0, "an address has both parts");
+  }
+  if (const auto time = daemon::parse_duration(bytes))
+    fuzz::require(*time >= 0, "time is not negative");
+  (void)daemon::parse_size(bytes);
+  return 0;
+}
