@@ -55,6 +55,7 @@ def goodput(ring, seconds=5):
 
 def counted(ring):
     """Bytes sent so far by each node: (payload by the transport, bytes by the link)."""
+    time.sleep(1)  # the daemons renew their counters some times a second
     payload = [sum(peer["sent_bytes"] for peer in node.peers()) for node in ring.nodes]
     link = [json.loads(testbed.run("tc", "-n", ring.network.space(node.index), "-j", "-s", "qdisc", "show", "dev",
                                    "eth0"))[0]["bytes"] for node in ring.nodes]
