@@ -123,32 +123,41 @@ std::string JobEngine::title(const Op& op) const {
   return "op '" + op.name + "' use " + std::to_string(op.key.sequence);
 }
 
+// The node of a rank that is missing knows who it is and speaks at once; the others, who only see
+// that its node is not ready, leave it the time to.
 void JobEngine::tick(Time now) {
+  constexpr Time kTimeToSpeak = 1 * kSecond;
   if (failure_ || failure_requested_) return;
   for (const auto& [key, op] : ops_) {
-    if (!op->since || op->state == OpState::kFailed) continue;
-    if (now - *op->since < options_.op_deadline) continue;
-    Failure failure{Cause::kDeadline, {}};
-    const std::string what = title(*op) + " (" + describe(*op->signature) + ") was not complete " +
-                             std::to_string(options_.op_deadline / kSecond) +
-                             " s after its first submission; ";
-    for (size_t i = 0; i < op->locals.size(); ++i) {
-      if (op->locals[i]) continue;
-      failure.blame =
-          blame_of(view_.members[me_].ranks[i].rank, what + "this rank never submitted it");
-      return request_failure(failure);
-    }
-    for (uint32_t i = 0; i < members(); ++i) {
-      if (op->ready[i]) continue;
-      failure.blame.node = view_.members[i].node;
-      failure.blame.evidence = what + "this node has not said that its ranks submitted it";
-      return request_failure(failure);
-    }
-    failure.blame.node = view_.members[predecessor()].node;
-    failure.blame.evidence =
-        what + "all ranks submitted it, but slices do not arrive from this node";
-    return request_failure(failure);
+    if (op->state == OpState::kFailed || !op->signature) continue;
+    if (!op->since) op->since = now;
+    const Time waited = now - *op->since;
+    if (waited < options_.op_deadline) continue;
+    if (op->all_local() && waited < options_.op_deadline + kTimeToSpeak) continue;
+    return request_failure(deadline_failure(*op));
   }
+}
+
+Failure JobEngine::deadline_failure(const Op& op) const {
+  const std::string what = title(op) + " (" + describe(*op.signature) + ") was not complete " +
+                           std::to_string(options_.op_deadline / kSecond) +
+                           " s after its first submission; ";
+  Failure failure{Cause::kDeadline, {}};
+  for (size_t i = 0; i < op.locals.size(); ++i) {
+    if (op.locals[i]) continue;
+    failure.blame =
+        blame_of(view_.members[me_].ranks[i].rank, what + "this rank never submitted it");
+    return failure;
+  }
+  for (uint32_t i = 0; i < members(); ++i) {
+    if (op.ready[i]) continue;
+    failure.blame.node = view_.members[i].node;
+    failure.blame.evidence = what + "this node has not said that its ranks submitted it";
+    return failure;
+  }
+  failure.blame.node = view_.members[predecessor()].node;
+  failure.blame.evidence = what + "all ranks submitted it, but slices do not arrive from this node";
+  return failure;
 }
 
 bool JobEngine::drained() const {

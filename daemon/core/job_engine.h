@@ -99,7 +99,7 @@ struct OpProgress {
   OpKey key;
   std::string name;
   Signature signature;
-  Time since = 0;                       // first local submission
+  Time since = 0;                       // first local submission, or news of it elsewhere
   std::vector<uint32_t> missing_ranks;  // local ranks that have not submitted
   std::vector<uint32_t> missing_members;
   uint32_t slices_final = 0;
@@ -198,6 +198,7 @@ class JobEngine {
   Frame frame(FrameType type, const OpKey& key) const;
   void send_to_others(const Frame& frame);
   Outcome failed_outcome(const Failure& failure) const;
+  Failure deadline_failure(const Op& op) const;
   Blame blame_of(uint32_t rank, std::string evidence) const;
   uint32_t successor() const { return (me_ + 1) % members(); }
   uint32_t predecessor() const { return (me_ + members() - 1) % members(); }

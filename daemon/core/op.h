@@ -62,7 +62,7 @@ struct Op {
   uint32_t locals_here = 0;
   std::vector<bool> ready;  // by member
   uint32_t ready_count = 0;
-  std::optional<Time> since;  // first local submission
+  std::optional<Time> since;  // first local submission; else the tick after the first READY
 
   Plan plan;  // from the moment all locals are here
   std::vector<SliceProgress> slices;

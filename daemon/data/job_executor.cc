@@ -1,10 +1,10 @@
 #include "daemon/data/job_executor.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <utility>
 
+#include "proto/check.h"
 #include "transport/reducer.h"
 
 namespace gradring::daemon {
@@ -116,7 +116,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
       std::memcpy(at, lent_to(op, i).input + offset, length);
       return;
     }
-    assert(false && "the root is not here");
+    GRADRING_CHECK(false, "the root of a broadcast is not on the node that starts it");
   }
   inputs_.clear();
   if (order.onto_arrived) inputs_.push_back(at);
@@ -175,7 +175,7 @@ void JobExecutor::fail_job(const Failure& failure) {
 JobExecutor::LocalRank& JobExecutor::local(uint32_t rank) {
   const auto it = std::find_if(locals_.begin(), locals_.end(),
                                [rank](const LocalRank& l) { return l.rank == rank; });
-  assert(it != locals_.end());
+  GRADRING_CHECK(it != locals_.end(), "a rank that is not of this node");
   return *it;
 }
 

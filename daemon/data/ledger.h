@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cassert>
 #include <cstdint>
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "proto/check.h"
 
 namespace gradring::daemon {
 
@@ -31,7 +31,8 @@ class Ledger {
     return number;
   }
   Loan take_back(uint64_t number) {
-    assert(number >= 1 && number <= loans_.size() && loans_[number - 1].job != nullptr);
+    GRADRING_CHECK(number >= 1 && number <= loans_.size() && loans_[number - 1].job != nullptr,
+                   "the transport gave back what it was not lent");
     const Loan loan = loans_[number - 1];
     loans_[number - 1].job = nullptr;
     free_.push_back(number);
