@@ -134,8 +134,7 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   const Config& config = invocation->config;
-  for (const std::string& fault : {fault_of(config), fault_of_runtime_dir(config.runtime_dir),
-                                   fault_of_memlock(config.net_devices)}) {
+  for (const std::string& fault : {fault_of(config), fault_of_runtime_dir(config.runtime_dir)}) {
     if (!fault.empty()) return refuse(fault);
   }
   start_logging(config);

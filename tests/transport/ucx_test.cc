@@ -1,10 +1,12 @@
 // What is UCX's own: devices, addresses, and senders that are none of ours.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tests/transport/conformance.h"
 #include "transport/ucx/address.h"
 #include "transport/ucx/devices.h"
+#include "transport/ucx/memlock.h"
 #include "transport/ucx/settings.h"
 #include "transport/ucx/ucx_transport.h"
 #include "transport/ucx/worker.h"
@@ -72,6 +74,27 @@ TEST(UcxDevices, RefusalsSayWhatIsWrongAndWhatThereIs) {
   EXPECT_THAT(chosen({"mlx5_1"}, ""), HasSubstr("several ports"));
   EXPECT_THAT(chosen({}, "10.1.2.4"), HasSubstr("eth0 (10.1.2.3, fd00::3)"));
   EXPECT_THAT(chosen({}, "somewhere"), HasSubstr("not a numeric IP address"));
+}
+
+TEST(UcxMemlock, AnRdmaDeviceNeedsMemoryThatMayBeLocked) {
+  const DeviceChoice card{{{"eth0", false}, {"mlx5_0:1", true}}, "named in net-device"};
+  const Status refused = check_memlock(card, {false, 8 << 20});
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr("net-device: mlx5_0:1"), HasSubstr("named in net-device"),
+                    HasSubstr("8192 KiB"), HasSubstr("LimitMEMLOCK=infinity")));
+  EXPECT_TRUE(check_memlock(card, {true, 0}).ok());
+  EXPECT_TRUE(check_memlock(card, {false, RLIM_INFINITY}).ok());
+  EXPECT_TRUE(check_memlock({{{"eth0", false}}, ""}, {false, 0}).ok()) << "TCP pins nothing";
+}
+
+TEST(UcxMemlock, TheLimitIsThatOfThisProcess) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  const rlimit lower{64 << 10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &lower), 0);
+  EXPECT_EQ(lockable_memory().limit_bytes, 64u << 10);
+  setrlimit(RLIMIT_MEMLOCK, &before);
 }
 
 TEST(UcxDevices, ThisHostHasALoopbackInterface) {

@@ -7,6 +7,7 @@
 #include "transport/ucx/constants.h"
 #include "transport/ucx/devices.h"
 #include "transport/ucx/log.h"
+#include "transport/ucx/memlock.h"
 #include "transport/ucx/settings.h"
 #include "transport/ucx/worker.h"
 
@@ -29,6 +30,9 @@ tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOpt
   if (!inventory) return tl::unexpected(inventory.error());
   auto choice = choose_devices(options.devices, options.listen_address, *inventory);
   if (!choice) return tl::unexpected(choice.error());
+  if (Status status = check_memlock(*choice, lockable_memory()); !status.ok()) {
+    return tl::unexpected(status);
+  }
   const auto whole_bytes = whole_bytes_of(*choice, options);
   auto worker = UcxWorker::open(settings_for(*choice, options.rendezvous_bytes));
   if (!worker) return tl::unexpected(worker.error());
