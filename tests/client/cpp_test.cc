@@ -34,7 +34,7 @@ class Cpp : public ::testing::Test {
   Communicator job_{options_for(daemon_.runtime_dir(), 1, 3)};
 };
 
-TEST_F(Cpp, reduces_a_buffer) {
+TEST_F(Cpp, ReducesABuffer) {
   EXPECT_EQ(job_.rank(), 1);
   EXPECT_EQ(job_.size(), 3);
   EXPECT_EQ(job_.local_rank(), 0);
@@ -49,7 +49,7 @@ TEST_F(Cpp, reduces_a_buffer) {
   EXPECT_EQ(buffer.size(), 10u);
 }
 
-TEST_F(Cpp, submits_what_it_says) {
+TEST_F(Cpp, SubmitsWhatItSays) {
   auto floats = job_.allocate<double>(4);
   auto halves = job_.allocate<Half>(4);
   auto output = job_.allocate<double>(4);
@@ -70,7 +70,7 @@ TEST_F(Cpp, submits_what_it_says) {
   EXPECT_EQ(operations[0].name(), "named");
 }
 
-TEST_F(Cpp, waits_in_steps) {
+TEST_F(Cpp, WaitsInSteps) {
   daemon_.set([](Script& script) { script.complete = false; });
   Request request = job_.start_barrier();
   EXPECT_TRUE(request.pending());
@@ -84,7 +84,7 @@ TEST_F(Cpp, waits_in_steps) {
   EXPECT_THROW(request.wait(), Error);
 }
 
-TEST_F(Cpp, throws_with_the_blame) {
+TEST_F(Cpp, ThrowsWithTheBlame) {
   daemon_.set([](Script& script) {
     script.refuse_submit = refusal(Code::kInvalidArgument, "no such thing");
   });
@@ -99,7 +99,7 @@ TEST_F(Cpp, throws_with_the_blame) {
   }
 }
 
-TEST_F(Cpp, throws_when_there_is_no_daemon) {
+TEST_F(Cpp, ThrowsWhenThereIsNoDaemon) {
   try {
     const Communicator nowhere(options_for("/tmp/gradring-nobody-is-here"));
     FAIL() << "nothing was thrown";
@@ -109,14 +109,14 @@ TEST_F(Cpp, throws_when_there_is_no_daemon) {
   }
 }
 
-TEST_F(Cpp, waits_for_a_request_that_is_dropped) {
+TEST_F(Cpp, WaitsForARequestThatIsDropped) {
   auto buffer = job_.allocate<float>(4);
   buffer[0] = 1;
   job_.start_allreduce(buffer);
   EXPECT_EQ(buffer[0], 3) << "the buffer was lent until the request was done";
 }
 
-TEST_F(Cpp, moves_and_frees) {
+TEST_F(Cpp, MovesAndFrees) {
   {
     auto first = job_.allocate<int>(8);
     first[0] = 7;
@@ -130,7 +130,7 @@ TEST_F(Cpp, moves_and_frees) {
   EXPECT_EQ(daemon_.segments(), 0u);
 }
 
-TEST_F(Cpp, stays_open_as_long_as_anything_of_it_lives) {
+TEST_F(Cpp, StaysOpenAsLongAsAnythingOfItLives) {
   Buffer<float> buffer;
   {
     const Communicator other(options_for(daemon_.runtime_dir(), 2, 3));

@@ -73,7 +73,7 @@ class Environment : public ::testing::Test {
   std::vector<std::pair<std::string, std::string>> saved_;
 };
 
-TEST_F(Environment, that_says_nothing_leaves_everything_open) {
+TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {
   const gradring_options options = init();
   EXPECT_EQ(options.struct_size, sizeof(options));
   EXPECT_STREQ(options.runtime_dir, "/run/gradring");
@@ -86,7 +86,7 @@ TEST_F(Environment, that_says_nothing_leaves_everything_open) {
   EXPECT_EQ(options.join_timeout_ms, 0);
 }
 
-TEST_F(Environment, of_gradring_run) {
+TEST_F(Environment, OfGradringRun) {
   set("GRADRING_RUNTIME_DIR", "/tmp/there");
   set("GRADRING_JOB", "digits");
   set("GRADRING_JOB_TOKEN", "t");
@@ -104,7 +104,7 @@ TEST_F(Environment, of_gradring_run) {
   EXPECT_EQ(options.local_size, 2);
 }
 
-TEST_F(Environment, of_torchrun) {
+TEST_F(Environment, OfTorchrun) {
   set("RANK", "5");
   set("WORLD_SIZE", "6");
   set("LOCAL_RANK", "2");
@@ -122,7 +122,7 @@ TEST_F(Environment, of_torchrun) {
   EXPECT_STREQ(init().job, "run-17");
 }
 
-TEST_F(Environment, of_a_loopback_master_is_of_this_host_alone) {
+TEST_F(Environment, OfALoopbackMasterIsOfThisHostAlone) {
   set("MASTER_PORT", "29500");
   for (const std::string address : {"127.0.0.1", "127.1.2.3", "localhost", "::1"}) {
     set("MASTER_ADDR", address);
@@ -132,12 +132,12 @@ TEST_F(Environment, of_a_loopback_master_is_of_this_host_alone) {
   EXPECT_STREQ(init().job, "1270.example:29500");
 }
 
-TEST_F(Environment, of_a_master_without_a_port_names_no_job) {
+TEST_F(Environment, OfAMasterWithoutAPortNamesNoJob) {
   set("MASTER_ADDR", "node-a");
   EXPECT_EQ(init().job, nullptr);
 }
 
-TEST_F(Environment, of_open_mpi) {
+TEST_F(Environment, OfOpenMpi) {
   set("OMPI_COMM_WORLD_RANK", "1");
   set("OMPI_COMM_WORLD_SIZE", "4");
   set("OMPI_COMM_WORLD_LOCAL_RANK", "0");
@@ -153,7 +153,7 @@ TEST_F(Environment, of_open_mpi) {
   EXPECT_STREQ(init().job, "prterun-1");
 }
 
-TEST_F(Environment, of_mpich) {
+TEST_F(Environment, OfMpich) {
   set("PMI_RANK", "2");
   set("PMI_SIZE", "3");
   set("MPI_LOCALRANKID", "1");
@@ -165,7 +165,7 @@ TEST_F(Environment, of_mpich) {
   EXPECT_EQ(options.local_size, 2);
 }
 
-TEST_F(Environment, of_slurm) {
+TEST_F(Environment, OfSlurm) {
   set("SLURM_PROCID", "7");
   set("SLURM_NTASKS", "16");
   set("SLURM_LOCALID", "3");
@@ -179,7 +179,7 @@ TEST_F(Environment, of_slurm) {
   EXPECT_STREQ(init().job, "4242.0");
 }
 
-TEST_F(Environment, goes_by_the_documented_order) {
+TEST_F(Environment, GoesByTheDocumentedOrder) {
   set("SLURM_PROCID", "5");
   EXPECT_EQ(init().rank, 5);
   set("PMI_RANK", "4");
@@ -205,7 +205,7 @@ TEST_F(Environment, goes_by_the_documented_order) {
   EXPECT_STREQ(init().job, "mine");
 }
 
-TEST_F(Environment, of_a_restarted_worker_group_gives_another_token) {
+TEST_F(Environment, OfARestartedWorkerGroupGivesAnotherToken) {
   set("TORCHELASTIC_RESTART_COUNT", "0");
   const std::string first = init().token;
   EXPECT_NE(first, "");
@@ -220,7 +220,7 @@ TEST_F(Environment, of_a_restarted_worker_group_gives_another_token) {
   EXPECT_STREQ(init().token, "set by hand");
 }
 
-TEST_F(Environment, with_something_that_is_no_number_is_told_by_open) {
+TEST_F(Environment, WithSomethingThatIsNoNumberIsToldByOpen) {
   set("GRADRING_RANK", "first");
   set("GRADRING_SIZE", "2");
   set("GRADRING_JOB", "job");
@@ -231,14 +231,14 @@ TEST_F(Environment, with_something_that_is_no_number_is_told_by_open) {
   EXPECT_THAT(refused.message, HasSubstr("GRADRING_RANK is 'first', which is not a number"));
 }
 
-TEST_F(Environment, takes_no_number_that_only_begins_as_one) {
+TEST_F(Environment, TakesNoNumberThatOnlyBeginsAsOne) {
   for (const char* value : {"1x", "-1", "+1", " 1", "99999999999", "0x1"}) {
     set("RANK", value);
     EXPECT_EQ(init().rank, -1) << value;
   }
 }
 
-TEST_F(Environment, that_is_empty_counts_as_unset) {
+TEST_F(Environment, ThatIsEmptyCountsAsUnset) {
   set("GRADRING_RANK", "");
   set("RANK", "4");
   EXPECT_EQ(init().rank, 4);

@@ -59,7 +59,7 @@ class Fork : public ::testing::Test {
   float* memory_ = alloc(comm_, 16);
 };
 
-TEST_F(Fork, makes_every_call_in_the_child_say_so) {
+TEST_F(Fork, MakesEveryCallInTheChildSaySo) {
   const int status = in_child([&] {
     gradring_comm* comm = comm_.get();
     void* memory = nullptr;
@@ -82,12 +82,12 @@ TEST_F(Fork, makes_every_call_in_the_child_say_so) {
   expect_parent_goes_on();
 }
 
-TEST_F(Fork, lets_the_child_read_what_lies_in_the_parents_buffers) {
+TEST_F(Fork, LetsTheChildReadWhatLiesInTheParentsBuffers) {
   memory_[7] = 5;
   EXPECT_EQ(in_child([&] { return memory_[7] == 5 ? 0 : 1; }), 0);
 }
 
-TEST_F(Fork, lets_the_child_close_without_disturbing_the_parent) {
+TEST_F(Fork, LetsTheChildCloseWithoutDisturbingTheParent) {
   const int status = in_child([&] {
     gradring_close(comm_.release());
     return 0;
@@ -99,7 +99,7 @@ TEST_F(Fork, lets_the_child_close_without_disturbing_the_parent) {
 
 // A child that lives on, like a DataLoader's worker, must not hide its parent's death: it must not
 // hold the attach socket.
-TEST_F(Fork, closes_the_attach_socket_in_the_child) {
+TEST_F(Fork, ClosesTheAttachSocketInTheChild) {
   const size_t before = count_descriptors();
   const int status = in_child([&] { return static_cast<int>(before - count_descriptors()); });
   EXPECT_EQ(status, 2) << "the attach socket and the reader's eventfd";
@@ -108,7 +108,7 @@ TEST_F(Fork, closes_the_attach_socket_in_the_child) {
 }
 
 // Here locks and condition variables of the library have sleepers that do not exist in the child.
-TEST_F(Fork, while_other_threads_wait_lets_the_child_close) {
+TEST_F(Fork, WhileOtherThreadsWaitLetsTheChildClose) {
   daemon_.set([](Script& script) { script.complete = false; });
   const gradring_request first = submit(comm_, barrier_op());
   const gradring_request second = submit(comm_, barrier_op());
@@ -134,7 +134,7 @@ TEST_F(Fork, while_other_threads_wait_lets_the_child_close) {
   expect_parent_goes_on();
 }
 
-TEST_F(Fork, while_other_threads_are_busy_leaves_the_child_whole) {
+TEST_F(Fork, WhileOtherThreadsAreBusyLeavesTheChildWhole) {
   std::atomic<bool> stop = false;
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
@@ -160,7 +160,7 @@ TEST_F(Fork, while_other_threads_are_busy_leaves_the_child_whole) {
   expect_parent_goes_on();
 }
 
-TEST_F(Fork, lets_the_child_open_its_own) {
+TEST_F(Fork, LetsTheChildOpenItsOwn) {
   const int status = in_child([&] {
     gradring_options options = options_for(daemon_.runtime_dir(), 0, 2);
     gradring_comm* own = nullptr;
@@ -185,7 +185,7 @@ TEST_F(Fork, lets_the_child_open_its_own) {
   expect_parent_goes_on();
 }
 
-TEST_F(Fork, of_a_child_that_ends_leaves_the_parent_attached) {
+TEST_F(Fork, OfAChildThatEndsLeavesTheParentAttached) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(in_child([] { return 0; }), 0);
   expect_parent_goes_on();
   EXPECT_TRUE(daemon_.wait_for_messages(wire::ClientMessage::kLeave, 0).empty());

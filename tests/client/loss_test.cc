@@ -53,7 +53,7 @@ class Loss : public ::testing::Test {
   size_t submitted_ = 0;
 };
 
-TEST_F(Loss, of_the_daemon_ends_a_wait_at_once) {
+TEST_F(Loss, OfTheDaemonEndsAWaitAtOnce) {
   const gradring_request request = submit_barrier();
   std::thread killer([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -68,7 +68,7 @@ TEST_F(Loss, of_the_daemon_ends_a_wait_at_once) {
                     HasSubstr("`gradringd --runtime-dir " + daemon_.runtime_dir() + "`")));
 }
 
-TEST_F(Loss, of_the_daemon_ends_all_waits_of_all_threads) {
+TEST_F(Loss, OfTheDaemonEndsAllWaitsOfAllThreads) {
   std::vector<gradring_request> requests;
   for (int i = 0; i < 6; ++i) requests.push_back(submit_barrier());
   std::vector<std::thread> threads;
@@ -82,7 +82,7 @@ TEST_F(Loss, of_the_daemon_ends_all_waits_of_all_threads) {
   EXPECT_LT(ms_since(start), kSoonMs);
 }
 
-TEST_F(Loss, of_the_daemon_is_told_by_every_call) {
+TEST_F(Loss, OfTheDaemonIsToldByEveryCall) {
   float* memory = alloc(comm_, 16);
   std::vector<float> own(16);
   daemon_.die();
@@ -97,7 +97,7 @@ TEST_F(Loss, of_the_daemon_is_told_by_every_call) {
   EXPECT_EQ(gradring_rank(comm_.get()), 0);
 }
 
-TEST_F(Loss, of_the_daemon_is_seen_by_test_as_well) {
+TEST_F(Loss, OfTheDaemonIsSeenByTestAsWell) {
   const gradring_request request = submit_barrier();
   daemon_.die();
   int done = 0;
@@ -110,7 +110,7 @@ TEST_F(Loss, of_the_daemon_is_seen_by_test_as_well) {
   EXPECT_EQ(code, GRADRING_ERR_FAILED);
 }
 
-TEST_F(Loss, of_the_daemon_does_not_take_back_a_result) {
+TEST_F(Loss, OfTheDaemonDoesNotTakeBackAResult) {
   const gradring_request good = submit_barrier();
   const gradring_request open_still = submit_barrier();
   daemon_.complete(daemon_.wait_for_operations(2).at(0));
@@ -120,7 +120,7 @@ TEST_F(Loss, of_the_daemon_does_not_take_back_a_result) {
   EXPECT_EQ(gradring_wait(comm_.get(), good, -1, nullptr), GRADRING_OK);
 }
 
-TEST_F(Loss, of_the_daemon_lets_close_return_at_once) {
+TEST_F(Loss, OfTheDaemonLetsCloseReturnAtOnce) {
   submit_barrier();
   alloc(comm_, 1024);
   daemon_.die();
@@ -129,7 +129,7 @@ TEST_F(Loss, of_the_daemon_lets_close_return_at_once) {
   EXPECT_LT(ms_since(start), kSoonMs);
 }
 
-TEST_F(Loss, of_patience_with_a_daemon_that_does_not_confirm_a_leave) {
+TEST_F(Loss, OfPatienceWithADaemonThatDoesNotConfirmALeave) {
   daemon_.set([](Script& script) { script.answer_leave = false; });
   const auto start = Clock::now();
   comm_.reset();
@@ -137,7 +137,7 @@ TEST_F(Loss, of_patience_with_a_daemon_that_does_not_confirm_a_leave) {
   EXPECT_LT(ms_since(start), 2000 + kSoonMs);
 }
 
-TEST_F(Loss, of_the_job_ends_requests_as_the_daemon_completes_them) {
+TEST_F(Loss, OfTheJobEndsRequestsAsTheDaemonCompletesThem) {
   const gradring_request request = submit_barrier();
   close_job("rank 1 died");
   EXPECT_EQ(gradring_wait(comm_.get(), request, 100, nullptr), GRADRING_ERR_DEADLINE)
@@ -153,7 +153,7 @@ TEST_F(Loss, of_the_job_ends_requests_as_the_daemon_completes_them) {
   EXPECT_STREQ(wait_failed(request).message, "rank 1 died, and this op with it");
 }
 
-TEST_F(Loss, of_the_job_ends_a_wait_even_if_the_daemon_forgets_to) {
+TEST_F(Loss, OfTheJobEndsAWaitEvenIfTheDaemonForgetsTo) {
   const gradring_request request = submit_barrier();
   std::thread closer([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -167,7 +167,7 @@ TEST_F(Loss, of_the_job_ends_a_wait_even_if_the_daemon_forgets_to) {
   EXPECT_STREQ(result.message, "rank 1 died");
 }
 
-TEST_F(Loss, of_the_job_is_told_by_submit) {
+TEST_F(Loss, OfTheJobIsToldBySubmit) {
   close_job("rank 1 died");
   const auto start = Clock::now();
   gradring_code code = GRADRING_OK;
@@ -178,7 +178,7 @@ TEST_F(Loss, of_the_job_is_told_by_submit) {
   EXPECT_EQ(gradring_alloc(comm_.get(), 64, &memory), GRADRING_ERR_FAILED);
 }
 
-TEST_F(Loss, of_another_job_is_none_of_ours) {
+TEST_F(Loss, OfAnotherJobIsNoneOfOurs) {
   const gradring_request request = submit_barrier();
   wire::DaemonMessage closed;
   closed.mutable_closed()->set_job(78);
@@ -189,7 +189,7 @@ TEST_F(Loss, of_another_job_is_none_of_ours) {
 }
 
 // The reason was given on one channel, and then the other is closed.
-TEST_F(Loss, of_the_daemon_after_the_job_says_why_the_job_ended) {
+TEST_F(Loss, OfTheDaemonAfterTheJobSaysWhyTheJobEnded) {
   const gradring_request request = submit_barrier();
   close_job("the daemon was told to stop");
   daemon_.die();
@@ -217,19 +217,19 @@ class Garbage : public Loss {
   }
 };
 
-TEST_F(Garbage, on_the_control_channel) {
+TEST_F(Garbage, OnTheControlChannel) {
   const gradring_request request = submit_barrier();
   daemon_.send_bytes("\xff\xff\xff\xff this is no message");
   expect_the_end(request, "a message that cannot be read");
 }
 
-TEST_F(Garbage, on_the_attach_socket) {
+TEST_F(Garbage, OnTheAttachSocket) {
   const gradring_request request = submit_barrier();
   daemon_.send_attach_bytes("\xff\xff\xff\xff this is no packet");
   expect_the_end(request, "cannot be read");
 }
 
-TEST_F(Garbage, as_a_packet_that_answers_nothing) {
+TEST_F(Garbage, AsAPacketThatAnswersNothing) {
   const gradring_request request = submit_barrier();
   wire::AttachReply reply;
   reply.mutable_segment()->set_request(1'000'000);
@@ -237,7 +237,7 @@ TEST_F(Garbage, as_a_packet_that_answers_nothing) {
   expect_the_end(request, "answers nothing");
 }
 
-TEST_F(Garbage, as_a_packet_that_is_too_long) {
+TEST_F(Garbage, AsAPacketThatIsTooLong) {
   const gradring_request request = submit_barrier();
   wire::AttachReply reply;
   reply.mutable_refused()->set_message(std::string(20'000, 'x'));
@@ -245,31 +245,31 @@ TEST_F(Garbage, as_a_packet_that_is_too_long) {
   expect_the_end(request, "cannot be read");
 }
 
-TEST_F(Garbage, as_the_completion_of_a_request_that_never_was) {
+TEST_F(Garbage, AsTheCompletionOfARequestThatNeverWas) {
   const gradring_request request = submit_barrier();
   send_completion(request + 1, Verdict::kOk);
   expect_the_end(request, "makes no sense");
 }
 
-TEST_F(Garbage, as_the_completion_of_nothing) {
+TEST_F(Garbage, AsTheCompletionOfNothing) {
   const gradring_request request = submit_barrier();
   send_completion(0, Verdict::kOk);
   expect_the_end(request, "makes no sense");
 }
 
-TEST_F(Garbage, as_an_unknown_verdict) {
+TEST_F(Garbage, AsAnUnknownVerdict) {
   const gradring_request request = submit_barrier();
   send_completion(request, static_cast<Verdict>(4));
   expect_the_end(request, "makes no sense");
 }
 
-TEST_F(Garbage, as_an_unknown_cause) {
+TEST_F(Garbage, AsAnUnknownCause) {
   const gradring_request request = submit_barrier();
   send_completion(request, Verdict::kFailed, static_cast<Cause>(200));
   expect_the_end(request, "makes no sense");
 }
 
-TEST_F(Garbage, as_a_second_completion_is_void) {
+TEST_F(Garbage, AsASecondCompletionIsVoid) {
   const gradring_request request = submit_barrier();
   const auto operation = daemon_.wait_for_operations(1).at(0);
   daemon_.complete(operation);
@@ -278,7 +278,7 @@ TEST_F(Garbage, as_a_second_completion_is_void) {
   EXPECT_EQ(submit_code(), GRADRING_OK);
 }
 
-TEST_F(Garbage, as_news_that_a_later_library_knows_is_passed_over) {
+TEST_F(Garbage, AsNewsThatALaterLibraryKnowsIsPassedOver) {
   const gradring_request request = submit_barrier();
   daemon_.send_bytes("");
   daemon_.send_bytes(std::string("\xa2\x06\x01x", 4));  // field 100, one byte
@@ -286,7 +286,7 @@ TEST_F(Garbage, as_news_that_a_later_library_knows_is_passed_over) {
   EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
 }
 
-TEST_F(Loss, of_the_session_by_a_refusal_that_answers_nothing) {
+TEST_F(Loss, OfTheSessionByARefusalThatAnswersNothing) {
   const gradring_request request = submit_barrier();
   wire::DaemonMessage message;
   *message.mutable_refused() = refusal(Code::kPermissionDenied, "this connection is not yours");
@@ -297,7 +297,7 @@ TEST_F(Loss, of_the_session_by_a_refusal_that_answers_nothing) {
 
 // The daemon is there and reads nothing: the queues between fill up, and then a submission is
 // refused in bounded time.
-TEST_F(Loss, of_a_reading_daemon_refuses_submissions_in_time) {
+TEST_F(Loss, OfAReadingDaemonRefusesSubmissionsInTime) {
   daemon_.freeze();
   gradring_code code = GRADRING_OK;
   const auto start = Clock::now();

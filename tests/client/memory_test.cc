@@ -13,7 +13,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-TEST(Memory, is_page_aligned_zero_and_writable) {
+TEST(Memory, IsPageAlignedZeroAndWritable) {
   FakeDaemon daemon;
   const Comm comm = open(daemon);
   constexpr size_t kCount = 5000;
@@ -25,7 +25,7 @@ TEST(Memory, is_page_aligned_zero_and_writable) {
   EXPECT_EQ(daemon.segments(), 0u);
 }
 
-TEST(Memory, is_freed_once_and_only_where_it_begins) {
+TEST(Memory, IsFreedOnceAndOnlyWhereItBegins) {
   FakeDaemon daemon;
   const Comm comm = open(daemon);
   float* memory = alloc(comm, 8);
@@ -36,7 +36,7 @@ TEST(Memory, is_freed_once_and_only_where_it_begins) {
   EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_ERR_NOT_FOUND);
 }
 
-TEST(Memory, of_no_bytes_is_refused) {
+TEST(Memory, OfNoBytesIsRefused) {
   FakeDaemon daemon;
   const Comm comm = open(daemon);
   void* memory = &daemon;
@@ -45,7 +45,7 @@ TEST(Memory, of_no_bytes_is_refused) {
   EXPECT_EQ(gradring_alloc(comm.get(), 1, nullptr), GRADRING_ERR_INVALID);
 }
 
-TEST(Memory, beyond_the_daemons_cap_is_refused_in_its_words) {
+TEST(Memory, BeyondTheDaemonsCapIsRefusedInItsWords) {
   FakeDaemon daemon;
   daemon.set([](Script& script) {
     script.refuse_allocate = refusal(Code::kResourceExhausted, "segment-limit of 1 MiB is reached");
@@ -56,7 +56,7 @@ TEST(Memory, beyond_the_daemons_cap_is_refused_in_its_words) {
   EXPECT_STREQ(gradring_last_error(), "segment-limit of 1 MiB is reached");
 }
 
-TEST(Memory, that_could_fault_later_is_not_believed) {
+TEST(Memory, ThatCouldFaultLaterIsNotBelieved) {
   const std::pair<Memory, const char*> cases[] = {{Memory::kUnsealed, "not sealed"},
                                                   {Memory::kShort, "called it"},
                                                   {Memory::kNone, "without its memory"}};
@@ -71,7 +71,7 @@ TEST(Memory, that_could_fault_later_is_not_believed) {
   }
 }
 
-TEST(Memory, in_use_by_a_request_is_not_freed) {
+TEST(Memory, InUseByARequestIsNotFreed) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.complete = false; });
   const Comm comm = open(daemon);
@@ -85,7 +85,7 @@ TEST(Memory, in_use_by_a_request_is_not_freed) {
   EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_OK);
 }
 
-TEST(Memory, that_the_daemon_does_not_free_stays_usable) {
+TEST(Memory, ThatTheDaemonDoesNotFreeStaysUsable) {
   FakeDaemon daemon;
   const Comm comm = open(daemon);
   float* memory = alloc(comm, 8);
@@ -100,7 +100,7 @@ TEST(Memory, that_the_daemon_does_not_free_stays_usable) {
   EXPECT_EQ(memory[0], 6);
 }
 
-TEST(Memory, is_allocated_by_many_threads_at_once) {
+TEST(Memory, IsAllocatedByManyThreadsAtOnce) {
   FakeDaemon daemon;
   const Comm comm = open(daemon);
   std::vector<std::thread> threads;
@@ -118,7 +118,7 @@ TEST(Memory, is_allocated_by_many_threads_at_once) {
   EXPECT_EQ(daemon.segments(), 0u);
 }
 
-TEST(RegisteredMemory, is_copied_in_at_submit_and_out_at_wait) {
+TEST(RegisteredMemory, IsCopiedInAtSubmitAndOutAtWait) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.complete = false; });
   const Comm comm = open(daemon);
@@ -144,7 +144,7 @@ TEST(RegisteredMemory, is_copied_in_at_submit_and_out_at_wait) {
   EXPECT_EQ(daemon.segments(), 0u);
 }
 
-TEST(RegisteredMemory, serves_as_input_and_output_apart) {
+TEST(RegisteredMemory, ServesAsInputAndOutputApart) {
   FakeDaemon daemon;
   const Comm comm = open(daemon);
   std::vector<float> input(64, 1.5f);
@@ -158,7 +158,7 @@ TEST(RegisteredMemory, serves_as_input_and_output_apart) {
   EXPECT_THAT(output, Each(3.0f));
 }
 
-TEST(RegisteredMemory, keeps_its_contents_when_the_op_fails) {
+TEST(RegisteredMemory, KeepsItsContentsWhenTheOpFails) {
   FakeDaemon daemon;
   daemon.set([](Script& script) {
     script.refuse_submit = refusal(Code::kInvalidArgument, "the key was used before");
@@ -172,7 +172,7 @@ TEST(RegisteredMemory, keeps_its_contents_when_the_op_fails) {
   EXPECT_THAT(values, Each(4.0f));
 }
 
-TEST(RegisteredMemory, must_not_overlap_any_other) {
+TEST(RegisteredMemory, MustNotOverlapAnyOther) {
   FakeDaemon daemon;
   const Comm comm = open(daemon);
   std::vector<char> values(300);

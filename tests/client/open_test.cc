@@ -26,7 +26,7 @@ int as_nobody(Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(Open, tells_rank_size_node_and_place) {
+TEST(Open, TellsRankSizeNodeAndPlace) {
   FakeDaemon daemon;
   const Comm comm = open(daemon, 2, 4);
   EXPECT_EQ(gradring_rank(comm.get()), 2);
@@ -38,7 +38,7 @@ TEST(Open, tells_rank_size_node_and_place) {
   EXPECT_EQ(gradring_local_rank(comm.get()), 1);
 }
 
-TEST(Open, keeps_the_local_rank_that_the_launcher_gave) {
+TEST(Open, KeepsTheLocalRankThatTheLauncherGave) {
   FakeDaemon daemon;
   gradring_options options = options_for(daemon.runtime_dir(), 2, 4);
   options.local_rank = 5;
@@ -48,7 +48,7 @@ TEST(Open, keeps_the_local_rank_that_the_launcher_gave) {
   gradring_close(comm);
 }
 
-TEST(Open, says_to_the_daemon_who_joins_what) {
+TEST(Open, SaysToTheDaemonWhoJoinsWhat) {
   FakeDaemon daemon;
   gradring_options options = options_for(daemon.runtime_dir(), 1, 3);
   options.token = "launch 8";
@@ -68,7 +68,7 @@ TEST(Open, says_to_the_daemon_who_joins_what) {
   EXPECT_EQ(daemon.wait_for_messages(wire::ClientMessage::kLeave, 1).size(), 1u);
 }
 
-TEST(Open, without_a_daemon_says_at_once_where_it_looked_and_how_to_start_one) {
+TEST(Open, WithoutADaemonSaysAtOnceWhereItLookedAndHowToStartOne) {
   const auto start = Clock::now();
   const Refusal refused = open_refused(options_for("/tmp/gradring-nobody-is-here"));
   EXPECT_LT(ms_since(start), kSoonMs);
@@ -78,14 +78,14 @@ TEST(Open, without_a_daemon_says_at_once_where_it_looked_and_how_to_start_one) {
   EXPECT_THAT(refused.message, HasSubstr("`gradringd --runtime-dir /tmp/gradring-nobody-is-here`"));
 }
 
-TEST(Open, in_the_default_directory_names_the_service) {
+TEST(Open, InTheDefaultDirectoryNamesTheService) {
   if (std::filesystem::exists("/run/gradring/attach.sock")) GTEST_SKIP() << "a daemon runs here";
   gradring_options options = options_for("unused");
   options.runtime_dir = nullptr;
   EXPECT_THAT(open_refused(options).message, HasSubstr("`systemctl start gradringd`"));
 }
 
-TEST(Open, at_the_socket_of_a_dead_daemon_says_connection_refused) {
+TEST(Open, AtTheSocketOfADeadDaemonSaysConnectionRefused) {
   FakeDaemon daemon;
   daemon.die();
   const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
@@ -94,7 +94,7 @@ TEST(Open, at_the_socket_of_a_dead_daemon_says_connection_refused) {
   EXPECT_THAT(refused.message, HasSubstr(daemon.runtime_dir() + "/attach.sock"));
 }
 
-TEST(Open, without_permission_says_so) {
+TEST(Open, WithoutPermissionSaysSo) {
   FakeDaemon daemon;
   ASSERT_EQ(::chmod(daemon.runtime_dir().c_str(), 0), 0);
   const int status = as_nobody([&] {
@@ -106,7 +106,7 @@ TEST(Open, without_permission_says_so) {
   ::chmod(daemon.runtime_dir().c_str(), 0700);
 }
 
-TEST(Open, without_permission_on_the_control_socket_says_so_too) {
+TEST(Open, WithoutPermissionOnTheControlSocketSaysSoToo) {
   FakeDaemon daemon;
   ASSERT_EQ(::chmod(daemon.runtime_dir().c_str(), 0755), 0);
   ASSERT_EQ(::chmod((daemon.runtime_dir() + "/attach.sock").c_str(), 0777), 0);
@@ -119,14 +119,14 @@ TEST(Open, without_permission_on_the_control_socket_says_so_too) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(Open, in_a_directory_with_too_long_a_path_says_how_long_it_may_be) {
+TEST(Open, InADirectoryWithTooLongAPathSaysHowLongItMayBe) {
   const std::string directory = "/tmp/" + std::string(120, 'x');
   const Refusal refused = open_refused(options_for(directory));
   EXPECT_EQ(refused.code, GRADRING_ERR_INVALID);
   EXPECT_THAT(refused.message, HasSubstr("107"));
 }
 
-TEST(Open, passes_on_what_the_daemon_says_about_versions) {
+TEST(Open, PassesOnWhatTheDaemonSaysAboutVersions) {
   FakeDaemon daemon;
   daemon.set([](Script& script) {
     script.refuse_hello = refusal(Code::kIncompatible, "this daemon speaks client protocol 2");
@@ -136,7 +136,7 @@ TEST(Open, passes_on_what_the_daemon_says_about_versions) {
   EXPECT_EQ(refused.message, "this daemon speaks client protocol 2");
 }
 
-TEST(Open, passes_on_why_there_is_no_room) {
+TEST(Open, PassesOnWhyThereIsNoRoom) {
   FakeDaemon daemon;
   daemon.set([](Script& script) {
     script.refuse_connection = refusal(Code::kResourceExhausted, "100 trainers are here already");
@@ -148,7 +148,7 @@ TEST(Open, passes_on_why_there_is_no_room) {
   }
 }
 
-TEST(Open, ends_when_the_daemon_dies_during_the_hello) {
+TEST(Open, EndsWhenTheDaemonDiesDuringTheHello) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.answer_hello = false; });
   std::thread killer([&] {
@@ -164,7 +164,7 @@ TEST(Open, ends_when_the_daemon_dies_during_the_hello) {
   EXPECT_THAT(refused.message, HasSubstr(daemon.runtime_dir() + "/attach.sock"));
 }
 
-TEST(Open, refuses_a_daemon_of_another_protocol) {
+TEST(Open, RefusesADaemonOfAnotherProtocol) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.protocol = kClientProtocol + 1; });
   const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
@@ -172,13 +172,13 @@ TEST(Open, refuses_a_daemon_of_another_protocol) {
   EXPECT_THAT(refused.message, HasSubstr("node fake (gradringd 9.9.9) speaks client protocol 2"));
 }
 
-TEST(Open, is_no_success_even_if_a_refusal_says_code_0) {
+TEST(Open, IsNoSuccessEvenIfARefusalSaysCode0) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.refuse_hello = refusal(Code::kOk, "no"); });
   EXPECT_EQ(open_refused(options_for(daemon.runtime_dir())).code, GRADRING_ERR_INTERNAL);
 }
 
-TEST(Open, passes_on_why_a_join_is_refused) {
+TEST(Open, PassesOnWhyAJoinIsRefused) {
   FakeDaemon daemon;
   const std::pair<Code, gradring_code> cases[] = {
       {Code::kDeadlineExceeded, GRADRING_ERR_DEADLINE},
@@ -194,7 +194,7 @@ TEST(Open, passes_on_why_a_join_is_refused) {
   }
 }
 
-TEST(Open, passes_on_why_a_session_is_refused) {
+TEST(Open, PassesOnWhyASessionIsRefused) {
   FakeDaemon daemon;
   daemon.set([](Script& script) {
     script.refuse_open = refusal(Code::kPermissionDenied, "wrong secret");
@@ -204,7 +204,7 @@ TEST(Open, passes_on_why_a_session_is_refused) {
   EXPECT_EQ(refused.message, "wrong secret");
 }
 
-TEST(Open, ends_when_the_daemon_dies_during_the_join) {
+TEST(Open, EndsWhenTheDaemonDiesDuringTheJoin) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.answer_join = false; });
   std::thread killer([&] {
@@ -217,7 +217,7 @@ TEST(Open, ends_when_the_daemon_dies_during_the_join) {
   EXPECT_THAT(refused.message, HasSubstr("went away"));
 }
 
-TEST(Open, fails_or_the_first_op_does_if_the_job_fails_in_that_moment) {
+TEST(Open, FailsOrTheFirstOpDoesIfTheJobFailsInThatMoment) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.close_after_join = true; });
   for (int i = 0; i < 3; ++i) {
@@ -233,7 +233,7 @@ TEST(Open, fails_or_the_first_op_does_if_the_job_fails_in_that_moment) {
   }
 }
 
-TEST(Open, gives_up_on_a_daemon_that_does_not_answer_the_join) {
+TEST(Open, GivesUpOnADaemonThatDoesNotAnswerTheJoin) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.answer_join = false; });
   gradring_options options = options_for(daemon.runtime_dir());
@@ -246,7 +246,7 @@ TEST(Open, gives_up_on_a_daemon_that_does_not_answer_the_join) {
   EXPECT_LT(ms_since(start), 5000 + kSoonMs);
 }
 
-TEST(Open, refuses_nonsense_and_names_it) {
+TEST(Open, RefusesNonsenseAndNamesIt) {
   const std::string directory = "/tmp/unused";
   const auto refused_with = [&](auto change) {
     gradring_options options = options_for(directory);
@@ -269,7 +269,7 @@ TEST(Open, refuses_nonsense_and_names_it) {
               HasSubstr("struct_size"));
 }
 
-TEST(Open, refuses_options_of_a_newer_library_unless_they_are_unused) {
+TEST(Open, RefusesOptionsOfANewerLibraryUnlessTheyAreUnused) {
   struct Newer {
     gradring_options options;
     uint64_t new_field;
@@ -282,7 +282,7 @@ TEST(Open, refuses_options_of_a_newer_library_unless_they_are_unused) {
   EXPECT_EQ(open_refused(newer.options).code, GRADRING_ERR_INCOMPATIBLE);
 }
 
-TEST(Open, refuses_null_pointers) {
+TEST(Open, RefusesNullPointers) {
   gradring_comm* comm = nullptr;
   EXPECT_EQ(gradring_open(nullptr, &comm), GRADRING_ERR_INVALID);
   EXPECT_EQ(gradring_open(nullptr, nullptr), GRADRING_ERR_INVALID);

@@ -35,7 +35,7 @@ class Submit : public ::testing::Test {
   float* memory_ = alloc(comm_, kCount);
 };
 
-TEST_F(Submit, describes_the_op_to_the_daemon) {
+TEST_F(Submit, DescribesTheOpToTheDaemon) {
   float* output = alloc(comm_, kCount);
   gradring_op op = sum_of(memory_ + 16, output + 32, 100);
   op.priority = -3;
@@ -57,7 +57,7 @@ TEST_F(Submit, describes_the_op_to_the_daemon) {
   EXPECT_EQ(operation.priority(), -3);
 }
 
-TEST_F(Submit, numbers_ops_in_program_order_and_named_ones_by_name) {
+TEST_F(Submit, NumbersOpsInProgramOrderAndNamedOnesByName) {
   const auto submit_named = [&](const char* name) {
     gradring_op op = barrier_op();
     op.name = name;
@@ -84,7 +84,7 @@ TEST_F(Submit, numbers_ops_in_program_order_and_named_ones_by_name) {
   EXPECT_EQ(tickets.size(), 5u);
 }
 
-TEST_F(Submit, hashes_names_as_every_binding_must) {
+TEST_F(Submit, HashesNamesAsEveryBindingMust) {
   gradring_op op = barrier_op();
   op.name = "a";
   submit(comm_, op);
@@ -92,7 +92,7 @@ TEST_F(Submit, hashes_names_as_every_binding_must) {
   EXPECT_EQ(daemon_.wait_for_operations(1).at(0).key().space(), 0xaf63dc4c8601ec8cu);
 }
 
-TEST_F(Submit, does_not_spend_a_number_on_a_refused_op) {
+TEST_F(Submit, DoesNotSpendANumberOnARefusedOp) {
   gradring_op bad = sum();
   bad.count = kCount + 1;
   bad.input = bad.output = memory_ + 1024;
@@ -101,7 +101,7 @@ TEST_F(Submit, does_not_spend_a_number_on_a_refused_op) {
   EXPECT_EQ(from_wire(daemon_.wait_for_operations(1).at(0).key()), (OpKey{0, 0}));
 }
 
-TEST_F(Submit, refuses_values_outside_the_enumerations) {
+TEST_F(Submit, RefusesValuesOutsideTheEnumerations) {
   for (const uint32_t number : {0u, 4u, 0xffffffffu}) {
     gradring_op op = sum();
     put(op.collective, number);
@@ -119,7 +119,7 @@ TEST_F(Submit, refuses_values_outside_the_enumerations) {
   }
 }
 
-TEST_F(Submit, refuses_the_average_of_integers) {
+TEST_F(Submit, RefusesTheAverageOfIntegers) {
   for (const gradring_dtype dtype :
        {GRADRING_INT8, GRADRING_INT16, GRADRING_INT32, GRADRING_INT64, GRADRING_UINT8}) {
     gradring_op op = sum();
@@ -130,14 +130,14 @@ TEST_F(Submit, refuses_the_average_of_integers) {
   }
 }
 
-TEST_F(Submit, refuses_a_root_that_does_not_exist) {
+TEST_F(Submit, RefusesARootThatDoesNotExist) {
   gradring_op op = sum();
   op.collective = GRADRING_BROADCAST;
   op.root = 4;
   EXPECT_THAT(refused(op), HasSubstr("root 4 does not exist in a job of size 4"));
 }
 
-TEST_F(Submit, refuses_memory_that_nobody_lent) {
+TEST_F(Submit, RefusesMemoryThatNobodyLent) {
   float on_stack[4] = {};
   EXPECT_THAT(refused(sum_of(on_stack, on_stack, 4), GRADRING_ERR_NOT_FOUND), HasSubstr("input"));
   EXPECT_THAT(refused(sum_of(memory_, nullptr, 4), GRADRING_ERR_NOT_FOUND), HasSubstr("output"));
@@ -151,7 +151,7 @@ TEST_F(Submit, refuses_memory_that_nobody_lent) {
               HasSubstr("not within"));
 }
 
-TEST_F(Submit, refuses_ranges_whose_end_wraps_around) {
+TEST_F(Submit, RefusesRangesWhoseEndWrapsAround) {
   EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX)), HasSubstr("more than any memory"));
   EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX / 4 + 1)), HasSubstr("more than any"));
   // The bytes alone still fit into 64 bits, but start + bytes does not.
@@ -161,18 +161,18 @@ TEST_F(Submit, refuses_ranges_whose_end_wraps_around) {
   }
 }
 
-TEST_F(Submit, refuses_input_and_output_that_overlap_without_being_equal) {
+TEST_F(Submit, RefusesInputAndOutputThatOverlapWithoutBeingEqual) {
   EXPECT_THAT(refused(sum_of(memory_, memory_ + 1, 8)), HasSubstr("overlap"));
   EXPECT_THAT(refused(sum_of(memory_ + 7, memory_, 8)), HasSubstr("overlap"));
   EXPECT_NE(submit(comm_, sum_of(memory_ + 8, memory_, 8)), 0u);
 }
 
-TEST_F(Submit, refuses_memory_that_is_not_aligned_to_the_element) {
+TEST_F(Submit, RefusesMemoryThatIsNotAlignedToTheElement) {
   auto* crooked = reinterpret_cast<float*>(reinterpret_cast<char*>(memory_) + 2);
   EXPECT_THAT(refused(sum_of(crooked, crooked, 1)), HasSubstr("aligned"));
 }
 
-TEST_F(Submit, refuses_bad_names) {
+TEST_F(Submit, RefusesBadNames) {
   gradring_op op = barrier_op();
   op.name = "";
   EXPECT_THAT(refused(op), HasSubstr("empty"));
@@ -187,7 +187,7 @@ TEST_F(Submit, refuses_bad_names) {
   EXPECT_NE(submit(comm_, op), 0u);
 }
 
-TEST_F(Submit, refuses_null_and_unset_sizes) {
+TEST_F(Submit, RefusesNullAndUnsetSizes) {
   gradring_request request = 0;
   EXPECT_EQ(gradring_submit(comm_.get(), nullptr, &request), GRADRING_ERR_INVALID);
   gradring_op op = sum();
@@ -196,7 +196,7 @@ TEST_F(Submit, refuses_null_and_unset_sizes) {
   EXPECT_THAT(refused(op), HasSubstr("struct_size"));
 }
 
-TEST_F(Submit, takes_every_type_and_operation) {
+TEST_F(Submit, TakesEveryTypeAndOperation) {
   void* memory = memory_;
   for (uint32_t dtype = 1; dtype <= 9; ++dtype) {
     for (uint32_t reduce_op = 1; reduce_op <= 5; ++reduce_op) {
@@ -216,7 +216,7 @@ TEST_F(Submit, takes_every_type_and_operation) {
   }
 }
 
-TEST_F(Submit, of_a_broadcast_needs_no_input_where_the_root_is_elsewhere) {
+TEST_F(Submit, OfABroadcastNeedsNoInputWhereTheRootIsElsewhere) {
   gradring_op op = sum();
   op.collective = GRADRING_BROADCAST;
   op.root = 0;  // this is rank 1
@@ -231,14 +231,14 @@ TEST_F(Submit, of_a_broadcast_needs_no_input_where_the_root_is_elsewhere) {
   EXPECT_EQ(gradring_submit(comm_.get(), &op, &none), GRADRING_ERR_NOT_FOUND);
 }
 
-TEST_F(Submit, of_no_elements_needs_no_memory) {
+TEST_F(Submit, OfNoElementsNeedsNoMemory) {
   EXPECT_EQ(gradring_allreduce(comm_.get(), nullptr, nullptr, 0, GRADRING_FLOAT32, GRADRING_SUM),
             GRADRING_OK);
   EXPECT_EQ(gradring_broadcast(comm_.get(), nullptr, 0, GRADRING_FLOAT32, 2), GRADRING_OK);
   EXPECT_EQ(daemon_.wait_for_operations(2).size(), 2u) << "the others wait for it all the same";
 }
 
-TEST_F(Submit, gives_a_result_that_says_how_many_contributed) {
+TEST_F(Submit, GivesAResultThatSaysHowManyContributed) {
   gradring_result result = empty_result();
   ASSERT_EQ(gradring_wait(comm_.get(), submit(comm_, sum()), 5000, &result), GRADRING_OK);
   EXPECT_EQ(result.struct_size, sizeof(result));
@@ -251,7 +251,7 @@ TEST_F(Submit, gives_a_result_that_says_how_many_contributed) {
   EXPECT_STREQ(result.message, "");
 }
 
-TEST_F(Submit, writes_no_more_of_the_result_than_there_is_room_for) {
+TEST_F(Submit, WritesNoMoreOfTheResultThanThereIsRoomFor) {
   std::vector<unsigned char> bytes(sizeof(gradring_result), 0xee);
   auto* result = reinterpret_cast<gradring_result*>(bytes.data());
   const size_t room = 24;
@@ -261,7 +261,7 @@ TEST_F(Submit, writes_no_more_of_the_result_than_there_is_room_for) {
   for (size_t i = room; i < bytes.size(); ++i) EXPECT_EQ(bytes[i], 0xee);
 }
 
-TEST_F(Submit, and_wait_in_one_call) {
+TEST_F(Submit, AndWaitInOneCall) {
   memory_[5] = 2.5f;
   ASSERT_EQ(
       gradring_allreduce(comm_.get(), memory_, memory_, kCount, GRADRING_FLOAT32, GRADRING_SUM),
@@ -271,7 +271,7 @@ TEST_F(Submit, and_wait_in_one_call) {
   EXPECT_EQ(gradring_barrier(comm_.get()), GRADRING_OK);
 }
 
-TEST_F(Submit, refused_by_the_daemon_is_told_by_wait) {
+TEST_F(Submit, RefusedByTheDaemonIsToldByWait) {
   daemon_.set([](Script& script) {
     script.refuse_submit = refusal(Code::kInvalidArgument, "offset 8 passes the segment");
   });

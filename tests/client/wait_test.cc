@@ -24,7 +24,7 @@ class Wait : public ::testing::Test {
   Comm comm_ = open(daemon_);
 };
 
-TEST_F(Wait, ends_at_its_deadline_and_can_go_on) {
+TEST_F(Wait, EndsAtItsDeadlineAndCanGoOn) {
   const gradring_request request = submit_barrier();
   for (const int64_t timeout_ms : {0, 1, 20, 150}) {
     const int64_t took = quickest_of_five([&] {
@@ -40,7 +40,7 @@ TEST_F(Wait, ends_at_its_deadline_and_can_go_on) {
   EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
 }
 
-TEST_F(Wait, consumes_the_request) {
+TEST_F(Wait, ConsumesTheRequest) {
   const gradring_request request = submit_barrier();
   daemon_.complete(daemon_.wait_for_operations(1).at(0));
   EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
@@ -48,7 +48,7 @@ TEST_F(Wait, consumes_the_request) {
   EXPECT_EQ(gradring_wait(comm_.get(), 4711, 0, nullptr), GRADRING_ERR_NOT_FOUND);
 }
 
-TEST_F(Wait, refuses_nonsense) {
+TEST_F(Wait, RefusesNonsense) {
   const gradring_request request = submit_barrier();
   EXPECT_EQ(gradring_wait(comm_.get(), request, -2, nullptr), GRADRING_ERR_INVALID);
   gradring_result unset{};
@@ -56,7 +56,7 @@ TEST_F(Wait, refuses_nonsense) {
   EXPECT_EQ(gradring_test(comm_.get(), request, nullptr, nullptr), GRADRING_ERR_INVALID);
 }
 
-TEST_F(Wait, of_test_is_a_flag) {
+TEST_F(Wait, OfTestIsAFlag) {
   const gradring_request request = submit_barrier();
   int done = 7;
   EXPECT_EQ(gradring_test(comm_.get(), request, &done, nullptr), GRADRING_OK);
@@ -71,7 +71,7 @@ TEST_F(Wait, of_test_is_a_flag) {
   EXPECT_EQ(done, 0);
 }
 
-TEST_F(Wait, finds_results_in_any_order) {
+TEST_F(Wait, FindsResultsInAnyOrder) {
   std::vector<gradring_request> requests;
   for (int i = 0; i < 50; ++i) requests.push_back(submit_barrier());
   const auto operations = daemon_.wait_for_operations(50);
@@ -82,7 +82,7 @@ TEST_F(Wait, finds_results_in_any_order) {
   }
 }
 
-TEST_F(Wait, of_a_failed_op_tells_whom_to_blame) {
+TEST_F(Wait, OfAFailedOpTellsWhomToBlame) {
   const gradring_request request = submit_barrier();
   wire::DaemonMessage message;
   wire::Completion& completion = *message.mutable_completed()->add_completions();
@@ -107,7 +107,7 @@ TEST_F(Wait, of_a_failed_op_tells_whom_to_blame) {
   EXPECT_EQ(gradring_epoch(comm_.get()), 3u);
 }
 
-TEST_F(Wait, of_a_failure_without_words_finds_some) {
+TEST_F(Wait, OfAFailureWithoutWordsFindsSome) {
   const gradring_request request = submit_barrier();
   wire::DaemonMessage message;
   wire::Completion& completion = *message.mutable_completed()->add_completions();
@@ -120,7 +120,7 @@ TEST_F(Wait, of_a_failure_without_words_finds_some) {
   EXPECT_STREQ(gradring_last_error(), "peer silent: node node-c: 3 s");
 }
 
-TEST_F(Wait, cuts_a_long_message_before_a_character) {
+TEST_F(Wait, CutsALongMessageBeforeACharacter) {
   const gradring_request request = submit_barrier();
   std::string words;
   while (words.size() < 2000) words += "\xc3\xa4";
@@ -140,7 +140,7 @@ TEST_F(Wait, cuts_a_long_message_before_a_character) {
   EXPECT_EQ(std::string(gradring_last_error()), words.substr(0, 1023));
 }
 
-TEST_F(Wait, by_many_threads_each_for_its_own) {
+TEST_F(Wait, ByManyThreadsEachForItsOwn) {
   constexpr int kThreads = 8;
   constexpr int kRounds = 25;
   daemon_.set([](Script& script) { script.complete = true; });
@@ -166,7 +166,7 @@ TEST_F(Wait, by_many_threads_each_for_its_own) {
   EXPECT_EQ(good, kThreads * kRounds);
 }
 
-TEST_F(Wait, by_many_threads_is_handed_over_when_the_reader_leaves) {
+TEST_F(Wait, ByManyThreadsIsHandedOverWhenTheReaderLeaves) {
   const gradring_request first = submit_barrier();
   const gradring_request second = submit_barrier();
   const auto operations = daemon_.wait_for_operations(2);
@@ -187,7 +187,7 @@ TEST_F(Wait, by_many_threads_is_handed_over_when_the_reader_leaves) {
   EXPECT_LT(ms_since(start), kSoonMs);
 }
 
-TEST_F(Wait, keeps_each_threads_deadline) {
+TEST_F(Wait, KeepsEachThreadsDeadline) {
   const gradring_request slow = submit_barrier();
   const gradring_request quick = submit_barrier();
   const auto operations = daemon_.wait_for_operations(2);
@@ -202,7 +202,7 @@ TEST_F(Wait, keeps_each_threads_deadline) {
   reader.join();
 }
 
-TEST_F(Wait, by_two_threads_for_one_request_gives_it_to_one) {
+TEST_F(Wait, ByTwoThreadsForOneRequestGivesItToOne) {
   const gradring_request request = submit_barrier();
   std::atomic<int> good = 0;
   std::atomic<int> missing = 0;
@@ -221,7 +221,7 @@ TEST_F(Wait, by_two_threads_for_one_request_gives_it_to_one) {
 }
 
 // While one thread sleeps on the sockets, another sends, which takes in what has arrived.
-TEST_F(Wait, is_not_disturbed_by_other_threads_submissions) {
+TEST_F(Wait, IsNotDisturbedByOtherThreadsSubmissions) {
   for (int i = 0; i < 50; ++i) {
     const gradring_request request = submit_barrier();
     const auto operations = daemon_.wait_for_operations(static_cast<size_t>(2 * i + 1));
@@ -234,7 +234,7 @@ TEST_F(Wait, is_not_disturbed_by_other_threads_submissions) {
   }
 }
 
-TEST_F(Wait, survives_signals) {
+TEST_F(Wait, SurvivesSignals) {
   struct sigaction action {};
   struct sigaction before {};
   action.sa_handler = [](int) {};
@@ -257,7 +257,7 @@ TEST_F(Wait, survives_signals) {
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST_F(Wait, ends_when_another_thread_closes) {
+TEST_F(Wait, EndsWhenAnotherThreadCloses) {
   const gradring_request request = submit_barrier();
   gradring_comm* comm = comm_.release();
   std::vector<std::thread> threads;

@@ -46,7 +46,7 @@ class CheckOperationTest : public testing::Test {
   Session session_;
 };
 
-TEST_F(CheckOperationTest, a_good_one_is_located) {
+TEST_F(CheckOperationTest, AGoodOneIsLocated) {
   wire::Operation operation = good();
   operation.mutable_input()->set_offset(64);
   operation.mutable_output()->set_segment(kOther);
@@ -62,7 +62,7 @@ TEST_F(CheckOperationTest, a_good_one_is_located) {
   EXPECT_EQ(checked->submission.key, (OpKey{0, 3}));
 }
 
-TEST_F(CheckOperationTest, nothing_beyond_the_segment_is_reached) {
+TEST_F(CheckOperationTest, NothingBeyondTheSegmentIsReached) {
   const auto with = [this](uint64_t offset, uint64_t count) {
     return told([&](wire::Operation& operation) {
       operation.mutable_input()->set_offset(offset);
@@ -84,7 +84,7 @@ TEST_F(CheckOperationTest, nothing_beyond_the_segment_is_reached) {
   EXPECT_THAT(with(0, ~uint64_t{0}), HasSubstr("beyond"));
 }
 
-TEST_F(CheckOperationTest, each_refusal_says_why) {
+TEST_F(CheckOperationTest, EachRefusalSaysWhy) {
   using Op = wire::Operation&;
   EXPECT_THAT(told([](Op o) { o.mutable_input()->set_segment(77); }),
               HasSubstr("input: segment 77"));
@@ -110,7 +110,7 @@ TEST_F(CheckOperationTest, each_refusal_says_why) {
               HasSubstr("verage"));
 }
 
-TEST_F(CheckOperationTest, broadcasts_read_the_roots_input_only) {
+TEST_F(CheckOperationTest, BroadcastsReadTheRootsInputOnly) {
   const auto broadcast = [this](uint32_t root, uint64_t input_segment) {
     return told([&](wire::Operation& o) {
       to_wire({Collective::kBroadcast, Dtype::kFloat32, ReduceOp::kNone, root, 16},
@@ -125,7 +125,7 @@ TEST_F(CheckOperationTest, broadcasts_read_the_roots_input_only) {
   EXPECT_THAT(broadcast(~0u, kSegment), HasSubstr("outside"));
 }
 
-TEST_F(CheckOperationTest, a_barrier_moves_nothing) {
+TEST_F(CheckOperationTest, ABarrierMovesNothing) {
   const auto barrier = [](uint64_t count, ReduceOp op) {
     wire::Operation o;
     to_wire({Collective::kBarrier, Dtype::kFloat64, op, 0, count}, o.mutable_signature());

@@ -39,7 +39,7 @@ class ConfigTest : public testing::Test {
   std::map<std::string, std::string> environment_;
 };
 
-TEST_F(ConfigTest, has_defaults_that_work) {
+TEST_F(ConfigTest, HasDefaultsThatWork) {
   const auto invocation = load({});
   ASSERT_TRUE(invocation) << invocation.error();
   const Config& config = invocation->config;
@@ -55,7 +55,7 @@ TEST_F(ConfigTest, has_defaults_that_work) {
   EXPECT_EQ(fault_of(config), "");
 }
 
-TEST_F(ConfigTest, flag_beats_environment_beats_file_beats_default) {
+TEST_F(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   write("default.conf", "slots = 4\nmax-jobs = 5\ndecide = 7s\npeer = f:1\npeer = g:1\n");
   environment_ = {
       {"GRADRING_SLOTS", "8"}, {"GRADRING_MAX_JOBS", "9"}, {"GRADRING_PEER", "e:1,h:2"}};
@@ -68,7 +68,7 @@ TEST_F(ConfigTest, flag_beats_environment_beats_file_beats_default) {
   EXPECT_THAT(invocation->config.peers, testing::ElementsAre("e:1", "h:2"));
 }
 
-TEST_F(ConfigTest, every_setting_can_be_written_in_all_three_ways) {
+TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
   const std::map<std::string, std::string> good = {{"node", "n"},
                                                    {"runtime-dir", "/tmp/x"},
                                                    {"listen", "127.0.0.1:1"},
@@ -120,13 +120,13 @@ TEST_F(ConfigTest, every_setting_can_be_written_in_all_three_ways) {
   for (const auto& [name, value] : good) EXPECT_THAT(help->text, HasSubstr("--" + name));
 }
 
-TEST_F(ConfigTest, a_switch_needs_no_value) {
+TEST_F(ConfigTest, ASwitchNeedsNoValue) {
   EXPECT_TRUE(load({"--insecure"})->config.insecure);
   EXPECT_TRUE(load({"--insecure", "--slots", "4"})->config.insecure);
   EXPECT_FALSE(load({"--insecure=false"})->config.insecure);
 }
 
-TEST_F(ConfigTest, asks_what_to_do) {
+TEST_F(ConfigTest, AsksWhatToDo) {
   using What = Invocation::What;
   EXPECT_EQ(load({"--help"})->what, What::kHelp);
   EXPECT_EQ(load({"--version"})->what, What::kVersion);
@@ -140,7 +140,7 @@ struct Bad {
   std::string suggests;  // and what would be right
 };
 
-TEST_F(ConfigTest, bad_input_gets_one_line_that_says_what_to_change) {
+TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
   const std::vector<Bad> cases = {
       {{"--colour", "red"}, "--colour", "--help"},
       {{"--pee", "a:1"}, "--pee", "--help"},
@@ -198,7 +198,7 @@ TEST_F(ConfigTest, bad_input_gets_one_line_that_says_what_to_change) {
   }
 }
 
-TEST_F(ConfigTest, a_bad_file_is_named_with_its_key) {
+TEST_F(ConfigTest, ABadFileIsNamedWithItsKey) {
   const std::map<std::string, std::string> cases = {
       {"colour = red\n", "unknown key 'colour'"},
       {"[section]\nslots = 4\n", "unknown key 'section.slots'"},
@@ -220,13 +220,13 @@ TEST_F(ConfigTest, a_bad_file_is_named_with_its_key) {
   EXPECT_TRUE(load({"--config", scratch_.path("comments.conf")}));
 }
 
-TEST_F(ConfigTest, the_default_file_need_not_exist_but_counts_if_it_does) {
+TEST_F(ConfigTest, TheDefaultFileNeedNotExistButCountsIfItDoes) {
   EXPECT_TRUE(load({}));
   write("default.conf", "slots = 3\n");
   EXPECT_EQ(load({})->config.slots, 3u);
 }
 
-TEST(Values, durations_and_sizes) {
+TEST(Values, DurationsAndSizes) {
   EXPECT_EQ(parse_duration("250ms"), 250 * core::kMillisecond);
   EXPECT_EQ(parse_duration("2m"), 120 * core::kSecond);
   EXPECT_EQ(parse_duration("1h"), 3600 * core::kSecond);
@@ -239,7 +239,7 @@ TEST(Values, durations_and_sizes) {
   for (const char* bad : {"", "K", "1KB", "-1", "99999999T"}) EXPECT_FALSE(parse_size(bad)) << bad;
 }
 
-TEST(Values, addresses) {
+TEST(Values, Addresses) {
   EXPECT_EQ(parse_host_port("[::1]:7300")->host, "::1");
   EXPECT_EQ(parse_host_port("node-b:65535")->port, 65535);
   for (const char* bad :
@@ -274,7 +274,7 @@ class KeysTest : public ConfigTest {
   }
 };
 
-TEST_F(KeysTest, a_good_pair_and_list_are_accepted) {
+TEST_F(KeysTest, AGoodPairAndListAreAccepted) {
   const Pair a = make_pair(), b = make_pair();
   write("allowed", "# NODE ADDRESS KEY\na 10.0.0.1:7300 " + a.open + "\n\n  b\t10.0.0.2:7300  " +
                        b.open + "\n");
@@ -286,7 +286,7 @@ TEST_F(KeysTest, a_good_pair_and_list_are_accepted) {
   EXPECT_EQ((*keys)[1].public_key, b.open);
 }
 
-TEST_F(KeysTest, what_is_wrong_with_a_key_file_is_said) {
+TEST_F(KeysTest, WhatIsWrongWithAKeyFileIsSaid) {
   const Pair a = make_pair(), b = make_pair();
   write("allowed", "b 10.0.0.2:7300 " + b.open + "\n");
   const std::string allowed = scratch_.path("allowed");
@@ -302,7 +302,7 @@ TEST_F(KeysTest, what_is_wrong_with_a_key_file_is_said) {
   EXPECT_THAT(told(flags(scratch_.path("half"), allowed)), HasSubstr("missing"));
 }
 
-TEST_F(KeysTest, what_is_wrong_with_the_list_is_said) {
+TEST_F(KeysTest, WhatIsWrongWithTheListIsSaid) {
   const Pair a = make_pair(), b = make_pair();
   const std::string key = write_key("key", a);
   const std::string good = "b 10.0.0.2:7300 " + b.open + "\n";

@@ -119,7 +119,7 @@ class DataThreadTest : public testing::Test {
   transport::Fabric fabric_;
 };
 
-TEST_F(DataThreadTest, four_ranks_on_two_nodes_add_and_leave) {
+TEST_F(DataThreadTest, FourRanksOnTwoNodesAddAndLeave) {
   Node a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
   const core::View view = view_of({{"a", 2}, {"b", 2}}, 1);
@@ -151,7 +151,7 @@ TEST_F(DataThreadTest, four_ranks_on_two_nodes_add_and_leave) {
   a.next<Pulse>([](const Pulse& pulse) { return pulse.jobs.empty() && pulse.staging_bytes == 0; });
 }
 
-TEST_F(DataThreadTest, a_fast_peers_first_frame_may_overtake_the_installation) {
+TEST_F(DataThreadTest, AFastPeersFirstFrameMayOvertakeTheInstallation) {
   Node a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
   constexpr int kJobs = 200;
@@ -170,7 +170,7 @@ TEST_F(DataThreadTest, a_fast_peers_first_frame_may_overtake_the_installation) {
   }
 }
 
-TEST_F(DataThreadTest, strangers_and_nonsense_are_counted_and_change_nothing) {
+TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
   Node a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
   const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
@@ -213,7 +213,7 @@ TEST_F(DataThreadTest, strangers_and_nonsense_are_counted_and_change_nothing) {
   EXPECT_EQ(x, numbers(64, 3));
 }
 
-TEST_F(DataThreadTest, a_peers_death_is_told_and_its_job_ends_clean) {
+TEST_F(DataThreadTest, APeersDeathIsToldAndItsJobEndsClean) {
   Node a(fabric_, "a");
   const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
   std::vector<float> x = numbers(100 * kSliceBytes / 4, 1), y = x;
@@ -242,7 +242,7 @@ TEST_F(DataThreadTest, a_peers_death_is_told_and_its_job_ends_clean) {
   EXPECT_EQ(x, y) << "an input was overwritten by something that is not final";
 }
 
-TEST_F(DataThreadTest, a_broken_link_in_the_middle_of_slices_leaves_nothing_lent) {
+TEST_F(DataThreadTest, ABrokenLinkInTheMiddleOfSlicesLeavesNothingLent) {
   for (int round = 0; round < 20; ++round) {
     transport::Fabric fabric(static_cast<uint64_t>(round));
     Node a(fabric, "a"), b(fabric, "b");
@@ -267,7 +267,7 @@ TEST_F(DataThreadTest, a_broken_link_in_the_middle_of_slices_leaves_nothing_lent
   }
 }
 
-TEST_F(DataThreadTest, every_submission_completes_even_without_its_job) {
+TEST_F(DataThreadTest, EverySubmissionCompletesEvenWithoutItsJob) {
   Node a(fabric_, "a");
   const core::View view = view_of({{"a", 2}}, 1);
   std::vector<float> x = numbers(8, 1);
@@ -281,7 +281,7 @@ TEST_F(DataThreadTest, every_submission_completes_even_without_its_job) {
   EXPECT_EQ(completed.outcome.verdict, Verdict::kFailed);
 }
 
-TEST_F(DataThreadTest, staging_above_the_limit_fails_the_job_in_words) {
+TEST_F(DataThreadTest, StagingAboveTheLimitFailsTheJobInWords) {
   Node a(fabric_, "a", kSliceBytes);
   const core::View view = view_of({{"a", 1}}, 1);
   a.install(view);
@@ -290,7 +290,7 @@ TEST_F(DataThreadTest, staging_above_the_limit_fails_the_job_in_words) {
   EXPECT_THAT(failed.failure.blame.evidence, HasSubstr("staging-limit"));
 }
 
-TEST_F(DataThreadTest, a_job_is_described) {
+TEST_F(DataThreadTest, AJobIsDescribed) {
   Node a(fabric_, "a");
   const core::View view = view_of({{"a", 2}}, 1);
   a.install(view);

@@ -77,7 +77,7 @@ class LiveClientTest : public testing::Test {
   LiveDaemon daemon_;
 };
 
-TEST_F(LiveClientTest, two_trainers_add_and_leave) {
+TEST_F(LiveClientTest, TwoTrainersAddAndLeave) {
   expect_service("first");
   expect_service("first");
   RawTrainer asks(daemon_.runtime_dir());
@@ -94,7 +94,7 @@ TEST_F(LiveClientTest, two_trainers_add_and_leave) {
 
 // ---- the attach socket ----
 
-TEST_F(LiveClientTest, garbage_on_the_attach_socket_ends_that_connection_only) {
+TEST_F(LiveClientTest, GarbageOnTheAttachSocketEndsThatConnectionOnly) {
   const std::vector<std::string> packets = {"x", std::string(1, '\0'), std::string(10000, '\xff'),
                                             "\x0a\x7f", std::string(4096, 'A')};
   for (const std::string& packet : packets) {
@@ -109,7 +109,7 @@ TEST_F(LiveClientTest, garbage_on_the_attach_socket_ends_that_connection_only) {
   expect_service("after");
 }
 
-TEST_F(LiveClientTest, segments_before_hello_and_a_second_hello_are_refused) {
+TEST_F(LiveClientTest, SegmentsBeforeHelloAndASecondHelloAreRefused) {
   RawAttach early(daemon_.runtime_dir());
   wire::AttachRequest allocate;
   allocate.mutable_allocate()->set_bytes(4096);
@@ -123,7 +123,7 @@ TEST_F(LiveClientTest, segments_before_hello_and_a_second_hello_are_refused) {
   EXPECT_TRUE(twice.closed_by_daemon());
 }
 
-TEST_F(LiveClientTest, another_protocol_is_refused_in_words_on_both_channels) {
+TEST_F(LiveClientTest, AnotherProtocolIsRefusedInWordsOnBothChannels) {
   RawAttach attach(daemon_.runtime_dir());
   const auto reply = attach.hello(kClientProtocol + 1);
   ASSERT_TRUE(reply && reply->has_refused());
@@ -138,7 +138,7 @@ TEST_F(LiveClientTest, another_protocol_is_refused_in_words_on_both_channels) {
   EXPECT_EQ(code_of(trainer.ask(query)), static_cast<int>(Code::kIncompatible));
 }
 
-TEST_F(LiveClientTest, memory_beyond_the_limit_is_refused_with_the_limits_name) {
+TEST_F(LiveClientTest, MemoryBeyondTheLimitIsRefusedWithTheLimitsName) {
   RawTrainer trainer(daemon_.runtime_dir());
   wire::AttachRequest request;
   request.mutable_allocate()->set_request(3);
@@ -153,7 +153,7 @@ TEST_F(LiveClientTest, memory_beyond_the_limit_is_refused_with_the_limits_name) 
 
 // ---- the control socket ----
 
-TEST_F(LiveClientTest, malformed_messages_are_answered_and_at_last_end_the_session) {
+TEST_F(LiveClientTest, MalformedMessagesAreAnsweredAndAtLastEndTheSession) {
   RawTrainer victim(daemon_.runtime_dir());
   RawTrainer trainer(daemon_.runtime_dir());
   for (int i = 0; i < 15; ++i) {
@@ -171,7 +171,7 @@ TEST_F(LiveClientTest, malformed_messages_are_answered_and_at_last_end_the_sessi
   expect_service("after");
 }
 
-TEST_F(LiveClientTest, a_session_opens_only_with_its_secret) {
+TEST_F(LiveClientTest, ASessionOpensOnlyWithItsSecret) {
   RawTrainer owner(daemon_.runtime_dir());
   RawTrainer thief(daemon_.runtime_dir());
   wire::ClientMessage open;
@@ -185,7 +185,7 @@ TEST_F(LiveClientTest, a_session_opens_only_with_its_secret) {
   EXPECT_EQ(code_of(thief.ask(open)), static_cast<int>(Code::kNotFound));
 }
 
-TEST_F(LiveClientTest, another_process_cannot_use_a_session_even_with_the_secret) {
+TEST_F(LiveClientTest, AnotherProcessCannotUseASessionEvenWithTheSecret) {
   RawTrainer owner(daemon_.runtime_dir());
   const pid_t child = fork();
   if (child == 0) {
@@ -213,7 +213,7 @@ TEST_F(LiveClientTest, another_process_cannot_use_a_session_even_with_the_secret
   EXPECT_TRUE(owner.join("mine", 0, 1).has_joined());
 }
 
-TEST_F(LiveClientTest, a_connection_without_session_may_only_ask) {
+TEST_F(LiveClientTest, AConnectionWithoutSessionMayOnlyAsk) {
   zmq::context_t context;
   zmq::socket_t dealer(context, ZMQ_DEALER);
   dealer.set(zmq::sockopt::linger, 0);
@@ -242,7 +242,7 @@ TEST_F(LiveClientTest, a_connection_without_session_may_only_ask) {
   EXPECT_TRUE(ask(nothing).has_refused());
 }
 
-TEST_F(LiveClientTest, joins_that_make_no_sense_are_refused_at_once) {
+TEST_F(LiveClientTest, JoinsThatMakeNoSenseAreRefusedAtOnce) {
   RawTrainer trainer(daemon_.runtime_dir());
   EXPECT_TRUE(trainer.join("", 0, 1).has_refused());
   EXPECT_TRUE(trainer.join("job", 0, 0).has_refused());
@@ -259,7 +259,7 @@ TEST_F(LiveClientTest, joins_that_make_no_sense_are_refused_at_once) {
   EXPECT_TRUE(trainer.join("another", 0, 1).has_refused()) << "one job at a time";
 }
 
-TEST_F(LiveClientTest, the_same_rank_twice_is_refused_and_names_the_other) {
+TEST_F(LiveClientTest, TheSameRankTwiceIsRefusedAndNamesTheOther) {
   RawTrainer first(daemon_.runtime_dir()), second(daemon_.runtime_dir());
   first.begin_join("job", 0, 2);
   std::this_thread::sleep_for(50ms);
@@ -268,7 +268,7 @@ TEST_F(LiveClientTest, the_same_rank_twice_is_refused_and_names_the_other) {
   EXPECT_THAT(answer.refused().message(), HasSubstr(std::to_string(getpid())));
 }
 
-TEST_F(LiveClientTest, bad_submissions_end_failed_and_good_ones_go_on) {
+TEST_F(LiveClientTest, BadSubmissionsEndFailedAndGoodOnesGoOn) {
   RawTrainer trainer(daemon_.runtime_dir());
   ASSERT_TRUE(form_job("job", {&trainer}));
   const auto memory = trainer.allocate(4096);
@@ -306,7 +306,7 @@ TEST_F(LiveClientTest, bad_submissions_end_failed_and_good_ones_go_on) {
   EXPECT_EQ(trainer.completion().verdict(), kOk);
 }
 
-TEST_F(LiveClientTest, a_key_submitted_twice_while_open_is_refused_once) {
+TEST_F(LiveClientTest, AKeySubmittedTwiceWhileOpenIsRefusedOnce) {
   RawTrainer a(daemon_.runtime_dir()), b(daemon_.runtime_dir());
   ASSERT_TRUE(form_job("job", {&a, &b}));
   const auto memory_a = a.allocate(4096), memory_b = b.allocate(4096);
@@ -322,7 +322,7 @@ TEST_F(LiveClientTest, a_key_submitted_twice_while_open_is_refused_once) {
   EXPECT_EQ(b.completion().verdict(), kOk);
 }
 
-TEST_F(LiveClientTest, a_job_belongs_to_its_session) {
+TEST_F(LiveClientTest, AJobBelongsToItsSession) {
   RawTrainer owner(daemon_.runtime_dir()), other(daemon_.runtime_dir());
   ASSERT_TRUE(form_job("mine", {&owner}));
   ASSERT_TRUE(form_job("yours", {&other}));
@@ -344,7 +344,7 @@ TEST_F(LiveClientTest, a_job_belongs_to_its_session) {
   EXPECT_TRUE(owner.ask(free).has_freed());
 }
 
-TEST_F(LiveClientTest, memory_in_use_is_not_freed) {
+TEST_F(LiveClientTest, MemoryInUseIsNotFreed) {
   RawTrainer a(daemon_.runtime_dir()), b(daemon_.runtime_dir());
   ASSERT_TRUE(form_job("job", {&a, &b}));
   const auto memory_a = a.allocate(4096), memory_b = b.allocate(4096);
@@ -357,7 +357,7 @@ TEST_F(LiveClientTest, memory_in_use_is_not_freed) {
   EXPECT_TRUE(a.ask(free).has_freed());
 }
 
-TEST_F(LiveClientTest, ranks_that_disagree_are_both_named_to_all) {
+TEST_F(LiveClientTest, RanksThatDisagreeAreBothNamedToAll) {
   RawTrainer a(daemon_.runtime_dir()), b(daemon_.runtime_dir());
   ASSERT_TRUE(form_job("job", {&a, &b}));
   const auto memory_a = a.allocate(4096), memory_b = b.allocate(4096);
@@ -373,7 +373,7 @@ TEST_F(LiveClientTest, ranks_that_disagree_are_both_named_to_all) {
 
 // ---- numbers ----
 
-TEST_F(LiveClientTest, ten_thousand_connects_disturb_nobody) {
+TEST_F(LiveClientTest, TenThousandConnectsDisturbNobody) {
   RawTrainer a(daemon_.runtime_dir()), b(daemon_.runtime_dir());
   ASSERT_TRUE(form_job("steady", {&a, &b}));
   const auto memory_a = a.allocate(4096), memory_b = b.allocate(4096);
@@ -412,14 +412,14 @@ TEST_F(LiveClientTest, ten_thousand_connects_disturb_nobody) {
   EXPECT_TRUE(within(20s, [&] { return status_of(a).sessions() == 2; }));
 }
 
-TEST_F(LiveClientTest, a_connection_that_says_nothing_is_closed) {
+TEST_F(LiveClientTest, AConnectionThatSaysNothingIsClosed) {
   RawAttach silent(daemon_.runtime_dir());
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(silent.closed_by_daemon());
   EXPECT_LT(std::chrono::steady_clock::now() - start, 9s);
 }
 
-TEST_F(LiveClientTest, what_goes_leaves_nothing_behind) {
+TEST_F(LiveClientTest, WhatGoesLeavesNothingBehind) {
   { RawTrainer warm(daemon_.runtime_dir()); }
   std::this_thread::sleep_for(200ms);
   const size_t before = daemon_.open_files();

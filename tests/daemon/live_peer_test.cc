@@ -59,7 +59,7 @@ class LivePairTest : public testing::Test {
   LiveDaemon b_{flags(port_a_), "b", port_b_};
 };
 
-TEST_F(LivePairTest, find_one_another_and_add) {
+TEST_F(LivePairTest, FindOneAnotherAndAdd) {
   RawTrainer x(a_.runtime_dir()), y(b_.runtime_dir());
   ASSERT_TRUE(form_job("job", {&x, &y}));
   constexpr uint64_t kCount = 300000;
@@ -86,7 +86,7 @@ TEST_F(LivePairTest, find_one_another_and_add) {
   EXPECT_EQ(job.ranks(1).pid(), getpid());
 }
 
-TEST_F(LivePairTest, a_killed_daemon_ends_the_job_at_once_and_comes_back) {
+TEST_F(LivePairTest, AKilledDaemonEndsTheJobAtOnceAndComesBack) {
   RawTrainer x(a_.runtime_dir());
   {
     RawTrainer y(b_.runtime_dir());
@@ -109,7 +109,7 @@ TEST_F(LivePairTest, a_killed_daemon_ends_the_job_at_once_and_comes_back) {
   EXPECT_TRUE(form_job("job", {&x, &y}));
 }
 
-TEST_F(LivePairTest, a_silent_daemon_is_suspected_then_given_up_and_welcome_again) {
+TEST_F(LivePairTest, ASilentDaemonIsSuspectedThenGivenUpAndWelcomeAgain) {
   RawTrainer x(a_.runtime_dir()), y(b_.runtime_dir());
   ASSERT_TRUE(form_job("job", {&x, &y}));
   const auto memory = x.allocate(4096);
@@ -128,7 +128,7 @@ TEST_F(LivePairTest, a_silent_daemon_is_suspected_then_given_up_and_welcome_agai
   EXPECT_TRUE(closed->has_closed());
 }
 
-TEST_F(LivePairTest, a_trainers_death_is_known_on_all_nodes_with_its_signal) {
+TEST_F(LivePairTest, ATrainersDeathIsKnownOnAllNodesWithItsSignal) {
   RawTrainer x(a_.runtime_dir());
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -249,7 +249,7 @@ class LonelyTest : public testing::Test {
   wire::Hello own_hello_;
 };
 
-TEST_F(LonelyTest, each_refused_hello_says_why) {
+TEST_F(LonelyTest, EachRefusedHelloSaysWhy) {
   RawPeer peer(daemon_);
   const auto told = [&](const std::function<void(wire::PeerMessage&)>& spoil) {
     wire::PeerMessage message = good_hello();
@@ -279,7 +279,7 @@ TEST_F(LonelyTest, each_refused_hello_says_why) {
               HasSubstr("belongs to the daemon at"));
 }
 
-TEST_F(LonelyTest, noise_on_the_port_does_no_harm) {
+TEST_F(LonelyTest, NoiseOnThePortDoesNoHarm) {
   RawTrainer asks(daemon_.runtime_dir());
   for (int i = 0; i < 50; ++i) {
     const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -304,7 +304,7 @@ TEST_F(LonelyTest, noise_on_the_port_does_no_harm) {
   EXPECT_TRUE(asks.join("job", 0, 1).has_joined());
 }
 
-TEST_F(LonelyTest, a_peer_that_greets_and_then_says_nonsense_is_given_up_by_its_silence) {
+TEST_F(LonelyTest, APeerThatGreetsAndThenSaysNonsenseIsGivenUpByItsSilence) {
   RawTrainer asks(daemon_.runtime_dir());
   RawPeer peer(daemon_);
   EXPECT_EQ(peer.told(good_hello()), "");
@@ -331,7 +331,7 @@ TEST_F(LonelyTest, a_peer_that_greets_and_then_says_nonsense_is_given_up_by_its_
   EXPECT_TRUE(asks.join("job", 0, 1).has_joined());
 }
 
-TEST_F(LonelyTest, a_data_address_of_no_sense_loses_the_peer_and_no_more) {
+TEST_F(LonelyTest, ADataAddressOfNoSenseLosesThePeerAndNoMore) {
   RawTrainer asks(daemon_.runtime_dir());
   RawPeer peer(daemon_);
   wire::PeerMessage hello = good_hello();
@@ -343,7 +343,7 @@ TEST_F(LonelyTest, a_data_address_of_no_sense_loses_the_peer_and_no_more) {
   EXPECT_TRUE(asks.join("job", 0, 1).has_joined());
 }
 
-TEST(LiveSelf, a_daemon_that_is_its_own_peer_or_has_its_twins_name_says_so) {
+TEST(LiveSelf, ADaemonThatIsItsOwnPeerOrHasItsTwinsNameSaysSo) {
   const int port_a = free_port(), port_b = free_port();
   LiveDaemon a({"--peer", at(port_b)}, "twin", port_a);
   LiveDaemon b({"--peer", at(port_a)}, "twin", port_b);

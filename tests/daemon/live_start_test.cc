@@ -37,7 +37,7 @@ std::vector<std::string> flags_for(const Scratch& scratch) {
           scratch.path("run"), "--listen",  "127.0.0.1:" + std::to_string(free_port())};
 }
 
-TEST(LiveStart, a_wrong_configuration_is_one_line_and_exit_2) {
+TEST(LiveStart, AWrongConfigurationIsOneLineAndExit2) {
   const Scratch scratch;
   const auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> flags = flags_for(scratch);
@@ -56,7 +56,7 @@ TEST(LiveStart, a_wrong_configuration_is_one_line_and_exit_2) {
                  "not a directory");
 }
 
-TEST(LiveStart, check_config_says_ok_and_touches_nothing) {
+TEST(LiveStart, CheckConfigSaysOkAndTouchesNothing) {
   const Scratch scratch;
   std::vector<std::string> flags = flags_for(scratch);
   flags.push_back("--check-config");
@@ -68,7 +68,7 @@ TEST(LiveStart, check_config_says_ok_and_touches_nothing) {
   expect_refusal(flags, "nosuch0");
 }
 
-TEST(LiveStart, a_second_daemon_on_the_directory_is_refused_and_the_first_goes_on) {
+TEST(LiveStart, ASecondDaemonOnTheDirectoryIsRefusedAndTheFirstGoesOn) {
   LiveDaemon first;
   expect_refusal({"--config", "/dev/null", "--runtime-dir", first.runtime_dir(), "--listen",
                   "127.0.0.1:" + std::to_string(free_port())},
@@ -77,7 +77,7 @@ TEST(LiveStart, a_second_daemon_on_the_directory_is_refused_and_the_first_goes_o
   EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
 }
 
-TEST(LiveStart, a_port_in_use_is_named) {
+TEST(LiveStart, APortInUseIsNamed) {
   LiveDaemon first;
   const Scratch scratch;
   expect_refusal(
@@ -86,7 +86,7 @@ TEST(LiveStart, a_port_in_use_is_named) {
   EXPECT_NE(access(scratch.path("run/attach.sock").c_str(), F_OK), 0) << "half started";
 }
 
-TEST(LiveStart, stale_sockets_of_a_killed_daemon_are_replaced) {
+TEST(LiveStart, StaleSocketsOfAKilledDaemonAreReplaced) {
   LiveDaemon daemon;
   daemon.signal(SIGKILL);
   while (daemon.runs()) std::this_thread::sleep_for(1ms);
@@ -97,7 +97,7 @@ TEST(LiveStart, stale_sockets_of_a_killed_daemon_are_replaced) {
   EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
 }
 
-TEST(LiveStart, sockets_have_the_mode_that_was_asked_for) {
+TEST(LiveStart, SocketsHaveTheModeThatWasAskedFor) {
   LiveDaemon open_to_all, narrow({"--socket-mode", "0640"});
   struct stat status {};
   for (const char* name : {"/attach.sock", "/control.sock"}) {
@@ -108,7 +108,7 @@ TEST(LiveStart, sockets_have_the_mode_that_was_asked_for) {
   }
 }
 
-TEST(LiveStart, an_idle_daemon_stops_at_once_and_cleans_up) {
+TEST(LiveStart, AnIdleDaemonStopsAtOnceAndCleansUp) {
   LiveDaemon daemon;
   RawTrainer idle(daemon.runtime_dir());
   const auto start = std::chrono::steady_clock::now();
@@ -119,7 +119,7 @@ TEST(LiveStart, an_idle_daemon_stops_at_once_and_cleans_up) {
   EXPECT_NE(access((daemon.runtime_dir() + "/control.sock").c_str(), F_OK), 0);
 }
 
-TEST(LiveStart, draining_lets_jobs_end_and_takes_no_new_ones) {
+TEST(LiveStart, DrainingLetsJobsEndAndTakesNoNewOnes) {
   LiveDaemon daemon;
   RawTrainer running(daemon.runtime_dir()), late(daemon.runtime_dir());
   ASSERT_TRUE(form_job("job", {&running}));
@@ -135,7 +135,7 @@ TEST(LiveStart, draining_lets_jobs_end_and_takes_no_new_ones) {
   EXPECT_EQ(daemon.stop().status, 0);
 }
 
-TEST(LiveStart, a_second_signal_fails_what_runs_and_tells_everybody) {
+TEST(LiveStart, ASecondSignalFailsWhatRunsAndTellsEverybody) {
   LiveDaemon daemon;
   RawTrainer a(daemon.runtime_dir()), b(daemon.runtime_dir());
   ASSERT_TRUE(form_job("job", {&a, &b}));
@@ -155,7 +155,7 @@ TEST(LiveStart, a_second_signal_fails_what_runs_and_tells_everybody) {
   EXPECT_EQ(closed->closed().failure().cause(), static_cast<uint32_t>(Cause::kDrained));
 }
 
-TEST(LiveStart, a_drain_has_an_end) {
+TEST(LiveStart, ADrainHasAnEnd) {
   LiveDaemon daemon({"--drain-timeout", "300ms"});
   RawTrainer a(daemon.runtime_dir());
   ASSERT_TRUE(form_job("job", {&a}));
@@ -164,7 +164,7 @@ TEST(LiveStart, a_drain_has_an_end) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
-TEST(LiveStart, sighup_rereads_what_can_be_reread) {
+TEST(LiveStart, SighupRereadsWhatCanBeReread) {
   const Scratch scratch;
   scratch.write("conf", "max-sessions = 1\n");
   LiveDaemon daemon({"--config", scratch.path("conf")});
@@ -183,7 +183,7 @@ TEST(LiveStart, sighup_rereads_what_can_be_reread) {
   EXPECT_TRUE(second.hello(1)->has_welcome());
 }
 
-TEST(LiveStart, systemd_is_told_when_the_daemon_is_ready_and_that_it_lives) {
+TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   const Scratch scratch;
   const std::string path = scratch.path("notify");
   const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));

@@ -13,7 +13,7 @@ bool readable(int fd) {
   return poll(&p, 1, 0) == 1;
 }
 
-TEST(Mailbox, gives_back_in_order_and_is_readable_only_while_it_holds_something) {
+TEST(Mailbox, GivesBackInOrderAndIsReadableOnlyWhileItHoldsSomething) {
   Mailbox<int> box(10);
   std::vector<int> taken = {99};
   EXPECT_FALSE(readable(box.event_fd()));
@@ -28,7 +28,7 @@ TEST(Mailbox, gives_back_in_order_and_is_readable_only_while_it_holds_something)
   EXPECT_TRUE(readable(box.event_fd()));
 }
 
-TEST(Mailbox, full_is_an_answer_and_what_must_go_in_still_does) {
+TEST(Mailbox, FullIsAnAnswerAndWhatMustGoInStillDoes) {
   Mailbox<int> box(2);
   EXPECT_FALSE(box.full());
   box.post(1);
@@ -41,7 +41,7 @@ TEST(Mailbox, full_is_an_answer_and_what_must_go_in_still_does) {
   EXPECT_FALSE(box.full());
 }
 
-TEST(Mailbox, loses_nothing_between_threads) {
+TEST(Mailbox, LosesNothingBetweenThreads) {
   constexpr int kItems = 20000;
   Mailbox<int> box(64);
   std::thread writer([&box] {

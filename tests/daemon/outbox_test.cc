@@ -39,7 +39,7 @@ FrameBytes frame(int number) {
   return bytes;
 }
 
-TEST(Outbox, keeps_the_order_when_the_transport_has_no_room) {
+TEST(Outbox, KeepsTheOrderWhenTheTransportHasNoRoom) {
   NarrowTransport narrow;
   Outbox outbox(&narrow);
   std::vector<uint64_t> returned;
@@ -57,7 +57,7 @@ TEST(Outbox, keeps_the_order_when_the_transport_has_no_room) {
   EXPECT_TRUE(returned.empty());
 }
 
-TEST(Outbox, one_peer_without_room_does_not_hold_up_another) {
+TEST(Outbox, OnePeerWithoutRoomDoesNotHoldUpAnother) {
   NarrowTransport narrow;
   Outbox outbox(&narrow);
   EXPECT_TRUE(outbox.send(0, frame(1), {}, 0));
@@ -66,7 +66,7 @@ TEST(Outbox, one_peer_without_room_does_not_hold_up_another) {
   EXPECT_EQ(narrow.sent, (std::vector<int>{2}));
 }
 
-TEST(Outbox, gives_loans_back_when_the_connection_is_lost) {
+TEST(Outbox, GivesLoansBackWhenTheConnectionIsLost) {
   NarrowTransport narrow;
   Outbox outbox(&narrow);
   std::vector<uint64_t> returned;

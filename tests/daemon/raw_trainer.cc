@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -43,7 +44,11 @@ std::optional<wire::AttachReply> RawAttach::receive(Fd* fd) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  // Who is refused before its words were read gets their reset first, then the refusal.
+  if (size < 0 && errno == ECONNRESET) {
+    size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  }
   if (size <= 0) return std::nullopt;
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && fd != nullptr) {
     int received = -1;
@@ -65,7 +70,7 @@ std::optional<wire::AttachReply> RawAttach::hello(uint32_t protocol) {
   wire::AttachRequest request;
   request.mutable_hello()->set_protocol(protocol);
   request.mutable_hello()->set_program("raw");
-  if (!send(request)) return std::nullopt;
+  send(request);  // who is refused at once cannot send any more, but is told why
   return receive();
 }
 

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 constexpr uint64_t kPage = 4096;
 const SessionLimits kLimits{4, 2, 3, 8 * kPage};
 
-TEST(Sessions, ids_and_secrets_are_not_repeated) {
+TEST(Sessions, IdsAndSecretsAreNotRepeated) {
   Sessions sessions({1000, 1000, 1, kPage});
   std::set<std::string> secrets;
   for (uint32_t i = 0; i < 500; ++i) secrets.insert((*sessions.open({i, 1}, 0))->secret);
@@ -22,7 +22,7 @@ TEST(Sessions, ids_and_secrets_are_not_repeated) {
   EXPECT_EQ(sessions.count(), 500u);
 }
 
-TEST(Sessions, one_uid_cannot_take_the_places_of_all) {
+TEST(Sessions, OneUidCannotTakeThePlacesOfAll) {
   Sessions sessions(kLimits);
   Session* first = *sessions.open({7, 1}, 0);
   ASSERT_TRUE(sessions.open({7, 2}, 0));
@@ -40,7 +40,7 @@ TEST(Sessions, one_uid_cannot_take_the_places_of_all) {
   EXPECT_TRUE(sessions.open({7, 7}, 0));
 }
 
-TEST(Sessions, segments_are_charged_to_the_uid_in_whole_pages_and_given_back) {
+TEST(Sessions, SegmentsAreChargedToTheUidInWholePagesAndGivenBack) {
   Sessions sessions(kLimits);
   Session* a = *sessions.open({7, 1}, 0);
   Session* b = *sessions.open({7, 2}, 0);
@@ -62,7 +62,7 @@ TEST(Sessions, segments_are_charged_to_the_uid_in_whole_pages_and_given_back) {
   EXPECT_TRUE(sessions.allocate(*a, 6 * kPage));
 }
 
-TEST(Sessions, requests_for_absurd_memory_are_refused_in_words) {
+TEST(Sessions, RequestsForAbsurdMemoryAreRefusedInWords) {
   Sessions sessions({4, 4, 3, ~uint64_t{0}});
   Session* session = *sessions.open({7, 1}, 0);
   EXPECT_FALSE(sessions.allocate(*session, 0));
@@ -74,7 +74,7 @@ TEST(Sessions, requests_for_absurd_memory_are_refused_in_words) {
   EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 0u);
 }
 
-TEST(Sessions, a_session_has_a_number_of_segments) {
+TEST(Sessions, ASessionHasANumberOfSegments) {
   Sessions sessions({4, 4, 3, 1 << 20});
   Session* session = *sessions.open({7, 1}, 0);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(sessions.allocate(*session, 1));
@@ -83,7 +83,7 @@ TEST(Sessions, a_session_has_a_number_of_segments) {
   EXPECT_THAT(fourth.error().message(), HasSubstr("segments-per-session"));
 }
 
-TEST(Sessions, a_segment_in_use_is_not_freed_nor_is_a_strangers) {
+TEST(Sessions, ASegmentInUseIsNotFreedNorIsAStrangers) {
   Sessions sessions(kLimits);
   Session* a = *sessions.open({7, 1}, 0);
   Session* b = *sessions.open({8, 2}, 0);
@@ -96,7 +96,7 @@ TEST(Sessions, a_segment_in_use_is_not_freed_nor_is_a_strangers) {
   EXPECT_EQ(sessions.free(*a, segment->first).code(), Code::kNotFound);
 }
 
-TEST(Sessions, a_connection_belongs_to_one_session_at_a_time) {
+TEST(Sessions, AConnectionBelongsToOneSessionAtATime) {
   Sessions sessions(kLimits);
   Session* a = *sessions.open({7, 1}, 0);
   Session* b = *sessions.open({8, 2}, 0);
@@ -111,7 +111,7 @@ TEST(Sessions, a_connection_belongs_to_one_session_at_a_time) {
   EXPECT_EQ(sessions.find_by_route("r2"), nullptr);
 }
 
-TEST(PeerAddress, the_last_three_fields_count) {
+TEST(PeerAddress, TheLastThreeFieldsCount) {
   EXPECT_EQ(parse_peer_address("localhost:1000:100:4711"), (Credentials{1000, 4711}));
   EXPECT_EQ(parse_peer_address("a:b:c:0:0:1"), (Credentials{0, 1}));
   for (const char* bad :
