@@ -31,8 +31,7 @@ struct Stats {
 //  - an op that ended well has the bits of the reference fold on every rank,
 //  - every submission ends exactly once, and everything ends (bounded virtual time),
 //  - no slice moves before all ranks submitted; no slot beyond the credits; no slice of a failed op
-//  is
-//    half-written,
+//    is half-written,
 //  - nothing fails without a cause that was put in, and nothing is left behind.
 class World {
  public:
