@@ -13,3 +13,18 @@ find_package(nlohmann_json 3.11 REQUIRED)
 if(GRADRING_TESTS)
   find_package(GTest 1.12 REQUIRED)
 endif()
+if(GRADRING_CUDA)
+  find_package(CUDAToolkit 12.4)
+  if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
+    message(FATAL_ERROR "GRADRING_CUDA needs the CUDA Toolkit 12.4 or later, with nvcc, which was not found: "
+      "install it, and put nvcc into PATH or give -DCUDAToolkit_ROOT=FOLDER; or build without GRADRING_CUDA")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
+  # Code for A100 and H100 and their kin; what is newer compiles the 9.0 in it once, when it first runs.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPUs to compile for, as CMake writes them")
+  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 has not heard that nvcc speaks C++20
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # the machine needs a driver then, and no toolkit
+endif()

@@ -9,8 +9,12 @@ target_include_directories(gradring_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJ
 target_compile_options(gradring_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX,C>:-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor>
   # g++ 12 sees overlaps in std::string::operator+ that are not there (GCC bug 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
-if(GRADRING_SANITIZE STREQUAL "address")
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
+  # nvcc's own warnings, and those of the host compiler behind it.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror,-Wshadow,-Wnon-virtual-dtor>)
+if(GRADRING_SANITIZE AND GRADRING_CUDA)
+  message(FATAL_ERROR "GRADRING_SANITIZE and GRADRING_CUDA do not go together: nvcc has no sanitizers")
+elseif(GRADRING_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 elseif(GRADRING_SANITIZE STREQUAL "thread")
@@ -24,4 +28,5 @@ find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()

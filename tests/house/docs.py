@@ -67,7 +67,8 @@ def unexplained_libraries(cmake, text):
         name = match[1] or match[2]
         if name in ("PkgConfig", "Threads"):  # CMake's own
             continue
-        word = {"ZMQ": "ZeroMQ", "libzmq": "ZeroMQ", "GTest": "GoogleTest"}.get(name, name)
+        word = {"ZMQ": "ZeroMQ", "libzmq": "ZeroMQ", "GTest": "GoogleTest",
+                "CUDAToolkit": "CUDA Toolkit"}.get(name, name)
         if word.replace("_", "-").lower() not in text.lower():
             yield f"docs/dependencies.md: says nothing about {name}, which cmake/dependencies.cmake asks for."
 

@@ -1,0 +1,111 @@
+#include "transport/cuda/device_fold.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "transport/cuda/fold_share.h"
+#include "transport/reducer.h"
+
+namespace gradring::transport {
+namespace {
+
+using cuda::FoldArguments;
+
+// 8 blocks of 256 are the 2048 threads that a data-centre GPU's multiprocessor holds at the most.
+// More blocks would only wait for one another, so that a long array is strided over instead.
+constexpr unsigned kBlockThreads = 256;
+constexpr unsigned kBlocksPerMultiprocessor = 8;
+
+// __grid_constant__: the pointers are read where the launch put them; without it a thread would
+// copy all of them to memory of its own, to index them.
+template <class Format, class Op>
+__global__ void __launch_bounds__(kBlockThreads)
+    fold_kernel(const __grid_constant__ FoldArguments arguments) {
+  const size_t thread = size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  cuda::fold_share<Format, Op>(arguments, thread, size_t{gridDim.x} * blockDim.x);
+}
+
+const void* kernel_for(Dtype dtype, ReduceOp op) {
+  return cuda::with_kind(dtype, op, [](auto format, auto operation) {
+    return reinterpret_cast<const void*>(&fold_kernel<decltype(format), decltype(operation)>);
+  });
+}
+
+Status refuse(std::string why) {
+  return {Code::kInvalidArgument, "a fold on the GPU " + std::move(why)};
+}
+
+// Whatever would be a bug, or make the kernel fail when it runs: that would leave the whole process
+// without its GPU.
+Status check(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, const void* out,
+             size_t count, uint32_t divisor) {
+  Status status = can_fold(dtype, op);
+  if (!status.ok()) return status;
+  if (inputs.empty()) return refuse("has no input; give at least one");
+  if (inputs.size() > kDeviceFoldInputsMax) {
+    return refuse("has " + std::to_string(inputs.size()) + " inputs; the most is " +
+                  std::to_string(kDeviceFoldInputsMax) + ": run fewer ranks on this node");
+  }
+  if (divisor != 0 && is_integer(dtype)) {
+    return refuse("cannot divide " + std::string(name_of(dtype)) +
+                  ": divide in a type that can hold the result");
+  }
+  if (count == 0) return {};  // nothing will be touched
+  const auto unfit = [element = size_of(dtype)](const void* pointer) {
+    return pointer == nullptr || reinterpret_cast<uintptr_t>(pointer) % element != 0;
+  };
+  const bool unfit_input = std::any_of(inputs.begin(), inputs.end(), unfit);
+  if (unfit_input || unfit(out)) {
+    return refuse(std::string("has ") + (unfit_input ? "an input" : "an output") +
+                  " that is null or not aligned to " + std::to_string(size_of(dtype)) +
+                  " bytes, as " + std::string(name_of(dtype)) + " must be");
+  }
+  return {};
+}
+
+std::string in_words(cudaError_t error) {
+  return std::string(cudaGetErrorName(error)) + ", " + cudaGetErrorString(error);
+}
+
+}  // namespace
+
+Status device_fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
+                   size_t count, uint32_t divisor, CUstream_st* stream) {
+  Status status = check(dtype, op, inputs, out, count, divisor);
+  if (!status.ok() || count == 0) return status;
+
+  int device = 0;
+  int multiprocessors = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  }
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // told here; nobody else shall find it
+    return {Code::kUnavailable, "there is no GPU to fold on (" + in_words(error) +
+                                    "): see what nvidia-smi says, or fold on the host"};
+  }
+
+  FoldArguments arguments = cuda::fold_arguments(dtype, inputs, out, count, divisor);
+  const size_t useful = std::max(arguments.packs, arguments.loose);  // threads
+  const size_t blocks = std::min((useful + kBlockThreads - 1) / kBlockThreads,
+                                 size_t{kBlocksPerMultiprocessor} * multiprocessors);
+  void* parameters[] = {&arguments};
+  error = cudaLaunchKernel(kernel_for(dtype, op), dim3(static_cast<unsigned>(blocks)),
+                           dim3(kBlockThreads), parameters, 0, stream);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return {
+        Code::kInternal,
+        "GPU " + std::to_string(device) + " did not take the " + std::string(name_of(op)) + " of " +
+            std::to_string(count) + " " + std::string(name_of(dtype)) + " (" + in_words(error) +
+            "): check that gradring was built for this GPU (CMAKE_CUDA_ARCHITECTURES), that the "
+            "stream is of it, and that no earlier work on it failed"};
+  }
+  return {};
+}
+
+}  // namespace gradring::transport
