@@ -33,12 +33,12 @@ struct Submission {
 
 // The life of an op on one node:
 //
-//   from        event                                   to          meaning
-//   (nothing)   first submission or READY               kGathering  a local rank or member is missing
-//   kGathering  all local ranks and all members ready   kMoving     slices may start and arrive
-//   kGathering  signatures differ                       kFailed     local ranks are yet to be told
-//   kMoving     every slice final                       kDone       completed, forgotten
-//   any         the job fails                           kDone
+//   from        event                                  to          meaning
+//   (nothing)   first submission or READY              kGathering  some rank or member is missing
+//   kGathering  all local ranks and all members ready  kMoving     slices may start and arrive
+//   kGathering  signatures differ                      kFailed     local ranks are yet to be told
+//   kMoving     every slice final                      kDone       completed, forgotten
+//   any         the job fails                          kDone
 enum class OpState : uint8_t { kGathering, kMoving, kFailed, kDone };
 
 // Rule T: a slice is U (untouched input), H (holds the final value) or D (completed and dropped),
