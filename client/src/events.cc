@@ -69,11 +69,7 @@ void Communicator::on_lost(Cause cause, const Status& why) {
   failure.blame.node = session_.place().node;
   // Why the job failed says more than that the daemon left after it.
   if (!last_words_) last_words_ = failed(std::move(failure), why.message());
-  if (cause == Cause::kPeerLost) {
-    session_.set_alarm(Clock::now() + kLastWordsTime);
-  } else {
-    on_alarm();
-  }
+  on_alarm();
 }
 
 void Communicator::on_alarm() {

@@ -19,9 +19,9 @@ inline constexpr std::chrono::milliseconds kCallTime{30000};
 inline constexpr std::chrono::milliseconds kJoinMargin{5000};
 // For the daemon to confirm a leave.
 inline constexpr std::chrono::milliseconds kLeaveTime{2000};
-// Between the closing of the attach socket and giving up on open requests: a daemon that is told to
-// stop says why on the control channel, and the two channels are not ordered.
-inline constexpr std::chrono::milliseconds kLastWordsTime{50};
+// Between the closing of the attach socket and giving the session up: a daemon that is told to stop
+// says why on the control channel, and the two channels are not ordered.
+inline constexpr std::chrono::milliseconds kLastWordsTime{200};
 // Between JobClosed and giving up on open requests. The daemon ends each by Completed once it no
 // longer touches their buffers; ending them earlier would hand memory back that may still be
 // written.

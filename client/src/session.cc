@@ -61,7 +61,7 @@ tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex
   request.mutable_allocate()->set_bytes(bytes);
   if (Status sent = attach_.send(request); !sent.ok()) {
     // Of the two reasons, a closed socket is the one that reading shows.
-    reader_.take_in();
+    wait_until(lock, deadline, [&] { return over() || attach_open_; });
     return tl::unexpected(lost_ ? *lost_ : sent);
   }
 
@@ -83,8 +83,9 @@ tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex
 }
 
 Status Session::wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
+  // Nothing more goes to a daemon that hung up: it only has its last words to say.
   const bool ready = wait_until(lock, std::min(deadline, Clock::now() + kSendTime),
-                                [&] { return over() || control_.writable(); });
+                                [&] { return over() || (attach_open_ && control_.writable()); });
   if (over()) return why_over();
   if (ready) return {};
   return {Code::kUnavailable,
@@ -117,6 +118,14 @@ bool Session::take_in() {
   // The control channel first: what a daemon said before it closed counts.
   bool changed = take_control();
   changed |= take_attach();
+  if (Clock::now() >= gone_at_) {
+    gone_at_ = kNever;
+    lose(Cause::kPeerLost, Code::kUnavailable,
+         fmt::format("the daemon on node {} went away; start it again with `{}` if nothing else "
+                     "does, look at its log for the reason, and open the job anew",
+                     place_.node, start_command(place_.runtime_dir)));
+    changed = true;
+  }
   if (Clock::now() >= alarm_) {
     alarm_ = kNever;
     events_.on_alarm();
@@ -148,14 +157,10 @@ bool Session::take_attach() {
     if (!packet) {
       attach_open_ = false;
       if (packet.error().code() == Code::kUnavailable) {
-        lose(
-            Cause::kPeerLost, Code::kUnavailable,
-            fmt::format("the daemon on node {} went away; start it again with `{}` if nothing else "
-                        "does, look at its log for the reason, and open the job anew",
-                        place_.node, start_command(place_.runtime_dir)));
-      } else {
-        lose(Cause::kProtocol, packet.error().code(), packet.error().message());
+        gone_at_ = Clock::now() + kLastWordsTime;
+        return changed;
       }
+      lose(Cause::kProtocol, packet.error().code(), packet.error().message());
       return true;
     }
     if (!packet->has_value()) break;

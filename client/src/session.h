@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -37,7 +38,7 @@ class Session final : private Reader::Source {
     virtual void on_refused(uint64_t request, const wire::Refused& refused) = 0;
     virtual void on_job_closed(const wire::JobClosed& closed) = 0;
     // The session is over. PEER_LOST if the daemon closed it (what it said last on the control
-    // channel may still arrive), PROTOCOL if it sent garbage, REFUSED if it put us out. Once.
+    // channel was told before), PROTOCOL if it sent garbage, REFUSED if it put us out. Once.
     virtual void on_lost(Cause cause, const Status& why) = 0;
     // The time of set_alarm has come.
     virtual void on_alarm() = 0;
@@ -97,7 +98,7 @@ class Session final : private Reader::Source {
   bool take_in() override;
   int control_fd() const override { return control_open_ ? control_.fd() : -1; }
   int attach_fd() const override { return attach_open_ ? attach_.fd() : -1; }
-  TimePoint alarm() const override { return alarm_; }
+  TimePoint alarm() const override { return std::min(alarm_, gone_at_); }
 
   bool take_control();
   bool take_attach();
@@ -116,6 +117,9 @@ class Session final : private Reader::Source {
   std::optional<Status> lost_;
   std::optional<Status> interruption_;
   TimePoint alarm_ = kNever;
+  // When the daemon counts as gone, once it has closed the attach socket: its last words are on
+  // their way until then.
+  TimePoint gone_at_ = kNever;
   uint64_t last_number_ = 0;
   // Calls under way, one for each waiting thread at most; the answer, once it is there.
   std::map<uint64_t, std::optional<wire::DaemonMessage>> control_calls_;

@@ -196,6 +196,13 @@ TEST_F(Loss, OfTheDaemonAfterTheJobSaysWhyTheJobEnded) {
   EXPECT_STREQ(wait_failed(request).message, "the daemon was told to stop");
 }
 
+TEST_F(Loss, OfTheDaemonAfterTheJobIsToldToTheNextOpAsTheJobsEnd) {
+  close_job("the daemon was told to stop");
+  daemon_.die();
+  EXPECT_EQ(submit_code(), GRADRING_ERR_FAILED);
+  EXPECT_STREQ(gradring_last_error(), "the daemon was told to stop");
+}
+
 class Garbage : public Loss {
  protected:
   void send_completion(uint64_t ticket, Verdict verdict, Cause cause = Cause::kNone) {
