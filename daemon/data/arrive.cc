@@ -55,39 +55,46 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
     ++frames_malformed_;
     return;
   }
-  const std::optional<PeerId> from = sender_of(*frame);
-  if (!from || frame->type == FrameType::kHeartbeat) return;
-  if (find(frame->job) != nullptr) return deliver_frame(*from, *frame);
+  const std::optional<PeerId> from = shared_.peers.by_token(frame->token);
+  if (from && (frame->type == FrameType::kHeartbeat || find(frame->job) != nullptr)) {
+    return deliver_frame(*frame);
+  }
 
-  // The view was accepted by the control thread, which posted InstallJob before it said so; but a
-  // fast peer's first READY can overtake that on its way through our mailbox. More than these are
-  // not credible.
+  // The control thread posted ExpectPeer before it told the peer its token, and InstallJob before
+  // it accepted the view; but a fast peer's first frames can overtake both on their way through our
+  // mailbox. More than these are not credible, and strangers take no room from peers.
   constexpr size_t kEarlyFramesMax = 4096;
-  if (early_.size() < kEarlyFramesMax) {
-    early_.emplace_back(*from, *frame);
+  std::vector<Frame>& waiting = from ? early_ : strange_;
+  if (waiting.size() < kEarlyFramesMax) {
+    waiting.push_back(*frame);
   } else {
-    ++frames_stale_;
-    ++shared_.peers.at(*from).dropped_frames;
+    deliver_frame(*frame);  // in vain, and counted
   }
 }
 
-void DataThread::deliver_frame(PeerId from, const Frame& frame) {
+void DataThread::deliver_frame(const Frame& frame) {
+  const std::optional<PeerId> from = sender_of(frame);
+  if (!from || frame.type == FrameType::kHeartbeat) return;
   JobExecutor* job = find(frame.job);
-  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(from);
+  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(*from);
   if (!member) {
     // The last CREDIT of a job that ended well often comes after its end, and nobody needs it.
     if (frame.type == FrameType::kCredit) return;
     ++frames_stale_;
-    ++shared_.peers.at(from).dropped_frames;
+    ++shared_.peers.at(*from).dropped_frames;
     return;
   }
   job->on_frame(*member, frame, now_);
 }
 
 int DataThread::deliver_early_frames() {
-  const auto early = std::exchange(early_, {});
-  for (const auto& [from, frame] : early) deliver_frame(from, frame);
-  return static_cast<int>(early.size());
+  int delivered = 0;
+  for (std::vector<Frame>* waiting : {&strange_, &early_}) {
+    const auto frames = std::exchange(*waiting, {});
+    for (const Frame& frame : frames) deliver_frame(frame);
+    delivered += static_cast<int>(frames.size());
+  }
+  return delivered;
 }
 
 void DataThread::on_aborted(uint64_t cookie) {

@@ -89,7 +89,7 @@ void DataThread::rest(core::Time now) {
     sched_yield();
     return;
   }
-  if (!early_.empty() || !transport_->arm()) return;
+  if (!early_.empty() || !strange_.empty() || !transport_->arm()) return;
   pollfd fds[2] = {{transport_->event_fd(), POLLIN, 0}, {commands_->event_fd(), POLLIN, 0}};
   const core::Time left = std::max<core::Time>(next_pulse_ - now, 0);
   const timespec timeout{left / core::kSecond, left % core::kSecond};

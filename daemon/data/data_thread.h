@@ -57,7 +57,7 @@ class DataThread final : private transport::Events {
   void on_sent(PeerId peer, uint64_t token, bool ok) override;
   void on_lost(PeerId peer, const std::string& why) override;
   std::optional<PeerId> sender_of(const Frame& frame);
-  void deliver_frame(PeerId from, const Frame& frame);
+  void deliver_frame(const Frame& frame);
   int deliver_early_frames();
 
   int retry_sends();
@@ -81,9 +81,10 @@ class DataThread final : private transport::Events {
   std::vector<std::unique_ptr<JobExecutor>> removed_;
   std::vector<Command> taken_;  // kept for its capacity
 
-  // Frames of a job whose InstallJob may lie in the mailbox at this very moment: looked at once
-  // more when the mailbox has been emptied.
-  std::vector<std::pair<PeerId, Frame>> early_;
+  // Frames of a job, or with a token, that we do not know, but whose InstallJob or ExpectPeer may
+  // lie in the mailbox at this very moment: looked at once more when that has been emptied.
+  std::vector<Frame> early_;
+  std::vector<Frame> strange_;
 
   bool running_ = true;
   core::Time now_ = 0;  // of this turn
