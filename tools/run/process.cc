@@ -52,6 +52,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 struct Descriptors {
   int in, out, err;  // to become 0, 1, 2; -1: inherit
   int report;        // takes errno when the program cannot be executed
+  int guards_door;   // takes our process group; -1: there is no guard
 };
 
 // The child's side; only calls that are allowed between fork and exec.
@@ -60,6 +61,8 @@ struct Descriptors {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before the line above
+  const pid_t group = getpid();
+  [[maybe_unused]] const auto guarded = write(fds.guards_door, &group, sizeof group);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -78,7 +81,7 @@ struct Descriptors {
 
 }  // namespace
 
-tl::expected<Child, std::string> start(const Process& process) {
+tl::expected<Child, std::string> start(const Process& process, int guards_door) {
   const auto fail = [&](std::string_view doing, int error) {
     return tl::unexpected(fmt::format("{}: {}: {}", process.label, doing, std::strerror(error)));
   };
@@ -93,7 +96,7 @@ tl::expected<Child, std::string> start(const Process& process) {
   const auto command = pointers_to(process.command);
   auto environment = pointers_to(process.environment);
   const Descriptors fds{process.lifeline ? in.get(Pipe::kRead) : nothing, out.get(Pipe::kWrite),
-                        err.get(Pipe::kWrite), report.get(Pipe::kWrite)};
+                        err.get(Pipe::kWrite), report.get(Pipe::kWrite), guards_door};
   const pid_t parent = getpid();
   Child child;
   child.pid = fork();

@@ -34,8 +34,9 @@ struct Child {
 // makes.
 inline constexpr size_t kLifelineMax = 65536;
 
-// Starts it. It dies with the calling thread, whatever becomes of that. The error is a sentence,
-// also when the program cannot be executed.
-tl::expected<Child, std::string> start(const Process& process);
+// Starts it. It dies with the calling thread, whatever becomes of that, and what it starts in turn
+// with its group, which it puts under the guard whose door this is (guard.h; -1: none). The error
+// is a sentence, also when the program cannot be executed.
+tl::expected<Child, std::string> start(const Process& process, int guards_door);
 
 }  // namespace gradring::tools

@@ -88,14 +88,9 @@ Supervisor::~Supervisor() {
 }
 
 int Supervisor::run() {
-  const bool started = start_all();
-  std::vector<pid_t> groups;
-  for (const Member& member : members_) {
-    if (member.child.pid > 0) groups.push_back(member.child.pid);
-  }
-  const Guard guard(groups);
+  const Guard guard;
   guard_ = guard.pid();
-  if (!started) end_all();
+  if (!start_all(guard)) end_all();
 
   while (true) {
     take_signals();
@@ -119,9 +114,9 @@ int Supervisor::run() {
   return exit_code_;
 }
 
-bool Supervisor::start_all() {
+bool Supervisor::start_all(const Guard& guard) {
   for (Member& member : members_) {
-    const auto child = start(member.process);
+    const auto child = start(member.process, guard.door());
     if (!child) {
       say(child.error());
       fail(127);

@@ -12,6 +12,8 @@
 
 namespace gradring::tools {
 
+class Guard;
+
 struct Rules {
   std::string program = "gradring-run";   // whose messages these are
   int lifeline = -1;                      // when it reads end of file, everything is ended
@@ -47,7 +49,7 @@ class Supervisor {
     Tagger out, err;
   };
 
-  bool start_all();
+  bool start_all(const Guard& guard);
   void wait_for_event();
   void take_signals();
   void take_output(bool last);
