@@ -11,14 +11,6 @@
 
 #include "tests/client/trainer.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-// A child may start threads, as it does by opening a communicator of its own.
-extern "C" const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-#endif
-#endif
-
 namespace gradring::test {
 namespace {
 
