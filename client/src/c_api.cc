@@ -15,10 +15,7 @@
 // The C interface: pointers checked, forks noticed, nothing thrown out. Everything else is
 // Communicator's.
 
-using gradring::Code;
-using gradring::Status;
 using gradring::client::Communicator;
-using gradring::client::Outcome;
 using gradring::client::remember;
 
 struct gradring_comm {

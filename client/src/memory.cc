@@ -47,7 +47,7 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   if (bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(memory)) {
     return invalid(fmt::format("{} bytes at {} pass the end of the address space", bytes, memory));
   }
-  const Status overlaps = invalid(fmt::format(
+  Status overlaps = invalid(fmt::format(
       "{} bytes at {} overlap memory that is registered or allocated already", bytes, memory));
   Inside inside(*this);
   if (segments_.touches(memory, bytes)) return overlaps;

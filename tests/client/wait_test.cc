@@ -222,9 +222,9 @@ TEST_F(Wait, ByTwoThreadsForOneRequestGivesItToOne) {
 
 // While one thread sleeps on the sockets, another sends, which takes in what has arrived.
 TEST_F(Wait, IsNotDisturbedByOtherThreadsSubmissions) {
-  for (int i = 0; i < 50; ++i) {
+  for (size_t i = 0; i < 50; ++i) {
     const gradring_request request = submit_barrier();
-    const auto operations = daemon_.wait_for_operations(static_cast<size_t>(2 * i + 1));
+    const auto operations = daemon_.wait_for_operations(2 * i + 1);
     std::thread waiter(
         [&] { EXPECT_EQ(gradring_wait(comm_.get(), request, 10000, nullptr), GRADRING_OK); });
     std::thread completer([&] { daemon_.complete(operations.back()); });

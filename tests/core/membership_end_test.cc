@@ -7,12 +7,9 @@
 namespace gradring::core {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 std::string node_of(uint32_t rank) { return std::string(1, static_cast<char>('a' + rank)); }
 

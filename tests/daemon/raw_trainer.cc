@@ -189,7 +189,7 @@ wire::Completion RawTrainer::completion() {
       completions_.push_back(completion);
     }
   }
-  const wire::Completion first = completions_.front();
+  wire::Completion first = std::move(completions_.front());
   completions_.erase(completions_.begin());
   return first;
 }

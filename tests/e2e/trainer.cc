@@ -44,7 +44,8 @@ void say(Json line) {
 float input_of(int rank, uint64_t op) { return static_cast<float>((rank + 1) * (op % 7 + 1)); }
 
 float output_of(int size, uint64_t op) {
-  return static_cast<float>(size * (size + 1) / 2 * (op % 7 + 1));
+  const uint64_t ranks = static_cast<uint64_t>(size) * (size + 1) / 2;  // 1 + 2 + ... + size
+  return static_cast<float>(ranks * (op % 7 + 1));
 }
 
 gradring_op describe(const Options& options, float* buffer) {

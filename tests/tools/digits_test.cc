@@ -22,12 +22,12 @@ using ::testing::HasSubstr;
 const std::vector<size_t> kWidths = {kPixels, 128, 64, kClasses};
 
 const Split& digits_data() {
-  static const Split parts = split(load(GRADRING_DIGITS_DATA).value());
-  return parts;
+  static const Split kParts = split(load(GRADRING_DIGITS_DATA).value());
+  return kParts;
 }
 
 std::string write_file(const std::string& name, const std::string& content) {
-  const std::string path = ::testing::TempDir() + name;
+  std::string path = ::testing::TempDir() + name;
   std::ofstream(path) << content;
   return path;
 }
