@@ -66,20 +66,20 @@ Ring::Ring(uint32_t nodes, uint32_t ranks_per_node, const EngineOptions& options
 
 Ring::~Ring() = default;
 
-JobEngine& Ring::engine(uint32_t node) { return nodes_[node]->engine_; }
+JobEngine& Ring::engine(uint32_t node) { return nodes_[node]->engine; }
 
-const std::vector<Failure>& Ring::failures(uint32_t node) const { return nodes_[node]->failures_; }
+const std::vector<Failure>& Ring::failures(uint32_t node) const { return nodes_[node]->failures; }
 
-uint32_t Ring::peak_slots(uint32_t node) const { return nodes_[node]->peak_; }
+uint32_t Ring::peak_slots(uint32_t node) const { return nodes_[node]->peak; }
 
 size_t Ring::failures() const {
   size_t sum = 0;
-  for (const auto& node : nodes_) sum += node->failures_.size();
+  for (const auto& node : nodes_) sum += node->failures.size();
   return sum;
 }
 
 void Ring::fail_everywhere(const Failure& failure) {
-  for (const auto& node : nodes_) node->engine_.fail(failure);
+  for (const auto& node : nodes_) node->engine.fail(failure);
 }
 
 Ticket Ring::submit(uint32_t rank, OpKey key, const Signature& signature, Values input, Place place,
@@ -91,7 +91,7 @@ Ticket Ring::submit(uint32_t rank, OpKey key, const Signature& signature, Values
   memory_.push_back(std::move(input));
   if (place == Place::kApart) {
     account.output = memory_.size();
-    memory_.push_back(Values(signature.count, -1.0f));
+    memory_.emplace_back(signature.count, -1.0f);
   }
   accounts_[account.ticket.number] = account;
   const Status status = engine_of_rank(rank).submit(
@@ -102,7 +102,7 @@ Ticket Ring::submit(uint32_t rank, OpKey key, const Signature& signature, Values
 }
 
 Status Ring::refused(uint32_t rank, OpKey key, const Signature& signature) {
-  const Status status =
+  Status status =
       engine_of_rank(rank).submit({rank, next_ticket_++, key, "", signature, {}, {}}, now);
   EXPECT_FALSE(status.ok()) << "was accepted";
   return status;
@@ -133,7 +133,7 @@ bool Ring::all_ok(const std::vector<Ticket>& tickets) const {
 }
 
 void Ring::pump(uint32_t node, uint32_t budget) {
-  nodes_[node]->engine_.pump(budget);
+  nodes_[node]->engine.pump(budget);
   check_slots();
 }
 
@@ -185,7 +185,7 @@ void Ring::run_shuffled(uint64_t seed) {
     }
     if (busy.empty()) {
       uint32_t worked = 0;
-      for (const auto& node : nodes_) worked += node->engine_.pump(1);
+      for (const auto& node : nodes_) worked += node->engine.pump(1);
       check_slots();
       const bool silent = std::all_of(links_.begin(), links_.end(), [this](const auto& entry) {
         return entry.second.empty() || held_.count(entry.first) > 0;

@@ -11,7 +11,7 @@ namespace gradring::core {
 class Ring::Node : public EngineActions {
  public:
   Node(Ring* ring, uint32_t me)
-      : engine_(ring->view_, me, ring->options_, this),
+      : engine(ring->view_, me, ring->options_, this),
         ring_(ring),
         me_(me),
         slots_(ring->options_.slots, Values(ring->options_.plan.slice_bytes_max / sizeof(float))),
@@ -73,29 +73,29 @@ class Ring::Node : public EngineActions {
     ring_->results_[ticket] = ring_->memory_[account.output];
   }
 
-  void fail_job(const Failure& failure) override { failures_.push_back(failure); }
+  void fail_job(const Failure& failure) override { failures.push_back(failure); }
 
   void arrive(uint32_t from, const Parcel& parcel) {
     if (parcel.frame.type != FrameType::kSlice) {
-      return engine_.on_frame(from, parcel.frame, ring_->now);
+      return engine.on_frame(from, parcel.frame, ring_->now);
     }
-    const auto slot = engine_.on_slice(from, parcel.frame);
+    const auto slot = engine.on_slice(from, parcel.frame);
     if (!slot) return;
     std::copy(parcel.payload.begin(), parcel.payload.end(), at({Staging::Kind::kSlot, *slot}));
-    peak_ = std::max(peak_, engine_.slots_in_use());
-    engine_.on_slice_landed(*slot);
+    peak = std::max(peak, engine.slots_in_use());
+    engine.on_slice_landed(*slot);
   }
 
   void sent(const Parcel& parcel) {
     EXPECT_TRUE(std::equal(parcel.payload.begin(), parcel.payload.end(), at(*parcel.lent)))
         << "wrote to memory that was lent";
     lent_.erase(*parcel.lent);
-    engine_.on_sent(*parcel.lent);
+    engine.on_sent(*parcel.lent);
   }
 
-  JobEngine engine_;
-  std::vector<Failure> failures_;
-  uint32_t peak_ = 0;
+  JobEngine engine;
+  std::vector<Failure> failures;
+  uint32_t peak = 0;
 
  private:
   Ring* const ring_;

@@ -16,7 +16,6 @@ namespace gradring::daemon {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 class ConfigTest : public testing::Test {
  protected:
@@ -322,7 +321,7 @@ TEST_F(KeysTest, WhatIsWrongWithTheListIsSaid) {
   EXPECT_THAT(told(flags(key, "/nowhere")), HasSubstr("cannot be read"));
   write("allowed", good);
   auto both = flags(key, scratch_.path("allowed"));
-  both.push_back("--insecure");
+  both.emplace_back("--insecure");
   EXPECT_THAT(told(both), HasSubstr("contradicts"));
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -119,7 +120,7 @@ Ended LiveDaemon::stop() {
   ended.status = wait_for(pid_);
   ended.output = log();
   pid_ = -1;
-  std::ofstream(scratch_.path("log"), std::ios::trunc);  // start() looks for a new "is ready"
+  std::filesystem::resize_file(scratch_.path("log"), 0);  // start() looks for a new "is ready"
   return ended;
 }
 

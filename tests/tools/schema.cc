@@ -48,7 +48,7 @@ std::string offence(const json& schema, const json& document, const std::string&
   if (schema.contains("minimum") && document < schema["minimum"]) return path + " is too small";
   if (document.is_object()) return offence_of_members(schema, document, path);
   for (size_t i = 0; document.is_array() && i < document.size(); ++i) {
-    const auto bad = offence(schema["items"], document[i], path + "[" + std::to_string(i) + "]");
+    auto bad = offence(schema["items"], document[i], path + "[" + std::to_string(i) + "]");
     if (!bad.empty()) return bad;
   }
   return "";
