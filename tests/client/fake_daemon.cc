@@ -153,7 +153,10 @@ void FakeDaemon::send_attach_bytes(const std::string& bytes) {
 }
 
 void FakeDaemon::die() {
-  run([this] { close_all(); });
+  run([this] {
+    router_.set(zmq::sockopt::linger, 1000);  // what it said still goes out, as the real one's does
+    close_all();
+  });
 }
 
 void FakeDaemon::freeze() {

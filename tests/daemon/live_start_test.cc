@@ -20,7 +20,6 @@ namespace gradring::daemon {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 using namespace std::chrono_literals;
 
 // Exit 2 with one line, and nothing left running or lying about.
@@ -59,12 +58,12 @@ TEST(LiveStart, AWrongConfigurationIsOneLineAndExit2) {
 TEST(LiveStart, CheckConfigSaysOkAndTouchesNothing) {
   const Scratch scratch;
   std::vector<std::string> flags = flags_for(scratch);
-  flags.push_back("--check-config");
+  flags.emplace_back("--check-config");
   const Ended good = run_gradringd(flags);
   EXPECT_EQ(good.status, 0) << good.output;
   EXPECT_THAT(good.output, testing::StartsWith("OK"));
   EXPECT_NE(access(scratch.path("run").c_str(), F_OK), 0);
-  flags.push_back("--net-device=nosuch0");
+  flags.emplace_back("--net-device=nosuch0");
   expect_refusal(flags, "nosuch0");
 }
 
