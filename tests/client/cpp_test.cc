@@ -11,6 +11,7 @@ struct Half {
   uint16_t bits;
 };
 template <>
+// NOLINTNEXTLINE(readability-identifier-naming): the interface named it
 inline constexpr gradring_dtype gradring::dtype_of<Half> = GRADRING_FLOAT16;
 
 namespace gradring::test {

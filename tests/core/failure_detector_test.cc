@@ -14,27 +14,27 @@ class Watch : public testing::Test {
   std::vector<FailureDetector::Change> pass(Time duration,
                                             const std::vector<std::string>& talking) {
     std::vector<FailureDetector::Change> all;
-    for (const Time end = now + duration; now < end;) {
-      now += 100 * kMillisecond;
-      for (const std::string& peer : talking) detector.heard(peer, now);
-      for (auto& change : detector.tick(now)) all.push_back(change);
+    for (const Time end = now_ + duration; now_ < end;) {
+      now_ += 100 * kMillisecond;
+      for (const std::string& peer : talking) detector_.heard(peer, now_);
+      for (auto& change : detector_.tick(now_)) all.push_back(change);
     }
     return all;
   }
 
-  Time now = 50 * kSecond;
-  FailureDetector detector{{1 * kSecond, 3 * kSecond}};
+  Time now_ = 50 * kSecond;
+  FailureDetector detector_{{1 * kSecond, 3 * kSecond}};
 };
 
 TEST_F(Watch, WhoTalksIsWell) {
-  detector.add("b", now);
+  detector_.add("b", now_);
   EXPECT_TRUE(pass(10 * kSecond, {"b"}).empty());
-  EXPECT_EQ(detector.health_of("b"), Health::kAlive);
+  EXPECT_EQ(detector_.health_of("b"), Health::kAlive);
 }
 
 TEST_F(Watch, SilenceIsSuspectedThenDecided) {
-  detector.add("b", now);
-  detector.add("c", now);
+  detector_.add("b", now_);
+  detector_.add("c", now_);
   EXPECT_TRUE(pass(900 * kMillisecond, {"c"}).empty());
 
   auto changes = pass(100 * kMillisecond, {"c"});
@@ -50,13 +50,13 @@ TEST_F(Watch, SilenceIsSuspectedThenDecided) {
   EXPECT_EQ(changes[0].health, Health::kLost);
   EXPECT_EQ(changes[0].silent, 3 * kSecond);
   EXPECT_TRUE(pass(10 * kSecond, {"c"}).empty()) << "a loss is told once";
-  EXPECT_EQ(detector.health_of("c"), Health::kAlive);
+  EXPECT_EQ(detector_.health_of("c"), Health::kAlive);
 }
 
 TEST_F(Watch, ASuspectThatAnswersIsWellAgain) {
-  detector.add("b", now);
+  detector_.add("b", now_);
   ASSERT_EQ(pass(2 * kSecond, {}).size(), 1u);
-  EXPECT_EQ(detector.silent_for("b", now), 2 * kSecond);
+  EXPECT_EQ(detector_.silent_for("b", now_), 2 * kSecond);
   const auto changes = pass(100 * kMillisecond, {"b"});
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_EQ(changes[0].health, Health::kAlive);
@@ -64,56 +64,56 @@ TEST_F(Watch, ASuspectThatAnswersIsWellAgain) {
 }
 
 TEST_F(Watch, WhatIsLostStaysLostUntilAddedAnew) {
-  detector.add("b", now);
+  detector_.add("b", now_);
   pass(3 * kSecond, {});
-  EXPECT_EQ(detector.health_of("b"), Health::kLost);
+  EXPECT_EQ(detector_.health_of("b"), Health::kLost);
   EXPECT_TRUE(pass(1 * kSecond, {"b"}).empty()) << "a decision is not taken back";
-  EXPECT_EQ(detector.health_of("b"), Health::kLost);
-  detector.add("b", now);
-  EXPECT_EQ(detector.health_of("b"), Health::kAlive);
+  EXPECT_EQ(detector_.health_of("b"), Health::kLost);
+  detector_.add("b", now_);
+  EXPECT_EQ(detector_.health_of("b"), Health::kAlive);
   EXPECT_TRUE(pass(900 * kMillisecond, {}).empty());
 }
 
 TEST_F(Watch, WhoIsRemovedIsNotMissed) {
-  detector.add("b", now);
-  detector.remove("b");
+  detector_.add("b", now_);
+  detector_.remove("b");
   EXPECT_TRUE(pass(10 * kSecond, {}).empty());
-  EXPECT_EQ(detector.health_of("b"), Health::kLost) << "nobody vouches for a stranger";
-  detector.heard("b", now);
+  EXPECT_EQ(detector_.health_of("b"), Health::kLost) << "nobody vouches for a stranger";
+  detector_.heard("b", now_);
   EXPECT_TRUE(pass(10 * kSecond, {}).empty());
 }
 
 TEST_F(Watch, AWatchThatSleptBlamesNobody) {
-  detector.add("b", now);
-  detector.add("c", now);
+  detector_.add("b", now_);
+  detector_.add("c", now_);
   pass(5 * kSecond, {"b", "c"});
-  now += 60 * kSecond;  // the host was paused
-  EXPECT_TRUE(detector.tick(now).empty());
+  now_ += 60 * kSecond;  // the host was paused
+  EXPECT_TRUE(detector_.tick(now_).empty());
   EXPECT_TRUE(pass(900 * kMillisecond, {"b"}).empty()) << "everybody has the full time anew";
   EXPECT_EQ(pass(100 * kMillisecond, {"b"}).size(), 1u);
-  EXPECT_EQ(detector.health_of("c"), Health::kSuspect);
+  EXPECT_EQ(detector_.health_of("c"), Health::kSuspect);
 }
 
 TEST_F(Watch, AWatchThatSleptClearsASuspicionButNotADecision) {
-  detector.add("b", now);
+  detector_.add("b", now_);
   pass(2 * kSecond, {});
-  detector.add("c", now);
+  detector_.add("c", now_);
   pass(1 * kSecond, {});
-  ASSERT_EQ(detector.health_of("b"), Health::kLost);
-  ASSERT_EQ(detector.health_of("c"), Health::kSuspect);
-  now += 60 * kSecond;
-  const auto changes = detector.tick(now);
+  ASSERT_EQ(detector_.health_of("b"), Health::kLost);
+  ASSERT_EQ(detector_.health_of("c"), Health::kSuspect);
+  now_ += 60 * kSecond;
+  const auto changes = detector_.tick(now_);
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_EQ(changes[0].peer, "c");
   EXPECT_EQ(changes[0].health, Health::kAlive);
-  EXPECT_EQ(detector.health_of("b"), Health::kLost);
+  EXPECT_EQ(detector_.health_of("b"), Health::kLost);
 }
 
 TEST_F(Watch, APauseBeforeTheFirstLookBlamesNobodyEither) {
-  detector.add("b", now);
-  now += 60 * kSecond;
-  EXPECT_TRUE(detector.tick(now).empty());
-  EXPECT_EQ(detector.health_of("b"), Health::kAlive);
+  detector_.add("b", now_);
+  now_ += 60 * kSecond;
+  EXPECT_TRUE(detector_.tick(now_).empty());
+  EXPECT_EQ(detector_.health_of("b"), Health::kAlive);
 }
 
 }  // namespace
