@@ -71,6 +71,8 @@ class FakeDaemon {
 
   // Closes everything, as the kernel does for a process that is killed.
   void die();
+  // Closes the attach sockets only, as one that stops does before its last words have gone out.
+  void hang_up();
   // Stays, and does nothing more.
   void freeze();
 

@@ -192,13 +192,13 @@ TEST_F(Loss, OfAnotherJobIsNoneOfOurs) {
 TEST_F(Loss, OfTheDaemonAfterTheJobSaysWhyTheJobEnded) {
   const gradring_request request = submit_barrier();
   close_job("the daemon was told to stop");
-  daemon_.die();
+  daemon_.hang_up();
   EXPECT_STREQ(wait_failed(request).message, "the daemon was told to stop");
 }
 
 TEST_F(Loss, OfTheDaemonAfterTheJobIsToldToTheNextOpAsTheJobsEnd) {
   close_job("the daemon was told to stop");
-  daemon_.die();
+  daemon_.hang_up();
   EXPECT_EQ(submit_code(), GRADRING_ERR_FAILED);
   EXPECT_STREQ(gradring_last_error(), "the daemon was told to stop");
 }
