@@ -71,7 +71,7 @@ Status Communicator::join(std::unique_lock<std::mutex>& lock) {
   }
   job_ = joined.job();
   place_in(joined.view());
-  return job_failure_ ? Status(Code::kAborted, job_failure_->message) : Status();
+  return refusal();
 }
 
 void Communicator::place_in(const wire::View& view) {

@@ -56,8 +56,9 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
     return;
   }
   const std::optional<PeerId> from = shared_.peers.by_token(frame->token);
-  if (from && (frame->type == FrameType::kHeartbeat || find(frame->job) != nullptr)) {
-    return deliver_frame(*frame);
+  JobExecutor* const job = from ? find(frame->job) : nullptr;
+  if (job != nullptr || (from && frame->type == FrameType::kHeartbeat)) {
+    return deliver_frame(*from, job, *frame);
   }
 
   // The control thread posted ExpectPeer before it told the peer its token, and InstallJob before
@@ -68,30 +69,34 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
   if (waiting.size() < kEarlyFramesMax) {
     waiting.push_back(*frame);
   } else {
-    deliver_frame(*frame);  // in vain, and counted
+    deliver_early_frame(*frame);  // in vain, and counted
   }
 }
 
-void DataThread::deliver_frame(const Frame& frame) {
-  const std::optional<PeerId> from = sender_of(frame);
-  if (!from || frame.type == FrameType::kHeartbeat) return;
-  JobExecutor* job = find(frame.job);
-  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(*from);
+void DataThread::deliver_frame(PeerId from, JobExecutor* job, const Frame& frame) {
+  shared_.peers.at(from).heard = true;
+  if (frame.type == FrameType::kHeartbeat) return;
+  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(from);
   if (!member) {
     // The last CREDIT of a job that ended well often comes after its end, and nobody needs it.
     if (frame.type == FrameType::kCredit) return;
     ++frames_stale_;
-    ++shared_.peers.at(*from).dropped_frames;
+    ++shared_.peers.at(from).dropped_frames;
     return;
   }
   job->on_frame(*member, frame, now_);
+}
+
+void DataThread::deliver_early_frame(const Frame& frame) {
+  const std::optional<PeerId> from = sender_of(frame);
+  if (from) deliver_frame(*from, find(frame.job), frame);
 }
 
 int DataThread::deliver_early_frames() {
   int delivered = 0;
   for (std::vector<Frame>* waiting : {&strange_, &early_}) {
     const auto frames = std::exchange(*waiting, {});
-    for (const Frame& frame : frames) deliver_frame(frame);
+    for (const Frame& frame : frames) deliver_early_frame(frame);
     delivered += static_cast<int>(frames.size());
   }
   return delivered;

@@ -57,7 +57,8 @@ class DataThread final : private transport::Events {
   void on_sent(PeerId peer, uint64_t token, bool ok) override;
   void on_lost(PeerId peer, const std::string& why) override;
   std::optional<PeerId> sender_of(const Frame& frame);
-  void deliver_frame(const Frame& frame);
+  void deliver_frame(PeerId from, JobExecutor* job, const Frame& frame);
+  void deliver_early_frame(const Frame& frame);
   int deliver_early_frames();
 
   int retry_sends();

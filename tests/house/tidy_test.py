@@ -28,7 +28,7 @@ class Manners(unittest.TestCase):
         self.assertEqual(found("proto/a.h", "#ifndef A_H\n#define A_H\n#endif\n"), [])
 
     def test_a_path_of_somebodys_machine_is_named_with_its_line(self):
-        for line in ("cd /home/eve/gradring", 'open("/Users/eve/x")', "cat /root/.profile", "see /work/x"):
+        for line in ("cd /home/eve/gradring", 'open("/Users/eve/x")', "cat /root/.profile", "see /workspace/x"):
             with self.subTest(line=line):
                 self.assert_one(found("docs/a.md", f"first\n{line}\n"), "docs/a.md:2:")
 
