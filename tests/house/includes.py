@@ -31,6 +31,7 @@ LIBRARIES = {
     "ucx": r"uc[pstm]/",
     "verbs": r"infiniband/",
     "highway": r"hwy/",
+    "isal": r"isa-l/",
     "cuda": r"cuda",
     "nccl": r"nccl",
 }
@@ -69,7 +70,7 @@ ROOMS = [
          instead="The core is pure: let it ask by an action, and let daemon/control or daemon/data do it "
                  "and answer with an event. Time comes in as `now`."),
     Room(r"transport/(?P<body>\w+)/", (INTERFACES, r"transport/{body}/", PLAIN_PROTO),
-         ("fmt", "expected", "spdlog", "ucx", "verbs", "highway", "cuda", "nccl"), posix=True,
+         ("fmt", "expected", "spdlog", "ucx", "verbs", "highway", "isal", "cuda", "nccl"), posix=True,
          instead="An engine moves or adds bytes and has no opinions: hand it what it needs as an "
                  "argument, let it tell by an event, and put what two bodies share into transport/."),
     Room(r"transport/", (INTERFACES, PLAIN_PROTO), ("fmt", "expected"), posix=True,

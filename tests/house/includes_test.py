@@ -79,6 +79,7 @@ class ForwardIncludes(Tree):
         ("transport/ucx/endpoint.cc", "#include <ucp/api/ucp.h>"),
         ("transport/ucx/endpoint.cc", '#include "transport/transport.h"'),
         ("transport/simd/reduce.cc", "#include <hwy/highway.h>"),
+        ("transport/checksum/checksum.cc", "#include <isa-l/crc.h>"),
         ("transport/cuda/fold.cu", "#include <cuda_runtime.h>"),
         ("daemon/main.cc", '#include "transport/ucx/ucx_transport.h"'),
         ("daemon/data/thread.cc", '#include "transport/transport.h"'),
