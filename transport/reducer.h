@@ -13,6 +13,17 @@ namespace gradring::transport {
 // average of integers is refused: sum, and divide in a type that can hold the result).
 Status can_fold(Dtype dtype, ReduceOp op);
 
+// What a fold saw in its result while it wrote it; all 0 for integers.
+struct FoldFindings {
+  size_t nonfinite = 0;  // elements that are NaN or infinite, as stored
+  // Those of them whose inputs are all finite: the sum outgrew its type here. Where the type is a
+  // half, so may the rounding.
+  size_t overflows = 0;
+  size_t first_overflow = 0;  // the first such element, if there is one
+
+  bool operator==(const FoldFindings&) const = default;
+};
+
 // out[i] = inputs[0][i] (op) inputs[1][i] (op) ... in exactly this order, then divided by `divisor`
 // if it is not 0. float16 and bfloat16 are computed in float32 throughout and rounded to nearest
 // even once, at the end. float32 and float64 add in their own type; integers wrap. min and max give
@@ -25,8 +36,14 @@ Status can_fold(Dtype dtype, ReduceOp op);
 //
 // The bits of the result depend on the inputs and their order alone: not on the processor's vector
 // width, the alignment or the position within a larger buffer.
-void fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out, size_t count,
-          uint32_t divisor);
+FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
+                  size_t count, uint32_t divisor);
+
+// How many of `count` elements are NaN or infinite, and in `first` the index of the first of them
+// (`count` if there is none). 0 for integers. As aligned as the element is. Thread-safe.
+size_t count_nonfinite(Dtype dtype, const void* data, size_t count, size_t* first);
+// Whether this one element is NaN; false for integers.
+bool is_nan(Dtype dtype, const void* element);
 
 // The instruction set chosen at run time, e.g. "AVX2".
 const char* reducer_target();

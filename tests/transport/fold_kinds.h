@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,6 +14,15 @@
 
 // What the engines that fold are tested with: every type with every operation, and values that
 // hurt.
+namespace gradring::transport {
+
+inline std::ostream& operator<<(std::ostream& out, const FoldFindings& findings) {
+  return out << findings.nonfinite << " not finite, of them " << findings.overflows
+             << " overflows from " << findings.first_overflow << " on";
+}
+
+}  // namespace gradring::transport
+
 namespace gradring::fold_kinds {
 
 struct Kind {

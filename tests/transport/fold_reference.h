@@ -150,4 +150,25 @@ inline Bytes fold(Dtype dtype, ReduceOp op, const std::vector<const std::byte*>&
   return {};
 }
 
+// Whether element `index` of `data` is a number.
+inline bool is_finite(Dtype dtype, const std::byte* data, size_t index) {
+  const std::byte* const at = data + index * size_of(dtype);
+  const auto as = [at](auto value) {
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  };
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return std::isfinite(as(float{}));
+    case Dtype::kFloat64:
+      return std::isfinite(as(double{}));
+    case Dtype::kFloat16:
+      return std::isfinite(widen(as(uint16_t{}), kHalf));
+    case Dtype::kBfloat16:
+      return std::isfinite(widen(as(uint16_t{}), kBrain));
+    default:
+      return true;
+  }
+}
+
 }  // namespace gradring::fold_reference

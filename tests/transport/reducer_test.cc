@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 
 #include "tests/transport/fold_kinds.h"
 #include "tests/transport/fold_reference.h"
+#include "tests/transport/reducer_targets.h"
 
 namespace gradring::transport {
 namespace {
@@ -52,6 +52,23 @@ class Array {
 
 constexpr size_t kNoAlias = SIZE_MAX;
 
+// What the fold must find in a result that is known.
+FoldFindings findings_in(Dtype dtype, const fold_reference::Bytes& result,
+                         const std::vector<const std::byte*>& inputs, size_t count) {
+  FoldFindings findings;
+  for (size_t i = 0; i < count; ++i) {
+    if (fold_reference::is_finite(dtype, result.data(), i)) continue;
+    ++findings.nonfinite;
+    if (!std::all_of(inputs.begin(), inputs.end(), [&](const std::byte* input) {
+          return fold_reference::is_finite(dtype, input, i);
+        })) {
+      continue;
+    }
+    if (findings.overflows++ == 0) findings.first_overflow = i;
+  }
+  return findings;
+}
+
 // Folds `num_inputs` arrays of `count` elements into a new one, or into input number `alias`, and
 // compares with the reference.
 void check(std::mt19937_64& random, const Kind& kind, size_t num_inputs, size_t count,
@@ -69,7 +86,9 @@ void check(std::mt19937_64& random, const Kind& kind, size_t num_inputs, size_t 
   const uint32_t divisor = kind.op == ReduceOp::kAverage ? static_cast<uint32_t>(random() % 9) : 0;
 
   const auto expected = fold_reference::fold(kind.dtype, kind.op, reference_inputs, count, divisor);
-  fold(kind.dtype, kind.op, inputs, out.data(), count, divisor);
+  const auto findings = findings_in(kind.dtype, expected, reference_inputs, count);
+  EXPECT_EQ(fold(kind.dtype, kind.op, inputs, out.data(), count, divisor), findings)
+      << describe(kind) << ", " << num_inputs << " inputs, " << count << " elements";
 
   const auto got = out.contents();
   if (got != expected) {
@@ -84,28 +103,13 @@ void check(std::mt19937_64& random, const Kind& kind, size_t num_inputs, size_t 
   }
 }
 
-// Every instruction set that is compiled in and that this processor has.
-std::vector<int64_t> targets() {
-  std::vector<int64_t> list;
-  const int64_t present = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & HWY_TARGETS;
-  for (int64_t left = present; left != 0; left &= left - 1) list.push_back(left & -left);
-  return list;
-}
-
-class Reducer : public ::testing::TestWithParam<int64_t> {
+class Reducer : public reducer_targets::OnEachTarget {
  protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    ASSERT_STREQ(reducer_target(), hwy::TargetName(GetParam()));
-  }
-  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
-
   std::mt19937_64 random_{20240611};
   const std::vector<Kind> kinds_ = all_kinds();
 };
 
-INSTANTIATE_TEST_SUITE_P(Targets, Reducer, ::testing::ValuesIn(targets()),
-                         [](const auto& target) { return hwy::TargetName(target.param); });
+GRADRING_ON_EACH_TARGET(Reducer);
 
 TEST_P(Reducer, MatchesTheReferenceAtEveryLength) {
   for (const Kind& kind : kinds_) {

@@ -18,6 +18,7 @@ inline constexpr size_t kDeviceFoldInputsMax = 64;
 
 // What `fold` of transport/reducer.h does, by the GPU: the same additions in the same order, and
 // the same bits for every type and operation. The host-only twin is `fold` itself (transport/simd).
+// This one does not count what is not finite.
 //
 // Enqueues the work on `stream` of the calling thread's current device (null: its default stream)
 // and returns; the elements are read and written when the stream gets there. Until then `inputs[r]`

@@ -1,5 +1,7 @@
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -13,13 +15,14 @@
 
 #include "transport/simd/formats-inl.h"
 #include "transport/simd/kernel-inl.h"
+#include "transport/simd/scan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gradring::transport {
 namespace HWY_NAMESPACE {
 
 using Kernel = void (*)(const void* const* inputs, size_t num_inputs, void* out, size_t count,
-                        uint32_t divisor);
+                        uint32_t divisor, FoldFindings* findings);
 
 // Only an order sees the sign. Sums and products wrap, which C++ defines for unsigned types alone,
 // and the bits are the same.
@@ -71,6 +74,18 @@ Kernel kernel_for(Dtype dtype, ReduceOp op) {
   return nullptr;
 }
 
+size_t count_by_size(size_t element, uint64_t infinity, const void* data, size_t count,
+                     size_t* first) {
+  switch (element) {
+    case 2:
+      return count_exponents(data, count, static_cast<uint16_t>(infinity), first);
+    case 4:
+      return count_exponents(data, count, static_cast<uint32_t>(infinity), first);
+    default:
+      return count_exponents(data, count, infinity, first);
+  }
+}
+
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
@@ -82,7 +97,31 @@ namespace gradring::transport {
 namespace {
 
 HWY_EXPORT(kernel_for);
+HWY_EXPORT(count_by_size);
 HWY_EXPORT(target_name);
+
+// The bits of a float type's infinity: all of the exponent and no other. 0 for integers.
+uint64_t infinity_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return 0x7f800000;
+    case Dtype::kFloat64:
+      return 0x7ff0000000000000;
+    case Dtype::kFloat16:
+      return 0x7c00;
+    case Dtype::kBfloat16:
+      return 0x7f80;
+    default:
+      return 0;
+  }
+}
+
+template <typename Bits>
+uint64_t magnitude_of(const void* element) {
+  Bits bits;
+  std::memcpy(&bits, element, sizeof(bits));
+  return bits & (std::numeric_limits<Bits>::max() >> 1);
+}
 
 }  // namespace
 
@@ -104,8 +143,8 @@ Status can_fold(Dtype dtype, ReduceOp op) {
   return {};
 }
 
-void fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out, size_t count,
-          uint32_t divisor) {
+FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
+                  size_t count, uint32_t divisor) {
   // Each of these is a bug of the caller; to go on would be to hand out wrong sums as good ones.
   const bool divides_integers = divisor != 0 && is_integer(dtype);
   if (!can_fold(dtype, op).ok() || inputs.empty() || divides_integers) {
@@ -113,7 +152,31 @@ void fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* o
                  name_of(op).data(), name_of(dtype).data(), inputs.size(), divisor);
     std::abort();
   }
-  HWY_DYNAMIC_DISPATCH(kernel_for)(dtype, op)(inputs.data(), inputs.size(), out, count, divisor);
+  FoldFindings findings;
+  const auto kernel = HWY_DYNAMIC_DISPATCH(kernel_for)(dtype, op);
+  kernel(inputs.data(), inputs.size(), out, count, divisor, &findings);
+  return findings;
+}
+
+size_t count_nonfinite(Dtype dtype, const void* data, size_t count, size_t* first) {
+  if (const uint64_t infinity = infinity_of(dtype); infinity != 0) {
+    return HWY_DYNAMIC_DISPATCH(count_by_size)(size_of(dtype), infinity, data, count, first);
+  }
+  *first = count;
+  return 0;
+}
+
+bool is_nan(Dtype dtype, const void* element) {
+  const uint64_t infinity = infinity_of(dtype);
+  if (infinity == 0) return false;
+  switch (size_of(dtype)) {
+    case 2:
+      return magnitude_of<uint16_t>(element) > infinity;
+    case 4:
+      return magnitude_of<uint32_t>(element) > infinity;
+    default:
+      return magnitude_of<uint64_t>(element) > infinity;
+  }
 }
 
 const char* reducer_target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }

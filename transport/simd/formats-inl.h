@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace gradring::transport {
@@ -21,7 +22,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 //   Stored   the type of an element in memory,
 //   D        the vector of values it is folded in: Lanes(D()) elements of Stored at a time,
 //   load     from element-aligned memory,
-//   store    to it; a NaN that comes here is the canonical one (kernel-inl.h).
+//   store    to it; a NaN that comes here is the canonical one (kernel-inl.h),
+// and, of floats,
+//   kInfiniteFrom  the least magnitude of a value that is stored as infinity.
 
 // Folded as it is stored.
 template <typename T>
@@ -29,6 +32,7 @@ struct Native {
   using Stored = T;
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
+  static constexpr T kInfiniteFrom = std::numeric_limits<T>::infinity();  // integers: 0, and unused
 
   static HWY_INLINE V load(const Stored* from) { return hn::LoadU(D(), from); }
   static HWY_INLINE void store(V value, Stored* to) { hn::StoreU(value, D(), to); }
@@ -76,6 +80,8 @@ struct Half {
 
 // The upper half of a float32. Highway 1.0.3 would cut the rest off (GOTCHAS.md).
 struct Bfloat16 : Half {
+  static constexpr float kInfiniteFrom = 0x1.ffp127f;  // the tie above the largest, which is odd
+
   static HWY_INLINE V load(const Stored* from) {
     return hn::BitCast(D(), hn::ShiftLeft<16>(load_bits(from)));
   }
@@ -84,10 +90,15 @@ struct Bfloat16 : Half {
   }
 };
 
+// What both ways to float16 have in common.
+struct AnyFloat16 : Half {
+  static constexpr float kInfiniteFrom = 65520;  // the tie above 65504, which is odd
+};
+
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 
 // F16C, present wherever Highway chooses AVX2 or better, rounds to nearest even by itself.
-struct Float16 : Half {
+struct Float16 : AnyFloat16 {
   using Halves = hn::Rebind<hwy::float16_t, D>;
 
   static HWY_INLINE V load(const Stored* from) {
@@ -102,7 +113,7 @@ struct Float16 : Half {
 
 // The same in integers. float16 has 5 bits of exponent and 10 of mantissa, float32 8 and 23: so the
 // mantissa moves by 13 bits and the exponent's bias by 127 - 15 = 112.
-struct Float16 : Half {
+struct Float16 : AnyFloat16 {
   static constexpr uint32_t kRebias = 112u << 23;
   static constexpr uint32_t kSmallestNormal = 113u << 23;  // 2^-14, of float16, as a float32
 

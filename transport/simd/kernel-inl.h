@@ -14,6 +14,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "transport/reducer.h"
+#include "transport/simd/finish-inl.h"
 #include "transport/simd/formats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,42 +64,6 @@ struct Max {
   }
 };
 
-// What happens to a folded value before it is stored. Which NaN an instruction returns depends on
-// the processor and on the order in which the compiler put its operands: all become the one quiet
-// NaN with sign and payload zero.
-template <class D, bool kFloat = std::is_floating_point_v<hn::TFromD<D>>>
-class Finish {
- public:
-  explicit Finish(uint32_t /*divisor*/) {}
-  template <class V>
-  HWY_INLINE V apply(V value) const {
-    return value;
-  }
-};
-
-template <class D>
-class Finish<D, true> {
- public:
-  using T = hn::TFromD<D>;
-  explicit Finish(uint32_t divisor) : divide_(divisor != 0), divisor_(static_cast<T>(divisor)) {}
-  template <class V>
-  HWY_INLINE V apply(V value) const {
-    if (divide_) value = hn::Div(value, hn::Set(D(), divisor_));
-    return hn::IfThenElse(hn::Eq(value, value), value, canonical_nan());
-  }
-
- private:
-  static HWY_INLINE hn::Vec<D> canonical_nan() {
-    using Bits = hwy::MakeUnsigned<T>;
-    constexpr Bits kQuietNan =
-        sizeof(T) == 4 ? Bits{0x7fc00000u} : Bits{0x7ff8} << (8 * sizeof(T) - 16);
-    return hn::BitCast(D(), hn::Set(hn::RebindToUnsigned<D>(), kQuietNan));
-  }
-
-  bool divide_;
-  T divisor_;
-};
-
 // out[i] = inputs[0][i] op inputs[1][i] op ..., for `count` elements and at least one input.
 //
 // Four vectors at a time hide the latency of the operation behind one another and spread the cost
@@ -105,12 +71,12 @@ class Finish<D, true> {
 // of a group are read before it is written: therefore `out` may be any of them.
 template <class Format, class Op>
 void fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t count,
-              uint32_t divisor) {
+              uint32_t divisor, FoldFindings* findings) {
   using Stored = typename Format::Stored;
   using D = typename Format::D;
   constexpr size_t kLanesMax = hn::MaxLanes(D());
   const size_t lanes = hn::Lanes(D());
-  const Finish<D> finish(divisor);
+  Finish<Format> finish(inputs, num_inputs, divisor, findings);
   auto* const to = static_cast<Stored*>(out);
 
   size_t i = 0;
@@ -127,24 +93,27 @@ void fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t co
       v2 = Op::apply(v2, Format::load(from + 2 * lanes));
       v3 = Op::apply(v3, Format::load(from + 3 * lanes));
     }
-    Format::store(finish.apply(v0), to + i);
-    Format::store(finish.apply(v1), to + i + lanes);
-    Format::store(finish.apply(v2), to + i + 2 * lanes);
-    Format::store(finish.apply(v3), to + i + 3 * lanes);
+    finish.apply(i, v0, v1, v2, v3);
+    Format::store(v0, to + i);
+    Format::store(v1, to + i + lanes);
+    Format::store(v2, to + i + 2 * lanes);
+    Format::store(v3, to + i + 3 * lanes);
   }
 
   // The rest goes through a vector-sized buffer and the very same instructions, so that a value
   // does not depend on where in its buffer it stands.
   alignas(64) Stored piece[kLanesMax] = {};
   for (; i < count; i += lanes) {
-    const size_t bytes = std::min(lanes, count - i) * sizeof(Stored);
+    const size_t left = std::min(lanes, count - i);
+    const size_t bytes = left * sizeof(Stored);
     std::memcpy(piece, static_cast<const Stored*>(inputs[0]) + i, bytes);
     auto v = Format::load(piece);
     for (size_t r = 1; r < num_inputs; ++r) {
       std::memcpy(piece, static_cast<const Stored*>(inputs[r]) + i, bytes);
       v = Op::apply(v, Format::load(piece));
     }
-    Format::store(finish.apply(v), piece);
+    finish.apply(i, left, v);
+    Format::store(v, piece);
     std::memcpy(to + i, piece, bytes);
   }
 }
