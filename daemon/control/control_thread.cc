@@ -155,6 +155,8 @@ void ControlThread::apply(const EngineDrained& drained, core::Time) {
 
 void ControlThread::apply(const PeerDataLost& lost, core::Time) { peers_.on_data_lost(lost); }
 
+void ControlThread::apply(const NonfiniteFound& found, core::Time) { jobs_.mark_nonfinite(found); }
+
 void ControlThread::apply(const Pulse& pulse, core::Time now) {
   progress_ = pulse.progress;
   peers_.on_pulse(pulse, now);

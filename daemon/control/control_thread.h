@@ -56,6 +56,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void apply(const EngineFailed& failed, core::Time now);
   void apply(const EngineDrained& drained, core::Time now);
   void apply(const PeerDataLost& lost, core::Time now);
+  void apply(const NonfiniteFound& found, core::Time now);
   void apply(const Pulse& pulse, core::Time now);
   void apply(const JobDescription& description, core::Time now);
 

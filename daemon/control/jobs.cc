@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "daemon/control/nonfinite_report.h"
 #include "daemon/control/peer_wire.h"
 
 namespace gradring::daemon {
@@ -24,7 +25,7 @@ void Jobs::send(const std::string& node, const core::JobMessage& message) {
 }
 
 void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
-  jobs_[view.incarnation] = {view, {}, {}};
+  jobs_[view.incarnation] = {view, {}, {}, {}};
   commands_->post(InstallJob{view, *view.index_of(node_)});
 }
 
@@ -83,6 +84,14 @@ void Jobs::close(SessionId id, const JobId& job, const Failure& failure) {
   to_wire(failure, message.mutable_closed()->mutable_failure());
   message.mutable_closed()->set_message(describe(failure));
   clients_->tell(*session, std::move(message));
+}
+
+void Jobs::mark_nonfinite(const NonfiniteFound& found) {
+  const auto it = jobs_.find(found.job);
+  if (it == jobs_.end()) return;
+  it->second.first_nonfinite = found.origin;
+  spdlog::warn("job {} ({}): {}", it->second.view.job, hex(found.job).substr(0, 8),
+               describe(found.origin, it->second.view));
 }
 
 void Jobs::remove(const JobId& id) {

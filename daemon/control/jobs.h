@@ -21,7 +21,8 @@ class Jobs final : public core::MembershipActions {
   struct Job {
     core::View view;
     std::optional<Failure> failure;
-    std::map<uint32_t, std::string> ranks_over;  // "left" or "dead", of our own
+    std::map<uint32_t, std::string> ranks_over;      // "left" or "dead", of our own
+    std::optional<NonfiniteOrigin> first_nonfinite;  // of this node
   };
 
   Jobs(std::string node, Sessions* sessions, Clients* clients, Peers* peers, CommandBox* commands)
@@ -34,6 +35,8 @@ class Jobs final : public core::MembershipActions {
   const Job* find(const JobId& id) const;
   // For those who ask: this session's rank has left, or is dead.
   void mark_over(const Session& session, const char* how);
+  // And tells the log, where whoever looks after the node finds it when the job is gone.
+  void mark_nonfinite(const NonfiniteFound& found);
 
  private:
   void send(const std::string& node, const core::JobMessage& message) override;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/control/nonfinite_report.h"
 
 namespace gradring::daemon {
 namespace {
@@ -118,7 +119,13 @@ void Queries::on_description(const JobDescription& description) {
   if (it == pending_.end()) return;
   it->second.awaits_data = false;
   const Jobs::Job* job = parts_.jobs->find(it->second.job);
-  if (description.found && job != nullptr) add_own_part(*job, description, &it->second.report);
+  if (description.found && job != nullptr) {
+    add_own_part(*job, description, &it->second.report);
+    if (job->first_nonfinite) {
+      keep_first(report_of(*job->first_nonfinite, job->view, config_.node, monotonic_now()),
+                 &it->second);
+    }
+  }
   finish_if_complete(it);
 }
 
@@ -128,7 +135,22 @@ void Queries::on_peer_reply(const std::string& node, const wire::JobQueryReply& 
   wire::JobReport& whole = it->second.report;
   whole.mutable_ranks()->MergeFrom(reply.report().ranks());
   whole.mutable_ops()->MergeFrom(reply.report().ops());
+  if (reply.report().has_first_nonfinite()) {
+    keep_first(reply.report().first_nonfinite(), &it->second);
+  }
   finish_if_complete(it);
+}
+
+// Nodes have no clock in common, so they answer with ages. Those are off by as long as the answer
+// was under way, which is as a rule less than the step of a training in which the next one follows.
+void Queries::keep_first(const wire::NonfiniteReport& origin, Pending* pending) {
+  constexpr core::Time kMicrosecond = core::kMillisecond / 1000;
+  constexpr uint64_t kAgeMax = uint64_t{1} << 50;  // 35 years; what a peer says is multiplied
+  const uint64_t age = std::min<uint64_t>(origin.age_us(), kAgeMax);
+  const core::Time at = monotonic_now() - static_cast<core::Time>(age) * kMicrosecond;
+  if (pending->nonfinite_at && *pending->nonfinite_at <= at) return;
+  pending->nonfinite_at = at;
+  *pending->report.mutable_first_nonfinite() = origin;
 }
 
 void Queries::finish_if_complete(std::map<uint64_t, Pending>::iterator it) {

@@ -65,12 +65,14 @@ class Queries final : public QuerySink {
     bool awaits_data = false;
     std::set<std::string> awaited;  // nodes
     core::Time deadline = 0;
+    std::optional<core::Time> nonfinite_at;  // of the report's first_nonfinite, by our clock
   };
 
   void answer(const std::string& routing_id, uint64_t request, wire::QueryReply reply);
   void query_job(const std::string& routing_id, uint64_t request, const std::string& name);
   void finish_if_complete(std::map<uint64_t, Pending>::iterator it);
   void finish(std::map<uint64_t, Pending>::iterator it);
+  void keep_first(const wire::NonfiniteReport& origin, Pending* pending);
 
   // reports.cc
   wire::StatusReport status_report() const;

@@ -176,6 +176,7 @@ void Queries::add_own_part(const Jobs::Job& job, const JobDescription& descripti
     if (over == job.ranks_over.end())
       to->set_process_state(std::string(1, process_state(info->pid)));
     to->set_ops_submitted(activity.submitted);
+    to->set_nonfinite(activity.nonfinite);
     if (activity.last_submission != 0)
       to->set_quiet_ms(milliseconds(now - activity.last_submission));
   }

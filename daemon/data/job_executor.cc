@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/clock.h"
 #include "proto/check.h"
 #include "transport/reducer.h"
 
@@ -13,7 +14,8 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
                          StagingMemory staging, DataShared* shared)
     : shared_(shared),
       staging_(std::move(staging)),
-      engine_(std::move(install.view), install.me, options, this) {
+      engine_(std::move(install.view), install.me, options, this),
+      nonfinite_(engine_.view().members[engine_.me()].ranks.size()) {
   const core::View& view = engine_.view();
   const std::vector<core::RankInfo>& ranks = view.members[engine_.me()].ranks;
   for (const core::RankInfo& info : ranks) locals_.push_back({info.rank, 0, {}});
@@ -47,8 +49,8 @@ JobDescription JobExecutor::describe(uint64_t query) const {
   description.found = true;
   description.ops = engine_.progress(kOpsShown);
   for (size_t i = 0; i < locals_.size(); ++i) {
-    description.ranks.push_back(
-        {locals_[i].rank, engine_.submitted()[i], locals_[i].last_submission});
+    description.ranks.push_back({locals_[i].rank, engine_.submitted()[i],
+                                 locals_[i].last_submission, nonfinite_.inputs()[i]});
   }
   description.ops_completed = engine_.counters().ops_completed;
   description.ops_open = static_cast<uint32_t>(engine_.open_ops());
@@ -121,8 +123,14 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   inputs_.clear();
   if (order.onto_arrived) inputs_.push_back(at);
   for (size_t i = 0; i < op.locals.size(); ++i) inputs_.push_back(lent_to(op, i).input + offset);
-  transport::fold(op.signature->dtype, op.signature->op, inputs_, at,
-                  length / size_of(op.signature->dtype), order.divisor);
+  const transport::FoldFindings found =
+      transport::fold(op.signature->dtype, op.signature->op, inputs_, at,
+                      length / size_of(op.signature->dtype), order.divisor);
+  if (found.nonfinite == 0) return;
+  const auto locals = std::span(inputs_).last(op.locals.size());
+  if (nonfinite_.look(op, order.slice, locals, found, monotonic_now())) {
+    shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
+  }
 }
 
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {

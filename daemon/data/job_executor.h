@@ -9,6 +9,7 @@
 #include "daemon/core/job_engine.h"
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
+#include "daemon/data/nonfinite.h"
 #include "daemon/data/outbox.h"
 #include "daemon/data/peer_table.h"
 #include "daemon/data/staging.h"
@@ -94,7 +95,8 @@ class JobExecutor final : private core::EngineActions {
   DataShared* const shared_;
   StagingMemory staging_;
   core::JobEngine engine_;
-  std::vector<LocalRank> locals_;               // in the view's order
+  std::vector<LocalRank> locals_;  // in the view's order
+  NonfiniteWatch nonfinite_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
   std::vector<core::Staging> not_sent_;         // there is no connection: to be given back

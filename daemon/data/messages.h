@@ -122,10 +122,27 @@ struct Pulse {
   uint64_t staging_bytes = 0;  // of all jobs
 };
 
+// Where a job's values first ceased to be finite on this node. Once a job.
+struct NonfiniteOrigin {
+  // kOverflow: all inputs were finite, and what came in; the sum outgrew its type.
+  enum class Kind : uint8_t { kNan, kInfinity, kOverflow };
+  Kind kind = Kind::kNan;
+  uint32_t rank = kNoRank;  // whose input it was; none of an overflow
+  OpKey key;
+  std::string name;      // of the op, for people
+  uint64_t element = 0;  // of the op
+  core::Time at = 0;
+};
+struct NonfiniteFound {
+  JobId job{};
+  NonfiniteOrigin origin;
+};
+
 struct RankActivity {
   uint32_t rank = 0;
   uint64_t submitted = 0;
   core::Time last_submission = 0;  // 0: none yet
+  uint64_t nonfinite = 0;          // values of its inputs that were NaN or infinite
 };
 struct JobDescription {
   uint64_t query = 0;
@@ -137,8 +154,8 @@ struct JobDescription {
   uint64_t staging_bytes = 0;
 };
 
-using Event =
-    std::variant<Completed, EngineFailed, EngineDrained, PeerDataLost, Pulse, JobDescription>;
+using Event = std::variant<Completed, EngineFailed, EngineDrained, PeerDataLost, NonfiniteFound,
+                           Pulse, JobDescription>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

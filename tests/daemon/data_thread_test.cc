@@ -7,7 +7,9 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -303,6 +305,33 @@ TEST_F(DataThreadTest, StagingAboveTheLimitFailsTheJobInWords) {
   const auto failed = a.next<EngineFailed>();
   EXPECT_EQ(failed.failure.cause, Cause::kRefused);
   EXPECT_THAT(failed.failure.blame.evidence, HasSubstr("staging-limit"));
+}
+
+TEST_F(DataThreadTest, ANanIsToldByTheNodeOfItsRank) {
+  Node a(fabric_, "a"), b(fabric_, "b");
+  connect(a, b);
+  const core::View view = view_of({{"a", 2}, {"b", 2}}, 1);
+  a.install(view);
+  b.install(view);
+  constexpr size_t kCount = 3 * kSliceBytes / 4, kBad = kSliceBytes / 4 + 77;
+  std::vector<std::vector<float>> data(4, numbers(kCount, 1));
+  data[3][kBad] = std::numeric_limits<float>::quiet_NaN();
+  for (uint32_t rank = 0; rank < 4; ++rank) (rank < 2 ? a : b).submit(view, rank, data[rank], 5);
+  const auto found = b.next<NonfiniteFound>();
+  EXPECT_EQ(found.job, view.incarnation);
+  EXPECT_EQ(found.origin.kind, NonfiniteOrigin::Kind::kNan);
+  EXPECT_EQ(found.origin.rank, 3u);
+  EXPECT_EQ(found.origin.key, (OpKey{0, 5}));
+  EXPECT_EQ(found.origin.element, kBad);
+  for (Node* node : {&a, &b}) {
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kOk);
+    node->post(DescribeJob{1, view.incarnation});
+    const auto ranks = node->next<JobDescription>().ranks;
+    ASSERT_EQ(ranks.size(), 2u);
+    EXPECT_EQ(ranks[0].nonfinite, 0u);
+    EXPECT_EQ(ranks[1].nonfinite, node == &b ? 1u : 0u);
+  }
+  for (const auto& result : data) EXPECT_TRUE(std::isnan(result[kBad]));
 }
 
 TEST_F(DataThreadTest, AJobIsDescribed) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -71,6 +72,13 @@ void make_odd(const std::string& act, int rank, gradring_op& op) {
   if (act == "odd-collective") op.collective = GRADRING_BARRIER;
 }
 
+// A value that spoils the sum of one element, in the middle.
+void spoil(const Options& options, float* buffer) {
+  using Limits = std::numeric_limits<float>;
+  if (options.act == "nan") buffer[options.count / 2] = Limits::quiet_NaN();
+  if (options.act == "largest") buffer[options.count / 2] = Limits::max();
+}
+
 bool is_right(const Options& options, int size, uint64_t op, const float* buffer) {
   const float expected = options.collective == "allreduce" ? output_of(size, op) : input_of(0, op);
   for (uint64_t i = 0; options.collective != "barrier" && i < options.count; ++i) {
@@ -115,7 +123,10 @@ int train(const Options& options, gradring_comm* comm) {
     if (now && options.act == "leave") break;
     std::fill_n(buffer, options.count, input_of(rank, number));
     gradring_op op = describe(options, buffer);
-    if (now) make_odd(options.act, rank, op);
+    if (now) {
+      make_odd(options.act, rank, op);
+      spoil(options, buffer);
+    }
     gradring_request request = 0;
     gradring_code code = gradring_submit(comm, &op, &request);
     if (code != GRADRING_OK) {
@@ -151,7 +162,8 @@ bool parse(int argc, char** argv, Options& options) {
     ("delay-ms", po::value(&options.delay_ms), "sleep so long before each op")
     ("at", po::value(&options.at), "the op, from 0, at which to --act")
     ("act", po::value(&options.act), "hang, submit-and-hang, exit, leave, or submit what no other rank does: "
-                                     "odd-count, odd-dtype, odd-op, odd-root, odd-collective")
+                                     "odd-count, odd-dtype, odd-op, odd-root, odd-collective; "
+                                     "or put a NaN (nan) or the largest number (largest) among the values")
     ("keep-going", po::bool_switch(&options.keep_going), "after an op that failed")
     ("patience-ms", po::value(&options.patience_ms), "how long to wait for an op")
     ("join-timeout-ms", po::value(&options.join_timeout_ms), "how long to wait for the other ranks");

@@ -264,6 +264,61 @@ TEST(ShowJob, FailedJobsAndDeadRanksAreUnhealthy) {
                                            "rank 1 (node a, pid 4709) is dead"));
 }
 
+TEST(ShowJob, NamesTheFirstNanAndCountsByRank) {
+  Job job;
+  job.report.mutable_ranks(3)->set_nonfinite(12);
+  auto* first = job.report.mutable_first_nonfinite();
+  first->set_kind("nan");
+  first->set_node("b");
+  first->set_has_rank(true);
+  first->set_rank(3);
+  first->set_pid(4711);
+  first->mutable_key()->set_space(99);
+  first->mutable_key()->set_sequence(2);
+  first->set_name("grad.7\n");
+  first->set_element(12034);
+  first->set_age_us(12'345'678);
+  auto answer = show(job.report, Style{});
+  expect_sound(answer, "job");
+  EXPECT_THAT(answer.text,
+              HasSubstr("\nfirst NaN: rank 3 (node b, pid 4711), op 'grad.7\\x0a' use 2 "
+                        "element 12034, 12 s ago\n"));
+  EXPECT_THAT(answer.text, HasSubstr("  NaN, infinite\n"));
+  EXPECT_THAT(answer.text, HasSubstr("             12\n"));
+  EXPECT_THAT(answer.problems, IsEmpty()) << "training with loss scaling overflows now and then";
+  EXPECT_EQ(answer.json["ranks"][3]["nonfinite"], 12);
+  EXPECT_EQ(answer.json["first_nonfinite"]["rank"], 3);
+  EXPECT_EQ(answer.json["first_nonfinite"]["element"], 12034);
+  EXPECT_EQ(answer.json["first_nonfinite"]["age_seconds"], 12.345);
+
+  first->set_kind("infinity");
+  first->clear_name();
+  first->mutable_key()->set_space(0);
+  EXPECT_THAT(show(job.report, Style{}).text,
+              HasSubstr("first infinity: rank 3 (node b, pid 4711), op 2 element 12034, 12 s ago"));
+}
+
+TEST(ShowJob, AnOverflowIsOfANodeAndOfNoRank) {
+  Job job;
+  auto* first = job.report.mutable_first_nonfinite();
+  first->set_kind("overflow");
+  first->set_node("b");
+  first->mutable_key()->set_sequence(5);
+  first->set_element(3);
+  const auto answer = show(job.report, Style{});
+  expect_sound(answer, "job");
+  EXPECT_THAT(answer.text, HasSubstr("\nfirst overflow: node b, op 5 element 3, just now; all "
+                                     "values were finite, their sum was not\n"));
+  EXPECT_FALSE(answer.json["first_nonfinite"].contains("rank"));
+}
+
+TEST(ShowJob, WhereAllIsFiniteNothingIsSaidOfIt) {
+  const auto answer = show(Job().report, Style{});
+  EXPECT_THAT(answer.text, Not(HasSubstr("NaN")));
+  EXPECT_FALSE(answer.json.contains("first_nonfinite"));
+  EXPECT_EQ(answer.json["ranks"][0]["nonfinite"], 0);
+}
+
 TEST(Schema, CatchesWhatIsWrong) {
   auto document = document_of(show(healthy_daemon(), Style{}));
   const auto schema = schema_of("status");

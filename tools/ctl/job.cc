@@ -9,6 +9,7 @@
 #include "tools/common/text.h"
 #include "tools/ctl/ask.h"
 #include "tools/ctl/command.h"
+#include "tools/ctl/nonfinite.h"
 #include "tools/ctl/waits.h"
 
 namespace gradring::tools {
@@ -61,7 +62,8 @@ nlohmann::ordered_json json_of(const wire::RankReport& rank) {
           {"state", rank.state()},
           {"process_state", rank.process_state()},
           {"ops_submitted", rank.ops_submitted()},
-          {"quiet_seconds", seconds(rank.quiet_ms())}};
+          {"quiet_seconds", seconds(rank.quiet_ms())},
+          {"nonfinite", rank.nonfinite()}};
 }
 
 nlohmann::ordered_json json_of(const OpenOp& op) {
@@ -104,22 +106,32 @@ std::string heading_of(const wire::JobReport& report, const Style& style) {
 }
 
 std::string ranks_of(const wire::JobReport& report, const Style& style) {
-  Table table({{"rank", Table::Align::kRight},
-               {"node"},
-               {"pid", Table::Align::kRight},
-               {"state"},
-               {"process"},
-               {"ops submitted", Table::Align::kRight},
-               {"the last"}});
+  std::vector<Table::Column> columns = {{"rank", Table::Align::kRight},
+                                        {"node"},
+                                        {"pid", Table::Align::kRight},
+                                        {"state"},
+                                        {"process"},
+                                        {"ops submitted", Table::Align::kRight},
+                                        {"the last"}};
+  const bool nonfinite = any_nonfinite(report);
+  if (nonfinite) columns.push_back({"NaN, infinite", Table::Align::kRight});
+  Table table(std::move(columns));
   for (const auto& rank : report.ranks()) {
     const std::string state = printable(rank.state());
     const std::string process = describe_process_state(rank.process_state());
-    table.add({std::to_string(rank.rank()), printable(rank.node()),
-               rank.pid() == 0 ? "-" : std::to_string(rank.pid()),
-               rank.state() == "dead" ? style.bad(state) : state,
-               is_halted(rank.process_state()) ? style.bad(process) : process,
-               std::to_string(rank.ops_submitted()),
-               rank.ops_submitted() == 0 ? "-" : format_ago(rank.quiet_ms())});
+    std::vector<std::string> cells = {
+        std::to_string(rank.rank()),
+        printable(rank.node()),
+        rank.pid() == 0 ? "-" : std::to_string(rank.pid()),
+        rank.state() == "dead" ? style.bad(state) : state,
+        is_halted(rank.process_state()) ? style.bad(process) : process,
+        std::to_string(rank.ops_submitted()),
+        rank.ops_submitted() == 0 ? "-" : format_ago(rank.quiet_ms())};
+    if (nonfinite) {
+      const std::string count = std::to_string(rank.nonfinite());
+      cells.push_back(rank.nonfinite() == 0 ? count : style.bad(count));
+    }
+    table.add(std::move(cells));
   }
   return table.empty() ? "" : "\n" + table.str();
 }
@@ -130,6 +142,9 @@ Answer show(const wire::JobReport& report, const Style& style) {
   const auto ops = open_ops(report);
   Answer answer{heading_of(report, style) + ranks_of(report, style), to_json(report.summary()),
                 problems_of(report, ops)};
+  if (report.has_first_nonfinite()) {
+    answer.text += fmt::format("\n{}\n", describe(report.first_nonfinite()));
+  }
   if (!ops.empty()) answer.text += "\nopen ops\n";
   auto open = nlohmann::ordered_json::array();
   for (const auto& op : ops) {
@@ -145,6 +160,9 @@ Answer show(const wire::JobReport& report, const Style& style) {
   answer.json["ranks"] = ranks;
   answer.json["ops"] = open;
   answer.json["silent_nodes"] = silent;
+  if (report.has_first_nonfinite()) {
+    answer.json["first_nonfinite"] = json_of(report.first_nonfinite());
+  }
   return answer;
 }
 
