@@ -109,6 +109,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
                  monotonic_now()};
   setup.commands = &commands;
   setup.events = &events;
+  setup.flight = flight.control();
   setup.reload = [arguments]() -> tl::expected<Config, std::string> {
     auto invocation = load_config(arguments, process_environment());
     if (!invocation) return tl::unexpected(invocation.error());
@@ -121,10 +122,10 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   warn_of(flight.publish());
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
-  DataThread data(
-      std::move(transport),
-      {engine_options_of(config, slice_bytes), config.staging_limit, config.suspect / 4}, &commands,
-      &events);
+  DataThread data(std::move(transport),
+                  {engine_options_of(config, slice_bytes), config.staging_limit, config.suspect / 4,
+                   flight.data()},
+                  &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
                config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,
