@@ -39,6 +39,7 @@ struct Config {
   uint64_t sessions_per_uid = 0;
   uint64_t segments_per_session = 0;
   uint64_t max_jobs = 0;
+  uint64_t flight_recorder_size = 0;  // bytes per thread; 0: none
 
   uint32_t socket_mode = 0;
   std::string socket_group;

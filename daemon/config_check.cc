@@ -6,6 +6,7 @@
 
 #include "daemon/config.h"
 #include "daemon/keys.h"
+#include "proto/flight.h"
 
 namespace gradring::daemon {
 namespace {
@@ -130,6 +131,12 @@ std::string fault_of_limits(const Config& config) {
         "staging-limit: {} slots and {} start buffers of {} bytes need {} bytes a job, "
         "above the limit of {}; raise it, or lower slots or slice-bytes",
         config.slots, kStartBuffers, config.slice_bytes, needed, config.staging_limit);
+  }
+  constexpr uint64_t kLeast = 4096;  // a page; less keeps nothing worth reading
+  if (config.flight_recorder_size != 0 &&
+      (config.flight_recorder_size < kLeast || config.flight_recorder_size > kFlightRingBytesMax)) {
+    return fmt::format("flight-recorder-size: {} is not good: write 0, or 4K to 64M",
+                       config.flight_recorder_size);
   }
   return "";
 }

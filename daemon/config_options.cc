@@ -159,6 +159,10 @@ const std::vector<Option>& all_options() {
        number(&Config::sessions_per_uid, 1, 65536)},
       {"max-jobs", "COUNT", "256", "jobs that form or run at one time", false,
        number(&Config::max_jobs, 1, 65536)},
+      {"flight-recorder-size", "SIZE", "1M",
+       "file in runtime-dir that keeps each thread's last events for gradringctl flight-recorder; "
+       "0: none",
+       false, size(&Config::flight_recorder_size, 0)},
       {"socket-mode", "MODE", "0666",
        "octal mode of the trainers' sockets; who a trainer is, is "
        "checked by the kernel's word in any case",

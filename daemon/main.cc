@@ -17,7 +17,9 @@
 #include "daemon/control/control_thread.h"
 #include "daemon/control/lock_file.h"
 #include "daemon/data/data_thread.h"
+#include "daemon/flight/recorder.h"
 #include "daemon/host_limits.h"
+#include "proto/version.h"
 #include "transport/ucx/ucx_transport.h"
 
 namespace gradring::daemon {
@@ -80,11 +82,18 @@ core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) 
   return options;
 }
 
+// Nobody is denied gradients for want of a recorder.
+void warn_of(const Status& status) {
+  if (!status.ok()) spdlog::warn("no flight recorder: {}", status.message());
+}
+
 int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
   raise_file_limit();
+  FlightRecorder flight;
+  warn_of(flight.open(config.runtime_dir, config.node, config.flight_recorder_size));
 
   const size_t slice_bytes =
       std::min<size_t>(config.slice_bytes, transport->preferred_payload_bytes());
@@ -100,6 +109,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
                  monotonic_now()};
   setup.commands = &commands;
   setup.events = &events;
+  setup.flight = flight.control();
   setup.reload = [arguments]() -> tl::expected<Config, std::string> {
     auto invocation = load_config(arguments, process_environment());
     if (!invocation) return tl::unexpected(invocation.error());
@@ -109,11 +119,13 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   };
   ControlThread control(setup);
   if (const Status status = control.open(); !status.ok()) return refuse(status.message());
+  warn_of(flight.publish());
+  flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
-  DataThread data(
-      std::move(transport),
-      {engine_options_of(config, slice_bytes), config.staging_limit, config.suspect / 4}, &commands,
-      &events);
+  DataThread data(std::move(transport),
+                  {engine_options_of(config, slice_bytes), config.staging_limit, config.suspect / 4,
+                   flight.data()},
+                  &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
                config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,
@@ -121,6 +133,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   control.run();
   commands.post(StopData{});
   data_thread.join();
+  flight.control()->record({.kind = FlightKind::kDaemonStopped});
   return kDrained;
 }
 

@@ -141,6 +141,7 @@ void AttachServer::welcome(Session& session, const wire::AttachHello& hello) {
   welcome->set_session(session.id);
   welcome->set_secret(session.secret);
   if (!send(session, reply)) return;
+  events_->session_opened(session);
   spdlog::debug("trainer attached: pid {}, uid {}, {}", session.who.pid, session.who.uid,
                 session.program);
 }

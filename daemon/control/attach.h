@@ -10,11 +10,13 @@
 
 namespace gradring::daemon {
 
-// What the attach socket tells: a session is over, and why, in words about its process. May be told
-// more than once; the session itself may be erased inside.
+// What the attach socket tells. That a session is over, and why, in words about its process, may be
+// told more than once; the session itself may be erased inside.
 class SessionEvents {
  public:
   virtual ~SessionEvents() = default;
+  // Its hello was good.
+  virtual void session_opened(const Session& session) = 0;
   virtual void session_ended(SessionId session, const std::string& evidence) = 0;
 };
 

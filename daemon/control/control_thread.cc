@@ -34,6 +34,17 @@ core::MembershipOptions membership_options_of(const Config& config) {
   return options;
 }
 
+// A trainer that was in no job, or had left it, just goes.
+void record_end(FlightRing* flight, const Session& session, const std::string& evidence) {
+  const bool in_job = session.part != JobPart::kNone;
+  FlightEvent e{.kind = in_job ? FlightKind::kTrainerLost : FlightKind::kTrainerDetached};
+  e.value = static_cast<uint64_t>(session.who.pid);
+  if (!in_job) return flight->record(e);
+  e.rank = session.rank;
+  e.job = prefix_of(session.job);
+  flight->record(e, {}, evidence);
+}
+
 }  // namespace
 
 SessionLimits session_limits_of(const Config& config) {
@@ -49,13 +60,13 @@ ControlThread::ControlThread(const Setup& setup)
       router_(&context_, setup.config.runtime_dir + "/control.sock"),
       clients_(&router_, &sessions_),
       peers_(&context_, setup.config, setup.identity, setup.commands, this),
-      jobs_(setup.config.node, &sessions_, &clients_, &peers_, setup.commands),
+      jobs_(setup.config.node, &sessions_, &clients_, &peers_, setup.commands, setup.flight),
       membership_(setup.config.node, membership_options_of(setup.config), random_u64(), &jobs_),
       attach_(setup.config.runtime_dir + "/attach.sock",
               {setup.config.node, setup.identity.boot_id}, &sessions_, &epoll_, this),
       queries_(setup.config, setup.facts),
-      requests_(setup.config,
-                {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &queries_, this}) {
+      requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands,
+                               &queries_, this, setup.flight}) {
   queries_.connect(
       {&sessions_, &clients_, &membership_, &jobs_, &peers_, &requests_, setup.commands});
 }
@@ -206,10 +217,17 @@ int ControlThread::read_descriptors(core::Time now) {
   return std::max(count, 0);
 }
 
+void ControlThread::session_opened(const Session& session) {
+  FlightEvent attached{.kind = FlightKind::kTrainerAttached, .index = session.who.uid};
+  attached.value = static_cast<uint64_t>(session.who.pid);
+  setup_.flight->record(attached, session.program);
+}
+
 void ControlThread::session_ended(SessionId id, const std::string& evidence) {
   Session* session = sessions_.find(id);
   if (session == nullptr || session->gone) return;
   session->gone = true;
+  record_end(setup_.flight, *session, evidence);
   if (session->part != JobPart::kNone) {
     spdlog::info("trainer rank {} (pid {}, uid {}): {}", session->rank, session->who.pid,
                  session->who.uid, evidence);
@@ -226,9 +244,14 @@ void ControlThread::session_ended(SessionId id, const std::string& evidence) {
 
 // ---- from peers ----
 
-void ControlThread::peer_up(const std::string& node) { membership_.peer_up(node); }
+void ControlThread::peer_up(const std::string& node) {
+  setup_.flight->record({.kind = FlightKind::kPeerUp}, node);
+  membership_.peer_up(node);
+}
 
 void ControlThread::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
+  const FlightEvent lost{.kind = FlightKind::kPeerLost, .code = static_cast<uint8_t>(cause)};
+  setup_.flight->record(lost, node, evidence);
   membership_.peer_lost(node, cause, evidence);
 }
 

@@ -19,6 +19,7 @@
 #include "daemon/control/sessions.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
+#include "daemon/flight/ring.h"
 #include "daemon/thread_owner.h"
 
 namespace gradring::daemon {
@@ -33,6 +34,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
     StandingFacts facts;
     CommandBox* commands = nullptr;
     EventBox* events = nullptr;
+    FlightRing* flight = FlightRing::off();
     // Reads the configuration anew, for SIGHUP; an error is one line.
     std::function<tl::expected<Config, std::string>()> reload;
   };
@@ -65,6 +67,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   int tick_if_due(core::Time now);
   int flush_answers();
 
+  void session_opened(const Session& session) override;
   void session_ended(SessionId session, const std::string& evidence) override;
   void peer_up(const std::string& node) override;
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence) override;

@@ -3,12 +3,43 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "daemon/control/nonfinite_report.h"
 #include "daemon/control/peer_wire.h"
 
 namespace gradring::daemon {
+namespace {
+
+// So many members of a job are recorded with their names, the rest by number alone: the names of a
+// very large job must not push out what happened before.
+constexpr uint32_t kMembersNamed = 256;
+
+FlightEvent about(FlightKind kind, const JobId& job) {
+  FlightEvent event;
+  event.kind = kind;
+  event.job = prefix_of(job);
+  return event;
+}
+
+void record_proposed(FlightRing* flight, const core::View& view) {
+  FlightEvent proposed = about(FlightKind::kJobProposed, view.incarnation);
+  proposed.epoch = view.epoch;
+  proposed.value = view.size;
+  proposed.index = static_cast<uint32_t>(view.members.size());
+  flight->record(proposed, view.job);
+  for (uint32_t i = 0; i < std::min(proposed.index, kMembersNamed); ++i) {
+    FlightEvent member = about(FlightKind::kJobMember, view.incarnation);
+    member.epoch = view.epoch;
+    member.index = i;
+    member.rank = view.members[i].ranks.front().rank;
+    member.value = view.members[i].ranks.size();
+    flight->record(member, view.members[i].node);
+  }
+}
+
+}  // namespace
 
 const Jobs::Job* Jobs::find(const JobId& id) const {
   const auto it = jobs_.find(id);
@@ -26,6 +57,7 @@ void Jobs::send(const std::string& node, const core::JobMessage& message) {
 
 void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
   jobs_[view.incarnation] = {view, {}, {}, {}};
+  record_proposed(flight_, view);
   commands_->post(InstallJob{view, *view.index_of(node_)});
 }
 
@@ -42,6 +74,9 @@ void Jobs::admit(SessionId id, const core::View& view) {
   to_wire(view, message.mutable_joined()->mutable_view());
   clients_->tell(*session, std::move(message));
   if (session->rank == view.members[*view.index_of(node_)].ranks.front().rank) {
+    FlightEvent runs = about(FlightKind::kJobRuns, view.incarnation);
+    runs.epoch = view.epoch;
+    flight_->record(runs);
     spdlog::info("job {} ({}) runs: {} ranks on {} nodes", view.job,
                  hex(view.incarnation).substr(0, 8), view.size, view.members.size());
   }
@@ -51,6 +86,9 @@ void Jobs::refuse(SessionId id, const Status& why) {
   Session* session = sessions_->find(id);
   if (session == nullptr || session->gone || session->part != JobPart::kJoining) return;
   session->part = JobPart::kNone;
+  FlightEvent refused{.kind = FlightKind::kTrainerRefused, .rank = session->rank};
+  refused.value = static_cast<uint64_t>(session->who.pid);
+  flight_->record(refused, {}, why.message());
   wire::DaemonMessage message;
   message.set_request(session->join_request);
   message.mutable_refused()->set_request(session->join_request);
@@ -66,6 +104,11 @@ void Jobs::fail_engine(const JobId& id, const Failure& failure) {
   const auto it = jobs_.find(id);
   if (it == jobs_.end()) return;
   it->second.failure = failure;
+  FlightEvent failed = about(FlightKind::kJobFailed, id);
+  failed.code = static_cast<uint8_t>(failure.cause);
+  failed.rank = failure.blame.rank;
+  failed.value = static_cast<uint64_t>(failure.blame.pid);
+  flight_->record(failed, failure.blame.node, failure.blame.evidence);
   spdlog::warn("job {} ({}) failed: {}", it->second.view.job, hex(id).substr(0, 8),
                describe(failure));
 }
@@ -98,6 +141,7 @@ void Jobs::remove(const JobId& id) {
   commands_->post(RemoveJob{id});
   const auto it = jobs_.find(id);
   if (it == jobs_.end()) return;
+  flight_->record(about(FlightKind::kJobEnded, id));
   if (!it->second.failure) {
     spdlog::info("job {} ({}) has ended", it->second.view.job, hex(id).substr(0, 8));
   }

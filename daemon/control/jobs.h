@@ -11,6 +11,7 @@
 #include "daemon/control/sessions.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
+#include "daemon/flight/ring.h"
 
 namespace gradring::daemon {
 
@@ -25,12 +26,14 @@ class Jobs final : public core::MembershipActions {
     std::optional<NonfiniteOrigin> first_nonfinite;  // of this node
   };
 
-  Jobs(std::string node, Sessions* sessions, Clients* clients, Peers* peers, CommandBox* commands)
+  Jobs(std::string node, Sessions* sessions, Clients* clients, Peers* peers, CommandBox* commands,
+       FlightRing* flight)
       : node_(std::move(node)),
         sessions_(sessions),
         clients_(clients),
         peers_(peers),
-        commands_(commands) {}
+        commands_(commands),
+        flight_(flight) {}
 
   const Job* find(const JobId& id) const;
   // For those who ask: this session's rank has left, or is dead.
@@ -55,6 +58,7 @@ class Jobs final : public core::MembershipActions {
   Clients* const clients_;
   Peers* const peers_;
   CommandBox* const commands_;
+  FlightRing* const flight_;
   std::map<JobId, Job> jobs_;  // installed and not yet removed
   uint64_t next_handle_ = 1;
 };

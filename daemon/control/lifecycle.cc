@@ -64,6 +64,8 @@ Status ControlThread::open_signals() {
 void ControlThread::read_signals(core::Time now) {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    setup_.flight->record(
+        {.kind = FlightKind::kSignal, .code = static_cast<uint8_t>(info.ssi_signo)});
     if (info.ssi_signo == SIGHUP) {
       reload();
     } else if (phase_ == Phase::kServing) {
@@ -97,6 +99,7 @@ void ControlThread::reload() {
 
 void ControlThread::start_draining(core::Time now) {
   phase_ = Phase::kDraining;
+  setup_.flight->record({.kind = FlightKind::kDraining});
   phase_deadline_ = now + setup_.config.drain_timeout;
   requests_.set_draining();
   queries_.set_draining();
@@ -110,6 +113,7 @@ void ControlThread::start_draining(core::Time now) {
 
 void ControlThread::start_stopping(core::Time now) {
   phase_ = Phase::kStopping;
+  setup_.flight->record({.kind = FlightKind::kStopping});
   phase_deadline_ = now + kStopTime;
   Failure failure{Cause::kDrained, {}};
   failure.blame.node = setup_.config.node;

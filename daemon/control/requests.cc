@@ -143,6 +143,9 @@ void Requests::join(const Asked& asked, Session& session, const wire::Join& join
   session.part = JobPart::kJoining;  // before the call: it may answer at once
   session.join_request = asked.request;
   session.rank = join.rank();
+  FlightEvent joins{.kind = FlightKind::kTrainerJoins, .rank = join.rank()};
+  joins.value = static_cast<uint64_t>(session.who.pid);
+  parts_.flight->record(joins, join.job());
   const Status status = parts_.membership->join(request, now);
   if (status.ok()) return;
   session.part = JobPart::kNone;
@@ -154,6 +157,10 @@ void Requests::leave(const Asked& asked, Session& session, const wire::Leave& le
     return parts_.clients->refuse(asked.routing_id, asked.request,
                                   {Code::kPermissionDenied, fault});
   }
+  FlightEvent left{.kind = FlightKind::kTrainerLeft, .rank = session.rank};
+  left.job = prefix_of(session.job);
+  left.value = static_cast<uint64_t>(session.who.pid);
+  parts_.flight->record(left);
   parts_.jobs->mark_over(session, "left");
   parts_.membership->leave(session.id);
   session.part = JobPart::kNone;

@@ -10,6 +10,7 @@
 #include "daemon/control/jobs.h"
 #include "daemon/control/sessions.h"
 #include "daemon/core/membership.h"
+#include "daemon/flight/ring.h"
 
 namespace gradring::daemon {
 
@@ -32,6 +33,7 @@ class Requests {
     CommandBox* commands = nullptr;
     QuerySink* queries = nullptr;
     SessionEvents* session_events = nullptr;
+    FlightRing* flight = FlightRing::off();
   };
   Requests(const Config& config, const Parts& parts) : config_(config), parts_(parts) {}
 

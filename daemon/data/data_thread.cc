@@ -28,7 +28,9 @@ DataThread::DataThread(std::unique_ptr<transport::Transport> transport, const Op
       commands_(commands),
       events_(events),
       transport_(std::move(transport)),
-      shared_(transport_.get(), events) {}
+      shared_(transport_.get(), events) {
+  shared_.flight = options.flight;
+}
 
 DataThread::~DataThread() = default;
 

@@ -21,6 +21,7 @@ class DataThread final : private transport::Events {
     core::EngineOptions engine;
     uint64_t staging_limit = 0;  // bytes a job
     core::Time pulse = 250 * core::kMillisecond;
+    FlightRing* flight = FlightRing::off();
   };
 
   DataThread(std::unique_ptr<transport::Transport> transport, const Options& options,

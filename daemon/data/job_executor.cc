@@ -15,6 +15,7 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
     : shared_(shared),
       staging_(std::move(staging)),
       engine_(std::move(install.view), install.me, options, this),
+      flight_(shared->flight, engine_.view(), engine_.me(), options.slots),
       nonfinite_(engine_.view().members[engine_.me()].ranks.size()) {
   const core::View& view = engine_.view();
   const std::vector<core::RankInfo>& ranks = view.members[engine_.me()].ranks;
@@ -27,10 +28,13 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
 void JobExecutor::submit(const Submit& command, core::Time now) {
   LocalRank& rank = local(command.submission.rank);
   const uint64_t ticket = command.submission.ticket;
-  rank.lent[ticket] = {command.session, command.input, command.output};
+  const OpKey key = command.submission.key;
+  rank.lent[ticket] = {command.session, key, command.input, command.output};
+  flight_.submitted(command.submission);
   const Status refused = engine_.submit(command.submission, now);
   if (refused.ok()) {
     rank.last_submission = now;
+    if (rank.lent.count(ticket) > 0) flight_.ready(key, command.submission.signature);
     return;
   }
   core::Outcome outcome;
@@ -64,21 +68,32 @@ std::optional<uint32_t> JobExecutor::member_of(PeerId peer) const {
   return static_cast<uint32_t>(it - peer_of_.begin());
 }
 
+void JobExecutor::on_frame(uint32_t member, const Frame& frame, core::Time now) {
+  flight_.frame_received(member, frame);
+  engine_.on_frame(member, frame, now);
+  if (frame.type == FrameType::kReady && !engine_.failed()) {
+    flight_.ready(frame.key, frame.ready.signature);
+  }
+}
+
 std::optional<JobExecutor::Landing> JobExecutor::on_slice(uint32_t member, const Frame& frame) {
   const std::optional<uint32_t> slot = engine_.on_slice(member, frame);
   if (!slot) return std::nullopt;
   const core::Staging at{core::Staging::Kind::kSlot, *slot};
+  flight_.slice_arrives(*slot, frame);
   ++loans_;
   return Landing{staging_.at(at), shared_->ledger.lend({this, at})};
 }
 
 void JobExecutor::on_landed(core::Staging at) {
   --loans_;
+  flight_.slice_landed(at.index);
   engine_.on_slice_landed(at.index);
 }
 
 void JobExecutor::on_aborted(core::Staging at) {
   --loans_;
+  flight_.slice_aborted(at.index);
   engine_.on_slice_aborted(at.index);
 }
 
@@ -111,6 +126,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   const uint64_t offset = op.plan.offset_of(order.slice);
   const uint32_t length = op.plan.length_of(order.slice);
   std::byte* const at = staging_.at(order.at);
+  if (!order.onto_arrived) flight_.slice_started(op.key, order.slice);
 
   if (order.source == core::Fold::kRoot) {
     for (size_t i = 0; i < op.locals.size(); ++i) {
@@ -139,10 +155,12 @@ void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from
   for (size_t i = 0; i < op.locals.size(); ++i) {
     std::memcpy(lent_to(op, i).output + offset, staging_.at(from), length);
   }
+  flight_.slice_delivered(op.key, slice);
 }
 
 void JobExecutor::send(uint32_t member, const Frame& frame) {
   if (!peer_of_[member]) return;
+  flight_.frame_sent(member, frame);
   const DataPeer& peer = shared_->peers.at(*peer_of_[member]);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
@@ -162,6 +180,7 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
   const std::span<const std::byte> payload(staging_.at(from), frame.slice.length);
   if (shared_->outbox.send(*peer_of_[member], encode(stamped), payload, loan)) {
     ++loans_;
+    if (from.kind == core::Staging::Kind::kSlot) flight_.slice_forwarded(frame);
     peer.sent_bytes += frame.slice.length;
     return;
   }
@@ -172,11 +191,13 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
 void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
+  flight_.completed(rank, lent->second.key, outcome);
   shared_->events->post(Completed{lent->second.session, ticket, outcome});
   owner.lent.erase(lent);
 }
 
 void JobExecutor::fail_job(const Failure& failure) {
+  flight_.failed(failure);
   shared_->events->post(EngineFailed{id(), failure});
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/data/outbox.h"
 #include "daemon/data/peer_table.h"
 #include "daemon/data/staging.h"
+#include "daemon/flight/job_flight.h"
 #include "transport/transport.h"
 
 namespace gradring::daemon {
@@ -23,6 +24,7 @@ struct DataShared {
 
   Outbox outbox;
   EventBox* const events;
+  FlightRing* flight = FlightRing::off();
   PeerTable peers;
   Ledger ledger;
 };
@@ -47,9 +49,7 @@ class JobExecutor final : private core::EngineActions {
   // ---- from the transport ----
   // The member that this peer is in the job, if it is one.
   std::optional<uint32_t> member_of(PeerId peer) const;
-  void on_frame(uint32_t member, const Frame& frame, core::Time now) {
-    engine_.on_frame(member, frame, now);
-  }
+  void on_frame(uint32_t member, const Frame& frame, core::Time now);
   struct Landing {
     std::byte* to = nullptr;
     uint64_t loan = 0;
@@ -72,6 +72,7 @@ class JobExecutor final : private core::EngineActions {
  private:
   struct Lent {
     SessionId session = 0;
+    OpKey key;
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
   };
@@ -95,6 +96,7 @@ class JobExecutor final : private core::EngineActions {
   DataShared* const shared_;
   StagingMemory staging_;
   core::JobEngine engine_;
+  JobFlight flight_;
   std::vector<LocalRank> locals_;  // in the view's order
   NonfiniteWatch nonfinite_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves

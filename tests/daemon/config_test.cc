@@ -91,6 +91,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"max-sessions", "1"},
                                                    {"sessions-per-uid", "1"},
                                                    {"max-jobs", "1"},
+                                                   {"flight-recorder-size", "0"},
                                                    {"socket-mode", "0600"},
                                                    {"socket-group", "root"},
                                                    {"log-level", "debug"}};
@@ -161,6 +162,8 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--segment-limit", "12Q"}, "--segment-limit", "64M"},
       {{"--slice-bytes", "5000"}, "slice-bytes", "multiple of 4K"},
       {{"--slice-bytes", "128M", "--staging-limit", "8G"}, "slice-bytes", "64M"},
+      {{"--flight-recorder-size", "1K"}, "flight-recorder-size", "4K to 64M"},
+      {{"--flight-recorder-size", "65M"}, "flight-recorder-size", "4K to 64M"},
       {{"--staging-limit", "1M"}, "staging-limit", "raise it"},
       {{"--slots", "4096"}, "staging-limit", "lower slots"},
       {{"--socket-mode", "0066"}, "--socket-mode", "0660"},

@@ -42,6 +42,11 @@ class Manners(unittest.TestCase):
                 self.assert_one(found("daemon/control/a.cc", line + "\n"), "clock that can be set")
         self.assertEqual(found("daemon/control/a.cc", "std::chrono::steady_clock::now();\n"), [])
 
+    def test_a_wall_clock_that_is_shown_to_people_has_its_reason(self):
+        for name, reason in tidy.MAY_READ_WALL_CLOCK.items():
+            self.assertTrue(reason)
+            self.assertEqual(found(name, "clock_gettime(CLOCK_REALTIME, &t);\n"), [])
+
     def test_blanks_and_a_missing_newline_are_named(self):
         self.assert_one(found("a.md", "x \n"), "a.md:1: blanks")
         self.assert_one(found("a.md", "x"), "without a newline")

@@ -217,6 +217,17 @@ TEST(Ctl, ExitCodesAreAsStated) {
     EXPECT_THAT(outcome.err, HasSubstr("gradringd --runtime-dir"));
   }
   EXPECT_EQ(run({"GRADRING_RUNTIME_DIR=" + empty.path(), GRADRINGCTL, "job", "x"}).exit_code, 3);
+  for (const std::vector<std::string>& bad :
+       {std::vector<std::string>{"one", "two"}, {"--last"}, {"--last", "-1"}, {"--typo"}}) {
+    std::vector<std::string> words = {GRADRINGCTL, directory, "flight-recorder"};
+    words.insert(words.end(), bad.begin(), bad.end());
+    EXPECT_EQ(run(words).exit_code, 2) << bad[0];
+  }
+  const auto outcome = run({GRADRINGCTL, directory, "flight-recorder"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("no flight recorder in " + empty.path()));
+  std::ofstream(empty.path() + "/flight-recorder") << "garbage";
+  EXPECT_EQ(run({GRADRINGCTL, directory, "flight-recorder"}).exit_code, 1);
 }
 
 TEST(Ctl, AnswersPeopleAndScripts) {

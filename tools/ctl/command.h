@@ -48,6 +48,7 @@ Result run_status(const Context& context, const Arguments& arguments);
 Result run_peers(const Context& context, const Arguments& arguments);
 Result run_jobs(const Context& context, const Arguments& arguments);
 Result run_job(const Context& context, const Arguments& arguments);
+Result run_flight_recorder(const Context& context, const Arguments& arguments);
 Result run_keygen(const Context& context, const Arguments& arguments);
 
 // The renderings, apart from the question.

@@ -29,6 +29,9 @@ constexpr std::array kCommands = {
     Command{"peers", "", "the daemons it is connected with, and since when", run_peers},
     Command{"jobs", "", "the jobs that have trainers on this node", run_jobs},
     Command{"job", "NAME", "one job: its ranks, and who waits for whom, for how long", run_job},
+    Command{"flight-recorder", "[JOB] [--last N]",
+            "what the daemon did last, also after it died: N events, 100 or else 0 for all",
+            run_flight_recorder},
     Command{"keygen", "[--out DIR] [--name NODE] [--address HOST:PORT]",
             "make the key pair of a node", run_keygen},
 };
@@ -63,14 +66,15 @@ bool wants_colour() {
 void print_help(const po::options_description& options) {
   std::cout << "usage: gradringctl [OPTION]... COMMAND\n\nCommands\n";
   for (const Command& command : kCommands) {
-    fmt::print("  {:<32} {}\n", fmt::format("{} {}", command.name, command.arguments),
+    fmt::print("  {:<33} {}\n", fmt::format("{} {}", command.name, command.arguments),
                command.help);
   }
   std::cout << "\n"
             << options
             << "\nExit code: 0 good, 1 what was asked about is unhealthy, 2 usage, 3 the daemon "
                "cannot be "
-               "reached.\nWhat --json prints is described in tools/schema of the source.\n";
+               "reached (flight-recorder: there is no file).\nWhat --json prints is described in "
+               "tools/schema of the source.\n";
 }
 
 int complain(std::string_view where, const std::string& message, Exit code) {

@@ -1,0 +1,118 @@
+#include "daemon/flight/job_flight.h"
+
+#include <string>
+
+namespace gradring::daemon {
+
+JobFlight::JobFlight(FlightRing* ring, const core::View& view, uint32_t me, uint32_t slots)
+    : ring_(ring),
+      job_(prefix_of(view.incarnation)),
+      epoch_(view.epoch),
+      all_(static_cast<uint32_t>(view.members[me].ranks.size() + view.members.size() - 1)),
+      arriving_(slots) {}
+
+FlightEvent JobFlight::event(FlightKind kind, const OpKey& key) const {
+  FlightEvent event;
+  event.kind = kind;
+  event.job = job_;
+  event.key = key;
+  event.epoch = epoch_;
+  return event;
+}
+
+void JobFlight::submitted(const core::Submission& submission) {
+  FlightEvent e = event(FlightKind::kOpSubmitted, submission.key);
+  e.rank = submission.rank;
+  e.code = static_cast<uint8_t>(submission.signature.collective);
+  e.value = submission.signature.bytes();
+  // The key of an op without a name says it all.
+  ring_->record(e, submission.key.space == 0 ? std::string_view() : submission.name);
+}
+
+void JobFlight::ready(const OpKey& key, const Signature& signature) {
+  if (tally_.add(key) != all_) return;
+  FlightEvent e = event(FlightKind::kOpMoves, key);
+  e.value = signature.bytes();
+  ring_->record(e);
+}
+
+void JobFlight::frame_sent(uint32_t member, const Frame& frame) {
+  if (frame.type != FrameType::kReady && frame.type != FrameType::kMismatch) return;
+  const bool ready = frame.type == FrameType::kReady;
+  FlightEvent e = event(ready ? FlightKind::kReadySent : FlightKind::kMismatchSent, frame.key);
+  e.index = member;
+  ring_->record(e);
+}
+
+void JobFlight::frame_received(uint32_t member, const Frame& frame) {
+  if (frame.type != FrameType::kReady && frame.type != FrameType::kMismatch) return;
+  const bool ready = frame.type == FrameType::kReady;
+  FlightEvent e =
+      event(ready ? FlightKind::kReadyReceived : FlightKind::kMismatchReceived, frame.key);
+  e.index = member;
+  if (ready) e.rank = frame.ready.rank;
+  ring_->record(e);
+}
+
+void JobFlight::slice_started(const OpKey& key, uint32_t slice) {
+  FlightEvent e = event(FlightKind::kSliceStarted, key);
+  e.index = slice;
+  ring_->record(e);
+}
+
+void JobFlight::slice_delivered(const OpKey& key, uint32_t slice) {
+  FlightEvent e = event(FlightKind::kSliceDelivered, key);
+  e.index = slice;
+  ring_->record(e);
+}
+
+void JobFlight::slice_arrives(uint32_t slot, const Frame& frame) {
+  arriving_[slot] = {frame.key, frame.slice};
+}
+
+void JobFlight::slice_landed(uint32_t slot) {
+  record_slice(FlightKind::kSliceLanded, arriving_[slot].key, arriving_[slot].slice);
+}
+
+void JobFlight::slice_aborted(uint32_t slot) {
+  record_slice(FlightKind::kSliceAborted, arriving_[slot].key, arriving_[slot].slice);
+}
+
+void JobFlight::slice_forwarded(const Frame& frame) {
+  record_slice(FlightKind::kSliceForwarded, frame.key, frame.slice);
+}
+
+void JobFlight::record_slice(FlightKind kind, const OpKey& key, const SliceBody& slice) {
+  FlightEvent e = event(kind, key);
+  e.index = slice.slice;
+  e.code = static_cast<uint8_t>(slice.phase);
+  e.value = slice.hop;
+  ring_->record(e);
+}
+
+void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome) {
+  tally_.forget(key);
+  const bool good = outcome.verdict != Verdict::kFailed;
+  FlightEvent e = event(good ? FlightKind::kOpDone : FlightKind::kOpFailed, key);
+  e.rank = rank;
+  if (good) {
+    e.code = static_cast<uint8_t>(outcome.verdict);
+    return ring_->record(e);
+  }
+  const Failure& failure = outcome.failure;
+  e.code = static_cast<uint8_t>(failure.cause);
+  e.index = failure.blame.rank;
+  // When a job ends, thousands of ops may fail for one reason: it is told once, with the job's end.
+  const bool own = failure.cause == Cause::kMismatch || failure.cause == Cause::kRefused;
+  ring_->record(e, {}, own ? std::string_view(failure.blame.evidence) : std::string_view());
+}
+
+void JobFlight::failed(const Failure& failure) {
+  FlightEvent e = event(FlightKind::kEngineFailed, {});
+  e.code = static_cast<uint8_t>(failure.cause);
+  e.rank = failure.blame.rank;
+  e.value = static_cast<uint64_t>(failure.blame.pid);
+  ring_->record(e, failure.blame.node, failure.blame.evidence);
+}
+
+}  // namespace gradring::daemon

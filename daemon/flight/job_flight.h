@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+#include "daemon/flight/ready_tally.h"
+#include "daemon/flight/ring.h"
+
+namespace gradring::daemon {
+
+// What the data thread's ring is told of one job. Its owner calls each function when the thing has
+// happened, and nothing here has a say in what happens. Data thread only.
+class JobFlight {
+ public:
+  JobFlight(FlightRing* ring, const core::View& view, uint32_t me, uint32_t slots);
+
+  void submitted(const core::Submission& submission);
+  // One more of all local ranks and other members is ready: a submission that the engine has taken,
+  // or a READY that it was given.
+  void ready(const OpKey& key, const Signature& signature);
+  void frame_sent(uint32_t member, const Frame& frame);
+  void frame_received(uint32_t member, const Frame& frame);
+
+  void slice_started(const OpKey& key, uint32_t slice);
+  // The header has come, the payload follows into this slot.
+  void slice_arrives(uint32_t slot, const Frame& frame);
+  void slice_landed(uint32_t slot);
+  void slice_aborted(uint32_t slot);
+  void slice_forwarded(const Frame& frame);
+  void slice_delivered(const OpKey& key, uint32_t slice);
+
+  void completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome);
+  void failed(const Failure& failure);
+
+ private:
+  struct Arriving {
+    OpKey key;
+    SliceBody slice;
+  };
+  FlightEvent event(FlightKind kind, const OpKey& key) const;
+  void record_slice(FlightKind kind, const OpKey& key, const SliceBody& slice);
+
+  FlightRing* const ring_;
+  const JobPrefix job_;
+  const uint64_t epoch_;
+  const uint32_t all_;  // local ranks and other members
+  ReadyTally tally_;
+  std::vector<Arriving> arriving_;  // by slot
+};
+
+}  // namespace gradring::daemon

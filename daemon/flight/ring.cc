@@ -1,0 +1,36 @@
+#include "daemon/flight/ring.h"
+
+#include <algorithm>
+#include <array>
+
+namespace gradring::daemon {
+namespace {
+
+// A job's name may have 256 bytes, evidence is a sentence. More would push out what came before.
+constexpr size_t kTextMax = 10 * kFlightTextBytes;
+
+}  // namespace
+
+void FlightRing::record(const FlightEvent& event, std::string_view name, std::string_view words) {
+  if (slots_ == nullptr) return;
+  std::array<char, kTextMax> text;
+  size_t size = name.copy(text.data(), kTextMax);
+  if (!words.empty() && size < kTextMax) {
+    text[size++] = '\0';
+    size += words.copy(text.data() + size, kTextMax - size);
+  }
+  const core::Time now = monotonic_now();
+  put(event, now);
+  for (size_t at = 0; at < size; at += kFlightTextBytes) {
+    FlightEvent more;
+    set_text(more, {text.data() + at, std::min(kFlightTextBytes, size - at)});
+    put(more, now);
+  }
+}
+
+FlightRing* FlightRing::off() {
+  static FlightRing none;
+  return &none;
+}
+
+}  // namespace gradring::daemon
