@@ -17,6 +17,7 @@
 #include "daemon/control/control_thread.h"
 #include "daemon/control/lock_file.h"
 #include "daemon/data/data_thread.h"
+#include "daemon/fd_store.h"
 #include "daemon/host_limits.h"
 #include "transport/ucx/ucx_transport.h"
 
@@ -80,7 +81,7 @@ core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) 
   return options;
 }
 
-int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
+int serve(const Config& config, std::unique_ptr<transport::Transport> transport, FdStore* store,
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
@@ -100,6 +101,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
                  monotonic_now()};
   setup.commands = &commands;
   setup.events = &events;
+  setup.store = store;
   setup.reload = [arguments]() -> tl::expected<Config, std::string> {
     auto invocation = load_config(arguments, process_environment());
     if (!invocation) return tl::unexpected(invocation.error());
@@ -138,6 +140,7 @@ int run(const std::vector<std::string>& arguments) {
     if (!fault.empty()) return refuse(fault);
   }
   start_logging(config);
+  FdStore store;
   auto transport = make_transport(config);
   if (!transport) return refuse(transport.error().message());
   if (invocation->what == What::kCheckConfig) {
@@ -145,7 +148,7 @@ int run(const std::vector<std::string>& arguments) {
                (*transport)->devices(), (*transport)->devices_reason());
     return 0;
   }
-  return serve(config, std::move(*transport), arguments);
+  return serve(config, std::move(*transport), &store, arguments);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "daemon/control/sessions.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
+#include "daemon/fd_store.h"
 #include "daemon/thread_owner.h"
 
 namespace gradring::daemon {
@@ -33,6 +34,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
     StandingFacts facts;
     CommandBox* commands = nullptr;
     EventBox* events = nullptr;
+    FdStore* store = nullptr;
     // Reads the configuration anew, for SIGHUP; an error is one line.
     std::function<tl::expected<Config, std::string>()> reload;
   };

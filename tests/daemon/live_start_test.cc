@@ -203,6 +203,8 @@ TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   LiveDaemon daemon;
   unsetenv("NOTIFY_SOCKET");
   unsetenv("WATCHDOG_USEC");
+  EXPECT_THAT(told(), HasSubstr("FDNAME=control.sock"));
+  EXPECT_THAT(told(), HasSubstr("FDNAME=attach.sock"));
   const std::string ready = told();
   EXPECT_THAT(ready, HasSubstr("READY=1"));
   EXPECT_THAT(ready, HasSubstr("STATUS=node live"));
@@ -213,6 +215,8 @@ TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   for (std::string text = told(); text.find("STOPPING=1") == std::string::npos; text = told()) {
     ASSERT_EQ(text, "WATCHDOG=1");
   }
+  EXPECT_EQ(told(), "FDSTOREREMOVE=1\nFDNAME=control.sock");
+  EXPECT_EQ(told(), "FDSTOREREMOVE=1\nFDNAME=attach.sock");
 }
 
 }  // namespace
