@@ -19,6 +19,7 @@
 #include "daemon/data/data_thread.h"
 #include "daemon/fd_store.h"
 #include "daemon/host_limits.h"
+#include "daemon/keep/keeper.h"
 #include "transport/ucx/ucx_transport.h"
 
 namespace gradring::daemon {
@@ -81,6 +82,19 @@ core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) 
   return options;
 }
 
+// What systemd does where there is systemd: see daemon/keep.
+int keep(const Config& config, const std::string& program, std::vector<std::string> arguments) {
+  auto lock = lock_runtime_dir(config.runtime_dir, "keeper.lock");
+  if (!lock) return refuse(lock.error());
+  raise_file_limit();
+  std::erase(arguments, "--keep");
+  arguments.insert(arguments.begin(), program);
+  keep::KeeperOptions options;
+  options.command = std::move(arguments);
+  options.notify_socket = config.runtime_dir + "/keeper.sock";
+  return keep::run_keeper(options);
+}
+
 int serve(const Config& config, std::unique_ptr<transport::Transport> transport, FdStore* store,
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
@@ -126,7 +140,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   return kDrained;
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run(const std::string& program, const std::vector<std::string>& arguments) {
   block_signals();
   const auto invocation = load_config(arguments, process_environment());
   if (!invocation) return refuse(invocation.error());
@@ -140,6 +154,7 @@ int run(const std::vector<std::string>& arguments) {
     if (!fault.empty()) return refuse(fault);
   }
   start_logging(config);
+  if (invocation->what == What::kKeep) return keep(config, program, arguments);
   FdStore store;
   auto transport = make_transport(config);
   if (!transport) return refuse(transport.error().message());
@@ -155,5 +170,5 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace gradring::daemon
 
 int main(int argc, char** argv) {
-  return gradring::daemon::run(std::vector<std::string>(argv + 1, argv + argc));
+  return gradring::daemon::run(argv[0], std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -76,6 +76,25 @@ TEST(LiveStart, ASecondDaemonOnTheDirectoryIsRefusedAndTheFirstGoesOn) {
   EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
 }
 
+TEST(LiveStart, AKeeperRefusesWhatItsDaemonWould) {
+  const Scratch scratch;
+  std::vector<std::string> flags = flags_for(scratch);
+  flags.insert(flags.end(), {"--keep", "--slots=0"});
+  expect_refusal(flags, "--slots");
+  LiveDaemon kept({"--keep"});
+  expect_refusal({"--keep", "--config", "/dev/null", "--runtime-dir", kept.runtime_dir()},
+                 std::to_string(kept.pid()));
+  const Ended busy = run_gradringd({"--keep", "--config", "/dev/null", "--runtime-dir",
+                                    scratch.path("run"), "--listen", kept.listen()});
+  EXPECT_EQ(busy.status, 2);
+  EXPECT_THAT(busy.output, HasSubstr(kept.listen() + " is in use"));
+  {
+    RawTrainer trainer(kept.runtime_dir());
+    EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
+  }
+  EXPECT_EQ(kept.stop().status, 0);
+}
+
 TEST(LiveStart, APortInUseIsNamed) {
   LiveDaemon first;
   const Scratch scratch;
