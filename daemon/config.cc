@@ -50,7 +50,10 @@ po::options_description describe_options(bool for_file) {
       "config", po::value<std::vector<std::string>>()->value_name("FILE"),
       fmt::format("INI file with KEY = VALUE lines [{}, if it exists]", kDefaultConfigFile)
           .c_str())("check-config", "check everything, print OK and exit")(
-      "help", "print this and exit")("version", "print the version and exit");
+      "keep",
+      "run gradringd as a child, restart it when it dies, and keep its descriptors meanwhile, as "
+      "systemd would; SIGUSR1 restarts it at once")("help", "print this and exit")(
+      "version", "print the version and exit");
   all.add(commands).add(settings);
   return all;
 }
@@ -188,6 +191,7 @@ tl::expected<Invocation, std::string> load_config(const std::vector<std::string>
     return Invocation{
         Invocation::What::kVersion, fmt::format("gradringd {}\n", kProductVersion), {}};
   }
+  if (flags->count("keep") > 0) invocation.what = Invocation::What::kKeep;
   if (flags->count("check-config") > 0) invocation.what = Invocation::What::kCheckConfig;
 
   const Said variables = read_environment(environment);

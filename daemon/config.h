@@ -48,7 +48,7 @@ struct Config {
 
 // What the command line asks for.
 struct Invocation {
-  enum class What { kRun, kCheckConfig, kHelp, kVersion };
+  enum class What { kRun, kKeep, kCheckConfig, kHelp, kVersion };
   What what = What::kRun;
   std::string text;  // of kHelp and kVersion
   Config config;

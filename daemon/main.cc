@@ -17,8 +17,10 @@
 #include "daemon/control/control_thread.h"
 #include "daemon/control/lock_file.h"
 #include "daemon/data/data_thread.h"
+#include "daemon/fd_store.h"
 #include "daemon/flight/recorder.h"
 #include "daemon/host_limits.h"
+#include "daemon/keep/keeper.h"
 #include "proto/version.h"
 #include "transport/ucx/ucx_transport.h"
 
@@ -87,7 +89,20 @@ void warn_of(const Status& status) {
   if (!status.ok()) spdlog::warn("no flight recorder: {}", status.message());
 }
 
-int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
+// What systemd does where there is systemd: see daemon/keep.
+int keep(const Config& config, const std::string& program, std::vector<std::string> arguments) {
+  auto lock = lock_runtime_dir(config.runtime_dir, "keeper.lock");
+  if (!lock) return refuse(lock.error());
+  raise_file_limit();
+  std::erase(arguments, "--keep");
+  arguments.insert(arguments.begin(), program);
+  keep::KeeperOptions options;
+  options.command = std::move(arguments);
+  options.notify_socket = config.runtime_dir + "/keeper.sock";
+  return keep::run_keeper(options);
+}
+
+int serve(const Config& config, std::unique_ptr<transport::Transport> transport, FdStore* store,
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
@@ -110,6 +125,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   setup.commands = &commands;
   setup.events = &events;
   setup.flight = flight.control();
+  setup.store = store;
   setup.reload = [arguments]() -> tl::expected<Config, std::string> {
     auto invocation = load_config(arguments, process_environment());
     if (!invocation) return tl::unexpected(invocation.error());
@@ -137,7 +153,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   return kDrained;
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run(const std::string& program, const std::vector<std::string>& arguments) {
   block_signals();
   const auto invocation = load_config(arguments, process_environment());
   if (!invocation) return refuse(invocation.error());
@@ -151,6 +167,8 @@ int run(const std::vector<std::string>& arguments) {
     if (!fault.empty()) return refuse(fault);
   }
   start_logging(config);
+  if (invocation->what == What::kKeep) return keep(config, program, arguments);
+  FdStore store;
   auto transport = make_transport(config);
   if (!transport) return refuse(transport.error().message());
   if (invocation->what == What::kCheckConfig) {
@@ -158,12 +176,12 @@ int run(const std::vector<std::string>& arguments) {
                (*transport)->devices(), (*transport)->devices_reason());
     return 0;
   }
-  return serve(config, std::move(*transport), arguments);
+  return serve(config, std::move(*transport), &store, arguments);
 }
 
 }  // namespace
 }  // namespace gradring::daemon
 
 int main(int argc, char** argv) {
-  return gradring::daemon::run(std::vector<std::string>(argv + 1, argv + argc));
+  return gradring::daemon::run(argv[0], std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -4,8 +4,6 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/control/listener.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
@@ -51,18 +50,10 @@ void send_refusal(int socket, const Status& why) {
 
 }  // namespace
 
-Status AttachServer::open() {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
-  unlink(path_.c_str());
-  listener_.reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  constexpr int kBacklog = 1024;
-  if (!listener_ ||
-      bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      listen(listener_.get(), kBacklog) != 0) {
-    return {Code::kUnavailable, fmt::format("cannot open {}: {}", path_, std::strerror(errno))};
-  }
+Status AttachServer::open(FdStore* store) {
+  auto listener = open_listener(path_, SOCK_SEQPACKET, store);
+  if (!listener) return listener.error();
+  listener_ = std::move(*listener);
   epoll_->add(listener_.get(), tag_of(Source::kAttachListener));
   return {};
 }

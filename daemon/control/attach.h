@@ -6,6 +6,7 @@
 
 #include "daemon/control/events.h"
 #include "daemon/control/sessions.h"
+#include "daemon/fd_store.h"
 #include "proto/status.h"
 
 namespace gradring::daemon {
@@ -36,8 +37,8 @@ class AttachServer {
         epoll_(epoll),
         events_(events) {}
 
-  // Replaces a stale socket file: the caller holds the lock of the directory.
-  Status open();
+  // The caller holds the lock of the directory.
+  Status open(FdStore* store);
   const std::string& path() const { return path_; }
 
   // ---- readiness, as epoll tells it ----

@@ -1,11 +1,13 @@
 #include "daemon/control/client_router.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <charconv>
 #include <cstring>
 #include <string_view>
+
+#include "daemon/control/listener.h"
 
 namespace gradring::daemon {
 namespace {
@@ -43,7 +45,7 @@ Credentials parse_peer_address(const char* text) {
   return who;
 }
 
-Status ClientRouter::open() {
+Status ClientRouter::open(FdStore* store) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.set(zmq::sockopt::router_mandatory, true);
   socket_.set(zmq::sockopt::maxmsgsize, kMessageMax);
@@ -51,11 +53,15 @@ Status ClientRouter::open() {
   socket_.set(zmq::sockopt::rcvhwm, kHighWater);
   // A connection that does not even greet is closed by libzmq itself.
   socket_.set(zmq::sockopt::handshake_ivl, 5000);
-  unlink(path_.c_str());
+  auto listener = open_listener(path_, SOCK_STREAM, store);
+  if (!listener) return listener.error();
+  // With a socket that it is given, libzmq leaves the file alone.
+  socket_.set(zmq::sockopt::use_fd, listener->get());
   if (zmq_bind(socket_.handle(), ("ipc://" + path_).c_str()) != 0) {
     return {Code::kUnavailable,
             fmt::format("cannot open {}: {}", path_, zmq_strerror(zmq_errno()))};
   }
+  listener->release();  // libzmq closes it
   return {};
 }
 

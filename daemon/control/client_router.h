@@ -6,6 +6,7 @@
 #include <zmq.hpp>
 
 #include "daemon/control/process.h"
+#include "daemon/fd_store.h"
 #include "proto/status.h"
 #include "proto/wire.h"
 
@@ -18,8 +19,8 @@ class ClientRouter {
   ClientRouter(zmq::context_t* context, std::string path)
       : socket_(*context, ZMQ_ROUTER), path_(std::move(path)) {}
 
-  // Replaces a stale socket file: the caller holds the lock of the directory.
-  Status open();
+  // The caller holds the lock of the directory.
+  Status open(FdStore* store);
 
   struct Received {
     std::string routing_id;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/control/listener.h"
 #include "daemon/control/peer_wire.h"
 
 namespace gradring::daemon {
@@ -74,14 +74,15 @@ ControlThread::ControlThread(const Setup& setup)
 Status ControlThread::open() {
   owner_.adopt();
   if (Status status = peers_.open(); !status.ok()) return status;
-  if (Status status = router_.open(); !status.ok()) return status;
-  if (Status status = attach_.open(); !status.ok()) return status;
+  if (Status status = router_.open(setup_.store); !status.ok()) return status;
+  if (Status status = attach_.open(setup_.store); !status.ok()) return status;
   for (const std::string& path : {router_.path(), attach_.path()}) {
     const Config& config = setup_.config;
     if (Status status = set_access(path, config.socket_mode, config.socket_group); !status.ok()) {
       return status;
     }
   }
+  setup_.store->forget_rest();  // of another version, or of a life that is over
   epoll_.add(setup_.events->event_fd(), tag_of(Source::kMailbox));
   return open_signals();
 }
@@ -97,8 +98,10 @@ void ControlThread::run() {
   constexpr int kLinger = 300;  // ms, for the last words to trainers and peers
   peers_.linger(kLinger);
   router_.linger(kLinger);
-  // Whoever comes now is told at once that nobody is here.
-  for (const std::string& path : {router_.path(), attach_.path()}) unlink(path.c_str());
+  for (const std::string& path : {router_.path(), attach_.path()}) {
+    remove_listener(path, setup_.store);
+  }
+  setup_.store->forget_all();
 }
 
 int ControlThread::do_work(core::Time now) {

@@ -19,6 +19,7 @@
 #include "daemon/control/sessions.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
+#include "daemon/fd_store.h"
 #include "daemon/flight/ring.h"
 #include "daemon/thread_owner.h"
 
@@ -35,6 +36,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
     CommandBox* commands = nullptr;
     EventBox* events = nullptr;
     FlightRing* flight = FlightRing::off();
+    FdStore* store = nullptr;
     // Reads the configuration anew, for SIGHUP; an error is one line.
     std::function<tl::expected<Config, std::string>()> reload;
   };

@@ -35,7 +35,8 @@ std::string fault_of_runtime_dir(const std::string& directory) {
                      geteuid(), parent, std::strerror(errno));
 }
 
-tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory) {
+tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,
+                                               const std::string& file_name) {
   if (std::string fault = fault_of_runtime_dir(directory); !fault.empty())
     return tl::unexpected(fault);
   if (mkdir(directory.c_str(), 0755) == 0) {
@@ -44,7 +45,7 @@ tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory) {
     return tl::unexpected(
         fmt::format("runtime-dir: cannot make {}: {}", directory, std::strerror(errno)));
   }
-  const std::string path = directory + "/lock";
+  const std::string path = directory + "/" + file_name;
   Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!file) {
     return tl::unexpected(

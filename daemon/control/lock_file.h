@@ -7,10 +7,11 @@
 
 namespace gradring::daemon {
 
-// Makes the runtime directory, if need be, and takes its lock: one daemon each. The lock is held as
-// long as the result lives and goes with the process, however that ends. The error says what to
-// change.
-tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory);
+// Makes the runtime directory, if need be, and takes its lock: one daemon each, and one keeper
+// (with another file). The lock is held as long as the result lives and goes with the process,
+// however that ends. The error says what to change.
+tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,
+                                               const std::string& file = "lock");
 
 // The same question without taking anything: empty, or what is wrong with the directory.
 std::string fault_of_runtime_dir(const std::string& directory);

@@ -135,6 +135,14 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
   return std::make_pair(id, &it->second);
 }
 
+void Sessions::adopt(Session& session, uint64_t segment, transport::Segment memory) {
+  const auto [it, is_new] =
+      session.segments.try_emplace(segment, SharedSegment{std::move(memory), 0});
+  if (!is_new) return;
+  charges_[session.who.uid].segment_bytes += it->second.bytes();
+  next_segment_ = std::max(next_segment_, segment + 1);
+}
+
 Status Sessions::free(Session& session, uint64_t segment) {
   const auto it = session.segments.find(segment);
   if (it == session.segments.end()) {

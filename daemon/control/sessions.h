@@ -40,6 +40,9 @@ class Sessions {
 
   tl::expected<std::pair<uint64_t, SharedSegment*>, Status> allocate(Session& session,
                                                                      uint64_t bytes);
+  // One from before a restart, under its old number. It is there, so no limit refuses it; it is
+  // charged all the same.
+  void adopt(Session& session, uint64_t segment, transport::Segment memory);
   Status free(Session& session, uint64_t segment);
 
   void set_limits(const SessionLimits& limits) { limits_ = limits; }

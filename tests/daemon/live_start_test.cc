@@ -76,6 +76,25 @@ TEST(LiveStart, ASecondDaemonOnTheDirectoryIsRefusedAndTheFirstGoesOn) {
   EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
 }
 
+TEST(LiveStart, AKeeperRefusesWhatItsDaemonWould) {
+  const Scratch scratch;
+  std::vector<std::string> flags = flags_for(scratch);
+  flags.insert(flags.end(), {"--keep", "--slots=0"});
+  expect_refusal(flags, "--slots");
+  LiveDaemon kept({"--keep"});
+  expect_refusal({"--keep", "--config", "/dev/null", "--runtime-dir", kept.runtime_dir()},
+                 std::to_string(kept.pid()));
+  const Ended busy = run_gradringd({"--keep", "--config", "/dev/null", "--runtime-dir",
+                                    scratch.path("run"), "--listen", kept.listen()});
+  EXPECT_EQ(busy.status, 2);
+  EXPECT_THAT(busy.output, HasSubstr(kept.listen() + " is in use"));
+  {
+    RawTrainer trainer(kept.runtime_dir());
+    EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
+  }
+  EXPECT_EQ(kept.stop().status, 0);
+}
+
 TEST(LiveStart, APortInUseIsNamed) {
   LiveDaemon first;
   const Scratch scratch;
@@ -203,6 +222,8 @@ TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   LiveDaemon daemon;
   unsetenv("NOTIFY_SOCKET");
   unsetenv("WATCHDOG_USEC");
+  EXPECT_THAT(told(), HasSubstr("FDNAME=control.sock"));
+  EXPECT_THAT(told(), HasSubstr("FDNAME=attach.sock"));
   const std::string ready = told();
   EXPECT_THAT(ready, HasSubstr("READY=1"));
   EXPECT_THAT(ready, HasSubstr("STATUS=node live"));
@@ -213,6 +234,8 @@ TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   for (std::string text = told(); text.find("STOPPING=1") == std::string::npos; text = told()) {
     ASSERT_EQ(text, "WATCHDOG=1");
   }
+  EXPECT_EQ(told(), "FDSTOREREMOVE=1\nFDNAME=control.sock");
+  EXPECT_EQ(told(), "FDSTOREREMOVE=1\nFDNAME=attach.sock");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "daemon/control/client_router.h"
+#include "daemon/control/segment_name.h"
+#include "daemon/fd_name.h"
 
 namespace gradring::daemon {
 namespace {
@@ -60,6 +62,39 @@ TEST(Sessions, SegmentsAreChargedToTheUidInWholePagesAndGivenBack) {
   EXPECT_TRUE(sessions.allocate(*a, 2 * kPage));
   sessions.erase(b->id);
   EXPECT_TRUE(sessions.allocate(*a, 6 * kPage));
+}
+
+TEST(Sessions, ASegmentFromBeforeARestartHasItsOldNumberAndIsCharged) {
+  Sessions sessions(kLimits);
+  Session* session = *sessions.open({7, 1}, 0);
+  auto memory = transport::Segment::create(9 * kPage);
+  ASSERT_TRUE(memory);
+  sessions.adopt(*session, 41, std::move(*memory));
+  EXPECT_EQ(session->segments.at(41).bytes(), 9 * kPage);
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 9 * kPage);
+  EXPECT_FALSE(sessions.allocate(*session, 1)) << "the limit holds for what is new";
+  EXPECT_TRUE(sessions.free(*session, 41).ok());
+  const auto next = sessions.allocate(*session, 1);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->first, 42u);
+}
+
+TEST(SegmentName, IsWhatTheSegmentIsKeptUnder) {
+  const SegmentName name{0xfedcba98765432, 12};
+  EXPECT_EQ(to_string(name), "seg.fedcba98765432.12");
+  EXPECT_EQ(parse_segment_name(to_string(name)), name);
+  EXPECT_EQ(parse_segment_name("seg.ffffffffffffffff.18446744073709551615"),
+            (SegmentName{~uint64_t{0}, ~uint64_t{0}}));
+  for (const char* text :
+       {"", "seg.", "seg.1", "seg.1.", "seg..1", "seg.1.2.3", "seg.1.2 ", "seg.0x1.2", "seg.01.2",
+        "seg.A.2", "seg.1.-2", "seg.10000000000000000.1", "attach.sock", "Seg.1.2"}) {
+    EXPECT_FALSE(parse_segment_name(text)) << text;
+  }
+}
+
+TEST(SegmentName, ThousandsFitOneVariable) {
+  const std::string longest = to_string({(uint64_t{1} << 56) - 1, 1'000'000});
+  EXPECT_LT(4096 * (longest.size() + 1), kFdNamesBytesMax);
 }
 
 TEST(Sessions, RequestsForAbsurdMemoryAreRefusedInWords) {

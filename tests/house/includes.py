@@ -79,6 +79,10 @@ ROOMS = [
     Room(r"daemon/main\.cc$", (r"daemon/", r"transport/", r"proto/"),
          ("fmt", "expected", "protobuf", "zmq", "spdlog", "boost", "systemd"), posix=True,
          instead="The daemon is built from daemon, transport and proto; trainers' code stays in client."),
+    Room(r"daemon/keep/", (r"daemon/keep/", r"daemon/(clock|fd|fd_name)\.h$", r"daemon/core/time\.h$",
+                           PLAIN_PROTO), ("fmt", "expected", "spdlog", "systemd"), posix=True,
+         instead="The keeper is a parent that must not fail: no ZeroMQ, no protobuf, nothing of the daemon "
+                 "that it keeps."),
     Room(r"daemon/", (r"daemon/", INTERFACES, r"proto/"),
          ("fmt", "expected", "protobuf", "zmq", "spdlog", "boost", "systemd", "json"), posix=True,
          instead="Speak to engines through the interface headers in transport/; daemon/main.cc alone "

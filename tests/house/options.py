@@ -11,7 +11,7 @@ from pathlib import Path
 
 TABLE = "docs/configure.md"
 SAMPLE = "systemd/gradringd.conf"
-COMMAND_LINE_ONLY = {"config", "check-config", "help", "version"}
+COMMAND_LINE_ONLY = {"config", "check-config", "keep", "help", "version"}
 
 
 def options_of_help(text):

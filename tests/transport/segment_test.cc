@@ -132,6 +132,49 @@ TEST(Segment, TheTrainersMappingOutlivesIt) {
   EXPECT_TRUE(all_are(trainer.memory(), std::byte{0x42}));
 }
 
+TEST(Segment, IsAdoptedWithWhatIsInIt) {
+  std::optional<Segment> first(make(3 * kPage));
+  first->memory()[kPage] = std::byte{0x77};
+  const int kept = dup(first->fd());
+  first.reset();
+  const auto second = Segment::adopt(kept);
+  ASSERT_TRUE(second.has_value()) << second.error().message();
+  EXPECT_EQ(second->fd(), kept);
+  EXPECT_EQ(second->memory().size(), 3 * kPage);
+  EXPECT_EQ(second->memory()[kPage], std::byte{0x77});
+  const Trainer trainer(*second);
+  second->memory()[0] = std::byte{1};
+  EXPECT_EQ(trainer.memory()[0], std::byte{1});
+}
+
+TEST(Segment, WhatIsNoSegmentIsNotAdoptedAndClosed) {
+  const size_t before = open_descriptors();
+  const auto memory = [](size_t size, int seals) {
+    const int fd = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    EXPECT_EQ(ftruncate(fd, static_cast<off_t>(size)), 0);
+    EXPECT_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+  };
+  constexpr int kAll = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  const std::pair<int, const char*> impostors[] = {
+      {open("/dev/null", O_RDWR | O_CLOEXEC), "not sealed"},
+      {open("/etc/passwd", O_RDONLY | O_CLOEXEC), "not sealed"},
+      {memory(kPage, F_SEAL_SHRINK | F_SEAL_SEAL), "not sealed"},
+      {memory(kPage, F_SEAL_SHRINK | F_SEAL_GROW), "not sealed"},
+      {memory(kPage, kAll | F_SEAL_WRITE), "not sealed"},
+      {memory(0, kAll), "0 bytes"},
+      {memory(kPage + 1, kAll), "whole pages"},
+      {-1, "not sealed"},
+  };
+  for (const auto& [fd, words] : impostors) {
+    const auto segment = Segment::adopt(fd);
+    ASSERT_FALSE(segment.has_value()) << words;
+    EXPECT_EQ(segment.error().code(), Code::kInvalidArgument);
+    EXPECT_THAT(segment.error().message(), HasSubstr(words));
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
 TEST(Segment, AbsurdSizesAreRefusedInWords) {
   const auto nothing = Segment::create(0);
   ASSERT_FALSE(nothing.has_value());

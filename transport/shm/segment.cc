@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -63,10 +64,35 @@ tl::expected<Segment, Status> Segment::create(uint64_t bytes) {
     return tl::unexpected(refusal(size, "ftruncate"));
   }
   if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) return tl::unexpected(refusal(size, "F_ADD_SEALS"));
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return tl::unexpected(refusal(size, "mmap"));
-  segment.memory_ = {static_cast<std::byte*>(memory), size};
+  if (!segment.map(size)) return tl::unexpected(refusal(size, "mmap"));
   return segment;
+}
+
+tl::expected<Segment, Status> Segment::adopt(int fd) {
+  Segment segment(fd, {});
+  struct stat status {};
+  const int seals = fcntl(fd, F_GET_SEALS);  // fails for whatever is no memfd
+  if (seals != kSeals || fstat(fd, &status) != 0) {
+    return tl::unexpected(Status(
+        Code::kInvalidArgument,
+        "descriptor " + std::to_string(fd) + " is no shared segment: it is not sealed as one is"));
+  }
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size == 0 || size != whole_pages(size)) {
+    return tl::unexpected(
+        Status(Code::kInvalidArgument, "descriptor " + std::to_string(fd) +
+                                           " is no shared segment: it has " + std::to_string(size) +
+                                           " bytes, and a segment has whole pages"));
+  }
+  if (!segment.map(size)) return tl::unexpected(refusal(size, "mmap"));
+  return segment;
+}
+
+bool Segment::map(uint64_t size) {
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (memory == MAP_FAILED) return false;
+  memory_ = {static_cast<std::byte*>(memory), size};
+  return true;
 }
 
 Segment::Segment(Segment&& other) noexcept

@@ -17,6 +17,10 @@ class Segment {
   // Rounds `bytes` up to whole pages. The pages are populated by whoever touches them first.
   static tl::expected<Segment, Status> create(uint64_t bytes);
 
+  // One that create() made in an earlier process, with what is in it. Owns `fd` from now on, even
+  // if it is refused because it is no such thing: a memfd of whole pages, sealed as above.
+  static tl::expected<Segment, Status> adopt(int fd);
+
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
@@ -26,6 +30,7 @@ class Segment {
 
  private:
   Segment(int fd, std::span<std::byte> memory) : fd_(fd), memory_(memory) {}
+  bool map(uint64_t size);
 
   int fd_ = -1;
   std::span<std::byte> memory_;
