@@ -28,8 +28,10 @@ struct Config {
   core::Time suspect = 0;
   core::Time decide = 0;
   core::Time restart_grace = 0;
+  core::Time quorum_wait = 0;
   core::Time drain_timeout = 0;
   std::string policy;
+  std::string completion;
 
   uint64_t segment_limit = 0;  // bytes per uid; 0 in the table: half of this host's memory
   uint64_t staging_limit = 0;  // bytes per job

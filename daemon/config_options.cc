@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "daemon/core/policy.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -95,6 +97,12 @@ std::string set_socket_mode(Config& config, const std::string& value) {
   return "";
 }
 
+std::string set_policy(Config& config, const std::string& value) {
+  if (!core::parse_policy(value)) return "write fail, or elastic, with min=A and max=B as you like";
+  config.policy = value;
+  return "";
+}
+
 }  // namespace
 
 const std::vector<Option>& all_options() {
@@ -136,9 +144,15 @@ const std::vector<Option>& all_options() {
       {"restart-grace", "TIME", "0",
        "how long a job outlives a lost daemon; this version knows 0 only", false,
        duration(&Config::restart_grace, 0)},
+      {"quorum-wait", "TIME", "60s",
+       "how long an elastic job waits for a majority of its nodes before it gives up", false,
+       duration(&Config::quorum_wait, core::kMillisecond)},
       {"policy", "POLICY", "fail",
-       "policy of a job that does not say its own; this version knows fail", false,
-       one_of(&Config::policy, {"fail"})},
+       "policy of a job that does not say its own: fail, or elastic with min=A and max=B", false,
+       set_policy},
+      {"completion", "WHEN", "local",
+       "an op is complete when its result is on this node (local), or on every node (stable)",
+       false, one_of(&Config::completion, {"local", "stable"})},
       {"drain-timeout", "TIME", "25s", "how long running jobs may go on after SIGTERM", false,
        duration(&Config::drain_timeout, 0)},
       {"segment-limit", "SIZE", "",

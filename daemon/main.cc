@@ -81,6 +81,7 @@ core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) 
   options.slots = static_cast<uint32_t>(config.slots);
   options.start_buffers = kStartBuffers;
   options.op_deadline = config.op_deadline;
+  options.stable_completion = config.completion == "stable";
   return options;
 }
 

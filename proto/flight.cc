@@ -81,6 +81,10 @@ std::string_view name_of(FlightKind kind) {
       return "slice delivered";
     case FlightKind::kSliceAborted:
       return "slice aborted";
+    case FlightKind::kViewFrozen:
+      return "view frozen";
+    case FlightKind::kViewEntered:
+      return "view entered";
   }
   return "";
 }

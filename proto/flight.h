@@ -81,7 +81,8 @@ enum class FlightKind : uint16_t {
   kSliceDelivered = 131,
   kSliceAborted = 132,  // code: phase; value: hop
 
-  // 160 and on: a change of the view.
+  kViewFrozen = 160,   // the epoch ends here: a new view is being agreed on
+  kViewEntered = 161,  // name: job; value: ranks; index: members; words: how it came about
 };
 // "op submitted"; empty for a number that this release does not know.
 std::string_view name_of(FlightKind kind);

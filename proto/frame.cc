@@ -73,8 +73,9 @@ void write_body(Writer& w, const Frame& f) {
   switch (f.type) {
     case FrameType::kReady:
       w.put(f.ready.rank);
-      w.put(uint32_t{0});
+      w.put(f.ready.contributions);
       w.put(f.ready.signature);
+      w.put(static_cast<uint8_t>(f.ready.grows));
       break;
     case FrameType::kSlice:
       w.put(f.slice.slice);
@@ -91,8 +92,10 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.credit.freed_total);
       break;
     case FrameType::kStable:
-      w.put(f.stable.slice);
-      w.put(f.stable.hop);
+      w.put(f.stable.first);
+      w.put(static_cast<uint8_t>(f.stable.kind));
+      for (int i = 0; i < 3; ++i) w.put(uint8_t{0});
+      for (const uint64_t word : f.stable.bits) w.put(word);
       break;
     case FrameType::kMismatch:
       w.put(f.mismatch.rank_a);
@@ -115,10 +118,14 @@ void write_body(Writer& w, const Frame& f) {
 
 bool read_body(Reader& r, Frame& f) {
   switch (f.type) {
-    case FrameType::kReady:
+    case FrameType::kReady: {
       f.ready.rank = r.get<uint32_t>();
-      r.get<uint32_t>();
-      return r.get(f.ready.signature);
+      f.ready.contributions = r.get<uint32_t>();
+      const bool good = r.get(f.ready.signature);
+      const auto grows = r.get<uint8_t>();
+      f.ready.grows = grows == 1;
+      return good && grows <= 1 && f.ready.contributions > 0;
+    }
     case FrameType::kSlice: {
       f.slice.slice = r.get<uint32_t>();
       const bool good = r.get(f.slice.phase);
@@ -134,10 +141,14 @@ bool read_body(Reader& r, Frame& f) {
       f.credit.lane = r.get<uint8_t>();
       f.credit.freed_total = r.get<uint64_t>();
       return true;
-    case FrameType::kStable:
-      f.stable.slice = r.get<uint32_t>();
-      f.stable.hop = r.get<uint16_t>();
-      return true;
+    case FrameType::kStable: {
+      f.stable.first = r.get<uint32_t>();
+      const auto kind = r.get<uint8_t>();
+      f.stable.kind = static_cast<StableKind>(kind);
+      for (int i = 0; i < 3; ++i) r.get<uint8_t>();
+      for (uint64_t& word : f.stable.bits) word = r.get<uint64_t>();
+      return kind == 1 || kind == 2;
+    }
     case FrameType::kMismatch:
       f.mismatch.rank_a = r.get<uint32_t>();
       f.mismatch.rank_b = r.get<uint32_t>();

@@ -30,7 +30,7 @@ namespace gradring {
 inline constexpr size_t kFrameBytes = 128;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
-inline constexpr uint8_t kFrameVersion = 1;
+inline constexpr uint8_t kFrameVersion = 2;
 
 enum class FrameType : uint8_t {
   kReady = 1,
@@ -48,9 +48,16 @@ enum class Phase : uint8_t { kPartial = 1, kFinal = 2 };
 
 // All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the
 // one to name when signatures differ.
+//
+//   56        60                64                            80        81        128
+//    +---------+-----------------+-----------------------------+---------+---------+
+//    | rank    | contributions   | signature                   | grows   |    0    |
+//    +---------+-----------------+-----------------------------+---------+---------+
 struct ReadyBody {
   uint32_t rank = 0;
+  uint32_t contributions = 0;  // of how many ranks, dead ones that had submitted included; never 0
   Signature signature;
+  bool grows = false;  // join point: the sender knows of ranks that want to come in
   bool operator==(const ReadyBody&) const = default;
 };
 
@@ -74,12 +81,23 @@ struct CreditBody {
   bool operator==(const CreditBody&) const = default;
 };
 
-// Every member holds the final value of this slice (protocol rule D5).
+// About finals, so that their copies may be dropped (protocol rules D5, T2). kStable: every member
+// holds the slices `first` + i for each bit i; of an op without slices, that all have completed it.
+// kConfirm, for an op without slices: every member from the first to the sender has completed it,
+// with bits[0] contributions.
+//
+//   56        60     61    64                                                     128
+//    +---------+------+-----+------------------------------------------------------+
+//    | first   | kind |  0  | bits: 512, the lowest of the first word is `first`   |
+//    +---------+------+-----+------------------------------------------------------+
+enum class StableKind : uint8_t { kStable = 1, kConfirm = 2 };
 struct StableBody {
-  uint32_t slice = 0;
-  uint16_t hop = 0;
+  StableKind kind = StableKind::kStable;
+  uint32_t first = 0;
+  std::array<uint64_t, 8> bits{};
   bool operator==(const StableBody&) const = default;
 };
+inline constexpr uint32_t kStableSlices = 512;  // in one frame
 
 struct MismatchBody {
   uint32_t rank_a = 0;

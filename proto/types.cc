@@ -22,8 +22,8 @@ constexpr std::array<DtypeRow, kDtypeLast + 1> kDtypes = {{{"none", 0, false},
                                                            {"uint8", 1, true}}};
 constexpr std::array<std::string_view, kReduceOpLast + 1> kOps = {"none", "sum", "average",
                                                                   "min",  "max", "product"};
-constexpr std::array<std::string_view, kCollectiveLast + 1> kCollectives = {"none", "allreduce",
-                                                                            "broadcast", "barrier"};
+constexpr std::array<std::string_view, kCollectiveLast + 1> kCollectives = {
+    "none", "allreduce", "broadcast", "barrier", "join point"};
 
 const DtypeRow& row_of(Dtype dtype) {
   const auto index = static_cast<size_t>(dtype);
@@ -69,7 +69,7 @@ std::optional<Collective> parse_collective(std::string_view name) {
 
 std::string describe(const Signature& s) {
   std::string text(name_of(s.collective));
-  if (s.collective == Collective::kBarrier) return text;
+  if (s.collective >= Collective::kBarrier) return text;
   if (s.collective == Collective::kAllreduce) text += " " + std::string(name_of(s.op));
   text += " of " + std::to_string(s.count) + " " + std::string(name_of(s.dtype));
   if (s.collective == Collective::kBroadcast) text += " from rank " + std::to_string(s.root);

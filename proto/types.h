@@ -34,8 +34,14 @@ enum class ReduceOp : uint8_t {
 };
 inline constexpr uint8_t kReduceOpLast = 5;
 
-enum class Collective : uint8_t { kAllreduce = 1, kBroadcast = 2, kBarrier = 3 };
-inline constexpr uint8_t kCollectiveLast = 3;
+enum class Collective : uint8_t {
+  kAllreduce = 1,
+  kBroadcast = 2,
+  kBarrier = 3,
+  // A barrier at which an elastic job may grow: no op of any rank is open there.
+  kJoinPoint = 4,
+};
+inline constexpr uint8_t kCollectiveLast = 4;
 
 // Bytes of one element; 0 for a value outside the enumeration.
 size_t size_of(Dtype dtype);
@@ -73,6 +79,9 @@ std::string describe(const Signature& signature);
 struct OpKey {
   uint64_t space = 0;
   uint64_t sequence = 0;
+
+  // Join points count by themselves, whatever key a trainer gives.
+  static constexpr uint64_t kJoinSpace = 0x6a6f696e20707421;
 
   auto operator<=>(const OpKey&) const = default;
 };

@@ -13,7 +13,8 @@ std::string_view name_of(Verdict verdict) {
 std::string_view name_of(Cause cause) {
   static constexpr std::array<std::string_view, kCauseLast + 1> kNames = {
       "none",        "mismatch",        "trainer died",   "trainer left", "peer lost",
-      "peer silent", "deadline passed", "protocol error", "refused",      "daemon drained"};
+      "peer silent", "deadline passed", "protocol error", "refused",      "daemon drained",
+      "excluded",    "no quorum",       "root lost",      "corrupted"};
   const auto index = static_cast<size_t>(cause);
   return index < kNames.size() ? kNames[index] : "unknown";
 }

@@ -21,8 +21,12 @@ enum class Cause : uint8_t {
   kProtocol = 7,     // a peer broke the rules of the protocol: a bug or an incompatible version
   kRefused = 8,      // this submission itself was refused (bad offset, duplicate key, ...)
   kDrained = 9,      // the daemon was told to stop
+  kExcluded = 10,    // this node is no member of the job's next view
+  kNoQuorum = 11,    // too few members could be reached to agree on a next view
+  kRootLost = 12,    // the root of a broadcast is lost, and with it its input
+  kCorrupted = 13,   // a slice came damaged three times over one link
 };
-inline constexpr uint8_t kCauseLast = 9;
+inline constexpr uint8_t kCauseLast = 13;
 std::string_view name_of(Verdict verdict);
 std::string_view name_of(Cause cause);
 

@@ -8,11 +8,12 @@
 #include <fstream>
 #include <memory>
 #include <stdexcept>
+#include <string_view>
 
 #include "client/examples/digits/alone.h"
 #include "client/examples/digits/options.h"
 #include "client/examples/digits/progress.h"
-#include "client/examples/digits/through_gradring.h"
+#include "client/examples/digits/through_elastic.h"
 
 namespace {
 
@@ -38,17 +39,25 @@ void run(const Options& options, const Split& data) {
   Model model({kPixels, 128, 64, kClasses}, options.recipe.seed);
   std::unique_ptr<Exchange> exchange;
   ThroughGradring* job = nullptr;
+  bool elastic = false;
   if (options.single) {
     exchange = std::make_unique<Alone>(model);
   } else {
     gradring_options job_options;
     gradring_options_init(&job_options);
+    if (!options.policy.empty()) job_options.policy = options.policy.c_str();
+    elastic = std::string_view(job_options.policy).starts_with("elastic");
     if (job_options.rank == 0) {
       fmt::print("joining job {} as one of {} ranks\n",
                  job_options.job ? job_options.job : "(none)", job_options.size);
       std::fflush(stdout);
     }
-    auto joined = std::make_unique<ThroughGradring>(model);
+    std::unique_ptr<ThroughGradring> joined;
+    if (elastic) {
+      joined = std::make_unique<ThroughElastic>(model, job_options);
+    } else {
+      joined = std::make_unique<ThroughGradring>(model, job_options);
+    }
     job = joined.get();
     exchange = std::move(joined);
   }
@@ -67,7 +76,7 @@ void run(const Options& options, const Split& data) {
   const auto begin = std::chrono::steady_clock::now();
   train(model, data.train, options.recipe, *exchange, [&](const Step& step) {
     if (losses.is_open()) losses << fmt::format("{},{:.17g}\n", step.number, step.loss);
-    if (rank == 0) progress.show(step, options.recipe);
+    if (exchange->position() == 0) progress.show(step, options.recipe);
   });
   progress.end();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -79,7 +88,10 @@ void run(const Options& options, const Split& data) {
   }
   close(losses, options.loss_out);
   close(weights, options.weights_out);
-  if (rank == 0) {
+  if (elastic) {
+    fmt::print("rank {}: {} ranks at the end, weights {:016x}, test accuracy {:.2f} %\n", rank,
+               exchange->size(), model.hash(), 100 * model.accuracy(data.test));
+  } else if (rank == 0) {
     fmt::print("trained in {:.1f} s; test accuracy {:.2f} %\n", seconds.count(),
                100 * model.accuracy(data.test));
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gradring/gradring.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <new>
@@ -23,14 +24,17 @@ struct gradring_comm {
 };
 
 // The ABI: these sizes may only grow, and then copy_sized and write_result serve older callers.
-static_assert(sizeof(gradring_options) == 56);
+static_assert(sizeof(gradring_options) == 64);
 static_assert(sizeof(gradring_op) == 64);
-static_assert(sizeof(gradring_result) == 688);
+static_assert(sizeof(gradring_result) == 696);
+static_assert(sizeof(gradring_view) == 552);
 static_assert(sizeof(gradring_code) == 4 && sizeof(gradring_dtype) == 4);
 // The public numbers are those of the protocol.
 static_assert(GRADRING_UINT8 == static_cast<int>(gradring::Dtype::kUint8));
 static_assert(GRADRING_PRODUCT == static_cast<int>(gradring::ReduceOp::kProduct));
 static_assert(GRADRING_BARRIER == static_cast<int>(gradring::Collective::kBarrier));
+static_assert(GRADRING_VERDICT_FAILED == static_cast<int>(gradring::Verdict::kFailed));
+static_assert(GRADRING_CAUSE_CORRUPTED == static_cast<int>(gradring::kCauseLast));
 
 namespace {
 
@@ -61,17 +65,22 @@ gradring_code on(gradring_comm* comm, Body body) noexcept {
   return guarded([&] { return body(*comm->body); });
 }
 
+gradring_code told(const gradring::client::Outcome& outcome, gradring_result* result) {
+  write_result(outcome, result);
+  return outcome.good() ? GRADRING_OK : remember(GRADRING_ERR_FAILED, outcome.message);
+}
+
 gradring_code wait_for(Communicator& comm, gradring_request request, int64_t timeout_ms, bool* done,
                        gradring_result* result) {
   const auto outcome = comm.wait(request, gradring::client::deadline_after(timeout_ms));
   if (!outcome) return remember(outcome.error());
   *done = outcome->has_value();
   if (!*done) return GRADRING_OK;
-  write_result(**outcome, result);
-  return (*outcome)->good() ? GRADRING_OK : remember(GRADRING_ERR_FAILED, (*outcome)->message);
+  return told(**outcome, result);
 }
 
-bool usable(const gradring_result* result) {
+template <class T>
+bool usable(const T* result) {
   return result == nullptr || result->struct_size >= sizeof(result->struct_size);
 }
 
@@ -84,7 +93,7 @@ void gradring_options_init(gradring_options* options) {
   options->rank = options->size = options->local_rank = options->local_size = -1;
   static_cast<void>(guarded([&] {
     namespace client = gradring::client;
-    thread_local std::string runtime_dir, job, token;
+    thread_local std::string runtime_dir, job, token, policy;
     options->rank = client::number_from(client::kRankVariables);
     options->size = client::number_from(client::kSizeVariables);
     options->local_rank = client::number_from(client::kLocalRankVariables);
@@ -93,6 +102,8 @@ void gradring_options_init(gradring_options* options) {
     options->runtime_dir = runtime_dir.c_str();
     token = client::token_from_environment();
     options->token = token.c_str();
+    policy = client::policy_from_environment();
+    options->policy = policy.c_str();
     if (auto name = client::job_from_environment()) {
       job = std::move(*name);
       options->job = job.c_str();
@@ -243,6 +254,44 @@ gradring_code gradring_barrier(gradring_comm* comm) {
   gradring_request request = 0;
   const gradring_code submitted = gradring_submit(comm, &full, &request);
   return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+}
+
+gradring_code gradring_get_view(gradring_comm* comm, gradring_view* view) {
+  if (view == nullptr) return invalid("view is NULL");
+  if (!usable(view)) return invalid("view.struct_size is not set");
+  return on(comm, [&](Communicator& body) {
+    write_view(body.view(), static_cast<uint32_t>(body.rank()), view);
+    return GRADRING_OK;
+  });
+}
+
+gradring_code gradring_view_ranks(gradring_comm* comm, uint64_t epoch, uint32_t* ranks,
+                                  uint32_t capacity, uint32_t* count) {
+  if (count == nullptr) return invalid("count is NULL");
+  *count = 0;
+  if (ranks == nullptr && capacity > 0) return invalid("ranks is NULL");
+  return on(comm, [&](Communicator& body) {
+    const auto known = body.ranks_of(epoch);
+    if (!known) return remember(known.error());
+    *count = static_cast<uint32_t>(known->size());
+    std::copy_n(known->begin(), std::min(capacity, *count), ranks);
+    return GRADRING_OK;
+  });
+}
+
+gradring_code gradring_join_point(gradring_comm* comm, gradring_result* result,
+                                  gradring_view* view) {
+  if (!usable(result)) return invalid("result.struct_size is not set");
+  if (!usable(view)) return invalid("view.struct_size is not set");
+  return on(comm, [&](Communicator& body) {
+    const auto joined = body.join_point();
+    if (!joined) return remember(joined.error());
+    const gradring_code code = told(joined->outcome, result);
+    if (code == GRADRING_OK) {
+      write_view(joined->view, static_cast<uint32_t>(body.rank()), view);
+    }
+    return code;
+  });
 }
 
 const char* gradring_last_error(void) { return gradring::client::last_error(); }

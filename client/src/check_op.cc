@@ -31,7 +31,7 @@ Status check_type(const Signature& signature) {
 
 }  // namespace
 
-tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size) {
+tl::expected<Signature, Status> check_op(const gradring_op& op, std::optional<uint32_t> size) {
   const auto refuse = [](std::string message) {
     return tl::unexpected(invalid(std::move(message)));
   };
@@ -43,6 +43,9 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size) {
   }
   if (op.name != nullptr && *op.name == '\0') return refuse("name is empty; use NULL for none");
   if (op.name != nullptr && !is_utf8(op.name)) return refuse("name is not UTF-8");
+  if (collective == static_cast<uint32_t>(Collective::kJoinPoint)) {
+    return refuse("collective 4 is that of join points; call gradring_join_point");
+  }
   if (collective < 1 || collective > kCollectiveLast) {
     return refuse(fmt::format("collective {} does not exist", collective));
   }
@@ -57,8 +60,8 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size) {
   if (Status checked = check_type(signature); !checked.ok()) return tl::unexpected(checked);
 
   if (signature.collective == Collective::kBroadcast) {
-    if (op.root >= size) {
-      return refuse(fmt::format("root {} does not exist in a job of size {}", op.root, size));
+    if (size && op.root >= *size) {
+      return refuse(fmt::format("root {} does not exist in a job of size {}", op.root, *size));
     }
     signature.root = op.root;
     return signature;

@@ -11,12 +11,14 @@
 #include <string>
 #include <tl/expected.hpp>
 #include <unordered_map>
+#include <vector>
 
 #include "client/src/fork_watch.h"
 #include "client/src/requests.h"
 #include "client/src/segments.h"
 #include "client/src/session.h"
 #include "client/src/settings.h"
+#include "client/src/view.h"
 #include "proto/status.h"
 
 namespace gradring::client {
@@ -40,11 +42,17 @@ class Communicator final : private Session::Events {
 
   // Constant once opened.
   int32_t rank() const { return static_cast<int32_t>(settings_.rank); }
-  int32_t size() const { return static_cast<int32_t>(settings_.size); }
   int32_t local_rank() const { return settings_.local_rank; }
-  int32_t local_size() const { return local_size_; }
   const char* node() const { return session_.place().node.c_str(); }
+  // Of the newest view.
+  int32_t size() const { return size_.load(std::memory_order_relaxed); }
+  int32_t local_size() const { return local_size_.load(std::memory_order_relaxed); }
   uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
+
+  // The newest view.
+  View view();
+  // The ranks of a view of late.
+  tl::expected<std::vector<uint32_t>, Status> ranks_of(uint64_t epoch);
 
   tl::expected<void*, Status> alloc(uint64_t bytes);
   Status free(void* memory);
@@ -54,6 +62,12 @@ class Communicator final : private Session::Events {
   tl::expected<uint64_t, Status> submit(const gradring_op& op);
   // An empty optional: it is still under way.
   tl::expected<std::optional<Outcome>, Status> wait(uint64_t request, TimePoint deadline);
+  // Submits a join point and waits for it; the view is the one in which all ranks left it.
+  struct Joined {
+    Outcome outcome;
+    View view;
+  };
+  tl::expected<Joined, Status> join_point();
   // The refusal for a wait that ended first.
   Status still_under_way(uint64_t request, int64_t timeout_ms);
 
@@ -77,10 +91,13 @@ class Communicator final : private Session::Events {
   Status open_session(std::unique_lock<std::mutex>& lock, const wire::AttachWelcome& welcome,
                       TimePoint deadline);
   Status join(std::unique_lock<std::mutex>& lock);
-  void place_in(const wire::View& view);
+  Status place_in(const wire::View& view);
+  void adopt(View view);
 
   // Why nothing new can be had: the job has failed, the session is over; OK if neither.
   Status refusal() const;
+  // Why this op cannot be submitted now, on account of join points.
+  Status out_of_turn(const Request& request) const;
 
   tl::expected<Segment, Status> make_segment(std::unique_lock<std::mutex>& lock, uint64_t bytes);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);
@@ -90,21 +107,28 @@ class Communicator final : private Session::Events {
   tl::expected<Request, Status> prepare(const gradring_op& op);
   tl::expected<uint64_t, Status> send(std::unique_lock<std::mutex>& lock, Request request,
                                       int32_t priority);
-  // Fills in the key of the next op of this name; the counter is to be raised once it is sent.
-  tl::expected<uint64_t*, Status> next_key(const std::string& name, OpKey* key);
+  // Waits for its end and takes it out.
+  tl::expected<std::optional<Outcome>, Status> take(std::unique_lock<std::mutex>& lock,
+                                                    uint64_t ticket, TimePoint deadline);
+  // The key of the next op of this name, and that it was sent.
+  tl::expected<OpKey, Status> next_key(const Request& request) const;
+  void count(const Request& request);
 
   bool on_completed(const wire::Completed& completed) override;
   void on_refused(uint64_t request, const wire::Refused& refused) override;
+  Status on_view_changed(const wire::ViewChanged& changed) override;
   void on_job_closed(const wire::JobClosed& closed) override;
   void on_lost(Cause cause, const Status& why) override;
   void on_alarm() override;
   void fail_pending(const Outcome& outcome);
+  void end(Request& request, Outcome outcome) const;
 
   // Constant once opened.
   Settings settings_;
   uint64_t job_ = 0;
-  int32_t local_size_ = 1;
 
+  std::atomic<int32_t> size_{0};
+  std::atomic<int32_t> local_size_{1};
   std::atomic<uint64_t> epoch_{0};
 
   // Guards everything below.
@@ -116,8 +140,12 @@ class Communicator final : private Session::Events {
   Requests requests_;
   uint64_t sequence_ = 0;                             // of the next op without a name
   std::unordered_map<uint64_t, uint64_t> name_uses_;  // by the name's hash; kOpNames at most
-  std::optional<Outcome> job_failure_;                // from JobClosed
-  std::optional<Outcome> last_words_;  // how pending requests end at the session's alarm
+  Views views_;
+  std::optional<wire::ViewChanged> early_view_;  // came before we had seen the answer to the join
+  uint64_t join_point_ = 0;                      // the ticket of the one under way
+  bool newcomer_ = false;  // came into a running job, and has not been at a join point yet
+  std::optional<Outcome> job_failure_;  // from JobClosed
+  std::optional<Outcome> last_words_;   // how pending requests end at the session's alarm
 
   ForkWatch fork_watch_;  // last: it refers to the others
 };
@@ -128,6 +156,7 @@ uint64_t hash_of_name(std::string_view name);
 
 // Everything about an op that needs no memory looked up: enumerations, root, the average of
 // integers, sizes. Integers instead of enumerations, because a caller may have put anything there.
-tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size);
+// Without a size any root is good: which ranks an elastic job has, its daemons know best.
+tl::expected<Signature, Status> check_op(const gradring_op& op, std::optional<uint32_t> size);
 
 }  // namespace gradring::client

@@ -108,6 +108,11 @@ std::string token_from_environment() {
   return {};
 }
 
+std::string policy_from_environment() {
+  const char* policy = get("GRADRING_POLICY");
+  return policy != nullptr ? policy : "fail";
+}
+
 std::string runtime_dir_from_environment() {
   const char* runtime_dir = get("GRADRING_RUNTIME_DIR");
   return runtime_dir != nullptr ? runtime_dir : kDefaultRuntimeDir;

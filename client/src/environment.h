@@ -23,6 +23,7 @@ std::string shown(std::span<const char* const> variables);
 // See gradring_options_init.
 std::optional<std::string> job_from_environment();
 std::string token_from_environment();
+std::string policy_from_environment();
 std::string runtime_dir_from_environment();
 
 }  // namespace gradring::client

@@ -37,7 +37,11 @@ bool Communicator::on_completed(const wire::Completed& completed) {
     // void.
     if (request == requests_.end() || request->second.outcome.ended()) continue;
     epoch_ = std::max(epoch_.load(), outcome.epoch);
-    request->second.outcome = std::move(outcome);
+    if (completion.ticket() == join_point_) {
+      join_point_ = 0;
+      newcomer_ = newcomer_ && !outcome.good();
+    }
+    end(request->second, std::move(outcome));
   }
   return true;
 }
@@ -49,7 +53,8 @@ void Communicator::on_refused(uint64_t number, const wire::Refused& refused) {
   failure.cause = Cause::kRefused;
   failure.blame.rank = settings_.rank;
   failure.blame.node = session_.place().node;
-  request->second.outcome = failed(std::move(failure), refused.message());
+  if (number == join_point_) join_point_ = 0;
+  end(request->second, failed(std::move(failure), refused.message()));
 }
 
 void Communicator::on_job_closed(const wire::JobClosed& closed) {
@@ -78,8 +83,14 @@ void Communicator::on_alarm() {
 
 void Communicator::fail_pending(const Outcome& outcome) {
   for (auto& [ticket, request] : requests_) {
-    if (!request.outcome.ended()) request.outcome = outcome;
+    if (!request.outcome.ended()) end(request, outcome);
   }
+}
+
+void Communicator::end(Request& request, Outcome outcome) const {
+  // What failed here, without the daemon's word, has no epoch of its own.
+  outcome.size = (outcome.epoch == 0 ? views_.newest() : views_.at(outcome.epoch)).size();
+  request.outcome = std::move(outcome);
 }
 
 }  // namespace gradring::client

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
 
@@ -51,7 +53,7 @@ Status Communicator::join(std::unique_lock<std::mutex>& lock) {
   join.set_size(settings_.size);
   // Where no launcher tells it, the view will; until then 0 stands for it.
   join.set_local_rank(settings_.local_rank < 0 ? 0 : static_cast<uint32_t>(settings_.local_rank));
-  join.set_policy("fail");
+  join.set_policy(settings_.policy);
   join.set_timeout_ms(static_cast<uint64_t>(settings_.join_timeout_ms));
 
   // Without a timeout of ours the daemon's form-deadline ends it.
@@ -63,28 +65,31 @@ Status Communicator::join(std::unique_lock<std::mutex>& lock) {
   const auto answer =
       session_.call(lock, std::move(message), wire::DaemonMessage::kJoined, deadline);
   if (!answer) return answer.error();
-  const wire::Joined& joined = answer->joined();
-  if (joined.view().size() != settings_.size) {
-    return {Code::kInternal,
-            fmt::format("the daemon on node {} made a job of size {} for one of size {}",
-                        session_.place().node, joined.view().size(), settings_.size)};
-  }
-  job_ = joined.job();
-  place_in(joined.view());
+  job_ = answer->joined().job();
+  if (Status placed = place_in(answer->joined().view()); !placed.ok()) return placed;
   return refusal();
 }
 
-void Communicator::place_in(const wire::View& view) {
-  epoch_ = view.epoch();
-  for (const wire::Member& member : view.members()) {
-    if (member.node() != session_.place().node) continue;
-    local_size_ = member.ranks_size();
-    for (int i = 0; i < member.ranks_size(); ++i) {
-      if (settings_.local_rank < 0 && member.ranks(i).rank() == settings_.rank) {
-        settings_.local_rank = i;
-      }
-    }
+Status Communicator::place_in(const wire::View& joined) {
+  const auto wrong = [this](const std::string& what) {
+    return Status(Code::kInternal, fmt::format("the daemon on node {} answered with a view that "
+                                               "makes no sense: {}",
+                                               session_.place().node, what));
+  };
+  auto view = view_from(joined, settings_.rank, session_.place().node);
+  if (!view) return wrong(view.error());
+  // A job forms whole; how many an older one has, whoever comes to it does not know.
+  if (view->epoch == 1 && view->size() != settings_.size) {
+    return wrong(
+        fmt::format("it has {} ranks, for a job of size {}", view->size(), settings_.size));
   }
+  newcomer_ = view->since > 1;
+  if (settings_.local_rank < 0) settings_.local_rank = view->local_position;
+  adopt(std::move(*view));
+  if (!early_view_) return {};
+  const wire::ViewChanged early = *std::exchange(early_view_, std::nullopt);
+  const Status good = on_view_changed(early);
+  return good.ok() ? good : wrong(good.message());
 }
 
 }  // namespace gradring::client

@@ -30,11 +30,13 @@ void write_result(const Outcome& outcome, gradring_result* result) {
   full.ranks_min = outcome.ranks_min;
   full.ranks_max = outcome.ranks_max;
   full.epoch = outcome.epoch;
+  full.size = outcome.size;
   copy_text(outcome.message, full.message, sizeof(full.message));
   std::memcpy(result, &full, std::min(result->struct_size, sizeof(full)));
 }
 
 std::string describe(const Request& request) {
+  if (request.is_join_point()) return gradring::describe(request.signature);
   return fmt::format("{} ({})", gradring::describe(request.signature),
                      request.name.empty()
                          ? gradring::describe(request.key)

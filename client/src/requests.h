@@ -19,6 +19,7 @@ struct Outcome {
   uint64_t epoch = 0;
   uint32_t ranks_min = 0;
   uint32_t ranks_max = 0;
+  uint32_t size = 0;    // ranks of the view in which it ended
   std::string message;  // the failure as one sentence
 
   bool ended() const { return verdict != Verdict::kNone; }
@@ -39,6 +40,8 @@ struct Request {
   Loan input;  // none where nothing moves
   Loan output;
   Outcome outcome;
+
+  bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }
 };
 
 // "allreduce sum of 1024 float32 (op 3)"

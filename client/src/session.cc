@@ -179,6 +179,12 @@ void Session::dispatch(wire::DaemonMessage message) {
             "the daemon sent a completion that makes no sense (unknown request, verdict or cause)");
       }
       return;
+    case wire::DaemonMessage::kViewChanged:
+      if (Status good = events_.on_view_changed(message.view_changed()); !good.ok()) {
+        lose(Cause::kProtocol, Code::kInternal,
+             "the daemon sent a view that makes no sense: " + good.message());
+      }
+      return;
     case wire::DaemonMessage::kClosed:
       events_.on_job_closed(message.closed());
       return;

@@ -36,6 +36,8 @@ class Session final : private Reader::Source {
     virtual bool on_completed(const wire::Completed& completed) = 0;
     // The refusal of a message that nobody waits for the answer of.
     virtual void on_refused(uint64_t request, const wire::Refused& refused) = 0;
+    // The error says what is wrong with it: the message breaks the protocol.
+    virtual Status on_view_changed(const wire::ViewChanged& changed) = 0;
     virtual void on_job_closed(const wire::JobClosed& closed) = 0;
     // The session is over. PEER_LOST if the daemon closed it (what it said last on the control
     // channel was told before), PROTOCOL if it sent garbage, REFUSED if it put us out. Once.

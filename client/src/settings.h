@@ -15,10 +15,14 @@ struct Settings {
   std::string runtime_dir;
   std::string job;
   std::string token;
+  std::string policy;
   uint32_t rank = 0;
   uint32_t size = 0;
   int32_t local_rank = -1;  // -1: by position among the job's ranks on the node
   int64_t join_timeout_ms = 0;
+
+  // What it means in full, the daemon reads out of it.
+  bool elastic() const { return policy.rfind("elastic", 0) == 0; }
 };
 
 // What is missing is an error that names the variables to set.

@@ -43,7 +43,8 @@ tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
 }
 
 tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
-  const auto signature = check_op(op, settings_.size);
+  const auto signature =
+      check_op(op, settings_.elastic() ? std::nullopt : std::optional<uint32_t>(settings_.size));
   if (!signature) return tl::unexpected(signature.error());
   Request request;
   request.signature = *signature;
@@ -82,8 +83,10 @@ tl::expected<uint64_t, Status> Communicator::send(std::unique_lock<std::mutex>& 
   const Status room = session_.wait_for_room(lock);
   if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
   if (!room.ok()) return tl::unexpected(room);
-  const auto counter = next_key(request.name, &request.key);
-  if (!counter) return tl::unexpected(counter.error());
+  if (Status turn = out_of_turn(request); !turn.ok()) return tl::unexpected(turn);
+  const auto key = next_key(request);
+  if (!key) return tl::unexpected(key.error());
+  request.key = *key;
 
   const uint64_t ticket = session_.next_number();
   wire::ClientMessage message;
@@ -101,31 +104,41 @@ tl::expected<uint64_t, Status> Communicator::send(std::unique_lock<std::mutex>& 
   operation.set_priority(priority);
 
   // Entered before it is sent, because sending also reads, and the answer may be there at once.
-  requests_.emplace(ticket, std::move(request));
+  const Request& entered = requests_.emplace(ticket, std::move(request)).first->second;
+  if (entered.is_join_point()) join_point_ = ticket;
   if (Status sent = session_.send(std::move(message)); !sent.ok()) {
+    if (join_point_ == ticket) join_point_ = 0;
     requests_.erase(ticket);
     return tl::unexpected(sent);
   }
-  ++**counter;
+  count(entered);
   return ticket;
 }
 
-tl::expected<uint64_t*, Status> Communicator::next_key(const std::string& name, OpKey* key) {
-  uint64_t* counter = &sequence_;
-  if (!name.empty()) {
-    key->space = hash_of_name(name);
-    if (name_uses_.size() >= kOpNames && name_uses_.count(key->space) == 0) {
-      return tl::unexpected(Status(
-          Code::kResourceExhausted,
-          fmt::format(
-              "'{}' is a new op name, and this communicator has used {} already; use the same "
-              "names in each step",
-              name, kOpNames)));
-    }
-    counter = &name_uses_[key->space];
+tl::expected<OpKey, Status> Communicator::next_key(const Request& request) const {
+  // The daemon counts join points itself.
+  if (request.is_join_point()) return OpKey{OpKey::kJoinSpace, 0};
+  if (request.name.empty()) return OpKey{0, sequence_};
+  const uint64_t space = hash_of_name(request.name);
+  const auto uses = name_uses_.find(space);
+  if (uses != name_uses_.end()) return OpKey{space, uses->second};
+  if (name_uses_.size() >= kOpNames) {
+    return tl::unexpected(
+        Status(Code::kResourceExhausted,
+               fmt::format("'{}' is a new op name, and this communicator has used {} already; use "
+                           "the same names in each step",
+                           request.name, kOpNames)));
   }
-  key->sequence = *counter;
-  return counter;
+  return OpKey{space, 0};
+}
+
+void Communicator::count(const Request& request) {
+  if (request.is_join_point()) return;
+  if (request.name.empty()) {
+    ++sequence_;
+  } else {
+    ++name_uses_[request.key.space];
+  }
 }
 
 }  // namespace gradring::client

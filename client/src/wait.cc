@@ -18,7 +18,12 @@ Status unknown(uint64_t request) {
 tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
                                                                 TimePoint deadline) {
   Inside inside(*this);
-  auto& lock = inside.lock();
+  return take(inside.lock(), ticket, deadline);
+}
+
+tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock<std::mutex>& lock,
+                                                                uint64_t ticket,
+                                                                TimePoint deadline) {
   auto found = requests_.find(ticket);
   session_.wait_until(lock, deadline, [&] {
     // Looked up each time: another thread may wait for the same request and take it.

@@ -24,6 +24,7 @@ std::string fault_of_signature(Signature& s, uint32_t size) {
       if (s.root >= size) return fmt::format("root {} is outside the job's {} ranks", s.root, size);
       return "";
     case Collective::kBarrier:
+    case Collective::kJoinPoint:
       if (s.count != 0 || s.op != ReduceOp::kNone || s.root != 0) {
         return "a barrier has no elements, no reduce op and no root";
       }

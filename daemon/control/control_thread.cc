@@ -30,6 +30,7 @@ constexpr core::Time kUnreadPause = 20 * core::kMillisecond;
 core::MembershipOptions membership_options_of(const Config& config) {
   core::MembershipOptions options;
   options.form_deadline = config.form_deadline;
+  options.change.quorum_wait = config.quorum_wait;
   options.jobs_max = static_cast<uint32_t>(config.max_jobs);
   return options;
 }
@@ -133,6 +134,7 @@ core::Time ControlThread::next_deadline(core::Time now) const {
       {next_tick_, peers_.next_deadline(), attach_.next_deadline(), queries_.next_deadline()});
   if (setup_.commands->full()) next = std::min(next, now + kFullPause);
   if (clients_.waiting()) next = std::min(next, now + kUnreadPause);
+  if (const core::Time due = membership_.next_deadline(); due != 0) next = std::min(next, due);
   return next;
 }
 
@@ -165,6 +167,26 @@ void ControlThread::apply(const EngineFailed& failed, core::Time) {
 
 void ControlThread::apply(const EngineDrained& drained, core::Time) {
   membership_.engine_drained(drained.job);
+}
+
+void ControlThread::apply(const JobFrozen& frozen, core::Time) {
+  membership_.engine_frozen(frozen.job, frozen.epoch, *frozen.report);
+}
+
+void ControlThread::apply(const EngineAbsent& absent, core::Time) {
+  membership_.engine_absent(absent.job, absent.absence);
+}
+
+void ControlThread::apply(const EngineAtJoinPoint& at, core::Time) {
+  membership_.engine_at_join_point(at.job);
+}
+
+void ControlThread::apply(const EpochDiffers& differs, core::Time) {
+  if (differs.later) {
+    membership_.engine_behind(differs.job, differs.node);
+  } else {
+    membership_.engine_ahead(differs.job, differs.node, differs.its_epoch);
+  }
 }
 
 void ControlThread::apply(const PeerDataLost& lost, core::Time) { peers_.on_data_lost(lost); }
@@ -258,6 +280,10 @@ void ControlThread::peer_lost(const std::string& node, Cause cause, const std::s
   membership_.peer_lost(node, cause, evidence);
 }
 
+void ControlThread::peer_suspect(const std::string& node, bool suspected) {
+  membership_.peer_suspect(node, suspected);
+}
+
 void ControlThread::peer_message(const std::string& node, const wire::PeerMessage& message) {
   if (message.has_job_query()) return queries_.on_peer_query(node, message.job_query());
   if (message.has_job_query_reply()) return queries_.on_peer_reply(node, message.job_query_reply());
@@ -273,6 +299,8 @@ int ControlThread::tick_if_due(core::Time now) {
   queries_.tick(now);
   if (now >= attach_.next_deadline()) attach_.tick(now);
   if (phase_ != Phase::kServing) advance_phase(now);
+  const core::Time change_due = membership_.next_deadline();
+  if (change_due != 0 && now >= change_due) membership_.tick(now);
   if (now < next_tick_) return 0;
   next_tick_ = now + tick_interval_;
   peers_.tick(now);

@@ -59,6 +59,10 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void apply(const Completed& completed, core::Time now);
   void apply(const EngineFailed& failed, core::Time now);
   void apply(const EngineDrained& drained, core::Time now);
+  void apply(const JobFrozen& frozen, core::Time now);
+  void apply(const EngineAbsent& absent, core::Time now);
+  void apply(const EngineAtJoinPoint& at, core::Time now);
+  void apply(const EpochDiffers& differs, core::Time now);
   void apply(const PeerDataLost& lost, core::Time now);
   void apply(const NonfiniteFound& found, core::Time now);
   void apply(const Pulse& pulse, core::Time now);
@@ -73,6 +77,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void session_ended(SessionId session, const std::string& evidence) override;
   void peer_up(const std::string& node) override;
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence) override;
+  void peer_suspect(const std::string& node, bool suspected) override;
   void peer_message(const std::string& node, const wire::PeerMessage& message) override;
 
   // lifecycle.cc

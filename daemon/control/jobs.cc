@@ -23,17 +23,26 @@ FlightEvent about(FlightKind kind, const JobId& job) {
   return event;
 }
 
-void record_proposed(FlightRing* flight, const core::View& view) {
-  FlightEvent proposed = about(FlightKind::kJobProposed, view.incarnation);
+// One past the highest rank: where some are lost, it is not how many there are.
+uint32_t ranks_end(const core::View& view) {
+  uint32_t end = 0;
+  for (const core::Member& member : view.members) {
+    for (const core::RankInfo& info : member.ranks) end = std::max(end, info.rank + 1);
+  }
+  return end;
+}
+
+void record_view(FlightRing* flight, FlightKind kind, const core::View& view) {
+  FlightEvent proposed = about(kind, view.incarnation);
   proposed.epoch = view.epoch;
   proposed.value = view.size;
   proposed.index = static_cast<uint32_t>(view.members.size());
-  flight->record(proposed, view.job);
+  flight->record(proposed, view.job, view.explanation);
   for (uint32_t i = 0; i < std::min(proposed.index, kMembersNamed); ++i) {
     FlightEvent member = about(FlightKind::kJobMember, view.incarnation);
     member.epoch = view.epoch;
     member.index = i;
-    member.rank = view.members[i].ranks.front().rank;
+    if (!view.members[i].ranks.empty()) member.rank = view.members[i].ranks.front().rank;
     member.value = view.members[i].ranks.size();
     flight->record(member, view.members[i].node);
   }
@@ -57,7 +66,7 @@ void Jobs::send(const std::string& node, const core::JobMessage& message) {
 
 void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
   jobs_[view.incarnation] = {view, {}, {}, {}};
-  record_proposed(flight_, view);
+  record_view(flight_, FlightKind::kJobProposed, view);
   commands_->post(InstallJob{view, *view.index_of(node_)});
 }
 
@@ -67,7 +76,7 @@ void Jobs::admit(SessionId id, const core::View& view) {
   session->part = JobPart::kJoined;
   session->handle = next_handle_++;
   session->job = view.incarnation;
-  session->size = view.size;
+  session->size = ranks_end(view);
   wire::DaemonMessage message;
   message.set_request(session->join_request);
   message.mutable_joined()->set_job(session->handle);
@@ -97,12 +106,51 @@ void Jobs::refuse(SessionId id, const Status& why) {
   clients_->tell(*session, std::move(message));
 }
 
-void Jobs::leave_engine(const JobId& job, uint32_t rank) { commands_->post(LeaveRank{job, rank}); }
+void Jobs::leave_engine(const JobId& job, uint32_t rank, const Failure& why) {
+  commands_->post(LeaveRank{job, rank, why});
+}
+
+void Jobs::freeze_engine(const JobId& job, uint64_t epoch) {
+  FlightEvent frozen = about(FlightKind::kViewFrozen, job);
+  frozen.epoch = epoch;
+  flight_->record(frozen);
+  commands_->post(FreezeJob{job, epoch});
+}
+
+void Jobs::adopt_engine(const JobId& id, const core::Proposal& proposal,
+                        const std::vector<SessionId>&) {
+  commands_->post(AdoptView{id, std::make_shared<const core::Proposal>(proposal)});
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) return;
+  it->second.view = proposal.view;
+  record_view(flight_, FlightKind::kViewEntered, proposal.view);
+  spdlog::info("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
+               proposal.view.explanation);
+  if (proposal.view.closed) note_failed(id, *proposal.view.closed);
+}
+
+void Jobs::set_grows(const JobId& job, bool grows) { commands_->post(SetGrows{job, grows}); }
+
+void Jobs::view_changed(SessionId id, const core::View& view) {
+  Session* session = sessions_->find(id);
+  if (session == nullptr || session->gone || session->job != view.incarnation) return;
+  session->size = ranks_end(view);
+  wire::DaemonMessage message;
+  message.mutable_view_changed()->set_job(session->handle);
+  to_wire(view, message.mutable_view_changed()->mutable_view());
+  message.mutable_view_changed()->set_explanation(view.explanation);
+  clients_->tell(*session, std::move(message));
+}
 
 void Jobs::fail_engine(const JobId& id, const Failure& failure) {
   commands_->post(FailJob{id, failure});
+  note_failed(id, failure);
+}
+
+// Once: a closed view has failed the job, and giving it up later is no news.
+void Jobs::note_failed(const JobId& id, const Failure& failure) {
   const auto it = jobs_.find(id);
-  if (it == jobs_.end()) return;
+  if (it == jobs_.end() || it->second.failure) return;
   it->second.failure = failure;
   FlightEvent failed = about(FlightKind::kJobFailed, id);
   failed.code = static_cast<uint8_t>(failure.cause);

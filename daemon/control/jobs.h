@@ -42,13 +42,20 @@ class Jobs final : public core::MembershipActions {
   void mark_nonfinite(const NonfiniteFound& found);
 
  private:
+  void note_failed(const JobId& id, const Failure& failure);
+
   void send(const std::string& node, const core::JobMessage& message) override;
   void install(const core::View& view, const std::vector<SessionId>& sessions) override;
   void admit(SessionId session, const core::View& view) override;
   void refuse(SessionId session, const Status& why) override;
-  void leave_engine(const JobId& job, uint32_t rank) override;
+  void leave_engine(const JobId& job, uint32_t rank, const Failure& why) override;
   void fail_engine(const JobId& job, const Failure& failure) override;
   void member_gone(const JobId& job, uint32_t member, const Failure& failure) override;
+  void freeze_engine(const JobId& job, uint64_t epoch) override;
+  void adopt_engine(const JobId& job, const core::Proposal& proposal,
+                    const std::vector<SessionId>& sessions) override;
+  void set_grows(const JobId& job, bool grows) override;
+  void view_changed(SessionId session, const core::View& view) override;
   void close(SessionId session, const JobId& job, const Failure& failure) override;
   void remove(const JobId& job) override;
   std::string unreachable_peers() const override;

@@ -1,22 +1,11 @@
 #include "daemon/control/peer_wire.h"
 
-#include <utility>
+#include "daemon/control/change_wire.h"
 
 namespace gradring::daemon {
 namespace {
 
-void fill(const core::RankInfo& from, wire::RankInfo* to) {
-  to->set_rank(from.rank);
-  to->set_local_rank(from.local_rank);
-  to->set_pid(from.pid);
-  to->set_claim(from.claim);
-}
-
-core::RankInfo rank_of(const wire::RankInfo& from) {
-  return {from.rank(), from.local_rank(), from.pid(), from.claim()};
-}
-
-// One for each message of the core: the visitor in to_wire() picks.
+// One for each message of the core, with those of change_wire.h: the visitor in to_wire() picks.
 void fill(const core::Claims& from, wire::PeerMessage* to) {
   wire::Claims* claims = to->mutable_claims();
   claims->set_job(from.job);
@@ -25,7 +14,7 @@ void fill(const core::Claims& from, wire::PeerMessage* to) {
   claims->set_uid(from.uid);
   claims->set_size(from.size);
   claims->set_policy(from.policy);
-  for (const core::RankInfo& rank : from.ranks) fill(rank, claims->add_ranks());
+  for (const core::RankInfo& rank : from.ranks) daemon::to_wire(rank, claims->add_ranks());
 }
 void fill(const core::Propose& from, wire::PeerMessage* to) {
   to->mutable_propose()->set_token(from.token);
@@ -36,7 +25,7 @@ void fill(const core::Accept& from, wire::PeerMessage* to) {
 }
 void fill(const core::Reject& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_reject()->mutable_incarnation());
-  to->mutable_reject()->set_reason(from.reason);
+  to->mutable_reject()->set_reason(shortened(from.reason));
 }
 void fill(const core::Commit& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_commit()->mutable_incarnation());
@@ -45,10 +34,14 @@ void fill(const core::JobFailed& from, wire::PeerMessage* to) {
   wire::JobFailed* failed = to->mutable_job_failed();
   gradring::to_wire(from.incarnation, failed->mutable_incarnation());
   failed->set_epoch(from.epoch);
-  gradring::to_wire(from.failure, failed->mutable_failure());
+  bounded_to_wire(from.failure, failed->mutable_failure());
 }
 void fill(const core::JobDone& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_job_done()->mutable_incarnation());
+}
+void fill(const core::Left& from, wire::PeerMessage* to) {
+  gradring::to_wire(from.incarnation, to->mutable_job_left()->mutable_incarnation());
+  bounded_to_wire(from.failure, to->mutable_job_left()->mutable_failure());
 }
 
 std::optional<core::JobMessage> claims_of(const wire::Claims& from) {
@@ -63,7 +56,11 @@ std::optional<core::JobMessage> claims_of(const wire::Claims& from) {
   claims.uid = from.uid();
   claims.size = from.size();
   claims.policy = from.policy();
-  for (const wire::RankInfo& rank : from.ranks()) claims.ranks.push_back(rank_of(rank));
+  for (const wire::RankInfo& rank : from.ranks()) {
+    core::RankInfo& info = claims.ranks.emplace_back();
+    // What is claimed has come in nowhere yet.
+    if (!from_wire(rank, &info) || info.since != core::RankInfo{}.since) return std::nullopt;
+  }
   return claims;
 }
 
@@ -78,12 +75,20 @@ std::optional<core::JobMessage> propose_of(const wire::Propose& from) {
 std::optional<core::JobMessage> job_failed_of(const wire::JobFailed& from) {
   core::JobFailed failed;
   if (!gradring::from_wire(from.incarnation(), &failed.incarnation) ||
-      !gradring::from_wire(from.failure(), &failed.failure) ||
-      failed.failure.blame.evidence.size() > kTextMax) {
+      !bounded_from_wire(from.failure(), &failed.failure)) {
     return std::nullopt;
   }
   failed.epoch = from.epoch();
   return failed;
+}
+
+std::optional<core::JobMessage> left_of(const wire::JobLeft& from) {
+  core::Left left;
+  if (!gradring::from_wire(from.incarnation(), &left.incarnation) ||
+      !bounded_from_wire(from.failure(), &left.failure)) {
+    return std::nullopt;
+  }
+  return left;
 }
 
 // For those that name a job and little else.
@@ -105,40 +110,6 @@ std::optional<core::JobMessage> reject_of(const wire::Reject& from) {
 }
 
 }  // namespace
-
-void to_wire(const core::View& from, wire::View* to) {
-  to->set_job(from.job);
-  gradring::to_wire(from.incarnation, to->mutable_incarnation());
-  to->set_epoch(from.epoch);
-  to->set_size(from.size);
-  to->set_policy(from.policy);
-  to->set_uid(from.uid);
-  for (const core::Member& member : from.members) {
-    wire::Member* m = to->add_members();
-    m->set_node(member.node);
-    for (const core::RankInfo& rank : member.ranks) fill(rank, m->add_ranks());
-  }
-}
-
-bool from_wire(const wire::View& from, core::View* to) {
-  if (from.job().empty() || from.job().size() > kJobNameMax || from.policy().size() > kTextMax ||
-      !gradring::from_wire(from.incarnation(), &to->incarnation)) {
-    return false;
-  }
-  to->job = from.job();
-  to->epoch = from.epoch();
-  to->size = from.size();
-  to->policy = from.policy();
-  to->uid = from.uid();
-  to->members.clear();
-  for (const wire::Member& m : from.members()) {
-    if (m.node().empty() || m.node().size() > kNodeNameMax) return false;
-    core::Member member{m.node(), {}};
-    for (const wire::RankInfo& rank : m.ranks()) member.ranks.push_back(rank_of(rank));
-    to->members.push_back(std::move(member));
-  }
-  return true;
-}
 
 wire::PeerMessage to_wire(const core::JobMessage& message) {
   wire::PeerMessage result;
@@ -162,8 +133,10 @@ std::optional<core::JobMessage> job_message_of(const wire::PeerMessage& message)
       return job_failed_of(message.job_failed());
     case wire::PeerMessage::kJobDone:
       return simple_of<core::JobDone>(message.job_done().incarnation());
+    case wire::PeerMessage::kJobLeft:
+      return left_of(message.job_left());
     default:
-      return std::nullopt;
+      return change_message_of(message);
   }
 }
 

@@ -277,11 +277,13 @@ void Peers::watch(core::FailureDetector& detector, const char* plane, core::Time
     if (peer == nullptr || !peer->up) continue;
     if (change.health == Health::kAlive) {
       spdlog::info("peer {} is heard again", change.peer);
+      events_->peer_suspect(change.peer, false);
       continue;
     }
     const std::string silence = silence_of(*peer, plane, change.silent, now);
     if (change.health == Health::kSuspect) {
       spdlog::warn("peer {}: {}", change.peer, silence);
+      events_->peer_suspect(change.peer, true);
     } else {
       lose(*peer, Cause::kPeerSilent, silence, now);
     }

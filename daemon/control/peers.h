@@ -25,6 +25,8 @@ class PeerEvents {
   // Both directions stand, and the data thread has been told to connect.
   virtual void peer_up(const std::string& node) = 0;
   virtual void peer_lost(const std::string& node, Cause cause, const std::string& evidence) = 0;
+  // Not heard of for `suspect`, or heard of again.
+  virtual void peer_suspect(const std::string& node, bool suspected) = 0;
   // Anything but hello and heartbeat, in the order in which it was sent, while the peer is up.
   virtual void peer_message(const std::string& node, const wire::PeerMessage& message) = 0;
 };

@@ -12,22 +12,24 @@ namespace gradring::core {
 // CREDIT that is repeated or overtaken does no harm.
 class SendCredits {
  public:
-  explicit SendCredits(uint32_t slots) : slots_(slots) {}
+  // `free` of the successor's `slots` are known to be free from the start.
+  SendCredits(uint32_t slots, uint32_t free) : slots_(slots), initial_(free) {}
 
-  uint32_t free() const { return static_cast<uint32_t>(slots_ - (sent_ - freed_)); }
+  uint32_t free() const { return static_cast<uint32_t>(initial_ + freed_ - sent_); }
   void take() {
     GRADRING_CHECK(free() > 0, "a slice is sent only with a credit");
     ++sent_;
   }
-  // False when the successor claims to have freed more than it was sent.
+  // False when the successor claims to have more slots free than it has.
   bool on_freed_total(uint64_t total) {
-    if (total > sent_) return false;
+    if (total > slots_ - initial_ + sent_) return false;
     if (total > freed_) freed_ = total;
     return true;
   }
 
  private:
   uint64_t slots_;
+  uint64_t initial_;
   uint64_t sent_ = 0;
   uint64_t freed_ = 0;
 };
@@ -49,6 +51,8 @@ class ReceiveSlots {
     free_.push_back(slot);
     ++freed_total_;
   }
+  // In a new epoch the predecessor, who may be another, knows of no free slot until it is told.
+  void begin_epoch() { freed_total_ = free_.size(); }
   uint64_t freed_total() const { return freed_total_; }
   uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/core/planted.h"
 
 namespace gradring::core {
 
@@ -12,42 +13,82 @@ Op& JobEngine::op_of(const OpKey& key) {
   std::unique_ptr<Op>& op = ops_[key];
   if (!op) {
     op = std::make_unique<Op>();
+    ++open_;
     op->key = key;
-    op->locals.resize(view_.members[me_].ranks.size());
-    op->ready.assign(members(), false);
+    op->contributions.assign(members(), 0);
+    op->expected = view_.size;
+    const auto carried = carried_.find(key);
+    if (carried != carried_.end()) {
+      op->expected = carried->second.expected;
+      op->root_node = carried->second.root_node;
+      carried_.erase(carried);
+    }
   }
+  if (op->locals.size() < locals_.size()) op->locals.resize(locals_.size());
   return *op;
+}
+
+uint32_t JobEngine::locals_here(const Op& op) const {
+  return static_cast<uint32_t>(std::count_if(op.locals.begin(), op.locals.end(),
+                                             [](const auto& local) { return local.has_value(); }));
+}
+
+// What a rank that is dead submitted before still counts; what it did not is not waited for once
+// the view is without it.
+bool JobEngine::all_local(const Op& op) const {
+  for (size_t i = 0; i < locals_.size(); ++i) {
+    if (locals_[i].member && !(i < op.locals.size() && op.locals[i])) return false;
+  }
+  return true;
 }
 
 Status JobEngine::submit(const Submission& submission, Time now) {
   const uint32_t index = local_index(submission.rank);
-  const OpKey& key = submission.key;
-  if (left_[index]) {
+  Local& local = locals_[index];
+  OpKey key = submission.key;
+  if (local.left) {
     return {Code::kAborted, "rank " + std::to_string(submission.rank) + " has left the job"};
   }
-  if (failure_) {
-    actions_->complete(submission.rank, submission.ticket, failed_outcome(*failure_));
+  const bool join_point = submission.signature.collective == Collective::kJoinPoint;
+  if (join_point) key = {OpKey::kJoinSpace, local.join_points};
+  if (!join_point && key.space == OpKey::kJoinSpace) {
+    return {Code::kInvalidArgument, "this key is that of join points; give the op another name"};
+  }
+  // Where a job grows the keys begin anew: nothing may be open but the join point.
+  const auto here = ops_.find({OpKey::kJoinSpace, local.join_points - 1});
+  if (local.join_points > 0 && here != ops_.end() && here->second->open()) {
+    return {Code::kInvalidArgument, "rank " + std::to_string(submission.rank) +
+                                        " is at a join point; wait for its end first"};
+  }
+  const auto known = ops_.find(key);
+  const bool failed_already = known != ops_.end() && known->second->state == OpState::kFailed;
+  std::optional<Failure> over = failure_;
+  if (!over && view_.closed && !failed_already && !planted(Bug::kLateSubmissionNotFailed)) {
+    over = view_.closed;
+  }
+  if (over) {
+    actions_->complete(submission.rank, submission.ticket, failed_outcome(*over));
     return {};
-  }
-  if (submission.signature.collective == Collective::kBroadcast &&
-      submission.signature.root >= view_.size) {
-    return {Code::kInvalidArgument,
-            "broadcast from rank " + std::to_string(submission.signature.root) +
-                ", which is outside the job's " + std::to_string(view_.size) + " ranks"};
-  }
-  if (ended_keys_.intervals() - ended_keys_.spaces() >= options_.open_ops_per_rank_max) {
-    return {Code::kResourceExhausted,
-            "the job passed over too many op keys; sequence numbers must count up by one"};
   }
   const auto twice = [&] {
     return Status(Code::kInvalidArgument, "rank " + std::to_string(submission.rank) +
                                               " submitted " + describe(key) + " twice");
   };
   if (ended_keys_.contains(key)) return twice();
-  if (open_per_rank_[index] >= options_.open_ops_per_rank_max) {
+  if (submission.signature.collective == Collective::kBroadcast && !failed_already &&
+      !view_.has(submission.signature.root) &&
+      (known == ops_.end() || known->second->root_node.empty()) && carried_.count(key) == 0) {
+    return {Code::kInvalidArgument,
+            "broadcast from rank " + std::to_string(submission.signature.root) +
+                ", which is not among the job's " + std::to_string(view_.size) + " ranks"};
+  }
+  if (ended_keys_.intervals() - ended_keys_.spaces() >= options_.open_ops_per_rank_max) {
     return {Code::kResourceExhausted,
-            "rank " + std::to_string(submission.rank) + " has " +
-                std::to_string(open_per_rank_[index]) +
+            "the job passed over too many op keys; sequence numbers must count up by one"};
+  }
+  if (local.open >= options_.open_ops_per_rank_max) {
+    return {Code::kResourceExhausted,
+            "rank " + std::to_string(submission.rank) + " has " + std::to_string(local.open) +
                 " ops open that other ranks have not submitted; wait for some first"};
   }
   if (!ended_keys_.knows_space(key.space) && ended_keys_.spaces() >= options_.names_max) {
@@ -58,18 +99,22 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   if (op.locals[index]) return twice();
 
   op.locals[index] = submission;
-  ++op.locals_here;
-  ++open_per_rank_[index];
-  ++submitted_[index];
+  op.locals[index]->key = key;
+  ++local.open;
+  ++local.submitted;
+  if (join_point) ++local.join_points;
   if (!op.since) op.since = now;
   if (op.name.empty()) op.name = submission.name;
   if (op.state == OpState::kFailed) {
-    --open_per_rank_[index];
+    --local.open;
     actions_->complete(submission.rank, submission.ticket, failed_outcome(op.failure));
-    if (op.all_local()) forget(op);
+    if (all_local(op)) forget(op);
     return {};
   }
-  meet(op, submission.rank, submission.signature);
+  // While frozen nothing is told to anybody; adopt() looks at it again.
+  if (!frozen_ || planted(Bug::kFailedAfterReport)) {
+    meet(op, submission.rank, submission.signature);
+  }
   return {};
 }
 
@@ -81,8 +126,8 @@ void JobEngine::meet(Op& op, uint32_t rank, const Signature& signature) {
   } else if (*op.signature != signature) {
     return mismatch(op, {op.signed_by, rank, *op.signature, signature}, true);
   }
-  check_left(op);
-  if (op.all_local() && !op.ready[me_]) {
+  check_absent(op);
+  if (all_local(op) && locals_here(op) > 0 && !op.ready(me_)) {
     say_ready(op);
   } else {
     check_ready(op);
@@ -90,22 +135,39 @@ void JobEngine::meet(Op& op, uint32_t rank, const Signature& signature) {
 }
 
 void JobEngine::say_ready(Op& op) {
-  const uint32_t root = op.signature->collective == Collective::kBroadcast ? op.signature->root : 0;
-  op.plan = make_plan(*op.signature, members(), me_, view_.host_of(root), options_.plan);
-  op.slices.assign(op.plan.slices, {});
-  op.next_start = op.plan.rotate ? me_ : op.plan.starts_here(0) ? 0 : op.plan.slices;
-  op.ready[me_] = true;
+  const bool join_point = op.signature->collective == Collective::kJoinPoint;
+  // Whoever says READY for a join point has nothing else open, so nothing is under way there.
+  if (join_point && open_ > 1) return;
+  if (planted(Bug::kSlotsPerGrant)) {
+    size_t granted = 0;
+    for (const auto& [key, other] : ops_) granted += other->open() && other->ready(me_) ? 1 : 0;
+    if (granted >= options_.slots) return;
+  }
+  plan(op);
+  op.contributions[me_] = locals_here(op);
   ++op.ready_count;
   Frame ready = frame(FrameType::kReady, op.key);
-  ready.ready = {view_.members[me_].ranks.front().rank, *op.signature};
+  uint32_t speaker = kNoRank;
+  for (size_t i = 0; i < op.locals.size(); ++i) {
+    if (op.locals[i] && locals_[i].member) speaker = std::min(speaker, op.locals[i]->rank);
+  }
+  ready.ready = {speaker, op.contributions[me_], *op.signature, join_point && grows_};
+  op.grows = op.grows || ready.ready.grows;
   send_to_others(ready);
   check_ready(op);
 }
 
 void JobEngine::check_ready(Op& op) {
-  if (op.state != OpState::kGathering || !op.all_ready()) return;
-  op.state = OpState::kMoving;
+  const bool enough =
+      planted(Bug::kOnlySuccessorReady) ? op.ready(me_) && op.ready(successor()) : op.all_ready();
+  if (op.state != OpState::kGathering || !enough) return;
+  op.contributed_before.assign(1, 0);
+  for (const uint32_t ranks : op.contributions) {
+    op.contributed_before.push_back(op.contributed_before.back() + ranks);
+  }
+  set_state(op, OpState::kMoving);
   if (op.next_start < op.plan.slices) starting_.push_back(&op);
+  if (op.grows) return actions_->at_join_point();
   complete_if_final(op);
 }
 
@@ -114,50 +176,53 @@ void JobEngine::on_ready(uint32_t from, const Frame& f) {
     ++counters_.frames_repeated;
     return;
   }
-  if (f.ready.rank >= view_.size || view_.host_of(f.ready.rank) != from) {
-    return protocol_fault(from, "READY in the name of rank " + std::to_string(f.ready.rank) +
+  const ReadyBody& ready = f.ready;
+  if (view_.has(ready.rank) ? view_.host_of(ready.rank) != from : !view_.closed) {
+    return protocol_fault(from, "READY in the name of rank " + std::to_string(ready.rank) +
                                     ", which is not on that node");
   }
-  if (f.ready.signature.collective == Collective::kBroadcast &&
-      f.ready.signature.root >= view_.size) {
-    return protocol_fault(from, "READY for a broadcast from a rank outside the job");
-  }
   Op& op = op_of(f.key);
-  if (op.ready[from] || op.state == OpState::kFailed) {
+  if (op.ready(from) || op.state == OpState::kFailed) {
     ++counters_.frames_repeated;
     return;
   }
-  op.ready[from] = true;
+  if (ready.signature.collective == Collective::kBroadcast && op.root_node.empty() &&
+      !view_.has(ready.signature.root)) {
+    return protocol_fault(from, "READY for a broadcast from a rank outside the job");
+  }
+  op.contributions[from] = ready.contributions;
   ++op.ready_count;
-  meet(op, f.ready.rank, f.ready.signature);
+  op.grows = op.grows || ready.grows;
+  meet(op, ready.rank, ready.signature);
 }
 
 // No slice of the op has moved anywhere: a slice starts only when all members said READY with one
 // and the same signature.
 void JobEngine::mismatch(Op& op, const MismatchBody& body, bool tell) {
   if (moved(op)) {
-    return protocol_fault(view_.host_of(body.rank_b),
+    const uint32_t blamed = view_.has(body.rank_b) ? view_.host_of(body.rank_b) : me_;
+    return protocol_fault(blamed,
                           "a second signature for " + title(op) + ", of which slices have moved");
   }
   const auto side = [this](uint32_t rank, const Signature& signature) {
-    return "rank " + std::to_string(rank) + " (node " + view_.members[view_.host_of(rank)].node +
-           ", pid " + std::to_string(view_.info_of(rank).pid) + ") submitted " +
-           describe(signature);
+    std::string who = "rank " + std::to_string(rank);
+    if (view_.has(rank)) {
+      who += " (node " + view_.members[view_.host_of(rank)].node + ", pid " +
+             std::to_string(view_.info_of(rank).pid) + ")";
+    }
+    return who + " submitted " + describe(signature);
   };
-  op.failure.cause = Cause::kMismatch;
-  op.failure.blame = blame_of(body.rank_b, title(op) + ": " + side(body.rank_a, body.a) + ", but " +
-                                               side(body.rank_b, body.b));
-  op.state = OpState::kFailed;
   if (tell) {
     Frame f = frame(FrameType::kMismatch, op.key);
     f.mismatch = body;
     send_to_others(f);
   }
-  tell_locals(op, failed_outcome(op.failure));
-  if (op.all_local()) forget(op);
+  fail_op(op,
+          {Cause::kMismatch, blame_of(body.rank_b, title(op) + ": " + side(body.rank_a, body.a) +
+                                                       ", but " + side(body.rank_b, body.b))});
 }
 
-void JobEngine::on_mismatch(const Frame& f) {
+void JobEngine::on_mismatch(uint32_t from, const Frame& f) {
   if (ended_keys_.contains(f.key)) {
     ++counters_.frames_repeated;
     return;
@@ -167,38 +232,59 @@ void JobEngine::on_mismatch(const Frame& f) {
     ++counters_.frames_repeated;
     return;
   }
+  if (moved(op)) {
+    return protocol_fault(from,
+                          "a second signature for " + title(op) + ", of which slices have moved");
+  }
   mismatch(op, f.mismatch, false);
 }
 
 bool JobEngine::moved(const Op& op) const {
-  return op.state == OpState::kMoving ||
+  return op.state == OpState::kMoving || op.slices_held > 0 ||
          std::any_of(op.slices.begin(), op.slices.end(), [](const SliceProgress& progress) {
            return progress.arriving || progress.next_step > 0;
          });
 }
 
 void JobEngine::member_gone(uint32_t member, const Failure& failure) {
-  gone_[member] = failure;
-  for (const auto& [key, op] : ops_) check_left(*op);
+  gone_[member] = Gone{failure};
+  for (const auto& [key, op] : ops_) check_absent(*op);
 }
 
-void JobEngine::leave(uint32_t rank) {
-  left_[local_index(rank)] = true;
-  for (const auto& [key, op] : ops_) check_left(*op);
+void JobEngine::leave(uint32_t rank, const Failure& why) {
+  locals_[local_index(rank)].left = why;
+  for (const auto& [key, op] : ops_) check_absent(*op);
 }
 
-// An op that somebody waits for and that a rank which left never submitted will never be complete.
-void JobEngine::check_left(const Op& op) {
-  if (op.state == OpState::kFailed) return;
+// An op that somebody waits for and that a rank which left never submitted will never be complete
+// in this view.
+void JobEngine::check_absent(const Op& op) {
+  if (!op.open() || failure_) return;
   for (uint32_t i = 0; i < members(); ++i) {
-    if (gone_[i] && !op.ready[i]) return request_failure(*gone_[i]);
+    if (!gone_[i] || op.ready(i) || std::exchange(gone_[i]->told, true)) continue;
+    actions_->absent({std::nullopt, view_.members[i].node, gone_[i]->failure});
   }
-  for (size_t i = 0; i < op.locals.size(); ++i) {
-    if (!left_[i] || op.locals[i]) continue;
-    request_failure(
-        {Cause::kTrainerLeft, blame_of(view_.members[me_].ranks[i].rank,
-                                       "left the job without submitting " + title(op) + " (" +
-                                           describe(*op.signature) + "), which others wait for")});
+  for (size_t i = 0; i < locals_.size(); ++i) {
+    Local& local = locals_[i];
+    if (!local.member || !local.left || (i < op.locals.size() && op.locals[i])) continue;
+    if (std::exchange(local.told, true)) continue;
+    Failure failure = *local.left;
+    if (failure.cause == Cause::kTrainerLeft) {
+      failure.blame = blame_of(local.rank, "left the job without submitting " + title(op) + " (" +
+                                               (op.signature ? describe(*op.signature) : "") +
+                                               "), which others wait for");
+    }
+    actions_->absent({local.rank, view_.members[me_].node, failure});
+  }
+}
+
+// The last other op of this node has ended: a join point that waited for that may be announced.
+void JobEngine::check_join_point() {
+  if (open_ != 1 || frozen_ || failure_) return;
+  for (const auto& [key, op] : ops_) {
+    if (!op->open() || key.space != OpKey::kJoinSpace) continue;
+    if (op->signature && all_local(*op) && locals_here(*op) > 0 && !op->ready(me_)) say_ready(*op);
+    return;
   }
 }
 

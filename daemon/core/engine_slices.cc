@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/core/planted.h"
 #include "proto/check.h"
 
 namespace gradring::core {
@@ -14,23 +15,27 @@ bool fits(const Step& step, const SliceBody& body) {
 
 }  // namespace
 
+// Rule D8: what is of another epoch, or comes after the report, changes nothing here.
+bool JobEngine::stale(const Frame& f) {
+  bool stale = failure_ || f.epoch != view_.epoch || frozen_;
+  if (planted(Bug::kDataAfterReport)) stale = failure_ || f.epoch != view_.epoch;
+  if (planted(Bug::kOldEpochData)) stale = failure_ || f.epoch > view_.epoch || frozen_;
+  if (stale) ++counters_.frames_stale;
+  return stale;
+}
+
 void JobEngine::on_frame(uint32_t from, const Frame& f, Time) {
-  if (failure_ || f.epoch != view_.epoch) {
-    ++counters_.frames_stale;
-    return;
-  }
+  if (stale(f)) return;
   switch (f.type) {
     case FrameType::kReady:
       return on_ready(from, f);
     case FrameType::kCredit:
       return on_credit(from, f);
+    case FrameType::kStable:
+      return on_stable(from, f);
     case FrameType::kMismatch:
-      if (f.mismatch.rank_a >= view_.size || f.mismatch.rank_b >= view_.size) {
-        return protocol_fault(from, "MISMATCH between ranks outside the job");
-      }
-      return on_mismatch(f);
-    case FrameType::kStable:     // have their place in the frame; nobody of this
-    case FrameType::kNack:       // protocol version sends them
+      return on_mismatch(from, f);
+    case FrameType::kNack:
     case FrameType::kSlice:      // comes by on_slice
     case FrameType::kHeartbeat:  // is the failure detector's
       ++counters_.frames_stale;
@@ -43,8 +48,20 @@ void JobEngine::on_credit(uint32_t from, const Frame& f) {
     return protocol_fault(from, "CREDIT from a node that is not the successor");
   }
   if (!credits_.on_freed_total(f.credit.freed_total)) {
-    protocol_fault(from, "CREDIT for more slots than slices were sent");
+    protocol_fault(from, "CREDIT for more slots than it has");
   }
+}
+
+std::span<const Step> JobEngine::steps_of(const Op& op, uint32_t slice) const {
+  switch (op.slices[slice].route) {
+    case Route::kCompute:
+      return op.plan.steps_of(slice);
+    case Route::kHand:
+      return op.plan.steps_from(op.slices[slice].holder);
+    case Route::kNone:
+      break;
+  }
+  return {};
 }
 
 std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
@@ -53,29 +70,28 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
         from, "slice " + std::to_string(f.slice.slice) + " of " + describe(f.key) + " " + what);
     return std::nullopt;
   };
-  if (failure_ || f.epoch != view_.epoch) {
-    ++counters_.frames_stale;
-    return std::nullopt;
-  }
+  if (stale(f)) return std::nullopt;
   if (from != predecessor() || members() == 1)
     return refuse("came from a node that is not the predecessor");
-  if (ended_keys_.contains(f.key)) {
+  const auto it = ops_.find(f.key);
+  if (it == ops_.end() && ended_keys_.contains(f.key)) {
     ++counters_.frames_repeated;
     return std::nullopt;
   }
-  const auto it = ops_.find(f.key);
-  if (it == ops_.end() || !it->second->ready[me_])
-    return refuse("came before this node was ready for it");
+  const bool planned = it != ops_.end() && it->second->plan.slices > 0;
+  if (!planned) return refuse("came before this node was ready for it");
   Op& op = *it->second;
   if (f.slice.slice >= op.plan.slices) {
     return refuse("is outside the op's " + std::to_string(op.plan.slices) + " slices");
   }
+  SliceProgress& progress = op.slices[f.slice.slice];
+  if (progress.route == Route::kCompute && op.open() && !op.ready(me_))
+    return refuse("came before this node was ready for it");
   if (f.slice.length != op.plan.length_of(f.slice.slice)) {
     return refuse("has " + std::to_string(f.slice.length) + " bytes instead of " +
                   std::to_string(op.plan.length_of(f.slice.slice)));
   }
-  SliceProgress& progress = op.slices[f.slice.slice];
-  const std::span<const Step> steps = op.plan.steps_of(f.slice.slice);
+  const std::span<const Step> steps = steps_of(op, f.slice.slice);
   const auto seen_until =
       steps.begin() +
       std::min<size_t>(steps.size(), progress.next_step + (progress.arriving ? 1 : 0));
@@ -87,32 +103,37 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
   if (seen_until == steps.end() || progress.arriving || !fits(*seen_until, f.slice)) {
     return refuse("came out of turn");
   }
-  if (f.slice.ranks != ranks_expected(op, f.slice)) {
+  const uint32_t expected = ranks_expected(op, f.slice);
+  if (expected != 0 && f.slice.ranks != expected) {
     return refuse("claims " + std::to_string(f.slice.ranks) + " contributions instead of " +
-                  std::to_string(ranks_expected(op, f.slice)));
+                  std::to_string(expected));
   }
   const std::optional<uint32_t> slot = receive_slots_.take();
   if (!slot) return refuse("came without a free slot");
   progress.arriving = true;
-  slots_[*slot] = {&op, f.slice.slice, f.slice.ranks, {}};
+  slots_[*slot] = {&op, f.slice.slice, {f.slice.value_epoch, f.slice.ranks}, {}};
   ++counters_.slices_received;
   counters_.payload_bytes_received += f.slice.length;
   return slot;
 }
 
-// Contributions in a value that has travelled so far: known exactly, as long as a view does not
-// shrink.
+// Contributions in a value that has travelled so far, as far as it can be known; else 0.
 uint32_t JobEngine::ranks_expected(const Op& op, const SliceBody& body) const {
+  const SliceProgress& progress = op.slices[body.slice];
+  if (progress.route == Route::kHand) return progress.value.ranks;
   if (op.signature->collective == Collective::kBroadcast) return 1;
-  if (body.phase == Phase::kFinal) return view_.size;
+  if (op.contributed_before.empty()) return 0;
+  const std::vector<uint32_t>& before = op.contributed_before;
+  if (body.phase == Phase::kFinal) return before.back();
   const uint32_t start = op.plan.start_of(body.slice);
   const uint32_t end = start + body.hop;  // one past the last contributor, perhaps round the ring
-  if (end <= members()) return ranks_before_[end] - ranks_before_[start];
-  return view_.size - ranks_before_[start] + ranks_before_[end - members()];
+  if (end <= members()) return before[end] - before[start];
+  return before.back() - before[start] + before[end - members()];
 }
 
+// A slot whose epoch ended while it was being filled holds nothing.
 void JobEngine::on_slice_landed(uint32_t slot) {
-  if (failure_) return release_slot(slot);
+  if (slots_[slot].op == nullptr) return release_slot(slot);
   landed_.push_back(slot);
 }
 
@@ -132,9 +153,16 @@ void JobEngine::release_slot(uint32_t slot) {
 }
 
 uint32_t JobEngine::pump(uint32_t budget) {
+  constexpr uint32_t kStableBatch = 16;  // one frame for so many slices, unless nothing else is due
   uint32_t done = 0;
+  if (frozen_ && !planted(Bug::kDataAfterReport)) return 0;
   // What is nearest its end goes first: it frees slots for what is behind it.
-  while (done < budget && !failure_ && (work_forward() || work_landed() || work_start())) ++done;
+  while (done < budget && !failure_ &&
+         (work_forward() || work_landed() || work_hand() || work_start())) {
+    ++done;
+  }
+  check_join_point();
+  if (done < budget || stable_count_ >= kStableBatch) tell_stable();
   tell_credits();
   return done;
 }
@@ -152,83 +180,132 @@ bool JobEngine::work_landed() {
   const uint32_t index = landed_.front();
   landed_.pop_front();
   Slot& slot = slots_[index];
+  if (slot.op == nullptr) {
+    release_slot(index);
+    return true;
+  }
   Op& op = *slot.op;
-  SliceProgress& progress = op.slices[slot.slice];
-  const Step& step = op.plan.steps_of(slot.slice)[progress.next_step];
-  slot.ranks = take_step(op, slot.slice, step, slot.ranks, {Staging::Kind::kSlot, index});
+  const OpKey key = op.key;  // outlives it
+  const uint32_t slice = slot.slice;
+  const Step& step = steps_of(op, slice)[op.slices[slice].next_step];
+  slot.value = take_step(op, slice, step, slot.value, {Staging::Kind::kSlot, index});
+  slot.op = nullptr;
   if (step.send) {
     // D5: a final value goes on only after it was delivered here, which take_step has done.
-    slot.outgoing = slice_frame(op, slot.slice, step, slot.ranks);
+    slot.outgoing = slice_frame(op, slice, step, slot.value);
     forward_.push_back(index);
   } else {
     release_slot(index);
+    // The last receiver: now every member has it.
+    if (step.receive_phase == Phase::kFinal && step.receive) say_stable(op, slice);
   }
-  slot.op = nullptr;
   complete_if_final(op);
+  forget_if_dropped(key);  // completed long ago, and the last to be handed what others lacked
+  return true;
+}
+
+// A final that we hold and others lack, after a view change.
+bool JobEngine::work_hand() {
+  constexpr uint32_t kCreditsToStart = 2;
+  const auto due = [this](const Op& op) {
+    const SliceProgress& progress = op.slices[op.next_hand];
+    return progress.route == Route::kHand && progress.holder == me_ && progress.next_step == 0;
+  };
+  while (!handing_.empty()) {
+    Op& op = *handing_.front();
+    while (op.next_hand < op.plan.slices && !due(op)) ++op.next_hand;
+    if (op.next_hand < op.plan.slices) break;
+    handing_.pop_front();
+  }
+  if (handing_.empty() || free_starts_.empty() || credits_.free() < kCreditsToStart) return false;
+  Op& op = *handing_.front();
+  const uint32_t slice = op.next_hand++;
+  const Staging at{Staging::Kind::kStart, free_starts_.back()};
+  free_starts_.pop_back();
+  SliceProgress& progress = op.slices[slice];
+  const Step& step = op.plan.steps_from(me_)[0];
+  ++progress.next_step;
+  actions_->fetch(op, slice, at);
+  ++counters_.slices_handed;
+  send_slice(slice_frame(op, slice, step, progress.value), at);
   return true;
 }
 
 // D2: a new slice is started only with two free slots at the successor, so that a ring full of
 // slices always has one into which the first waiting slice can move.
 bool JobEngine::work_start() {
-  constexpr uint32_t kCreditsToStart = 2;
-  while (!starting_.empty() && starting_.front()->next_start >= starting_.front()->plan.slices) {
+  const uint32_t credits_to_start = planted(Bug::kStartWithOneSlot) ? 1 : 2;
+  const auto stride = [this](const Op& op) { return op.plan.rotate ? members() : 1; };
+  while (!starting_.empty()) {
+    Op& op = *starting_.front();
+    while (op.next_start < op.plan.slices && op.slices[op.next_start].route != Route::kCompute) {
+      op.next_start += stride(op);
+    }
+    if (op.next_start < op.plan.slices) break;
     starting_.pop_front();
   }
   if (starting_.empty() || free_starts_.empty()) return false;
-  if (members() > 1 && credits_.free() < kCreditsToStart) return false;
+  if (members() > 1 && credits_.free() < credits_to_start) return false;
   Op& op = *starting_.front();
   const uint32_t buffer = free_starts_.back();
   free_starts_.pop_back();
   const uint32_t slice = op.next_start;
-  op.next_start += op.plan.rotate ? members() : 1;
+  op.next_start += stride(op);
   start_slice(op, slice, buffer);
   complete_if_final(op);
   return true;
 }
 
 void JobEngine::start_slice(Op& op, uint32_t slice, uint32_t buffer) {
-  const Step& step = op.plan.steps_of(slice)[0];
+  const Step& step = steps_of(op, slice)[0];
   GRADRING_CHECK(!step.receive && op.slices[slice].next_step == 0, "a slice starts once");
   const Staging at{Staging::Kind::kStart, buffer};
-  const uint32_t ranks = take_step(op, slice, step, 0, at);
+  const ValueId value = take_step(op, slice, step, {}, at);
   if (step.send) {
-    send_slice(slice_frame(op, slice, step, ranks), at);
+    send_slice(slice_frame(op, slice, step, value), at);
   } else {
     on_sent(at);
+    set_dropped(op, slice);  // nobody else wants it
   }
 }
 
-uint32_t JobEngine::take_step(Op& op, uint32_t slice, const Step& step, uint32_t ranks,
-                              Staging at) {
+ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId value, Staging at) {
   SliceProgress& progress = op.slices[slice];
-  if (step.fold == Fold::kLocals) ranks += static_cast<uint32_t>(op.locals.size());
-  if (step.fold == Fold::kRoot) ranks = 1;
+  if (step.fold == Fold::kLocals) value.ranks += op.contributions[me_];
+  if (step.fold == Fold::kRoot) value.ranks = 1;
   if (step.fold != Fold::kNone) {
     // D3: from untouched inputs only.
-    GRADRING_CHECK(progress.state == SliceState::kUntouched,
+    GRADRING_CHECK(progress.state == SliceState::kUntouched || planted(Bug::kDataAfterReport) ||
+                       planted(Bug::kOldEpochData) || planted(Bug::kHeldIgnored),
                    "inputs are folded before they are overwritten");
     const bool divide = step.finish && op.signature->op == ReduceOp::kAverage;
-    actions_->fold({&op, slice, step.fold, step.receive, divide ? ranks : 0, at});
+    actions_->fold({&op, slice, step.fold, step.receive, divide ? value.ranks : 0, at});
   }
-  if (step.deliver) {
+  if (step.finish) value.epoch = view_.epoch;
+  // Whoever has it already passes it on without writing.
+  if (step.deliver && progress.state == SliceState::kUntouched) {
     actions_->deliver(op, slice, at);
     progress.state = SliceState::kHeld;
+    progress.value = value;
     ++op.slices_held;
+    if (planted(Bug::kDroppedAtSuccessorsAck) && step.send) {
+      progress.state = SliceState::kDropped;
+      ++op.slices_dropped;
+    }
   }
   progress.arriving = false;
   ++progress.next_step;
-  return ranks;
+  return value;
 }
 
-Frame JobEngine::slice_frame(const Op& op, uint32_t slice, const Step& step, uint32_t ranks) const {
+Frame JobEngine::slice_frame(const Op& op, uint32_t slice, const Step& step, ValueId value) const {
   Frame f = frame(FrameType::kSlice, op.key);
   f.slice.slice = slice;
   f.slice.phase = step.send_phase;
   f.slice.hop = step.send_hop;
-  f.slice.ranks = ranks;
+  f.slice.ranks = value.ranks;
   f.slice.length = op.plan.length_of(slice);
-  f.slice.value_epoch = step.send_phase == Phase::kFinal ? view_.epoch : 0;
+  f.slice.value_epoch = step.send_phase == Phase::kFinal ? value.epoch : 0;
   return f;
 }
 
@@ -245,21 +322,6 @@ void JobEngine::tell_credits() {
   Frame f = frame(FrameType::kCredit, {});
   f.credit.freed_total = credits_told_;
   actions_->send(predecessor(), f);
-}
-
-// D6: every slice is final here, and each one that must go on lies in a slot of ours until it has
-// gone.
-void JobEngine::complete_if_final(Op& op) {
-  if (op.slices_held != op.plan.slices || !op.ready[me_]) return;
-  if (op.plan.slices == 0 && !op.all_ready()) return;
-  Outcome outcome;
-  outcome.verdict = Verdict::kOk;
-  outcome.epoch = view_.epoch;
-  outcome.ranks_min = outcome.ranks_max =
-      op.signature->collective == Collective::kBroadcast ? 1 : view_.size;
-  tell_locals(op, outcome);
-  ++counters_.ops_completed;
-  forget(op);
 }
 
 }  // namespace gradring::core

@@ -12,31 +12,29 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
       me_(me),
       options_(options),
       actions_(actions),
-      credits_(options.slots),
+      credits_(options.slots, options.slots),
       receive_slots_(options.slots),
-      slots_(options.slots) {
+      slots_(options.slots),
+      frozen_(view_.epoch == 0) {
   GRADRING_CHECK(
       options.slots >= 2 && options.start_buffers >= 1 && options.plan.slice_bytes_max >= 64,
       "a lane needs two slots, a start buffer and slices of a cache line");
-  const size_t locals = view_.members[me_].ranks.size();
-  submitted_.assign(locals, 0);
-  open_per_rank_.assign(locals, 0);
-  left_.assign(locals, false);
-  gone_.resize(members());
-  ranks_before_.push_back(0);
-  for (const Member& member : view_.members) {
-    ranks_before_.push_back(ranks_before_.back() + static_cast<uint32_t>(member.ranks.size()));
+  for (const RankInfo& info : view_.members[me_].ranks) {
+    locals_.emplace_back();
+    locals_.back().rank = info.rank;
   }
+  gone_.resize(members());
   for (uint32_t i = options.start_buffers; i > 0; --i) free_starts_.push_back(i - 1);
 }
 
 uint32_t JobEngine::local_index(uint32_t rank) const {
-  const std::vector<RankInfo>& ranks = view_.members[me_].ranks;
-  const auto it = std::find_if(ranks.begin(), ranks.end(),
-                               [rank](const RankInfo& info) { return info.rank == rank; });
-  GRADRING_CHECK(it != ranks.end(), "a rank of another node");
-  return static_cast<uint32_t>(it - ranks.begin());
+  const auto it = std::find_if(locals_.begin(), locals_.end(),
+                               [rank](const Local& local) { return local.rank == rank; });
+  GRADRING_CHECK(it != locals_.end(), "a rank of another node");
+  return static_cast<uint32_t>(it - locals_.begin());
 }
+
+uint64_t JobEngine::submitted(uint32_t rank) const { return locals_[local_index(rank)].submitted; }
 
 Frame JobEngine::frame(FrameType type, const OpKey& key) const {
   Frame f;
@@ -64,8 +62,10 @@ Outcome JobEngine::failed_outcome(const Failure& failure) const {
 Blame JobEngine::blame_of(uint32_t rank, std::string evidence) const {
   Blame blame;
   blame.rank = rank;
-  blame.node = view_.members[view_.host_of(rank)].node;
-  blame.pid = view_.info_of(rank).pid;
+  if (view_.has(rank)) {
+    blame.node = view_.members[view_.host_of(rank)].node;
+    blame.pid = view_.info_of(rank).pid;
+  }
   blame.evidence = std::move(evidence);
   return blame;
 }
@@ -83,23 +83,54 @@ void JobEngine::protocol_fault(uint32_t from, const std::string& what) {
   request_failure(failure);
 }
 
+void JobEngine::set_state(Op& op, OpState state) {
+  if (op.open()) --open_;
+  if (op.state == OpState::kFailed) --failed_open_;
+  op.state = state;
+  if (op.open()) ++open_;
+  if (op.state == OpState::kFailed) ++failed_open_;
+}
+
 // Every local submission of the op ends with `outcome`.
 void JobEngine::tell_locals(Op& op, const Outcome& outcome) {
   for (size_t i = 0; i < op.locals.size(); ++i) {
     if (!op.locals[i]) continue;
-    --open_per_rank_[i];
+    --locals_[i].open;
     actions_->complete(op.locals[i]->rank, op.locals[i]->ticket, outcome);
   }
 }
 
-void JobEngine::forget(Op& op) {
-  op.state = OpState::kDone;
-  ended_keys_.insert(op.key);
+// The op ends FAILED, and always will have: late local ranks are told the same, and so is the next
+// view (rule V9b).
+void JobEngine::fail_op(Op& op, const Failure& failure) {
+  constexpr size_t kFailedMax = 4096;
+  op.failure = failure;
+  if (failed_.emplace(op.key, failure).second) {
+    failed_order_.push_back(op.key);
+    if (failed_order_.size() > kFailedMax) {
+      failed_.erase(failed_order_.front());
+      failed_order_.pop_front();
+    }
+  }
+  set_state(op, OpState::kFailed);
+  waiting_.erase(op.key);
   std::erase(starting_, &op);
+  std::erase(handing_, &op);
+  tell_locals(op, failed_outcome(failure));
+  if (all_local(op)) forget(op);
+}
+
+void JobEngine::forget(Op& op) {
+  const OpKey key = op.key;  // outlives it
+  set_state(op, OpState::kCompleted);
+  ended_keys_.insert(key);
+  waiting_.erase(key);
+  std::erase(starting_, &op);
+  std::erase(handing_, &op);
   for (Slot& slot : slots_) {
     if (slot.op == &op) slot.op = nullptr;
   }
-  ops_.erase(op.key);  // destroys op
+  ops_.erase(key);  // destroys op
 }
 
 void JobEngine::fail(const Failure& failure) {
@@ -107,20 +138,42 @@ void JobEngine::fail(const Failure& failure) {
   failure_ = failure;
   const Outcome outcome = failed_outcome(failure);
   for (auto& [key, op] : ops_) {
-    if (op->state != OpState::kFailed) tell_locals(*op, outcome);
+    if (op->open()) tell_locals(*op, outcome);
+    for (const SliceProgress& slice : op->slices) {
+      if (slice.kept) actions_->drop(*slice.kept);
+    }
   }
   starting_.clear();
+  handing_.clear();
+  waiting_.clear();
+  stable_.clear();
   for (Slot& slot : slots_) slot.op = nullptr;
   for (const uint32_t slot : landed_) receive_slots_.give_back(slot);
   for (const uint32_t slot : forward_) receive_slots_.give_back(slot);
   landed_.clear();
   forward_.clear();
   ops_.clear();
+  open_ = failed_open_ = 0;
 }
 
 std::string JobEngine::title(const Op& op) const {
   if (op.name.empty()) return describe(op.key);
   return "op '" + op.name + "' use " + std::to_string(op.key.sequence);
+}
+
+void JobEngine::plan(Op& op) {
+  uint32_t root = 0;
+  if (op.signature->collective == Collective::kBroadcast) {
+    const auto keeper = op.root_node.empty() ? std::nullopt : view_.index_of(op.root_node);
+    root = keeper ? *keeper : view_.has(op.signature->root) ? view_.host_of(op.signature->root) : 0;
+  }
+  op.plan = make_plan(*op.signature, members(), me_, root, options_.plan, op.slice_bytes);
+  if (op.slices.size() != op.plan.slices) {
+    GRADRING_CHECK(op.slices_held == 0, "an op with finals stays cut as it is");
+    op.slices.assign(op.plan.slices, {});
+  }
+  op.next_start = op.plan.rotate ? me_ : op.plan.starts_here(0) ? 0 : op.plan.slices;
+  op.next_hand = 0;
 }
 
 // The node of a rank that is missing knows who it is and speaks at once; the others, who only see
@@ -129,11 +182,11 @@ void JobEngine::tick(Time now) {
   constexpr Time kTimeToSpeak = 1 * kSecond;
   if (failure_ || failure_requested_) return;
   for (const auto& [key, op] : ops_) {
-    if (op->state == OpState::kFailed || !op->signature) continue;
+    if (!op->open() || !op->signature) continue;
     if (!op->since) op->since = now;
     const Time waited = now - *op->since;
     if (waited < options_.op_deadline) continue;
-    if (op->all_local() && waited < options_.op_deadline + kTimeToSpeak) continue;
+    if (all_local(*op) && waited < options_.op_deadline + kTimeToSpeak) continue;
     return request_failure(deadline_failure(*op));
   }
 }
@@ -143,14 +196,13 @@ Failure JobEngine::deadline_failure(const Op& op) const {
                            std::to_string(options_.op_deadline / kSecond) +
                            " s after its first submission; ";
   Failure failure{Cause::kDeadline, {}};
-  for (size_t i = 0; i < op.locals.size(); ++i) {
-    if (op.locals[i]) continue;
-    failure.blame =
-        blame_of(view_.members[me_].ranks[i].rank, what + "this rank never submitted it");
+  for (size_t i = 0; i < locals_.size(); ++i) {
+    if (!locals_[i].member || (i < op.locals.size() && op.locals[i])) continue;
+    failure.blame = blame_of(locals_[i].rank, what + "this rank never submitted it");
     return failure;
   }
   for (uint32_t i = 0; i < members(); ++i) {
-    if (op.ready[i]) continue;
+    if (op.ready(i)) continue;
     failure.blame.node = view_.members[i].node;
     failure.blame.evidence = what + "this node has not said that its ranks submitted it";
     return failure;
@@ -161,10 +213,13 @@ Failure JobEngine::deadline_failure(const Op& op) const {
 }
 
 bool JobEngine::drained() const {
-  const bool needed = std::any_of(ops_.begin(), ops_.end(), [](const auto& entry) {
-    return entry.second->locals_here > 0 && entry.second->state != OpState::kFailed;
+  const bool needed = std::any_of(ops_.begin(), ops_.end(), [this](const auto& entry) {
+    const Op& op = *entry.second;
+    return op.state == OpState::kCompleted || (op.open() && locals_here(op) > 0);
   });
-  return !needed && std::all_of(left_.begin(), left_.end(), [](bool left) { return left; }) &&
+  return !needed && !frozen_ &&
+         std::all_of(locals_.begin(), locals_.end(),
+                     [](const Local& local) { return local.left || !local.member; }) &&
          receive_slots_.free() == options_.slots && free_starts_.size() == options_.start_buffers;
 }
 
@@ -172,17 +227,19 @@ std::vector<OpProgress> JobEngine::progress(size_t most) const {
   std::vector<OpProgress> list;
   for (const auto& [key, op] : ops_) {
     if (list.size() == most) break;
-    if (!op->signature || op->state == OpState::kFailed) continue;
+    if (!op->signature || !op->open()) continue;
     OpProgress p;
     p.key = key;
     p.name = op->name;
     p.signature = *op->signature;
     p.since = op->since.value_or(0);
-    for (size_t i = 0; i < op->locals.size(); ++i) {
-      if (!op->locals[i]) p.missing_ranks.push_back(view_.members[me_].ranks[i].rank);
+    for (size_t i = 0; i < locals_.size(); ++i) {
+      if (locals_[i].member && !(i < op->locals.size() && op->locals[i])) {
+        p.missing_ranks.push_back(locals_[i].rank);
+      }
     }
     for (uint32_t i = 0; i < members(); ++i) {
-      if (i != me_ && !op->ready[i]) p.missing_members.push_back(i);
+      if (i != me_ && !op->ready(i)) p.missing_members.push_back(i);
     }
     p.slices_final = op->slices_held;
     p.slices = op->plan.slices;

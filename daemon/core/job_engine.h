@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "daemon/core/key_set.h"
 #include "daemon/core/op.h"
 #include "daemon/core/plan.h"
+#include "daemon/core/report.h"
 #include "daemon/core/time.h"
 #include "daemon/core/view.h"
 #include "proto/frame.h"
@@ -28,6 +30,8 @@ struct EngineOptions {
   uint32_t slots = 16;
   // Buffers in which slices that start here are summed before they leave.
   uint32_t start_buffers = 4;
+  // An op completes only when every member is known to have all of its slices (rule D7).
+  bool stable_completion = false;
   // Descriptors are small, but they are the one thing that grows with ops submitted and not
   // matched.
   uint32_t open_ops_per_rank_max = 65536;
@@ -63,9 +67,16 @@ struct FoldOrder {
   Staging at;            // where the result goes
 };
 
+// An op waits for a rank or a member that will never submit it: only another view can end it.
+struct Absence {
+  std::optional<uint32_t> rank;  // of this node
+  std::string node;
+  Failure failure;
+};
+
 // What the engine wants done. Calls come from inside the engine's events, in an order that must be
-// kept: fold, deliver and complete are finished when they return, so that a later send may carry
-// their result. None may call back into the engine.
+// kept: fold, deliver, keep, fetch and complete are finished when they return, so that a later send
+// may carry their result. None may call back into the engine.
 class EngineActions {
  public:
   virtual ~EngineActions() = default;
@@ -73,6 +84,13 @@ class EngineActions {
   virtual void fold(const FoldOrder& order) = 0;
   // Copies the final value of a slice to the outputs of all local contributions.
   virtual void deliver(const Op& op, uint32_t slice, Staging from) = 0;
+  // Copies a final slice out of the first local output, before that goes back to its trainer; a
+  // number for it, or nothing when there is no room (rule T3).
+  virtual std::optional<uint32_t> keep(const Op& op, uint32_t slice) = 0;
+  virtual void drop(uint32_t kept) = 0;
+  // Copies a slice that is held, from its kept copy if there is one, else from the first local
+  // output.
+  virtual void fetch(const Op& op, uint32_t slice, Staging to) = 0;
   // A frame without payload to one member.
   virtual void send(uint32_t member, const Frame& frame) = 0;
   // A SLICE to the successor; `from` is lent until on_sent(from).
@@ -82,6 +100,10 @@ class EngineActions {
   // The job must be failed everywhere. The engine has not closed itself: fail() does, and comes
   // back to it with the cause that won.
   virtual void fail_job(const Failure& failure) = 0;
+  // The view must change, or nothing ends any more. Once for each rank and member.
+  virtual void absent(const Absence& absence) = 0;
+  // Every member stands at the join point, and one of them knows of ranks that want to come in.
+  virtual void at_join_point() = 0;
 };
 
 struct EngineCounters {
@@ -92,6 +114,8 @@ struct EngineCounters {
   uint64_t payload_bytes_received = 0;
   uint64_t frames_stale = 0;     // of another epoch or of a closed job
   uint64_t frames_repeated = 0;  // seen before
+  uint64_t slices_handed = 0;    // given out after a view change, from a copy held here
+  uint64_t slices_kept = 0;      // copied at completion, since some member might have lacked them
 };
 
 // What an open op waits for, for people.
@@ -106,22 +130,26 @@ struct OpProgress {
   uint32_t slices = 0;
 };
 
-// The data plane of one job on one node, for one epoch: matches submissions, says READY, moves
-// slices along the plan under the rule of two, completes. Pure: events in, actions out, no clock,
-// no memory of its own but descriptors. One thread.
+// The data plane of one job on one node: matches submissions, says READY, moves slices along the
+// plan under the rule of two, completes, and keeps what others may still lack. It lives through the
+// job's epochs: freeze() ends one with a report, adopt() begins the next. Pure: events in, actions
+// out, no clock, no memory of its own but descriptors. One thread.
 class JobEngine {
  public:
+  // A view of epoch 0 is one that this node may soon enter: the engine is frozen until adopt().
   JobEngine(View view, uint32_t me, const EngineOptions& options, EngineActions* actions);
 
   // ---- events from local trainers. `rank` must be one of ours. ----
   // A refusal concerns this submission alone; nothing is kept of it and nothing completes.
   Status submit(const Submission& submission, Time now);
-  // The trainer left in good order: an op that others wait for and it never submitted fails the
-  // job.
-  void leave(uint32_t rank);
-  // A member that was done with the job is not there any more: an op without its READY fails the
-  // job.
+  // The trainer left, in good order or not: it submits nothing more. An op that others wait for
+  // without it is told by absent().
+  void leave(uint32_t rank, const Failure& why);
+  // A member that was done with the job is not there any more: an op without its READY is told by
+  // absent().
   void member_gone(uint32_t member, const Failure& failure);
+  // Ranks want to come in here, or no longer: said in the READY of the next join point.
+  void set_grows(bool grows) { grows_ = grows; }
 
   // ---- events from peers; `from` is the member that sent the frame ----
   void on_frame(uint32_t from, const Frame& frame, Time now);  // all types but SLICE
@@ -134,9 +162,17 @@ class JobEngine {
   // Staging memory lent by send_slice is ours again.
   void on_sent(Staging from);
 
+  // ---- epochs ----
+  // From now on nothing of this epoch is taken or sent (rule V2).
+  Report freeze();
+  bool frozen() const { return frozen_; }
+  // The next epoch has been agreed on, and this node is a member.
+  void adopt(const Proposal& proposal);
+
   // ---- time and failure ----
   void tick(Time now);
-  // Ends everything open with FAILED and refuses everything later. First cause wins.
+  // Leaves the job for good: ends everything open with FAILED and refuses everything later. First
+  // cause wins.
   void fail(const Failure& failure);
 
   // Folds what has landed, forwards, starts new slices; at most `budget` slices. Returns how many
@@ -148,51 +184,102 @@ class JobEngine {
   uint32_t me() const { return me_; }
   bool failed() const { return failure_.has_value(); }
   const std::optional<Failure>& failure() const { return failure_; }
-  // All local trainers have left, none of their ops is open, and no staging memory is in use.
+  // All local trainers have left, none of their ops is open, nobody can want a copy of us, and no
+  // staging memory is in use.
   bool drained() const;
   const EngineCounters& counters() const { return counters_; }
   uint32_t staging_bytes() const { return options_.plan.slice_bytes_max; }
   uint32_t slots() const { return options_.slots; }
   uint32_t start_buffers() const { return options_.start_buffers; }
   uint32_t slots_in_use() const { return options_.slots - receive_slots_.free(); }
-  size_t open_ops() const { return ops_.size(); }
+  size_t open_ops() const { return open_; }
+  // Completed, and some member may still lack a slice.
+  size_t kept_ops() const { return ops_.size() - open_ - failed_open_; }
   std::vector<OpProgress> progress(size_t most) const;
-  // Per local rank, in the view's order: submissions accepted so far.
-  const std::vector<uint64_t>& submitted() const { return submitted_; }
+  // Submissions accepted so far from a rank that is or was of this node.
+  uint64_t submitted(uint32_t rank) const;
 
  private:
+  struct Local {
+    uint32_t rank = 0;
+    bool member = true;  // of the current view
+    bool told = false;   // that it is absent
+    std::optional<Failure> left;
+    uint64_t submitted = 0;
+    uint32_t open = 0;
+    uint64_t join_points = 0;
+  };
   struct Slot {
-    Op* op = nullptr;  // null once the value is folded and delivered, or when the job has failed
+    Op* op = nullptr;  // null once the value is folded and delivered, or when its epoch is over
     uint32_t slice = 0;
-    uint32_t ranks = 0;  // contributions in the value
-    Frame outgoing;      // what goes on, once a credit is there
+    ValueId value;   // contributions in it, and for a final one its epoch
+    Frame outgoing;  // what goes on, once a credit is there
+  };
+  struct Gone {
+    Failure failure;
+    bool told = false;
   };
 
+  // engine_match.cc
   Op& op_of(const OpKey& key);
   void meet(Op& op, uint32_t rank, const Signature& signature);
   void mismatch(Op& op, const MismatchBody& body, bool tell);
   bool moved(const Op& op) const;
-  std::string title(const Op& op) const;
-  uint32_t ranks_expected(const Op& op, const SliceBody& body) const;
+  bool all_local(const Op& op) const;
+  uint32_t locals_here(const Op& op) const;
   void say_ready(Op& op);
   void check_ready(Op& op);
-  void check_left(const Op& op);
+  void check_absent(const Op& op);
+  void check_join_point();
   void on_ready(uint32_t from, const Frame& frame);
-  void on_mismatch(const Frame& frame);
+  void on_mismatch(uint32_t from, const Frame& frame);
+
+  // engine_slices.cc
   void on_credit(uint32_t from, const Frame& frame);
-  void protocol_fault(uint32_t from, const std::string& what);
+  std::span<const Step> steps_of(const Op& op, uint32_t slice) const;
+  uint32_t ranks_expected(const Op& op, const SliceBody& body) const;
   bool work_landed();
   bool work_forward();
+  bool work_hand();
   bool work_start();
   void start_slice(Op& op, uint32_t slice, uint32_t buffer);
-  // Takes the step's fold, division and delivery; returns the contributions now in the value.
-  uint32_t take_step(Op& op, uint32_t slice, const Step& step, uint32_t ranks, Staging at);
-  Frame slice_frame(const Op& op, uint32_t slice, const Step& step, uint32_t ranks) const;
+  // Takes the step's fold, division and delivery; returns what is now in the value.
+  ValueId take_step(Op& op, uint32_t slice, const Step& step, ValueId value, Staging at);
+  Frame slice_frame(const Op& op, uint32_t slice, const Step& step, ValueId value) const;
   void send_slice(const Frame& frame, Staging from);
-  void complete_if_final(Op& op);
   void release_slot(uint32_t slot);
   void tell_credits();
+
+  // engine_keep.cc
+  void complete_if_final(Op& op);
+  bool keep_finals(Op& op);
+  void retry_waiting();
+  void set_dropped(Op& op, uint32_t slice);
+  void say_stable(Op& op, uint32_t slice);
+  void tell_stable();
+  void on_stable(uint32_t from, const Frame& frame);
+  void pass_confirm(Op& op);
+  void pass_stable(Op& op);
+  void forget_if_dropped(const OpKey& key);
+  uint32_t last_member(const Op& op, uint32_t slice) const;
+
+  // engine_epoch.cc
+  OpReport report_of(const Op& op) const;
+  void enter(const Proposal& proposal);
+  void begin_anew(Op& op);
+  void begin_anew(Local& local);
+  void apply(const OpFate& fate);
+  void contradicted(const Op& op, const std::string& what);
+  void recover(Op& op, const OpFate& fate);
+  void go_on(Op& op);
+
+  // job_engine.cc
+  std::string title(const Op& op) const;
+  void plan(Op& op);
+  void protocol_fault(uint32_t from, const std::string& what);
   void tell_locals(Op& op, const Outcome& outcome);
+  void fail_op(Op& op, const Failure& failure);
+  void set_state(Op& op, OpState state);
   void forget(Op& op);
   void request_failure(const Failure& failure);
   Frame frame(FrameType type, const OpKey& key) const;
@@ -200,34 +287,43 @@ class JobEngine {
   Outcome failed_outcome(const Failure& failure) const;
   Failure deadline_failure(const Op& op) const;
   Blame blame_of(uint32_t rank, std::string evidence) const;
+  bool stale(const Frame& frame);
   uint32_t successor() const { return (me_ + 1) % members(); }
   uint32_t predecessor() const { return (me_ + members() - 1) % members(); }
   uint32_t members() const { return static_cast<uint32_t>(view_.members.size()); }
   uint32_t local_index(uint32_t rank) const;
 
-  const View view_;
-  const uint32_t me_;
+  View view_;
+  uint32_t me_;
   const EngineOptions options_;
   EngineActions* const actions_;
 
   std::map<OpKey, std::unique_ptr<Op>> ops_;
-
+  size_t open_ = 0;         // gathering or moving
+  size_t failed_open_ = 0;  // failed, and some local rank has yet to be told
   KeySet ended_keys_;
-  std::vector<uint64_t> submitted_;
-  std::vector<uint32_t> open_per_rank_;
-  std::vector<bool> left_;
-  std::vector<std::optional<Failure>> gone_;  // by member
-  std::vector<uint32_t> ranks_before_;        // in members 0 .. i-1; one entry more than members
+  std::map<OpKey, Failure> failed_;  // for reports; the oldest are let go of
+  std::deque<OpKey> failed_order_;
+  std::map<OpKey, OpFate> carried_;  // ops open elsewhere before this epoch, not yet seen here
+
+  std::vector<Local> locals_;
+  std::vector<std::optional<Gone>> gone_;  // by member
+  bool grows_ = false;
 
   SendCredits credits_;
   ReceiveSlots receive_slots_;
   std::vector<Slot> slots_;
   std::deque<uint32_t> landed_;   // slots whose payload is complete
   std::deque<uint32_t> forward_;  // slots whose value waits for a credit
+  std::deque<Op*> handing_;       // with slices that we give out
   std::deque<Op*> starting_;      // ready ops with slices that start here, oldest first
+  std::set<OpKey> waiting_;       // final, but no room to keep their slices
+  std::map<OpKey, std::set<uint32_t>> stable_;  // slices to be told of as stable
+  uint32_t stable_count_ = 0;
   std::vector<uint32_t> free_starts_;
   uint64_t credits_told_ = 0;
 
+  bool frozen_ = false;
   bool failure_requested_ = false;  // fail_job is asked for once
   std::optional<Failure> failure_;
   EngineCounters counters_;

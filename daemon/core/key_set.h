@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -14,28 +15,27 @@ namespace gradring::core {
 // its end.
 class KeySet {
  public:
-  void insert(const OpKey& key) {
-    Intervals& all = spaces_[key.space];
-    const auto next = all.upper_bound(key.sequence);
-    const auto before = next == all.begin() ? all.end() : std::prev(next);
-    if (before != all.end() && key.sequence <= before->second) return;
-    const bool joins_before = before != all.end() && before->second + 1 == key.sequence;
-    const bool joins_next = next != all.end() && next->first == key.sequence + 1;
-    if (joins_before) {
-      before->second = joins_next ? next->second : key.sequence;
-      if (joins_next) {
-        all.erase(next);
-        --intervals_;
-      }
-      return;
+  void insert(const OpKey& key) { insert_interval(key.space, key.sequence, key.sequence); }
+  // All of first .. last; the cost is that of the intervals they join, not of the keys.
+  void insert_interval(uint64_t space, uint64_t first, uint64_t last) {
+    Intervals& all = spaces_[space];
+    auto it = all.upper_bound(first);
+    // Written so that nothing is added to the last number there is.
+    if (it != all.begin() &&
+        (std::prev(it)->second >= first || std::prev(it)->second == first - 1)) {
+      --it;
+      if (it->second >= last) return;
+      it->second = last;
+    } else {
+      it = all.emplace_hint(it, first, last);
+      ++intervals_;
     }
-    const uint64_t last = joins_next ? next->second : key.sequence;
-    if (joins_next) {
-      all.erase(next);
+    auto next = std::next(it);
+    while (next != all.end() && (next->first <= it->second || next->first - 1 == it->second)) {
+      it->second = std::max(it->second, next->second);
+      next = all.erase(next);
       --intervals_;
     }
-    all[key.sequence] = last;
-    ++intervals_;
   }
   bool contains(const OpKey& key) const {
     const auto space = spaces_.find(key.space);
@@ -43,6 +43,14 @@ class KeySet {
     const auto next = space->second.upper_bound(key.sequence);
     return next != space->second.begin() && key.sequence <= std::prev(next)->second;
   }
+  // Calls visit(space, first, last) for every interval, in order.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [space, intervals] : spaces_) {
+      for (const auto& [first, last] : intervals) visit(space, first, last);
+    }
+  }
+  bool operator==(const KeySet& other) const { return spaces_ == other.spaces_; }
   bool knows_space(uint64_t space) const { return spaces_.count(space) > 0; }
   size_t spaces() const { return spaces_.size(); }
   // What this costs: grows only with gaps, that is with keys that were passed over.

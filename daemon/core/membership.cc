@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/core/membership_hands.h"
+#include "daemon/core/policy.h"
+
 namespace gradring::core {
 
 const char* name_of(JobState state) {
@@ -21,6 +24,8 @@ const char* name_of(JobState state) {
   return "unknown";
 }
 
+Membership::~Membership() = default;
+
 Membership::Membership(std::string node, const MembershipOptions& options, uint64_t seed,
                        MembershipActions* actions)
     : node_(std::move(node)), options_(options), actions_(actions), random_(seed) {}
@@ -36,7 +41,9 @@ void Membership::leave(SessionId session) {
   if (live->state == JobState::kProposed) return session_lost(session, "left while the job formed");
   for (const LocalClaim& claim : live->local) {
     if (claim.request.session == session) {
-      actions_->leave_engine(live->view.incarnation, claim.request.rank);
+      Failure failure{Cause::kTrainerLeft, {}};
+      failure.blame = {claim.request.rank, node_, claim.request.pid, "", "left the job"};
+      actions_->leave_engine(live->view.incarnation, claim.request.rank, failure);
     }
   }
   gone(live->view.incarnation, session);
@@ -56,13 +63,28 @@ void Membership::session_lost(SessionId session, const std::string& evidence) {
     Failure failure{Cause::kTrainerDied, {}};
     failure.blame = {claim.request.rank, node_, claim.request.pid, "", evidence};
     live->present.erase(session);
-    fail_job(*live, failure, "");
+    if (live->joining) {
+      actions_->send(live->inviter, Reject{id, ""});
+      return return_to_gathering(id);
+    }
+    if (live->change && !live->failure) {
+      lose_rank(*live, claim.request.rank, failure);
+    } else {
+      fail_job(*live, failure, "");
+    }
     return gone(id, session);
   }
 }
 
 void Membership::peer_up(const std::string& node) {
   peers_.insert(node);
+  for (auto& [id, live] : live_) {
+    if (!live.change || live.failure) continue;
+    live.change->found(node);
+    if (!live.view.index_of(node)) continue;
+    actions_->send(node, change::Ask{id, live.view.epoch});
+    if (live.done.count(node_) > 0) actions_->send(node, JobDone{id});
+  }
   for (const auto& [key, gathering] : gatherings_) {
     if (!gathering.local.empty()) publish(key, gathering);
   }
@@ -88,6 +110,10 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
   for (const JobId& id : concerned) {
     Live& live = live_.at(id);
     const bool proposer_lost = live.view.members.front().node == node;
+    if (live.joining) {
+      return_to_gathering(id);
+      continue;
+    }
     if (live.state == JobState::kProposed && (live.proposer || proposer_lost)) {
       // Nobody was admitted by us; the proposer says so, or is gone and somebody admitted will
       // tell.
@@ -97,6 +123,11 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
     }
     if (live.done.count(node) > 0) {
       actions_->member_gone(id, *live.view.index_of(node), failure);
+      end_if_over(id);
+      continue;
+    }
+    if (live.change && !live.failure) {
+      with_change(id, [&](ViewChange& change) { change.lost(node, failure, false, now_); });
       continue;
     }
     live.done.insert(node);
@@ -115,11 +146,21 @@ void Membership::on_message(const std::string& from, const JobMessage& message, 
   if (const auto* commit = std::get_if<Commit>(&message)) return on_commit(from, *commit);
   if (const auto* failed = std::get_if<JobFailed>(&message)) return on_job_failed(from, *failed);
   if (const auto* done = std::get_if<JobDone>(&message)) return on_job_done(from, *done);
+  if (const auto* left = std::get_if<Left>(&message)) return on_left(from, *left);
+  if (const auto* m = std::get_if<change::Prepare>(&message)) return on_change(from, *m);
+  if (const auto* m = std::get_if<change::Promise>(&message)) return on_change(from, *m);
+  if (const auto* m = std::get_if<change::Accept>(&message)) return on_change(from, *m);
+  if (const auto* m = std::get_if<change::Accepted>(&message)) return on_change(from, *m);
+  if (const auto* m = std::get_if<change::Commit>(&message)) return on_change(from, *m);
+  if (const auto* m = std::get_if<change::Refuse>(&message)) return on_change(from, *m);
+  if (const auto* m = std::get_if<change::Ask>(&message)) return on_change(from, *m);
 }
 
 void Membership::tick(Time now) {
   now_ = std::max(now_, now);
   expire_proposals();
+  tick_changes();
+  ask_if_joining();
   std::vector<GatheringKey> late;
   for (const auto& [key, gathering] : gatherings_) {
     if (std::any_of(gathering.local.begin(), gathering.local.end(),
@@ -170,7 +211,15 @@ void Membership::shut_down(const Failure& failure) {
   for (const JobId& id : jobs) {
     Live& live = live_.at(id);
     // Where we are done nobody needs us: going away in good order is no failure.
-    if (live.done.count(node_) == 0) fail_job(live, failure, "");
+    const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
+    if (live.joining) {
+      actions_->send(live.inviter, Reject{id, ""});
+      for (const SessionId session : live.present) actions_->refuse(session, why);
+      live.present.clear();
+    }
+    if (live.done.count(node_) == 0) {
+      fail_job(live, failure, "", elastic ? Tell::kLeft : Tell::kAll);
+    }
     end_if_over(id);
   }
 }

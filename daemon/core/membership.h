@@ -1,17 +1,22 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "daemon/core/job_engine.h"
 #include "daemon/core/messages.h"
 #include "daemon/core/random.h"
 #include "daemon/core/time.h"
 #include "daemon/core/view.h"
+#include "daemon/core/view_change.h"
 #include "proto/status.h"
 #include "proto/verdict.h"
 
@@ -46,11 +51,23 @@ class MembershipActions {
   virtual void admit(SessionId session, const View& view) = 0;
   // The session's join failed; it claims nothing any more and may try again.
   virtual void refuse(SessionId session, const Status& why) = 0;
-  virtual void leave_engine(const JobId& job, uint32_t rank) = 0;
+  // The rank submits nothing more: it left, or is dead.
+  virtual void leave_engine(const JobId& job, uint32_t rank, const Failure& why) = 0;
   virtual void fail_engine(const JobId& job, const Failure& failure) = 0;
   // A member that had said it is done is lost: the engine's business only if somebody still needs
   // it.
   virtual void member_gone(const JobId& job, uint32_t member, const Failure& failure) = 0;
+  // End the epoch: engine_frozen() is to follow.
+  virtual void freeze_engine(const JobId& job, uint64_t epoch) = 0;
+  // Begin the next one. `sessions` in the order of this node's ranks in the view.
+  virtual void adopt_engine(const JobId& job, const Proposal& proposal,
+                            const std::vector<SessionId>& sessions) = 0;
+  // Whether ranks wait to be taken in at the next join point.
+  virtual void set_grows(const JobId& job, bool grows) = 0;
+  // Must be safe before anything else is sent (rule R1).
+  virtual void record(const JobId&, const AcceptorRecord&) {}
+  // Tells a trainer that it is in another view now.
+  virtual void view_changed(SessionId session, const View& view) = 0;
   // Tells a member of a failed job, unasked.
   virtual void close(SessionId session, const JobId& job, const Failure& failure) = 0;
   // The data plane may go. Nothing of this job will be asked for again.
@@ -80,6 +97,7 @@ struct MembershipOptions {
   uint32_t jobs_max = 256;  // forming and live, on this node
   uint32_t job_size_max = 1 << 20;
   uint32_t history = 32;  // ended jobs that can still be asked about
+  ViewChangeOptions change;
 };
 
 // Who is in which job. Gathers claims of ranks from all nodes, lets the daemon of rank 0 mint the
@@ -90,6 +108,7 @@ class Membership {
  public:
   Membership(std::string node, const MembershipOptions& options, uint64_t seed,
              MembershipActions* actions);
+  ~Membership();
 
   // ---- local trainers ----
   // A refusal is final for this request; else admit() or refuse() will follow.
@@ -102,14 +121,25 @@ class Membership {
   // never after peer_lost until its next hello ----
   void peer_up(const std::string& node);
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence);
+  // Silent, but not lost yet.
+  void peer_suspect(const std::string& node, bool suspected);
   void on_message(const std::string& from, const JobMessage& message, Time now);
 
   // ---- this node's data plane ----
   void engine_failed(const JobId& job, const Failure& failure);
   // All local trainers have left and nothing is under way here.
   void engine_drained(const JobId& job);
+  void engine_frozen(const JobId& job, uint64_t epoch, Report report);
+  void engine_absent(const JobId& job, const Absence& absence);
+  void engine_at_join_point(const JobId& job);
+  // A member speaks in a later epoch on the data plane.
+  void engine_behind(const JobId& job, const std::string& node);
+  // A node speaks in an earlier one.
+  void engine_ahead(const JobId& job, const std::string& node, uint64_t its_epoch);
 
   void tick(Time now);
+  // When tick() should be called again because of a view change; 0: nothing is due.
+  Time next_deadline() const;
 
   // Fails every job and refuses every join from now on (the daemon stops).
   void shut_down(const Failure& failure);
@@ -143,6 +173,10 @@ class Membership {
     JobId withdrawn{};                     // the last proposal that came back to gathering
     std::string explanation;
   };
+  struct Live;
+  // What a view change decided inside a call to it; carried out when that has returned.
+  using Decision = std::function<void(Live&)>;
+  class Hands;
   struct Live {
     View view;
     std::string token;
@@ -154,8 +188,19 @@ class Membership {
     std::set<std::string> awaited;  // proposer: accepts still to come
     std::set<std::string> done;     // members that said JobDone; our own name when we said it
     bool drained = false;
-    std::optional<Failure> failure;
+    std::optional<Failure> failure;  // over here
     std::string explanation;
+
+    std::unique_ptr<Hands> hands;
+    std::unique_ptr<ViewChange> change;  // from when the job runs
+    std::deque<Decision> decisions;
+    std::vector<LostRank> lost;  // ranks of this node that the view still has
+    Time last_rank_lost = 0;     // of an elastic job: what it left behind may yet complete
+    bool joining = false;        // proposed to us by a job that runs
+    std::string inviter;         // by this member of it
+    Time ask_at = 0;             // joining: whether we are still expected
+    std::set<std::string> invited;
+    std::map<std::string, Member> joiners;  // have accepted
   };
 
   // claim.cc
@@ -185,8 +230,42 @@ class Membership {
   void return_to_gathering(const JobId& job);
   void refuse_proposed(const JobId& job, const Status& why);
 
-  // fail.cc
-  void fail_job(Live& live, const Failure& failure, const std::string& heard_from);
+  // change.cc
+  void begin_changes(Live& live);
+  template <typename Act>
+  void with_change(const JobId& job, Act act);
+  void carry_out(const JobId& job);
+  void leave_excluded(Live& live, const Proposal& proposal);
+  void adopt(Live& live, const Proposal& proposal);
+  void lose_rank(Live& live, uint32_t rank, const Failure& failure);
+  void want_change(const JobId& job, bool at_once);
+  void lose_unconnected(const JobId& job);
+  void tick_changes();
+  template <typename Message>
+  void on_change(const std::string& from, const Message& message);
+  void on_left(const std::string& from, const Left& left);
+  bool takes_part(const std::string& from, Live* live, const JobId& job, uint64_t epoch);
+
+  // join.cc
+  void invite(Live& live);
+  void invite_all(const std::string& job, const std::string& token);
+  Live* grows_with(const GatheringKey& key);
+  std::vector<RankInfo> welcome_ranks(const Live& live, const std::vector<RankInfo>& ranks) const;
+  Fit fits_join(const std::string& from, const Propose& propose, std::string* why) const;
+  void take_back_guests(const GatheringKey& key);
+  // Whether a view has all of the claims as these ranks, and no other.
+  static bool are_all_of(const std::vector<LocalClaim>& claims, const std::vector<RankInfo>& ranks);
+  void on_join_accept(Live& live, const std::string& from);
+  void on_join_commit(Live& live, const change::Commit& commit);
+  void on_invitation(const std::string& from, const Propose& propose);
+  void ask_if_joining();
+  void on_guest_asks(const std::string& from, const Live* live, const JobId& job);
+  void set_joiners(Live& live);
+
+  // end.cc
+  enum class Tell { kAll, kLeft, kNobody };
+  void fail_job(Live& live, const Failure& cause, const std::string& heard_from,
+                Tell tell = Tell::kAll);
   void on_job_failed(const std::string& from, const JobFailed& message);
 
   // end.cc
@@ -213,6 +292,7 @@ class Membership {
       deferred_;  // wait for a connection of ours; by whom
   std::map<JobId, Live> live_;
   std::vector<JobInfo> history_;
+  std::map<JobId, change::Commit> commits_;  // of jobs that this node is no longer in (rule V6)
 };
 
 }  // namespace gradring::core

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "daemon/core/membership.h"
+#include "daemon/core/policy.h"
 
 namespace gradring::core {
 namespace {
@@ -23,13 +24,19 @@ Status Membership::check_join(const JoinRequest& r) const {
                                         " is not between 1 and " +
                                         std::to_string(options_.job_size_max)};
   }
-  if (r.rank >= r.size) {
+  const auto policy = parse_policy(r.policy);
+  if (!policy) {
+    return {Code::kInvalidArgument,
+            "job " + r.job + ": policy '" + r.policy +
+                "' is not known; use 'fail', or 'elastic', with min=A and max=B as you like"};
+  }
+  if (policy->elastic && (r.size < policy->min || (policy->max != 0 && r.size > policy->max))) {
+    return {Code::kInvalidArgument, "job " + r.job + ": size " + std::to_string(r.size) +
+                                        " does not fit its policy, " + describe(*policy)};
+  }
+  if (r.rank >= std::max(r.size, policy->max)) {
     return {Code::kInvalidArgument, "job " + r.job + ": rank " + std::to_string(r.rank) +
                                         " is outside the size " + std::to_string(r.size)};
-  }
-  if (r.policy != "fail") {
-    return {Code::kInvalidArgument, "job " + r.job + ": policy '" + r.policy +
-                                        "' is not known to this version; use 'fail'"};
   }
   for (const auto& [key, gathering] : gatherings_) {
     for (const LocalClaim& claim : gathering.local) {
@@ -66,6 +73,7 @@ Status Membership::join(const JoinRequest& request, Time now) {
   now_ = std::max(now_, now);
   if (Status refused = check_join(request); !refused.ok()) return refused;
   const GatheringKey key{request.job, request.token};
+  take_back_guests(key);
   const auto existing = gatherings_.find(key);
   if (existing == gatherings_.end() || existing->second.local.empty()) {
     size_t jobs = live_.size();
@@ -154,7 +162,9 @@ void Membership::settle_all() {
 // After any change: contradictions end the gathering, completeness leads to a proposal.
 void Membership::settle(const GatheringKey& key) {
   const auto it = gatherings_.find(key);
-  if (it == gatherings_.end() || it->second.local.empty()) return;
+  if (it == gatherings_.end()) return;
+  if (Live* live = grows_with(key)) return invite(*live);
+  if (it->second.local.empty()) return;
   const std::string conflict = conflict_of(key, it->second);
   if (!conflict.empty()) return fail_gathering(key, {Code::kInvalidArgument, conflict});
   propose_if_complete(key);
@@ -191,7 +201,7 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
       return differ("owner uid", std::to_string(g.uid), std::to_string(claims.uid));
     }
     for (const RankInfo& info : claims.ranks) {
-      if (info.rank >= g.size)
+      if (info.rank >= g.size && !parse_policy(g.policy).value_or(Policy{}).elastic)
         return "job " + key.job + ": " + who(info.rank, node, info.pid) + " is outside the size " +
                std::to_string(g.size);
       const auto [holder, fresh] = holders.emplace(info.rank, who(info.rank, node, info.pid));

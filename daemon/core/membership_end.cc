@@ -4,21 +4,33 @@
 #include <algorithm>
 
 #include "daemon/core/membership.h"
+#include "daemon/core/membership_hands.h"
 
 namespace gradring::core {
 
 // The first cause that a node hears is the one it tells. Everybody passes it on once, so the news
 // arrives even where the direct way to its source is cut.
-void Membership::fail_job(Live& live, const Failure& failure, const std::string& heard_from) {
+void Membership::fail_job(Live& live, const Failure& cause, const std::string& heard_from,
+                          Tell tell) {
   if (live.failure || live.state == JobState::kEnded) return;
   const JobId id = live.view.incarnation;
+  // Of a closed view all know already that it has failed, and why.
+  const bool told = live.view.closed.has_value();
+  const Failure failure = told ? *live.view.closed : cause;
   live.failure = failure;
-  const bool admitted = live.state == JobState::kRunning;
+  const bool admitted = told || live.state == JobState::kRunning;
   live.state = JobState::kFailed;
-  live.explanation = describe(failure);
-  tell_members(live, JobFailed{id, live.view.epoch, failure}, heard_from);
+  if (!told) live.explanation = describe(failure);
+  if (live.change && live.change->last_commit()) {
+    constexpr size_t kRemembered = 256;
+    if (commits_.size() >= kRemembered) commits_.erase(commits_.begin());
+    commits_[id] = *live.change->last_commit();
+  }
+  if (tell == Tell::kAll) tell_members(live, JobFailed{id, live.view.epoch, failure}, heard_from);
+  if (tell == Tell::kLeft) tell_members(live, Left{id, failure}, heard_from);
   actions_->fail_engine(id, failure);
   for (const SessionId session : live.present) {
+    if (told) continue;
     if (admitted) {
       actions_->close(session, id, failure);
     } else {
@@ -34,6 +46,7 @@ void Membership::fail_job(Live& live, const Failure& failure, const std::string&
 
 void Membership::on_job_failed(const std::string& from, const JobFailed& message) {
   const auto it = live_.find(message.incarnation);
+  if (it != live_.end() && it->second.joining) return return_to_gathering(message.incarnation);
   if (it != live_.end()) {
     fail_job(it->second, message.failure, from);
     return end_if_over(message.incarnation);
@@ -60,6 +73,11 @@ void Membership::on_job_failed(const std::string& from, const JobFailed& message
 void Membership::engine_failed(const JobId& job, const Failure& failure) {
   const auto it = live_.find(job);
   if (it == live_.end()) return;
+  if (it->second.joining) {
+    actions_->send(it->second.inviter, Reject{job, ""});
+    return refuse_proposed(
+        job, {Code::kUnavailable, "job " + it->second.view.job + ": " + describe(failure)});
+  }
   fail_job(it->second, failure, "");
   end_if_over(job);
 }
@@ -76,6 +94,7 @@ void Membership::engine_drained(const JobId& job) {
   const auto it = live_.find(job);
   if (it == live_.end()) return;
   it->second.drained = true;
+  if (it->second.last_rank_lost != 0) want_change(job, true);
   say_done_if_over(job);
 }
 
@@ -83,6 +102,7 @@ void Membership::engine_drained(const JobId& job) {
 // up, and then it must fail for those who have begun.
 void Membership::say_done_if_over(const JobId& job) {
   Live& live = live_.at(job);
+  if (live.joining) return;
   if (live.drained && live.awaited.empty() && !live.failure && live.done.insert(node_).second) {
     tell_members(live, JobDone{job}, "");
   }
@@ -103,9 +123,19 @@ void Membership::end_if_over(const JobId& job) {
   const auto it = live_.find(job);
   if (it == live_.end() || !it->second.present.empty()) return;
   Live& live = it->second;
-  const bool all_done =
-      std::all_of(live.view.members.begin(), live.view.members.end(),
-                  [&live](const Member& member) { return live.done.count(member.node) > 0; });
+  const auto is_done = [&live](const Member& member) { return live.done.count(member.node) > 0; };
+  const auto& members = live.view.members;
+  // Nobody is left who could want our copies or vote with us, and word that they may go is lost.
+  const bool others_done = std::all_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.node == node_ || is_done(member);
+  });
+  const bool cut_off = std::any_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.node != node_ && peers_.count(member.node) == 0;
+  });
+  if (others_done && cut_off && live.change && !live.failure && live.done.insert(node_).second) {
+    tell_members(live, JobDone{job}, "");
+  }
+  const bool all_done = std::all_of(members.begin(), members.end(), is_done);
   if (!live.failure && !all_done) return;
   remember(live);
   actions_->remove(job);
@@ -113,7 +143,8 @@ void Membership::end_if_over(const JobId& job) {
 }
 
 void Membership::remember(const Live& live) {
-  const JobState state = live.failure ? JobState::kFailed : JobState::kEnded;
+  const bool failed = live.failure || live.view.closed;
+  const JobState state = failed ? JobState::kFailed : JobState::kEnded;
   history_.push_back({live.view.job,
                       live.view.incarnation,
                       state,
@@ -123,7 +154,7 @@ void Membership::remember(const Live& live) {
                       live.view.policy,
                       live.since,
                       {},
-                      live.failure ? live.explanation : "all ranks have left"});
+                      failed ? live.explanation : "all ranks have left"});
   if (history_.size() > options_.history) history_.erase(history_.begin());
 }
 

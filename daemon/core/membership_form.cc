@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/core/membership.h"
+#include "daemon/core/membership_hands.h"
 
 namespace gradring::core {
 
@@ -77,6 +78,7 @@ void Membership::install(const View& view, const GatheringKey& key, bool propose
 
 void Membership::on_propose(const std::string& from, const Propose& propose) {
   const View& view = propose.view;
+  if (view.epoch == 0) return on_invitation(from, propose);
   std::string why;
   switch (fits(from, propose, &why)) {
     case Fit::kYes:
@@ -120,16 +122,9 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
   if (it == gatherings_.end()) return Fit::kStale;
   const Gathering& gathering = it->second;
   const std::vector<RankInfo>& wanted = view.members[*me].ranks;
-  if (gathering.local.size() != wanted.size() || gathering.uid != view.uid ||
+  if (!are_all_of(gathering.local, wanted) || gathering.uid != view.uid ||
       gathering.policy != view.policy || gathering.size != view.size) {
     return Fit::kStale;
-  }
-  for (const RankInfo& info : wanted) {
-    if (std::none_of(gathering.local.begin(), gathering.local.end(), [&info](const LocalClaim& c) {
-          return c.claim == info.claim && c.request.rank == info.rank;
-        })) {
-      return Fit::kStale;
-    }
   }
   for (const Member& member : view.members) {
     if (member.node == node_ || peers_.count(member.node) > 0) continue;
@@ -143,8 +138,9 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
 void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
   if (it == live_.end()) return actions_->send(from, Reject{accept.incarnation, ""});  // too late
-  if (!it->second.proposer) return;
+  if (!it->second.proposer && it->second.invited.count(from) == 0) return;
   Live& live = it->second;
+  if (live.invited.count(from) > 0) return on_join_accept(live, from);
   live.awaited.erase(from);
   if (!live.awaited.empty()) return;
   if (live.state == JobState::kRunning) return say_done_if_over(accept.incarnation);
@@ -169,8 +165,13 @@ void Membership::on_reject(const std::string& from, const Reject& reject) {
     return publish(key, gatherings_.at(key));
   }
   const auto it = live_.find(reject.incarnation);
+  if (it != live_.end() && it->second.invited.erase(from) > 0) {
+    it->second.joiners.erase(from);
+    return set_joiners(it->second);
+  }
   if (it == live_.end() || it->second.state != JobState::kProposed) return;
   Live& live = it->second;
+  if (live.joining) return return_to_gathering(reject.incarnation);
   const bool from_proposer = live.view.members.front().node == from;
   if (!live.proposer && !from_proposer) return;
   if (live.proposer) tell_members(live, reject, from);
@@ -180,7 +181,14 @@ void Membership::on_reject(const std::string& from, const Reject& reject) {
 
 void Membership::on_commit(const std::string& from, const Commit& commit) {
   const auto it = live_.find(commit.incarnation);
-  if (it == live_.end() || it->second.state != JobState::kProposed) return;
+  if (it == live_.end()) {
+    // Taken back because the proposer seemed to be lost: the others must not count on this node.
+    Failure failure{Cause::kPeerLost, {}};
+    failure.blame.node = node_;
+    failure.blame.evidence = "its connection to node " + from + " broke while the job formed";
+    return actions_->send(from, Left{commit.incarnation, failure});
+  }
+  if (it->second.state != JobState::kProposed || it->second.joining) return;
   if (it->second.view.members.front().node != from) return;
   run(it->second);
   actions_->send(from, Accept{commit.incarnation});
@@ -191,6 +199,7 @@ void Membership::run(Live& live) {
   live.explanation = "epoch 1: formed of " + std::to_string(live.view.size) + " ranks on " +
                      std::to_string(live.view.members.size()) +
                      (live.view.members.size() == 1 ? " node" : " nodes");
+  begin_changes(live);
   for (const SessionId session : live.present) actions_->admit(session, live.view);
   retire_claims({live.view.job, live.token});
 }
@@ -207,9 +216,11 @@ void Membership::return_to_gathering(const JobId& job) {
   const GatheringKey key{live.view.job, live.token};
   Gathering& gathering = gatherings_[key];
   if (gathering.local.empty()) {
-    gathering.size = live.view.size;
-    gathering.uid = live.view.uid;
-    gathering.policy = live.view.policy;
+    // As it was claimed: a job that they were to join may have another size by now.
+    const JoinRequest& request = live.local.front().request;
+    gathering.size = request.size;
+    gathering.uid = request.uid;
+    gathering.policy = request.policy;
     gathering.since = live.since;
   }
   gathering.withdrawn = job;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <compare>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "daemon/core/report.h"
 #include "daemon/core/view.h"
 #include "proto/verdict.h"
 
@@ -23,37 +26,137 @@ struct Claims {
   uint32_t size = 0;
   std::string policy;
   std::vector<RankInfo> ranks;
+
+  bool operator==(const Claims&) const = default;
 };
 
 // From the daemon of rank 0: a complete view, to be accepted by each member.
 struct Propose {
   std::string token;
   View view;
+
+  bool operator==(const Propose&) const = default;
 };
 struct Accept {
   JobId incarnation{};
+
+  bool operator==(const Accept&) const = default;
 };
 // From a member: it cannot. From the proposer: the proposal is withdrawn. Without a reason the
 // claims had changed meanwhile, and gathering goes on; with one the formation has failed.
 struct Reject {
   JobId incarnation{};
   std::string reason;
+
+  bool operator==(const Reject&) const = default;
 };
 struct Commit {
   JobId incarnation{};
+
+  bool operator==(const Commit&) const = default;
 };
 
 struct JobFailed {
   JobId incarnation{};
   uint64_t epoch = 0;
   Failure failure;
+
+  bool operator==(const JobFailed&) const = default;
 };
 
 // All local trainers of the sender have left, and it holds nothing of the job that others need.
 struct JobDone {
   JobId incarnation{};
+
+  bool operator==(const JobDone&) const = default;
 };
 
-using JobMessage = std::variant<Claims, Propose, Accept, Reject, Commit, JobFailed, JobDone>;
+// The sender takes part in this life of the job no more, and never will again (rule V9c).
+struct Left {
+  JobId incarnation{};
+  Failure failure;
+
+  bool operator==(const Left&) const = default;
+};
+
+// Who proposes, and how late: a higher ballot wins.
+struct Ballot {
+  uint64_t round = 0;
+  std::string node;
+
+  auto operator<=>(const Ballot&) const = default;
+};
+
+struct Vote {
+  Ballot ballot;
+  Proposal proposal;
+
+  bool operator==(const Vote&) const = default;
+};
+
+// One Paxos instance for each epoch decides the next view; the report rides on the promise. Every
+// message names the epoch that it ends, but for Commit, which names the one that it begins.
+namespace change {
+
+struct Prepare {
+  JobId incarnation{};
+  uint64_t epoch = 0;
+  Ballot ballot;
+
+  bool operator==(const Prepare&) const = default;
+};
+struct Promise {
+  JobId incarnation{};
+  uint64_t epoch = 0;
+  Ballot ballot;
+  std::optional<Vote> accepted;
+  Report report;
+
+  bool operator==(const Promise&) const = default;
+};
+struct Accept {
+  JobId incarnation{};
+  uint64_t epoch = 0;
+  Ballot ballot;
+  Proposal proposal;
+
+  bool operator==(const Accept&) const = default;
+};
+struct Accepted {
+  JobId incarnation{};
+  uint64_t epoch = 0;
+  Ballot ballot;
+
+  bool operator==(const Accepted&) const = default;
+};
+struct Commit {
+  JobId incarnation{};
+  uint64_t epoch = 0;
+  Ballot ballot;
+  Proposal proposal;
+
+  bool operator==(const Commit&) const = default;
+};
+// To a ballot that is not above `promised`.
+struct Refuse {
+  JobId incarnation{};
+  uint64_t epoch = 0;
+  Ballot promised;
+
+  bool operator==(const Refuse&) const = default;
+};
+// The sender is in this epoch and would like to know of a later one.
+struct Ask {
+  JobId incarnation{};
+  uint64_t epoch = 0;
+
+  bool operator==(const Ask&) const = default;
+};
+
+}  // namespace change
+
+using JobMessage = std::variant<Claims, Propose, Accept, Reject, Commit, JobFailed, JobDone, Left,
+                                change::Prepare, change::Promise, change::Accept, change::Accepted,
+                                change::Commit, change::Refuse, change::Ask>;
 
 }  // namespace gradring::core

@@ -36,19 +36,40 @@ struct Submission {
 //   from        event                                  to          meaning
 //   (nothing)   first submission or READY              kGathering  some rank or member is missing
 //   kGathering  all local ranks and all members ready  kMoving     slices may start and arrive
-//   kGathering  signatures differ                      kFailed     local ranks are yet to be told
-//   kMoving     every slice final                      kDone       completed, forgotten
-//   any         the job fails                          kDone
-enum class OpState : uint8_t { kGathering, kMoving, kFailed, kDone };
+//   kGathering  signatures differ, or a view says so   kFailed     local ranks are yet to be told
+//   kMoving     every slice final                      kCompleted  told; some finals are kept yet
+//   kCompleted  every member has every slice           (nothing)   its key is remembered
+//   kMoving     a new view recomputes slices           kGathering  until all of its members are
+//   ready any         the job fails, or leaves this node out (nothing)
+enum class OpState : uint8_t { kGathering, kMoving, kFailed, kCompleted };
 
-// Rule T: a slice is U (untouched input), H (holds the final value) or D (completed and dropped),
-// and only ever goes U -> H -> D.
+// Rule T: a slice is U (untouched input), H (holds the final value) or D (every member has it, so
+// nobody will ask), and only ever goes U -> H -> D.
 enum class SliceState : uint8_t { kUntouched, kHeld, kDropped };
+
+// Which of several possible sums a final value is.
+struct ValueId {
+  uint64_t epoch = 0;  // in which it was computed
+  uint32_t ranks = 0;  // contributions in it
+
+  bool operator==(const ValueId&) const = default;
+};
+
+// What becomes of a slice in this epoch.
+enum class Route : uint8_t {
+  kCompute,  // along the op's plan, from its inputs
+  kHand,     // `holder` gives the final value out
+  kNone,     // every member has it
+};
 
 struct SliceProgress {
   SliceState state = SliceState::kUntouched;
-  uint8_t next_step = 0;  // index into Plan::steps_of(slice)
-  bool arriving = false;  // the value for next_step has a slot already
+  Route route = Route::kCompute;
+  uint8_t next_step = 0;         // index into the slice's steps
+  bool arriving = false;         // the value for next_step has a slot already
+  uint32_t holder = 0;           // member, when handed
+  ValueId value;                 // when held or dropped, or about to be handed
+  std::optional<uint32_t> kept;  // the copy we hold of it after completion
 };
 
 struct Op {
@@ -58,21 +79,32 @@ struct Op {
 
   std::optional<Signature> signature;             // of whoever came first
   uint32_t signed_by = kNoRank;                   // that one's rank
-  std::vector<std::optional<Submission>> locals;  // by local index, ascending rank
-  uint32_t locals_here = 0;
-  std::vector<bool> ready;  // by member
+  std::vector<std::optional<Submission>> locals;  // by local index
+  std::vector<uint32_t> contributions;            // by member, from its READY; 0: not ready
+  std::vector<uint32_t> contributed_before;       // by members 0 .. i-1, once all are ready
   uint32_t ready_count = 0;
   std::optional<Time> since;  // first local submission; else the tick after the first READY
 
+  uint32_t expected = 0;     // ranks of the view in which it was first seen anywhere
+  uint32_t slice_bytes = 0;  // not 0: some slice is final somewhere, so it stays cut as it was
+  std::string root_node;     // broadcast: where the root's input is; empty: where the root is
+  bool spared = false;       // of a closed view: nothing it needs is lost
+  bool grows = false;        // join point: some member wants to take in new ranks
+  bool confirmed = false;    // an op without slices: some member has completed it
+
   Plan plan;  // from the moment all locals are here
   std::vector<SliceProgress> slices;
-  uint32_t slices_held = 0;
-  uint32_t next_start = 0;  // first slice that starts here and has not
+  uint32_t slices_held = 0;     // or dropped
+  uint32_t slices_dropped = 0;  // for an op without slices: 1 when all are known to have completed
+  uint32_t next_start = 0;      // first slice that starts here and has not
+  uint32_t next_hand = 0;       // first slice not looked at for handing out
+  ValueId outcome;              // of an op without slices, once complete
 
   Failure failure;  // when kFailed
 
-  bool all_local() const { return locals_here == locals.size(); }
-  bool all_ready() const { return ready_count == ready.size(); }
+  bool ready(uint32_t member) const { return contributions[member] > 0; }
+  bool all_ready() const { return ready_count == contributions.size(); }
+  bool open() const { return state == OpState::kGathering || state == OpState::kMoving; }
 };
 
 }  // namespace gradring::core

@@ -67,6 +67,16 @@ std::vector<std::vector<Step>> allreduce_steps(uint32_t n) {
   return at;
 }
 
+// One member gives out a final value that it holds; one who has it already passes it on only.
+std::vector<std::vector<Step>> handing_steps(uint32_t n) {
+  std::vector<std::vector<Step>> at(n);
+  Step first;
+  if (n > 1) then_send(&first, Phase::kFinal, 1);
+  at[0] = {first};
+  for (uint32_t d = 1; d < n; ++d) at[d] = {hand_out(d, n)};
+  return at;
+}
+
 std::vector<std::vector<Step>> broadcast_steps(uint32_t n) {
   std::vector<std::vector<Step>> at(n);
   Step first = start(Fold::kRoot, true, true);
@@ -87,13 +97,13 @@ uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const Pla
 }
 
 Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, uint32_t root_member,
-               const PlanOptions& options) {
+               const PlanOptions& options, uint32_t slice_bytes) {
   Plan plan;
   plan.members = members;
   plan.me = me;
-  if (signature.collective == Collective::kBarrier || signature.count == 0) return plan;
+  if (signature.collective >= Collective::kBarrier || signature.count == 0) return plan;
   plan.bytes = signature.bytes();
-  plan.slice_bytes = slice_bytes_for(signature, members, options);
+  plan.slice_bytes = slice_bytes != 0 ? slice_bytes : slice_bytes_for(signature, members, options);
   plan.slices = static_cast<uint32_t>((plan.bytes + plan.slice_bytes - 1) / plan.slice_bytes);
   if (signature.collective == Collective::kBroadcast) {
     plan.rotate = false;
@@ -102,6 +112,7 @@ Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, uint32
   } else {
     plan.steps_at = allreduce_steps(members);
   }
+  plan.hand_at = handing_steps(members);
   return plan;
 }
 

@@ -45,11 +45,20 @@ struct Plan {
   uint32_t fixed_start = 0;  // else all start here (broadcast: the root's node)
 
   std::vector<std::vector<Step>> steps_at;  // indexed by distance from the start
+  std::vector<std::vector<Step>> hand_at;   // of a slice that one member holds, by distance from it
 
   uint32_t start_of(uint32_t slice) const { return rotate ? slice % members : fixed_start; }
   std::span<const Step> steps_of(uint32_t slice) const {
     return steps_at[(me + members - start_of(slice)) % members];
   }
+  std::span<const Step> steps_from(uint32_t holder) const {
+    return hand_at[(me + members - holder) % members];
+  }
+  // The member that a final value reaches last: when it has it, every member has it.
+  uint32_t last_of(uint32_t slice) const {
+    return (start_of(slice) + members - (rotate && members > 1 ? 2 : 1)) % members;
+  }
+  uint32_t last_from(uint32_t holder) const { return (holder + members - 1) % members; }
   bool starts_here(uint32_t slice) const { return start_of(slice) == me; }
   uint64_t offset_of(uint32_t slice) const { return uint64_t{slice} * slice_bytes; }
   uint32_t length_of(uint32_t slice) const {
@@ -68,8 +77,9 @@ struct PlanOptions {
 // Slices are whole elements and equal on all members; both follow from the arguments alone.
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options);
 
-// `root_member`: index of the member that hosts the root, for broadcast.
+// `root_member`: index of the member that hosts the root, for broadcast. `slice_bytes`: 0, or that
+// of an op that was begun among other members and stays cut as it is.
 Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, uint32_t root_member,
-               const PlanOptions& options);
+               const PlanOptions& options, uint32_t slice_bytes = 0);
 
 }  // namespace gradring::core

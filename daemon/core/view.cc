@@ -13,6 +13,13 @@ std::optional<uint32_t> View::index_of(const std::string& node) const {
   return std::nullopt;
 }
 
+bool View::has(uint32_t rank) const {
+  return std::any_of(members.begin(), members.end(), [rank](const Member& member) {
+    return std::any_of(member.ranks.begin(), member.ranks.end(),
+                       [rank](const RankInfo& info) { return info.rank == rank; });
+  });
+}
+
 uint32_t View::host_of(uint32_t rank) const {
   for (uint32_t i = 0; i < members.size(); ++i) {
     for (const RankInfo& info : members[i].ranks) {
@@ -29,38 +36,72 @@ const RankInfo& View::info_of(uint32_t rank) const {
                        [rank](const RankInfo& info) { return info.rank == rank; });
 }
 
+uint32_t View::lowest() const {
+  const auto least =
+      std::min_element(members.begin(), members.end(),
+                       [](const Member& a, const Member& b) { return a.node < b.node; });
+  return static_cast<uint32_t>(least - members.begin());
+}
+
+uint32_t View::oldest_rank() const {
+  const RankInfo* oldest = nullptr;
+  for (const Member& member : members) {
+    for (const RankInfo& info : member.ranks) {
+      if (oldest == nullptr || info.since < oldest->since ||
+          (info.since == oldest->since && info.rank < oldest->rank)) {
+        oldest = &info;
+      }
+    }
+  }
+  return oldest == nullptr ? 0 : oldest->rank;
+}
+
+bool is_quorum(const View& view, const std::vector<std::string>& nodes) {
+  size_t votes = 0;
+  bool lowest = false;
+  for (uint32_t i = 0; i < view.members.size(); ++i) {
+    if (std::find(nodes.begin(), nodes.end(), view.members[i].node) == nodes.end()) continue;
+    ++votes;
+    lowest = lowest || i == view.lowest();
+  }
+  return 2 * votes > view.members.size() || (2 * votes == view.members.size() && lowest);
+}
+
 void sort_into_ring(std::vector<Member>* members) {
   const auto by_rank = [](const RankInfo& a, const RankInfo& b) { return a.rank < b.rank; };
   for (Member& member : *members) std::sort(member.ranks.begin(), member.ranks.end(), by_rank);
   std::sort(members->begin(), members->end(), [](const Member& a, const Member& b) {
+    if (a.ranks.empty() || b.ranks.empty()) {
+      return a.ranks.empty() == b.ranks.empty() ? a.node < b.node : b.ranks.empty();
+    }
     return a.ranks.front().rank < b.ranks.front().rank;
   });
 }
 
 std::string fault_of(const View& view) {
-  if (view.size == 0) return "the view has no ranks";
-  std::vector<bool> seen(view.size, false);
-  uint32_t count = 0;
+  if (view.size == 0 && !view.closed) return "the view has no ranks";
+  std::vector<uint32_t> seen;
   for (size_t i = 0; i < view.members.size(); ++i) {
     const Member& member = view.members[i];
-    if (member.ranks.empty()) return "node " + member.node + " has no ranks";
+    if (member.ranks.empty() && !view.closed) return "node " + member.node + " has no ranks";
     if (view.index_of(member.node) != i) return "node " + member.node + " is listed twice";
     for (size_t k = 0; k < member.ranks.size(); ++k) {
       const uint32_t rank = member.ranks[k].rank;
-      if (rank >= view.size) {
+      if (view.epoch == 1 && rank >= view.size) {
         return "rank " + std::to_string(rank) + " is outside the job's size " +
                std::to_string(view.size);
       }
-      if (seen[rank]) return "rank " + std::to_string(rank) + " is there twice";
       if (k > 0 && member.ranks[k - 1].rank > rank) {
         return "the ranks of node " + member.node + " are out of order";
       }
-      seen[rank] = true;
-      ++count;
+      seen.push_back(rank);
     }
   }
-  if (count != view.size) {
-    return std::to_string(count) + " of " + std::to_string(view.size) + " ranks are there";
+  std::sort(seen.begin(), seen.end());
+  const auto twice = std::adjacent_find(seen.begin(), seen.end());
+  if (twice != seen.end()) return "rank " + std::to_string(*twice) + " is there twice";
+  if (seen.size() != view.size) {
+    return std::to_string(seen.size()) + " of " + std::to_string(view.size) + " ranks are there";
   }
   return {};
 }

@@ -35,8 +35,12 @@ void DataThread::apply(InstallJob& install) {
     failed(Cause::kPeerLost, member.node, "is not connected on the data network");
     break;
   }
+  // As many of the largest slices as can be on their way round when an op completes here.
+  const uint64_t kept =
+      std::min(uint64_t{2} * options_.engine.slots * options_.engine.plan.slice_bytes_max,
+               options_.staging_limit - staging->bytes());
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), options_.engine,
-                                            std::move(*staging), &shared_);
+                                            std::move(*staging), kept, &shared_);
 }
 
 void DataThread::apply(const Submit& submit) {
@@ -50,7 +54,7 @@ void DataThread::apply(const Submit& submit) {
 }
 
 void DataThread::apply(const LeaveRank& leave) {
-  if (JobExecutor* job = find(leave.job)) job->leave(leave.rank);
+  if (JobExecutor* job = find(leave.job)) job->leave(leave.rank, leave.why);
 }
 
 void DataThread::apply(const FailJob& fail) {
@@ -59,6 +63,18 @@ void DataThread::apply(const FailJob& fail) {
 
 void DataThread::apply(const MemberGone& gone) {
   if (JobExecutor* job = find(gone.job)) job->member_gone(gone.member, gone.failure);
+}
+
+void DataThread::apply(const FreezeJob& freeze) {
+  if (JobExecutor* job = find(freeze.job)) job->freeze(freeze.epoch);
+}
+
+void DataThread::apply(const AdoptView& adopt) {
+  if (JobExecutor* job = find(adopt.job)) job->adopt(*adopt.proposal, now_);
+}
+
+void DataThread::apply(const SetGrows& set) {
+  if (JobExecutor* job = find(set.job)) job->set_grows(set.grows);
 }
 
 void DataThread::apply(const RemoveJob& remove) {

@@ -28,14 +28,13 @@ transport::Events::Landing DataThread::on_header(std::span<const std::byte> head
   if (!from) return {};
   DataPeer& peer = shared_.peers.at(*from);
   JobExecutor* job = find(frame->job);
-  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(*from);
-  if (!member) {
+  if (job == nullptr) {
     // A slice can come only after this node said READY, so the job was here and is gone.
     ++frames_stale_;
     ++peer.dropped_frames;
     return {};
   }
-  const auto landing = job->on_slice(*member, *frame);
+  const auto landing = job->on_slice(*from, *frame);
   if (!landing) {
     ++peer.dropped_frames;
     return {};
@@ -76,15 +75,12 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
 void DataThread::deliver_frame(PeerId from, JobExecutor* job, const Frame& frame) {
   shared_.peers.at(from).heard = true;
   if (frame.type == FrameType::kHeartbeat) return;
-  const std::optional<uint32_t> member = job == nullptr ? std::nullopt : job->member_of(from);
-  if (!member) {
-    // The last CREDIT of a job that ended well often comes after its end, and nobody needs it.
-    if (frame.type == FrameType::kCredit) return;
-    ++frames_stale_;
-    ++shared_.peers.at(from).dropped_frames;
-    return;
-  }
-  job->on_frame(*member, frame, now_);
+  if (job != nullptr && job->on_frame(from, frame, now_)) return;
+  // The last CREDIT or STABLE of a job that ended well often comes after its end, and nobody needs
+  // it.
+  if (frame.type == FrameType::kCredit || frame.type == FrameType::kStable) return;
+  ++frames_stale_;
+  ++shared_.peers.at(from).dropped_frames;
 }
 
 void DataThread::deliver_early_frame(const Frame& frame) {

@@ -44,6 +44,9 @@ class DataThread final : private transport::Events {
   void apply(const LeaveRank& leave);
   void apply(const FailJob& fail);
   void apply(const MemberGone& gone);
+  void apply(const FreezeJob& freeze);
+  void apply(const AdoptView& adopt);
+  void apply(const SetGrows& set);
   void apply(const RemoveJob& remove);
   void apply(const ExpectPeer& expect);
   void apply(const ConnectPeer& connect);

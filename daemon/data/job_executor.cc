@@ -9,20 +9,28 @@
 #include "transport/reducer.h"
 
 namespace gradring::daemon {
-
 JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
-                         StagingMemory staging, DataShared* shared)
+                         StagingMemory staging, uint64_t kept_max, DataShared* shared)
     : shared_(shared),
       staging_(std::move(staging)),
       engine_(std::move(install.view), install.me, options, this),
-      flight_(shared->flight, engine_.view(), engine_.me(), options.slots),
-      nonfinite_(engine_.view().members[engine_.me()].ranks.size()) {
+      kept_(kept_max) {
+  meet_members();
+}
+
+// Who is in the view now, and by which connection.
+void JobExecutor::meet_members() {
   const core::View& view = engine_.view();
-  const std::vector<core::RankInfo>& ranks = view.members[engine_.me()].ranks;
-  for (const core::RankInfo& info : ranks) locals_.push_back({info.rank, 0, {}});
+  for (const core::RankInfo& info : view.members[engine_.me()].ranks) {
+    const bool known = std::any_of(locals_.begin(), locals_.end(),
+                                   [&](const LocalRank& l) { return l.rank == info.rank; });
+    if (!known) locals_.push_back({info.rank, 0, {}});
+  }
+  peer_of_.clear();
   for (const core::Member& member : view.members) {
     peer_of_.push_back(shared_->peers.by_node(member.node));
   }
+  flight_.emplace(shared_->flight, view, engine_.me(), engine_.slots());
 }
 
 void JobExecutor::submit(const Submit& command, core::Time now) {
@@ -30,11 +38,11 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   const uint64_t ticket = command.submission.ticket;
   const OpKey key = command.submission.key;
   rank.lent[ticket] = {command.session, key, command.input, command.output};
-  flight_.submitted(command.submission);
+  flight_->submitted(command.submission);
   const Status refused = engine_.submit(command.submission, now);
   if (refused.ok()) {
     rank.last_submission = now;
-    if (rank.lent.count(ticket) > 0) flight_.ready(key, command.submission.signature);
+    if (rank.lent.count(ticket) > 0) flight_->ready(key, command.submission.signature);
     return;
   }
   core::Outcome outcome;
@@ -53,8 +61,9 @@ JobDescription JobExecutor::describe(uint64_t query) const {
   description.found = true;
   description.ops = engine_.progress(kOpsShown);
   for (size_t i = 0; i < locals_.size(); ++i) {
-    description.ranks.push_back({locals_[i].rank, engine_.submitted()[i],
-                                 locals_[i].last_submission, nonfinite_.inputs()[i]});
+    const uint32_t rank = locals_[i].rank;
+    description.ranks.push_back(
+        {rank, engine_.submitted(rank), locals_[i].last_submission, nonfinite_.inputs(rank)});
   }
   description.ops_completed = engine_.counters().ops_completed;
   description.ops_open = static_cast<uint32_t>(engine_.open_ops());
@@ -68,32 +77,78 @@ std::optional<uint32_t> JobExecutor::member_of(PeerId peer) const {
   return static_cast<uint32_t>(it - peer_of_.begin());
 }
 
-void JobExecutor::on_frame(uint32_t member, const Frame& frame, core::Time now) {
-  flight_.frame_received(member, frame);
-  engine_.on_frame(member, frame, now);
-  if (frame.type == FrameType::kReady && !engine_.failed()) {
-    flight_.ready(frame.key, frame.ready.signature);
+// D8: what is of another epoch is not for the engine.
+bool JobExecutor::of_this_epoch(PeerId from, const Frame& frame) {
+  using Gate = core::EpochGate<PeerId>;
+  const uint64_t epoch = engine_.view().epoch;
+  if (frame.epoch == epoch) return true;
+  const bool later = frame.epoch > epoch;
+  if (later && frame.type == FrameType::kSlice) return false;
+  const Gate::Verdict verdict = gate_.sort(from, frame, epoch);
+  // The end of a job that failed was told already.
+  if (engine_.failed() || (verdict == Gate::Verdict::kPast && !gate_.tell(from, frame.epoch))) {
+    return false;
   }
+  shared_->events->post(EpochDiffers{id(), shared_->peers.at(from).node, later, frame.epoch});
+  return false;
 }
 
-std::optional<JobExecutor::Landing> JobExecutor::on_slice(uint32_t member, const Frame& frame) {
-  const std::optional<uint32_t> slot = engine_.on_slice(member, frame);
+bool JobExecutor::on_frame(PeerId from, const Frame& frame, core::Time now) {
+  if (!of_this_epoch(from, frame)) return true;
+  const std::optional<uint32_t> member = member_of(from);
+  if (!member) return false;
+  flight_->frame_received(*member, frame);
+  engine_.on_frame(*member, frame, now);
+  if (frame.type == FrameType::kReady && !engine_.failed()) {
+    flight_->ready(frame.key, frame.ready.signature);
+  }
+  return true;
+}
+
+std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, const Frame& frame) {
+  if (!of_this_epoch(from, frame)) return std::nullopt;
+  const std::optional<uint32_t> member = member_of(from);
+  if (!member) return std::nullopt;
+  const std::optional<uint32_t> slot = engine_.on_slice(*member, frame);
   if (!slot) return std::nullopt;
   const core::Staging at{core::Staging::Kind::kSlot, *slot};
-  flight_.slice_arrives(*slot, frame);
+  flight_->slice_arrives(*slot, frame);
   ++loans_;
   return Landing{staging_.at(at), shared_->ledger.lend({this, at})};
 }
 
+// ---- epochs ----
+
+void JobExecutor::freeze(uint64_t epoch) {
+  if (engine_.view().epoch != epoch || engine_.failed()) return;
+  shared_->events->post(
+      JobFrozen{id(), epoch, std::make_shared<const core::Report>(engine_.freeze())});
+}
+
+void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
+  if (engine_.failed()) return;
+  told_drained_ = false;
+  settle();
+  // The engine speaks to the new members from inside adopt(), so they must be known before.
+  peer_of_.clear();
+  for (const core::Member& member : proposal.view.members) {
+    peer_of_.push_back(shared_->peers.by_node(member.node));
+  }
+  engine_.adopt(proposal);
+  meet_members();
+  for (const auto& [from, frame] : gate_.take_waiting()) on_frame(from, frame, now);
+  settle();
+}
+
 void JobExecutor::on_landed(core::Staging at) {
   --loans_;
-  flight_.slice_landed(at.index);
+  flight_->slice_landed(at.index);
   engine_.on_slice_landed(at.index);
 }
 
 void JobExecutor::on_aborted(core::Staging at) {
   --loans_;
-  flight_.slice_aborted(at.index);
+  flight_->slice_aborted(at.index);
   engine_.on_slice_aborted(at.index);
 }
 
@@ -126,25 +181,30 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   const uint64_t offset = op.plan.offset_of(order.slice);
   const uint32_t length = op.plan.length_of(order.slice);
   std::byte* const at = staging_.at(order.at);
-  if (!order.onto_arrived) flight_.slice_started(op.key, order.slice);
+  if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
 
   if (order.source == core::Fold::kRoot) {
-    for (size_t i = 0; i < op.locals.size(); ++i) {
-      if (op.locals[i]->rank != op.signature->root) continue;
-      std::memcpy(at, lent_to(op, i).input + offset, length);
+    for (const auto& local : op.locals) {
+      if (!local || local->rank != op.signature->root) continue;
+      std::memcpy(at, lent_to(*local).input + offset, length);
       return;
     }
     GRADRING_CHECK(false, "the root of a broadcast is not on the node that starts it");
   }
   inputs_.clear();
+  folded_.clear();
   if (order.onto_arrived) inputs_.push_back(at);
-  for (size_t i = 0; i < op.locals.size(); ++i) inputs_.push_back(lent_to(op, i).input + offset);
+  for (const auto& local : op.locals) {
+    if (!local) continue;
+    inputs_.push_back(lent_to(*local).input + offset);
+    folded_.push_back(local->rank);
+  }
   const transport::FoldFindings found =
       transport::fold(op.signature->dtype, op.signature->op, inputs_, at,
                       length / size_of(op.signature->dtype), order.divisor);
   if (found.nonfinite == 0) return;
-  const auto locals = std::span(inputs_).last(op.locals.size());
-  if (nonfinite_.look(op, order.slice, locals, found, monotonic_now())) {
+  const auto locals = std::span(inputs_).last(folded_.size());
+  if (nonfinite_.look(op, order.slice, locals, folded_, found, monotonic_now())) {
     shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
   }
 }
@@ -152,15 +212,42 @@ void JobExecutor::fold(const core::FoldOrder& order) {
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
   const uint64_t offset = op.plan.offset_of(slice);
   const uint32_t length = op.plan.length_of(slice);
-  for (size_t i = 0; i < op.locals.size(); ++i) {
-    std::memcpy(lent_to(op, i).output + offset, staging_.at(from), length);
+  for (const auto& local : op.locals) {
+    if (local) std::memcpy(lent_to(*local).output + offset, staging_.at(from), length);
   }
-  flight_.slice_delivered(op.key, slice);
+  flight_->slice_delivered(op.key, slice);
 }
+
+const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {
+  for (const auto& local : op.locals) {
+    if (local) return &lent_to(*local);
+  }
+  return nullptr;
+}
+
+std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
+  const Lent* lent = first_lent_to(op);
+  if (lent == nullptr) return std::nullopt;
+  return kept_.keep({lent->output + op.plan.offset_of(slice), op.plan.length_of(slice)});
+}
+
+void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
+  const uint32_t length = op.plan.length_of(slice);
+  const std::optional<uint32_t> kept = op.slices[slice].kept;
+  const std::byte* from =
+      kept ? kept_.at(*kept).data() : first_lent_to(op)->output + op.plan.offset_of(slice);
+  std::memcpy(staging_.at(to), from, length);
+}
+
+void JobExecutor::absent(const core::Absence& absence) {
+  shared_->events->post(EngineAbsent{id(), absence});
+}
+
+void JobExecutor::at_join_point() { shared_->events->post(EngineAtJoinPoint{id()}); }
 
 void JobExecutor::send(uint32_t member, const Frame& frame) {
   if (!peer_of_[member]) return;
-  flight_.frame_sent(member, frame);
+  flight_->frame_sent(member, frame);
   const DataPeer& peer = shared_->peers.at(*peer_of_[member]);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
@@ -180,7 +267,7 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
   const std::span<const std::byte> payload(staging_.at(from), frame.slice.length);
   if (shared_->outbox.send(*peer_of_[member], encode(stamped), payload, loan)) {
     ++loans_;
-    if (from.kind == core::Staging::Kind::kSlot) flight_.slice_forwarded(frame);
+    if (from.kind == core::Staging::Kind::kSlot) flight_->slice_forwarded(frame);
     peer.sent_bytes += frame.slice.length;
     return;
   }
@@ -191,13 +278,13 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
 void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
-  flight_.completed(rank, lent->second.key, outcome);
+  flight_->completed(rank, lent->second.key, outcome);
   shared_->events->post(Completed{lent->second.session, ticket, outcome});
   owner.lent.erase(lent);
 }
 
 void JobExecutor::fail_job(const Failure& failure) {
-  flight_.failed(failure);
+  flight_->failed(failure);
   shared_->events->post(EngineFailed{id(), failure});
 }
 
@@ -208,8 +295,10 @@ JobExecutor::LocalRank& JobExecutor::local(uint32_t rank) {
   return *it;
 }
 
-const JobExecutor::Lent& JobExecutor::lent_to(const core::Op& op, size_t local_index) const {
-  return locals_[local_index].lent.at(op.locals[local_index]->ticket);
+const JobExecutor::Lent& JobExecutor::lent_to(const core::Submission& submission) const {
+  const auto owner = std::find_if(locals_.begin(), locals_.end(),
+                                  [&](const LocalRank& l) { return l.rank == submission.rank; });
+  return owner->lent.at(submission.ticket);
 }
 
 }  // namespace gradring::daemon

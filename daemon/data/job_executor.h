@@ -6,7 +6,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/core/epoch_gate.h"
 #include "daemon/core/job_engine.h"
+#include "daemon/data/kept_slices.h"
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
 #include "daemon/data/nonfinite.h"
@@ -33,28 +35,33 @@ struct DataShared {
 // memory and its trainers' buffers. Data thread only.
 class JobExecutor final : private core::EngineActions {
  public:
+  // `kept_max`: bytes of final slices that may be kept after completion.
   JobExecutor(InstallJob install, const core::EngineOptions& options, StagingMemory staging,
-              DataShared* shared);
+              uint64_t kept_max, DataShared* shared);
 
   // ---- commands ----
   void submit(const Submit& command, core::Time now);
-  void leave(uint32_t rank) { engine_.leave(rank); }
+  void leave(uint32_t rank, const Failure& why) { engine_.leave(rank, why); }
   void fail(const Failure& failure) { engine_.fail(failure); }
   void member_gone(uint32_t member, const Failure& failure) {
     engine_.member_gone(member, failure);
   }
+  void freeze(uint64_t epoch);
+  void adopt(const core::Proposal& proposal, core::Time now);
+  void set_grows(bool grows) { engine_.set_grows(grows); }
   void tick(core::Time now) { engine_.tick(now); }
   JobDescription describe(uint64_t query) const;
 
   // ---- from the transport ----
   // The member that this peer is in the job, if it is one.
   std::optional<uint32_t> member_of(PeerId peer) const;
-  void on_frame(uint32_t member, const Frame& frame, core::Time now);
+  // From anybody whose token is good; false when it is nobody of this job.
+  bool on_frame(PeerId from, const Frame& frame, core::Time now);
   struct Landing {
     std::byte* to = nullptr;
     uint64_t loan = 0;
   };
-  std::optional<Landing> on_slice(uint32_t member, const Frame& frame);
+  std::optional<Landing> on_slice(PeerId from, const Frame& frame);
   void on_landed(core::Staging at);
   void on_aborted(core::Staging at);
   void on_sent(core::Staging at);
@@ -84,24 +91,35 @@ class JobExecutor final : private core::EngineActions {
 
   void fold(const core::FoldOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
+  std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
+  void drop(uint32_t kept) override { kept_.drop(kept); }
+  void fetch(const core::Op& op, uint32_t slice, core::Staging to) override;
+  void absent(const core::Absence& absence) override;
+  void at_join_point() override;
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void fail_job(const Failure& failure) override;
 
   LocalRank& local(uint32_t rank);
-  const Lent& lent_to(const core::Op& op, size_t local_index) const;
+  const Lent& lent_to(const core::Submission& submission) const;
+  const Lent* first_lent_to(const core::Op& op) const;
+  void meet_members();
+  bool of_this_epoch(PeerId from, const Frame& frame);
   void settle();
 
   DataShared* const shared_;
   StagingMemory staging_;
   core::JobEngine engine_;
-  JobFlight flight_;
-  std::vector<LocalRank> locals_;  // in the view's order
+  std::optional<JobFlight> flight_;  // made anew in each epoch
+  KeptSlices kept_;
+  std::vector<LocalRank> locals_;  // all that this node ever had in the job
   NonfiniteWatch nonfinite_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
-  std::vector<core::Staging> not_sent_;         // there is no connection: to be given back
+  std::vector<uint32_t> folded_;                // whose they are
+  core::EpochGate<PeerId> gate_;
+  std::vector<core::Staging> not_sent_;  // there is no connection: to be given back
   uint64_t loans_ = 0;
   bool told_drained_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -37,6 +38,7 @@ struct Submit {
 struct LeaveRank {
   JobId job{};
   uint32_t rank = 0;
+  Failure why;
 };
 struct FailJob {
   JobId job{};
@@ -47,6 +49,21 @@ struct MemberGone {
   JobId job{};
   uint32_t member = 0;
   Failure failure;
+};
+// End the epoch, and say what this node knows of it: JobFrozen is the answer.
+struct FreezeJob {
+  JobId job{};
+  uint64_t epoch = 0;
+};
+// Begin the next one.
+struct AdoptView {
+  JobId job{};
+  std::shared_ptr<const core::Proposal> proposal;
+};
+// Whether ranks wait to be taken in at the next join point.
+struct SetGrows {
+  JobId job{};
+  bool grows = false;
 };
 struct RemoveJob {
   JobId job{};
@@ -74,8 +91,9 @@ struct DescribeJob {
 };
 struct StopData {};
 
-using Command = std::variant<InstallJob, Submit, LeaveRank, FailJob, MemberGone, RemoveJob,
-                             ExpectPeer, ConnectPeer, DisconnectPeer, DescribeJob, StopData>;
+using Command =
+    std::variant<InstallJob, Submit, LeaveRank, FailJob, MemberGone, FreezeJob, AdoptView, SetGrows,
+                 RemoveJob, ExpectPeer, ConnectPeer, DisconnectPeer, DescribeJob, StopData>;
 
 // ---- to the control thread ----
 
@@ -91,6 +109,25 @@ struct EngineFailed {
 };
 struct EngineDrained {
   JobId job{};
+};
+struct JobFrozen {
+  JobId job{};
+  uint64_t epoch = 0;
+  std::shared_ptr<const core::Report> report;
+};
+struct EngineAbsent {
+  JobId job{};
+  core::Absence absence;
+};
+struct EngineAtJoinPoint {
+  JobId job{};
+};
+// A node speaks in another epoch of the job: a later one, or `its_epoch`, an earlier one.
+struct EpochDiffers {
+  JobId job{};
+  std::string node;
+  bool later = false;
+  uint64_t its_epoch = 0;
 };
 struct PeerDataLost {
   PeerId peer = 0;
@@ -154,8 +191,9 @@ struct JobDescription {
   uint64_t staging_bytes = 0;
 };
 
-using Event = std::variant<Completed, EngineFailed, EngineDrained, PeerDataLost, NonfiniteFound,
-                           Pulse, JobDescription>;
+using Event =
+    std::variant<Completed, EngineFailed, EngineDrained, JobFrozen, EngineAbsent, EngineAtJoinPoint,
+                 EpochDiffers, PeerDataLost, NonfiniteFound, Pulse, JobDescription>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

@@ -3,7 +3,8 @@
 namespace gradring::daemon {
 
 bool NonfiniteWatch::look(const core::Op& op, uint32_t slice, std::span<const void* const> inputs,
-                          const transport::FoldFindings& findings, core::Time now) {
+                          std::span<const uint32_t> ranks, const transport::FoldFindings& findings,
+                          core::Time now) {
   const Dtype dtype = op.signature->dtype;
   const size_t count = op.plan.length_of(slice) / size_of(dtype);
   const uint64_t before = op.plan.offset_of(slice) / size_of(dtype);
@@ -11,7 +12,7 @@ bool NonfiniteWatch::look(const core::Op& op, uint32_t slice, std::span<const vo
   size_t guilty = inputs.size();
   for (size_t i = 0; i < inputs.size(); ++i) {
     size_t first = 0;
-    inputs_[i] += transport::count_nonfinite(dtype, inputs[i], count, &first);
+    inputs_[ranks[i]] += transport::count_nonfinite(dtype, inputs[i], count, &first);
     if (first >= least) continue;
     least = first;
     guilty = i;
@@ -28,7 +29,7 @@ bool NonfiniteWatch::look(const core::Op& op, uint32_t slice, std::span<const vo
         static_cast<const std::byte*>(inputs[guilty]) + least * size_of(dtype);
     first_->kind = transport::is_nan(dtype, element) ? NonfiniteOrigin::Kind::kNan
                                                      : NonfiniteOrigin::Kind::kInfinity;
-    first_->rank = op.locals[guilty]->rank;
+    first_->rank = ranks[guilty];
     first_->element = before + least;
   } else {
     first_->kind = NonfiniteOrigin::Kind::kOverflow;

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "daemon/core/op.h"
 #include "daemon/data/messages.h"
@@ -16,20 +16,22 @@ namespace gradring::daemon {
 // that node's to tell. Data thread only.
 class NonfiniteWatch {
  public:
-  explicit NonfiniteWatch(size_t local_ranks) : inputs_(local_ranks) {}
-
-  // For a slice whose fold found something. `inputs`: the local contributions to it, by local
-  // index, as untouched as they were folded. True once: when this is the job's first origin here.
+  // For a slice whose fold found something. `inputs`: the local contributions to it, of `ranks`, as
+  // untouched as they were folded. True once: when this is the job's first origin here.
   bool look(const core::Op& op, uint32_t slice, std::span<const void* const> inputs,
-            const transport::FoldFindings& findings, core::Time now);
+            std::span<const uint32_t> ranks, const transport::FoldFindings& findings,
+            core::Time now);
 
-  // Values that were not finite so far, by local index. Exact for sums, averages and products; an
+  // Values of this rank that were not finite so far. Exact for sums, averages and products; an
   // infinity that a minimum or maximum passed over is nobody's trouble, and may be left out.
-  const std::vector<uint64_t>& inputs() const { return inputs_; }
+  uint64_t inputs(uint32_t rank) const {
+    const auto it = inputs_.find(rank);
+    return it == inputs_.end() ? 0 : it->second;
+  }
   const std::optional<NonfiniteOrigin>& first() const { return first_; }
 
  private:
-  std::vector<uint64_t> inputs_;
+  std::map<uint32_t, uint64_t> inputs_;
   std::optional<NonfiniteOrigin> first_;
 };
 

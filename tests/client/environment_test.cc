@@ -41,6 +41,7 @@ class Environment : public ::testing::Test {
   static constexpr const char* kNames[] = {"GRADRING_RUNTIME_DIR",
                                            "GRADRING_JOB",
                                            "GRADRING_JOB_TOKEN",
+                                           "GRADRING_POLICY",
                                            "GRADRING_RANK",
                                            "GRADRING_SIZE",
                                            "GRADRING_LOCAL_RANK",
@@ -73,10 +74,16 @@ class Environment : public ::testing::Test {
   std::vector<std::pair<std::string, std::string>> saved_;
 };
 
+TEST_F(Environment, NamesThePolicy) {
+  set("GRADRING_POLICY", "elastic min=2");
+  EXPECT_STREQ(init().policy, "elastic min=2");
+}
+
 TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {
   const gradring_options options = init();
   EXPECT_EQ(options.struct_size, sizeof(options));
   EXPECT_STREQ(options.runtime_dir, "/run/gradring");
+  EXPECT_STREQ(options.policy, "fail");
   EXPECT_EQ(options.job, nullptr);
   EXPECT_STREQ(options.token, "");
   EXPECT_EQ(options.rank, -1);

@@ -15,9 +15,11 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <numeric>
 #include <stdexcept>
 
 #include "proto/types.h"
+#include "tests/client/fake_view.h"
 
 namespace gradring::test {
 namespace {
@@ -124,18 +126,25 @@ size_t FakeDaemon::segments() {
   return count;
 }
 
-void FakeDaemon::complete(const wire::Operation& operation) {
+void FakeDaemon::complete(const wire::Operation& operation,
+                          std::optional<wire::Completion> completion) {
   run([&] {
     compute(operation);
     wire::DaemonMessage message;
-    wire::Completion& completion = *message.mutable_completed()->add_completions();
-    completion.set_ticket(operation.ticket());
-    completion.set_verdict(static_cast<uint32_t>(Verdict::kOk));
-    completion.set_epoch(1);
-    completion.set_ranks_min(join_.size());
-    completion.set_ranks_max(join_.size());
+    wire::Completion& told = *message.mutable_completed()->add_completions();
+    told = completion.value_or(good());
+    told.set_ticket(operation.ticket());
     send_to(last_routing_id_, message.SerializeAsString());
   });
+}
+
+wire::Completion FakeDaemon::good() const {
+  wire::Completion completion;
+  completion.set_verdict(static_cast<uint32_t>(Verdict::kOk));
+  completion.set_epoch(1);
+  completion.set_ranks_min(join_.size());
+  completion.set_ranks_max(join_.size());
+  return completion;
 }
 
 void FakeDaemon::send(const wire::DaemonMessage& message) {
@@ -319,7 +328,7 @@ void FakeDaemon::answer(const std::string& routing_id, const wire::ClientMessage
     case wire::ClientMessage::kJoin:
       join_ = message.join();
       if (!script.answer_join) return;
-      *reply.mutable_joined() = joined();
+      *reply.mutable_joined() = joined(script);
       refusal = script.refuse_join;
       break;
     case wire::ClientMessage::kSubmit:
@@ -348,9 +357,14 @@ void FakeDaemon::answer(const std::string& routing_id, const wire::ClientMessage
   send_to(routing_id, reply.SerializeAsString());
   if (message.has_join() && script.close_after_join) {
     wire::DaemonMessage closed;
-    closed.mutable_closed()->set_job(77);
+    closed.mutable_closed()->set_job(kFakeJob);
     closed.mutable_closed()->set_message("rank 1 died");
     send_to(routing_id, closed.SerializeAsString());
+  }
+  if (message.has_join() && script.change_after_join) {
+    wire::DaemonMessage changed;
+    *changed.mutable_view_changed() = *script.change_after_join;
+    send_to(routing_id, changed.SerializeAsString());
   }
 }
 
@@ -359,32 +373,19 @@ void FakeDaemon::submit(const std::string& routing_id, const wire::ClientMessage
   for (const auto& operation : message.submit().operations()) {
     compute(operation);
     wire::Completion& completion = *reply.mutable_completed()->add_completions();
+    completion = good();
     completion.set_ticket(operation.ticket());
-    completion.set_verdict(static_cast<uint32_t>(Verdict::kOk));
-    completion.set_epoch(1);
-    completion.set_ranks_min(join_.size());
-    completion.set_ranks_max(join_.size());
   }
   send_to(routing_id, reply.SerializeAsString());
 }
 
-// Rank 0 on a node of its own, all others on this one.
-wire::Joined FakeDaemon::joined() const {
+wire::Joined FakeDaemon::joined(const Script& script) const {
   wire::Joined reply;
-  reply.set_job(77);
-  wire::View& view = *reply.mutable_view();
-  view.set_job(join_.job());
-  view.set_epoch(1);
-  view.set_size(join_.size());
-  wire::Member& elsewhere = *view.add_members();
-  elsewhere.set_node("elsewhere");
-  wire::Member& here = *view.add_members();
-  here.set_node("fake");
-  for (uint32_t rank = 0; rank < join_.size(); ++rank) {
-    wire::RankInfo& info = *(rank == 0 && join_.rank() != 0 ? elsewhere : here).add_ranks();
-    info.set_rank(rank);
-    info.set_local_rank(7);
-  }
+  reply.set_job(kFakeJob);
+  std::vector<uint32_t> ranks(join_.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  *reply.mutable_view() =
+      script.view ? *script.view : view_of(join_.job(), 1, ranks, join_.rank() == 0);
   return reply;
 }
 

@@ -37,6 +37,10 @@ struct Script {
   bool close_after_join = false;  // the job fails in the moment it is formed
   bool answer_leave = true;
   Memory memory = Memory::kSealed;
+  // What a join is answered with; none: the view that a job forms with.
+  std::optional<wire::View> view;
+  // Right behind that answer.
+  std::optional<wire::ViewChanged> change_after_join;
   // Ops complete at once, as if every rank had given the same input; false: not before complete().
   bool complete = true;
 };
@@ -62,8 +66,10 @@ class FakeDaemon {
   std::vector<wire::Operation> wait_for_operations(size_t count);
   size_t segments();
 
-  // Ends an op that was held back: computes its result, and tells the trainer that opened last.
-  void complete(const wire::Operation& operation);
+  // Ends an op that was held back: computes its result, and tells the trainer that opened last,
+  // with this verdict and these figures if there are any; the ticket is filled in.
+  void complete(const wire::Operation& operation,
+                std::optional<wire::Completion> completion = std::nullopt);
   // To the trainer that opened last, whatever it is.
   void send(const wire::DaemonMessage& message);
   void send_bytes(const std::string& bytes);
@@ -94,7 +100,8 @@ class FakeDaemon {
   void allocate(Session& session, const wire::AllocateSegment& request);
   void answer(const std::string& routing_id, const wire::ClientMessage& message);
   void submit(const std::string& routing_id, const wire::ClientMessage& message);
-  wire::Joined joined() const;
+  wire::Completion good() const;
+  wire::Joined joined(const Script& script) const;
   void compute(const wire::Operation& operation);
   void send_to(const std::string& routing_id, const std::string& bytes);
   void close_all();

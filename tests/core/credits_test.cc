@@ -8,7 +8,7 @@ namespace gradring::core {
 namespace {
 
 TEST(SendCredits, ASliceTakesOneAndACreditGivesItBack) {
-  SendCredits credits(3);
+  SendCredits credits(3, 3);
   EXPECT_EQ(credits.free(), 3u);
   credits.take();
   credits.take();
@@ -20,7 +20,7 @@ TEST(SendCredits, ASliceTakesOneAndACreditGivesItBack) {
 }
 
 TEST(SendCredits, ARepeatedOrOvertakenCreditDoesNoHarm) {
-  SendCredits credits(2);
+  SendCredits credits(2, 2);
   credits.take();
   credits.take();
   EXPECT_TRUE(credits.on_freed_total(2));
@@ -30,7 +30,7 @@ TEST(SendCredits, ARepeatedOrOvertakenCreditDoesNoHarm) {
 }
 
 TEST(SendCredits, MoreFreedThanSentIsALie) {
-  SendCredits credits(4);
+  SendCredits credits(4, 4);
   EXPECT_FALSE(credits.on_freed_total(1));
   credits.take();
   EXPECT_FALSE(credits.on_freed_total(2));
@@ -38,7 +38,7 @@ TEST(SendCredits, MoreFreedThanSentIsALie) {
 }
 
 TEST(SendCredits, TotalsGoOnFarBeyondTheSlots) {
-  SendCredits credits(2);
+  SendCredits credits(2, 2);
   for (uint64_t sent = 1; sent <= 100'000; ++sent) {
     credits.take();
     ASSERT_TRUE(credits.on_freed_total(sent));
@@ -47,7 +47,7 @@ TEST(SendCredits, TotalsGoOnFarBeyondTheSlots) {
 }
 
 TEST(SendCreditsDeathTest, SendingWithoutCreditIsABugOfOurs) {
-  SendCredits credits(1);
+  SendCredits credits(1, 1);
   credits.take();
   EXPECT_DEATH(credits.take(), "only with a credit");
 }

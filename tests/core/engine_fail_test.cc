@@ -56,7 +56,7 @@ TEST(EngineFail, MemoryComesHomeFromEveryPlaceItMayBe) {
   const auto slot = ring.engine(2).on_slice(1, half);
   ASSERT_TRUE(slot.has_value());
 
-  for (uint32_t rank = 0; rank < 3; ++rank) ring.engine(rank).leave(rank);
+  for (uint32_t rank = 0; rank < 3; ++rank) ring.leave(rank);
   ring.fail_everywhere(lost("a"));
   EXPECT_FALSE(ring.engine(1).drained()) << "the transport still reads our slots";
   EXPECT_FALSE(ring.engine(2).drained()) << "a payload is still arriving";
@@ -78,7 +78,7 @@ TEST(EngineFail, APayloadThatArrivesAfterTheEndIsNobodys) {
   ring.deliver_first(0, 1, FrameType::kReady);
   const auto slot = ring.engine(1).on_slice(0, ring.peek(0, 1, FrameType::kSlice));
   ASSERT_TRUE(slot.has_value());
-  ring.engine(1).leave(1);
+  ring.leave(1);
   ring.engine(1).fail(lost("a"));
   ring.engine(1).on_slice_landed(*slot);
   ring.pump(1);
@@ -101,7 +101,7 @@ TEST(EngineFail, AtAnyMomentOfALivelyJob) {
     }
     ring.fail_everywhere(lost("b"));
     for (const Ticket ticket : tickets) ASSERT_TRUE(ring.ended(ticket));
-    for (uint32_t rank = 0; rank < 6; ++rank) ring.engine_of_rank(rank).leave(rank);
+    for (uint32_t rank = 0; rank < 6; ++rank) ring.leave(rank);
     ring.run();  // what was under way still arrives, and is nobody's
     for (uint32_t node = 0; node < 3; ++node) ASSERT_TRUE(ring.engine(node).drained());
     ASSERT_EQ(ring.failures(), 0u);

@@ -92,7 +92,7 @@ TEST(EngineProtocol, AReadyInTheNameOfAForeignRank) {
   for (const uint32_t rank : {1u, 2u, 77u}) {
     Waiting story(3);
     Frame ready = story.ring.frame(FrameType::kReady, op(1));
-    ready.ready = {rank, sum_of(1)};
+    ready.ready = {rank, 1, sum_of(1)};
     story.expect_fault(0, ready, "READY in the name of rank " + std::to_string(rank));
     EXPECT_EQ(story.ring.engine(1).open_ops(), 0u);
   }
@@ -101,7 +101,7 @@ TEST(EngineProtocol, AReadyInTheNameOfAForeignRank) {
 TEST(EngineProtocol, AReadyForABroadcastFromNowhere) {
   Waiting story;
   Frame ready = story.ring.frame(FrameType::kReady, op(1));
-  ready.ready = {0, broadcast_of(10, 2)};
+  ready.ready = {0, 1, broadcast_of(10, 2)};
   story.expect_fault(0, ready, "from a rank outside the job");
 }
 
@@ -116,11 +116,15 @@ TEST(EngineProtocol, ACreditThatCannotBe) {
   wrong_node.expect_fault(0, credit, "not the successor");
 }
 
+// b itself has submitted the op and has nothing against it: whoever says so is to blame.
 TEST(EngineProtocol, AMismatchThatCannotBe) {
-  Waiting outside;
-  Frame mismatch = outside.ring.frame(FrameType::kMismatch, op(0));
-  mismatch.mismatch = {0, 2, sum_of(1), sum_of(2)};
-  outside.expect_fault(0, mismatch, "outside the job");
+  for (const uint32_t rank : {1u, 2u}) {  // b's own, and one that is not in the view
+    Waiting story;
+    ASSERT_TRUE(story.ring.deliver_first(0, 1, FrameType::kSlice));
+    Frame mismatch = story.ring.frame(FrameType::kMismatch, op(0));
+    mismatch.mismatch = {0, rank, sum_of(1), sum_of(2)};
+    story.expect_fault(0, mismatch, "of which slices have moved");
+  }
 }
 
 // Slices move only when all nodes have said READY with one signature: then nobody can have seen

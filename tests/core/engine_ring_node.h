@@ -2,10 +2,18 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "tests/core/engine_ring.h"
 
 namespace gradring::core {
+
+inline std::string name_of_node(uint32_t node) {
+  return std::string(1, static_cast<char>('a' + node));
+}
+inline uint32_t number_of_node(const std::string& name) {
+  return static_cast<uint32_t>(name.at(0) - 'a');
+}
 
 // The hands of one engine: staging memory, and a careful eye on the order of what it wants.
 class Ring::Node : public EngineActions {
@@ -29,6 +37,7 @@ class Ring::Node : public EngineActions {
     float* to = at(order.at);
     bool empty = !order.onto_arrived;
     for (const auto& local : order.op->locals) {
+      if (!local) continue;  // of a rank that died before it submitted
       if (order.source == Fold::kRoot && local->rank != order.op->signature->root) continue;
       EXPECT_EQ(ring_->outcomes_.count(local->ticket), 0u) << "reads a buffer that was given back";
       const Values& from = ring_->memory_[local->input.segment];
@@ -45,6 +54,7 @@ class Ring::Node : public EngineActions {
     const size_t first = op.plan.offset_of(slice) / sizeof(float);
     const size_t count = op.plan.length_of(slice) / sizeof(float);
     for (const auto& local : op.locals) {
+      if (!local) continue;
       EXPECT_EQ(ring_->outcomes_.count(local->ticket), 0u) << "writes a buffer that was given back";
       std::copy_n(
           at(from), count,
@@ -52,18 +62,33 @@ class Ring::Node : public EngineActions {
     }
   }
 
+  std::optional<uint32_t> keep(const Op& op, uint32_t slice) override {
+    if (kept.size() >= ring_->room) return std::nullopt;
+    kept[next_kept_] = first_output(op, slice);
+    return next_kept_++;
+  }
+
+  void drop(uint32_t copy) override { EXPECT_EQ(kept.erase(copy), 1u) << "dropped once"; }
+
+  void fetch(const Op& op, uint32_t slice, Staging to) override {
+    const auto copy = op.slices[slice].kept;
+    const Values value = copy ? kept.at(*copy) : first_output(op, slice);
+    std::copy(value.begin(), value.end(), at(to));
+  }
+
   void send(uint32_t member, const Frame& frame) override {
-    EXPECT_NE(member, me_);
+    EXPECT_NE(member, engine.me());
     EXPECT_NE(frame.type, FrameType::kSlice);
-    ring_->link(me_, member).push_back({frame, {}, std::nullopt});
+    EXPECT_FALSE(engine.frozen()) << "speaks after its report";
+    post(member, {frame, {}, std::nullopt});
   }
 
   void send_slice(uint32_t member, const Frame& frame, Staging from) override {
-    EXPECT_EQ(member, (me_ + 1) % ring_->nodes());
+    EXPECT_EQ(member, (engine.me() + 1) % engine.view().members.size());
+    EXPECT_FALSE(engine.frozen()) << "sends after its report";
     EXPECT_TRUE(lent_.insert(from).second) << "lends memory that is lent already";
     const float* begin = at(from);
-    ring_->link(me_, member)
-        .push_back({frame, Values(begin, begin + frame.slice.length / sizeof(float)), from});
+    post(member, {frame, Values(begin, begin + frame.slice.length / sizeof(float)), from});
   }
 
   void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) override {
@@ -74,12 +99,19 @@ class Ring::Node : public EngineActions {
   }
 
   void fail_job(const Failure& failure) override { failures.push_back(failure); }
+  void absent(const Absence& absence) override { absences.push_back(absence); }
+  void at_join_point() override { ++join_points; }
 
   void arrive(uint32_t from, const Parcel& parcel) {
-    if (parcel.frame.type != FrameType::kSlice) {
-      return engine.on_frame(from, parcel.frame, ring_->now);
+    const auto member = engine.view().index_of(name_of_node(from));
+    if (!member) {
+      EXPECT_LT(parcel.frame.epoch, engine.view().epoch) << "speaks although it is no member";
+      return;
     }
-    const auto slot = engine.on_slice(from, parcel.frame);
+    if (parcel.frame.type != FrameType::kSlice) {
+      return engine.on_frame(*member, parcel.frame, ring_->now);
+    }
+    const auto slot = engine.on_slice(*member, parcel.frame);
     if (!slot) return;
     std::copy(parcel.payload.begin(), parcel.payload.end(), at({Staging::Kind::kSlot, *slot}));
     peak = std::max(peak, engine.slots_in_use());
@@ -93,17 +125,54 @@ class Ring::Node : public EngineActions {
     engine.on_sent(*parcel.lent);
   }
 
+  // The beginning of a slice arrives, and then its sender dies. The slot is not given back before
+  // the next epoch: the transport takes its time.
+  void tear(uint32_t from, const Parcel& parcel) {
+    const auto member = engine.view().index_of(name_of_node(from));
+    const auto slot = member ? engine.on_slice(*member, parcel.frame) : std::nullopt;
+    if (slot) torn_.push_back(*slot);
+  }
+
+  void adopt(const Proposal& proposal) {
+    report.reset();
+    if (proposal.view.grown == proposal.view.epoch) delivered_.clear();  // keys begin anew
+    engine.adopt(proposal);
+    for (const uint32_t slot : std::exchange(torn_, {})) engine.on_slice_aborted(slot);
+  }
+
   JobEngine engine;
+  bool alive = true;
+  std::optional<Report> report;  // while frozen
   std::vector<Failure> failures;
+  std::vector<Absence> absences;
+  size_t join_points = 0;
   uint32_t peak = 0;
+  std::map<uint32_t, Values> kept;
 
  private:
+  void post(uint32_t member, Parcel parcel) {
+    const uint32_t to = number_of_node(engine.view().members[member].node);
+    ring_->link(me_, to).push_back(std::move(parcel));
+  }
+
+  Values first_output(const Op& op, uint32_t slice) const {
+    const auto first = std::find_if(op.locals.begin(), op.locals.end(),
+                                    [](const auto& local) { return local.has_value(); });
+    EXPECT_EQ(ring_->outcomes_.count((*first)->ticket), 0u) << "reads a buffer that was given back";
+    const Values& all = ring_->memory_[(*first)->output.segment];
+    const auto begin =
+        all.begin() + static_cast<std::ptrdiff_t>(op.plan.offset_of(slice) / sizeof(float));
+    return {begin, begin + static_cast<std::ptrdiff_t>(op.plan.length_of(slice) / sizeof(float))};
+  }
+
   Ring* const ring_;
   const uint32_t me_;
   std::vector<Values> slots_;
   std::vector<Values> starts_;
   std::set<Staging> lent_;
   std::set<std::pair<OpKey, uint32_t>> delivered_;
+  std::vector<uint32_t> torn_;
+  uint32_t next_kept_ = 0;
 };
 
 }  // namespace gradring::core

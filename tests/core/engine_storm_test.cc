@@ -57,7 +57,7 @@ class Program {
       }
     }
     EXPECT_EQ(ring_.failures(), 0u);
-    for (uint32_t rank = 0; rank < ring_.ranks(); ++rank) ring_.engine_of_rank(rank).leave(rank);
+    for (uint32_t rank = 0; rank < ring_.ranks(); ++rank) ring_.leave(rank);
     for (uint32_t node = 0; node < ring_.nodes(); ++node) {
       EXPECT_EQ(ring_.engine(node).open_ops(), 0u);
       EXPECT_EQ(ring_.engine(node).slots_in_use(), 0u);

@@ -5,25 +5,6 @@
 namespace gradring::core {
 namespace {
 
-// The order of additions as it is documented: a slice starts at member s mod n with its ranks in
-// ascending order, then the ranks of the next member are added, and so on around the ring.
-Values documented_sum(const Ring& ring, uint64_t count, uint64_t k, uint32_t slice_floats) {
-  const auto n = ring.nodes();
-  Values sum(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    const auto start = static_cast<uint32_t>(i / slice_floats % n);
-    bool first = true;
-    for (uint32_t hop = 0; hop < n; ++hop) {
-      for (const RankInfo& info : ring.view().members[(start + hop) % n].ranks) {
-        const float value = values_of(info.rank, count, k)[i];
-        sum[i] = first ? value : sum[i] + value;
-        first = false;
-      }
-    }
-  }
-  return sum;
-}
-
 TEST(EngineSum, SameBitsOnEveryRankInTheDocumentedOrder) {
   for (const uint32_t nodes : {1u, 2u, 3u, 5u}) {
     for (const uint32_t ranks : {1u, 3u}) {
@@ -34,7 +15,7 @@ TEST(EngineSum, SameBitsOnEveryRankInTheDocumentedOrder) {
         ring.run();
         ASSERT_TRUE(ring.all_ok(tickets));
         const uint32_t slice_bytes = slice_bytes_for(sum_of(count), nodes, small_slices().plan);
-        const Values expected = documented_sum(ring, count, 0, slice_bytes / sizeof(float));
+        const Values expected = ring_sum(ring.view(), count, 0, slice_bytes / sizeof(float));
         for (const Ticket ticket : tickets) {
           ASSERT_EQ(ring.result(ticket), expected) << "rank " << ticket.rank;
         }
@@ -133,7 +114,7 @@ TEST(EngineSum, ManyOpsAtOnceKeepTheirValuesApart) {
     ASSERT_TRUE(ring.all_ok(ops[k]));
     const uint64_t count = 40 + 10 * k;
     const uint32_t slice_bytes = slice_bytes_for(sum_of(count), 3, small_slices().plan);
-    const Values expected = documented_sum(ring, count, k, slice_bytes / sizeof(float));
+    const Values expected = ring_sum(ring.view(), count, k, slice_bytes / sizeof(float));
     for (const Ticket ticket : ops[k]) EXPECT_EQ(ring.result(ticket), expected);
   }
 }

@@ -91,6 +91,49 @@ TEST(KeySet, CostsAnIntervalForEachGapAndNoMore) {
   EXPECT_EQ(ended.intervals(), 2u) << "one for each name";
 }
 
+TEST(KeySet, AnIntervalCostsWhatOneKeyCosts) {
+  KeySet ended;
+  ended.insert_interval(0, 0, UINT64_MAX);
+  EXPECT_EQ(ended.intervals(), 1u);
+  EXPECT_TRUE(ended.contains({0, 0}));
+  EXPECT_TRUE(ended.contains({0, UINT64_MAX}));
+  EXPECT_FALSE(ended.contains({1, 0}));
+}
+
+// Every pair of intervals, and a key between or next to them, against keys one by one.
+TEST(KeySet, IntervalsJoinAsTheirKeysWould) {
+  constexpr uint64_t kKeys = 7;
+  struct Interval {
+    uint64_t first, last;
+  };
+  std::vector<Interval> all;
+  for (uint64_t first = 0; first < kKeys; ++first) {
+    for (uint64_t last = first; last < kKeys; ++last) all.push_back({first, last});
+  }
+  for (const Interval& a : all) {
+    for (const Interval& b : all) {
+      for (const Interval& c : all) {
+        KeySet whole;
+        KeySet one_by_one;
+        for (const auto& [first, last] : {a, b, c}) {
+          whole.insert_interval(5, first, last);
+          for (uint64_t key = first; key <= last; ++key) one_by_one.insert({5, key});
+        }
+        ASSERT_EQ(whole, one_by_one) << a.first << ".." << a.last << ", " << b.first << ".."
+                                     << b.last << ", " << c.first << ".." << c.last;
+        size_t gaps = 0;
+        for (uint64_t key = 0; key < kKeys; ++key) {
+          const bool in = (a.first <= key && key <= a.last) || (b.first <= key && key <= b.last) ||
+                          (c.first <= key && key <= c.last);
+          ASSERT_EQ(whole.contains({5, key}), in);
+          if (in && (key == 0 || !whole.contains({5, key - 1}))) ++gaps;
+        }
+        ASSERT_EQ(whole.intervals(), gaps);
+      }
+    }
+  }
+}
+
 TEST(KeySet, TheLastSequenceNumberIsNoException) {
   KeySet ended;
   constexpr uint64_t kLast = 0xffffffffffffffff;

@@ -46,6 +46,22 @@ TEST(MembershipEnd, WhenAllHaveLeftTheJobIsRemovedEverywhere) {
   }
 }
 
+// Word that nobody lacks its copies may have been lost with the connection.
+TEST(MembershipEnd, WhoIsCutOffFromOthersThatAreDoneIsNotKeptWaiting) {
+  Town town(3);
+  town.drains_at_once = false;
+  const std::vector<SessionId> sessions = run_job(&town, 3);
+  for (const SessionId session : sessions) town.leave(session);
+  town.drain("a");
+  town.drain("b");
+  town.run();
+  EXPECT_EQ(town.engines("c"), 1u);
+  town.cut("b", "c");
+  EXPECT_EQ(town.engines("c"), 0u);
+  town.settle();
+  EXPECT_EQ(town.engines("a") + town.engines("b"), 0u);
+}
+
 TEST(MembershipEnd, NotBeforeTheEngineIsDrained) {
   Town town(2);
   town.drains_at_once = false;
@@ -85,6 +101,23 @@ TEST(MembershipEnd, ANodeThatIsDoneMayStopWithoutHarm) {
     EXPECT_EQ(town.engines("a") + town.engines("c"), 0u);
     EXPECT_EQ(town.at("a").jobs().at(0).state, JobState::kEnded);
   }
+}
+
+// c's last word is lost with the connection. The view that follows has the same members, and c must
+// say again that it is done.
+TEST(MembershipEnd, WhoIsDoneSaysSoAgainInTheNextView) {
+  Town town(3);
+  const std::vector<SessionId> sessions = run_job(&town, 3);
+  town.leave(sessions[2]);
+  EXPECT_THAT(town.under_way("c", "b"), ElementsAre("JobDone"));
+  town.cut("b", "c");
+  town.connect("b", "c");
+  town.settle();
+  EXPECT_TRUE(town.admitted(sessions[0]) && town.admitted(sessions[1])) << "nobody is lost";
+  EXPECT_EQ(town.at("a").view_of(sessions[0])->epoch, 2u);
+  for (const uint32_t rank : {0u, 1u}) town.leave(sessions[rank]);
+  town.run();
+  EXPECT_EQ(town.engines("a") + town.engines("b") + town.engines("c"), 0u);
 }
 
 TEST(MembershipEnd, ADaemonThatStopsFailsWhatItIsIn) {

@@ -1,4 +1,5 @@
-// One part is lost: the job ends everywhere, each trainer is told once, with the cause.
+// One part is lost: the job ends everywhere, each trainer is told once, with the cause. With policy
+// fail that is a view that takes no new op; or, where no quorum is left to agree on one, a flood.
 
 #include <gmock/gmock.h>
 
@@ -84,11 +85,75 @@ TEST(MembershipFail, ATrainerThatDiesEndsTheJobEverywhereOnce) {
     EXPECT_EQ(failure.blame.node, "b");
     EXPECT_EQ(failure.blame.pid, town.pid_of(sessions[1]));
     EXPECT_EQ(failure.blame.evidence, "exited with status 1");
-    EXPECT_THAT(town.failed_engines(node_of(rank)), ElementsAre(failure));
+    EXPECT_EQ(town.at(node_of(rank)).view_of(sessions[rank])->closed, failure);
+    EXPECT_THAT(town.failed_engines(node_of(rank)), testing::IsEmpty())
+        << "what has moved may yet end well";
     EXPECT_EQ(town.at(node_of(rank)).jobs().at(0).state, JobState::kFailed);
-    town.leave(sessions[rank]);
-    EXPECT_EQ(town.engines(node_of(rank)), 0u) << "the last trainer is out of it";
+    EXPECT_EQ(town.at(node_of(rank)).busy_jobs(), 0u);
   }
+  for (const uint32_t rank : {0u, 2u}) town.leave(sessions[rank]);
+  town.run();
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(town.engines(node_of(rank)), 0u) << "the last trainer is out of it";
+    EXPECT_EQ(town.at(node_of(rank)).jobs().at(0).state, JobState::kFailed);
+    EXPECT_THAT(town.at(node_of(rank)).jobs().at(0).explanation, HasSubstr("exited with status 1"));
+  }
+}
+
+// b and c are gone: a alone is no quorum of three, and waits for nobody.
+TEST(MembershipFail, WhereNoQuorumIsLeftTheRestGivesUp) {
+  Town town(3);
+  const std::vector<SessionId> sessions = join_one_rank_each(&town, 3);
+  town.run();
+  town.crash("c");
+  town.crash("b");
+  town.settle();
+  ASSERT_TRUE(town.closed(sessions[0]).has_value());
+  EXPECT_EQ(town.closed(sessions[0])->cause, Cause::kPeerLost);
+  EXPECT_EQ(town.closed(sessions[0])->blame.node, "b") << "the first of them, in ring order";
+  EXPECT_THAT(town.failed_engines("a"), testing::SizeIs(1));
+  town.leave(sessions[0]);
+  EXPECT_EQ(town.engines("a"), 0u);
+}
+
+// The lower of two decides alone; the higher cannot, and gives up.
+TEST(MembershipFail, EitherOfTwoIsTold) {
+  for (const uint32_t lives : {0u, 1u}) {
+    Town town(2);
+    const std::vector<SessionId> sessions = join_one_rank_each(&town, 2);
+    town.run();
+    town.crash(node_of(1 - lives));
+    town.settle();
+    ASSERT_TRUE(town.closed(sessions[lives]).has_value());
+    EXPECT_EQ(town.closed(sessions[lives])->cause, Cause::kPeerLost);
+    EXPECT_EQ(town.closed(sessions[lives])->blame.node, node_of(1 - lives));
+    EXPECT_THAT(town.failed_engines(node_of(lives)), testing::SizeIs(lives));
+    town.leave(sessions[lives]);
+    town.run();
+    EXPECT_EQ(town.engines(node_of(lives)), 0u);
+  }
+}
+
+// The view is closed, and then another part of the job is lost: no news for those who know.
+TEST(MembershipFail, ASecondCauseIsNotTold) {
+  Town town(3);
+  const std::vector<SessionId> sessions = join_one_rank_each(&town, 3);
+  town.run();
+  town.die(sessions[1], "exited with status 1");
+  town.run();
+  const std::optional<Failure> first = town.closed(sessions[0]);
+  ASSERT_TRUE(first.has_value());
+  town.at("c").engine_failed(town.job_of(sessions[2]), {Cause::kProtocol, {}});
+  town.run();
+  for (const uint32_t rank : {0u, 2u}) {
+    EXPECT_EQ(town.closed(sessions[rank]), first);
+    EXPECT_THAT(town.failed_engines(node_of(rank)), ElementsAre(*first));
+    EXPECT_THAT(town.at(node_of(rank)).jobs().at(0).explanation, HasSubstr("exited with status 1"));
+    EXPECT_EQ(town.engines(node_of(rank)), 1u) << "its trainer has not left yet";
+    town.leave(sessions[rank]);
+    EXPECT_EQ(town.engines(node_of(rank)), 0u);
+  }
+  town.run();
   EXPECT_EQ(town.engines("b"), 0u);
 }
 
@@ -104,6 +169,54 @@ TEST(MembershipFail, TheFirstCauseHeardIsTheOneThatIsTold) {
   town.run();
   EXPECT_EQ(town.closed(zero)->cause, Cause::kProtocol) << "a knew of that first";
   EXPECT_THAT(town.failed_engines("b"), testing::SizeIs(1));
+}
+
+// The same, and it is a loss that makes another view.
+TEST(MembershipFail, WhoWasToldThatTheJobFailedHearsNothingOfLaterViews) {
+  Town town(3);
+  const std::vector<SessionId> sessions = join_one_rank_each(&town, 3);
+  town.run();
+  town.die(sessions[1]);
+  town.run();
+  ASSERT_TRUE(town.closed(sessions[0]).has_value());
+  town.crash("c");
+  town.settle();  // Town checks that the trainer is not spoken to
+  EXPECT_EQ(town.closed(sessions[0])->cause, Cause::kTrainerDied);
+  town.leave(sessions[0]);
+  town.settle();
+  EXPECT_EQ(town.engines("a") + town.engines("b"), 0u);
+}
+
+// The view that a hears of has a member that a has lost meanwhile. It must be entered before it is
+// left again; Town's engines check that.
+TEST(MembershipFail, AMemberThatIsLostWhileAViewIsAgreedOn) {
+  Town town(3);
+  const std::vector<SessionId> sessions = join_one_rank_each(&town, 3);
+  town.run();
+  town.cut("b", "c");
+  town.connect("b", "c");
+  town.tick(31 * kMillisecond);  // b and c propose, and c has the higher ballot
+  for (int round = 0; round < 20; ++round) {
+    for (const char* from : {"a", "b", "c"}) {
+      town.report(from);
+      for (const char* to : {"a", "b", "c"}) {
+        const auto next = town.under_way(from, to);
+        if (!next.empty() && next[0] != "change::Commit") town.deliver(from, to);
+      }
+    }
+  }
+  ASSERT_THAT(town.under_way("c", "a"), ElementsAre("change::Commit"));
+  town.notice_loss("a", "b");
+  town.notice_loss("b", "a");
+  town.deliver("c", "a");
+  EXPECT_TRUE(town.admitted(sessions[0])) << "in a view with b";
+  town.settle();
+  for (const uint32_t rank : {0u, 2u}) {
+    ASSERT_TRUE(town.closed(sessions[rank]).has_value());
+    // By the view that it is in, or by those that go on without it.
+    EXPECT_THAT(town.closed(sessions[rank])->cause,
+                testing::AnyOf(Cause::kPeerLost, Cause::kExcluded));
+  }
 }
 
 TEST(MembershipFail, AnEngineThatFailsEndsTheJobEverywhere) {
@@ -144,7 +257,7 @@ TEST(MembershipFail, TheNewsArrivesWhereTheDirectWayIsCut) {
   town.hold("a", "c");
   town.hold("d", "c");
   town.notice_loss("a", "d");
-  town.run();
+  town.settle();
   ASSERT_TRUE(town.closed(sessions[2]).has_value());
   EXPECT_EQ(town.closed(sessions[2])->blame.node, "d");
   town.release("a", "c");

@@ -22,10 +22,13 @@ TEST(MembershipJoin, NonsenseIsRefusedInWords) {
   EXPECT_THAT(town.refused_join("a", trainer(2, 2)).message(),
               HasSubstr("rank 2 is outside the size 2"));
   request = trainer(0, 1);
-  request.policy = "elastic";
+  request.policy = "rubber";
   const Status status = town.refused_join("a", request);
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("policy 'elastic'"), HasSubstr("use 'fail'")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("policy 'rubber'"), HasSubstr("use 'fail'")));
+  request.policy = "elastic min=2";
+  EXPECT_THAT(town.refused_join("a", request).message(),
+              AllOf(HasSubstr("size 1"), HasSubstr("elastic min=2")));
   EXPECT_TRUE(town.at("a").jobs().empty()) << "nothing is kept of a refusal";
 }
 
@@ -96,6 +99,33 @@ TEST(MembershipJoin, TooManyJobsAreRefusedInWords) {
   request = trainer(0, 1);
   request.job = "three";
   EXPECT_TRUE(town.admitted(town.join("a", request)));
+}
+
+// ---- guests of a job that runs ----
+
+TEST(MembershipJoin, RanksOfOneNodeComeInTogether) {
+  Town town(3);
+  JoinRequest request = trainer(0, 2);
+  request.policy = "elastic min=1 max=4";
+  town.join("a", request);
+  request.rank = 1;
+  town.join("b", request);
+  town.run();
+  std::vector<SessionId> guests;
+  for (const uint32_t rank : {2u, 3u}) {
+    request.rank = rank;
+    guests.push_back(town.join("c", request));
+    town.run();  // the first is already waiting for a join point when the second comes
+    ASSERT_EQ(town.at("c").jobs().size(), 1u);
+    EXPECT_EQ(town.at("c").jobs()[0].size, rank + 1);
+    EXPECT_EQ(town.at("c").jobs()[0].state, JobState::kProposed);
+  }
+  town.die(guests[0]);
+  town.run();
+  ASSERT_EQ(town.at("c").jobs().size(), 1u);
+  EXPECT_EQ(town.at("c").jobs()[0].size, 3u);
+  EXPECT_EQ(town.engines("c"), 1u);
+  EXPECT_TRUE(town.waits(guests[1]));
 }
 
 }  // namespace

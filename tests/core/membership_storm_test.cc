@@ -21,6 +21,9 @@ class Storm {
       if (what < 60) {
         for (int tries = 0; tries < 8 && !town_.deliver(any_node(), any_node()); ++tries) {
         }
+        town_.report(any_node());
+      } else if (what < 70) {
+        town_.tick(10 * kMillisecond);
       } else if (what < 86) {
         trainer_comes();
       } else if (what < 89) {
@@ -36,7 +39,8 @@ class Storm {
       } else if (what < 99) {
         crash(any_node(), random_.below(2) == 0);
       } else {
-        town_.tick(static_cast<Time>(random_.below(50)) * kSecond);
+        const Time unit = random_.below(2) == 0 ? kSecond : 20 * kMillisecond;
+        town_.tick(static_cast<Time>(random_.below(50)) * unit);
       }
     }
   }
@@ -53,7 +57,7 @@ class Storm {
         meet(a, b);
       }
     }
-    town_.run();
+    town_.settle();
   }
 
   void check_nobody_was_told_what_is_not_so() {
@@ -75,7 +79,7 @@ class Storm {
 
   void check_nobody_waits_for_ever() {
     town_.tick(1000 * kSecond);
-    town_.run();
+    town_.settle();
     for (const SessionId session : sessions_) {
       EXPECT_FALSE(town_.waits(session))
           << "session " << session << " on " << town_.node_of(session);
@@ -86,7 +90,7 @@ class Storm {
     for (const SessionId session : sessions_) {
       if (!town_.gone(session)) town_.leave(session);
     }
-    town_.run();
+    town_.settle();
     for (const std::string& node : names_) {
       EXPECT_EQ(town_.engines(node), 0u);
       EXPECT_EQ(town_.at(node).busy_jobs(), 0u);

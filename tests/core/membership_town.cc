@@ -1,5 +1,7 @@
 #include "tests/core/membership_town.h"
 
+#include <algorithm>
+
 #include "tests/core/membership_town_daemon.h"
 
 namespace gradring::core {
@@ -29,7 +31,15 @@ std::string name_of(const JobMessage& message) {
   if (std::holds_alternative<Accept>(message)) return "Accept";
   if (std::holds_alternative<Commit>(message)) return "Commit";
   if (std::holds_alternative<JobFailed>(message)) return "JobFailed";
-  return "JobDone";
+  if (std::holds_alternative<JobDone>(message)) return "JobDone";
+  if (std::holds_alternative<Left>(message)) return "Left";
+  if (std::holds_alternative<change::Prepare>(message)) return "change::Prepare";
+  if (std::holds_alternative<change::Promise>(message)) return "change::Promise";
+  if (std::holds_alternative<change::Accept>(message)) return "change::Accept";
+  if (std::holds_alternative<change::Accepted>(message)) return "change::Accepted";
+  if (std::holds_alternative<change::Commit>(message)) return "change::Commit";
+  if (std::holds_alternative<change::Refuse>(message)) return "change::Refuse";
+  return "change::Ask";
 }
 
 Town::Town(uint32_t nodes, bool connected, const MembershipOptions& options) : options_(options) {
@@ -176,8 +186,39 @@ void Town::run() {
       for (const std::string& to : nodes()) {
         if (from != to && held_.count({from, to}) == 0) moved = deliver(from, to) || moved;
       }
+      moved = report(from) || moved;
+      if (drains_at_once) drain(from);
     }
+    moved = moved || under_way() > 0;
   }
+}
+
+void Town::settle() {
+  constexpr int kEnough = 2000;
+  for (int round = 0; round < kEnough; ++round) {
+    run();
+    Time next = 0;
+    for (const std::string& node : nodes()) {
+      const Time due = at(node).next_deadline();
+      if (due != 0 && (next == 0 || due < next)) next = due;
+    }
+    if (next == 0) return;
+    tick(std::max<Time>(next - now, 0) + 1 * kMillisecond);
+  }
+  ADD_FAILURE() << "a view change never comes to an end";
+}
+
+bool Town::report(const std::string& node) { return daemon(node).report(); }
+
+bool Town::agrees(const View& view) {
+  const auto [known, fresh] = views_.emplace(std::pair(view.incarnation, view.epoch), view);
+  return fresh || known->second == view;
+}
+
+size_t Town::under_way() const {
+  size_t sum = 0;
+  for (const auto& [ends, queue] : links_) sum += held_.count(ends) == 0 ? queue.size() : 0;
+  return sum;
 }
 
 std::vector<std::string> Town::under_way(const std::string& from, const std::string& to) const {

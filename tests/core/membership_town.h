@@ -67,15 +67,21 @@ class Town {
   bool deliver(const std::string& from, const std::string& to);  // the oldest; false: none
   void hold(const std::string& from, const std::string& to) { held_.insert({from, to}); }
   void release(const std::string& from, const std::string& to) { held_.erase({from, to}); }
-  // Delivers everything that is not held, until nothing is under way.
+  // Delivers everything that is not held, until nothing is under way. Engines report and are
+  // drained meanwhile. Time stands still.
   void run();
+  // The same, and time passes as far as view changes need it.
+  void settle();
   std::vector<std::string> under_way(const std::string& from, const std::string& to) const;
+  size_t under_way() const;
   const JobMessage& peek(const std::string& from, const std::string& to) const;
 
   // ---- engines ----
   // With this off, an engine whose trainers have left is drained when the test says so.
   bool drains_at_once = true;
   void drain(const std::string& node);
+  // One report that a view change has asked for; false: none is due.
+  bool report(const std::string& node);
   size_t engines(const std::string& node) const;  // installed and not removed
   // Causes with which fail_engine was called on the node, in order.
   const std::vector<Failure>& failed_engines(const std::string& node) const;
@@ -97,6 +103,7 @@ class Town {
     bool gone = false;  // left or dead
   };
   Daemon& daemon(const std::string& node) const { return *daemons_.at(node); }
+  bool agrees(const View& view);  // with whoever adopted this epoch before
   std::deque<JobMessage>& link(const std::string& from, const std::string& to) {
     return links_[{from, to}];
   }
@@ -107,6 +114,7 @@ class Town {
   std::set<std::pair<std::string, std::string>> connected_;  // as the first notices
   std::set<std::pair<std::string, std::string>> held_;
   std::map<SessionId, Trainer> trainers_;
+  std::map<std::pair<JobId, uint64_t>, View> views_;  // by job and epoch
   uint64_t seed_ = 1;
 };
 

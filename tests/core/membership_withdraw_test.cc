@@ -173,7 +173,7 @@ TEST(MembershipWithdraw, TheProposerIsLostAfterItHadCommittedToSomebody) {
   ASSERT_TRUE(town.admitted(town.two));
   town.hold("c", "b");
   town.crash("a");
-  town.run();
+  town.settle();
   EXPECT_TRUE(town.waits(town.one));
   EXPECT_EQ(town.closed(town.two)->cause, Cause::kPeerLost);
   town.release("c", "b");
@@ -201,7 +201,7 @@ TEST(MembershipWithdraw, TheProposerHasLeftInGoodOrderBeforeAllHaveHeardTheCommi
     while (town.deliver("a", "c")) {  // the commit, and that a is done
     }
     town.crash("a");
-    town.run();
+    town.settle();
     EXPECT_FALSE(town.admitted(town.two));
     EXPECT_EQ(town.waits(town.one), town.waits(town.two)) << "both may gather, or none";
     EXPECT_EQ(town.engines("b"), 0u);
@@ -222,8 +222,29 @@ TEST(MembershipWithdraw, AMemberGivesUpBeforeItsFellowHasHeardOfTheProposal) {
   while (town.deliver("a", "b")) {
   }
   town.crash("a");
-  town.run();
+  town.settle();
   EXPECT_FALSE(town.admitted(town.one)) << "c is not in this job";
+}
+
+TEST(MembershipWithdraw, AMemberGivesUpAfterItHasAcceptedAndTheOthersGoTheirWay) {
+  // c accepts, loses a and gathers again. a commits, and notices only then that c is lost.
+  Proposed town;
+  town.propose_to("b");
+  town.propose_to("c");
+  town.deliver("b", "a");
+  town.deliver("c", "a");
+  ASSERT_TRUE(town.admitted(town.zero));
+  town.notice_loss("c", "a");
+  town.notice_loss("a", "c");
+  town.settle();
+  ASSERT_TRUE(town.closed(town.zero).has_value());
+  ASSERT_TRUE(town.closed(town.one).has_value());
+  town.leave(town.zero);
+  town.leave(town.one);
+  town.run();
+  for (const char* node : {"a", "b", "c"}) {
+    EXPECT_EQ(town.engines(node), 0u) << "nobody waits for c to say that it has begun";
+  }
 }
 
 TEST(MembershipWithdraw, WhatComesBackMeetsWhatJoinedMeanwhile) {

@@ -143,7 +143,7 @@ TEST_F(DataThreadTest, FourRanksOnTwoNodesAddAndLeave) {
   for (const auto& result : data) EXPECT_EQ(result, numbers(kCount, 15));
 
   for (uint32_t rank = 0; rank < 4; ++rank)
-    (rank < 2 ? a : b).post(LeaveRank{view.incarnation, rank});
+    (rank < 2 ? a : b).post(LeaveRank{view.incarnation, rank, {}});
   EXPECT_EQ(a.next<EngineDrained>().job, view.incarnation);
   EXPECT_EQ(b.next<EngineDrained>().job, view.incarnation);
   const Pulse busy = a.next<Pulse>([](const Pulse& pulse) { return !pulse.jobs.empty(); });
@@ -201,7 +201,7 @@ TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
   forged.job = view.incarnation;
   forged.epoch = 1;
   forged.type = FrameType::kReady;
-  forged.ready = {1, {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64}};
+  forged.ready = {1, 1, {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64}};
   for (const uint64_t token : {uint64_t{0}, uint64_t{1}, kTokenOfB}) {
     forged.token = token;
     ASSERT_TRUE(stranger->send(0, encode(forged), {}, 0).ok());

@@ -252,7 +252,7 @@ TEST_F(LiveClientTest, JoinsThatMakeNoSenseAreRefusedAtOnce) {
   wire::ClientMessage message;
   message.mutable_join()->set_job("job");
   message.mutable_join()->set_size(1);
-  message.mutable_join()->set_policy("elastic");
+  message.mutable_join()->set_policy("sometimes");
   EXPECT_THAT(trainer.ask(message).refused().message(), HasSubstr("elastic"));
   EXPECT_TRUE(trainer.leave().has_refused());
   EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());

@@ -88,8 +88,9 @@ def test_what_trainers_and_people_do_is_recorded(make_cluster):
     assert (status, life["state"]) == (0, "stopped")
     assert {one["who"] for one in of(life, "trainer joins")} == {f"rank {one.rank}, pid {one.pid}" for one in job}
     lost = [one for one in of(life, "trainer lost") if one["rank"] == 1]
-    assert [(one["who"], one["job"], one["detail"]) for one in lost] == [
-        (f"rank 1, pid {job[1].pid}", "people", "killed by signal 9")]
+    assert [(one["who"], one["job"]) for one in lost] == [(f"rank 1, pid {job[1].pid}", "people")]
+    # Whoever is quick to reap it leaves nobody else the time to see by what it died.
+    assert lost[0]["detail"] in ("killed by signal 9", "the process ended")
     assert [one["detail"].split(",")[0] for one in of(life, "signal")] == ["signal 1", "signal 15"]
     assert life["events"][0]["event"] == "daemon started" and life["events"][-1]["event"] == "daemon stopped"
     status, out, err = node.ctl("flight-recorder", "nosuch")

@@ -135,7 +135,7 @@ def test_sigterm_ends_both_and_leaves_nothing(make_cluster):
     daemon = child_of(node)
     assert node.stop() is None
     assert state_of(daemon) is None
-    assert sorted(path.name for path in node.runtime_dir.iterdir()) == ["keeper.lock", "lock"]
+    assert sorted(path.name for path in node.runtime_dir.iterdir()) == ["flight-recorder", "keeper.lock", "lock"]
 
 
 def test_daemon_dies_with_its_keeper(make_cluster):

@@ -1,6 +1,7 @@
 // gradring-e2e-trainer: a trainer that misbehaves on order and reports each step as a line of JSON,
 // with CLOCK_MONOTONIC in seconds, so that a test can compare times between processes.
-#include <gradring/gradring.h>
+#include "tests/e2e/trainer.h"
+
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
@@ -8,26 +9,9 @@
 #include <cstring>
 #include <iostream>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <string>
 #include <thread>
 
-namespace {
-
-namespace po = boost::program_options;
-using Json = nlohmann::ordered_json;
-
-struct Options {
-  uint64_t ops = 1;
-  uint64_t count = 1024;
-  std::string collective = "allreduce";
-  uint64_t delay_ms = 0;
-  int64_t at = -1;
-  std::string act = "nothing";
-  bool keep_going = false;
-  int64_t patience_ms = 60'000;
-  int64_t join_timeout_ms = 0;
-};
+namespace gradring::e2e {
 
 void say(Json line) {
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
@@ -35,18 +19,8 @@ void say(Json line) {
   std::cout << line.dump() << std::endl;
 }
 
-// Ends only by a signal: what the tests send.
-[[noreturn]] void hang() {
+void hang() {
   for (;;) pause();
-}
-
-// What the ranks sum: small whole numbers, whose sum is exact in every type. It differs from op to
-// op, so that an old result is not taken for a new one.
-float input_of(int rank, uint64_t op) { return static_cast<float>((rank + 1) * (op % 7 + 1)); }
-
-float output_of(int size, uint64_t op) {
-  const uint64_t ranks = static_cast<uint64_t>(size) * (size + 1) / 2;  // 1 + 2 + ... + size
-  return static_cast<float>(ranks * (op % 7 + 1));
 }
 
 gradring_op describe(const Options& options, float* buffer) {
@@ -57,10 +31,83 @@ gradring_op describe(const Options& options, float* buffer) {
                                                     : GRADRING_ALLREDUCE;
   op.dtype = GRADRING_FLOAT32;
   op.op = GRADRING_SUM;
+  op.root = options.root;
   op.count = options.count;
   op.input = buffer;
   op.output = buffer;
   return op;
+}
+
+Json report(uint64_t op, gradring_code code, const gradring_result& result) {
+  return {{"event", "done"},
+          {"op", op},
+          {"code", code},
+          {"verdict", result.verdict},
+          {"cause", result.cause},
+          {"blamed_rank", result.blamed_rank},
+          {"blamed_node", result.blamed_node},
+          {"blamed_pid", result.blamed_pid},
+          {"ranks", result.ranks_min},
+          {"ranks_max", result.ranks_max},
+          {"epoch", result.epoch},
+          {"size", result.size},
+          {"message", code == GRADRING_OK ? "" : gradring_last_error()}};
+}
+
+bool act_before(const Options& options, uint64_t number) {
+  if (options.at != static_cast<int64_t>(number)) return false;
+  if (options.act == "hang") {
+    say({{"event", "hanging"}, {"op", number}});
+    hang();
+  }
+  if (options.act == "exit") {
+    say({{"event", "exiting"}, {"op", number}});
+    _exit(0);
+  }
+  return options.act == "leave";
+}
+
+float* allocate(gradring_comm* comm, uint64_t count) {
+  void* memory = nullptr;
+  if (gradring_alloc(comm, count * sizeof(float), &memory) == GRADRING_OK) {
+    return static_cast<float*>(memory);
+  }
+  say({{"event", "refused"}, {"message", gradring_last_error()}});
+  return nullptr;
+}
+
+gradring_code submit_and_wait(const Options& options, gradring_comm* comm, uint64_t number,
+                              const gradring_op& op, Json* line) {
+  gradring_request request = 0;
+  gradring_code code = gradring_submit(comm, &op, &request);
+  if (code != GRADRING_OK) {
+    *line = {
+        {"event", "refused"}, {"op", number}, {"code", code}, {"message", gradring_last_error()}};
+    return code;
+  }
+  say({{"event", "submitted"}, {"op", number}});
+  if (options.at == static_cast<int64_t>(number) && options.act == "submit-and-hang") hang();
+  gradring_result result{};
+  result.struct_size = sizeof result;
+  code = gradring_wait(comm, request, options.patience_ms, &result);
+  *line = report(number, code, result);
+  return code;
+}
+
+}  // namespace gradring::e2e
+
+namespace {
+
+using namespace gradring::e2e;
+namespace po = boost::program_options;
+
+// What the ranks sum: small whole numbers, whose sum is exact in every type. It differs from op to
+// op, so that an old result is not taken for a new one.
+float input_of(int rank, uint64_t op) { return static_cast<float>((rank + 1) * (op % 7 + 1)); }
+
+float output_of(int size, uint64_t op) {
+  const uint64_t ranks = static_cast<uint64_t>(size) * (size + 1) / 2;  // 1 + 2 + ... + size
+  return static_cast<float>(ranks * (op % 7 + 1));
 }
 
 // The op that no other rank submits.
@@ -80,70 +127,34 @@ void spoil(const Options& options, float* buffer) {
 }
 
 bool is_right(const Options& options, int size, uint64_t op, const float* buffer) {
-  const float expected = options.collective == "allreduce" ? output_of(size, op) : input_of(0, op);
+  const float expected = options.collective == "allreduce"
+                             ? output_of(size, op)
+                             : input_of(static_cast<int>(options.root), op);
   for (uint64_t i = 0; options.collective != "barrier" && i < options.count; ++i) {
     if (buffer[i] != expected) return false;
   }
   return true;
 }
 
-Json report(uint64_t op, gradring_code code, const gradring_result& result) {
-  return {{"event", "done"},
-          {"op", op},
-          {"code", code},
-          {"verdict", result.verdict},
-          {"cause", result.cause},
-          {"blamed_rank", result.blamed_rank},
-          {"blamed_node", result.blamed_node},
-          {"blamed_pid", result.blamed_pid},
-          {"ranks", result.ranks_min},
-          {"message", code == GRADRING_OK ? "" : gradring_last_error()}};
-}
-
 int train(const Options& options, gradring_comm* comm) {
   const int rank = gradring_rank(comm), size = gradring_size(comm);
-  void* memory = nullptr;
-  if (gradring_alloc(comm, options.count * sizeof(float), &memory) != GRADRING_OK) {
-    say({{"event", "refused"}, {"message", gradring_last_error()}});
-    return 1;
-  }
-  auto* buffer = static_cast<float*>(memory);
+  float* buffer = allocate(comm, options.count);
+  if (buffer == nullptr) return 1;
   int status = 0;
   for (uint64_t number = 0; number < options.ops; ++number) {
     std::this_thread::sleep_for(std::chrono::milliseconds(options.delay_ms));
-    const bool now = options.at == static_cast<int64_t>(number);
-    if (now && options.act == "hang") {
-      say({{"event", "hanging"}, {"op", number}});
-      hang();
-    }
-    if (now && options.act == "exit") {
-      say({{"event", "exiting"}, {"op", number}});
-      _exit(0);
-    }
-    if (now && options.act == "leave") break;
+    if (act_before(options, number)) break;
     std::fill_n(buffer, options.count, input_of(rank, number));
     gradring_op op = describe(options, buffer);
-    if (now) {
+    if (options.at == static_cast<int64_t>(number)) {
       make_odd(options.act, rank, op);
       spoil(options, buffer);
     }
-    gradring_request request = 0;
-    gradring_code code = gradring_submit(comm, &op, &request);
-    if (code != GRADRING_OK) {
-      say({{"event", "refused"},
-           {"op", number},
-           {"code", code},
-           {"message", gradring_last_error()}});
-      return 1;
-    }
-    say({{"event", "submitted"}, {"op", number}});
-    if (now && options.act == "submit-and-hang") hang();
-    gradring_result result{};
-    result.struct_size = sizeof result;
-    code = gradring_wait(comm, request, options.patience_ms, &result);
-    Json line = report(number, code, result);
+    Json line;
+    const gradring_code code = submit_and_wait(options, comm, number, op, &line);
     if (code == GRADRING_OK) line["right"] = is_right(options, size, number, buffer);
     say(line);
+    if (line["event"] == "refused") return 1;
     if (code != GRADRING_OK || !line["right"]) status = 1;
     if (status != 0 && !options.keep_going) break;
   }
@@ -158,7 +169,8 @@ bool parse(int argc, char** argv, Options& options) {
     ("help", "show this")
     ("ops", po::value(&options.ops), "how many ops, one after the other")
     ("count", po::value(&options.count), "float32 elements of each")
-    ("collective", po::value(&options.collective), "allreduce (sum), broadcast (from rank 0) or barrier")
+    ("collective", po::value(&options.collective), "allreduce (sum), broadcast or barrier")
+    ("root", po::value(&options.root), "the rank to broadcast from")
     ("delay-ms", po::value(&options.delay_ms), "sleep so long before each op")
     ("at", po::value(&options.at), "the op, from 0, at which to --act")
     ("act", po::value(&options.act), "hang, submit-and-hang, exit, leave, or submit what no other rank does: "
@@ -166,7 +178,10 @@ bool parse(int argc, char** argv, Options& options) {
                                      "or put a NaN (nan) or the largest number (largest) among the values")
     ("keep-going", po::bool_switch(&options.keep_going), "after an op that failed")
     ("patience-ms", po::value(&options.patience_ms), "how long to wait for an op")
-    ("join-timeout-ms", po::value(&options.join_timeout_ms), "how long to wait for the other ranks");
+    ("join-timeout-ms", po::value(&options.join_timeout_ms), "how long to wait for the other ranks")
+    ("policy", po::value(&options.policy), "of the job; default: as the environment says")
+    ("join-every", po::value(&options.join_every), "a join point before the first op and every so many; 0: none. Inputs are "
+                                                   "then powers of two, so that a sum tells who is in it");
   // clang-format on
   po::variables_map values;
   po::store(po::parse_command_line(argc, argv, known), values);
@@ -187,6 +202,7 @@ int main(int argc, char** argv) {
   }
   gradring_options join;
   gradring_options_init(&join);
+  if (!options.policy.empty()) join.policy = options.policy.c_str();
   if (options.join_timeout_ms > 0) join.join_timeout_ms = options.join_timeout_ms;
   say({{"event", "started"}, {"pid", getpid()}});
   gradring_comm* comm = nullptr;
@@ -199,8 +215,9 @@ int main(int argc, char** argv) {
        {"rank", gradring_rank(comm)},
        {"size", gradring_size(comm)},
        {"node", gradring_node(comm)},
+       {"epoch", gradring_epoch(comm)},
        {"pid", getpid()}});
-  const int status = train(options, comm);
+  const int status = options.join_every > 0 ? train_elastic(options, comm) : train(options, comm);
   gradring_close(comm);
   say({{"event", "left"}});
   return status;

@@ -15,6 +15,7 @@ std::vector<std::string> make_samples() {
   for (uint8_t type = 1; type <= kFrameTypeLast; ++type) {
     Frame frame;
     frame.type = static_cast<FrameType>(type);
+    frame.ready.contributions = 1;
     frame.slice.length = 4096;
     const FrameBytes bytes = encode(frame);
     samples.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -30,6 +30,8 @@ Frame frame_of(FrameType type) {
 Frame ready() {
   Frame frame = frame_of(FrameType::kReady);
   frame.ready.rank = 0x21222324;
+  frame.ready.contributions = 0x11121314;
+  frame.ready.grows = true;
   frame.ready.signature = {Collective::kAllreduce, Dtype::kBfloat16, ReduceOp::kAverage, 0,
                            uint64_t{1} << 40};
   return frame;
@@ -41,12 +43,21 @@ Frame slice() {
   return frame;
 }
 
+// Eight words that differ, so that none can stand in another's place.
+Frame stable() {
+  Frame frame = frame_of(FrameType::kStable);
+  frame.stable.kind = StableKind::kConfirm;
+  frame.stable.first = 0x71727374;
+  for (size_t i = 0; i < frame.stable.bits.size(); ++i) frame.stable.bits[i] = 0xe0 + i;
+  frame.stable.bits.back() |= uint64_t{1} << 63;
+  return frame;
+}
+
 std::vector<Frame> one_of_each() {
   std::vector<Frame> frames = {ready(), slice()};
   frames.push_back(frame_of(FrameType::kCredit));
   frames.back().credit = {7, UINT64_MAX};
-  frames.push_back(frame_of(FrameType::kStable));
-  frames.back().stable = {UINT32_MAX, 12};
+  frames.push_back(stable());
   frames.push_back(frame_of(FrameType::kMismatch));
   frames.back().mismatch = {1,
                             6,
@@ -132,19 +143,19 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {
   EXPECT_EQ(hex(encode(ready())),
-            "47524446010100008877665544332211"
+            "47524446020100008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
-            "\n09000000000000002423222100000000"
+            "\n09000000000000002423222114131211"
             "\n01040200000000000000000000010000"
-            "\n00000000000000000000000000000000"
+            "\n01000000000000000000000000000000"
             "\n00000000000000000000000000000000"
             "\n00000000000000000000000000000000");
 }
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
   EXPECT_EQ(hex(encode(slice())),
-            "47524446010200008877665544332211"
+            "47524446020200008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000003433323102050706"
@@ -152,6 +163,48 @@ TEST(Frame, TheBytesOfSliceAreTheseForEver) {
             "\n54535251000000000000000000000000"
             "\n00000000000000000000000000000000"
             "\n00000000000000000000000000000000");
+}
+
+// Its map fills the body to the last byte.
+TEST(Frame, TheBytesOfStableAreTheseForEver) {
+  EXPECT_EQ(hex(encode(stable())),
+            "47524446020400008877665544332211"
+            "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
+            "\n03000000000000000807060504030201"
+            "\n09000000000000007473727102000000"
+            "\ne000000000000000e100000000000000"
+            "\ne200000000000000e300000000000000"
+            "\ne400000000000000e500000000000000"
+            "\ne600000000000000e700000000000080");
+}
+
+TEST(Frame, StableTellsOfEachOfItsSlicesAlone) {
+  Frame frame = frame_of(FrameType::kStable);
+  for (uint32_t i = 0; i < kStableSlices; ++i) {
+    frame.stable.bits.fill(0);
+    frame.stable.bits[i / 64] = uint64_t{1} << (i % 64);
+    const auto decoded = decode(encode(frame), 0);
+    ASSERT_TRUE(decoded.has_value()) << decoded.error();
+    EXPECT_EQ(decoded->stable, frame.stable) << i;
+  }
+  EXPECT_EQ(kStableSlices, frame.stable.bits.size() * 64);
+}
+
+// A member without contributions has no part in the op, and could not have said that it is ready.
+TEST(Frame, ReadyWithoutContributionsIsRefused) {
+  Frame frame = ready();
+  frame.ready.contributions = 0;
+  EXPECT_EQ(refusal(encode(frame), 0), "frame type 1 has a value outside its range");
+}
+
+TEST(Frame, ReadySaysWhetherTheJobGrows) {
+  Frame frame = ready();
+  for (const bool grows : {false, true}) {
+    frame.ready.grows = grows;
+    const auto decoded = decode(encode(frame), 0);
+    ASSERT_TRUE(decoded.has_value()) << decoded.error();
+    EXPECT_EQ(decoded->ready.grows, grows);
+  }
 }
 
 TEST(Frame, AHeaderOfAnotherLengthIsRefused) {
@@ -177,9 +230,9 @@ TEST(Frame, GarbageIsRefused) {
 }
 
 TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
-  for (const uint8_t version : {0, 2, 255}) {
+  for (const uint8_t version : {0, kFrameVersion - 1, kFrameVersion + 1, 255}) {
     EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
-              "frame version " + std::to_string(version) + ", this daemon speaks 1");
+              "frame version " + std::to_string(version) + ", this daemon speaks 2");
   }
 }
 
@@ -202,7 +255,9 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
       {FrameType::kReady, 8, 1, kCollectiveLast},
       {FrameType::kReady, 9, 1, kDtypeLast},
       {FrameType::kReady, 10, 0, kReduceOpLast},
+      {FrameType::kReady, 24, 0, 1},
       {FrameType::kSlice, 4, 1, 2},
+      {FrameType::kStable, 4, 1, 2},
       {FrameType::kMismatch, 8, 1, kCollectiveLast},
       {FrameType::kMismatch, 9, 1, kDtypeLast},
       {FrameType::kMismatch, 10, 0, kReduceOpLast},

@@ -16,7 +16,7 @@ namespace {
 
 struct Totals {
   uint64_t runs = 0, events = 0, completions = 0, slices = 0, faults = 0, failed = 0,
-           mismatches = 0;
+           mismatches = 0, views = 0, shrunk = 0, grown = 0;
 };
 
 // "A..B", both included, or one number.
@@ -32,8 +32,11 @@ bool parse_range(const std::string& text, uint64_t* first, uint64_t* last) {
          *first <= *last;
 }
 
-bool run_seed(uint64_t seed, uint32_t nodes, Totals* totals) {
-  gradring::sim::World world(gradring::sim::draw_scenario(seed, nodes));
+bool run_seed(uint64_t seed, uint32_t nodes, gradring::core::Bug bug, bool trace, Totals* totals) {
+  gradring::sim::Scenario scenario = gradring::sim::draw_scenario(seed, nodes);
+  scenario.bug = bug;
+  gradring::sim::World world(scenario);
+  if (trace) world.trace_to(stdout);
   const std::string violation = world.run();
   const gradring::sim::Stats& stats = world.stats();
   ++totals->runs;
@@ -43,6 +46,9 @@ bool run_seed(uint64_t seed, uint32_t nodes, Totals* totals) {
   totals->faults += stats.faults;
   totals->failed += stats.jobs_failed > 0 ? 1 : 0;
   totals->mismatches += stats.mismatches;
+  totals->views += stats.views;
+  totals->shrunk += stats.shrunk;
+  totals->grown += stats.grown;
   if (violation.empty()) return true;
   fmt::print("\nVIOLATION seed {}: {}\nreplay it with: gradring-sim --replay {}{}\n", seed,
              violation, seed, nodes != 0 ? fmt::format(" --nodes {}", nodes) : "");
@@ -57,11 +63,16 @@ int main(int argc, char** argv) {
   std::string seeds;
   uint32_t nodes = 0;
   uint64_t replay = 0;
+  uint32_t bug = 0;
   options.add_options()("help", "this text")("seeds", po::value(&seeds)->default_value("1..100"),
                                              "run these seeds, A..B or one number")(
       "nodes", po::value(&nodes)->default_value(0),
       "number of nodes, 1 to 64; 0: drawn from the seed")("replay", po::value(&replay),
-                                                          "run one seed again, exactly as it ran");
+                                                          "run one seed again, exactly as it ran")(
+      "trace", "with --replay: a line for everything that happens")(
+      "bug", po::value(&bug)->default_value(0),
+      "make this mistake on purpose (a number of daemon/core/planted.h), and stop where it is "
+      "found");
   po::variables_map values;
   uint64_t first = 0;
   uint64_t last = 0;
@@ -83,8 +94,17 @@ int main(int argc, char** argv) {
     std::cerr << "gradring-sim: --seeds wants A..B with A <= B, got '" << seeds << "'\n";
     return 2;
   }
+  if (values.count("trace") > 0 && values.count("replay") == 0) {
+    std::cerr << "gradring-sim: --trace goes with --replay\n";
+    return 2;
+  }
   if (nodes > 64) {
     std::cerr << "gradring-sim: --nodes wants 0 to 64\n";
+    return 2;
+  }
+
+  if (bug > gradring::core::kBugLast) {
+    std::cerr << "gradring-sim: --bug wants 0 to " << int{gradring::core::kBugLast} << "\n";
     return 2;
   }
 
@@ -94,7 +114,9 @@ int main(int argc, char** argv) {
   auto said = std::chrono::steady_clock::now();
   const auto began = said;
   for (uint64_t seed = first; seed <= last; ++seed) {
-    if (!run_seed(seed, nodes, &totals) && ++violations == 10) break;
+    const bool good = run_seed(seed, nodes, static_cast<gradring::core::Bug>(bug),
+                               values.count("trace") > 0, &totals);
+    if (!good && (++violations == 10 || bug != 0)) break;
     const auto now = std::chrono::steady_clock::now();
     if (now - said > std::chrono::milliseconds(terminal ? 200 : 4000)) {
       said = now;
@@ -106,11 +128,11 @@ int main(int argc, char** argv) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   fmt::print(
-      "{}gradring-sim: {} seeds, {} events, {} slices, {} submissions ended, {} faults, {} runs "
-      "with a failed "
-      "job, {} mismatches, {:.1f} s: {}\n",
+      "{}gradring-sim: {} seeds, {} events, {} slices, {} submissions ended, {} faults, {} views "
+      "entered, {} ops shrunk, {} runs with a failed job, {} mismatches, {} ranks saw their job "
+      "grow, {:.1f} s: {}\n",
       terminal ? "\n" : "", totals.runs, totals.events, totals.slices, totals.completions,
-      totals.faults, totals.failed, totals.mismatches, seconds,
-      violations == 0 ? "all invariants held" : fmt::format("{} VIOLATIONS", violations));
+      totals.faults, totals.views, totals.shrunk, totals.failed, totals.mismatches, totals.grown,
+      seconds, violations == 0 ? "all invariants held" : fmt::format("{} VIOLATIONS", violations));
   return violations == 0 ? 0 : 1;
 }

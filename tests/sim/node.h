@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "daemon/core/epoch_gate.h"
 #include "daemon/core/job_engine.h"
 #include "daemon/core/membership.h"
 #include "tests/sim/events.h"
+#include "tests/sim/oracle.h"
 
 namespace gradring::sim {
 
@@ -23,69 +26,111 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   SimJob(World* world, SimNode* node, const core::View& view, std::vector<Trainer*> locals);
 
   core::JobEngine& engine() { return engine_; }
-  void on_data(uint32_t from_node, const Frame& frame, const std::vector<std::byte>& payload);
+  void on_data(uint32_t from_node, const Frame& frame, const Value& payload);
+  void submit(Trainer* trainer, const core::Submission& submission);
+  void adopt(const core::Proposal& proposal, std::vector<Trainer*> locals);
   void wake();
-  void close() { closed_ = true; }
-  bool closed() const { return closed_; }
 
   void fold(const core::FoldOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
+  std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
+  void drop(uint32_t kept) override;
+  void fetch(const core::Op& op, uint32_t slice, core::Staging to) override;
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void fail_job(const Failure& failure) override;
+  void absent(const core::Absence& absence) override;
+  void at_join_point() override;
 
  private:
-  std::byte* staging(core::Staging at);
-  Trainer* local(uint32_t rank) const;
-  void wire(uint32_t member, const Frame& frame, core::Staging from);
+  // A submission's buffers are lent until it ends, even if its trainer is dead by then.
+  struct Lent {
+    Trainer* trainer = nullptr;
+    core::SessionId session = 0;
+    std::shared_ptr<std::vector<std::byte>> memory;
+  };
+  Value& staging(core::Staging at);
+  const Lent& lent(const core::Submission& submission) const {
+    return lent_.at(key_of(submission));
+  }
+  static std::pair<uint32_t, uint64_t> key_of(const core::Submission& submission) {
+    return {submission.rank, submission.ticket};
+  }
+  OpId identity(const core::Op& op) const;
+  void tear(const Frame& frame, const Value& payload);
+  void wire(const std::string& to, const Frame& frame, core::Staging from);
   void pump();
+  void tell_control(std::function<void(core::Membership&)> what);
 
   World* const world_;
   SimNode* const node_;
-  const std::vector<Trainer*> locals_;
+  std::map<uint32_t, Trainer*> locals_;  // by rank
   core::JobEngine engine_;
-  std::vector<std::vector<std::byte>> slots_;
-  std::vector<std::vector<std::byte>> starts_;
+  std::vector<Value> slots_;
+  std::vector<Value> starts_;
+  std::map<uint32_t, Value> kept_;
+  std::map<std::pair<uint32_t, uint64_t>, Lent> lent_;
+  std::map<std::pair<OpId, uint32_t>, Passes> passes_;  // of finals that lie in outputs
+  core::EpochGate<uint32_t> gate_;
+  uint32_t next_kept_ = 0;
   bool pump_due_ = false;
   bool told_drained_ = false;
-  bool closed_ = false;
 };
 
 // One daemon: its membership, its jobs, and two mailboxes between the planes, as the real one has.
 class SimNode : public core::MembershipActions {
  public:
-  SimNode(World* world, uint32_t index);
+  SimNode(World* world, uint32_t index, uint64_t life);
 
   const std::string& name() const { return name_; }
   uint32_t index() const { return index_; }
   bool alive() const { return alive_; }
   void crash() { alive_ = false; }
+  void pause() { paused_ = true; }
+  void resume();
+  bool paused() const { return paused_; }
   core::Membership& membership() { return membership_; }
   size_t engines() const { return jobs_.size(); }
+  std::string doing() const;  // for people
 
-  void submit(const JobId& job, const core::Submission& submission);
+  // Does it on this node: now, when the node goes on, or never.
+  void run(const std::function<void()>& what);
+  void submit(const JobId& job, Trainer* trainer, const core::Submission& submission);
   void to_control(std::function<void()> what);
   void to_data(std::function<void()> what);
-  void on_data(uint32_t from, const Frame& frame, const std::vector<std::byte>& payload);
+  void on_data(uint32_t from, const Frame& frame, const Value& payload);
   void tick();
 
   void send(const std::string& node, const core::JobMessage& message) override;
   void install(const core::View& view, const std::vector<core::SessionId>& sessions) override;
   void admit(core::SessionId session, const core::View& view) override;
   void refuse(core::SessionId session, const Status& why) override;
-  void leave_engine(const JobId& job, uint32_t rank) override;
+  void leave_engine(const JobId& job, uint32_t rank, const Failure& why) override;
   void fail_engine(const JobId& job, const Failure& failure) override;
   void member_gone(const JobId& job, uint32_t member, const Failure& failure) override;
+  void freeze_engine(const JobId& job, uint64_t epoch) override;
+  void adopt_engine(const JobId& job, const core::Proposal& proposal,
+                    const std::vector<core::SessionId>& sessions) override;
+  void set_grows(const JobId& job, bool grows) override;
+  void view_changed(core::SessionId session, const core::View& view) override;
   void close(core::SessionId session, const JobId& job, const Failure& failure) override;
   void remove(const JobId& job) override;
   std::string unreachable_peers() const override { return ""; }
 
  private:
+  std::vector<Trainer*> trainers_of(const std::vector<core::SessionId>& sessions) const;
+  void with_job(const JobId& job, std::function<void(SimJob&)> what);
+  void to_trainer(core::SessionId session, std::function<void(Trainer&)> what);
+  void schedule_tick();
+
   World* const world_;
   const uint32_t index_;
   const std::string name_;
   bool alive_ = true;
+  bool paused_ = false;
+  std::deque<std::function<void()>> backlog_;
+  Time tick_at_ = 0;
   core::Membership membership_;
   std::map<JobId, std::shared_ptr<SimJob>> jobs_;
   Fifo control_mail_;

@@ -15,13 +15,15 @@ uint32_t between(Random* random, uint32_t low, uint32_t high) {
 bool chance(Random* random, uint32_t percent) { return random->below(100) < percent; }
 
 uint32_t draw_nodes(Random* random) {
-  const uint64_t kind = random->below(100);
-  if (kind < 70) return between(random, 1, 6);
-  if (kind < 95) return between(random, 7, 16);
+  const uint64_t kind = random->below(1000);
+  if (kind < 600) return 3;
+  if (kind < 850) return 4;
+  if (kind < 985) return between(random, 5, 8);
+  if (kind < 998) return between(random, 9, 16);
   return between(random, 17, 64);
 }
 
-OpSpec draw_op(Random* random, uint32_t size, bool small) {
+OpSpec draw_op(Random* random, uint32_t size, uint32_t elements) {
   static constexpr Dtype kTypes[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBfloat16,
                                      Dtype::kInt32};
   OpSpec op;
@@ -30,8 +32,8 @@ OpSpec draw_op(Random* random, uint32_t size, bool small) {
   const uint64_t kind = random->below(10);
   if (kind == 0) return op;  // barrier
   s.dtype = kTypes[random->below(4)];
-  s.count = chance(random, 5) ? 0 : 1 + random->below(small ? 300 : 3000);
-  if (kind <= 2) {
+  s.count = chance(random, 5) ? 0 : 1 + random->below(elements);
+  if (kind == 1) {
     s.collective = Collective::kBroadcast;
     s.root = static_cast<uint32_t>(random->below(size));
     return op;
@@ -47,10 +49,10 @@ OpSpec draw_op(Random* random, uint32_t size, bool small) {
 JobSpec draw_job(Random* random, uint32_t index, uint32_t nodes) {
   JobSpec job;
   job.name = "job" + std::to_string(index);
-  const uint32_t per_node = nodes > 16 ? between(random, 1, 8) : between(random, 1, 4);
+  const uint32_t per_node = nodes > 16 ? between(random, 1, 2) : chance(random, 60) ? 1 : 3;
   std::vector<uint32_t> hosts;
   for (uint32_t n = 0; n < nodes; ++n) {
-    if (nodes <= 2 || chance(random, 80)) hosts.push_back(n);
+    if (nodes <= 4 || index == 0 || chance(random, 80)) hosts.push_back(n);
   }
   if (hosts.empty()) hosts.push_back(0);
   for (const uint32_t host : hosts) {
@@ -63,42 +65,62 @@ JobSpec draw_job(Random* random, uint32_t index, uint32_t nodes) {
     }
   }
   const auto size = static_cast<uint32_t>(job.node_of_rank.size());
-  const bool large = size > 48;
-  job.steps = between(random, 1, large ? 2 : 5);
-  const uint32_t ops = between(random, 1, large ? 3 : 6);
-  for (uint32_t i = 0; i < ops; ++i) job.ops.push_back(draw_op(random, size, large));
+  const bool large = size > 24;
+  const uint32_t elements = large ? 60 : chance(random, 90) ? 150 : 1500;
+  const uint32_t ops = between(random, 3, 6);
+  job.steps = (20 + ops - 1) / ops;
+  for (uint32_t i = 0; i < ops; ++i) job.ops.push_back(draw_op(random, size, elements));
+  if (chance(random,
+             40)) {  // a chain that every trainer keeps to, in an order that is not the keys'
+    std::vector<uint32_t> order;
+    for (uint32_t i = 0; i < ops; ++i) order.push_back(i);
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random->below(i)]);
+    for (uint32_t i = 1; i < ops; ++i) {
+      if (chance(random, 50)) job.ops[order[i]].after = order[i - 1];
+    }
+  }
+  if (chance(random, 60)) {
+    job.policy = "elastic min=" + std::to_string(chance(random, 80) ? 1 : between(random, 1, size));
+    job.join_points = chance(random, 50);
+  }
   return job;
 }
 
-void draw_trouble(Random* random, Scenario* s) {
-  for (JobSpec& job : s->jobs) {
-    const auto size = static_cast<uint32_t>(job.node_of_rank.size());
-    if (chance(random, 15) && job.ops[0].signature.collective != Collective::kBarrier && size > 1) {
-      job.mismatch_rank = static_cast<uint32_t>(random->below(size));
-      job.mismatch_step = static_cast<uint32_t>(random->below(job.steps));
-    }
-    if (chance(random, 10) && job.steps > 1 && size > 1) {
-      job.early_leaver = static_cast<uint32_t>(random->below(size));
-    }
-    job.restart = chance(random, 50);
+void draw_trouble(Random* random, JobSpec* job) {
+  const auto size = static_cast<uint32_t>(job->node_of_rank.size());
+  if (chance(random, 15) && job->ops[0].signature.collective != Collective::kBarrier && size > 1) {
+    job->mismatch_rank = static_cast<uint32_t>(random->below(size));
+    job->mismatch_step = static_cast<uint32_t>(random->below(job->steps));
   }
-  if (chance(random, 40)) return;
-  const uint32_t faults = between(random, 1, 3);
-  for (uint32_t i = 0; i < faults; ++i) {
-    Fault fault;
-    fault.at = static_cast<Time>(random->below(300)) * core::kMillisecond;
-    fault.kind = static_cast<FaultKind>(random->below(3));
-    fault.a = static_cast<uint32_t>(random->below(s->nodes));
-    fault.b = static_cast<uint32_t>(random->below(s->nodes));
-    fault.heals = chance(random, 60);
-    if (fault.kind == FaultKind::kBreakLink && fault.a == fault.b)
-      fault.kind = FaultKind::kKillTrainer;
-    if (fault.kind == FaultKind::kKillTrainer) {
-      fault.a = static_cast<uint32_t>(random->below(s->jobs.size()));
-      fault.b = static_cast<uint32_t>(random->below(s->jobs[fault.a].node_of_rank.size()));
-    }
-    s->faults.push_back(fault);
+  if (chance(random, 10) && job->steps > 1 && size > 1) {
+    job->early_leaver = static_cast<uint32_t>(random->below(size));
   }
+  job->restart = chance(random, 50);
+}
+
+Fault draw_fault(Random* random, const Scenario& s, Time window) {
+  Fault fault;
+  fault.at =
+      60 * core::kMillisecond + static_cast<Time>(random->below(static_cast<uint64_t>(window)));
+  const uint64_t kind = random->below(100);
+  fault.kind = kind < 40   ? FaultKind::kSuspect
+               : kind < 55 ? FaultKind::kCrashNode
+               : kind < 65 ? FaultKind::kBreakLink
+               : kind < 73 ? FaultKind::kOneWay
+               : kind < 80 ? FaultKind::kPartition
+               : kind < 87 ? FaultKind::kPauseNode
+                           : FaultKind::kKillTrainer;
+  fault.a = static_cast<uint32_t>(random->below(s.nodes));
+  fault.b = (fault.a + 1 + static_cast<uint32_t>(random->below(s.nodes - 1))) % s.nodes;
+  fault.mask = random->next();
+  fault.detected = chance(random, 70) ? between(random, 1, 40) * core::kMillisecond
+                                      : between(random, 1000, 3500) * core::kMillisecond;
+  fault.lasts = chance(random, 60) ? between(random, 1, 6000) * core::kMillisecond : 0;
+  if (fault.kind == FaultKind::kKillTrainer) {
+    fault.a = static_cast<uint32_t>(random->below(s.jobs.size()));
+    fault.b = static_cast<uint32_t>(random->below(s.jobs[fault.a].node_of_rank.size()));
+  }
+  return fault;
 }
 
 }  // namespace
@@ -108,16 +130,31 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   Scenario s;
   s.seed = seed;
   s.nodes = nodes != 0 ? nodes : draw_nodes(&random);
-  s.engine.slots = between(&random, 2, 6);
-  s.engine.start_buffers = between(&random, 1, 4);
-  s.engine.plan.slice_bytes_max = 64u << random.below(5);
+  s.engine.slots = between(&random, 2, 4);
+  s.engine.start_buffers = between(&random, 1, 3);
+  s.engine.plan.slice_bytes_max = 64u << random.below(4);
   s.engine.plan.slice_bytes_min = 64;
+  s.engine.stable_completion = chance(&random, 10);
+  s.kept_max = chance(&random, 30) ? between(&random, 0, 4) : 1000;
   s.latency_max = static_cast<Time>(1 + random.below(5)) * core::kMillisecond;
   s.reorder_data = chance(&random, 50);
-  s.duplicate_percent = chance(&random, 50) ? between(&random, 1, 20) : 0;
-  const uint32_t jobs = s.nodes > 16 ? 1 : between(&random, 1, 3);
-  for (uint32_t i = 0; i < jobs; ++i) s.jobs.push_back(draw_job(&random, i, s.nodes));
-  draw_trouble(&random, &s);
+  s.duplicate_percent = chance(&random, 30) ? between(&random, 1, 20) : 0;
+  s.stale_percent = chance(&random, 30) ? between(&random, 1, 20) : 0;
+  const uint32_t jobs = s.nodes > 8 || chance(&random, 80) ? 1 : 2;
+  for (uint32_t i = 0; i < jobs; ++i) {
+    s.jobs.push_back(draw_job(&random, i, s.nodes));
+    draw_trouble(&random, &s.jobs.back());
+  }
+  if (s.nodes < 2) return s;
+  const uint32_t faults = between(&random, 1, 4);
+  // Often close together: a view change, and something else during it.
+  const Time window = (chance(&random, 50) ? 60 : 400) * core::kMillisecond;
+  const Time shift = static_cast<Time>(random.below(200)) * core::kMillisecond;
+  for (uint32_t i = 0; i < faults; ++i) {
+    Fault fault = draw_fault(&random, s, window);
+    if (window < 100 * core::kMillisecond) fault.at += shift;
+    s.faults.push_back(fault);
+  }
   return s;
 }
 

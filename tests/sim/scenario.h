@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/core/planted.h"
 #include "daemon/core/time.h"
 #include "proto/types.h"
 
@@ -16,27 +17,40 @@ using core::Time;
 struct OpSpec {
   Signature signature;
   bool named = false;
+  std::optional<uint32_t> after;  // every trainer waits for that op before it submits this one
 };
 
 // What a trainer does: `steps` times all ops in an order of its own, then wait for all of them.
 struct JobSpec {
   std::string name;
+  std::string policy = "fail";
   std::vector<uint32_t> node_of_rank;
   uint32_t steps = 1;
   std::vector<OpSpec> ops;
-  bool restart = false;  // when a life of the job fails, each surviving trainer starts over, once
+  bool join_points = false;  // each step begins with one
+  bool restart = false;      // a trainer that lost its job, or its life, starts over, once
   std::optional<uint32_t> mismatch_rank;  // submits another count ...
   uint32_t mismatch_step = 0;             // ... for op 0 of this step
   std::optional<uint32_t> early_leaver;   // leaves after half of the steps
 };
 
-enum class FaultKind : uint8_t { kCrashNode, kBreakLink, kKillTrainer };
+enum class FaultKind : uint8_t {
+  kCrashNode,  // with all of its trainers; a new one may come in its place
+  kBreakLink,  // both ways
+  kOneWay,     // a hears nothing of b any more, but b of a
+  kPartition,  // the nodes of `mask` from all others
+  kSuspect,    // a takes b for lost although nothing is wrong
+  kPauseNode,  // nothing happens there for a while
+  kKillTrainer,
+};
 struct Fault {
   FaultKind kind = FaultKind::kKillTrainer;
   Time at = 0;
   uint32_t a = 0;  // node, or job
   uint32_t b = 0;  // other node, or rank
-  bool heals = false;
+  uint64_t mask = 0;
+  Time detected = 0;  // until the nodes know, at most
+  Time lasts = 0;     // 0: for ever
 };
 
 // Deliberate damage beside the core, to show that the checks see it.
@@ -54,15 +68,19 @@ struct Scenario {
   uint64_t seed = 0;
   uint32_t nodes = 2;
   core::EngineOptions engine;
+  uint32_t kept_max = 0;  // slices that a job can keep on a node
   Time latency_max = 2 * core::kMillisecond;
   bool reorder_data = false;
   uint32_t duplicate_percent = 0;
+  uint32_t stale_percent = 0;  // messages of a view change that come once more, much later
   std::vector<JobSpec> jobs;
   std::vector<Fault> faults;
   Sabotage sabotage = Sabotage::kNone;
+  core::Bug bug = core::Bug::kNone;
 };
 
-// `nodes` fixes the number of nodes; 0 draws 1 to 64, small ones more often.
+// `nodes` fixes the number of nodes; 0 draws 3 to 64, small ones more often. Each scenario has 20
+// ops or more and at least one fault.
 Scenario draw_scenario(uint64_t seed, uint32_t nodes);
 
 }  // namespace gradring::sim

@@ -14,19 +14,17 @@ Trainer::Trainer(World* world, uint32_t job, uint32_t rank)
       job_(job),
       rank_(rank),
       node_(spec_.node_of_rank[rank]) {
-  uint64_t bytes = 0;
   for (const OpSpec& op : spec_.ops) {
     const uint64_t size =
         (op.signature.bytes() + 64 + 63) / 64 * 64;  // room for a mismatched count
-    Buffers buffers{bytes, bytes};
-    bytes += size;
+    Buffers buffers{memory_bytes_, memory_bytes_};
+    memory_bytes_ += size;
     if (world->random().below(4) == 0) {
-      buffers.output = bytes;
-      bytes += size;
+      buffers.output = memory_bytes_;
+      memory_bytes_ += size;
     }
     buffers_.push_back(buffers);
   }
-  memory_.resize(bytes);
 }
 
 std::string Trainer::name() const {
@@ -40,6 +38,12 @@ std::string Trainer::doing() const {
          ", " + std::to_string(open_.size()) + " ops open";
 }
 
+std::optional<uint64_t> Trainer::output_of(uint64_t ticket, const OpKey& key) const {
+  const auto [op, step] = tickets_.at(ticket);
+  if (op == kJoinPoint || open_.count(ticket) == 0 || key_of(op, step) != key) return std::nullopt;
+  return buffers_[op].output;
+}
+
 void Trainer::start() {
   SimNode& node = world_->node(node_);
   if (state_ == State::kDead || !node.alive()) {
@@ -48,8 +52,12 @@ void Trainer::start() {
   }
   ++life_;
   session_ = world_->new_session(this);
-  step_ = 0;
+  memory_ = std::make_shared<std::vector<std::byte>>(memory_bytes_);
+  step_ = first_step_ = 0;
+  grown_ = 1;
   failed_ = false;
+  open_.clear();
+  unsubmitted_ = 0;
   state_ = State::kJoining;
   core::JoinRequest request;
   request.session = session_;
@@ -57,28 +65,56 @@ void Trainer::start() {
   request.rank = rank_;
   request.size = static_cast<uint32_t>(spec_.node_of_rank.size());
   request.local_rank = 0;
-  request.policy = "fail";
+  request.policy = spec_.policy;
   request.pid = static_cast<int64_t>(session_);
-  const Status refused = node.membership().join(request, world_->events().now());
-  if (!refused.ok()) on_refuse(refused);
+  node.run([this, &node, request] {
+    if (state_ != State::kJoining || session_ != request.session) return;
+    const Status refused = node.membership().join(request, world_->events().now());
+    if (!refused.ok()) on_refuse(refused);
+  });
 }
 
 void Trainer::kill() {
   if (over()) return;
   state_ = State::kDead;
+  restarting_ = false;
   const core::SessionId session = session_;
   if (session == 0) return;
-  world_->after(50 * core::kMillisecond, [this, session] {
-    SimNode& node = world_->node(node_);
-    if (node.alive()) node.membership().session_lost(session, "killed by signal 9");
+  SimNode* node = &world_->node(node_);
+  world_->after(50 * core::kMillisecond, [this, session, node] {
+    node->run([node, session] {
+      if (session != 0) node->membership().session_lost(session, "killed by signal 9");
+    });
+    if (session_ == session && node->alive()) come_back();
+  });
+}
+
+void Trainer::reborn() {
+  if (state_ != State::kDead || !spec_.restart || life_ > 1) return;
+  state_ = State::kWaiting;
+  start();
+}
+
+void Trainer::come_back() {
+  if (!spec_.restart || life_ > 1) return;
+  restarting_ = true;
+  world_->after(200 * core::kMillisecond, [this] {
+    if (!std::exchange(restarting_, false) || !world_->node(node_).alive()) return;
+    state_ = State::kWaiting;
+    start();
   });
 }
 
 void Trainer::on_admit(const core::View& view) {
   if (state_ != State::kJoining) return;
   view_ = view;
+  grown_ = view.grown;
+  // As a real one takes the state of the model from whoever is there longest.
+  step_ = first_step_ = view.epoch == 1 ? 0 : world_->step_of(job_, view.oldest_rank());
   state_ = State::kTraining;
-  world_->after(5 * core::kMillisecond, [this] { begin_step(); });
+  world_->after(5 * core::kMillisecond, [this, life = life_] {
+    if (life == life_) begin_step();
+  });
 }
 
 void Trainer::on_refuse(const Status& why) {
@@ -86,6 +122,8 @@ void Trainer::on_refuse(const Status& why) {
   state_ = State::kRefused;
   world_->job_refused(*this, why);
 }
+
+void Trainer::on_view(const core::View& view) { view_ = view; }
 
 void Trainer::on_close(const Failure& failure) {
   if (state_ != State::kTraining) return;
@@ -95,6 +133,7 @@ void Trainer::on_close(const Failure& failure) {
 }
 
 Signature Trainer::signature_of(uint32_t op) const {
+  if (op == kJoinPoint) return {Collective::kJoinPoint, Dtype::kUint8, ReduceOp::kNone, 0, 0};
   Signature signature = spec_.ops[op].signature;
   if (life_ == 1 && op == 0 && spec_.mismatch_rank == rank_ && spec_.mismatch_step == step_) {
     ++signature.count;
@@ -103,7 +142,9 @@ Signature Trainer::signature_of(uint32_t op) const {
 }
 
 OpKey Trainer::key_of(uint32_t op, uint32_t step) const {
-  if (spec_.ops[op].named) return {1000 + op, step};
+  if (op == kJoinPoint) return {};
+  const uint64_t since = step - first_step_;
+  if (spec_.ops[op].named) return {1000 + op, since};
   uint64_t before = 0;
   uint64_t unnamed = 0;
   for (uint32_t i = 0; i < spec_.ops.size(); ++i) {
@@ -111,73 +152,111 @@ OpKey Trainer::key_of(uint32_t op, uint32_t step) const {
     ++unnamed;
     if (i < op) ++before;
   }
-  return {0, step * unnamed + before};
+  return {0, since * unnamed + before};
 }
 
 void Trainer::begin_step() {
   if (state_ != State::kTraining) return;
   const bool leaves = life_ == 1 && spec_.early_leaver == rank_ && step_ >= spec_.steps / 2;
-  if (failed_ || leaves || step_ == spec_.steps) return leave();
+  if (failed_ || leaves || step_ >= spec_.steps) return leave();
+  if (!spec_.join_points) return submit_all();
+  unsubmitted_ = 1;
+  submit(kJoinPoint);
+}
+
+void Trainer::submit_all() {
   std::vector<uint32_t> order;
+  done_.clear();
   for (uint32_t op = 0; op < spec_.ops.size(); ++op) order.push_back(op);
   for (size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[world_->random().below(i)]);
   unsubmitted_ = static_cast<uint32_t>(order.size());
-  Time when = 0;
   for (const uint32_t op : order) {
     const Signature signature = signature_of(op);
     fill(signature.dtype, world_->seed_of(view_.incarnation, op, step_), rank_, signature.count,
-         memory_.data() + buffers_[op].input);
+         memory_->data() + buffers_[op].input);
     if (buffers_[op].output != buffers_[op].input) {
-      std::memset(memory_.data() + buffers_[op].output, 0, signature.bytes());
+      std::memset(memory_->data() + buffers_[op].output, 0, signature.bytes());
     }
-    when += static_cast<Time>(world_->random().below(2 * core::kMillisecond));
-    const uint32_t life = life_;
-    world_->events().in(when, [this, op, life] {
-      if (life == life_) submit(op);
-    });
   }
+  for (const uint32_t op : order) {
+    if (!spec_.ops[op].after) submit_later(op);
+  }
+}
+
+void Trainer::submit_later(uint32_t op) {
+  const auto when = static_cast<Time>(world_->random().below(8 * core::kMillisecond));
+  world_->events().in(when, [this, op, life = life_] {
+    if (life == life_) submit(op);
+  });
 }
 
 void Trainer::submit(uint32_t op) {
   if (state_ != State::kTraining) return;
   --unsubmitted_;
-  const uint64_t ticket = ++next_ticket_;
-  open_[ticket] = {op, step_};
+  const uint64_t ticket = tickets_.size() + 1;
+  tickets_[ticket] = {op, step_};
+  open_.insert(ticket);
   core::Submission submission;
   submission.rank = rank_;
   submission.ticket = ticket;
   submission.key = key_of(op, step_);
-  submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
   submission.signature = signature_of(op);
-  if (submission.signature != spec_.ops[op].signature) {
-    world_->note_mismatched(view_.incarnation, submission.key);
+  if (op != kJoinPoint) {
+    submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
+    if (submission.signature != spec_.ops[op].signature) {
+      world_->note_mismatched({view_.incarnation, op, step_}, rank_);
+    }
+    submission.input = {session_, buffers_[op].input};
+    submission.output = {session_, buffers_[op].output};
   }
-  submission.input = {session_, buffers_[op].input};
-  submission.output = {session_, buffers_[op].output};
-  world_->node(node_).submit(view_.incarnation, submission);
+  world_->node(node_).submit(view_.incarnation, this, submission);
 }
 
 void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
-  if (over()) return;
-  const auto it = open_.find(ticket);
-  if (it == open_.end())
+  if (state_ != State::kTraining) return;
+  const auto [op, step] = tickets_.at(ticket);
+  if (open_.erase(ticket) == 0)
     return world_->violation(name() + ": a submission ended twice or was never made");
-  const Open open = it->second;
-  open_.erase(it);
   ++world_->stats().completions;
-  if (outcome.verdict == Verdict::kOk) {
-    check_good(open);
-  } else {
-    check_failed(open);
-    if (outcome.failure.cause == Cause::kMismatch) {
-      if (!world_->was_mismatched(view_.incarnation, key_of(open.op, open.step))) {
-        world_->violation(name() + ": mismatch that nobody made");
+  const OpId id{view_.incarnation, op, step};
+  std::vector<std::byte> result;
+  const bool good = outcome.verdict != Verdict::kFailed;
+  if (good && op != kJoinPoint) {
+    const std::byte* from = memory_->data() + buffers_[op].output;
+    result.assign(from, from + spec_.ops[op].signature.bytes());
+  }
+  world_->oracle().note_end(id, rank_, static_cast<int64_t>(session_), outcome, std::move(result));
+  if (outcome.verdict == Verdict::kOkShrunk) ++world_->stats().shrunk;
+  if (good) {
+    if (op == kJoinPoint) {
+      if (view_.grown != grown_) {
+        grown_ = view_.grown;
+        first_step_ = step_;
+        ++world_->stats().grown;
       }
-      ++world_->stats().mismatches;
-    } else {
-      world_->job_failed(*this, outcome.failure);
-      failed_ = true;
+      return submit_all();
+    }
+    world_->check_written(*this, id, spec_.ops[op].signature, rank_,
+                          memory_->data() + buffers_[op].output);
+  } else if (outcome.failure.cause == Cause::kMismatch) {
+    if (!world_->was_mismatched(id)) world_->violation(name() + ": mismatch that nobody made");
+    ++world_->stats().mismatches;
+  } else if (outcome.failure.cause == Cause::kRootLost ||
+             outcome.failure.cause == Cause::kRefused) {
+    world_->op_failed(*this, spec_.ops[op].signature, outcome.failure);
+  } else {
+    world_->job_failed(*this, outcome.failure);
+    failed_ = true;
+  }
+  end_op(op);
+}
+
+void Trainer::end_op(uint32_t op) {
+  done_.insert(op);
+  if (op != kJoinPoint) {
+    for (uint32_t next = 0; next < spec_.ops.size(); ++next) {
+      if (spec_.ops[next].after == op) submit_later(next);
     }
   }
   if (open_.empty() && unsubmitted_ == 0) finish_step();
@@ -186,65 +265,18 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
 void Trainer::finish_step() {
   if (failed_) return leave();
   ++step_;
-  world_->after(3 * core::kMillisecond, [this] { begin_step(); });
+  world_->after(3 * core::kMillisecond, [this, life = life_] {
+    if (life == life_) begin_step();
+  });
 }
 
 void Trainer::leave() {
   if (state_ != State::kTraining) return;
   state_ = State::kLeft;
-  world_->node(node_).membership().leave(session_);
-  const bool done = !failed_ && step_ == spec_.steps;
-  if (done) ++world_->stats().trainers_done;
-  if (failed_ && spec_.restart && life_ == 1) {
-    restarting_ = true;
-    world_->after(20 * core::kMillisecond, [this] {
-      restarting_ = false;
-      if (state_ != State::kDead) start();
-    });
-  }
-}
-
-void Trainer::check_good(const Open& open) {
-  if (world_->was_mismatched(view_.incarnation, key_of(open.op, open.step))) {
-    return world_->violation(name() + ": an op with two signatures ended well");
-  }
-  const Signature& signature = spec_.ops[open.op].signature;
-  if (signature.bytes() == 0) return;
-  const std::vector<std::byte>& expected =
-      world_->expected(view_, key_of(open.op, open.step), signature,
-                       world_->seed_of(view_.incarnation, open.op, open.step));
-  if (std::memcmp(memory_.data() + buffers_[open.op].output, expected.data(), expected.size()) !=
-      0) {
-    world_->violation(name() + ": wrong bits in " + describe(key_of(open.op, open.step)));
-  }
-}
-
-// After a failure every slice of a buffer that was input is either untouched or final.
-void Trainer::check_failed(const Open& open) {
-  const Signature signature = spec_.ops[open.op].signature;
-  if (signature.collective != Collective::kAllreduce || signature.count == 0) return;
-  if (spec_.mismatch_rank == rank_ && open.op == 0) return;
-  std::vector<std::byte> original(signature.bytes());
-  const uint64_t seed = world_->seed_of(view_.incarnation, open.op, open.step);
-  fill(signature.dtype, seed, rank_, signature.count, original.data());
-  const std::byte* now = memory_.data() + buffers_[open.op].input;
-  if (buffers_[open.op].input != buffers_[open.op].output) {
-    if (std::memcmp(now, original.data(), original.size()) != 0) {
-      world_->violation(name() + ": an out-of-place input was written");
-    }
-    return;
-  }
-  const std::vector<std::byte>& expected =
-      world_->expected(view_, key_of(open.op, open.step), signature, seed);
-  const auto members = static_cast<uint32_t>(view_.members.size());
-  const uint64_t slice = core::slice_bytes_for(signature, members, world_->scenario().engine.plan);
-  for (uint64_t at = 0; at < original.size(); at += slice) {
-    const size_t length = std::min<uint64_t>(slice, original.size() - at);
-    if (std::memcmp(now + at, original.data() + at, length) != 0 &&
-        std::memcmp(now + at, expected.data() + at, length) != 0) {
-      world_->violation(name() + ": a slice of a failed op is neither untouched nor final");
-    }
-  }
+  SimNode* node = &world_->node(node_);
+  node->run([node, session = session_] { node->membership().leave(session); });
+  if (!failed_ && step_ == spec_.steps) ++world_->stats().trainers_done;
+  if (failed_) come_back();
 }
 
 }  // namespace gradring::sim

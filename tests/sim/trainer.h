@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/job_engine.h"
@@ -15,19 +17,23 @@ namespace gradring::sim {
 
 class World;
 
-// One training process: joins, submits its ops step by step in an order of its own, checks every
-// result, leaves.
+// One training process: joins, submits its ops step by step in an order of its own, hands in every
+// result to be compared, leaves.
 class Trainer {
  public:
   enum class State { kWaiting, kJoining, kTraining, kLeft, kRefused, kDead };
+  static constexpr uint32_t kJoinPoint = 1000;  // in place of an op's index
 
   Trainer(World* world, uint32_t job, uint32_t rank);
 
   void start();
   void kill();
+  // Its host is gone, and whoever came in its place starts it anew.
+  void reborn();
 
   void on_admit(const core::View& view);
   void on_refuse(const Status& why);
+  void on_view(const core::View& view);
   void on_close(const Failure& failure);
   void on_complete(uint64_t ticket, const core::Outcome& outcome);
 
@@ -36,26 +42,29 @@ class Trainer {
   core::SessionId session() const { return session_; }
   uint32_t node() const { return node_; }
   uint32_t life() const { return life_; }
+  uint32_t step() const { return step_; }
   std::string name() const;
   std::string doing() const;  // for people
-  std::byte* at(const core::BufferRef& ref) { return memory_.data() + ref.offset; }
+  const std::shared_ptr<std::vector<std::byte>>& memory() const { return memory_; }
+  // Which op a ticket of any of its lives was for.
+  std::pair<uint32_t, uint32_t> what(uint64_t ticket) const { return tickets_.at(ticket); }
+  // Where the output of an open submission begins, if it is of this key.
+  std::optional<uint64_t> output_of(uint64_t ticket, const OpKey& key) const;
 
  private:
   struct Buffers {
     uint64_t input = 0;
     uint64_t output = 0;
   };
-  struct Open {
-    uint32_t op = 0;
-    uint32_t step = 0;
-  };
 
   void begin_step();
+  void submit_all();
+  void submit_later(uint32_t op);
   void submit(uint32_t op);
+  void end_op(uint32_t op);
   void finish_step();
   void leave();
-  void check_good(const Open& open);
-  void check_failed(const Open& open);
+  void come_back();
   Signature signature_of(uint32_t op) const;
   OpKey key_of(uint32_t op, uint32_t step) const;
 
@@ -70,12 +79,16 @@ class Trainer {
   core::SessionId session_ = 0;
   core::View view_;
   uint32_t step_ = 0;
+  uint32_t first_step_ = 0;  // since keys began anew
+  uint64_t grown_ = 1;
   bool failed_ = false;
   bool restarting_ = false;
-  uint64_t next_ticket_ = 0;
-  std::map<uint64_t, Open> open_;
+  std::map<uint64_t, std::pair<uint32_t, uint32_t>> tickets_;
+  std::set<uint64_t> open_;
+  std::set<uint32_t> done_;  // ops of this step
   uint32_t unsubmitted_ = 0;
-  std::vector<std::byte> memory_;
+  uint64_t memory_bytes_ = 0;
+  std::shared_ptr<std::vector<std::byte>> memory_;
   std::vector<Buffers> buffers_;
 };
 

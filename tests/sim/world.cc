@@ -2,22 +2,29 @@
 
 #include <algorithm>
 
+#include "daemon/core/planted.h"
 #include "tests/sim/arithmetic.h"
 
 namespace gradring::sim {
 namespace {
 
-// Everything must have ended long before: formation gives up after 300 s, lost peers are known
-// after 3 s.
+// Everything must have ended long before: formation gives up after 300 s, an elastic job without a
+// quorum after 60 s, lost peers are known after 4 s.
 constexpr Time kEnd = 1500 * core::kSecond;
 constexpr Time kTick = 250 * core::kMillisecond;
 
 }  // namespace
 
-World::World(const Scenario& scenario) : scenario_(scenario), random_(scenario.seed) {
+World::World(const Scenario& scenario)
+    : scenario_(scenario),
+      random_(scenario.seed),
+      oracle_([this](const std::string& what) { violation(what); }) {
+#ifdef GRADRING_PLANTED_BUGS
+  core::planted_bug = scenario.bug;
+#endif
   links_.resize(size_t{scenario_.nodes} * scenario_.nodes);
   for (uint32_t i = 0; i < scenario_.nodes; ++i)
-    nodes_.push_back(std::make_unique<SimNode>(this, i));
+    nodes_.push_back(std::make_unique<SimNode>(this, i, 0));
   for (uint32_t a = 0; a < scenario_.nodes; ++a) {
     for (uint32_t b = a + 1; b < scenario_.nodes; ++b) connect(a, b);
   }
@@ -33,6 +40,12 @@ World::World(const Scenario& scenario) : scenario_(scenario), random_(scenario.s
     events_.at(fault.at, [this, fault] { strike(fault); });
   }
   events_.in(kTick, [this] { keep_ticking(); });
+}
+
+World::~World() {
+#ifdef GRADRING_PLANTED_BUGS
+  core::planted_bug = core::Bug::kNone;
+#endif
 }
 
 std::string World::run() {
@@ -51,10 +64,9 @@ std::string World::run() {
 
 // Time passes for the daemons as long as anything is under way.
 void World::keep_ticking() {
-  for (const auto& node : nodes_) {
-    if (node->alive()) node->tick();
-  }
-  const bool idle = all_over() && std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+  for (const auto& node : nodes_) node->tick();
+  const bool idle = all_over() && events_.empty() &&
+                    std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
                       return !node->alive() || node->engines() == 0;
                     });
   if (!idle) events_.in(kTick, [this] { keep_ticking(); });
@@ -64,24 +76,18 @@ bool World::all_over() const {
   return std::all_of(trainers_.begin(), trainers_.end(), [](const auto& t) { return t->over(); });
 }
 
-std::string World::jobs_at(uint32_t node) const {
-  std::string text;
-  for (const core::JobInfo& job : nodes_[node]->membership().jobs()) {
-    text += "; " + job.name + " " + name_of(job.state) + ": " + job.explanation;
-  }
-  return text;
-}
-
 void World::check_end() {
   for (const auto& trainer : trainers_) {
-    if (!trainer->over()) {
-      violation(trainer->name() + " on n" + std::to_string(trainer->node()) +
-                " never ends: " + trainer->doing());
-    }
+    if (trainer->over()) continue;
+    std::string text = "P4: " + trainer->name() + " on n" + std::to_string(trainer->node()) +
+                       " never ends: " + trainer->doing();
+    for (const auto& node : nodes_) text += "\n    " + node->doing();
+    violation(text);
   }
   for (const auto& node : nodes_) {
     if (!node->alive()) continue;
-    if (node->engines() != 0) violation(node->name() + " keeps an engine of an ended job");
+    trace([&] { return node->doing(); });
+    if (node->engines() != 0) violation("P5: keeps an engine of an ended job: " + node->doing());
     for (const core::JobInfo& job : node->membership().jobs()) {
       if (job.state != core::JobState::kEnded && job.state != core::JobState::kFailed) {
         violation(node->name() + " keeps job " + job.name + " as " + name_of(job.state));
@@ -89,87 +95,14 @@ void World::check_end() {
     }
     if (node->membership().busy_jobs() != 0) violation(node->name() + " is busy at the end");
   }
-}
-
-void World::connect(uint32_t a, uint32_t b) {
-  const uint64_t generation = ++link(a, b).generation;
-  link(b, a).generation = generation;
-  link(a, b).up = link(b, a).up = true;
-  for (const auto& [self, other] : {std::pair(a, b), std::pair(b, a)}) {
-    after(100 * core::kMillisecond, [this, self = self, other = other, generation] {
-      if (!nodes_[self]->alive() || link(self, other).generation != generation) return;
-      nodes_[self]->membership().peer_up(nodes_[other]->name());
-    });
-  }
-}
-
-void World::break_link(uint32_t a, uint32_t b, bool heals) {
-  if (!link(a, b).up) return;
-  link(a, b).up = link(b, a).up = false;
-  ++link(a, b).generation;
-  ++link(b, a).generation;
-  const Cause cause = random_.below(2) == 0 ? Cause::kPeerLost : Cause::kPeerSilent;
-  for (const auto& [self, other] : {std::pair(a, b), std::pair(b, a)}) {
-    after(3 * core::kSecond, [this, self = self, other = other, cause] {
-      if (nodes_[self]->alive()) {
-        nodes_[self]->membership().peer_lost(nodes_[other]->name(), cause, "the link broke");
-      }
-    });
-  }
-  if (!heals) return;
-  events_.in(3 * core::kSecond + delay(5 * core::kSecond), [this, a, b] {
-    if (nodes_[a]->alive() && nodes_[b]->alive()) connect(a, b);
+  oracle_.check_agreement([this](const JobId& job, uint32_t rank, int64_t pid) {
+    const core::View* last = oracle_.last_view(job);
+    if (last == nullptr || !last->has(rank) || last->info_of(rank).pid != pid) return false;
+    const uint32_t host = index_of(last->members[last->host_of(rank)].node);
+    const Trainer* trainer = sessions_.at(static_cast<core::SessionId>(pid));
+    const bool same_life = trainer->session() == static_cast<core::SessionId>(pid);
+    return same_life && trainer->state() != Trainer::State::kDead && left_.count({job, host}) == 0;
   });
-}
-
-void World::strike(const Fault& fault) {
-  switch (fault.kind) {
-    case FaultKind::kCrashNode:
-      if (!nodes_[fault.a]->alive()) return;
-      ++stats_.faults;
-      nodes_[fault.a]->crash();
-      for (const auto& trainer : trainers_) {
-        if (trainer->node() == fault.a) trainer->kill();
-      }
-      for (uint32_t other = 0; other < scenario_.nodes; ++other) {
-        if (other != fault.a) break_link(fault.a, other, false);
-      }
-      return;
-    case FaultKind::kBreakLink:
-      ++stats_.faults;
-      return break_link(fault.a, fault.b, fault.heals);
-    case FaultKind::kKillTrainer:
-      ++stats_.faults;
-      return trainers_of_job_[fault.a][fault.b]->kill();
-  }
-}
-
-void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& message) {
-  Link& l = link(from, to);
-  if (!l.up) return;
-  l.control.send(
-      &events_, delay(scenario_.latency_max), [this, from, to, generation = l.generation, message] {
-        if (link(from, to).generation != generation || !nodes_[to]->alive()) return;
-        nodes_[to]->membership().on_message(nodes_[from]->name(), message, events_.now());
-      });
-}
-
-void World::send_data(uint32_t from, uint32_t to, const Frame& frame,
-                      const std::vector<std::byte>& payload) {
-  Link& l = link(from, to);
-  if (!l.up) return;
-  const auto arrive = [this, from, to, generation = l.generation, frame, payload] {
-    if (link(from, to).generation != generation || !nodes_[to]->alive()) return;
-    nodes_[to]->on_data(from, frame, payload);
-  };
-  const int copies = random_.below(100) < scenario_.duplicate_percent ? 2 : 1;
-  for (int i = 0; i < copies; ++i) {
-    if (scenario_.reorder_data || i > 0) {
-      after(scenario_.latency_max, arrive);
-    } else {
-      l.data.send(&events_, delay(scenario_.latency_max), arrive);
-    }
-  }
 }
 
 core::SessionId World::new_session(Trainer* trainer) {
@@ -178,58 +111,51 @@ core::SessionId World::new_session(Trainer* trainer) {
   return session;
 }
 
-void World::note_submitted(const core::View& view, const OpKey& key) {
-  ++submitted_[{view.incarnation, key}];
+// ---- what is right ----
+
+std::vector<std::byte> World::input_of(const OpId& id, const Signature& signature,
+                                       uint32_t rank) const {
+  std::vector<std::byte> input(signature.bytes());
+  fill(signature.dtype, seed_of(id.job, id.op, id.step), rank, signature.count, input.data());
+  return input;
 }
 
-bool World::all_submitted(const core::View& view, const OpKey& key) const {
-  const auto it = submitted_.find({view.incarnation, key});
-  return it != submitted_.end() && it->second == view.size;
+void World::check_written(const Trainer& trainer, const OpId& id, const Signature& signature,
+                          uint32_t, const std::byte* output) {
+  const std::string fault = oracle_.fault_of_output(id, signature.bytes(), output);
+  if (!fault.empty()) violation(trainer.name() + ": " + fault);
 }
 
-const std::vector<std::byte>& World::expected(const core::View& view, const OpKey& key,
-                                              const Signature& s, uint64_t seed) {
-  std::vector<std::byte>& result = expected_[{view.incarnation, key}];
-  if (!result.empty()) return result;
-  std::vector<std::vector<std::byte>> inputs(view.size, std::vector<std::byte>(s.bytes()));
-  for (uint32_t rank = 0; rank < view.size; ++rank)
-    fill(s.dtype, seed, rank, s.count, inputs[rank].data());
-  if (s.collective == Collective::kBroadcast) return result = inputs[s.root];
-  result.resize(s.bytes());
-  const auto n = static_cast<uint32_t>(view.members.size());
-  const uint32_t slice_bytes = core::slice_bytes_for(s, n, scenario_.engine.plan);
-  for (uint64_t offset = 0, slice = 0; offset < s.bytes(); offset += slice_bytes, ++slice) {
-    const size_t count = std::min<uint64_t>(slice_bytes, s.bytes() - offset) / size_of(s.dtype);
-    for (uint32_t hop = 0; hop < n; ++hop) {
-      std::vector<const std::byte*> terms;
-      for (const core::RankInfo& info : view.members[(slice + hop) % n].ranks) {
-        terms.push_back(inputs[info.rank].data() + offset);
-      }
-      const bool divide = s.op == ReduceOp::kAverage && hop == n - 1;
-      fold(s.dtype, s.op, hop == 0, terms, count, divide ? view.size : 0, result.data() + offset);
-    }
+bool World::has_fault(FaultKind kind) const {
+  return std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
+                     [kind](const Fault& fault) { return fault.kind == kind; });
+}
+
+void World::op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure) {
+  const bool leaver = std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                                  [](const JobSpec& job) { return job.early_leaver.has_value(); });
+  if (signature.collective != Collective::kBroadcast || (!faulty() && !leaver)) {
+    violation(trainer.name() + ": an op failed without a cause: " + describe(failure));
   }
-  return result;
 }
 
 void World::job_failed(const Trainer& trainer, const Failure& failure) {
   ++stats_.jobs_failed;
-  const auto has = [this](FaultKind kind) {
-    return std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
-                       [kind](const Fault& fault) { return fault.kind == kind; });
-  };
   bool planned = false;
   switch (failure.cause) {
     case Cause::kTrainerDied:
-      planned = has(FaultKind::kKillTrainer);
+      planned = has_fault(FaultKind::kKillTrainer) || has_fault(FaultKind::kCrashNode);
       break;
     case Cause::kPeerLost:
     case Cause::kPeerSilent:
-      planned = has(FaultKind::kCrashNode) || has(FaultKind::kBreakLink);
+    case Cause::kExcluded:
+    case Cause::kNoQuorum:
+      planned = faulty();
       break;
     case Cause::kTrainerLeft:
-      planned = std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                            [](const JobSpec& job) { return job.early_leaver.has_value(); });
+      planned =
+          faulty() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                                  [](const JobSpec& j) { return j.early_leaver.has_value(); });
       break;
     default:
       break;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,7 +13,9 @@
 #include "daemon/core/random.h"
 #include "tests/sim/events.h"
 #include "tests/sim/node.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/scenario.h"
+#include "tests/sim/trace.h"
 #include "tests/sim/trainer.h"
 
 namespace gradring::sim {
@@ -22,20 +26,21 @@ struct Stats {
   uint64_t slices = 0;
   uint64_t mismatches = 0;
   uint64_t faults = 0;
+  uint64_t views = 0;  // entered, after the first
+  uint64_t shrunk = 0;
+  uint64_t grown = 0;
   uint64_t jobs_failed = 0;
   uint64_t refused = 0;
   uint64_t trainers_done = 0;
 };
 
 // A cluster in one thread. Runs one scenario to its end and watches over what must always hold:
-//  - an op that ended well has the bits of the reference fold on every rank,
-//  - every submission ends exactly once, and everything ends (bounded virtual time),
-//  - no slice moves before all ranks submitted; no slot beyond the credits; no slice of a failed op
-//    is half-written,
-//  - nothing fails without a cause that was put in, and nothing is left behind.
+// what the Oracle says; every submission ends exactly once, and everything ends (bounded virtual
+// time); nothing fails without a cause that was put in, and nothing is left behind.
 class World {
  public:
   explicit World(const Scenario& scenario);
+  ~World();
 
   // The first violation, or empty.
   std::string run();
@@ -44,6 +49,13 @@ class World {
   const Scenario& scenario() const { return scenario_; }
   Events& events() { return events_; }
   core::Random& random() { return random_; }
+  Oracle& oracle() { return oracle_; }
+  // Everything that happens from now on is written there.
+  void trace_to(std::FILE* file) { trace_.write_to(file); }
+  template <typename Text>
+  void trace(Text text) const {
+    trace_.line(events_.now(), text);
+  }
   SimNode& node(uint32_t index) { return *nodes_[index]; }
   uint32_t index_of(const std::string& node) const {
     return static_cast<uint32_t>(std::stoul(node.substr(1)));
@@ -54,11 +66,13 @@ class World {
   void after(Time most, std::function<void()> what) { events_.in(delay(most), std::move(what)); }
 
   void send_control(uint32_t from, uint32_t to, const core::JobMessage& message);
-  void send_data(uint32_t from, uint32_t to, const Frame& frame,
-                 const std::vector<std::byte>& payload);
+  void send_data(uint32_t from, uint32_t to, const Frame& frame, const Value& payload);
 
   core::SessionId new_session(Trainer* trainer);
   Trainer* trainer_of(core::SessionId session) { return sessions_.at(session); }
+  uint32_t step_of(uint32_t job, uint32_t rank) const {
+    return trainers_of_job_[job][rank]->step();
+  }
 
   // Equal on all ranks of one life of a job, and of no other.
   uint64_t seed_of(const JobId& job, uint32_t op, uint32_t step) const {
@@ -66,17 +80,20 @@ class World {
     for (const uint8_t byte : job) seed = seed * 257 + byte;
     return (seed * 64 + op) * 64 + step;
   }
-  // The documented order of summation: a slice's first member folds its ranks ascending in one
-  // pass, then each member around the ring folds its own onto that.
-  const std::vector<std::byte>& expected(const core::View& view, const OpKey& key,
-                                         const Signature& signature, uint64_t seed);
-  void note_submitted(const core::View& view, const OpKey& key);
-  bool all_submitted(const core::View& view, const OpKey& key) const;
-  void note_mismatched(const JobId& job, const OpKey& key) { mismatched_.insert({job, key}); }
-  bool was_mismatched(const JobId& job, const OpKey& key) const {
-    return mismatched_.count({job, key}) > 0;
-  }
+  std::vector<std::byte> input_of(const OpId& id, const Signature& signature, uint32_t rank) const;
 
+  void note_mismatched(const OpId& id, uint32_t rank) {
+    mismatched_.insert(id);
+    oracle_.note_odd_one(id, rank);
+  }
+  bool was_mismatched(const OpId& id) const { return mismatched_.count(id) > 0; }
+  // This node takes part in this life of the job no more.
+  void note_left(const JobId& job, uint32_t node) { left_.insert({job, node}); }
+  // What a trainer was told to be good is what the reference says, in every byte.
+  void check_written(const Trainer& trainer, const OpId& id, const Signature& signature,
+                     uint32_t rank, const std::byte* output);
+
+  void op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure);
   void job_failed(const Trainer& trainer, const Failure& failure);
   void job_refused(const Trainer& trainer, const Status& why);
   void violation(const std::string& what);
@@ -84,40 +101,49 @@ class World {
   bool sabotaged(Sabotage kind) { return scenario_.sabotage == kind && random_.below(20) == 0; }
 
  private:
+  // One way between two nodes, and whether its sender believes in the connection.
   struct Link {
     bool up = true;
-    uint64_t generation = 0;
+    bool open = true;
+    uint64_t generation = 0;  // of what is under way
+    uint64_t connection = 0;
     Fifo control;
     Fifo data;
   };
-  struct OpId {
-    JobId job{};
-    OpKey key;
-    auto operator<=>(const OpId&) const = default;
-  };
 
+  // network.cc
   Link& link(uint32_t from, uint32_t to) { return links_[from * scenario_.nodes + to]; }
   void connect(uint32_t a, uint32_t b);
-  void break_link(uint32_t a, uint32_t b, bool heals);
+  void cut(uint32_t from, uint32_t to);
+  void lose(uint32_t self, uint32_t peer, Cause cause, Time within);
+  void heal(uint32_t a, uint32_t b, Time when);
+  void break_link(uint32_t a, uint32_t b, const Fault& fault);
+  void crash(const Fault& fault);
+  void bear_again(uint32_t index, Time when);
+  void pause(const Fault& fault);
   void strike(const Fault& fault);
+  void deliver_control(uint32_t from, uint32_t to, const core::JobMessage& message);
+
   void keep_ticking();
   bool all_over() const;
   void check_end();
-  std::string jobs_at(uint32_t node) const;
   bool faulty() const { return !scenario_.faults.empty(); }
+  bool has_fault(FaultKind kind) const;
 
   const Scenario scenario_;
   core::Random random_;
   Events events_;
+  Trace trace_;
   Stats stats_;
+  Oracle oracle_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
+  std::vector<std::unique_ptr<SimNode>> graves_;  // their events may still be due
   std::vector<Link> links_;
   std::vector<std::unique_ptr<Trainer>> trainers_;
   std::vector<std::vector<Trainer*>> trainers_of_job_;
   std::map<core::SessionId, Trainer*> sessions_;
-  std::map<OpId, std::vector<std::byte>> expected_;
-  std::map<OpId, uint32_t> submitted_;
   std::set<OpId> mismatched_;
+  std::set<std::pair<JobId, uint32_t>> left_;
   std::string violation_;
 };
 

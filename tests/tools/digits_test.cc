@@ -223,6 +223,59 @@ TEST(Train, FourRanksWalkTheSameCurveAsOne) {
   }
 }
 
+// Stands for a job in which another rank has the state that this one is brought before its first
+// step.
+class CameLater : public Alone {
+ public:
+  CameLater(const Model& model, uint64_t progress, std::vector<std::vector<float>> rest)
+      : Alone(model), progress_(progress), rest_(std::move(rest)) {}
+
+  void begin_step(const State& state) override {
+    if (rest_.empty()) return;
+    state.progress[0] = progress_;
+    for (size_t i = 0; i < rest_.size(); ++i) std::ranges::copy(rest_[i], state.rest[i].begin());
+    rest_.clear();
+  }
+
+ private:
+  uint64_t progress_;
+  std::vector<std::vector<float>> rest_;
+};
+
+// Keeps the state of one step.
+class Watched : public Alone {
+ public:
+  Watched(const Model& model, uint64_t at) : Alone(model), at_(at) {}
+  void begin_step(const State& state) override {
+    if (state.progress[0] != at_) return;
+    for (const auto& piece : state.rest) rest.emplace_back(piece.begin(), piece.end());
+  }
+  std::vector<std::vector<float>> rest;
+
+ private:
+  uint64_t at_;
+};
+
+TEST(Train, WhoComesLaterGoesOnWhereTheOthersAre) {
+  Recipe recipe;
+  recipe.epochs = 4;
+  Model first(kWidths, 1);
+  // 23 steps make an epoch: in the middle of the third.
+  Watched others(first, 55);
+  train(first, digits_data().train, recipe, others, [](const Step&) {});
+
+  Model second(kWidths, 2);
+  CameLater newcomer(second, 55, others.rest);
+  std::vector<size_t> steps;
+  train(second, digits_data().train, recipe, newcomer,
+        [&](const Step& step) { steps.push_back(step.number); });
+  EXPECT_EQ(weights_of(first), weights_of(second));
+  EXPECT_EQ(first.hash(), second.hash());
+  EXPECT_NE(first.hash(), Model(kWidths, 1).hash());
+  ASSERT_EQ(steps.size(), 4u * 23 - 55);
+  EXPECT_EQ(steps.front(), 55u);
+}
+
 TEST(Compare, JudgesCurves) {
   const auto curve = [](const std::string& text) {
     return read_losses(write_file("losses.csv", text));

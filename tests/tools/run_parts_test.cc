@@ -76,6 +76,8 @@ Launch two_of_four() {
   launch.directory = "/tmp";
   launch.environment = {"A=1", "B=x=y"};
   launch.command = {"sh", "-c", "echo 'hi'\n"};
+  launch.policy = "elastic min=2";
+  launch.restarts = 3;
   launch.tag = true;
   return launch;
 }
@@ -94,7 +96,8 @@ TEST(Launch, GivesEachRankItsPlace) {
   EXPECT_FALSE(second.lifeline);
   for (const char* variable :
        {"RANK=3", "LOCAL_RANK=1", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2", "GRADRING_JOB=train",
-        "GRADRING_JOB_TOKEN=secret", "GRADRING_RUNTIME_DIR=/run/b", "A=1", "B=x=y"}) {
+        "GRADRING_JOB_TOKEN=secret", "GRADRING_RUNTIME_DIR=/run/b", "GRADRING_POLICY=elastic min=2",
+        "A=1", "B=x=y"}) {
     EXPECT_THAT(second.environment, Contains(variable));
   }
   EXPECT_THAT(second.environment, Not(Contains("RANK=98")));
@@ -109,6 +112,8 @@ TEST(Launch, TravelsAsOneLine) {
   EXPECT_EQ(to_line(*there), line);
   EXPECT_EQ(there->share, (Share{"b", 2, 2}));
   EXPECT_EQ(there->command, two_of_four().command);
+  EXPECT_EQ(there->policy, "elastic min=2");
+  EXPECT_EQ(there->restarts, 3);
   for (const char* bad : {"", "{}", "[]", "garbage", R"({"host":"a"})"})
     EXPECT_FALSE(from_line(bad)) << bad;
 }
@@ -157,6 +162,20 @@ TEST(RunOptions, TheCommandBeginsAtTheFirstOtherWord) {
   EXPECT_THAT((*options)->command, ElementsAre("a", "b"));
 }
 
+TEST(RunOptions, PolicyIsThatOfTheEnvironmentUnlessItIsGiven) {
+  const auto policy = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"-np", "2", "true"});
+    return (*parse_run_options(words))->policy;
+  };
+  EXPECT_EQ(policy({}), "");
+  setenv("GRADRING_POLICY", "elastic", 1);
+  EXPECT_EQ(policy({}), "elastic");
+  EXPECT_EQ(policy({"--policy", "fail"}), "fail");
+  unsetenv("GRADRING_POLICY");
+  EXPECT_TRUE(is_elastic("elastic") && is_elastic("elastic min=2 max=4"));
+  EXPECT_FALSE(is_elastic("") || is_elastic("fail") || is_elastic("elastically"));
+}
+
 TEST(RunOptions, AreRefusedInWords) {
   const auto error = [](std::vector<std::string> words) {
     return parse_run_options(words).error();
@@ -168,6 +187,9 @@ TEST(RunOptions, AreRefusedInWords) {
   EXPECT_THAT(error({"true"}), HasSubstr("how many ranks"));
   EXPECT_THAT(error({"-np", "2", "--frob", "true"}), HasSubstr("frob"));
   EXPECT_THAT(error({"-np", "2", "-H", "a:0", "true"}), HasSubstr("-H"));
+  EXPECT_THAT(error({"-np", "2", "--restarts", "1", "true"}), HasSubstr("--policy elastic"));
+  EXPECT_THAT(error({"-np", "2", "--policy", "elastic", "--restarts", "-1", "true"}),
+              HasSubstr("negative"));
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ std::vector<std::string> environment_of(const Launch& launch, int local_rank) {
   set(&all, "LOCAL_WORLD_SIZE", std::to_string(launch.share.count));
   set(&all, "GRADRING_JOB", launch.job);
   set(&all, "GRADRING_JOB_TOKEN", launch.token);
+  if (!launch.policy.empty()) set(&all, "GRADRING_POLICY", launch.policy);
   if (!launch.runtime_dir.empty()) set(&all, "GRADRING_RUNTIME_DIR", launch.runtime_dir);
   return all;
 }
@@ -84,6 +85,8 @@ std::string to_line(const Launch& launch) {
                          {"directory", launch.directory},
                          {"environment", launch.environment},
                          {"command", launch.command},
+                         {"policy", launch.policy},
+                         {"restarts", launch.restarts},
                          {"tag", launch.tag}};
   return document.dump();
 }
@@ -102,6 +105,8 @@ tl::expected<Launch, std::string> from_line(const std::string& line) {
     launch.directory = document.at("directory");
     launch.environment = document.at("environment").get<std::vector<std::string>>();
     launch.command = document.at("command").get<std::vector<std::string>>();
+    launch.policy = document.at("policy");
+    launch.restarts = document.at("restarts");
     launch.tag = document.at("tag");
   } catch (const json::exception& error) {
     return tl::unexpected(fmt::format(
@@ -138,6 +143,10 @@ std::vector<std::string> variables_to_set(const std::vector<std::string>& more) 
   std::ranges::copy_if(more, std::back_inserter(chosen),
                        [](const std::string& one) { return one.find('=') != std::string::npos; });
   return chosen;
+}
+
+bool is_elastic(const std::string& policy) {
+  return policy.substr(0, policy.find(' ')) == "elastic";
 }
 
 std::string random_token() {

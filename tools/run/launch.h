@@ -20,7 +20,9 @@ struct Launch {
   std::string directory;                 // to run in
   std::vector<std::string> environment;  // NAME=VALUE, on top of the environment of the host
   std::vector<std::string> command;
-  bool tag = false;  // begin each line of output with the rank
+  std::string policy;  // of the job; empty: as the environment says
+  int restarts = 0;    // how often each rank may be started anew
+  bool tag = false;    // begin each line of output with the rank
 };
 
 // Its ranks as processes of this host.
@@ -35,6 +37,9 @@ tl::expected<Launch, std::string> from_line(const std::string& line);
 std::vector<std::string> environment_to_send(const std::vector<std::string>& more);
 // Of `more`, what has to be set on this host too.
 std::vector<std::string> variables_to_set(const std::vector<std::string>& more);
+
+// Whether a job of this policy goes on when a rank fails. What else it says, the daemon judges.
+bool is_elastic(const std::string& policy);
 
 // 128 random bits in hexadecimal: a token that no other launch has.
 std::string random_token();

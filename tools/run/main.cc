@@ -58,7 +58,15 @@ Process connection_to(const Launch& launch, const std::vector<std::string>& rsh)
   for (char** variable = environ; *variable != nullptr; ++variable)
     process.environment.emplace_back(*variable);
   process.lifeline = to_line(launch) + "\n";
+  process.ranks = launch.share.count;
   return process;
+}
+
+Rules rules_of(const Launch& launch) {
+  Rules rules;
+  rules.elastic = is_elastic(launch.policy);
+  rules.restarts = launch.restarts;
+  return rules;
 }
 
 int launch(const RunOptions& options) {
@@ -71,6 +79,8 @@ int launch(const RunOptions& options) {
   common.job = job_name(options);
   common.directory = std::filesystem::current_path(error);
   common.command = options.command;
+  common.policy = options.policy;
+  common.restarts = options.restarts;
   common.tag = options.tag;
 
   std::vector<Process> processes;
@@ -92,7 +102,7 @@ int launch(const RunOptions& options) {
           kUsage);
     }
   }
-  return Supervisor(std::move(processes), Rules{}).run();
+  return Supervisor(std::move(processes), rules_of(common)).run();
 }
 
 // One line from the standard input, which stays open behind it as the thread by which the agent
@@ -107,7 +117,7 @@ std::string read_line() {
 int serve() {
   const auto launch = from_line(read_line());
   if (!launch) return complain(launch.error(), kUsage);
-  Rules rules;
+  Rules rules = rules_of(*launch);
   rules.program = fmt::format("gradring-run on {}", launch->share.host);
   rules.lifeline = STDIN_FILENO;
   return Supervisor(processes_of(*launch), rules).run();

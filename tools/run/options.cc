@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <sstream>
 
 #include "proto/version.h"
 #include "tools/common/text.h"
+#include "tools/run/launch.h"
 
 namespace gradring::tools {
 namespace {
@@ -44,7 +46,8 @@ constexpr char kEnding[] =
     "\n"
     "Exit code: of the first rank that failed (128 + N for signal N, 127 if it could not be "
     "started),\n"
-    "0 if none did, 2 usage.\n";
+    "0 if none did, 2 usage. Of an elastic job: how many ranks failed and were not started anew,\n"
+    "100 at most; signals and programs that cannot be started as above.\n";
 
 struct Raw {
   int ranks = 0;
@@ -60,6 +63,8 @@ void describe_options(Raw* raw, RunOptions* options, po::options_description* sh
     ("rsh", po::value(&raw->rsh)->default_value("ssh")->value_name("CMD"), "starts a command on another host: CMD HOST COMMAND")
     ("runtime-dir", po::value(&options->runtime_dir)->value_name("DIR"), "of the daemons; %h stands for the host; default: GRADRING_RUNTIME_DIR")
     ("job", po::value(&options->job)->value_name("NAME"), "name of the job; default: GRADRING_JOB, else a new one")
+    ("policy", po::value(&options->policy)->value_name("POLICY"), "of the job: \"fail\", or \"elastic min=A max=B\": a rank that fails does not end the others; default: GRADRING_POLICY, else fail")
+    ("restarts", po::value(&options->restarts)->default_value(0)->value_name("N"), "start each rank anew that fails, N times at most; for elastic jobs")
     ("env,x", po::value(&options->send)->value_name("NAME[=VALUE]"), "a variable that goes along to other hosts, or that is set; may be repeated")
     ("tag", po::bool_switch(&options->tag), "begin each line of output with its rank")
     ("version", "print the version")
@@ -95,6 +100,15 @@ tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
     return tl::unexpected(fmt::format("how many ranks? -np takes 1 to {}; see --help", kRanksMax));
   }
   if (options->command.empty()) return tl::unexpected(std::string("which command? See --help"));
+  if (options->policy.empty()) {
+    const char* named = std::getenv("GRADRING_POLICY");
+    options->policy = named != nullptr ? named : "";
+  }
+  if (options->restarts < 0) return tl::unexpected(std::string("--restarts is negative"));
+  if (options->restarts > 0 && !is_elastic(options->policy)) {
+    return tl::unexpected(std::string(
+        "--restarts is for jobs that go on without a rank: say --policy elastic as well"));
+  }
   options->ranks = raw.ranks;
   options->rsh = split_words(raw.rsh);
   if (options->rsh.empty()) return tl::unexpected(std::string("--rsh is empty"));

@@ -15,6 +15,8 @@ struct RunOptions {
   std::vector<std::string> rsh;   // words, before the host and the command
   std::string runtime_dir;        // %h stands for the host; empty: as the environment says
   std::string job;                // empty: GRADRING_JOB, else a name of this launch
+  std::string policy;             // empty: GRADRING_POLICY, else "fail"
+  int restarts = 0;               // of each rank
   std::vector<std::string> send;  // NAME or NAME=VALUE
   bool tag = false;
   bool agent = false;  // started by another gradring-run, which says the rest

@@ -16,6 +16,7 @@ struct Process {
   std::vector<std::string> environment;  // all of it, NAME=VALUE
   std::string directory;                 // empty: stay here
   std::string tag;                       // begins each line it prints; empty: it prints directly
+  int ranks = 1;                         // it stands for; more only behind a lifeline
   // With a value: written to its standard input, which then stays open as the thread by which it
   // hangs; closing it asks the process to end. Without: its input is empty.
   std::optional<std::string> lifeline;

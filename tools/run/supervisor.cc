@@ -73,7 +73,7 @@ std::string describe_end(const siginfo_t& info) {
 Supervisor::Supervisor(std::vector<Process> processes, Rules rules) : rules_(std::move(rules)) {
   for (Process& process : processes) {
     const std::string tag = process.tag;
-    members_.push_back({std::move(process), {}, false, Tagger(tag), Tagger(tag)});
+    members_.push_back({std::move(process), {}, false, 0, Tagger(tag), Tagger(tag)});
   }
   const sigset_t set = handled_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -90,6 +90,7 @@ Supervisor::~Supervisor() {
 int Supervisor::run() {
   const Guard guard;
   guard_ = guard.pid();
+  guards_door_ = guard.door();
   if (!start_all(guard)) end_all();
 
   while (true) {
@@ -111,7 +112,8 @@ int Supervisor::run() {
     if (member.child.lifeline >= 0) close(member.child.lifeline);
     if (member.child.pid > 0) waitpid(member.child.pid, nullptr, WNOHANG);
   }
-  return exit_code_;
+  for (const pid_t pid : former_) waitpid(pid, nullptr, WNOHANG);
+  return exit_code_ != 0 ? exit_code_ : std::min(failures_, kFailuresMax);
 }
 
 bool Supervisor::start_all(const Guard& guard) {
@@ -185,12 +187,49 @@ void Supervisor::take_exits() {
     member.ended = true;
     const int code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
     if (code == 0 || phase_ != Phase::kRunning) continue;
+    if (rules_.elastic) {
+      lose(member, code, describe_end(info));
+      continue;
+    }
     const auto left = std::ranges::count(members_, false, &Member::ended);
     say(fmt::format("{} (pid {}) {}{}", member.process.label, member.child.pid, describe_end(info),
                     left == 0 ? "" : fmt::format("; ending the {} still running", left)));
     fail(code);
     end_all();
   }
+}
+
+// The others go on without it.
+void Supervisor::lose(Member& member, int code, const std::string& how) {
+  const pid_t pid = member.child.pid;
+  // What it started holds its memory and its place on the node, and would hold its output open.
+  if (!member.process.lifeline) kill(-pid, SIGKILL);
+  if (member.restarts < rules_.restarts && !member.process.lifeline) {
+    ++member.restarts;
+    say(fmt::format("{} (pid {}) {}; starting it anew, {} of {}", member.process.label, pid, how,
+                    member.restarts, rules_.restarts));
+    if (start_anew(member)) return;
+  } else {
+    const auto left = std::ranges::count(members_, false, &Member::ended);
+    say(fmt::format("{} (pid {}) {}; {} still running", member.process.label, pid, how, left));
+  }
+  // An agent has counted its own; one that did not come to that has lost them all.
+  const int ranks = member.process.ranks;
+  failures_ += code <= std::min(ranks, kFailuresMax) ? code : ranks;
+}
+
+bool Supervisor::start_anew(Member& member) {
+  drain(&member.child.out, &member.out, STDOUT_FILENO, true);
+  drain(&member.child.err, &member.err, STDERR_FILENO, true);
+  const auto child = start(member.process, guards_door_);
+  if (!child) {
+    say(child.error());
+    return false;
+  }
+  former_.push_back(member.child.pid);
+  member.child = *child;
+  member.ended = false;
+  return true;
 }
 
 bool Supervisor::all_ended() const {
@@ -202,9 +241,9 @@ std::vector<pid_t> Supervisor::strays() const {
   std::ifstream file(fmt::format("/proc/self/task/{}/children", getpid()));
   std::vector<pid_t> found;
   for (pid_t pid = 0; file >> pid;) {
-    const bool known = pid == guard_ || std::ranges::any_of(members_, [&](const Member& member) {
-                         return member.child.pid == pid;
-                       });
+    const bool known = pid == guard_ || std::ranges::count(former_, pid) > 0 ||
+                       std::ranges::any_of(
+                           members_, [&](const Member& member) { return member.child.pid == pid; });
     if (!known) found.push_back(pid);
   }
   return found;

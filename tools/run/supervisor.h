@@ -18,7 +18,12 @@ struct Rules {
   std::string program = "gradring-run";   // whose messages these are
   int lifeline = -1;                      // when it reads end of file, everything is ended
   std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL
+  bool elastic = false;                   // one that fails does not end the others
+  int restarts = 0;                       // how often each is started anew, if elastic
 };
+
+// An elastic launch's exit code is the number of ranks that failed, up to this.
+inline constexpr int kFailuresMax = 100;
 
 // Runs processes side by side. When one fails, or on SIGINT, SIGTERM or SIGHUP, the others are
 // asked to end and killed after the grace; so are all their descendants, whatever group or session
@@ -33,7 +38,7 @@ class Supervisor {
 
   // Returns when nothing of it runs any more. The exit code of the process that failed first (128 +
   // N if signal N ended it, 127 if it could not be started), 128 + N if signal N ended the launch,
-  // else 0.
+  // else 0. If elastic, processes that ran and failed count instead: see kFailuresMax.
   int run();
 
  private:
@@ -46,6 +51,7 @@ class Supervisor {
     Process process;
     Child child;
     bool ended = false;
+    int restarts = 0;
     Tagger out, err;
   };
 
@@ -54,6 +60,8 @@ class Supervisor {
   void take_signals();
   void take_output(bool last);
   void take_exits();
+  void lose(Member& member, int code, const std::string& how);
+  bool start_anew(Member& member);
   std::vector<pid_t> strays() const;
   bool sweep();
   bool all_ended() const;
@@ -67,10 +75,13 @@ class Supervisor {
   Rules rules_;
   int signals_ = -1;  // signalfd
   pid_t guard_ = -1;
+  int guards_door_ = -1;
   Phase phase_ = Phase::kRunning;
   int exit_code_ = 0;
+  int failures_ = 0;  // of ranks, if elastic
   Clock::time_point deadline_{};
-  std::set<pid_t> asked_;  // strays that got SIGTERM
+  std::set<pid_t> asked_;      // strays that got SIGTERM
+  std::vector<pid_t> former_;  // leaders in whose place others were started, zombies as well
 };
 
 }  // namespace gradring::tools

@@ -1,11 +1,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "client/examples/digits/model.h"
 
 namespace digits {
+
+// All that a rank needs in order to go on with a run, in pieces of memory that may be written.
+struct State {
+  std::span<uint64_t> progress;        // how many steps are done
+  std::vector<std::span<float>> rest;  // parameters and velocities
+};
 
 // How one rank of a training run meets the others. Gradients are written straight into memory that
 // the exchange lends, and layer after layer is summed over the ranks while the next one is
@@ -14,8 +22,14 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  virtual int rank() const = 0;
+  virtual int rank() const = 0;  // the same for the whole run
   virtual int size() const = 0;
+  // The place of this rank among those that share a step, 0 to size - 1.
+  virtual int position() const { return rank(); }
+
+  // Before each step: ranks may have come in, or gone. Brings the state of those who have it to
+  // those who came.
+  virtual void begin_step(const State&) {}
 
   // Gives every rank the parameters of rank 0.
   virtual void broadcast(Model& model) = 0;

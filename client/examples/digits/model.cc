@@ -108,4 +108,15 @@ double Model::accuracy(const Dataset& data) {
   return static_cast<double>(right) / static_cast<double>(data.size());
 }
 
+uint64_t Model::hash() const {
+  // FNV-1a.
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const auto& layer : parameters_) {
+    for (const std::byte byte : std::as_bytes(std::span(layer))) {
+      hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3u;
+    }
+  }
+  return hash;
+}
+
 }  // namespace digits

@@ -31,6 +31,9 @@ class Model {
   double backward(const Dataset& data, std::span<const uint32_t> samples, float share,
                   Gradients gradients, const std::function<void(size_t layer)>& ready);
 
+  // Of all parameters' bits: equal where the models are, for people to compare.
+  uint64_t hash() const;
+
   // The part of `data` that is recognised, 0 to 1.
   double accuracy(const Dataset& data);
 

@@ -48,6 +48,7 @@ tl::expected<std::optional<Options>, std::string> parse_options(int argc, const 
     ("batch", po::value(&batch)->default_value(batch), "images a step, all ranks together")
     ("seed", po::value(&options.recipe.seed)->default_value(1), "of the initial weights and the order of the images")
     ("rate", po::value(&options.recipe.rate)->default_value(options.recipe.rate, "0.05"), "learning rate")
+    ("policy", po::value(&options.policy), "\"fail\", or \"elastic min=A max=B\": go on with the ranks that are left, and take in new ones; default: GRADRING_POLICY, else fail")
     ("data", po::value(&options.data)->default_value(default_data()), "the images")
     ("loss-out", po::value(&options.loss_out)->value_name("FILE"), "write the loss of every step as CSV")
     ("weights-out", po::value(&options.weights_out)->value_name("FILE"), "write the trained weights as raw float32")

@@ -11,6 +11,7 @@ namespace digits {
 struct Options {
   Recipe recipe;
   bool single = false;
+  std::string policy;       // of the job; empty: as the environment says
   std::string data;         // where the images are
   std::string loss_out;     // empty: not written
   std::string weights_out;  // empty: not written

@@ -13,7 +13,8 @@ constexpr std::chrono::seconds kPatience{2};
 
 }  // namespace
 
-ThroughGradring::ThroughGradring(const Model& model) : loss_(job_.allocate<double>(1)) {
+ThroughGradring::ThroughGradring(const Model& model, const gradring_options& options)
+    : job_(options), loss_(job_.allocate<double>(1)) {
   for (size_t layer = 0; layer < model.layers(); ++layer) {
     auto& buffer = gradients_.emplace_back(job_.allocate<float>(model.parameters(layer).size()));
     spans_.emplace_back(buffer.data(), buffer.size());

@@ -9,11 +9,12 @@
 namespace digits {
 
 // The exchange through the node's daemon. This file is the whole of what a trainer needs to do to
-// use gradring; everything else in the example would look the same without it.
+// use gradring; everything else in the example would look the same without it. What it takes to go
+// on when ranks are lost, or come in, is in through_elastic.h.
 class ThroughGradring : public Exchange {
  public:
-  // Joins the job that the environment names and returns when all its ranks are there.
-  explicit ThroughGradring(const Model& model);
+  // Joins the job and returns when all its ranks are there.
+  ThroughGradring(const Model& model, const gradring_options& options);
 
   int rank() const override { return job_.rank(); }
   int size() const override { return job_.size(); }
@@ -26,6 +27,9 @@ class ThroughGradring : public Exchange {
   // Waits until every rank has come here: nobody leaves the job while another still needs it.
   void barrier();
 
+ protected:
+  gradring::Communicator job_;
+
  private:
   struct Pending {
     std::string what;  // "the gradient of layer 2", for messages
@@ -34,7 +38,6 @@ class ThroughGradring : public Exchange {
 
   void wait_all();
 
-  gradring::Communicator job_;
   std::vector<gradring::Buffer<float>> gradients_;  // shared with the daemon, one a layer
   std::vector<std::span<float>> spans_;             // the same
   gradring::Buffer<double> loss_;

@@ -29,12 +29,12 @@ struct Step {
   double loss = 0;   // mean over the global batch
 };
 
-// The half-open range of a batch of `count` samples that belongs to `rank`: contiguous, and no rank
-// has more than one sample more than another.
+// The half-open range of a batch of `count` samples that belongs to the rank at `position` of
+// `size`: contiguous, and no rank has more than one sample more than another.
 struct Shard {
   size_t begin, end;
 };
-Shard shard_of(size_t count, int rank, int size);
+Shard shard_of(size_t count, int position, int size);
 
 // Stochastic gradient descent with momentum, in step with all ranks of the exchange. Throws what
 // the exchange throws.

@@ -75,6 +75,33 @@ typedef enum gradring_reduce_op {
   GRADRING_PRODUCT = 5
 } gradring_reduce_op;
 
+/* How an op ended. OK_SHRUNK is a success (code GRADRING_OK): ranks of an elastic job that were
+ * lost before they submitted the op are missing in the result, which is the same on all that are
+ * left. An average is that of the contributions there are. */
+typedef enum gradring_verdict {
+  GRADRING_VERDICT_OK = 1,
+  GRADRING_VERDICT_OK_SHRUNK = 2,
+  GRADRING_VERDICT_FAILED = 3
+} gradring_verdict;
+
+/* Why an op or a job failed; docs/failure-contract.md says who is blamed. */
+typedef enum gradring_cause {
+  GRADRING_CAUSE_NONE = 0,
+  GRADRING_CAUSE_MISMATCH = 1, /* ranks submitted different ops under one key */
+  GRADRING_CAUSE_TRAINER_DIED = 2,
+  GRADRING_CAUSE_TRAINER_LEFT = 3, /* before it submitted what others wait for */
+  GRADRING_CAUSE_PEER_LOST = 4,    /* a daemon's connection broke */
+  GRADRING_CAUSE_PEER_SILENT = 5,  /* a daemon was not heard of any more */
+  GRADRING_CAUSE_DEADLINE = 6,     /* a rank never submitted the op */
+  GRADRING_CAUSE_PROTOCOL = 7,     /* a bug, or versions that do not fit */
+  GRADRING_CAUSE_REFUSED = 8,      /* this submission itself */
+  GRADRING_CAUSE_DRAINED = 9,      /* the daemon was told to stop */
+  GRADRING_CAUSE_EXCLUDED = 10,    /* the job goes on without this node */
+  GRADRING_CAUSE_NO_QUORUM = 11,   /* too few nodes are left, or reached, to agree on going on */
+  GRADRING_CAUSE_ROOT_LOST = 12,   /* of a broadcast; fails that op alone */
+  GRADRING_CAUSE_CORRUPTED = 13    /* data came damaged three times over one link */
+} gradring_cause;
+
 typedef struct gradring_comm gradring_comm;
 
 /* Strings are borrowed for the duration of gradring_open only. */
@@ -88,6 +115,11 @@ typedef struct gradring_options {
   int32_t local_rank;
   int32_t local_size;
   int64_t join_timeout_ms; /* how long to wait for all ranks; 0: the daemon's form-deadline */
+  /* What happens when ranks are lost, the same for all of them. "fail", the default: the job ends.
+   * "elastic min=A max=B": it goes on with those who are left while they are at least A ranks
+   * (default 1), and takes in ranks with numbers below B (default: the size it formed with) at
+   * gradring_join_point. GRADRING_POLICY */
+  const char* policy;
 } gradring_options;
 
 /* clang-format off */
@@ -102,6 +134,7 @@ typedef struct gradring_options {
  *               with the host's name in front, so that scripts on different hosts never meet)
  *   token       GRADRING_JOB_TOKEN, else made from TORCHELASTIC_RESTART_COUNT if torchrun runs one
  *               node (GROUP_WORLD_SIZE), because on several the counts may differ
+ *   policy      GRADRING_POLICY, else "fail"
  * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to
  * set. The strings live until the calling thread's next call of this function. */
 /* clang-format on */
@@ -109,7 +142,10 @@ GRADRING_API void gradring_options_init(gradring_options* options);
 
 /* Attaches to the daemon and joins the job; returns when all ranks are there. On failure *comm is
  * NULL: UNAVAILABLE at once if no daemon answers at the path, DEADLINE if ranks are missing
- * (named), FAILED if claims conflict (both are named). */
+ * (named), FAILED if claims conflict (both are named).
+ * If an elastic job of this name and token runs already, returns when its ranks stand at a join
+ * point and it has taken this one in; the first op must then be gradring_join_point. Any size above
+ * the rank will do there. */
 GRADRING_API gradring_code gradring_open(const gradring_options* options, gradring_comm** comm);
 
 /* Leaves the job and frees everything, buffers included. Ops under way are not waited for: leaving
@@ -117,12 +153,14 @@ GRADRING_API gradring_code gradring_open(const gradring_options* options, gradri
  * return UNAVAILABLE first. Takes 2 s at most. NULL is allowed. */
 GRADRING_API void gradring_close(gradring_comm* comm);
 
+/* Stays the same for life, whoever is lost. */
 GRADRING_API int32_t gradring_rank(const gradring_comm* comm);
+/* Ranks that are there. Without failures constant; in an elastic job see gradring_get_view. */
 GRADRING_API int32_t gradring_size(const gradring_comm* comm);
 GRADRING_API int32_t gradring_local_rank(const gradring_comm* comm);
-/* Ranks of the job on this node. */
+/* Ranks of the job on this node that are there. */
 GRADRING_API int32_t gradring_local_size(const gradring_comm* comm);
-/* Of the view. */
+/* Of the view: 1 at first, and higher with every change of it. */
 GRADRING_API uint64_t gradring_epoch(const gradring_comm* comm);
 /* The daemon's node id. */
 GRADRING_API const char* gradring_node(const gradring_comm* comm);
@@ -169,15 +207,16 @@ GRADRING_API gradring_code gradring_submit(gradring_comm* comm, const gradring_o
 
 typedef struct gradring_result {
   size_t struct_size;  /* set by the caller: sizeof(gradring_result) */
-  uint32_t verdict;    /* 1 OK, 2 OK_SHRUNK, 3 FAILED */
-  uint32_t cause;      /* when FAILED, see docs/failure-contract.md */
+  uint32_t verdict;    /* gradring_verdict */
+  uint32_t cause;      /* gradring_cause, when FAILED */
   int32_t blamed_rank; /* -1: none or unknown */
   int64_t blamed_pid;  /* 0: unknown */
   char blamed_node[128];
   uint32_t ranks_min; /* contributions in the result, least and most over its slices */
   uint32_t ranks_max;
-  uint64_t epoch;
+  uint64_t epoch;    /* of the view in which it ended on this rank */
   char message[512]; /* the failure as one sentence */
+  uint32_t size;     /* ranks of that view */
 } gradring_result;
 
 /* Waits until the request is done, at most timeout_ms (0: look once; -1: until the daemon's op
@@ -196,6 +235,47 @@ GRADRING_API gradring_code gradring_allreduce(gradring_comm* comm, const void* i
 GRADRING_API gradring_code gradring_broadcast(gradring_comm* comm, void* buffer, uint64_t count,
                                               gradring_dtype dtype, uint32_t root);
 GRADRING_API gradring_code gradring_barrier(gradring_comm* comm);
+
+/* Who is in the job. It changes when ranks of an elastic job are lost, at any moment, and when
+ * ranks come in, at a join point only. Ranks keep their numbers, so there may be gaps. */
+typedef struct gradring_view {
+  size_t struct_size; /* set by the caller: sizeof(gradring_view) */
+  uint64_t epoch;
+  uint64_t grew;         /* the epoch in which ranks came in last; 1 if none did after the start */
+  uint32_t size;         /* ranks that are there */
+  uint32_t rank;         /* this one */
+  uint32_t position;     /* this one's place among them, 0 .. size-1: share data by it */
+  uint32_t oldest;       /* the lowest of the ranks that are there longest: has the job's state */
+  char explanation[512]; /* one sentence: how this view came about */
+} gradring_view;
+
+/* The newest view that this rank was told. Another may come at any moment, and to other ranks a
+ * little later; what all ranks are to agree on, take from the view of gradring_join_point. */
+GRADRING_API gradring_code gradring_get_view(gradring_comm* comm, gradring_view* view);
+/* The ranks of the view of `epoch`, ascending: writes as many as fit, and how many there are to
+ * *count. NOT_FOUND if this rank was not told that view, or 8 others after it. */
+GRADRING_API gradring_code gradring_view_ranks(gradring_comm* comm, uint64_t epoch, uint32_t* ranks,
+                                               uint32_t capacity, uint32_t* count);
+
+/* A barrier of all ranks at which new ones may come into an elastic job; in any other job it is
+ * just a barrier. Call it at the head of each training step, or of every so many. Returns when all
+ * ranks are here, with one view for all of them. No other op of this communicator may be under way
+ * then, in any thread: INVALID says which is.
+ * If view.grew is not that of the last time, ranks came in since: they have none of the job's
+ * state, so all ranks broadcast it from view.oldest. Ops without a name, and uses of names, count
+ * from 0 there. Zero before the first time makes the same code serve those that came in:
+ *
+ *   uint64_t grew = 0;
+ *   gradring_view view = {sizeof(view)};
+ *   while (...) {
+ *     if (gradring_join_point(comm, NULL, &view) != GRADRING_OK) ...
+ *     if (view.grew != grew) { broadcast weights and step from view.oldest; grew = view.grew; }
+ *     ... the share view.position of view.size of the step's data ...
+ *   }
+ *
+ * `result` and `view` may be NULL. After a failure of this op (as of any) *view is not written. */
+GRADRING_API gradring_code gradring_join_point(gradring_comm* comm, gradring_result* result,
+                                               gradring_view* view);
 
 /* The sentence for the last failure on this thread; empty if there was none. */
 GRADRING_API const char* gradring_last_error(void);

@@ -25,6 +25,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace gradring {
 
@@ -182,6 +183,18 @@ class Request {
   gradring_request number_ = 0;
 };
 
+// Who is in the job; see gradring_view.
+struct View {
+  uint64_t epoch = 0;
+  uint64_t grew = 0;  // the epoch in which ranks came in last
+  int size = 0;
+  int rank = 0;
+  int position = 0;  // of this rank among `ranks`
+  unsigned oldest = 0;
+  std::vector<uint32_t> ranks;  // ascending
+  std::string explanation;
+};
+
 // A rank's place in its job; leaves the job when the last copy and everything made from it is gone.
 class Communicator {
  public:
@@ -247,7 +260,42 @@ class Communicator {
   }
   gradring_result barrier(const char* name = nullptr) const { return start_barrier(name).wait(); }
 
+  // The newest view that this rank was told.
+  View view() const {
+    gradring_view view{};
+    view.struct_size = sizeof(view);
+    check(gradring_get_view(comm_.get(), &view));
+    return with_ranks(view);
+  }
+  // Waits for all ranks, and for those that come in; the view is the same for all of them. Throws
+  // Error if the op failed, or if another op of this communicator is under way.
+  View join_point(gradring_result* to = nullptr) const {
+    gradring_result result{};
+    result.struct_size = sizeof(result);
+    gradring_view view{};
+    view.struct_size = sizeof(view);
+    const gradring_code code = gradring_join_point(comm_.get(), &result, &view);
+    if (code == GRADRING_ERR_FAILED) throw Error(code, gradring_last_error(), result);
+    check(code);
+    if (to != nullptr) *to = result;
+    return with_ranks(view);
+  }
+
  private:
+  View with_ranks(const gradring_view& from) const {
+    View view;
+    view.epoch = from.epoch;
+    view.grew = from.grew;
+    view.size = static_cast<int>(from.size);
+    view.rank = static_cast<int>(from.rank);
+    view.position = static_cast<int>(from.position);
+    view.oldest = from.oldest;
+    view.explanation = from.explanation;
+    view.ranks.resize(from.size);
+    uint32_t count = 0;
+    check(gradring_view_ranks(comm_.get(), from.epoch, view.ranks.data(), from.size, &count));
+    return view;
+  }
   void open(const gradring_options& options) {
     gradring_comm* comm = nullptr;
     check(gradring_open(&options, &comm));

@@ -10,7 +10,8 @@ FlightNames::FlightNames(const std::vector<FlightEntry>& entries) {
   for (const FlightEntry& entry : entries) {
     const FlightEvent& event = entry.event;
     if (entry.name.empty()) continue;
-    if (event.kind == FlightKind::kJobProposed) jobs_[event.job] = entry.name;
+    if (event.kind == FlightKind::kJobProposed || event.kind == FlightKind::kViewEntered)
+      jobs_[event.job] = entry.name;
     if (event.kind == FlightKind::kJobMember) members_[{event.job, event.index}] = entry.name;
     if (event.kind == FlightKind::kOpSubmitted) ops_[{event.job, event.key.space}] = entry.name;
   }

@@ -73,6 +73,9 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
     case FlightKind::kJobProposed:
       told->detail = counted(event.value, "rank") + " on " + counted(event.index, "node");
       return;
+    case FlightKind::kViewEntered:
+      told->detail = entry.words;
+      return;
     case FlightKind::kJobMember:
       told->who = node;
       told->detail = fmt::format("member {}: {} from rank {} on", event.index,

@@ -1,0 +1,215 @@
+// What is kept after completion, until every member is known to have it. Rules D5 to D7, T1 to T5.
+
+#include <algorithm>
+
+#include "daemon/core/job_engine.h"
+#include "daemon/core/planted.h"
+#include "proto/check.h"
+
+namespace gradring::core {
+
+// D6: every slice is final here, and of each one that some member may still lack we have a copy
+// that is not the trainer's.
+void JobEngine::complete_if_final(Op& op) {
+  if (!op.open() || frozen_ || !op.signature) return;
+  Outcome outcome;
+  outcome.epoch = view_.epoch;
+  if (op.plan.slices == 0) {
+    if (!op.ready(me_) || (!op.confirmed && (!op.all_ready() || op.grows))) return;
+    if (!op.confirmed) op.outcome = {view_.epoch, op.contributed_before.back()};
+    outcome.ranks_min = outcome.ranks_max = op.outcome.ranks;
+  } else {
+    if (op.slices_held != op.plan.slices) return;
+    if (!keep_finals(op)) {
+      waiting_.insert(op.key);
+      return;
+    }
+    outcome.ranks_min = kNoRank;
+    for (const SliceProgress& slice : op.slices) {
+      outcome.ranks_min = std::min(outcome.ranks_min, slice.value.ranks);
+      outcome.ranks_max = std::max(outcome.ranks_max, slice.value.ranks);
+    }
+  }
+  const bool shrunk =
+      op.signature->collective != Collective::kBroadcast && outcome.ranks_min < op.expected;
+  outcome.verdict = shrunk ? Verdict::kOkShrunk : Verdict::kOk;
+  waiting_.erase(op.key);
+  std::erase(starting_, &op);
+  tell_locals(op, outcome);
+  ++counters_.ops_completed;
+  ended_keys_.insert(op.key);
+  set_state(op, OpState::kCompleted);
+  if (op.plan.slices == 0) pass_confirm(op);
+  forget_if_dropped(op.key);
+}
+
+// T1, T3: all of them, or none and the op waits until it is stable.
+bool JobEngine::keep_finals(Op& op) {
+  if (op.slices_dropped == op.plan.slices) return true;
+  if (options_.stable_completion) return false;
+  if (planted(Bug::kNoRetention)) {
+    for (uint32_t i = 0; i < op.plan.slices; ++i) set_dropped(op, i);
+    return true;
+  }
+  std::vector<uint32_t> fresh;
+  for (uint32_t i = 0; i < op.plan.slices; ++i) {
+    SliceProgress& slice = op.slices[i];
+    if (slice.state != SliceState::kHeld || slice.kept) continue;
+    slice.kept = actions_->keep(op, i);
+    if (!slice.kept) {
+      for (const uint32_t back : fresh) {
+        actions_->drop(*op.slices[back].kept);
+        op.slices[back].kept.reset();
+      }
+      return false;
+    }
+    fresh.push_back(i);
+  }
+  counters_.slices_kept += fresh.size();
+  return true;
+}
+
+// Something was dropped, or became stable: what waited for that may complete.
+void JobEngine::retry_waiting() {
+  const std::set<OpKey> waiting = waiting_;
+  for (const OpKey& key : waiting) {
+    const auto it = ops_.find(key);
+    if (it != ops_.end()) complete_if_final(*it->second);
+  }
+}
+
+// T2.
+void JobEngine::set_dropped(Op& op, uint32_t slice) {
+  SliceProgress& progress = op.slices[slice];
+  if (progress.state != SliceState::kHeld) return;
+  progress.state = SliceState::kDropped;
+  ++op.slices_dropped;
+  if (!progress.kept) return;
+  actions_->drop(*progress.kept);
+  progress.kept.reset();
+}
+
+void JobEngine::forget_if_dropped(const OpKey& key) {
+  const auto it = ops_.find(key);
+  if (it == ops_.end()) return;
+  Op& op = *it->second;
+  if (op.state != OpState::kCompleted) return;
+  if (op.slices_dropped < std::max<uint32_t>(op.plan.slices, 1)) return;
+  forget(op);
+}
+
+uint32_t JobEngine::last_member(const Op& op, uint32_t slice) const {
+  const SliceProgress& progress = op.slices[slice];
+  return progress.route == Route::kHand ? op.plan.last_from(progress.holder)
+                                        : op.plan.last_of(slice);
+}
+
+// D5: we are the last receiver of this slice.
+void JobEngine::say_stable(Op& op, uint32_t slice) {
+  set_dropped(op, slice);
+  if (members() == 1) return;
+  stable_[op.key].insert(slice);
+  ++stable_count_;
+}
+
+// T4: each slice of each op by itself.
+void JobEngine::tell_stable() {
+  if (stable_.empty() || failure_) return;
+  auto told = std::exchange(stable_, {});
+  stable_count_ = 0;
+  for (const auto& [key, slices] : told) {
+    if (planted(Bug::kPrefixAcks) &&
+        std::any_of(ops_.begin(), ops_.end(),
+                    [&key = key](const auto& e) { return e.first < key && e.second->open(); })) {
+      stable_[key] = slices;
+      continue;
+    }
+    Frame f = frame(FrameType::kStable, key);
+    bool any = false;
+    for (const uint32_t slice : slices) {
+      const uint32_t first = slice / kStableSlices * kStableSlices;
+      if (any && first != f.stable.first) {
+        actions_->send(successor(), f);
+        f.stable.bits.fill(0);
+      }
+      f.stable.first = first;
+      f.stable.bits[(slice - first) / 64] |= uint64_t{1} << (slice % 64);
+      any = true;
+    }
+    actions_->send(successor(), f);
+  }
+}
+
+void JobEngine::on_stable(uint32_t from, const Frame& f) {
+  if (from != predecessor() || members() == 1) {
+    return protocol_fault(from, "STABLE from a node that is not the predecessor");
+  }
+  const auto it = ops_.find(f.key);
+  if (it == ops_.end()) {
+    if (ended_keys_.contains(f.key)) {
+      ++counters_.frames_repeated;
+      return;
+    }
+    return protocol_fault(from, "STABLE for " + describe(f.key) + ", which never ended here");
+  }
+  Op& op = *it->second;
+  if (f.stable.kind == StableKind::kConfirm) {
+    if (op.plan.slices != 0 || !op.ready(me_)) {
+      return protocol_fault(from, "a confirmation of " + describe(f.key) + " out of turn");
+    }
+    if (op.open()) {
+      op.confirmed = true;
+      op.outcome = {view_.epoch, static_cast<uint32_t>(f.stable.bits[0])};
+      complete_if_final(op);  // passes it on
+    } else if (!op.confirmed) {
+      op.confirmed = true;
+      pass_confirm(op);
+      forget_if_dropped(f.key);
+    }
+    return;
+  }
+  if (op.plan.slices == 0) {
+    op.slices_dropped = 1;
+    pass_stable(op);
+    forget_if_dropped(f.key);
+    return;
+  }
+  for (uint32_t i = 0; i < kStableSlices; ++i) {
+    if ((f.stable.bits[i / 64] >> (i % 64) & 1) == 0) continue;
+    const uint32_t slice = f.stable.first + i;
+    if (slice >= op.plan.slices || op.slices[slice].state == SliceState::kUntouched) {
+      return protocol_fault(from, "STABLE for slice " + std::to_string(slice) + " of " +
+                                      describe(f.key) + ", which is not final here");
+    }
+    if (op.slices[slice].state == SliceState::kDropped) continue;  // repeated
+    set_dropped(op, slice);
+    if (successor() == last_member(op, slice)) continue;
+    stable_[op.key].insert(slice);
+    ++stable_count_;
+  }
+  forget_if_dropped(f.key);
+  retry_waiting();
+}
+
+// An op without slices has nothing that could go round and show who has it. So a confirmation goes
+// round in its place: from the first member, each passes it on when it has completed the op, and
+// the last one knows that all have.
+void JobEngine::pass_confirm(Op& op) {
+  if (me_ != 0 && !op.confirmed) return;
+  if (me_ + 1 == members()) {
+    op.slices_dropped = 1;
+    return pass_stable(op);
+  }
+  Frame f = frame(FrameType::kStable, op.key);
+  f.stable.kind = StableKind::kConfirm;
+  f.stable.bits[0] = op.outcome.ranks;
+  actions_->send(successor(), f);
+}
+
+// On to the last but one.
+void JobEngine::pass_stable(Op& op) {
+  if (members() == 1 || me_ + 2 == members()) return;
+  actions_->send(successor(), frame(FrameType::kStable, op.key));
+}
+
+}  // namespace gradring::core

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "daemon/core/membership.h"
+#include "daemon/core/policy.h"
+
+namespace gradring::core {
+
+// The hands of one job's view change. What it decides is carried out only when it has returned, in
+// order: that may end the job, and the view change with it.
+class Membership::Hands final : public ViewChangeActions {
+ public:
+  Hands(Membership* membership, const JobId& job) : membership_(membership), job_(job) {}
+
+  void send(const std::string& node, const JobMessage& message) override {
+    membership_->actions_->send(node, message);
+  }
+  void record(const AcceptorRecord& record) override {
+    membership_->actions_->record(job_, record);
+  }
+  void freeze(uint64_t epoch) override {
+    decide([m = membership_, job = job_, epoch](Live& live) {
+      if (!live.failure) m->actions_->freeze_engine(job, epoch);
+    });
+  }
+  void adopt(const Proposal& proposal) override {
+    decide([m = membership_, proposal](Live& live) { m->adopt(live, proposal); });
+  }
+  void exclude(const Proposal& proposal) override {
+    decide([m = membership_, proposal](Live& live) { m->leave_excluded(live, proposal); });
+  }
+  void give_up(const Failure& failure) override {
+    decide([m = membership_, failure](Live& live) {
+      const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
+      m->fail_job(live, failure, "", elastic ? Tell::kLeft : Tell::kAll);
+    });
+  }
+
+ private:
+  void decide(Decision decision) {
+    membership_->live_.at(job_).decisions.push_back(std::move(decision));
+  }
+
+  Membership* const membership_;
+  const JobId job_;
+};
+
+template <typename Act>
+void Membership::with_change(const JobId& job, Act act) {
+  const auto it = live_.find(job);
+  if (it == live_.end() || !it->second.change) return;
+  act(*it->second.change);
+  carry_out(job);
+}
+
+}  // namespace gradring::core

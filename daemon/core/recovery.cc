@@ -1,0 +1,183 @@
+#include "daemon/core/recovery.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/core/op_fates.h"
+#include "daemon/core/planted.h"
+#include "daemon/core/policy.h"
+
+namespace gradring::core {
+namespace {
+
+using Reports = std::map<std::string, Report>;
+
+bool contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+std::string plural(size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// What went, in the order of blame: a rank that died is a reason of its own, a node's is a guess.
+std::vector<Failure> losses(const View& old, const View& next, const Reports& reports,
+                            const std::map<std::string, Failure>& lost) {
+  std::vector<Failure> list;
+  for (const Member& member : old.members) {
+    const auto report = reports.find(member.node);
+    if (report == reports.end()) continue;
+    for (const LostRank& rank : report->second.lost) list.push_back(rank.failure);
+  }
+  for (const Member& member : old.members) {
+    if (next.index_of(member.node)) continue;
+    const auto known = lost.find(member.node);
+    const auto report = reports.find(member.node);
+    if (known != lost.end()) {
+      list.push_back(known->second);
+    } else if (report == reports.end()) {
+      Failure failure{Cause::kPeerSilent, {}};
+      failure.blame.node = member.node;
+      failure.blame.evidence = "did not answer while the others agreed on a new view";
+      list.push_back(failure);
+    } else if (!report->second.ranks.empty()) {
+      Failure failure{Cause::kPeerLost, {}};
+      failure.blame.node = member.node;
+      failure.blame.evidence = "is not connected to every other member";
+      for (const Member& other : next.members) {
+        const auto theirs = reports.find(other.node);
+        if (theirs == reports.end() || other.node == member.node) continue;
+        if (contains(theirs->second.reachable, member.node) &&
+            contains(report->second.reachable, other.node)) {
+          continue;
+        }
+        failure.blame.evidence = "the link between it and node " + other.node + " is broken";
+        break;
+      }
+      list.push_back(failure);
+    }
+  }
+  return list;
+}
+
+bool at_join_point(const View& next, const Reports& reports) {
+  for (const Member& member : next.members) {
+    const auto report = reports.find(member.node);
+    if (report == reports.end()) return false;
+    bool ready = false;
+    for (const OpReport& op : report->second.ops) {
+      if (op.completed) continue;
+      const bool join = op.signature && op.signature->collective == Collective::kJoinPoint;
+      if (!join || op.contributions == 0) return false;
+      ready = true;
+    }
+    if (!ready) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> choose_members(const View& old, const Reports& reports) {
+  const Policy policy = parse_policy(old.policy).value_or(Policy{});
+  std::vector<std::string> chosen;
+  for (const Member& member : old.members) {
+    const auto report = reports.find(member.node);
+    if (report == reports.end()) continue;
+    if (policy.elastic && (report->second.wants_out || report->second.ranks.empty())) continue;
+    chosen.push_back(member.node);
+  }
+  for (;;) {
+    std::string worst;
+    size_t most = 0;
+    for (const std::string& node : chosen) {
+      size_t missing = 0;
+      for (const std::string& other : chosen) {
+        if (other == node) continue;
+        if (!contains(reports.at(node).reachable, other) ||
+            !contains(reports.at(other).reachable, node)) {
+          ++missing;
+        }
+      }
+      if (missing > most || (missing == most && missing > 0 && node > worst)) {
+        most = missing;
+        worst = node;
+      }
+    }
+    if (most == 0) return chosen;
+    std::erase(chosen, worst);
+  }
+}
+
+tl::expected<Proposal, std::string> decide(const View& old, const Reports& reports,
+                                           const std::map<std::string, Failure>& lost,
+                                           const std::vector<Member>& joiners) {
+  const Policy policy = parse_policy(old.policy).value_or(Policy{});
+  Proposal proposal;
+  View& next = proposal.view;
+  next = old;
+  next.epoch = old.epoch + 1;
+  next.members.clear();
+  for (const std::string& node : choose_members(old, reports)) {
+    next.members.push_back({node, reports.at(node).ranks});
+  }
+  if (planted(Bug::kMemberWithoutReport)) {
+    for (const Member& member : old.members) {
+      if (reports.count(member.node) == 0 && lost.count(member.node) == 0) {
+        next.members.push_back(member);
+      }
+    }
+  }
+  const bool grows =
+      !joiners.empty() && !next.members.empty() && !old.closed && at_join_point(next, reports);
+  if (grows) {
+    next.grown = next.epoch;
+    for (Member joiner : joiners) {
+      for (RankInfo& info : joiner.ranks) info.since = next.epoch;
+      const auto known = next.index_of(joiner.node);
+      if (known) {
+        auto& ranks = next.members[*known].ranks;
+        ranks.insert(ranks.end(), joiner.ranks.begin(), joiner.ranks.end());
+      } else {
+        next.members.push_back(std::move(joiner));
+      }
+    }
+  }
+  sort_into_ring(&next.members);
+  next.size = 0;
+  for (const Member& member : next.members) next.size += static_cast<uint32_t>(member.ranks.size());
+
+  const std::vector<Failure> gone = losses(old, next, reports, lost);
+  if (!old.closed && (!gone.empty() || next.size < old.size)) {
+    if (!policy.elastic || next.size < policy.min) {
+      next.closed = gone.empty() ? Failure{Cause::kPeerLost, {}} : gone.front();
+    }
+  }
+  next.explanation = "epoch " + std::to_string(next.epoch) + ": ";
+  if (gone.empty() && !grows) {
+    next.explanation += "the same members, after a connection broke or was slow";
+  } else if (grows && gone.empty()) {
+    next.explanation +=
+        "grown to " + plural(next.size, "rank") + " on " + plural(next.members.size(), "node");
+  } else {
+    next.explanation += describe(gone.front());
+    if (gone.size() > 1) next.explanation += "; and " + plural(gone.size() - 1, "other loss");
+    if (!next.closed) {
+      next.explanation += "; " + plural(next.size, "rank") + " of " + std::to_string(old.size) +
+                          " on " + plural(next.members.size(), "node") + " go on";
+    } else if (policy.elastic) {
+      next.explanation += "; " + plural(next.size, "rank") +
+                          " left, fewer than min=" + std::to_string(policy.min) +
+                          ", so the job ends";
+    } else {
+      next.explanation += "; policy fail, so the job ends";
+    }
+  }
+
+  auto fates = fates_of(old, next, reports);
+  if (!fates) return tl::unexpected(fates.error());
+  proposal.ops = std::move(*fates);
+  return proposal;
+}
+
+}  // namespace gradring::core

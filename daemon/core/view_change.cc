@@ -1,0 +1,329 @@
+#include "daemon/core/view_change.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/core/planted.h"
+#include "daemon/core/policy.h"
+
+namespace gradring::core {
+
+ViewChange::ViewChange(std::string node, View view, const ViewChangeOptions& options,
+                       ViewChangeActions* actions)
+    : node_(std::move(node)), options_(options), actions_(actions), view_(std::move(view)) {
+  record_.epoch = view_.epoch;
+}
+
+// ---- reasons ----
+
+void ViewChange::lost(const std::string& node, const Failure& failure, bool for_good, Time now) {
+  now_ = now;
+  if (for_good) left_.insert(node);
+  if (!lost_.emplace(node, failure).second || !view_.index_of(node)) return;
+  if (lost_since_ == 0) lost_since_ = now;
+  want(false, now);
+  check_promises(now);  // perhaps this one was all that was waited for
+}
+
+void ViewChange::found(const std::string& node) {
+  if (left_.count(node) > 0) return;
+  lost_.erase(node);
+  suspected_.erase(node);
+}
+
+void ViewChange::suspect(const std::string& node, bool suspected) {
+  if (suspected) {
+    suspected_.insert(node);
+  } else {
+    suspected_.erase(node);
+  }
+}
+
+void ViewChange::want(bool at_once, Time now) {
+  now_ = now;
+  if (over_) return;
+  if (!wanted_) {
+    wanted_ = true;
+    wanted_since_ = now;
+  }
+  if (phase_ != Phase::kIdle) return;
+  // Somebody else is at it already: give that one its time.
+  const bool under_way = frozen() && lost_.count(record_.promised.node) == 0;
+  const Time due = under_way ? now + options_.retry + static_cast<Time>(place()) * options_.stagger
+                   : at_once ? now
+                             : now + static_cast<Time>(place()) * options_.stagger;
+  if (propose_at_ == 0 || due < propose_at_) propose_at_ = due;
+  if (propose_at_ <= now) propose(now);
+}
+
+size_t ViewChange::place() const {
+  size_t place = 0;
+  for (const Member& member : view_.members) {
+    if (member.node < node_ && lost_.count(member.node) == 0) ++place;
+  }
+  constexpr size_t kMost = 10;  // who knows of what nobody below knows must not wait for ever
+  return std::min(place, kMost);
+}
+
+bool ViewChange::quorum(const std::set<std::string>& nodes, const View& next) const {
+  if (planted(Bug::kNoQuorum)) return !nodes.empty();
+  const std::vector<std::string> list(nodes.begin(), nodes.end());
+  if (planted(Bug::kQuorumOfNewView)) {
+    return next.members.empty() ? !nodes.empty() : is_quorum(next, list);
+  }
+  if (planted(Bug::kAnyHalf)) {
+    size_t votes = 0;
+    for (const std::string& node : list) votes += view_.index_of(node) ? 1 : 0;
+    return 2 * votes >= view_.members.size();
+  }
+  return is_quorum(view_, list);
+}
+
+bool ViewChange::quorum_possible() const {
+  std::set<std::string> nodes;
+  for (const Member& member : view_.members) {
+    if (lost_.count(member.node) == 0) nodes.insert(member.node);
+  }
+  return quorum(nodes, {});
+}
+
+// ---- acceptor ----
+
+void ViewChange::on_message(const std::string& from, const change::Prepare& m, Time now) {
+  if (!of_this_epoch(from, m.epoch)) return;
+  highest_round_ = std::max(highest_round_, m.ballot.round);
+  if (m.ballot < record_.promised && !planted(Bug::kLowerBallotsAccepted)) return refuse(from);
+  now_ = now;
+  if (from != node_) postpone(now);
+  record_.promised = m.ballot;
+  if (record_.report) return promise_to(from, m.ballot);
+  owed_promise_ = {from, m.ballot};
+  if (!std::exchange(freezing_, true)) actions_->freeze(view_.epoch);
+}
+
+void ViewChange::on_message(const std::string& from, const change::Accept& m, Time now) {
+  if (!of_this_epoch(from, m.epoch)) return;
+  highest_round_ = std::max(highest_round_, m.ballot.round);
+  if (m.ballot < record_.promised && !planted(Bug::kLowerBallotsAccepted)) return refuse(from);
+  now_ = now;
+  if (from != node_) postpone(now);
+  record_.promised = m.ballot;
+  if (record_.report) {
+    record_.accepted = Vote{m.ballot, m.proposal};
+    return accepted_to(from, m.ballot);
+  }
+  owed_accepted_ = {from, m};
+  if (!std::exchange(freezing_, true)) actions_->freeze(view_.epoch);
+}
+
+void ViewChange::on_report(uint64_t epoch, const Report& report, Time now) {
+  now_ = now;
+  if (over_ || epoch != view_.epoch || record_.report) return;
+  freezing_ = false;
+  record_.report = report;
+  answer_pending();
+}
+
+// Only what was promised last counts.
+void ViewChange::answer_pending() {
+  const auto promise = std::exchange(owed_promise_, std::nullopt);
+  const auto accepted = std::exchange(owed_accepted_, std::nullopt);
+  if (accepted && accepted->second.ballot == record_.promised) {
+    record_.accepted = Vote{accepted->second.ballot, accepted->second.proposal};
+    accepted_to(accepted->first, accepted->second.ballot);
+  } else if (promise && promise->second == record_.promised) {
+    promise_to(promise->first, promise->second);
+  }
+}
+
+void ViewChange::promise_to(const std::string& to, const Ballot& ballot) {
+  actions_->record(record_);
+  send(to,
+       change::Promise{view_.incarnation, view_.epoch, ballot, record_.accepted, *record_.report});
+}
+
+void ViewChange::accepted_to(const std::string& to, const Ballot& ballot) {
+  actions_->record(record_);
+  send(to, change::Accepted{view_.incarnation, view_.epoch, ballot});
+}
+
+void ViewChange::refuse(const std::string& to) {
+  send(to, change::Refuse{view_.incarnation, view_.epoch, record_.promised});
+}
+
+// ---- learner ----
+
+// V6: whoever knows of a later epoch answers every message of an older one with it.
+bool ViewChange::of_this_epoch(const std::string& from, uint64_t epoch) {
+  if (epoch < view_.epoch && record_.last_commit && from != node_) {
+    const bool silent = planted(Bug::kNobodyRetells) || (over_ && planted(Bug::kExcludedSilent));
+    if (!silent) actions_->send(from, *record_.last_commit);
+  } else if (epoch > view_.epoch && from != node_) {
+    actions_->send(from, change::Ask{view_.incarnation, view_.epoch});
+  }
+  return epoch == view_.epoch && !over_;
+}
+
+void ViewChange::on_message(const std::string& from, const change::Ask& m, Time) {
+  of_this_epoch(from, m.epoch);
+}
+
+void ViewChange::on_message(const std::string&, const change::Commit& m, Time now) {
+  if (over_ || m.epoch <= view_.epoch) return;
+  apply(m, now);
+}
+
+void ViewChange::apply(const change::Commit& commit, Time now) {
+  const bool member = commit.proposal.view.index_of(node_).has_value();
+  // Who comes in is not the one that left before.
+  for (const Member& m : commit.proposal.view.members) {
+    if (view_.index_of(m.node)) continue;
+    left_.erase(m.node);
+    lost_.erase(m.node);
+  }
+  // Two epochs behind, and a member again: that is another life of this node, which joins.
+  if (member && commit.epoch != view_.epoch + 1) return;
+  // Who led may be cut off from those that it left out, and they may not know to ask.
+  for (const Member& m : view_.members) {
+    const bool out = m.node != node_ && !commit.proposal.view.index_of(m.node);
+    if (out && member && !planted(Bug::kNobodyRetells)) actions_->send(m.node, commit);
+  }
+  view_ = commit.proposal.view;
+  record_ = {};
+  record_.epoch = view_.epoch;
+  record_.last_commit = commit;
+  freezing_ = false;
+  owed_promise_.reset();
+  owed_accepted_.reset();
+  phase_ = Phase::kIdle;
+  highest_round_ = 0;
+  wanted_ = false;
+  wanted_since_ = lost_since_ = propose_at_ = 0;
+  joiners_.clear();
+  actions_->record(record_);
+  if (!member) {
+    over_ = true;
+    return actions_->exclude(commit.proposal);
+  }
+  actions_->adopt(commit.proposal);
+  // Lost while the view was agreed on.
+  for (const Member& m : view_.members) {
+    if (lost_.count(m.node) == 0) continue;
+    lost_since_ = now;
+    want(false, now);
+    break;
+  }
+}
+
+// ---- time ----
+
+void ViewChange::tick(Time now) {
+  now_ = now;
+  if (over_) return;
+  give_up_if_hopeless(now);
+  if (over_) return;
+  check_promises(now);
+  if (phase_ != Phase::kIdle && now - phase_since_ >= options_.answer_wait + options_.retry) {
+    phase_ = Phase::kIdle;
+    propose_at_ = now + static_cast<Time>(place()) * options_.stagger;
+  }
+  if (propose_at_ != 0 && now >= propose_at_ && phase_ == Phase::kIdle) {
+    if (wanted_ || frozen()) {
+      propose(now);
+    } else {
+      propose_at_ = 0;
+    }
+  }
+}
+
+void ViewChange::give_up_if_hopeless(Time now) {
+  if (!wanted_ && !frozen()) return;
+  const bool elastic = parse_policy(view_.policy).value_or(Policy{}).elastic;
+  if (elastic) {
+    if (wanted_since_ == 0) wanted_since_ = now;
+    if (now - wanted_since_ < options_.quorum_wait) return;
+  } else {
+    if (lost_since_ == 0) return;
+    if (quorum_possible() && now - lost_since_ < options_.fail_patience) return;
+  }
+  over_ = true;
+  actions_->give_up(hopeless());
+}
+
+Failure ViewChange::hopeless() const {
+  const bool elastic = parse_policy(view_.policy).value_or(Policy{}).elastic;
+  std::string missing;
+  const Failure* first = nullptr;
+  for (const Member& member : view_.members) {
+    const auto lost = lost_.find(member.node);
+    if (lost == lost_.end()) continue;
+    if (first == nullptr) first = &lost->second;
+    missing += (missing.empty() ? "" : ", ") + member.node;
+  }
+  if (!elastic && first != nullptr) return *first;
+  Failure failure{Cause::kNoQuorum, {}};
+  failure.blame.node = node_;
+  failure.blame.evidence = "no majority of the " + std::to_string(view_.members.size()) +
+                           " members could be reached for " +
+                           std::to_string(options_.quorum_wait / kSecond) + " s" +
+                           (missing.empty() ? "" : "; not reached: " + missing);
+  return failure;
+}
+
+Time ViewChange::next_deadline() const {
+  if (over_) return 0;
+  Time next = propose_at_;
+  const auto consider = [&](Time due) {
+    if (due > now_ && (next == 0 || due < next)) next = due;
+  };
+  if (phase_ == Phase::kPreparing) {
+    consider(phase_since_ + options_.stagger);
+    consider(phase_since_ + options_.answer_wait);
+  }
+  if (phase_ != Phase::kIdle) consider(phase_since_ + options_.answer_wait + options_.retry);
+  if (!wanted_ && !frozen()) return next;
+  if (lost_since_ != 0) consider(lost_since_ + options_.fail_patience);
+  if (wanted_since_ != 0) consider(wanted_since_ + options_.quorum_wait);
+  return next;
+}
+
+std::string ViewChange::doing() const {
+  if (!wanted_ && !frozen()) return "";
+  std::string text = "agreeing on a new view";
+  if (phase_ == Phase::kPreparing) {
+    text += "; waits for the reports of";
+    for (const Member& member : view_.members) {
+      if (promises_.count(member.node) == 0) text += " " + member.node;
+    }
+  }
+  if (!quorum_possible()) text += "; too few members can be reached";
+  return text;
+}
+
+// ---- sending ----
+
+void ViewChange::send_to_all(const JobMessage& message, const View& view) {
+  for (const Member& member : view.members) {
+    if (member.node != node_) actions_->send(member.node, message);
+  }
+  send(node_, message);
+}
+
+// To oneself one speaks like to all others, but only when the sentence before is finished.
+void ViewChange::send(const std::string& node, const JobMessage& message) {
+  if (node != node_) return actions_->send(node, message);
+  to_self_.emplace_back(node, message);
+  if (std::exchange(delivering_, true)) return;
+  while (!to_self_.empty()) {
+    const JobMessage next = to_self_.front().second;
+    to_self_.erase(to_self_.begin());
+    std::visit(
+        [this](const auto& m) {
+          if constexpr (requires { on_message(node_, m, now_); }) on_message(node_, m, now_);
+        },
+        next);
+  }
+  delivering_ = false;
+}
+
+}  // namespace gradring::core

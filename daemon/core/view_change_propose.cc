@@ -1,0 +1,119 @@
+// The proposer's part of a view change: rules V1, V3, V5.
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/core/planted.h"
+#include "daemon/core/recovery.h"
+#include "daemon/core/view_change.h"
+
+namespace gradring::core {
+
+void ViewChange::propose(Time now) {
+  now_ = now;
+  propose_at_ = 0;
+  phase_ = Phase::kPreparing;
+  phase_since_ = now;
+  highest_round_ = std::max(highest_round_, record_.promised.round) + 1;
+  ballot_ = {highest_round_, node_};
+  promises_.clear();
+  accepted_by_.clear();
+  proposal_.reset();
+  send_to_all(change::Prepare{view_.incarnation, view_.epoch, ballot_}, view_);
+}
+
+void ViewChange::on_message(const std::string& from, const change::Promise& m, Time now) {
+  if (!of_this_epoch(from, m.epoch)) return;
+  if (phase_ != Phase::kPreparing || m.ballot != ballot_ || !view_.index_of(from)) return;
+  promises_[from] = m;
+  check_promises(now);
+}
+
+void ViewChange::check_promises(Time now) {
+  now_ = now;
+  if (phase_ != Phase::kPreparing || over_) return;
+  std::set<std::string> answered;
+  for (const auto& [node, promise] : promises_) answered.insert(node);
+  if (!quorum(answered, {})) return;
+  const bool all = std::all_of(view_.members.begin(), view_.members.end(), [&](const Member& m) {
+    return answered.count(m.node) > 0 || lost_.count(m.node) > 0;
+  });
+  const bool unsuspected =
+      std::all_of(view_.members.begin(), view_.members.end(), [&](const Member& m) {
+        return answered.count(m.node) > 0 || lost_.count(m.node) > 0 ||
+               suspected_.count(m.node) > 0;
+      });
+  // A suspect that answers at once after all is worth a moment; one that is not, no more than that.
+  const Time waited = now - phase_since_;
+  if (!all && !(unsuspected && waited >= options_.stagger) && waited < options_.answer_wait) return;
+
+  const Vote* highest = nullptr;
+  std::map<std::string, Report> reports;
+  for (const auto& [node, promise] : promises_) {
+    reports[node] = promise.report;
+    if (!promise.accepted || planted(Bug::kAcceptedNotAdopted)) continue;
+    if (highest == nullptr || promise.accepted->ballot > highest->ballot) {
+      highest = &*promise.accepted;
+    }
+  }
+  if (planted(Bug::kOnlyOwnReport) && record_.report) {
+    for (auto& [node, report] : reports) {
+      const Report theirs = report;
+      report = *record_.report;
+      report.node = node;
+      report.ranks = theirs.ranks;
+      report.lost = theirs.lost;
+      report.reachable = theirs.reachable;
+    }
+  }
+  if (highest != nullptr) {
+    proposal_ = highest->proposal;
+  } else {
+    auto decided = decide(view_, reports, lost_, joiners_);
+    if (!decided) {
+      Failure failure{Cause::kProtocol, {}};
+      failure.blame.node = node_;
+      failure.blame.evidence = "the members' reports contradict one another: " + decided.error();
+      over_ = true;
+      return actions_->give_up(failure);
+    }
+    proposal_ = std::move(*decided);
+  }
+  phase_ = Phase::kAccepting;
+  phase_since_ = now;
+  if (planted(Bug::kCommitOnPromises)) return commit({ballot_, *proposal_}, now);
+  send_to_all(change::Accept{view_.incarnation, view_.epoch, ballot_, *proposal_}, view_);
+}
+
+void ViewChange::on_message(const std::string& from, const change::Accepted& m, Time now) {
+  if (!of_this_epoch(from, m.epoch)) return;
+  if (phase_ != Phase::kAccepting || m.ballot != ballot_ || !view_.index_of(from)) return;
+  accepted_by_.insert(from);
+  if (quorum(accepted_by_, proposal_->view)) commit({ballot_, *proposal_}, now);
+}
+
+void ViewChange::commit(const Vote& vote, Time now) {
+  const View old = view_;
+  const change::Commit commit{view_.incarnation, view_.epoch + 1, vote.ballot, vote.proposal};
+  apply(commit, now);
+  for (const Member& member : old.members) {
+    if (member.node != node_) actions_->send(member.node, commit);
+  }
+  for (const Member& member : commit.proposal.view.members) {
+    if (!old.index_of(member.node)) actions_->send(member.node, commit);
+  }
+}
+
+void ViewChange::on_message(const std::string& from, const change::Refuse& m, Time now) {
+  if (!of_this_epoch(from, m.epoch)) return;
+  highest_round_ = std::max(highest_round_, m.promised.round);
+  if (phase_ != Phase::kIdle && m.promised > ballot_) postpone(now);
+}
+
+// Another one leads; if that comes to nothing it is our turn again.
+void ViewChange::postpone(Time now) {
+  phase_ = Phase::kIdle;
+  propose_at_ = now + options_.retry + static_cast<Time>(place()) * options_.stagger;
+}
+
+}  // namespace gradring::core

@@ -1,0 +1,296 @@
+#include <algorithm>
+#include <cstring>
+
+#include "daemon/core/planted.h"
+#include "tests/sim/arithmetic.h"
+#include "tests/sim/node.h"
+#include "tests/sim/trainer.h"
+#include "tests/sim/world.h"
+
+namespace gradring::sim {
+
+SimJob::SimJob(World* world, SimNode* node, const core::View& view, std::vector<Trainer*> locals)
+    : world_(world),
+      node_(node),
+      engine_(view, *view.index_of(node->name()), world->scenario().engine, this) {
+  const Value empty{std::vector<std::byte>(engine_.staging_bytes()), {}};
+  slots_.assign(engine_.slots(), empty);
+  starts_.assign(engine_.start_buffers(), empty);
+  const auto& ranks = view.members[engine_.me()].ranks;
+  for (size_t i = 0; i < ranks.size() && i < locals.size(); ++i) locals_[ranks[i].rank] = locals[i];
+}
+
+Value& SimJob::staging(core::Staging at) {
+  return (at.kind == core::Staging::Kind::kSlot ? slots_ : starts_).at(at.index);
+}
+
+void SimJob::submit(Trainer* trainer, const core::Submission& submission) {
+  if (engine_.view().closed == std::nullopt && !engine_.failed() &&
+      !locals_.count(submission.rank)) {
+    return world_->violation(node_->name() + ": a submission of a rank that is not here");
+  }
+  lent_[key_of(submission)] = {trainer, trainer->session(), trainer->memory()};
+  const Status refused = engine_.submit(submission, world_->events().now());
+  if (!refused.ok()) {
+    core::Outcome outcome;
+    outcome.verdict = Verdict::kFailed;
+    outcome.failure = {Cause::kRefused, {}};
+    outcome.failure.blame.evidence = refused.message();
+    complete(submission.rank, submission.ticket, outcome);
+  }
+  wake();
+}
+
+void SimJob::adopt(const core::Proposal& proposal, std::vector<Trainer*> locals) {
+  world_->oracle().note_view(proposal.view);
+  const auto& ranks = proposal.view.members[*proposal.view.index_of(node_->name())].ranks;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (locals[i] != nullptr) locals_[ranks[i].rank] = locals[i];
+  }
+  told_drained_ = false;
+  world_->trace([&] { return node_->name() + " adopts " + describe(proposal); });
+  engine_.adopt(proposal);
+  for (const auto& [from, frame] : gate_.take_waiting()) on_data(from, frame, {});
+  wake();
+}
+
+OpId SimJob::identity(const core::Op& op) const {
+  for (const auto& local : op.locals) {
+    if (!local) continue;
+    const auto found = lent_.find(key_of(*local));
+    if (found == lent_.end()) continue;
+    const auto [index, step] = found->second.trainer->what(local->ticket);
+    return {engine_.view().incarnation, index, step};
+  }
+  return {engine_.view().incarnation, UINT32_MAX, 0};
+}
+
+void SimJob::fold(const core::FoldOrder& order) {
+  const core::Op& op = *order.op;
+  const uint64_t offset = op.plan.offset_of(order.slice);
+  const size_t length = op.plan.length_of(order.slice);
+  std::vector<const std::byte*> inputs;
+  std::vector<uint32_t> ranks;
+  for (const auto& submission : op.locals) {
+    if (!submission) continue;
+    if (order.source == core::Fold::kRoot && submission->rank != op.signature->root) continue;
+    inputs.push_back(lent(*submission).memory->data() + submission->input.offset + offset);
+    ranks.push_back(submission->rank);
+  }
+  Value& value = staging(order.at);
+  if (!order.onto_arrived) value.passes.clear();
+  value.passes.push_back(ranks);
+  if (order.source == core::Fold::kRoot) {
+    if (inputs.empty()) return world_->violation(node_->name() + ": a broadcast without its root");
+    std::memcpy(value.bytes.data(), inputs[0], length);
+    return;
+  }
+  sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
+            length / size_of(op.signature->dtype), order.divisor, value.bytes.data());
+}
+
+void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
+  if (world_->sabotaged(Sabotage::kForgetDelivery)) return;
+  const uint64_t offset = op.plan.offset_of(slice);
+  const size_t length = op.plan.length_of(slice);
+  const Value& value = staging(from);
+  const OpId id = identity(op);
+  passes_[{id, slice}] = value.passes;
+  const auto slot = op.slices[slice];
+  core::ValueId value_id{engine_.view().epoch, 0};
+  if (slot.route == core::Route::kHand) value_id.epoch = slot.value.epoch;
+  for (const auto& pass : value.passes) value_id.ranks += static_cast<uint32_t>(pass.size());
+  const auto input = [&](uint32_t rank) { return world_->input_of(id, *op.signature, rank); };
+  world_->oracle().note_final(id, *op.signature, offset, length, value_id, value, input);
+  for (const auto& submission : op.locals) {
+    if (!submission) continue;
+    std::memcpy(lent(*submission).memory->data() + submission->output.offset + offset,
+                value.bytes.data(), length);
+  }
+}
+
+std::optional<uint32_t> SimJob::keep(const core::Op& op, uint32_t slice) {
+  if (kept_.size() >= world_->scenario().kept_max) return std::nullopt;
+  const uint32_t number = ++next_kept_;
+  Value& copy = kept_[number];
+  for (const auto& submission : op.locals) {
+    if (!submission) continue;
+    const std::byte* from =
+        lent(*submission).memory->data() + submission->output.offset + op.plan.offset_of(slice);
+    copy.bytes.assign(from, from + op.plan.length_of(slice));
+    break;
+  }
+  copy.passes = passes_.at({identity(op), slice});
+  return number;
+}
+
+void SimJob::drop(uint32_t kept) {
+  if (kept_.erase(kept) == 0) world_->violation(node_->name() + ": dropped a copy twice");
+}
+
+void SimJob::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
+  Value& value = staging(to);
+  if (op.slices[slice].kept) {
+    const Value& copy = kept_.at(*op.slices[slice].kept);
+    std::copy(copy.bytes.begin(), copy.bytes.end(), value.bytes.begin());
+    value.passes = copy.passes;
+    return;
+  }
+  for (const auto& submission : op.locals) {
+    if (!submission || lent_.count(key_of(*submission)) == 0) continue;
+    std::memcpy(
+        value.bytes.data(),
+        lent(*submission).memory->data() + submission->output.offset + op.plan.offset_of(slice),
+        op.plan.length_of(slice));
+    value.passes = passes_.at({identity(op), slice});
+    return;
+  }
+  world_->violation(node_->name() + ": gives out a slice that it does not have");
+}
+
+void SimJob::send(uint32_t member, const Frame& frame) {
+  if (frame.type == FrameType::kReady && world_->sabotaged(Sabotage::kLoseReady)) return;
+  if (frame.type == FrameType::kCredit && world_->sabotaged(Sabotage::kLoseCredit)) return;
+  world_->send_data(node_->index(), world_->index_of(engine_.view().members[member].node), frame,
+                    {});
+}
+
+void SimJob::send_slice(uint32_t member, const Frame& frame, core::Staging from) {
+  // The bytes are read when the network gets to it, so a buffer that is used again too early shows.
+  const auto self = shared_from_this();
+  const std::string to = engine_.view().members[member].node;
+  const bool reuse = world_->sabotaged(Sabotage::kReuseLentBuffer);
+  if (reuse) engine_.on_sent(from);
+  world_->after(reuse ? 3 * core::kMillisecond : core::kMillisecond,
+                [self, to, frame, from, reuse] {
+                  self->node_->run([self, to, frame, from, reuse] {
+                    if (!reuse) return self->wire(to, frame, from);
+                    self->world_->send_data(self->node_->index(), self->world_->index_of(to), frame,
+                                            self->staging(from));
+                  });
+                });
+}
+
+void SimJob::wire(const std::string& to, const Frame& frame, core::Staging from) {
+  Value payload = staging(from);
+  payload.bytes.resize(frame.slice.length);
+  if (world_->sabotaged(Sabotage::kCorruptPayload)) payload.bytes[0] ^= std::byte{0x40};
+  world_->send_data(node_->index(), world_->index_of(to), frame, payload);
+  engine_.on_sent(from);
+  wake();
+}
+
+void SimJob::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
+  const auto it = lent_.find({rank, ticket});
+  if (it == lent_.end()) return world_->violation(node_->name() + ": completed what was not lent");
+  const Lent ended = it->second;
+  lent_.erase(it);
+  world_->trace([&] {
+    const auto [op, step] = ended.trainer->what(ticket);
+    return node_->name() + " ends op " + std::to_string(op) + " of step " + std::to_string(step) +
+           " of rank " + std::to_string(rank) + ": " +
+           std::string(gradring::name_of(outcome.verdict)) + " " + describe(outcome.failure);
+  });
+  node_->to_control([ended, ticket, outcome] {
+    if (ended.trainer->session() == ended.session) ended.trainer->on_complete(ticket, outcome);
+  });
+}
+
+void SimJob::tell_control(std::function<void(core::Membership&)> what) {
+  node_->to_control([node = node_, what = std::move(what)] { what(node->membership()); });
+}
+
+void SimJob::fail_job(const Failure& failure) {
+  tell_control([id = engine_.view().incarnation, failure](core::Membership& m) {
+    m.engine_failed(id, failure);
+  });
+}
+
+void SimJob::absent(const core::Absence& absence) {
+  tell_control([id = engine_.view().incarnation, absence](core::Membership& m) {
+    m.engine_absent(id, absence);
+  });
+}
+
+void SimJob::at_join_point() {
+  tell_control(
+      [id = engine_.view().incarnation](core::Membership& m) { m.engine_at_join_point(id); });
+}
+
+void SimJob::on_data(uint32_t from_node, const Frame& frame, const Value& payload) {
+  using Gate = core::EpochGate<uint32_t>;
+  const uint64_t epoch = engine_.view().epoch;
+  const bool past_is_taken = core::planted(core::Bug::kOldEpochData) && frame.epoch < epoch;
+  const std::string& name = world_->node(from_node).name();
+  if (frame.epoch != epoch && !past_is_taken) {
+    if (frame.type == FrameType::kSlice && frame.epoch > epoch) return;
+    const Gate::Verdict verdict = gate_.sort(from_node, frame, epoch);
+    const JobId id = engine_.view().incarnation;
+    if (verdict == Gate::Verdict::kLater) {
+      tell_control([id, name](core::Membership& m) { m.engine_behind(id, name); });
+    } else if (gate_.tell(from_node, frame.epoch)) {
+      tell_control(
+          [id, name, its = frame.epoch](core::Membership& m) { m.engine_ahead(id, name, its); });
+    }
+    return;
+  }
+  const auto member = engine_.view().index_of(name);
+  if (!member) return;
+  if (frame.type != FrameType::kSlice) {
+    engine_.on_frame(*member, frame, world_->events().now());
+    return wake();
+  }
+  const std::optional<uint32_t> slot = engine_.on_slice(*member, frame);
+  if (!slot) return wake();
+  tear(frame, payload);
+  const auto self = shared_from_this();
+  world_->after(core::kMillisecond / 2, [self, slot, payload] {
+    self->node_->run([self, slot, payload] {
+      Value& landed = self->slots_[*slot];
+      std::copy(payload.bytes.begin(), payload.bytes.end(), landed.bytes.begin());
+      landed.passes = payload.passes;
+      self->engine_.on_slice_landed(*slot);
+      self->wake();
+    });
+  });
+}
+
+// The bug of rule D4: a final value is received straight into the outputs, half of it at once.
+void SimJob::tear(const Frame& frame, const Value& payload) {
+  if (!core::planted(core::Bug::kStraightIntoInput) || frame.slice.phase != Phase::kFinal) return;
+  for (const auto& [key, lent] : lent_) {
+    const auto place = lent.trainer->output_of(key.second, frame.key);
+    if (!place) continue;
+    const uint64_t slice_bytes = payload.bytes.size();  // good enough: all slices but the last
+    std::byte* to = lent.memory->data() + *place + frame.slice.slice * slice_bytes;
+    if (frame.slice.slice == 0) std::memcpy(to, payload.bytes.data(), payload.bytes.size() / 2);
+  }
+}
+
+void SimJob::wake() {
+  if (pump_due_) return;
+  pump_due_ = true;
+  const auto self = shared_from_this();
+  world_->after(50'000, [self] {
+    self->node_->run([self] {
+      self->pump_due_ = false;
+      self->pump();
+    });
+  });
+}
+
+void SimJob::pump() {
+  const auto budget = static_cast<uint32_t>(1 + world_->random().below(4));
+  const uint32_t done = engine_.pump(budget);
+  world_->stats().slices += done;
+  if (engine_.slots_in_use() > world_->scenario().engine.slots) {
+    world_->violation("P5: more slots in use than there are");
+  }
+  if (done > 0) wake();
+  if (engine_.drained() && !told_drained_) {
+    told_drained_ = true;
+    tell_control([id = engine_.view().incarnation](core::Membership& m) { m.engine_drained(id); });
+  }
+}
+
+}  // namespace gradring::sim

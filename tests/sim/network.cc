@@ -1,0 +1,215 @@
+// The network, and what befalls it.
+
+#include <algorithm>
+
+#include "tests/sim/world.h"
+
+namespace gradring::sim {
+namespace {
+
+constexpr Time kGoodbye =
+    20 * core::kMillisecond;  // until the other end of a closed connection knows
+
+std::string way(uint32_t from, uint32_t to) {
+  return "n" + std::to_string(from) + " -> n" + std::to_string(to) + " ";
+}
+
+}  // namespace
+
+void World::connect(uint32_t a, uint32_t b) {
+  for (const auto& [self, other] : {std::pair(a, b), std::pair(b, a)}) {
+    Link& l = link(self, other);
+    l.up = l.open = true;
+    ++l.generation;
+    const uint64_t connection = ++l.connection;
+    SimNode* node = nodes_[self].get();
+    after(kGoodbye, [this, node, self = self, other = other, connection] {
+      node->run([this, node, self, other, connection] {
+        if (link(self, other).connection != connection || !link(self, other).open) return;
+        trace([&] { return node->name() + " is connected to n" + std::to_string(other); });
+        node->membership().peer_up(nodes_[other]->name());
+      });
+    });
+  }
+}
+
+// Nothing goes that way any more, and what is under way is lost.
+void World::cut(uint32_t from, uint32_t to) {
+  link(from, to).up = false;
+  ++link(from, to).generation;
+}
+
+// A node notices that a connection broke, or closes it, and the other end learns of that if it can.
+void World::lose(uint32_t self, uint32_t peer, Cause cause, Time within) {
+  SimNode* node = nodes_[self].get();
+  const uint64_t connection = link(self, peer).connection;
+  events_.in(within, [this, node, self, peer, cause, connection] {
+    node->run([this, node, self, peer, cause, connection] {
+      Link& mine = link(self, peer);
+      if (mine.connection != connection || !std::exchange(mine.open, false)) return;
+      trace([&] { return node->name() + " has lost n" + std::to_string(peer); });
+      // What was sent before may yet arrive; nothing is taken from there any more.
+      if (std::exchange(mine.up, false)) lose(peer, self, Cause::kPeerLost, delay(kGoodbye));
+      cut(peer, self);
+      node->membership().peer_lost("n" + std::to_string(peer), cause, "the link broke");
+    });
+  });
+}
+
+void World::heal(uint32_t a, uint32_t b, Time when) {
+  events_.in(when, [this, a, b] {
+    if (!nodes_[a]->alive() || !nodes_[b]->alive()) return;
+    if (link(a, b).up || link(b, a).up) return;
+    // A node greets nobody anew before it has noticed that the old connection is no more.
+    if (link(a, b).open || link(b, a).open || nodes_[a]->paused() || nodes_[b]->paused()) {
+      return heal(a, b, 100 * core::kMillisecond);
+    }
+    connect(a, b);
+  });
+}
+
+void World::break_link(uint32_t a, uint32_t b, const Fault& fault) {
+  if (!link(a, b).up && !link(b, a).up) return;
+  const bool one_way = fault.kind == FaultKind::kOneWay;
+  cut(b, a);
+  if (!one_way) cut(a, b);
+  const Cause cause = fault.detected > core::kSecond ? Cause::kPeerSilent : Cause::kPeerLost;
+  const Time at_a = delay(fault.detected);
+  const Time at_b = one_way ? at_a + kGoodbye : delay(fault.detected);
+  lose(a, b, cause, at_a);
+  lose(b, a, cause, at_b);
+  if (fault.lasts != 0) heal(a, b, std::max({at_a, at_b, fault.lasts}) + delay(core::kSecond));
+}
+
+void World::crash(const Fault& fault) {
+  SimNode& node = *nodes_[fault.a];
+  if (!node.alive()) return;
+  ++stats_.faults;
+  node.crash();
+  for (const auto& trainer : trainers_) {
+    if (trainer->node() == fault.a) trainer->kill();
+  }
+  const Cause cause = fault.detected > core::kSecond ? Cause::kPeerSilent : Cause::kPeerLost;
+  Time known = 0;
+  for (uint32_t other = 0; other < scenario_.nodes; ++other) {
+    if (other == fault.a) continue;
+    cut(fault.a, other);
+    cut(other, fault.a);
+    const Time when = delay(fault.detected);
+    known = std::max(known, when);
+    if (nodes_[other]->alive()) lose(other, fault.a, cause, when);
+  }
+  if (fault.lasts != 0) bear_again(fault.a, std::max(known, fault.lasts) + delay(core::kSecond));
+}
+
+// A new daemon in its place, which knows nothing.
+void World::bear_again(uint32_t index, Time when) {
+  events_.in(when, [this, index] {
+    if (nodes_[index]->alive()) return;
+    graves_.push_back(std::move(nodes_[index]));
+    nodes_[index] = std::make_unique<SimNode>(this, index, graves_.size());
+    trace([&] { return nodes_[index]->name() + " is born again"; });
+    for (uint32_t other = 0; other < scenario_.nodes; ++other) {
+      if (other == index) continue;
+      link(index, other).open = false;
+      heal(index, other, 1);
+    }
+    for (const auto& trainer : trainers_) {
+      if (trainer->node() == index) trainer->reborn();
+    }
+  });
+}
+
+// Nobody there notices; the others do, if it lasts.
+void World::pause(const Fault& fault) {
+  SimNode* node = nodes_[fault.a].get();
+  if (!node->alive() || node->paused()) return;
+  ++stats_.faults;
+  node->pause();
+  const Time lasts = fault.lasts == 0 ? 5 * core::kSecond : fault.lasts;
+  for (uint32_t other = 0; other < scenario_.nodes; ++other) {
+    if (other == fault.a || !nodes_[other]->alive() || !link(other, fault.a).up) continue;
+    const Time known = 100 * core::kMillisecond + delay(fault.detected);
+    if (known >= lasts) continue;
+    lose(other, fault.a, Cause::kPeerSilent, known);
+    heal(fault.a, other, lasts + 30 * core::kMillisecond + delay(core::kSecond));
+  }
+  events_.in(lasts, [this, node] {
+    trace([&] { return node->name() + " goes on"; });
+    node->resume();
+  });
+}
+
+void World::strike(const Fault& fault) {
+  trace([&] { return "FAULT " + describe(fault); });
+  switch (fault.kind) {
+    case FaultKind::kCrashNode:
+      return crash(fault);
+    case FaultKind::kBreakLink:
+    case FaultKind::kOneWay:
+      ++stats_.faults;
+      return break_link(fault.a, fault.b, fault);
+    case FaultKind::kPartition:
+      ++stats_.faults;
+      for (uint32_t a = 0; a < scenario_.nodes; ++a) {
+        for (uint32_t b = a + 1; b < scenario_.nodes; ++b) {
+          if ((fault.mask >> a & 1) != (fault.mask >> b & 1)) break_link(a, b, fault);
+        }
+      }
+      return;
+    case FaultKind::kSuspect:
+      if (!link(fault.a, fault.b).up || !link(fault.b, fault.a).up) return;
+      ++stats_.faults;
+      lose(fault.a, fault.b, Cause::kPeerSilent, 0);
+      return heal(fault.a, fault.b, delay(100 * core::kMillisecond));
+    case FaultKind::kPauseNode:
+      return pause(fault);
+    case FaultKind::kKillTrainer:
+      ++stats_.faults;
+      return trainers_of_job_[fault.a][fault.b]->kill();
+  }
+}
+
+void World::deliver_control(uint32_t from, uint32_t to, const core::JobMessage& message) {
+  SimNode* node = nodes_[to].get();
+  trace([&] { return way(from, to) + describe(message) + (node->alive() ? "" : ", to the dead"); });
+  node->run([this, node, from, message] {
+    node->membership().on_message("n" + std::to_string(from), message, events_.now());
+  });
+}
+
+void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& message) {
+  Link& l = link(from, to);
+  if (!l.up) return;
+  l.control.send(&events_, delay(scenario_.latency_max),
+                 [this, from, to, generation = l.generation, message] {
+                   if (link(from, to).generation == generation) deliver_control(from, to, message);
+                 });
+  // Messages of a view change may come at any time and any number of times.
+  const bool of_change = message.index() > 7;
+  if (!of_change || random_.below(100) >= scenario_.stale_percent) return;
+  events_.in(delay(400 * core::kMillisecond), [this, from, to, message] {
+    if (link(from, to).up) deliver_control(from, to, message);
+  });
+}
+
+void World::send_data(uint32_t from, uint32_t to, const Frame& frame, const Value& payload) {
+  Link& l = link(from, to);
+  if (!l.up) return;
+  const auto arrive = [this, from, to, generation = l.generation, frame, payload] {
+    if (link(from, to).generation != generation) return;
+    SimNode* node = nodes_[to].get();
+    trace([&] { return way(from, to) + describe(frame); });
+    node->run([node, from, frame, payload] { node->on_data(from, frame, payload); });
+  };
+  const int copies = random_.below(100) < scenario_.duplicate_percent ? 2 : 1;
+  for (int i = 0; i < copies; ++i) {
+    if (scenario_.reorder_data || i > 0) {
+      after(scenario_.latency_max, arrive);
+    } else {
+      l.data.send(&events_, delay(scenario_.latency_max), arrive);
+    }
+  }
+}
+
+}  // namespace gradring::sim

@@ -1,0 +1,143 @@
+#include "tests/sim/oracle.h"
+
+#include <cstring>
+#include <set>
+
+#include "tests/sim/arithmetic.h"
+
+namespace gradring::sim {
+namespace {
+
+std::string name_of(const OpId& id) {
+  return "op " + std::to_string(id.op) + " of step " + std::to_string(id.step);
+}
+
+}  // namespace
+
+void Oracle::note_view(const core::View& view) {
+  const auto [known, fresh] = views_.emplace(std::pair(view.incarnation, view.epoch), view);
+  if (!fresh && known->second != view) {
+    violation_("P1: two views of " + view.job + " in epoch " + std::to_string(view.epoch) + ": " +
+               known->second.explanation + " | " + view.explanation);
+  }
+}
+
+const core::View* Oracle::last_view(const JobId& job) const {
+  const core::View* last = nullptr;
+  for (const auto& [key, view] : views_) {
+    if (key.first == job) last = &view;
+  }
+  return last;
+}
+
+void Oracle::note_final(const OpId& id, const Signature& s, uint64_t offset, size_t length,
+                        core::ValueId value_id, const Value& value,
+                        const std::function<std::vector<std::byte>(uint32_t)>& input) {
+  const std::vector<std::byte> bytes(value.bytes.begin(),
+                                     value.bytes.begin() + static_cast<std::ptrdiff_t>(length));
+  const auto [known, fresh] = finals_.emplace(std::tuple(id, offset, value_id.epoch), bytes);
+  if (!fresh) {
+    if (known->second != bytes) {
+      violation_("P2: two values of a slice of " + name_of(id) + " in epoch " +
+                 std::to_string(value_id.epoch));
+    }
+    return;
+  }
+  std::set<uint32_t> seen;
+  std::vector<std::byte> expected(length);
+  bool first = true;
+  for (size_t pass = 0; pass < value.passes.size(); ++pass) {
+    std::vector<std::vector<std::byte>> terms;
+    std::vector<const std::byte*> pointers;
+    for (const uint32_t rank : value.passes[pass]) {
+      if (!seen.insert(rank).second) {
+        violation_("P3: rank " + std::to_string(rank) + " counts twice in " + name_of(id));
+      }
+      const auto odd = odd_ones_.find(id);
+      if (odd != odd_ones_.end() && odd->second == rank && value.passes.size() > 1) {
+        violation_("an op with two signatures was summed up: " + name_of(id));
+      }
+      terms.push_back(input(rank));
+    }
+    for (const auto& term : terms) pointers.push_back(term.data() + offset);
+    const bool last = pass + 1 == value.passes.size();
+    const bool divide = s.op == ReduceOp::kAverage && last;
+    if (s.collective == Collective::kBroadcast) {
+      std::memcpy(expected.data(), pointers[0], length);
+    } else {
+      fold(s.dtype, s.op, first, pointers, length / size_of(s.dtype),
+           divide ? static_cast<uint32_t>(seen.size()) : 0, expected.data());
+    }
+    first = false;
+  }
+  if (value_id.ranks != seen.size()) {
+    violation_("P3: a slice of " + name_of(id) + " says " + std::to_string(value_id.ranks) +
+               " contributions and has " + std::to_string(seen.size()));
+  }
+  if (expected != bytes) {
+    violation_("P3: wrong bits in a slice of " + name_of(id) + " of epoch " +
+               std::to_string(value_id.epoch));
+  }
+}
+
+std::string Oracle::fault_of_output(const OpId& id, uint64_t bytes, const std::byte* output) const {
+  uint64_t at = 0;
+  while (at < bytes) {
+    auto it = finals_.lower_bound(std::tuple(id, at, uint64_t{0}));
+    bool found = false;
+    for (; it != finals_.end() && std::get<0>(it->first) == id && std::get<1>(it->first) == at;
+         ++it) {
+      const std::vector<std::byte>& value = it->second;
+      if (std::memcmp(output + at, value.data(), value.size()) != 0) continue;
+      at += value.size();
+      found = true;
+      break;
+    }
+    if (!found) {
+      return "P3: the output of " + name_of(id) + " at byte " + std::to_string(at) +
+             " is no final value";
+    }
+  }
+  return "";
+}
+
+void Oracle::note_end(const OpId& id, uint32_t rank, int64_t pid, const core::Outcome& outcome,
+                      std::vector<std::byte> result) {
+  const bool fresh =
+      ends_[id].emplace(std::pair(rank, pid), End{outcome, std::move(result)}).second;
+  if (!fresh) violation_("an op of rank " + std::to_string(rank) + " ended twice: " + name_of(id));
+}
+
+void Oracle::check_agreement(const Stayed& stayed) {
+  for (const auto& [id, ends] : ends_) {
+    const End* first = nullptr;
+    uint32_t first_rank = 0;
+    for (const auto& [who, end] : ends) {
+      const auto [rank, pid] = who;
+      if (!stayed(id.job, rank, pid)) continue;
+      if (first == nullptr) {
+        first = &end;
+        first_rank = rank;
+        continue;
+      }
+      const auto differ = [&, rank = rank](const std::string& what) {
+        violation_("P2: ranks " + std::to_string(first_rank) + " and " + std::to_string(rank) +
+                   " differ in " + what + " of " + name_of(id));
+      };
+      if (end.outcome.verdict != first->outcome.verdict) {
+        differ("the verdict (" + std::string(gradring::name_of(first->outcome.verdict)) + " " +
+               describe(first->outcome.failure) + " and " +
+               std::string(gradring::name_of(end.outcome.verdict)) + " " +
+               describe(end.outcome.failure) + ")");
+      } else if (end.outcome.verdict != Verdict::kFailed) {
+        if (end.result != first->result) differ("the bits");
+        if (end.outcome.ranks_min != first->outcome.ranks_min ||
+            end.outcome.ranks_max != first->outcome.ranks_max) {
+          differ("the contributions");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace gradring::sim

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+#include "daemon/core/view.h"
+
+namespace gradring::sim {
+
+// Whose contributions are in a value, pass by pass in the order of summation.
+using Passes = std::vector<std::vector<uint32_t>>;
+
+// A value and how it came about.
+struct Value {
+  std::vector<std::byte> bytes;
+  Passes passes;
+};
+
+// One op of one life of a job, whatever its key is in which epoch.
+struct OpId {
+  JobId job{};
+  uint32_t op = 0;
+  uint32_t step = 0;
+  auto operator<=>(const OpId&) const = default;
+};
+
+// Remembers what was said and done everywhere, and finds contradictions:
+//  - P1: one view for each epoch of a job;
+//  - P2: the members of the last view told the same verdict of an op, and the same bits;
+//  - P3: a final value is the sum of untouched inputs, each at most once, in the documented order.
+class Oracle {
+ public:
+  explicit Oracle(std::function<void(const std::string&)> violation)
+      : violation_(std::move(violation)) {}
+
+  void note_view(const core::View& view);
+  // This rank submitted another signature than the others: nothing of it may ever count.
+  void note_odd_one(const OpId& id, uint32_t rank) { odd_ones_[id] = rank; }
+  // A final value is about to be written to the outputs of a node. `input` fills in a rank's input.
+  void note_final(const OpId& id, const Signature& signature, uint64_t offset, size_t length,
+                  core::ValueId value_id, const Value& value,
+                  const std::function<std::vector<std::byte>(uint32_t rank)>& input);
+  // Empty when every byte of an output belongs to one of the final values of its place.
+  std::string fault_of_output(const OpId& id, uint64_t bytes, const std::byte* output) const;
+  // `pid` tells the lives of a rank apart.
+  void note_end(const OpId& id, uint32_t rank, int64_t pid, const core::Outcome& outcome,
+                std::vector<std::byte> result);
+  // `stayed`: whether this process is a member of this life of the job to the end.
+  using Stayed = std::function<bool(const JobId&, uint32_t rank, int64_t pid)>;
+  void check_agreement(const Stayed& stayed);
+
+  const core::View* last_view(const JobId& job) const;
+  size_t views() const { return views_.size(); }
+
+ private:
+  struct End {
+    core::Outcome outcome;
+    std::vector<std::byte> result;
+  };
+  std::function<void(const std::string&)> violation_;
+  std::map<std::pair<JobId, uint64_t>, core::View> views_;
+  std::map<std::tuple<OpId, uint64_t, uint64_t>, std::vector<std::byte>>
+      finals_;  // by offset, epoch
+  std::map<OpId, uint32_t> odd_ones_;
+  std::map<OpId, std::map<std::pair<uint32_t, int64_t>, End>> ends_;  // by rank and pid
+};
+
+}  // namespace gradring::sim
