@@ -20,6 +20,9 @@ bool JobEngine::stale(const Frame& f) {
   bool stale = failure_ || f.epoch != view_.epoch || frozen_;
   if (planted(Bug::kDataAfterReport)) stale = failure_ || f.epoch != view_.epoch;
   if (planted(Bug::kOldEpochData)) stale = failure_ || f.epoch > view_.epoch || frozen_;
+  if (planted(Bug::kFailedAfterReport) && f.type == FrameType::kMismatch) {
+    stale = failure_ || f.epoch != view_.epoch;
+  }
   if (stale) ++counters_.frames_stale;
   return stale;
 }
@@ -141,6 +144,12 @@ void JobEngine::on_slice_aborted(uint32_t slot) { release_slot(slot); }
 
 void JobEngine::on_sent(Staging from) {
   if (from.kind == Staging::Kind::kSlot) {
+    const Frame& sent = slots_[from.index].outgoing;
+    const auto it = ops_.find(sent.key);
+    if (planted(Bug::kDroppedAtSuccessorsAck) && it != ops_.end() && sent.epoch == view_.epoch &&
+        sent.slice.phase == Phase::kFinal) {
+      set_dropped(*it->second, sent.slice.slice);
+    }
     release_slot(from.index);
   } else {
     free_starts_.push_back(from.index);
@@ -162,6 +171,16 @@ uint32_t JobEngine::pump(uint32_t budget) {
     ++done;
   }
   check_join_point();
+  if (planted(Bug::kSlotsPerGrant)) {  // a grant may be free again
+    std::vector<OpKey> keys;
+    for (const auto& [key, op] : ops_) keys.push_back(key);
+    for (const OpKey& key : keys) {
+      const auto it = ops_.find(key);
+      if (it == ops_.end() || !it->second->open() || !it->second->signature) continue;
+      Op& op = *it->second;
+      if (all_local(op) && locals_here(op) > 0 && !op.ready(me_)) say_ready(op);
+    }
+  }
   if (done < budget || stable_count_ >= kStableBatch) tell_stable();
   tell_credits();
   return done;
@@ -288,10 +307,6 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
     progress.state = SliceState::kHeld;
     progress.value = value;
     ++op.slices_held;
-    if (planted(Bug::kDroppedAtSuccessorsAck) && step.send) {
-      progress.state = SliceState::kDropped;
-      ++op.slices_dropped;
-    }
   }
   progress.arriving = false;
   ++progress.next_step;

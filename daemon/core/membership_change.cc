@@ -117,10 +117,13 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   live.joiners.clear();
   // Who has been done with the job may have come back to it.
   for (const Member& member : live.view.members) {
-    if (std::any_of(member.ranks.begin(), member.ranks.end(),
-                    [&](const RankInfo& info) { return info.since == live.view.epoch; })) {
-      live.done.erase(member.node);
-    }
+    const bool enters =
+        std::any_of(member.ranks.begin(), member.ranks.end(),
+                    [&](const RankInfo& info) { return info.since == live.view.epoch; });
+    if (!enters) continue;
+    live.done.erase(member.node);
+    // And may be gone again: then it has said so before we knew that it comes.
+    if (member.node != node_) actions_->send(member.node, change::Ask{id, live.view.epoch});
   }
   const std::vector<RankInfo>& mine = live.view.members[*live.view.index_of(node_)].ranks;
   const auto has = [&mine](uint32_t rank, uint64_t claim) {
@@ -208,16 +211,20 @@ void Membership::lose_unconnected(const JobId& job) {
 
 // Whether a message about the end of `epoch` is for a view change of ours; else it is answered.
 bool Membership::takes_part(const std::string& from, Live* live, const JobId& job, uint64_t epoch) {
-  if (live != nullptr && live->joining) return false;
+  if (live != nullptr && live->joining) {
+    actions_->send(from, change::Ask{job, 0});  // perhaps it knows that we have come in
+    return false;
+  }
   // Somebody has begun: so the view was committed, whoever was to say so.
   if (live != nullptr && live->state == JobState::kProposed) run(*live);
   const bool over = live == nullptr || live->failure.has_value();
   if (!over) return true;
   if (planted(Bug::kExcludedSilent)) return false;
   const auto known = commits_.find(job);
-  if (known != commits_.end() && epoch < known->second.epoch) {
-    if (!planted(Bug::kNobodyRetells)) actions_->send(from, known->second);
-  } else {
+  const bool news = known != commits_.end() && epoch < known->second.epoch;
+  if (news && !planted(Bug::kNobodyRetells)) actions_->send(from, known->second);
+  // A view that has this node, which left since, is not the whole news.
+  if (!news || known->second.proposal.view.index_of(node_)) {
     Failure failure{Cause::kTrainerLeft, {}};
     failure.blame.node = node_;
     failure.blame.evidence = "the job has ended there";
@@ -243,7 +250,11 @@ void Membership::on_change(const std::string& from, const Message& message) {
       Failure failure{Cause::kTrainerLeft, {}};
       failure.blame.node = node_;
       failure.blame.evidence = "it was gone before it was taken in";
-      return actions_->send(from, Left{message.incarnation, live ? *live->failure : failure});
+      const Left left{message.incarnation, live ? *live->failure : failure};
+      for (const Member& member : message.proposal.view.members) {
+        if (member.node != node_ && member.node != from) actions_->send(member.node, left);
+      }
+      return actions_->send(from, left);
     }
     if (live->state == JobState::kProposed) run(*live);
   } else if (!takes_part(from, live, message.incarnation, message.epoch)) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/core/membership.h"
+#include "daemon/core/planted.h"
 #include "daemon/core/policy.h"
 
 namespace gradring::core {
@@ -32,15 +33,21 @@ class Membership::Hands final : public ViewChangeActions {
     decide([m = membership_, proposal](Live& live) { m->leave_excluded(live, proposal); });
   }
   void give_up(const Failure& failure) override {
-    decide([m = membership_, failure](Live& live) {
+    decide([m = membership_, job = job_, failure](Live& live) {
+      if (planted(Bug::kGaveUpButStays)) {
+        m->actions_->fail_engine(job, failure);
+        for (const SessionId session : live.present) m->actions_->close(session, job, failure);
+        return;
+      }
       const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
       m->fail_job(live, failure, "", elastic ? Tell::kLeft : Tell::kAll);
     });
   }
 
  private:
-  void decide(Decision decision) {
-    membership_->live_.at(job_).decisions.push_back(std::move(decision));
+  template <typename Kind>
+  void decide(Kind decision) {
+    membership_->live_.at(job_).decisions.emplace_back(std::move(decision));
   }
 
   Membership* const membership_;

@@ -238,9 +238,9 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
 // again.
 void Membership::on_guest_asks(const std::string& from, const Live* live, const JobId& job) {
   if (live != nullptr && live->change && !live->failure) {
-    if (live->invited.count(from) > 0 || live->joiners.count(from) > 0) return;
     const auto& commit = live->change->last_commit();
     if (commit && live->view.index_of(from)) return actions_->send(from, *commit);
+    if (live->invited.count(from) > 0 || live->joiners.count(from) > 0) return;
   }
   actions_->send(from, Reject{job, ""});
 }

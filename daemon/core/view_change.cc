@@ -209,8 +209,10 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   // Lost while the view was agreed on.
   for (const Member& m : view_.members) {
     if (lost_.count(m.node) == 0) continue;
-    lost_since_ = now;
-    want(false, now);
+    lost_since_ = wanted_since_ = now;
+    wanted_ = true;
+    // Not at once: this epoch must have begun before it is asked to end.
+    propose_at_ = now + static_cast<Time>(place()) * options_.stagger;
     break;
   }
 }
@@ -246,7 +248,7 @@ void ViewChange::give_up_if_hopeless(Time now) {
     if (lost_since_ == 0) return;
     if (quorum_possible() && now - lost_since_ < options_.fail_patience) return;
   }
-  over_ = true;
+  over_ = !planted(Bug::kGaveUpButStays);
   actions_->give_up(hopeless());
 }
 

@@ -292,5 +292,36 @@ TEST(MembershipFail, ALostPeerWhileGatheringTakesItsClaimsAlong) {
   for (const SessionId session : {zero, one, two}) EXPECT_TRUE(town.admitted(session));
 }
 
+// The town checks that an epoch begins before its engine is asked for a report of it.
+TEST(MembershipFail, OneThatIsLostWhileAViewIsAgreedOnIsLeftOutOfTheNext) {
+  Town town(4);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    JoinRequest request = trainer(rank, 4);
+    request.policy = "elastic";
+    town.join(node_of(rank), request);
+  }
+  town.run();
+  town.hold("b", "a");
+  town.hold("c", "a");
+  town.crash("d");
+  town.run();
+  for (const std::string node : {"b", "c"}) {  // their reports
+    while (town.deliver(node, "a")) {
+    }
+  }
+  town.run();
+  EXPECT_EQ(town.at("a").jobs().at(0).epoch, 1u) << "not accepted yet";
+  town.notice_loss("a", "c");
+  while (town.deliver("b", "a")) {
+  }
+  EXPECT_EQ(town.at("a").jobs().at(0).epoch, 2u);
+  town.release("b", "a");
+  town.notice_loss("c", "a");
+  town.settle();
+  EXPECT_EQ(town.at("a").jobs().at(0).epoch, 3u);
+  EXPECT_EQ(town.at("a").jobs().at(0).size, 2u);
+  EXPECT_EQ(town.at("b").jobs().at(0).size, 2u);
+}
+
 }  // namespace
 }  // namespace gradring::core
