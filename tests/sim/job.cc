@@ -100,7 +100,9 @@ void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
   core::ValueId value_id{engine_.view().epoch, 0};
   if (slot.route == core::Route::kHand) value_id.epoch = slot.value.epoch;
   for (const auto& pass : value.passes) value_id.ranks += static_cast<uint32_t>(pass.size());
-  const auto input = [&](uint32_t rank) { return world_->input_of(id, *op.signature, rank); };
+  const auto input = [&](uint32_t rank) -> const std::vector<std::byte>& {
+    return world_->input_of(id, *op.signature, rank);
+  };
   world_->oracle().note_final(id, *op.signature, offset, length, value_id, value, input);
   for (const auto& submission : op.locals) {
     if (!submission) continue;
@@ -166,15 +168,15 @@ void SimJob::send_slice(uint32_t member, const Frame& frame, core::Staging from)
                   self->node_->run([self, to, frame, from, reuse] {
                     if (!reuse) return self->wire(to, frame, from);
                     self->world_->send_data(self->node_->index(), self->world_->index_of(to), frame,
-                                            self->staging(from));
+                                            std::make_shared<Value>(self->staging(from)));
                   });
                 });
 }
 
 void SimJob::wire(const std::string& to, const Frame& frame, core::Staging from) {
-  Value payload = staging(from);
-  payload.bytes.resize(frame.slice.length);
-  if (world_->sabotaged(Sabotage::kCorruptPayload)) payload.bytes[0] ^= std::byte{0x40};
+  const auto payload = std::make_shared<Value>(staging(from));
+  payload->bytes.resize(frame.slice.length);
+  if (world_->sabotaged(Sabotage::kCorruptPayload)) payload->bytes[0] ^= std::byte{0x40};
   world_->send_data(node_->index(), world_->index_of(to), frame, payload);
   engine_.on_sent(from);
   wake();
@@ -217,7 +219,7 @@ void SimJob::at_join_point() {
       [id = engine_.view().incarnation](core::Membership& m) { m.engine_at_join_point(id); });
 }
 
-void SimJob::on_data(uint32_t from_node, const Frame& frame, const Value& payload) {
+void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payload) {
   using Gate = core::EpochGate<uint32_t>;
   const uint64_t epoch = engine_.view().epoch;
   const bool past_is_taken = core::planted(core::Bug::kOldEpochData) && frame.epoch < epoch;
@@ -242,13 +244,13 @@ void SimJob::on_data(uint32_t from_node, const Frame& frame, const Value& payloa
   }
   const std::optional<uint32_t> slot = engine_.on_slice(*member, frame);
   if (!slot) return wake();
-  tear(frame, payload);
+  tear(frame, *payload);
   const auto self = shared_from_this();
   world_->after(core::kMillisecond / 2, [self, slot, payload] {
     self->node_->run([self, slot, payload] {
       Value& landed = self->slots_[*slot];
-      std::copy(payload.bytes.begin(), payload.bytes.end(), landed.bytes.begin());
-      landed.passes = payload.passes;
+      std::copy(payload->bytes.begin(), payload->bytes.end(), landed.bytes.begin());
+      landed.passes = payload->passes;
       self->engine_.on_slice_landed(*slot);
       self->wake();
     });
@@ -279,6 +281,10 @@ void SimJob::wake() {
   });
 }
 
+void SimJob::check_nothing_kept() const {
+  if (!kept_.empty()) world_->violation("P5: " + node_->name() + " has copies that nobody wants");
+}
+
 void SimJob::pump() {
   const auto budget = static_cast<uint32_t>(1 + world_->random().below(4));
   const uint32_t done = engine_.pump(budget);
@@ -289,6 +295,7 @@ void SimJob::pump() {
   if (done > 0) wake();
   if (engine_.drained() && !told_drained_) {
     told_drained_ = true;
+    check_nothing_kept();
     tell_control([id = engine_.view().incarnation](core::Membership& m) { m.engine_drained(id); });
   }
 }

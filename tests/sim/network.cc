@@ -86,6 +86,10 @@ void World::crash(const Fault& fault) {
   if (!node.alive()) return;
   ++stats_.faults;
   node.crash();
+  trace([&] { return node.name() + " is dead"; });
+  doomed_.erase(fault.a);
+  // What it had said may arrive, or die with it.
+  const bool arrives = fault.kind == FaultKind::kDieSpeaking || random_.below(2) == 0;
   for (const auto& trainer : trainers_) {
     if (trainer->node() == fault.a) trainer->kill();
   }
@@ -93,7 +97,11 @@ void World::crash(const Fault& fault) {
   Time known = 0;
   for (uint32_t other = 0; other < scenario_.nodes; ++other) {
     if (other == fault.a) continue;
-    cut(fault.a, other);
+    if (arrives) {
+      link(fault.a, other).up = false;
+    } else {
+      cut(fault.a, other);
+    }
     cut(other, fault.a);
     const Time when = delay(fault.detected);
     known = std::max(known, when);
@@ -108,6 +116,7 @@ void World::bear_again(uint32_t index, Time when) {
     if (nodes_[index]->alive()) return;
     graves_.push_back(std::move(nodes_[index]));
     nodes_[index] = std::make_unique<SimNode>(this, index, graves_.size());
+    std::erase_if(known_, [index](const auto& entry) { return entry.first.second == index; });
     trace([&] { return nodes_[index]->name() + " is born again"; });
     for (uint32_t other = 0; other < scenario_.nodes; ++other) {
       if (other == index) continue;
@@ -145,6 +154,9 @@ void World::strike(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::kCrashNode:
       return crash(fault);
+    case FaultKind::kDieSpeaking:
+      if (nodes_[fault.a]->alive()) doomed_[fault.a] = fault;
+      return;
     case FaultKind::kBreakLink:
     case FaultKind::kOneWay:
       ++stats_.faults;
@@ -181,22 +193,25 @@ void World::deliver_control(uint32_t from, uint32_t to, const core::JobMessage& 
 void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& message) {
   Link& l = link(from, to);
   if (!l.up) return;
+  const bool of_change = message.index() > 7;
+  const auto doom = of_change ? doomed_.find(from) : doomed_.end();
+  if (doom != doomed_.end() && doom->second.words-- == 0) return crash(Fault(doom->second));
   l.control.send(&events_, delay(scenario_.latency_max),
                  [this, from, to, generation = l.generation, message] {
                    if (link(from, to).generation == generation) deliver_control(from, to, message);
                  });
   // Messages of a view change may come at any time and any number of times.
-  const bool of_change = message.index() > 7;
   if (!of_change || random_.below(100) >= scenario_.stale_percent) return;
   events_.in(delay(400 * core::kMillisecond), [this, from, to, message] {
     if (link(from, to).up) deliver_control(from, to, message);
   });
 }
 
-void World::send_data(uint32_t from, uint32_t to, const Frame& frame, const Value& payload) {
+void World::send_data(uint32_t from, uint32_t to, const Frame& frame, Payload payload) {
   Link& l = link(from, to);
   if (!l.up) return;
-  const auto arrive = [this, from, to, generation = l.generation, frame, payload] {
+  const auto arrive = [this, from, to, generation = l.generation, frame,
+                       payload = std::move(payload)] {
     if (link(from, to).generation != generation) return;
     SimNode* node = nodes_[to].get();
     trace([&] { return way(from, to) + describe(frame); });

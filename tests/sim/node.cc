@@ -91,7 +91,7 @@ void SimNode::submit(const JobId& job, Trainer* trainer, const core::Submission&
   });
 }
 
-void SimNode::on_data(uint32_t from, const Frame& frame, const Value& payload) {
+void SimNode::on_data(uint32_t from, const Frame& frame, const Payload& payload) {
   const auto it = jobs_.find(frame.job);
   if (it != jobs_.end()) it->second->on_data(from, frame, payload);
 }
@@ -134,6 +134,7 @@ void SimNode::send(const std::string& node, const core::JobMessage& message) {
 
 void SimNode::install(const core::View& view, const std::vector<core::SessionId>& sessions) {
   if (view.epoch > 0) world_->oracle().note_view(view);
+  world_->note_known(view.incarnation, index_, view.epoch);
   // Made at once, so that frames which come right after the acceptance find it.
   jobs_[view.incarnation] = std::make_shared<SimJob>(world_, this, view, trainers_of(sessions));
 }
@@ -159,7 +160,12 @@ void SimNode::leave_engine(const JobId& job, uint32_t rank, const Failure& why) 
 }
 
 void SimNode::fail_engine(const JobId& job, const Failure& failure) {
-  if (!core::planted(core::Bug::kGaveUpButStays)) world_->note_left(job, index_);
+  // Who stays although it gave up is held to what the others say.
+  const bool stays = core::planted(core::Bug::kGaveUpButStays);
+  if (!stays) world_->note_left(job, index_);
+  if (failure.cause == Cause::kExcluded) {
+    world_->note_known(job, index_, world_->known(job, index_) + 1);
+  }
   with_job(job, [failure](SimJob& sim) { sim.engine().fail(failure); });
 }
 
@@ -181,6 +187,7 @@ void SimNode::freeze_engine(const JobId& job, uint64_t epoch) {
 void SimNode::adopt_engine(const JobId& job, const core::Proposal& proposal,
                            const std::vector<core::SessionId>& sessions) {
   ++world_->stats().views;
+  world_->note_known(job, index_, proposal.view.epoch);
   with_job(job,
            [this, proposal, sessions](SimJob& sim) { sim.adopt(proposal, trainers_of(sessions)); });
 }
@@ -191,7 +198,10 @@ void SimNode::set_grows(const JobId& job, bool grows) {
 
 void SimNode::remove(const JobId& job) {
   if (jobs_.count(job) == 0) return world_->violation(name_ + ": a job was removed twice");
-  with_job(job, [](SimJob& sim) { sim.engine().fail({Cause::kTrainerLeft, {}}); });
+  with_job(job, [](SimJob& sim) {
+    sim.engine().fail({Cause::kTrainerLeft, {}});
+    sim.check_nothing_kept();
+  });
   jobs_.erase(job);
 }
 

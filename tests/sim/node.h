@@ -26,10 +26,11 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   SimJob(World* world, SimNode* node, const core::View& view, std::vector<Trainer*> locals);
 
   core::JobEngine& engine() { return engine_; }
-  void on_data(uint32_t from_node, const Frame& frame, const Value& payload);
+  void on_data(uint32_t from_node, const Frame& frame, const Payload& payload);
   void submit(Trainer* trainer, const core::Submission& submission);
   void adopt(const core::Proposal& proposal, std::vector<Trainer*> locals);
   void wake();
+  void check_nothing_kept() const;
 
   void fold(const core::FoldOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
@@ -92,6 +93,7 @@ class SimNode : public core::MembershipActions {
   bool paused() const { return paused_; }
   core::Membership& membership() { return membership_; }
   size_t engines() const { return jobs_.size(); }
+  bool has_engine(const JobId& job) const { return jobs_.count(job) > 0; }
   std::string doing() const;  // for people
 
   // Does it on this node: now, when the node goes on, or never.
@@ -99,7 +101,7 @@ class SimNode : public core::MembershipActions {
   void submit(const JobId& job, Trainer* trainer, const core::Submission& submission);
   void to_control(std::function<void()> what);
   void to_data(std::function<void()> what);
-  void on_data(uint32_t from, const Frame& frame, const Value& payload);
+  void on_data(uint32_t from, const Frame& frame, const Payload& payload);
   void tick();
 
   void send(const std::string& node, const core::JobMessage& message) override;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -21,6 +22,7 @@ struct Value {
   std::vector<std::byte> bytes;
   Passes passes;
 };
+using Payload = std::shared_ptr<const Value>;  // none: no slice
 
 // One op of one life of a job, whatever its key is in which epoch.
 struct OpId {
@@ -45,7 +47,7 @@ class Oracle {
   // A final value is about to be written to the outputs of a node. `input` fills in a rank's input.
   void note_final(const OpId& id, const Signature& signature, uint64_t offset, size_t length,
                   core::ValueId value_id, const Value& value,
-                  const std::function<std::vector<std::byte>(uint32_t rank)>& input);
+                  const std::function<const std::vector<std::byte>&(uint32_t rank)>& input);
   // Empty when every byte of an output belongs to one of the final values of its place.
   std::string fault_of_output(const OpId& id, uint64_t bytes, const std::byte* output) const;
   // `pid` tells the lives of a rank apart.

@@ -91,6 +91,7 @@ void draw_trouble(Random* random, JobSpec* job) {
   if (chance(random, 15) && job->ops[0].signature.collective != Collective::kBarrier && size > 1) {
     job->mismatch_rank = static_cast<uint32_t>(random->below(size));
     job->mismatch_step = static_cast<uint32_t>(random->below(job->steps));
+    job->mismatch_lasts = chance(random, 50);
   }
   if (chance(random, 10) && job->steps > 1 && size > 1) {
     job->early_leaver = static_cast<uint32_t>(random->below(size));
@@ -103,8 +104,9 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   fault.at =
       60 * core::kMillisecond + static_cast<Time>(random->below(static_cast<uint64_t>(window)));
   const uint64_t kind = random->below(100);
-  fault.kind = kind < 40   ? FaultKind::kSuspect
-               : kind < 55 ? FaultKind::kCrashNode
+  fault.kind = kind < 36   ? FaultKind::kSuspect
+               : kind < 47 ? FaultKind::kCrashNode
+               : kind < 55 ? FaultKind::kDieSpeaking
                : kind < 65 ? FaultKind::kBreakLink
                : kind < 73 ? FaultKind::kOneWay
                : kind < 80 ? FaultKind::kPartition
@@ -113,6 +115,7 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   fault.a = static_cast<uint32_t>(random->below(s.nodes));
   fault.b = (fault.a + 1 + static_cast<uint32_t>(random->below(s.nodes - 1))) % s.nodes;
   fault.mask = random->next();
+  fault.words = between(random, 0, 5 * s.nodes);
   fault.detected = chance(random, 70) ? between(random, 1, 40) * core::kMillisecond
                                       : between(random, 1000, 3500) * core::kMillisecond;
   fault.lasts = chance(random, 60) ? between(random, 1, 6000) * core::kMillisecond : 0;

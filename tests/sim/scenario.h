@@ -31,6 +31,7 @@ struct JobSpec {
   bool restart = false;      // a trainer that lost its job, or its life, starts over, once
   std::optional<uint32_t> mismatch_rank;  // submits another count ...
   uint32_t mismatch_step = 0;             // ... for op 0 of this step
+  bool mismatch_lasts = false;            // and of all later ones
   std::optional<uint32_t> early_leaver;   // leaves after half of the steps
 };
 
@@ -42,15 +43,17 @@ enum class FaultKind : uint8_t {
   kSuspect,    // a takes b for lost although nothing is wrong
   kPauseNode,  // nothing happens there for a while
   kKillTrainer,
+  kDieSpeaking,  // as kCrashNode, in the midst of telling others of a view change
 };
 struct Fault {
   FaultKind kind = FaultKind::kKillTrainer;
   Time at = 0;
-  uint32_t a = 0;  // node, or job
-  uint32_t b = 0;  // other node, or rank
-  uint64_t mask = 0;
-  Time detected = 0;  // until the nodes know, at most
-  Time lasts = 0;     // 0: for ever
+  uint32_t a = 0;      // node, or job
+  uint32_t b = 0;      // other node, or rank
+  uint64_t mask = 0;   // of nodes
+  uint32_t words = 0;  // sent before it dies
+  Time detected = 0;   // until the nodes know, at most
+  Time lasts = 0;      // 0: for ever
 };
 
 // Deliberate damage beside the core, to show that the checks see it.

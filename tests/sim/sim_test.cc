@@ -7,17 +7,23 @@ namespace {
 
 TEST(Simulation, InvariantsHoldOverManySeeds) {
   Stats sum;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
     World world(draw_scenario(seed, 0));
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     sum.completions += world.stats().completions;
     sum.faults += world.stats().faults;
     sum.mismatches += world.stats().mismatches;
+    sum.views += world.stats().views;
+    sum.shrunk += world.stats().shrunk;
+    sum.grown += world.stats().grown;
   }
   // The generator really makes work and trouble.
   EXPECT_GT(sum.completions, 2000u);
-  EXPECT_GT(sum.faults, 20u);
-  EXPECT_GT(sum.mismatches, 5u);
+  EXPECT_GT(sum.faults, 200u);
+  EXPECT_GT(sum.mismatches, 50u);
+  EXPECT_GT(sum.views, 400u);
+  EXPECT_GT(sum.shrunk, 400u);
+  EXPECT_GT(sum.grown, 1u);
 }
 
 TEST(Simulation, ASeedReplaysExactly) {
@@ -55,6 +61,7 @@ TEST_P(Damage, IsFound) {
     Scenario scenario = draw_scenario(seed, 3);
     scenario.faults.clear();
     scenario.sabotage = GetParam();
+    for (JobSpec& job : scenario.jobs) job.early_leaver.reset();
     if (!World(scenario).run().empty()) return;
   }
   FAIL() << "sixty damaged runs passed every check";

@@ -104,6 +104,8 @@ std::string describe(const Fault& fault) {
       return fmt::format("n{} takes n{} for lost", fault.a, fault.b);
     case FaultKind::kPauseNode:
       return fmt::format("n{} stands still", fault.a) + tail;
+    case FaultKind::kDieSpeaking:
+      return fmt::format("n{} is to die after {} words", fault.a, fault.words) + tail;
     case FaultKind::kKillTrainer:
       return fmt::format("rank {} of job {} is killed", fault.b, fault.a);
   }

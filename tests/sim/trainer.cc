@@ -135,7 +135,9 @@ void Trainer::on_close(const Failure& failure) {
 Signature Trainer::signature_of(uint32_t op) const {
   if (op == kJoinPoint) return {Collective::kJoinPoint, Dtype::kUint8, ReduceOp::kNone, 0, 0};
   Signature signature = spec_.ops[op].signature;
-  if (life_ == 1 && op == 0 && spec_.mismatch_rank == rank_ && spec_.mismatch_step == step_) {
+  const bool odd_step =
+      spec_.mismatch_step == step_ || (spec_.mismatch_lasts && spec_.mismatch_step < step_);
+  if (life_ == 1 && op == 0 && spec_.mismatch_rank == rank_ && odd_step) {
     ++signature.count;
   }
   return signature;

@@ -41,6 +41,8 @@ class Trainer {
   bool over() const { return state_ >= State::kLeft && !restarting_; }
   core::SessionId session() const { return session_; }
   uint32_t node() const { return node_; }
+  uint32_t rank() const { return rank_; }
+  const JobId& job_id() const { return view_.incarnation; }
   uint32_t life() const { return life_; }
   uint32_t step() const { return step_; }
   std::string name() const;

@@ -1,6 +1,7 @@
 #include "tests/sim/world.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "daemon/core/planted.h"
 #include "tests/sim/arithmetic.h"
@@ -55,7 +56,11 @@ std::string World::run() {
       violation("events go on although everything has ended");
       break;
     }
-    events_.step();
+    try {
+      events_.step();
+    } catch (const std::logic_error& stopped) {
+      violation(stopped.what());
+    }
   }
   if (violation_.empty()) check_end();
   stats_.events = events_.executed();
@@ -113,9 +118,11 @@ core::SessionId World::new_session(Trainer* trainer) {
 
 // ---- what is right ----
 
-std::vector<std::byte> World::input_of(const OpId& id, const Signature& signature,
-                                       uint32_t rank) const {
-  std::vector<std::byte> input(signature.bytes());
+const std::vector<std::byte>& World::input_of(const OpId& id, const Signature& signature,
+                                              uint32_t rank) {
+  std::vector<std::byte>& input = inputs_[{id, rank}];
+  if (input.size() >= signature.bytes()) return input;
+  input.resize(signature.bytes());
   fill(signature.dtype, seed_of(id.job, id.op, id.step), rank, signature.count, input.data());
   return input;
 }
@@ -124,51 +131,6 @@ void World::check_written(const Trainer& trainer, const OpId& id, const Signatur
                           uint32_t, const std::byte* output) {
   const std::string fault = oracle_.fault_of_output(id, signature.bytes(), output);
   if (!fault.empty()) violation(trainer.name() + ": " + fault);
-}
-
-bool World::has_fault(FaultKind kind) const {
-  return std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
-                     [kind](const Fault& fault) { return fault.kind == kind; });
-}
-
-void World::op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure) {
-  const bool leaver = std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                  [](const JobSpec& job) { return job.early_leaver.has_value(); });
-  if (signature.collective != Collective::kBroadcast || (!faulty() && !leaver)) {
-    violation(trainer.name() + ": an op failed without a cause: " + describe(failure));
-  }
-}
-
-void World::job_failed(const Trainer& trainer, const Failure& failure) {
-  ++stats_.jobs_failed;
-  bool planned = false;
-  switch (failure.cause) {
-    case Cause::kTrainerDied:
-      planned = has_fault(FaultKind::kKillTrainer) || has_fault(FaultKind::kCrashNode);
-      break;
-    case Cause::kPeerLost:
-    case Cause::kPeerSilent:
-    case Cause::kExcluded:
-    case Cause::kNoQuorum:
-      planned = faulty();
-      break;
-    case Cause::kTrainerLeft:
-      planned =
-          faulty() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                  [](const JobSpec& j) { return j.early_leaver.has_value(); });
-      break;
-    default:
-      break;
-  }
-  if (!planned) violation(trainer.name() + " failed without a cause: " + describe(failure));
-}
-
-void World::job_refused(const Trainer& trainer, const Status& why) {
-  ++stats_.refused;
-  // In a second life the ranks that had left in good order do not come back, and the others wait in
-  // vain.
-  if (!faulty() && trainer.life() == 1)
-    violation(trainer.name() + " was refused without a fault: " + why.message());
 }
 
 void World::violation(const std::string& what) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -66,7 +67,7 @@ class World {
   void after(Time most, std::function<void()> what) { events_.in(delay(most), std::move(what)); }
 
   void send_control(uint32_t from, uint32_t to, const core::JobMessage& message);
-  void send_data(uint32_t from, uint32_t to, const Frame& frame, const Value& payload);
+  void send_data(uint32_t from, uint32_t to, const Frame& frame, Payload payload);
 
   core::SessionId new_session(Trainer* trainer);
   Trainer* trainer_of(core::SessionId session) { return sessions_.at(session); }
@@ -80,7 +81,7 @@ class World {
     for (const uint8_t byte : job) seed = seed * 257 + byte;
     return (seed * 64 + op) * 64 + step;
   }
-  std::vector<std::byte> input_of(const OpId& id, const Signature& signature, uint32_t rank) const;
+  const std::vector<std::byte>& input_of(const OpId& id, const Signature& signature, uint32_t rank);
 
   void note_mismatched(const OpId& id, uint32_t rank) {
     mismatched_.insert(id);
@@ -89,6 +90,11 @@ class World {
   bool was_mismatched(const OpId& id) const { return mismatched_.count(id) > 0; }
   // This node takes part in this life of the job no more.
   void note_left(const JobId& job, uint32_t node) { left_.insert({job, node}); }
+  // This node has entered this epoch, or knows that it is no member of it.
+  void note_known(const JobId& job, uint32_t node, uint64_t epoch) {
+    known_[{job, node}] = std::max(known_[{job, node}], epoch);
+  }
+  uint64_t known(const JobId& job, uint32_t node) { return known_[{job, node}]; }
   // What a trainer was told to be good is what the reference says, in every byte.
   void check_written(const Trainer& trainer, const OpId& id, const Signature& signature,
                      uint32_t rank, const std::byte* output);
@@ -113,6 +119,7 @@ class World {
 
   // network.cc
   Link& link(uint32_t from, uint32_t to) { return links_[from * scenario_.nodes + to]; }
+  const Link& link(uint32_t from, uint32_t to) const { return links_[from * scenario_.nodes + to]; }
   void connect(uint32_t a, uint32_t b);
   void cut(uint32_t from, uint32_t to);
   void lose(uint32_t self, uint32_t peer, Cause cause, Time within);
@@ -127,8 +134,11 @@ class World {
   void keep_ticking();
   bool all_over() const;
   void check_end();
-  bool faulty() const { return !scenario_.faults.empty(); }
+  bool struck() const { return stats_.faults > 0; }
+
+  // judge.cc
   bool has_fault(FaultKind kind) const;
+  bool had_quorum(const Trainer& trainer) const;
 
   const Scenario scenario_;
   core::Random random_;
@@ -139,11 +149,14 @@ class World {
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::unique_ptr<SimNode>> graves_;  // their events may still be due
   std::vector<Link> links_;
+  std::map<uint32_t, Fault> doomed_;
   std::vector<std::unique_ptr<Trainer>> trainers_;
   std::vector<std::vector<Trainer*>> trainers_of_job_;
   std::map<core::SessionId, Trainer*> sessions_;
+  std::map<std::pair<OpId, uint32_t>, std::vector<std::byte>> inputs_;  // once computed; by rank
   std::set<OpId> mismatched_;
   std::set<std::pair<JobId, uint32_t>> left_;
+  std::map<std::pair<JobId, uint32_t>, uint64_t> known_;
   std::string violation_;
 };
 

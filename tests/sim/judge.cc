@@ -1,0 +1,91 @@
+// Whether what a trainer was told may be.
+
+#include <algorithm>
+
+#include "daemon/core/policy.h"
+#include "tests/sim/world.h"
+
+namespace gradring::sim {
+
+bool World::has_fault(FaultKind kind) const {
+  return std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
+                     [kind](const Fault& fault) { return fault.kind == kind; });
+}
+
+void World::op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure) {
+  const bool leaver = std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                                  [](const JobSpec& job) { return job.early_leaver.has_value(); });
+  if (signature.collective != Collective::kBroadcast || (!struck() && !leaver)) {
+    violation(trainer.name() + ": an op failed without a cause: " + describe(failure));
+  }
+}
+
+void World::job_failed(const Trainer& trainer, const Failure& failure) {
+  ++stats_.jobs_failed;
+  bool planned = false;
+  switch (failure.cause) {
+    case Cause::kTrainerDied:
+      planned = has_fault(FaultKind::kKillTrainer) || has_fault(FaultKind::kCrashNode) ||
+                has_fault(FaultKind::kDieSpeaking);
+      break;
+    case Cause::kPeerLost:
+    case Cause::kPeerSilent:
+    case Cause::kExcluded:
+    case Cause::kNoQuorum:
+      planned = struck();
+      break;
+    case Cause::kTrainerLeft:
+      planned =
+          struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                                  [](const JobSpec& j) { return j.early_leaver.has_value(); });
+      break;
+    default:
+      break;
+  }
+  if (!planned) violation(trainer.name() + " failed without a cause: " + describe(failure));
+  if (failure.cause == Cause::kNoQuorum && had_quorum(trainer)) {
+    violation("P4: " + trainer.name() + " gave up although there is a quorum of the last view");
+  }
+}
+
+void World::job_refused(const Trainer& trainer, const Status& why) {
+  ++stats_.refused;
+  // In a second life the ranks that had left in good order do not come back, and the others wait in
+  // vain.
+  if (!struck() && trainer.life() == 1)
+    violation(trainer.name() + " was refused without a fault: " + why.message());
+}
+
+// P4: whether this trainer is in the last view of its job, enough of the others in it live and can
+// be reached to agree on the next one, and the view is known to one of them or to somebody whom
+// they could ask. Giving up takes so long that nothing has changed meanwhile.
+bool World::had_quorum(const Trainer& trainer) const {
+  const JobId& job = trainer.job_id();
+  const core::View* last = oracle_.last_view(job);
+  if (last == nullptr || last->closed || !last->has(trainer.rank())) return false;
+  if (!core::parse_policy(last->policy)->elastic) return false;
+  if (last->info_of(trainer.rank()).pid != static_cast<int64_t>(trainer.session())) return false;
+  const uint32_t self = trainer.node();
+  const auto reached = [&](uint32_t node) {
+    return node == self || (nodes_[node]->alive() && !nodes_[node]->paused() &&
+                            link(self, node).up && link(node, self).up);
+  };
+  std::vector<std::string> votes;
+  for (const core::Member& member : last->members) {
+    const uint32_t node = index_of(member.node);
+    const auto epoch = known_.find({job, node});  // none in another life
+    const bool takes_part =
+        nodes_[node]->has_engine(job) && epoch != known_.end() && epoch->second > 0;
+    if (reached(node) && takes_part && (node == self || left_.count({job, node}) == 0)) {
+      votes.push_back(member.node);
+    }
+  }
+  bool known = false;
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    const auto epoch = known_.find({job, node});
+    known = known || (reached(node) && epoch != known_.end() && epoch->second >= last->epoch);
+  }
+  return known && core::is_quorum(*last, votes);
+}
+
+}  // namespace gradring::sim
