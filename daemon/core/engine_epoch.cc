@@ -87,6 +87,7 @@ void JobEngine::adopt(const Proposal& proposal) {
     }
   }
   retry_waiting();
+  journal_->begin(record());
   tell_credits();
 }
 

@@ -39,6 +39,7 @@ void JobEngine::complete_if_final(Op& op) {
   ++counters_.ops_completed;
   ended_keys_.insert(op.key);
   set_state(op, OpState::kCompleted);
+  journal_->ended(op);
   if (op.plan.slices == 0) pass_confirm(op);
   forget_if_dropped(op.key);
 }
@@ -65,6 +66,7 @@ bool JobEngine::keep_finals(Op& op) {
     }
     fresh.push_back(i);
   }
+  for (const uint32_t slice : fresh) journal_->kept(op, slice);
   counters_.slices_kept += fresh.size();
   return true;
 }
@@ -84,6 +86,7 @@ void JobEngine::set_dropped(Op& op, uint32_t slice) {
   if (progress.state != SliceState::kHeld) return;
   progress.state = SliceState::kDropped;
   ++op.slices_dropped;
+  journal_->dropped(op, slice);
   if (!progress.kept) return;
   actions_->drop(*progress.kept);
   progress.kept.reset();

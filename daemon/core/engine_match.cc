@@ -42,6 +42,18 @@ bool JobEngine::all_local(const Op& op) const {
   return true;
 }
 
+// The op of which this very submission is a part already.
+Op* JobEngine::submitted_as(uint32_t index, const Submission& submission) const {
+  OpKey key = submission.key;
+  if (submission.signature.collective == Collective::kJoinPoint) {
+    key = {OpKey::kJoinSpace, locals_[index].join_points - 1};
+  }
+  const auto it = ops_.find(key);
+  if (it == ops_.end() || index >= it->second->locals.size()) return nullptr;
+  const auto& known = it->second->locals[index];
+  return known && known->ticket == submission.ticket ? it->second.get() : nullptr;
+}
+
 Status JobEngine::submit(const Submission& submission, Time now) {
   const uint32_t index = local_index(submission.rank);
   Local& local = locals_[index];
@@ -50,6 +62,12 @@ Status JobEngine::submit(const Submission& submission, Time now) {
     return {Code::kAborted, "rank " + std::to_string(submission.rank) + " has left the job"};
   }
   const bool join_point = submission.signature.collective == Collective::kJoinPoint;
+  if (Op* const op = submitted_as(index, submission)) {  // from before a restart
+    if (op->state == OpState::kFailed) {
+      actions_->complete(submission.rank, submission.ticket, failed_outcome(op->failure));
+    }
+    return {};
+  }
   if (join_point) key = {OpKey::kJoinSpace, local.join_points};
   if (!join_point && key.space == OpKey::kJoinSpace) {
     return {Code::kInvalidArgument, "this key is that of join points; give the op another name"};
@@ -105,6 +123,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   if (join_point) ++local.join_points;
   if (!op.since) op.since = now;
   if (op.name.empty()) op.name = submission.name;
+  journal_->submitted(op, *op.locals[index], record_of(local));
   if (op.state == OpState::kFailed) {
     --local.open;
     actions_->complete(submission.rank, submission.ticket, failed_outcome(op.failure));
@@ -253,6 +272,7 @@ void JobEngine::member_gone(uint32_t member, const Failure& failure) {
 
 void JobEngine::leave(uint32_t rank, const Failure& why) {
   locals_[local_index(rank)].left = why;
+  journal_->left(rank, why);
   for (const auto& [key, op] : ops_) check_absent(*op);
 }
 

@@ -113,6 +113,7 @@ void JobEngine::fail_op(Op& op, const Failure& failure) {
     }
   }
   set_state(op, OpState::kFailed);
+  journal_->ended(op);
   waiting_.erase(op.key);
   std::erase(starting_, &op);
   std::erase(handing_, &op);
@@ -124,6 +125,7 @@ void JobEngine::forget(Op& op) {
   const OpKey key = op.key;  // outlives it
   set_state(op, OpState::kCompleted);
   ended_keys_.insert(key);
+  journal_->forgotten(key);
   waiting_.erase(key);
   std::erase(starting_, &op);
   std::erase(handing_, &op);

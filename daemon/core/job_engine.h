@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/core/credits.h"
+#include "daemon/core/engine_record.h"
 #include "daemon/core/key_set.h"
 #include "daemon/core/op.h"
 #include "daemon/core/plan.h"
@@ -139,8 +140,18 @@ class JobEngine {
   // A view of epoch 0 is one that this node may soon enter: the engine is frozen until adopt().
   JobEngine(View view, uint32_t me, const EngineOptions& options, EngineActions* actions);
 
+  // ---- lives of the daemon (rule R1) ----
+  // From now on told of what must not be forgotten; it must outlive the engine.
+  void write_to(EngineJournal* journal) { journal_ = journal; }
+  // All of that, as of now.
+  EngineRecord record() const;
+  // Goes on from there, in the view of the record, which the engine was made with: frozen, since
+  // what was under way is lost. Before anything else.
+  void restore(const EngineRecord& record);
+
   // ---- events from local trainers. `rank` must be one of ours. ----
-  // A refusal concerns this submission alone; nothing is kept of it and nothing completes.
+  // A refusal concerns this submission alone; nothing is kept of it and nothing completes. The very
+  // same once more (its ticket tells) is known already.
   Status submit(const Submission& submission, Time now);
   // The trainer left, in good order or not: it submits nothing more. An op that others wait for
   // without it is told by absent().
@@ -222,6 +233,7 @@ class JobEngine {
 
   // engine_match.cc
   Op& op_of(const OpKey& key);
+  Op* submitted_as(uint32_t index, const Submission& submission) const;
   void meet(Op& op, uint32_t rank, const Signature& signature);
   void mismatch(Op& op, const MismatchBody& body, bool tell);
   bool moved(const Op& op) const;
@@ -273,6 +285,10 @@ class JobEngine {
   void recover(Op& op, const OpFate& fate);
   void go_on(Op& op);
 
+  // engine_restore.cc
+  LocalRecord record_of(const Local& local) const;
+  void restore(const OpRecord& entry);
+
   // job_engine.cc
   std::string title(const Op& op) const;
   void plan(Op& op);
@@ -297,6 +313,7 @@ class JobEngine {
   uint32_t me_;
   const EngineOptions options_;
   EngineActions* const actions_;
+  EngineJournal* journal_ = EngineJournal::none();
 
   std::map<OpKey, std::unique_ptr<Op>> ops_;
   size_t open_ = 0;         // gathering or moving

@@ -78,9 +78,10 @@ void Membership::session_lost(SessionId session, const std::string& evidence) {
 
 void Membership::peer_up(const std::string& node) {
   peers_.insert(node);
+  const bool awaited = awaited_.erase(node) > 0;
   for (auto& [id, live] : live_) {
     if (!live.change || live.failure) continue;
-    live.change->found(node);
+    live.change->found(node, now_);
     if (!live.view.index_of(node)) continue;
     actions_->send(node, change::Ask{id, live.view.epoch});
     if (live.done.count(node_) > 0) actions_->send(node, JobDone{id});
@@ -90,10 +91,12 @@ void Membership::peer_up(const std::string& node) {
   }
   retry_deferred();
   settle_all();
+  if (awaited) go_on_where_met();
 }
 
 void Membership::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
   peers_.erase(node);
+  const bool awaited = awaited_.erase(node) > 0;
   std::erase_if(deferred_, [&node](const auto& entry) { return entry.second.first == node; });
   for (auto& [key, gathering] : gatherings_) gathering.remote.erase(node);
   std::erase_if(gatherings_, [](const auto& entry) {
@@ -109,18 +112,7 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
   }
   for (const JobId& id : concerned) {
     Live& live = live_.at(id);
-    const bool proposer_lost = live.view.members.front().node == node;
-    if (live.joining) {
-      return_to_gathering(id);
-      continue;
-    }
-    if (live.state == JobState::kProposed && (live.proposer || proposer_lost)) {
-      // Nobody was admitted by us; the proposer says so, or is gone and somebody admitted will
-      // tell.
-      if (live.proposer) tell_members(live, Reject{id, ""}, node);
-      return_to_gathering(id);
-      continue;
-    }
+    if (lose_while_forming(id, node)) continue;
     if (live.done.count(node) > 0) {
       actions_->member_gone(id, *live.view.index_of(node), failure);
       end_if_over(id);
@@ -135,6 +127,22 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
     end_if_over(id);
   }
   settle_all();
+  if (awaited) go_on_where_met();
+}
+
+// False if that does not end the forming of this job here.
+bool Membership::lose_while_forming(const JobId& job, const std::string& node) {
+  const Live& live = live_.at(job);
+  if (live.joining) {
+    return_to_gathering(job);
+    return true;
+  }
+  const bool proposer_lost = live.view.members.front().node == node;
+  if (live.state != JobState::kProposed || (!live.proposer && !proposer_lost)) return false;
+  // Nobody was admitted by us; the proposer says so, or is gone and somebody admitted will tell.
+  if (live.proposer) tell_members(live, Reject{job, ""}, node);
+  return_to_gathering(job);
+  return true;
 }
 
 void Membership::on_message(const std::string& from, const JobMessage& message, Time now) {

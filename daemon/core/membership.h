@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/core/job_record.h"
 #include "daemon/core/messages.h"
 #include "daemon/core/random.h"
 #include "daemon/core/time.h"
@@ -21,8 +22,6 @@
 #include "proto/verdict.h"
 
 namespace gradring::core {
-
-using SessionId = uint64_t;
 
 // A trainer asks to be one rank of a job. uid and pid come from the kernel.
 struct JoinRequest {
@@ -64,8 +63,9 @@ class MembershipActions {
                             const std::vector<SessionId>& sessions) = 0;
   // Whether ranks wait to be taken in at the next join point.
   virtual void set_grows(const JobId& job, bool grows) = 0;
-  // Must be safe before anything else is sent (rule R1).
-  virtual void record(const JobId&, const AcceptorRecord&) {}
+  // Must be safe before anything else is sent (rule R1). Of no worth any more once the engine is
+  // failed or the job removed.
+  virtual void record(const JobRecord&) {}
   // Tells a trainer that it is in another view now.
   virtual void view_changed(SessionId session, const View& view) = 0;
   // Tells a member of a failed job, unasked.
@@ -121,6 +121,8 @@ class Membership {
   // never after peer_lost until its next hello ----
   void peer_up(const std::string& node);
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence);
+  // Its daemon ended and may come back with what it knew: then peer_up() follows, else peer_lost().
+  void peer_away(const std::string& node);
   // Silent, but not lost yet.
   void peer_suspect(const std::string& node, bool suspected);
   void on_message(const std::string& from, const JobMessage& message, Time now);
@@ -136,6 +138,11 @@ class Membership {
   void engine_behind(const JobId& job, const std::string& node);
   // A node speaks in an earlier one.
   void engine_ahead(const JobId& job, const std::string& node, uint64_t its_epoch);
+
+  // ---- another life of this daemon (rule R1) ----
+  // Before anything else happens, for each job recorded by the last one; its engine is there, in
+  // this epoch. For each other member that is not done peer_up() or peer_lost() must follow.
+  void restore(const JobRecord& record, uint64_t engine_epoch, Time now);
 
   void tick(Time now);
   // When tick() should be called again because of a view change; 0: nothing is due.
@@ -201,7 +208,10 @@ class Membership {
     Time ask_at = 0;             // joining: whether we are still expected
     std::set<std::string> invited;
     std::map<std::string, Member> joiners;  // have accepted
+    bool returned = false;  // from an earlier life, and not all members have been met yet
   };
+
+  bool lose_while_forming(const JobId& job, const std::string& node);
 
   // claim.cc
   Status check_join(const JoinRequest& request) const;
@@ -262,6 +272,12 @@ class Membership {
   void on_guest_asks(const std::string& from, const Live* live, const JobId& job);
   void set_joiners(Live& live);
 
+  // restore.cc
+  JobRecord record_of(const Live& live) const;
+  void save(const Live& live);
+  void go_on_if_met(const JobId& job);
+  void go_on_where_met();
+
   // end.cc
   enum class Tell { kAll, kLeft, kNobody };
   void fail_job(Live& live, const Failure& cause, const std::string& heard_from,
@@ -274,6 +290,7 @@ class Membership {
   void say_done_if_over(const JobId& job);
   void end_if_over(const JobId& job);
   void remember(const Live& live);
+  void remember(const change::Commit& commit);
 
   void tell_members(const Live& live, const JobMessage& message, const std::string& except);
   Live* live_of(SessionId session);
@@ -286,7 +303,8 @@ class Membership {
   uint64_t revision_ = 0;  // of our own Claims
   std::optional<Failure> shut_down_;
 
-  std::set<std::string> peers_;  // up
+  std::set<std::string> peers_;    // up
+  std::set<std::string> awaited_;  // restarting, or not met yet since we did
   std::map<GatheringKey, Gathering> gatherings_;
   std::map<JobId, std::pair<std::string, Propose>>
       deferred_;  // wait for a connection of ours; by whom

@@ -19,6 +19,7 @@ constexpr Time kLastWill = 2 * kSecond;
 void Membership::begin_changes(Live& live) {
   live.hands = std::make_unique<Hands>(this, live.view.incarnation);
   live.change = std::make_unique<ViewChange>(node_, live.view, options_.change, live.hands.get());
+  for (const std::string& node : awaited_) live.change->away(node);
 }
 
 void Membership::carry_out(const JobId& job) {
@@ -48,6 +49,7 @@ void Membership::lose_rank(Live& live, uint32_t rank, const Failure& failure) {
   const bool known = std::any_of(live.lost.begin(), live.lost.end(),
                                  [rank](const LostRank& lost) { return lost.rank == rank; });
   if (!known) live.lost.push_back({rank, failure});
+  save(live);
   actions_->leave_engine(id, rank, failure);
   const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
   const auto me = live.view.index_of(node_);
@@ -88,6 +90,7 @@ void Membership::engine_frozen(const JobId& job, uint64_t epoch, Report report) 
     if (!lost) report.ranks.push_back(info);
   }
   report.reachable.assign(peers_.begin(), peers_.end());
+  report.reachable.insert(report.reachable.end(), awaited_.begin(), awaited_.end());
   report.wants_out = report.ranks.empty() && live.drained;
   with_change(job, [&](ViewChange& change) { change.on_report(epoch, report, now_); });
 }
@@ -167,6 +170,7 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
     failure.blame = {info.rank, node_, info.pid, "", "went away while it was taken in"};
     gone.push_back({info.rank, failure});
   }
+  save(live);
   actions_->adopt_engine(id, proposal, sessions);
 
   const bool failed = live.state == JobState::kFailed;  // and all of ours know it
@@ -200,6 +204,7 @@ void Membership::lose_unconnected(const JobId& job) {
     const View view = change.view();  // may change meanwhile
     for (const Member& member : view.members) {
       if (member.node == node_ || peers_.count(member.node) > 0) continue;
+      if (awaited_.count(member.node) > 0) continue;
       if (live.done.count(member.node) > 0) continue;
       Failure failure{Cause::kPeerLost, {}};
       failure.blame.node = member.node;
@@ -246,7 +251,9 @@ void Membership::on_change(const std::string& from, const Message& message) {
       // Taken in too late, or after it gave up: nobody here wants that any more.
       const auto known = commits_.find(message.incarnation);
       const bool later = known == commits_.end() || known->second.epoch < message.epoch;
-      if (!message.proposal.view.index_of(node_) || !later) return;
+      if (!later) return;
+      // Whoever is invited once more must not take an older one for its own.
+      if (!message.proposal.view.index_of(node_)) return remember(message);
       Failure failure{Cause::kTrainerLeft, {}};
       failure.blame.node = node_;
       failure.blame.evidence = "it was gone before it was taken in";

@@ -21,11 +21,7 @@ void Membership::fail_job(Live& live, const Failure& cause, const std::string& h
   const bool admitted = told || live.state == JobState::kRunning;
   live.state = JobState::kFailed;
   if (!told) live.explanation = describe(failure);
-  if (live.change && live.change->last_commit()) {
-    constexpr size_t kRemembered = 256;
-    if (commits_.size() >= kRemembered) commits_.erase(commits_.begin());
-    commits_[id] = *live.change->last_commit();
-  }
+  if (live.change && live.change->last_commit()) remember(*live.change->last_commit());
   if (tell == Tell::kAll) tell_members(live, JobFailed{id, live.view.epoch, failure}, heard_from);
   if (tell == Tell::kLeft) tell_members(live, Left{id, failure}, heard_from);
   actions_->fail_engine(id, failure);
@@ -87,6 +83,7 @@ void Membership::gone(const JobId& job, SessionId session) {
   const auto it = live_.find(job);
   if (it == live_.end()) return;
   it->second.present.erase(session);
+  save(it->second);
   end_if_over(job);
 }
 
@@ -112,7 +109,12 @@ void Membership::say_done_if_over(const JobId& job) {
 void Membership::on_job_done(const std::string& from, const JobDone& done) {
   const auto it = live_.find(done.incarnation);
   if (it == live_.end()) return;
-  it->second.done.insert(from);
+  Live& live = it->second;
+  live.done.insert(from);
+  save(live);
+  // What we said before it was connected is lost, and this may be the end of the job here.
+  const bool unheard = peers_.count(from) == 0;
+  if (unheard && live.done.count(node_) > 0) actions_->send(from, JobDone{done.incarnation});
   end_if_over(done.incarnation);
 }
 
@@ -140,6 +142,13 @@ void Membership::end_if_over(const JobId& job) {
   remember(live);
   actions_->remove(job);
   live_.erase(it);
+}
+
+// Of a job that this node is not in, or no more.
+void Membership::remember(const change::Commit& commit) {
+  constexpr size_t kRemembered = 256;
+  if (commits_.size() >= kRemembered) commits_.erase(commits_.begin());
+  commits_[commit.incarnation] = commit;
 }
 
 void Membership::remember(const Live& live) {

@@ -200,6 +200,7 @@ void Membership::run(Live& live) {
                      std::to_string(live.view.members.size()) +
                      (live.view.members.size() == 1 ? " node" : " nodes");
   begin_changes(live);
+  save(live);
   for (const SessionId session : live.present) actions_->admit(session, live.view);
   retire_claims({live.view.job, live.token});
 }

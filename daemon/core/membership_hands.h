@@ -18,9 +18,7 @@ class Membership::Hands final : public ViewChangeActions {
   void send(const std::string& node, const JobMessage& message) override {
     membership_->actions_->send(node, message);
   }
-  void record(const AcceptorRecord& record) override {
-    membership_->actions_->record(job_, record);
-  }
+  void record() override { membership_->save(membership_->live_.at(job_)); }
   void freeze(uint64_t epoch) override {
     decide([m = membership_, job = job_, epoch](Live& live) {
       if (!live.failure) m->actions_->freeze_engine(job, epoch);

@@ -228,6 +228,11 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
     sessions.push_back(claim->request.session);
   }
   begin_changes(live);
+  AcceptorRecord entered;
+  entered.epoch = commit.epoch;
+  entered.last_commit = commit;
+  live.change->restore(entered);
+  save(live);
   actions_->adopt_engine(id, commit.proposal, sessions);
   for (const SessionId session : live.present) actions_->admit(session, view);
   retire_claims({view.job, live.token});

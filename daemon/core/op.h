@@ -29,6 +29,8 @@ struct Submission {
   Signature signature;
   BufferRef input;
   BufferRef output;
+
+  bool operator==(const Submission&) const = default;
 };
 
 // The life of an op on one node:

@@ -14,21 +14,43 @@ ViewChange::ViewChange(std::string node, View view, const ViewChangeOptions& opt
   record_.epoch = view_.epoch;
 }
 
+void ViewChange::restore(const AcceptorRecord& record) {
+  record_ = record;
+  if (record_.last_commit && record_.last_commit->epoch == record_.epoch) {
+    view_ = record_.last_commit->proposal.view;
+  }
+  highest_round_ = record_.promised.round;
+}
+
 // ---- reasons ----
 
 void ViewChange::lost(const std::string& node, const Failure& failure, bool for_good, Time now) {
   now_ = now;
   if (for_good) left_.insert(node);
+  away_.erase(node);
   if (!lost_.emplace(node, failure).second || !view_.index_of(node)) return;
   if (lost_since_ == 0) lost_since_ = now;
   want(false, now);
   check_promises(now);  // perhaps this one was all that was waited for
 }
 
-void ViewChange::found(const std::string& node) {
+void ViewChange::found(const std::string& node, Time now) {
+  now_ = now;
+  const bool was_away = away_.erase(node) > 0;
   if (left_.count(node) > 0) return;
   lost_.erase(node);
   suspected_.erase(node);
+  if (!was_away || over_ || !view_.index_of(node)) return;
+  // Frames of this epoch were lost, so it must end. Whoever was away asks for that itself when it
+  // has met all others, unless it knew less than we did.
+  if (!wanted_) wanted_since_ = now;
+  wanted_ = true;
+  const Time due = now + options_.retry + static_cast<Time>(place()) * options_.stagger;
+  if (propose_at_ == 0 && phase_ == Phase::kIdle) propose_at_ = due;
+  if (phase_ == Phase::kPreparing && promises_.count(node) == 0) {
+    phase_since_ = now;  // its time to answer begins
+  }
+  ask_again(node);
 }
 
 void ViewChange::suspect(const std::string& node, bool suspected) {
@@ -67,6 +89,7 @@ size_t ViewChange::place() const {
 
 bool ViewChange::quorum(const std::set<std::string>& nodes, const View& next) const {
   if (planted(Bug::kNoQuorum)) return !nodes.empty();
+  if (planted(Bug::kWitnessIsVote) && view_.members.size() == 2) return !nodes.empty();
   const std::vector<std::string> list(nodes.begin(), nodes.end());
   if (planted(Bug::kQuorumOfNewView)) {
     return next.members.empty() ? !nodes.empty() : is_quorum(next, list);
@@ -137,13 +160,13 @@ void ViewChange::answer_pending() {
 }
 
 void ViewChange::promise_to(const std::string& to, const Ballot& ballot) {
-  actions_->record(record_);
+  actions_->record();
   send(to,
        change::Promise{view_.incarnation, view_.epoch, ballot, record_.accepted, *record_.report});
 }
 
 void ViewChange::accepted_to(const std::string& to, const Ballot& ballot) {
-  actions_->record(record_);
+  actions_->record();
   send(to, change::Accepted{view_.incarnation, view_.epoch, ballot});
 }
 
@@ -158,6 +181,7 @@ bool ViewChange::of_this_epoch(const std::string& from, uint64_t epoch) {
   if (epoch < view_.epoch && record_.last_commit && from != node_) {
     const bool silent = planted(Bug::kNobodyRetells) || (over_ && planted(Bug::kExcludedSilent));
     if (!silent) actions_->send(from, *record_.last_commit);
+    ask_again(from);  // what it was asked before, it could not understand
   } else if (epoch > view_.epoch && from != node_) {
     actions_->send(from, change::Ask{view_.incarnation, view_.epoch});
   }
@@ -200,7 +224,7 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   wanted_ = false;
   wanted_since_ = lost_since_ = propose_at_ = 0;
   joiners_.clear();
-  actions_->record(record_);
+  actions_->record();
   if (!member) {
     over_ = true;
     return actions_->exclude(commit.proposal);

@@ -29,6 +29,8 @@ struct AcceptorRecord {
   std::optional<Vote> accepted;
   std::optional<Report> report;
   std::optional<change::Commit> last_commit;
+
+  bool operator==(const AcceptorRecord&) const = default;
 };
 
 // What a view change wants done. Calls come from inside its events and must not call back into it.
@@ -44,8 +46,8 @@ class ViewChangeActions {
   virtual void exclude(const Proposal& proposal) = 0;
   // No quorum in time: this node must leave the job for good.
   virtual void give_up(const Failure& failure) = 0;
-  // Must be safe before the next send.
-  virtual void record(const AcceptorRecord& record) = 0;
+  // record() must be safe before the next send.
+  virtual void record() = 0;
 };
 
 // How the members of a job agree on its next view: acceptor and proposer of one Paxos instance for
@@ -54,11 +56,16 @@ class ViewChange {
  public:
   ViewChange(std::string node, View view, const ViewChangeOptions& options,
              ViewChangeActions* actions);
+  // Goes on from there after a restart of the daemon; before anything else.
+  void restore(const AcceptorRecord& record);
+  const AcceptorRecord& record() const { return record_; }
 
   // ---- reasons ----
   // A member is lost to this node, or (`for_good`) has left the job.
   void lost(const std::string& node, const Failure& failure, bool for_good, Time now);
-  void found(const std::string& node);
+  void found(const std::string& node, Time now);
+  // Is restarting: waited for, until found() or lost().
+  void away(const std::string& node) { away_.insert(node); }
   // Silent for now: not waited for.
   void suspect(const std::string& node, bool suspected);
   // Something else asks for a new view. `at_once`: nobody else knows of it.
@@ -95,6 +102,7 @@ class ViewChange {
   bool quorum_possible() const;
   size_t place() const;  // among the members that are not lost, by node id
   void propose(Time now);
+  void ask_again(const std::string& node);
   void check_promises(Time now);
   void commit(const Vote& vote, Time now);
   void apply(const change::Commit& commit, Time now);
@@ -121,6 +129,7 @@ class ViewChange {
   std::map<std::string, Failure> lost_;
   std::set<std::string> left_;  // for good
   std::set<std::string> suspected_;
+  std::set<std::string> away_;
   std::vector<Member> joiners_;
   bool wanted_ = false;
   Time wanted_since_ = 0;

@@ -22,6 +22,17 @@ void ViewChange::propose(Time now) {
   send_to_all(change::Prepare{view_.incarnation, view_.epoch, ballot_}, view_);
 }
 
+// A member that may not have heard what we ask for at the moment.
+void ViewChange::ask_again(const std::string& node) {
+  if (over_ || !view_.index_of(node)) return;
+  if (phase_ == Phase::kPreparing && promises_.count(node) == 0) {
+    actions_->send(node, change::Prepare{view_.incarnation, view_.epoch, ballot_});
+  }
+  if (phase_ == Phase::kAccepting && accepted_by_.count(node) == 0) {
+    actions_->send(node, change::Accept{view_.incarnation, view_.epoch, ballot_, *proposal_});
+  }
+}
+
 void ViewChange::on_message(const std::string& from, const change::Promise& m, Time now) {
   if (!of_this_epoch(from, m.epoch)) return;
   if (phase_ != Phase::kPreparing || m.ballot != ballot_ || !view_.index_of(from)) return;
@@ -43,6 +54,10 @@ void ViewChange::check_promises(Time now) {
         return answered.count(m.node) > 0 || lost_.count(m.node) > 0 ||
                suspected_.count(m.node) > 0;
       });
+  const bool awaited = std::any_of(view_.members.begin(), view_.members.end(), [&](const auto& m) {
+    return answered.count(m.node) == 0 && lost_.count(m.node) == 0 && away_.count(m.node) > 0;
+  });
+  if (awaited) return;
   // A suspect that answers at once after all is worth a moment; one that is not, no more than that.
   const Time waited = now - phase_since_;
   if (!all && !(unsuspected && waited >= options_.stagger) && waited < options_.answer_wait) return;

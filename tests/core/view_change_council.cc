@@ -54,7 +54,7 @@ class Council::Seat : public ViewChangeActions {
     EXPECT_FALSE(gave_up) << "told once";
     gave_up = failure;
   }
-  void record(const AcceptorRecord& record) override { records.push_back(record); }
+  void record() override { records.push_back(change.record()); }
 
   ViewChange change;
   std::optional<uint64_t> due;  // a report, of this epoch

@@ -208,7 +208,7 @@ TEST(ViewChange, AnAcceptedProposalIsTakenUpUnchanged) {
   council.crash("a");
   council.drop("a", "c");
   for (const char* node : {"b", "c"}) council.lose(node, "a");
-  council.at("d").found("a");
+  council.at("d").found("a", council.now);
   council.settle(5 * kSecond);
   // b, c, d agree on the view of a and b, and then b goes on in the next.
   EXPECT_TRUE(council.excluded("c") && council.excluded("d"));
@@ -287,7 +287,7 @@ TEST(ViewChange, AnExcludedNodeTellsTheOthers) {
   council.crash("a");
   council.release("c", "b");
   council.lose("b", "a");
-  council.at("b").found("c");
+  council.at("b").found("c", council.now);
   council.settle(3 * kSecond);
   EXPECT_EQ(council.members("b"), "a b") << "it knows what a had decided";
 }

@@ -18,6 +18,30 @@ SimJob::SimJob(World* world, SimNode* node, const core::View& view, std::vector<
   starts_.assign(engine_.start_buffers(), empty);
   const auto& ranks = view.members[engine_.me()].ranks;
   for (size_t i = 0; i < ranks.size() && i < locals.size(); ++i) locals_[ranks[i].rank] = locals[i];
+  engine_.write_to(&journal_);
+  journal_ = engine_.record();
+}
+
+SimJob::SimJob(World* world, SimNode* node, const SimJob& before)
+    : SimJob(world, node, before.journal_.view, {}) {
+  core::EngineRecord record = before.engine_.record();
+  record.carried = before.journal_.carried;  // what only a READY made it forget may come once more
+  if (record != before.journal_) {
+    world_->violation(node_->name() + ": R1: the journal is not what the engine knows");
+  }
+  if (core::planted(core::Bug::kRestartWithoutRecord)) {
+    for (auto& [key, op] : record.ops) {
+      if (op.state == core::OpState::kGathering) op.slices.clear();
+    }
+  }
+  locals_ = before.locals_;
+  kept_ = before.kept_;
+  next_kept_ = before.next_kept_;
+  lent_ = before.lent_;
+  passes_ = before.passes_;
+  told_ = before.told_;
+  engine_.restore(record);
+  journal_ = engine_.record();
 }
 
 Value& SimJob::staging(core::Staging at) {
@@ -28,6 +52,14 @@ void SimJob::submit(Trainer* trainer, const core::Submission& submission) {
   if (engine_.view().closed == std::nullopt && !engine_.failed() &&
       !locals_.count(submission.rank)) {
     return world_->violation(node_->name() + ": a submission of a rank that is not here");
+  }
+  const auto told = told_.find(key_of(submission));
+  if (told != told_.end()) {
+    return node_->to_control([trainer, session = trainer->session(), entry = *told] {
+      const auto& [of, outcome] = entry;
+      const bool waits = trainer->session() == session && trainer->waits_for(of.second);
+      if (waits) trainer->on_complete(of.second, outcome);
+    });
   }
   lent_[key_of(submission)] = {trainer, trainer->session(), trainer->memory()};
   const Status refused = engine_.submit(submission, world_->events().now());
@@ -187,6 +219,7 @@ void SimJob::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outco
   if (it == lent_.end()) return world_->violation(node_->name() + ": completed what was not lent");
   const Lent ended = it->second;
   lent_.erase(it);
+  told_[{rank, ticket}] = outcome;
   world_->trace([&] {
     const auto [op, step] = ended.trainer->what(ticket);
     return node_->name() + " ends op " + std::to_string(op) + " of step " + std::to_string(step) +

@@ -10,6 +10,9 @@ namespace {
 constexpr Time kGoodbye =
     20 * core::kMillisecond;  // until the other end of a closed connection knows
 
+// How long daemons wait for one that restarts, and it for them.
+constexpr Time kRestartGrace = 10 * core::kSecond;
+
 std::string way(uint32_t from, uint32_t to) {
   return "n" + std::to_string(from) + " -> n" + std::to_string(to) + " ";
 }
@@ -85,7 +88,7 @@ void World::crash(const Fault& fault) {
   SimNode& node = *nodes_[fault.a];
   if (!node.alive()) return;
   ++stats_.faults;
-  node.crash();
+  node.crash(false);
   trace([&] { return node.name() + " is dead"; });
   doomed_.erase(fault.a);
   // What it had said may arrive, or die with it.
@@ -107,26 +110,129 @@ void World::crash(const Fault& fault) {
     known = std::max(known, when);
     if (nodes_[other]->alive()) lose(other, fault.a, cause, when);
   }
-  if (fault.lasts != 0) bear_again(fault.a, std::max(known, fault.lasts) + delay(core::kSecond));
+  if (fault.lasts != 0) bear_again(fault, std::max(known, fault.lasts) + delay(core::kSecond));
 }
 
-// A new daemon in its place, which knows nothing.
-void World::bear_again(uint32_t index, Time when) {
-  events_.in(when, [this, index] {
+SimNode& World::next_life(uint32_t index) {
+  graves_.push_back(std::move(nodes_[index]));
+  nodes_[index] = std::make_unique<SimNode>(this, index, graves_.size());
+  for (uint32_t other = 0; other < scenario_.nodes; ++other) {
+    if (other == index) continue;
+    link(index, other).open = false;
+    heal(index, other, 1);
+  }
+  return *nodes_[index];
+}
+
+// A new daemon in its place. It knows nothing, or it knows what the last one has promised and can
+// speak for that (rule R2); the trainers are gone in any case.
+void World::bear_again(const Fault& fault, Time when) {
+  const uint32_t index = fault.a;
+  events_.in(when, [this, index, remembers = fault.remembers] {
     if (nodes_[index]->alive()) return;
-    graves_.push_back(std::move(nodes_[index]));
-    nodes_[index] = std::make_unique<SimNode>(this, index, graves_.size());
-    std::erase_if(known_, [index](const auto& entry) { return entry.first.second == index; });
-    trace([&] { return nodes_[index]->name() + " is born again"; });
-    for (uint32_t other = 0; other < scenario_.nodes; ++other) {
-      if (other == index) continue;
-      link(index, other).open = false;
-      heal(index, other, 1);
+    SimNode& node = next_life(index);
+    trace([&] { return node.name() + " is born again"; });
+    if (remembers) {
+      node.remember(*graves_.back());
+      expect_others(index);
+      for (const core::SessionId session : node.known_sessions()) {
+        node.run(
+            [&node, session] { node.membership().session_lost(session, "ended with its daemon"); });
+      }
+    } else {
+      std::erase_if(known_, [index](const auto& entry) { return entry.first.second == index; });
     }
     for (const auto& trainer : trainers_) {
       if (trainer->node() == index) trainer->reborn();
     }
   });
+}
+
+// Whom it does not reach in time the new life of a daemon takes for lost.
+void World::expect_others(uint32_t index) {
+  SimNode* node = nodes_[index].get();
+  for (uint32_t other = 0; other < scenario_.nodes; ++other) {
+    if (other == index) continue;
+    const uint64_t connection = link(index, other).connection;
+    events_.in(kRestartGrace, [this, node, index, other, connection] {
+      node->run([this, node, index, other, connection] {
+        if (link(index, other).connection != connection) return;
+        node->membership().peer_lost("n" + std::to_string(other), Cause::kPeerLost,
+                                     "was not met again after the restart");
+      });
+    });
+  }
+}
+
+// The daemon alone ends; its trainers wait for the next one, and the other daemons likewise.
+void World::restart(const Fault& fault) {
+  const uint32_t index = fault.a;
+  SimNode& gone = *nodes_[index];
+  if (!gone.alive() || gone.paused()) return;
+  ++stats_.faults;
+  ++stats_.restarts;
+  for (const auto& trainer : trainers_) {
+    if (trainer->node() != index) continue;
+    if (trainer->state() < Trainer::State::kTraining) ++stats_.restarts_while_forming;
+    trainer->detach();
+  }
+  gone.crash(true);
+  trace([&] { return gone.name() + " restarts"; });
+  doomed_.erase(index);
+  const bool arrives = random_.below(2) == 0;
+  for (uint32_t other = 0; other < scenario_.nodes; ++other) {
+    if (other == index) continue;
+    if (arrives) {
+      link(index, other).up = false;
+    } else {
+      cut(index, other);
+    }
+    cut(other, index);
+    if (nodes_[other]->alive()) miss(other, index, delay(fault.detected));
+  }
+  events_.in(fault.lasts, [this, index] { come_back(index); });
+}
+
+// A connection closed whose other end may come back: it is waited for.
+void World::miss(uint32_t self, uint32_t peer, Time within) {
+  SimNode* node = nodes_[self].get();
+  const uint64_t connection = link(self, peer).connection;
+  events_.in(within, [this, node, self, peer, connection] {
+    node->run([this, node, self, peer, connection] {
+      if (link(self, peer).connection != connection || !link(self, peer).open) return;
+      link(self, peer).open = link(self, peer).up = false;
+      cut(peer, self);
+      const std::string name = "n" + std::to_string(peer);
+      trace([&] { return node->name() + " waits for " + name + " to restart"; });
+      node->membership().peer_away(name);
+      events_.in(kRestartGrace, [this, node, self, peer, connection, name] {
+        node->run([this, node, self, peer, connection, name] {
+          if (link(self, peer).connection != connection) return;
+          trace([&] { return node->name() + " waits for " + name + " no more"; });
+          node->membership().peer_lost(name, Cause::kPeerLost, "did not come back");
+        });
+      });
+    });
+  });
+}
+
+void World::come_back(uint32_t index) {
+  SimNode& node = next_life(index);
+  trace([&] { return node.name() + " is back"; });
+  node.remember(*graves_.back());
+  expect_others(index);
+  for (const core::SessionId session : node.known_sessions()) {
+    if (trainer_of(session)->session() == session) continue;
+    node.run([&node, session] {
+      node.membership().session_lost(session, "did not attach to the restarted daemon");
+    });
+  }
+  for (const auto& trainer : trainers_) {
+    if (trainer->node() != index) continue;
+    after(20 * core::kMillisecond, [this, index, t = trainer.get(), life = trainer->life()] {
+      if (nodes_[index]->alive() && t->life() == life) t->reattach();
+    });
+  }
 }
 
 // Nobody there notices; the others do, if it lasts.
@@ -176,6 +282,8 @@ void World::strike(const Fault& fault) {
       return heal(fault.a, fault.b, delay(100 * core::kMillisecond));
     case FaultKind::kPauseNode:
       return pause(fault);
+    case FaultKind::kRestart:
+      return restart(fault);
     case FaultKind::kKillTrainer:
       ++stats_.faults;
       return trainers_of_job_[fault.a][fault.b]->kill();

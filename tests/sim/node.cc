@@ -20,6 +20,33 @@ SimNode::SimNode(World* world, uint32_t index, uint64_t life)
       name_("n" + std::to_string(index)),
       membership_(name_, {}, world->scenario().seed * 131 + index + life * 7919, this) {}
 
+void SimNode::remember(const SimNode& before) {
+  for (const auto& [id, record] : before.records_) {
+    jobs_[id] = std::make_shared<SimJob>(world_, this, *before.jobs_.at(id));
+  }
+  for (const auto& [id, record] : before.records_) {
+    core::JobRecord known = record;
+    if (core::planted(core::Bug::kRestartWithoutRecord)) {
+      known.acceptor = {};
+      known.acceptor.epoch = record.acceptor.epoch;
+      known.acceptor.last_commit = record.acceptor.last_commit;
+    }
+    records_[id] = known;
+    membership_.restore(known, jobs_.at(id)->engine().view().epoch, world_->events().now());
+  }
+  schedule_tick();
+}
+
+std::vector<core::SessionId> SimNode::known_sessions() const {
+  std::vector<core::SessionId> list;
+  for (const auto& [id, record] : records_) {
+    for (const core::LocalPlace& place : record.local) {
+      if (place.present) list.push_back(place.session);
+    }
+  }
+  return list;
+}
+
 void SimNode::run(const std::function<void()>& what) {
   if (!alive_) return;
   if (paused_) return backlog_.push_back(what);
@@ -162,6 +189,7 @@ void SimNode::leave_engine(const JobId& job, uint32_t rank, const Failure& why) 
 void SimNode::fail_engine(const JobId& job, const Failure& failure) {
   // Who stays although it gave up is held to what the others say.
   const bool stays = core::planted(core::Bug::kGaveUpButStays);
+  records_.erase(job);
   if (!stays) world_->note_left(job, index_);
   if (failure.cause == Cause::kExcluded) {
     world_->note_known(job, index_, world_->known(job, index_) + 1);
@@ -203,6 +231,7 @@ void SimNode::remove(const JobId& job) {
     sim.check_nothing_kept();
   });
   jobs_.erase(job);
+  records_.erase(job);
 }
 
 }  // namespace gradring::sim

@@ -24,6 +24,8 @@ class Trainer;
 class SimJob : public core::EngineActions, public std::enable_shared_from_this<SimJob> {
  public:
   SimJob(World* world, SimNode* node, const core::View& view, std::vector<Trainer*> locals);
+  // As the next life of the daemon finds it.
+  SimJob(World* world, SimNode* node, const SimJob& before);
 
   core::JobEngine& engine() { return engine_; }
   void on_data(uint32_t from_node, const Frame& frame, const Payload& payload);
@@ -75,6 +77,8 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   std::map<std::pair<OpId, uint32_t>, Passes> passes_;  // of finals that lie in outputs
   core::EpochGate<uint32_t> gate_;
   uint32_t next_kept_ = 0;
+  core::EngineRecord journal_;
+  std::map<std::pair<uint32_t, uint64_t>, core::Outcome> told_;  // by rank and ticket
   bool pump_due_ = false;
   bool told_drained_ = false;
 };
@@ -87,7 +91,15 @@ class SimNode : public core::MembershipActions {
   const std::string& name() const { return name_; }
   uint32_t index() const { return index_; }
   bool alive() const { return alive_; }
-  void crash() { alive_ = false; }
+  void crash(bool comes_back) {
+    alive_ = false;
+    comes_back_ = comes_back;
+  }
+  // Another life of the daemon is to follow, for the same trainers.
+  bool comes_back() const { return comes_back_; }
+  void remember(const SimNode& before);
+  // Sessions of the last life.
+  std::vector<core::SessionId> known_sessions() const;
   void pause() { paused_ = true; }
   void resume();
   bool paused() const { return paused_; }
@@ -115,6 +127,9 @@ class SimNode : public core::MembershipActions {
   void adopt_engine(const JobId& job, const core::Proposal& proposal,
                     const std::vector<core::SessionId>& sessions) override;
   void set_grows(const JobId& job, bool grows) override;
+  void record(const core::JobRecord& record) override {
+    records_[record.view.incarnation] = record;
+  }
   void view_changed(core::SessionId session, const core::View& view) override;
   void close(core::SessionId session, const JobId& job, const Failure& failure) override;
   void remove(const JobId& job) override;
@@ -130,11 +145,13 @@ class SimNode : public core::MembershipActions {
   const uint32_t index_;
   const std::string name_;
   bool alive_ = true;
+  bool comes_back_ = false;
   bool paused_ = false;
   std::deque<std::function<void()>> backlog_;
   Time tick_at_ = 0;
   core::Membership membership_;
   std::map<JobId, std::shared_ptr<SimJob>> jobs_;
+  std::map<JobId, core::JobRecord> records_;
   Fifo control_mail_;
   Fifo data_mail_;
 };

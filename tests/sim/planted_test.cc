@@ -22,8 +22,6 @@ struct Planted {
 // What may take more seeds than this is looked for only where GRADRING_SIM_FULL is set.
 constexpr uint64_t kSoon = 3000;
 
-// Not in the list: kWitnessIsVote and kRestartWithoutRecord, since neither a witness nor a restart
-// with the acceptor's record exists yet.
 constexpr Planted kPlanted[] = {
     {Bug::kCommitOnPromises, "CommitOnPromises", 1000},
     {Bug::kAcceptedNotAdopted, "AcceptedNotAdopted", 1000},
@@ -31,6 +29,8 @@ constexpr Planted kPlanted[] = {
     {Bug::kNoQuorum, "NoQuorum", 100},
     {Bug::kQuorumOfNewView, "QuorumOfNewView", 100},
     {Bug::kAnyHalf, "AnyHalf", 1000},
+    {Bug::kWitnessIsVote, "WitnessIsVote", 1000},
+    {Bug::kRestartWithoutRecord, "RestartWithoutRecord", 1000},
     {Bug::kDataAfterReport, "DataAfterReport", 1000},
     {Bug::kOldEpochData, "OldEpochData", 3000},
     {Bug::kStraightIntoInput, "StraightIntoInput", 20000},

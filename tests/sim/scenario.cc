@@ -104,7 +104,8 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   fault.at =
       60 * core::kMillisecond + static_cast<Time>(random->below(static_cast<uint64_t>(window)));
   const uint64_t kind = random->below(100);
-  fault.kind = kind < 36   ? FaultKind::kSuspect
+  fault.kind = kind < 24   ? FaultKind::kSuspect
+               : kind < 36 ? FaultKind::kRestart
                : kind < 47 ? FaultKind::kCrashNode
                : kind < 55 ? FaultKind::kDieSpeaking
                : kind < 65 ? FaultKind::kBreakLink
@@ -119,6 +120,12 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   fault.detected = chance(random, 70) ? between(random, 1, 40) * core::kMillisecond
                                       : between(random, 1000, 3500) * core::kMillisecond;
   fault.lasts = chance(random, 60) ? between(random, 1, 6000) * core::kMillisecond : 0;
+  fault.remembers = chance(random, 50);
+  if (fault.kind == FaultKind::kRestart) {
+    fault.detected = between(random, 1, 40) * core::kMillisecond;  // its connections close
+    fault.lasts = chance(random, 90) ? between(random, 20, 3000) * core::kMillisecond
+                                     : between(random, 8, 14) * core::kSecond;
+  }
   if (fault.kind == FaultKind::kKillTrainer) {
     fault.a = static_cast<uint32_t>(random->below(s.jobs.size()));
     fault.b = static_cast<uint32_t>(random->below(s.jobs[fault.a].node_of_rank.size()));

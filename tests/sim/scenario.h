@@ -44,16 +44,18 @@ enum class FaultKind : uint8_t {
   kPauseNode,  // nothing happens there for a while
   kKillTrainer,
   kDieSpeaking,  // as kCrashNode, in the midst of telling others of a view change
+  kRestart,      // of the daemon alone: it comes back with its records, within the grace or not
 };
 struct Fault {
   FaultKind kind = FaultKind::kKillTrainer;
   Time at = 0;
-  uint32_t a = 0;      // node, or job
-  uint32_t b = 0;      // other node, or rank
-  uint64_t mask = 0;   // of nodes
-  uint32_t words = 0;  // sent before it dies
-  Time detected = 0;   // until the nodes know, at most
-  Time lasts = 0;      // 0: for ever
+  uint32_t a = 0;          // node, or job
+  uint32_t b = 0;          // other node, or rank
+  uint64_t mask = 0;       // of nodes
+  uint32_t words = 0;      // sent before it dies
+  Time detected = 0;       // until the nodes know, at most
+  Time lasts = 0;          // 0: for ever
+  bool remembers = false;  // a crashed node's next daemon finds the records of the last
 };
 
 // Deliberate damage beside the core, to show that the checks see it.

@@ -53,6 +53,31 @@ TEST(Simulation, SixtyFourNodesOfEight) {
   EXPECT_EQ(world.stats().trainers_done, 512u);
 }
 
+// Daemons that come back with their records within the grace are a pause: no op fails or shrinks.
+TEST(Simulation, RestartsAreOnlyAPause) {
+  uint64_t restarts = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Scenario scenario = draw_scenario(seed, 0);
+    for (JobSpec& job : scenario.jobs) {
+      job.mismatch_rank.reset();
+      job.early_leaver.reset();
+    }
+    for (Fault& fault : scenario.faults) {
+      fault.kind = FaultKind::kRestart;
+      fault.a %= scenario.nodes;
+      fault.detected = 20 * core::kMillisecond;
+      fault.lasts = 20 * core::kMillisecond + fault.lasts % (3 * core::kSecond);
+    }
+    World world(scenario);
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    if (world.stats().restarts_while_forming > 0) continue;  // of that nothing is remembered
+    EXPECT_EQ(world.stats().jobs_failed, 0u) << "seed " << seed;
+    EXPECT_EQ(world.stats().shrunk, 0u) << "seed " << seed;
+    restarts += world.stats().restarts;
+  }
+  EXPECT_GT(restarts, 200u);
+}
+
 // The checks see damage: each kind is found within a few seeds.
 class Damage : public testing::TestWithParam<Sabotage> {};
 

@@ -106,6 +106,8 @@ std::string describe(const Fault& fault) {
       return fmt::format("n{} stands still", fault.a) + tail;
     case FaultKind::kDieSpeaking:
       return fmt::format("n{} is to die after {} words", fault.a, fault.words) + tail;
+    case FaultKind::kRestart:
+      return fmt::format("the daemon of n{} restarts", fault.a) + tail;
     case FaultKind::kKillTrainer:
       return fmt::format("rank {} of job {} is killed", fault.b, fault.a);
   }

@@ -46,19 +46,30 @@ std::optional<uint64_t> Trainer::output_of(uint64_t ticket, const OpKey& key) co
 
 void Trainer::start() {
   SimNode& node = world_->node(node_);
+  if (state_ == State::kWaiting && !node.alive() && node.comes_back()) {
+    return world_->after(100 * core::kMillisecond, [this] { start(); });
+  }
   if (state_ == State::kDead || !node.alive()) {
     state_ = State::kDead;
     return;
   }
   ++life_;
+  attached_ = true;
+  forgotten_.reset();
   session_ = world_->new_session(this);
   memory_ = std::make_shared<std::vector<std::byte>>(memory_bytes_);
   step_ = first_step_ = 0;
   grown_ = 1;
   failed_ = false;
   open_.clear();
+  submissions_.clear();
   unsubmitted_ = 0;
   state_ = State::kJoining;
+  join();
+}
+
+void Trainer::join() {
+  SimNode& node = world_->node(node_);
   core::JoinRequest request;
   request.session = session_;
   request.job = spec_.name;
@@ -80,8 +91,8 @@ void Trainer::kill() {
   restarting_ = false;
   const core::SessionId session = session_;
   if (session == 0) return;
-  SimNode* node = &world_->node(node_);
-  world_->after(50 * core::kMillisecond, [this, session, node] {
+  world_->after(50 * core::kMillisecond, [this, session] {
+    SimNode* node = &world_->node(node_);
     node->run([node, session] {
       if (session != 0) node->membership().session_lost(session, "killed by signal 9");
     });
@@ -93,6 +104,47 @@ void Trainer::reborn() {
   if (state_ != State::kDead || !spec_.restart || life_ > 1) return;
   state_ = State::kWaiting;
   start();
+}
+
+void Trainer::reattach() {
+  attached_ = true;
+  SimNode& node = world_->node(node_);
+  const core::View* known = node.membership().view_of(session_);
+  switch (state_) {
+    case State::kWaiting:
+    case State::kRefused:
+      return;
+    case State::kJoining:
+      if (known == nullptr) return join();
+      on_admit(core::View(*known));
+      return;
+    case State::kLeft:
+      return node.run([&node, session = session_] { node.membership().leave(session); });
+    case State::kDead:
+      return node.run([&node, session = session_] {
+        node.membership().session_lost(session, "ended while its daemon restarted");
+      });
+    case State::kTraining:
+      break;
+  }
+  const std::map<uint64_t, core::Submission> open = submissions_;
+  if (known == nullptr) {  // the job had failed there, or that would be told as an error
+    core::Outcome outcome;
+    outcome.verdict = Verdict::kFailed;
+    outcome.failure = {Cause::kPeerLost, {}};
+    if (!world_->has_left(view_.incarnation, node_)) {
+      return world_->violation(name() + ": its job is forgotten after a restart");
+    }
+    forgotten_ = outcome;
+    if (!failed_) on_close(outcome.failure);
+    for (const auto& [ticket, submission] : open) on_complete(ticket, outcome);
+    return;
+  }
+  view_ = *known;
+  if (view_.closed && !failed_) on_close(Failure(*view_.closed));
+  for (const auto& [ticket, submission] : open) {
+    node.submit(view_.incarnation, this, submission);
+  }
 }
 
 void Trainer::come_back() {
@@ -212,12 +264,20 @@ void Trainer::submit(uint32_t op) {
     submission.input = {session_, buffers_[op].input};
     submission.output = {session_, buffers_[op].output};
   }
+  submissions_[ticket] = submission;
+  if (!attached_) return;
+  if (forgotten_) {
+    return world_->after(core::kMillisecond, [this, ticket, life = life_] {
+      if (life == life_ && waits_for(ticket)) on_complete(ticket, *forgotten_);
+    });
+  }
   world_->node(node_).submit(view_.incarnation, this, submission);
 }
 
 void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   if (state_ != State::kTraining) return;
   const auto [op, step] = tickets_.at(ticket);
+  submissions_.erase(ticket);
   if (open_.erase(ticket) == 0)
     return world_->violation(name() + ": a submission ended twice or was never made");
   ++world_->stats().completions;

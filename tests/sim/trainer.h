@@ -30,6 +30,10 @@ class Trainer {
   void kill();
   // Its host is gone, and whoever came in its place starts it anew.
   void reborn();
+  // The daemon ended; the trainer waits for the next one.
+  void detach() { attached_ = false; }
+  // To the next daemon on its host, which has the records of the last.
+  void reattach();
 
   void on_admit(const core::View& view);
   void on_refuse(const Status& why);
@@ -48,6 +52,7 @@ class Trainer {
   std::string name() const;
   std::string doing() const;  // for people
   const std::shared_ptr<std::vector<std::byte>>& memory() const { return memory_; }
+  bool waits_for(uint64_t ticket) const { return open_.count(ticket) > 0; }
   // Which op a ticket of any of its lives was for.
   std::pair<uint32_t, uint32_t> what(uint64_t ticket) const { return tickets_.at(ticket); }
   // Where the output of an open submission begins, if it is of this key.
@@ -59,6 +64,7 @@ class Trainer {
     uint64_t output = 0;
   };
 
+  void join();
   void begin_step();
   void submit_all();
   void submit_later(uint32_t op);
@@ -84,10 +90,13 @@ class Trainer {
   uint32_t first_step_ = 0;  // since keys began anew
   uint64_t grown_ = 1;
   bool failed_ = false;
+  bool attached_ = true;
+  std::optional<core::Outcome> forgotten_;  // the job, by the new life of the daemon
   bool restarting_ = false;
   std::map<uint64_t, std::pair<uint32_t, uint32_t>> tickets_;
   std::set<uint64_t> open_;
-  std::set<uint32_t> done_;  // ops of this step
+  std::map<uint64_t, core::Submission> submissions_;  // of open tickets
+  std::set<uint32_t> done_;                           // ops of this step
   uint32_t unsubmitted_ = 0;
   uint64_t memory_bytes_ = 0;
   std::shared_ptr<std::vector<std::byte>> memory_;

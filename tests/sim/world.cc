@@ -83,6 +83,10 @@ bool World::all_over() const {
 
 void World::check_end() {
   for (const auto& trainer : trainers_) {
+    trace([&] {
+      return trainer->name() + " session " + std::to_string(trainer->session()) + " on n" +
+             std::to_string(trainer->node()) + ": " + trainer->doing();
+    });
     if (trainer->over()) continue;
     std::string text = "P4: " + trainer->name() + " on n" + std::to_string(trainer->node()) +
                        " never ends: " + trainer->doing();

@@ -33,6 +33,8 @@ struct Stats {
   uint64_t jobs_failed = 0;
   uint64_t refused = 0;
   uint64_t trainers_done = 0;
+  uint64_t restarts = 0;  // of daemons that came back with their records
+  uint64_t restarts_while_forming = 0;
 };
 
 // A cluster in one thread. Runs one scenario to its end and watches over what must always hold:
@@ -90,6 +92,7 @@ class World {
   bool was_mismatched(const OpId& id) const { return mismatched_.count(id) > 0; }
   // This node takes part in this life of the job no more.
   void note_left(const JobId& job, uint32_t node) { left_.insert({job, node}); }
+  bool has_left(const JobId& job, uint32_t node) const { return left_.count({job, node}) > 0; }
   // This node has entered this epoch, or knows that it is no member of it.
   void note_known(const JobId& job, uint32_t node, uint64_t epoch) {
     known_[{job, node}] = std::max(known_[{job, node}], epoch);
@@ -126,7 +129,12 @@ class World {
   void heal(uint32_t a, uint32_t b, Time when);
   void break_link(uint32_t a, uint32_t b, const Fault& fault);
   void crash(const Fault& fault);
-  void bear_again(uint32_t index, Time when);
+  void bear_again(const Fault& fault, Time when);
+  void restart(const Fault& fault);
+  void come_back(uint32_t index);
+  void miss(uint32_t self, uint32_t peer, Time within);
+  void expect_others(uint32_t index);
+  SimNode& next_life(uint32_t index);
   void pause(const Fault& fault);
   void strike(const Fault& fault);
   void deliver_control(uint32_t from, uint32_t to, const core::JobMessage& message);

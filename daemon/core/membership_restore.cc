@@ -1,0 +1,130 @@
+// From one life of a daemon to the next: rule R1. A job that runs goes on with a view change in
+// which this node takes part as if it had only been slow; nothing else is remembered.
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/core/membership.h"
+#include "daemon/core/membership_hands.h"
+
+namespace gradring::core {
+
+JobRecord Membership::record_of(const Live& live) const {
+  JobRecord record;
+  record.view = live.view;
+  record.token = live.token;
+  record.since = live.since;
+  for (const LocalClaim& claim : live.local) {
+    const JoinRequest& request = claim.request;
+    record.local.push_back({request.session, request.rank, request.local_rank, request.pid,
+                            claim.claim, live.present.count(request.session) > 0});
+  }
+  record.lost = live.lost;
+  record.done = live.done;
+  record.acceptor = live.change->record();
+  return record;
+}
+
+void Membership::save(const Live& live) {
+  if (live.change && !live.failure) actions_->record(record_of(live));
+}
+
+void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time now) {
+  now_ = std::max(now_, now);
+  const JobId id = record.view.incarnation;
+  Live& live = live_[id];
+  live.view = record.view;
+  live.token = record.token;
+  live.since = record.since;
+  live.state = record.view.closed ? JobState::kFailed : JobState::kRunning;
+  live.explanation = record.view.explanation;
+  for (const LocalPlace& place : record.local) {
+    LocalClaim& local = live.local.emplace_back();
+    local.claim = place.claim;
+    local.request.session = place.session;
+    local.request.job = record.view.job;
+    local.request.token = record.token;
+    local.request.rank = place.rank;
+    local.request.size = record.view.size;
+    local.request.local_rank = place.local_rank;
+    local.request.policy = record.view.policy;
+    local.request.uid = record.view.uid;
+    local.request.pid = place.pid;
+    if (place.present) live.present.insert(place.session);
+  }
+  live.lost = record.lost;
+  live.done = record.done;
+  live.returned = true;
+  for (const Member& member : live.view.members) {
+    if (member.node == node_ || live.done.count(member.node) > 0) continue;
+    if (peers_.count(member.node) == 0) awaited_.insert(member.node);
+  }
+  // The engine may not have heard of it.
+  for (const LocalPlace& place : record.local) {
+    if (place.present) continue;
+    Failure failure{Cause::kTrainerLeft, {}};
+    failure.blame = {place.rank, node_, place.pid, "", "left the job"};
+    for (const LostRank& lost : live.lost) {
+      if (lost.rank == place.rank) failure = lost.failure;
+    }
+    actions_->leave_engine(id, place.rank, failure);
+  }
+  begin_changes(live);
+  live.change->restore(record.acceptor);
+  const auto& commit = record.acceptor.last_commit;
+  if (commit && commit->epoch > live.view.epoch) {
+    adopt(live, commit->proposal);
+  } else if (commit && commit->epoch > engine_epoch) {
+    std::vector<SessionId> sessions;
+    for (const RankInfo& info : live.view.members[*live.view.index_of(node_)].ranks) {
+      const auto known =
+          std::find_if(live.local.begin(), live.local.end(),
+                       [&info](const LocalClaim& c) { return c.claim == info.claim; });
+      sessions.push_back(known == live.local.end() ? 0 : known->request.session);
+    }
+    actions_->adopt_engine(id, commit->proposal, sessions);
+  }
+  go_on_if_met(id);
+}
+
+// What was under way when the last life ended is lost, so the epoch must end. Asking for that
+// before all members can be reached would leave somebody out for nothing.
+void Membership::go_on_if_met(const JobId& job) {
+  const auto it = live_.find(job);
+  if (it == live_.end() || !it->second.returned || !it->second.change) return;
+  const View& view = it->second.change->view();
+  const bool waits = std::any_of(view.members.begin(), view.members.end(),
+                                 [&](const Member& m) { return awaited_.count(m.node) > 0; });
+  if (waits) return;
+  it->second.returned = false;
+  want_change(job, true);
+  end_if_over(job);
+}
+
+void Membership::go_on_where_met() {
+  std::vector<JobId> jobs;
+  for (const auto& [id, live] : live_) jobs.push_back(id);
+  for (const JobId& id : jobs) go_on_if_met(id);
+}
+
+void Membership::peer_away(const std::string& node) {
+  peers_.erase(node);
+  awaited_.insert(node);
+  std::erase_if(deferred_, [&node](const auto& entry) { return entry.second.first == node; });
+  for (auto& [key, gathering] : gatherings_) gathering.remote.erase(node);
+  std::erase_if(gatherings_, [](const auto& entry) {
+    return entry.second.local.empty() && entry.second.remote.empty();
+  });
+  std::vector<JobId> forming;
+  for (auto& [id, live] : live_) {
+    if (live.change) {
+      live.change->away(node);
+    } else if (live.view.index_of(node)) {
+      forming.push_back(id);
+    }
+  }
+  for (const JobId& id : forming) lose_while_forming(id, node);
+  settle_all();
+}
+
+}  // namespace gradring::core
