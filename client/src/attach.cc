@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "client/src/limits.h"
 #include "client/src/runtime_dir.h"
@@ -35,8 +34,8 @@ UniqueFd take_descriptors(const msghdr& header) {
 
 }  // namespace
 
-tl::expected<AttachSocket, Status> AttachSocket::connect(const std::string& runtime_dir,
-                                                         TimePoint deadline) {
+tl::expected<std::optional<AttachSocket>, Status> AttachSocket::connect(
+    const std::string& runtime_dir) {
   const std::string path = attach_path(runtime_dir);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -47,15 +46,15 @@ tl::expected<AttachSocket, Status> AttachSocket::connect(const std::string& runt
     return tl::unexpected(Status(Code::kResourceExhausted,
                                  fmt::format("cannot open a socket: {}", std::strerror(errno))));
   }
-  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
-         0) {
-    // EAGAIN: the listener's backlog is full for the moment.
-    if (errno != EINTR && errno != EAGAIN)
-      return tl::unexpected(unreachable(runtime_dir, path, errno));
-    if (Clock::now() >= deadline) return tl::unexpected(unreachable(runtime_dir, path, EAGAIN));
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return AttachSocket(std::move(socket));
+  int connected = 0;
+  do {
+    connected =
+        ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  } while (connected != 0 && errno == EINTR);
+  if (connected == 0) return AttachSocket(std::move(socket));
+  // The listener's backlog is full for the moment.
+  if (errno == EAGAIN) return std::optional<AttachSocket>();
+  return tl::unexpected(unreachable(runtime_dir, path, errno));
 }
 
 Status AttachSocket::send(const wire::AttachRequest& request) {

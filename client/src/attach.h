@@ -4,7 +4,6 @@
 #include <string>
 #include <tl/expected.hpp>
 
-#include "client/src/clock.h"
 #include "client/src/unique_fd.h"
 #include "proto/status.h"
 #include "proto/wire.h"
@@ -20,9 +19,9 @@ struct AttachPacket {
 // each side learns first that the other is gone.
 class AttachSocket {
  public:
-  // UNAVAILABLE, with the path, the reason and the command that starts a daemon, if none listens.
-  static tl::expected<AttachSocket, Status> connect(const std::string& runtime_dir,
-                                                    TimePoint deadline);
+  // Never blocks. UNAVAILABLE, with the path, the reason and the command that starts a daemon, if
+  // none listens; an empty optional if it is busy with others: worth another try in a moment.
+  static tl::expected<std::optional<AttachSocket>, Status> connect(const std::string& runtime_dir);
 
   // Never blocks. UNAVAILABLE: the daemon is gone, or takes no more packets.
   Status send(const wire::AttachRequest& request);
@@ -39,10 +38,5 @@ class AttachSocket {
 
   UniqueFd socket_;
 };
-
-// Says hello and waits for the welcome. INCOMPATIBLE in words if the versions do not fit, whichever
-// side finds out.
-tl::expected<wire::AttachWelcome, Status> greet(AttachSocket& socket,
-                                                const std::string& runtime_dir, TimePoint deadline);
 
 }  // namespace gradring::client

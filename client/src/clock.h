@@ -19,6 +19,12 @@ inline TimePoint deadline_after(int64_t ms) {
   return Clock::now() + std::chrono::milliseconds(ms);
 }
 
+// As a peer told it. Cut to a length that can be added to a time without passing its end.
+inline std::chrono::milliseconds clamped_ms(uint64_t ms) {
+  constexpr uint64_t kYearMs = uint64_t{366} * 24 * 3600 * 1000;
+  return std::chrono::milliseconds(ms < kYearMs ? ms : kYearMs);
+}
+
 // What is left until `deadline`, for ppoll; a deadline that has passed leaves zero. Not for kNever.
 inline timespec time_left(TimePoint deadline) {
   const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());

@@ -6,10 +6,9 @@
 
 namespace gradring::client {
 
-Communicator::Communicator(Settings settings, DaemonPlace place, AttachSocket attach,
-                           ControlSocket control)
+Communicator::Communicator(Settings settings, DaemonPlace place, Connection connection)
     : settings_(std::move(settings)),
-      session_(*this, std::move(place), std::move(attach), std::move(control)),
+      session_(*this, std::move(place), std::move(connection)),
       fork_watch_(mutex_, [this] { session_.close_in_child(); }) {}
 
 Communicator::Inside::~Inside() {
@@ -28,7 +27,7 @@ void Communicator::close() {
   session_.interrupt(
       {Code::kUnavailable, "the communicator was closed by another thread during this call"});
   left_.wait(lock, [&] { return inside_ == 0; });
-  session_.resume();
+  session_.end_interruption();
   if (session_.lost()) return;
   wire::ClientMessage message;
   message.mutable_leave()->set_job(job_);

@@ -15,6 +15,7 @@
 
 #include "client/src/fork_watch.h"
 #include "client/src/requests.h"
+#include "client/src/seen.h"
 #include "client/src/segments.h"
 #include "client/src/session.h"
 #include "client/src/settings.h"
@@ -86,10 +87,8 @@ class Communicator final : private Session::Events {
     std::unique_lock<std::mutex> lock_;
   };
 
-  Communicator(Settings settings, DaemonPlace place, AttachSocket attach, ControlSocket control);
+  Communicator(Settings settings, DaemonPlace place, Connection connection);
 
-  Status open_session(std::unique_lock<std::mutex>& lock, const wire::AttachWelcome& welcome,
-                      TimePoint deadline);
   Status join(std::unique_lock<std::mutex>& lock);
   Status place_in(const wire::View& view);
   void adopt(View view);
@@ -105,8 +104,7 @@ class Communicator final : private Session::Events {
 
   // The parts of a submission: its checks and loans, and its message.
   tl::expected<Request, Status> prepare(const gradring_op& op);
-  tl::expected<uint64_t, Status> send(std::unique_lock<std::mutex>& lock, Request request,
-                                      int32_t priority);
+  tl::expected<uint64_t, Status> send(std::unique_lock<std::mutex>& lock, Request request);
   // Waits for its end and takes it out.
   tl::expected<std::optional<Outcome>, Status> take(std::unique_lock<std::mutex>& lock,
                                                     uint64_t ticket, TimePoint deadline);
@@ -117,7 +115,8 @@ class Communicator final : private Session::Events {
   bool on_completed(const wire::Completed& completed) override;
   void on_refused(uint64_t request, const wire::Refused& refused) override;
   Status on_view_changed(const wire::ViewChanged& changed) override;
-  void on_job_closed(const wire::JobClosed& closed) override;
+  bool on_job_closed(const wire::JobClosed& closed) override;
+  std::vector<wire::ClientMessage> unfinished(uint64_t number) override;
   void on_lost(Cause cause, const Status& why) override;
   void on_alarm() override;
   void fail_pending(const Outcome& outcome);
@@ -138,6 +137,7 @@ class Communicator final : private Session::Events {
   Session session_;
   Segments segments_;
   Requests requests_;
+  Seen seen_;                                         // stays empty where no restart can follow
   uint64_t sequence_ = 0;                             // of the next op without a name
   std::unordered_map<uint64_t, uint64_t> name_uses_;  // by the name's hash; kOpNames at most
   Views views_;

@@ -19,6 +19,9 @@ namespace gradring::client {
 class ControlSocket {
  public:
   static tl::expected<ControlSocket, Status> connect(const std::string& runtime_dir);
+  ControlSocket(ControlSocket&&) = default;
+  // The old context would end before its socket, and wait for that for ever.
+  ControlSocket& operator=(ControlSocket&&) = delete;
 
   // As the last receive() found it. Asking the socket anew could consume the sign on fd().
   bool writable() const { return writable_; }

@@ -32,11 +32,13 @@ bool Communicator::on_completed(const wire::Completed& completed) {
     Outcome outcome;
     if (!from_wire(completion, &outcome)) return false;
     if (completion.ticket() == 0 || completion.ticket() > session_.last_number()) return false;
+    seen_.prove(completion.ticket());
     const auto request = requests_.find(completion.ticket());
     // An op ends once: a second completion, or one that comes after we gave the request up, is
     // void.
     if (request == requests_.end() || request->second.outcome.ended()) continue;
     epoch_ = std::max(epoch_.load(), outcome.epoch);
+    if (session_.resumable()) seen_.add(completion.ticket());
     if (completion.ticket() == join_point_) {
       join_point_ = 0;
       newcomer_ = newcomer_ && !outcome.good();
@@ -57,15 +59,16 @@ void Communicator::on_refused(uint64_t number, const wire::Refused& refused) {
   end(request->second, failed(std::move(failure), refused.message()));
 }
 
-void Communicator::on_job_closed(const wire::JobClosed& closed) {
+bool Communicator::on_job_closed(const wire::JobClosed& closed) {
   // Right behind the answer to the join it comes before we have seen our own handle in that.
-  const bool ours = job_ == 0 || closed.job() == job_;
-  if (!ours || job_failure_) return;
+  if (job_ != 0 && closed.job() != job_) return false;
+  if (job_failure_) return true;
   Failure failure;
   if (!gradring::from_wire(closed.failure(), &failure)) failure.cause = Cause::kProtocol;
   job_failure_ = failed(std::move(failure), closed.message());
   last_words_ = job_failure_;
   session_.set_alarm(Clock::now() + kJobClosedTime);
+  return true;
 }
 
 void Communicator::on_lost(Cause cause, const Status& why) {

@@ -22,6 +22,14 @@ inline constexpr std::chrono::milliseconds kLeaveTime{2000};
 // Between the closing of the attach socket and giving the session up: a daemon that is told to stop
 // says why on the control channel, and the two channels are not ordered.
 inline constexpr std::chrono::milliseconds kLastWordsTime{200};
+// Between two attempts to connect to a daemon that does not listen, or has no room just now. It
+// should not add to the pause that a restart is, and costs a system call or two.
+inline constexpr std::chrono::milliseconds kConnectPause{20};
+// On top of the daemon's restart-grace, which it counts itself: for connecting, greeting and
+// opening the session on a machine that is busy with a restart.
+inline constexpr std::chrono::milliseconds kResumeMargin{2000};
+// Whoever waits for an alarm wakes within a few milliseconds of it. Longer past it, nobody waited.
+inline constexpr std::chrono::milliseconds kLateLook{500};
 // Between JobClosed and giving up on open requests. The daemon ends each by Completed once it no
 // longer touches their buffers; ending them earlier would hand memory back that may still be
 // written.
@@ -29,6 +37,9 @@ inline constexpr std::chrono::milliseconds kJobClosedTime{1000};
 
 // Replies on the attach socket are some hundred bytes; the longest is a refusal's sentence.
 inline constexpr size_t kAttachPacketBytes = 16 * 1024;
+// Operations in one message when all are submitted again. The daemon takes messages of 256 KiB, and
+// needs some of that for Submit.seen.
+inline constexpr size_t kSubmitBytes = 128 * 1024;
 // What the daemon takes; fits a parameter's full path in any model.
 inline constexpr size_t kOpNameBytes = 512;
 // Distinct op names of one communicator, each of which keeps a use counter for good. Far more than

@@ -102,7 +102,9 @@ Status Communicator::free_segment(std::unique_lock<std::mutex>& lock, uint64_t i
   message.mutable_free()->set_segment(id);
   const auto freed = session_.call(lock, std::move(message), wire::DaemonMessage::kFreed,
                                    Clock::now() + kCallTime);
-  return freed || session_.lost() ? Status() : freed.error();
+  if (freed || session_.lost()) return {};
+  // Unknown there: a daemon that restarted had freed it, and only its answer was lost.
+  return freed.error().code() == Code::kNotFound ? Status() : freed.error();
 }
 
 }  // namespace gradring::client

@@ -1,47 +1,49 @@
 #include <fmt/format.h>
+#include <poll.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "client/src/communicator.h"
+#include "client/src/handshake.h"
 #include "client/src/limits.h"
 
 namespace gradring::client {
 
-tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(Settings settings) {
-  const TimePoint deadline = Clock::now() + kHandshakeTime;
-  auto attach = AttachSocket::connect(settings.runtime_dir, deadline);
-  if (!attach) return tl::unexpected(attach.error());
-  const auto welcome = greet(*attach, settings.runtime_dir, deadline);
-  if (!welcome) return tl::unexpected(welcome.error());
-  auto control = ControlSocket::connect(settings.runtime_dir);
-  if (!control) return tl::unexpected(control.error());
+namespace {
 
-  DaemonPlace place{settings.runtime_dir, welcome->node()};
-  std::unique_ptr<Communicator> communicator(new Communicator(
-      std::move(settings), std::move(place), std::move(*attach), std::move(*control)));
+tl::expected<Connection, Status> connect(const std::string& runtime_dir, TimePoint deadline) {
+  Handshake handshake(runtime_dir, std::nullopt);
+  while (true) {
+    const auto opened = handshake.advance();
+    if (!opened) return tl::unexpected(opened.error().why);
+    if (*opened) return handshake.take();
+    if (Clock::now() >= deadline) return tl::unexpected(handshake.overdue());
+    std::array<pollfd, 2> fds = {
+        {{handshake.attach_fd(), POLLIN, 0}, {handshake.control_fd(), POLLIN, 0}}};
+    const timespec left = time_left(std::min(deadline, handshake.alarm()));
+    ::ppoll(fds.data(), fds.size(), &left, nullptr);  // An early return only means another look.
+  }
+}
+
+}  // namespace
+
+tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(Settings settings) {
+  auto connection = connect(settings.runtime_dir, Clock::now() + kHandshakeTime);
+  if (!connection) return tl::unexpected(connection.error());
+  DaemonPlace place{settings.runtime_dir, connection->welcome.node()};
+  std::unique_ptr<Communicator> communicator(
+      new Communicator(std::move(settings), std::move(place), std::move(*connection)));
   std::unique_lock lock(communicator->mutex_);
   if (!communicator->session_.valid()) {
     return tl::unexpected(
         Status(Code::kResourceExhausted, "this process has no file descriptors left"));
   }
-  Status opened = communicator->open_session(lock, *welcome, deadline);
-  if (opened.ok()) opened = communicator->join(lock);
+  Status joined = communicator->join(lock);
   lock.unlock();
-  if (!opened.ok()) return tl::unexpected(opened);
+  if (!joined.ok()) return tl::unexpected(joined);
   return communicator;
-}
-
-Status Communicator::open_session(std::unique_lock<std::mutex>& lock,
-                                  const wire::AttachWelcome& welcome, TimePoint deadline) {
-  wire::ClientMessage message;
-  message.mutable_open()->set_session(welcome.session());
-  message.mutable_open()->set_secret(welcome.secret());
-  const auto opened =
-      session_.call(lock, std::move(message), wire::DaemonMessage::kOpened, deadline);
-  if (opened) return {};
-  // A daemon that does not answer the very first message is not there, in every sense of the word.
-  const Status& why = opened.error();
-  return why.code() == Code::kDeadlineExceeded ? Status(Code::kUnavailable, why.message()) : why;
 }
 
 Status Communicator::join(std::unique_lock<std::mutex>& lock) {
@@ -88,6 +90,8 @@ Status Communicator::place_in(const wire::View& joined) {
   adopt(std::move(*view));
   if (!early_view_) return {};
   const wire::ViewChanged early = *std::exchange(early_view_, std::nullopt);
+  // A daemon that restarted told its view before it answered the join with a newer one.
+  if (early.view().epoch() < views_.newest().epoch) return {};
   const Status good = on_view_changed(early);
   return good.ok() ? good : wrong(good.message());
 }

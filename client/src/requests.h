@@ -3,8 +3,8 @@
 #include <gradring/gradring.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
-#include <unordered_map>
 
 #include "client/src/segments.h"
 #include "proto/types.h"
@@ -39,6 +39,7 @@ struct Request {
   std::string name;
   Loan input;  // none where nothing moves
   Loan output;
+  int32_t priority = 0;
   Outcome outcome;
 
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }
@@ -47,7 +48,7 @@ struct Request {
 // "allreduce sum of 1024 float32 (op 3)"
 std::string describe(const Request& request);
 
-// By ticket, which is the public request number as well.
-using Requests = std::unordered_map<uint64_t, Request>;
+// By ticket, which is the public request number as well; in the order of submission.
+using Requests = std::map<uint64_t, Request>;
 
 }  // namespace gradring::client

@@ -6,124 +6,25 @@
 
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
-#include "client/src/runtime_dir.h"
 #include "proto/version.h"
 
+// The part of the session that reads: the two channels, and what becomes of them.
 namespace gradring::client {
-Session::Session(Events& events, DaemonPlace place, AttachSocket attach, ControlSocket control)
+
+Session::Session(Events& events, DaemonPlace place, Connection connection)
     : events_(events),
       place_(std::move(place)),
-      attach_(std::move(attach)),
-      control_(std::move(control)),
-      reader_(*this) {}
-
-tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mutex>& lock,
-                                                        wire::ClientMessage message,
-                                                        wire::DaemonMessage::BodyCase body,
-                                                        TimePoint deadline) {
-  if (Status room = wait_for_room(lock, deadline); !room.ok()) {
-    return tl::unexpected(room);
-  }
-  const uint64_t number = next_number();
-  message.set_request(number);
-  // Entered before it is sent, because sending also reads, and the answer may be there at once.
-  const auto call = control_calls_.emplace(number, std::nullopt).first;
-  if (Status sent = send(std::move(message)); !sent.ok()) {
-    control_calls_.erase(call);
-    return tl::unexpected(sent);
-  }
-  wait_until(lock, deadline, [&] { return call->second.has_value() || over(); });
-  const std::optional<wire::DaemonMessage> answer = std::move(call->second);
-  control_calls_.erase(call);
-
-  if (answer && answer->body_case() == body) return *answer;
-  if (answer && answer->has_refused()) return tl::unexpected(to_status(answer->refused()));
-  if (answer) {
-    return tl::unexpected(Status(
-        Code::kInternal, fmt::format("the daemon on node {} answered with a message that does "
-                                     "not fit the question",
-                                     place_.node)));
-  }
-  if (over()) return tl::unexpected(why_over());
-  return tl::unexpected(Status(
-      Code::kDeadlineExceeded,
-      fmt::format("the daemon on node {} did not answer in time; `gradringctl --runtime-dir {} "
-                  "status` tells how it is",
-                  place_.node, place_.runtime_dir)));
-}
-
-tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex>& lock,
-                                                     uint64_t bytes, TimePoint deadline) {
-  if (over()) return tl::unexpected(why_over());
-  const uint64_t number = next_number();
-  wire::AttachRequest request;
-  request.mutable_allocate()->set_request(number);
-  request.mutable_allocate()->set_bytes(bytes);
-  if (Status sent = attach_.send(request); !sent.ok()) {
-    // Of the two reasons, a closed socket is the one that reading shows.
-    wait_until(lock, deadline, [&] { return over() || attach_open_; });
-    return tl::unexpected(lost_ ? *lost_ : sent);
-  }
-
-  const auto call = attach_calls_.emplace(number, std::nullopt).first;
-  wait_until(lock, deadline, [&] { return call->second.has_value() || over(); });
-  std::optional<AttachPacket> answer = std::move(call->second);
-  attach_calls_.erase(call);
-
-  if (answer && answer->reply.has_refused()) {
-    return tl::unexpected(to_status(answer->reply.refused()));
-  }
-  if (answer) return std::move(*answer);
-  if (over()) return tl::unexpected(why_over());
-  return tl::unexpected(Status(
-      Code::kDeadlineExceeded,
-      fmt::format("the daemon on node {} did not make a segment of {} bytes in time; `gradringctl "
-                  "--runtime-dir {} status` tells how it is",
-                  place_.node, bytes, place_.runtime_dir)));
-}
-
-Status Session::wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
-  // Nothing more goes to a daemon that hung up: it only has its last words to say.
-  const bool ready = wait_until(lock, std::min(deadline, Clock::now() + kSendTime),
-                                [&] { return over() || (attach_open_ && control_.writable()); });
-  if (over()) return why_over();
-  if (ready) return {};
-  return {Code::kUnavailable,
-          fmt::format("the daemon on node {} does not take messages: it is stopped or overloaded; "
-                      "`gradringctl --runtime-dir {} status` tells how it is",
-                      place_.node, place_.runtime_dir)};
-}
-
-Status Session::send(wire::ClientMessage message) {
-  if (lost_) return *lost_;
-  message.set_protocol(kClientProtocol);
-  Status sent = control_.send(message);
-  reader_.take_in();
-  return sent;
-}
-
-void Session::interrupt(Status why) {
-  interruption_ = std::move(why);
-  reader_.wake_all();
-}
-
-void Session::set_alarm(TimePoint when) { alarm_ = std::min(alarm_, when); }
-
-void Session::close_in_child() {
-  attach_.close();
-  reader_.close();
-}
+      reader_(*this),
+      connection_(std::make_unique<Connection>(std::move(connection))) {}
 
 bool Session::take_in() {
   // The control channel first: what a daemon said before it closed counts.
   bool changed = take_control();
   changed |= take_attach();
-  if (Clock::now() >= gone_at_) {
-    gone_at_ = kNever;
-    lose(Cause::kPeerLost, Code::kUnavailable,
-         fmt::format("the daemon on node {} went away; start it again with `{}` if nothing else "
-                     "does, look at its log for the reason, and open the job anew",
-                     place_.node, start_command(place_.runtime_dir)));
+  changed |= take_resumption();
+  if (Clock::now() >= leave_at_) {
+    leave_at_ = kNever;
+    lose(*std::exchange(leaving_, std::nullopt));
     changed = true;
   }
   if (Clock::now() >= alarm_) {
@@ -134,33 +35,61 @@ bool Session::take_in() {
   return changed;
 }
 
+int Session::control_fd() const {
+  const int coming = resumption_ ? resumption_->control_fd() : -1;
+  if (coming >= 0) return coming;
+  return control_open_ ? connection_->control.fd() : -1;
+}
+
+int Session::attach_fd() const {
+  if (resumption_) return resumption_->attach_fd();
+  return attach_open_ ? connection_->attach.fd() : -1;
+}
+
+TimePoint Session::alarm() const {
+  return std::min({alarm_, leave_at_, resumption_ ? resumption_->alarm() : kNever});
+}
+
 bool Session::take_control() {
   bool changed = false;
   while (control_open_) {
-    auto message = control_.receive();
+    auto message = connection_->control.receive();
     if (!message) {
       control_open_ = false;
-      lose(Cause::kProtocol, message.error().code(), message.error().message());
+      lose({Cause::kProtocol, message.error()});
       return true;
     }
-    if (!message->has_value()) break;
-    dispatch(std::move(**message));
-    changed = true;
+    if (message->has_value()) {
+      dispatch(std::move(**message));
+      changed = true;
+    } else if (!post_next()) {
+      break;
+    }
   }
   return changed;
+}
+
+// True if something was sent, and so there may be more to read.
+bool Session::post_next() {
+  if (outbox_.empty() || !attach_open_ || !connection_->control.writable()) return false;
+  const Status sent = connection_->control.send(outbox_.front());
+  if (sent.code() == Code::kResourceExhausted) return false;
+  outbox_.pop_front();
+  if (!sent.ok()) lose({Cause::kProtocol, sent});
+  return true;
 }
 
 bool Session::take_attach() {
   bool changed = false;
   while (attach_open_) {
-    auto packet = attach_.receive();
+    auto packet = connection_->attach.receive();
     if (!packet) {
       attach_open_ = false;
       if (packet.error().code() == Code::kUnavailable) {
-        gone_at_ = Clock::now() + kLastWordsTime;
-        return changed;
+        hung_up();
+      } else {
+        lose({Cause::kProtocol, packet.error()});
       }
-      lose(Cause::kProtocol, packet.error().code(), packet.error().message());
       return true;
     }
     if (!packet->has_value()) break;
@@ -170,35 +99,50 @@ bool Session::take_attach() {
   return changed;
 }
 
+bool Session::take_resumption() {
+  if (!resumption_) return false;
+  const bool changed = resumption_->advance();
+  if (resumption_->open()) {
+    come_back();
+  } else if (const auto failure = resumption_->failure()) {
+    // The daemon may have said on the old control channel why it does not know us any more.
+    leave_at(std::max(Clock::now(), last_words_until_), *failure);
+  }
+  return changed;
+}
+
 void Session::dispatch(wire::DaemonMessage message) {
   switch (message.body_case()) {
     case wire::DaemonMessage::kCompleted:
       if (!events_.on_completed(message.completed())) {
-        lose(
-            Cause::kProtocol, Code::kInternal,
-            "the daemon sent a completion that makes no sense (unknown request, verdict or cause)");
+        lose({Cause::kProtocol,
+              {Code::kInternal,
+               "the daemon sent a completion that makes no sense (unknown request, verdict or "
+               "cause)"}});
       }
       return;
     case wire::DaemonMessage::kViewChanged:
       if (Status good = events_.on_view_changed(message.view_changed()); !good.ok()) {
-        lose(Cause::kProtocol, Code::kInternal,
-             "the daemon sent a view that makes no sense: " + good.message());
+        lose({Cause::kProtocol,
+              {Code::kInternal, "the daemon sent a view that makes no sense: " + good.message()}});
       }
       return;
     case wire::DaemonMessage::kClosed:
-      events_.on_job_closed(message.closed());
+      job_closed_ |= events_.on_job_closed(message.closed());
+      // Nothing is left to come back for.
+      if (job_closed_ && away()) leave_at(last_words_until_, {Cause::kPeerLost, went_away(place_)});
       return;
     default:
       break;
   }
-  const auto call = control_calls_.find(message.request());
+  const uint64_t number = message.request();
+  const auto call = control_calls_.find(number);
   if (call != control_calls_.end()) {
-    call->second = std::move(message);
-  } else if (message.has_refused() && message.request() == 0) {
-    const Status refusal = to_status(message.refused());
-    lose(Cause::kRefused, refusal.code(), refusal.message());
+    call->second.answer = std::move(message);
+  } else if (message.has_refused() && (number == 0 || number == resubmission_)) {
+    lose({Cause::kRefused, to_status(message.refused())});
   } else if (message.has_refused()) {
-    events_.on_refused(message.request(), message.refused());
+    events_.on_refused(number, message.refused());
   }
   // Any other is the answer to a call that gave up, or news that only a later library knows.
 }
@@ -209,22 +153,71 @@ void Session::dispatch(AttachPacket packet) {
                                                        : 0;
   const auto call = attach_calls_.find(number);
   if (call != attach_calls_.end()) {
-    call->second = std::move(packet);
+    call->second.answer = std::move(packet);
   } else if (number == 0 && packet.reply.has_refused()) {
-    const Status refusal = to_status(packet.reply.refused());
-    lose(Cause::kRefused, refusal.code(), refusal.message());
+    lose({Cause::kRefused, to_status(packet.reply.refused())});
   } else if (number == 0 || number > last_number_) {
-    lose(Cause::kProtocol, Code::kInternal,
-         "the daemon sent a packet on the attach socket that answers nothing");
+    lose({Cause::kProtocol,
+          {Code::kInternal, "the daemon sent a packet on the attach socket that answers nothing"}});
   }
   // Else it came too late: the memfd is closed here, and the daemon frees the segment with the
   // session.
 }
 
-void Session::lose(Cause cause, Code code, std::string what) {
+void Session::hung_up() {
+  connection_->attach.close();
+  if (lost()) return;
+  last_words_until_ = Clock::now() + kLastWordsTime;
+  if (!resumable() || job_closed_) {
+    return leave_at(last_words_until_, {Cause::kPeerLost, went_away(place_)});
+  }
+  // All of it is a call or a submission, and will be sent again as such.
+  outbox_.clear();
+  resumption_.emplace(place_, connection_->welcome);
+}
+
+void Session::come_back() {
+  connection_ = std::make_unique<Connection>(resumption_->take());
+  resumption_.reset();
+  attach_open_ = control_open_ = true;
+  resubmission_ = next_number();
+  // Ops before calls, as a trainer that leaves has submitted before it.
+  for (wire::ClientMessage& message : events_.unfinished(resubmission_)) {
+    outbox_.push_back(std::move(message));
+  }
+  for (const auto& [number, call] : control_calls_) {
+    if (!call.answer) outbox_.push_back(call.message);
+  }
+  for (wire::ClientMessage& message : outbox_) message.set_protocol(kClientProtocol);
+  for (const auto& [number, call] : attach_calls_) {
+    // If it cannot be sent, the daemon hung up again.
+    if (!call.answer) static_cast<void>(connection_->attach.send(call.request));
+  }
+  take_control();
+}
+
+void Session::leave_at(TimePoint when, Ending why) {
+  resumption_.reset();
+  leave_at_ = when;
+  leaving_ = std::move(why);
+}
+
+void Session::lose(Ending why) {
   if (lost_) return;
-  lost_ = Status(code, std::move(what));
-  events_.on_lost(cause, *lost_);
+  resumption_.reset();
+  lost_ = std::move(why.why);
+  events_.on_lost(why.cause, *lost_);
+}
+
+void Session::close_in_child() {
+  connection_->attach.close();
+  if (resumption_) resumption_->close_in_child();
+  reader_.close();
+}
+
+void Session::abandon_in_child() {
+  connection_->control.abandon();
+  if (resumption_) resumption_->abandon_in_child();
 }
 
 }  // namespace gradring::client

@@ -2,31 +2,39 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
+#include <vector>
 
-#include "client/src/attach.h"
 #include "client/src/clock.h"
-#include "client/src/control.h"
+#include "client/src/connection.h"
+#include "client/src/handshake.h"
 #include "client/src/reader.h"
+#include "client/src/resumption.h"
 #include "proto/status.h"
 #include "proto/verdict.h"
 #include "proto/wire.h"
 
 namespace gradring::client {
 
-// Where the daemon is, as its welcome told.
-struct DaemonPlace {
-  std::string runtime_dir;
-  std::string node;
-};
-
-// Both channels to the daemon: calls that wait for their answer, messages that do not, and what
+// Our session with the daemon: calls that wait for their answer, messages that do not, and what
 // comes unasked. Lives under its owner's mutex: every function is called with it held, and those
 // that take the lock let go of it while they wait.
+//
+//   is       from     when
+//   open     always   both channels serve
+//   away     open     the daemon hung up and may come back: a Resumption looks for it
+//   open     away     it did: what has no answer or end yet was sent again
+//   leaving  both     it will not come back, and may only have last words to say
+//   lost     any      for good
+//
+// Nobody who waits notices `away`: calls and messages are kept, and deadlines hold.
 class Session final : private Reader::Source {
  public:
   // Told with the mutex held, while somebody waits or sends.
@@ -38,9 +46,14 @@ class Session final : private Reader::Source {
     virtual void on_refused(uint64_t request, const wire::Refused& refused) = 0;
     // The error says what is wrong with it: the message breaks the protocol.
     virtual Status on_view_changed(const wire::ViewChanged& changed) = 0;
-    virtual void on_job_closed(const wire::JobClosed& closed) = 0;
-    // The session is over. PEER_LOST if the daemon closed it (what it said last on the control
-    // channel was told before), PROTOCOL if it sent garbage, REFUSED if it put us out. Once.
+    // False: it is about another job than the session's.
+    virtual bool on_job_closed(const wire::JobClosed& closed) = 0;
+    // The session is open on a new connection: what was sent by send() and has not come to an end
+    // is to be sent again, in messages of this number.
+    virtual std::vector<wire::ClientMessage> unfinished(uint64_t number) = 0;
+    // The session is over. PEER_LOST if the daemon closed it and did not come back or take us back
+    // (what it said last on the control channel was told before), PROTOCOL if it sent garbage,
+    // REFUSED if it put us out. Once.
     virtual void on_lost(Cause cause, const Status& why) = 0;
     // The time of set_alarm has come.
     virtual void on_alarm() = 0;
@@ -49,17 +62,23 @@ class Session final : private Reader::Source {
     ~Events() = default;
   };
 
-  Session(Events& events, DaemonPlace place, AttachSocket attach, ControlSocket control);
+  Session(Events& events, DaemonPlace place, Connection connection);
 
   // False if the process has no descriptors left.
   bool valid() const { return reader_.valid(); }
   const DaemonPlace& place() const { return place_; }
+  // Whether a daemon that goes away may come back, by the welcome of its present or last life.
+  bool resumable() const { return connection_->welcome.restart_grace_ms() > 0; }
+  bool away() const { return resumption_.has_value(); }
   // Whether the daemon is gone for this session, for good.
   bool lost() const { return lost_.has_value(); }
   bool interrupted() const { return interruption_.has_value(); }
   // Whether calls and waits are to end, because it is lost or because of interrupt(), and why.
   bool over() const { return lost() || interrupted(); }
   Status why_over() const { return interruption_ ? *interruption_ : lost_.value_or(Status()); }
+  // For somebody who has waited long enough, half a sentence: which command of gradringctl tells
+  // what; or that the daemon is away.
+  std::string advice(std::string_view command, std::string_view tells) const;
 
   // Numbers both calls and submissions, so that a refusal names either.
   uint64_t next_number() { return ++last_number_; }
@@ -74,58 +93,83 @@ class Session final : private Reader::Source {
   tl::expected<AttachPacket, Status> allocate(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                               TimePoint deadline);
 
-  // Waits until the daemon takes messages, until the deadline and for kSendTime at most. Then
-  // send() will not be refused for lack of room, as long as the lock is kept.
+  // Waits until the daemon takes messages, until the deadline and for kSendTime at most; or until
+  // it is away, since messages then have to wait anyway.
   Status wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline = kNever);
-  Status send(wire::ClientMessage message);
+  // To be called after wait_for_room, without letting go of the lock in between. While the daemon
+  // is away it does nothing: Events::unfinished will tell.
+  void send(wire::ClientMessage message);
 
   template <class Done>
   bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint deadline, Done done) {
     return reader_.wait_until(lock, deadline, done);
   }
 
-  // Ends the calls and waits of all threads with this error, until resume().
+  // Ends the calls and waits of all threads with this error, until end_interruption().
   void interrupt(Status why);
-  void resume() { interruption_.reset(); }
+  void end_interruption() { interruption_.reset(); }
 
   // The earlier one wins, if one is set already.
-  void set_alarm(TimePoint when);
+  void set_alarm(TimePoint when) { alarm_ = std::min(alarm_, when); }
 
   // After a fork: close what keeps the parent's daemon from noticing its death, and forget the
   // rest.
   void close_in_child();
-  void abandon_in_child() { control_.abandon(); }
+  void abandon_in_child();
 
  private:
+  // Calls under way, one for each waiting thread at most; the answer, once it is there.
+  struct Call {
+    wire::ClientMessage message;
+    std::optional<wire::DaemonMessage> answer;
+  };
+  struct Allocation {
+    wire::AttachRequest request;
+    std::optional<AttachPacket> answer;
+  };
+
   bool take_in() override;
-  int control_fd() const override { return control_open_ ? control_.fd() : -1; }
-  int attach_fd() const override { return attach_open_ ? attach_.fd() : -1; }
-  TimePoint alarm() const override { return std::min(alarm_, gone_at_); }
+  int control_fd() const override;
+  int attach_fd() const override;
+  TimePoint alarm() const override;
 
   bool take_control();
+  bool post_next();
   bool take_attach();
+  bool take_resumption();
   void dispatch(wire::DaemonMessage message);
   void dispatch(AttachPacket packet);
-  void lose(Cause cause, Code code, std::string what);
+  void hung_up();
+  void come_back();
+  void leave_at(TimePoint when, Ending why);
+  void lose(Ending why);
 
   Events& events_;
   const DaemonPlace place_;
-  AttachSocket attach_;
-  ControlSocket control_;
   Reader reader_;
 
+  // The newest. While away its control channel is still read: what the daemon said before it went
+  // counts.
+  std::unique_ptr<Connection> connection_;
   bool attach_open_ = true;
   bool control_open_ = true;
+  // What the control channel has not taken yet. Whoever sends has waited until this was empty.
+  std::deque<wire::ClientMessage> outbox_;
+  // Of the messages of unfinished(): a refusal of them is one of the session.
+  uint64_t resubmission_ = 0;
+
+  std::optional<Resumption> resumption_;
+  TimePoint last_words_until_{};
+  std::optional<Ending> leaving_;
+  TimePoint leave_at_ = kNever;
+  bool job_closed_ = false;
   std::optional<Status> lost_;
   std::optional<Status> interruption_;
   TimePoint alarm_ = kNever;
-  // When the daemon counts as gone, once it has closed the attach socket: its last words are on
-  // their way until then.
-  TimePoint gone_at_ = kNever;
-  uint64_t last_number_ = 0;
-  // Calls under way, one for each waiting thread at most; the answer, once it is there.
-  std::map<uint64_t, std::optional<wire::DaemonMessage>> control_calls_;
-  std::map<uint64_t, std::optional<AttachPacket>> attach_calls_;
+
+  uint64_t last_number_ = kOpenNumber;
+  std::map<uint64_t, Call> control_calls_;
+  std::map<uint64_t, Allocation> attach_calls_;
 };
 
 }  // namespace gradring::client

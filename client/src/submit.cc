@@ -26,6 +26,18 @@ void to_wire(const Loan& loan, wire::Buffer* to) {
   to->set_offset(loan.offset());
 }
 
+void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
+  to->set_ticket(ticket);
+  gradring::to_wire(request.key, to->mutable_key());
+  to->set_name(request.name);
+  gradring::to_wire(request.signature, to->mutable_signature());
+  if (request.input.any()) {
+    to_wire(request.input, to->mutable_input());
+    to_wire(request.output, to->mutable_output());
+  }
+  to->set_priority(request.priority);
+}
+
 }  // namespace
 
 tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
@@ -39,7 +51,7 @@ tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
     std::memcpy(request->input.shared(), request->input.users(), request->signature.bytes());
     lock.lock();
   }
-  return send(lock, std::move(*request), op.priority);
+  return send(lock, std::move(*request));
 }
 
 tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
@@ -48,6 +60,7 @@ tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
   if (!signature) return tl::unexpected(signature.error());
   Request request;
   request.signature = *signature;
+  request.priority = op.priority;
   if (op.name != nullptr) request.name = op.name;
   if (signature->count == 0) return request;  // a barrier, or an op that moves nothing
 
@@ -77,7 +90,7 @@ tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
 }
 
 tl::expected<uint64_t, Status> Communicator::send(std::unique_lock<std::mutex>& lock,
-                                                  Request request, int32_t priority) {
+                                                  Request request) {
   // The key is taken only when the message can go: one that is taken and never sent would leave the
   // other ranks waiting for it.
   const Status room = session_.wait_for_room(lock);
@@ -88,31 +101,43 @@ tl::expected<uint64_t, Status> Communicator::send(std::unique_lock<std::mutex>& 
   if (!key) return tl::unexpected(key.error());
   request.key = *key;
 
+  // Entered before it is sent, because sending also reads, and the answer may be there at once.
   const uint64_t ticket = session_.next_number();
+  const Request& entered = requests_.emplace(ticket, std::move(request)).first->second;
+  count(entered);
+  if (entered.is_join_point()) join_point_ = ticket;
+  // A daemon that is away is told when it is back.
+  if (session_.away()) return ticket;
   wire::ClientMessage message;
   message.set_request(ticket);
   message.mutable_submit()->set_job(job_);
-  wire::Operation& operation = *message.mutable_submit()->add_operations();
-  operation.set_ticket(ticket);
-  gradring::to_wire(request.key, operation.mutable_key());
-  operation.set_name(request.name);
-  gradring::to_wire(request.signature, operation.mutable_signature());
-  if (request.input.any()) {
-    to_wire(request.input, operation.mutable_input());
-    to_wire(request.output, operation.mutable_output());
-  }
-  operation.set_priority(priority);
-
-  // Entered before it is sent, because sending also reads, and the answer may be there at once.
-  const Request& entered = requests_.emplace(ticket, std::move(request)).first->second;
-  if (entered.is_join_point()) join_point_ = ticket;
-  if (Status sent = session_.send(std::move(message)); !sent.ok()) {
-    if (join_point_ == ticket) join_point_ = 0;
-    requests_.erase(ticket);
-    return tl::unexpected(sent);
-  }
-  count(entered);
+  seen_.tell(ticket, message.mutable_submit());
+  to_wire(ticket, entered, message.mutable_submit()->add_operations());
+  session_.send(std::move(message));
   return ticket;
+}
+
+std::vector<wire::ClientMessage> Communicator::unfinished(uint64_t number) {
+  std::vector<wire::ClientMessage> messages;
+  size_t bytes = 0;
+  const auto another = [&] {
+    wire::ClientMessage& message = messages.emplace_back();
+    message.set_request(number);
+    message.mutable_submit()->set_job(job_);
+    bytes = 0;
+    return message.mutable_submit();
+  };
+  wire::Submit* submit = nullptr;
+  seen_.take_back();
+  while (seen_.any()) seen_.tell(number, submit = another());
+  for (const auto& [ticket, request] : requests_) {
+    if (request.outcome.ended()) continue;
+    if (submit == nullptr || bytes >= kSubmitBytes) submit = another();
+    wire::Operation& operation = *submit->add_operations();
+    to_wire(ticket, request, &operation);
+    bytes += operation.ByteSizeLong();
+  }
+  return messages;
 }
 
 tl::expected<OpKey, Status> Communicator::next_key(const Request& request) const {

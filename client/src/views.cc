@@ -66,7 +66,7 @@ tl::expected<Communicator::Joined, Status> Communicator::join_point() {
   Inside inside(*this);
   Request request;
   request.signature.collective = Collective::kJoinPoint;
-  const auto ticket = send(inside.lock(), std::move(request), 0);
+  const auto ticket = send(inside.lock(), std::move(request));
   if (!ticket) return tl::unexpected(ticket.error());
   auto outcome = take(inside.lock(), *ticket, kNever);
   if (!outcome) return tl::unexpected(outcome.error());

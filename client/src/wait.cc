@@ -51,12 +51,10 @@ Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {
   Inside inside(*this);
   const auto found = requests_.find(ticket);
   if (found == requests_.end()) return unknown(ticket);
-  return {
-      Code::kDeadlineExceeded,
-      fmt::format("request {}, {}, is still under way after {} ms; `gradringctl --runtime-dir {} "
-                  "job {}` tells who waits for whom",
-                  ticket, describe(found->second), timeout_ms, session_.place().runtime_dir,
-                  settings_.job)};
+  return {Code::kDeadlineExceeded,
+          fmt::format("request {}, {}, is still under way after {} ms; {}", ticket,
+                      describe(found->second), timeout_ms,
+                      session_.advice("job " + settings_.job, "who waits for whom"))};
 }
 
 }  // namespace gradring::client
