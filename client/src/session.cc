@@ -205,6 +205,7 @@ void Session::leave_at(TimePoint when, Ending why) {
 void Session::lose(Ending why) {
   if (lost_) return;
   resumption_.reset();
+  outbox_.clear();
   lost_ = std::move(why.why);
   events_.on_lost(why.cause, *lost_);
 }

@@ -6,9 +6,11 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 #include <zmq.hpp>
 
@@ -19,6 +21,9 @@ namespace gradring::test {
 
 // What segments the fake hands out; all but the first are wrong.
 enum class Memory { kSealed, kUnsealed, kShort, kNone };
+
+// Whether the listening sockets outlive the fake, as in a descriptor store.
+enum class Listeners { kGone, kKept };
 
 // How the fake behaves. Changed by the test at any time, through FakeDaemon::set.
 struct Script {
@@ -33,6 +38,12 @@ struct Script {
   std::optional<wire::Refused> refuse_free;
   std::optional<wire::Refused> refuse_submit;
   bool answer_hello = true;
+  std::optional<std::string> answer_hello_with;  // these bytes
+  uint32_t restart_grace_ms = 0;
+  bool answer_open = true;
+  std::optional<std::string> answer_open_with;  // these bytes
+  // Right behind the answer to OpenSession.
+  std::optional<wire::DaemonMessage> say_after_open;
   bool answer_join = true;
   bool close_after_join = false;  // the job fails in the moment it is formed
   bool answer_leave = true;
@@ -64,19 +75,27 @@ class FakeDaemon {
                                                      size_t count);
   // The operations of all submissions, likewise.
   std::vector<wire::Operation> wait_for_operations(size_t count);
+  // Of all who attached, likewise.
+  std::vector<wire::AttachHello> wait_for_hellos(size_t count);
   size_t segments();
 
   // Ends an op that was held back: computes its result, and tells the trainer that opened last,
   // with this verdict and these figures if there are any; the ticket is filled in.
   void complete(const wire::Operation& operation,
                 std::optional<wire::Completion> completion = std::nullopt);
+  // Likewise, but tells nobody. What was computed once is not computed again.
+  void finish(const wire::Operation& operation);
   // To the trainer that opened last, whatever it is.
   void send(const wire::DaemonMessage& message);
   void send_bytes(const std::string& bytes);
   void send_attach_bytes(const std::string& bytes);
 
   // Closes everything, as the kernel does for a process that is killed.
-  void die();
+  void die(Listeners listeners = Listeners::kGone);
+  // After that: another life, which knows sessions, segments and what was computed.
+  void come_back();
+  // The next life knows no session.
+  void forget();
   // Closes the attach sockets only, as one that stops does before its last words have gone out.
   void hang_up();
   // Stays, and does nothing more.
@@ -97,14 +116,17 @@ class FakeDaemon {
   void accept();
   void take_attach(Session& session, uint64_t id);
   void take_control();
+  void greet(Session& session, uint64_t id, const wire::AttachHello& hello);
   void allocate(Session& session, const wire::AllocateSegment& request);
   void answer(const std::string& routing_id, const wire::ClientMessage& message);
   void submit(const std::string& routing_id, const wire::ClientMessage& message);
   wire::Completion good() const;
   wire::Joined joined(const Script& script) const;
+  void compute_once(const std::string& routing_id, const wire::Operation& operation);
   void compute(const wire::Operation& operation);
   void send_to(const std::string& routing_id, const std::string& bytes);
-  void close_all();
+  void open_sockets();
+  void close_listeners();
 
   std::string runtime_dir_;
   int wake_ = -1;
@@ -114,16 +136,20 @@ class FakeDaemon {
   std::condition_variable arrived_;
   Script script_;
   std::vector<wire::ClientMessage> messages_;
+  std::vector<wire::AttachHello> hellos_;
   std::vector<std::function<void()>> commands_;
   bool stopping_ = false;
 
   // Of the thread.
-  int listener_ = -1;
+  int attach_listener_ = -1;
+  int control_listener_ = -1;
   zmq::context_t context_;
   zmq::socket_t router_;
   bool frozen_ = false;
   uint64_t last_id_ = 0;
   std::map<uint64_t, Session> sessions_;
+  std::set<uint64_t> known_;                          // sessions that were welcomed
+  std::set<std::pair<uint64_t, uint64_t>> computed_;  // by session and ticket
   std::map<uint64_t, Segment> segments_;
   std::string last_routing_id_;
   wire::Join join_;

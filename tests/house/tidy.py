@@ -18,7 +18,6 @@ HEADERS = (".h", ".hpp", ".cuh")
 LINES_MAX = 400
 LONG_FILES = {
     "tests/daemon/live_client_test.cc": "everything a hostile client can do to a live daemon, one after another",
-    "tests/client/fake_daemon.cc": "one scripted daemon, with both of its sockets and every answer",
 }
 
 # Data that is kept as it came, and the text of the licence.

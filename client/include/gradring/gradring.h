@@ -18,6 +18,12 @@
  * Fork: a forked child must not use its parent's communicators; every call on one then returns
  * GRADRING_ERR_FORKED and the parent is not disturbed. The child may open its own. It may read what
  * lies in its parent's buffers, but they stay shared: what it writes there, the parent sees.
+ * Restart of the daemon: where it has a restart-grace, its restart or upgrade is a pause. Requests
+ * stay under way, calls wait, what is submitted meanwhile is kept; the library attaches anew by
+ * itself, in whatever call looks next, and submits again what had not ended. Deadlines hold all the
+ * time. If the daemon is not back within its grace and 2 s, or does not know this trainer any more,
+ * the communicator is over: requests end FAILED with cause PEER_LOST (or REFUSED), calls return
+ * UNAVAILABLE or the daemon's own refusal. Without a grace that is so at once.
  * Errors: functions return a code; gradring_last_error() has the sentence, per thread. Nothing is
  * thrown, and no call blocks beyond the deadline it was given.
  *
