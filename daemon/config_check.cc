@@ -114,9 +114,6 @@ std::string fault_of_times(const Config& config) {
   if (config.decide <= config.suspect) {
     return "decide: must be longer than suspect, or nobody would see a suspicion";
   }
-  if (config.restart_grace != 0) {
-    return "restart-grace: this version cannot wait for a lost daemon; write 0 or leave it out";
-  }
   return "";
 }
 

@@ -127,6 +127,10 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   setup.events = &events;
   setup.flight = flight.control();
   setup.store = store;
+  const core::EngineOptions engine = engine_options_of(config, slice_bytes);
+  setup.job_sizes = {
+      StagingMemory::bytes_for(engine.slots, engine.start_buffers, engine.plan.slice_bytes_max),
+      kept_bytes(engine, config.staging_limit)};
   setup.reload = [arguments]() -> tl::expected<Config, std::string> {
     auto invocation = load_config(arguments, process_environment());
     if (!invocation) return tl::unexpected(invocation.error());
@@ -140,9 +144,8 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
   DataThread data(std::move(transport),
-                  {engine_options_of(config, slice_bytes), config.staging_limit, config.suspect / 4,
-                   flight.data()},
-                  &commands, &events);
+                  {engine, config.staging_limit, config.suspect / 4, flight.data()}, &commands,
+                  &events);
   std::thread data_thread([&data] { data.run(); });
   spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
                config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,

@@ -107,8 +107,37 @@ void AttachServer::on_socket(SessionId id, core::Time now) {
   }
 }
 
-void AttachServer::welcome(Session& session, const wire::AttachHello& hello) {
-  const SessionId id = session.id;
+// The session of before the restart, on the new socket. Null: refused, in words.
+Session* AttachServer::resume(Session& fresh, const wire::Resume& resume) {
+  Session* known = sessions_->find(resume.session());
+  const bool fits = known != nullptr && !known->gone && known->away_until != 0 &&
+                    known->who == fresh.who && equal_secrets(known->secret, resume.secret());
+  if (!fits) {
+    refuse(
+        fresh, 0,
+        {Code::kNotFound,
+         fmt::format("the daemon on node {} was restarted and knows nothing of this session (any "
+                     "more); open the job anew",
+                     identity_.node)});
+    events_->session_ended(fresh.id, "asked for a session that is not known");
+    return nullptr;
+  }
+  epoll_->remove(fresh.socket.get());
+  known->socket = std::move(fresh.socket);
+  sessions_->erase(fresh.id);
+  epoll_->add(known->socket.get(), tag_of(Source::kAttachSocket, known->id));
+  known->away_until = 0;
+  return known;
+}
+
+void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
+  const SessionId id = opened.id;
+  Session* resumed = nullptr;
+  if (hello.has_resume() && hello.protocol() == kClientProtocol) {
+    resumed = resume(opened, hello.resume());
+    if (resumed == nullptr) return;
+  }
+  Session& session = resumed != nullptr ? *resumed : opened;
   if (hello.protocol() != kClientProtocol) {
     refuse(session, 0,
            {Code::kIncompatible,
@@ -118,10 +147,12 @@ void AttachServer::welcome(Session& session, const wire::AttachHello& hello) {
                 kProductVersion, kClientProtocol, hello.product_version(), hello.protocol())});
     return events_->session_ended(id, "speaks another protocol");
   }
-  session.program = hello.program();
-  session.pidfd = open_pidfd(session.socket.get(), session.who.pid);
-  if (session.pidfd) epoll_->add(session.pidfd.get(), tag_of(Source::kPidfd, session.id));
-  session.welcomed = true;
+  if (resumed == nullptr) {
+    session.program = hello.program();
+    session.pidfd = open_pidfd(session.socket.get(), session.who.pid);
+    if (session.pidfd) epoll_->add(session.pidfd.get(), tag_of(Source::kPidfd, session.id));
+    session.welcomed = true;
+  }
 
   wire::AttachReply reply;
   wire::AttachWelcome* welcome = reply.mutable_welcome();
@@ -131,7 +162,11 @@ void AttachServer::welcome(Session& session, const wire::AttachHello& hello) {
   welcome->set_boot_id(identity_.boot_id);
   welcome->set_session(session.id);
   welcome->set_secret(session.secret);
+  welcome->set_restart_grace_ms(
+      static_cast<uint64_t>(identity_.restart_grace / core::kMillisecond));
+  welcome->set_resumed(resumed != nullptr);
   if (!send(session, reply)) return;
+  sessions_->save(session);
   events_->session_opened(session);
   spdlog::debug("trainer attached: pid {}, uid {}, {}", session.who.pid, session.who.uid,
                 session.program);
@@ -203,6 +238,15 @@ void AttachServer::tick(core::Time now) {
   });
   for (const SessionId id : silent) {
     events_->session_ended(id, "said nothing on the attach socket");
+  }
+  std::vector<SessionId> absent;
+  sessions_->for_each([&](const Session& session) {
+    if (session.away_until != 0 && !session.gone && now >= session.away_until) {
+      absent.push_back(session.id);
+    }
+  });
+  for (const SessionId id : absent) {
+    events_->session_ended(id, "did not attach again after the restart of its daemon");
   }
   while (!hung_up_.empty() && hung_up_.front().until <= now) {
     const SessionId id = hung_up_.front().session;

@@ -28,6 +28,7 @@ class AttachServer {
   struct Identity {
     std::string node;
     uint64_t boot_id = 0;
+    core::Time restart_grace = 0;  // 0: sessions end with the daemon
   };
   AttachServer(std::string path, const Identity& identity, Sessions* sessions, Epoll* epoll,
                SessionEvents* events)
@@ -39,6 +40,8 @@ class AttachServer {
 
   // The caller holds the lock of the directory.
   Status open(FdStore* store);
+  // Whether sessions will outlive this daemon, known once its records are open.
+  void set_restart_grace(core::Time grace) { identity_.restart_grace = grace; }
   const std::string& path() const { return path_; }
 
   // ---- readiness, as epoll tells it ----
@@ -53,13 +56,14 @@ class AttachServer {
 
  private:
   void welcome(Session& session, const wire::AttachHello& hello);
+  Session* resume(Session& fresh, const wire::Resume& resume);
   void allocate(Session& session, const wire::AllocateSegment& request);
   bool send(Session& session, const wire::AttachReply& reply, int fd = -1);
   void refuse(Session& session, uint64_t request, const Status& why);
   void on_end_of_file(Session& session, core::Time now);
 
   const std::string path_;
-  const Identity identity_;
+  Identity identity_;
   Sessions* const sessions_;
   Epoll* const epoll_;
   SessionEvents* const events_;

@@ -35,6 +35,11 @@ void Clients::tell(Session& session, wire::DaemonMessage message) {
   dirty_.insert(session.id);
 }
 
+void Clients::tell_first(Session& session, wire::DaemonMessage message) {
+  session.answers.push_front(std::move(message));
+  dirty_.insert(session.id);
+}
+
 void Clients::complete(Session& session, uint64_t ticket, const core::Outcome& outcome) {
   if (session.gone) return;
   wire::Completion* completion = session.completions.add_completions();

@@ -61,7 +61,8 @@ ControlThread::ControlThread(const Setup& setup)
       router_(&context_, setup.config.runtime_dir + "/control.sock"),
       clients_(&router_, &sessions_),
       peers_(&context_, setup.config, setup.identity, setup.commands, this),
-      jobs_(setup.config.node, &sessions_, &clients_, &peers_, setup.commands, setup.flight),
+      jobs_(setup.config.node, &sessions_, &clients_, &peers_, setup.commands, setup.flight,
+            {&node_log_, setup.store, setup.job_sizes}),
       membership_(setup.config.node, membership_options_of(setup.config), random_u64(), &jobs_),
       attach_(setup.config.runtime_dir + "/attach.sock",
               {setup.config.node, setup.identity.boot_id}, &sessions_, &epoll_, this),
@@ -74,6 +75,16 @@ ControlThread::ControlThread(const Setup& setup)
 
 Status ControlThread::open() {
   owner_.adopt();
+  const auto memory = node_log_.open(setup_.store, setup_.config.node, setup_.identity.boot_id);
+  sessions_.remember_in(&node_log_, setup_.store);
+  const core::Time grace = node_log_.on() ? setup_.config.restart_grace : 0;
+  if (grace != setup_.config.restart_grace) {
+    spdlog::warn(
+        "restart-grace has no effect: nobody keeps what is under way while gradringd restarts; run "
+        "it under systemd or as gradringd --keep");
+  }
+  attach_.set_restart_grace(grace);
+  peers_.set_life(node_log_.life(), grace);
   if (Status status = peers_.open(); !status.ok()) return status;
   if (Status status = router_.open(setup_.store); !status.ok()) return status;
   if (Status status = attach_.open(setup_.store); !status.ok()) return status;
@@ -83,6 +94,8 @@ Status ControlThread::open() {
       return status;
     }
   }
+  if (memory) restore(*memory);
+  if (memory) node_log_.restored();
   setup_.store->forget_rest();  // of another version, or of a life that is over
   epoll_.add(setup_.events->event_fd(), tag_of(Source::kMailbox));
   return open_signals();
@@ -278,6 +291,12 @@ void ControlThread::peer_lost(const std::string& node, Cause cause, const std::s
   const FlightEvent lost{.kind = FlightKind::kPeerLost, .code = static_cast<uint8_t>(cause)};
   setup_.flight->record(lost, node, evidence);
   membership_.peer_lost(node, cause, evidence);
+}
+
+void ControlThread::peer_away(const std::string& node) {
+  FlightEvent away{.kind = FlightKind::kPeerLost};
+  setup_.flight->record(away, node, "may come back");
+  membership_.peer_away(node);
 }
 
 void ControlThread::peer_suspect(const std::string& node, bool suspected) {

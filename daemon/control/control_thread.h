@@ -21,6 +21,7 @@
 #include "daemon/data/messages.h"
 #include "daemon/fd_store.h"
 #include "daemon/flight/ring.h"
+#include "daemon/records/node_log.h"
 #include "daemon/thread_owner.h"
 
 namespace gradring::daemon {
@@ -37,6 +38,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
     EventBox* events = nullptr;
     FlightRing* flight = FlightRing::off();
     FdStore* store = nullptr;
+    JobMemory::Sizes job_sizes;
     // Reads the configuration anew, for SIGHUP; an error is one line.
     std::function<tl::expected<Config, std::string>()> reload;
   };
@@ -77,8 +79,14 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void session_ended(SessionId session, const std::string& evidence) override;
   void peer_up(const std::string& node) override;
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence) override;
+  void peer_away(const std::string& node) override;
   void peer_suspect(const std::string& node, bool suspected) override;
   void peer_message(const std::string& node, const wire::PeerMessage& message) override;
+
+  // restore.cc
+  void restore(const NodeMemory& memory);
+  void restore(const wire::SessionRecord& record, core::Time now);
+  Status restore(const core::JobRecord& job, core::Time now);
 
   // lifecycle.cc
   Status open_signals();
@@ -96,6 +104,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   zmq::context_t context_;
   Epoll epoll_;
   Fd signals_;
+  NodeLog node_log_;
   Sessions sessions_;
   ClientRouter router_;
   Clients clients_;

@@ -15,6 +15,9 @@ namespace {
 
 constexpr size_t kDataAddressMax = 64 << 10;
 
+// A year; keeps sums with the clock in range.
+constexpr uint64_t kGraceMax = 365ull * 24 * 3600 * 1000;
+
 // Nodes that greet us without being our peers; more than any cluster has.
 constexpr size_t kGreetingsMax = 4096;
 
@@ -34,6 +37,8 @@ void Peers::say_hello(Peer& peer) {
   hello->set_data_token(peer.link.token());
   hello->set_slice_bytes(self_.slice_bytes);
   hello->set_slots(self_.slots);
+  hello->set_life(life_);
+  hello->set_restart_grace_ms(static_cast<uint64_t>(restart_grace_ / core::kMillisecond));
   peer.link.send(message);
 }
 
@@ -109,13 +114,16 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
     greetings_.erase(old);
   }
   greeters_[routing_id] = hello.node();
-  greetings_[hello.node()] = {routing_id,
-                              hello.boot_id(),
-                              hello.connection(),
-                              hello.data_address(),
-                              hello.data_token(),
-                              hello.product_version(),
-                              {}};
+  greetings_[hello.node()] = {
+      routing_id,
+      hello.boot_id(),
+      hello.connection(),
+      hello.data_address(),
+      hello.data_token(),
+      hello.product_version(),
+      hello.life(),
+      static_cast<core::Time>(std::min(hello.restart_grace_ms(), kGraceMax)) * core::kMillisecond,
+      {}};
   reply(routing_id, true, "", hello.connection());
   try_up(hello.node(), now);
 }
@@ -210,6 +218,13 @@ void Peers::try_up(const std::string& node, core::Time now) {
   commands_->post(ConnectPeer{peer->link.id(), peer->link.number(), node,
                               greeting->second.data_address, greeting->second.data_token});
   spdlog::info("peer {} at {} is up (gradringd {})", node, peer->link.address(), peer->version);
+  if (const auto away = away_.find(node); away != away_.end()) {
+    const bool same = away->second.life == 0 || away->second.life == greeting->second.life;
+    away_.erase(away);
+    if (!same) {
+      events_->peer_lost(node, Cause::kPeerLost, "its daemon was restarted and has forgotten all");
+    }
+  }
   events_->peer_up(node);
   for (const wire::PeerMessage& message : std::exchange(greeting->second.early, {})) {
     dispatch(*peer, message, now);
@@ -230,11 +245,21 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   }
   control_watch_.remove(peer.node);
   data_watch_.remove(peer.node);
+  Away away;
   if (const auto greeting = greetings_.find(peer.node); greeting != greetings_.end()) {
+    away = {greeting->second.life, greeting->second.restart_grace};
     greeters_.erase(greeting->second.routing_id);
     greetings_.erase(greeting);
   }
   commands_->post(DisconnectPeer{peer.link.id()});
+  // A silent one has no kernel that closes connections for it, and will not be back soon.
+  if (cause == Cause::kPeerLost && away.until > 0) {
+    spdlog::warn("peer {} at {} went away ({}); it may come back within {} s", peer.node,
+                 peer.link.address(), evidence, away.until / core::kSecond);
+    away.until += now;
+    away_[peer.node] = away;
+    return events_->peer_away(peer.node);
+  }
   spdlog::warn("peer {} at {} is lost: {}", peer.node, peer.link.address(), evidence);
   events_->peer_lost(peer.node, cause, evidence);
 }

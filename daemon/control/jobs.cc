@@ -67,7 +67,46 @@ void Jobs::send(const std::string& node, const core::JobMessage& message) {
 void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
   jobs_[view.incarnation] = {view, {}, {}, {}};
   record_view(flight_, FlightKind::kJobProposed, view);
-  commands_->post(InstallJob{view, *view.index_of(node_)});
+  InstallJob install{view, *view.index_of(node_), nullptr, nullptr, {}};
+  if (records_.log != nullptr && records_.log->on()) {
+    auto memory = JobMemory::create(view.incarnation, records_.sizes, records_.store);
+    if (memory) {
+      install.memory = std::move(*memory);
+    } else {
+      spdlog::warn("job {} will not outlive a restart: {}", view.job, memory.error().message());
+    }
+  }
+  commands_->post(std::move(install));
+}
+
+void Jobs::restore(const core::View& view, InstallJob install) {
+  jobs_[view.incarnation] = {view, {}, {}, {}};
+  if (view.closed) jobs_[view.incarnation].failure = view.closed;
+  record_view(flight_, FlightKind::kViewEntered, view);
+  commands_->post(std::move(install));
+}
+
+void Jobs::record(const core::JobRecord& job) {
+  if (records_.log != nullptr) records_.log->save(job);
+}
+
+void Jobs::tell_again(Session& session) {
+  if (session.part == JobPart::kClosed) return close(session.id, session.job, session.failure);
+  if (session.part != JobPart::kJoined) return;
+  const auto it = jobs_.find(session.job);
+  if (it != jobs_.end()) return view_changed(session.id, it->second.view);
+  Failure failure{Cause::kPeerLost, {}};
+  failure.blame.node = node_;
+  failure.blame.evidence = "the job ended while its daemon was restarted";
+  close(session.id, session.job, failure);
+}
+
+void Jobs::tell_joined(Session& session, uint64_t request) {
+  wire::DaemonMessage message;
+  message.set_request(request);
+  message.mutable_joined()->set_job(session.handle);
+  to_wire(jobs_.at(session.job).view, message.mutable_joined()->mutable_view());
+  clients_->tell(session, std::move(message));
 }
 
 void Jobs::admit(SessionId id, const core::View& view) {
@@ -77,6 +116,7 @@ void Jobs::admit(SessionId id, const core::View& view) {
   session->handle = next_handle_++;
   session->job = view.incarnation;
   session->size = ranks_end(view);
+  sessions_->save(*session);
   wire::DaemonMessage message;
   message.set_request(session->join_request);
   message.mutable_joined()->set_job(session->handle);
@@ -143,6 +183,7 @@ void Jobs::view_changed(SessionId id, const core::View& view) {
 }
 
 void Jobs::fail_engine(const JobId& id, const Failure& failure) {
+  if (records_.log != nullptr) records_.log->over(id);
   commands_->post(FailJob{id, failure});
   note_failed(id, failure);
 }
@@ -170,6 +211,7 @@ void Jobs::close(SessionId id, const JobId& job, const Failure& failure) {
   if (session == nullptr || session->job != job) return;
   session->part = JobPart::kClosed;
   session->failure = failure;
+  sessions_->save(*session);
   wire::DaemonMessage message;
   message.mutable_closed()->set_job(session->handle);
   to_wire(failure, message.mutable_closed()->mutable_failure());
@@ -187,6 +229,10 @@ void Jobs::mark_nonfinite(const NonfiniteFound& found) {
 
 void Jobs::remove(const JobId& id) {
   commands_->post(RemoveJob{id});
+  if (records_.log != nullptr && records_.log->on()) {
+    records_.log->over(id);
+    JobMemory::forget(id, records_.store);
+  }
   const auto it = jobs_.find(id);
   if (it == jobs_.end()) return;
   flight_->record(about(FlightKind::kJobEnded, id));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,6 +13,8 @@
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
 #include "daemon/flight/ring.h"
+#include "daemon/records/job_memory.h"
+#include "daemon/records/node_log.h"
 
 namespace gradring::daemon {
 
@@ -26,18 +29,34 @@ class Jobs final : public core::MembershipActions {
     std::optional<NonfiniteOrigin> first_nonfinite;  // of this node
   };
 
+  // Where the jobs' memory outlives the daemon; `log` and `store` may remember nothing.
+  struct Records {
+    NodeLog* log = nullptr;
+    FdStore* store = nullptr;
+    JobMemory::Sizes sizes;
+  };
+
   Jobs(std::string node, Sessions* sessions, Clients* clients, Peers* peers, CommandBox* commands,
-       FlightRing* flight)
+       FlightRing* flight, const Records& records)
       : node_(std::move(node)),
         sessions_(sessions),
         clients_(clients),
         peers_(peers),
         commands_(commands),
-        flight_(flight) {}
+        flight_(flight),
+        records_(records) {}
 
   const Job* find(const JobId& id) const;
+  // One that the last life of the daemon had.
+  void restore(const core::View& view, InstallJob install);
+  void reserve_handle(uint64_t handle) { next_handle_ = std::max(next_handle_, handle + 1); }
+  // To a trainer that has attached again: how its job stands.
+  void tell_again(Session& session);
+  // The answer to a join that was answered before the restart.
+  void tell_joined(Session& session, uint64_t request);
   // For those who ask: this session's rank has left, or is dead.
   void mark_over(const Session& session, const char* how);
+  void close(SessionId session, const JobId& job, const Failure& failure) override;
   // And tells the log, where whoever looks after the node finds it when the job is gone.
   void mark_nonfinite(const NonfiniteFound& found);
 
@@ -55,8 +74,8 @@ class Jobs final : public core::MembershipActions {
   void adopt_engine(const JobId& job, const core::Proposal& proposal,
                     const std::vector<SessionId>& sessions) override;
   void set_grows(const JobId& job, bool grows) override;
+  void record(const core::JobRecord& job) override;
   void view_changed(SessionId session, const core::View& view) override;
-  void close(SessionId session, const JobId& job, const Failure& failure) override;
   void remove(const JobId& job) override;
   std::string unreachable_peers() const override;
 
@@ -66,6 +85,7 @@ class Jobs final : public core::MembershipActions {
   Peers* const peers_;
   CommandBox* const commands_;
   FlightRing* const flight_;
+  const Records records_;
   std::map<JobId, Job> jobs_;  // installed and not yet removed
   uint64_t next_handle_ = 1;
 };

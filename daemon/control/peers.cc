@@ -255,6 +255,20 @@ void Peers::tick(core::Time now) {
     peer.link.send(message);
   }
   watch(control_watch_, "control", now);
+  give_up_absent(now);
+}
+
+void Peers::give_up_absent(core::Time now) {
+  for (auto it = away_.begin(); it != away_.end();) {
+    if (now < it->second.until) {
+      ++it;
+      continue;
+    }
+    const std::string node = it->first;
+    it = away_.erase(it);
+    spdlog::warn("peer {} is lost: it did not come back in time", node);
+    events_->peer_lost(node, Cause::kPeerLost, "its daemon did not come back in time");
+  }
 }
 
 void Peers::on_pulse(const Pulse& pulse, core::Time now) {

@@ -25,6 +25,8 @@ class PeerEvents {
   // Both directions stand, and the data thread has been told to connect.
   virtual void peer_up(const std::string& node) = 0;
   virtual void peer_lost(const std::string& node, Cause cause, const std::string& evidence) = 0;
+  // Its connection closed, and it may come back with all it knew: peer_up or peer_lost follows.
+  virtual void peer_away(const std::string& node) = 0;
   // Not heard of for `suspect`, or heard of again.
   virtual void peer_suspect(const std::string& node, bool suspected) = 0;
   // Anything but hello and heartbeat, in the order in which it was sent, while the peer is up.
@@ -52,6 +54,13 @@ class Peers {
 
   // Binds `listen`; an error says what to change.
   Status open();
+  // What the hello says of how long this daemon lives; before open().
+  void set_life(uint64_t life, core::Time restart_grace) {
+    life_ = life;
+    restart_grace_ = restart_grace;
+  }
+  // A peer of the last life of this daemon: peer_up or, by then, peer_lost will be told.
+  void expect(const std::string& node, core::Time until) { away_[node] = {0, until}; }
   void set_allowed_keys(std::vector<AllowedKey> keys);
 
   // The sockets to poll; do_work() wants to know which of them are readable.
@@ -105,9 +114,18 @@ class Peers {
     std::string data_address;
     uint64_t data_token = 0;
     std::string version;
+    uint64_t life = 0;
+    core::Time restart_grace = 0;
     // What it sent before our own direction was welcomed: its daemon was a moment faster.
     std::deque<wire::PeerMessage> early;
   };
+
+  // Whoever is waited for. `life` 0: whatever comes.
+  struct Away {
+    uint64_t life = 0;
+    core::Time until = 0;
+  };
+  void give_up_absent(core::Time now);
 
   // peers.cc
   int hear(core::Time now);
@@ -149,6 +167,9 @@ class Peers {
   std::unordered_map<std::string, std::string> greeters_;  // node by routing id
   core::FailureDetector control_watch_;
   core::FailureDetector data_watch_;
+  std::map<std::string, Away> away_;  // by node
+  uint64_t life_ = 0;
+  core::Time restart_grace_ = 0;
   uint64_t own_progress_ = 0;
   uint64_t heartbeats_ = 0;
   uint64_t malformed_ = 0;

@@ -63,6 +63,11 @@ Fd open_pidfd(int socket, int64_t pid) {
   return opened;
 }
 
+Fd open_pidfd_of(int64_t pid) {
+  if (pid <= 0) return Fd();
+  return Fd(static_cast<int>(syscall(kSysPidfdOpen, pid, 0)));
+}
+
 char process_state(int64_t pid) {
   const std::vector<std::string> fields = stat_fields(pid);
   return fields.empty() ? '?' : fields[field(3)].front();

@@ -22,6 +22,9 @@ Credentials credentials_of(int socket);
 // Invalid when it has ended already or cannot be seen; then the socket's own end of file has to do.
 Fd open_pidfd(int socket, int64_t pid);
 
+// Of any process, by number. Invalid when there is none.
+Fd open_pidfd_of(int64_t pid);
+
 // Letter of /proc/PID/stat: R, S, D, T (stopped), Z (ended, not yet waited for) ...; '?' if
 // unknown.
 char process_state(int64_t pid);

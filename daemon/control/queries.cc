@@ -89,7 +89,7 @@ void Queries::query_job(const std::string& routing_id, uint64_t request, const s
     parts_.commands->post(DescribeJob{id, info->incarnation});
     wire::PeerMessage message;
     message.mutable_job_query()->set_query(id);
-    to_wire(info->incarnation, message.mutable_job_query()->mutable_incarnation());
+    gradring::to_wire(info->incarnation, message.mutable_job_query()->mutable_incarnation());
     for (const core::Member& member : job->view.members) {
       if (member.node == config_.node) continue;
       if (parts_.peers->send(member.node, message)) {
@@ -106,7 +106,8 @@ void Queries::on_peer_query(const std::string& node, const wire::JobQuery& query
   Pending pending;
   pending.request = query.query();
   pending.node = node;
-  if (!from_wire(query.incarnation(), &pending.job) || pending_.size() >= kPendingMax) return;
+  if (!gradring::from_wire(query.incarnation(), &pending.job) || pending_.size() >= kPendingMax)
+    return;
   pending.deadline = monotonic_now() + kPatience;
   pending.awaits_data = parts_.jobs->find(pending.job) != nullptr;
   const uint64_t id = next_query_++;

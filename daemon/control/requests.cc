@@ -15,14 +15,6 @@ namespace {
 // A library of ours sends none, a broken program soon this many.
 constexpr uint32_t kMalformedMax = 16;
 
-// Takes the same time wherever the first difference is.
-bool equal_secrets(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
-}
-
 }  // namespace
 
 void Requests::handle(const ClientRouter::Received& received, core::Time now) {
@@ -106,7 +98,8 @@ void Requests::open(const Asked& asked, const wire::OpenSession& open) {
   wire::DaemonMessage message;
   message.set_request(asked.request);
   message.mutable_opened();
-  parts_.clients->tell(*session, std::move(message));
+  parts_.clients->tell_first(*session, std::move(message));
+  if (session->resumed) parts_.jobs->tell_again(*session);
 }
 
 void Requests::join(const Asked& asked, Session& session, const wire::Join& join, core::Time now) {
@@ -116,6 +109,11 @@ void Requests::join(const Asked& asked, Session& session, const wire::Join& join
   if (draining_) {
     return refuse({Code::kUnavailable,
                    fmt::format("node {} is being stopped and takes no new jobs", config_.node)});
+  }
+  const core::View* view = parts_.membership->view_of(session.id);
+  if (session.resumed && session.part == JobPart::kJoined && view != nullptr &&
+      view->job == join.job() && session.rank == join.rank()) {
+    return parts_.jobs->tell_joined(session, asked.request);  // it had not heard of it
   }
   if (session.part != JobPart::kNone) {
     return refuse(
@@ -165,6 +163,7 @@ void Requests::leave(const Asked& asked, Session& session, const wire::Leave& le
   parts_.membership->leave(session.id);
   session.part = JobPart::kNone;
   session.handle = 0;
+  parts_.sessions->save(session);
   wire::DaemonMessage message;
   message.set_request(asked.request);
   message.mutable_left();

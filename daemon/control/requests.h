@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "daemon/config.h"
 #include "daemon/control/attach.h"
@@ -56,7 +57,7 @@ class Requests {
   void free(const Asked& asked, Session& session, const wire::FreeSegment& free);
   // submit.cc
   void submit(Session& session, const wire::Submit& submit);
-  void submit(Session& session, const wire::Operation& operation);
+  void submit(Session& session, const wire::Operation& operation, std::vector<uint64_t> seen);
   void refuse_submission(Session& session, uint64_t ticket, const std::string& why);
   std::string fault_of_handle(const Session& session, uint64_t handle) const;
 

@@ -51,8 +51,10 @@ struct Session {
   Fd socket;  // of the attach connection
   Fd pidfd;   // may be invalid: the socket's end of file has to do
   core::Time since = 0;
-  bool welcomed = false;  // its hello was good
-  bool gone = false;      // only open tickets keep it
+  bool welcomed = false;      // its hello was good
+  bool gone = false;          // only open tickets keep it
+  bool resumed = false;       // from before a restart of this daemon
+  core::Time away_until = 0;  // not 0: its trainer has yet to attach again
 
   std::string routing_id;  // of the control connection; empty: none yet
   uint32_t malformed = 0;  // messages of no sense so far

@@ -1,11 +1,14 @@
 #include "daemon/control/sessions.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "daemon/control/segment_name.h"
 
 namespace gradring::daemon {
 namespace {
@@ -16,6 +19,13 @@ constexpr size_t kSecretBytes = 32;
 constexpr uint64_t kSessionIdMask = (uint64_t{1} << 56) - 1;
 
 }  // namespace
+
+bool equal_secrets(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
 
 std::string random_bytes(size_t count) {
   std::string bytes(count, '\0');
@@ -56,9 +66,28 @@ tl::expected<Session*, Status> Sessions::open(const Credentials& who, core::Time
   return &session;
 }
 
+Session& Sessions::restore(SessionId id, const Credentials& who, core::Time now) {
+  ++charges_[who.uid].sessions;
+  Session& session = sessions_[id];
+  session.id = id;
+  session.who = who;
+  session.since = now;
+  return session;
+}
+
+void Sessions::save(const Session& session) {
+  if (log_ != nullptr) log_->save(session);
+}
+
 void Sessions::erase(SessionId id) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
+  if (log_ != nullptr && log_->on()) {
+    log_->over(id);
+    for (const auto& [segment, memory] : it->second.segments) {
+      store_->forget(to_string(SegmentName{id, segment}));
+    }
+  }
   uint64_t bytes = 0;
   for (const auto& [segment_id, segment] : it->second.segments) bytes += segment.bytes();
   uncharge(it->second.who.uid, 1, bytes);
@@ -132,6 +161,11 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
   const uint64_t id = next_segment_++;
   const auto it = session.segments.emplace(id, SharedSegment{std::move(*segment), 0}).first;
   charge.segment_bytes += it->second.bytes();
+  if (log_ != nullptr && log_->on()) {
+    const Status kept =
+        store_->keep(to_string(SegmentName{session.id, id}), it->second.segment.fd());
+    if (!kept.ok()) spdlog::warn("a segment will not outlive a restart: {}", kept.message());
+  }
   return std::make_pair(id, &it->second);
 }
 
@@ -154,6 +188,7 @@ Status Sessions::free(Session& session, uint64_t segment) {
   }
   uncharge(session.who.uid, 0, it->second.bytes());
   session.segments.erase(it);
+  if (log_ != nullptr && log_->on()) store_->forget(to_string(SegmentName{session.id, segment}));
   return {};
 }
 

@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "daemon/control/session.h"
+#include "daemon/fd_store.h"
+#include "daemon/records/node_log.h"
 #include "proto/status.h"
 
 namespace gradring::daemon {
@@ -27,6 +29,13 @@ class Sessions {
 
   // A refusal is for the trainer to read.
   tl::expected<Session*, Status> open(const Credentials& who, core::Time now);
+  // One from before a restart, under its old number; no limit refuses it.
+  Session& restore(SessionId id, const Credentials& who, core::Time now);
+  // Who outlives the daemon, and in which store their segments wait; before anything else.
+  void remember_in(NodeLog* log, FdStore* store) {
+    log_ = log;
+    store_ = store;
+  }
   // Forgets a session that has no open tickets; its memory is unmapped.
   void erase(SessionId id);
 
@@ -44,6 +53,8 @@ class Sessions {
   // charged all the same.
   void adopt(Session& session, uint64_t segment, transport::Segment memory);
   Status free(Session& session, uint64_t segment);
+  // What of it must outlive the daemon has changed.
+  void save(const Session& session);
 
   void set_limits(const SessionLimits& limits) { limits_ = limits; }
   const SessionLimits& limits() const { return limits_; }
@@ -65,7 +76,12 @@ class Sessions {
   std::unordered_map<std::string, SessionId> by_route_;
   std::map<uint32_t, Charge> charges_;  // by uid
   uint64_t next_segment_ = 1;
+  NodeLog* log_ = nullptr;
+  FdStore* store_ = nullptr;
 };
+
+// Takes the same time wherever the first difference is.
+bool equal_secrets(const std::string& a, const std::string& b);
 
 // From the kernel.
 uint64_t random_u64();

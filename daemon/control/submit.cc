@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 #include "daemon/control/check_operation.h"
 #include "daemon/control/requests.h"
@@ -17,18 +18,22 @@ constexpr size_t kOpenTicketsMax = 65536;
 
 void Requests::submit(Session& session, const wire::Submit& submit) {
   const std::string fault = fault_of_handle(session, submit.job());
+  std::vector<uint64_t> seen(submit.seen().begin(), submit.seen().end());
   for (const wire::Operation& operation : submit.operations()) {
     if (!fault.empty()) {
       refuse_submission(session, operation.ticket(), fault);
     } else {
-      this->submit(session, operation);
+      this->submit(session, operation, std::exchange(seen, {}));
     }
   }
 }
 
-void Requests::submit(Session& session, const wire::Operation& operation) {
+void Requests::submit(Session& session, const wire::Operation& operation,
+                      std::vector<uint64_t> seen) {
   const uint64_t ticket = operation.ticket();
   if (session.open.count(ticket) > 0) {
+    // Known from before a restart; its end is to come.
+    if (session.resumed) return;
     // There is no other name for it, so the first of the two is the one that will be told of.
     return refuse_submission(session, ticket,
                              fmt::format("ticket {} is in use by an open op", ticket));
@@ -40,7 +45,8 @@ void Requests::submit(Session& session, const wire::Operation& operation) {
   }
   auto checked = check_operation(operation, session);
   if (!checked) return refuse_submission(session, ticket, checked.error());
-  if (session.part == JobPart::kClosed) {
+  // After a restart the data thread may know its end, which then is the one that counts.
+  if (session.part == JobPart::kClosed && (!session.resumed || !parts_.jobs->find(session.job))) {
     core::Outcome outcome;
     outcome.verdict = Verdict::kFailed;
     outcome.failure = session.failure;
@@ -52,7 +58,7 @@ void Requests::submit(Session& session, const wire::Operation& operation) {
   if (checked->segments.output_segment != 0)
     ++session.segments.at(checked->segments.output_segment).uses;
   parts_.commands->post(Submit{session.id, session.job, std::move(checked->submission),
-                               checked->input, checked->output});
+                               checked->input, checked->output, std::move(seen)});
 }
 
 void Requests::refuse_submission(Session& session, uint64_t ticket, const std::string& why) {

@@ -268,11 +268,26 @@ bool JobEngine::moved(const Op& op) const {
 void JobEngine::member_gone(uint32_t member, const Failure& failure) {
   gone_[member] = Gone{failure};
   for (const auto& [key, op] : ops_) check_absent(*op);
+  // It was done, so it had let go of everything that it took part in, which it does only when all
+  // members have that. Whoever waits for it to pass that on would wait for ever.
+  if (view_.members[member].ranks.empty() || frozen_) return;
+  std::vector<OpKey> everywhere;
+  for (const auto& [key, op] : ops_) {
+    const bool final = op->plan.slices > 0 && op->slices_held == op->plan.slices;
+    if (op->state == OpState::kCompleted || (op->open() && final)) everywhere.push_back(key);
+  }
+  for (const OpKey& key : everywhere) {
+    Op& op = *ops_.at(key);
+    for (uint32_t slice = 0; slice < op.plan.slices; ++slice) set_dropped(op, slice);
+    if (op.plan.slices == 0) op.slices_dropped = 1;
+    forget_if_dropped(key);
+  }
+  retry_waiting();
 }
 
 void JobEngine::leave(uint32_t rank, const Failure& why) {
   locals_[local_index(rank)].left = why;
-  journal_->left(rank, why);
+  journal_->local(record_of(locals_[local_index(rank)]));
   for (const auto& [key, op] : ops_) check_absent(*op);
 }
 

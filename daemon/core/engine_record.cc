@@ -37,16 +37,15 @@ void OpRecord::add(const Submission& submission) {
 }
 
 void EngineRecord::submitted(OpRecord head, const Submission& submission, const LocalRecord& by) {
-  const auto local = std::find_if(locals.begin(), locals.end(), [&by](const LocalRecord& known) {
-    return known.rank == by.rank;
-  });
-  if (local != locals.end()) *local = by;
+  local(by);
   carried.erase(head.key);
-  const OpKey key = head.key;
-  ops.emplace(key, std::move(head)).first->second.add(submission);
+  OpRecord& op = ops.try_emplace(head.key, head).first->second;
+  op.name = head.name;  // of one that failed elsewhere these were not known
+  op.since = head.since;
+  op.add(submission);
 }
 
-void EngineRecord::held(const Op& op, uint32_t slice, const ValueId& value) {
+void EngineRecord::held(const Op& op, uint32_t slice, const ValueId& value, Staging) {
   held(op.key, slice, op.plan.slices, op.plan.slice_bytes, value);
 }
 
@@ -107,9 +106,9 @@ void EngineRecord::forgotten(const OpKey& key) {
   ops.erase(key);
 }
 
-void EngineRecord::left(uint32_t rank, const Failure& why) {
-  for (LocalRecord& local : locals) {
-    if (local.rank == rank) local.left = why;
+void EngineRecord::local(const LocalRecord& record) {
+  for (LocalRecord& known : locals) {
+    if (known.rank == record.rank) known = record;
   }
 }
 

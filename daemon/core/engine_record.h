@@ -19,6 +19,15 @@ namespace gradring::core {
 
 struct EngineRecord;
 
+// A piece of staging memory: receive slot or start buffer `index`, each `staging_bytes` long.
+struct Staging {
+  enum class Kind : uint8_t { kSlot, kStart };
+  Kind kind = Kind::kSlot;
+  uint32_t index = 0;
+
+  auto operator<=>(const Staging&) const = default;
+};
+
 // A rank that is or was of this node.
 struct LocalRecord {
   uint32_t rank = 0;
@@ -42,14 +51,14 @@ class EngineJournal {
   virtual void submitted(const Op&, const Submission&, const LocalRecord& /*by*/) {}
   // The slice is about to be delivered: from now on it is this final value, even if the copying is
   // interrupted.
-  virtual void held(const Op&, uint32_t /*slice*/, const ValueId&) {}
+  virtual void held(const Op&, uint32_t /*slice*/, const ValueId&, Staging /*from*/) {}
   // What the op's slice says of its copy, or that it is dropped, is true from now on.
   virtual void kept(const Op&, uint32_t /*slice*/) {}
   virtual void dropped(const Op&, uint32_t /*slice*/) {}
   // The op has been told to its ranks, to good or bad end.
   virtual void ended(const Op&) {}
   virtual void forgotten(const OpKey&) {}
-  virtual void left(uint32_t /*rank*/, const Failure&) {}
+  virtual void local(const LocalRecord&) {}
 
   // Remembers nothing.
   static EngineJournal* none();
@@ -93,12 +102,12 @@ struct EngineRecord final : EngineJournal {
 
   void begin(const EngineRecord& whole) override { *this = whole; }
   void submitted(const Op& op, const Submission& submission, const LocalRecord& by) override;
-  void held(const Op& op, uint32_t slice, const ValueId& value) override;
+  void held(const Op& op, uint32_t slice, const ValueId& value, Staging from) override;
   void kept(const Op& op, uint32_t slice) override;
   void dropped(const Op& op, uint32_t slice) override;
   void ended(const Op& op) override;
   void forgotten(const OpKey& key) override;
-  void left(uint32_t rank, const Failure& why) override;
+  void local(const LocalRecord& record) override;
 
   // The same by values, for whoever reads a journal that was written down.
   void submitted(OpRecord head, const Submission& submission, const LocalRecord& by);

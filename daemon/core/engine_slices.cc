@@ -303,7 +303,7 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
   if (step.finish) value.epoch = view_.epoch;
   // Whoever has it already passes it on without writing.
   if (step.deliver && progress.state == SliceState::kUntouched) {
-    journal_->held(op, slice, value);
+    journal_->held(op, slice, value, at);
     actions_->deliver(op, slice, at);
     progress.state = SliceState::kHeld;
     progress.value = value;

@@ -40,15 +40,6 @@ struct EngineOptions {
   Time op_deadline = 1800 * kSecond;
 };
 
-// A piece of staging memory: receive slot or start buffer `index`, each `staging_bytes` long.
-struct Staging {
-  enum class Kind : uint8_t { kSlot, kStart };
-  Kind kind = Kind::kSlot;
-  uint32_t index = 0;
-
-  auto operator<=>(const Staging&) const = default;
-};
-
 struct Outcome {
   Verdict verdict = Verdict::kOk;
   Failure failure;

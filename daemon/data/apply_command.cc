@@ -7,6 +7,14 @@
 
 namespace gradring::daemon {
 
+uint64_t kept_bytes(const core::EngineOptions& engine, uint64_t staging_limit) {
+  const uint64_t staging =
+      StagingMemory::bytes_for(engine.slots, engine.start_buffers, engine.plan.slice_bytes_max);
+  if (staging >= staging_limit) return 0;
+  return std::min(uint64_t{2} * engine.slots * engine.plan.slice_bytes_max,
+                  staging_limit - staging);
+}
+
 int DataThread::take_commands() {
   commands_->take(&taken_);
   for (Command& command : taken_) {
@@ -26,21 +34,22 @@ void DataThread::apply(InstallJob& install) {
     events_->post(EngineFailed{id, failure});
   };
   const std::string node = install.view.members[install.me].node;
-  auto staging =
-      StagingMemory::create(options_.engine.slots, options_.engine.start_buffers,
-                            options_.engine.plan.slice_bytes_max, options_.staging_limit);
+  const core::EngineOptions& engine = options_.engine;
+  auto staging = install.memory
+                     ? StagingMemory(std::move(install.memory->staging), engine.slots,
+                                     engine.plan.slice_bytes_max)
+                     : StagingMemory::create(engine.slots, engine.start_buffers,
+                                             engine.plan.slice_bytes_max, options_.staging_limit);
   if (!staging) return failed(Cause::kRefused, node, staging.error().message());
   for (const core::Member& member : install.view.members) {
-    if (member.node == node || shared_.peers.by_node(member.node)) continue;
+    // After a restart nobody is; the next epoch begins when all are.
+    if (install.before || member.node == node || shared_.peers.by_node(member.node)) continue;
     failed(Cause::kPeerLost, member.node, "is not connected on the data network");
     break;
   }
-  // As many of the largest slices as can be on their way round when an op completes here.
-  const uint64_t kept =
-      std::min(uint64_t{2} * options_.engine.slots * options_.engine.plan.slice_bytes_max,
-               options_.staging_limit - staging->bytes());
-  jobs_[id] = std::make_unique<JobExecutor>(std::move(install), options_.engine,
-                                            std::move(*staging), kept, &shared_);
+  const uint64_t kept = kept_bytes(engine, options_.staging_limit);
+  jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,
+                                            &shared_);
 }
 
 void DataThread::apply(const Submit& submit) {

@@ -13,6 +13,10 @@
 
 namespace gradring::daemon {
 
+// For final slices of one job: as many of the largest as can be on their way round when an op
+// completes here, within what is left of the job's limit.
+uint64_t kept_bytes(const core::EngineOptions& engine, uint64_t staging_limit);
+
 // Owns the transport, the engines of all jobs and their staging memory. Everything but the
 // constructor and run() is for the thread that is in run().
 class DataThread final : private transport::Events {

@@ -9,13 +9,39 @@
 #include "transport/reducer.h"
 
 namespace gradring::daemon {
+namespace {
+
+// Copies that some slice still has.
+KeptPlaces places_in_use(const EngineMemory& before) {
+  KeptPlaces used;
+  for (const auto& [key, op] : before.record.ops) {
+    for (const core::SliceRecord& slice : op.slices) {
+      if (slice.kept) used[*slice.kept] = before.places.at(*slice.kept);
+    }
+  }
+  return used;
+}
+
+}  // namespace
+
 JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
                          StagingMemory staging, uint64_t kept_max, DataShared* shared)
     : shared_(shared),
       staging_(std::move(staging)),
       engine_(std::move(install.view), install.me, options, this),
-      kept_(kept_max) {
+      memory_(std::move(install.memory)) {
+  if (memory_) {
+    const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
+    kept_ = std::make_unique<KeptSlices>(std::move(memory_->kept), places);
+    log_.emplace(&memory_->log, kept_.get(), &told_);
+  } else {
+    kept_ = std::make_unique<KeptSlices>(kept_max);
+  }
   meet_members();
+  if (install.before) go_on_from(*install.before, install.lent);
+  if (!log_) return;
+  engine_.write_to(&*log_);
+  log_->begin(engine_.record());
 }
 
 // Who is in the view now, and by which connection.
@@ -37,6 +63,11 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   LocalRank& rank = local(command.submission.rank);
   const uint64_t ticket = command.submission.ticket;
   const OpKey key = command.submission.key;
+  for (const uint64_t seen : command.seen) told_.erase({rank.rank, seen});
+  if (const auto told = told_.find({rank.rank, ticket}); told != told_.end()) {
+    shared_->events->post(Completed{command.session, ticket, told->second});  // once more
+    return;
+  }
   rank.lent[ticket] = {command.session, key, command.input, command.output};
   flight_->submitted(command.submission);
   const Status refused = engine_.submit(command.submission, now);
@@ -161,6 +192,7 @@ uint32_t JobExecutor::pump(uint32_t budget) {
   settle();
   const uint32_t work = engine_.pump(budget);
   settle();
+  if (log_ && log_->long_grown()) log_->begin(engine_.record());
   if (!told_drained_ && engine_.drained()) {
     told_drained_ = true;
     shared_->events->post(EngineDrained{id()});
@@ -215,6 +247,7 @@ void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from
   for (const auto& local : op.locals) {
     if (local) std::memcpy(lent_to(*local).output + offset, staging_.at(from), length);
   }
+  if (log_) log_->landed();
   flight_->slice_delivered(op.key, slice);
 }
 
@@ -228,14 +261,14 @@ const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {
 std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
   const Lent* lent = first_lent_to(op);
   if (lent == nullptr) return std::nullopt;
-  return kept_.keep({lent->output + op.plan.offset_of(slice), op.plan.length_of(slice)});
+  return kept_->keep({lent->output + op.plan.offset_of(slice), op.plan.length_of(slice)});
 }
 
 void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   const uint32_t length = op.plan.length_of(slice);
   const std::optional<uint32_t> kept = op.slices[slice].kept;
   const std::byte* from =
-      kept ? kept_.at(*kept).data() : first_lent_to(op)->output + op.plan.offset_of(slice);
+      kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.offset_of(slice);
   std::memcpy(staging_.at(to), from, length);
 }
 
@@ -279,6 +312,7 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
   flight_->completed(rank, lent->second.key, outcome);
+  if (log_) remember_told(rank, ticket, outcome);
   shared_->events->post(Completed{lent->second.session, ticket, outcome});
   owner.lent.erase(lent);
 }
@@ -286,6 +320,39 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
 void JobExecutor::fail_job(const Failure& failure) {
   flight_->failed(failure);
   shared_->events->post(EngineFailed{id(), failure});
+}
+
+// ---- lives of the daemon (rule R1) ----
+
+void JobExecutor::go_on_from(const EngineMemory& before,
+                             const std::vector<InstallJob::Lent>& lent) {
+  for (const core::LocalRecord& known : before.record.locals) {
+    const bool here = std::any_of(locals_.begin(), locals_.end(),
+                                  [&](const LocalRank& l) { return l.rank == known.rank; });
+    if (!here) locals_.push_back({known.rank, 0, {}});
+  }
+  for (const InstallJob::Lent& l : lent) {
+    local(l.rank).lent[l.ticket] = {l.session, l.key, l.input, l.output};
+  }
+  told_ = before.told;
+  engine_.restore(before.record);
+  if (!before.landing) return;
+  // Half of the slice may have been copied; its value lies where it came from.
+  const auto op = before.record.ops.find(before.landing->key);
+  if (op == before.record.ops.end() || op->second.state != core::OpState::kGathering) return;
+  const uint64_t offset = uint64_t{before.landing->slice} * op->second.slice_bytes;
+  for (const core::Submission& submission : op->second.locals) {
+    const uint64_t length =
+        std::min<uint64_t>(op->second.slice_bytes, submission.signature.bytes() - offset);
+    std::memcpy(lent_to(submission).output + offset, staging_.at(before.landing->from), length);
+  }
+}
+
+void JobExecutor::remember_told(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
+  constexpr size_t kMost = 65536;  // who never says what it has seen will not be told again
+  if (told_.size() >= kMost) told_.erase(told_.begin());
+  told_[{rank, ticket}] = outcome;
+  log_->told(rank, ticket, outcome);
 }
 
 JobExecutor::LocalRank& JobExecutor::local(uint32_t rank) {

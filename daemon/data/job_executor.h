@@ -92,7 +92,7 @@ class JobExecutor final : private core::EngineActions {
   void fold(const core::FoldOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
   std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
-  void drop(uint32_t kept) override { kept_.drop(kept); }
+  void drop(uint32_t kept) override { kept_->drop(kept); }
   void fetch(const core::Op& op, uint32_t slice, core::Staging to) override;
   void absent(const core::Absence& absence) override;
   void at_join_point() override;
@@ -101,6 +101,8 @@ class JobExecutor final : private core::EngineActions {
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void fail_job(const Failure& failure) override;
 
+  void go_on_from(const EngineMemory& before, const std::vector<InstallJob::Lent>& lent);
+  void remember_told(uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
   LocalRank& local(uint32_t rank);
   const Lent& lent_to(const core::Submission& submission) const;
   const Lent* first_lent_to(const core::Op& op) const;
@@ -112,7 +114,10 @@ class JobExecutor final : private core::EngineActions {
   StagingMemory staging_;
   core::JobEngine engine_;
   std::optional<JobFlight> flight_;  // made anew in each epoch
-  KeptSlices kept_;
+  std::unique_ptr<KeptSlices> kept_;
+  std::shared_ptr<JobMemory> memory_;  // none: nothing outlives the daemon
+  ToldOutcomes told_;
+  std::optional<EngineLog> log_;
   std::vector<LocalRank> locals_;  // all that this node ever had in the job
   NonfiniteWatch nonfinite_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves

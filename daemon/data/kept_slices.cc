@@ -2,8 +2,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace gradring::daemon {
 namespace {
@@ -18,8 +20,24 @@ uint32_t class_of(size_t bytes) {
 
 }  // namespace
 
+KeptSlices::KeptSlices(transport::Segment memory, const std::map<uint32_t, Place>& places)
+    : bytes_max_(memory.memory().size()),
+      memory_(std::move(memory)),
+      base_(memory_->memory().data()) {
+  for (const auto& [number, place] : places) {
+    const uint32_t size_class = class_of(place.length);
+    places_.resize(std::max<size_t>(places_.size(), number + 1));
+    places_[number] = {place.offset, place.length, size_class};
+    used_ = std::max(used_, place.offset + (kLeast << size_class));
+    free_at_.resize(std::max<size_t>(free_at_.size(), size_class + 1));
+  }
+  for (uint32_t number = 0; number < places_.size(); ++number) {
+    if (places.count(number) == 0) free_numbers_.push_back(number);
+  }
+}
+
 KeptSlices::~KeptSlices() {
-  if (base_ != nullptr) munmap(base_, bytes_max_);
+  if (base_ != nullptr && !memory_) munmap(base_, bytes_max_);
 }
 
 std::optional<uint64_t> KeptSlices::take(uint32_t size_class) {
@@ -63,6 +81,9 @@ std::optional<uint32_t> KeptSlices::keep(std::span<const std::byte> slice) {
 void KeptSlices::drop(uint32_t number) {
   free_at_[places_[number].size_class].push_back(places_[number].offset);
   free_numbers_.push_back(number);
+  if (count() > 0) return;
+  used_ = 0;  // and no gaps that an earlier life may have left
+  for (auto& free : free_at_) free.clear();
 }
 
 }  // namespace gradring::daemon

@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include "transport/shm/segment.h"
 
 namespace gradring::daemon {
 
@@ -14,7 +17,15 @@ namespace gradring::daemon {
 // thread only.
 class KeptSlices {
  public:
+  struct Place {
+    uint64_t offset = 0;
+    uint32_t length = 0;
+    uint32_t size_class = 0;
+  };
+
   explicit KeptSlices(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  // In memory that outlives the process, with the copies that the last one had in it, by number.
+  KeptSlices(transport::Segment memory, const std::map<uint32_t, Place>& places);
   KeptSlices(const KeptSlices&) = delete;
   KeptSlices& operator=(const KeptSlices&) = delete;
   ~KeptSlices();
@@ -24,18 +35,15 @@ class KeptSlices {
   std::span<const std::byte> at(uint32_t number) const {
     return {base_ + places_[number].offset, places_[number].length};
   }
+  const Place& place(uint32_t number) const { return places_[number]; }
   void drop(uint32_t number);
   size_t count() const { return places_.size() - free_numbers_.size(); }
 
  private:
-  struct Place {
-    uint64_t offset = 0;
-    uint32_t length = 0;
-    uint32_t size_class = 0;
-  };
   std::optional<uint64_t> take(uint32_t size_class);
 
   const uint64_t bytes_max_;
+  std::optional<transport::Segment> memory_;  // else a mapping of its own
   std::byte* base_ = nullptr;
   uint64_t used_ = 0;                           // of the mapping, ever
   std::vector<std::vector<uint64_t>> free_at_;  // by class of sizes: offsets

@@ -11,6 +11,7 @@
 #include "daemon/core/job_engine.h"
 #include "daemon/core/membership.h"
 #include "daemon/mailbox.h"
+#include "daemon/records/job_memory.h"
 #include "transport/transport.h"
 
 // Everything that crosses between the control thread and the data thread.
@@ -25,6 +26,20 @@ using transport::PeerId;
 struct InstallJob {
   core::View view;
   uint32_t me = 0;
+  std::shared_ptr<JobMemory> memory = {};  // none: the job does not outlive this daemon
+
+  // After a restart, what the last daemon wrote of it, and the buffers of the submissions in that
+  // which have not ended.
+  struct Lent {
+    SessionId session = 0;
+    uint32_t rank = 0;
+    uint64_t ticket = 0;
+    OpKey key;
+    const std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+  std::shared_ptr<const EngineMemory> before = {};
+  std::vector<Lent> lent = {};
 };
 // The memory stays mapped until the Completed of this ticket: submit lends it, completion returns
 // it.
@@ -34,6 +49,7 @@ struct Submit {
   core::Submission submission;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  std::vector<uint64_t> seen = {};  // tickets of this rank whose end the trainer has taken in
 };
 struct LeaveRank {
   JobId job{};

@@ -11,7 +11,7 @@ namespace gradring::daemon {
 
 tl::expected<StagingMemory, Status> StagingMemory::create(uint32_t slots, uint32_t start_buffers,
                                                           uint64_t slice_bytes, uint64_t limit) {
-  const uint64_t bytes = (uint64_t{slots} + start_buffers) * slice_bytes;
+  const uint64_t bytes = bytes_for(slots, start_buffers, slice_bytes);
   if (bytes > limit) {
     return tl::unexpected(
         Status(Code::kResourceExhausted,
@@ -28,14 +28,22 @@ tl::expected<StagingMemory, Status> StagingMemory::create(uint32_t slots, uint32
   return StagingMemory(static_cast<std::byte*>(base), bytes, slots, slice_bytes);
 }
 
+StagingMemory::StagingMemory(transport::Segment memory, uint32_t slots, uint64_t slice_bytes)
+    : memory_(std::move(memory)),
+      base_(memory_->memory().data()),
+      bytes_(memory_->memory().size()),
+      slots_(slots),
+      slice_bytes_(slice_bytes) {}
+
 StagingMemory::StagingMemory(StagingMemory&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)),
+    : memory_(std::move(other.memory_)),
+      base_(std::exchange(other.base_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       slots_(other.slots_),
       slice_bytes_(other.slice_bytes_) {}
 
 StagingMemory::~StagingMemory() {
-  if (base_ != nullptr) munmap(base_, bytes_);
+  if (base_ != nullptr && !memory_) munmap(base_, bytes_);
 }
 
 }  // namespace gradring::daemon

@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <tl/expected.hpp>
 
 #include "daemon/core/job_engine.h"
 #include "proto/status.h"
+#include "transport/shm/segment.h"
 
 namespace gradring::daemon {
 
@@ -14,9 +16,15 @@ namespace gradring::daemon {
 // changes, whatever the tensors' sizes; pages that no slice has touched cost nothing.
 class StagingMemory {
  public:
+  static uint64_t bytes_for(uint32_t slots, uint32_t start_buffers, uint64_t slice_bytes) {
+    return (uint64_t{slots} + start_buffers) * slice_bytes;
+  }
   // Refuses in words when it would exceed `limit` or the system has no memory.
   static tl::expected<StagingMemory, Status> create(uint32_t slots, uint32_t start_buffers,
                                                     uint64_t slice_bytes, uint64_t limit);
+
+  // In memory of enough bytes that outlives the process.
+  StagingMemory(transport::Segment memory, uint32_t slots, uint64_t slice_bytes);
 
   StagingMemory(StagingMemory&& other) noexcept;
   StagingMemory& operator=(StagingMemory&&) = delete;
@@ -33,6 +41,7 @@ class StagingMemory {
   StagingMemory(std::byte* base, uint64_t bytes, uint32_t slots, uint64_t slice_bytes)
       : base_(base), bytes_(bytes), slots_(slots), slice_bytes_(slice_bytes) {}
 
+  std::optional<transport::Segment> memory_;  // else a mapping of its own
   std::byte* base_;
   uint64_t bytes_;
   uint32_t slots_;

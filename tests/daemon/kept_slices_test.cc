@@ -1,6 +1,7 @@
 #include "daemon/data/kept_slices.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -57,6 +58,25 @@ TEST(KeptSlicesTest, EachPowerOfTwoFitsItsClassExactly) {
   EXPECT_TRUE(kept.keep(slice(8192, 2)));
   EXPECT_TRUE(kept.keep(slice(4097, 3)));
   EXPECT_FALSE(kept.keep(slice(4096, 4)));
+}
+
+TEST(KeptSlicesTest, TheNextLifeFindsTheCopiesAndUsesNoneOfTheirPlaces) {
+  auto memory = transport::Segment::create(64 << 10);
+  ASSERT_TRUE(memory);
+  auto again = transport::Segment::adopt(dup(memory->fd()));
+  ASSERT_TRUE(again);
+  std::map<uint32_t, KeptSlices::Place> places;
+  {
+    KeptSlices kept(std::move(*memory), {});
+    kept.keep(slice(5000, 1));
+    const uint32_t second = kept.keep(slice(4096, 2)).value();
+    places[second] = kept.place(second);
+  }
+  KeptSlices kept(std::move(*again), places);
+  const uint32_t old = places.begin()->first;
+  EXPECT_TRUE(holds(kept, old, slice(4096, 2)));
+  for (int i = 0; i < 8; ++i) kept.keep(slice(4096, 7));
+  EXPECT_TRUE(holds(kept, old, slice(4096, 2)));
 }
 
 }  // namespace

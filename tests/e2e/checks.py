@@ -1,11 +1,13 @@
 """What the tests ask of trainers' reports and of daemons."""
 
 import json
+import os
+from pathlib import Path
 
 from cluster import TookTooLong, wait_until
 
 # proto/verdict.h and docs/failure-contract.md
-OK, FAILED = 1, 3
+OK, OK_SHRUNK, FAILED = 1, 2, 3
 MISMATCH, TRAINER_DIED, TRAINER_LEFT, PEER_LOST, PEER_SILENT, DEADLINE = 1, 2, 3, 4, 5, 6
 REFUSED, DRAINED = 8, 9
 # gradring.h
@@ -135,3 +137,40 @@ class Baseline:
             settle(lambda: not self._difference(), "the daemons hold no more than before")
         except TookTooLong as error:
             raise TookTooLong(f"{error}: {'; '.join(self._difference())}") from None
+
+
+def assert_agreed(survivors):
+    """Every op ended alike on all of them: the same verdict, contributions and bits."""
+    seen = {}
+    for trainer in survivors:
+        for one in events(trainer, "done"):
+            told = (one["verdict"], one["ranks"], one["ranks_max"], one.get("hash"))
+            assert one["verdict"] in (OK, OK_SHRUNK) and one["right"], (trainer.name, one)
+            assert seen.setdefault(one["op"], told) == told, (trainer.name, one, seen[one["op"]])
+    assert len({events(trainer, "end")[0]["digest"] for trainer in survivors}) == 1
+    return seen
+
+
+def longest_step(survivors):
+    """The longest time between two ops of one trainer, in seconds."""
+    longest = 0.0
+    for trainer in survivors:
+        times = [one["time"] for one in events(trainer, "done")]
+        longest = max([longest, *(after - before for before, after in zip(times, times[1:]))])
+    return longest
+
+
+def children(pid):
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(entry))
+        except OSError:
+            continue  # ended meanwhile
+    return found
+
+
+def child_of(node):
+    """The daemon itself, as against its keeper."""
+    return wait_until(lambda: children(node.daemon.pid), 5.0, f"{node.name} has a daemon")[0]

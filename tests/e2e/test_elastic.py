@@ -3,9 +3,10 @@
 import signal
 import time
 
-from checks import FAILED, OK, TRAINER, events, settle, wait_failed, wait_for, wait_for_all
+from checks import (
+    FAILED, OK, OK_SHRUNK, TRAINER, assert_agreed, events, longest_step, settle, wait_failed, wait_for, wait_for_all,
+)
 
-OK_SHRUNK = 2
 NO_QUORUM = 11
 
 ELASTIC = ["--join-every", "5", "--delay-ms", "4", "--count", "50000"]
@@ -13,27 +14,6 @@ ELASTIC = ["--join-every", "5", "--delay-ms", "4", "--count", "50000"]
 
 def elastic(cluster, name, ops, *words, policy="elastic", **options):
     return cluster.launch(name, [TRAINER, "--policy", policy, "--ops", str(ops), *ELASTIC, *words], **options)
-
-
-def assert_agreed(survivors):
-    """Every op ended alike on all of them: the same verdict, contributions and bits."""
-    seen = {}
-    for trainer in survivors:
-        for one in events(trainer, "done"):
-            told = (one["verdict"], one["ranks"], one["ranks_max"], one.get("hash"))
-            assert one["verdict"] in (OK, OK_SHRUNK) and one["right"], (trainer.name, one)
-            assert seen.setdefault(one["op"], told) == told, (trainer.name, one, seen[one["op"]])
-    assert len({events(trainer, "end")[0]["digest"] for trainer in survivors}) == 1
-    return seen
-
-
-def longest_step(survivors):
-    """The longest time between two ops of one trainer, in seconds."""
-    longest = 0.0
-    for trainer in survivors:
-        times = [one["time"] for one in events(trainer, "done")]
-        longest = max([longest, *(after - before for before, after in zip(times, times[1:]))])
-    return longest
 
 
 def test_the_others_go_on_without_a_killed_trainer(quad, figure):

@@ -7,7 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from checks import TRAINER, events, run_job
+from checks import TRAINER, child_of, children, events, run_job
 from cluster import wait_until
 from cluster.process import state_of
 
@@ -22,22 +22,6 @@ def kept_node(make_cluster, *flags, **options):
     cluster.processes.append(node.run_daemon("--keep", *flags))
     node.wait_ready(0)
     return cluster, node
-
-
-def children(pid):
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(entry))
-        except OSError:
-            continue  # ended meanwhile
-    return found
-
-
-def child_of(node):
-    """The daemon itself, as against its keeper."""
-    return wait_until(lambda: children(node.daemon.pid), SOON, f"{node.name} has a daemon")[0]
 
 
 def kill_child(node):

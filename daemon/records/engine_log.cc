@@ -1,0 +1,197 @@
+#include "daemon/records/engine_log.h"
+
+#include "daemon/control/view_wire.h"
+#include "proto/wire.h"
+
+namespace gradring::daemon {
+
+void EngineLog::write() { log_->append(entry_); }
+
+void EngineLog::place(uint32_t number, wire::KeptPlace* to) const {
+  const KeptSlices::Place& place = kept_->place(number);
+  to->set_number(number);
+  to->set_offset(place.offset);
+  to->set_length(place.length);
+}
+
+void EngineLog::begin(const core::EngineRecord& whole) {
+  log_->begin_anew();
+  to_wire(whole, entry_.mutable_head());
+  write();
+  for (const auto& [key, op] : whole.ops) {
+    entry_.Clear();
+    to_wire(op, *kept_, entry_.mutable_op());
+    write();
+  }
+  for (const auto& [of, outcome] : *told_) told(of.first, of.second, outcome);
+  log_->publish();
+}
+
+void EngineLog::submitted(const core::Op& op, const core::Submission& submission,
+                          const core::LocalRecord& by) {
+  wire::OpSubmitted* entry = entry_.mutable_submitted();
+  entry->Clear();
+  to_wire(core::head_of(op), *kept_, entry->mutable_op());
+  to_wire(submission, entry->mutable_submission());
+  to_wire(by, entry->mutable_by());
+  write();
+}
+
+void EngineLog::held(const core::Op& op, uint32_t slice, const core::ValueId& value,
+                     core::Staging from) {
+  wire::SliceHeld* entry = entry_.mutable_held();
+  gradring::to_wire(op.key, entry->mutable_key());
+  entry->set_slice(slice);
+  entry->set_slices(op.plan.slices);
+  entry->set_slice_bytes(op.plan.slice_bytes);
+  entry->set_epoch(value.epoch);
+  entry->set_ranks(value.ranks);
+  entry->set_staging_kind(static_cast<uint32_t>(from.kind));
+  entry->set_staging_index(from.index);
+  write();
+}
+
+void EngineLog::landed() {
+  entry_.set_landed(true);
+  write();
+}
+
+void EngineLog::kept(const core::Op& op, uint32_t slice) {
+  wire::SliceKept* entry = entry_.mutable_kept();
+  gradring::to_wire(op.key, entry->mutable_key());
+  entry->set_slice(slice);
+  place(*op.slices[slice].kept, entry->mutable_place());
+  write();
+}
+
+void EngineLog::dropped(const core::Op& op, uint32_t slice) {
+  wire::SliceDropped* entry = entry_.mutable_dropped();
+  gradring::to_wire(op.key, entry->mutable_key());
+  entry->set_slice(slice);
+  write();
+}
+
+void EngineLog::ended(const core::Op& op) {
+  entry_.mutable_ended()->Clear();
+  to_wire(core::head_of(op), *kept_, entry_.mutable_ended());
+  write();
+}
+
+void EngineLog::forgotten(const OpKey& key) {
+  gradring::to_wire(key, entry_.mutable_forgotten());
+  write();
+}
+
+void EngineLog::local(const core::LocalRecord& record) {
+  entry_.mutable_local()->Clear();
+  to_wire(record, entry_.mutable_local());
+  write();
+}
+
+void EngineLog::told(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
+  entry_.mutable_told()->Clear();
+  to_wire(rank, ticket, outcome, entry_.mutable_told());
+  write();
+}
+
+// ---- reading ----
+
+namespace {
+
+bool apply(const wire::EngineEntry& entry, bool first, EngineMemory* to) {
+  core::EngineRecord& record = to->record;
+  const auto key = [](const wire::OpKey& from) { return gradring::from_wire(from); };
+  if (entry.has_head() != first) return false;
+  if (!entry.has_landed()) to->landing.reset();
+  switch (entry.body_case()) {
+    case wire::EngineEntry::kHead:
+      return from_wire(entry.head(), &record);
+    case wire::EngineEntry::kOp: {
+      core::OpRecord op;
+      if (!from_wire(entry.op(), &op, &to->places)) return false;
+      record.ops[op.key] = std::move(op);
+      return true;
+    }
+    case wire::EngineEntry::kSubmitted: {
+      core::OpRecord head;
+      core::Submission submission;
+      core::LocalRecord by;
+      const wire::OpSubmitted& from = entry.submitted();
+      if (!from_wire(from.op(), &head, &to->places) || !from_wire(from.by(), &by) ||
+          !from_wire(from.submission(), head.key, head.name, &submission)) {
+        return false;
+      }
+      record.submitted(std::move(head), submission, by);
+      return true;
+    }
+    case wire::EngineEntry::kHeld: {
+      const wire::SliceHeld& held = entry.held();
+      record.held(key(held.key()), held.slice(), held.slices(), held.slice_bytes(),
+                  {held.epoch(), held.ranks()});
+      const auto kind =
+          held.staging_kind() == 0 ? core::Staging::Kind::kSlot : core::Staging::Kind::kStart;
+      to->landing = {key(held.key()), held.slice(), {kind, held.staging_index()}};
+      return true;
+    }
+    case wire::EngineEntry::kLanded:
+      to->landing.reset();
+      return true;
+    case wire::EngineEntry::kKept: {
+      const wire::KeptPlace& place = entry.kept().place();
+      to->places[place.number()] = {place.offset(), place.length(), 0};
+      record.kept(key(entry.kept().key()), entry.kept().slice(), place.number());
+      return true;
+    }
+    case wire::EngineEntry::kDropped:
+      record.dropped(key(entry.dropped().key()), entry.dropped().slice());
+      return true;
+    case wire::EngineEntry::kEnded: {
+      core::OpRecord head;
+      if (!from_wire(entry.ended(), &head, &to->places)) return false;
+      record.ended(head);
+      return true;
+    }
+    case wire::EngineEntry::kForgotten:
+      record.forgotten(key(entry.forgotten()));
+      return true;
+    case wire::EngineEntry::kLocal: {
+      core::LocalRecord local;
+      if (!from_wire(entry.local(), &local)) return false;
+      record.local(local);
+      return true;
+    }
+    case wire::EngineEntry::kTold: {
+      core::Outcome outcome;
+      if (!from_wire(entry.told(), &outcome)) return false;
+      to->told[{entry.told().rank(), entry.told().ticket()}] = outcome;
+      return true;
+    }
+    case wire::EngineEntry::BODY_NOT_SET:
+      return false;  // of a later version, and we do not know what it means
+  }
+  return false;
+}
+
+}  // namespace
+
+tl::expected<EngineMemory, std::string> read_engine_log(const RecordLog& log) {
+  EngineMemory memory;
+  uint64_t count = 0;
+  wire::EngineEntry entry;
+  const bool whole = log.for_each([&](std::span<const std::byte> bytes) {
+    return entry.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
+           apply(entry, count++ == 0, &memory);
+  });
+  for (const auto& [key, op] : memory.record.ops) {
+    for (const core::SliceRecord& slice : op.slices) {
+      if (slice.kept && memory.places.count(*slice.kept) == 0) {
+        return tl::unexpected("a copy of " + describe(key) + " is nowhere");
+      }
+    }
+  }
+  if (whole && count > 0) return memory;
+  if (count == 0) return tl::unexpected(std::string("it has no record of the job's ops"));
+  return tl::unexpected("entry " + std::to_string(count) + " of its record cannot be understood");
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "daemon/control/session.h"
+#include "daemon/core/job_record.h"
+#include "daemon/fd_store.h"
+#include "daemon/records/record_log.h"
+#include "proto/wire.h"
+#include "record.pb.h"
+
+namespace gradring::daemon {
+
+// What the last life of a daemon wrote of its sessions and jobs.
+struct NodeMemory {
+  uint64_t life = 0;
+  std::map<SessionId, wire::SessionRecord> sessions;
+  std::map<JobId, core::JobRecord> jobs;
+};
+
+// The control thread's record. Where nobody keeps descriptors it remembers nothing, and costs
+// nothing. Control thread only.
+class NodeLog {
+ public:
+  // Takes what the last life left out of the store, if it fits this daemon; then begins a list of
+  // its own. `life`: of this daemon if it goes on from nothing.
+  std::optional<NodeMemory> open(FdStore* store, const std::string& node, uint64_t life);
+  // Whether anything is remembered.
+  bool on() const { return log_.has_value(); }
+  // The same as that of the daemon whose records were found.
+  uint64_t life() const { return life_; }
+
+  void save(const Session& session);
+  void over(SessionId session);
+  void save(const core::JobRecord& job);
+  void over(const JobId& job);
+  // What open() returned is in use now, and did no harm.
+  void restored();
+
+ private:
+  void append(const wire::NodeEntry& entry);
+  void begin();
+
+  std::optional<RecordLog> log_;
+  std::string node_;
+  uint64_t life_ = 0;
+  // The last entry of each, to begin anew with.
+  std::map<SessionId, wire::NodeEntry> sessions_;
+  std::map<JobId, wire::NodeEntry> jobs_;
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,129 @@
+"""Daemons are killed under load and come back from their keepers: within the grace a pause, without one a death."""
+
+import os
+import signal
+import time
+
+import pytest
+from checks import (
+    OK, OK_SHRUNK, PEER_LOST, TRAINER, TRAINER_DIED, child_of, events, longest_step, run_job, wait_failed, wait_for_all,
+)
+from cluster import wait_until
+
+GRACE = ("--restart-grace", "10s")
+COMING_BACK = 5.0  # the keeper pauses 0.2 s; the machine may be busy
+
+
+def kept_cluster(make_cluster, nodes, *flags, **options):
+    cluster = make_cluster(nodes, **options)
+    for index, node in enumerate(cluster.nodes):
+        cluster.processes.append(node.run_daemon("--keep", *flags))
+        node.wait_ready(index)
+    for node in cluster.nodes:
+        node.wait_ready(nodes - 1)
+    return cluster
+
+
+def replace(node):
+    """SIGKILL to the daemon; its keeper starts the next one, with what it kept."""
+    old = child_of(node)
+    os.kill(old, signal.SIGKILL)
+    wait_until(lambda: child_of(node) != old, COMING_BACK, f"{node.name} has another daemon")
+
+
+def assert_untouched(job, ops):
+    for trainer in job:
+        ended = events(trainer, "done")
+        assert [one["op"] for one in ended] == list(range(ops)), trainer.says()[-600:]
+        assert all(one["verdict"] == OK and one["right"] and one["ranks"] == len(job) for one in ended), (
+            trainer.name, [one for one in ended if one["verdict"] != OK or not one["right"]][:2])
+
+
+@pytest.mark.parametrize("policy", ["fail", "elastic"])
+def test_a_killed_daemon_is_a_pause(make_cluster, figure, policy):
+    cluster = kept_cluster(make_cluster, 3, *GRACE)
+    job = cluster.launch("upgraded", [TRAINER, "--policy", policy, "--ops", "150", "--count", "200000", "--delay-ms", "2"],
+                         per_node=2)
+    wait_for_all(job, "done", 20)
+    for turn, node in enumerate(cluster.nodes):  # the whole ring, one by one
+        replace(node)
+        wait_for_all(job, "done", 50 + 30 * turn)
+    assert job.wait(90) == [0] * 6, [one.says()[-600:] for one in job]
+    assert_untouched(job, 150)
+    figure(f"restart: 3 daemons killed one by one under load, policy {policy}: 0 ops failed, "
+           f"longest pause {longest_step(job):.2f} s")
+
+
+def test_without_a_grace_the_same_is_a_death(make_cluster, figure):
+    cluster = kept_cluster(make_cluster, 3)
+    job = cluster.launch("dies", [TRAINER, "--ops", "100000", "--delay-ms", "5"], per_node=2)
+    wait_for_all(job, "done", 10)
+    began = time.monotonic()
+    replace(cluster.nodes[1])
+    others = [trainer for trainer in job if trainer.node is not cluster.nodes[1]]
+    told = [wait_failed(trainer, 10) for trainer in job]
+    late = max(one["time"] for one in told) - began
+    for trainer in others:
+        failed = wait_failed(trainer, 1)
+        assert failed["cause"] in (PEER_LOST, TRAINER_DIED) and failed["blamed_node"] == "n1", failed
+    assert late < 5.0  # ten times the bound
+    figure(f"restart: no grace: 6 ranks told of the death within {late:.3f} s")
+    for trainer in job:
+        trainer.wait(20)
+    run_job(cluster, "next", "--ops", "5", per_node=1)
+
+
+def test_a_trainer_that_computes_meanwhile_notices_nothing(make_cluster):
+    """It comes back to a daemon that was replaced while it was not looking, later than the grace."""
+    cluster = kept_cluster(make_cluster, 2, "--restart-grace", "1s")
+    job = cluster.launch("computes", [TRAINER, "--ops", "5"], of_rank={1: ["--delay-ms", "3000"]})
+    wait_for_all(job, "done", 1)
+    time.sleep(0.3)
+    replace(cluster.nodes[1])
+    assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
+    assert_untouched(job, 5)
+
+
+def test_a_daemon_that_does_not_come_back_is_lost_after_the_grace(make_cluster, figure):
+    cluster = kept_cluster(make_cluster, 3, "--restart-grace", "2s")
+    job = cluster.launch("lost", [TRAINER, "--ops", "100000", "--delay-ms", "5"])
+    wait_for_all(job, "done", 10)
+    began = time.monotonic()
+    cluster.nodes[2].daemon.kill()  # the keeper, and the daemon with it
+    told = [wait_failed(trainer, 30) for trainer in list(job)[:2]]
+    assert all(one["cause"] == PEER_LOST and one["blamed_node"] == "n2" and "come back" in one["message"] for one in told)
+    late = max(one["time"] for one in told) - began
+    assert 1.9 < late < 20
+    figure(f"restart: one that does not come back: told {late - 2.0:.2f} s after its grace of 2 s")
+    wait_failed(job[2], 30)
+    for trainer in job:
+        trainer.wait(20)
+
+
+def test_the_lower_of_two_nodes_dies_and_its_host_speaks_for_it(make_cluster, figure):
+    """Alone, the higher one could not decide. The next daemon on the lower one has the promises of the last."""
+    cluster = kept_cluster(make_cluster, 2)
+    job = cluster.launch("witness", [TRAINER, "--policy", "elastic", "--ops", "200", "--join-every", "5",
+                                     "--delay-ms", "10"])
+    wait_for_all(job, "done", 20)
+    replace(cluster.nodes[0])
+    assert job[1].wait(60) == 0, job[1].says()[-600:]
+    ended = events(job[1], "done")
+    assert [one["op"] for one in ended] == list(range(200))
+    assert all(one["verdict"] in (OK, OK_SHRUNK) and one["right"] for one in ended) and ended[-1]["ranks"] == 1
+    figure(f"restart: two nodes, the lower one's daemon killed: the other goes on alone after {longest_step([job[1]]):.2f} s")
+    job[0].wait(30)
+
+
+def test_killed_again_and_again(make_cluster, figure):
+    cluster = kept_cluster(make_cluster, 3, *GRACE)
+    job = cluster.launch("again", [TRAINER, "--ops", "300", "--count", "300000", "--delay-ms", "1"], per_node=2)
+    wait_for_all(job, "done", 10)
+    kills = 0
+    while all(trainer.running() for trainer in job) and kills < 9:  # a keeper gives its daemon pauses
+        replace(cluster.nodes[kills * 2 % 3])
+        kills += 1
+        time.sleep(0.1 * (kills % 5))
+    assert job.wait(120) == [0] * 6, [one.says()[-600:] for one in job]
+    assert_untouched(job, 300)
+    figure(f"restart: {kills} daemons killed while 300 ops of 1.2 MB ran: 0 failed")
