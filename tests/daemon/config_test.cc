@@ -158,7 +158,7 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--decide", "9999999999999999h"}, "--decide", "300s"},
       {{"--suspect", "1ms"}, "--suspect", "at least 20 ms"},
       {{"--suspect", "3s"}, "decide", "longer than suspect"},
-      {{"--restart-grace", "5s"}, "restart-grace", "write 0"},
+      {{"--restart-grace", "soon"}, "restart-grace", "soon"},
       {{"--policy", "sometimes"}, "--policy", "write fail"},
       {{"--policy", "fail min=2"}, "--policy", "write fail"},
       {{"--policy", "elastic min=3 max=2"}, "--policy", "write fail"},

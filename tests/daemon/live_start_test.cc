@@ -222,6 +222,7 @@ TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   LiveDaemon daemon;
   unsetenv("NOTIFY_SOCKET");
   unsetenv("WATCHDOG_USEC");
+  EXPECT_THAT(told(), HasSubstr("FDNAME=node"));
   EXPECT_THAT(told(), HasSubstr("FDNAME=control.sock"));
   EXPECT_THAT(told(), HasSubstr("FDNAME=attach.sock"));
   const std::string ready = told();

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ostream>
 #include <string>
 
 #include "tests/sim/world.h"
@@ -18,6 +19,8 @@ struct Planted {
   const char* name;
   uint64_t cap;  // seeds until it must have been found
 };
+
+void PrintTo(const Planted& planted, std::ostream* to) { *to << planted.name; }
 
 // What may take more seeds than this is looked for only where GRADRING_SIM_FULL is set.
 constexpr uint64_t kSoon = 3000;
