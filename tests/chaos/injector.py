@@ -1,0 +1,163 @@
+"""Does to the cluster what the schedule says, and undoes it."""
+
+import os
+import signal
+import time
+
+from cluster import run
+
+from .schedule import PER_NODE
+
+
+class Injector:
+    def __init__(self, cluster, nurseries):
+        self._cluster = cluster
+        self._nurseries = nurseries
+        self._later = []          # (when, what to call)
+        self.done = {}            # kind: how many
+        self.missed = {}          # kind: how many found nobody to hit
+        self.sigkills = 0
+        self.stopped_ranks = {}   # rank: pid
+        self.out_nodes = set()    # whose daemon or link is not as it should be
+        self.daemon_lives = []    # (node, pid, since)
+        for node in cluster.nodes:
+            self.daemon_lives.append((node, node.daemon.pid, time.monotonic()))
+
+    # ---- time ----
+
+    def next_due(self):
+        return min((when for when, _ in self._later), default=float("inf"))
+
+    def undo_due(self, now):
+        for entry in sorted((one for one in self._later if one[0] <= now), key=lambda one: one[0]):
+            self._later.remove(entry)
+            entry[1]()
+
+    def undo_all(self):
+        for _when, what in sorted(self._later, key=lambda one: one[0]):
+            what()
+        self._later.clear()
+
+    def _after(self, seconds, what):
+        self._later.append((time.monotonic() + seconds, what))
+
+    # ---- faults ----
+
+    def inject(self, fault):
+        """Returns when it took effect, or None if there was nobody to hit."""
+        did = getattr(self, "_" + fault.kind.replace("-", "_"))(fault)
+        counts = self.done if did else self.missed
+        counts[fault.kind] = counts.get(fault.kind, 0) + 1
+        return did
+
+    def _kill_pid(self, pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return None
+        self.sigkills += 1
+        return time.monotonic()
+
+    def _kill_trainer(self, fault):
+        at = time.monotonic()
+        trainer = self._nurseries.living.get(fault.target)
+        return at if trainer and self._kill_pid(trainer.pid) else None
+
+    def _kill_two_trainers(self, fault):
+        at = time.monotonic()
+        hit = [self._nurseries.living.get(rank) for rank in (fault.target, fault.other)]
+        return at if [one for one in hit if one and self._kill_pid(one.pid)] else None
+
+    def _stop_trainer(self, fault):
+        trainer = self._nurseries.living.get(fault.target)
+        if trainer is None or fault.target in self.stopped_ranks:
+            return None
+        os.kill(trainer.pid, signal.SIGSTOP)
+        self.stopped_ranks[fault.target] = trainer.pid
+
+        def go_on():
+            self.stopped_ranks.pop(fault.target, None)
+            now = self._nurseries.living.get(fault.target)
+            if now is not None and now.pid == trainer.pid:  # else it was killed, and its pid may be another's
+                os.kill(trainer.pid, signal.SIGCONT)
+        self._after(fault.lasts, go_on)
+        return time.monotonic()
+
+    def _kill_daemon(self, fault):
+        node = self._cluster.nodes[fault.target]
+        if fault.target in self.out_nodes:
+            return None
+        at = self._kill_pid(node.daemon.pid)
+        node.daemon.wait(10)
+        self.out_nodes.add(fault.target)
+
+        def start():
+            self._cluster.processes.remove(node.daemon)
+            self._cluster.processes.append(node.run_daemon())
+            self.daemon_lives.append((node, node.daemon.pid, time.monotonic()))
+            self.out_nodes.discard(fault.target)
+        self._after(fault.lasts, start)
+        return at
+
+    def _stop_daemon(self, fault):
+        node = self._cluster.nodes[fault.target]
+        if fault.target in self.out_nodes:
+            return None
+        node.daemon.signal(signal.SIGSTOP)
+        at = time.monotonic()
+        self.out_nodes.add(fault.target)
+
+        def go_on():
+            node.daemon.signal(signal.SIGCONT)
+            self.out_nodes.discard(fault.target)
+        self._after(fault.lasts, go_on)
+        return at
+
+    _stop_daemon_short = _stop_daemon
+
+    # ---- links ----
+
+    def _rules(self, node, verb, chains):
+        for chain, flag in chains:
+            self._cluster.network.inside(node, "iptables", "-w", verb, chain, flag, "eth0", "-j", "DROP")
+
+    def _dropped(self, fault, *chains):
+        if fault.target in self.out_nodes:
+            return None
+        self.out_nodes.add(fault.target)
+        self._rules(fault.target, "-A", chains)
+        at = time.monotonic()
+
+        def mend():
+            self._rules(fault.target, "-D", chains)
+            self.out_nodes.discard(fault.target)
+        self._after(fault.lasts, mend)
+        return at
+
+    def _cut(self, fault):
+        return self._dropped(fault, ("INPUT", "-i"), ("OUTPUT", "-o"))
+
+    _cut_short = _cut
+
+    def _cut_in(self, fault):
+        return self._dropped(fault, ("INPUT", "-i"))
+
+    def _cut_out(self, fault):
+        return self._dropped(fault, ("OUTPUT", "-o"))
+
+    def _link_down(self, fault):
+        if fault.target in self.out_nodes:
+            return None
+        space = self._cluster.network.space(fault.target)
+        run("ip", "-n", space, "link", "set", "eth0", "down")
+        self.out_nodes.add(fault.target)
+
+        def up():
+            run("ip", "-n", space, "link", "set", "eth0", "up")
+            self.out_nodes.discard(fault.target)
+        self._after(fault.lasts, up)
+        return time.monotonic()
+
+    def is_excused(self, trainer):
+        """It waits because we made it, or its daemon, wait."""
+        return trainer.rank in self.stopped_ranks or trainer.rank // PER_NODE in self.out_nodes

@@ -1,0 +1,93 @@
+"""What is done to whom and when: a function of the seed alone, so that a run can be had again."""
+
+import random
+from dataclasses import dataclass
+
+NODES, PER_NODE = 4, 2
+RANKS = NODES * PER_NODE
+
+# What may happen to a trainer, and what to a node.
+TRAINER_KINDS = ("kill-trainer", "kill-two-trainers", "stop-trainer")
+SHORT_KINDS = ("cut-short", "stop-daemon-short")  # below what anybody suspects
+LONG_KINDS = ("kill-daemon", "stop-daemon", "cut", "cut-in", "cut-out", "link-down")
+KINDS = TRAINER_KINDS + SHORT_KINDS + LONG_KINDS
+
+# How often each kind is chosen. `balanced` does everything, `kills` what ends in SIGKILL.
+WEIGHTS = {
+    "balanced": {"kill-trainer": 6, "kill-two-trainers": 3, "stop-trainer": 3, "cut-short": 2,
+                 "stop-daemon-short": 2, "kill-daemon": 3, "stop-daemon": 1.2, "cut": 1.2, "cut-in": 1.2,
+                 "cut-out": 1.2, "link-down": 1.2},
+    "kills": {"kill-trainer": 60, "kill-two-trainers": 30, "kill-daemon": 2},
+}
+# Seconds from one fault to the next, those that follow at once apart.
+PAUSE = {"balanced": (0.4, 2.4), "kills": (0.05, 0.30)}
+# Of all faults, those that are followed by another one while the daemons are still busy with it.
+FOLLOWED = {"balanced": 0.35, "kills": 0.3}
+FOLLOW_AFTER = (0.0005, 0.02)
+
+# How long each lasts. Daemons of a run suspect after 1 s and decide after 3 s (settings.py).
+LASTS = {"stop-trainer": (0.05, 2.0), "cut-short": (0.1, 0.7), "stop-daemon-short": (0.1, 0.7),
+         "kill-daemon": (0.05, 1.0), "stop-daemon": (4.0, 6.0), "cut": (4.0, 6.0), "cut-in": (4.0, 6.0),
+         "cut-out": (4.0, 6.0), "link-down": (4.0, 6.0)}
+# Until the node is a member again, so that nodes are not all out at once.
+RECOVERY = 1.5
+# Of the faults that would put a second node out beside another, so many are let through.
+TWO_NODES_OUT = 0.15
+
+
+@dataclass(frozen=True)
+class Fault:
+    at: float       # seconds after the start
+    kind: str
+    target: int     # a rank, or a node
+    other: int      # the second rank of kill-two-trainers, else -1
+    lasts: float    # seconds, 0 for what is over at once
+    follows: bool   # comes while the one before is still felt
+
+    def ranks(self):
+        """Whom a view that knows of it has lost, once it is decided."""
+        if self.kind in TRAINER_KINDS:
+            return {self.target} | ({self.other} if self.other >= 0 else set())
+        return {self.target * PER_NODE + i for i in range(PER_NODE)}
+
+
+class Planner:
+    def __init__(self, seed, mode):
+        self._random = random.Random(f"{mode} {seed}")
+        self._mode = mode
+        self._kinds = list(WEIGHTS[mode])
+        self._weights = [WEIGHTS[mode][kind] for kind in self._kinds]
+        self._node_free = [0.0] * NODES  # when the node is whole again
+
+    def _node_for(self, at, kind):
+        free = [node for node in range(NODES) if self._node_free[node] <= at]
+        out = NODES - len(free)
+        if not free or (out > 0 and kind in LONG_KINDS and self._random.random() > TWO_NODES_OUT ** out):
+            return None
+        return self._random.choice(free)
+
+    def fault(self, at, follows):
+        while True:
+            kind = self._random.choices(self._kinds, self._weights)[0]
+            lasts = self._random.uniform(*LASTS.get(kind, (0, 0)))
+            if kind in TRAINER_KINDS:
+                ranks = self._random.sample(range(RANKS), 2)
+                return Fault(at, kind, ranks[0], ranks[1] if kind == "kill-two-trainers" else -1, lasts, follows)
+            node = self._node_for(at, kind)
+            if node is not None:
+                self._node_free[node] = at + lasts + RECOVERY
+                return Fault(at, kind, node, -1, lasts, follows)
+
+    def faults(self, seconds):
+        """All of a run, in order."""
+        at = 1.0
+        while at < seconds:
+            yield self.fault(at, False)
+            while self._random.random() < FOLLOWED[self._mode]:
+                at += self._random.uniform(*FOLLOW_AFTER)
+                yield self.fault(at, True)
+            at += self._random.uniform(*PAUSE[self._mode])
+
+
+def plan(seed, mode, seconds):
+    return list(Planner(seed, mode).faults(seconds))

@@ -1,0 +1,83 @@
+"""How long it took until all that were left had the verdict of what was under way when something was lost."""
+
+from dataclasses import dataclass, field
+
+from .schedule import LONG_KINDS
+
+# Of a fault's time to verdict: what the contract says, in seconds. The tests insist on ten times that.
+BOUNDS = {"kill-trainer": 0.1, "kill-two-trainers": 0.1, "kill-daemon": 0.5, "cut": 4.0, "cut-in": 4.0,
+          "cut-out": 4.0, "link-down": 4.0, "stop-daemon": 4.0}
+SLACK = 10
+
+
+@dataclass
+class Running:
+    """A fault whose verdict is being waited for."""
+    fault: object
+    at: float
+    expects: dict                 # serial of a survivor: None, or when it was in a view without the lost
+    lost: int                     # a bit for each rank
+    clean: bool = True            # nothing else happened meanwhile
+    epoch: int = 0                # the first view without them
+
+
+@dataclass
+class StopWatch:
+    times: dict = field(default_factory=dict)     # kind: seconds, with nothing else going on
+    crowded: dict = field(default_factory=dict)   # kind: seconds, when other faults came in between
+    during: int = 0                               # faults that came before the verdict on another was out
+    _running: list = field(default_factory=list)
+    _views: dict = field(default_factory=dict)    # epoch: ranks
+
+    def view(self, epoch, mask):
+        self._views[epoch] = mask
+        if len(self._views) > 64:
+            self._views.pop(next(iter(self._views)))
+
+    def fault(self, fault, at, present):
+        """`present`: the trainers that are in the job now."""
+        for one in self._running:
+            one.clean = False
+        lost_ranks = fault.ranks() if fault.kind in BOUNDS else set()
+        hit = [one for one in present if one.rank in lost_ranks]
+        # A view change is under way from the moment of a loss until the last survivor has its verdict.
+        self.during += any(self._is_changing(one, at) for one in self._running)
+        for one in self._running:
+            for trainer in hit:
+                one.expects.pop(trainer.serial, None)
+        if hit:
+            expects = {one.serial: None for one in present if one.rank not in lost_ranks}
+            self._running.append(Running(fault, at, expects, sum(1 << one.rank for one in hit),
+                                         clean=not self._running))
+
+    @staticmethod
+    def _is_changing(one, at):
+        # Of a silent node the daemons decide only after 3 s: what comes before is no view change yet.
+        return at - one.at > (3.0 if one.fault.kind in LONG_KINDS and one.fault.kind != "kill-daemon" else 0.0)
+
+    def ended(self, trainer):
+        for one in self._running:
+            one.expects.pop(trainer.serial, None)
+
+    def reached(self, trainer, at, epochs):
+        """A survivor was told something that ended in the last of these epochs; it had skipped the others."""
+        masks = [self._views[epoch] for epoch in epochs if epoch in self._views]
+        for one in self._running:
+            if trainer.serial in one.expects and one.expects[trainer.serial] is None and at > one.at and any(
+                    mask & one.lost != one.lost for mask in masks):
+                one.expects[trainer.serial] = at
+
+    def collect(self, now):
+        """Takes off what is decided, or will not be."""
+        for one in list(self._running):
+            known = [at for at in one.expects.values() if at is not None]
+            if len(known) == len(one.expects) or now - one.at > 30:
+                self._running.remove(one)
+                late = [at - one.at for at in known if at > one.at]
+                if late and len(known) == len(one.expects):
+                    (self.times if one.clean else self.crowded).setdefault(one.fault.kind, []).append(max(late))
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
