@@ -67,6 +67,13 @@ void Membership::session_lost(SessionId session, const std::string& evidence) {
       actions_->send(live->inviter, Reject{id, ""});
       return return_to_gathering(id);
     }
+    const bool elastic = parse_policy(live->view.policy).value_or(Policy{}).elastic;
+    if (live->state == JobState::kProposed && elastic) {
+      // The others may have begun already. They go on without it, once it is known here that they
+      // do.
+      live->lost.push_back({claim.request.rank, failure});
+      return;
+    }
     if (live->change && !live->failure) {
       lose_rank(*live, claim.request.rank, failure);
     } else {

@@ -221,7 +221,11 @@ bool Membership::takes_part(const std::string& from, Live* live, const JobId& jo
     return false;
   }
   // Somebody has begun: so the view was committed, whoever was to say so.
-  if (live != nullptr && live->state == JobState::kProposed) run(*live);
+  if (live != nullptr && live->state == JobState::kProposed) {
+    run(*live);
+    const auto it = live_.find(job);
+    live = it == live_.end() ? nullptr : &it->second;
+  }
   const bool over = live == nullptr || live->failure.has_value();
   if (!over) return true;
   if (planted(Bug::kExcludedSilent)) return false;

@@ -203,6 +203,12 @@ void Membership::run(Live& live) {
   save(live);
   for (const SessionId session : live.present) actions_->admit(session, live.view);
   retire_claims({live.view.job, live.token});
+  // Who died meanwhile. This comes last: it may end the job.
+  const JobId id = live.view.incarnation;
+  for (const LostRank& lost : std::vector<LostRank>(live.lost)) {
+    const auto it = live_.find(id);
+    if (it != live_.end()) lose_rank(it->second, lost.rank, lost.failure);
+  }
 }
 
 void Membership::retire_claims(const GatheringKey& key) {
@@ -229,6 +235,10 @@ void Membership::return_to_gathering(const JobId& job) {
     if (live.present.count(claim.request.session) > 0) gathering.local.push_back(claim);
   }
   publish(key, gathering);
+  if (gathering.local.empty() && gathering.remote.empty()) {
+    gatherings_.erase(key);
+    return;
+  }
   settle(key);
 }
 

@@ -22,6 +22,7 @@ def options():
     parser.add_argument("--kills", action="store_true", help="mostly SIGKILLs, as many as the machine bears")
     parser.add_argument("--elements", type=int, default=65536, help="float32 of the largest op")
     parser.add_argument("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
+    parser.add_argument("--keep", action="store_true", help="write a support bundle even if all held")
     return parser.parse_args()
 
 
@@ -31,7 +32,8 @@ def main():
     if reason:
         print(f"tools/chaos: {reason}", file=sys.stderr)
         return 2
-    figures = Run(said.programs, said.seed, "kills" if said.kills else "balanced", said.minutes, said.elements).go()
+    figures = Run(said.programs, said.seed, "kills" if said.kills else "balanced", said.minutes, said.elements,
+                  said.keep).go()
     print(json.dumps({k: v for k, v in figures.items() if k not in ("times", "crowded")}, indent=1))
     for complaint in figures["complaints"][:10]:
         print(complaint)

@@ -22,6 +22,8 @@ RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05)}
 # After the last fault all ranks must be back and get on.
 QUIET_SECONDS = 60.0
 QUIET_EPOCHS_OPS = 50
+# With --kills the next fault waits until so many ranks are in the job, but not for ever.
+COMPANY, COMPANY_SECONDS = 6, 5.0
 FOLDER_KEPT_FILES = 200
 PROGRESS_EVERY = 5.0
 
@@ -31,9 +33,10 @@ class Failed(Exception):
 
 
 class Run:
-    def __init__(self, programs, seed, mode, minutes, elements, say=print):
+    def __init__(self, programs, seed, mode, minutes, elements, keep=False, say=print):
         self._say = say
         self._mode = mode
+        self._keep = keep
         self.seed, self.minutes = seed, minutes
         self._seconds = minutes * 60
         self._schedule = plan(seed, mode, self._seconds)
@@ -75,7 +78,7 @@ class Run:
         except Failed as failure:
             self._complaints.append(str(failure))
         figures = self._figures()
-        if self._complaints or self.judge.complaints:
+        if self._complaints or self.judge.complaints or self._keep:
             figures["bundle"] = str(bundle.write(
                 Path("/tmp") / f"gradring-chaos-{self._mode}-{self.seed}-{int(time.monotonic())}", self._cluster, JOB,
                 list(self._nurseries.living.values()), self._finished,
@@ -86,8 +89,11 @@ class Run:
     # ---- while faults come ----
 
     def _churn(self):
+        self._slip = 0.0
         for fault in self._schedule:
-            self._work_until(self._began + fault.at, brief=fault.follows)
+            self._work_until(self._began + fault.at + self._slip, brief=fault.follows)
+            if not fault.follows and self._mode == "kills":
+                self._wait_for_company()
             present = [one for one in self._nurseries.living.values()
                        if one.epoch > 0 and not self._injector.is_excused(one)]
             at = self._injector.inject(fault)
@@ -97,7 +103,18 @@ class Run:
             self.watch.fault(fault, at, present)
             if fault.kind == "kill-daemon":
                 self.judge.killed_daemons.add(fault.target)
+            if time.monotonic() > self._began + self._seconds:
+                break
         self._work_until(self._began + self._seconds)
+
+    def _wait_for_company(self):
+        """Killing those that are not in the job yet shows little, and keeps it from growing: so the schedule waits."""
+        began = time.monotonic()
+        while time.monotonic() < began + COMPANY_SECONDS:
+            if sum(1 for one in self._nurseries.living.values() if one.epoch > 0) >= COMPANY:
+                break
+            self._work_until(time.monotonic() + 0.01)
+        self._slip += time.monotonic() - began
 
     def _work_until(self, until, brief=False):
         """Reads, judges and looks after everybody until it is time for the next fault."""
