@@ -83,9 +83,11 @@ void Membership::engine_frozen(const JobId& job, uint64_t epoch, Report report) 
   const auto me = live.view.index_of(node_);
   if (!me) return;
   report.node = node_;
-  report.lost = live.lost;
+  // What the last rank left behind still counts, although others want a view for reasons of theirs.
+  const bool last_will = live.last_rank_lost != 0 && !live.drained;
+  if (!last_will) report.lost = live.lost;
   for (const RankInfo& info : live.view.members[*me].ranks) {
-    const bool lost = std::any_of(live.lost.begin(), live.lost.end(),
+    const bool lost = std::any_of(report.lost.begin(), report.lost.end(),
                                   [&](const LostRank& l) { return l.rank == info.rank; });
     if (!lost) report.ranks.push_back(info);
   }
@@ -112,7 +114,7 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   const JobId id = live.view.incarnation;
   live.view = proposal.view;
   live.explanation = live.view.explanation;
-  live.last_rank_lost = 0;
+  const Time last_rank_lost = std::exchange(live.last_rank_lost, 0);
   live.drained = false;
   live.done.erase(node_);  // to be said again: it may have been lost with a connection
   live.awaited.clear();    // who has reported has begun, and nobody else is in it any more
@@ -190,7 +192,11 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
     }
   }
   for (const LostRank& lost : gone) lose_rank(live, lost.rank, lost.failure);
-  if (gone.empty() && !live.lost.empty()) want_change(id, true);
+  if (last_rank_lost != 0 && live.lost.size() >= mine.size()) {
+    live.last_rank_lost = last_rank_lost;  // its last will goes on
+  } else if (gone.empty() && !live.lost.empty()) {
+    want_change(id, true);
+  }
   if (!fresh.empty()) retire_claims({live.view.job, live.token});
   lose_unconnected(id);
   end_if_over(id);

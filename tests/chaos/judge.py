@@ -139,22 +139,30 @@ class Judge:
                 self.complain(f"op {number} of {life}: wrong values of a broadcast at {told.by[0][0].serial}")
 
     def _judge_difference(self, life, number, op):
-        """Only a node that was left out of the view in which the others ended it may have been told otherwise."""
+        """Only a node that was left out of the view in which the others ended it may have been told otherwise, and
+        it may not be heard of in that view or later."""
         records = [(epoch, trainer, said) for said, told in op.told.items() for trainer, epoch in told.by]
         for epoch, trainer, said in records:
             for later, other, otherwise in records:
-                if said == otherwise or later < epoch:
+                if said == otherwise or later < epoch or self._is_out(trainer, epoch) or self._is_out(other, later):
                     continue
-                node = 0
-                for rank in range(trainer.rank // PER_NODE * PER_NODE, (trainer.rank // PER_NODE + 1) * PER_NODE):
-                    node |= 1 << rank
-                goes_on = trainer.expected_end > number + 1
-                left_out = later > epoch and not self._views.get((life, later), node) & node
-                if goes_on or not left_out:
-                    self.complain(f"op {number} of {life}: {trainer.serial} (rank {trainer.rank}) was told {said} in "
-                                  f"epoch {epoch}, {other.serial} (rank {other.rank}) {otherwise} in epoch {later}")
-                else:
+                if later > epoch and not self._has_node(life, later, trainer.rank):
+                    trainer.out_since = later
                     self.excused += 1
+                    continue
+                self.complain(f"op {number} of {life}: {trainer.serial} (rank {trainer.rank}) was told {said} in "
+                              f"epoch {epoch}, {other.serial} (rank {other.rank}) {otherwise} in epoch {later}")
+
+    @staticmethod
+    def _is_out(trainer, epoch):
+        """It was told otherwise before, as a node that was left out may be; so its later results have other bits."""
+        return trainer.out_since and epoch < trainer.out_since
+
+    def _has_node(self, life, epoch, rank):
+        """Whether the view has ranks of the node that the rank is on; unknown views have."""
+        first = rank // PER_NODE * PER_NODE
+        node = ((1 << PER_NODE) - 1) << first
+        return self._views.get((life, epoch), node) & node != 0
 
     def _judge_sum(self, life, number, op, said, told):
         verdict, least, most, joined, _digest, _chain, sets = said

@@ -24,6 +24,7 @@ class Trainer:
     expected_end: int = -1
     pending_join: tuple = ()  # what its last join point said: next op, view
     gave_up: bool = False
+    out_since: int = 0        # the epoch whose view it is not in, and in which the others ended an op otherwise
 
     def oldest_wait(self):
         """Since when it waits for something of the daemons, or None."""
@@ -37,7 +38,7 @@ def new_lines(trainer):
     try:
         with open(trainer.path, "rb") as file:
             file.seek(trainer.offset)
-            data = file.read(1 << 18)
+            data = file.read(1 << 16)
     except FileNotFoundError:
         return []  # it has not begun yet
     end = data.rfind(b"\n") + 1

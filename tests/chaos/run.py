@@ -126,7 +126,7 @@ class Run:
                 return
             left = min(until, self._injector.next_due()) - now
             self._take_in(min(0.05, max(0.0, left)))
-            self._read_logs(until)
+            self._read_logs()
             self._look_after()
             if time.monotonic() >= until:
                 return
@@ -135,7 +135,7 @@ class Run:
         for trainer in self._nurseries.wait(seconds):
             self.watch.ended(trainer)
 
-    def _read_logs(self, until):
+    def _read_logs(self):
         # The last words of those that ended, too, so that their files can go.
         for trainer in self._nurseries.ended:
             while self._listener.read(trainer):
@@ -147,8 +147,6 @@ class Run:
         while len(self._finished) > FOLDER_KEPT_FILES:
             self._finished.pop(0).path.unlink(missing_ok=True)
         for trainer in list(self._nurseries.living.values()):
-            if time.monotonic() >= until:
-                return
             self._listener.read(trainer)
 
     def _look_after(self):
@@ -204,7 +202,7 @@ class Run:
             self._injector._kill_pid(trainer.pid)
         while self._nurseries.living:
             self._take_in(0.05)
-        self._read_logs(float("inf"))
+        self._read_logs()
         self.judge.settle(time.monotonic(), all_of_it=True)
         if self.judge.complaints:
             raise Failed(f"what trainers were told does not fit: {self.judge.complaints[0]}")

@@ -71,55 +71,6 @@ TEST(MembershipFail, ATrainerThatDiesOrLeavesWhileProposedFailsTheFormation) {
   }
 }
 
-TEST(MembershipFail, AnElasticJobFormsWithoutATrainerThatDiesWhileProposed) {
-  for (const uint32_t victim : {0u, 1u, 2u}) {
-    SCOPED_TRACE(testing::Message() << "rank " << victim);
-    Town town(3);
-    std::vector<SessionId> sessions;
-    for (uint32_t rank = 0; rank < 6; ++rank) {
-      JoinRequest request = trainer(rank, 6);
-      request.policy = "elastic";
-      sessions.push_back(town.join(node_of(rank / 2), request));
-    }
-    town.hold("c", "a");  // c's answer does not come
-    while (town.deliver("b", "a") || town.deliver("a", "b") || town.deliver("a", "c") ||
-           town.deliver("b", "c") || town.deliver("c", "b")) {
-    }
-    town.release("c", "a");
-    while (town.engines("a") == 0) ASSERT_TRUE(town.deliver("c", "a"));
-    while (town.deliver("a", "b") || town.deliver("a", "c")) {
-    }
-    ASSERT_EQ(town.engines("b") + town.engines("c"), 2u) << "both have accepted";
-    town.die(sessions[2 * victim]);  // of each node one
-    town.settle();
-    for (uint32_t rank = 0; rank < 6; ++rank) {
-      if (rank == 2 * victim) continue;
-      EXPECT_TRUE(town.admitted(sessions[rank])) << town.refusal(sessions[rank]);
-    }
-    EXPECT_EQ(town.at("b").view_of(sessions[3])->size, 5u);
-  }
-}
-
-TEST(MembershipFail, AnElasticFormationThatIsWithdrawnForgetsWhoDiedMeanwhile) {
-  Town town(2);
-  JoinRequest zero = trainer(0, 2), one = trainer(1, 2);
-  zero.policy = one.policy = "elastic";
-  const SessionId first = town.join("a", zero);
-  const SessionId second = town.join("b", one);
-  while (town.engines("b") == 0) {
-    ASSERT_TRUE(town.deliver("b", "a") || town.deliver("a", "b"));
-  }
-  town.die(second);
-  town.cut("a", "b");
-  EXPECT_TRUE(town.waits(first));
-  EXPECT_EQ(town.engines("b"), 0u);
-  EXPECT_TRUE(town.at("b").jobs().empty());
-  town.connect("a", "b");
-  const SessionId again = town.join("b", one);
-  town.run();
-  EXPECT_TRUE(town.admitted(first) && town.admitted(again));
-}
-
 TEST(MembershipFail, ATrainerThatDiesEndsTheJobEverywhereOnce) {
   Town town(3);
   const std::vector<SessionId> sessions = join_one_rank_each(&town, 3);
