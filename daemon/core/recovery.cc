@@ -111,7 +111,7 @@ std::vector<std::string> choose_members(const View& old, const Reports& reports)
 
 tl::expected<Proposal, std::string> decide(const View& old, const Reports& reports,
                                            const std::map<std::string, Failure>& lost,
-                                           const std::vector<Member>& joiners) {
+                                           const std::vector<Member>& all_joiners) {
   const Policy policy = parse_policy(old.policy).value_or(Policy{});
   Proposal proposal;
   View& next = proposal.view;
@@ -128,11 +128,17 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
       }
     }
   }
+  // On a node of the old view that has not reported, others may be alive that go on with ops of
+  // their own: it has to learn first that it is left out.
+  std::vector<Member> joiners;
+  for (const Member& joiner : all_joiners) {
+    if (!old.index_of(joiner.node) || next.index_of(joiner.node)) joiners.push_back(joiner);
+  }
   const bool grows =
       !joiners.empty() && !next.members.empty() && !old.closed && at_join_point(next, reports);
   if (grows) {
     next.grown = next.epoch;
-    for (Member joiner : joiners) {
+    for (Member& joiner : joiners) {
       for (RankInfo& info : joiner.ranks) info.since = next.epoch;
       const auto known = next.index_of(joiner.node);
       if (known) {
@@ -161,7 +167,10 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
         "grown to " + plural(next.size, "rank") + " on " + plural(next.members.size(), "node");
   } else {
     next.explanation += describe(gone.front());
-    if (gone.size() > 1) next.explanation += "; and " + plural(gone.size() - 1, "other loss");
+    if (gone.size() > 1)
+      next.explanation += gone.size() == 2
+                              ? "; and another loss"
+                              : "; and " + std::to_string(gone.size() - 1) + " other losses";
     if (!next.closed) {
       next.explanation += "; " + plural(next.size, "rank") + " of " + std::to_string(old.size) +
                           " on " + plural(next.members.size(), "node") + " go on";

@@ -333,5 +333,19 @@ TEST(Recovery, NewRanksComeInWhereAllStandAtAJoinPoint) {
   EXPECT_EQ(all.decided().view.size, 2u) << "something else is open";
 }
 
+TEST(Recovery, ANewRankOnANodeThatDidNotReportDoesNotBringTheNodeAlong) {
+  // c has gone on behind the join point with a rank of its own, and has to learn that it is out.
+  Reporters all(3);
+  all.lose("c");
+  all.joiners = {{"c", {{3, 0, 1003, 3}}}};
+  for (const char* node : {"a", "b"}) {
+    all.has(node, {}).signature->collective = Collective::kJoinPoint;
+  }
+  const View next = all.decided().view;
+  EXPECT_EQ(next.size, 2u);
+  EXPECT_FALSE(next.index_of("c"));
+  EXPECT_NE(next.grown, next.epoch);
+}
+
 }  // namespace
 }  // namespace gradring::core
