@@ -132,7 +132,9 @@ void Membership::take_back_guests(const GatheringKey& key) {
   }
 }
 
-void Membership::engine_at_join_point(const JobId& job) { want_change(job, false); }
+void Membership::engine_at_join_point(const JobId& job) {
+  with_change(job, [this](ViewChange& change) { change.want_growth(now_); });
+}
 
 // ---- the guest's side ----
 

@@ -62,6 +62,15 @@ void ViewChange::suspect(const std::string& node, bool suspected) {
 }
 
 void ViewChange::want(bool at_once, Time now) {
+  want_after(at_once ? 0 : static_cast<Time>(place()) * options_.stagger, now);
+}
+
+void ViewChange::want_growth(Time now) {
+  const Time patience = place() == 0 ? 0 : options_.retry;
+  want_after(patience + static_cast<Time>(place()) * options_.stagger, now);
+}
+
+void ViewChange::want_after(Time pause, Time now) {
   now_ = now;
   if (over_) return;
   if (!wanted_) {
@@ -71,9 +80,8 @@ void ViewChange::want(bool at_once, Time now) {
   if (phase_ != Phase::kIdle) return;
   // Somebody else is at it already: give that one its time.
   const bool under_way = frozen() && lost_.count(record_.promised.node) == 0;
-  const Time due = under_way ? now + options_.retry + static_cast<Time>(place()) * options_.stagger
-                   : at_once ? now
-                             : now + static_cast<Time>(place()) * options_.stagger;
+  const Time due =
+      now + (under_way ? options_.retry + static_cast<Time>(place()) * options_.stagger : pause);
   if (propose_at_ == 0 || due < propose_at_) propose_at_ = due;
   if (propose_at_ <= now) propose(now);
 }

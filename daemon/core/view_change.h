@@ -70,6 +70,9 @@ class ViewChange {
   void suspect(const std::string& node, bool suspected);
   // Something else asks for a new view. `at_once`: nobody else knows of it.
   void want(bool at_once, Time now);
+  // All stand at a join point, and somebody waits to come in. Only the lowest member knows who: a
+  // view that another proposes has the same members again, so the others give it time.
+  void want_growth(Time now);
   void set_joiners(std::vector<Member> joiners) { joiners_ = std::move(joiners); }
 
   // ---- events ----
@@ -100,6 +103,7 @@ class ViewChange {
   bool of_this_epoch(const std::string& from, uint64_t epoch);
   bool quorum(const std::set<std::string>& nodes, const View& next) const;
   bool quorum_possible() const;
+  void want_after(Time pause, Time now);
   size_t place() const;  // among the members that are not lost, by node id
   void propose(Time now);
   void ask_again(const std::string& node);

@@ -128,5 +128,22 @@ TEST(MembershipJoin, RanksOfOneNodeComeInTogether) {
   EXPECT_TRUE(town.waits(guests[1]));
 }
 
+TEST(MembershipJoin, WhoDoesNotKnowTheGuestsGivesTheLowestTime) {
+  Town town(2);
+  JoinRequest request = trainer(0, 2);
+  request.policy = "elastic";
+  const SessionId zero = town.join("a", request);
+  request.rank = 1;
+  town.join("b", request);
+  town.run();
+  const JobId job = town.job_of(zero);
+  town.at("b").engine_at_join_point(job);
+  town.tick(500 * kMillisecond);  // a machine without time to spare: a is still on its way there
+  town.run();
+  EXPECT_EQ(town.at("b").view_of(job)->epoch, 1u);
+  town.settle();
+  EXPECT_EQ(town.at("b").view_of(job)->epoch, 2u) << "but not for ever";
+}
+
 }  // namespace
 }  // namespace gradring::core

@@ -76,6 +76,26 @@ TEST(ViewChange, AMemberThatIsSilentIsWaitedForButNotForEver) {
   EXPECT_EQ(suspects.members("a"), "a b") << "a suspect is not";
 }
 
+TEST(ViewChange, WhoHearsOfAnEpochByItsEndIsNotLeftOut) {
+  // b has led to epoch 2. a enters it and wants the next at once, before c has b's news.
+  Council council(3);
+  council.at("b").want(true, council.now);
+  for (int i = 0; i < 100 && council.epoch("b") == 1; ++i) {
+    for (const char* node : {"a", "b", "c"}) council.report(node);
+    council.deliver("b", "a") || council.deliver("b", "c") || council.deliver("a", "b") ||
+        council.deliver("c", "b");
+  }
+  ASSERT_EQ(council.epoch("b"), 2u);
+  council.hold("b", "c");
+  council.run();
+  ASSERT_EQ(council.epoch("a"), 2u);
+  ASSERT_EQ(council.epoch("c"), 1u);
+  council.at("a").want(true, council.now);
+  council.run();  // no time passes
+  EXPECT_EQ(council.epoch("a"), 3u);
+  EXPECT_EQ(council.members("c"), "a b c");
+}
+
 // ---- quorums ----
 
 TEST(ViewChange, TheLowestOfTwoDecidesAloneAndTheOtherCannot) {
