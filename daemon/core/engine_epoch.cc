@@ -192,6 +192,14 @@ void JobEngine::begin_anew(Op& op) {
     slice.arriving = false;
   }
   if (!op.open()) return;
+  if (op.slices_held == 0) {
+    // What an earlier view said of it counts no more: its root's node may be gone since. This one
+    // says it again, unless the op was submitted too late to be reported.
+    op.root_node.clear();
+    op.slice_bytes = 0;
+    op.slices.clear();
+    op.plan = {};
+  }
   set_state(op, OpState::kGathering);
   op.expected = view_.size;  // unless some member reported it, and it has a fate
   op.signature.reset();

@@ -98,6 +98,23 @@ TEST(EngineEpoch, ABroadcastSubmittedDuringTheChangeWhoseRootIsLostFails) {
   EXPECT_EQ(ring.failures(), 0u) << "the job goes on";
 }
 
+TEST(EngineEpoch, WhereARootWasInAnEarlierViewCountsNoMore) {
+  // The view of epoch 2 tells a where the root's input is. Then that node is lost, and a's rank
+  // submits too late to be reported.
+  Ring ring(3, 1, small_slices(), "elastic");
+  ring.submit(1, op(0), broadcast_of(50, 1));
+  ring.change_view();
+  ring.crash(1);
+  for (const uint32_t node : {0u, 2u}) ring.freeze(node);
+  const Ticket during = ring.submit(0, op(0), broadcast_of(50, 1));
+  const Proposal proposal = ring.decide();
+  for (const uint32_t node : {0u, 2u}) ring.adopt(node, proposal);
+  ring.run();
+  ASSERT_TRUE(ring.ended(during));
+  EXPECT_EQ(ring.outcome(during).failure.cause, Cause::kRootLost);
+  EXPECT_EQ(ring.failures(), 0u) << "the job goes on";
+}
+
 TEST(EngineEpoch, AMismatchSubmittedDuringTheChangeIsToldAfterIt) {
   Ring ring(2, 2, small_slices(), "elastic");
   for (const uint32_t node : {0u, 1u}) ring.freeze(node);
