@@ -23,8 +23,9 @@ constexpr size_t kPacketMax = 4096;  // a hello with a long program name
 // A trainer says hello within microseconds of connecting; somebody who does not is no trainer.
 constexpr core::Time kHelloTime = 5 * core::kSecond;
 
-// A dying process closes its files shortly before it counts as ended. Looking so much longer tells
-// a death (and the signal) from a connection that was closed on purpose.
+// A dying process closes its files shortly before it counts as ended, and may count as ended a
+// little before the kernel says how. Looking so much longer tells a death, and the signal, from a
+// connection that was closed on purpose.
 constexpr core::Time kDyingTime = 20 * core::kMillisecond;
 
 // One burst of connects must not keep the others waiting.
@@ -218,15 +219,28 @@ void AttachServer::on_end_of_file(Session& session, core::Time now) {
   if (session.part == JobPart::kNone || !session.pidfd) {
     return events_->session_ended(session.id, "closed its connection without leaving the job");
   }
-  if (readable(session.pidfd.get())) return on_pidfd(session.id);
+  if (readable(session.pidfd.get())) return on_pidfd(session.id, now);
   epoll_->remove(session.socket.get());
   hung_up_.push_back({session.id, now + kDyingTime});
 }
 
-void AttachServer::on_pidfd(SessionId id) {
+void AttachServer::on_pidfd(SessionId id, core::Time now) {
   Session* session = sessions_->find(id);
   if (session == nullptr || session->gone) return;
-  events_->session_ended(session->id, how_it_ended(session->who.pid));
+  const auto how = how_it_ended(session->pidfd.get(), session->who.pid);
+  if (how) return events_->session_ended(id, *how);
+  epoll_->remove(session->pidfd.get());
+  epoll_->remove(session->socket.get());
+  hung_up_.push_back({id, now + kDyingTime});
+}
+
+// Of a session whose connection closed, or whose process ended, a little while ago.
+std::string AttachServer::evidence_of(SessionId id) {
+  const Session* session = sessions_->find(id);
+  if (session == nullptr || !session->pidfd || !readable(session->pidfd.get())) {
+    return "closed its connection without leaving the job";
+  }
+  return how_it_ended(session->pidfd.get(), session->who.pid).value_or("the process ended");
 }
 
 void AttachServer::tick(core::Time now) {
@@ -251,7 +265,7 @@ void AttachServer::tick(core::Time now) {
   while (!hung_up_.empty() && hung_up_.front().until <= now) {
     const SessionId id = hung_up_.front().session;
     hung_up_.pop_front();
-    events_->session_ended(id, "closed its connection without leaving the job");
+    events_->session_ended(id, evidence_of(id));
   }
   if (accept_again_ != 0 && now >= accept_again_) {
     accept_again_ = 0;

@@ -47,7 +47,7 @@ class AttachServer {
   // ---- readiness, as epoll tells it ----
   void on_listener(core::Time now);
   void on_socket(SessionId id, core::Time now);
-  void on_pidfd(SessionId id);
+  void on_pidfd(SessionId id, core::Time now);
 
   // Closes connections that say nothing, and ends sessions whose connection has closed.
   void tick(core::Time now);
@@ -61,6 +61,7 @@ class AttachServer {
   bool send(Session& session, const wire::AttachReply& reply, int fd = -1);
   void refuse(Session& session, uint64_t request, const Status& why);
   void on_end_of_file(Session& session, core::Time now);
+  std::string evidence_of(SessionId id);
 
   const std::string path_;
   Identity identity_;
@@ -74,7 +75,7 @@ class AttachServer {
     SessionId session = 0;
     core::Time until = 0;
   };
-  std::deque<Waiting> hung_up_;  // closed, and may be about to die, oldest first
+  std::deque<Waiting> hung_up_;  // closed or dead, and more may be known soon, oldest first
 };
 
 // Who may speak on the trainers' sockets: mode and group of the file.

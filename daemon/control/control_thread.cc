@@ -243,7 +243,7 @@ int ControlThread::read_descriptors(core::Time now) {
         attach_.on_socket(id_of(tag), now);
         break;
       case Source::kPidfd:
-        attach_.on_pidfd(id_of(tag));
+        attach_.on_pidfd(id_of(tag), now);
         break;
       case Source::kSignals:
         read_signals(now);

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -35,6 +37,38 @@ std::vector<std::string> stat_fields(int64_t pid) {
 
 // proc(5) counts from 1; ours begin at field 3.
 constexpr size_t field(size_t number) { return number - 3; }
+
+// PIDFD_GET_INFO, of Linux 6.13, and its answer (the first version of struct pidfd_info). From 6.15
+// on it says how a process ended that was waited for, to whoever holds its pidfd.
+struct PidfdInfo {
+  uint64_t mask;
+  uint64_t cgroup;
+  uint32_t ids[11];
+  int32_t exit_status;
+};
+static_assert(sizeof(PidfdInfo) == 64);
+constexpr unsigned long kPidfdGetInfo = _IOWR(0xFF, 11, PidfdInfo);
+constexpr uint64_t kPidfdInfoExit = 1 << 3;
+
+std::optional<int> status_of_reaped(int pidfd) {
+  PidfdInfo info{};
+  info.mask = kPidfdInfoExit;
+  if (ioctl(pidfd, kPidfdGetInfo, &info) != 0 || (info.mask & kPidfdInfoExit) == 0) {
+    return std::nullopt;
+  }
+  return info.exit_status;
+}
+
+// Of a process that ended and was not waited for yet. Field 52 is the status; it reads 0 for
+// whoever may not look into the process, so 0 says nothing.
+std::optional<int> status_of_zombie(int64_t pid) {
+  const std::vector<std::string> fields = stat_fields(pid);
+  if (fields.size() <= field(52) || (fields[field(3)] != "Z" && fields[field(3)] != "X")) {
+    return std::nullopt;
+  }
+  const int status = static_cast<int>(std::stol(fields[field(52)]));
+  return status == 0 ? std::nullopt : std::optional<int>(status);
+}
 
 // Whether nobody holds the other end any more.
 bool hung_up(int socket) {
@@ -73,15 +107,17 @@ char process_state(int64_t pid) {
   return fields.empty() ? '?' : fields[field(3)].front();
 }
 
-std::string how_it_ended(int64_t pid) {
-  // Field 52 is the exit status; it reads 0 for whoever may not know it.
-  const std::vector<std::string> fields = stat_fields(pid);
-  if (fields.size() <= field(52) || (fields[field(3)] != "Z" && fields[field(3)] != "X"))
-    return "the process ended";
-  const int status = static_cast<int>(std::stol(fields[field(52)]));
-  if (WIFSIGNALED(status)) return fmt::format("killed by signal {}", WTERMSIG(status));
-  if (WEXITSTATUS(status) != 0) return fmt::format("exited with status {}", WEXITSTATUS(status));
-  return "the process ended";
+std::optional<std::string> how_it_ended(int pidfd, int64_t pid) {
+  // Whoever waits for it may take it away between two looks, so the first is taken once more.
+  std::optional<int> status = status_of_reaped(pidfd);
+  if (!status) status = status_of_zombie(pid);
+  if (!status) status = status_of_reaped(pidfd);
+  if (!status) return std::nullopt;
+  if (WIFEXITED(*status)) return fmt::format("exited with status {}", WEXITSTATUS(*status));
+  const int signal = WTERMSIG(*status);
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("killed by signal {}", signal)
+                         : fmt::format("killed by signal {} (SIG{})", signal, name);
 }
 
 uint64_t own_rss_bytes() {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "daemon/fd.h"
@@ -29,8 +30,10 @@ Fd open_pidfd_of(int64_t pid);
 // unknown.
 char process_state(int64_t pid);
 
-// "killed by signal 9", where the kernel still tells; else "the process ended".
-std::string how_it_ended(int64_t pid);
+// How a process ended whose pidfd is readable: "killed by signal 9 (SIGKILL)", "exited with status
+// 3". Nothing where the kernel does not tell: before its parent has waited for it, to a daemon that
+// may not look into it (another uid, no CAP_SYS_PTRACE); afterwards, before Linux 6.15.
+std::optional<std::string> how_it_ended(int pidfd, int64_t pid);
 
 // Resident bytes and processor seconds of this process.
 uint64_t own_rss_bytes();
