@@ -1,6 +1,7 @@
 #include "tests/chaos/arithmetic.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -39,8 +40,8 @@ uint32_t factor_of(uint64_t op) { return static_cast<uint32_t>(op % 7 + 1); }
 
 bool is_sum(float value, uint32_t ranks, uint64_t op, size_t element) {
   double sum = 0;
-  for (uint32_t rank = 0; rank <= kRankMax; ++rank) {
-    if ((ranks >> rank & 1) != 0) sum += table_of(rank)[place_in_table(op, element)];
+  for (uint32_t left = ranks; left != 0; left &= left - 1) {
+    sum += table_of(static_cast<uint32_t>(std::countr_zero(left)))[place_in_table(op, element)];
   }
   return std::abs(static_cast<double>(value) - sum) <= kRoundingMax;
 }

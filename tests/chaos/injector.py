@@ -4,8 +4,6 @@ import os
 import signal
 import time
 
-from cluster import run
-
 from .schedule import PER_NODE
 
 
@@ -50,13 +48,25 @@ class Injector:
         counts[fault.kind] = counts.get(fault.kind, 0) + 1
         return did
 
-    def _kill_pid(self, pid):
+    @staticmethod
+    def _signal(pid, number):
+        """False if there is no such process any more: its end was not reported yet."""
         try:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
         except ProcessLookupError:
+            return False
+        return True
+
+    def _kill_pid(self, pid):
+        if not self._signal(pid, signal.SIGKILL):
             return None
         self.sigkills += 1
         return time.monotonic()
+
+    def kill_rest(self, trainers):
+        """At the end of a run."""
+        for one in trainers:
+            self._kill_pid(one.pid)
 
     def _kill_trainer(self, fault):
         at = time.monotonic()
@@ -72,14 +82,15 @@ class Injector:
         trainer = self._nurseries.living.get(fault.target)
         if trainer is None or fault.target in self.stopped_ranks:
             return None
-        os.kill(trainer.pid, signal.SIGSTOP)
+        if not self._signal(trainer.pid, signal.SIGSTOP):
+            return None
         self.stopped_ranks[fault.target] = trainer.pid
 
         def go_on():
             self.stopped_ranks.pop(fault.target, None)
             now = self._nurseries.living.get(fault.target)
             if now is not None and now.pid == trainer.pid:  # else it was killed, and its pid may be another's
-                os.kill(trainer.pid, signal.SIGCONT)
+                self._signal(trainer.pid, signal.SIGCONT)
         self._after(fault.lasts, go_on)
         return time.monotonic()
 
@@ -117,46 +128,39 @@ class Injector:
 
     # ---- links ----
 
-    def _rules(self, node, verb, chains):
-        for chain, flag in chains:
-            self._cluster.network.inside(node, "iptables", "-w", verb, chain, flag, "eth0", "-j", "DROP")
-
-    def _dropped(self, fault, *chains):
+    def _broken(self, fault, breaking, mending):
         if fault.target in self.out_nodes:
             return None
         self.out_nodes.add(fault.target)
-        self._rules(fault.target, "-A", chains)
+        breaking()
         at = time.monotonic()
 
         def mend():
-            self._rules(fault.target, "-D", chains)
+            mending()
             self.out_nodes.discard(fault.target)
         self._after(fault.lasts, mend)
         return at
 
+    def _dropped(self, fault, *directions):
+        network = self._cluster.network
+        return self._broken(fault, lambda: network.drop(fault.target, directions),
+                            lambda: network.stop_dropping(fault.target, directions))
+
     def _cut(self, fault):
-        return self._dropped(fault, ("INPUT", "-i"), ("OUTPUT", "-o"))
+        return self._dropped(fault, "in", "out")
 
     _cut_short = _cut
 
     def _cut_in(self, fault):
-        return self._dropped(fault, ("INPUT", "-i"))
+        return self._dropped(fault, "in")
 
     def _cut_out(self, fault):
-        return self._dropped(fault, ("OUTPUT", "-o"))
+        return self._dropped(fault, "out")
 
     def _link_down(self, fault):
-        if fault.target in self.out_nodes:
-            return None
-        space = self._cluster.network.space(fault.target)
-        run("ip", "-n", space, "link", "set", "eth0", "down")
-        self.out_nodes.add(fault.target)
-
-        def up():
-            run("ip", "-n", space, "link", "set", "eth0", "up")
-            self.out_nodes.discard(fault.target)
-        self._after(fault.lasts, up)
-        return time.monotonic()
+        network = self._cluster.network
+        return self._broken(fault, lambda: network.set_link(fault.target, "down"),
+                            lambda: network.set_link(fault.target, "up"))
 
     def is_excused(self, trainer):
         """It waits because we made it, or its daemon, wait."""

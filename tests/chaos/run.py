@@ -1,5 +1,6 @@
 """One run: a cluster, its trainers, the faults of a seed, and what came of it."""
 
+import random
 import sys
 import time
 from pathlib import Path
@@ -16,14 +17,14 @@ from .stopwatch import StopWatch
 from .wakeup import WakeUps
 
 JOB = "chaos"
-SETTINGS = {"quorum-wait": "5s", "slice-bytes": "64K", "flight-recorder-size": "4M"}
+SETTINGS = {"quorum-wait": "5s", "slice-bytes": "16K", "flight-recorder-size": "4M"}
 # Of a trainer that ended, until it is started anew.
 RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05)}
 # After the last fault all ranks must be back and get on.
 QUIET_SECONDS = 60.0
 QUIET_EPOCHS_OPS = 50
 # With --kills the next fault waits until so many ranks are in the job, but not for ever.
-COMPANY, COMPANY_SECONDS = 6, 5.0
+COMPANY, COMPANY_SECONDS = 6, 2.0
 FOLDER_KEPT_FILES = 200
 PROGRESS_EVERY = 5.0
 
@@ -62,8 +63,7 @@ class Run:
         self._born = {node.daemon.pid: time.monotonic() for node in self._cluster.nodes}
         self.judge, self.watch, self.growth = Judge(), StopWatch(), health.Growth()
         self._wakeups = WakeUps()
-        self._complaints = []
-        import random
+        self._complaints, self._hangs = [], 0
         pauses = random.Random(self.seed)
         self._nurseries.pauses = lambda: pauses.uniform(*RESPAWN[self._mode])
         self._nurseries.start_all()
@@ -160,6 +160,7 @@ class Run:
                 raise Failed(f"gradringd of {node.name} ended with status {node.daemon.status}:\n{node.log(30)}")
         stuck = health.hanging(self._nurseries.living.values(), self._injector, now)
         if stuck:
+            self._hangs = len(stuck)
             raise Failed("somebody hangs: " + "; ".join(stuck))
         if self.judge.complaints:
             raise Failed(f"what trainers were told does not fit: {self.judge.complaints[0]}")
@@ -198,8 +199,7 @@ class Run:
             if {one.epoch for one in together} != {epoch}:
                 raise Failed("the view changed although nothing happened any more")
         self._nurseries.restarting = False
-        for trainer in list(self._nurseries.living.values()):
-            self._injector._kill_pid(trainer.pid)
+        self._injector.kill_rest(list(self._nurseries.living.values()))
         while self._nurseries.living:
             self._take_in(0.05)
         self._read_logs()
@@ -230,4 +230,6 @@ class Run:
             "rss_slopes": self.growth.slopes("rss_bytes"), "descriptor_slopes": self.growth.slopes("descriptors"),
             "thread_slopes": self.growth.slopes("threads"),
             "complaints": self._complaints + self.judge.complaints,
+            "hangs": self._hangs, "divergences": len(self.judge.complaints),
+            "other_complaints": 0 if self.judge.complaints or self._hangs else len(self._complaints),
         }

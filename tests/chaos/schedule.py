@@ -15,8 +15,8 @@ KINDS = TRAINER_KINDS + SHORT_KINDS + LONG_KINDS
 # How often each kind is chosen. `balanced` does everything, `kills` what ends in SIGKILL.
 WEIGHTS = {
     "balanced": {"kill-trainer": 6, "kill-two-trainers": 3, "stop-trainer": 3, "cut-short": 2,
-                 "stop-daemon-short": 2, "kill-daemon": 3, "stop-daemon": 1.2, "cut": 1.2, "cut-in": 1.2,
-                 "cut-out": 1.2, "link-down": 1.2},
+                 "stop-daemon-short": 2, "kill-daemon": 3, "stop-daemon": 2.5, "cut": 2.5, "cut-in": 2.5,
+                 "cut-out": 2.5, "link-down": 2.5},
     "kills": {"kill-trainer": 60, "kill-two-trainers": 30, "kill-daemon": 2},
 }
 # Seconds from one fault to the next, those that follow at once apart.
@@ -27,12 +27,12 @@ FOLLOW_AFTER = (0.0005, 0.02)
 
 # How long each lasts. Daemons of a run suspect after 1 s and decide after 3 s (settings.py).
 LASTS = {"stop-trainer": (0.05, 2.0), "cut-short": (0.1, 0.7), "stop-daemon-short": (0.1, 0.7),
-         "kill-daemon": (0.05, 1.0), "stop-daemon": (4.0, 6.0), "cut": (4.0, 6.0), "cut-in": (4.0, 6.0),
-         "cut-out": (4.0, 6.0), "link-down": (4.0, 6.0)}
+         "kill-daemon": (0.05, 1.0), "stop-daemon": (3.8, 5.2), "cut": (3.8, 5.2), "cut-in": (3.8, 5.2),
+         "cut-out": (3.8, 5.2), "link-down": (3.8, 5.2)}
 # Until the node is a member again, so that nodes are not all out at once.
-RECOVERY = 1.5
+RECOVERY = 1.0
 # Of the faults that would put a second node out beside another, so many are let through.
-TWO_NODES_OUT = 0.15
+TWO_NODES_OUT = 0.25
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ def pytest_terminal_summary(terminalreporter):
 def programs(request):
     folder = Path(request.config.getoption("--programs")).resolve()
     missing = [name for name in ("gradringd", "gradringctl", "gradring-perf", "gradring-digits",
-                                 "gradring-digits-check", "gradring-e2e-trainer") if not (folder / name).exists()]
+                                 "gradring-digits-check", "gradring-e2e-trainer",
+                                 "gradring-chaos-trainers") if not (folder / name).exists()]
     if missing:
         pytest.exit(f"{folder} has no {', '.join(missing)}: build them first (tools/run-tests does)", returncode=2)
     return folder

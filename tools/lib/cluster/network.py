@@ -115,6 +115,25 @@ class Namespaces:
     def mend(self, node):
         self._ip(self._switch, f"link set port{node} master br0")
 
+    DIRECTIONS = {"in": ("INPUT", "-i", "-s"), "out": ("OUTPUT", "-o", "-d")}
+
+    def drop(self, node, directions=("in", "out"), share=None, peer=None):
+        """Loses packets of the node without telling anybody: all, or a share at random, or those from or to a peer."""
+        self._rules(node, "-A", directions, share, peer)
+
+    def stop_dropping(self, node, directions=("in", "out"), share=None, peer=None):
+        self._rules(node, "-D", directions, share, peer)
+
+    def _rules(self, node, verb, directions, share, peer):
+        chance = ["-m", "statistic", "--mode", "random", "--probability", str(share)] if share else []
+        for chain, device, address in (self.DIRECTIONS[one] for one in directions):
+            whom = [address, self._host(peer)] if peer is not None else []
+            self.inside(node, "iptables", "-w", verb, chain, device, "eth0", *whom, *chance, "-j", "DROP")
+
+    def set_link(self, node, state):
+        """Takes the node's device "down", which it sees, or "up"."""
+        self._ip(self.space(node), f"link set eth0 {state}")
+
     def shape(self, rate="1gbit"):
         """Limits what each node sends, and what it receives, to a rate.
 

@@ -1,0 +1,223 @@
+"""Faults of the list in docs/reliability.md that no other file has: each says what was done, what the ranks were
+told, after how long, and who was blamed."""
+
+import random
+import signal
+import time
+
+import pytest
+from checks import TRAINER, bad_news, events, settle, wait_failed, wait_for, wait_for_all
+from test_elastic import ELASTIC, NO_QUORUM, assert_agreed, elastic
+
+EXCLUDED = 10
+# The contract says 5 s for a silence; see test_deaths.py.
+SOON = 20
+SETTINGS = {"quorum-wait": "2s"}
+
+
+@pytest.fixture
+def parted(make_cluster, namespaces):
+    """Four nodes whose links can be cut, and an elastic job that runs for longer than any story here."""
+    cluster = make_cluster(4, network=namespaces, settings=SETTINGS).start()
+    job = elastic(cluster, "story", 100000)
+    wait_for_all(job, "done", 20)
+    return cluster, job
+
+
+def come_back(cluster, rank):
+    """Another trainer in the place of one whose job went on without it."""
+    return cluster.start_trainer("story", [TRAINER, "--policy", "elastic", "--ops", "100000", *ELASTIC],
+                                 cluster.nodes[rank], rank, 4)
+
+
+def ops_of(trainer):
+    done = events(trainer, "done")
+    return done[-1]["op"] if done else 0
+
+
+def assert_gets_on(trainers, ops=20):
+    """They do so many more ops together."""
+    target = max(ops_of(one) for one in trainers) + ops
+    wait_for_all(trainers, "done", target, seconds=60)
+
+
+def last_view(trainer):
+    return events(trainer, "join point")[-1]["view"]
+
+
+def tell(figure, what, moment, told):
+    last = max(one["time"] for one in told)
+    figure(f"{what}: told within {last - moment:.2f} s: {told[0]['message'][:150]}")
+
+
+def agreed_so_far(trainers):
+    """As assert_agreed, of trainers that still run."""
+    seen = {}
+    for trainer in trainers:
+        for one in events(trainer, "done"):
+            said = (one["verdict"], one["ranks"], one["ranks_max"], one.get("hash"))
+            assert one["verdict"] in (1, 2) and one["right"], (trainer.name, one)
+            assert seen.setdefault(one["op"], said) == said, (trainer.name, one, seen[one["op"]])
+    return seen
+
+
+def test_a_rank_that_leaves_an_elastic_job_is_no_error(quad, figure):
+    """Scenario 4."""
+    job = elastic(quad, "leaves", 120, of_rank={2: ["--at", "40", "--act", "leave"]})
+    assert job.wait(60) == [0] * 4, [one.says()[-600:] for one in job]
+    stayed = [job[0], job[1], job[3]]
+    assert all(not bad_news(one) for one in stayed)
+    seen = assert_agreed(stayed)
+    assert seen[30][1] == 4 and seen[119][1] == 3
+    figure(f"a rank leaves an elastic job: no error; {last_view(job[0])['explanation'][:150]}")
+
+
+def test_a_daemon_that_stands_still_is_fenced_and_comes_back(make_cluster, figure):
+    """Scenario 9. Below a second nobody minds; beyond `decide` the others go on without it."""
+    cluster = make_cluster(4, settings=SETTINGS).start()
+    job = elastic(cluster, "story", 100000)
+    wait_for_all(job, "done", 20)
+    frozen = cluster.nodes[1].daemon
+    frozen.signal(signal.SIGSTOP)
+    time.sleep(0.6)
+    frozen.signal(signal.SIGCONT)
+    assert_gets_on(job)
+    assert last_view(job[0])["size"] == 4
+    moment = time.monotonic()
+    frozen.signal(signal.SIGSTOP)
+    others = [job[0], job[2], job[3]]
+    settle(lambda: last_view(job[0])["size"] == 3, "the others go on without the frozen node")
+    figure(f"daemon stopped: the others are on their way again after {time.monotonic() - moment:.2f} s: "
+           f"{last_view(job[0])['explanation'][:150]}")
+    assert "node n1" in last_view(job[0])["explanation"]
+    frozen.signal(signal.SIGCONT)
+    told = wait_failed(job[1], SOON)
+    assert told.get("cause", EXCLUDED) in (EXCLUDED, NO_QUORUM), told
+    back = come_back(cluster, 1)
+    wait_for(back, "state", seconds=40)
+    assert_gets_on([*others, back])
+    agreed_so_far([*others, back])
+    for one in (*job, back):
+        one.kill()
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_a_link_that_is_cut_one_way(parted, figure, direction):
+    """Scenario 12: one verdict on both sides, and no flapping."""
+    cluster, job = parted
+    moment = time.monotonic()
+    cluster.network.drop(2, [direction])
+    told = [wait_failed(job[2], SOON)]
+    assert told[0].get("cause", EXCLUDED) in (EXCLUDED, NO_QUORUM), told
+    tell(figure, f"nothing comes {direction} at n2 any more", moment, told)
+    others = [job[0], job[1], job[3]]
+    settle(lambda: last_view(job[0])["size"] == 3, "the others go on")
+    assert "n2" in last_view(job[0])["explanation"]
+    assert_gets_on(others, 50)
+    assert last_view(job[0])["size"] == 3
+    agreed_so_far(others)
+    cluster.network.stop_dropping(2, [direction])
+    back = come_back(cluster, 2)
+    wait_for(back, "state", seconds=40)
+    assert_gets_on([*others, back])
+    agreed_so_far([*others, back])
+    for one in (*job, back):
+        one.kill()
+
+
+def test_of_two_halves_one_goes_on(parted, figure):
+    """Scenario 13: nodes 0 and 1 against 2 and 3. The half with the lowest node trains on, the other gives up."""
+    cluster, job = parted
+    moment = time.monotonic()
+    between = [(node, peer) for node in (2, 3) for peer in (0, 1)]
+    for node, peer in between:
+        cluster.network.drop(node, peer=peer)
+    told = [wait_failed(job[rank], SOON) for rank in (2, 3)]
+    assert all(one.get("cause", NO_QUORUM) == NO_QUORUM for one in told), told
+    tell(figure, "four nodes in two halves", moment, told)
+    assert_gets_on([job[0], job[1]])
+    assert last_view(job[0])["ranks"] == [0, 1]
+    for node, peer in between:
+        cluster.network.stop_dropping(node, peer=peer)
+    back = [come_back(cluster, rank) for rank in (2, 3)]
+    wait_for_all(back, "state", seconds=60)
+    assert_gets_on([job[0], job[1], *back])
+    agreed_so_far([job[0], job[1], *back])
+    for one in (*job, *back):
+        one.kill()
+
+
+def test_links_clog_one_by_one_and_heal_in_another_order(parted, figure):
+    """Scenario 14: in the end all are in one job again, and no epoch came twice."""
+    cluster, job = parted
+    chance = random.Random(14)
+    order = [1, 2, 3]
+    chance.shuffle(order)
+    current = dict(enumerate(job))
+    gone = []
+    moment = time.monotonic()
+    for node in order:
+        cluster.network.drop(node)
+        time.sleep(0.4)
+    time.sleep(4)
+    chance.shuffle(order)
+    for node in order:
+        cluster.network.stop_dropping(node)
+        time.sleep(0.4)
+
+    def whole():
+        """All are in one view; whoever was given up is started anew."""
+        for rank, one in list(current.items()):
+            if not one.running():
+                gone.append(one)
+                current[rank] = come_back(cluster, rank)
+        views = [events(one, "join point") for one in current.values()]
+        return all(one and one[-1].get("view", {}).get("size") == 4 for one in views)
+    deadline = time.monotonic() + 90
+    while not whole():
+        assert time.monotonic() < deadline, {r: one.says()[-300:] for r, one in current.items()}
+        time.sleep(0.1)
+    figure(f"links clog one by one: whole again after {time.monotonic() - moment:.1f} s, {len(gone)} trainers "
+           "were started anew")
+    assert_gets_on(list(current.values()))
+    seen = {}
+    for one in [*current.values()]:
+        for view in (e["view"] for e in events(one, "join point") if "view" in e):
+            assert seen.setdefault(view["epoch"], view["ranks"]) == view["ranks"]
+    for one in (*current.values(), *gone):
+        one.kill()
+
+
+def test_a_link_that_flaps_costs_no_op(parted, figure):
+    """Scenario 15, with one link a node: each time a stall, and nobody is given up."""
+    cluster, job = parted
+    for _ in range(5):
+        cluster.network.set_link(2, "down")
+        time.sleep(0.6)
+        cluster.network.set_link(2, "up")
+        time.sleep(1.5)
+    assert_gets_on(job)
+    assert all(not bad_news(one) for one in job)
+    seen = agreed_so_far(job)
+    times = [one["time"] for one in events(job[0], "done")]
+    figure(f"a link flaps 5 times for 0.6 s: {len(seen)} ops, none failed, the longest stall "
+           f"{max(b - a for a, b in zip(times, times[1:])):.2f} s, view {last_view(job[0])['epoch']}")
+    assert last_view(job[0])["size"] == 4
+    for one in job:
+        one.kill()
+
+
+def test_lost_packets_cost_time_only(parted, figure):
+    """Scenario 19, loss: one packet in a hundred, both ways, at two nodes."""
+    cluster, job = parted
+    for node in (1, 3):
+        cluster.network.drop(node, share=0.01)
+    began, before = time.monotonic(), ops_of(job[0])
+    assert_gets_on(job, 200)
+    figure(f"1 % of the packets lost at two of four nodes: {(ops_of(job[0]) - before) / (time.monotonic() - began):.0f} "
+           "ops/s of 200 kB, none failed")
+    assert all(not bad_news(one) for one in job)
+    agreed_so_far(job)
+    assert last_view(job[0])["size"] == 4
+    for one in job:
+        one.kill()
