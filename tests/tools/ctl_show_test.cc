@@ -184,6 +184,7 @@ TEST(ShowJob, SaysWhoWaitsForWhom) {
               ElementsAre("rank 3 (node b, pid 4711) is in state T stopped", sentence));
   EXPECT_EQ(answer.json["ops"][0]["waiting_for"][0]["rank"], 3);
   EXPECT_EQ(answer.json["ops"][0]["age_seconds"], 30.249);
+  EXPECT_EQ(answer.json["ops"][0]["waits_for"], "submission");
 }
 
 TEST(ShowJob, ManyLateOpsAreOneProblem) {
@@ -224,6 +225,7 @@ TEST(ShowJob, ANodeThatIsSilentIsNamedAsSuch) {
   expect_sound(answer, "job");
   EXPECT_THAT(answer.text, HasSubstr("waiting 5.0 s for node b (does not answer)"));
   EXPECT_THAT(answer.problems, ElementsAre("node b did not answer"));
+  EXPECT_EQ(answer.json["ops"][0]["waits_for"], "daemon");
 }
 
 TEST(ShowJob, AnOpThatAllHaveSubmittedIsUnderWay) {
@@ -232,8 +234,11 @@ TEST(ShowJob, AnOpThatAllHaveSubmittedIsUnderWay) {
   auto* other = job.add_op("b", 1'900);
   other->set_slices_final(3);
   other->add_waiting_nodes("a");  // its READY was still travelling when b was asked
-  EXPECT_EQ(describe(open_ops(job.report).at(0)),
-            "allreduce sum of 1048576 float32 (op 17): under way for 2.0 s, 3 of 8 slices final");
+  EXPECT_EQ(
+      describe(open_ops(job.report).at(0)),
+      "allreduce sum of 1048576 float32 (op 17): all have submitted it; its data is under way "
+      "for 2.0 s, 3 of 8 slices final at node b");
+  EXPECT_EQ(show(job.report, Style{}).json["ops"][0]["waits_for"], "data");
 }
 
 TEST(ShowJob, NamedOpsAndOrder) {

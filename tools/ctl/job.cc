@@ -71,15 +71,23 @@ nlohmann::ordered_json json_of(const OpenOp& op) {
   for (const auto& who : op.waiting_for) {
     nlohmann::ordered_json one = {{"node", who.node}};
     if (who.is_rank) {
-      one.update({{"rank", who.rank}, {"pid", who.pid}, {"process_state", who.process_state}});
+      one.update({{"rank", who.rank},
+                  {"pid", who.pid},
+                  {"process_state", who.process_state},
+                  {"quiet_seconds", seconds(who.quiet_ms)}});
     } else {
       one["why"] = who.why;
     }
     waiting.push_back(one);
   }
-  return {{"name", op.name},           {"sequence", op.sequence},
-          {"signature", op.signature}, {"age_seconds", seconds(op.age_ms)},
-          {"waiting_for", waiting},    {"slices_final", op.slices_final},
+  return {{"name", op.name},
+          {"sequence", op.sequence},
+          {"signature", op.signature},
+          {"age_seconds", seconds(op.age_ms)},
+          {"waits_for", name_of(op.waits_for)},
+          {"waiting_for", waiting},
+          {"slices_final", op.slices_final},
+          {"slices_final_at", op.behind},
           {"slices", op.slices}};
 }
 

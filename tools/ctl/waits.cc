@@ -25,6 +25,7 @@ Awaited awaited_rank(const wire::JobReport& report, uint32_t rank, const std::st
   if (const auto* known = find_rank(report, rank)) {
     who.pid = known->pid();
     who.process_state = known->process_state();
+    who.quiet_ms = known->quiet_ms();
   }
   return who;
 }
@@ -53,13 +54,17 @@ OpenOp merge(const wire::JobReport& report, const Reports& parts) {
             .name = first.name(),
             .signature = first.signature(),
             .slices_final = first.slices_final(),
+            .behind = first.node(),
             .slices = first.slices()};
   std::set<std::string> told, awaited_nodes;
   for (const auto* part : parts) {
     told.insert(part->node());
     op.age_ms = std::max(op.age_ms, part->age_ms());
     op.slices = std::max(op.slices, part->slices());
-    op.slices_final = std::min(op.slices_final, part->slices_final());
+    if (part->slices_final() < op.slices_final) {
+      op.slices_final = part->slices_final();
+      op.behind = part->node();
+    }
     for (const uint32_t rank : part->waiting_for()) {
       op.waiting_for.push_back(awaited_rank(report, rank, part->node()));
     }
@@ -73,6 +78,14 @@ OpenOp merge(const wire::JobReport& report, const Reports& parts) {
   std::ranges::sort(op.waiting_for, {}, [](const Awaited& who) {
     return std::tuple(!who.is_rank, who.rank, who.node);
   });
+  // A daemon that is mute may have said READY long ago: before a rank is blamed, ask it.
+  if (!op.waiting_for.empty()) {
+    const bool mute = std::ranges::all_of(op.waiting_for, [&report](const Awaited& who) {
+      const auto& silent = report.silent_nodes();
+      return std::find(silent.begin(), silent.end(), who.node) != silent.end();
+    });
+    op.waits_for = mute ? WaitsFor::kDaemon : WaitsFor::kSubmission;
+  }
   return op;
 }
 
@@ -87,6 +100,18 @@ std::string describe(const Awaited& who) {
 }
 
 }  // namespace
+
+const char* name_of(WaitsFor what) {
+  switch (what) {
+    case WaitsFor::kSubmission:
+      return "submission";
+    case WaitsFor::kDaemon:
+      return "daemon";
+    case WaitsFor::kData:
+      return "data";
+  }
+  return "unknown";
+}
 
 std::vector<OpenOp> open_ops(const wire::JobReport& report) {
   std::map<std::pair<uint64_t, uint64_t>, Reports> by_key;
@@ -106,8 +131,10 @@ std::string describe(const OpenOp& op) {
     text += fmt::format(" (\"{}\", use {}): ", printable(op.name), op.sequence);
   const std::string age = format_duration(op.age_ms);
   if (op.waiting_for.empty()) {
-    return text + fmt::format("under way for {}, {} of {} final", age, op.slices_final,
-                              counted(op.slices, "slice"));
+    return text +
+           fmt::format(
+               "all have submitted it; its data is under way for {}, {} of {} final at node {}",
+               age, op.slices_final, counted(op.slices, "slice"), printable(op.behind));
   }
   text += fmt::format("waiting {} for ", age);
   for (size_t i = 0; i < op.waiting_for.size(); ++i) {

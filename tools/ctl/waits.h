@@ -15,10 +15,16 @@ struct Awaited {
   std::string node{};
   int64_t pid = 0;              // 0: unknown
   std::string process_state{};  // letter; empty: unknown
+  uint64_t quiet_ms = 0;        // of a rank: since it submitted anything
   std::string why{};            // for a node: "has not begun the op", "does not answer"
 
   bool operator==(const Awaited&) const = default;
 };
+
+// What an op waits for: trainers that have not submitted it, or have not been heard to; a daemon
+// that does not answer; or its data, which is on the way between nodes.
+enum class WaitsFor { kSubmission, kDaemon, kData };
+const char* name_of(WaitsFor what);
 
 // An open op as the whole job sees it: the reports of all nodes put together.
 struct OpenOp {
@@ -26,9 +32,11 @@ struct OpenOp {
   uint64_t sequence = 0;
   std::string name{};
   std::string signature{};
-  uint64_t age_ms = 0;                 // since its first submission anywhere
+  uint64_t age_ms = 0;  // since its first submission anywhere
+  WaitsFor waits_for = WaitsFor::kData;
   std::vector<Awaited> waiting_for{};  // ranks ascending, then nodes; empty: it is under way
   uint32_t slices_final = 0;           // at the node that has fewest
+  std::string behind{};                // that node
   uint32_t slices = 0;
 };
 
