@@ -55,7 +55,8 @@ void Membership::lose_rank(Live& live, uint32_t rank, const Failure& failure) {
   const auto me = live.view.index_of(node_);
   if (elastic && me && live.lost.size() >= live.view.members[*me].ranks.size()) {
     if (live.drained) return want_change(id, true);
-    live.last_rank_lost = now_;
+    // In another life of the daemon the epoch ends anyway; there is nothing to wait for.
+    if (!live.returned) live.last_rank_lost = now_;
     return;
   }
   want_change(id, true);

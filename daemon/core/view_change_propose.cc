@@ -71,6 +71,8 @@ void ViewChange::check_promises(Time now) {
       highest = &*promise.accepted;
     }
   }
+  // A node that comes back to speak for its dead must not end the job of the living.
+  if (!all && highest == nullptr && choose_members(view_, reports).empty()) return;
   if (planted(Bug::kOnlyOwnReport) && record_.report) {
     for (auto& [node, report] : reports) {
       const Report theirs = report;
