@@ -162,7 +162,7 @@ void Trainer::on_admit(const core::View& view) {
   view_ = view;
   grown_ = view.grown;
   // As a real one takes the state of the model from whoever is there longest.
-  step_ = first_step_ = view.epoch == 1 ? 0 : world_->step_of(job_, view.oldest_rank());
+  step_ = first_step_ = view.epoch == 1 ? 0 : world_->step_of(view);
   state_ = State::kTraining;
   world_->after(5 * core::kMillisecond, [this, life = life_] {
     if (life == life_) begin_step();

@@ -120,6 +120,23 @@ core::SessionId World::new_session(Trainer* trainer) {
   return session;
 }
 
+uint32_t World::step_of(const core::View& view) const {
+  const Trainer* oldest = nullptr;
+  uint64_t since = view.epoch;  // who came in just now has no step of its own
+  for (const core::Member& member : view.members) {
+    for (const core::RankInfo& info : member.ranks) {
+      const auto session = static_cast<core::SessionId>(info.pid);
+      const Trainer* trainer = sessions_.at(session);
+      const bool alive =
+          trainer->session() == session && trainer->state() == Trainer::State::kTraining;
+      if (!alive || info.since >= since) continue;
+      since = info.since;
+      oldest = trainer;
+    }
+  }
+  return oldest == nullptr ? 0 : oldest->step();
+}
+
 // ---- what is right ----
 
 const std::vector<std::byte>& World::input_of(const OpId& id, const Signature& signature,

@@ -73,9 +73,8 @@ class World {
 
   core::SessionId new_session(Trainer* trainer);
   Trainer* trainer_of(core::SessionId session) { return sessions_.at(session); }
-  uint32_t step_of(uint32_t job, uint32_t rank) const {
-    return trainers_of_job_[job][rank]->step();
-  }
+  // At which the job is for those who come in: that of whoever is there longest and alive.
+  uint32_t step_of(const core::View& view) const;
 
   // Equal on all ranks of one life of a job, and of no other.
   uint64_t seed_of(const JobId& job, uint32_t op, uint32_t step) const {
