@@ -12,6 +12,9 @@ namespace {
 // Everything must have ended long before: formation gives up after 300 s, an elastic job without a
 // quorum after 60 s, lost peers are known after 4 s.
 constexpr Time kEnd = 1500 * core::kSecond;
+// Thirty times what a run of 64 nodes takes.
+constexpr uint64_t kEventsMax = 3'000'000;
+
 constexpr Time kTick = 250 * core::kMillisecond;
 
 }  // namespace
@@ -54,6 +57,10 @@ std::string World::run() {
     if (events_.now() > kEnd) {
       check_end();
       violation("events go on although everything has ended");
+      break;
+    }
+    if (events_.executed() > kEventsMax) {
+      violation("P4: messages without end");
       break;
     }
     try {
