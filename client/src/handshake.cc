@@ -117,9 +117,16 @@ tl::expected<bool, Ending> Handshake::await_welcome() {
     return ended(Cause::kRefused, std::move(fits));
   }
   welcome_ = reply.welcome();
+  return connect_control();
+}
+
+tl::expected<bool, Ending> Handshake::connect_control() {
   auto control = ControlSocket::connect(runtime_dir_);
   if (!control) return ended(Cause::kPeerLost, control.error());
+  control_.reset();
   control_.emplace(std::move(*control));
+  open_sent_ = false;
+  open_again_at_ = Clock::now() + kOpenAgain;
   return true;
 }
 
@@ -151,7 +158,13 @@ tl::expected<bool, Ending> Handshake::await_opened() {
     return ended(closed ? Cause::kPeerLost : Cause::kProtocol,
                  closed ? went_away(place()) : packet.error());
   }
-  if (!packet->has_value()) return false;
+  if (!packet->has_value()) {
+    // What went to a daemon that was about to end is lost, and nobody says so.
+    if (Clock::now() >= open_again_at_) {
+      if (auto again = connect_control(); !again) return again;
+    }
+    return false;
+  }
   const wire::AttachReply& reply = (*packet)->reply;
   if (reply.has_refused()) return ended(Cause::kRefused, to_status(reply.refused()));
   return ended(Cause::kProtocol, {Code::kInternal,

@@ -37,7 +37,7 @@ class Handshake {
   // What to sleep on, -1 for none yet, and when to look even so.
   int attach_fd() const { return attach_ ? attach_->fd() : -1; }
   int control_fd() const { return control_ ? control_->fd() : -1; }
-  TimePoint alarm() const { return attach_ ? kNever : retry_at_; }
+  TimePoint alarm() const { return control_ ? open_again_at_ : attach_ ? kNever : retry_at_; }
 
   // What the daemon did not do, for whoever does not want to wait for it any longer; UNAVAILABLE.
   Status overdue() const;
@@ -49,6 +49,7 @@ class Handshake {
  private:
   tl::expected<bool, Ending> connect();
   tl::expected<bool, Ending> await_welcome();
+  tl::expected<bool, Ending> connect_control();
   tl::expected<bool, Ending> await_opened();
 
   DaemonPlace place() const { return {runtime_dir_, welcome_->node()}; }
@@ -56,6 +57,7 @@ class Handshake {
   const std::string runtime_dir_;
   const std::optional<wire::AttachWelcome> former_;
   TimePoint retry_at_{};
+  TimePoint open_again_at_ = kNever;
   bool hello_sent_ = false;
   bool open_sent_ = false;
   std::optional<AttachSocket> attach_;
