@@ -138,6 +138,9 @@ tl::expected<Said, std::string> read_file(const std::string& path) {
   } catch (const po::unknown_option& error) {
     return tl::unexpected(fmt::format("{}: unknown key '{}'; gradringd --help lists the keys", path,
                                       error.get_option_name()));
+  } catch (const po::invalid_config_file_syntax& error) {
+    // Not what(): Boost 1.74 replaces %invalid_line% in its sentence for as long as it finds it.
+    return tl::unexpected(fmt::format("{}: '{}' is not KEY = VALUE", path, error.tokens()));
   } catch (const po::error& error) {
     return tl::unexpected(fmt::format("{}: {}", path, error.what()));
   }

@@ -211,7 +211,8 @@ TEST_F(ConfigTest, ABadFileIsNamedWithItsKey) {
       {"[section]\nslots = 4\n", "unknown key 'section.slots'"},
       {"slots = none\n", "slots: 'none' is not good"},
       {"slots = 4\nslots = 5\n", "once"},
-      {"slots\n", "slots"},
+      {"slots\n", "'slots' is not KEY = VALUE"},
+      {"%invalid_line%\n", "'%invalid_line%' is not KEY = VALUE"},
   };
   for (const auto& [text, expected] : cases) {
     write("bad.conf", text);

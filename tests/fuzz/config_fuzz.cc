@@ -37,6 +37,7 @@ const std::vector<std::string>& samples() {
       "# times\nsuspect = 500ms\ndecide = 3s\nop-deadline = 30m\nrestart-grace = 0\n",
       "segment-limit = 2G\nslots = 16\nslice-bytes = 256K\nsocket-mode = 0660\nlog-level = debug\n",
       "a 10.0.0.1:7300 rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n",
+      "%invalid_line%\nnode = %value%\n%option%=%canonical_option%\n",
       "public = \"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\"\n"
       "secret = \"JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\"\n",
   };

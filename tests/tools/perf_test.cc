@@ -272,6 +272,7 @@ TEST(PerfOptions, AreRefusedInWords) {
               HasSubstr("average"));
   EXPECT_THAT(parse({"allreduce", "--ranks", "0"}).error(), HasSubstr("--ranks"));
   EXPECT_THAT(parse({"allreduce", "--iters", "-1"}).error(), HasSubstr("--iters"));
+  EXPECT_THAT(parse({"allreduce", "--iters", "%value%"}).error(), HasSubstr("--iters"));
 }
 
 TEST(Perf, WithoutADaemonAllRanksEndAndSayWhy) {

@@ -4,6 +4,7 @@
 
 #include <boost/program_options.hpp>
 
+#include "tools/common/option_error.h"
 #include "tools/common/text.h"
 #include "tools/ctl/flight/show.h"
 
@@ -26,7 +27,7 @@ tl::expected<FlightQuestion, Status> parse(const Arguments& arguments) {
               values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(Status(Code::kInvalidArgument, error.what()));
+    return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
   }
   if (jobs.size() > 1) {
     return tl::unexpected(Status(Code::kInvalidArgument, "it takes the name of one job, or none"));

@@ -14,6 +14,7 @@
 #include <climits>
 #include <cstring>
 
+#include "tools/common/option_error.h"
 #include "tools/common/text.h"
 #include "tools/ctl/command.h"
 
@@ -117,7 +118,7 @@ Result run_keygen(const Context& context, const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return refuse(Code::kInvalidArgument, error.what());
+    return refuse(Code::kInvalidArgument, words_of(error));
   }
   if (address.empty()) address = node.find(':') == std::string::npos ? node + kDefaultPort : node;
   const auto files = make_keys(directory, node, address);

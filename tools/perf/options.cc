@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "proto/version.h"
+#include "tools/common/option_error.h"
 #include "tools/common/size.h"
 #include "tools/common/text.h"
 
@@ -130,7 +131,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
         values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(fmt::format("{}; see --help", printable(error.what())));
+    return tl::unexpected(fmt::format("{}; see --help", printable(words_of(error))));
   }
   if (values.count("help") > 0) {
     std::cout << kIntroduction << "\n" << shown << kEnding;

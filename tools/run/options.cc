@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "proto/version.h"
+#include "tools/common/option_error.h"
 #include "tools/common/text.h"
 #include "tools/run/launch.h"
 
@@ -146,7 +147,7 @@ tl::expected<std::optional<RunOptions>, std::string> parse_run_options(
     po::store(po::command_line_parser(own).options(all).positional({}).style(style).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(fmt::format("{}; see --help", printable(error.what())));
+    return tl::unexpected(fmt::format("{}; see --help", printable(words_of(error))));
   }
   if (values.count("help") > 0) {
     std::cout << kIntroduction << "\n" << shown << kEnding;
