@@ -101,14 +101,18 @@ void Membership::peer_up(const std::string& node) {
   if (awaited) go_on_where_met();
 }
 
-void Membership::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
-  peers_.erase(node);
-  const bool awaited = awaited_.erase(node) > 0;
+void Membership::forget_claims_of(const std::string& node) {
   std::erase_if(deferred_, [&node](const auto& entry) { return entry.second.first == node; });
   for (auto& [key, gathering] : gatherings_) gathering.remote.erase(node);
   std::erase_if(gatherings_, [](const auto& entry) {
     return entry.second.local.empty() && entry.second.remote.empty();
   });
+}
+
+void Membership::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
+  peers_.erase(node);
+  const bool awaited = awaited_.erase(node) > 0;
+  forget_claims_of(node);
 
   Failure failure{cause, {}};
   failure.blame.node = node;

@@ -272,7 +272,11 @@ class Membership {
   void on_guest_asks(const std::string& from, const Live* live, const JobId& job);
   void set_joiners(Live& live);
 
-  // restore.cc
+  void forget_claims_of(const std::string& node);
+
+  // membership_restore.cc
+  // Of our ranks in the view, in its order; 0: that one is gone.
+  std::vector<SessionId> sessions_of(const Live& live) const;
   JobRecord record_of(const Live& live) const;
   void save(const Live& live);
   void go_on_if_met(const JobId& job);

@@ -223,12 +223,7 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
   live.state = JobState::kRunning;
   live.view = view;
   live.explanation = view.explanation;
-  std::vector<SessionId> sessions;
-  for (const RankInfo& info : view.members[*me].ranks) {
-    const auto claim = std::find_if(live.local.begin(), live.local.end(),
-                                    [&](const LocalClaim& c) { return c.claim == info.claim; });
-    sessions.push_back(claim->request.session);
-  }
+  const std::vector<SessionId> sessions = sessions_of(live);
   begin_changes(live);
   AcceptorRecord entered;
   entered.epoch = commit.epoch;

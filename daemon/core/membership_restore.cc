@@ -9,6 +9,16 @@
 
 namespace gradring::core {
 
+std::vector<SessionId> Membership::sessions_of(const Live& live) const {
+  std::vector<SessionId> sessions;
+  for (const RankInfo& info : live.view.members[*live.view.index_of(node_)].ranks) {
+    const auto known = std::find_if(live.local.begin(), live.local.end(),
+                                    [&info](const LocalClaim& c) { return c.claim == info.claim; });
+    sessions.push_back(known == live.local.end() ? 0 : known->request.session);
+  }
+  return sessions;
+}
+
 JobRecord Membership::record_of(const Live& live) const {
   JobRecord record;
   record.view = live.view;
@@ -75,14 +85,7 @@ void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time no
   if (commit && commit->epoch > live.view.epoch) {
     adopt(live, commit->proposal);
   } else if (commit && commit->epoch > engine_epoch) {
-    std::vector<SessionId> sessions;
-    for (const RankInfo& info : live.view.members[*live.view.index_of(node_)].ranks) {
-      const auto known =
-          std::find_if(live.local.begin(), live.local.end(),
-                       [&info](const LocalClaim& c) { return c.claim == info.claim; });
-      sessions.push_back(known == live.local.end() ? 0 : known->request.session);
-    }
-    actions_->adopt_engine(id, commit->proposal, sessions);
+    actions_->adopt_engine(id, commit->proposal, sessions_of(live));
   }
   go_on_if_met(id);
 }
@@ -110,11 +113,7 @@ void Membership::go_on_where_met() {
 void Membership::peer_away(const std::string& node) {
   peers_.erase(node);
   awaited_.insert(node);
-  std::erase_if(deferred_, [&node](const auto& entry) { return entry.second.first == node; });
-  for (auto& [key, gathering] : gatherings_) gathering.remote.erase(node);
-  std::erase_if(gatherings_, [](const auto& entry) {
-    return entry.second.local.empty() && entry.second.remote.empty();
-  });
+  forget_claims_of(node);
   std::vector<JobId> forming;
   for (auto& [id, live] : live_) {
     if (live.change) {

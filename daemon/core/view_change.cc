@@ -120,25 +120,28 @@ bool ViewChange::quorum_possible() const {
 
 // ---- acceptor ----
 
-void ViewChange::on_message(const std::string& from, const change::Prepare& m, Time now) {
-  if (!of_this_epoch(from, m.epoch)) return;
-  highest_round_ = std::max(highest_round_, m.ballot.round);
-  if (m.ballot < record_.promised && !planted(Bug::kLowerBallotsAccepted)) return refuse(from);
+bool ViewChange::promise(const std::string& from, uint64_t epoch, const Ballot& ballot, Time now) {
+  if (!of_this_epoch(from, epoch)) return false;
+  highest_round_ = std::max(highest_round_, ballot.round);
+  if (ballot < record_.promised && !planted(Bug::kLowerBallotsAccepted)) {
+    send(from, change::Refuse{view_.incarnation, view_.epoch, record_.promised});
+    return false;
+  }
   now_ = now;
   if (from != node_) postpone(now);
-  record_.promised = m.ballot;
+  record_.promised = ballot;
+  return true;
+}
+
+void ViewChange::on_message(const std::string& from, const change::Prepare& m, Time now) {
+  if (!promise(from, m.epoch, m.ballot, now)) return;
   if (record_.report) return promise_to(from, m.ballot);
   owed_promise_ = {from, m.ballot};
   if (!std::exchange(freezing_, true)) actions_->freeze(view_.epoch);
 }
 
 void ViewChange::on_message(const std::string& from, const change::Accept& m, Time now) {
-  if (!of_this_epoch(from, m.epoch)) return;
-  highest_round_ = std::max(highest_round_, m.ballot.round);
-  if (m.ballot < record_.promised && !planted(Bug::kLowerBallotsAccepted)) return refuse(from);
-  now_ = now;
-  if (from != node_) postpone(now);
-  record_.promised = m.ballot;
+  if (!promise(from, m.epoch, m.ballot, now)) return;
   if (record_.report) {
     record_.accepted = Vote{m.ballot, m.proposal};
     return accepted_to(from, m.ballot);
@@ -176,10 +179,6 @@ void ViewChange::promise_to(const std::string& to, const Ballot& ballot) {
 void ViewChange::accepted_to(const std::string& to, const Ballot& ballot) {
   actions_->record();
   send(to, change::Accepted{view_.incarnation, view_.epoch, ballot});
-}
-
-void ViewChange::refuse(const std::string& to) {
-  send(to, change::Refuse{view_.incarnation, view_.epoch, record_.promised});
 }
 
 // ---- learner ----

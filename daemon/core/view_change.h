@@ -110,7 +110,8 @@ class ViewChange {
   void check_promises(Time now);
   void commit(const Vote& vote, Time now);
   void apply(const change::Commit& commit, Time now);
-  void refuse(const std::string& to);
+  // D7: false if the ballot is too old, or of another epoch; then that has been answered.
+  bool promise(const std::string& from, uint64_t epoch, const Ballot& ballot, Time now);
   void answer_pending();
   void promise_to(const std::string& to, const Ballot& ballot);
   void accepted_to(const std::string& to, const Ballot& ballot);
