@@ -68,7 +68,7 @@ void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
   jobs_[view.incarnation] = {view, {}, {}, {}};
   record_view(flight_, FlightKind::kJobProposed, view);
   InstallJob install{view, *view.index_of(node_), nullptr, nullptr, {}};
-  if (records_.log != nullptr && records_.log->on()) {
+  if (records_.log->on()) {
     auto memory = JobMemory::create(view.incarnation, records_.sizes, records_.store);
     if (memory) {
       install.memory = std::move(*memory);
@@ -86,9 +86,7 @@ void Jobs::restore(const core::View& view, InstallJob install) {
   commands_->post(std::move(install));
 }
 
-void Jobs::record(const core::JobRecord& job) {
-  if (records_.log != nullptr) records_.log->save(job);
-}
+void Jobs::record(const core::JobRecord& job) { records_.log->save(job); }
 
 void Jobs::tell_again(Session& session) {
   if (session.part == JobPart::kClosed) return close(session.id, session.job, session.failure);
@@ -183,7 +181,7 @@ void Jobs::view_changed(SessionId id, const core::View& view) {
 }
 
 void Jobs::fail_engine(const JobId& id, const Failure& failure) {
-  if (records_.log != nullptr) records_.log->over(id);
+  records_.log->over(id);
   commands_->post(FailJob{id, failure});
   note_failed(id, failure);
 }
@@ -229,7 +227,7 @@ void Jobs::mark_nonfinite(const NonfiniteFound& found) {
 
 void Jobs::remove(const JobId& id) {
   commands_->post(RemoveJob{id});
-  if (records_.log != nullptr && records_.log->on()) {
+  if (records_.log->on()) {
     records_.log->over(id);
     JobMemory::forget(id, records_.store);
   }

@@ -35,11 +35,11 @@ void DataThread::apply(InstallJob& install) {
   };
   const std::string node = install.view.members[install.me].node;
   const core::EngineOptions& engine = options_.engine;
-  auto staging = install.memory
-                     ? StagingMemory(std::move(install.memory->staging), engine.slots,
-                                     engine.plan.slice_bytes_max)
-                     : StagingMemory::create(engine.slots, engine.start_buffers,
-                                             engine.plan.slice_bytes_max, options_.staging_limit);
+  std::optional<transport::Segment> outliving;
+  if (install.memory) outliving = std::move(install.memory->staging);
+  auto staging =
+      StagingMemory::create(engine.slots, engine.start_buffers, engine.plan.slice_bytes_max,
+                            options_.staging_limit, std::move(outliving));
   if (!staging) return failed(Cause::kRefused, node, staging.error().message());
   for (const core::Member& member : install.view.members) {
     // After a restart nobody is; the next epoch begins when all are.

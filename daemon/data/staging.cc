@@ -9,8 +9,9 @@
 
 namespace gradring::daemon {
 
-tl::expected<StagingMemory, Status> StagingMemory::create(uint32_t slots, uint32_t start_buffers,
-                                                          uint64_t slice_bytes, uint64_t limit) {
+tl::expected<StagingMemory, Status> StagingMemory::create(
+    uint32_t slots, uint32_t start_buffers, uint64_t slice_bytes, uint64_t limit,
+    std::optional<transport::Segment> outliving) {
   const uint64_t bytes = bytes_for(slots, start_buffers, slice_bytes);
   if (bytes > limit) {
     return tl::unexpected(
@@ -18,6 +19,7 @@ tl::expected<StagingMemory, Status> StagingMemory::create(uint32_t slots, uint32
                fmt::format("staging memory of {} bytes is above staging-limit, {} bytes a job",
                            bytes, limit)));
   }
+  if (outliving) return StagingMemory(std::move(*outliving), slots, slice_bytes);
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {

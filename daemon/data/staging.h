@@ -19,12 +19,11 @@ class StagingMemory {
   static uint64_t bytes_for(uint32_t slots, uint32_t start_buffers, uint64_t slice_bytes) {
     return (uint64_t{slots} + start_buffers) * slice_bytes;
   }
-  // Refuses in words when it would exceed `limit` or the system has no memory.
+  // Refuses in words when it would exceed `limit` or the system has no memory. `outliving`: memory
+  // of enough bytes that outlives the process, to be used instead of some of its own.
   static tl::expected<StagingMemory, Status> create(uint32_t slots, uint32_t start_buffers,
-                                                    uint64_t slice_bytes, uint64_t limit);
-
-  // In memory of enough bytes that outlives the process.
-  StagingMemory(transport::Segment memory, uint32_t slots, uint64_t slice_bytes);
+                                                    uint64_t slice_bytes, uint64_t limit,
+                                                    std::optional<transport::Segment> outliving);
 
   StagingMemory(StagingMemory&& other) noexcept;
   StagingMemory& operator=(StagingMemory&&) = delete;
@@ -40,6 +39,7 @@ class StagingMemory {
  private:
   StagingMemory(std::byte* base, uint64_t bytes, uint32_t slots, uint64_t slice_bytes)
       : base_(base), bytes_(bytes), slots_(slots), slice_bytes_(slice_bytes) {}
+  StagingMemory(transport::Segment memory, uint32_t slots, uint64_t slice_bytes);
 
   std::optional<transport::Segment> memory_;  // else a mapping of its own
   std::byte* base_;
