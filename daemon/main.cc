@@ -143,9 +143,10 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   warn_of(flight.publish());
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
-  DataThread data(std::move(transport),
-                  {engine, config.staging_limit, config.suspect / 4, flight.data()}, &commands,
-                  &events);
+  DataThread data(
+      std::move(transport),
+      {engine, config.staging_limit, config.suspect / 4, flight.data(), config.restart_grace > 0},
+      &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
                config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,

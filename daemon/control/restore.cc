@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,26 @@ namespace {
 // Where a daemon's death is a death, its next life still speaks for what it promised, and waits so
 // long for the others to hear it.
 constexpr core::Time kSpeakFor = 3 * core::kSecond;
+
+// A ticket of an op that is open still.
+struct Reopened {
+  Session* session = nullptr;
+  uint64_t ticket = 0;
+  OpenTicket segments;
+};
+
+// Where a submission's buffer lies in the memory that was handed on; null: it has none. Nothing:
+// the memory is missing.
+std::optional<std::byte*> lend_again(const Session& session, const core::BufferRef& buffer,
+                                     uint64_t bytes) {
+  if (buffer.segment == 0) return nullptr;
+  const auto found = session.segments.find(buffer.segment);
+  if (found == session.segments.end() || buffer.offset > found->second.bytes() ||
+      bytes > found->second.bytes() - buffer.offset) {
+    return std::nullopt;
+  }
+  return found->second.segment.memory().data() + buffer.offset;
+}
 
 }  // namespace
 
@@ -75,6 +96,7 @@ void ControlThread::restore(const wire::SessionRecord& record, core::Time now) {
   if (session.part != JobPart::kNone) (void)gradring::from_wire(record.job(), &session.job);
   if (record.has_failure()) (void)gradring::from_wire(record.failure(), &session.failure);
   jobs_.reserve_handle(session.handle);
+  sessions_.save(session);
 }
 
 Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
@@ -88,6 +110,7 @@ Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
   if (!me || !job.view.index_of(setup_.config.node)) return missing("this node is no member of it");
 
   InstallJob install{before->record.view, *me, std::move(*memory), nullptr, {}};
+  std::vector<Reopened> reopened;
   for (const auto& [key, op] : before->record.ops) {
     if (op.state != core::OpState::kGathering) continue;
     for (const core::Submission& submission : op.locals) {
@@ -96,36 +119,27 @@ Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
           [&](const core::LocalPlace& local) { return local.rank == submission.rank; });
       Session* session = place == job.local.end() ? nullptr : sessions_.find(place->session);
       if (session == nullptr) return missing("a rank with open ops has no session");
-      InstallJob::Lent lent{session->id, submission.rank, submission.ticket, key, nullptr, nullptr};
-      OpenTicket& open = session->open[submission.ticket];
       const uint64_t bytes = submission.signature.bytes();
-      const auto address = [&](const core::BufferRef& buffer) -> std::byte* {
-        const auto segment = session->segments.find(buffer.segment);
-        if (segment == session->segments.end() || buffer.offset > segment->second.bytes() ||
-            bytes > segment->second.bytes() - buffer.offset) {
-          return nullptr;
-        }
-        ++segment->second.uses;
-        return segment->second.segment.memory().data() + buffer.offset;
-      };
-      if (submission.input.segment == 0 && submission.output.segment == 0) {
-        install.lent.push_back(lent);
-        continue;
-      }
-      lent.input = address(submission.input);
-      if (lent.input != nullptr) open.input_segment = submission.input.segment;
-      lent.output = address(submission.output);
-      if (lent.output != nullptr) open.output_segment = submission.output.segment;
-      if (bytes > 0 && (lent.input == nullptr || lent.output == nullptr)) {
-        return missing("shared memory of an open op was not handed on");
-      }
-      install.lent.push_back(lent);
+      const auto input = lend_again(*session, submission.input, bytes);
+      const auto output = lend_again(*session, submission.output, bytes);
+      if (!input || !output) return missing("shared memory of an open op was not handed on");
+      const OpenTicket segments{submission.input.segment, submission.output.segment};
+      install.lent.push_back(
+          {session->id, submission.rank, submission.ticket, key, *input, *output});
+      reopened.push_back({session, submission.ticket, segments});
     }
   }
   const uint64_t engine_epoch = before->record.view.epoch;
   const uint64_t epoch = std::max(job.acceptor.epoch, job.view.epoch);
   if (engine_epoch > epoch || engine_epoch + 1 < epoch) {
     return missing("the records of its view and of its ops do not fit");
+  }
+  // From here on nothing can go wrong: what was not restored must leave no ticket open.
+  for (const Reopened& ticket : reopened) {
+    ticket.session->open[ticket.ticket] = ticket.segments;
+    for (const uint64_t segment : {ticket.segments.input_segment, ticket.segments.output_segment}) {
+      if (segment != 0) ++ticket.session->segments.at(segment).uses;
+    }
   }
   install.before = std::make_shared<const EngineMemory>(std::move(*before));
   jobs_.restore(job.view, std::move(install));

@@ -30,6 +30,7 @@ DataThread::DataThread(std::unique_ptr<transport::Transport> transport, const Op
       transport_(std::move(transport)),
       shared_(transport_.get(), events) {
   shared_.flight = options.flight;
+  shared_.remember_ends = options.remember_ends;
 }
 
 DataThread::~DataThread() = default;

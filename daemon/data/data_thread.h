@@ -26,6 +26,8 @@ class DataThread final : private transport::Events {
     uint64_t staging_limit = 0;  // bytes a job
     core::Time pulse = 250 * core::kMillisecond;
     FlightRing* flight = FlightRing::off();
+    // Sessions outlive the daemon, and their trainers may ask the next one how their ops ended.
+    bool remember_ends = false;
   };
 
   DataThread(std::unique_ptr<transport::Transport> transport, const Options& options,

@@ -50,7 +50,7 @@ void JobExecutor::meet_members() {
   for (const core::RankInfo& info : view.members[engine_.me()].ranks) {
     const bool known = std::any_of(locals_.begin(), locals_.end(),
                                    [&](const LocalRank& l) { return l.rank == info.rank; });
-    if (!known) locals_.push_back({info.rank, 0, {}});
+    if (!known) locals_.push_back({info.rank, 0, 0, {}});
   }
   peer_of_.clear();
   for (const core::Member& member : view.members) {
@@ -63,10 +63,14 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   LocalRank& rank = local(command.submission.rank);
   const uint64_t ticket = command.submission.ticket;
   const OpKey key = command.submission.key;
-  for (const uint64_t seen : command.seen) told_.erase({rank.rank, seen});
-  if (const auto told = told_.find({rank.rank, ticket}); told != told_.end()) {
-    shared_->events->post(Completed{command.session, ticket, told->second});  // once more
-    return;
+  rank.session = command.session;
+  if (const auto told = told_.find(command.session); told != told_.end()) {
+    for (const uint64_t seen : command.seen) told->second.erase(seen);
+    const auto end = told->second.find(ticket);
+    if (end != told->second.end()) {
+      shared_->events->post(Completed{command.session, ticket, end->second});  // once more
+      return;
+    }
   }
   rank.lent[ticket] = {command.session, key, command.input, command.output};
   flight_->submitted(command.submission);
@@ -312,7 +316,7 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
   flight_->completed(rank, lent->second.key, outcome);
-  if (log_) remember_told(rank, ticket, outcome);
+  if (log_ && shared_->remember_ends) remember_told(lent->second.session, ticket, outcome);
   shared_->events->post(Completed{lent->second.session, ticket, outcome});
   owner.lent.erase(lent);
 }
@@ -329,9 +333,10 @@ void JobExecutor::go_on_from(const EngineMemory& before,
   for (const core::LocalRecord& known : before.record.locals) {
     const bool here = std::any_of(locals_.begin(), locals_.end(),
                                   [&](const LocalRank& l) { return l.rank == known.rank; });
-    if (!here) locals_.push_back({known.rank, 0, {}});
+    if (!here) locals_.push_back({known.rank, 0, 0, {}});
   }
   for (const InstallJob::Lent& l : lent) {
+    local(l.rank).session = l.session;
     local(l.rank).lent[l.ticket] = {l.session, l.key, l.input, l.output};
   }
   told_ = before.told;
@@ -348,11 +353,17 @@ void JobExecutor::go_on_from(const EngineMemory& before,
   }
 }
 
-void JobExecutor::remember_told(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
+void JobExecutor::remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome) {
   constexpr size_t kMost = 65536;  // who never says what it has seen will not be told again
-  if (told_.size() >= kMost) told_.erase(told_.begin());
-  told_[{rank, ticket}] = outcome;
-  log_->told(rank, ticket, outcome);
+  auto& ends = told_[session];
+  if (ends.size() >= kMost) ends.erase(ends.begin());
+  ends[ticket] = outcome;
+  log_->told(session, ticket, outcome);
+}
+
+void JobExecutor::leave(uint32_t rank, const Failure& why) {
+  told_.erase(local(rank).session);
+  engine_.leave(rank, why);
 }
 
 JobExecutor::LocalRank& JobExecutor::local(uint32_t rank) {

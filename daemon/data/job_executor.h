@@ -27,6 +27,7 @@ struct DataShared {
   Outbox outbox;
   EventBox* const events;
   FlightRing* flight = FlightRing::off();
+  bool remember_ends = false;  // trainers may ask again for the ends of their submissions
   PeerTable peers;
   Ledger ledger;
 };
@@ -41,7 +42,7 @@ class JobExecutor final : private core::EngineActions {
 
   // ---- commands ----
   void submit(const Submit& command, core::Time now);
-  void leave(uint32_t rank, const Failure& why) { engine_.leave(rank, why); }
+  void leave(uint32_t rank, const Failure& why);
   void fail(const Failure& failure) { engine_.fail(failure); }
   void member_gone(uint32_t member, const Failure& failure) {
     engine_.member_gone(member, failure);
@@ -85,6 +86,7 @@ class JobExecutor final : private core::EngineActions {
   };
   struct LocalRank {
     uint32_t rank = 0;
+    SessionId session = 0;  // of its last submission
     core::Time last_submission = 0;
     std::unordered_map<uint64_t, Lent> lent;  // by ticket, until complete
   };
@@ -102,7 +104,7 @@ class JobExecutor final : private core::EngineActions {
   void fail_job(const Failure& failure) override;
 
   void go_on_from(const EngineMemory& before, const std::vector<InstallJob::Lent>& lent);
-  void remember_told(uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
+  void remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome);
   LocalRank& local(uint32_t rank);
   const Lent& lent_to(const core::Submission& submission) const;
   const Lent* first_lent_to(const core::Op& op) const;

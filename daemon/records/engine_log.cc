@@ -5,14 +5,12 @@
 
 namespace gradring::daemon {
 
-void EngineLog::write() { log_->append(entry_); }
-
-void EngineLog::place(uint32_t number, wire::KeptPlace* to) const {
-  const KeptSlices::Place& place = kept_->place(number);
-  to->set_number(number);
-  to->set_offset(place.offset);
-  to->set_length(place.length);
+EngineLog::EngineLog(RecordLog* log, const KeptSlices* kept, const ToldOutcomes* told)
+    : log_(log), kept_(kept), told_(told) {
+  landed_.set_landed(true);
 }
+
+void EngineLog::write() { log_->append(entry_); }
 
 void EngineLog::begin(const core::EngineRecord& whole) {
   log_->begin_anew();
@@ -23,7 +21,9 @@ void EngineLog::begin(const core::EngineRecord& whole) {
     to_wire(op, *kept_, entry_.mutable_op());
     write();
   }
-  for (const auto& [of, outcome] : *told_) told(of.first, of.second, outcome);
+  for (const auto& [session, ends] : *told_) {
+    for (const auto& [ticket, outcome] : ends) told(session, ticket, outcome);
+  }
   log_->publish();
 }
 
@@ -39,7 +39,7 @@ void EngineLog::submitted(const core::Op& op, const core::Submission& submission
 
 void EngineLog::held(const core::Op& op, uint32_t slice, const core::ValueId& value,
                      core::Staging from) {
-  wire::SliceHeld* entry = entry_.mutable_held();
+  wire::SliceHeld* entry = held_.mutable_held();
   gradring::to_wire(op.key, entry->mutable_key());
   entry->set_slice(slice);
   entry->set_slices(op.plan.slices);
@@ -48,27 +48,25 @@ void EngineLog::held(const core::Op& op, uint32_t slice, const core::ValueId& va
   entry->set_ranks(value.ranks);
   entry->set_staging_kind(static_cast<uint32_t>(from.kind));
   entry->set_staging_index(from.index);
-  write();
+  log_->append(held_);
 }
 
-void EngineLog::landed() {
-  entry_.set_landed(true);
-  write();
-}
+void EngineLog::landed() { log_->append(landed_); }
 
 void EngineLog::kept(const core::Op& op, uint32_t slice) {
-  wire::SliceKept* entry = entry_.mutable_kept();
+  wire::SliceKept* entry = copied_.mutable_kept();
   gradring::to_wire(op.key, entry->mutable_key());
   entry->set_slice(slice);
-  place(*op.slices[slice].kept, entry->mutable_place());
-  write();
+  const uint32_t number = *op.slices[slice].kept;
+  to_wire(number, kept_->place(number), entry->mutable_place());
+  log_->append(copied_);
 }
 
 void EngineLog::dropped(const core::Op& op, uint32_t slice) {
-  wire::SliceDropped* entry = entry_.mutable_dropped();
+  wire::SliceDropped* entry = dropped_.mutable_dropped();
   gradring::to_wire(op.key, entry->mutable_key());
   entry->set_slice(slice);
-  write();
+  log_->append(dropped_);
 }
 
 void EngineLog::ended(const core::Op& op) {
@@ -88,9 +86,9 @@ void EngineLog::local(const core::LocalRecord& record) {
   write();
 }
 
-void EngineLog::told(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
+void EngineLog::told(core::SessionId session, uint64_t ticket, const core::Outcome& outcome) {
   entry_.mutable_told()->Clear();
-  to_wire(rank, ticket, outcome, entry_.mutable_told());
+  to_wire(session, ticket, outcome, entry_.mutable_told());
   write();
 }
 
@@ -163,7 +161,7 @@ bool apply(const wire::EngineEntry& entry, bool first, EngineMemory* to) {
     case wire::EngineEntry::kTold: {
       core::Outcome outcome;
       if (!from_wire(entry.told(), &outcome)) return false;
-      to->told[{entry.told().rank(), entry.told().ticket()}] = outcome;
+      to->told[entry.told().session()][entry.told().ticket()] = outcome;
       return true;
     }
     case wire::EngineEntry::BODY_NOT_SET:

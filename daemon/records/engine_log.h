@@ -9,6 +9,7 @@
 
 #include "daemon/core/engine_record.h"
 #include "daemon/core/job_engine.h"
+#include "daemon/core/job_record.h"
 #include "daemon/data/kept_slices.h"
 #include "daemon/records/record_log.h"
 #include "daemon/records/record_wire.h"
@@ -16,18 +17,18 @@
 namespace gradring::daemon {
 
 // The ends of submissions that their trainers may not know of yet.
-using ToldOutcomes = std::map<std::pair<uint32_t, uint64_t>, core::Outcome>;  // by rank and ticket
+// By session and ticket: a rank may come back as another process, which counts its tickets anew.
+using ToldOutcomes = std::map<core::SessionId, std::map<uint64_t, core::Outcome>>;
 
 // An engine's journal, written down. Data thread only.
 class EngineLog final : public core::EngineJournal {
  public:
   // Nothing given outlives it. `told` is what of its own the log is to remember beside the engine.
-  EngineLog(RecordLog* log, const KeptSlices* kept, const ToldOutcomes* told)
-      : log_(log), kept_(kept), told_(told) {}
+  EngineLog(RecordLog* log, const KeptSlices* kept, const ToldOutcomes* told);
 
   // The slice that was held last lies in all outputs.
   void landed();
-  void told(uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
+  void told(core::SessionId session, uint64_t ticket, const core::Outcome& outcome);
   // Grown so long that begin() is worth its time.
   bool long_grown() const { return log_->long_grown(); }
 
@@ -44,12 +45,17 @@ class EngineLog final : public core::EngineJournal {
 
  private:
   void write();
-  void place(uint32_t number, wire::KeptPlace* to) const;
 
   RecordLog* const log_;
   const KeptSlices* const kept_;
   const ToldOutcomes* const told_;
-  wire::EngineEntry entry_;  // kept for its memory
+  // Kept for their memory. What is written for each slice has an entry of its own: one that turns
+  // from one kind into another gives its memory back.
+  wire::EngineEntry entry_;
+  wire::EngineEntry held_;
+  wire::EngineEntry landed_;
+  wire::EngineEntry copied_;
+  wire::EngineEntry dropped_;
 };
 
 // What the last life of a daemon wrote of one job.

@@ -129,6 +129,12 @@ bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::
   return gradring::from_wire(from.signature(), &to->signature);
 }
 
+void to_wire(uint32_t number, const KeptSlices::Place& from, wire::KeptPlace* to) {
+  to->set_number(number);
+  to->set_offset(from.offset);
+  to->set_length(from.length);
+}
+
 void to_wire(const core::OpRecord& from, const KeptSlices& kept, wire::OpRecord* to) {
   gradring::to_wire(from.key, to->mutable_key());
   to->set_name(from.name);
@@ -145,11 +151,7 @@ void to_wire(const core::OpRecord& from, const KeptSlices& kept, wire::OpRecord*
     s->set_state(static_cast<uint32_t>(slice.state));
     s->set_epoch(slice.value.epoch);
     s->set_ranks(slice.value.ranks);
-    if (!slice.kept) continue;
-    const KeptSlices::Place& place = kept.place(*slice.kept);
-    s->mutable_kept()->set_number(*slice.kept);
-    s->mutable_kept()->set_offset(place.offset);
-    s->mutable_kept()->set_length(place.length);
+    if (slice.kept) to_wire(*slice.kept, kept.place(*slice.kept), s->mutable_kept());
   }
   to->mutable_outcome()->set_epoch(from.outcome.epoch);
   to->mutable_outcome()->set_ranks(from.outcome.ranks);
@@ -216,8 +218,8 @@ bool from_wire(const wire::EngineHead& from, core::EngineRecord* to) {
   return true;
 }
 
-void to_wire(uint32_t rank, uint64_t ticket, const core::Outcome& from, wire::Told* to) {
-  to->set_rank(rank);
+void to_wire(core::SessionId session, uint64_t ticket, const core::Outcome& from, wire::Told* to) {
+  to->set_session(session);
   to->set_ticket(ticket);
   to->set_verdict(static_cast<uint32_t>(from.verdict));
   if (from.verdict == Verdict::kFailed) bounded_to_wire(from.failure, to->mutable_failure());

@@ -26,7 +26,9 @@ bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::
 // Where the copies of an op's slices lie.
 using KeptPlaces = std::map<uint32_t, KeptSlices::Place>;  // by number
 
-// Without the places of copies, which `place_of` tells by number.
+void to_wire(uint32_t number, const KeptSlices::Place& from, wire::KeptPlace* to);
+
+// `kept` has the copies that its slices name by number.
 void to_wire(const core::OpRecord& from, const KeptSlices& kept, wire::OpRecord* to);
 bool from_wire(const wire::OpRecord& from, core::OpRecord* to, KeptPlaces* places);
 
@@ -34,7 +36,7 @@ bool from_wire(const wire::OpRecord& from, core::OpRecord* to, KeptPlaces* place
 void to_wire(const core::EngineRecord& from, wire::EngineHead* to);
 bool from_wire(const wire::EngineHead& from, core::EngineRecord* to);
 
-void to_wire(uint32_t rank, uint64_t ticket, const core::Outcome& from, wire::Told* to);
+void to_wire(core::SessionId session, uint64_t ticket, const core::Outcome& from, wire::Told* to);
 bool from_wire(const wire::Told& from, core::Outcome* to);
 
 }  // namespace gradring::daemon

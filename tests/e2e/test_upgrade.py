@@ -6,7 +6,8 @@ import time
 
 import pytest
 from checks import (
-    OK, OK_SHRUNK, PEER_LOST, TRAINER, TRAINER_DIED, child_of, events, longest_step, run_job, wait_failed, wait_for_all,
+    OK, OK_SHRUNK, PEER_LOST, TRAINER, TRAINER_DIED, assert_agreed, child_of, events, longest_step, run_job, wait_failed,
+    wait_for_all,
 )
 from cluster import wait_until
 
@@ -127,3 +128,28 @@ def test_killed_again_and_again(make_cluster, figure):
     assert job.wait(120) == [0] * 6, [one.says()[-600:] for one in job]
     assert_untouched(job, 300)
     figure(f"restart: {kills} daemons killed while 300 ops of 1.2 MB ran: 0 failed")
+
+
+def test_a_rank_that_comes_back_as_another_process_is_told_its_own_ends(make_cluster):
+    """It counts its submissions from one again, and a kept daemon remembers the ends of those before it."""
+    cluster = kept_cluster(make_cluster, 2)
+    words = [TRAINER, "--policy", "elastic", "--ops", "200", "--join-every", "5", "--delay-ms", "10"]
+    job = cluster.launch("returns", words, per_node=2)
+    wait_for_all(job, "done", 30)
+    job[3].kill()
+    wait_for_all(job[:3], "done", 60)
+    job[3] = cluster.start_trainer("returns", words, cluster.nodes[1], 3, 4)
+    assert [one.wait(60) for one in job] == [0] * 4, [one.says()[-600:] for one in job]
+    assert assert_agreed(job)[199][:3] == (OK, 4, 4)
+
+
+def test_trainers_that_have_not_come_back_yet_outlive_the_next_restart(make_cluster):
+    cluster = kept_cluster(make_cluster, 2, *GRACE)
+    job = cluster.launch("twice", [TRAINER, "--ops", "5"], of_rank={1: ["--delay-ms", "4000"]})
+    wait_for_all(job, "done", 1)
+    time.sleep(0.3)
+    for _ in range(2):  # while rank 1 computes
+        replace(cluster.nodes[1])
+        time.sleep(0.5)
+    assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
+    assert_untouched(job, 5)

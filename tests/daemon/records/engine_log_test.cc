@@ -130,11 +130,11 @@ TEST_F(EngineLogTest, BeginsAnewWithAllThereIs) {
   op.slices = {{core::SliceState::kUntouched, {}, std::nullopt},
                {core::SliceState::kHeld, {3, 2}, number},
                {core::SliceState::kDropped, {4, 3}, std::nullopt}};
-  told_[{0, 2}].verdict = Verdict::kOkShrunk;
+  told_[1001][2].verdict = Verdict::kOkShrunk;
   written_.begin(whole);
   const EngineMemory memory = found();
   EXPECT_EQ(memory.record, whole);
-  EXPECT_EQ(memory.told.at({0, 2}).verdict, Verdict::kOkShrunk);
+  EXPECT_EQ(memory.told.at(1001).at(2).verdict, Verdict::kOkShrunk);
   EXPECT_EQ(memory.places.count(number), 1u);
 }
 
@@ -159,10 +159,10 @@ TEST_F(EngineLogTest, RemembersWhatWasToldUntilItIsTakenIn) {
   outcome.verdict = Verdict::kFailed;
   outcome.failure = some_failure();
   outcome.epoch = 3;
-  written_.told(1, 44, outcome);
+  written_.told(1001, 44, outcome);
   const EngineMemory memory = found();
-  EXPECT_EQ(memory.told.at({1, 44}).failure, some_failure());
-  EXPECT_EQ(memory.told.at({1, 44}).epoch, 3u);
+  EXPECT_EQ(memory.told.at(1001).at(44).failure, some_failure());
+  EXPECT_EQ(memory.told.at(1001).at(44).epoch, 3u);
   written_.begin(some_record());  // `told_` has it no more
   EXPECT_TRUE(found().told.empty());
 }
