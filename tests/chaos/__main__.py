@@ -24,6 +24,8 @@ def options():
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1, help="the same seed makes the same schedule of faults")
     parser.add_argument("--kills", action="store_true", help="mostly SIGKILLs, as many as the machine bears")
+    parser.add_argument("--restarts", action="store_true", help="kill daemons that have a keeper, and trainers: nobody "
+                        "else may end")
     parser.add_argument("--elements", type=int, default=16384, help="float32 of the largest op")
     parser.add_argument("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
     parser.add_argument("--totals", type=Path, default=ROOT / "build/chaos-totals.json",
@@ -71,8 +73,8 @@ def main():
     if reason:
         print(f"tools/chaos: {reason}", file=sys.stderr)
         return 2
-    figures = Run(said.programs, said.seed, "kills" if said.kills else "balanced", said.minutes, said.elements,
-                  said.keep).go()
+    mode = "kills" if said.kills else "restarts" if said.restarts else "balanced"
+    figures = Run(said.programs, said.seed, mode, said.minutes, said.elements, said.keep).go()
     show(figures)
     totals = load(kept if kept.exists() else published)  # another run may have ended meanwhile
     save(kept, add(totals, figures))

@@ -17,13 +17,15 @@ def write(folder, cluster, job, trainers, ended, complaints, schedule_done):
     for node in cluster.nodes:
         for words in (["status"], ["peers"], ["jobs"], ["job", job], ["flight-recorder", "--last", "0"]):
             _keep(folder / f"{node.name}-{words[0]}", node.ctl, *words)
-        _process(folder / f"{node.name}-daemon-stack", node.daemon.pid)
-        for path in (node.daemon.err, node.daemon.out, *node.runtime_dir.glob("flight-recorder*")):
+        _process(folder / f"{node.name}-daemon-stack", node.daemon_pid())
+        for path in node.runtime_dir.glob("flight-recorder*"):
             _copy(path, folder / f"{node.name}-{path.name}")
+    for path in cluster.folder.glob("gradringd-*.err"):  # of all lives
+        _copy(path, folder / path.name)
     for one in trainers:
         _process(folder / f"{one.serial}-stack", one.pid)
         _copy(one.path, folder / f"{one.serial}.log")
-    for one in ended[-40:]:
+    for one in ended:
         _copy(one.path, folder / f"{one.serial}-ended.log")
     (folder / "trainers").write_text(json.dumps([vars(one) for one in trainers], default=str, indent=1))
     return folder

@@ -46,12 +46,12 @@ class Growth:
             return
         self._next = now + SAMPLE_EVERY
         for node in nodes:
-            pid = node.daemon.pid
+            pid = node.daemon_pid()
             try:
                 footprint = Footprint.of(pid)
             except (OSError, TypeError):
                 continue  # it was just killed
-            self.samples.setdefault((node.name, pid), []).append((now - born[pid], footprint))
+            self.samples.setdefault((node.name, pid), []).append((now - born.setdefault(pid, now), footprint))
 
     def lines(self, least_seconds=120):
         """What the longest lives held, first and last, and how fast it grew."""

@@ -10,6 +10,9 @@ REFUSED, EXCLUDED, NO_QUORUM, ROOT_LOST = 8, 10, 11, 12
 CODE_DEADLINE = 6
 ALLREDUCE, BROADCAST, BARRIER = 0, 1, 2
 
+# So long after a fault that may cost a node its place may somebody still be told that it has lost it.
+EXPLAINS = 60.0
+
 # A stopped trainer writes its word on an op when it is woken, and a node that was cut off when it is back.
 SETTLED_AFTER = 40.0
 COMPLAINTS_MAX = 100
@@ -37,6 +40,7 @@ class Judge:
         self.shrunk = 0
         self.verdicts = 0
         self.killed_daemons = set()  # nodes whose daemon was killed so far
+        self.may_cost_node = -EXPLAINS  # when something was last done that may cost a node its place
         self.ends = {}         # why trainers ended themselves: how many
         self._ops = {}         # (life, number): Op, in the order in which they were heard of first
         self._views = {}       # (life, epoch): ranks, a bit each
@@ -93,7 +97,7 @@ class Judge:
             self.complain(f"{trainer.serial}: the join point before op {number} says {said}, and "
                           f"{self._joins[life, epoch, number]} elsewhere")
 
-    def gives_up(self, trainer, fields):
+    def gives_up(self, trainer, at, fields):
         where, code, cause = fields[2], int(fields[3]), int(fields[5])
         text = " ".join(fields[7:])
         why = {EXCLUDED: "excluded", NO_QUORUM: "no quorum"}.get(cause)
@@ -103,6 +107,8 @@ class Judge:
             why = "excluded"
         if why is None and "quorum" in text:
             why = "no quorum"
+        if at > self.may_cost_node + EXPLAINS:  # deaths of trainers and restarts leave every node in its place
+            why = None
         if why is None or code == CODE_DEADLINE:
             self.complain(f"{trainer.serial} (rank {trainer.rank}) ended at {where}, and no fault explains it: "
                           f"code {code}, cause {cause}: {text}")
@@ -181,8 +187,17 @@ class Judge:
             if mask & ~op.submitted or mask >> RANKS:
                 self.complain(f"{who}: {mask:b} contributed, only {op.submitted:b} submitted")
         views = [self._views.get((life, epoch)) for epoch in range(joined, max(e for _, e in told.by) + 1)]
-        if verdict == OK and (len(masks) != 1 or masks[0] not in views):
-            self.complain(f"{who}: OK with the contributions {sets}, which are no view of epochs {joined} and later")
+        if verdict == OK and not (len(masks) == 1 and self._is_whole(masks[0], views)):
+            known = ", ".join("unknown" if mask is None else f"{mask:x}" for mask in views)
+            self.complain(f"{who}: OK with the contributions {sets}, which are no view of epochs {joined} and later: "
+                          f"{known}")
         if verdict == OK_SHRUNK and views[0] is not None and all(mask == views[0] for mask in masks):
             self.complain(f"{who}: OK_SHRUNK, and nobody is missing in {sets}")
         return None
+
+    @staticmethod
+    def _is_whole(mask, views):
+        """All of a view are in it, and beyond them at most some who were there until that view and had submitted, in the
+        middle of the change, before they died."""
+        return any(mask == view or (view and mask & view == view and before and mask & ~before == 0)
+                   for before, view in zip([None, *views], views))

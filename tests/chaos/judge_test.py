@@ -11,7 +11,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools/lib")]
 from chaos.judge import Judge  # noqa: E402  (found by the line above)
 from chaos.listener import Listener, Traffic  # noqa: E402
 from chaos.records import Trainer  # noqa: E402
-from chaos.schedule import KINDS, LONG_KINDS, PER_NODE, plan  # noqa: E402
+from chaos.schedule import KINDS, LONG_KINDS, PER_NODE, RESTART, Fault, kept_nodes, plan  # noqa: E402
 from chaos.stopwatch import StopWatch  # noqa: E402
 
 LIFE = "a1"
@@ -98,6 +98,19 @@ class TheJudge(Story):
         self.end(0, [0, 1, 2], counts="3 3", sets="7")
         self.assert_found("which are no view")
 
+    def test_believes_in_more_than_a_whole_view_if_they_were_there_until_then(self):
+        self.views(2, "3", [0, 1])
+        self.submit(0, [0, 1, 2])
+        self.end(0, [0, 1], counts="3 3", sets="7", epoch=2)
+        self.assertEqual(self.judged(), [])
+
+    def test_finds_more_than_a_whole_view_with_somebody_who_was_gone_long_before(self):
+        self.views(2, "7", [0, 1])
+        self.views(3, "3", [0, 1])
+        self.submit(0)
+        self.end(0, [0, 1], counts="3 3", sets="b", epoch=3)
+        self.assert_found("which are no view")
+
     def test_finds_a_count_that_is_not_that_of_the_sum(self):
         self.submit(0)
         self.end(0, counts="3 4")
@@ -119,9 +132,32 @@ class TheJudge(Story):
 
     def test_believes_in_a_daemon_that_went_away_only_if_it_was_killed(self):
         self.judge.killed_daemons.add(1)
+        self.judge.may_cost_node = self.at
         self.say(2, f"x {LIFE} 5 5 7 3 4 1 the daemon on node n1 went away")
         self.assertEqual(self.judged(), [])
         self.say(0, f"x {LIFE} 5 5 7 3 4 1 the daemon on node n0 went away")
+        self.assert_found("no fault explains it")
+
+    def test_finds_a_restart_that_cost_a_node_its_place(self):
+        self.say(2, f"x {LIFE} 5 5 7 3 10 2 the job goes on without node n1")
+        self.assert_found("no fault explains it")
+
+    def test_finds_a_restart_that_ended_a_session(self):
+        self.judge.may_cost_node = self.at  # a link was cut, elsewhere
+        self.say(2, f"x {LIFE} 5 5 7 3 4 1 the daemon on node n1 went away and did not come back")
+        self.assert_found("no fault explains it")
+
+    def test_finds_a_restart_that_failed_an_op(self):
+        self.submit(0)
+        self.end(0, verdict=3, cause=4)
+        self.assert_found("verdict 3")
+
+    def test_believes_in_a_lost_place_as_long_as_a_fault_explains_it(self):
+        self.judge.may_cost_node = self.at
+        self.say(2, f"x {LIFE} 5 5 7 3 10 2 the job goes on without node n1")
+        self.assertEqual(self.judged(), [])
+        self.at += 100
+        self.say(3, f"x {LIFE} 5 5 7 3 10 2 the job goes on without node n1")
         self.assert_found("no fault explains it")
 
     def test_excuses_a_node_that_was_left_out(self):
@@ -163,13 +199,24 @@ class TheSchedule(unittest.TestCase):
         self.assertLessEqual(max(b.at - a.at for a, b in zip(faults, faults[1:])), 3.0)
         self.assertGreaterEqual(sum(1 for one in faults if one.follows), 100)
 
+    def test_restarts_daemons_with_a_keeper_and_kills_others(self):
+        for mode in ("balanced", "kills", "restarts"):
+            kept = kept_nodes(5, mode)
+            faults = plan(5, mode, 300)
+            self.assertTrue({one.target for one in faults if one.kind == RESTART} <= set(kept))
+            self.assertFalse({one.target for one in faults if one.kind == "kill-daemon"} & set(kept))
+            self.assertGreaterEqual(sum(1 for one in faults if one.kind == RESTART), 10)
+        self.assertFalse([one for one in plan(5, "restarts", 300) if one.kind in LONG_KINDS])
+
     def test_leaves_a_node_alone_until_it_is_back(self):
-        busy = {}
-        for fault in plan(3, "balanced", 600):
-            if fault.kind in LONG_KINDS:
-                self.assertGreaterEqual(fault.at, busy.get(fault.target, 0.0))
-                busy[fault.target] = fault.at + fault.lasts
-            self.assertLess(fault.target, 4 * (PER_NODE if fault.kind not in LONG_KINDS else 1))
+        for mode in ("balanced", "restarts"):
+            busy = {}
+            for fault in plan(3, mode, 600):
+                if fault.kind in (*LONG_KINDS, RESTART):
+                    self.assertGreaterEqual(fault.at, busy.get(fault.target, 0.0))
+                    busy[fault.target] = fault.at + fault.lasts
+                    self.assertLess(fault.target, 4)
+                self.assertLess(fault.target, 4 * PER_NODE)
 
 
 class TheStopWatch(Story):
@@ -186,6 +233,16 @@ class TheStopWatch(Story):
         self.end(0, [2], verdict=2, counts="3 3", sets="7", epoch=2)
         self.watch.collect(self.at)
         (seconds,) = self.watch.times["kill-trainer"]
+        self.assertAlmostEqual(seconds, self.at - began)
+
+    def test_of_a_restart_waits_until_all_are_told_of_the_next_epoch(self):
+        self.watch.fault(Fault(1.0, RESTART, 1, -1, 2.0, False), self.at, list(self.trainers.values()))
+        began = self.at
+        self.views(2, "f", [0])
+        self.submit(0)
+        self.end(0, epoch=2)
+        self.watch.collect(self.at)
+        (seconds,) = self.watch.times[RESTART]
         self.assertAlmostEqual(seconds, self.at - began)
 
 

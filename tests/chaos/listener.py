@@ -89,7 +89,7 @@ class Listener:
         self._reached(trainer, at, int(fields[7]))
 
     def _on_x(self, trainer, at, rest):  # ends itself
-        self._judge.gives_up(trainer, rest.split(" "))
+        self._judge.gives_up(trainer, at, rest.split(" "))
         trainer.open_ops.clear()
         trainer.waits_since = 0.0
         trainer.gave_up = True

@@ -12,20 +12,23 @@ from .injector import Injector
 from .judge import Judge
 from .listener import Listener, Traffic
 from .nursery import Nurseries
-from .schedule import NODES, RANKS, plan
+from .schedule import LONG_KINDS, NODES, RANKS, kept_nodes, plan
 from .stopwatch import StopWatch
 from .wakeup import WakeUps
 
 JOB = "chaos"
 SETTINGS = {"quorum-wait": "5s", "slice-bytes": "16K", "flight-recorder-size": "4M"}
+# Of nodes whose daemon has a keeper: longer than it takes to start one, however busy the machine.
+GRACE = "10s"
 # Of a trainer that ended, until it is started anew.
-RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05)}
+RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05), "restarts": (0.02, 0.5)}
 # After the last fault all ranks must be back and get on.
 QUIET_SECONDS = 60.0
 QUIET_EPOCHS_OPS = 50
 # With --kills the next fault waits until so many ranks are in the job, but not for ever.
 COMPANY, COMPANY_SECONDS = 6, 2.0
-FOLDER_KEPT_FILES = 200
+# Longer than the judge waits for the last word on an op, at ten deaths a second.
+KEPT_TRAINERS = 600
 PROGRESS_EVERY = 5.0
 
 
@@ -40,7 +43,7 @@ class Run:
         self._keep = keep
         self.seed, self.minutes = seed, minutes
         self._seconds = minutes * 60
-        self._schedule = plan(seed, mode, self._seconds)
+        self._schedule, self._kept = plan(seed, mode, self._seconds), kept_nodes(seed, mode)
         self._log = []
         self._cluster = testbed.Cluster(programs, NODES, network=testbed.Namespaces, settings=SETTINGS)
         self._folder = self._cluster.folder / "trainers"
@@ -57,10 +60,12 @@ class Run:
                 self._say(f"at the end: {one}")
 
     def _go(self):
-        self._cluster.start()
+        for node in self._kept:
+            self._cluster.configure(self._cluster.nodes[node], restart_grace=GRACE)
+        self._cluster.start(kept=self._kept)
         self._nurseries = Nurseries(self._cluster, JOB, self._folder, self._options)
         self._injector = Injector(self._cluster, self._nurseries)
-        self._born = {node.daemon.pid: time.monotonic() for node in self._cluster.nodes}
+        self._born = {node.daemon_pid(): time.monotonic() for node in self._cluster.nodes}
         self.judge, self.watch, self.growth = Judge(), StopWatch(), health.Growth()
         self._wakeups = WakeUps()
         self._complaints, self._hangs = [], 0
@@ -103,6 +108,8 @@ class Run:
             self.watch.fault(fault, at, present)
             if fault.kind == "kill-daemon":
                 self.judge.killed_daemons.add(fault.target)
+            if fault.kind in LONG_KINDS:
+                self.judge.may_cost_node = at + fault.lasts
             if time.monotonic() > self._began + self._seconds:
                 break
         self._work_until(self._began + self._seconds)
@@ -144,7 +151,7 @@ class Run:
             if trainer.how != "signal 9" and not trainer.gave_up and "exit 0" != trainer.how:
                 raise Failed(f"{trainer.serial} (rank {trainer.rank}) ended by {trainer.how}")
         self._nurseries.ended.clear()
-        while len(self._finished) > FOLDER_KEPT_FILES:
+        while len(self._finished) > KEPT_TRAINERS:
             self._finished.pop(0).path.unlink(missing_ok=True)
         for trainer in list(self._nurseries.living.values()):
             self._listener.read(trainer)
@@ -210,7 +217,9 @@ class Run:
 
     def _assert_idle(self):
         def idle():
-            return all(not node.segments() and not node.ask("status")["sessions"] for node in self._cluster.nodes)
+            # A daemon with a keeper has its own record in memory of the same kind.
+            return all(len(node.segments()) == (node.index in self._kept) and not node.ask("status")["sessions"]
+                       for node in self._cluster.nodes)
         try:
             testbed.wait_until(idle, 20, "the daemons hold nothing of trainers that are gone")
         except testbed.TookTooLong as error:

@@ -9,24 +9,33 @@ RANKS = NODES * PER_NODE
 # What may happen to a trainer, and what to a node.
 TRAINER_KINDS = ("kill-trainer", "kill-two-trainers", "stop-trainer")
 SHORT_KINDS = ("cut-short", "stop-daemon-short")  # below what anybody suspects
+# A daemon with a keeper is killed: a pause, and nobody may be given up.
+RESTART = "restart-daemon"
 LONG_KINDS = ("kill-daemon", "stop-daemon", "cut", "cut-in", "cut-out", "link-down")
-KINDS = TRAINER_KINDS + SHORT_KINDS + LONG_KINDS
+KINDS = TRAINER_KINDS + SHORT_KINDS + (RESTART,) + LONG_KINDS
 
-# How often each kind is chosen. `balanced` does everything, `kills` what ends in SIGKILL.
+# Nodes whose daemon has a keeper and a grace. On the others the death of a daemon is one.
+KEPT = {"balanced": 2, "kills": 2, "restarts": NODES}
+
+# How often each kind is chosen. `balanced` does everything, `kills` what ends in SIGKILL; in `restarts` nothing happens
+# to a node that could cost it its place.
 WEIGHTS = {
     "balanced": {"kill-trainer": 6, "kill-two-trainers": 3, "stop-trainer": 3, "cut-short": 2,
                  "stop-daemon-short": 2, "kill-daemon": 3, "stop-daemon": 2.5, "cut": 2.5, "cut-in": 2.5,
-                 "cut-out": 2.5, "link-down": 2.5},
-    "kills": {"kill-trainer": 60, "kill-two-trainers": 30, "kill-daemon": 2},
+                 "cut-out": 2.5, "link-down": 2.5, RESTART: 4},
+    "kills": {"kill-trainer": 60, "kill-two-trainers": 30, "kill-daemon": 2, RESTART: 6},
+    "restarts": {"kill-trainer": 10, "kill-two-trainers": 4, RESTART: 16},
 }
 # Seconds from one fault to the next, those that follow at once apart.
-PAUSE = {"balanced": (0.4, 2.4), "kills": (0.05, 0.30)}
+PAUSE = {"balanced": (0.4, 2.4), "kills": (0.05, 0.30), "restarts": (0.2, 1.0)}
 # Of all faults, those that are followed by another one while the daemons are still busy with it.
-FOLLOWED = {"balanced": 0.35, "kills": 0.3}
+FOLLOWED = {"balanced": 0.35, "kills": 0.3, "restarts": 0.35}
 FOLLOW_AFTER = (0.0005, 0.02)
 
 # How long each lasts. Daemons of a run suspect after 1 s and decide after 3 s (settings.py).
 LASTS = {"stop-trainer": (0.05, 2.0), "cut-short": (0.1, 0.7), "stop-daemon-short": (0.1, 0.7),
+         # Until its keeper may start it again: five starts in ten seconds are too many.
+         RESTART: (2.0, 3.0),
          "kill-daemon": (0.05, 1.0), "stop-daemon": (3.8, 5.2), "cut": (3.8, 5.2), "cut-in": (3.8, 5.2),
          "cut-out": (3.8, 5.2), "link-down": (3.8, 5.2)}
 # Until the node is a member again, so that nodes are not all out at once.
@@ -48,6 +57,8 @@ class Fault:
         """Whom a view that knows of it has lost, once it is decided."""
         if self.kind in TRAINER_KINDS:
             return {self.target} | ({self.other} if self.other >= 0 else set())
+        if self.kind == RESTART:
+            return set()
         return {self.target * PER_NODE + i for i in range(PER_NODE)}
 
 
@@ -58,10 +69,12 @@ class Planner:
         self._kinds = list(WEIGHTS[mode])
         self._weights = [WEIGHTS[mode][kind] for kind in self._kinds]
         self._node_free = [0.0] * NODES  # when the node is whole again
+        self.kept = sorted(self._random.sample(range(NODES), KEPT[mode]))
 
     def _node_for(self, at, kind):
-        free = [node for node in range(NODES) if self._node_free[node] <= at]
-        out = NODES - len(free)
+        whole = [node for node in range(NODES) if self._node_free[node] <= at]
+        free = [node for node in whole if kind not in (RESTART, "kill-daemon") or (node in self.kept) == (kind == RESTART)]
+        out = NODES - len(whole)
         if not free or (out > 0 and kind in LONG_KINDS and self._random.random() > TWO_NODES_OUT ** out):
             return None
         return self._random.choice(free)
@@ -91,3 +104,7 @@ class Planner:
 
 def plan(seed, mode, seconds):
     return list(Planner(seed, mode).faults(seconds))
+
+
+def kept_nodes(seed, mode):
+    return Planner(seed, mode).kept

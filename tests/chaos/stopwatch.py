@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from .schedule import LONG_KINDS, PER_NODE, TRAINER_KINDS
+from .schedule import LONG_KINDS, PER_NODE, RESTART, TRAINER_KINDS
 
 # What a node's last trainer had submitted counts for two seconds, and so long the others may have to wait.
 LAST_OF_NODE = "a node's last trainer"
 # Of a fault's time to verdict: what the contract says, in seconds. The tests insist on ten times that.
-BOUNDS = {"kill-trainer": 0.1, "kill-two-trainers": 0.1, LAST_OF_NODE: 2.1, "kill-daemon": 0.5, "cut": 4.0,
+BOUNDS = {"kill-trainer": 0.1, "kill-two-trainers": 0.1, LAST_OF_NODE: 2.1, "kill-daemon": 0.5, RESTART: 1.0, "cut": 4.0,
           "cut-in": 4.0, "cut-out": 4.0, "link-down": 4.0, "stop-daemon": 4.0}
 SLACK = 10
 
@@ -18,7 +18,7 @@ class Running:
     kind: str
     at: float
     expects: dict                 # serial of a survivor: None, or when it was in a view without the lost
-    lost: int                     # a bit for each rank
+    lost: int                     # a bit for each rank; 0: a new view with the same members is waited for
     clean: bool = True            # nothing else happened meanwhile
     epoch: int = 0                # the first view without them
 
@@ -47,7 +47,7 @@ class StopWatch:
         for one in self._running:
             for trainer in hit:
                 one.expects.pop(trainer.serial, None)
-        if hit:
+        if hit or fault.kind == RESTART:
             expects = {one.serial: None for one in present if one.rank not in lost_ranks}
             nodes_left = {rank // PER_NODE for rank in (one.rank for one in present) if rank not in lost_ranks}
             last = fault.kind in TRAINER_KINDS and any(one.rank // PER_NODE not in nodes_left for one in hit)
@@ -68,7 +68,7 @@ class StopWatch:
         masks = [self._views[epoch] for epoch in epochs if epoch in self._views]
         for one in self._running:
             if trainer.serial in one.expects and one.expects[trainer.serial] is None and at > one.at and any(
-                    mask & one.lost != one.lost for mask in masks):
+                    one.lost == 0 or mask & one.lost != one.lost for mask in masks):
                 one.expects[trainer.serial] = at
 
     def collect(self, now):

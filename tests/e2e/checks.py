@@ -1,8 +1,6 @@
 """What the tests ask of trainers' reports and of daemons."""
 
 import json
-import os
-from pathlib import Path
 
 from cluster import TookTooLong, wait_until
 
@@ -160,17 +158,6 @@ def longest_step(survivors):
     return longest
 
 
-def children(pid):
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(entry))
-        except OSError:
-            continue  # ended meanwhile
-    return found
-
-
 def child_of(node):
     """The daemon itself, as against its keeper."""
-    return wait_until(lambda: children(node.daemon.pid), 5.0, f"{node.name} has a daemon")[0]
+    return wait_until(node.daemon_pid, 5.0, f"{node.name} has a daemon")

@@ -87,10 +87,10 @@ class Cluster:
         peers = [other.address for other in self.nodes if other is not node]
         node.write_config(peers, {**self.settings, **own, **{k.replace("_", "-"): v for k, v in settings.items()}})
 
-    def start(self):
-        """Starts all daemons and returns when all are connected."""
+    def start(self, kept=()):
+        """Starts all daemons, those of the nodes of these indices with a keeper, and returns when all are connected."""
         for node in self.nodes:
-            self.processes.append(node.run_daemon())
+            self.processes.append(node.run_daemon(*(["--keep"] if node.index in kept else [])))
         for node in self.nodes:
             node.wait_ready(len(self.nodes) - 1)
         return self

@@ -146,6 +146,23 @@ class Namespaces:
                 run("tc", "-n", space, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb",
                     "latency", "50ms")
 
+    def slow_down(self, node, rate):
+        """Limits what the node sends."""
+        self._ip(self.space(node), "link set dev eth0 gso_max_size 32768")
+        run("tc", "-n", self.space(node), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb",
+            "latency", "50ms")
+
+    def within(self, *command):
+        """What a command begins with to run at the switch."""
+        return ["ip", "netns", "exec", self._switch, *command]
+
+    def replace_cable(self, node, near, far):
+        """Puts the devices of a relay, which were made at the switch, in the place of the node's cable."""
+        space = self.space(node)
+        self._ip(self._switch, f"link delete port{node}", f"link set {near} netns {space}", f"link set {far} name port{node}",
+                 f"link set port{node} master br0 up")
+        self._ip(space, f"link set {near} name eth0", f"address add {self._host(node)}/24 dev eth0", "link set eth0 up")
+
     def close(self):
         for name in self.leftovers():
             run("ip", "netns", "delete", name)

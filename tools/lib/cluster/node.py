@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 
-from .process import Footprint, Process, TookTooLong, segments_of, tail, wait_until
+from .process import Footprint, Process, TookTooLong, children_of, segments_of, tail, wait_until
 
 
 class Node:
@@ -17,7 +17,9 @@ class Node:
         self.runtime_dir = cluster.folder / self.name
         self.runtime_dir.mkdir(mode=0o755)
         self.config = cluster.folder / f"{self.name}.conf"
-        self.daemon = None
+        self.daemon = None  # or its keeper, with --keep
+        self._kept = False
+        self.programs = None  # a folder of its own, if it is to have one
         self._starts = 0
 
     def write_config(self, peers, settings):
@@ -26,11 +28,15 @@ class Node:
         text = "".join(f"{key} = {value}\n" for key, value in lines.items() if value is not None)
         self.config.write_text(text + "".join(f"peer = {peer}\n" for peer in peers))
 
+    def program(self, name):
+        return self.programs / name if self.programs else self._cluster.program(name)
+
     def run_daemon(self, *flags):
         """Starts the daemon and returns at once, see wait_ready. On the log each start has its own file."""
         self._starts += 1
+        self._kept = "--keep" in flags
         self.daemon = Process(f"gradringd-{self.name}-{self._starts}",
-                              [self._cluster.program("gradringd"), "--config", self.config, *flags],
+                              [self.program("gradringd"), "--config", self.config, *flags],
                               self._cluster.folder, self._cluster.mark, prefix=self.prefix)
         return self.daemon
 
@@ -51,7 +57,7 @@ class Node:
 
     def ctl(self, *words, seconds=10):
         """gradringctl, as (exit status, output, complaint)."""
-        done = subprocess.run([self._cluster.program("gradringctl"), "--runtime-dir", self.runtime_dir, *words],
+        done = subprocess.run([self.program("gradringctl"), "--runtime-dir", self.runtime_dir, *words],
                               capture_output=True, text=True, timeout=seconds, check=False)
         return done.returncode, done.stdout, done.stderr
 
@@ -69,11 +75,15 @@ class Node:
         answer = self.ask("peers", missing_ok=True)
         return answer and [peer for peer in answer["peers"] if state in (None, peer["state"])]
 
+    def daemon_pid(self):
+        """Of the daemon itself, as against its keeper; None while there is none."""
+        return next(iter(children_of(self.daemon.pid)), None) if self._kept else self.daemon.pid
+
     def footprint(self):
-        return Footprint.of(self.daemon.pid)
+        return Footprint.of(self.daemon_pid())
 
     def segments(self):
-        return segments_of(self.daemon.pid)
+        return segments_of(self.daemon_pid())
 
     def stop(self, seconds=15):
         """Asks the daemon to end, as a service manager would. Returns a complaint, or None."""
