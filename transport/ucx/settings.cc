@@ -41,6 +41,9 @@ std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
     // silent peer is tried stays with the kernel: SYN_CNT of 1.13 overwrites its neighbour in the
     // table.)
     settings.push_back({tcp_option("CONN_NB"), "y"});
+    // UCX handles several events of one look at its sockets; when the first of them closes the
+    // connection that a later one is of, it aborts the process. So it looks for one at a time.
+    settings.push_back({tcp_option("MAX_POLL"), "1"});
   }
   if (tcp && !rdma) {
     // Buffers are added one by one instead of eight by eight: a receive buffer is twice the
