@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,10 +63,10 @@ tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,
                     directory, pid.empty() ? "unknown" : pid));
   }
   const std::string pid = fmt::format("{}\n", getpid());
+  // For people only. On a full disk the lock holds without it, and the daemon starts.
   if (ftruncate(file.get(), 0) != 0 ||
       pwrite(file.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    return tl::unexpected(
-        fmt::format("runtime-dir: cannot write {}: {}", path, std::strerror(errno)));
+    spdlog::warn("runtime-dir: cannot note the pid in {}: {}", path, std::strerror(errno));
   }
   return file;
 }

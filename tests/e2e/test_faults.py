@@ -1,12 +1,16 @@
 """Faults of the list in docs/reliability.md that no other file has: each says what was done, what the ranks were
 told, after how long, and who was blamed."""
 
+import collections
 import random
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
-from checks import FAILED, TRAINER, bad_news, events, settle, wait_failed, wait_for, wait_for_all
+from checks import FAILED, OK, TRAINER, bad_news, events, settle, wait_failed, wait_for, wait_for_all
+from cluster import Process, run, wait_until
 from test_elastic import ELASTIC, NO_QUORUM, assert_agreed, elastic
 
 EXCLUDED = 10
@@ -221,3 +225,97 @@ def test_lost_packets_cost_time_only(parted, figure):
     assert last_view(job[0])["size"] == 4
     for one in job:
         one.kill()
+
+
+def test_repeated_and_reordered_packets_cost_time_only(make_cluster, namespaces, figure):
+    """Scenario 19, the rest: at one of three nodes, a relay sends one frame in a hundred twice and one in fifty late."""
+    cluster = make_cluster(3, network=namespaces)
+    relay = Process("relay", [sys.executable, Path(__file__).with_name("relay.py"), "near", "far", "0.01", "0.02"],
+                    cluster.folder, cluster.mark, prefix=cluster.network.within())
+    cluster.processes.append(relay)
+    wait_until(lambda: "ready" in relay.says(), 10, "the relay has made its devices")
+    cluster.network.replace_cable(1, "near", "far")
+    cluster.start()
+    began = time.monotonic()
+    job = cluster.launch("cable", [TRAINER, "--ops", "60", "--count", "200000"])
+    assert job.wait(120) == [0] * 3, [one.says()[-600:] for one in job]
+    assert all(one["verdict"] == OK and one["right"] for trainer in job for one in events(trainer, "done"))
+    seconds = time.monotonic() - began
+    figure(f"1 % of the frames twice and 2 % late at one of three nodes: {60 / seconds:.0f} ops/s of 800 kB, none failed")
+
+
+def test_a_slow_link_is_pointed_out(make_cluster, namespaces, figure):
+    """Scenario 20: one node sends at a tenth of what the others do. The job goes on, and `gradringctl job` says that what
+    all wait for is data, and behind which link: at the node that comes next in the ring."""
+    cluster = make_cluster(4, network=namespaces).start()
+    for node in range(4):
+        cluster.network.slow_down(node, "40mbit" if node == 2 else "400mbit")
+    job = cluster.launch("slow", [TRAINER, "--ops", "6", "--count", "500000"])
+    wait_for_all(job, "submitted")
+    behind = collections.Counter()
+    while any(one.running() for one in job):
+        for known in (cluster.nodes[0].ask("job", "slow", missing_ok=True) or {}).get("ops", []):
+            if known["waits_for"] == "data":
+                behind[known["slices_final_at"]] += 1
+        time.sleep(0.05)
+    assert job.wait(1) == [0] * 4, [one.says()[-600:] for one in job]
+    assert all(one["verdict"] == OK and one["right"] for trainer in job for one in events(trainer, "done"))
+    figure(f"one link at a tenth of the others: 6 ops of 2 MB went well; gradringctl saw the data late at {dict(behind)}")
+    assert behind.most_common(1)[0][0] == "n3", behind
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system with little room that a test can fill up."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder)
+    folder.chmod(0o755)
+    yield folder
+    run("umount", "-l", folder)
+
+
+def fill(folder):
+    with pytest.raises(OSError, match="No space"), open(folder / "junk", "wb", buffering=0) as junk:
+        while junk.write(bytes(1 << 16)) == 1 << 16:
+            pass
+        raise OSError("No space for the rest")
+
+
+@pytest.mark.parametrize("full_since", ["before the start", "in the middle"])
+def test_a_full_disk_stops_nothing(make_cluster, small_disk, figure, full_since):
+    """Scenario 25: runtime folder and log of one of two daemons lie on a disk without room."""
+    cluster = make_cluster(2)
+    node = cluster.nodes[1]
+    node.runtime_dir = small_disk / "run"
+    node.runtime_dir.mkdir(mode=0o755)
+    cluster.configure(node)
+    if full_since == "before the start":
+        fill(small_disk)
+    cluster.start()
+    job = cluster.launch("disk", [TRAINER, "--ops", "60", "--delay-ms", "10"], per_node=2)
+    wait_for_all(job, "done", 10)
+    if full_since == "in the middle":
+        fill(small_disk)
+    assert job.wait(60) == [0] * 4, [one.says()[-600:] for one in job]
+    assert all(one["verdict"] == OK and one["right"] for trainer in job for one in events(trainer, "done"))
+    status, told, complaint = node.ctl("flight-recorder", "disk")
+    if full_since == "before the start":
+        assert "no flight recorder" in node.log(50) and "No space left" in node.log(50), node.log(50)
+        assert status == 3, (status, told, complaint)
+    else:
+        assert status == 0 and "op done" in told, (status, told, complaint)
+    figure(f"disk full {full_since}: 60 ops went well; the daemon says: "
+           + (node.log(50).split("warning: ")[1].splitlines()[0][:110] if "warning" in node.log(50) else "nothing to add"))
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(make_cluster):
+    """Scenario 25: all that a daemon prints meets a device without room."""
+    cluster = make_cluster(2)
+    for node in cluster.nodes:
+        node.prefix = [*node.prefix, "sh", "-c", 'exec "$@" 2>/dev/full >/dev/full', "sh"]
+    cluster.configure(cluster.nodes[0], log_level="debug")
+    cluster.start()
+    job = cluster.launch("mute", [TRAINER, "--ops", "30"], per_node=2)
+    assert job.wait(60) == [0] * 4, [one.says()[-600:] for one in job]
+    assert all(one["verdict"] == OK and one["right"] for trainer in job for one in events(trainer, "done"))
