@@ -32,6 +32,7 @@ struct Config {
   core::Time drain_timeout = 0;
   std::string policy;
   std::string completion;
+  bool checksum = false;
 
   uint64_t segment_limit = 0;  // bytes per uid; 0 in the table: half of this host's memory
   uint64_t staging_limit = 0;  // bytes per job

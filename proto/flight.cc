@@ -81,6 +81,12 @@ std::string_view name_of(FlightKind kind) {
       return "slice delivered";
     case FlightKind::kSliceAborted:
       return "slice aborted";
+    case FlightKind::kOpCondemned:
+      return "op condemned";
+    case FlightKind::kSliceDamaged:
+      return "slice damaged";
+    case FlightKind::kSliceResent:
+      return "slice sent again";
     case FlightKind::kViewFrozen:
       return "view frozen";
     case FlightKind::kViewEntered:

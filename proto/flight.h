@@ -74,12 +74,15 @@ enum class FlightKind : uint16_t {
   kOpDone = 102,            // rank; code: verdict
   kOpFailed = 103,          // rank; code: cause; index: rank to blame; words: of this op alone
   kEngineFailed = 104,      // as kJobFailed: the data plane asks for the end of the job
+  kOpCondemned = 105,       // by slices that came damaged; code: cause; name: node; words: evidence
 
   kSliceStarted = 128,    // index: slice; these five
   kSliceLanded = 129,     // code: phase; value: hop
   kSliceForwarded = 130,  // code: phase; value: hop
   kSliceDelivered = 131,
   kSliceAborted = 132,  // code: phase; value: hop
+  kSliceDamaged = 133,  // landed with a wrong checksum; code: phase; value: hop
+  kSliceResent = 134,   // it came damaged to the successor; code: phase; value: hop
 
   kViewFrozen = 160,   // the epoch ends here: a new view is being agreed on
   kViewEntered = 161,  // name: job; value: ranks; index: members; words: how it came about

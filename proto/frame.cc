@@ -85,11 +85,15 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.slice.ranks);
       w.put(f.slice.length);
       w.put(f.slice.value_epoch);
+      w.put(f.slice.serial);
       w.put(f.slice.crc32c);
+      w.put(static_cast<uint8_t>(f.slice.checked));
+      w.put(f.slice.attempt);
       break;
     case FrameType::kCredit:
       w.put(f.credit.lane);
       w.put(f.credit.freed_total);
+      w.put(f.credit.confirmed_total);
       break;
     case FrameType::kStable:
       w.put(f.stable.first);
@@ -108,6 +112,8 @@ void write_body(Writer& w, const Frame& f) {
       w.put(static_cast<uint8_t>(f.nack.phase));
       w.put(f.nack.lane);
       w.put(f.nack.hop);
+      w.put(f.nack.serial);
+      w.put(f.nack.attempt);
       break;
     case FrameType::kHeartbeat:
       w.put(f.heartbeat.sequence);
@@ -134,12 +140,17 @@ bool read_body(Reader& r, Frame& f) {
       f.slice.ranks = r.get<uint32_t>();
       f.slice.length = r.get<uint32_t>();
       f.slice.value_epoch = r.get<uint64_t>();
+      f.slice.serial = r.get<uint64_t>();
       f.slice.crc32c = r.get<uint32_t>();
-      return good;
+      const auto checked = r.get<uint8_t>();
+      f.slice.checked = checked == 1;
+      f.slice.attempt = r.get<uint8_t>();
+      return good && checked <= 1;
     }
     case FrameType::kCredit:
       f.credit.lane = r.get<uint8_t>();
       f.credit.freed_total = r.get<uint64_t>();
+      f.credit.confirmed_total = r.get<uint64_t>();
       return true;
     case FrameType::kStable: {
       f.stable.first = r.get<uint32_t>();
@@ -158,6 +169,8 @@ bool read_body(Reader& r, Frame& f) {
       const bool good = r.get(f.nack.phase);
       f.nack.lane = r.get<uint8_t>();
       f.nack.hop = r.get<uint16_t>();
+      f.nack.serial = r.get<uint64_t>();
+      f.nack.attempt = r.get<uint8_t>();
       return good;
     }
     case FrameType::kHeartbeat:

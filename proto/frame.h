@@ -23,14 +23,16 @@ namespace gradring {
 //    +---------------+---------------+---------------+
 //   56                                                                  128
 //    +--------------------------------------------------------------------+
-//    | body of the type (72 bytes, unused bytes zero)                     |
+//    | body of the type (68 bytes, unused bytes zero)            | seal   |
 //    +--------------------------------------------------------------------+
 //
-// A SLICE is followed by its payload; every other type has none.
+// A SLICE is followed by its payload; every other type has none. The seal is the CRC32C of the 124
+// bytes before it. encode() leaves it zero and decode() does not look at it: who puts it there and
+// who checks it is the data thread (daemon/data/seal.h).
 inline constexpr size_t kFrameBytes = 128;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
-inline constexpr uint8_t kFrameVersion = 2;
+inline constexpr uint8_t kFrameVersion = 3;
 
 enum class FrameType : uint8_t {
   kReady = 1,
@@ -69,15 +71,21 @@ struct SliceBody {
   uint32_t ranks = 0;        // ranks whose contributions are in the value
   uint32_t length = 0;       // payload bytes that follow
   uint64_t value_epoch = 0;  // epoch in which a final value was computed
-  uint32_t crc32c = 0;       // of the payload; 0 when integrity checking is off
+  // Whether the payload has a checksum. Such a slice is confirmed by CREDIT, or NACK asks for it
+  // again; what follows means something only then.
+  bool checked = false;
+  uint8_t attempt = 0;  // the first time 1, one more each time that it is sent again
+  uint64_t serial = 0;  // counts the checked slices of the lane since the epoch began, from 1
+  uint32_t crc32c = 0;  // of the payload; any value may be one
   bool operator==(const SliceBody&) const = default;
 };
 
-// Receive slots of the lane freed since the epoch began. Cumulative, so that a repeated or late
-// CREDIT does no harm.
+// Receive slots of the lane freed since the epoch began, and up to which serial every checked slice
+// came undamaged. Cumulative, so that a repeated or late CREDIT does no harm.
 struct CreditBody {
   uint8_t lane = 0;
   uint64_t freed_total = 0;
+  uint64_t confirmed_total = 0;
   bool operator==(const CreditBody&) const = default;
 };
 
@@ -86,18 +94,18 @@ struct CreditBody {
 // kConfirm, for an op without slices: every member from the first to the sender has completed it,
 // with bits[0] contributions.
 //
-//   56        60     61    64                                                     128
+//   56        60     61    64                                                     120
 //    +---------+------+-----+------------------------------------------------------+
-//    | first   | kind |  0  | bits: 512, the lowest of the first word is `first`   |
+//    | first   | kind |  0  | bits: 448, the lowest of the first word is `first`   |
 //    +---------+------+-----+------------------------------------------------------+
 enum class StableKind : uint8_t { kStable = 1, kConfirm = 2 };
 struct StableBody {
   StableKind kind = StableKind::kStable;
   uint32_t first = 0;
-  std::array<uint64_t, 8> bits{};
+  std::array<uint64_t, 7> bits{};
   bool operator==(const StableBody&) const = default;
 };
-inline constexpr uint32_t kStableSlices = 512;  // in one frame
+inline constexpr uint32_t kStableSlices = 448;  // in one frame
 
 struct MismatchBody {
   uint32_t rank_a = 0;
@@ -107,11 +115,14 @@ struct MismatchBody {
   bool operator==(const MismatchBody&) const = default;
 };
 
+// This attempt of a slice came damaged: send it again into the same slot (protocol rule D9).
 struct NackBody {
   uint32_t slice = 0;
   Phase phase = Phase::kPartial;
   uint8_t lane = 0;
   uint16_t hop = 0;
+  uint8_t attempt = 0;
+  uint64_t serial = 0;
   bool operator==(const NackBody&) const = default;
 };
 

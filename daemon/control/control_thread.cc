@@ -194,6 +194,10 @@ void ControlThread::apply(const EngineAtJoinPoint& at, core::Time) {
   membership_.engine_at_join_point(at.job);
 }
 
+void ControlThread::apply(const EngineCondemned& condemned, core::Time) {
+  membership_.engine_condemned(condemned.job, condemned.epoch);
+}
+
 void ControlThread::apply(const EpochDiffers& differs, core::Time) {
   if (differs.later) {
     membership_.engine_behind(differs.job, differs.node);

@@ -33,6 +33,7 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
   report.set_sent_bytes(peer.traffic.sent_bytes);
   report.set_received_bytes(peer.traffic.received_bytes);
   report.set_dropped_frames(peer.traffic.dropped_frames);
+  report.set_damaged(peer.traffic.damaged);
   if (peer.heard != 0) report.set_silent_ms(milliseconds(now - peer.heard));
   if (peer.up) {
     report.set_connected_ms(milliseconds(now - peer.up_since));

@@ -183,6 +183,12 @@ void to_wire(const core::Report& from, wire::Report* to) {
     gradring::to_wire(key, failed->mutable_key());
     bounded_to_wire(failure, failed->mutable_failure());
   }
+  for (const auto& [key, condemned] : from.condemned) {
+    wire::CondemnedOp* op = to->add_condemned();
+    gradring::to_wire(key, op->mutable_key());
+    bounded_to_wire(condemned.failure, op->mutable_failure());
+    op->set_receiver(condemned.receiver);
+  }
   for (const core::RankInfo& rank : from.ranks) to_wire(rank, to->add_ranks());
   for (const core::LostRank& lost : from.lost) {
     wire::LostRank* l = to->add_lost();
@@ -195,6 +201,7 @@ void to_wire(const core::Report& from, wire::Report* to) {
 
 bool from_wire(const wire::Report& from, uint64_t epoch, core::Report* to) {
   if (!names_node(from.node()) || !ascending_keys(from.ops()) || !ascending_keys(from.failed()) ||
+      !ascending_keys(from.condemned()) ||
       !std::all_of(from.reachable().begin(), from.reachable().end(), names_node)) {
     return false;
   }
@@ -206,6 +213,13 @@ bool from_wire(const wire::Report& from, uint64_t epoch, core::Report* to) {
   for (const wire::FailedOp& failed : from.failed()) {
     Failure& failure = to->failed[gradring::from_wire(failed.key())];
     if (!bounded_from_wire(failed.failure(), &failure)) return false;
+  }
+  for (const wire::CondemnedOp& op : from.condemned()) {
+    core::Condemned& condemned = to->condemned[gradring::from_wire(op.key())];
+    if (!names_node(op.receiver()) || !bounded_from_wire(op.failure(), &condemned.failure)) {
+      return false;
+    }
+    condemned.receiver = op.receiver();
   }
   to->reachable.assign(from.reachable().begin(), from.reachable().end());
   to->wants_out = from.wants_out();

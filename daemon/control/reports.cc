@@ -96,6 +96,7 @@ wire::StatusReport Queries::status_report() const {
   add_counter(&report, "payload_bytes_received", pulse_.transport.payload_bytes_received);
   add_counter(&report, "frames_forged", pulse_.frames_forged);
   add_counter(&report, "frames_malformed", pulse_.frames_malformed);
+  add_counter(&report, "frames_damaged", pulse_.frames_damaged);
   add_counter(&report, "frames_stale", pulse_.frames_stale);
   add_counter(&report, "client_messages_malformed", parts_.requests->malformed());
   add_counter(&report, "peer_messages_malformed", parts_.peers->malformed());

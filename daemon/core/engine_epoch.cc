@@ -17,6 +17,7 @@ Report JobEngine::freeze() {
     for (const uint32_t slot : forward_) receive_slots_.give_back(slot);
     landed_.clear();
     forward_.clear();
+    end_sending();
   }
   stable_.clear();  // these die with their epoch
   stable_count_ = 0;
@@ -24,6 +25,7 @@ Report JobEngine::freeze() {
   report.node = view_.members[me_].node;
   report.ended = ended_keys_;
   if (!planted(Bug::kFailedNotReported)) report.failed = failed_;
+  report.condemned = condemned_;
   for (const auto& [key, op] : ops_) {
     if (op->state == OpState::kFailed) continue;
     if (op->open() && locals_here(*op) == 0) continue;  // known by a READY only
@@ -128,7 +130,9 @@ void JobEngine::enter(const Proposal& proposal) {
   handing_.clear();
   credits_ = SendCredits(options_.slots, 0);
   receive_slots_.begin_epoch();
-  credits_told_ = 0;
+  credits_told_ = confirmed_told_ = 0;
+  end_sending();
+  condemned_.clear();
   if (view_.grown != view_.epoch) return;
   // New ranks begin to count where they come in, and so does everybody. All ops before the join
   // point are complete everywhere, or it would not have been reached.

@@ -267,6 +267,8 @@ bool JobEngine::moved(const Op& op) const {
 
 void JobEngine::member_gone(uint32_t member, const Failure& failure) {
   gone_[member] = Gone{failure};
+  // It had everything, or it would not have been done; only its word for that may be lost.
+  if (member == successor()) sent_.confirm_all([this](Staging at) { release(at); });
   for (const auto& [key, op] : ops_) check_absent(*op);
   // It was done, so it had let go of everything that it took part in, which it does only when all
   // members have that. Whoever waits for it to pass that on would wait for ever.

@@ -11,6 +11,7 @@
 #include "daemon/core/key_set.h"
 #include "daemon/core/op.h"
 #include "daemon/core/report.h"
+#include "daemon/core/staging.h"
 #include "daemon/core/time.h"
 #include "daemon/core/view.h"
 #include "proto/verdict.h"
@@ -18,15 +19,6 @@
 namespace gradring::core {
 
 struct EngineRecord;
-
-// A piece of staging memory: receive slot or start buffer `index`, each `staging_bytes` long.
-struct Staging {
-  enum class Kind : uint8_t { kSlot, kStart };
-  Kind kind = Kind::kSlot;
-  uint32_t index = 0;
-
-  auto operator<=>(const Staging&) const = default;
-};
 
 // A rank that is or was of this node.
 struct LocalRecord {

@@ -39,6 +39,7 @@ void JobEngine::on_frame(uint32_t from, const Frame& f, Time) {
     case FrameType::kMismatch:
       return on_mismatch(from, f);
     case FrameType::kNack:
+      return on_nack(from, f);
     case FrameType::kSlice:      // comes by on_slice
     case FrameType::kHeartbeat:  // is the failure detector's
       ++counters_.frames_stale;
@@ -51,8 +52,12 @@ void JobEngine::on_credit(uint32_t from, const Frame& f) {
     return protocol_fault(from, "CREDIT from a node that is not the successor");
   }
   if (!credits_.on_freed_total(f.credit.freed_total)) {
-    protocol_fault(from, "CREDIT for more slots than it has");
+    return protocol_fault(from, "CREDIT for more slots than it has");
   }
+  const bool sent = sent_.confirm(f.credit.confirmed_total, [this](Staging at) {
+    if (!planted(Bug::kFreedBeforeConfirmed)) release(at);
+  });
+  if (!sent) protocol_fault(from, "CREDIT for slices that were never sent");
 }
 
 std::span<const Step> JobEngine::steps_of(const Op& op, uint32_t slice) const {
@@ -76,6 +81,14 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
   if (stale(f)) return std::nullopt;
   if (from != predecessor() || members() == 1)
     return refuse("came from a node that is not the predecessor");
+  if (f.slice.checked) {
+    if (received_.has(f.slice.serial)) {
+      ++counters_.frames_repeated;
+      return std::nullopt;
+    }
+    if (received_.beyond(f.slice.serial)) return refuse("is numbered far ahead of all others");
+    if (received_.awaited(f.slice.serial) != nullptr) return on_slice_again(from, f);
+  }
   const auto it = ops_.find(f.key);
   if (it == ops_.end() && ended_keys_.contains(f.key)) {
     ++counters_.frames_repeated;
@@ -114,7 +127,7 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
   const std::optional<uint32_t> slot = receive_slots_.take();
   if (!slot) return refuse("came without a free slot");
   progress.arriving = true;
-  slots_[*slot] = {&op, f.slice.slice, {f.slice.value_epoch, f.slice.ranks}, {}};
+  slots_[*slot] = {&op, f.slice.slice, {f.slice.value_epoch, f.slice.ranks}, {}, f.key, f.slice};
   ++counters_.slices_received;
   counters_.payload_bytes_received += f.slice.length;
   return slot;
@@ -136,6 +149,7 @@ uint32_t JobEngine::ranks_expected(const Op& op, const SliceBody& body) const {
 
 // A slot whose epoch ended while it was being filled holds nothing.
 void JobEngine::on_slice_landed(uint32_t slot) {
+  if (slots_[slot].body.checked) received_.accept(slots_[slot].body.serial);
   if (slots_[slot].op == nullptr) return release_slot(slot);
   landed_.push_back(slot);
 }
@@ -150,9 +164,15 @@ void JobEngine::on_sent(Staging from) {
         sent.slice.phase == Phase::kFinal) {
       set_dropped(*it->second, sent.slice.slice);
     }
-    release_slot(from.index);
-  } else {
-    free_starts_.push_back(from.index);
+  }
+  switch (sent_.on_sent(from)) {
+    case SentSlices::Next::kFree:
+      return release(from);
+    case SentSlices::Next::kAgain:
+      return send_again(from);
+    case SentSlices::Next::kWait:
+      if (planted(Bug::kFreedBeforeConfirmed)) release(from);
+      return;
   }
 }
 
@@ -325,18 +345,25 @@ Frame JobEngine::slice_frame(const Op& op, uint32_t slice, const Step& step, Val
   return f;
 }
 
-void JobEngine::send_slice(const Frame& f, Staging from) {
+void JobEngine::send_slice(Frame f, Staging from) {
   credits_.take();
+  f.slice.checked = options_.checksum;
+  sent_.add(&f, from);
   ++counters_.slices_sent;
   counters_.payload_bytes_sent += f.slice.length;
   actions_->send_slice(successor(), f, from);
 }
 
 void JobEngine::tell_credits() {
-  if (failure_ || members() == 1 || receive_slots_.freed_total() == credits_told_) return;
+  if (failure_ || members() == 1) return;
+  if (receive_slots_.freed_total() == credits_told_ && received_.confirmed() == confirmed_told_) {
+    return;
+  }
   credits_told_ = receive_slots_.freed_total();
+  confirmed_told_ = received_.confirmed();
   Frame f = frame(FrameType::kCredit, {});
   f.credit.freed_total = credits_told_;
+  f.credit.confirmed_total = confirmed_told_;
   actions_->send(predecessor(), f);
 }
 

@@ -15,6 +15,7 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
       credits_(options.slots, options.slots),
       receive_slots_(options.slots),
       slots_(options.slots),
+      sent_(options.slots, options.start_buffers),
       frozen_(view_.epoch == 0) {
   GRADRING_CHECK(
       options.slots >= 2 && options.start_buffers >= 1 && options.plan.slice_bytes_max >= 64,
@@ -154,6 +155,7 @@ void JobEngine::fail(const Failure& failure) {
   for (const uint32_t slot : forward_) receive_slots_.give_back(slot);
   landed_.clear();
   forward_.clear();
+  end_sending();
   ops_.clear();
   open_ = failed_open_ = 0;
 }

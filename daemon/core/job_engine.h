@@ -15,6 +15,8 @@
 #include "daemon/core/op.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/report.h"
+#include "daemon/core/resend.h"
+#include "daemon/core/staging.h"
 #include "daemon/core/time.h"
 #include "daemon/core/view.h"
 #include "proto/frame.h"
@@ -33,6 +35,8 @@ struct EngineOptions {
   uint32_t start_buffers = 4;
   // An op completes only when every member is known to have all of its slices (rule D7).
   bool stable_completion = false;
+  // Slices that leave here carry a checksum, and their memory is kept until they are confirmed.
+  bool checksum = false;
   // Descriptors are small, but they are the one thing that grows with ops submitted and not
   // matched.
   uint32_t open_ops_per_rank_max = 65536;
@@ -85,7 +89,8 @@ class EngineActions {
   virtual void fetch(const Op& op, uint32_t slice, Staging to) = 0;
   // A frame without payload to one member.
   virtual void send(uint32_t member, const Frame& frame) = 0;
-  // A SLICE to the successor; `from` is lent until on_sent(from).
+  // A SLICE to the successor; `from` is lent until on_sent(from). A checked one gets its checksum
+  // from whoever sends it: the same for each attempt.
   virtual void send_slice(uint32_t member, const Frame& frame, Staging from) = 0;
   // A submission has ended; exactly once each. Its buffers are the trainer's again.
   virtual void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) = 0;
@@ -94,6 +99,9 @@ class EngineActions {
   virtual void fail_job(const Failure& failure) = 0;
   // The view must change, or nothing ends any more. Once for each rank and member.
   virtual void absent(const Absence& absence) = 0;
+  // An op cannot go on, since a slice of it came damaged each time: only another view can say what
+  // becomes of it. Once for each op and epoch.
+  virtual void condemned(const Failure& failure) = 0;
   // Every member stands at the join point, and one of them knows of ranks that want to come in.
   virtual void at_join_point() = 0;
 };
@@ -108,6 +116,8 @@ struct EngineCounters {
   uint64_t frames_repeated = 0;  // seen before
   uint64_t slices_handed = 0;    // given out after a view change, from a copy held here
   uint64_t slices_kept = 0;      // copied at completion, since some member might have lacked them
+  uint64_t slices_damaged = 0;   // came here so
+  uint64_t slices_resent = 0;
 };
 
 // What an open op waits for, for people.
@@ -159,6 +169,8 @@ class JobEngine {
   // thrown away (repeated, stale, or against the rules: then the job fails).
   std::optional<uint32_t> on_slice(uint32_t from, const Frame& frame);
   void on_slice_landed(uint32_t slot);
+  // The payload is complete, but not what its checksum says. The slot goes on waiting for it.
+  void on_slice_damaged(uint32_t slot);
   // The payload will not come: the connection broke.
   void on_slice_aborted(uint32_t slot);
   // Staging memory lent by send_slice is ours again.
@@ -216,6 +228,8 @@ class JobEngine {
     uint32_t slice = 0;
     ValueId value;   // contributions in it, and for a final one its epoch
     Frame outgoing;  // what goes on, once a credit is there
+    OpKey key;       // of what arrived, and as it arrived
+    SliceBody body;  // unchecked as well once its epoch is over
   };
   struct Gone {
     Failure failure;
@@ -249,9 +263,17 @@ class JobEngine {
   // Takes the step's fold, division and delivery; returns what is now in the value.
   ValueId take_step(Op& op, uint32_t slice, const Step& step, ValueId value, Staging at);
   Frame slice_frame(const Op& op, uint32_t slice, const Step& step, ValueId value) const;
-  void send_slice(const Frame& frame, Staging from);
+  void send_slice(Frame frame, Staging from);
   void release_slot(uint32_t slot);
   void tell_credits();
+
+  // engine_resend.cc
+  std::optional<uint32_t> on_slice_again(uint32_t from, const Frame& frame);
+  void on_nack(uint32_t from, const Frame& frame);
+  void send_again(Staging from);
+  void condemn(const Frame& frame);
+  void release(Staging staging);
+  void end_sending();
 
   // engine_keep.cc
   void complete_if_final(Op& op);
@@ -330,6 +352,10 @@ class JobEngine {
   uint32_t stable_count_ = 0;
   std::vector<uint32_t> free_starts_;
   uint64_t credits_told_ = 0;
+  SentSlices sent_;
+  ReceivedSlices received_;
+  uint64_t confirmed_told_ = 0;
+  std::map<OpKey, Condemned> condemned_;
 
   bool frozen_ = false;
   bool failure_requested_ = false;  // fail_job is asked for once

@@ -134,6 +134,8 @@ class Membership {
   void engine_frozen(const JobId& job, uint64_t epoch, Report report);
   void engine_absent(const JobId& job, const Absence& absence);
   void engine_at_join_point(const JobId& job);
+  // Only another view than this one can say what becomes of one of its ops.
+  void engine_condemned(const JobId& job, uint64_t epoch);
   // A member speaks in a later epoch on the data plane.
   void engine_behind(const JobId& job, const std::string& node);
   // A node speaks in an earlier one.

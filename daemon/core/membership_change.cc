@@ -98,6 +98,12 @@ void Membership::engine_frozen(const JobId& job, uint64_t epoch, Report report) 
   with_change(job, [&](ViewChange& change) { change.on_report(epoch, report, now_); });
 }
 
+void Membership::engine_condemned(const JobId& job, uint64_t epoch) {
+  const auto it = live_.find(job);
+  if (it == live_.end() || it->second.view.epoch != epoch) return;
+  want_change(job, true);
+}
+
 void Membership::engine_behind(const JobId& job, const std::string& node) {
   const auto it = live_.find(job);
   if (it == live_.end() || it->second.failure) return;

@@ -109,9 +109,16 @@ class Decider {
       fate.expected = std::max(fate.expected, w.op->expected);
       if (w.op->root_here) fate.root_node = next_.members[w.member].node;
     }
-    const bool ended = std::any_of(witnesses.begin(), witnesses.end(), [](const Witness& w) {
+    bool ended = std::any_of(witnesses.begin(), witnesses.end(), [](const Witness& w) {
       return w.forgotten || (w.op != nullptr && w.op->completed);
     });
+    if (planted(Bug::kCondemnedThoughComplete) && condemned_by_member(key)) ended = false;
+    const Failure* condemned = ended ? nullptr : condemned_by_member(key);
+    if (condemned != nullptr) {
+      fate.kind = OpFate::Kind::kFail;
+      fate.failure = *condemned;
+      return fate;
+    }
     const bool moved = std::any_of(witnesses.begin(), witnesses.end(), [](const Witness& w) {
       return w.op != nullptr && touched(*w.op);
     });
@@ -130,6 +137,18 @@ class Decider {
       return fate;
     }
     return by_slices(std::move(fate), witnesses, *sliced->op);
+  }
+
+  // Rule D9: the first member that cannot get a slice of it to another one in sound condition.
+  const Failure* condemned_by_member(const OpKey& key) const {
+    for (const Member& member : next_.members) {
+      const auto report = reports_.find(member.node);
+      if (report == reports_.end()) continue;
+      const auto it = report->second.condemned.find(key);
+      if (it == report->second.condemned.end() || !next_.index_of(it->second.receiver)) continue;
+      return &it->second.failure;
+    }
+    return nullptr;
   }
 
   // No slice of it is final anywhere.

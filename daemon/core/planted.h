@@ -38,8 +38,12 @@ enum class Bug : uint8_t {
   kOnlySuccessorReady,       // D1
   kStartWithOneSlot,         // D2
   kPrefixAcks,               // T4
+  kDamagedIsTaken,           // D9
+  kFreedBeforeConfirmed,     // D9
+  kCondemnedAlone,           // D9, V9
+  kCondemnedThoughComplete,  // D9, V8
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kPrefixAcks);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kCondemnedThoughComplete);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

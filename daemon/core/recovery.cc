@@ -20,6 +20,24 @@ std::string plural(size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+// Rule D9: an op that some node has completed cannot fail any more. So where a slice of it came
+// damaged each time, its two ends take the link between them for broken. What the first of them
+// says of it, or nothing.
+const Failure* damaged_link(const Reports& reports, const std::string& a, const std::string& b) {
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+    for (const auto& [key, condemned] : reports.at(from).condemned) {
+      if (condemned.receiver != to) continue;
+      for (const auto& [node, report] : reports) {
+        const auto op = std::find_if(report.ops.begin(), report.ops.end(),
+                                     [&key = key](const OpReport& r) { return r.key == key; });
+        const bool completed = op == report.ops.end() ? report.ended.contains(key) : op->completed;
+        if (completed && !planted(Bug::kCondemnedThoughComplete)) return &condemned.failure;
+      }
+    }
+  }
+  return nullptr;
+}
+
 // What went, in the order of blame: a rank that died is a reason of its own, a node's is a guess.
 std::vector<Failure> losses(const View& old, const View& next, const Reports& reports,
                             const std::map<std::string, Failure>& lost) {
@@ -47,6 +65,10 @@ std::vector<Failure> losses(const View& old, const View& next, const Reports& re
       for (const Member& other : next.members) {
         const auto theirs = reports.find(other.node);
         if (theirs == reports.end() || other.node == member.node) continue;
+        if (const Failure* damaged = damaged_link(reports, member.node, other.node)) {
+          failure = *damaged;
+          break;
+        }
         if (contains(theirs->second.reachable, member.node) &&
             contains(report->second.reachable, other.node)) {
           continue;
@@ -95,7 +117,7 @@ std::vector<std::string> choose_members(const View& old, const Reports& reports)
       for (const std::string& other : chosen) {
         if (other == node) continue;
         if (!contains(reports.at(node).reachable, other) ||
-            !contains(reports.at(other).reachable, node)) {
+            !contains(reports.at(other).reachable, node) || damaged_link(reports, node, other)) {
           ++missing;
         }
       }
@@ -134,6 +156,14 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
   for (const Member& joiner : all_joiners) {
     if (!old.index_of(joiner.node) || next.index_of(joiner.node)) joiners.push_back(joiner);
   }
+  const Failure* condemned = nullptr;
+  for (const Member& member : next.members) {
+    const auto report = reports.find(member.node);
+    if (report == reports.end()) continue;
+    for (const auto& [key, why] : report->second.condemned) {
+      if (condemned == nullptr) condemned = &why.failure;
+    }
+  }
   const bool grows =
       !joiners.empty() && !next.members.empty() && !old.closed && at_join_point(next, reports);
   if (grows) {
@@ -161,7 +191,9 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
   }
   next.explanation = "epoch " + std::to_string(next.epoch) + ": ";
   if (gone.empty() && !grows) {
-    next.explanation += "the same members, after a connection broke or was slow";
+    next.explanation += condemned == nullptr
+                            ? "the same members, after a connection broke or was slow"
+                            : "the same members; " + describe(*condemned);
   } else if (grows && gone.empty()) {
     next.explanation +=
         "grown to " + plural(next.size, "rank") + " on " + plural(next.members.size(), "node");

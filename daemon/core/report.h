@@ -44,6 +44,14 @@ struct LostRank {
   bool operator==(const LostRank&) const = default;
 };
 
+// An op of which a slice came damaged each time, on its way from the node that reports it.
+struct Condemned {
+  Failure failure;
+  std::string receiver;
+
+  bool operator==(const Condemned&) const = default;
+};
+
 // What a node knows at the moment it stops taking part in an epoch (protocol rule V2): of every op
 // that it has not forgotten, and which it has ended. Frozen: made once per epoch.
 struct Report {
@@ -51,6 +59,7 @@ struct Report {
   std::vector<OpReport> ops;
   KeySet ended;                     // completed, or failed
   std::map<OpKey, Failure> failed;  // as the trainers were told, or will be
+  std::map<OpKey, Condemned> condemned;
 
   // From the control thread.
   std::vector<RankInfo> ranks;         // alive, ascending

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "daemon/data/data_thread.h"
+#include "daemon/data/seal.h"
 
 namespace gradring::daemon {
 
@@ -19,6 +20,10 @@ std::optional<PeerId> DataThread::sender_of(const Frame& frame) {
 transport::Events::Landing DataThread::on_header(std::span<const std::byte> header,
                                                  size_t payload_bytes) {
   if (payload_bytes == 0) return {};  // on_message will have it
+  if (!is_sound(header)) {
+    lose_damaged(header);
+    return {};
+  }
   const auto frame = decode(header, payload_bytes);
   if (!frame) {
     ++frames_malformed_;
@@ -49,6 +54,7 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
     loan.job->on_landed(loan.at);
     return;
   }
+  if (!is_sound(header)) return lose_damaged(header);
   const auto frame = decode(header, 0);
   if (!frame || frame->type == FrameType::kSlice) {
     ++frames_malformed_;
@@ -70,6 +76,16 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
   } else {
     deliver_early_frame(*frame);  // in vain, and counted
   }
+}
+
+// Nobody knows what it was, so it cannot be asked for again: as if its connection had broken. Whose
+// token does not stand in it, of whom nobody knows.
+void DataThread::lose_damaged(std::span<const std::byte> header) {
+  ++frames_damaged_;
+  const std::optional<PeerId> from = shared_.peers.by_token(token_in(header));
+  if (!from) return;
+  ++shared_.peers.at(*from).damaged;
+  on_lost(*from, "the header of a frame from it came damaged");
 }
 
 void DataThread::deliver_frame(PeerId from, JobExecutor* job, const Frame& frame) {

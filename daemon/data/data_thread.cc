@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/data/seal.h"
 
 namespace gradring::daemon {
 namespace {
@@ -115,7 +116,7 @@ void DataThread::pulse(core::Time now) {
     Frame frame;
     frame.token = peers[id].token_to_send;
     frame.heartbeat = {heartbeats_, turns_};
-    (void)transport_->send(id, encode(frame), {}, 0);  // a broken connection is told by on_lost
+    (void)transport_->send(id, sealed(frame), {}, 0);  // a broken connection is told by on_lost
   }
 
   if (events_->full()) return;  // the control thread is behind; the next pulse says the same
@@ -123,7 +124,7 @@ void DataThread::pulse(core::Time now) {
   pulse.progress = turns_;
   for (DataPeer& peer : peers) {
     pulse.peers.push_back({peer.link, peer.connected && peer.heard, peer.sent_bytes,
-                           peer.received_bytes, peer.dropped_frames});
+                           peer.received_bytes, peer.dropped_frames, peer.damaged});
     peer.heard = false;
   }
   for (const auto& [id, job] : jobs_) {
@@ -135,6 +136,7 @@ void DataThread::pulse(core::Time now) {
   pulse.transport = transport_->counters();
   pulse.frames_forged = frames_forged_;
   pulse.frames_malformed = frames_malformed_;
+  pulse.frames_damaged = frames_damaged_;
   pulse.frames_stale = frames_stale_;
   events_->post(std::move(pulse));
 }

@@ -67,6 +67,7 @@ class DataThread final : private transport::Events {
   void on_sent(PeerId peer, uint64_t token, bool ok) override;
   void on_lost(PeerId peer, const std::string& why) override;
   std::optional<PeerId> sender_of(const Frame& frame);
+  void lose_damaged(std::span<const std::byte> header);
   void deliver_frame(PeerId from, JobExecutor* job, const Frame& frame);
   void deliver_early_frame(const Frame& frame);
   int deliver_early_frames();
@@ -105,6 +106,7 @@ class DataThread final : private transport::Events {
   uint64_t heartbeats_ = 0;
   uint64_t frames_forged_ = 0;
   uint64_t frames_malformed_ = 0;
+  uint64_t frames_damaged_ = 0;
   uint64_t frames_stale_ = 0;
 };
 

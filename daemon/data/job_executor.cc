@@ -5,44 +5,12 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/data/seal.h"
 #include "proto/check.h"
+#include "transport/checksum.h"
 #include "transport/reducer.h"
 
 namespace gradring::daemon {
-namespace {
-
-// Copies that some slice still has.
-KeptPlaces places_in_use(const EngineMemory& before) {
-  KeptPlaces used;
-  for (const auto& [key, op] : before.record.ops) {
-    for (const core::SliceRecord& slice : op.slices) {
-      if (slice.kept) used[*slice.kept] = before.places.at(*slice.kept);
-    }
-  }
-  return used;
-}
-
-}  // namespace
-
-JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
-                         StagingMemory staging, uint64_t kept_max, DataShared* shared)
-    : shared_(shared),
-      staging_(std::move(staging)),
-      engine_(std::move(install.view), install.me, options, this),
-      memory_(std::move(install.memory)) {
-  if (memory_) {
-    const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
-    kept_ = std::make_unique<KeptSlices>(std::move(memory_->kept), places);
-    log_.emplace(&memory_->log, kept_.get(), &told_);
-  } else {
-    kept_ = std::make_unique<KeptSlices>(kept_max);
-  }
-  meet_members();
-  if (install.before) go_on_from(*install.before, install.lent);
-  if (!log_) return;
-  engine_.write_to(&*log_);
-  log_->begin(engine_.record());
-}
 
 // Who is in the view now, and by which connection.
 void JobExecutor::meet_members() {
@@ -148,6 +116,7 @@ std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, const Fra
   if (!slot) return std::nullopt;
   const core::Staging at{core::Staging::Kind::kSlot, *slot};
   flight_->slice_arrives(*slot, frame);
+  arriving_[*slot] = {from, frame.slice};
   ++loans_;
   return Landing{staging_.at(at), shared_->ledger.lend({this, at})};
 }
@@ -177,6 +146,17 @@ void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
 
 void JobExecutor::on_landed(core::Staging at) {
   --loans_;
+  const auto& [from, slice] = arriving_[at.index];
+  std::optional<uint32_t>& known = checksums_.of(at);
+  known.reset();
+  if (slice.checked) {
+    known = checksum_of(at, slice.length);
+    if (*known != slice.crc32c) {
+      ++shared_->peers.at(from).damaged;
+      flight_->slice_damaged(at.index);
+      return engine_.on_slice_damaged(at.index);
+    }
+  }
   flight_->slice_landed(at.index);
   engine_.on_slice_landed(at.index);
 }
@@ -210,6 +190,16 @@ void JobExecutor::settle() {
   for (const core::Staging& at : std::exchange(not_sent_, {})) engine_.on_sent(at);
 }
 
+uint32_t JobExecutor::checksum_of(core::Staging at, uint32_t length) {
+  return transport::crc32c({staging_.at(at), length});
+}
+
+// New bytes lie there. They are still in the cache, so their checksum costs least now.
+void JobExecutor::made(core::Staging at, uint32_t length) {
+  const bool leaves = checksum_ && engine_.view().members.size() > 1;
+  checksums_.of(at) = leaves ? std::optional(checksum_of(at, length)) : std::nullopt;
+}
+
 // ---- what the engine wants done ----
 
 void JobExecutor::fold(const core::FoldOrder& order) {
@@ -223,7 +213,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
     for (const auto& local : op.locals) {
       if (!local || local->rank != op.signature->root) continue;
       std::memcpy(at, lent_to(*local).input + offset, length);
-      return;
+      return made(order.at, length);
     }
     GRADRING_CHECK(false, "the root of a broadcast is not on the node that starts it");
   }
@@ -238,6 +228,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   const transport::FoldFindings found =
       transport::fold(op.signature->dtype, op.signature->op, inputs_, at,
                       length / size_of(op.signature->dtype), order.divisor);
+  made(order.at, length);
   if (found.nonfinite == 0) return;
   const auto locals = std::span(inputs_).last(folded_.size());
   if (nonfinite_.look(op, order.slice, locals, folded_, found, monotonic_now())) {
@@ -274,10 +265,16 @@ void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   const std::byte* from =
       kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.offset_of(slice);
   std::memcpy(staging_.at(to), from, length);
+  made(to, length);
 }
 
 void JobExecutor::absent(const core::Absence& absence) {
   shared_->events->post(EngineAbsent{id(), absence});
+}
+
+void JobExecutor::condemned(const Failure& failure) {
+  flight_->condemned(failure);
+  shared_->events->post(EngineCondemned{id(), engine_.view().epoch});
 }
 
 void JobExecutor::at_join_point() { shared_->events->post(EngineAtJoinPoint{id()}); }
@@ -289,7 +286,7 @@ void JobExecutor::send(uint32_t member, const Frame& frame) {
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
   // If there is no connection, that is being told to the control thread, and ends the job.
-  shared_->outbox.send(*peer_of_[member], encode(stamped), {}, 0);
+  shared_->outbox.send(*peer_of_[member], sealed(stamped), {}, 0);
 }
 
 void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging from) {
@@ -300,9 +297,16 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
   DataPeer& peer = shared_->peers.at(*peer_of_[member]);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
+  if (frame.slice.checked) {
+    // A final value from a node that makes no checksums has none yet.
+    std::optional<uint32_t>& known = checksums_.of(from);
+    if (!known) known = checksum_of(from, frame.slice.length);
+    stamped.slice.crc32c = *known;
+    if (frame.slice.attempt > 1) flight_->slice_resent(frame);
+  }
   const uint64_t loan = shared_->ledger.lend({this, from});
   const std::span<const std::byte> payload(staging_.at(from), frame.slice.length);
-  if (shared_->outbox.send(*peer_of_[member], encode(stamped), payload, loan)) {
+  if (shared_->outbox.send(*peer_of_[member], sealed(stamped), payload, loan)) {
     ++loans_;
     if (from.kind == core::Staging::Kind::kSlot) flight_->slice_forwarded(frame);
     peer.sent_bytes += frame.slice.length;
@@ -324,41 +328,6 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
 void JobExecutor::fail_job(const Failure& failure) {
   flight_->failed(failure);
   shared_->events->post(EngineFailed{id(), failure});
-}
-
-// ---- lives of the daemon (rule R1) ----
-
-void JobExecutor::go_on_from(const EngineMemory& before,
-                             const std::vector<InstallJob::Lent>& lent) {
-  for (const core::LocalRecord& known : before.record.locals) {
-    const bool here = std::any_of(locals_.begin(), locals_.end(),
-                                  [&](const LocalRank& l) { return l.rank == known.rank; });
-    if (!here) locals_.push_back({known.rank, 0, 0, {}});
-  }
-  for (const InstallJob::Lent& l : lent) {
-    local(l.rank).session = l.session;
-    local(l.rank).lent[l.ticket] = {l.session, l.key, l.input, l.output};
-  }
-  told_ = before.told;
-  engine_.restore(before.record);
-  if (!before.landing) return;
-  // Half of the slice may have been copied; its value lies where it came from.
-  const auto op = before.record.ops.find(before.landing->key);
-  if (op == before.record.ops.end() || op->second.state != core::OpState::kGathering) return;
-  const uint64_t offset = uint64_t{before.landing->slice} * op->second.slice_bytes;
-  for (const core::Submission& submission : op->second.locals) {
-    const uint64_t length =
-        std::min<uint64_t>(op->second.slice_bytes, submission.signature.bytes() - offset);
-    std::memcpy(lent_to(submission).output + offset, staging_.at(before.landing->from), length);
-  }
-}
-
-void JobExecutor::remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome) {
-  constexpr size_t kMost = 65536;  // who never says what it has seen will not be told again
-  auto& ends = told_[session];
-  if (ends.size() >= kMost) ends.erase(ends.begin());
-  ends[ticket] = outcome;
-  log_->told(session, ticket, outcome);
 }
 
 void JobExecutor::leave(uint32_t rank, const Failure& why) {

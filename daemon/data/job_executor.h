@@ -8,6 +8,7 @@
 
 #include "daemon/core/epoch_gate.h"
 #include "daemon/core/job_engine.h"
+#include "daemon/data/checksums.h"
 #include "daemon/data/kept_slices.h"
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
@@ -90,6 +91,10 @@ class JobExecutor final : private core::EngineActions {
     core::Time last_submission = 0;
     std::unordered_map<uint64_t, Lent> lent;  // by ticket, until complete
   };
+  struct Arriving {
+    PeerId from = 0;
+    SliceBody slice;
+  };
 
   void fold(const core::FoldOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
@@ -98,6 +103,7 @@ class JobExecutor final : private core::EngineActions {
   void fetch(const core::Op& op, uint32_t slice, core::Staging to) override;
   void absent(const core::Absence& absence) override;
   void at_join_point() override;
+  void condemned(const Failure& failure) override;
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
@@ -111,6 +117,8 @@ class JobExecutor final : private core::EngineActions {
   void meet_members();
   bool of_this_epoch(PeerId from, const Frame& frame);
   void settle();
+  uint32_t checksum_of(core::Staging at, uint32_t length);
+  void made(core::Staging at, uint32_t length);
 
   DataShared* const shared_;
   StagingMemory staging_;
@@ -120,7 +128,10 @@ class JobExecutor final : private core::EngineActions {
   std::shared_ptr<JobMemory> memory_;  // none: nothing outlives the daemon
   ToldOutcomes told_;
   std::optional<EngineLog> log_;
-  std::vector<LocalRank> locals_;  // all that this node ever had in the job
+  const bool checksum_;
+  Checksums checksums_;
+  std::vector<Arriving> arriving_;  // by slot
+  std::vector<LocalRank> locals_;   // all that this node ever had in the job
   NonfiniteWatch nonfinite_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity

@@ -138,6 +138,10 @@ struct EngineAbsent {
 struct EngineAtJoinPoint {
   JobId job{};
 };
+struct EngineCondemned {
+  JobId job{};
+  uint64_t epoch = 0;
+};
 // A node speaks in another epoch of the job: a later one, or `its_epoch`, an earlier one.
 struct EpochDiffers {
   JobId job{};
@@ -157,6 +161,7 @@ struct PeerTraffic {
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
   uint64_t dropped_frames = 0;
+  uint64_t damaged = 0;  // slices and frames that came from it so
 };
 struct JobTraffic {
   JobId job{};
@@ -171,6 +176,7 @@ struct Pulse {
   transport::Counters transport;
   uint64_t frames_forged = 0;  // no peer of ours was given that token
   uint64_t frames_malformed = 0;
+  uint64_t frames_damaged = 0;
   uint64_t frames_stale = 0;   // of a job that is not here
   uint64_t staging_bytes = 0;  // of all jobs
 };
@@ -207,9 +213,9 @@ struct JobDescription {
   uint64_t staging_bytes = 0;
 };
 
-using Event =
-    std::variant<Completed, EngineFailed, EngineDrained, JobFrozen, EngineAbsent, EngineAtJoinPoint,
-                 EpochDiffers, PeerDataLost, NonfiniteFound, Pulse, JobDescription>;
+using Event = std::variant<Completed, EngineFailed, EngineDrained, JobFrozen, EngineAbsent,
+                           EngineAtJoinPoint, EngineCondemned, EpochDiffers, PeerDataLost,
+                           NonfiniteFound, Pulse, JobDescription>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

@@ -22,6 +22,7 @@ struct DataPeer {
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
   uint64_t dropped_frames = 0;
+  uint64_t damaged = 0;  // slices and frames
 };
 
 class PeerTable {

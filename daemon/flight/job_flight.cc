@@ -78,6 +78,14 @@ void JobFlight::slice_aborted(uint32_t slot) {
   record_slice(FlightKind::kSliceAborted, arriving_[slot].key, arriving_[slot].slice);
 }
 
+void JobFlight::slice_damaged(uint32_t slot) {
+  record_slice(FlightKind::kSliceDamaged, arriving_[slot].key, arriving_[slot].slice);
+}
+
+void JobFlight::slice_resent(const Frame& frame) {
+  record_slice(FlightKind::kSliceResent, frame.key, frame.slice);
+}
+
 void JobFlight::slice_forwarded(const Frame& frame) {
   record_slice(FlightKind::kSliceForwarded, frame.key, frame.slice);
 }
@@ -103,8 +111,15 @@ void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& 
   e.code = static_cast<uint8_t>(failure.cause);
   e.index = failure.blame.rank;
   // When a job ends, thousands of ops may fail for one reason: it is told once, with the job's end.
-  const bool own = failure.cause == Cause::kMismatch || failure.cause == Cause::kRefused;
+  const bool own = failure.cause == Cause::kMismatch || failure.cause == Cause::kRefused ||
+                   failure.cause == Cause::kCorrupted;
   ring_->record(e, {}, own ? std::string_view(failure.blame.evidence) : std::string_view());
+}
+
+void JobFlight::condemned(const Failure& failure) {
+  FlightEvent e = event(FlightKind::kOpCondemned, {});
+  e.code = static_cast<uint8_t>(failure.cause);
+  ring_->record(e, failure.blame.node, failure.blame.evidence);
 }
 
 void JobFlight::failed(const Failure& failure) {

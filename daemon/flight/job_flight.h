@@ -27,11 +27,15 @@ class JobFlight {
   void slice_arrives(uint32_t slot, const Frame& frame);
   void slice_landed(uint32_t slot);
   void slice_aborted(uint32_t slot);
+  // It landed, but its checksum is wrong.
+  void slice_damaged(uint32_t slot);
+  void slice_resent(const Frame& frame);
   void slice_forwarded(const Frame& frame);
   void slice_delivered(const OpKey& key, uint32_t slice);
 
   void completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome);
   void failed(const Failure& failure);
+  void condemned(const Failure& failure);
 
  private:
   struct Arriving {

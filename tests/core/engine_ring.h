@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -107,6 +108,8 @@ class Ring {
   size_t under_way(FrameType type) const;
   // The oldest frame of the type on the link, left there.
   Frame peek(uint32_t from, uint32_t to, FrameType type) const;
+  // Whether a slice comes damaged. Without it none does.
+  std::function<bool(uint32_t from, uint32_t to, const SliceBody& slice)> damages;
   // A frame that nobody sent (or that comes once more).
   void inject(uint32_t from, uint32_t to, const Frame& frame);
   Frame frame(FrameType type, OpKey key) const;
@@ -114,6 +117,8 @@ class Ring {
   // ---- epochs ----
   void crash(uint32_t node, Wake wake = Wake::kLost);
   bool alive(uint32_t node) const;
+  // Its daemon ends, and the next one begins with its record: frozen, so a view must follow.
+  void restart(uint32_t node, Wake wake = Wake::kLost);
   // The trainer is dead; its engine and the next report say so.
   void lose_rank(uint32_t rank);
   void freeze(uint32_t node);
@@ -129,6 +134,7 @@ class Ring {
   size_t failures() const;
   const std::vector<Absence>& absences(uint32_t node) const;
   size_t absences() const;
+  const std::vector<Failure>& condemnations(uint32_t node) const;
   size_t join_points(uint32_t node) const;  // times at_join_point was called
   void fail_everywhere(const Failure& failure);
   // The most receive slots of the node that were in use at one moment.

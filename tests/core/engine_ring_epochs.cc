@@ -40,6 +40,14 @@ void Ring::crash(uint32_t node, Wake wake) {
   }
 }
 
+void Ring::restart(uint32_t number, Wake wake) {
+  crash(number, wake);
+  for (uint32_t to = 0; to < nodes(); ++to) {
+    for (Parcel& parcel : link(number, to)) parcel.lent.reset();
+  }
+  nodes_[number] = std::make_unique<Node>(this, *nodes_[number]);
+}
+
 void Ring::lose_rank(uint32_t rank) {
   Failure failure{Cause::kTrainerDied, {}};
   failure.blame.rank = rank;

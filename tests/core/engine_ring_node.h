@@ -25,6 +25,20 @@ class Ring::Node : public EngineActions {
         slots_(ring->options_.slots, Values(ring->options_.plan.slice_bytes_max / sizeof(float))),
         starts_(ring->options_.start_buffers, slots_.front()) {}
 
+  // Another life of its daemon.
+  Node(Ring* ring, const Node& before)
+      : engine(before.engine.view(), before.engine.me(), ring->options_, this),
+        peak(before.peak),
+        kept(before.kept),
+        ring_(ring),
+        me_(before.me_),
+        slots_(before.slots_.size(), Values(before.slots_.front().size())),
+        starts_(before.starts_.size(), slots_.front()),
+        delivered_(before.delivered_),
+        next_kept_(before.next_kept_) {
+    engine.restore(before.engine.record());
+  }
+
   float* at(Staging staging) {
     auto& memory = staging.kind == Staging::Kind::kSlot ? slots_ : starts_;
     return memory.at(staging.index).data();
@@ -101,6 +115,7 @@ class Ring::Node : public EngineActions {
   void fail_job(const Failure& failure) override { failures.push_back(failure); }
   void absent(const Absence& absence) override { absences.push_back(absence); }
   void at_join_point() override { ++join_points; }
+  void condemned(const Failure& failure) override { condemnations.push_back(failure); }
 
   void arrive(uint32_t from, const Parcel& parcel) {
     const auto member = engine.view().index_of(name_of_node(from));
@@ -113,8 +128,13 @@ class Ring::Node : public EngineActions {
     }
     const auto slot = engine.on_slice(*member, parcel.frame);
     if (!slot) return;
-    std::copy(parcel.payload.begin(), parcel.payload.end(), at({Staging::Kind::kSlot, *slot}));
+    const Staging landing{Staging::Kind::kSlot, *slot};
+    std::copy(parcel.payload.begin(), parcel.payload.end(), at(landing));
     peak = std::max(peak, engine.slots_in_use());
+    if (ring_->damages && ring_->damages(from, me_, parcel.frame.slice)) {
+      *at(landing) += 1e6f;
+      return engine.on_slice_damaged(*slot);
+    }
     engine.on_slice_landed(*slot);
   }
 
@@ -146,6 +166,7 @@ class Ring::Node : public EngineActions {
   std::vector<Failure> failures;
   std::vector<Absence> absences;
   size_t join_points = 0;
+  std::vector<Failure> condemnations;
   uint32_t peak = 0;
   std::map<uint32_t, Values> kept;
 

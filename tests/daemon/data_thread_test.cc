@@ -1,128 +1,22 @@
 // The data thread between its two mailboxes, on a network inside this process.
 
-#include "daemon/data/data_thread.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 
-#include <chrono>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <numeric>
-#include <thread>
 
+#include "daemon/data/seal.h"
+#include "tests/daemon/data_node.h"
 #include "transport/loopback/fabric.h"
 
 namespace gradring::daemon {
 namespace {
 
 using testing::HasSubstr;
-using namespace std::chrono_literals;
-
-constexpr uint32_t kSliceBytes = 4096;
-
-core::View view_of(const std::vector<std::pair<std::string, uint32_t>>& nodes, uint8_t id) {
-  core::View view;
-  view.job = "job";
-  view.incarnation[0] = id;
-  view.epoch = 1;
-  view.policy = "fail";
-  for (const auto& [name, ranks] : nodes) {
-    core::Member member{name, {}};
-    for (uint32_t i = 0; i < ranks; ++i) member.ranks.push_back({view.size++, i, 100, view.size});
-    view.members.push_back(member);
-  }
-  return view;
-}
-
-// A node: a data thread that runs, and the control thread's end of its mailboxes.
-class Node {
- public:
-  Node(transport::Fabric& fabric, const std::string& name, uint64_t staging_limit = 1 << 20)
-      : name_(name), commands_(4096), events_(65536) {
-    auto transport = fabric.join(name);
-    address_ = transport->address();
-    DataThread::Options options;
-    options.engine.plan.slice_bytes_max = kSliceBytes;
-    options.engine.slots = 4;
-    options.staging_limit = staging_limit;
-    options.pulse = 10 * core::kMillisecond;
-    data_ = std::make_unique<DataThread>(std::move(transport), options, &commands_, &events_);
-    thread_ = std::thread([this] { data_->run(); });
-  }
-  ~Node() {
-    commands_.post(StopData{});
-    thread_.join();
-  }
-
-  void post(Command command) { commands_.post(std::move(command)); }
-  void install(const core::View& view) { post(InstallJob{view, *view.index_of(name_)}); }
-  void submit(const core::View& view, uint32_t rank, std::vector<float>& data,
-              uint64_t sequence = 0) {
-    core::Submission submission;
-    submission.rank = rank;
-    submission.ticket = sequence + 1;
-    submission.key = {0, sequence};
-    submission.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0,
-                            data.size()};
-    auto* bytes = reinterpret_cast<std::byte*>(data.data());
-    post(Submit{rank + 1000, view.incarnation, submission, bytes, bytes});
-  }
-
-  // The next event of this kind that satisfies; others are dropped. Fails after 10 s.
-  template <typename E>
-  E next(const std::function<bool(const E&)>& wanted = [](const E&) { return true; }) {
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (std::chrono::steady_clock::now() < until) {
-      while (!taken_.empty()) {
-        const Event event = std::move(taken_.front());
-        taken_.erase(taken_.begin());
-        if (const E* e = std::get_if<E>(&event); e != nullptr && wanted(*e)) return *e;
-      }
-      pollfd p{events_.event_fd(), POLLIN, 0};
-      poll(&p, 1, 100);
-      events_.take(&taken_);
-    }
-    ADD_FAILURE() << "no such event on node " << name_;
-    return {};
-  }
-  const std::string& address() const { return address_; }
-  const std::string& name() const { return name_; }
-
- private:
-  const std::string name_;
-  std::string address_;
-  CommandBox commands_;
-  EventBox events_;
-  std::unique_ptr<DataThread> data_;
-  std::thread thread_;
-  std::vector<Event> taken_;
-};
-
-class DataThreadTest : public testing::Test {
- protected:
-  static constexpr uint64_t kTokenOfA = 0xa11ce,
-                            kTokenOfB = 0xb0b;  // expected in frames to that node
-
-  void connect(Node& a, Node& b) {
-    a.post(ExpectPeer{0, kTokenOfA});
-    b.post(ExpectPeer{0, kTokenOfB});
-    a.post(ConnectPeer{0, 7, b.name(), b.address(), kTokenOfB});
-    b.post(ConnectPeer{0, 8, a.name(), a.address(), kTokenOfA});
-  }
-  static std::vector<float> numbers(size_t count, float factor) {
-    std::vector<float> data(count);
-    for (size_t i = 0; i < count; ++i) data[i] = factor * static_cast<float>(i % 1000);
-    return data;
-  }
-
-  transport::Fabric fabric_;
-};
 
 TEST_F(DataThreadTest, FourRanksOnTwoNodesAddAndLeave) {
-  Node a(fabric_, "a"), b(fabric_, "b");
+  DataNode a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
   const core::View view = view_of({{"a", 2}, {"b", 2}}, 1);
   a.install(view);
@@ -132,7 +26,7 @@ TEST_F(DataThreadTest, FourRanksOnTwoNodesAddAndLeave) {
   for (int rank = 0; rank < 4; ++rank)
     data.push_back(numbers(kCount, static_cast<float>(1 << rank)));
   for (uint32_t rank = 0; rank < 4; ++rank) (rank < 2 ? a : b).submit(view, rank, data[rank]);
-  for (Node* node : {&a, &b}) {
+  for (DataNode* node : {&a, &b}) {
     for (int i = 0; i < 2; ++i) {
       const auto completed = node->next<Completed>();
       EXPECT_EQ(completed.outcome.verdict, Verdict::kOk);
@@ -154,7 +48,7 @@ TEST_F(DataThreadTest, FourRanksOnTwoNodesAddAndLeave) {
 }
 
 TEST_F(DataThreadTest, AFastPeersFirstFrameMayOvertakeTheInstallation) {
-  Node a(fabric_, "a"), b(fabric_, "b");
+  DataNode a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
   constexpr int kJobs = 200;
   for (int i = 0; i < kJobs; ++i) {
@@ -175,10 +69,10 @@ TEST_F(DataThreadTest, AFastPeersFirstFrameMayOvertakeTheInstallation) {
 TEST_F(DataThreadTest, AFastPeersFirstFrameMayOvertakeItsIntroduction) {
   const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
   for (int round = 0; round < 30; ++round) {
-    Node a(fabric_, "a"), b(fabric_, "b");
+    DataNode a(fabric_, "a"), b(fabric_, "b");
     std::vector<float> x = numbers(8, 1), y = numbers(8, 2);
     connect(a, b);
-    for (Node* node : {&b, &a}) node->install(view);
+    for (DataNode* node : {&b, &a}) node->install(view);
     a.submit(view, 0, x);
     b.submit(view, 1, y);
     ASSERT_EQ(a.next<Completed>().ticket, 1u) << round;
@@ -187,7 +81,7 @@ TEST_F(DataThreadTest, AFastPeersFirstFrameMayOvertakeItsIntroduction) {
 }
 
 TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
-  Node a(fabric_, "a"), b(fabric_, "b");
+  DataNode a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
   const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
   a.install(view);
@@ -204,19 +98,20 @@ TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
   forged.ready = {1, 1, {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64}};
   for (const uint64_t token : {uint64_t{0}, uint64_t{1}, kTokenOfB}) {
     forged.token = token;
-    ASSERT_TRUE(stranger->send(0, encode(forged), {}, 0).ok());
+    ASSERT_TRUE(stranger->send(0, sealed(forged), {}, 0).ok());
   }
   // With the right token, for want of a better thief: of no job, and of no sense.
   Frame lost = forged;
   lost.token = kTokenOfA;
   lost.job[3] = 99;
-  ASSERT_TRUE(stranger->send(0, encode(lost), {}, 0).ok());
-  FrameBytes nonsense = encode(lost);
+  ASSERT_TRUE(stranger->send(0, sealed(lost), {}, 0).ok());
+  FrameBytes nonsense = sealed(lost);
   nonsense[5] = std::byte{200};
+  nonsense = sealed(nonsense);
   ASSERT_TRUE(stranger->send(0, nonsense, {}, 0).ok());
   const std::vector<std::byte> payload(100);
   ASSERT_TRUE(stranger->send(0, nonsense, payload, 5).ok());
-  ASSERT_TRUE(stranger->send(0, encode(lost), payload, 6).ok());  // a READY with a payload
+  ASSERT_TRUE(stranger->send(0, sealed(lost), payload, 6).ok());  // a READY with a payload
 
   const Pulse pulse =
       a.next<Pulse>([](const Pulse& p) { return p.frames_malformed >= 3 && p.frames_forged >= 3; });
@@ -231,11 +126,11 @@ TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
 }
 
 TEST_F(DataThreadTest, APeersDeathIsToldAndItsJobEndsClean) {
-  Node a(fabric_, "a");
+  DataNode a(fabric_, "a");
   const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
   std::vector<float> x = numbers(100 * kSliceBytes / 4, 1), y = x;
   {
-    Node b(fabric_, "b");
+    DataNode b(fabric_, "b");
     connect(a, b);
     a.install(view);
     b.install(view);
@@ -262,7 +157,7 @@ TEST_F(DataThreadTest, APeersDeathIsToldAndItsJobEndsClean) {
 TEST_F(DataThreadTest, ABrokenLinkInTheMiddleOfSlicesLeavesNothingLent) {
   for (int round = 0; round < 20; ++round) {
     transport::Fabric fabric(static_cast<uint64_t>(round));
-    Node a(fabric, "a"), b(fabric, "b");
+    DataNode a(fabric, "a"), b(fabric, "b");
     connect(a, b);
     const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
     a.install(view);
@@ -274,7 +169,7 @@ TEST_F(DataThreadTest, ABrokenLinkInTheMiddleOfSlicesLeavesNothingLent) {
     a.submit(view, 0, x);
     b.submit(view, 1, y);
     a.next<PeerDataLost>();
-    for (Node* node : {&a, &b}) {
+    for (DataNode* node : {&a, &b}) {
       node->post(DisconnectPeer{0});
       node->post(FailJob{view.incarnation, {Cause::kPeerLost, {}}});
       EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kFailed);
@@ -285,7 +180,7 @@ TEST_F(DataThreadTest, ABrokenLinkInTheMiddleOfSlicesLeavesNothingLent) {
 }
 
 TEST_F(DataThreadTest, EverySubmissionCompletesEvenWithoutItsJob) {
-  Node a(fabric_, "a");
+  DataNode a(fabric_, "a");
   const core::View view = view_of({{"a", 2}}, 1);
   std::vector<float> x = numbers(8, 1);
   a.submit(view, 0, x);  // never installed
@@ -299,7 +194,7 @@ TEST_F(DataThreadTest, EverySubmissionCompletesEvenWithoutItsJob) {
 }
 
 TEST_F(DataThreadTest, StagingAboveTheLimitFailsTheJobInWords) {
-  Node a(fabric_, "a", kSliceBytes);
+  DataNode a("a", fabric_.join("a"), false, kSliceBytes);
   const core::View view = view_of({{"a", 1}}, 1);
   a.install(view);
   const auto failed = a.next<EngineFailed>();
@@ -308,7 +203,7 @@ TEST_F(DataThreadTest, StagingAboveTheLimitFailsTheJobInWords) {
 }
 
 TEST_F(DataThreadTest, ANanIsToldByTheNodeOfItsRank) {
-  Node a(fabric_, "a"), b(fabric_, "b");
+  DataNode a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
   const core::View view = view_of({{"a", 2}, {"b", 2}}, 1);
   a.install(view);
@@ -323,7 +218,7 @@ TEST_F(DataThreadTest, ANanIsToldByTheNodeOfItsRank) {
   EXPECT_EQ(found.origin.rank, 3u);
   EXPECT_EQ(found.origin.key, (OpKey{0, 5}));
   EXPECT_EQ(found.origin.element, kBad);
-  for (Node* node : {&a, &b}) {
+  for (DataNode* node : {&a, &b}) {
     for (int i = 0; i < 2; ++i) EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kOk);
     node->post(DescribeJob{1, view.incarnation});
     const auto ranks = node->next<JobDescription>().ranks;
@@ -335,7 +230,7 @@ TEST_F(DataThreadTest, ANanIsToldByTheNodeOfItsRank) {
 }
 
 TEST_F(DataThreadTest, AJobIsDescribed) {
-  Node a(fabric_, "a");
+  DataNode a(fabric_, "a");
   const core::View view = view_of({{"a", 2}}, 1);
   a.install(view);
   std::vector<float> x = numbers(8, 1);

@@ -19,6 +19,7 @@
 namespace gradring::daemon {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -258,7 +259,12 @@ TEST_F(LonelyTest, EachRefusedHelloSaysWhy) {
   };
   using M = wire::PeerMessage&;
   EXPECT_EQ(told([](M) {}), "");
-  EXPECT_THAT(told([](M m) { m.set_protocol(99); }), HasSubstr("speaks peer protocol 1"));
+  for (const uint32_t other : {kPeerProtocol - 1, kPeerProtocol + 1}) {
+    EXPECT_THAT(told([other](M m) { m.set_protocol(other); }),
+                AllOf(HasSubstr("speaks peer protocol " + std::to_string(kPeerProtocol)),
+                      HasSubstr("b (0.1.0) speaks " + std::to_string(other)),
+                      HasSubstr("install the same release on both")));
+  }
   EXPECT_THAT(told([](M m) { m.mutable_hello()->set_node(""); }), HasSubstr("malformed"));
   EXPECT_THAT(told([](M m) { m.mutable_hello()->set_node(std::string(1000, 'n')); }),
               HasSubstr("malformed"));

@@ -47,10 +47,10 @@ TEST(ReportWire, SamplesAreBelieved) {
 
 TEST(ReportWire, WhatWasThereBeforeIsGone) {
   wire::Report message;
-  to_wire(core::Report{"z", {}, {}, {}, {}, {}, {}, false}, &message);
+  to_wire(core::Report{"z", {}, {}, {}, {}, {}, {}, {}, false}, &message);
   core::Report report = sample_report();
   ASSERT_TRUE(from_wire(message, kEnded, &report));
-  EXPECT_EQ(report, (core::Report{"z", {}, {}, {}, {}, {}, {}, false}));
+  EXPECT_EQ(report, (core::Report{"z", {}, {}, {}, {}, {}, {}, {}, false}));
 }
 
 TEST(ReportWire, ValuesOutsideTheirEnumerationsAreRefused) {

@@ -63,6 +63,10 @@ inline core::Report sample_report() {
   report.ended.insert({0, 13});
   report.ended.insert({UINT64_MAX, UINT64_MAX});
   report.failed = {{{0, 5}, sample_failure(kNoRank)}, {{9, 0}, sample_failure(3)}};
+  core::Condemned& named = report.condemned[{0, 13}];
+  named.failure = sample_failure(kNoRank);
+  named.receiver = "c";
+  report.condemned[{4, 1}].receiver = "a";
   report.ranks = {{1, 0, 4711, 11, 2}, {6, 1, 4712, 12, 6}};
   report.lost = {{5, sample_failure(5)}, {2, sample_failure(2)}};
   report.reachable = {"a", "c"};

@@ -39,11 +39,12 @@ Frame ready() {
 
 Frame slice() {
   Frame frame = frame_of(FrameType::kSlice);
-  frame.slice = {0x31323334, Phase::kFinal, 5, 0x0607, 0x41424344, 0x00010000, 2, 0x51525354};
+  frame.slice = {0x31323334, Phase::kFinal, 5, 0x0607,     0x41424344, 0x00010000,
+                 2,          true,          3, 0x61626364, 0x51525354};
   return frame;
 }
 
-// Eight words that differ, so that none can stand in another's place.
+// Seven words that differ, so that none can stand in another's place.
 Frame stable() {
   Frame frame = frame_of(FrameType::kStable);
   frame.stable.kind = StableKind::kConfirm;
@@ -56,7 +57,7 @@ Frame stable() {
 std::vector<Frame> one_of_each() {
   std::vector<Frame> frames = {ready(), slice()};
   frames.push_back(frame_of(FrameType::kCredit));
-  frames.back().credit = {7, UINT64_MAX};
+  frames.back().credit = {7, UINT64_MAX, UINT64_MAX - 1};
   frames.push_back(stable());
   frames.push_back(frame_of(FrameType::kMismatch));
   frames.back().mismatch = {1,
@@ -64,7 +65,7 @@ std::vector<Frame> one_of_each() {
                             {Collective::kBroadcast, Dtype::kInt64, ReduceOp::kNone, 4, 10},
                             {Collective::kBarrier, Dtype::kUint8, ReduceOp::kNone, 0, 0}};
   frames.push_back(frame_of(FrameType::kNack));
-  frames.back().nack = {8, Phase::kPartial, 1, 2};
+  frames.back().nack = {8, Phase::kPartial, 1, 2, 3, UINT64_MAX};
   frames.push_back(frame_of(FrameType::kHeartbeat));
   frames.back().heartbeat = {100, 1u << 31};
   return frames;
@@ -143,7 +144,7 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {
   EXPECT_EQ(hex(encode(ready())),
-            "47524446020100008877665544332211"
+            "47524446030100008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000002423222114131211"
@@ -155,27 +156,28 @@ TEST(Frame, TheBytesOfReadyAreTheseForEver) {
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
   EXPECT_EQ(hex(encode(slice())),
-            "47524446020200008877665544332211"
+            "47524446030200008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000003433323102050706"
             "\n44434241000001000200000000000000"
-            "\n54535251000000000000000000000000"
+            "\n64636261000000005453525101030000"
             "\n00000000000000000000000000000000"
             "\n00000000000000000000000000000000");
 }
 
-// Its map fills the body to the last byte.
+// Its map fills the body; behind it are the place of the seal and what aligns that.
 TEST(Frame, TheBytesOfStableAreTheseForEver) {
   EXPECT_EQ(hex(encode(stable())),
-            "47524446020400008877665544332211"
+            "47524446030400008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000007473727102000000"
             "\ne000000000000000e100000000000000"
             "\ne200000000000000e300000000000000"
             "\ne400000000000000e500000000000000"
-            "\ne600000000000000e700000000000080");
+            "\ne600000000000080"
+            "0000000000000000");
 }
 
 TEST(Frame, StableTellsOfEachOfItsSlicesAlone) {
@@ -232,7 +234,7 @@ TEST(Frame, GarbageIsRefused) {
 TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
   for (const uint8_t version : {0, kFrameVersion - 1, kFrameVersion + 1, 255}) {
     EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
-              "frame version " + std::to_string(version) + ", this daemon speaks 2");
+              "frame version " + std::to_string(version) + ", this daemon speaks 3");
   }
 }
 
@@ -257,6 +259,7 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
       {FrameType::kReady, 10, 0, kReduceOpLast},
       {FrameType::kReady, 24, 0, 1},
       {FrameType::kSlice, 4, 1, 2},
+      {FrameType::kSlice, 36, 0, 1},
       {FrameType::kStable, 4, 1, 2},
       {FrameType::kMismatch, 8, 1, kCollectiveLast},
       {FrameType::kMismatch, 9, 1, kDtypeLast},

@@ -113,6 +113,12 @@ void fill(Dtype dtype, uint64_t seed, uint32_t rank, size_t count, std::byte* ou
   }
 }
 
+uint32_t checksum(const std::byte* bytes, size_t count) {
+  uint32_t sum = 2166136261u;
+  for (size_t i = 0; i < count; ++i) sum = (sum ^ static_cast<uint8_t>(bytes[i])) * 16777619u;
+  return sum;
+}
+
 void fold(Dtype dtype, ReduceOp op, bool fresh, const std::vector<const std::byte*>& inputs,
           size_t count, uint32_t divisor, std::byte* accumulator) {
   switch (dtype) {

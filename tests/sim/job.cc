@@ -48,6 +48,10 @@ Value& SimJob::staging(core::Staging at) {
   return (at.kind == core::Staging::Kind::kSlot ? slots_ : starts_).at(at.index);
 }
 
+void SimJob::made(Value* value, size_t length) const {
+  if (world_->scenario().engine.checksum) value->checksum = checksum(value->bytes.data(), length);
+}
+
 void SimJob::submit(Trainer* trainer, const core::Submission& submission) {
   if (engine_.view().closed == std::nullopt && !engine_.failed() &&
       !locals_.count(submission.rank)) {
@@ -115,10 +119,11 @@ void SimJob::fold(const core::FoldOrder& order) {
   if (order.source == core::Fold::kRoot) {
     if (inputs.empty()) return world_->violation(node_->name() + ": a broadcast without its root");
     std::memcpy(value.bytes.data(), inputs[0], length);
-    return;
+    return made(&value, length);
   }
   sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
             length / size_of(op.signature->dtype), order.divisor, value.bytes.data());
+  made(&value, length);
 }
 
 void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
@@ -168,7 +173,7 @@ void SimJob::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
     const Value& copy = kept_.at(*op.slices[slice].kept);
     std::copy(copy.bytes.begin(), copy.bytes.end(), value.bytes.begin());
     value.passes = copy.passes;
-    return;
+    return made(&value, op.plan.length_of(slice));
   }
   for (const auto& submission : op.locals) {
     if (!submission || lent_.count(key_of(*submission)) == 0) continue;
@@ -177,7 +182,7 @@ void SimJob::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
         lent(*submission).memory->data() + submission->output.offset + op.plan.offset_of(slice),
         op.plan.length_of(slice));
     value.passes = passes_.at({identity(op), slice});
-    return;
+    return made(&value, op.plan.length_of(slice));
   }
   world_->violation(node_->name() + ": gives out a slice that it does not have");
 }
@@ -205,10 +210,15 @@ void SimJob::send_slice(uint32_t member, const Frame& frame, core::Staging from)
                 });
 }
 
-void SimJob::wire(const std::string& to, const Frame& frame, core::Staging from) {
+void SimJob::wire(const std::string& to, Frame frame, core::Staging from) {
   const auto payload = std::make_shared<Value>(staging(from));
   payload->bytes.resize(frame.slice.length);
-  if (world_->sabotaged(Sabotage::kCorruptPayload)) payload->bytes[0] ^= std::byte{0x40};
+  if (world_->sabotaged(Sabotage::kCorruptPayload)) {  // before anybody looked at it
+    payload->bytes[0] ^= std::byte{0x40};
+    made(payload.get(), payload->bytes.size());
+  }
+  if (frame.slice.checked) frame.slice.crc32c = payload->checksum;
+  world_->damage(node_->index(), world_->index_of(to), &payload->bytes);
   world_->send_data(node_->index(), world_->index_of(to), frame, payload);
   engine_.on_sent(from);
   wake();
@@ -247,6 +257,14 @@ void SimJob::absent(const core::Absence& absence) {
   });
 }
 
+void SimJob::condemned(const Failure&) {
+  ++world_->stats().condemned;
+  const core::View& view = engine_.view();
+  tell_control([id = view.incarnation, epoch = view.epoch](core::Membership& m) {
+    m.engine_condemned(id, epoch);
+  });
+}
+
 void SimJob::at_join_point() {
   tell_control(
       [id = engine_.view().incarnation](core::Membership& m) { m.engine_at_join_point(id); });
@@ -279,12 +297,18 @@ void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payl
   if (!slot) return wake();
   tear(frame, *payload);
   const auto self = shared_from_this();
-  world_->after(core::kMillisecond / 2, [self, slot, payload] {
-    self->node_->run([self, slot, payload] {
+  world_->after(core::kMillisecond / 2, [self, slot, payload, body = frame.slice] {
+    self->node_->run([self, slot, payload, body] {
       Value& landed = self->slots_[*slot];
       std::copy(payload->bytes.begin(), payload->bytes.end(), landed.bytes.begin());
       landed.passes = payload->passes;
-      self->engine_.on_slice_landed(*slot);
+      landed.checksum = body.crc32c;
+      const bool good = !body.checked || checksum(landed.bytes.data(), body.length) == body.crc32c;
+      if (good) {
+        self->engine_.on_slice_landed(*slot);
+      } else {
+        self->engine_.on_slice_damaged(*slot);
+      }
       self->wake();
     });
   });

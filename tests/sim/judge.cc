@@ -20,6 +20,12 @@ void World::op_failed(const Trainer& trainer, const Signature& signature, const 
   }
 }
 
+void World::op_corrupted(const Trainer& trainer, const Failure& failure) {
+  if (!has_fault(FaultKind::kDamage)) {
+    violation(trainer.name() + ": damage that nobody did: " + describe(failure));
+  }
+}
+
 void World::job_failed(const Trainer& trainer, const Failure& failure) {
   ++stats_.jobs_failed;
   bool planned = false;
@@ -33,6 +39,9 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
     case Cause::kExcluded:
     case Cause::kNoQuorum:
       planned = struck();
+      break;
+    case Cause::kCorrupted:
+      planned = has_fault(FaultKind::kDamage);
       break;
     case Cause::kTrainerLeft:
       planned =

@@ -16,7 +16,7 @@ namespace {
 
 struct Totals {
   uint64_t runs = 0, events = 0, completions = 0, slices = 0, faults = 0, failed = 0,
-           mismatches = 0, views = 0, shrunk = 0, grown = 0;
+           mismatches = 0, views = 0, shrunk = 0, grown = 0, damaged = 0, condemned = 0;
 };
 
 // "A..B", both included, or one number.
@@ -49,6 +49,8 @@ bool run_seed(uint64_t seed, uint32_t nodes, gradring::core::Bug bug, bool trace
   totals->views += stats.views;
   totals->shrunk += stats.shrunk;
   totals->grown += stats.grown;
+  totals->damaged += stats.damaged;
+  totals->condemned += stats.condemned;
   if (violation.empty()) return true;
   fmt::print("\nVIOLATION seed {}: {}\nreplay it with: gradring-sim --replay {}{}\n", seed,
              violation, seed, nodes != 0 ? fmt::format(" --nodes {}", nodes) : "");
@@ -130,9 +132,10 @@ int main(int argc, char** argv) {
   fmt::print(
       "{}gradring-sim: {} seeds, {} events, {} slices, {} submissions ended, {} faults, {} views "
       "entered, {} ops shrunk, {} runs with a failed job, {} mismatches, {} ranks saw their job "
-      "grow, {:.1f} s: {}\n",
+      "grow, {} slices damaged, {} ops given up for that, {:.1f} s: {}\n",
       terminal ? "\n" : "", totals.runs, totals.events, totals.slices, totals.completions,
       totals.faults, totals.views, totals.shrunk, totals.failed, totals.mismatches, totals.grown,
-      seconds, violations == 0 ? "all invariants held" : fmt::format("{} VIOLATIONS", violations));
+      totals.damaged, totals.condemned, seconds,
+      violations == 0 ? "all invariants held" : fmt::format("{} VIOLATIONS", violations));
   return violations == 0 ? 0 : 1;
 }

@@ -280,6 +280,11 @@ void World::strike(const Fault& fault) {
       ++stats_.faults;
       lose(fault.a, fault.b, Cause::kPeerSilent, 0);
       return heal(fault.a, fault.b, delay(100 * core::kMillisecond));
+    case FaultKind::kDamage:
+      ++stats_.faults;
+      link(fault.a, fault.b).damage_percent = fault.percent;
+      link(fault.a, fault.b).damage_until = events_.now() + fault.lasts;
+      return;
     case FaultKind::kPauseNode:
       return pause(fault);
     case FaultKind::kRestart:
@@ -313,6 +318,14 @@ void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& mes
   events_.in(delay(400 * core::kMillisecond), [this, from, to, message] {
     if (link(from, to).up) deliver_control(from, to, message);
   });
+}
+
+void World::damage(uint32_t from, uint32_t to, std::vector<std::byte>* bytes) {
+  const Link& l = link(from, to);
+  if (events_.now() >= l.damage_until || random_.below(100) >= l.damage_percent) return;
+  (*bytes)[random_.below(bytes->size())] ^= std::byte{1} << random_.below(8);
+  ++stats_.damaged;
+  trace([&] { return way(from, to) + "damages a slice"; });
 }
 
 void World::send_data(uint32_t from, uint32_t to, const Frame& frame, Payload payload) {

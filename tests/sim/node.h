@@ -45,6 +45,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   void fail_job(const Failure& failure) override;
   void absent(const core::Absence& absence) override;
   void at_join_point() override;
+  void condemned(const Failure& failure) override;
 
  private:
   // A submission's buffers are lent until it ends, even if its trainer is dead by then.
@@ -54,6 +55,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
     std::shared_ptr<std::vector<std::byte>> memory;
   };
   Value& staging(core::Staging at);
+  void made(Value* value, size_t length) const;
   const Lent& lent(const core::Submission& submission) const {
     return lent_.at(key_of(submission));
   }
@@ -62,7 +64,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   }
   OpId identity(const core::Op& op) const;
   void tear(const Frame& frame, const Value& payload);
-  void wire(const std::string& to, const Frame& frame, core::Staging from);
+  void wire(const std::string& to, Frame frame, core::Staging from);
   void pump();
   void tell_control(std::function<void(core::Membership&)> what);
 

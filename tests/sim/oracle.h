@@ -21,6 +21,7 @@ using Passes = std::vector<std::vector<uint32_t>>;
 struct Value {
   std::vector<std::byte> bytes;
   Passes passes;
+  uint32_t checksum = 0;  // made when the bytes were, or come with them
 };
 using Payload = std::shared_ptr<const Value>;  // none: no slice
 

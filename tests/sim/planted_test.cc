@@ -55,6 +55,10 @@ constexpr Planted kPlanted[] = {
     {Bug::kOnlySuccessorReady, "OnlySuccessorReady", 100},
     {Bug::kStartWithOneSlot, "StartWithOneSlot", 100},
     {Bug::kPrefixAcks, "PrefixAcks", 1000},
+    {Bug::kDamagedIsTaken, "DamagedIsTaken", 100},
+    {Bug::kFreedBeforeConfirmed, "FreedBeforeConfirmed", 1000},
+    {Bug::kCondemnedAlone, "CondemnedAlone", 1000},
+    {Bug::kCondemnedThoughComplete, "CondemnedThoughComplete", 1000},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};

@@ -133,6 +133,24 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   return fault;
 }
 
+// From a generator of their own, so that a seed's other troubles do not depend on these.
+void draw_damage(Scenario* s) {
+  Random random(s->seed ^ 0x64616d6167650000u);
+  s->engine.checksum = chance(&random, 50);
+  if (!s->engine.checksum || s->nodes < 2 || chance(&random, 30)) return;
+  const uint32_t links = between(&random, 1, 3);
+  for (uint32_t i = 0; i < links; ++i) {
+    Fault fault;
+    fault.kind = FaultKind::kDamage;
+    fault.at = static_cast<Time>(between(&random, 60, 400)) * core::kMillisecond;
+    fault.a = static_cast<uint32_t>(random.below(s->nodes));
+    fault.b = (fault.a + 1 + static_cast<uint32_t>(random.below(s->nodes - 1))) % s->nodes;
+    fault.percent = chance(&random, 60) ? between(&random, 2, 30) : between(&random, 50, 100);
+    fault.lasts = static_cast<Time>(between(&random, 5, 200)) * core::kMillisecond;
+    s->faults.push_back(fault);
+  }
+}
+
 }  // namespace
 
 Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
@@ -165,6 +183,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
     if (window < 100 * core::kMillisecond) fault.at += shift;
     s.faults.push_back(fault);
   }
+  draw_damage(&s);
   return s;
 }
 

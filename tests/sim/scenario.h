@@ -45,6 +45,7 @@ enum class FaultKind : uint8_t {
   kKillTrainer,
   kDieSpeaking,  // as kCrashNode, in the midst of telling others of a view change
   kRestart,      // of the daemon alone: it comes back with its records, within the grace or not
+  kDamage,       // some of the slices from a to b come with a flipped bit
 };
 struct Fault {
   FaultKind kind = FaultKind::kKillTrainer;
@@ -53,6 +54,7 @@ struct Fault {
   uint32_t b = 0;          // other node, or rank
   uint64_t mask = 0;       // of nodes
   uint32_t words = 0;      // sent before it dies
+  uint32_t percent = 0;    // of the slices
   Time detected = 0;       // until the nodes know, at most
   Time lasts = 0;          // 0: for ever
   bool remembers = false;  // a crashed node's next daemon finds the records of the last

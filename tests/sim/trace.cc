@@ -104,6 +104,9 @@ std::string describe(const Fault& fault) {
       return fmt::format("n{} takes n{} for lost", fault.a, fault.b);
     case FaultKind::kPauseNode:
       return fmt::format("n{} stands still", fault.a) + tail;
+    case FaultKind::kDamage:
+      return fmt::format("n{} -> n{} damages {} % of the slices", fault.a, fault.b, fault.percent) +
+             tail;
     case FaultKind::kDieSpeaking:
       return fmt::format("n{} is to die after {} words", fault.a, fault.words) + tail;
     case FaultKind::kRestart:
@@ -131,16 +134,22 @@ std::string describe(const Frame& f) {
       return head + "SLICE" + op +
              fmt::format(" slice {} {} hop {}, {} contributions", f.slice.slice,
                          f.slice.phase == Phase::kFinal ? "final" : "partial", f.slice.hop,
-                         f.slice.ranks);
+                         f.slice.ranks) +
+             (f.slice.checked
+                  ? fmt::format(", number {} attempt {}", f.slice.serial, f.slice.attempt)
+                  : "");
     case FrameType::kCredit:
-      return head + fmt::format("CREDIT {} freed", f.credit.freed_total);
+      return head + fmt::format("CREDIT {} freed, {} confirmed", f.credit.freed_total,
+                                f.credit.confirmed_total);
     case FrameType::kStable:
       return head + (f.stable.kind == StableKind::kConfirm ? "CONFIRM" : "STABLE") + op +
              fmt::format(" slices {} + {:x}", f.stable.first, f.stable.bits[0]);
     case FrameType::kMismatch:
       return head + "MISMATCH" + op;
     case FrameType::kNack:
-      return head + "NACK" + op;
+      return head + "NACK" + op +
+             fmt::format(" slice {}, number {} attempt {}", f.nack.slice, f.nack.serial,
+                         f.nack.attempt);
     case FrameType::kHeartbeat:
       break;
   }
@@ -156,6 +165,9 @@ std::string describe(const core::Report& report) {
     for (const core::SliceRun& run : op.slices) text += " " + describe(run);
   }
   for (const auto& [key, failure] : report.failed) text += "; " + describe(key) + " failed";
+  for (const auto& [key, why] : report.condemned) {
+    text += "; " + describe(key) + " came damaged to " + why.receiver;
+  }
   return text;
 }
 

@@ -304,6 +304,8 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   } else if (outcome.failure.cause == Cause::kMismatch) {
     if (!world_->was_mismatched(id)) world_->violation(name() + ": mismatch that nobody made");
     ++world_->stats().mismatches;
+  } else if (outcome.failure.cause == Cause::kCorrupted) {
+    world_->op_corrupted(*this, outcome.failure);
   } else if (outcome.failure.cause == Cause::kRootLost ||
              outcome.failure.cause == Cause::kRefused) {
     world_->op_failed(*this, spec_.ops[op].signature, outcome.failure);

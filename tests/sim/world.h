@@ -35,6 +35,8 @@ struct Stats {
   uint64_t trainers_done = 0;
   uint64_t restarts = 0;  // of daemons that came back with their records
   uint64_t restarts_while_forming = 0;
+  uint64_t damaged = 0;    // slices with a flipped bit
+  uint64_t condemned = 0;  // ops, after the third time
 };
 
 // A cluster in one thread. Runs one scenario to its end and watches over what must always hold:
@@ -70,6 +72,8 @@ class World {
 
   void send_control(uint32_t from, uint32_t to, const core::JobMessage& message);
   void send_data(uint32_t from, uint32_t to, const Frame& frame, Payload payload);
+  // Flips a bit, if that is what the way between the two does now.
+  void damage(uint32_t from, uint32_t to, std::vector<std::byte>* bytes);
 
   core::SessionId new_session(Trainer* trainer);
   Trainer* trainer_of(core::SessionId session) { return sessions_.at(session); }
@@ -101,6 +105,7 @@ class World {
   void check_written(const Trainer& trainer, const OpId& id, const Signature& signature,
                      uint32_t rank, const std::byte* output);
 
+  void op_corrupted(const Trainer& trainer, const Failure& failure);
   void op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure);
   void job_failed(const Trainer& trainer, const Failure& failure);
   void job_refused(const Trainer& trainer, const Status& why);
@@ -117,6 +122,8 @@ class World {
     uint64_t connection = 0;
     Fifo control;
     Fifo data;
+    uint32_t damage_percent = 0;
+    Time damage_until = 0;
   };
 
   // network.cc

@@ -91,6 +91,7 @@ TEST(ShowPeers, TellsWhyOneIsNotUp) {
   up->set_version("0.1.0");
   up->set_connected_ms(65'000);
   up->set_sent_bytes(3 << 20);
+  up->set_damaged(2);
   auto* down = report.add_peers();
   down->set_address("10.0.0.3:7777");
   down->set_state("refused");
@@ -101,6 +102,7 @@ TEST(ShowPeers, TellsWhyOneIsNotUp) {
               ElementsAre("10.0.0.3:7777 is refused: its key is not in the allow-list\\x1b[2J"));
   EXPECT_THAT(answer.text, HasSubstr("b     10.0.0.2:7777  up       1 min 5 s  just now  3.0 MiB"));
   EXPECT_EQ(answer.json["peers"][0]["connected_seconds"], 65.0);
+  EXPECT_EQ(answer.json["peers"][0]["damaged"], 2);
 }
 
 TEST(ShowJobs, ListsThem) {

@@ -26,7 +26,8 @@ nlohmann::ordered_json json_of(const wire::PeerReport& peer) {
           {"connected_seconds", seconds(peer.connected_ms())},
           {"sent_bytes", peer.sent_bytes()},
           {"received_bytes", peer.received_bytes()},
-          {"dropped_frames", peer.dropped_frames()}};
+          {"dropped_frames", peer.dropped_frames()},
+          {"damaged", peer.damaged()}};
 }
 
 }  // namespace
@@ -42,6 +43,7 @@ Answer show(const wire::PeersReport& report, const Style& style) {
                {"sent", Table::Align::kRight},
                {"received", Table::Align::kRight},
                {"dropped", Table::Align::kRight},
+               {"damaged", Table::Align::kRight},
                {"version"}});
   for (const auto& peer : report.peers()) {
     const bool up = peer.state() == kUp;
@@ -51,7 +53,8 @@ Answer show(const wire::PeersReport& report, const Style& style) {
                up ? format_duration(peer.connected_ms()) : "-",
                peer.version().empty() ? "never" : format_ago(peer.silent_ms()),
                format_bytes(peer.sent_bytes()), format_bytes(peer.received_bytes()),
-               std::to_string(peer.dropped_frames()), printable(peer.version())});
+               std::to_string(peer.dropped_frames()), std::to_string(peer.damaged()),
+               printable(peer.version())});
     peers.push_back(json_of(peer));
     if (!up) {
       answer.problems.push_back(

@@ -191,6 +191,7 @@ TEST(RecordWireTest, AJobIsReadAsItWasWritten) {
   core::Report& report = job.acceptor.report.emplace();
   report.node = "a";
   report.ranks = {{0, 0, 10, 100, 1}};
+  report.condemned = {{{0, 7}, {some_failure(), "b"}}};
   job.acceptor.last_commit =
       core::change::Commit{job.view.incarnation, 3, {1, "a"}, {some_view(3), {}}};
   wire::JobRecord wire;

@@ -29,7 +29,7 @@ std::string cause_of(const FlightEntry& entry) {
 
 // The first op of a job has a key of zeros.
 bool is_of_an_op(FlightKind kind) {
-  return kind >= FlightKind::kOpSubmitted && kind <= FlightKind::kSliceAborted &&
+  return kind >= FlightKind::kOpSubmitted && kind <= FlightKind::kSliceResent &&
          kind != FlightKind::kEngineFailed;
 }
 
@@ -63,6 +63,7 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
     case FlightKind::kSignal:
       told->detail = fmt::format("signal {}, {}", event.code, strsignal(event.code));
       return;
+    case FlightKind::kOpCondemned:
     case FlightKind::kPeerUp:
     case FlightKind::kPeerLost:
       told->who = node;
@@ -128,6 +129,10 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
       told->detail = join(
           {cause_of(entry), event.index == kNoRank ? "" : rank_of(event.index), entry.words}, ": ");
       return;
+    case FlightKind::kSliceDamaged:
+    case FlightKind::kSliceResent:
+      told->bad = true;
+      [[fallthrough]];
     case FlightKind::kSliceStarted:
     case FlightKind::kSliceLanded:
     case FlightKind::kSliceForwarded:

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace gradring::core {
+
+// A piece of staging memory: receive slot or start buffer `index`, each `staging_bytes` long.
+struct Staging {
+  enum class Kind : uint8_t { kSlot, kStart };
+  Kind kind = Kind::kSlot;
+  uint32_t index = 0;
+
+  auto operator<=>(const Staging&) const = default;
+};
+
+}  // namespace gradring::core

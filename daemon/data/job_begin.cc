@@ -1,0 +1,81 @@
+// How a job begins on this node: anew, or where the last life of the daemon left it (rule R1).
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "daemon/data/job_executor.h"
+
+namespace gradring::daemon {
+namespace {
+
+// Copies that some slice still has.
+KeptPlaces places_in_use(const EngineMemory& before) {
+  KeptPlaces used;
+  for (const auto& [key, op] : before.record.ops) {
+    for (const core::SliceRecord& slice : op.slices) {
+      if (slice.kept) used[*slice.kept] = before.places.at(*slice.kept);
+    }
+  }
+  return used;
+}
+
+}  // namespace
+
+JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
+                         StagingMemory staging, uint64_t kept_max, DataShared* shared)
+    : shared_(shared),
+      staging_(std::move(staging)),
+      engine_(std::move(install.view), install.me, options, this),
+      memory_(std::move(install.memory)),
+      checksum_(options.checksum),
+      checksums_(options.slots, options.start_buffers),
+      arriving_(options.slots) {
+  if (memory_) {
+    const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
+    kept_ = std::make_unique<KeptSlices>(std::move(memory_->kept), places);
+    log_.emplace(&memory_->log, kept_.get(), &told_);
+  } else {
+    kept_ = std::make_unique<KeptSlices>(kept_max);
+  }
+  meet_members();
+  if (install.before) go_on_from(*install.before, install.lent);
+  if (!log_) return;
+  engine_.write_to(&*log_);
+  log_->begin(engine_.record());
+}
+
+void JobExecutor::go_on_from(const EngineMemory& before,
+                             const std::vector<InstallJob::Lent>& lent) {
+  for (const core::LocalRecord& known : before.record.locals) {
+    const bool here = std::any_of(locals_.begin(), locals_.end(),
+                                  [&](const LocalRank& l) { return l.rank == known.rank; });
+    if (!here) locals_.push_back({known.rank, 0, 0, {}});
+  }
+  for (const InstallJob::Lent& l : lent) {
+    local(l.rank).session = l.session;
+    local(l.rank).lent[l.ticket] = {l.session, l.key, l.input, l.output};
+  }
+  told_ = before.told;
+  engine_.restore(before.record);
+  if (!before.landing) return;
+  // Half of the slice may have been copied; its value lies where it came from.
+  const auto op = before.record.ops.find(before.landing->key);
+  if (op == before.record.ops.end() || op->second.state != core::OpState::kGathering) return;
+  const uint64_t offset = uint64_t{before.landing->slice} * op->second.slice_bytes;
+  for (const core::Submission& submission : op->second.locals) {
+    const uint64_t length =
+        std::min<uint64_t>(op->second.slice_bytes, submission.signature.bytes() - offset);
+    std::memcpy(lent_to(submission).output + offset, staging_.at(before.landing->from), length);
+  }
+}
+
+void JobExecutor::remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome) {
+  constexpr size_t kMost = 65536;  // who never says what it has seen will not be told again
+  auto& ends = told_[session];
+  if (ends.size() >= kMost) ends.erase(ends.begin());
+  ends[ticket] = outcome;
+  log_->told(session, ticket, outcome);
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,125 @@
+#pragma once
+
+// A data thread between its two mailboxes, for tests that are the control thread.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "daemon/data/data_thread.h"
+#include "transport/loopback/fabric.h"
+
+namespace gradring::daemon {
+
+using namespace std::chrono_literals;
+
+inline constexpr uint32_t kSliceBytes = 4096;
+
+inline core::View view_of(const std::vector<std::pair<std::string, uint32_t>>& nodes, uint8_t id) {
+  core::View view;
+  view.job = "job";
+  view.incarnation[0] = id;
+  view.epoch = 1;
+  view.policy = "fail";
+  for (const auto& [name, ranks] : nodes) {
+    core::Member member{name, {}};
+    for (uint32_t i = 0; i < ranks; ++i) member.ranks.push_back({view.size++, i, 100, view.size});
+    view.members.push_back(member);
+  }
+  return view;
+}
+
+// A node: a data thread that runs, and the control thread's end of its mailboxes.
+class DataNode {
+ public:
+  DataNode(transport::Fabric& fabric, const std::string& name)
+      : DataNode(name, fabric.join(name)) {}
+  DataNode(const std::string& name, std::unique_ptr<transport::Transport> transport,
+           bool checksum = false, uint64_t staging_limit = 1 << 20)
+      : name_(name), address_(transport->address()), commands_(4096), events_(65536) {
+    DataThread::Options options;
+    options.engine.plan.slice_bytes_max = kSliceBytes;
+    options.engine.slots = 4;
+    options.engine.checksum = checksum;
+    options.staging_limit = staging_limit;
+    options.pulse = 10 * core::kMillisecond;
+    data_ = std::make_unique<DataThread>(std::move(transport), options, &commands_, &events_);
+    thread_ = std::thread([this] { data_->run(); });
+  }
+  ~DataNode() {
+    commands_.post(StopData{});
+    thread_.join();
+  }
+
+  void post(Command command) { commands_.post(std::move(command)); }
+  void install(const core::View& view) { post(InstallJob{view, *view.index_of(name_)}); }
+  void submit(const core::View& view, uint32_t rank, std::vector<float>& data,
+              uint64_t sequence = 0) {
+    core::Submission submission;
+    submission.rank = rank;
+    submission.ticket = sequence + 1;
+    submission.key = {0, sequence};
+    submission.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0,
+                            data.size()};
+    auto* bytes = reinterpret_cast<std::byte*>(data.data());
+    post(Submit{rank + 1000, view.incarnation, submission, bytes, bytes});
+  }
+
+  // The next event of this kind that satisfies; others are dropped. Fails after 10 s.
+  template <typename E>
+  E next(const std::function<bool(const E&)>& wanted = [](const E&) { return true; }) {
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (std::chrono::steady_clock::now() < until) {
+      while (!taken_.empty()) {
+        const Event event = std::move(taken_.front());
+        taken_.erase(taken_.begin());
+        if (const E* e = std::get_if<E>(&event); e != nullptr && wanted(*e)) return *e;
+      }
+      pollfd p{events_.event_fd(), POLLIN, 0};
+      poll(&p, 1, 100);
+      events_.take(&taken_);
+    }
+    ADD_FAILURE() << "no such event on node " << name_;
+    return {};
+  }
+  const std::string& address() const { return address_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  const std::string name_;
+  const std::string address_;
+  CommandBox commands_;
+  EventBox events_;
+  std::unique_ptr<DataThread> data_;
+  std::thread thread_;
+  std::vector<Event> taken_;
+};
+
+class DataThreadTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kTokenOfA = 0xa11ce,
+                            kTokenOfB = 0xb0b;  // expected in frames to that node
+
+  void connect(DataNode& a, DataNode& b) {
+    a.post(ExpectPeer{0, kTokenOfA});
+    b.post(ExpectPeer{0, kTokenOfB});
+    a.post(ConnectPeer{0, 7, b.name(), b.address(), kTokenOfB});
+    b.post(ConnectPeer{0, 8, a.name(), a.address(), kTokenOfA});
+  }
+  static std::vector<float> numbers(size_t count, float factor) {
+    std::vector<float> data(count);
+    for (size_t i = 0; i < count; ++i) data[i] = factor * static_cast<float>(i % 1000);
+    return data;
+  }
+
+  transport::Fabric fabric_;
+};
+
+}  // namespace gradring::daemon
