@@ -66,7 +66,7 @@ struct ReadyBody {
 struct SliceBody {
   uint32_t slice = 0;
   Phase phase = Phase::kPartial;
-  uint8_t lane = 0;
+  uint8_t lane = 0;          // that it comes by; from the engine, its turn (Plan::turn_of)
   uint16_t hop = 0;          // hops travelled in this phase, counted at the receiver: 1 .. n-1
   uint32_t ranks = 0;        // ranks whose contributions are in the value
   uint32_t length = 0;       // payload bytes that follow
@@ -75,12 +75,12 @@ struct SliceBody {
   // again; what follows means something only then.
   bool checked = false;
   uint8_t attempt = 0;  // the first time 1, one more each time that it is sent again
-  uint64_t serial = 0;  // counts the checked slices of the lane since the epoch began, from 1
+  uint64_t serial = 0;  // counts the checked slices of the sender since the epoch began, from 1
   uint32_t crc32c = 0;  // of the payload; any value may be one
   bool operator==(const SliceBody&) const = default;
 };
 
-// Receive slots of the lane freed since the epoch began, and up to which serial every checked slice
+// Receive slots freed since the epoch began, and up to which serial every checked slice
 // came undamaged. Cumulative, so that a repeated or late CREDIT does no harm.
 struct CreditBody {
   uint8_t lane = 0;

@@ -48,7 +48,7 @@ void JobEngine::on_nack(uint32_t from, const Frame& f) {
     ++counters_.frames_repeated;
     return;
   }
-  if (f.nack.attempt >= kAttempts) return condemn(sent_.frame_of(*at));
+  if (f.nack.attempt >= kAttempts) return condemn(sent_.frame_of(*at), f.nack.lane);
   send_again(*at);
 }
 
@@ -61,7 +61,7 @@ void JobEngine::send_again(Staging from) {
 
 // FAILED is not told here: a view must say so to all members at once, unless one of them has
 // completed the op (rule V9).
-void JobEngine::condemn(const Frame& f) {
+void JobEngine::condemn(const Frame& f, uint8_t lane) {
   if (condemned_.count(f.key) > 0) return;
   const auto it = ops_.find(f.key);
   const std::string& to = view_.members[successor()].node;
@@ -71,7 +71,7 @@ void JobEngine::condemn(const Frame& f) {
                            (it == ops_.end() ? describe(f.key) : title(*it->second)) +
                            " came damaged " + std::to_string(kAttempts) +
                            " times on its way to node " + to + ", lane " +
-                           std::to_string(f.slice.lane) +
+                           std::to_string(lane) +
                            "; check the network card, the cable and the memory of both nodes";
   condemned_[f.key] = {failure, to};
   if (planted(Bug::kCondemnedAlone) && it != ops_.end() && it->second->open()) {

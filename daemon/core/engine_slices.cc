@@ -341,6 +341,8 @@ Frame JobEngine::slice_frame(const Op& op, uint32_t slice, const Step& step, Val
   f.slice.hop = step.send_hop;
   f.slice.ranks = value.ranks;
   f.slice.length = op.plan.length_of(slice);
+  // Small ops take turns as well.
+  f.slice.lane = static_cast<uint8_t>(op.key.sequence + op.plan.turn_of(slice));
   f.slice.value_epoch = step.send_phase == Phase::kFinal ? value.epoch : 0;
   return f;
 }

@@ -271,7 +271,7 @@ class JobEngine {
   std::optional<uint32_t> on_slice_again(uint32_t from, const Frame& frame);
   void on_nack(uint32_t from, const Frame& frame);
   void send_again(Staging from);
-  void condemn(const Frame& frame);
+  void condemn(const Frame& frame, uint8_t lane);
   void release(Staging staging);
   void end_sending();
 

@@ -123,6 +123,8 @@ class Membership {
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence);
   // Its daemon ended and may come back with what it knew: then peer_up() follows, else peer_lost().
   void peer_away(const std::string& node);
+  // A lane to it broke, and what was under way on it is lost; others go on. `why` is for people.
+  void lane_lost(const std::string& node, const std::string& why);
   // Silent, but not lost yet.
   void peer_suspect(const std::string& node, bool suspected);
   void on_message(const std::string& from, const JobMessage& message, Time now);

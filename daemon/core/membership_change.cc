@@ -44,6 +44,17 @@ void Membership::want_change(const JobId& job, bool at_once) {
   with_change(job, [&](ViewChange& change) { change.want(at_once, now_); });
 }
 
+void Membership::lane_lost(const std::string& node, const std::string& why) {
+  if (planted(Bug::kLostLaneIgnored)) return;
+  std::vector<JobId> jobs;
+  for (const auto& [id, live] : live_) {
+    if (live.change && !live.failure) jobs.push_back(id);
+  }
+  for (const JobId& id : jobs) {
+    with_change(id, [&](ViewChange& change) { change.lane_lost(node, why, now_); });
+  }
+}
+
 void Membership::lose_rank(Live& live, uint32_t rank, const Failure& failure) {
   const JobId id = live.view.incarnation;
   const bool known = std::any_of(live.lost.begin(), live.lost.end(),

@@ -60,6 +60,11 @@ struct Plan {
   }
   uint32_t last_from(uint32_t holder) const { return (holder + members - 1) % members; }
   bool starts_here(uint32_t slice) const { return start_of(slice) == me; }
+  // Slices of one turn are for one lane, whichever their number is: those that start at one member
+  // take turns, and so do those that start side by side.
+  uint32_t turn_of(uint32_t slice) const {
+    return rotate ? slice % members + slice / members : slice;
+  }
   uint64_t offset_of(uint32_t slice) const { return uint64_t{slice} * slice_bytes; }
   uint32_t length_of(uint32_t slice) const {
     const uint64_t left = bytes - offset_of(slice);

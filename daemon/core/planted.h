@@ -42,8 +42,9 @@ enum class Bug : uint8_t {
   kFreedBeforeConfirmed,     // D9
   kCondemnedAlone,           // D9, V9
   kCondemnedThoughComplete,  // D9, V8
+  kLostLaneIgnored,          // D9
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kCondemnedThoughComplete);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kLostLaneIgnored);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

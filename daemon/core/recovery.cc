@@ -133,7 +133,8 @@ std::vector<std::string> choose_members(const View& old, const Reports& reports)
 
 tl::expected<Proposal, std::string> decide(const View& old, const Reports& reports,
                                            const std::map<std::string, Failure>& lost,
-                                           const std::vector<Member>& all_joiners) {
+                                           const std::vector<Member>& all_joiners,
+                                           const std::string& reason) {
   const Policy policy = parse_policy(old.policy).value_or(Policy{});
   Proposal proposal;
   View& next = proposal.view;
@@ -191,9 +192,9 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
   }
   next.explanation = "epoch " + std::to_string(next.epoch) + ": ";
   if (gone.empty() && !grows) {
-    next.explanation += condemned == nullptr
-                            ? "the same members, after a connection broke or was slow"
-                            : "the same members; " + describe(*condemned);
+    const std::string why = reason.empty() ? "a connection broke or was slow" : reason;
+    next.explanation += condemned == nullptr ? "the same members, after " + why
+                                             : "the same members; " + describe(*condemned);
   } else if (grows && gone.empty()) {
     next.explanation +=
         "grown to " + plural(next.size, "rank") + " on " + plural(next.members.size(), "node");

@@ -19,11 +19,13 @@ std::vector<std::string> choose_members(const View& old,
 // The next view and the fate of every op: a pure function of the reports of the next view's
 // members, so that whoever computes it decides the same (protocol rules V3, V8). `lost`: what the
 // proposer knows about members that did not report, to name them. `joiners` come in only where
-// every member stands at a join point with nothing else open. An error is a contradiction between
+// every member stands at a join point with nothing else open. `reason`: for people, why it is asked
+// for where nobody is lost. An error is a contradiction between
 // reports: a bug, or a daemon that lies; nothing may be decided then.
 tl::expected<Proposal, std::string> decide(const View& old,
                                            const std::map<std::string, Report>& reports,
                                            const std::map<std::string, Failure>& lost,
-                                           const std::vector<Member>& joiners);
+                                           const std::vector<Member>& joiners,
+                                           const std::string& reason = {});
 
 }  // namespace gradring::core

@@ -53,6 +53,12 @@ void ViewChange::found(const std::string& node, Time now) {
   ask_again(node);
 }
 
+void ViewChange::lane_lost(const std::string& node, const std::string& why, Time now) {
+  if (!view_.index_of(node) || lost_.count(node) > 0) return;
+  if (lanes_lost_.empty()) lanes_lost_ = why;
+  want(false, now);
+}
+
 void ViewChange::suspect(const std::string& node, bool suspected) {
   if (suspected) {
     suspected_.insert(node);
@@ -231,6 +237,7 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   wanted_ = false;
   wanted_since_ = lost_since_ = propose_at_ = 0;
   joiners_.clear();
+  lanes_lost_.clear();
   actions_->record();
   if (!member) {
     over_ = true;

@@ -64,6 +64,9 @@ class ViewChange {
   // A member is lost to this node, or (`for_good`) has left the job.
   void lost(const std::string& node, const Failure& failure, bool for_good, Time now);
   void found(const std::string& node, Time now);
+  // A lane to this member broke and others go on: what was under way on it is lost. `why` is for
+  // people.
+  void lane_lost(const std::string& node, const std::string& why, Time now);
   // Is restarting: waited for, until found() or lost().
   void away(const std::string& node) { away_.insert(node); }
   // Silent for now: not waited for.
@@ -136,6 +139,7 @@ class ViewChange {
   std::set<std::string> suspected_;
   std::set<std::string> away_;
   std::vector<Member> joiners_;
+  std::string lanes_lost_;  // in this epoch, for people
   bool wanted_ = false;
   Time wanted_since_ = 0;
   Time lost_since_ = 0;

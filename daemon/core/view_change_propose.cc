@@ -86,7 +86,7 @@ void ViewChange::check_promises(Time now) {
   if (highest != nullptr) {
     proposal_ = highest->proposal;
   } else {
-    auto decided = decide(view_, reports, lost_, joiners_);
+    auto decided = decide(view_, reports, lost_, joiners_, lanes_lost_);
     if (!decided) {
       Failure failure{Cause::kProtocol, {}};
       failure.blame.node = node_;

@@ -99,7 +99,7 @@ TEST(EngineResend, AfterTheThirdTimeTheNextViewFailsTheOpEverywhere) {
     EXPECT_EQ(outcome.failure, ring.condemnations(1)[0]);
   }
   EXPECT_EQ(describe(ring.condemnations(1)[0]),
-            "corrupted: node b: slice 1 of op 0 came damaged 3 times on its way to node c, lane 0; "
+            "corrupted: node b: slice 1 of op 0 came damaged 3 times on its way to node c, lane 1; "
             "check the network card, the cable and the memory of both nodes");
   ring.run();
   EXPECT_TRUE(ring.all_ok(later));

@@ -6,7 +6,11 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/sim/world.h"
 
@@ -16,7 +20,17 @@ namespace {
 
 struct Totals {
   uint64_t runs = 0, events = 0, completions = 0, slices = 0, faults = 0, failed = 0,
-           mismatches = 0, views = 0, shrunk = 0, grown = 0, damaged = 0, condemned = 0;
+           mismatches = 0, views = 0, shrunk = 0, grown = 0, lanes_lost = 0, damaged = 0,
+           condemned = 0;
+};
+
+// What is asked for.
+struct Orders {
+  uint64_t first = 0;
+  uint64_t last = 0;
+  uint32_t nodes = 0;
+  gradring::core::Bug bug = gradring::core::Bug::kNone;
+  bool trace = false;
 };
 
 // "A..B", both included, or one number.
@@ -32,30 +46,81 @@ bool parse_range(const std::string& text, uint64_t* first, uint64_t* last) {
          *first <= *last;
 }
 
-bool run_seed(uint64_t seed, uint32_t nodes, gradring::core::Bug bug, bool trace, Totals* totals) {
-  gradring::sim::Scenario scenario = gradring::sim::draw_scenario(seed, nodes);
-  scenario.bug = bug;
-  gradring::sim::World world(scenario);
-  if (trace) world.trace_to(stdout);
-  const std::string violation = world.run();
-  const gradring::sim::Stats& stats = world.stats();
-  ++totals->runs;
-  totals->events += stats.events;
-  totals->completions += stats.completions;
-  totals->slices += stats.slices;
-  totals->faults += stats.faults;
-  totals->failed += stats.jobs_failed > 0 ? 1 : 0;
-  totals->mismatches += stats.mismatches;
-  totals->views += stats.views;
-  totals->shrunk += stats.shrunk;
-  totals->grown += stats.grown;
-  totals->damaged += stats.damaged;
-  totals->condemned += stats.condemned;
-  if (violation.empty()) return true;
-  fmt::print("\nVIOLATION seed {}: {}\nreplay it with: gradring-sim --replay {}{}\n", seed,
-             violation, seed, nodes != 0 ? fmt::format(" --nodes {}", nodes) : "");
-  return false;
-}
+// Seeds are run by several threads, each a world of its own.
+class Runs {
+ public:
+  explicit Runs(const Orders& orders) : orders_(orders), next_(orders.first) {}
+
+  // Until the last seed, or until enough has been found.
+  void work() {
+    while (const auto seed = take()) {
+      gradring::sim::Scenario scenario = gradring::sim::draw_scenario(*seed, orders_.nodes);
+      scenario.bug = orders_.bug;
+      gradring::sim::World world(scenario);
+      if (orders_.trace) world.trace_to(stdout);
+      const std::string violation = world.run();
+      add(*seed, world.stats(), violation);
+    }
+  }
+
+  const Totals& totals() const { return totals_; }
+  uint64_t violations() const { return violations_; }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+  bool on_terminal() const { return terminal_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::optional<uint64_t> take() {
+    const std::lock_guard lock(mutex_);
+    if (next_ > orders_.last || over_) return std::nullopt;
+    return next_++;
+  }
+
+  void add(uint64_t seed, const gradring::sim::Stats& stats, const std::string& violation) {
+    const std::lock_guard lock(mutex_);
+    ++totals_.runs;
+    totals_.events += stats.events;
+    totals_.completions += stats.completions;
+    totals_.slices += stats.slices;
+    totals_.faults += stats.faults;
+    totals_.failed += stats.jobs_failed > 0 ? 1 : 0;
+    totals_.mismatches += stats.mismatches;
+    totals_.views += stats.views;
+    totals_.shrunk += stats.shrunk;
+    totals_.grown += stats.grown;
+    totals_.lanes_lost += stats.lanes_lost;
+    totals_.damaged += stats.damaged;
+    totals_.condemned += stats.condemned;
+    if (!violation.empty()) {
+      const std::string nodes = orders_.nodes != 0 ? fmt::format(" --nodes {}", orders_.nodes) : "";
+      fmt::print("\nVIOLATION seed {}: {}\nreplay it with: gradring-sim --replay {}{}\n", seed,
+                 violation, seed, nodes);
+      over_ = ++violations_ == 10 || orders_.bug != gradring::core::Bug::kNone;
+    }
+    show_progress();
+  }
+
+  void show_progress() {
+    const auto now = Clock::now();
+    if (now - said_ <= std::chrono::milliseconds(terminal_ ? 200 : 4000)) return;
+    said_ = now;
+    fmt::print("{}seed {} of {}..{}  {} ops ended  {} faults{}", terminal_ ? "\r" : "", next_ - 1,
+               orders_.first, orders_.last, totals_.completions, totals_.faults,
+               terminal_ ? "   " : "\n");
+    std::fflush(stdout);
+  }
+
+  const Orders orders_;
+  const bool terminal_ = isatty(STDOUT_FILENO) != 0;
+  const Clock::time_point began_ = Clock::now();
+  std::mutex mutex_;
+  uint64_t next_;
+  bool over_ = false;
+  Totals totals_;
+  uint64_t violations_ = 0;
+  Clock::time_point said_ = began_;
+};
 
 }  // namespace
 
@@ -66,18 +131,19 @@ int main(int argc, char** argv) {
   uint32_t nodes = 0;
   uint64_t replay = 0;
   uint32_t bug = 0;
+  uint32_t jobs = 1;
   options.add_options()("help", "this text")("seeds", po::value(&seeds)->default_value("1..100"),
                                              "run these seeds, A..B or one number")(
       "nodes", po::value(&nodes)->default_value(0),
       "number of nodes, 1 to 64; 0: drawn from the seed")("replay", po::value(&replay),
                                                           "run one seed again, exactly as it ran")(
       "trace", "with --replay: a line for everything that happens")(
+      "jobs", po::value(&jobs)->default_value(1), "run so many seeds at a time, 1 to 256")(
       "bug", po::value(&bug)->default_value(0),
       "make this mistake on purpose (a number of daemon/core/planted.h), and stop where it is "
       "found");
   po::variables_map values;
-  uint64_t first = 0;
-  uint64_t last = 0;
+  Orders orders;
   try {
     po::store(po::parse_command_line(argc, argv, options), values);
     po::notify(values);
@@ -91,8 +157,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (values.count("replay") > 0) {
-    first = last = replay;
-  } else if (!parse_range(seeds, &first, &last)) {
+    orders.first = orders.last = replay;
+  } else if (!parse_range(seeds, &orders.first, &orders.last)) {
     std::cerr << "gradring-sim: --seeds wants A..B with A <= B, got '" << seeds << "'\n";
     return 2;
   }
@@ -110,32 +176,28 @@ int main(int argc, char** argv) {
     return 2;
   }
 
-  Totals totals;
-  uint64_t violations = 0;
-  const bool terminal = isatty(STDOUT_FILENO) != 0;
-  auto said = std::chrono::steady_clock::now();
-  const auto began = said;
-  for (uint64_t seed = first; seed <= last; ++seed) {
-    const bool good = run_seed(seed, nodes, static_cast<gradring::core::Bug>(bug),
-                               values.count("trace") > 0, &totals);
-    if (!good && (++violations == 10 || bug != 0)) break;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - said > std::chrono::milliseconds(terminal ? 200 : 4000)) {
-      said = now;
-      fmt::print("{}seed {} of {}..{}  {} ops ended  {} faults{}", terminal ? "\r" : "", seed,
-                 first, last, totals.completions, totals.faults, terminal ? "   " : "\n");
-      std::fflush(stdout);
-    }
+  if (jobs < 1 || jobs > 256) {
+    std::cerr << "gradring-sim: --jobs wants 1 to 256\n";
+    return 2;
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+
+  orders.nodes = nodes;
+  orders.bug = static_cast<gradring::core::Bug>(bug);
+  orders.trace = values.count("trace") > 0;
+  Runs runs(orders);
+  std::vector<std::thread> others;
+  for (uint32_t i = 1; i < jobs; ++i) others.emplace_back([&runs] { runs.work(); });
+  runs.work();
+  for (std::thread& other : others) other.join();
+  const Totals& totals = runs.totals();
   fmt::print(
       "{}gradring-sim: {} seeds, {} events, {} slices, {} submissions ended, {} faults, {} views "
       "entered, {} ops shrunk, {} runs with a failed job, {} mismatches, {} ranks saw their job "
-      "grow, {} slices damaged, {} ops given up for that, {:.1f} s: {}\n",
-      terminal ? "\n" : "", totals.runs, totals.events, totals.slices, totals.completions,
+      "grow, {} lanes lost, {} slices damaged, {} ops given up for that, {:.1f} s: {}\n",
+      runs.on_terminal() ? "\n" : "", totals.runs, totals.events, totals.slices, totals.completions,
       totals.faults, totals.views, totals.shrunk, totals.failed, totals.mismatches, totals.grown,
-      totals.damaged, totals.condemned, seconds,
-      violations == 0 ? "all invariants held" : fmt::format("{} VIOLATIONS", violations));
-  return violations == 0 ? 0 : 1;
+      totals.lanes_lost, totals.damaged, totals.condemned, runs.seconds(),
+      runs.violations() == 0 ? "all invariants held"
+                             : fmt::format("{} VIOLATIONS", runs.violations()));
+  return runs.violations() == 0 ? 0 : 1;
 }

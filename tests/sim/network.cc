@@ -23,6 +23,7 @@ void World::connect(uint32_t a, uint32_t b) {
   for (const auto& [self, other] : {std::pair(a, b), std::pair(b, a)}) {
     Link& l = link(self, other);
     l.up = l.open = true;
+    l.broken.reset();
     ++l.generation;
     const uint64_t connection = ++l.connection;
     SimNode* node = nodes_[self].get();
@@ -280,6 +281,8 @@ void World::strike(const Fault& fault) {
       ++stats_.faults;
       lose(fault.a, fault.b, Cause::kPeerSilent, 0);
       return heal(fault.a, fault.b, delay(100 * core::kMillisecond));
+    case FaultKind::kLoseLane:
+      return lose_lane(fault);
     case FaultKind::kDamage:
       ++stats_.faults;
       link(fault.a, fault.b).damage_percent = fault.percent;
@@ -331,9 +334,12 @@ void World::damage(uint32_t from, uint32_t to, std::vector<std::byte>* bytes) {
 void World::send_data(uint32_t from, uint32_t to, const Frame& frame, Payload payload) {
   Link& l = link(from, to);
   if (!l.up) return;
-  const auto arrive = [this, from, to, generation = l.generation, frame,
-                       payload = std::move(payload)] {
-    if (link(from, to).generation != generation) return;
+  const uint32_t lane = lane_for(l, frame);
+  if (l.broken == lane) return;
+  const auto arrive = [this, from, to, generation = l.generation, lane,
+                       swallowed = l.lane_generation[lane], frame, payload = std::move(payload)] {
+    const Link& now = link(from, to);
+    if (now.generation != generation || now.lane_generation[lane] != swallowed) return;
     SimNode* node = nodes_[to].get();
     trace([&] { return way(from, to) + describe(frame); });
     node->run([node, from, frame, payload] { node->on_data(from, frame, payload); });

@@ -59,6 +59,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kFreedBeforeConfirmed, "FreedBeforeConfirmed", 1000},
     {Bug::kCondemnedAlone, "CondemnedAlone", 1000},
     {Bug::kCondemnedThoughComplete, "CondemnedThoughComplete", 1000},
+    {Bug::kLostLaneIgnored, "LostLaneIgnored", 100},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};

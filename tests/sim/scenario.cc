@@ -151,6 +151,25 @@ void draw_damage(Scenario* s) {
   }
 }
 
+// Likewise.
+void draw_lanes(Scenario* s) {
+  Random random(s->seed ^ 0x6c616e6573000000u);
+  if (s->nodes < 2 || chance(&random, 60)) return;
+  const uint32_t losses = between(&random, 1, 3);
+  for (uint32_t i = 0; i < losses; ++i) {
+    Fault fault;
+    fault.kind = FaultKind::kLoseLane;
+    fault.at = static_cast<Time>(between(&random, 60, 400)) * core::kMillisecond;
+    fault.a = static_cast<uint32_t>(random.below(s->nodes));
+    fault.b = (fault.a + 1 + static_cast<uint32_t>(random.below(s->nodes - 1))) % s->nodes;
+    fault.mask = random.next();
+    fault.detected = chance(&random, 70) ? between(&random, 1, 40) * core::kMillisecond
+                                         : between(&random, 1000, 3500) * core::kMillisecond;
+    fault.lasts = chance(&random, 60) ? between(&random, 1, 6000) * core::kMillisecond : 0;
+    s->faults.push_back(fault);
+  }
+}
+
 }  // namespace
 
 Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
@@ -184,6 +203,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
     s.faults.push_back(fault);
   }
   draw_damage(&s);
+  draw_lanes(&s);
   return s;
 }
 

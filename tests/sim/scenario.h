@@ -45,6 +45,7 @@ enum class FaultKind : uint8_t {
   kKillTrainer,
   kDieSpeaking,  // as kCrashNode, in the midst of telling others of a view change
   kRestart,      // of the daemon alone: it comes back with its records, within the grace or not
+  kLoseLane,     // one of those between a and b, at both ends or one way
   kDamage,       // some of the slices from a to b come with a flipped bit
 };
 struct Fault {

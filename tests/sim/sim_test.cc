@@ -80,6 +80,31 @@ TEST(Simulation, RestartsAreOnlyAPause) {
   EXPECT_GT(restarts, seeds * 2 / 3);
 }
 
+// So is the loss of a lane where another is left.
+TEST(Simulation, LostLanesAreOnlyAPause) {
+  uint64_t lost = 0;
+  const uint64_t seeds = kSanitized ? 30 : 300;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    Scenario scenario = draw_scenario(seed, 0);
+    for (JobSpec& job : scenario.jobs) {
+      job.mismatch_rank.reset();
+      job.early_leaver.reset();
+    }
+    for (Fault& fault : scenario.faults) {
+      fault.kind = FaultKind::kLoseLane;
+      fault.detected = std::max(fault.detected, core::kMillisecond);
+      fault.a %= scenario.nodes;
+      fault.b = (fault.a + 1 + fault.b % (scenario.nodes - 1)) % scenario.nodes;
+    }
+    World world(scenario);
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    EXPECT_EQ(world.stats().jobs_failed, 0u) << "seed " << seed;
+    EXPECT_EQ(world.stats().shrunk, 0u) << "seed " << seed;
+    lost += world.stats().lanes_lost;
+  }
+  EXPECT_GT(lost, seeds);
+}
+
 // The checks see damage: each kind is found within a few seeds.
 class Damage : public testing::TestWithParam<Sabotage> {};
 

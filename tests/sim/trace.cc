@@ -104,6 +104,10 @@ std::string describe(const Fault& fault) {
       return fmt::format("n{} takes n{} for lost", fault.a, fault.b);
     case FaultKind::kPauseNode:
       return fmt::format("n{} stands still", fault.a) + tail;
+    case FaultKind::kLoseLane:
+      return fmt::format("lane {} of n{} and n{} breaks{}", fault.mask & 1, fault.a, fault.b,
+                         (fault.mask & 2) != 0 ? " one way" : "") +
+             tail;
     case FaultKind::kDamage:
       return fmt::format("n{} -> n{} damages {} % of the slices", fault.a, fault.b, fault.percent) +
              tail;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -35,9 +36,13 @@ struct Stats {
   uint64_t trainers_done = 0;
   uint64_t restarts = 0;  // of daemons that came back with their records
   uint64_t restarts_while_forming = 0;
+  uint64_t lanes_lost = 0;
   uint64_t damaged = 0;    // slices with a flipped bit
   uint64_t condemned = 0;  // ops, after the third time
 };
+
+// Between every two nodes.
+inline constexpr uint32_t kLanes = 2;
 
 // A cluster in one thread. Runs one scenario to its end and watches over what must always hold:
 // what the Oracle says; every submission ends exactly once, and everything ends (bounded virtual
@@ -124,6 +129,9 @@ class World {
     Fifo data;
     uint32_t damage_percent = 0;
     Time damage_until = 0;
+    std::optional<uint32_t> broken;  // the lane that swallows what is on it ...
+    bool avoids = false;             // ... and whether the sender knows
+    std::array<uint64_t, kLanes> lane_generation{};
   };
 
   // network.cc
@@ -143,6 +151,13 @@ class World {
   SimNode& next_life(uint32_t index);
   void pause(const Fault& fault);
   void strike(const Fault& fault);
+
+  // lanes.cc
+  static uint32_t lane_for(const Link& link, const Frame& frame);
+  void break_lane(uint32_t from, uint32_t to, uint32_t lane);
+  void lose_lane(const Fault& fault);
+  void notice_lane(uint32_t self, uint32_t peer, uint32_t lane, Time within);
+
   void deliver_control(uint32_t from, uint32_t to, const core::JobMessage& message);
 
   void keep_ticking();
