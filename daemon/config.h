@@ -18,6 +18,7 @@ struct Config {
   std::string runtime_dir;
   std::string listen;                    // ADDRESS:PORT, numeric
   std::vector<std::string> peers;        // HOST:PORT, where we dial
+  std::vector<std::string> listen_also;  // where else, on other networks
   std::vector<std::string> net_devices;  // empty: chosen by the transport, with a reason
   std::string key_file;
   std::string allowed_keys_file;

@@ -44,6 +44,9 @@ std::string fault_of_runtime_dir(const Config& config) {
   return "";
 }
 
+// More cards than a host has; each has a connection to each peer.
+constexpr size_t kLanesMax = 16;
+
 std::string fault_of_addresses(const Config& config) {
   const auto listen = parse_host_port(config.listen);
   if (!listen || !is_numeric_address(listen->host)) {
@@ -51,6 +54,20 @@ std::string fault_of_addresses(const Config& config) {
         "listen: '{}' is not good: write a numeric address and a port, such as "
         "10.0.0.1:7300",
         config.listen);
+  }
+  for (const std::string& also : config.listen_also) {
+    const auto parsed = parse_host_port(also);
+    if (!parsed || !is_numeric_address(parsed->host) || parsed->host == "0.0.0.0" ||
+        parsed->host == "::") {
+      return fmt::format(
+          "listen-also: '{}' is not good: write the numeric address of one network and a port, "
+          "such as 10.1.0.1:7300",
+          also);
+    }
+    if (normal(also) == normal(config.listen) ||
+        std::count(config.listen_also.begin(), config.listen_also.end(), also) > 1) {
+      return fmt::format("listen-also: {} is given twice; name each address once", also);
+    }
   }
   std::vector<std::string> seen;
   for (const std::string& peer : config.peers) {
@@ -71,6 +88,15 @@ std::string fault_of_addresses(const Config& config) {
     }
     seen.push_back(normal(peer));
   }
+  if (config.net_devices.size() > kLanesMax) {
+    return fmt::format("net-device: {} are given; a node can have {} lanes",
+                       config.net_devices.size(), kLanesMax);
+  }
+  for (const std::string& device : config.net_devices) {
+    if (std::count(config.net_devices.begin(), config.net_devices.end(), device) > 1) {
+      return fmt::format("net-device: {} is given twice; name each device once", device);
+    }
+  }
   return "";
 }
 
@@ -82,12 +108,17 @@ std::string fault_of_security(const Config& config) {
                : "allowed-keys: key is given without the file that lists the keys of all nodes";
   }
   if (config.key_file.empty()) {
-    const auto listen = parse_host_port(config.listen);
-    if (is_loopback(listen->host) || config.insecure) return "";
-    return fmt::format(
-        "listen: {} can be reached by other machines, and there is no key: give key and "
-        "allowed-keys (gradringctl keygen), or say insecure if the network is yours alone",
-        config.listen);
+    if (config.insecure) return "";
+    std::vector<std::string> addresses = {config.listen};
+    addresses.insert(addresses.end(), config.listen_also.begin(), config.listen_also.end());
+    for (const std::string& address : addresses) {
+      if (is_loopback(parse_host_port(address)->host)) continue;
+      return fmt::format(
+          "listen: {} can be reached by other machines, and there is no key: give key and "
+          "allowed-keys (gradringctl keygen), or say insecure if the network is yours alone",
+          address);
+    }
+    return "";
   }
   if (config.insecure) return "insecure: contradicts key; leave one of them out";
   const auto own = read_key_file(config.key_file);

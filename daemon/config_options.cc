@@ -117,11 +117,15 @@ const std::vector<Option>& all_options() {
        "where peers reach this daemon; its network also "
        "carries the gradients unless net-device says otherwise",
        false, text(&Config::listen)},
+      {"listen-also", "ADDRESS:PORT", "",
+       "where peers reach this daemon when the network of listen is lost; once for each further "
+       "network",
+       true, list(&Config::listen_also)},
       {"peer", "HOST:PORT", "", "another daemon's listen address; once for each", true,
        list(&Config::peers)},
       {"net-device", "DEVICE", "",
-       "network device for gradients, as in eth0 or mlx5_0:1; once for "
-       "each; default: the one that carries the listen address",
+       "network device for gradients, as in eth0 or mlx5_0:1; once for each lane, in the same "
+       "order on all nodes; default: the one that carries the listen address",
        true, list(&Config::net_devices)},
       {"key", "FILE", "", "secret key of this node, made by gradringctl keygen; mode 0600", false,
        text(&Config::key_file)},

@@ -61,11 +61,26 @@ void start_logging(const Config& config) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-tl::expected<std::unique_ptr<transport::Transport>, Status> make_transport(const Config& config) {
+// Each device that is named is a lane; where none is, all that the transport chooses are one.
+tl::expected<Lanes, Status> make_lanes(const Config& config) {
   transport::UcxOptions options;
-  options.devices = config.net_devices;
   options.listen_address = parse_host_port(config.listen)->host;
-  return transport::make_ucx_transport(options);
+  Lanes lanes;
+  for (size_t lane = 0; lane < std::max<size_t>(config.net_devices.size(), 1); ++lane) {
+    if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
+    auto transport = transport::make_ucx_transport(options);
+    if (!transport) return tl::unexpected(transport.error());
+    lanes.push_back(std::move(*transport));
+  }
+  return lanes;
+}
+
+StandingFacts facts_of(const Lanes& lanes) {
+  StandingFacts facts{lanes.front()->name(), "", lanes.front()->devices_reason(), monotonic_now()};
+  for (const auto& lane : lanes) {
+    facts.devices += (facts.devices.empty() ? "" : ", ") + lane->devices();
+  }
+  return facts;
 }
 
 // "ucx 1.13.1" -> "ucx 1.13": what must be alike on two nodes that talk.
@@ -104,7 +119,7 @@ int keep(const Config& config, const std::string& program, std::vector<std::stri
   return keep::run_keeper(options);
 }
 
-int serve(const Config& config, std::unique_ptr<transport::Transport> transport, FdStore* store,
+int serve(const Config& config, Lanes lanes, FdStore* store,
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
@@ -112,18 +127,25 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   FlightRecorder flight;
   warn_of(flight.open(config.runtime_dir, config.node, config.flight_recorder_size));
 
-  const size_t slice_bytes =
-      std::min<size_t>(config.slice_bytes, transport->preferred_payload_bytes());
+  size_t slice_bytes = config.slice_bytes;
+  for (const auto& lane : lanes) {
+    slice_bytes = std::min(slice_bytes, lane->preferred_payload_bytes());
+  }
   CommandBox commands(kCommandsMax);
   EventBox events(kEventsMax);
 
   ControlThread::Setup setup;
   setup.config = config;
-  setup.identity = {
-      config.node,          random_u64(), compatible_name(transport->name()), transport->address(),
-      transport->devices(), slice_bytes,  static_cast<uint32_t>(config.slots)};
-  setup.facts = {transport->name(), transport->devices(), transport->devices_reason(),
-                 monotonic_now()};
+  setup.facts = facts_of(lanes);
+  setup.identity.node = config.node;
+  setup.identity.boot_id = random_u64();
+  setup.identity.transport = compatible_name(setup.facts.transport);
+  setup.identity.slice_bytes = slice_bytes;
+  setup.identity.slots = static_cast<uint32_t>(config.slots);
+  for (const auto& lane : lanes) {
+    setup.identity.data_addresses.push_back(lane->address());
+    setup.identity.devices.push_back(lane->devices());
+  }
   setup.commands = &commands;
   setup.events = &events;
   setup.flight = flight.control();
@@ -145,7 +167,7 @@ int serve(const Config& config, std::unique_ptr<transport::Transport> transport,
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
   DataThread data(
-      std::move(transport),
+      std::move(lanes),
       {engine, config.staging_limit, config.suspect / 4, flight.data(), config.restart_grace > 0},
       &commands, &events);
   std::thread data_thread([&data] { data.run(); });
@@ -175,14 +197,15 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
   start_logging(config);
   if (invocation->what == What::kKeep) return keep(config, program, arguments);
   FdStore store;
-  auto transport = make_transport(config);
-  if (!transport) return refuse(transport.error().message());
+  auto lanes = make_lanes(config);
+  if (!lanes) return refuse(lanes.error().message());
   if (invocation->what == What::kCheckConfig) {
-    fmt::print("OK: node {}, {} on {} ({})\n", config.node, (*transport)->name(),
-               (*transport)->devices(), (*transport)->devices_reason());
+    const StandingFacts facts = facts_of(*lanes);
+    fmt::print("OK: node {}, {} on {} ({})\n", config.node, facts.transport, facts.devices,
+               facts.devices_reason);
     return 0;
   }
-  return serve(config, std::move(*transport), &store, arguments);
+  return serve(config, std::move(*lanes), &store, arguments);
 }
 
 }  // namespace

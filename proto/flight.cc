@@ -31,6 +31,8 @@ std::string_view name_of(FlightKind kind) {
       return "peer up";
     case FlightKind::kPeerLost:
       return "peer lost";
+    case FlightKind::kLaneLost:
+      return "lane lost";
     case FlightKind::kJobProposed:
       return "job proposed";
     case FlightKind::kJobMember:

@@ -50,6 +50,7 @@ enum class FlightKind : uint16_t {
 
   kPeerUp = 32,    // name: node
   kPeerLost = 33,  // code: cause; name: node; words: evidence
+  kLaneLost = 34,  // name: node; words: which, and why
 
   kJobProposed = 48,  // name: job; value: ranks; index: members
   kJobMember = 49,    // index: member; rank: its lowest; value: how many ranks; name: node

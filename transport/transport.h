@@ -48,6 +48,15 @@ struct Counters {
   uint64_t payload_bytes_received = 0;
   // Arrived without a header of kFrameBytes: no peer of ours sent them.
   uint64_t messages_dropped = 0;
+
+  Counters& operator+=(const Counters& other) {
+    messages_sent += other.messages_sent;
+    messages_received += other.messages_received;
+    payload_bytes_sent += other.payload_bytes_sent;
+    payload_bytes_received += other.payload_bytes_received;
+    messages_dropped += other.messages_dropped;
+    return *this;
+  }
 };
 
 // Moves messages between nodes: a fixed header of kFrameBytes and a payload. Reliable until the

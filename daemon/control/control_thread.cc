@@ -206,7 +206,9 @@ void ControlThread::apply(const EpochDiffers& differs, core::Time) {
   }
 }
 
-void ControlThread::apply(const PeerDataLost& lost, core::Time) { peers_.on_data_lost(lost); }
+void ControlThread::apply(const PeerDataLost& lost, core::Time now) {
+  peers_.on_data_lost(lost, now);
+}
 
 void ControlThread::apply(const NonfiniteFound& found, core::Time) { jobs_.mark_nonfinite(found); }
 
@@ -301,6 +303,11 @@ void ControlThread::peer_away(const std::string& node) {
   FlightEvent away{.kind = FlightKind::kPeerLost};
   setup_.flight->record(away, node, "may come back");
   membership_.peer_away(node);
+}
+
+void ControlThread::lane_lost(const std::string& node, const std::string& why) {
+  setup_.flight->record({.kind = FlightKind::kLaneLost}, node, why);
+  membership_.lane_lost(node, why);
 }
 
 void ControlThread::peer_suspect(const std::string& node, bool suspected) {

@@ -13,13 +13,28 @@
 namespace gradring::daemon {
 namespace {
 
-constexpr size_t kDataAddressMax = 64 << 10;
+// Mostly the addresses of its lanes, of some hundred bytes each.
+constexpr size_t kHelloMax = 256 << 10;
 
 // A year; keeps sums with the clock in range.
 constexpr uint64_t kGraceMax = 365ull * 24 * 3600 * 1000;
 
 // Nodes that greet us without being our peers; more than any cluster has.
 constexpr size_t kGreetingsMax = 4096;
+
+std::vector<std::string> other_ways_to(const wire::Hello& hello) {
+  std::vector<std::string> ways;
+  for (const std::string& also : hello.also_listens_at()) {
+    if (parse_host_port(also)) ways.push_back(also);
+  }
+  return ways;
+}
+
+std::vector<std::string> data_addresses_of(const wire::Hello& hello) {
+  std::vector<std::string> addresses = {hello.data_address()};
+  for (const std::string& address : hello.more_data_addresses()) addresses.push_back(address);
+  return addresses;
+}
 
 }  // namespace
 
@@ -33,8 +48,12 @@ void Peers::say_hello(Peer& peer) {
   hello->set_connection(peer.link.connection());
   hello->set_product_version(kProductVersion);
   hello->set_transport(self_.transport);
-  hello->set_data_address(self_.data_address);
+  hello->set_data_address(self_.data_addresses.front());
+  for (size_t lane = 1; lane < self_.data_addresses.size(); ++lane) {
+    hello->add_more_data_addresses(self_.data_addresses[lane]);
+  }
   hello->set_data_token(peer.link.token());
+  for (const std::string& also : config_.listen_also) hello->add_also_listens_at(also);
   hello->set_slice_bytes(self_.slice_bytes);
   hello->set_slots(self_.slots);
   hello->set_life(life_);
@@ -106,7 +125,8 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
     const bool restarted = known->second.boot_id != hello.boot_id();
     Peer* peer = by_node(hello.node());
     if (peer != nullptr && peer->up) {
-      lose(*peer, Cause::kPeerLost, restarted ? "was restarted" : "connected anew", now);
+      lose(*peer, Cause::kPeerLost, restarted ? "was restarted" : "connected anew", now,
+           !restarted && may_come_round(*peer, now));
     }
   }
   if (const auto old = greetings_.find(hello.node()); old != greetings_.end()) {
@@ -118,7 +138,8 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
       routing_id,
       hello.boot_id(),
       hello.connection(),
-      hello.data_address(),
+      other_ways_to(hello),
+      data_addresses_of(hello),
       hello.data_token(),
       hello.product_version(),
       hello.life(),
@@ -138,7 +159,7 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
         protocol);
   }
   if (hello.node().empty() || hello.node().size() > kNodeNameMax || hello.data_token() == 0 ||
-      hello.data_address().size() > kDataAddressMax) {
+      hello.ByteSizeLong() > kHelloMax) {
     return "malformed hello";
   }
   if (hello.node() == self_.node) {
@@ -215,11 +236,19 @@ void Peers::try_up(const std::string& node, core::Time now) {
   peer->version = greeting->second.version;
   control_watch_.add(node, now);
   data_watch_.add(node, now);
-  commands_->post(ConnectPeer{peer->link.id(), peer->link.number(), node,
-                              greeting->second.data_address, greeting->second.data_token});
+  std::vector<std::string> addresses = greeting->second.data_addresses;
+  addresses.resize(std::min(addresses.size(), self_.data_addresses.size()));
+  peer->lanes.emplace(addresses.size(), watch_options(config_), now);
+  peer->link.set_also_at(greeting->second.also_at);
+  commands_->post(ConnectPeer{peer->link.id(), peer->link.number(), node, std::move(addresses),
+                              greeting->second.data_token});
   spdlog::info("peer {} at {} is up (gradringd {})", node, peer->link.address(), peer->version);
   if (const auto away = away_.find(node); away != away_.end()) {
     const bool same = away->second.life == 0 || away->second.life == greeting->second.life;
+    for (uint8_t lane = 0; lane < peer->lanes->count(); ++lane) {
+      if ((away->second.doubtful_lanes >> lane & 1) == 0) continue;
+      peer->lanes->broke(lane, "silent when its control connection was lost", now);
+    }
     away_.erase(away);
     if (!same) {
       events_->peer_lost(node, Cause::kPeerLost, "its daemon was restarted and has forgotten all");
@@ -231,7 +260,12 @@ void Peers::try_up(const std::string& node, core::Time now) {
   }
 }
 
-void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now) {
+bool Peers::may_come_round(const Peer& peer, core::Time now) const {
+  return peer.link.has_other_ways() && data_watch_.silent_for(peer.node, now) < config_.suspect;
+}
+
+void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now,
+                 bool comes_round) {
   const bool was_up = std::exchange(peer.up, false);
   peer.lost.reset();
   peer.link.drop(evidence, now);
@@ -247,13 +281,16 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   data_watch_.remove(peer.node);
   Away away;
   if (const auto greeting = greetings_.find(peer.node); greeting != greetings_.end()) {
-    away = {greeting->second.life, greeting->second.restart_grace};
+    away = {greeting->second.life, greeting->second.restart_grace, 0};
     greeters_.erase(greeting->second.routing_id);
     greetings_.erase(greeting);
   }
   commands_->post(DisconnectPeer{peer.link.id()});
-  // A silent one has no kernel that closes connections for it, and will not be back soon.
-  if (cause == Cause::kPeerLost && away.until > 0) {
+  // A silent one has no kernel that closes connections for it, and will not be back soon, unless
+  // it is heard on the data network and can be dialled elsewhere.
+  if (comes_round || (cause == Cause::kPeerLost && away.until > 0)) {
+    if (comes_round) away.until = std::max(away.until, 2 * config_.decide);
+    if (comes_round) away.doubtful_lanes = peer.lanes->doubtful_lanes(now);
     spdlog::warn("peer {} at {} went away ({}); it may come back within {} s", peer.node,
                  peer.link.address(), evidence, away.until / core::kSecond);
     away.until += now;

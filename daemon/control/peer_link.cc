@@ -45,7 +45,7 @@ void PeerLink::dial(const Dial& dial, core::Time now) {
   dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kDialTime / core::kMillisecond));
   dealer_.set(zmq::sockopt::tcp_keepalive, 1);
   dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
-  dealer_.set(zmq::sockopt::ipv6, address_.front() == '[');
+  dealer_.set(zmq::sockopt::ipv6, dialled().front() == '[');
   secure_ = !dial.server_key.empty();
   if (secure_) {
     dealer_.set(zmq::sockopt::curve_serverkey, dial.server_key);
@@ -60,7 +60,7 @@ void PeerLink::dial(const Dial& dial, core::Time now) {
   state_ = State::kDialing;
   broken_ = false;
   deadline_ = now + kDialTime;
-  if (zmq_connect(dealer_.handle(), ("tcp://" + address_).c_str()) != 0) {
+  if (zmq_connect(dealer_.handle(), ("tcp://" + dialled()).c_str()) != 0) {
     reason_ = zmq_strerror(zmq_errno());
     broken_ = true;
   }
@@ -76,6 +76,7 @@ void PeerLink::drop(const std::string& reason, core::Time now) {
   }
   state_ = State::kWaiting;
   broken_ = false;
+  way_ = (way_ + 1) % (also_at_.size() + 1);
   pause_ = pause_ == 0 ? kPauseFirst : std::min(2 * pause_, kPauseMost);
   deadline_ = now + pause_;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 #include <zmq.hpp>
 
 #include "daemon/core/time.h"
@@ -11,7 +12,8 @@
 
 namespace gradring::daemon {
 
-// Our own way to one configured peer: a DEALER that dials its address. libzmq's reconnecting is
+// Our own way to one configured peer: a DEALER that dials its address, or another that the peer has
+// told us, in turn, when the last one did not do. libzmq's reconnecting is
 // off, since it would keep a queue across the peer's death; a broken connection is dropped with all
 // it holds, and dialled anew after a pause.
 //
@@ -25,6 +27,10 @@ class PeerLink {
   enum class State : uint8_t { kWaiting, kDialing, kGreeting, kWelcomed };
 
   PeerLink(PeerId id, std::string address) : id_(id), address_(std::move(address)) {}
+
+  // Where else it can be dialled.
+  void set_also_at(std::vector<std::string> addresses) { also_at_ = std::move(addresses); }
+  bool has_other_ways() const { return !also_at_.empty(); }
 
   // What the connection to be made needs.
   struct Dial {
@@ -51,7 +57,8 @@ class PeerLink {
   void linger(int milliseconds) { dealer_.set(zmq::sockopt::linger, milliseconds); }
 
   PeerId id() const { return id_; }
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return address_; }  // as configured
+  const std::string& dialled() const { return way_ == 0 ? address_ : also_at_[way_ - 1]; }
   bool open() const { return state_ != State::kWaiting; }
   void* socket() { return dealer_.handle(); }
   void* monitor() { return monitor_.handle(); }
@@ -79,6 +86,8 @@ class PeerLink {
 
   const PeerId id_;
   const std::string address_;
+  std::vector<std::string> also_at_;
+  size_t way_ = 0;  // dialled last; 0: the address, else one of the others
   zmq::socket_t dealer_;
   zmq::socket_t monitor_;
   State state_ = State::kWaiting;

@@ -20,10 +20,6 @@ constexpr int kMessagesPerTurn = 256;
 
 constexpr size_t kEarlyMax = 1024;
 
-core::FailureDetector::Options watch_options(const Config& config) {
-  return {config.suspect, config.decide};
-}
-
 }  // namespace
 
 Peers::Peers(zmq::context_t* context, const Config& config, const OwnIdentity& self,
@@ -59,26 +55,37 @@ Status Peers::open() {
   router_.set(zmq::sockopt::tcp_keepalive_idle, 10);
   router_.set(zmq::sockopt::tcp_keepalive_intvl, 5);
   router_.set(zmq::sockopt::tcp_keepalive_cnt, 3);
-  router_.set(zmq::sockopt::ipv6, config_.listen.front() == '[');
+  const auto is_ipv6 = [](const std::string& address) { return address.front() == '['; };
+  router_.set(zmq::sockopt::ipv6,
+              is_ipv6(config_.listen) ||
+                  std::any_of(config_.listen_also.begin(), config_.listen_also.end(), is_ipv6));
   if (own_key_) {
     router_.set(zmq::sockopt::curve_server, true);
     router_.set(zmq::sockopt::curve_secretkey, own_key_->secret_key);
     router_.set(zmq::sockopt::zap_domain, std::string(kZapDomain));
   }
-  if (zmq_bind(router_.handle(), ("tcp://" + config_.listen).c_str()) == 0) return {};
+  if (Status status = bind("listen", config_.listen); !status.ok()) return status;
+  for (const std::string& also : config_.listen_also) {
+    if (Status status = bind("listen-also", also); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Peers::bind(const char* option, const std::string& address) {
+  if (zmq_bind(router_.handle(), ("tcp://" + address).c_str()) == 0) return {};
   switch (zmq_errno()) {
     case EADDRINUSE:
       return {Code::kUnavailable,
-              fmt::format("listen: {} is in use by another program; stop it or choose another port",
-                          config_.listen)};
+              fmt::format("{}: {} is in use by another program; stop it or choose another port",
+                          option, address)};
     case EADDRNOTAVAIL:
     case ENODEV:
       return {Code::kUnavailable,
-              fmt::format("listen: no network interface of this machine has the address of {}",
-                          config_.listen)};
+              fmt::format("{}: no network interface of this machine has the address of {}", option,
+                          address)};
     default:
       return {Code::kUnavailable,
-              fmt::format("listen: {}: {}", config_.listen, zmq_strerror(zmq_errno()))};
+              fmt::format("{}: {}: {}", option, address, zmq_strerror(zmq_errno()))};
   }
 }
 
@@ -105,6 +112,7 @@ int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
     work += watch_links(items, now);
     work += hear(now);
   }
+  work += settle_lanes();
   work += drop_broken(now);
   work += dial_waiting(now);
   return work;
@@ -183,6 +191,9 @@ void Peers::dispatch(Peer& peer, const wire::PeerMessage& message, core::Time no
   peer.heard = now;
   control_watch_.heard(peer.node, now);
   if (!message.has_heartbeat()) return events_->peer_message(peer.node, message);
+  if (message.heartbeat().has_heard_lanes()) {
+    peer.lanes->peer_hears(message.heartbeat().heard_lanes(), now);
+  }
   const auto& progress = message.heartbeat().progress();
   if (progress.empty() || progress[0] == peer.progress) return;
   peer.progress = progress[0];
@@ -239,7 +250,7 @@ core::Time Peers::next_deadline() const {
   for (const Peer& peer : peers_) {
     if (peer.link.state() != PeerLink::State::kWelcomed)
       next = std::min(next, peer.link.deadline());
-    if (peer.link.broken() || peer.lost) return 0;
+    if (peer.link.broken() || peer.lost || (peer.up && peer.lanes->changed())) return 0;
   }
   return next;
 }
@@ -252,79 +263,12 @@ void Peers::tick(core::Time now) {
     message.set_protocol(kPeerProtocol);
     message.mutable_heartbeat()->set_sequence(heartbeats_);
     message.mutable_heartbeat()->add_progress(own_progress_);
+    message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
     peer.link.send(message);
   }
   watch(control_watch_, "control", now);
+  look_for_other_ways(now);
   give_up_absent(now);
-}
-
-void Peers::give_up_absent(core::Time now) {
-  for (auto it = away_.begin(); it != away_.end();) {
-    if (now < it->second.until) {
-      ++it;
-      continue;
-    }
-    const std::string node = it->first;
-    it = away_.erase(it);
-    spdlog::warn("peer {} is lost: it did not come back in time", node);
-    events_->peer_lost(node, Cause::kPeerLost, "its daemon did not come back in time");
-  }
-}
-
-void Peers::on_pulse(const Pulse& pulse, core::Time now) {
-  own_progress_ = pulse.progress;
-  for (Peer& peer : peers_) {
-    if (peer.link.id() >= pulse.peers.size()) continue;
-    peer.traffic = pulse.peers[peer.link.id()];
-    if (peer.up && peer.traffic.heard && peer.traffic.link == peer.link.number()) {
-      data_watch_.heard(peer.node, now);
-    }
-  }
-  // Driven by our data thread's own pulse: when it does not run, it may blame nobody for silence.
-  watch(data_watch_, "data", now);
-}
-
-void Peers::watch(core::FailureDetector& detector, const char* plane, core::Time now) {
-  using Health = core::FailureDetector::Health;
-  for (const auto& change : detector.tick(now)) {
-    Peer* peer = by_node(change.peer);
-    if (peer == nullptr || !peer->up) continue;
-    if (change.health == Health::kAlive) {
-      spdlog::info("peer {} is heard again", change.peer);
-      events_->peer_suspect(change.peer, false);
-      continue;
-    }
-    const std::string silence = silence_of(*peer, plane, change.silent, now);
-    if (change.health == Health::kSuspect) {
-      spdlog::warn("peer {}: {}", change.peer, silence);
-      events_->peer_suspect(change.peer, true);
-    } else {
-      lose(*peer, Cause::kPeerSilent, silence, now);
-    }
-  }
-}
-
-std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time silent,
-                              core::Time now) const {
-  const double seconds = static_cast<double>(silent) / core::kSecond;
-  const bool control_silent = control_watch_.silent_for(peer.node, now) >= config_.suspect;
-  const bool data_silent = data_watch_.silent_for(peer.node, now) >= config_.suspect;
-  if (control_silent && data_silent) return fmt::format("silent for {:.1f} s", seconds);
-  if (plane == std::string_view("control")) {
-    return fmt::format("control connection silent for {:.1f} s while the data network is alive",
-                       seconds);
-  }
-  if (now - peer.progressed >= config_.suspect) {
-    return fmt::format(
-        "its data thread has not moved for {:.1f} s while its control thread is alive", seconds);
-  }
-  return fmt::format("data network ({}) silent for {:.1f} s while the control connection is alive",
-                     self_.devices, seconds);
-}
-
-void Peers::on_data_lost(const PeerDataLost& lost) {
-  Peer& peer = peers_[lost.peer];
-  if (peer.up && peer.link.number() == lost.link) peer.lost = lost.why;
 }
 
 bool Peers::send(const std::string& node, wire::PeerMessage message) {

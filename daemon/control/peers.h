@@ -13,6 +13,7 @@
 #include "daemon/control/peer_link.h"
 #include "daemon/control/zap.h"
 #include "daemon/core/failure_detector.h"
+#include "daemon/core/peer_lanes.h"
 #include "daemon/data/messages.h"
 #include "proto/status.h"
 
@@ -27,6 +28,8 @@ class PeerEvents {
   virtual void peer_lost(const std::string& node, Cause cause, const std::string& evidence) = 0;
   // Its connection closed, and it may come back with all it knew: peer_up or peer_lost follows.
   virtual void peer_away(const std::string& node) = 0;
+  // It goes on, but what was under way on this lane is lost. `why` is for people.
+  virtual void lane_lost(const std::string& node, const std::string& why) = 0;
   // Not heard of for `suspect`, or heard of again.
   virtual void peer_suspect(const std::string& node, bool suspected) = 0;
   // Anything but hello and heartbeat, in the order in which it was sent, while the peer is up.
@@ -37,12 +40,14 @@ class PeerEvents {
 struct OwnIdentity {
   std::string node;
   uint64_t boot_id = 0;
-  std::string transport;     // name to compare: body, major and minor version
-  std::string data_address;  // of the data transport
-  std::string devices;       // for people
+  std::string transport;                    // name to compare: body, major and minor version
+  std::vector<std::string> data_addresses;  // of the data transports, one a lane
+  std::vector<std::string> devices;         // of the lanes, for people
   uint64_t slice_bytes = 0;
   uint32_t slots = 0;
 };
+
+core::FailureDetector::Options watch_options(const Config& config);
 
 // The connections to the other daemons. Each peer is two channels: we speak on our DEALER to its
 // address and hear on our ROUTER what it sends from its own DEALER. It is up when we were welcomed
@@ -73,7 +78,7 @@ class Peers {
 
   // ---- from the data thread ----
   void on_pulse(const Pulse& pulse, core::Time now);
-  void on_data_lost(const PeerDataLost& lost);
+  void on_data_lost(const PeerDataLost& lost, core::Time now);
 
   // False when the node is not up. A message that cannot be queued breaks the connection.
   bool send(const std::string& node, wire::PeerMessage message);
@@ -102,8 +107,9 @@ class Peers {
     core::Time heard = 0;   // last, on the control connection
     uint64_t progress = 0;  // of its data thread, as its heartbeats say
     core::Time progressed = 0;
-    std::optional<std::string> lost;  // data connection broke, and why; handled in do_work()
-    std::string told;                 // to the log, of why it is not connected
+    std::optional<core::PeerLanes> lanes;  // while it is up
+    std::optional<std::string> lost;       // data connection broke, and why; handled in do_work()
+    std::string told;                      // to the log, of why it is not connected
     PeerTraffic traffic;
   };
   // A hello that was welcomed: the direction from the peer to us.
@@ -111,7 +117,8 @@ class Peers {
     std::string routing_id;
     uint64_t boot_id = 0;
     uint64_t connection = 0;
-    std::string data_address;
+    std::vector<std::string> also_at;
+    std::vector<std::string> data_addresses;
     uint64_t data_token = 0;
     std::string version;
     uint64_t life = 0;
@@ -124,18 +131,24 @@ class Peers {
   struct Away {
     uint64_t life = 0;
     core::Time until = 0;
+    uint64_t doubtful_lanes = 0;  // when it was heard last
   };
-  void give_up_absent(core::Time now);
 
   // peers.cc
+  Status bind(const char* option, const std::string& address);
   int hear(core::Time now);
   int watch_links(std::span<const zmq_pollitem_t> items, core::Time now);
   int drop_broken(core::Time now);
   int dial_waiting(core::Time now);
   void dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now);
+
+  // peer_health.cc
   void watch(core::FailureDetector& detector, const char* plane, core::Time now);
+  int settle_lanes();
   std::string silence_of(const Peer& peer, const char* plane, core::Time silent,
                          core::Time now) const;
+  void look_for_other_ways(core::Time now);
+  void give_up_absent(core::Time now);
 
   // greet.cc
   void say_hello(Peer& peer);
@@ -148,9 +161,13 @@ class Peers {
              uint64_t connection);
   void refuse(Peer& peer, const std::string& why);
   void try_up(const std::string& node, core::Time now);
-  void lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now);
+  // Whether it lives, and only this way to it is broken.
+  bool may_come_round(const Peer& peer, core::Time now) const;
+  void lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now,
+            bool comes_round = false);
 
   Peer* by_node(const std::string& node);
+  void add_lanes(const Peer& peer, wire::PeerReport* report) const;
   wire::PeerReport report_of(const Peer& peer, core::Time now) const;
 
   zmq::context_t* const context_;

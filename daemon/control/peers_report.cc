@@ -21,6 +21,20 @@ uint32_t Peers::count_up() const {
       std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.up; }));
 }
 
+void Peers::add_lanes(const Peer& peer, wire::PeerReport* report) const {
+  using State = core::PeerLanes::State;
+  for (uint8_t lane = 0; lane < peer.lanes->count(); ++lane) {
+    wire::LaneReport* shown = report->add_lanes();
+    const State state = peer.lanes->state(lane);
+    shown->set_device(self_.devices[lane]);
+    shown->set_state(state == State::kUp ? "up" : state == State::kTrying ? "trying" : "lost");
+    shown->set_reason(state == State::kUp ? "" : peer.lanes->why(lane));
+    if (lane >= peer.traffic.lanes.size()) continue;
+    shown->set_sent_bytes(peer.traffic.lanes[lane].sent_bytes);
+    shown->set_received_bytes(peer.traffic.lanes[lane].received_bytes);
+  }
+}
+
 wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
   using Health = core::FailureDetector::Health;
   const auto milliseconds = [](core::Time time) {
@@ -30,12 +44,13 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
   report.set_node(peer.node);
   report.set_address(peer.link.address());
   report.set_version(peer.version);
-  report.set_sent_bytes(peer.traffic.sent_bytes);
-  report.set_received_bytes(peer.traffic.received_bytes);
+  report.set_sent_bytes(peer.traffic.sent_bytes());
+  report.set_received_bytes(peer.traffic.received_bytes());
   report.set_dropped_frames(peer.traffic.dropped_frames);
   report.set_damaged(peer.traffic.damaged);
   if (peer.heard != 0) report.set_silent_ms(milliseconds(now - peer.heard));
   if (peer.up) {
+    add_lanes(peer, &report);
     report.set_connected_ms(milliseconds(now - peer.up_since));
     const bool control = control_watch_.health_of(peer.node) == Health::kAlive;
     const bool data = data_watch_.health_of(peer.node) == Health::kAlive;

@@ -101,21 +101,55 @@ void DataThread::apply(const ExpectPeer& expect) {
   shared_.peers.expect(expect.peer, expect.token);
 }
 
-void DataThread::apply(const ConnectPeer& connect) {
-  const Status status = transport_->connect(connect.peer, connect.address);
-  if (!status.ok()) {
-    events_->post(PeerDataLost{connect.peer, connect.link, status.message()});
-    return;
+void DataThread::apply(const ConnectPeer& connect_peer) {
+  ConnectPeer known = connect_peer;
+  if (known.addresses.size() > lanes_.size()) known.addresses.resize(lanes_.size());
+  shared_.peers.connected(known);
+  for (uint8_t lane = 0; lane < known.addresses.size(); ++lane) {
+    connect(known.peer, lane, known.addresses[lane]);
+    DataLane& made = shared_.peers.at(known.peer).lanes[lane];
+    made.carries = made.connected;
   }
-  shared_.peers.connected(connect);
+  addresses_[known.peer] = std::move(known.addresses);
+}
+
+void DataThread::connect(PeerId peer, uint8_t lane, const std::string& address) {
+  const Status status = lanes_[lane]->connect(peer, address);
+  DataPeer& of = shared_.peers.at(peer);
+  of.lanes[lane].connected = status.ok();
+  if (!status.ok()) events_->post(PeerDataLost{peer, of.link, lane, status.message()});
+}
+
+void DataThread::close(PeerId peer, uint8_t lane) {
+  std::vector<uint64_t> loans;
+  shared_.outbox.drop(lane, peer, &loans);
+  give_back(loans);
+  lanes_[lane]->disconnect(peer);
 }
 
 void DataThread::apply(const DisconnectPeer& disconnect) {
-  shared_.peers.at(disconnect.peer).connected = false;
-  std::vector<uint64_t> loans;
-  shared_.outbox.drop(disconnect.peer, &loans);
-  give_back(loans);
-  transport_->disconnect(disconnect.peer);
+  DataPeer& peer = shared_.peers.at(disconnect.peer);
+  peer.connected = false;
+  for (uint8_t lane = 0; lane < peer.lanes.size(); ++lane) {
+    peer.lanes[lane].connected = peer.lanes[lane].carries = false;
+    close(disconnect.peer, lane);
+  }
+}
+
+void DataThread::apply(const SetLane& set) {
+  DataPeer& peer = shared_.peers.at(set.peer);
+  if (!peer.connected || peer.link != set.link || set.lane >= peer.lanes.size()) return;
+  DataLane& lane = peer.lanes[set.lane];
+  switch (set.to) {
+    case SetLane::To::kClosed:
+      lane.connected = lane.carries = false;
+      return close(set.peer, set.lane);
+    case SetLane::To::kTried:
+      return connect(set.peer, set.lane, addresses_[set.peer][set.lane]);
+    case SetLane::To::kCarries:
+      lane.carries = lane.connected;
+      return;
+  }
 }
 
 void DataThread::apply(const DescribeJob& describe) {

@@ -7,21 +7,27 @@
 
 namespace gradring::daemon {
 
-std::optional<PeerId> DataThread::sender_of(const Frame& frame) {
+std::optional<PeerId> DataThread::sender_of(uint8_t lane, const Frame& frame) {
   const std::optional<PeerId> peer = shared_.peers.by_token(frame.token);
   if (!peer) {
     ++frames_forged_;
     return std::nullopt;
   }
-  shared_.peers.at(*peer).heard = true;
+  hear(*peer, lane);
   return peer;
 }
 
-transport::Events::Landing DataThread::on_header(std::span<const std::byte> header,
-                                                 size_t payload_bytes) {
+// A peer that has more lanes than we were told of, or fewer, is heard on those that both have.
+void DataThread::hear(PeerId peer, uint8_t lane) {
+  std::vector<DataLane>& lanes = shared_.peers.at(peer).lanes;
+  if (lane < lanes.size()) lanes[lane].heard = true;
+}
+
+DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byte> header,
+                                          size_t payload_bytes) {
   if (payload_bytes == 0) return {};  // on_message will have it
   if (!is_sound(header)) {
-    lose_damaged(header);
+    lose_damaged(lane, header);
     return {};
   }
   const auto frame = decode(header, payload_bytes);
@@ -29,7 +35,7 @@ transport::Events::Landing DataThread::on_header(std::span<const std::byte> head
     ++frames_malformed_;
     return {};
   }
-  const std::optional<PeerId> from = sender_of(*frame);
+  const std::optional<PeerId> from = sender_of(lane, *frame);
   if (!from) return {};
   DataPeer& peer = shared_.peers.at(*from);
   JobExecutor* job = find(frame->job);
@@ -44,17 +50,17 @@ transport::Events::Landing DataThread::on_header(std::span<const std::byte> head
     ++peer.dropped_frames;
     return {};
   }
-  peer.received_bytes += payload_bytes;
+  if (lane < peer.lanes.size()) peer.lanes[lane].received_bytes += payload_bytes;
   return {landing->to, landing->loan};
 }
 
-void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) {
+void DataThread::on_message(uint8_t lane, std::span<const std::byte> header, uint64_t cookie) {
   if (cookie != 0) {
     const Loan loan = shared_.ledger.take_back(cookie);
     loan.job->on_landed(loan.at);
     return;
   }
-  if (!is_sound(header)) return lose_damaged(header);
+  if (!is_sound(header)) return lose_damaged(lane, header);
   const auto frame = decode(header, 0);
   if (!frame || frame->type == FrameType::kSlice) {
     ++frames_malformed_;
@@ -63,6 +69,7 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
   const std::optional<PeerId> from = shared_.peers.by_token(frame->token);
   JobExecutor* const job = from ? find(frame->job) : nullptr;
   if (job != nullptr || (from && frame->type == FrameType::kHeartbeat)) {
+    hear(*from, lane);
     return deliver_frame(*from, job, *frame);
   }
 
@@ -70,26 +77,25 @@ void DataThread::on_message(std::span<const std::byte> header, uint64_t cookie) 
   // it accepted the view; but a fast peer's first frames can overtake both on their way through our
   // mailbox. More than these are not credible, and strangers take no room from peers.
   constexpr size_t kEarlyFramesMax = 4096;
-  std::vector<Frame>& waiting = from ? early_ : strange_;
+  auto& waiting = from ? early_ : strange_;
   if (waiting.size() < kEarlyFramesMax) {
-    waiting.push_back(*frame);
+    waiting.emplace_back(lane, *frame);
   } else {
-    deliver_early_frame(*frame);  // in vain, and counted
+    deliver_early_frame(lane, *frame);  // in vain, and counted
   }
 }
 
 // Nobody knows what it was, so it cannot be asked for again: as if its connection had broken. Whose
 // token does not stand in it, of whom nobody knows.
-void DataThread::lose_damaged(std::span<const std::byte> header) {
+void DataThread::lose_damaged(uint8_t lane, std::span<const std::byte> header) {
   ++frames_damaged_;
   const std::optional<PeerId> from = shared_.peers.by_token(token_in(header));
   if (!from) return;
   ++shared_.peers.at(*from).damaged;
-  on_lost(*from, "the header of a frame from it came damaged");
+  on_lost(lane, *from, "the header of a frame from it came damaged");
 }
 
 void DataThread::deliver_frame(PeerId from, JobExecutor* job, const Frame& frame) {
-  shared_.peers.at(from).heard = true;
   if (frame.type == FrameType::kHeartbeat) return;
   if (job != nullptr && job->on_frame(from, frame, now_)) return;
   // The last CREDIT or STABLE of a job that ended well often comes after its end, and nobody needs
@@ -99,16 +105,16 @@ void DataThread::deliver_frame(PeerId from, JobExecutor* job, const Frame& frame
   ++shared_.peers.at(from).dropped_frames;
 }
 
-void DataThread::deliver_early_frame(const Frame& frame) {
-  const std::optional<PeerId> from = sender_of(frame);
+void DataThread::deliver_early_frame(uint8_t lane, const Frame& frame) {
+  const std::optional<PeerId> from = sender_of(lane, frame);
   if (from) deliver_frame(*from, find(frame.job), frame);
 }
 
 int DataThread::deliver_early_frames() {
   int delivered = 0;
-  for (std::vector<Frame>* waiting : {&strange_, &early_}) {
+  for (auto* waiting : {&strange_, &early_}) {
     const auto frames = std::exchange(*waiting, {});
-    for (const Frame& frame : frames) deliver_early_frame(frame);
+    for (const auto& [lane, frame] : frames) deliver_early_frame(lane, frame);
     delivered += static_cast<int>(frames.size());
   }
   return delivered;
@@ -119,15 +125,16 @@ void DataThread::on_aborted(uint64_t cookie) {
   loan.job->on_aborted(loan.at);
 }
 
-void DataThread::on_sent(PeerId, uint64_t token, bool) {
+void DataThread::on_sent(uint64_t token) {
   const Loan loan = shared_.ledger.take_back(token);
   loan.job->on_sent(loan.at);
 }
 
-void DataThread::on_lost(PeerId peer, const std::string& why) {
-  DataPeer& lost = shared_.peers.at(peer);
-  if (!std::exchange(lost.connected, false)) return;
-  events_->post(PeerDataLost{peer, lost.link, why});
+void DataThread::on_lost(uint8_t lane, PeerId peer, const std::string& why) {
+  DataPeer& of = shared_.peers.at(peer);
+  if (lane >= of.lanes.size() || !std::exchange(of.lanes[lane].connected, false)) return;
+  of.lanes[lane].carries = false;
+  events_->post(PeerDataLost{peer, of.link, lane, why});
 }
 
 }  // namespace gradring::daemon

@@ -23,13 +23,13 @@ constexpr core::Time kLookOn = 50'000;
 
 }  // namespace
 
-DataThread::DataThread(std::unique_ptr<transport::Transport> transport, const Options& options,
-                       CommandBox* commands, EventBox* events)
+DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events)
     : options_(options),
       commands_(commands),
       events_(events),
-      transport_(std::move(transport)),
-      shared_(transport_.get(), events) {
+      lanes_(std::move(lanes)),
+      shared_(&lanes_, events) {
+  for (uint8_t lane = 0; lane < lanes_.size(); ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
   shared_.remember_ends = options.remember_ends;
 }
@@ -46,7 +46,7 @@ void DataThread::run() {
       rest(now);
     }
   }
-  close_transport();
+  close_transports();
 }
 
 int DataThread::do_work(core::Time now) {
@@ -55,7 +55,7 @@ int DataThread::do_work(core::Time now) {
   ++turns_;
   int work = take_commands();
   work += deliver_early_frames();
-  work += transport_->progress(*this);
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) work += lanes_[lane]->progress(ears_[lane]);
   work += retry_sends();
   work += pump_jobs();
   free_removed_jobs();
@@ -93,11 +93,16 @@ void DataThread::rest(core::Time now) {
     sched_yield();
     return;
   }
-  if (!early_.empty() || !strange_.empty() || !transport_->arm()) return;
-  pollfd fds[2] = {{transport_->event_fd(), POLLIN, 0}, {commands_->event_fd(), POLLIN, 0}};
+  if (!early_.empty() || !strange_.empty()) return;
+  fds_.clear();
+  fds_.push_back({commands_->event_fd(), POLLIN, 0});
+  for (const auto& lane : lanes_) {
+    if (!lane->arm()) return;
+    fds_.push_back({lane->event_fd(), POLLIN, 0});
+  }
   const core::Time left = std::max<core::Time>(next_pulse_ - now, 0);
   const timespec timeout{left / core::kSecond, left % core::kSecond};
-  ppoll(fds, 2, &timeout, nullptr);
+  ppoll(fds_.data(), fds_.size(), &timeout, nullptr);
 }
 
 bool DataThread::slices_under_way() const {
@@ -116,16 +121,24 @@ void DataThread::pulse(core::Time now) {
     Frame frame;
     frame.token = peers[id].token_to_send;
     frame.heartbeat = {heartbeats_, turns_};
-    (void)transport_->send(id, sealed(frame), {}, 0);  // a broken connection is told by on_lost
+    for (size_t lane = 0; lane < peers[id].lanes.size(); ++lane) {
+      if (!peers[id].lanes[lane].connected) continue;
+      (void)lanes_[lane]->send(id, sealed(frame), {}, 0);  // a broken one is told by on_lost
+    }
   }
 
   if (events_->full()) return;  // the control thread is behind; the next pulse says the same
   Pulse pulse;
   pulse.progress = turns_;
   for (DataPeer& peer : peers) {
-    pulse.peers.push_back({peer.link, peer.connected && peer.heard, peer.sent_bytes,
-                           peer.received_bytes, peer.dropped_frames, peer.damaged});
-    peer.heard = false;
+    PeerTraffic& traffic = pulse.peers.emplace_back();
+    traffic.link = peer.link;
+    traffic.dropped_frames = peer.dropped_frames;
+    traffic.damaged = peer.damaged;
+    for (DataLane& lane : peer.lanes) {
+      const bool heard = std::exchange(lane.heard, false) && peer.connected;
+      traffic.lanes.push_back({heard, lane.sent_bytes, lane.received_bytes});
+    }
   }
   for (const auto& [id, job] : jobs_) {
     pulse.jobs.push_back({id, job->engine().counters().ops_completed,
@@ -133,7 +146,7 @@ void DataThread::pulse(core::Time now) {
     pulse.staging_bytes += job->staging_bytes();
   }
   for (const auto& job : removed_) pulse.staging_bytes += job->staging_bytes();
-  pulse.transport = transport_->counters();
+  for (const auto& lane : lanes_) pulse.transport += lane->counters();
   pulse.frames_forged = frames_forged_;
   pulse.frames_malformed = frames_malformed_;
   pulse.frames_damaged = frames_damaged_;
@@ -142,13 +155,15 @@ void DataThread::pulse(core::Time now) {
 }
 
 // Memory goes only when the transport has let go of it.
-void DataThread::close_transport() {
+void DataThread::close_transports() {
   for (PeerId id = 0; id < shared_.peers.all().size(); ++id) apply(DisconnectPeer{id});
   for (auto& [id, job] : jobs_) removed_.push_back(std::move(job));
   jobs_.clear();
   constexpr int kTurns =
       1000;  // disconnect() completes what is under way at once or in the next turn
-  for (int turn = 0; turn < kTurns && !shared_.ledger.empty(); ++turn) transport_->progress(*this);
+  for (int turn = 0; turn < kTurns && !shared_.ledger.empty(); ++turn) {
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane]->progress(ears_[lane]);
+  }
 }
 
 JobExecutor* DataThread::find(const JobId& id) {

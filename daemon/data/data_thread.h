@@ -1,5 +1,7 @@
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,9 +19,9 @@ namespace gradring::daemon {
 // completes here, within what is left of the job's limit.
 uint64_t kept_bytes(const core::EngineOptions& engine, uint64_t staging_limit);
 
-// Owns the transport, the engines of all jobs and their staging memory. Everything but the
-// constructor and run() is for the thread that is in run().
-class DataThread final : private transport::Events {
+// Owns the transports, one a lane, the engines of all jobs and their staging memory. Everything but
+// the constructor and run() is for the thread that is in run().
+class DataThread final {
  public:
   struct Options {
     core::EngineOptions engine;
@@ -30,15 +32,35 @@ class DataThread final : private transport::Events {
     bool remember_ends = false;
   };
 
-  DataThread(std::unique_ptr<transport::Transport> transport, const Options& options,
-             CommandBox* commands, EventBox* events);
-  ~DataThread() override;
+  DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);
+  ~DataThread();
 
   // Until StopData.
   void run();
 
  private:
   using Jobs = std::map<JobId, std::unique_ptr<JobExecutor>>;
+
+  // What one lane tells, with its number.
+  class Ear final : public transport::Events {
+   public:
+    Ear(DataThread* thread, uint8_t lane) : thread_(thread), lane_(lane) {}
+    Landing on_header(std::span<const std::byte> header, size_t payload_bytes) override {
+      return thread_->on_header(lane_, header, payload_bytes);
+    }
+    void on_message(std::span<const std::byte> header, uint64_t cookie) override {
+      thread_->on_message(lane_, header, cookie);
+    }
+    void on_aborted(uint64_t cookie) override { thread_->on_aborted(cookie); }
+    void on_sent(PeerId, uint64_t token, bool) override { thread_->on_sent(token); }
+    void on_lost(PeerId peer, const std::string& why) override {
+      thread_->on_lost(lane_, peer, why);
+    }
+
+   private:
+    DataThread* const thread_;
+    const uint8_t lane_;
+  };
 
   int do_work(core::Time now);
   void rest(core::Time now);
@@ -57,19 +79,22 @@ class DataThread final : private transport::Events {
   void apply(const ExpectPeer& expect);
   void apply(const ConnectPeer& connect);
   void apply(const DisconnectPeer& disconnect);
+  void apply(const SetLane& set);
   void apply(const DescribeJob& describe);
   void apply(const StopData&) { running_ = false; }
 
   // arrive.cc
-  Landing on_header(std::span<const std::byte> header, size_t payload_bytes) override;
-  void on_message(std::span<const std::byte> header, uint64_t cookie) override;
-  void on_aborted(uint64_t cookie) override;
-  void on_sent(PeerId peer, uint64_t token, bool ok) override;
-  void on_lost(PeerId peer, const std::string& why) override;
-  std::optional<PeerId> sender_of(const Frame& frame);
-  void lose_damaged(std::span<const std::byte> header);
+  using Landing = transport::Events::Landing;
+  Landing on_header(uint8_t lane, std::span<const std::byte> header, size_t payload_bytes);
+  void on_message(uint8_t lane, std::span<const std::byte> header, uint64_t cookie);
+  void on_aborted(uint64_t cookie);
+  void on_sent(uint64_t token);
+  void on_lost(uint8_t lane, PeerId peer, const std::string& why);
+  std::optional<PeerId> sender_of(uint8_t lane, const Frame& frame);
+  void hear(PeerId peer, uint8_t lane);
+  void lose_damaged(uint8_t lane, std::span<const std::byte> header);
   void deliver_frame(PeerId from, JobExecutor* job, const Frame& frame);
-  void deliver_early_frame(const Frame& frame);
+  void deliver_early_frame(uint8_t lane, const Frame& frame);
   int deliver_early_frames();
 
   int retry_sends();
@@ -77,26 +102,31 @@ class DataThread final : private transport::Events {
   int pump_jobs();
   void free_removed_jobs();
   void pulse(core::Time now);
-  void close_transport();
+  void connect(PeerId peer, uint8_t lane, const std::string& address);
+  void close(PeerId peer, uint8_t lane);
+  void close_transports();
   JobExecutor* find(const JobId& id);
   bool slices_under_way() const;
 
   const Options options_;
   CommandBox* const commands_;
   EventBox* const events_;
-  const std::unique_ptr<transport::Transport> transport_;
+  const Lanes lanes_;
+  std::vector<Ear> ears_;  // by lane
   ThreadOwner owner_;
 
   DataShared shared_;
   Jobs jobs_;
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;
-  std::vector<Command> taken_;  // kept for its capacity
+  std::vector<Command> taken_;                            // kept for its capacity
+  std::vector<pollfd> fds_;                               // likewise
+  std::map<PeerId, std::vector<std::string>> addresses_;  // of the peers' lanes
 
   // Frames of a job, or with a token, that we do not know, but whose InstallJob or ExpectPeer may
   // lie in the mailbox at this very moment: looked at once more when that has been emptied.
-  std::vector<Frame> early_;
-  std::vector<Frame> strange_;
+  std::vector<std::pair<uint8_t, Frame>> early_;  // with the lane
+  std::vector<std::pair<uint8_t, Frame>> strange_;
 
   bool running_ = true;
   core::Time now_ = 0;  // of this turn

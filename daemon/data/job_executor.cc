@@ -285,18 +285,23 @@ void JobExecutor::send(uint32_t member, const Frame& frame) {
   const DataPeer& peer = shared_->peers.at(*peer_of_[member]);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
-  // If there is no connection, that is being told to the control thread, and ends the job.
-  shared_->outbox.send(*peer_of_[member], sealed(stamped), {}, 0);
+  // If there is no connection, that is being told to the control thread, and ends the epoch.
+  const std::optional<uint8_t> lane = peer.lane_for(0);
+  if (lane) shared_->outbox.send(*lane, *peer_of_[member], sealed(stamped), {}, 0);
 }
 
 void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging from) {
-  if (!peer_of_[member]) {
+  DataPeer* const peer = peer_of_[member] ? &shared_->peers.at(*peer_of_[member]) : nullptr;
+  // A damaged one comes by another lane.
+  const uint32_t turn = frame.slice.lane + frame.slice.attempt;
+  const auto lane = peer == nullptr ? std::nullopt : peer->lane_for(turn);
+  if (!lane) {
     not_sent_.push_back(from);
     return;
   }
-  DataPeer& peer = shared_->peers.at(*peer_of_[member]);
   Frame stamped = frame;
-  stamped.token = peer.token_to_send;
+  stamped.token = peer->token_to_send;
+  stamped.slice.lane = *lane;
   if (frame.slice.checked) {
     // A final value from a node that makes no checksums has none yet.
     std::optional<uint32_t>& known = checksums_.of(from);
@@ -306,10 +311,10 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
   }
   const uint64_t loan = shared_->ledger.lend({this, from});
   const std::span<const std::byte> payload(staging_.at(from), frame.slice.length);
-  if (shared_->outbox.send(*peer_of_[member], sealed(stamped), payload, loan)) {
+  if (shared_->outbox.send(*lane, *peer_of_[member], sealed(stamped), payload, loan)) {
     ++loans_;
     if (from.kind == core::Staging::Kind::kSlot) flight_->slice_forwarded(frame);
-    peer.sent_bytes += frame.slice.length;
+    peer->lanes[*lane].sent_bytes += frame.slice.length;
     return;
   }
   shared_->ledger.take_back(loan);

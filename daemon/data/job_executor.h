@@ -23,7 +23,7 @@ namespace gradring::daemon {
 
 // What all jobs of the data thread share.
 struct DataShared {
-  DataShared(transport::Transport* transport, EventBox* box) : outbox(transport), events(box) {}
+  DataShared(const Lanes* lanes, EventBox* box) : outbox(lanes), events(box) {}
 
   Outbox outbox;
   EventBox* const events;

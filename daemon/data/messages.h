@@ -95,11 +95,23 @@ struct ConnectPeer {
   PeerId peer = 0;
   uint64_t link = 0;
   std::string node;
-  std::string address;
-  uint64_t token = 0;  // goes into every frame to this peer
+  std::vector<std::string> addresses;  // of its lanes
+  uint64_t token = 0;                  // goes into every frame to this peer
 };
 struct DisconnectPeer {
   PeerId peer = 0;
+};
+// What is to become of one lane to a peer.
+struct SetLane {
+  enum class To : uint8_t {
+    kClosed,   // broken, or one end does not hear the other
+    kTried,    // connected anew, for heartbeats alone
+    kCarries,  // slices and all
+  };
+  PeerId peer = 0;
+  uint64_t link = 0;
+  uint8_t lane = 0;
+  To to = To::kClosed;
 };
 struct DescribeJob {
   uint64_t query = 0;
@@ -107,9 +119,9 @@ struct DescribeJob {
 };
 struct StopData {};
 
-using Command =
-    std::variant<InstallJob, Submit, LeaveRank, FailJob, MemberGone, FreezeJob, AdoptView, SetGrows,
-                 RemoveJob, ExpectPeer, ConnectPeer, DisconnectPeer, DescribeJob, StopData>;
+using Command = std::variant<InstallJob, Submit, LeaveRank, FailJob, MemberGone, FreezeJob,
+                             AdoptView, SetGrows, RemoveJob, ExpectPeer, ConnectPeer,
+                             DisconnectPeer, SetLane, DescribeJob, StopData>;
 
 // ---- to the control thread ----
 
@@ -152,16 +164,31 @@ struct EpochDiffers {
 struct PeerDataLost {
   PeerId peer = 0;
   uint64_t link = 0;
+  uint8_t lane = 0;
   std::string why;
 };
 
-struct PeerTraffic {
-  uint64_t link = 0;
+struct LaneTraffic {
   bool heard = false;  // any frame since the last pulse
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
+};
+struct PeerTraffic {
+  uint64_t link = 0;
+  std::vector<LaneTraffic> lanes;
   uint64_t dropped_frames = 0;
   uint64_t damaged = 0;  // slices and frames that came from it so
+
+  uint64_t sent_bytes() const {
+    uint64_t sum = 0;
+    for (const LaneTraffic& lane : lanes) sum += lane.sent_bytes;
+    return sum;
+  }
+  uint64_t received_bytes() const {
+    uint64_t sum = 0;
+    for (const LaneTraffic& lane : lanes) sum += lane.received_bytes;
+    return sum;
+  }
 };
 struct JobTraffic {
   JobId job{};

@@ -2,15 +2,16 @@
 
 namespace gradring::daemon {
 
-bool Outbox::send(transport::PeerId peer, const FrameBytes& header,
+bool Outbox::send(uint8_t lane, transport::PeerId peer, const FrameBytes& header,
                   std::span<const std::byte> payload, uint64_t loan) {
-  if (peer >= kept_.size()) kept_.resize(peer + 1);
-  if (kept_[peer].empty()) {
-    const Status status = transport_->send(peer, header, payload, loan);
+  auto& by_peer = kept_[lane];
+  if (peer >= by_peer.size()) by_peer.resize(peer + 1);
+  if (by_peer[peer].empty()) {
+    const Status status = (*lanes_)[lane]->send(peer, header, payload, loan);
     if (status.ok()) return true;
     if (status.code() != Code::kResourceExhausted) return false;
   }
-  kept_[peer].push_back({header, payload, loan});
+  by_peer[peer].push_back({header, payload, loan});
   ++waiting_;
   return true;
 }
@@ -18,28 +19,31 @@ bool Outbox::send(transport::PeerId peer, const FrameBytes& header,
 int Outbox::retry(std::vector<uint64_t>* returned) {
   if (waiting_ == 0) return 0;
   int gone = 0;
-  for (transport::PeerId peer = 0; peer < kept_.size(); ++peer) {
-    std::deque<Item>& items = kept_[peer];
-    while (!items.empty()) {
-      const Item& item = items.front();
-      const Status status = transport_->send(peer, item.header, item.payload, item.loan);
-      if (!status.ok() && status.code() != Code::kResourceExhausted) drop(peer, returned);
-      if (!status.ok()) break;
-      items.pop_front();
-      --waiting_;
-      ++gone;
+  for (uint8_t lane = 0; lane < kept_.size(); ++lane) {
+    for (transport::PeerId peer = 0; peer < kept_[lane].size(); ++peer) {
+      std::deque<Item>& items = kept_[lane][peer];
+      while (!items.empty()) {
+        const Item& item = items.front();
+        const Status status = (*lanes_)[lane]->send(peer, item.header, item.payload, item.loan);
+        if (!status.ok() && status.code() != Code::kResourceExhausted) drop(lane, peer, returned);
+        if (!status.ok()) break;
+        items.pop_front();
+        --waiting_;
+        ++gone;
+      }
     }
   }
   return gone;
 }
 
-void Outbox::drop(transport::PeerId peer, std::vector<uint64_t>* returned) {
-  if (peer >= kept_.size()) return;
-  for (const Item& item : kept_[peer]) {
+void Outbox::drop(uint8_t lane, transport::PeerId peer, std::vector<uint64_t>* returned) {
+  if (peer >= kept_[lane].size()) return;
+  std::deque<Item>& items = kept_[lane][peer];
+  for (const Item& item : items) {
     if (item.loan != 0) returned->push_back(item.loan);
   }
-  waiting_ -= kept_[peer].size();
-  kept_[peer].clear();
+  waiting_ -= items.size();
+  items.clear();
 }
 
 }  // namespace gradring::daemon

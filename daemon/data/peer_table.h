@@ -10,6 +10,15 @@
 
 namespace gradring::daemon {
 
+// A lane to a peer.
+struct DataLane {
+  bool connected = false;  // heartbeats go there
+  bool carries = false;    // and everything else
+  bool heard = false;      // since the last pulse
+  uint64_t sent_bytes = 0;
+  uint64_t received_bytes = 0;
+};
+
 // A peer as the data thread knows it. The token is all that makes a frame credible: UCX does not
 // say who sent one.
 struct DataPeer {
@@ -17,12 +26,23 @@ struct DataPeer {
   std::string node;
   uint64_t token_expected = 0;  // in frames from it; 0: none
   uint64_t token_to_send = 0;
-  bool connected = false;
-  bool heard = false;  // since the last pulse
-  uint64_t sent_bytes = 0;
-  uint64_t received_bytes = 0;
+  bool connected = false;  // on some lane, when that was last looked at
+  std::vector<DataLane> lanes;
   uint64_t dropped_frames = 0;
   uint64_t damaged = 0;  // slices and frames
+
+  // The lane for a slice of this turn (and the first of those that carry, for what is no slice);
+  // none when all are broken.
+  std::optional<uint8_t> lane_for(uint32_t turn) const {
+    uint32_t carrying = 0;
+    for (const DataLane& lane : lanes) carrying += lane.carries ? 1 : 0;
+    if (carrying == 0) return std::nullopt;
+    uint32_t skip = turn % carrying;
+    for (uint8_t i = 0; i < lanes.size(); ++i) {
+      if (lanes[i].carries && skip-- == 0) return i;
+    }
+    return std::nullopt;
+  }
 };
 
 class PeerTable {
@@ -39,7 +59,8 @@ class PeerTable {
     peer.node = connect.node;
     peer.token_to_send = connect.token;
     peer.connected = true;
-    peer.heard = false;
+    peer.lanes.resize(connect.addresses.size());
+    for (DataLane& lane : peer.lanes) lane.connected = lane.carries = lane.heard = false;
   }
 
   // Grows as needed: ids are small and dense.

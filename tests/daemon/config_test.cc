@@ -73,6 +73,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"listen", "127.0.0.1:1"},
                                                    {"peer", "a:1"},
                                                    {"net-device", "eth0"},
+                                                   {"listen-also", "10.1.0.1:7300"},
                                                    {"key", "k"},
                                                    {"allowed-keys", "a"},
                                                    {"insecure", "true"},
@@ -107,7 +108,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
     if (name == "node" || name == "runtime-dir" || name == "listen" || name == "key" ||
         name == "allowed-keys" || name == "socket-group") {
       environment_ = {{variable, ""}};
-    } else if (name == "peer" || name == "net-device") {
+    } else if (name == "peer" || name == "net-device" || name == "listen-also") {
       environment_ = {{variable, "a,,b"}};
     } else {
       environment_ = {{variable, "?"}};
@@ -187,6 +188,10 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--listen", "myhost:7300"}, "listen", "numeric"},
       {{"--listen", "10.0.0.1:7300"}, "listen", "insecure"},
       {{"--listen", "0.0.0.0:7300"}, "listen", "gradringctl keygen"},
+      {{"--listen-also", "0.0.0.0:7300"}, "listen-also", "one network"},
+      {{"--listen-also", "127.0.0.1:7300"}, "listen-also", "twice"},
+      {{"--listen-also", "10.1.0.1:7300"}, "10.1.0.1:7300", "insecure"},
+      {{"--net-device", "eth0", "--net-device", "eth0"}, "net-device", "twice"},
       {{"--peer", "nowhere"}, "peer", "HOST:PORT"},
       {{"--peer", "127.0.0.1:1", "--peer", "127.0.0.1:1"}, "peer", "once"},
       {{"--peer", "127.0.0.1:1", "--peer", "localhost:1"}, "peer", "once"},

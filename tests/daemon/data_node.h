@@ -43,14 +43,19 @@ class DataNode {
       : DataNode(name, fabric.join(name)) {}
   DataNode(const std::string& name, std::unique_ptr<transport::Transport> transport,
            bool checksum = false, uint64_t staging_limit = 1 << 20)
-      : name_(name), address_(transport->address()), commands_(4096), events_(65536) {
+      : DataNode(name, only(std::move(transport)), checksum, staging_limit) {}
+  // With several lanes.
+  DataNode(const std::string& name, Lanes lanes, bool checksum = false,
+           uint64_t staging_limit = 1 << 20)
+      : name_(name), commands_(4096), events_(65536) {
+    for (const auto& lane : lanes) addresses_.push_back(lane->address());
     DataThread::Options options;
     options.engine.plan.slice_bytes_max = kSliceBytes;
     options.engine.slots = 4;
     options.engine.checksum = checksum;
     options.staging_limit = staging_limit;
     options.pulse = 10 * core::kMillisecond;
-    data_ = std::make_unique<DataThread>(std::move(transport), options, &commands_, &events_);
+    data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
     thread_ = std::thread([this] { data_->run(); });
   }
   ~DataNode() {
@@ -89,12 +94,18 @@ class DataNode {
     ADD_FAILURE() << "no such event on node " << name_;
     return {};
   }
-  const std::string& address() const { return address_; }
+  const std::vector<std::string>& addresses() const { return addresses_; }
   const std::string& name() const { return name_; }
 
  private:
+  static Lanes only(std::unique_ptr<transport::Transport> transport) {
+    Lanes lanes;
+    lanes.push_back(std::move(transport));
+    return lanes;
+  }
+
   const std::string name_;
-  const std::string address_;
+  std::vector<std::string> addresses_;
   CommandBox commands_;
   EventBox events_;
   std::unique_ptr<DataThread> data_;
@@ -110,8 +121,8 @@ class DataThreadTest : public testing::Test {
   void connect(DataNode& a, DataNode& b) {
     a.post(ExpectPeer{0, kTokenOfA});
     b.post(ExpectPeer{0, kTokenOfB});
-    a.post(ConnectPeer{0, 7, b.name(), b.address(), kTokenOfB});
-    b.post(ConnectPeer{0, 8, a.name(), a.address(), kTokenOfA});
+    a.post(ConnectPeer{0, 7, b.name(), b.addresses(), kTokenOfB});
+    b.post(ConnectPeer{0, 8, a.name(), a.addresses(), kTokenOfA});
   }
   static std::vector<float> numbers(size_t count, float factor) {
     std::vector<float> data(count);

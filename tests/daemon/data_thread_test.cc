@@ -42,7 +42,7 @@ TEST_F(DataThreadTest, FourRanksOnTwoNodesAddAndLeave) {
   EXPECT_EQ(b.next<EngineDrained>().job, view.incarnation);
   const Pulse busy = a.next<Pulse>([](const Pulse& pulse) { return !pulse.jobs.empty(); });
   EXPECT_GT(busy.staging_bytes, 0u);
-  EXPECT_GT(busy.peers.at(0).sent_bytes, 0u);
+  EXPECT_GT(busy.peers.at(0).sent_bytes(), 0u);
   a.post(RemoveJob{view.incarnation});
   a.next<Pulse>([](const Pulse& pulse) { return pulse.jobs.empty() && pulse.staging_bytes == 0; });
 }
@@ -90,7 +90,7 @@ TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
   a.submit(view, 0, x);
 
   const auto stranger = fabric_.join("stranger");
-  ASSERT_TRUE(stranger->connect(0, a.address()).ok());
+  ASSERT_TRUE(stranger->connect(0, a.addresses().front()).ok());
   Frame forged;
   forged.job = view.incarnation;
   forged.epoch = 1;

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
 namespace gradring::daemon {
 namespace {
 
@@ -39,45 +44,63 @@ FrameBytes frame(int number) {
   return bytes;
 }
 
-TEST(Outbox, KeepsTheOrderWhenTheTransportHasNoRoom) {
-  NarrowTransport narrow;
-  Outbox outbox(&narrow);
+// Two lanes without room, until they get some.
+class OutboxTest : public testing::Test {
+ protected:
+  OutboxTest() {
+    for (NarrowTransport*& narrow : narrow_) {
+      auto made = std::make_unique<NarrowTransport>();
+      narrow = made.get();
+      lanes_.push_back(std::move(made));
+    }
+    outbox_.emplace(&lanes_);
+  }
+
+  Lanes lanes_;
+  std::array<NarrowTransport*, 2> narrow_{};
+  std::optional<Outbox> outbox_;
+};
+
+TEST_F(OutboxTest, KeepsTheOrderWhenTheTransportHasNoRoom) {
   std::vector<uint64_t> returned;
-  narrow.room = 1;
-  for (int i = 1; i <= 4; ++i) EXPECT_TRUE(outbox.send(0, frame(i), {}, 0));
-  EXPECT_EQ(narrow.sent, (std::vector<int>{1}));
-  EXPECT_EQ(outbox.retry(&returned), 0);
-  narrow.room = 2;
-  EXPECT_EQ(outbox.retry(&returned), 2);
-  narrow.room = 5;
-  EXPECT_TRUE(outbox.send(0, frame(5), {}, 0)) << "room again, but the fourth is older";
-  EXPECT_EQ(outbox.retry(&returned), 2);
-  EXPECT_EQ(narrow.sent, (std::vector<int>{1, 2, 3, 4, 5}));
-  EXPECT_TRUE(outbox.empty());
+  narrow_[0]->room = 1;
+  for (int i = 1; i <= 4; ++i) EXPECT_TRUE(outbox_->send(0, 0, frame(i), {}, 0));
+  EXPECT_EQ(narrow_[0]->sent, (std::vector<int>{1}));
+  EXPECT_EQ(outbox_->retry(&returned), 0);
+  narrow_[0]->room = 2;
+  EXPECT_EQ(outbox_->retry(&returned), 2);
+  narrow_[0]->room = 5;
+  EXPECT_TRUE(outbox_->send(0, 0, frame(5), {}, 0)) << "room again, but the fourth is older";
+  EXPECT_EQ(outbox_->retry(&returned), 2);
+  EXPECT_EQ(narrow_[0]->sent, (std::vector<int>{1, 2, 3, 4, 5}));
+  EXPECT_TRUE(outbox_->empty());
   EXPECT_TRUE(returned.empty());
 }
 
-TEST(Outbox, OnePeerWithoutRoomDoesNotHoldUpAnother) {
-  NarrowTransport narrow;
-  Outbox outbox(&narrow);
-  EXPECT_TRUE(outbox.send(0, frame(1), {}, 0));
-  narrow.room = 1;
-  EXPECT_TRUE(outbox.send(1, frame(2), {}, 0));
-  EXPECT_EQ(narrow.sent, (std::vector<int>{2}));
+TEST_F(OutboxTest, OnePeerWithoutRoomDoesNotHoldUpAnother) {
+  EXPECT_TRUE(outbox_->send(0, 0, frame(1), {}, 0));
+  narrow_[0]->room = 1;
+  EXPECT_TRUE(outbox_->send(0, 1, frame(2), {}, 0));
+  EXPECT_EQ(narrow_[0]->sent, (std::vector<int>{2}));
 }
 
-TEST(Outbox, GivesLoansBackWhenTheConnectionIsLost) {
-  NarrowTransport narrow;
-  Outbox outbox(&narrow);
+TEST_F(OutboxTest, OneLaneWithoutRoomDoesNotHoldUpAnother) {
+  EXPECT_TRUE(outbox_->send(0, 0, frame(1), {}, 0));
+  narrow_[1]->room = 1;
+  EXPECT_TRUE(outbox_->send(1, 0, frame(2), {}, 0));
+  EXPECT_EQ(narrow_[1]->sent, (std::vector<int>{2}));
+}
+
+TEST_F(OutboxTest, GivesLoansBackWhenTheConnectionIsLost) {
   std::vector<uint64_t> returned;
-  EXPECT_TRUE(outbox.send(0, frame(1), {}, 11));
-  EXPECT_TRUE(outbox.send(0, frame(2), {}, 0));
-  EXPECT_TRUE(outbox.send(0, frame(3), {}, 13));
-  narrow.lost = true;
-  EXPECT_EQ(outbox.retry(&returned), 0);
+  EXPECT_TRUE(outbox_->send(0, 0, frame(1), {}, 11));
+  EXPECT_TRUE(outbox_->send(0, 0, frame(2), {}, 0));
+  EXPECT_TRUE(outbox_->send(0, 0, frame(3), {}, 13));
+  narrow_[0]->lost = true;
+  EXPECT_EQ(outbox_->retry(&returned), 0);
   EXPECT_EQ(returned, (std::vector<uint64_t>{11, 13}));
-  EXPECT_TRUE(outbox.empty());
-  EXPECT_FALSE(outbox.send(0, frame(4), {}, 14)) << "nothing is kept for a lost peer";
+  EXPECT_TRUE(outbox_->empty());
+  EXPECT_FALSE(outbox_->send(0, 0, frame(4), {}, 14)) << "nothing is kept for a lost peer";
 }
 
 }  // namespace

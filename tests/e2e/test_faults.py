@@ -283,7 +283,7 @@ def fill(folder):
 
 
 @pytest.mark.parametrize("full_since", ["before the start", "in the middle"])
-def test_a_full_disk_stops_nothing(make_cluster, small_disk, figure, full_since):
+def test_a_full_disk_stops_nothing(small_disk, make_cluster, figure, full_since):
     """Scenario 25: runtime folder and log of one of two daemons lie on a disk without room."""
     cluster = make_cluster(2)
     node = cluster.nodes[1]

@@ -92,6 +92,13 @@ TEST(ShowPeers, TellsWhyOneIsNotUp) {
   up->set_connected_ms(65'000);
   up->set_sent_bytes(3 << 20);
   up->set_damaged(2);
+  for (const char* device : {"eth0 (TCP)", "eth1 (TCP)"}) {
+    auto* lane = up->add_lanes();
+    lane->set_device(device);
+    lane->set_state("up");
+  }
+  up->mutable_lanes(1)->set_state("lost");
+  up->mutable_lanes(1)->set_reason("silent for 1.0 s");
   auto* down = report.add_peers();
   down->set_address("10.0.0.3:7777");
   down->set_state("refused");
@@ -99,8 +106,10 @@ TEST(ShowPeers, TellsWhyOneIsNotUp) {
   const auto answer = show(report, Style{});
   expect_sound(answer, "peers");
   EXPECT_THAT(answer.problems,
-              ElementsAre("10.0.0.3:7777 is refused: its key is not in the allow-list\\x1b[2J"));
-  EXPECT_THAT(answer.text, HasSubstr("b     10.0.0.2:7777  up       1 min 5 s  just now  3.0 MiB"));
+              ElementsAre("the lane on eth1 (TCP) to b is not used: silent for 1.0 s",
+                          "10.0.0.3:7777 is refused: its key is not in the allow-list\\x1b[2J"));
+  EXPECT_THAT(answer.text,
+              HasSubstr("b     10.0.0.2:7777  up       1 of 2  1 min 5 s  just now  3.0 MiB"));
   EXPECT_EQ(answer.json["peers"][0]["connected_seconds"], 65.0);
   EXPECT_EQ(answer.json["peers"][0]["damaged"], 2);
 }

@@ -16,7 +16,24 @@ std::string name_of(const wire::PeerReport& peer) {
   return printable(peer.node().empty() ? peer.address() : peer.node());
 }
 
+std::string lanes_of(const wire::PeerReport& peer) {
+  if (peer.lanes().empty()) return "-";
+  int up = 0;
+  for (const wire::LaneReport& lane : peer.lanes()) up += lane.state() == kUp ? 1 : 0;
+  return fmt::format("{} of {}", up, peer.lanes_size());
+}
+
+nlohmann::ordered_json json_of(const wire::LaneReport& lane) {
+  return {{"device", lane.device()},
+          {"state", lane.state()},
+          {"reason", lane.reason()},
+          {"sent_bytes", lane.sent_bytes()},
+          {"received_bytes", lane.received_bytes()}};
+}
+
 nlohmann::ordered_json json_of(const wire::PeerReport& peer) {
+  auto lanes = nlohmann::ordered_json::array();
+  for (const wire::LaneReport& lane : peer.lanes()) lanes.push_back(json_of(lane));
   return {{"node", peer.node()},
           {"address", peer.address()},
           {"state", peer.state()},
@@ -27,7 +44,9 @@ nlohmann::ordered_json json_of(const wire::PeerReport& peer) {
           {"sent_bytes", peer.sent_bytes()},
           {"received_bytes", peer.received_bytes()},
           {"dropped_frames", peer.dropped_frames()},
-          {"damaged", peer.damaged()}};
+          {"damaged", peer.damaged()},
+
+          {"lanes", lanes}};
 }
 
 }  // namespace
@@ -38,6 +57,7 @@ Answer show(const wire::PeersReport& report, const Style& style) {
   Table table({{"node"},
                {"address"},
                {"state"},
+               {"lanes"},
                {"for", Table::Align::kRight},
                {"heard"},
                {"sent", Table::Align::kRight},
@@ -49,13 +69,19 @@ Answer show(const wire::PeersReport& report, const Style& style) {
     const bool up = peer.state() == kUp;
     const std::string state = printable(peer.state());
     table.add({peer.node().empty() ? "?" : printable(peer.node()), printable(peer.address()),
-               up ? style.good(state) : style.bad(state),
+               up ? style.good(state) : style.bad(state), lanes_of(peer),
                up ? format_duration(peer.connected_ms()) : "-",
                peer.version().empty() ? "never" : format_ago(peer.silent_ms()),
                format_bytes(peer.sent_bytes()), format_bytes(peer.received_bytes()),
                std::to_string(peer.dropped_frames()), std::to_string(peer.damaged()),
                printable(peer.version())});
     peers.push_back(json_of(peer));
+    for (const wire::LaneReport& lane : peer.lanes()) {
+      if (lane.state() == kUp) continue;
+      answer.problems.push_back(fmt::format("the lane on {} to {} is not used: {}",
+                                            printable(lane.device()), name_of(peer),
+                                            printable(lane.reason())));
+    }
     if (!up) {
       answer.problems.push_back(
           fmt::format("{} is {}{}", name_of(peer), state,

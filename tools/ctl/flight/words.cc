@@ -71,6 +71,11 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
       told->bad = true;
       told->detail = join({cause_of(entry), entry.words}, ": ");
       return;
+    case FlightKind::kLaneLost:
+      told->who = node;
+      told->bad = true;
+      told->detail = entry.words;
+      return;
     case FlightKind::kJobProposed:
       told->detail = counted(event.value, "rank") + " on " + counted(event.index, "node");
       return;

@@ -85,7 +85,8 @@ class Cluster:
         """Writes the node's configuration file; takes effect at its next start."""
         own = {"key": self.folder / f"{node.name}.key"} if "allowed-keys" in self.settings else {}
         peers = [other.address for other in self.nodes if other is not node]
-        node.write_config(peers, {**self.settings, **own, **{k.replace("_", "-"): v for k, v in settings.items()}})
+        lanes = self.network.lanes(node.index)
+        node.write_config(peers, {**lanes, **self.settings, **own, **{k.replace("_", "-"): v for k, v in settings.items()}})
 
     def start(self, kept=()):
         """Starts all daemons, those of the nodes of these indices with a keeper, and returns when all are connected."""

@@ -30,6 +30,9 @@ class Loopback:
     def prefix(self, _node):
         return []
 
+    def lanes(self, _node):
+        return {}
+
     def close(self):
         """Nothing to take away."""
 
@@ -53,16 +56,17 @@ def why_no_namespaces():
 
 
 class Namespaces:
-    """A namespace for each node, with a bridge in one more: the switch.
+    """A namespace for each node, with a bridge in one more: the switch. Of several cards each has a bridge of its own.
 
     Addresses exist inside the namespaces only, so several runs at once do not meet.
     """
 
     kind = "namespaces"
 
-    def __init__(self, nodes):
+    def __init__(self, nodes, cards=1):
         self.name = f"gradring-{os.getpid()}-{next(_serial)}"
         self._nodes = nodes
+        self._cards = cards
         self._switch = f"{self.name}-switch"
         try:
             self._build()
@@ -72,28 +76,36 @@ class Namespaces:
 
     def _build(self):
         run("ip", "netns", "add", self._switch)
-        self._ip(self._switch, "link add br0 type bridge", "link set br0 up")
+        for card in range(self._cards):
+            self._ip(self._switch, f"link add br{card} type bridge", f"link set br{card} up")
         for node in range(self._nodes):
             space = self.space(node)
             run("ip", "netns", "add", space)
             # Without IPv6 there are no tentative addresses to wait for and no chatter on the link.
             self.inside(node, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; "
                                           "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6")
-            self._ip(self._switch, f"link add port{node} type veth peer name eth0 netns {space}",
-                     f"link set port{node} master br0 up")
-            self._ip(space, f"address add {self._host(node)}/24 dev eth0", "link set lo up", "link set eth0 up")
-        for node in range(self._nodes):
+            self._ip(space, "link set lo up")
+            for card in range(self._cards):
+                port = self._port(node, card)
+                self._ip(self._switch, f"link add {port} type veth peer name eth{card} netns {space}",
+                         f"link set {port} master br{card} up")
+                self._ip(space, f"address add {self._host(node, card)}/24 dev eth{card}", f"link set eth{card} up")
+        for node, card in itertools.product(range(self._nodes), range(self._cards)):
             # UCX looks at the devices once, at its start: they must be running by then.
-            wait_until(lambda n=node: "state UP" in run("ip", "-n", self.space(n), "link", "show", "eth0"), 10,
-                       f"the link of {self.space(node)} is up")
+            wait_until(lambda n=node, c=card: "state UP" in run("ip", "-n", self.space(n), "link", "show", f"eth{c}"),
+                       10, f"the link of {self.space(node)} is up")
 
     @staticmethod
     def _ip(space, *commands):
         run("ip", "-n", space, "-batch", "-", text_in="\n".join(commands) + "\n")
 
     @staticmethod
-    def _host(node):
-        return f"10.77.0.{node + 1}"
+    def _host(node, card=0):
+        return f"10.77.{card}.{node + 1}"
+
+    @staticmethod
+    def _port(node, card):
+        return f"port{node}-{card}"
 
     def space(self, node):
         return f"{self.name}-n{node}"
@@ -108,12 +120,19 @@ class Namespaces:
     def inside(self, node, *command, seconds=20):
         return run(*self.prefix(node), *command, seconds=seconds)
 
-    def cut(self, node):
-        """Unplugs the node at the switch: both ends keep their carrier, nobody is told."""
-        self._ip(self._switch, f"link set port{node} nomaster")
+    def lanes(self, node):
+        """The settings for all cards of a node."""
+        if self._cards == 1:
+            return {}
+        return {"net-device": [f"eth{card}" for card in range(self._cards)],
+                "listen-also": [f"{self._host(node, card)}:{PORT}" for card in range(1, self._cards)]}
 
-    def mend(self, node):
-        self._ip(self._switch, f"link set port{node} master br0")
+    def cut(self, node, card=0):
+        """Unplugs the node at the switch: both ends keep their carrier, nobody is told."""
+        self._ip(self._switch, f"link set {self._port(node, card)} nomaster")
+
+    def mend(self, node, card=0):
+        self._ip(self._switch, f"link set {self._port(node, card)} master br{card}")
 
     DIRECTIONS = {"in": ("INPUT", "-i", "-s"), "out": ("OUTPUT", "-o", "-d")}
 
@@ -130,9 +149,9 @@ class Namespaces:
             whom = [address, self._host(peer)] if peer is not None else []
             self.inside(node, "iptables", "-w", verb, chain, device, "eth0", *whom, *chance, "-j", "DROP")
 
-    def set_link(self, node, state):
+    def set_link(self, node, state, card=0):
         """Takes the node's device "down", which it sees, or "up"."""
-        self._ip(self.space(node), f"link set eth0 {state}")
+        self._ip(self.space(node), f"link set eth{card} {state}")
 
     def shape(self, rate="1gbit"):
         """Limits what each node sends, and what it receives, to a rate.
@@ -140,8 +159,8 @@ class Namespaces:
         Large bundles of segments are kept below the burst, else tbf cuts them up itself; a burst of half that
         loses 6 to 8 % of the rate on busy processors, whose timers are late.
         """
-        for node in range(self._nodes):
-            for space, device in ((self.space(node), "eth0"), (self._switch, f"port{node}")):
+        for node, card in itertools.product(range(self._nodes), range(self._cards)):
+            for space, device in ((self.space(node), f"eth{card}"), (self._switch, self._port(node, card))):
                 self._ip(space, f"link set dev {device} gso_max_size 32768")
                 run("tc", "-n", space, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb",
                     "latency", "50ms")
@@ -158,9 +177,9 @@ class Namespaces:
 
     def replace_cable(self, node, near, far):
         """Puts the devices of a relay, which were made at the switch, in the place of the node's cable."""
-        space = self.space(node)
-        self._ip(self._switch, f"link delete port{node}", f"link set {near} netns {space}", f"link set {far} name port{node}",
-                 f"link set port{node} master br0 up")
+        space, port = self.space(node), self._port(node, 0)
+        self._ip(self._switch, f"link delete {port}", f"link set {near} netns {space}", f"link set {far} name {port}",
+                 f"link set {port} master br0 up")
         self._ip(space, f"link set {near} name eth0", f"address add {self._host(node)}/24 dev eth0", "link set eth0 up")
 
     def close(self):

@@ -23,9 +23,10 @@ class Node:
         self._starts = 0
 
     def write_config(self, peers, settings):
-        """A value of None leaves a setting out."""
+        """A value of None leaves a setting out; one that may be given several times can be a list."""
         lines = {"node": self.name, "runtime-dir": self.runtime_dir, "listen": self.address, **settings}
-        text = "".join(f"{key} = {value}\n" for key, value in lines.items() if value is not None)
+        text = "".join(f"{key} = {one}\n" for key, value in lines.items() if value is not None
+                       for one in (value if isinstance(value, list) else [value]))
         self.config.write_text(text + "".join(f"peer = {peer}\n" for peer in peers))
 
     def program(self, name):

@@ -1,0 +1,132 @@
+// Who is heard, on which lanes, and what follows from silence.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "daemon/control/peers.h"
+
+namespace gradring::daemon {
+
+core::FailureDetector::Options watch_options(const Config& config) {
+  return {config.suspect, config.decide};
+}
+
+// A control connection that is as silent as a lane, while other lanes are heard: that is one card.
+void Peers::look_for_other_ways(core::Time now) {
+  for (Peer& peer : peers_) {
+    if (!peer.up || peer.lanes->doubtful_lanes(now) == 0 || !may_come_round(peer, now)) continue;
+    const core::Time silent = control_watch_.silent_for(peer.node, now);
+    if (silent < config_.suspect) continue;
+    lose(peer, Cause::kPeerSilent, silence_of(peer, "control", silent, now), now, true);
+  }
+}
+
+void Peers::give_up_absent(core::Time now) {
+  for (auto it = away_.begin(); it != away_.end();) {
+    if (now < it->second.until) {
+      ++it;
+      continue;
+    }
+    const std::string node = it->first;
+    it = away_.erase(it);
+    spdlog::warn("peer {} is lost: it did not come back in time", node);
+    events_->peer_lost(node, Cause::kPeerLost, "its daemon did not come back in time");
+  }
+}
+
+void Peers::on_pulse(const Pulse& pulse, core::Time now) {
+  own_progress_ = pulse.progress;
+  for (Peer& peer : peers_) {
+    if (peer.link.id() >= pulse.peers.size()) continue;
+    peer.traffic = pulse.peers[peer.link.id()];
+    if (!peer.up || peer.traffic.link != peer.link.number()) continue;
+    for (uint8_t lane = 0; lane < peer.traffic.lanes.size(); ++lane) {
+      if (!peer.traffic.lanes[lane].heard) continue;
+      data_watch_.heard(peer.node, now);
+      peer.lanes->heard(lane, now);
+    }
+  }
+  // Driven by our data thread's own pulse: when it does not run, it may blame nobody for silence.
+  watch(data_watch_, "data", now);
+  for (Peer& peer : peers_) {
+    if (peer.up && peer.lanes->count() > 1) peer.lanes->tick(now);
+  }
+  settle_lanes();
+}
+
+// What the lanes' loss and recovery ask for.
+int Peers::settle_lanes() {
+  int work = 0;
+  for (Peer& peer : peers_) {
+    if (!peer.up) continue;
+    for (const core::PeerLanes::Change& change : peer.lanes->take_changes()) {
+      ++work;
+      using State = core::PeerLanes::State;
+      const SetLane::To to = change.to == State::kUp       ? SetLane::To::kCarries
+                             : change.to == State::kTrying ? SetLane::To::kTried
+                                                           : SetLane::To::kClosed;
+      commands_->post(SetLane{peer.link.id(), peer.link.number(), change.lane, to});
+      const std::string name = fmt::format("lane {} ({})", change.lane, self_.devices[change.lane]);
+      if (change.to == State::kUp) {
+        spdlog::info("peer {}: {} carries slices again", peer.node, name);
+      } else if (change.was_used && !peer.lanes->any_up()) {
+        peer.lost = peer.lanes->count() == 1 ? change.why : "the last lane is lost: " + change.why;
+      } else if (change.was_used) {
+        const std::string why =
+            fmt::format("{} to node {} was lost: {}", name, peer.node, change.why);
+        spdlog::warn("peer {}: {}; the others go on", peer.node, why);
+        events_->lane_lost(peer.node, why);
+      }
+    }
+  }
+  return work;
+}
+
+void Peers::watch(core::FailureDetector& detector, const char* plane, core::Time now) {
+  using Health = core::FailureDetector::Health;
+  for (const auto& change : detector.tick(now)) {
+    Peer* peer = by_node(change.peer);
+    if (peer == nullptr || !peer->up) continue;
+    if (change.health == Health::kAlive) {
+      spdlog::info("peer {} is heard again", change.peer);
+      events_->peer_suspect(change.peer, false);
+      continue;
+    }
+    const std::string silence = silence_of(*peer, plane, change.silent, now);
+    const bool comes_round = plane == std::string_view("control") && may_come_round(*peer, now);
+    if (change.health == Health::kSuspect) {
+      spdlog::warn("peer {}: {}", change.peer, silence);
+      if (!comes_round) events_->peer_suspect(change.peer, true);
+    } else {
+      lose(*peer, Cause::kPeerSilent, silence, now, comes_round);
+    }
+  }
+}
+
+std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time silent,
+                              core::Time now) const {
+  const double seconds = static_cast<double>(silent) / core::kSecond;
+  const bool control_silent = control_watch_.silent_for(peer.node, now) >= config_.suspect;
+  const bool data_silent = data_watch_.silent_for(peer.node, now) >= config_.suspect;
+  if (control_silent && data_silent) return fmt::format("silent for {:.1f} s", seconds);
+  if (plane == std::string_view("control")) {
+    return fmt::format("control connection silent for {:.1f} s while the data network is alive",
+                       seconds);
+  }
+  if (now - peer.progressed >= config_.suspect) {
+    return fmt::format(
+        "its data thread has not moved for {:.1f} s while its control thread is alive", seconds);
+  }
+  return fmt::format("data network ({}) silent for {:.1f} s while the control connection is alive",
+                     fmt::join(self_.devices, ", "), seconds);
+}
+
+void Peers::on_data_lost(const PeerDataLost& lost, core::Time now) {
+  Peer& peer = peers_[lost.peer];
+  if (peer.up && peer.link.number() == lost.link) peer.lanes->broke(lost.lane, lost.why, now);
+}
+
+}  // namespace gradring::daemon
