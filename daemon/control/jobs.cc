@@ -99,6 +99,15 @@ void Jobs::tell_again(Session& session) {
   close(session.id, session.job, failure);
 }
 
+void Jobs::readmit(Session& session, const JobId& job, uint32_t rank) {
+  if (session.part != JobPart::kNone) return;
+  session.part = JobPart::kJoined;
+  session.handle = next_handle_++;
+  session.job = job;
+  session.rank = rank;
+  sessions_->save(session);
+}
+
 void Jobs::tell_joined(Session& session, uint64_t request) {
   wire::DaemonMessage message;
   message.set_request(request);

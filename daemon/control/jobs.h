@@ -53,6 +53,9 @@ class Jobs final : public core::MembershipActions {
   // To a trainer that has attached again: how its job stands.
   void tell_again(Session& session);
   // The answer to a join that was answered before the restart.
+  // After a restart: it is in the job, which the last daemon had written down, although that daemon
+  // ended before it wrote the same of the session. Its trainer will ask again.
+  void readmit(Session& session, const JobId& job, uint32_t rank);
   void tell_joined(Session& session, uint64_t request);
   // For those who ask: this session's rank has left, or is dead.
   void mark_over(const Session& session, const char* how);

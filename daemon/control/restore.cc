@@ -148,7 +148,15 @@ Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
     if (member.node == setup_.config.node || job.done.count(member.node) > 0) continue;
     peers_.expect(member.node, now + std::max(setup_.config.restart_grace, kSpeakFor));
   }
+  for (const core::LocalPlace& place : job.local) {
+    Session* session = place.present ? sessions_.find(place.session) : nullptr;
+    if (session != nullptr) jobs_.readmit(*session, id, place.rank);
+  }
   membership_.restore(job, engine_epoch, now);
+  for (const core::LocalPlace& place : job.local) {
+    if (!place.present || sessions_.find(place.session) != nullptr) continue;
+    membership_.session_lost(place.session, "ended while its daemon was restarted");
+  }
   return {};
 }
 

@@ -283,6 +283,7 @@ class Membership {
   std::vector<SessionId> sessions_of(const Live& live) const;
   JobRecord record_of(const Live& live) const;
   void save(const Live& live);
+  void lose_strangers(Live& live);
   void go_on_if_met(const JobId& job);
   void go_on_where_met();
 

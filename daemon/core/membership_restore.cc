@@ -84,10 +84,26 @@ void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time no
   const auto& commit = record.acceptor.last_commit;
   if (commit && commit->epoch > live.view.epoch) {
     adopt(live, commit->proposal);
-  } else if (commit && commit->epoch > engine_epoch) {
-    actions_->adopt_engine(id, commit->proposal, sessions_of(live));
+  } else {
+    if (commit && commit->epoch > engine_epoch) {
+      actions_->adopt_engine(id, commit->proposal, sessions_of(live));
+    }
+    lose_strangers(live);
   }
   go_on_if_met(id);
+}
+
+// Ranks of ours in the view that nobody stands for: their trainers went away while they were taken
+// in, and the last life ended before it could say so.
+void Membership::lose_strangers(Live& live) {
+  const std::vector<SessionId> sessions = sessions_of(live);
+  const std::vector<RankInfo> mine = live.view.members[*live.view.index_of(node_)].ranks;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    if (sessions[i] != 0) continue;
+    Failure failure{Cause::kTrainerDied, {}};
+    failure.blame = {mine[i].rank, node_, mine[i].pid, "", "went away while it was taken in"};
+    lose_rank(live, mine[i].rank, failure);
+  }
 }
 
 // What was under way when the last life ended is lost, so the epoch must end. Asking for that

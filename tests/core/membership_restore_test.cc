@@ -1,0 +1,73 @@
+// What the next life of a daemon makes of records that its last life was about to change.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/core/membership.h"
+
+namespace gradring::core {
+namespace {
+
+using testing::_;
+using testing::NiceMock;
+
+class Hands : public MembershipActions {
+ public:
+  MOCK_METHOD(void, send, (const std::string&, const JobMessage&), (override));
+  MOCK_METHOD(void, install, (const View&, const std::vector<SessionId>&), (override));
+  MOCK_METHOD(void, admit, (SessionId, const View&), (override));
+  MOCK_METHOD(void, refuse, (SessionId, const Status&), (override));
+  MOCK_METHOD(void, leave_engine, (const JobId&, uint32_t, const Failure&), (override));
+  MOCK_METHOD(void, fail_engine, (const JobId&, const Failure&), (override));
+  MOCK_METHOD(void, member_gone, (const JobId&, uint32_t, const Failure&), (override));
+  MOCK_METHOD(void, freeze_engine, (const JobId&, uint64_t), (override));
+  MOCK_METHOD(void, adopt_engine, (const JobId&, const Proposal&, const std::vector<SessionId>&),
+              (override));
+  MOCK_METHOD(void, set_grows, (const JobId&, bool), (override));
+  MOCK_METHOD(void, view_changed, (SessionId, const View&), (override));
+  MOCK_METHOD(void, close, (SessionId, const JobId&, const Failure&), (override));
+  MOCK_METHOD(void, remove, (const JobId&), (override));
+  MOCK_METHOD(std::string, unreachable_peers, (), (const, override));
+};
+
+// Two ranks of a, and one of b.
+JobRecord running() {
+  JobRecord record;
+  View& view = record.view;
+  view.job = "job";
+  view.incarnation[0] = 1;
+  view.epoch = 3;
+  view.size = 3;
+  view.policy = "elastic";
+  view.members = {{"a", {{0, 0, 100, 11, 1}, {1, 1, 101, 12, 3}}}, {"b", {{2, 0, 200, 13, 1}}}};
+  record.local = {{1001, 0, 0, 100, 11, true}, {1002, 1, 1, 101, 12, true}};
+  record.acceptor.epoch = 3;
+  return record;
+}
+
+class MembershipRestore : public testing::Test {
+ protected:
+  NiceMock<Hands> hands_;
+  Membership next_{"a", {}, 1, &hands_};
+};
+
+TEST_F(MembershipRestore, NobodyIsLostWhoIsThere) {
+  EXPECT_CALL(hands_, leave_engine(_, _, _)).Times(0);
+  next_.restore(running(), 3, kSecond);
+}
+
+TEST_F(MembershipRestore, WhoWentAwayWhileItWasTakenInIsLostInTheNextLifeToo) {
+  JobRecord record = running();
+  record.local.pop_back();  // its claim was given up; the view has it all the same
+  EXPECT_CALL(hands_, leave_engine(_, 1, _));
+  next_.restore(record, 3, kSecond);
+}
+
+TEST_F(MembershipRestore, ASessionThatEndedBeforeItsRankWasWrittenDownAsLost) {
+  next_.restore(running(), 3, kSecond);
+  EXPECT_CALL(hands_, leave_engine(_, 1, _));
+  next_.session_lost(1002, "ended while its daemon was restarted");
+}
+
+}  // namespace
+}  // namespace gradring::core
