@@ -1,5 +1,6 @@
 #include "daemon/records/engine_log.h"
 
+#include "daemon/control/report_wire.h"
 #include "daemon/control/view_wire.h"
 #include "proto/wire.h"
 
@@ -124,6 +125,7 @@ bool apply(const wire::EngineEntry& entry, bool first, EngineMemory* to) {
     }
     case wire::EngineEntry::kHeld: {
       const wire::SliceHeld& held = entry.held();
+      if (held.slices() > kSlicesMax) return false;
       record.held(key(held.key()), held.slice(), held.slices(), held.slice_bytes(),
                   {held.epoch(), held.ranks()});
       const auto kind =

@@ -16,7 +16,7 @@ constexpr uint32_t kFormat = 1;
 // Views and reports of hundreds of jobs.
 constexpr uint64_t kBytes = 64 << 20;
 
-bool apply(const wire::NodeEntry& entry, const std::string& node, NodeMemory* to, bool* restoring) {
+bool apply(const wire::NodeEntry& entry, const std::string& node, NodeMemory* to) {
   switch (entry.body_case()) {
     case wire::NodeEntry::kHead:
       to->life = entry.head().life();
@@ -40,7 +40,7 @@ bool apply(const wire::NodeEntry& entry, const std::string& node, NodeMemory* to
       return true;
     }
     case wire::NodeEntry::kRestoring:
-      *restoring = entry.restoring();
+      to->restoring = entry.restoring();
       return true;
     case wire::NodeEntry::BODY_NOT_SET:
       return false;
@@ -48,20 +48,14 @@ bool apply(const wire::NodeEntry& entry, const std::string& node, NodeMemory* to
   return false;
 }
 
-std::optional<NodeMemory> read(RecordLog* log, const std::string& node) {
-  NodeMemory memory;
-  bool restoring = false;
-  wire::NodeEntry entry;
-  const bool whole = log->for_each([&](std::span<const std::byte> bytes) {
-    return entry.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
-           apply(entry, node, &memory, &restoring);
-  });
-  if (!whole) {
+std::optional<NodeMemory> take_over(RecordLog* log, const std::string& node) {
+  auto memory = read_node_log(*log, node);
+  if (!memory) {
     spdlog::warn(
         "the last daemon's records are of another node or version, or damaged: starting anew");
     return std::nullopt;
   }
-  if (restoring) {
+  if (memory->restoring) {
     spdlog::error(
         "the last daemon died while it took over its predecessor's records: starting anew");
     return std::nullopt;
@@ -75,6 +69,17 @@ std::optional<NodeMemory> read(RecordLog* log, const std::string& node) {
 
 }  // namespace
 
+std::optional<NodeMemory> read_node_log(const RecordLog& log, const std::string& node) {
+  NodeMemory memory;
+  wire::NodeEntry entry;
+  const bool whole = log.for_each([&](std::span<const std::byte> bytes) {
+    return entry.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
+           apply(entry, node, &memory);
+  });
+  if (!whole) return std::nullopt;
+  return memory;
+}
+
 std::optional<NodeMemory> NodeLog::open(FdStore* store, const std::string& node, uint64_t life) {
   node_ = node;
   life_ = life;
@@ -82,7 +87,7 @@ std::optional<NodeMemory> NodeLog::open(FdStore* store, const std::string& node,
   std::optional<NodeMemory> memory;
   if (Fd fd = store->take(kName)) {
     if (auto log = RecordLog::adopt(fd.release())) {
-      memory = read(&*log, node);
+      memory = take_over(&*log, node);
       if (memory) log_ = std::move(*log);
     }
   }

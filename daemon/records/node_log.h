@@ -19,7 +19,11 @@ struct NodeMemory {
   uint64_t life = 0;
   std::map<SessionId, wire::SessionRecord> sessions;
   std::map<JobId, core::JobRecord> jobs;
+  bool restoring = false;  // that life died while it took over from the one before
 };
+
+// Nothing if it is of another node or version, or damaged.
+std::optional<NodeMemory> read_node_log(const RecordLog& log, const std::string& node);
 
 // The control thread's record. Where nobody keeps descriptors it remembers nothing, and costs
 // nothing. Control thread only.

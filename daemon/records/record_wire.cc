@@ -12,6 +12,10 @@ namespace {
 constexpr uint32_t kOpStateLast = static_cast<uint32_t>(core::OpState::kCompleted);
 constexpr uint32_t kSliceStateLast = static_cast<uint32_t>(core::SliceState::kDropped);
 
+bool read_view(const wire::View& from, core::View* to) {
+  return from_wire(from, to) && core::fault_of(*to).empty();
+}
+
 // What a view change says is written as it is said: so there is one way to read it.
 bool read_acceptor(const wire::AcceptorRecord& from, const JobId& job, core::AcceptorRecord* to) {
   to->epoch = from.epoch();
@@ -77,7 +81,7 @@ void to_wire(const core::JobRecord& from, wire::JobRecord* to) {
 }
 
 bool from_wire(const wire::JobRecord& from, core::JobRecord* to) {
-  if (!from_wire(from.view(), &to->view)) return false;
+  if (!read_view(from.view(), &to->view)) return false;
   to->token = from.token();
   to->since = from.since();
   for (const wire::LocalPlace& place : from.local()) {
@@ -201,7 +205,7 @@ void to_wire(const core::EngineRecord& from, wire::EngineHead* to) {
 
 bool from_wire(const wire::EngineHead& from, core::EngineRecord* to) {
   core::View view;
-  if (!from_wire(from.begun().view(), &view)) return false;
+  if (!read_view(from.begun().view(), &view)) return false;
   core::Proposal begun{view, {}};
   // The first view was not proposed in that way, and nothing was carried into it.
   const bool carried = !from.begun().ops().empty();
