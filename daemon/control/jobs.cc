@@ -23,15 +23,6 @@ FlightEvent about(FlightKind kind, const JobId& job) {
   return event;
 }
 
-// One past the highest rank: where some are lost, it is not how many there are.
-uint32_t ranks_end(const core::View& view) {
-  uint32_t end = 0;
-  for (const core::Member& member : view.members) {
-    for (const core::RankInfo& info : member.ranks) end = std::max(end, info.rank + 1);
-  }
-  return end;
-}
-
 void record_view(FlightRing* flight, FlightKind kind, const core::View& view) {
   FlightEvent proposed = about(kind, view.incarnation);
   proposed.epoch = view.epoch;
@@ -122,7 +113,6 @@ void Jobs::admit(SessionId id, const core::View& view) {
   session->part = JobPart::kJoined;
   session->handle = next_handle_++;
   session->job = view.incarnation;
-  session->size = ranks_end(view);
   sessions_->save(*session);
   wire::DaemonMessage message;
   message.set_request(session->join_request);
@@ -181,7 +171,6 @@ void Jobs::set_grows(const JobId& job, bool grows) { commands_->post(SetGrows{jo
 void Jobs::view_changed(SessionId id, const core::View& view) {
   Session* session = sessions_->find(id);
   if (session == nullptr || session->gone || session->job != view.incarnation) return;
-  session->size = ranks_end(view);
   wire::DaemonMessage message;
   message.mutable_view_changed()->set_job(session->handle);
   to_wire(view, message.mutable_view_changed()->mutable_view());

@@ -92,7 +92,6 @@ void ControlThread::restore(const wire::SessionRecord& record, core::Time now) {
   session.part = static_cast<JobPart>(std::min(record.part(), uint32_t{3}));
   session.handle = record.handle();
   session.rank = record.rank();
-  session.size = record.size();
   if (session.part != JobPart::kNone) (void)gradring::from_wire(record.job(), &session.job);
   if (record.has_failure()) (void)gradring::from_wire(record.failure(), &session.failure);
   jobs_.reserve_handle(session.handle);

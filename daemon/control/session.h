@@ -67,7 +67,6 @@ struct Session {
   uint64_t handle = 0;        // of the job, from kJoined on
   JobId job{};
   uint32_t rank = 0;
-  uint32_t size = 0;
   Failure failure;  // when kClosed
 
   // To be sent. Completions gather into one message a turn; there are no more than open tickets

@@ -146,7 +146,6 @@ void NodeLog::save(const Session& session) {
     record->set_handle(session.handle);
     gradring::to_wire(session.job, record->mutable_job());
     record->set_rank(session.rank);
-    record->set_size(session.size);
   }
   if (session.part == JobPart::kClosed) {
     bounded_to_wire(session.failure, record->mutable_failure());
