@@ -99,7 +99,7 @@ Status Session::wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint dead
 
 void Session::send(wire::ClientMessage message) {
   if (lost() || away()) return;
-  message.set_protocol(kClientProtocol);
+  message.set_protocol(connection_->welcome.protocol());
   outbox_.push_back(std::move(message));
   reader_.take_in();
 }

@@ -19,7 +19,8 @@ tl::unexpected<Ending> ended(Cause cause, Status why) {
 wire::AttachRequest hello(const std::optional<wire::AttachWelcome>& former) {
   wire::AttachRequest request;
   wire::AttachHello& hello = *request.mutable_hello();
-  hello.set_protocol(kClientProtocol);
+  hello.set_protocol(kClientProtocols.newest);
+  hello.set_oldest_protocol(kClientProtocols.oldest);
   hello.set_product_version(kProductVersion);
   hello.set_program(program_invocation_short_name);
   if (former) {
@@ -36,12 +37,12 @@ Status silent(const std::string& runtime_dir, const char* trouble) {
 }
 
 Status check(const wire::AttachWelcome& welcome, const std::optional<wire::AttachWelcome>& former) {
-  if (welcome.protocol() != kClientProtocol) {
+  if (!common_protocol(kClientProtocols, {0, welcome.protocol()})) {
     return {Code::kIncompatible,
             fmt::format("the daemon on node {} (gradringd {}) speaks client protocol {}, this "
                         "library (libgradring {}) speaks {}; install versions that fit",
                         welcome.node(), welcome.product_version(), welcome.protocol(),
-                        kProductVersion, kClientProtocol)};
+                        kProductVersion, describe(kClientProtocols))};
   }
   if (!former) return {};
   if (welcome.node() != former->node()) {
@@ -146,7 +147,7 @@ tl::expected<bool, Ending> Handshake::await_opened() {
     }
     if (open_sent_ || !control_->writable()) break;
     wire::ClientMessage open;
-    open.set_protocol(kClientProtocol);
+    open.set_protocol(welcome_->protocol());
     open.set_request(kOpenNumber);
     open.mutable_open()->set_session(welcome_->session());
     open.mutable_open()->set_secret(welcome_->secret());

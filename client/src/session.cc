@@ -188,7 +188,9 @@ void Session::come_back() {
   for (const auto& [number, call] : control_calls_) {
     if (!call.answer) outbox_.push_back(call.message);
   }
-  for (wire::ClientMessage& message : outbox_) message.set_protocol(kClientProtocol);
+  for (wire::ClientMessage& message : outbox_) {
+    message.set_protocol(connection_->welcome.protocol());
+  }
   for (const auto& [number, call] : attach_calls_) {
     // If it cannot be sent, the daemon hung up again.
     if (!call.answer) static_cast<void>(connection_->attach.send(call.request));

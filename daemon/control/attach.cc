@@ -134,18 +134,21 @@ Session* AttachServer::resume(Session& fresh, const wire::Resume& resume) {
 void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
   const SessionId id = opened.id;
   Session* resumed = nullptr;
-  if (hello.has_resume() && hello.protocol() == kClientProtocol) {
+  const Protocols theirs{hello.oldest_protocol(), hello.protocol()};
+  const auto protocol = common_protocol(kClientProtocols, theirs);
+  if (hello.has_resume() && protocol) {
     resumed = resume(opened, hello.resume());
     if (resumed == nullptr) return;
   }
   Session& session = resumed != nullptr ? *resumed : opened;
-  if (hello.protocol() != kClientProtocol) {
+  if (!protocol) {
     refuse(session, 0,
            {Code::kIncompatible,
             fmt::format(
                 "this daemon (gradringd {}) speaks client protocol {}, the library ({}) speaks "
                 "{}; install the same release of both",
-                kProductVersion, kClientProtocol, hello.product_version(), hello.protocol())});
+                kProductVersion, describe(kClientProtocols), hello.product_version(),
+                describe(theirs))});
     return events_->session_ended(id, "speaks another protocol");
   }
   if (resumed == nullptr) {
@@ -157,7 +160,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
 
   wire::AttachReply reply;
   wire::AttachWelcome* welcome = reply.mutable_welcome();
-  welcome->set_protocol(kClientProtocol);
+  welcome->set_protocol(*protocol);
   welcome->set_product_version(kProductVersion);
   welcome->set_node(identity_.node);
   welcome->set_boot_id(identity_.boot_id);

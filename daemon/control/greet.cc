@@ -41,8 +41,9 @@ std::vector<std::string> data_addresses_of(const wire::Hello& hello) {
 void Peers::say_hello(Peer& peer) {
   peer.link.greeted();
   wire::PeerMessage message;
-  message.set_protocol(kPeerProtocol);
+  message.set_protocol(kPeerProtocols.newest);
   wire::Hello* hello = message.mutable_hello();
+  hello->set_oldest_protocol(kPeerProtocols.oldest);
   hello->set_node(self_.node);
   hello->set_boot_id(self_.boot_id);
   hello->set_connection(peer.link.connection());
@@ -151,12 +152,13 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
 
 std::string Peers::objection_to(const wire::Hello& hello, const std::string& user,
                                 uint32_t protocol) const {
-  if (protocol != kPeerProtocol) {
+  const Protocols theirs{hello.oldest_protocol(), protocol};
+  if (!common_protocol(kPeerProtocols, theirs)) {
     return fmt::format(
         "node {} (gradringd {}) speaks peer protocol {}, {} ({}) speaks {}; install the "
         "same release on both",
-        self_.node, kProductVersion, kPeerProtocol, hello.node(), hello.product_version(),
-        protocol);
+        self_.node, kProductVersion, describe(kPeerProtocols), hello.node(),
+        hello.product_version(), describe(theirs));
   }
   if (hello.node().empty() || hello.node().size() > kNodeNameMax || hello.data_token() == 0 ||
       hello.ByteSizeLong() > kHelloMax) {
@@ -206,7 +208,7 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
 void Peers::reply(const std::string& routing_id, bool welcome, const std::string& reason,
                   uint64_t connection) {
   wire::PeerMessage message;
-  message.set_protocol(kPeerProtocol);
+  message.set_protocol(kPeerProtocols.newest);
   wire::HelloReply* answer = message.mutable_hello_reply();
   answer->set_welcome(welcome);
   answer->set_reason(reason);

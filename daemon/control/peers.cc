@@ -260,7 +260,7 @@ void Peers::tick(core::Time now) {
   for (Peer& peer : peers_) {
     if (!peer.up) continue;
     wire::PeerMessage message;
-    message.set_protocol(kPeerProtocol);
+    message.set_protocol(kPeerProtocols.newest);
     message.mutable_heartbeat()->set_sequence(heartbeats_);
     message.mutable_heartbeat()->add_progress(own_progress_);
     message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
@@ -274,7 +274,7 @@ void Peers::tick(core::Time now) {
 bool Peers::send(const std::string& node, wire::PeerMessage message) {
   Peer* peer = by_node(node);
   if (peer == nullptr || !peer->up) return false;
-  message.set_protocol(kPeerProtocol);
+  message.set_protocol(kPeerProtocols.newest);
   return peer->link.send(message);
 }
 

@@ -24,12 +24,13 @@ void Requests::handle(const ClientRouter::Received& received, core::Time now) {
   const auto refuse = [&](Code code, const std::string& why) {
     parts_.clients->refuse(received.routing_id, message.request(), {code, why});
   };
-  if (message.protocol() != kClientProtocol) {
+  const Protocols theirs{message.oldest_protocol(), message.protocol()};
+  if (!common_protocol(kClientProtocols, theirs)) {
     return refuse(
         Code::kIncompatible,
         fmt::format("this daemon (gradringd {}) speaks client protocol {}, the message says {}; "
                     "install the same release of daemon and library",
-                    kProductVersion, kClientProtocol, message.protocol()));
+                    kProductVersion, describe(kClientProtocols), describe(theirs)));
   }
   switch (message.body_case()) {
     case wire::ClientMessage::BODY_NOT_SET:

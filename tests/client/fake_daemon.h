@@ -28,7 +28,7 @@ enum class Listeners { kGone, kKept };
 // How the fake behaves. Changed by the test at any time, through FakeDaemon::set.
 struct Script {
   std::string node = "fake";
-  uint32_t protocol = kClientProtocol;
+  uint32_t protocol = kClientProtocols.newest;
   // Said to whoever connects, before any hello, and then closed.
   std::optional<wire::Refused> refuse_connection;
   std::optional<wire::Refused> refuse_hello;

@@ -57,7 +57,7 @@ TEST(Open, SaysToTheDaemonWhoJoinsWhat) {
   ASSERT_EQ(gradring_open(&options, &comm), GRADRING_OK);
   const auto joins = daemon.wait_for_messages(wire::ClientMessage::kJoin, 1);
   ASSERT_EQ(joins.size(), 1u);
-  EXPECT_EQ(joins[0].protocol(), kClientProtocol);
+  EXPECT_EQ(joins[0].protocol(), kClientProtocols.newest);
   EXPECT_EQ(joins[0].join().job(), "job");
   EXPECT_EQ(joins[0].join().token(), "launch 8");
   EXPECT_EQ(joins[0].join().rank(), 1u);
@@ -166,7 +166,7 @@ TEST(Open, EndsWhenTheDaemonDiesDuringTheHello) {
 
 TEST(Open, RefusesADaemonOfAnotherProtocol) {
   FakeDaemon daemon;
-  daemon.set([](Script& script) { script.protocol = kClientProtocol + 1; });
+  daemon.set([](Script& script) { script.protocol = kClientProtocols.newest + 1; });
   const Refusal refused = open_refused(options_for(daemon.runtime_dir()));
   EXPECT_EQ(refused.code, GRADRING_ERR_INCOMPATIBLE);
   EXPECT_THAT(refused.message, HasSubstr("node fake (gradringd 9.9.9) speaks client protocol 2"));

@@ -97,7 +97,7 @@ TEST_F(RestartEnds, IfItIsAnotherNodeNow) {
 
 TEST_F(RestartEnds, IfItSpeaksAnotherProtocol) {
   const gradring_request request = submit_barrier();
-  daemon_.set([](Script& script) { script.protocol = kClientProtocol + 1; });
+  daemon_.set([](Script& script) { script.protocol = kClientProtocols.newest + 1; });
   restart();
   EXPECT_THAT(wait_failed(request).message, HasSubstr("speaks client protocol 2"));
   expect_the_end("install versions that fit", GRADRING_ERR_INCOMPATIBLE);

@@ -44,7 +44,7 @@ TEST_F(Submit, DescribesTheOpToTheDaemon) {
 
   const auto messages = daemon_.wait_for_messages(wire::ClientMessage::kSubmit, 1);
   ASSERT_EQ(messages.size(), 1u);
-  EXPECT_EQ(messages[0].protocol(), kClientProtocol);
+  EXPECT_EQ(messages[0].protocol(), kClientProtocols.newest);
   EXPECT_EQ(messages[0].submit().job(), 77u);
   const wire::Operation& operation = messages[0].submit().operations(0);
   EXPECT_EQ(operation.ticket(), request);

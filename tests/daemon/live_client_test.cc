@@ -118,14 +118,14 @@ TEST_F(LiveClientTest, SegmentsBeforeHelloAndASecondHelloAreRefused) {
   EXPECT_TRUE(early.closed_by_daemon());
 
   RawAttach twice(daemon_.runtime_dir());
-  EXPECT_TRUE(twice.hello(kClientProtocol)->has_welcome());
-  EXPECT_TRUE(twice.hello(kClientProtocol)->has_refused());
+  EXPECT_TRUE(twice.hello(kClientProtocols.newest)->has_welcome());
+  EXPECT_TRUE(twice.hello(kClientProtocols.newest)->has_refused());
   EXPECT_TRUE(twice.closed_by_daemon());
 }
 
 TEST_F(LiveClientTest, AnotherProtocolIsRefusedInWordsOnBothChannels) {
   RawAttach attach(daemon_.runtime_dir());
-  const auto reply = attach.hello(kClientProtocol + 1);
+  const auto reply = attach.hello(kClientProtocols.newest + 1);
   ASSERT_TRUE(reply && reply->has_refused());
   EXPECT_EQ(reply->refused().code(), static_cast<uint32_t>(Code::kIncompatible));
   EXPECT_THAT(reply->refused().message(), HasSubstr("install the same release"));
@@ -133,7 +133,7 @@ TEST_F(LiveClientTest, AnotherProtocolIsRefusedInWordsOnBothChannels) {
 
   RawTrainer trainer(daemon_.runtime_dir());
   wire::ClientMessage query;
-  query.set_protocol(kClientProtocol + 7);
+  query.set_protocol(kClientProtocols.newest + 7);
   query.mutable_query()->set_what(wire::Query::STATUS);
   EXPECT_EQ(code_of(trainer.ask(query)), static_cast<int>(Code::kIncompatible));
 }
@@ -190,7 +190,7 @@ TEST_F(LiveClientTest, AnotherProcessCannotUseASessionEvenWithTheSecret) {
   const pid_t child = fork();
   if (child == 0) {
     wire::ClientMessage open;
-    open.set_protocol(kClientProtocol);
+    open.set_protocol(kClientProtocols.newest);
     open.mutable_open()->set_session(owner.session());
     open.mutable_open()->set_secret(owner.secret());
     zmq::context_t context;
@@ -220,7 +220,7 @@ TEST_F(LiveClientTest, AConnectionWithoutSessionMayOnlyAsk) {
   dealer.set(zmq::sockopt::rcvtimeo, 10000);
   dealer.connect("ipc://" + daemon_.runtime_dir() + "/control.sock");
   const auto ask = [&dealer](wire::ClientMessage message) {
-    message.set_protocol(kClientProtocol);
+    message.set_protocol(kClientProtocols.newest);
     dealer.send(zmq::buffer(message.SerializeAsString()), zmq::send_flags::none);
     zmq::message_t body;
     wire::DaemonMessage answer;
@@ -395,7 +395,7 @@ TEST_F(LiveClientTest, TenThousandConnectsDisturbNobody) {
     }
     // Every fourth says hello and stays, as far as it is let.
     if (i % 4 != 0 || held.size() >= 1500) continue;
-    const auto reply = attach->hello(kClientProtocol);
+    const auto reply = attach->hello(kClientProtocols.newest);
     if (reply && reply->has_welcome()) {
       held.push_back(std::move(attach));
     } else if (reply) {

@@ -199,7 +199,7 @@ class LonelyTest : public testing::Test {
   // As the daemon's own, so that only what a test changes is wrong. Its port's owner is us.
   wire::PeerMessage good_hello() {
     wire::PeerMessage message;
-    message.set_protocol(kPeerProtocol);
+    message.set_protocol(kPeerProtocols.newest);
     wire::Hello* hello = message.mutable_hello();
     hello->set_node("b");
     hello->set_boot_id(1);
@@ -233,7 +233,7 @@ class LonelyTest : public testing::Test {
   }
   void welcome(const std::string& node, uint64_t boot_id) {
     wire::PeerMessage message;
-    message.set_protocol(kPeerProtocol);
+    message.set_protocol(kPeerProtocols.newest);
     message.mutable_hello_reply()->set_welcome(true);
     message.mutable_hello_reply()->set_node(node);
     message.mutable_hello_reply()->set_boot_id(boot_id);
@@ -259,9 +259,9 @@ TEST_F(LonelyTest, EachRefusedHelloSaysWhy) {
   };
   using M = wire::PeerMessage&;
   EXPECT_EQ(told([](M) {}), "");
-  for (const uint32_t other : {kPeerProtocol - 1, kPeerProtocol + 1}) {
+  for (const uint32_t other : {kPeerProtocols.oldest - 1, kPeerProtocols.newest + 1}) {
     EXPECT_THAT(told([other](M m) { m.set_protocol(other); }),
-                AllOf(HasSubstr("speaks peer protocol " + std::to_string(kPeerProtocol)),
+                AllOf(HasSubstr("speaks peer protocol " + describe(kPeerProtocols)),
                       HasSubstr("b (0.1.0) speaks " + std::to_string(other)),
                       HasSubstr("install the same release on both")));
   }
@@ -303,7 +303,7 @@ TEST_F(LonelyTest, NoiseOnThePortDoesNoHarm) {
     peer.send_bytes(bytes);
   }
   wire::PeerMessage early;
-  early.set_protocol(kPeerProtocol);
+  early.set_protocol(kPeerProtocols.newest);
   early.mutable_commit()->set_incarnation(std::string(16, 'x'));
   EXPECT_THAT(peer.told(early), HasSubstr("say hello again"));
   EXPECT_EQ(peer.told(good_hello()), "");
@@ -319,7 +319,7 @@ TEST_F(LonelyTest, APeerThatGreetsAndThenSaysNonsenseIsGivenUpByItsSilence) {
   for (const std::string& id :
        {std::string(), std::string("short"), std::string(16, 'x'), std::string(17, 'x')}) {
     wire::PeerMessage message;
-    message.set_protocol(kPeerProtocol);
+    message.set_protocol(kPeerProtocols.newest);
     message.mutable_propose()->mutable_view()->set_incarnation(id);
     peer.send(message);
     message.mutable_accept()->set_incarnation(id);

@@ -78,7 +78,7 @@ RawTrainer::RawTrainer(const std::string& runtime_dir)
     : attach_(runtime_dir), dealer_(context_, ZMQ_DEALER) {
   dealer_.set(zmq::sockopt::linger, 0);
   dealer_.connect("ipc://" + runtime_dir + "/control.sock");
-  const auto reply = attach_.hello(kClientProtocol);
+  const auto reply = attach_.hello(kClientProtocols.newest);
   if (!reply || !reply->has_welcome()) {
     ADD_FAILURE() << "not welcome: " << (reply ? reply->ShortDebugString() : "closed");
     return;
@@ -112,7 +112,7 @@ void RawTrainer::send_bytes(const std::string& bytes) {
 }
 
 void RawTrainer::send(wire::ClientMessage message) {
-  if (message.protocol() == 0) message.set_protocol(kClientProtocol);
+  if (message.protocol() == 0) message.set_protocol(kClientProtocols.newest);
   send_bytes(message.SerializeAsString());
 }
 

@@ -62,7 +62,7 @@ class FakeDaemon {
 };
 
 std::string status_reply(const wire::ClientMessage& message) {
-  EXPECT_EQ(message.protocol(), kClientProtocol);
+  EXPECT_EQ(message.protocol(), kClientProtocols.newest);
   EXPECT_EQ(message.query().what(), wire::Query::STATUS);
   wire::DaemonMessage answer;
   answer.set_request(message.request());

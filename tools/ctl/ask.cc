@@ -69,7 +69,7 @@ tl::expected<wire::QueryReply, Status> judge(const zmq::message_t& frame, const 
     return refuse(Code::kIncompatible,
                   fmt::format("the program at {} answers with something that is not of gradring's "
                               "protocol {}",
-                              path, kClientProtocol));
+                              path, describe(kClientProtocols)));
   }
   if (message.has_refused()) {
     return refuse(static_cast<Code>(message.refused().code()),
@@ -92,7 +92,8 @@ tl::expected<wire::QueryReply, Status> ask(const std::string& runtime_dir,
   if (Status status = knock(runtime_dir, path); !status.ok()) return tl::unexpected(status);
 
   wire::ClientMessage message;
-  message.set_protocol(kClientProtocol);
+  message.set_protocol(kClientProtocols.newest);
+  message.set_oldest_protocol(kClientProtocols.oldest);
   message.set_request(kRequest);
   *message.mutable_query() = query;
   const std::string bytes = message.SerializeAsString();

@@ -1,0 +1,9 @@
+#include "proto/version.h"
+
+namespace gradring {
+
+const Protocols kClientProtocols{1, 1};
+const Protocols kPeerProtocols{2, 2};
+const char* const kProductVersion = "0.1.0";
+
+}  // namespace gradring

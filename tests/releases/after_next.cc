@@ -1,0 +1,10 @@
+// What the release after the next one says of itself: it has forgotten the protocols of this one.
+#include "proto/version.h"
+
+namespace gradring {
+
+const Protocols kClientProtocols{2, 3};
+const Protocols kPeerProtocols{3, 4};
+const char* const kProductVersion = "0.3.0";
+
+}  // namespace gradring
