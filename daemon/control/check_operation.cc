@@ -21,7 +21,8 @@ std::string fault_of_signature(Signature& s) {
       return transport::can_fold(s.dtype, s.op).message();
     case Collective::kBroadcast:
       if (s.op != ReduceOp::kNone) return "a broadcast has no reduce op";
-      // Which ranks may be its root is for the engine to say: one that died may have left its input.
+      // Which ranks may be its root is for the engine to say: one that died may have left its
+      // input.
       return "";
     case Collective::kBarrier:
     case Collective::kJoinPoint:

@@ -70,8 +70,7 @@ void JobEngine::condemn(const Frame& f, uint8_t lane) {
   failure.blame.evidence = "slice " + std::to_string(f.slice.slice) + " of " +
                            (it == ops_.end() ? describe(f.key) : title(*it->second)) +
                            " came damaged " + std::to_string(kAttempts) +
-                           " times on its way to node " + to + ", lane " +
-                           std::to_string(lane) +
+                           " times on its way to node " + to + ", lane " + std::to_string(lane) +
                            "; check the network card, the cable and the memory of both nodes";
   condemned_[f.key] = {failure, to};
   if (planted(Bug::kCondemnedAlone) && it != ops_.end() && it->second->open()) {
