@@ -34,6 +34,7 @@ struct Config {
   std::string policy;
   std::string completion;
   bool checksum = false;
+  bool verify = false;
 
   uint64_t segment_limit = 0;  // bytes per uid; 0 in the table: half of this host's memory
   uint64_t staging_limit = 0;  // bytes per job

@@ -157,6 +157,10 @@ const std::vector<Option>& all_options() {
       {"completion", "WHEN", "local",
        "an op is complete when its result is on this node (local), or on every node (stable)",
        false, one_of(&Config::completion, {"local", "stable"})},
+      {"verify", "ON", "off",
+       "the results of every op are compared on all ranks (on), or not (off); the same on all "
+       "nodes",
+       false, on_off(&Config::verify)},
       {"checksum", "ON", "off",
        "slices carry a checksum, and one that came damaged is sent again (on), or not (off)", false,
        on_off(&Config::checksum)},

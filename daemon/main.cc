@@ -98,6 +98,7 @@ core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) 
   options.op_deadline = config.op_deadline;
   options.stable_completion = config.completion == "stable";
   options.checksum = config.checksum;
+  options.verify = config.verify;
   return options;
 }
 

@@ -119,6 +119,9 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.heartbeat.sequence);
       w.put(f.heartbeat.progress);
       break;
+    case FrameType::kDigest:
+      w.put(f.digest.crc32c);
+      break;
   }
 }
 
@@ -176,6 +179,9 @@ bool read_body(Reader& r, Frame& f) {
     case FrameType::kHeartbeat:
       f.heartbeat.sequence = r.get<uint64_t>();
       f.heartbeat.progress = r.get<uint64_t>();
+      return true;
+    case FrameType::kDigest:
+      f.digest.crc32c = r.get<uint32_t>();
       return true;
   }
   return false;

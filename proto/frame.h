@@ -42,8 +42,9 @@ enum class FrameType : uint8_t {
   kMismatch = 5,
   kNack = 6,
   kHeartbeat = 7,
+  kDigest = 8,
 };
-inline constexpr uint8_t kFrameTypeLast = 7;
+inline constexpr uint8_t kFrameTypeLast = 8;
 
 // The first turn of a slice gathers a partial sum, the second hands out the final value.
 enum class Phase : uint8_t { kPartial = 1, kFinal = 2 };
@@ -126,6 +127,12 @@ struct NackBody {
   bool operator==(const NackBody&) const = default;
 };
 
+// What the op's result is at the sender: to be the same at the receiver.
+struct DigestBody {
+  uint32_t crc32c = 0;  // of one rank's output
+  bool operator==(const DigestBody&) const = default;
+};
+
 // Sent on every lane by the thread that moves its slices; `progress` counts that thread's turns.
 struct HeartbeatBody {
   uint64_t sequence = 0;
@@ -148,6 +155,7 @@ struct Frame {
   MismatchBody mismatch;
   NackBody nack;
   HeartbeatBody heartbeat;
+  DigestBody digest;
 };
 
 FrameBytes encode(const Frame& frame);

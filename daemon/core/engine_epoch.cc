@@ -133,6 +133,7 @@ void JobEngine::enter(const Proposal& proposal) {
   credits_told_ = confirmed_told_ = 0;
   end_sending();
   condemned_.clear();
+  digests_.clear();
   if (view_.grown != view_.epoch) return;
   // New ranks begin to count where they come in, and so does everybody. All ops before the join
   // point are complete everywhere, or it would not have been reached.

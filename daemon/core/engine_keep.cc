@@ -35,6 +35,7 @@ void JobEngine::complete_if_final(Op& op) {
   outcome.verdict = shrunk ? Verdict::kOkShrunk : Verdict::kOk;
   waiting_.erase(op.key);
   std::erase(starting_, &op);
+  verify(op);
   tell_locals(op, outcome);
   ++counters_.ops_completed;
   ended_keys_.insert(op.key);

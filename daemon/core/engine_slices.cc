@@ -40,6 +40,8 @@ void JobEngine::on_frame(uint32_t from, const Frame& f, Time) {
       return on_mismatch(from, f);
     case FrameType::kNack:
       return on_nack(from, f);
+    case FrameType::kDigest:
+      return on_digest(from, f);
     case FrameType::kSlice:      // comes by on_slice
     case FrameType::kHeartbeat:  // is the failure detector's
       ++counters_.frames_stale;

@@ -35,6 +35,8 @@ struct EngineOptions {
   uint32_t start_buffers = 4;
   // An op completes only when every member is known to have all of its slices (rule D7).
   bool stable_completion = false;
+  // The results of an op are compared with one another, on this node and with the predecessor's.
+  bool verify = false;
   // Slices that leave here carry a checksum, and their memory is kept until they are confirmed.
   bool checksum = false;
   // Descriptors are small, but they are the one thing that grows with ops submitted and not
@@ -63,6 +65,12 @@ struct FoldOrder {
   Staging at;            // where the result goes
 };
 
+struct ResultDigest {
+  uint32_t crc32c = 0;               // of the first output
+  uint32_t rank = 0;                 // whose that is
+  std::optional<uint32_t> odd_rank;  // another one, whose output differs
+};
+
 // An op waits for a rank or a member that will never submit it: only another view can end it.
 struct Absence {
   std::optional<uint32_t> rank;  // of this node
@@ -87,6 +95,9 @@ class EngineActions {
   // Copies a slice that is held, from its kept copy if there is one, else from the first local
   // output.
   virtual void fetch(const Op& op, uint32_t slice, Staging to) = 0;
+  // What lies in the outputs of the local contributions, before they go back to their trainers;
+  // nothing if there are none.
+  virtual std::optional<ResultDigest> digest(const Op& op) = 0;
   // A frame without payload to one member.
   virtual void send(uint32_t member, const Frame& frame) = 0;
   // A SLICE to the successor; `from` is lent until on_sent(from). A checked one gets its checksum
@@ -275,6 +286,11 @@ class JobEngine {
   void release(Staging staging);
   void end_sending();
 
+  // engine_verify.cc
+  void verify(const Op& op);
+  void on_digest(uint32_t from, const Frame& frame);
+  void compare(const OpKey& key);
+
   // engine_keep.cc
   void complete_if_final(Op& op);
   bool keep_finals(Op& op);
@@ -356,6 +372,10 @@ class JobEngine {
   ReceivedSlices received_;
   uint64_t confirmed_told_ = 0;
   std::map<OpKey, Condemned> condemned_;
+  struct Digests {
+    std::optional<uint32_t> ours, theirs;
+  };
+  std::map<OpKey, Digests> digests_;  // of this epoch, until both are known
 
   bool frozen_ = false;
   bool failure_requested_ = false;  // fail_job is asked for once

@@ -268,6 +268,17 @@ void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   made(to, length);
 }
 
+std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {
+  std::optional<core::ResultDigest> digest;
+  for (const auto& local : op.locals) {
+    if (!local) continue;
+    const uint32_t crc = transport::crc32c({lent_to(*local).output, op.plan.bytes});
+    if (!digest) digest = {crc, local->rank, std::nullopt};
+    if (digest->crc32c != crc) digest->odd_rank = local->rank;
+  }
+  return digest;
+}
+
 void JobExecutor::absent(const core::Absence& absence) {
   shared_->events->post(EngineAbsent{id(), absence});
 }

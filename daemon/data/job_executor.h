@@ -101,6 +101,7 @@ class JobExecutor final : private core::EngineActions {
   std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
   void drop(uint32_t kept) override { kept_->drop(kept); }
   void fetch(const core::Op& op, uint32_t slice, core::Staging to) override;
+  std::optional<core::ResultDigest> digest(const core::Op& op) override;
   void absent(const core::Absence& absence) override;
   void at_join_point() override;
   void condemned(const Failure& failure) override;

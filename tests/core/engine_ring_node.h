@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <utility>
 
@@ -88,6 +89,20 @@ class Ring::Node : public EngineActions {
     const auto copy = op.slices[slice].kept;
     const Values value = copy ? kept.at(*copy) : first_output(op, slice);
     std::copy(value.begin(), value.end(), at(to));
+  }
+
+  std::optional<ResultDigest> digest(const Op& op) override {
+    std::optional<ResultDigest> digest;
+    for (const auto& local : op.locals) {
+      if (!local) continue;
+      uint32_t sum = ring_->garbled.count({me_, local->rank}) > 0 ? 1 : 0;
+      for (const float value : ring_->memory_[local->output.segment]) {
+        sum = sum * 31 + std::bit_cast<uint32_t>(value);
+      }
+      if (!digest) digest = {sum, local->rank, std::nullopt};
+      if (digest->crc32c != sum) digest->odd_rank = local->rank;
+    }
+    return digest;
   }
 
   void send(uint32_t member, const Frame& frame) override {

@@ -68,6 +68,8 @@ std::vector<Frame> one_of_each() {
   frames.back().nack = {8, Phase::kPartial, 1, 2, 3, UINT64_MAX};
   frames.push_back(frame_of(FrameType::kHeartbeat));
   frames.back().heartbeat = {100, 1u << 31};
+  frames.push_back(frame_of(FrameType::kDigest));
+  frames.back().digest = {0xfeedbeef};
   return frames;
 }
 

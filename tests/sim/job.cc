@@ -187,6 +187,19 @@ void SimJob::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   world_->violation(node_->name() + ": gives out a slice that it does not have");
 }
 
+std::optional<core::ResultDigest> SimJob::digest(const core::Op& op) {
+  std::optional<core::ResultDigest> digest;
+  for (const auto& submission : op.locals) {
+    if (!submission) continue;
+    const std::byte* output = lent(*submission).memory->data() + submission->output.offset;
+    uint32_t sum = 0;
+    for (uint64_t i = 0; i < op.plan.bytes; ++i) sum = sum * 31 + static_cast<uint32_t>(output[i]);
+    if (!digest) digest = {sum, submission->rank, std::nullopt};
+    if (digest->crc32c != sum) digest->odd_rank = submission->rank;
+  }
+  return digest;
+}
+
 void SimJob::send(uint32_t member, const Frame& frame) {
   if (frame.type == FrameType::kReady && world_->sabotaged(Sabotage::kLoseReady)) return;
   if (frame.type == FrameType::kCredit && world_->sabotaged(Sabotage::kLoseCredit)) return;

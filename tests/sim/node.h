@@ -39,6 +39,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
   void drop(uint32_t kept) override;
   void fetch(const core::Op& op, uint32_t slice, core::Staging to) override;
+  std::optional<core::ResultDigest> digest(const core::Op& op) override;
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;

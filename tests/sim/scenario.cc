@@ -137,6 +137,7 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
 void draw_damage(Scenario* s) {
   Random random(s->seed ^ 0x64616d6167650000u);
   s->engine.checksum = chance(&random, 50);
+  s->engine.verify = Random(s->seed ^ 0x7665726966790000u).below(10) < 3;
   if (!s->engine.checksum || s->nodes < 2 || chance(&random, 30)) return;
   const uint32_t links = between(&random, 1, 3);
   for (uint32_t i = 0; i < links; ++i) {

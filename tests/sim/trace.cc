@@ -154,6 +154,8 @@ std::string describe(const Frame& f) {
       return head + "NACK" + op +
              fmt::format(" slice {}, number {} attempt {}", f.nack.slice, f.nack.serial,
                          f.nack.attempt);
+    case FrameType::kDigest:
+      return head + "DIGEST" + op + fmt::format(" {:08x}", f.digest.crc32c);
     case FrameType::kHeartbeat:
       break;
   }
