@@ -66,19 +66,25 @@ bool RawAttach::closed_by_daemon() {
   return poll(&p, 1, kPatienceMs) == 1 && recv(socket_.get(), &byte, 1, 0) <= 0;
 }
 
-std::optional<wire::AttachReply> RawAttach::hello(uint32_t protocol) {
+std::optional<wire::AttachReply> RawAttach::hello(uint32_t protocol, const wire::Resume* resume) {
   wire::AttachRequest request;
+  if (resume != nullptr) *request.mutable_hello()->mutable_resume() = *resume;
   request.mutable_hello()->set_protocol(protocol);
   request.mutable_hello()->set_program("raw");
   send(request);  // who is refused at once cannot send any more, but is told why
   return receive();
 }
 
-RawTrainer::RawTrainer(const std::string& runtime_dir)
+RawTrainer::RawTrainer(const std::string& runtime_dir, const RawTrainer* former)
     : attach_(runtime_dir), dealer_(context_, ZMQ_DEALER) {
   dealer_.set(zmq::sockopt::linger, 0);
   dealer_.connect("ipc://" + runtime_dir + "/control.sock");
-  const auto reply = attach_.hello(kClientProtocols.newest);
+  wire::Resume resume;
+  if (former != nullptr) {
+    resume.set_session(former->session());
+    resume.set_secret(former->secret());
+  }
+  const auto reply = attach_.hello(kClientProtocols.newest, former == nullptr ? nullptr : &resume);
   if (!reply || !reply->has_welcome()) {
     ADD_FAILURE() << "not welcome: " << (reply ? reply->ShortDebugString() : "closed");
     return;

@@ -27,7 +27,7 @@ class RawAttach {
   void close() { socket_.reset(); }
 
   // The usual beginning.
-  std::optional<wire::AttachReply> hello(uint32_t protocol);
+  std::optional<wire::AttachReply> hello(uint32_t protocol, const wire::Resume* resume = nullptr);
 
  private:
   Fd socket_;
@@ -36,7 +36,8 @@ class RawAttach {
 // A trainer made of raw messages: everything libgradring does, with a chance to do it wrong.
 class RawTrainer {
  public:
-  explicit RawTrainer(const std::string& runtime_dir);  // attaches and opens its session
+  // Attaches and opens its session; `former`: goes on with that one's, after a restart.
+  explicit RawTrainer(const std::string& runtime_dir, const RawTrainer* former = nullptr);
 
   struct Memory {
     uint64_t segment = 0;
