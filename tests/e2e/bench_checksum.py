@@ -1,12 +1,12 @@
-"""What checksums and the flight recorder cost: the same allreduces with and without, side by side in one run.
+"""What checksums, the flight recorder and the records for a restart cost: the same allreduces with and without.
 
 usage: bench_checksum.py [--programs DIR] [--nodes N] [--megabytes M] [--iterations N] [--rounds N] [--rate RATE]
 
 Two networks: loopback, where the processors are the limit, and namespaces on links of RATE (default 1gbit). For
-each there is a ring of daemons for every variant: as shipped with `checksum = off`, with `checksum = on`, and
-without a flight recorder. They take turns, so that whatever else the machine does befalls all of them; printed are
-the best time of each over all rounds, the processor time of all daemons for one allreduce, and the ratios of both to
-the first. Needs root for the namespaces.
+each there is a ring of daemons for every variant: as shipped with `checksum = off`, with `checksum = on`, without a
+flight recorder, and with a keeper and a restart-grace. They take turns, so that whatever else the machine does befalls
+all of them; printed are the best time of each over all rounds, the processor time of all daemons for one allreduce, and
+the ratios of both to the first. Needs root for the namespaces.
 """
 
 import argparse
@@ -21,10 +21,18 @@ sys.path.insert(0, str(ROOT / "tools/lib"))
 import cluster as testbed  # noqa: E402  (found by the line above)
 
 VARIANTS = {"checksum off": {"checksum": "off"}, "checksum on": {"checksum": "on"},
-            "no flight recorder": {"checksum": "off", "flight-recorder-size": "0"}}
+            "no flight recorder": {"checksum": "off", "flight-recorder-size": "0"},
+            "records kept": {"checksum": "off", "restart-grace": "10s"}}
 
 
 WARMUP = 3
+
+
+def start(ring, flags):
+    for index, node in enumerate(ring.nodes):
+        ring.processes.append(node.run_daemon(*flags))
+        node.wait_ready(index)
+    return ring
 
 
 def measure(ring, size, iterations, turn):
@@ -32,10 +40,10 @@ def measure(ring, size, iterations, turn):
     results = ring.folder / f"perf-{turn}.json"
     words = ["gradring-perf", "allreduce", "--min", str(size), "--max", str(size), "--dtype", "float32", "--op",
              "sum", "--iters", str(iterations), "--warmup", str(WARMUP), "--json", str(results)]
-    before = sum(testbed.cpu_seconds(node.daemon.pid) for node in ring.nodes)
+    before = sum(testbed.cpu_seconds(node.daemon_pid()) for node in ring.nodes)
     job = ring.launch(f"bench-{turn}", words)
     statuses = job.wait(300)
-    used = sum(testbed.cpu_seconds(node.daemon.pid) for node in ring.nodes) - before
+    used = sum(testbed.cpu_seconds(node.daemon_pid()) for node in ring.nodes) - before
     if any(statuses):
         sys.exit(f"gradring-perf: {statuses}\n{job[0].complains()}")
     took = json.loads(results.read_text())["results"][0]["time_seconds"]
@@ -49,7 +57,7 @@ def compare(options, network, title, rate):
             ring = stack.enter_context(testbed.Cluster(options.programs, options.nodes, network, settings=settings))
             if rate:
                 ring.network.shape(rate)
-            rings[name] = ring.start()
+            rings[name] = start(ring, ["--keep"] if "restart-grace" in settings else [])
         for size in (options.megabytes << 20, 64 << 10):
             iterations = options.iterations if size > 1 << 20 else options.iterations * 20
             times = {name: [] for name in rings}
