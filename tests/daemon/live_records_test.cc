@@ -89,7 +89,8 @@ TEST_F(LiveRecords, ARankThatTheJobHasIsInItAlthoughItsSessionWasNotWrittenDownS
   ASSERT_TRUE(answer.has_joined()) << answer.ShortDebugString();
   const auto memory = again.allocate(4096);
   again.submit(RawTrainer::allreduce(memory, 16, 0));
-  EXPECT_EQ(again.completion().verdict(), static_cast<uint32_t>(Verdict::kOk)) << "it is in the job, and can work";
+  EXPECT_EQ(again.completion().verdict(), static_cast<uint32_t>(Verdict::kOk))
+      << "it is in the job, and can work";
 }
 
 }  // namespace
