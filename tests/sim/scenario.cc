@@ -133,6 +133,16 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   return fault;
 }
 
+// Of the way from one node to another.
+Fault draw_link_fault(Random* random, const Scenario& s, FaultKind kind) {
+  Fault fault;
+  fault.kind = kind;
+  fault.at = static_cast<Time>(between(random, 60, 400)) * core::kMillisecond;
+  fault.a = static_cast<uint32_t>(random->below(s.nodes));
+  fault.b = (fault.a + 1 + static_cast<uint32_t>(random->below(s.nodes - 1))) % s.nodes;
+  return fault;
+}
+
 // From a generator of their own, so that a seed's other troubles do not depend on these.
 void draw_damage(Scenario* s) {
   Random random(s->seed ^ 0x64616d6167650000u);
@@ -141,11 +151,7 @@ void draw_damage(Scenario* s) {
   if (!s->engine.checksum || s->nodes < 2 || chance(&random, 30)) return;
   const uint32_t links = between(&random, 1, 3);
   for (uint32_t i = 0; i < links; ++i) {
-    Fault fault;
-    fault.kind = FaultKind::kDamage;
-    fault.at = static_cast<Time>(between(&random, 60, 400)) * core::kMillisecond;
-    fault.a = static_cast<uint32_t>(random.below(s->nodes));
-    fault.b = (fault.a + 1 + static_cast<uint32_t>(random.below(s->nodes - 1))) % s->nodes;
+    Fault fault = draw_link_fault(&random, *s, FaultKind::kDamage);
     fault.percent = chance(&random, 60) ? between(&random, 2, 30) : between(&random, 50, 100);
     fault.lasts = static_cast<Time>(between(&random, 5, 200)) * core::kMillisecond;
     s->faults.push_back(fault);
@@ -158,11 +164,7 @@ void draw_lanes(Scenario* s) {
   if (s->nodes < 2 || chance(&random, 60)) return;
   const uint32_t losses = between(&random, 1, 3);
   for (uint32_t i = 0; i < losses; ++i) {
-    Fault fault;
-    fault.kind = FaultKind::kLoseLane;
-    fault.at = static_cast<Time>(between(&random, 60, 400)) * core::kMillisecond;
-    fault.a = static_cast<uint32_t>(random.below(s->nodes));
-    fault.b = (fault.a + 1 + static_cast<uint32_t>(random.below(s->nodes - 1))) % s->nodes;
+    Fault fault = draw_link_fault(&random, *s, FaultKind::kLoseLane);
     fault.mask = random.next();
     fault.detected = chance(&random, 70) ? between(&random, 1, 40) * core::kMillisecond
                                          : between(&random, 1000, 3500) * core::kMillisecond;

@@ -54,16 +54,22 @@ TEST(Simulation, SixtyFourNodesOfEight) {
   EXPECT_EQ(world.stats().trainers_done, 512u);
 }
 
+// No trainer makes trouble of its own.
+Scenario well_behaved(uint64_t seed) {
+  Scenario scenario = draw_scenario(seed, 0);
+  for (JobSpec& job : scenario.jobs) {
+    job.mismatch_rank.reset();
+    job.early_leaver.reset();
+  }
+  return scenario;
+}
+
 // Daemons that come back with their records within the grace are a pause: no op fails or shrinks.
 TEST(Simulation, RestartsAreOnlyAPause) {
   uint64_t restarts = 0;
   const uint64_t seeds = kSanitized ? 30 : 300;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    Scenario scenario = draw_scenario(seed, 0);
-    for (JobSpec& job : scenario.jobs) {
-      job.mismatch_rank.reset();
-      job.early_leaver.reset();
-    }
+    Scenario scenario = well_behaved(seed);
     for (Fault& fault : scenario.faults) {
       fault.kind = FaultKind::kRestart;
       fault.a %= scenario.nodes;
@@ -85,11 +91,7 @@ TEST(Simulation, LostLanesAreOnlyAPause) {
   uint64_t lost = 0;
   const uint64_t seeds = kSanitized ? 30 : 300;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    Scenario scenario = draw_scenario(seed, 0);
-    for (JobSpec& job : scenario.jobs) {
-      job.mismatch_rank.reset();
-      job.early_leaver.reset();
-    }
+    Scenario scenario = well_behaved(seed);
     for (Fault& fault : scenario.faults) {
       fault.kind = FaultKind::kLoseLane;
       fault.detected = std::max(fault.detected, core::kMillisecond);
