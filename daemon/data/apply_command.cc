@@ -106,16 +106,15 @@ void DataThread::apply(const ConnectPeer& connect_peer) {
   if (known.addresses.size() > lanes_.size()) known.addresses.resize(lanes_.size());
   shared_.peers.connected(known);
   for (uint8_t lane = 0; lane < known.addresses.size(); ++lane) {
-    connect(known.peer, lane, known.addresses[lane]);
+    connect(known.peer, lane);
     DataLane& made = shared_.peers.at(known.peer).lanes[lane];
     made.carries = made.connected;
   }
-  addresses_[known.peer] = std::move(known.addresses);
 }
 
-void DataThread::connect(PeerId peer, uint8_t lane, const std::string& address) {
-  const Status status = lanes_[lane]->connect(peer, address);
+void DataThread::connect(PeerId peer, uint8_t lane) {
   DataPeer& of = shared_.peers.at(peer);
+  const Status status = lanes_[lane]->connect(peer, of.lanes[lane].address);
   of.lanes[lane].connected = status.ok();
   if (!status.ok()) events_->post(PeerDataLost{peer, of.link, lane, status.message()});
 }
@@ -145,7 +144,7 @@ void DataThread::apply(const SetLane& set) {
       lane.connected = lane.carries = false;
       return close(set.peer, set.lane);
     case SetLane::To::kTried:
-      return connect(set.peer, set.lane, addresses_[set.peer][set.lane]);
+      return connect(set.peer, set.lane);
     case SetLane::To::kCarries:
       lane.carries = lane.connected;
       return;

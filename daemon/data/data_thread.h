@@ -102,7 +102,7 @@ class DataThread final {
   int pump_jobs();
   void free_removed_jobs();
   void pulse(core::Time now);
-  void connect(PeerId peer, uint8_t lane, const std::string& address);
+  void connect(PeerId peer, uint8_t lane);
   void close(PeerId peer, uint8_t lane);
   void close_transports();
   JobExecutor* find(const JobId& id);
@@ -119,9 +119,8 @@ class DataThread final {
   Jobs jobs_;
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;
-  std::vector<Command> taken_;                            // kept for its capacity
-  std::vector<pollfd> fds_;                               // likewise
-  std::map<PeerId, std::vector<std::string>> addresses_;  // of the peers' lanes
+  std::vector<Command> taken_;  // kept for its capacity
+  std::vector<pollfd> fds_;     // likewise
 
   // Frames of a job, or with a token, that we do not know, but whose InstallJob or ExpectPeer may
   // lie in the mailbox at this very moment: looked at once more when that has been emptied.

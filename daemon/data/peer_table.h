@@ -12,6 +12,7 @@ namespace gradring::daemon {
 
 // A lane to a peer.
 struct DataLane {
+  std::string address;
   bool connected = false;  // heartbeats go there
   bool carries = false;    // and everything else
   bool heard = false;      // since the last pulse
@@ -26,7 +27,7 @@ struct DataPeer {
   std::string node;
   uint64_t token_expected = 0;  // in frames from it; 0: none
   uint64_t token_to_send = 0;
-  bool connected = false;  // on some lane, when that was last looked at
+  bool connected = false;  // from ConnectPeer to DisconnectPeer; each lane knows for itself
   std::vector<DataLane> lanes;
   uint64_t dropped_frames = 0;
   uint64_t damaged = 0;  // slices and frames
@@ -60,7 +61,11 @@ class PeerTable {
     peer.token_to_send = connect.token;
     peer.connected = true;
     peer.lanes.resize(connect.addresses.size());
-    for (DataLane& lane : peer.lanes) lane.connected = lane.carries = lane.heard = false;
+    for (size_t i = 0; i < peer.lanes.size(); ++i) {
+      DataLane& lane = peer.lanes[i];
+      lane.address = connect.addresses[i];
+      lane.connected = lane.carries = lane.heard = false;
+    }
   }
 
   // Grows as needed: ids are small and dense.
