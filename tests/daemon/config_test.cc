@@ -94,6 +94,8 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"max-sessions", "1"},
                                                    {"sessions-per-uid", "1"},
                                                    {"max-jobs", "1"},
+                                                   {"checksum", "on"},
+                                                   {"verify", "on"},
                                                    {"flight-recorder-size", "0"},
                                                    {"socket-mode", "0600"},
                                                    {"socket-group", "root"},

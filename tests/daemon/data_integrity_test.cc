@@ -194,5 +194,38 @@ TEST(Seal, CoversEveryBitOfAHeader) {
   EXPECT_FALSE(is_sound(std::span(good).first(kFrameBytes - 1)));
 }
 
+// Without checksums damaged values are summed in; then the results tell.
+TEST_F(DataThreadTest, ResultsThatDifferAreNoticedWhereThatIsAskedFor) {
+  Flips at_a, at_b;
+  const auto make = [this](const std::string& name, Flips* flips) {
+    return std::make_unique<DataNode>(
+        name, std::make_unique<FlippingTransport>(fabric_.join(name), flips), false, 1 << 20, true);
+  };
+  const auto a = make("a", &at_a);
+  const auto b = make("b", &at_b);
+  connect(*a, *b);
+  const core::View view = view_of({{"a", 2}, {"b", 1}}, 1);
+  for (DataNode* node : {a.get(), b.get()}) node->install(view);
+  std::vector<std::vector<float>> data;
+  for (const float factor : {1.f, 2.f, 3.f}) data.push_back(numbers(20'000, factor));
+  const auto submit = [&](uint64_t sequence) {
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      (rank < 2 ? a : b)->submit(view, rank, data[rank], sequence);
+    }
+  };
+  submit(0);
+  for (DataNode* node : {a.get(), a.get(), b.get()}) {
+    EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kOk);
+  }
+  EXPECT_EQ(data[2], numbers(20'000, 6));
+
+  at_b.payload_percent = 100;
+  at_b.every_attempt = true;  // one without a checksum is no first attempt
+  submit(1);
+  const Failure failure = a->next<EngineFailed>().failure;
+  EXPECT_EQ(failure.cause, Cause::kCorrupted);
+  EXPECT_THAT(describe(failure), HasSubstr("nodes b and a hold different results of op 1"));
+}
+
 }  // namespace
 }  // namespace gradring::daemon

@@ -42,17 +42,18 @@ class DataNode {
   DataNode(transport::Fabric& fabric, const std::string& name)
       : DataNode(name, fabric.join(name)) {}
   DataNode(const std::string& name, std::unique_ptr<transport::Transport> transport,
-           bool checksum = false, uint64_t staging_limit = 1 << 20)
-      : DataNode(name, only(std::move(transport)), checksum, staging_limit) {}
+           bool checksum = false, uint64_t staging_limit = 1 << 20, bool verify = false)
+      : DataNode(name, only(std::move(transport)), checksum, staging_limit, verify) {}
   // With several lanes.
   DataNode(const std::string& name, Lanes lanes, bool checksum = false,
-           uint64_t staging_limit = 1 << 20)
+           uint64_t staging_limit = 1 << 20, bool verify = false)
       : name_(name), commands_(4096), events_(65536) {
     for (const auto& lane : lanes) addresses_.push_back(lane->address());
     DataThread::Options options;
     options.engine.plan.slice_bytes_max = kSliceBytes;
     options.engine.slots = 4;
     options.engine.checksum = checksum;
+    options.engine.verify = verify;
     options.staging_limit = staging_limit;
     options.pulse = 10 * core::kMillisecond;
     data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
