@@ -45,7 +45,8 @@ def show(figures):
     print(f"{figures['verdicts']} verdicts on {figures['ops']} ops, {figures['shrunk']} of them shrunk; "
           f"{figures['excused']} differed at a node that was left out, as the contract allows")
     print(f"some op was under way for {figures['under_way']:.1%} of the time; in {figures['ended_tenths']:.1%} of all "
-          "tenths of a second one ended")
+          f"tenths of a second one ended; none did for {figures['standstill']:.1f} s at most while nothing was stopped or "
+          "cut")
     for title, counts in (("trainers that ended by themselves", figures["ends"]),
                           ("trainers that could not come in", figures["refusals"])):
         for why, count in sorted(counts.items(), key=lambda one: -one[1])[:8]:

@@ -8,6 +8,8 @@ from cluster.process import Footprint
 OP_BOUND = 30.0
 # To come in: until the node is connected again and the others stand at a join point.
 OPEN_BOUND = 60.0
+# No op ends for anybody. With --kills only trainers die, so there is always a quorum.
+STANDSTILL_BOUND = {"balanced": 30.0, "kills": 10.0, "restarts": 30.0}
 SAMPLE_EVERY = 2.0
 # A daemon's first seconds are not looked at: what it sets up once it keeps.
 WARM_UP = 20.0
@@ -25,6 +27,21 @@ def hanging(trainers, injector, now):
             found.append(f"rank {one.rank} (pid {one.pid}, {one.serial}) waits for {now - since:.1f} s; "
                          f"it last wrote: {one.last}")
     return found
+
+
+@dataclass
+class Standstill:
+    """How long no op has ended for anybody, while nothing is stopped or cut. What a hang looks like from outside when
+    the next kill ends it: nobody waits for long then, and nobody gets on."""
+    bound: float
+    since: float
+    longest: float = 0.0
+
+    def look(self, last_ended, disturbed, now):
+        """Returns a sentence if it has lasted for too long."""
+        self.since = now if disturbed else max(self.since, last_ended)
+        self.longest = max(self.longest, now - self.since)
+        return f"no op ended anywhere for {now - self.since:.1f} s" if now - self.since > self.bound else None
 
 
 def slope(points):

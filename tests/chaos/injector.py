@@ -173,3 +173,7 @@ class Injector:
     def is_excused(self, trainer):
         """It waits because we made it, or its daemon, wait."""
         return trainer.rank in self.stopped_ranks or trainer.rank // PER_NODE in self.out_nodes
+
+    def disturbs(self):
+        """Something is stopped or cut at this moment, so others may have to wait."""
+        return bool(self.stopped_ranks or self.out_nodes)

@@ -8,7 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools/lib")]
 
-from chaos.judge import Judge  # noqa: E402  (found by the line above)
+from chaos.health import Standstill  # noqa: E402  (found by the line above)
+from chaos.judge import Judge  # noqa: E402
 from chaos.listener import Listener, Traffic  # noqa: E402
 from chaos.records import Trainer  # noqa: E402
 from chaos.schedule import KINDS, LONG_KINDS, PER_NODE, RESTART, Fault, kept_nodes, plan  # noqa: E402
@@ -244,6 +245,25 @@ class TheStopWatch(Story):
         self.watch.collect(self.at)
         (seconds,) = self.watch.times[RESTART]
         self.assertAlmostEqual(seconds, self.at - began)
+
+
+class TheStandstill(unittest.TestCase):
+    def setUp(self):
+        self.still = Standstill(10.0, 100.0)
+
+    def test_is_no_news_while_ops_end(self):
+        for now in range(101, 200):
+            self.assertIsNone(self.still.look(now - 0.5, False, now))
+        self.assertEqual(self.still.longest, 0.5)
+
+    def test_is_found_although_nobody_waits_for_long(self):
+        self.assertIsNone(self.still.look(101.0, False, 110.9))
+        self.assertIn("no op ended anywhere for 10.1 s", self.still.look(101.0, False, 111.1))
+
+    def test_counts_from_the_moment_when_nothing_is_stopped_or_cut(self):
+        self.assertIsNone(self.still.look(101.0, True, 150.0))
+        self.assertIsNone(self.still.look(101.0, False, 159.0))
+        self.assertIsNotNone(self.still.look(101.0, False, 160.5))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ class Traffic:
         self._began = began
         self._under_way = set()
         self._ended = set()
+        self.last_ended = began
 
     def op(self, submitted, ended):
         first, last = (int((at - self._began) / self.BIN) for at in (submitted, ended))
         self._under_way.update(range(first, last + 1))
         self._ended.add(int(last * self.BIN / 0.1))
+        self.last_ended = max(self.last_ended, ended)
 
     def shares(self, until):
         bins = int((until - self._began) / self.BIN)

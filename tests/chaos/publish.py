@@ -21,6 +21,7 @@ def table(totals):
     minutes = sum(run["seconds"] for run in runs) / 60
     loads = sorted(float(run["load"]) for run in runs)
     late = sorted(run["wakeup"][1] for run in runs)
+    still = max((run["standstill"] for run in runs if "standstill" in run), default=0.0)
     lines = ["", "| | |", "| --- | --- |",
              f"| runs, minutes | {len(runs)}, {minutes:.0f} |",
              f"| faults | {sum(totals['faults'].values())} |",
@@ -28,6 +29,7 @@ def table(totals):
              f"| SIGKILLs | {totals['sigkills']} |",
              f"| verdicts compared, of ops | {totals['verdicts']}, {totals['ops']} |",
              f"| hangs | {totals['hangs']} |",
+             f"| no op ended for anybody while nothing was stopped or cut, longest | {still:.1f} s |",
              f"| divergent verdicts or wrong bits | {totals['divergences']} |",
              f"| told otherwise at a node that was left out, as the contract allows | {totals['excused']} |",
              f"| load average at the end of a run, median and highest | {loads[len(loads) // 2]:.1f}, {loads[-1]:.1f} |",

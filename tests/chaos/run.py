@@ -74,6 +74,7 @@ class Run:
         self._nurseries.start_all()
         self._began = time.monotonic()
         self._traffic = Traffic(self._began)
+        self._standstill = health.Standstill(health.STANDSTILL_BOUND[self._mode], self._began)
         self._listener = Listener(self.judge, self.watch, self._traffic)
         self._finished = []
         self._next_progress = 0.0
@@ -169,6 +170,10 @@ class Run:
         if stuck:
             self._hangs = len(stuck)
             raise Failed("somebody hangs: " + "; ".join(stuck))
+        still = self._standstill.look(self._traffic.last_ended, self._injector.disturbs(), now)
+        if still:
+            self._hangs = len(self._nurseries.living)
+            raise Failed(f"somebody hangs: {still}")
         if self.judge.complaints:
             raise Failed(f"what trainers were told does not fit: {self.judge.complaints[0]}")
         if now >= self._next_progress:
@@ -234,7 +239,7 @@ class Run:
             "during_a_view_change": self.watch.during, "verdicts": self.judge.verdicts, "ops": self.judge.ops,
             "shrunk": self.judge.shrunk, "excused": self.judge.excused, "ends": self.judge.ends,
             "refusals": self._listener.refusals, "under_way": round(under_way, 4), "ended_tenths": round(ended, 4),
-            "times": self.watch.times, "crowded": self.watch.crowded, "load": health.load_average(),
+            "standstill": round(self._standstill.longest, 3), "times": self.watch.times, "crowded": self.watch.crowded, "load": health.load_average(),
             "wakeup": self._wakeups.end(), "growth": self.growth.lines(),
             "rss_slopes": self.growth.slopes("rss_bytes"), "descriptor_slopes": self.growth.slopes("descriptors"),
             "thread_slopes": self.growth.slopes("threads"),

@@ -64,7 +64,7 @@ def add(totals, figures):
             histogram.add(seconds)
         totals["times"][kind] = histogram.plain()
     totals["runs"].append({key: figures[key] for key in (
-        "mode", "seed", "seconds", "sigkills", "verdicts", "under_way", "load", "wakeup")}
+        "mode", "seed", "seconds", "sigkills", "verdicts", "under_way", "standstill", "load", "wakeup")}
         | {"faults": sum(figures["faults"].values()), "held": not figures["complaints"],
            "rss_slope": median(figures["rss_slopes"]), "descriptor_slope": median(figures["descriptor_slopes"])})
     return totals
