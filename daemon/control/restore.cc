@@ -129,8 +129,7 @@ Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
     }
   }
   const uint64_t engine_epoch = before->record.view.epoch;
-  const uint64_t epoch = std::max(job.acceptor.epoch, job.view.epoch);
-  if (engine_epoch > epoch || engine_epoch + 1 < epoch) {
+  if (!job.fits_engine(engine_epoch)) {
     return missing("the records of its view and of its ops do not fit");
   }
   // From here on nothing can go wrong: what was not restored must leave no ticket open.

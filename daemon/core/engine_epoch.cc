@@ -190,6 +190,7 @@ void JobEngine::begin_anew(Op& op) {
   op.ready_count = 0;
   op.grows = false;
   op.confirmed = false;
+  op.passed_confirm = false;
   op.spared = false;
   op.locals.resize(locals_.size());
   for (SliceProgress& slice : op.slices) {
@@ -197,6 +198,8 @@ void JobEngine::begin_anew(Op& op) {
     slice.arriving = false;
   }
   if (!op.open()) return;
+  op.outcome = {};
+  if (op.plan.slices == 0) waiting_.erase(op.key);
   if (op.slices_held == 0) {
     // What an earlier view said of it counts no more: its root's node may be gone since. This one
     // says it again, unless the op was submitted too late to be reported.

@@ -17,6 +17,7 @@ void JobEngine::complete_if_final(Op& op) {
   if (op.plan.slices == 0) {
     if (!op.ready(me_) || (!op.confirmed && (!op.all_ready() || op.grows))) return;
     if (!op.confirmed) op.outcome = {view_.epoch, op.contributed_before.back()};
+    if (!may_tell_decided(op)) return;
     outcome.ranks_min = outcome.ranks_max = op.outcome.ranks;
   } else {
     if (op.slices_held != op.plan.slices) return;
@@ -41,8 +42,18 @@ void JobEngine::complete_if_final(Op& op) {
   ended_keys_.insert(op.key);
   set_state(op, OpState::kCompleted);
   journal_->ended(op);
-  if (op.plan.slices == 0) pass_confirm(op);
+  if (op.plan.slices == 0 && !op.passed_confirm) pass_confirm(op);
   forget_if_dropped(op.key);
+}
+
+// D7 for an op without slices. What is decided here is said in our report, so that where all have
+// decided, every view that follows has the same outcome: then it may be told.
+bool JobEngine::may_tell_decided(Op& op) {
+  if (!options_.stable_completion || op.slices_dropped == 1 || members() == 1) return true;
+  if (planted(Bug::kToldBeforeStable)) return true;
+  if (waiting_.insert(op.key).second) journal_->decided(op);
+  if (!op.passed_confirm) pass_confirm(op);
+  return op.slices_dropped == 1;
 }
 
 // T1, T3: all of them, or none and the op waits until it is stable.
@@ -161,11 +172,13 @@ void JobEngine::on_stable(uint32_t from, const Frame& f) {
     if (op.plan.slices != 0 || !op.ready(me_)) {
       return protocol_fault(from, "a confirmation of " + describe(f.key) + " out of turn");
     }
-    if (op.open()) {
+    if (op.confirmed) {
+      ++counters_.frames_repeated;
+    } else if (op.open()) {
       op.confirmed = true;
       op.outcome = {view_.epoch, static_cast<uint32_t>(f.stable.bits[0])};
       complete_if_final(op);  // passes it on
-    } else if (!op.confirmed) {
+    } else {
       op.confirmed = true;
       pass_confirm(op);
       forget_if_dropped(f.key);
@@ -173,8 +186,16 @@ void JobEngine::on_stable(uint32_t from, const Frame& f) {
     return;
   }
   if (op.plan.slices == 0) {
+    if (op.outcome.ranks == 0) {
+      return protocol_fault(from, "STABLE for " + describe(f.key) + ", which is not decided here");
+    }
+    if (op.slices_dropped == 1) {
+      ++counters_.frames_repeated;
+      return;
+    }
     op.slices_dropped = 1;
     pass_stable(op);
+    complete_if_final(op);
     forget_if_dropped(f.key);
     return;
   }
@@ -196,10 +217,11 @@ void JobEngine::on_stable(uint32_t from, const Frame& f) {
 }
 
 // An op without slices has nothing that could go round and show who has it. So a confirmation goes
-// round in its place: from the first member, each passes it on when it has completed the op, and
-// the last one knows that all have.
+// round in its place: from the first member, each passes it on when the op is decided there, and
+// the last one knows that it is everywhere.
 void JobEngine::pass_confirm(Op& op) {
   if (me_ != 0 && !op.confirmed) return;
+  op.passed_confirm = true;
   if (me_ + 1 == members()) {
     op.slices_dropped = 1;
     return pass_stable(op);

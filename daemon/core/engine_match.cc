@@ -275,7 +275,8 @@ void JobEngine::member_gone(uint32_t member, const Failure& failure) {
   if (view_.members[member].ranks.empty() || frozen_) return;
   std::vector<OpKey> everywhere;
   for (const auto& [key, op] : ops_) {
-    const bool final = op->plan.slices > 0 && op->slices_held == op->plan.slices;
+    const bool final =
+        op->plan.slices > 0 ? op->slices_held == op->plan.slices : op->outcome.ranks != 0;
     if (op->state == OpState::kCompleted || (op->open() && final)) everywhere.push_back(key);
   }
   for (const OpKey& key : everywhere) {

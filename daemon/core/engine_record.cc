@@ -79,6 +79,13 @@ void EngineRecord::dropped(const OpKey& key, uint32_t slice) {
   it->second.slices[slice].kept.reset();
 }
 
+void EngineRecord::decided(const Op& op) { decided(op.key, op.outcome); }
+
+void EngineRecord::decided(const OpKey& key, const ValueId& outcome) {
+  const auto it = ops.find(key);
+  if (it != ops.end()) it->second.outcome = outcome;
+}
+
 void EngineRecord::ended(const Op& op) { ended(head_of(op)); }
 
 void EngineRecord::ended(const OpRecord& head) {

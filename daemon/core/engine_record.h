@@ -47,6 +47,8 @@ class EngineJournal {
   // What the op's slice says of its copy, or that it is dropped, is true from now on.
   virtual void kept(const Op&, uint32_t /*slice*/) {}
   virtual void dropped(const Op&, uint32_t /*slice*/) {}
+  // An op without slices has its outcome, and is not told yet.
+  virtual void decided(const Op&) {}
   // The op has been told to its ranks, to good or bad end.
   virtual void ended(const Op&) {}
   virtual void forgotten(const OpKey&) {}
@@ -97,6 +99,7 @@ struct EngineRecord final : EngineJournal {
   void held(const Op& op, uint32_t slice, const ValueId& value, Staging from) override;
   void kept(const Op& op, uint32_t slice) override;
   void dropped(const Op& op, uint32_t slice) override;
+  void decided(const Op& op) override;
   void ended(const Op& op) override;
   void forgotten(const OpKey& key) override;
   void local(const LocalRecord& record) override;
@@ -107,6 +110,7 @@ struct EngineRecord final : EngineJournal {
             const ValueId& value);
   void kept(const OpKey& key, uint32_t slice, uint32_t number);
   void dropped(const OpKey& key, uint32_t slice);
+  void decided(const OpKey& key, const ValueId& outcome);
   void ended(const OpRecord& head);
 
   bool operator==(const EngineRecord& other) const {

@@ -293,6 +293,7 @@ class JobEngine {
 
   // engine_keep.cc
   void complete_if_final(Op& op);
+  bool may_tell_decided(Op& op);
   bool keep_finals(Op& op);
   void retry_waiting();
   void set_dropped(Op& op, uint32_t slice);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -36,6 +37,12 @@ struct JobRecord {
   std::set<std::string> done;  // members that said so
   AcceptorRecord acceptor;     // may be one epoch ahead of the view
 
+  // Whether the ops of an engine that is in `epoch` belong to it. The engine hears of a view a
+  // moment later, so it may be one behind; in epoch 0 it is that of a guest who has just come in.
+  bool fits_engine(uint64_t epoch) const {
+    const uint64_t known = std::max(acceptor.epoch, view.epoch);
+    return epoch <= known && (epoch + 1 >= known || epoch == 0);
+  }
   bool operator==(const JobRecord&) const = default;
 };
 

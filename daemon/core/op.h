@@ -87,20 +87,21 @@ struct Op {
   uint32_t ready_count = 0;
   std::optional<Time> since;  // first local submission; else the tick after the first READY
 
-  uint32_t expected = 0;     // ranks of the view in which it was first seen anywhere
-  uint32_t slice_bytes = 0;  // not 0: some slice is final somewhere, so it stays cut as it was
-  std::string root_node;     // broadcast: where the root's input is; empty: where the root is
-  bool spared = false;       // of a closed view: nothing it needs is lost
-  bool grows = false;        // join point: some member wants to take in new ranks
-  bool confirmed = false;    // an op without slices: some member has completed it
+  uint32_t expected = 0;        // ranks of the view in which it was first seen anywhere
+  uint32_t slice_bytes = 0;     // not 0: some slice is final somewhere, so it stays cut as it was
+  std::string root_node;        // broadcast: where the root's input is; empty: where the root is
+  bool spared = false;          // of a closed view: nothing it needs is lost
+  bool grows = false;           // join point: some member wants to take in new ranks
+  bool confirmed = false;       // an op without slices: all members before us have decided it
+  bool passed_confirm = false;  // and the next one was told that we have
 
   Plan plan;  // from the moment all locals are here
   std::vector<SliceProgress> slices;
   uint32_t slices_held = 0;     // or dropped
-  uint32_t slices_dropped = 0;  // for an op without slices: 1 when all are known to have completed
+  uint32_t slices_dropped = 0;  // for an op without slices: 1 when all are known to have decided
   uint32_t next_start = 0;      // first slice that starts here and has not
   uint32_t next_hand = 0;       // first slice not looked at for handing out
-  ValueId outcome;              // of an op without slices, once complete
+  ValueId outcome;              // of an op without slices, once decided: all were ready
 
   Failure failure;  // when kFailed
 

@@ -51,6 +51,11 @@ bool touched(const OpReport& op) {
                      [](const SliceRun& run) { return run.state != SliceState::kUntouched; });
 }
 
+// Some of its result, or all of it, is final at this member.
+bool decided(const OpReport& op) {
+  return op.completed || touched(op) || (op.slices.empty() && op.outcome.ranks != 0);
+}
+
 // Decides one op after another.
 class Decider {
  public:
@@ -120,11 +125,11 @@ class Decider {
       return fate;
     }
     const bool moved = std::any_of(witnesses.begin(), witnesses.end(), [](const Witness& w) {
-      return w.op != nullptr && touched(*w.op);
+      return w.op != nullptr && decided(*w.op);
     });
     if (!moved && !ended) return untouched(std::move(fate), witnesses);
     const auto sliced = std::find_if(witnesses.begin(), witnesses.end(), [](const Witness& w) {
-      return w.op != nullptr && (w.op->completed || touched(*w.op));
+      return w.op != nullptr && decided(*w.op);
     });
     // All have completed and forgotten it but for those that still wait: impossible, since nobody
     // forgets what another lacks.

@@ -43,8 +43,9 @@ enum class Bug : uint8_t {
   kCondemnedAlone,           // D9, V9
   kCondemnedThoughComplete,  // D9, V8
   kLostLaneIgnored,          // D9
+  kToldBeforeStable,         // D7
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kLostLaneIgnored);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kToldBeforeStable);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

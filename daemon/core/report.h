@@ -32,7 +32,7 @@ struct OpReport {
   uint32_t expected = 0;
   uint32_t slice_bytes = 0;  // 0: it has no slices
   std::vector<SliceRun> slices;
-  ValueId outcome;  // of an op without slices that is complete
+  ValueId outcome;  // of an op without slices that is decided
 
   bool operator==(const OpReport&) const = default;
 };
@@ -84,7 +84,7 @@ struct OpFate {
   enum class Kind : uint8_t {
     kFresh,     // no slice is final anywhere: it begins anew among the members
     kRecover,   // slice by slice
-    kComplete,  // an op without slices that some member has completed
+    kComplete,  // an op without slices that some member has decided
     kFail,
   };
   OpKey key;

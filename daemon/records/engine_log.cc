@@ -15,6 +15,7 @@ void EngineLog::write() { log_->append(entry_); }
 
 void EngineLog::begin(const core::EngineRecord& whole) {
   log_->begin_anew();
+  entry_.Clear();  // it may hold a head already: two epochs in a row without an op
   to_wire(whole, entry_.mutable_head());
   write();
   for (const auto& [key, op] : whole.ops) {
@@ -68,6 +69,14 @@ void EngineLog::dropped(const core::Op& op, uint32_t slice) {
   gradring::to_wire(op.key, entry->mutable_key());
   entry->set_slice(slice);
   log_->append(dropped_);
+}
+
+void EngineLog::decided(const core::Op& op) {
+  wire::OpDecided* entry = entry_.mutable_decided();
+  gradring::to_wire(op.key, entry->mutable_key());
+  entry->mutable_outcome()->set_epoch(op.outcome.epoch);
+  entry->mutable_outcome()->set_ranks(op.outcome.ranks);
+  write();
 }
 
 void EngineLog::ended(const core::Op& op) {
@@ -145,6 +154,10 @@ bool apply(const wire::EngineEntry& entry, bool first, EngineMemory* to) {
     case wire::EngineEntry::kDropped:
       record.dropped(key(entry.dropped().key()), entry.dropped().slice());
       return true;
+    case wire::EngineEntry::kDecided:
+      record.decided(key(entry.decided().key()),
+                     {entry.decided().outcome().epoch(), entry.decided().outcome().ranks()});
+      return true;
     case wire::EngineEntry::kEnded: {
       core::OpRecord head;
       if (!from_wire(entry.ended(), &head, &to->places)) return false;
@@ -179,8 +192,9 @@ tl::expected<EngineMemory, std::string> read_engine_log(const RecordLog& log) {
   uint64_t count = 0;
   wire::EngineEntry entry;
   const bool whole = log.for_each([&](std::span<const std::byte> bytes) {
+    ++count;
     return entry.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
-           apply(entry, count++ == 0, &memory);
+           apply(entry, count == 1, &memory);
   });
   for (const auto& [key, op] : memory.record.ops) {
     for (const core::SliceRecord& slice : op.slices) {

@@ -39,6 +39,7 @@ class EngineLog final : public core::EngineJournal {
             core::Staging from) override;
   void kept(const core::Op& op, uint32_t slice) override;
   void dropped(const core::Op& op, uint32_t slice) override;
+  void decided(const core::Op& op) override;
   void ended(const core::Op& op) override;
   void forgotten(const OpKey& key) override;
   void local(const core::LocalRecord& record) override;

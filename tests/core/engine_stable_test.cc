@@ -100,6 +100,36 @@ TEST(EngineStable, WithoutRoomNobodyIsToldBeforeAllHaveEverything) {
   EXPECT_TRUE(ring.all_ok(tickets));
 }
 
+// D7: c knows that all were ready, and b may not; so no one is told, but c's report has it.
+TEST(EngineStable, ABarrierIsToldWhenAllHaveDecidedIt) {
+  EngineOptions options = small_slices();
+  options.stable_completion = true;
+  Ring ring(3, 1, options);
+  ring.hold(0, 1);
+  const std::vector<Ticket> tickets = ring.submit_all(op(0), barrier());
+  ring.run();
+  for (const Ticket ticket : tickets) EXPECT_FALSE(ring.ended(ticket));
+  ring.release(0, 1);
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  expect_nothing_kept(ring);
+}
+
+TEST(EngineStable, AReportSaysThatABarrierIsDecided) {
+  EngineOptions options = small_slices();
+  options.stable_completion = true;
+  Ring ring(3, 1, options);
+  ring.hold(0, 1);
+  ring.submit_all(op(0), barrier());
+  ring.run();
+  const auto outcome_at = [&ring](uint32_t node) {
+    const Report report = ring.engine(node).freeze();
+    return report.ops.empty() ? ValueId{} : report.ops.front().outcome;
+  };
+  EXPECT_EQ(outcome_at(2), (ValueId{1, 3}));
+  EXPECT_EQ(outcome_at(1), ValueId{}) << "it lacks a READY";
+}
+
 // T4: each op by itself. The first op is never submitted by b until the second has ended.
 TEST(EngineStable, AnOpThatIsOpenHoldsUpNobodyElsesCompletion) {
   Ring ring(2);

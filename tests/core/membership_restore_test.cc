@@ -51,6 +51,18 @@ class MembershipRestore : public testing::Test {
   Membership next_{"a", {}, 1, &hands_};
 };
 
+TEST(JobRecord, AnEngineIsInItsViewOrOneBehindOrAGuestsThatHasJustComeIn) {
+  JobRecord record = running();
+  EXPECT_TRUE(record.fits_engine(3));
+  EXPECT_TRUE(record.fits_engine(2));
+  EXPECT_FALSE(record.fits_engine(1));
+  EXPECT_FALSE(record.fits_engine(4));
+  EXPECT_TRUE(record.fits_engine(0));
+  record.acceptor.epoch = 4;  // it was killed before it entered the view that it had heard of
+  EXPECT_TRUE(record.fits_engine(4));
+  EXPECT_FALSE(record.fits_engine(2));
+}
+
 TEST_F(MembershipRestore, NobodyIsLostWhoIsThere) {
   EXPECT_CALL(hands_, leave_engine(_, _, _)).Times(0);
   next_.restore(running(), 3, kSecond);

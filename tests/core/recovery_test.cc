@@ -148,7 +148,7 @@ TEST(Recovery, ACutThatMeansNothingAnyMoreIsNoContradiction) {
 
 // ---- ops without slices ----
 
-TEST(Recovery, ABarrierThatSomeMemberHasCompletedIsComplete) {
+TEST(Recovery, ABarrierThatSomeMemberHasDecidedIsComplete) {
   Reporters all(3);
   all.lose("c");
   OpReport& at_a = all.has("a", {});
@@ -158,7 +158,10 @@ TEST(Recovery, ABarrierThatSomeMemberHasCompletedIsComplete) {
   all.has("b", {}).slice_bytes = 0;
   EXPECT_EQ(all.fate().kind, OpFate::Kind::kComplete);
   EXPECT_EQ(all.fate().outcome, kValue);
-  at_a.completed = false;
+  at_a.completed = false;  // with completion=stable it is told later
+  EXPECT_EQ(all.fate().kind, OpFate::Kind::kComplete);
+  EXPECT_EQ(all.fate().outcome, kValue);
+  at_a.outcome = {};
   EXPECT_EQ(all.fate().kind, OpFate::Kind::kFresh);
 }
 

@@ -40,3 +40,9 @@ def test_barrier(layout):
     cluster, per_node = layout
     job = cluster.launch("barrier", ["gradring-perf", "barrier", "--iters", "20"], per_node=per_node)
     assert job.wait(60) == [0] * len(job), job[0].says() + job[0].complains()
+
+
+def test_checksums_and_the_comparison_of_results_raise_no_false_alarm(make_cluster):
+    ring = make_cluster(3, settings={"checksum": "on", "verify": "on"}).start(), 2
+    check(ring, "allreduce", *FEW_SIZES)
+    check(ring, "broadcast", "--root", "5", *FEW_SIZES)

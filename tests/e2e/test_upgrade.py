@@ -6,7 +6,7 @@ import time
 
 import pytest
 from checks import (
-    OK, OK_SHRUNK, PEER_LOST, TRAINER, TRAINER_DIED, assert_agreed, child_of, events, longest_step, run_job, wait_failed,
+    OK, OK_SHRUNK, PEER_LOST, TRAINER, TRAINER_DIED, assert_agreed, child_of, events, longest_step, run_job, wait_failed, wait_for,
     wait_for_all,
 )
 from cluster import wait_until
@@ -132,6 +132,22 @@ def test_killed_again_and_again(make_cluster, figure):
     assert job.wait(120) == [0] * 6, [one.says()[-600:] for one in job]
     assert_untouched(job, 300)
     figure(f"restart: {kills} daemons killed while 300 ops of 1.2 MB ran: 0 failed")
+
+
+def test_a_daemon_whose_node_has_just_come_in_is_killed(make_cluster):
+    cluster = kept_cluster(make_cluster, 3, *GRACE)
+    words = [TRAINER, "--policy", "elastic", "--ops", "200", "--join-every", "5", "--delay-ms", "10"]
+    job = cluster.launch("guest", words)
+    wait_for_all(job, "done", 20)
+    job[2].kill()
+    survivors = list(job)[:2]
+    wait_for_all(survivors, "done", 60)  # without that node, by now
+    again = cluster.start_trainer("guest", words, cluster.nodes[2], 2, 3)
+    wait_for(again, "state", seconds=30)
+    replace(cluster.nodes[2])
+    assert [one.wait(60) for one in [*survivors, again]] == [0] * 3, [one.says()[-600:] for one in [*survivors, again]]
+    seen = assert_agreed([*survivors, again])
+    assert seen[199][:3] == (OK, 3, 3)
 
 
 def test_a_rank_that_comes_back_as_another_process_is_told_its_own_ends(make_cluster):

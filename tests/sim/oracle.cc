@@ -108,32 +108,38 @@ void Oracle::check_agreement(const Stayed& stayed) {
   for (const auto& [id, ends] : ends_) {
     const End* first = nullptr;
     uint32_t first_rank = 0;
-    for (const auto& [who, end] : ends) {
-      const auto [rank, pid] = who;
-      if (!stayed(id.job, rank, pid)) continue;
-      if (first == nullptr) {
-        first = &end;
-        first_rank = rank;
-        continue;
-      }
-      const auto differ = [&, rank = rank](const std::string& what) {
-        violation_("P2: ranks " + std::to_string(first_rank) + " and " + std::to_string(rank) +
-                   " differ in " + what + " of " + name_of(id));
-      };
-      if (end.outcome.verdict != first->outcome.verdict) {
-        differ("the verdict (" + std::string(gradring::name_of(first->outcome.verdict)) + " " +
-               describe(first->outcome.failure) + " and " +
-               std::string(gradring::name_of(end.outcome.verdict)) + " " +
-               describe(end.outcome.failure) + ")");
-      } else if (end.outcome.verdict != Verdict::kFailed) {
-        if (end.result != first->result) differ("the bits");
-        if (end.outcome.ranks_min != first->outcome.ranks_min ||
-            end.outcome.ranks_max != first->outcome.ranks_max) {
-          differ("the contributions");
+    for (const bool stays : {true, false}) {
+      for (const auto& [who, end] : ends) {
+        const auto [rank, pid] = who;
+        const bool counts = stays || (stable_ && end.outcome.verdict != Verdict::kFailed);
+        if (stayed(id.job, rank, pid) != stays || !counts) continue;
+        if (first == nullptr) {
+          first = &end;
+          first_rank = rank;
+          continue;
         }
+        compare(id, first_rank, *first, rank, end);
       }
     }
   }
+}
+
+void Oracle::compare(const OpId& id, uint32_t rank, const End& end, uint32_t other,
+                     const End& otherwise) {
+  const auto differ = [&](const std::string& what) {
+    violation_("P2: ranks " + std::to_string(rank) + " and " + std::to_string(other) +
+               " differ in " + what + " of " + name_of(id));
+  };
+  const core::Outcome& a = end.outcome;
+  const core::Outcome& b = otherwise.outcome;
+  if (a.verdict != b.verdict) {
+    return differ("the verdict (" + std::string(gradring::name_of(a.verdict)) + " " +
+                  describe(a.failure) + " and " + std::string(gradring::name_of(b.verdict)) + " " +
+                  describe(b.failure) + ")");
+  }
+  if (a.verdict == Verdict::kFailed) return;
+  if (end.result != otherwise.result) differ("the bits");
+  if (a.ranks_min != b.ranks_min || a.ranks_max != b.ranks_max) differ("the contributions");
 }
 
 }  // namespace gradring::sim

@@ -36,11 +36,14 @@ struct OpId {
 // Remembers what was said and done everywhere, and finds contradictions:
 //  - P1: one view for each epoch of a job;
 //  - P2: the members of the last view told the same verdict of an op, and the same bits;
+//  - D7: with completion=stable, whoever was told that an op ended well, dead and cut off or not,
+//  was
+//    told the same as the members of the last view;
 //  - P3: a final value is the sum of untouched inputs, each at most once, in the documented order.
 class Oracle {
  public:
-  explicit Oracle(std::function<void(const std::string&)> violation)
-      : violation_(std::move(violation)) {}
+  Oracle(bool stable, std::function<void(const std::string&)> violation)
+      : stable_(stable), violation_(std::move(violation)) {}
 
   void note_view(const core::View& view);
   // This rank submitted another signature than the others: nothing of it may ever count.
@@ -66,6 +69,9 @@ class Oracle {
     core::Outcome outcome;
     std::vector<std::byte> result;
   };
+  void compare(const OpId& id, uint32_t rank, const End& end, uint32_t other, const End& otherwise);
+
+  const bool stable_;
   std::function<void(const std::string&)> violation_;
   std::map<std::pair<JobId, uint64_t>, core::View> views_;
   std::map<std::tuple<OpId, uint64_t, uint64_t>, std::vector<std::byte>>

@@ -60,6 +60,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kCondemnedAlone, "CondemnedAlone", 1000},
     {Bug::kCondemnedThoughComplete, "CondemnedThoughComplete", 1000},
     {Bug::kLostLaneIgnored, "LostLaneIgnored", 100},
+    {Bug::kToldBeforeStable, "ToldBeforeStable", 1000},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};

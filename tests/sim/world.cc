@@ -22,7 +22,8 @@ constexpr Time kTick = 250 * core::kMillisecond;
 World::World(const Scenario& scenario)
     : scenario_(scenario),
       random_(scenario.seed),
-      oracle_([this](const std::string& what) { violation(what); }) {
+      oracle_(scenario.engine.stable_completion,
+              [this](const std::string& what) { violation(what); }) {
 #ifdef GRADRING_PLANTED_BUGS
   core::planted_bug = scenario.bug;
 #endif

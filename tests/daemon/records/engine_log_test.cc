@@ -93,6 +93,10 @@ TEST_F(EngineLogTest, SaysWhatTheEngineSaid) {
   EXPECT_EQ(memory.places.at(*op_.slices[2].kept).length, 5000u);
   both([&](auto& journal) { journal.held(op_, 0, {1, 3}, {core::Staging::Kind::kStart, 1}); });
   both([&](auto& journal) { journal.dropped(op_, 0); });
+  op_.outcome = {1, 3};
+  both([&](auto& journal) { journal.decided(op_); });
+  EXPECT_EQ(found().record, value_);
+  EXPECT_EQ(found().record.ops.at(op_.key).outcome, op_.outcome);
   op_.state = core::OpState::kCompleted;
   op_.signature = kSum;
   both([&](auto& journal) { journal.ended(op_); });
@@ -136,6 +140,18 @@ TEST_F(EngineLogTest, BeginsAnewWithAllThereIs) {
   EXPECT_EQ(memory.record, whole);
   EXPECT_EQ(memory.told.at(1001).at(2).verdict, Verdict::kOkShrunk);
   EXPECT_EQ(memory.places.count(number), 1u);
+}
+
+TEST_F(EngineLogTest, BeginsAnewTwiceInARow) {
+  const core::EngineRecord guest = some_record(0);
+  written_.begin(guest);
+  EXPECT_EQ(found().record, guest) << "it waits to be taken in";
+  core::EngineRecord next = some_record(34);
+  next.ended_keys.insert_interval(0, 0, 5);
+  written_.begin(next);
+  EXPECT_EQ(found().record, next);
+  written_.begin(next);
+  EXPECT_EQ(found().record, next) << "nothing of the one before is left in it";
 }
 
 TEST_F(EngineLogTest, KnowsOfASliceThatWasBeingCopied) {
