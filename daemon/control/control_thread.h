@@ -89,6 +89,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void restore(const NodeMemory& memory);
   void restore(const wire::SessionRecord& record, core::Time now);
   Status restore(const core::JobRecord& job, core::Time now);
+  Session* session_of(const core::JobRecord& job, const core::Submission& submission);
 
   // lifecycle.cc
   Status open_signals();

@@ -98,6 +98,25 @@ void ControlThread::restore(const wire::SessionRecord& record, core::Time now) {
   sessions_.save(session);
 }
 
+// Whose submission it is. A rank that died has no place in the job any more, and what it submitted
+// counts all the same: its session is there as long as the op is open.
+Session* ControlThread::session_of(const core::JobRecord& job, const core::Submission& submission) {
+  const auto lent = [&](const Session& session) {
+    const uint64_t segment = submission.input.segment;
+    return segment == 0 || session.segments.count(segment) > 0;
+  };
+  for (const core::LocalPlace& place : job.local) {
+    Session* session = place.rank == submission.rank ? sessions_.find(place.session) : nullptr;
+    if (session != nullptr && lent(*session)) return session;
+  }
+  Session* dead = nullptr;
+  sessions_.for_each([&](Session& session) {
+    const bool was_in_it = session.part != JobPart::kNone && session.job == job.view.incarnation;
+    if (was_in_it && session.rank == submission.rank && lent(session)) dead = &session;
+  });
+  return dead;
+}
+
 Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
   const JobId& id = job.view.incarnation;
   const auto missing = [](const std::string& what) { return Status(Code::kNotFound, what); };
@@ -113,10 +132,7 @@ Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
   for (const auto& [key, op] : before->record.ops) {
     if (op.state != core::OpState::kGathering) continue;
     for (const core::Submission& submission : op.locals) {
-      const auto place = std::find_if(
-          job.local.begin(), job.local.end(),
-          [&](const core::LocalPlace& local) { return local.rank == submission.rank; });
-      Session* session = place == job.local.end() ? nullptr : sessions_.find(place->session);
+      Session* session = session_of(job, submission);
       if (session == nullptr) return missing("a rank with open ops has no session");
       const uint64_t bytes = submission.signature.bytes();
       const auto input = lend_again(*session, submission.input, bytes);

@@ -12,7 +12,7 @@ namespace gradring::core {
 struct Policy {
   bool elastic = false;
   uint32_t min = 1;
-  uint32_t max = 0;  // ranks have numbers below this; 0: the size the job formed with
+  uint32_t max = 0;  // ranks have numbers below this; 0: below the size they say themselves
 
   bool operator==(const Policy&) const = default;
 };

@@ -128,6 +128,22 @@ TEST(MembershipJoin, RanksOfOneNodeComeInTogether) {
   EXPECT_TRUE(town.waits(guests[1]));
 }
 
+TEST(MembershipJoin, WithoutAMaximumTheGuestsOwnSizeIsTheBound) {
+  Town town(2);
+  JoinRequest request = trainer(0, 1);
+  request.policy = "elastic";
+  town.join("a", request);
+  town.run();
+  request.rank = 3;
+  EXPECT_THAT(town.refused_join("b", request).message(), HasSubstr("rank 3 is outside the size 1"));
+  request.size = 4;
+  town.join("b", request);
+  town.run();
+  ASSERT_EQ(town.at("b").jobs().size(), 1u);
+  EXPECT_EQ(town.at("b").jobs()[0].size, 2u);
+  EXPECT_EQ(town.at("b").jobs()[0].state, JobState::kProposed) << "it waits for a join point";
+}
+
 TEST(MembershipJoin, WhoDoesNotKnowTheGuestsGivesTheLowestTime) {
   Town town(2);
   JoinRequest request = trainer(0, 2);

@@ -134,6 +134,24 @@ def test_killed_again_and_again(make_cluster, figure):
     figure(f"restart: {kills} daemons killed while 300 ops of 1.2 MB ran: 0 failed")
 
 
+def test_what_a_dead_trainer_submitted_still_counts_in_the_next_life(make_cluster):
+    cluster = kept_cluster(make_cluster, 4, *GRACE)
+    job = cluster.launch("last-will", [TRAINER, "--policy", "elastic", "--ops", "60", "--join-every", "5",
+                                       "--delay-ms", "4", "--count", "50000"],
+                         per_node=2, of_rank={2: ["--at", "22", "--act", "submit-and-hang"],
+                                              7: ["--at", "22", "--act", "hang"]})
+    wait_for_all([trainer for trainer in job if trainer is not job[7]], "submitted", 22)
+    job[2].signal(signal.SIGKILL)
+    time.sleep(0.5)  # the others have agreed on a view without it
+    replace(cluster.nodes[1])
+    time.sleep(1.0)
+    job[7].kill()  # the one that all waited for
+    assert job.wait(60) == [0, 0, -9, 0, 0, 0, 0, -9], [one.says()[-600:] for one in job]
+    seen = assert_agreed([trainer for trainer in job if trainer not in (job[2], job[7])])
+    assert seen[22][:3] == (OK_SHRUNK, 7, 7) and seen[59][:3] == (OK, 6, 6)
+    assert events(job[0], "done", 22)[0]["contributors"] == [[0, 1, 2, 3, 4, 5, 6]]
+
+
 def test_a_daemon_whose_node_has_just_come_in_is_killed(make_cluster):
     cluster = kept_cluster(make_cluster, 3, *GRACE)
     words = [TRAINER, "--policy", "elastic", "--ops", "200", "--join-every", "5", "--delay-ms", "10"]

@@ -123,8 +123,8 @@ typedef struct gradring_options {
   int64_t join_timeout_ms; /* how long to wait for all ranks; 0: the daemon's form-deadline */
   /* What happens when ranks are lost, the same for all of them. "fail", the default: the job ends.
    * "elastic min=A max=B": it goes on with those who are left while they are at least A ranks
-   * (default 1), and takes in ranks with numbers below B (default: the size it formed with) at
-   * gradring_join_point. GRADRING_POLICY */
+   * (default 1), and takes in ranks with numbers below B (default: below the size that they say
+   * themselves) at gradring_join_point. GRADRING_POLICY */
   const char* policy;
 } gradring_options;
 
