@@ -26,6 +26,8 @@ def options():
     parser.add_argument("--kills", action="store_true", help="mostly SIGKILLs, as many as the machine bears")
     parser.add_argument("--restarts", action="store_true", help="kill daemons that have a keeper, and trainers: nobody "
                         "else may end")
+    parser.add_argument("--calm", action="store_true", help="one fault at a time, the next when all ranks are back: what "
+                        "the published times to verdict are from")
     parser.add_argument("--elements", type=int, default=16384, help="float32 of the largest op")
     parser.add_argument("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
     parser.add_argument("--totals", type=Path, default=ROOT / "build/chaos-totals.json",
@@ -74,7 +76,7 @@ def main():
     if reason:
         print(f"tools/chaos: {reason}", file=sys.stderr)
         return 2
-    mode = "kills" if said.kills else "restarts" if said.restarts else "balanced"
+    mode = next((one for one in ("kills", "restarts", "calm") if getattr(said, one)), "balanced")
     figures = Run(said.programs, said.seed, mode, said.minutes, said.elements, said.keep).go()
     show(figures)
     totals = load(kept if kept.exists() else published)  # another run may have ended meanwhile

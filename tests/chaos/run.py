@@ -21,12 +21,14 @@ SETTINGS = {"quorum-wait": "5s", "slice-bytes": "16K", "flight-recorder-size": "
 # Of nodes whose daemon has a keeper: longer than it takes to start one, however busy the machine.
 GRACE = "10s"
 # Of a trainer that ended, until it is started anew.
-RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05), "restarts": (0.02, 0.5)}
+RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05), "restarts": (0.02, 0.5), "calm": (0.02, 0.2)}
 # After the last fault all ranks must be back and get on.
 QUIET_SECONDS = 60.0
 QUIET_EPOCHS_OPS = 50
 # With --kills the next fault waits until so many ranks are in the job, but not for ever.
 COMPANY, COMPANY_SECONDS = 6, 2.0
+# With --calm until all are, in one view, and for a moment longer.
+CALM_SECONDS, CALM_AFTER = 60.0, 0.3
 # Longer than the judge waits for the last word on an op, at ten deaths a second.
 KEPT_TRAINERS = 600
 PROGRESS_EVERY = 5.0
@@ -99,14 +101,18 @@ class Run:
         for fault in self._schedule:
             self._work_until(self._began + fault.at + self._slip, brief=fault.follows)
             if not fault.follows and self._mode == "kills":
-                self._wait_for_company()
+                self._wait_for(lambda: len(self._inside()) >= COMPANY, COMPANY_SECONDS)
+            if self._mode == "calm":
+                self._wait_for(self._is_whole, CALM_SECONDS)
+                self._work_until(time.monotonic() + CALM_AFTER)
             present = [one for one in self._nurseries.living.values()
                        if one.epoch > 0 and not self._injector.is_excused(one)]
+            disturbed = self._injector.disturbs()
             at = self._injector.inject(fault)
             self._log.append(f"{time.monotonic():.6f} {fault} {'hit' if at else 'nobody'}")
             if at is None:
                 continue
-            self.watch.fault(fault, at, present)
+            self.watch.fault(fault, at, present, disturbed)
             if fault.kind == "kill-daemon":
                 self.judge.killed_daemons.add(fault.target)
             if fault.kind in LONG_KINDS:
@@ -115,12 +121,19 @@ class Run:
                 break
         self._work_until(self._began + self._seconds)
 
-    def _wait_for_company(self):
-        """Killing those that are not in the job yet shows little, and keeps it from growing: so the schedule waits."""
+    def _inside(self):
+        return [one for one in self._nurseries.living.values() if one.epoch > 0]
+
+    def _is_whole(self):
+        """All ranks are in one view, and nothing is stopped or cut."""
+        inside = self._inside()
+        return len(inside) == RANKS and len({one.epoch for one in inside}) == 1 and not self._injector.disturbs()
+
+    def _wait_for(self, done, seconds):
+        """The schedule waits as well. With --kills, killing those that are not in the job yet shows little, and keeps it
+        from growing."""
         began = time.monotonic()
-        while time.monotonic() < began + COMPANY_SECONDS:
-            if sum(1 for one in self._nurseries.living.values() if one.epoch > 0) >= COMPANY:
-                break
+        while time.monotonic() < began + seconds and not done():
             self._work_until(time.monotonic() + 0.01)
         self._slip += time.monotonic() - began
 
@@ -184,7 +197,7 @@ class Run:
     def _progress(self, now):
         seconds = now - self._began
         faults = sum(self._injector.done.values())
-        alive = sum(1 for one in self._nurseries.living.values() if one.epoch > 0)
+        alive = len(self._inside())
         epoch = max((one.epoch for one in self._nurseries.living.values()), default=0)
         return (f"{seconds:6.0f} s  {faults} faults, {self._injector.sigkills} SIGKILLs "
                 f"({self._injector.sigkills / max(1, seconds):.1f}/s), {self.judge.verdicts} verdicts, "
@@ -198,8 +211,8 @@ class Run:
         until = time.monotonic() + QUIET_SECONDS
         while True:
             self._work_until(time.monotonic() + 0.2)
-            together = [one for one in self._nurseries.living.values() if one.epoch > 0]
-            if len(together) == RANKS and len({one.epoch for one in together}) == 1:
+            together = self._inside()
+            if self._is_whole():
                 break
             if time.monotonic() > until:
                 raise Failed(f"{len(together)} of {RANKS} ranks are in the job {QUIET_SECONDS:.0f} s after the last "
@@ -239,7 +252,8 @@ class Run:
             "during_a_view_change": self.watch.during, "verdicts": self.judge.verdicts, "ops": self.judge.ops,
             "shrunk": self.judge.shrunk, "excused": self.judge.excused, "ends": self.judge.ends,
             "refusals": self._listener.refusals, "under_way": round(under_way, 4), "ended_tenths": round(ended, 4),
-            "standstill": round(self._standstill.longest, 3), "times": self.watch.times, "crowded": self.watch.crowded, "load": health.load_average(),
+            "standstill": round(self._standstill.longest, 3),
+            "times": self.watch.times, "crowded": self.watch.crowded, "load": health.load_average(),
             "wakeup": self._wakeups.end(), "growth": self.growth.lines(),
             "rss_slopes": self.growth.slopes("rss_bytes"), "descriptor_slopes": self.growth.slopes("descriptors"),
             "thread_slopes": self.growth.slopes("threads"),

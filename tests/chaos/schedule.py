@@ -15,21 +15,23 @@ LONG_KINDS = ("kill-daemon", "stop-daemon", "cut", "cut-in", "cut-out", "link-do
 KINDS = TRAINER_KINDS + SHORT_KINDS + (RESTART,) + LONG_KINDS
 
 # Nodes whose daemon has a keeper and a grace. On the others the death of a daemon is one.
-KEPT = {"balanced": 2, "kills": 2, "restarts": NODES}
+KEPT = {"balanced": 2, "kills": 2, "restarts": NODES, "calm": 2}
 
 # How often each kind is chosen. `balanced` does everything, `kills` what ends in SIGKILL; in `restarts` nothing happens
-# to a node that could cost it its place.
+# to a node that could cost it its place; in `calm` one fault comes at a time, to see how long each takes.
 WEIGHTS = {
     "balanced": {"kill-trainer": 6, "kill-two-trainers": 3, "stop-trainer": 3, "cut-short": 2,
                  "stop-daemon-short": 2, "kill-daemon": 3, "stop-daemon": 2.5, "cut": 2.5, "cut-in": 2.5,
                  "cut-out": 2.5, "link-down": 2.5, RESTART: 4},
     "kills": {"kill-trainer": 60, "kill-two-trainers": 30, "kill-daemon": 2, RESTART: 6},
     "restarts": {"kill-trainer": 10, "kill-two-trainers": 4, RESTART: 16},
+    "calm": {"kill-trainer": 8, "kill-two-trainers": 4, "kill-daemon": 3, RESTART: 2, "stop-daemon": 0.7, "cut": 0.7,
+             "cut-in": 0.7, "cut-out": 0.7, "link-down": 0.7},
 }
 # Seconds from one fault to the next, those that follow at once apart.
-PAUSE = {"balanced": (0.4, 2.4), "kills": (0.05, 0.30), "restarts": (0.2, 1.0)}
+PAUSE = {"balanced": (0.4, 2.4), "kills": (0.05, 0.30), "restarts": (0.2, 1.0), "calm": (0.2, 0.6)}
 # Of all faults, those that are followed by another one while the daemons are still busy with it.
-FOLLOWED = {"balanced": 0.35, "kills": 0.3, "restarts": 0.35}
+FOLLOWED = {"balanced": 0.35, "kills": 0.3, "restarts": 0.35, "calm": 0.0}
 FOLLOW_AFTER = (0.0005, 0.02)
 
 # How long each lasts. Daemons of a run suspect after 1 s and decide after 3 s (settings.py).

@@ -36,8 +36,8 @@ class StopWatch:
         if len(self._views) > 64:
             self._views.pop(next(iter(self._views)))
 
-    def fault(self, fault, at, present):
-        """`present`: the trainers that are in the job now."""
+    def fault(self, fault, at, present, disturbed=False):
+        """`present`: the trainers that are in the job now. `disturbed`: something is stopped or cut already."""
         for one in self._running:
             one.clean = False
         lost_ranks = fault.ranks() if fault.kind in BOUNDS else set()
@@ -52,7 +52,7 @@ class StopWatch:
             nodes_left = {rank // PER_NODE for rank in (one.rank for one in present) if rank not in lost_ranks}
             last = fault.kind in TRAINER_KINDS and any(one.rank // PER_NODE not in nodes_left for one in hit)
             self._running.append(Running(LAST_OF_NODE if last else fault.kind, at, expects,
-                                         sum(1 << one.rank for one in hit), clean=not self._running))
+                                         sum(1 << one.rank for one in hit), clean=not self._running and not disturbed))
 
     @staticmethod
     def _is_changing(one, at):

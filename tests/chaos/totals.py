@@ -58,7 +58,7 @@ def add(totals, figures):
         totals[key] += figures[key]
     for kind, count in figures["faults"].items():
         totals["faults"][kind] = totals["faults"].get(kind, 0) + count
-    for kind, times in figures["times"].items():
+    for kind, times in figures["times"].items() if figures["mode"] == "calm" else ():
         histogram = Histogram(totals["times"].get(kind))
         for seconds in times:
             histogram.add(seconds)
