@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include "daemon/config_options.h"
 #include "proto/version.h"
@@ -158,6 +159,11 @@ std::string apply(const Option& option, const std::vector<std::string>& values,
   return "";
 }
 
+uint64_t a_few_of_the_processors() {
+  const unsigned processors = std::thread::hardware_concurrency();
+  return processors < 2 ? 0 : std::max(1u, processors / 8);
+}
+
 uint64_t half_of_memory() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
@@ -165,6 +171,7 @@ uint64_t half_of_memory() {
 
 void derive_defaults(Config& config) {
   if (config.segment_limit == 0) config.segment_limit = half_of_memory();
+  if (!config.reduce_threads) config.reduce_threads = a_few_of_the_processors();
   if (config.node.empty()) {
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);

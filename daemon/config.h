@@ -40,6 +40,7 @@ struct Config {
   uint64_t staging_limit = 0;  // bytes per job
   uint64_t slice_bytes = 0;
   uint64_t slots = 0;
+  std::optional<uint64_t> reduce_threads;  // nothing in the table: by this host's processors
   uint64_t max_sessions = 0;
   uint64_t sessions_per_uid = 0;
   uint64_t segments_per_session = 0;
@@ -90,6 +91,10 @@ bool is_numeric_address(const std::string& host);
 std::optional<core::Time> parse_duration(const std::string& text);
 // "4096", "256K", "64M", "2G": powers of 1024.
 std::optional<uint64_t> parse_size(const std::string& text);
+
+// A slice of a job that is on one node only: many parts for several threads, and a fraction of a
+// millisecond for whatever waits behind it.
+inline constexpr uint32_t kSliceBytesAlone = 1 << 20;
 
 // Start buffers beside the `slots` of a job: enough to sum the next slices while the first ones are
 // on their way out.

@@ -60,7 +60,8 @@ Setter size(uint64_t Config::*member, uint64_t least) {
   };
 }
 
-Setter number(uint64_t Config::*member, uint64_t least, uint64_t most) {
+template <typename Number>
+Setter number(Number Config::*member, uint64_t least, uint64_t most) {
   return [member, least, most](Config& config, const std::string& value) -> std::string {
     uint64_t parsed = 0;
     const char* end = value.data() + value.size();
@@ -178,6 +179,10 @@ const std::vector<Option>& all_options() {
        size(&Config::slice_bytes, 1 << 12)},
       {"slots", "COUNT", "16", "slices that may wait here for one job; the same on all nodes",
        false, number(&Config::slots, 2, 4096)},
+      {"reduce-threads", "COUNT", "",
+       "threads that help to sum large slices; default: one for each eight of this host's "
+       "processors, and at least one of two",
+       false, number(&Config::reduce_threads, 0, 64)},
       {"max-sessions", "COUNT", "1024", "trainers attached at one time", false,
        number(&Config::max_sessions, 1, 65536)},
       {"sessions-per-uid", "COUNT", "512", "trainers of one uid attached at one time", false,

@@ -93,6 +93,7 @@ std::string compatible_name(const std::string& name) {
 core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) {
   core::EngineOptions options;
   options.plan.slice_bytes_max = static_cast<uint32_t>(slice_bytes);
+  options.plan.slice_bytes_alone = kSliceBytesAlone;
   options.slots = static_cast<uint32_t>(config.slots);
   options.start_buffers = kStartBuffers;
   options.op_deadline = config.op_deadline;
@@ -167,10 +168,10 @@ int serve(const Config& config, Lanes lanes, FdStore* store,
   warn_of(flight.publish());
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
-  DataThread data(
-      std::move(lanes),
-      {engine, config.staging_limit, config.suspect / 4, flight.data(), config.restart_grace > 0},
-      &commands, &events);
+  DataThread data(std::move(lanes),
+                  {engine, config.staging_limit, config.suspect / 4, flight.data(),
+                   config.restart_grace > 0, static_cast<uint32_t>(*config.reduce_threads)},
+                  &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
                config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,

@@ -282,7 +282,8 @@ void JobEngine::recover(Op& op, const OpFate& fate) {
   const uint64_t cut = fate.slice_bytes;
   const uint64_t bytes = sound ? op.signature->bytes() : 0;
   sound = sound && cut != 0 && count == (bytes + cut - 1) / cut &&
-          (op.slices_held == 0 || cut == op.plan.slice_bytes);
+          (op.slices_held == 0 || cut == op.plan.slice_bytes) &&
+          (members() == 1 || cut <= options_.plan.slice_bytes_max);
   if (!sound) {
     return contradicted(op, "to go on in " + std::to_string(count) + " slices of " +
                                 std::to_string(cut) + " bytes");

@@ -312,6 +312,11 @@ void JobEngine::start_slice(Op& op, uint32_t slice, uint32_t buffer) {
 
 ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId value, Staging at) {
   SliceProgress& progress = op.slices[slice];
+  // Whoever has it already passes it on without writing.
+  const bool delivers = step.deliver && progress.state == SliceState::kUntouched;
+  // A copy that may be interrupted, and finished in the next life, needs the whole value first.
+  const bool in_one_pass =
+      delivers && step.fold != Fold::kNone && journal_ == EngineJournal::none();
   if (step.fold == Fold::kLocals) value.ranks += op.contributions[me_];
   if (step.fold == Fold::kRoot) value.ranks = 1;
   if (step.fold != Fold::kNone) {
@@ -320,13 +325,13 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
                        planted(Bug::kOldEpochData) || planted(Bug::kHeldIgnored),
                    "inputs are folded before they are overwritten");
     const bool divide = step.finish && op.signature->op == ReduceOp::kAverage;
-    actions_->fold({&op, slice, step.fold, step.receive, divide ? value.ranks : 0, at});
+    actions_->fold({&op, slice, step.fold, step.receive, divide ? value.ranks : 0, at, in_one_pass,
+                    step.send});
   }
   if (step.finish) value.epoch = view_.epoch;
-  // Whoever has it already passes it on without writing.
-  if (step.deliver && progress.state == SliceState::kUntouched) {
+  if (delivers) {
     journal_->held(op, slice, value, at);
-    actions_->deliver(op, slice, at);
+    if (!in_one_pass) actions_->deliver(op, slice, at);
     progress.state = SliceState::kHeld;
     progress.value = value;
     ++op.slices_held;

@@ -63,6 +63,10 @@ struct FoldOrder {
       false;             // the staging memory holds the predecessor's value: it is the first input
   uint32_t divisor = 0;  // not 0: divide the result
   Staging at;            // where the result goes
+  // It is final, and goes to the outputs of all local contributions as well, in the same pass.
+  bool deliver = false;
+  // It goes on from `at`; else, where it is delivered, it need not be there afterwards.
+  bool leaves = false;
 };
 
 struct ResultDigest {
@@ -86,7 +90,7 @@ class EngineActions {
   virtual ~EngineActions() = default;
 
   virtual void fold(const FoldOrder& order) = 0;
-  // Copies the final value of a slice to the outputs of all local contributions.
+  // Copies the final value of a slice to the outputs of all local contributions, where no fold has.
   virtual void deliver(const Op& op, uint32_t slice, Staging from) = 0;
   // Copies a final slice out of the first local output, before that goes back to its trainer; a
   // number for it, or nothing when there is no room (rule T3).

@@ -90,7 +90,8 @@ std::vector<std::vector<Step>> broadcast_steps(uint32_t n) {
 
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options) {
   const uint64_t wanted = signature.bytes() / (uint64_t{members} * kRoundsPerMember);
-  const uint64_t most = options.slice_bytes_max;
+  const bool alone = members == 1 && options.slice_bytes_alone != 0;
+  const uint64_t most = alone ? options.slice_bytes_alone : options.slice_bytes_max;
   const uint64_t least = std::min<uint64_t>(options.slice_bytes_min, most);
   const uint64_t bounded = std::clamp(wanted, least, most);
   return static_cast<uint32_t>(std::max(kSliceAlign, bounded / kSliceAlign * kSliceAlign));

@@ -74,6 +74,9 @@ struct Plan {
 
 struct PlanOptions {
   uint32_t slice_bytes_max = 256 << 10;  // at least 64
+  // The same where the job has one member and its slices lie nowhere but in the trainers' buffers;
+  // 0: no other.
+  uint32_t slice_bytes_alone = 0;
   // Below this a message costs more than its bytes (measured on TCP: about 30 us against 4 KiB's 33
   // us at 1 Gbit/s), so smaller ops are cut into fewer slices.
   uint32_t slice_bytes_min = 4 << 10;

@@ -34,9 +34,12 @@ void DataThread::apply(InstallJob& install) {
     events_->post(EngineFailed{id, failure});
   };
   const std::string node = install.view.members[install.me].node;
-  const core::EngineOptions& engine = options_.engine;
+  core::EngineOptions engine = options_.engine;
   std::optional<transport::Segment> outliving;
-  if (install.memory) outliving = std::move(install.memory->staging);
+  if (install.memory) {
+    outliving = std::move(install.memory->staging);
+    engine.plan.slice_bytes_alone = 0;  // each slice is written down before it is copied
+  }
   auto staging =
       StagingMemory::create(engine.slots, engine.start_buffers, engine.plan.slice_bytes_max,
                             options_.staging_limit, std::move(outliving));

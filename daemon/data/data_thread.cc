@@ -28,7 +28,7 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
       commands_(commands),
       events_(events),
       lanes_(std::move(lanes)),
-      shared_(&lanes_, events) {
+      shared_(&lanes_, events, options.reduce_threads) {
   for (uint8_t lane = 0; lane < lanes_.size(); ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
   shared_.remember_ends = options.remember_ends;

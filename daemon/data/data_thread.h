@@ -30,6 +30,7 @@ class DataThread final {
     FlightRing* flight = FlightRing::off();
     // Sessions outlive the daemon, and their trainers may ask the next one how their ops ended.
     bool remember_ends = false;
+    uint32_t reduce_threads = 0;  // that help this one
   };
 
   DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);

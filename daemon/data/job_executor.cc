@@ -8,7 +8,6 @@
 #include "daemon/data/seal.h"
 #include "proto/check.h"
 #include "transport/checksum.h"
-#include "transport/reducer.h"
 
 namespace gradring::daemon {
 
@@ -206,32 +205,50 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   const core::Op& op = *order.op;
   const uint64_t offset = op.plan.offset_of(order.slice);
   const uint32_t length = op.plan.length_of(order.slice);
-  std::byte* const at = staging_.at(order.at);
+  const bool stays = order.leaves || !order.deliver;
+  const bool copies = order.source == core::Fold::kRoot;
   if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
 
-  if (order.source == core::Fold::kRoot) {
-    for (const auto& local : op.locals) {
-      if (!local || local->rank != op.signature->root) continue;
-      std::memcpy(at, lent_to(*local).input + offset, length);
-      return made(order.at, length);
-    }
-    GRADRING_CHECK(false, "the root of a broadcast is not on the node that starts it");
-  }
   inputs_.clear();
   folded_.clear();
-  if (order.onto_arrived) inputs_.push_back(at);
+  outputs_.clear();
+  if (order.onto_arrived) inputs_.push_back(staging_.at(order.at));
   for (const auto& local : op.locals) {
     if (!local) continue;
-    inputs_.push_back(lent_to(*local).input + offset);
+    const Lent& lent = lent_to(*local);
+    if (order.deliver) outputs_.push_back(lent.output + offset);
+    if (copies && local->rank != op.signature->root) continue;
+    inputs_.push_back(lent.input + offset);
     folded_.push_back(local->rank);
   }
-  const transport::FoldFindings found =
-      transport::fold(op.signature->dtype, op.signature->op, inputs_, at,
-                      length / size_of(op.signature->dtype), order.divisor);
-  made(order.at, length);
-  if (found.nonfinite == 0) return;
-  const auto locals = std::span(inputs_).last(folded_.size());
-  if (nonfinite_.look(op, order.slice, locals, folded_, found, monotonic_now())) {
+  GRADRING_CHECK(!copies || inputs_.size() == 1,
+                 "the root of a broadcast is on the node that starts it");
+  const ReduceOp reduce = copies ? ReduceOp::kNone : op.signature->op;
+  const Pass pass{op.signature->dtype,
+                  reduce,
+                  order.divisor,
+                  inputs_,
+                  stays ? staging_.at(order.at) : nullptr,
+                  outputs_,
+                  length};
+  shared_->passes.run(
+      pass, [this, &order](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
+        look(order, first, bytes, found);
+      });
+  if (stays) made(order.at, length);
+  if (order.deliver) flight_->slice_delivered(op.key, order.slice);
+}
+
+// Before the result is written over the inputs.
+void JobExecutor::look(const core::FoldOrder& order, uint64_t first, uint64_t bytes,
+                       const transport::FoldFindings& found) {
+  const core::Op& op = *order.op;
+  std::vector<const void*> locals;
+  for (const void* input : std::span(inputs_).last(folded_.size())) {
+    locals.push_back(static_cast<const std::byte*>(input) + first);
+  }
+  const uint64_t offset = op.plan.offset_of(order.slice) + first;
+  if (nonfinite_.look(op, offset, bytes, locals, folded_, found, monotonic_now())) {
     shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
   }
 }

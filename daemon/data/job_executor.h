@@ -14,6 +14,7 @@
 #include "daemon/data/messages.h"
 #include "daemon/data/nonfinite.h"
 #include "daemon/data/outbox.h"
+#include "daemon/data/pass.h"
 #include "daemon/data/peer_table.h"
 #include "daemon/data/staging.h"
 #include "daemon/flight/job_flight.h"
@@ -23,7 +24,8 @@ namespace gradring::daemon {
 
 // What all jobs of the data thread share.
 struct DataShared {
-  DataShared(const Lanes* lanes, EventBox* box) : outbox(lanes), events(box) {}
+  DataShared(const Lanes* lanes, EventBox* box, uint32_t helpers)
+      : outbox(lanes), events(box), passes(helpers) {}
 
   Outbox outbox;
   EventBox* const events;
@@ -31,6 +33,7 @@ struct DataShared {
   bool remember_ends = false;  // trainers may ask again for the ends of their submissions
   PeerTable peers;
   Ledger ledger;
+  PassRunner passes;
 };
 
 // The hands of one job's engine: adds, copies and sends what the engine decides, in its staging
@@ -120,6 +123,8 @@ class JobExecutor final : private core::EngineActions {
   void settle();
   uint32_t checksum_of(core::Staging at, uint32_t length);
   void made(core::Staging at, uint32_t length);
+  void look(const core::FoldOrder& order, uint64_t first, uint64_t bytes,
+            const transport::FoldFindings& found);
 
   DataShared* const shared_;
   StagingMemory staging_;
@@ -137,6 +142,7 @@ class JobExecutor final : private core::EngineActions {
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
   std::vector<uint32_t> folded_;                // whose they are
+  std::vector<std::byte*> outputs_;             // likewise
   core::EpochGate<PeerId> gate_;
   std::vector<core::Staging> not_sent_;  // there is no connection: to be given back
   uint64_t loans_ = 0;

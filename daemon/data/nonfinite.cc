@@ -2,12 +2,12 @@
 
 namespace gradring::daemon {
 
-bool NonfiniteWatch::look(const core::Op& op, uint32_t slice, std::span<const void* const> inputs,
-                          std::span<const uint32_t> ranks, const transport::FoldFindings& findings,
-                          core::Time now) {
+bool NonfiniteWatch::look(const core::Op& op, uint64_t offset, uint64_t bytes,
+                          std::span<const void* const> inputs, std::span<const uint32_t> ranks,
+                          const transport::FoldFindings& findings, core::Time now) {
   const Dtype dtype = op.signature->dtype;
-  const size_t count = op.plan.length_of(slice) / size_of(dtype);
-  const uint64_t before = op.plan.offset_of(slice) / size_of(dtype);
+  const size_t count = bytes / size_of(dtype);
+  const uint64_t before = offset / size_of(dtype);
   size_t least = count;
   size_t guilty = inputs.size();
   for (size_t i = 0; i < inputs.size(); ++i) {

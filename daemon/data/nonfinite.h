@@ -16,11 +16,12 @@ namespace gradring::daemon {
 // that node's to tell. Data thread only.
 class NonfiniteWatch {
  public:
-  // For a slice whose fold found something. `inputs`: the local contributions to it, of `ranks`, as
-  // untouched as they were folded. True once: when this is the job's first origin here.
-  bool look(const core::Op& op, uint32_t slice, std::span<const void* const> inputs,
-            std::span<const uint32_t> ranks, const transport::FoldFindings& findings,
-            core::Time now);
+  // For `bytes` bytes of an op, from `offset` on, whose fold found something. `inputs`: the local
+  // contributions to them, of `ranks`, as untouched as they were folded. True once: when this is
+  // the job's first origin here.
+  bool look(const core::Op& op, uint64_t offset, uint64_t bytes,
+            std::span<const void* const> inputs, std::span<const uint32_t> ranks,
+            const transport::FoldFindings& findings, core::Time now);
 
   // Values of this rank that were not finite so far. Exact for sums, averages and products; an
   // infinity that a minimum or maximum passed over is nobody's trouble, and may be left out.

@@ -60,8 +60,9 @@ class Ring::Node : public EngineActions {
       empty = false;
     }
     EXPECT_FALSE(empty) << "nothing was folded";
-    if (order.divisor == 0) return;
-    for (size_t i = 0; i < count; ++i) to[i] /= static_cast<float>(order.divisor);
+    const auto divisor = static_cast<float>(std::max(order.divisor, 1u));
+    for (size_t i = 0; i < count; ++i) to[i] /= divisor;
+    if (order.deliver) deliver(*order.op, order.slice, order.at);
   }
 
   void deliver(const Op& op, uint32_t slice, Staging from) override {

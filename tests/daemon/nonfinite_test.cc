@@ -48,7 +48,8 @@ class NonfiniteWatchTest : public testing::Test {
                                           op_.plan.length_of(slice) / 4, 0);
     if (findings.nonfinite == 0) return false;
     static constexpr std::array<uint32_t, 2> kRanks = {4, 6};
-    return watch_.look(op_, slice, std::span(inputs).last(2), kRanks, findings, now);
+    return watch_.look(op_, op_.plan.offset_of(slice), op_.plan.length_of(slice),
+                       std::span(inputs).last(2), kRanks, findings, now);
   }
 
   static constexpr size_t kCount = 3 * kSliceElements + 5;

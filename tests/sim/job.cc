@@ -119,11 +119,12 @@ void SimJob::fold(const core::FoldOrder& order) {
   if (order.source == core::Fold::kRoot) {
     if (inputs.empty()) return world_->violation(node_->name() + ": a broadcast without its root");
     std::memcpy(value.bytes.data(), inputs[0], length);
-    return made(&value, length);
+  } else {
+    sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
+              length / size_of(op.signature->dtype), order.divisor, value.bytes.data());
   }
-  sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
-            length / size_of(op.signature->dtype), order.divisor, value.bytes.data());
   made(&value, length);
+  if (order.deliver) deliver(op, order.slice, order.at);
 }
 
 void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
