@@ -14,10 +14,9 @@
 namespace gradring::client {
 namespace {
 
-// Takes ownership of every descriptor in the packet and keeps the first: a daemon sends one, and
-// what more came must not leak.
-UniqueFd take_descriptors(const msghdr& header) {
-  UniqueFd first;
+// Takes ownership of every descriptor in the packet.
+std::vector<UniqueFd> take_descriptors(const msghdr& header) {
+  std::vector<UniqueFd> all;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr;
        part = CMSG_NXTHDR(const_cast<msghdr*>(&header), part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -25,11 +24,10 @@ UniqueFd take_descriptors(const msghdr& header) {
     for (size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      UniqueFd owned(fd);
-      if (!first.valid()) first = std::move(owned);
+      all.emplace_back(fd);
     }
   }
-  return first;
+  return all;
 }
 
 }  // namespace
@@ -89,7 +87,7 @@ tl::expected<std::optional<AttachPacket>, Status> AttachSocket::receive() {
     return tl::unexpected(Status(Code::kUnavailable, "the attach socket was closed"));
 
   AttachPacket packet;
-  packet.memory = take_descriptors(header);
+  packet.fds = take_descriptors(header);
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
       !packet.reply.ParseFromArray(bytes.data(), static_cast<int>(length))) {
     return tl::unexpected(Status(

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "client/src/unique_fd.h"
 #include "proto/status.h"
@@ -12,7 +13,7 @@ namespace gradring::client {
 
 struct AttachPacket {
   wire::AttachReply reply;
-  UniqueFd memory;  // the memfd that came with it, if one did
+  std::vector<UniqueFd> fds;  // that came with it
 };
 
 // The attach socket (proto/client.proto). Not thread-safe: the owner serialises. Its closing is how

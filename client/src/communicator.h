@@ -11,6 +11,7 @@
 #include <string>
 #include <tl/expected.hpp>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "client/src/fork_watch.h"
@@ -112,7 +113,14 @@ class Communicator final : private Session::Events {
   tl::expected<OpKey, Status> next_key(const Request& request) const;
   void count(const Request& request);
 
+  // Whether it may go through the session's ring.
+  bool may_ring(const Request& request) const;
+
   bool on_completed(const wire::Completed& completed) override;
+  bool on_end(const RingEnd& end) override;
+  void on_early_ends();
+  bool take_end(const RingEnd& entry);
+  bool take_end(uint64_t ticket, Outcome outcome);
   void on_refused(uint64_t request, const wire::Refused& refused) override;
   Status on_view_changed(const wire::ViewChanged& changed) override;
   bool on_job_closed(const wire::JobClosed& closed) override;
@@ -140,7 +148,9 @@ class Communicator final : private Session::Events {
   Seen seen_;                                         // stays empty where no restart can follow
   uint64_t sequence_ = 0;                             // of the next op without a name
   std::unordered_map<uint64_t, uint64_t> name_uses_;  // by the name's hash; kOpNames at most
+  std::unordered_set<uint64_t> names_told_;           // by hash: the daemon knows them
   Views views_;
+  std::vector<RingEnd> early_ends_;              // of a view that has not been told yet
   std::optional<wire::ViewChanged> early_view_;  // came before we had seen the answer to the join
   uint64_t join_point_ = 0;                      // the ticket of the one under way
   bool newcomer_ = false;  // came into a running job, and has not been at a join point yet

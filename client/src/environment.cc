@@ -113,6 +113,11 @@ std::string policy_from_environment() {
   return policy != nullptr ? policy : "fail";
 }
 
+bool rings_from_environment() {
+  const char* submit = get("GRADRING_SUBMIT");
+  return submit == nullptr || std::string_view(submit) != "zmq";
+}
+
 std::string runtime_dir_from_environment() {
   const char* runtime_dir = get("GRADRING_RUNTIME_DIR");
   return runtime_dir != nullptr ? runtime_dir : kDefaultRuntimeDir;

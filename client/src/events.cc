@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
@@ -31,20 +32,51 @@ bool Communicator::on_completed(const wire::Completed& completed) {
   for (const wire::Completion& completion : completed.completions()) {
     Outcome outcome;
     if (!from_wire(completion, &outcome)) return false;
-    if (completion.ticket() == 0 || completion.ticket() > session_.last_number()) return false;
     seen_.prove(completion.ticket());
-    const auto request = requests_.find(completion.ticket());
-    // An op ends once: a second completion, or one that comes after we gave the request up, is
-    // void.
-    if (request == requests_.end() || request->second.outcome.ended()) continue;
-    epoch_ = std::max(epoch_.load(), outcome.epoch);
-    if (session_.resumable()) seen_.add(completion.ticket());
-    if (completion.ticket() == join_point_) {
-      join_point_ = 0;
-      newcomer_ = newcomer_ && !outcome.good();
-    }
-    end(request->second, std::move(outcome));
+    if (!take_end(completion.ticket(), std::move(outcome))) return false;
   }
+  return true;
+}
+
+bool Communicator::on_end(const RingEnd& entry) {
+  if (entry.verdict != static_cast<uint32_t>(Verdict::kOk) &&
+      entry.verdict != static_cast<uint32_t>(Verdict::kOkShrunk)) {
+    return false;
+  }
+  // The news of its view comes as a message, and may be behind.
+  if (entry.epoch > views_.newest().epoch) {
+    early_ends_.push_back(entry);
+    return true;
+  }
+  return take_end(entry);
+}
+
+bool Communicator::take_end(const RingEnd& entry) {
+  Outcome outcome;
+  outcome.verdict = static_cast<Verdict>(entry.verdict);
+  outcome.epoch = entry.epoch;
+  outcome.ranks_min = entry.ranks_min;
+  outcome.ranks_max = entry.ranks_max;
+  return take_end(entry.ticket, std::move(outcome));
+}
+
+// Those whose view is known now.
+void Communicator::on_early_ends() {
+  for (const RingEnd& entry : std::exchange(early_ends_, {})) on_end(entry);
+}
+
+bool Communicator::take_end(uint64_t ticket, Outcome outcome) {
+  if (ticket == 0 || ticket > session_.last_number()) return false;
+  const auto request = requests_.find(ticket);
+  // An op ends once: a second completion, or one that comes after we gave the request up, is void.
+  if (request == requests_.end() || request->second.outcome.ended()) return true;
+  epoch_ = std::max(epoch_.load(), outcome.epoch);
+  if (session_.resumable()) seen_.add(ticket);
+  if (ticket == join_point_) {
+    join_point_ = 0;
+    newcomer_ = newcomer_ && !outcome.good();
+  }
+  end(request->second, std::move(outcome));
   return true;
 }
 
@@ -81,7 +113,9 @@ void Communicator::on_lost(Cause cause, const Status& why) {
 }
 
 void Communicator::on_alarm() {
-  if (last_words_) fail_pending(*last_words_);
+  if (!last_words_) return;
+  for (const RingEnd& entry : std::exchange(early_ends_, {})) take_end(entry);
+  fail_pending(*last_words_);
 }
 
 void Communicator::fail_pending(const Outcome& outcome) {

@@ -48,4 +48,8 @@ inline constexpr size_t kOpNameBytes = 512;
 // tensors in a model; a trainer that passes it makes up a new name for every step.
 inline constexpr size_t kOpNames = 64 * 1024;
 
+// So many ends that we have taken in may be untold, where a restart can follow, before an op goes
+// as a message that tells them.
+inline constexpr size_t kSeenUntold = 512;
+
 }  // namespace gradring::client

@@ -14,7 +14,7 @@ Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(
 tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::mutex>& lock,
                                                          uint64_t bytes) {
   if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
-  const auto packet = session_.allocate(lock, bytes, Clock::now() + kCallTime);
+  auto packet = session_.allocate(lock, bytes, Clock::now() + kCallTime);
   if (!packet) return tl::unexpected(packet.error());
   const wire::SegmentReady& ready = packet->reply.segment();
   if (ready.bytes() < bytes) {
@@ -24,7 +24,8 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
   }
   // Making gigabytes of pages present takes its time, which is not the others'.
   lock.unlock();
-  auto mapping = Mapping::of(packet->memory, ready.bytes());
+  if (packet->fds.empty()) packet->fds.emplace_back();  // refused in words, as any other
+  auto mapping = Mapping::of(packet->fds.front(), ready.bytes());
   lock.lock();
   if (!mapping) {
     static_cast<void>(free_segment(lock, ready.segment()));

@@ -69,6 +69,7 @@ Status Communicator::join(std::unique_lock<std::mutex>& lock) {
   if (!answer) return answer.error();
   job_ = answer->joined().job();
   if (Status placed = place_in(answer->joined().view()); !placed.ok()) return placed;
+  if (settings_.rings) session_.ask_for_rings();
   return refusal();
 }
 

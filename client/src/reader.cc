@@ -26,14 +26,19 @@ void Reader::wake_all() {
 
 void Reader::lead(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
   reading_ = true;
-  std::array<pollfd, 3> fds = {{{source_.control_fd(), POLLIN, 0},
+  const std::shared_ptr<Rings> rings = source_.rings();
+  std::array<pollfd, 4> fds = {{{source_.control_fd(), POLLIN, 0},
                                 {source_.attach_fd(), POLLIN, 0},
-                                {wake_.get(), POLLIN, 0}}};
+                                {wake_.get(), POLLIN, 0},
+                                {rings ? rings->bell() : -1, POLLIN, 0}}};
   const TimePoint until = std::min(deadline, source_.alarm());
   lock.unlock();
-  const timespec left = until == kNever ? timespec{} : time_left(until);
-  // Whatever ends the sleep, a signal included, the caller looks at everything again.
-  ::ppoll(fds.data(), fds.size(), until == kNever ? nullptr : &left, nullptr);
+  if (!rings || (!rings->look_on(until) && rings->rest())) {
+    const timespec left = until == kNever ? timespec{} : time_left(until);
+    // Whatever ends the sleep, a signal included, the caller looks at everything again.
+    ::ppoll(fds.data(), fds.size(), until == kNever ? nullptr : &left, nullptr);
+    if (rings) rings->rise((fds[3].revents & POLLIN) != 0);
+  }
   lock.lock();
   reading_ = false;
   uint64_t count = 0;

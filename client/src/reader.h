@@ -1,9 +1,11 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 
 #include "client/src/clock.h"
+#include "client/src/rings.h"
 #include "client/src/unique_fd.h"
 
 namespace gradring::client {
@@ -25,6 +27,8 @@ class Reader {
     // What to sleep on; -1 is skipped.
     virtual int control_fd() const = 0;
     virtual int attach_fd() const = 0;
+    // Through which ends come without a message; may be none.
+    virtual std::shared_ptr<Rings> rings() const = 0;
     // When take_in wants to be called even if nothing arrives.
     virtual TimePoint alarm() const = 0;
 

@@ -22,6 +22,7 @@ class Seen {
   void add(uint64_t ticket) { untold_.push_back(ticket); }
 
   bool any() const { return !untold_.empty(); }
+  size_t untold() const { return untold_.size(); }
 
   // Tells what is untold, as far as it fits, in the Submit of this number. Numbers rise.
   void tell(uint64_t number, wire::Submit* submit) {

@@ -19,7 +19,8 @@ Session::Session(Events& events, DaemonPlace place, Connection connection)
 
 bool Session::take_in() {
   // The control channel first: what a daemon said before it closed counts.
-  bool changed = take_control();
+  bool changed = take_ends();
+  changed |= take_control();
   changed |= take_attach();
   changed |= take_resumption();
   if (Clock::now() >= leave_at_) {
@@ -48,6 +49,25 @@ int Session::attach_fd() const {
 
 TimePoint Session::alarm() const {
   return std::min({alarm_, leave_at_, resumption_ ? resumption_->alarm() : kNever});
+}
+
+bool Session::take_ends() {
+  bool changed = false;
+  while (rings_ && !lost_ && rings_->any()) {
+    changed = true;
+    if (!rings_->broken() && events_.on_end(rings_->take())) continue;
+    lose({Cause::kProtocol, {Code::kInternal, "the daemon wrote nonsense into the ring of ends"}});
+  }
+  return changed;
+}
+
+void Session::ask_for_rings() {
+  if (connection_->welcome.ring_layout() != kRingLayout || !attach_open_) return;
+  wire::AttachRequest request;
+  rings_request_ = next_number();
+  request.mutable_rings()->set_request(rings_request_);
+  // If it cannot be sent, the daemon hung up, or messages have to do.
+  static_cast<void>(connection_->attach.send(request));
 }
 
 bool Session::take_control() {
@@ -148,6 +168,11 @@ void Session::dispatch(wire::DaemonMessage message) {
 }
 
 void Session::dispatch(AttachPacket packet) {
+  if (packet.reply.has_rings() && packet.reply.rings().request() == rings_request_) {
+    auto rings = Rings::of(std::move(packet));
+    if (rings) rings_ = std::move(*rings);  // else messages have to do
+    return;
+  }
   const uint64_t number = packet.reply.has_segment()   ? packet.reply.segment().request()
                           : packet.reply.has_refused() ? packet.reply.refused().request()
                                                        : 0;
@@ -166,6 +191,8 @@ void Session::dispatch(AttachPacket packet) {
 
 void Session::hung_up() {
   connection_->attach.close();
+  take_ends();  // what it wrote before it went counts
+  rings_.reset();
   if (lost()) return;
   last_words_until_ = Clock::now() + kLastWordsTime;
   if (!resumable() || job_closed_) {
@@ -195,6 +222,7 @@ void Session::come_back() {
     // If it cannot be sent, the daemon hung up again.
     if (!call.answer) static_cast<void>(connection_->attach.send(call.request));
   }
+  if (asked_for_rings()) ask_for_rings();
   take_control();
 }
 
@@ -214,6 +242,7 @@ void Session::lose(Ending why) {
 
 void Session::close_in_child() {
   connection_->attach.close();
+  if (rings_) rings_->close_in_child();
   if (resumption_) resumption_->close_in_child();
   reader_.close();
 }

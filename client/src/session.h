@@ -17,6 +17,7 @@
 #include "client/src/handshake.h"
 #include "client/src/reader.h"
 #include "client/src/resumption.h"
+#include "client/src/rings.h"
 #include "proto/status.h"
 #include "proto/verdict.h"
 #include "proto/wire.h"
@@ -42,6 +43,8 @@ class Session final : private Reader::Source {
    public:
     // False: the message breaks the protocol.
     virtual bool on_completed(const wire::Completed& completed) = 0;
+    // Likewise, through the rings.
+    virtual bool on_end(const RingEnd& end) = 0;
     // The refusal of a message that nobody waits for the answer of.
     virtual void on_refused(uint64_t request, const wire::Refused& refused) = 0;
     // The error says what is wrong with it: the message breaks the protocol.
@@ -93,6 +96,13 @@ class Session final : private Reader::Source {
   tl::expected<AttachPacket, Status> allocate(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                               TimePoint deadline);
 
+  // Asks for rings, if the daemon has such. Until they come, and where it refuses, put() refuses.
+  void ask_for_rings();
+  // False: submissions have to be messages.
+  bool takes_ring_entries() const { return rings_ && rings_->has_room() && !away() && !lost(); }
+  // Requires takes_ring_entries(), without letting go of the lock in between.
+  void put(const RingSubmission& submission) { rings_->put(submission); }
+
   // Waits until the daemon takes messages, until the deadline and for kSendTime at most; or until
   // it is away, since messages then have to wait anyway.
   Status wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline = kNever);
@@ -131,8 +141,10 @@ class Session final : private Reader::Source {
   bool take_in() override;
   int control_fd() const override;
   int attach_fd() const override;
+  std::shared_ptr<Rings> rings() const override { return rings_; }
   TimePoint alarm() const override;
 
+  bool take_ends();
   bool take_control();
   bool post_next();
   bool take_attach();
@@ -141,6 +153,7 @@ class Session final : private Reader::Source {
   void dispatch(AttachPacket packet);
   void hung_up();
   void come_back();
+  bool asked_for_rings() const { return rings_request_ != 0; }
   void leave_at(TimePoint when, Ending why);
   void lose(Ending why);
 
@@ -151,6 +164,8 @@ class Session final : private Reader::Source {
   // The newest. While away its control channel is still read: what the daemon said before it went
   // counts.
   std::unique_ptr<Connection> connection_;
+  std::shared_ptr<Rings> rings_;
+  uint64_t rings_request_ = 0;
   bool attach_open_ = true;
   bool control_open_ = true;
   // What the control channel has not taken yet. Whoever sends has waited until this was empty.

@@ -63,6 +63,7 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
   settings.token = copy->token != nullptr ? copy->token : "";
   settings.policy = copy->policy != nullptr && *copy->policy != '\0' ? copy->policy : "fail";
   if (!is_utf8(settings.policy.c_str())) return tl::unexpected(invalid("the policy is not UTF-8"));
+  settings.rings = rings_from_environment();
   settings.rank = static_cast<uint32_t>(copy->rank);
   settings.size = static_cast<uint32_t>(copy->size);
   settings.local_rank = copy->local_rank;

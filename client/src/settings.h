@@ -20,6 +20,7 @@ struct Settings {
   uint32_t size = 0;
   int32_t local_rank = -1;  // -1: by position among the job's ranks on the node
   int64_t join_timeout_ms = 0;
+  bool rings = true;  // submissions go through shared memory where the daemon can
 
   // What it means in full, the daemon reads out of it.
   bool elastic() const { return policy.rfind("elastic", 0) == 0; }

@@ -38,6 +38,24 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   to->set_priority(request.priority);
 }
 
+RingSubmission ring_entry(uint64_t ticket, const Request& request) {
+  RingSubmission entry;
+  entry.ticket = ticket;
+  entry.key = request.key;
+  entry.collective = static_cast<uint8_t>(request.signature.collective);
+  entry.dtype = static_cast<uint8_t>(request.signature.dtype);
+  entry.op = static_cast<uint8_t>(request.signature.op);
+  entry.root = request.signature.root;
+  entry.count = request.signature.count;
+  entry.priority = request.priority;
+  if (!request.input.any()) return entry;
+  entry.input_segment = request.input.segment_id();
+  entry.input_offset = request.input.offset();
+  entry.output_segment = request.output.segment_id();
+  entry.output_offset = request.output.offset();
+  return entry;
+}
+
 }  // namespace
 
 tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
@@ -93,9 +111,11 @@ tl::expected<uint64_t, Status> Communicator::send(std::unique_lock<std::mutex>& 
                                                   Request request) {
   // The key is taken only when the message can go: one that is taken and never sent would leave the
   // other ranks waiting for it.
-  const Status room = session_.wait_for_room(lock);
+  Status room;
+  if (!may_ring(request)) room = session_.wait_for_room(lock);
   if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
   if (!room.ok()) return tl::unexpected(room);
+  const bool rings = may_ring(request);  // nothing lets go of the lock from here on
   if (Status turn = out_of_turn(request); !turn.ok()) return tl::unexpected(turn);
   const auto key = next_key(request);
   if (!key) return tl::unexpected(key.error());
@@ -108,13 +128,25 @@ tl::expected<uint64_t, Status> Communicator::send(std::unique_lock<std::mutex>& 
   if (entered.is_join_point()) join_point_ = ticket;
   // A daemon that is away is told when it is back.
   if (session_.away()) return ticket;
+  if (rings) {
+    session_.put(ring_entry(ticket, entered));
+    return ticket;
+  }
   wire::ClientMessage message;
   message.set_request(ticket);
   message.mutable_submit()->set_job(job_);
   seen_.tell(ticket, message.mutable_submit());
   to_wire(ticket, entered, message.mutable_submit()->add_operations());
+  if (!entered.name.empty()) names_told_.insert(entered.key.space);
   session_.send(std::move(message));
   return ticket;
+}
+
+// A name is told in a message first, and now and then what ends we have taken in.
+bool Communicator::may_ring(const Request& request) const {
+  if (request.is_join_point() || newcomer_ || seen_.untold() >= kSeenUntold) return false;
+  if (!request.name.empty() && names_told_.count(hash_of_name(request.name)) == 0) return false;
+  return session_.takes_ring_entries();
 }
 
 std::vector<wire::ClientMessage> Communicator::unfinished(uint64_t number) {
@@ -128,6 +160,7 @@ std::vector<wire::ClientMessage> Communicator::unfinished(uint64_t number) {
     return message.mutable_submit();
   };
   wire::Submit* submit = nullptr;
+  names_told_.clear();
   seen_.take_back();
   while (seen_.any()) seen_.tell(number, submit = another());
   for (const auto& [ticket, request] : requests_) {

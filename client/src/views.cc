@@ -45,6 +45,7 @@ Status Communicator::on_view_changed(const wire::ViewChanged& changed) {
     name_uses_.clear();
   }
   adopt(std::move(*view));
+  on_early_ends();
   return {};
 }
 

@@ -18,6 +18,9 @@
 namespace gradring::daemon {
 namespace {
 
+// That one packet hands over.
+constexpr size_t kFdsMax = 3;
+
 constexpr size_t kPacketMax = 4096;  // a hello with a long program name
 
 // A trainer says hello within microseconds of connecting; somebody who does not is no trainer.
@@ -103,6 +106,8 @@ void AttachServer::on_socket(SessionId id, core::Time now) {
   }
   if (request.has_hello()) {
     welcome(*session, request.hello());
+  } else if (request.has_rings()) {
+    make_rings(*session, request.rings());
   } else {
     allocate(*session, request.allocate());
   }
@@ -169,6 +174,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
   welcome->set_restart_grace_ms(
       static_cast<uint64_t>(identity_.restart_grace / core::kMillisecond));
   welcome->set_resumed(resumed != nullptr);
+  welcome->set_ring_layout(kRingLayout);
   if (!send(session, reply)) return;
   sessions_->save(session);
   events_->session_opened(session);
@@ -184,7 +190,20 @@ void AttachServer::allocate(Session& session, const wire::AllocateSegment& reque
   ready->set_request(request.request());
   ready->set_segment(segment->first);
   ready->set_bytes(segment->second->bytes());
-  send(session, reply, segment->second->segment.fd());
+  rings_->lend(session, segment->first);
+  const int fd = segment->second->segment.fd();
+  send(session, reply, {&fd, 1});
+}
+
+void AttachServer::make_rings(Session& session, const wire::MakeRings& request) {
+  const auto rings = rings_->open(session);
+  if (!rings) return refuse(session, request.request(), rings.error());
+  wire::AttachReply reply;
+  reply.mutable_rings()->set_request(request.request());
+  reply.mutable_rings()->set_bytes((*rings)->memory.memory().size());
+  const std::array<int, 3> fds = {(*rings)->memory.fd(), (*rings)->submitted.get(),
+                                  (*rings)->ended.get()};
+  send(session, reply, fds);
 }
 
 void AttachServer::refuse(Session& session, uint64_t request, const Status& why) {
@@ -196,21 +215,22 @@ void AttachServer::refuse(Session& session, uint64_t request, const Status& why)
 }
 
 // False when the session is over because its socket takes no more.
-bool AttachServer::send(Session& session, const wire::AttachReply& reply, int fd) {
+bool AttachServer::send(Session& session, const wire::AttachReply& reply,
+                        std::span<const int> fds) {
   const std::string bytes = reply.SerializeAsString();
   iovec data{const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  if (fd >= 0) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdsMax * sizeof(int))> control{};
+  if (!fds.empty()) {
     message.msg_control = control.data();
-    message.msg_controllen = control.size();
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
   if (sendmsg(session.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
   if (errno == EPIPE || errno == ECONNRESET) return true;  // its end of file comes next

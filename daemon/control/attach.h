@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 
 #include "daemon/control/events.h"
+#include "daemon/control/rings.h"
 #include "daemon/control/sessions.h"
 #include "daemon/fd_store.h"
 #include "proto/status.h"
@@ -30,11 +32,12 @@ class AttachServer {
     uint64_t boot_id = 0;
     core::Time restart_grace = 0;  // 0: sessions end with the daemon
   };
-  AttachServer(std::string path, const Identity& identity, Sessions* sessions, Epoll* epoll,
-               SessionEvents* events)
+  AttachServer(std::string path, const Identity& identity, Sessions* sessions, Rings* rings,
+               Epoll* epoll, SessionEvents* events)
       : path_(std::move(path)),
         identity_(identity),
         sessions_(sessions),
+        rings_(rings),
         epoll_(epoll),
         events_(events) {}
 
@@ -58,7 +61,8 @@ class AttachServer {
   void welcome(Session& session, const wire::AttachHello& hello);
   Session* resume(Session& fresh, const wire::Resume& resume);
   void allocate(Session& session, const wire::AllocateSegment& request);
-  bool send(Session& session, const wire::AttachReply& reply, int fd = -1);
+  void make_rings(Session& session, const wire::MakeRings& request);
+  bool send(Session& session, const wire::AttachReply& reply, std::span<const int> fds = {});
   void refuse(Session& session, uint64_t request, const Status& why);
   void on_end_of_file(Session& session, core::Time now);
   std::string evidence_of(SessionId id);
@@ -66,6 +70,7 @@ class AttachServer {
   const std::string path_;
   Identity identity_;
   Sessions* const sessions_;
+  Rings* const rings_;
   Epoll* const epoll_;
   SessionEvents* const events_;
   Fd listener_;

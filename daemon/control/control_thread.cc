@@ -60,14 +60,15 @@ ControlThread::ControlThread(const Setup& setup)
       sessions_(session_limits_of(setup.config)),
       router_(&context_, setup.config.runtime_dir + "/control.sock"),
       clients_(&router_, &sessions_),
+      rings_(setup.commands),
       peers_(&context_, setup.config, setup.identity, setup.commands, this),
       jobs_(setup.config.node, &sessions_, &clients_, &peers_, setup.commands, setup.flight,
             {&node_log_, setup.store, setup.job_sizes}),
       membership_(setup.config.node, membership_options_of(setup.config), random_u64(), &jobs_),
       attach_(setup.config.runtime_dir + "/attach.sock",
-              {setup.config.node, setup.identity.boot_id}, &sessions_, &epoll_, this),
+              {setup.config.node, setup.identity.boot_id}, &sessions_, &rings_, &epoll_, this),
       queries_(setup.config, setup.facts),
-      requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands,
+      requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
                                &queries_, this, setup.flight}) {
   queries_.connect(
       {&sessions_, &clients_, &membership_, &jobs_, &peers_, &requests_, setup.commands});
@@ -165,13 +166,36 @@ void ControlThread::apply(const Completed& completed, core::Time) {
   Session* session = sessions_.find(completed.session);
   if (session == nullptr) return;
   const auto ticket = session->open.find(completed.ticket);
-  if (ticket == session->open.end()) return;
+  if (ticket == session->open.end()) {  // it came by the session's ring, and failed
+    return clients_.complete(*session, completed.ticket, completed.outcome);
+  }
   for (const uint64_t segment : {ticket->second.input_segment, ticket->second.output_segment}) {
     if (segment != 0) --session->segments.at(segment).uses;
   }
   session->open.erase(ticket);
   clients_.complete(*session, completed.ticket, completed.outcome);
-  if (session->gone && session->open.empty()) sessions_.erase(session->id);
+  erase_if_free(*session);
+}
+
+void ControlThread::apply(const SegmentTakenBack& back, core::Time) {
+  Session* session = sessions_.find(back.session);
+  if (session != nullptr && !session->gone) requests_.taken_back(*session, back);
+}
+
+void ControlThread::apply(const RingClosed& closed, core::Time) {
+  Session* session = sessions_.find(closed.session);
+  if (session == nullptr) return;
+  session->ring = false;
+  erase_if_free(*session);
+}
+
+void ControlThread::apply(const RingBroken& broken, core::Time) {
+  session_ended(broken.session, "wrote nonsense into its submission ring");
+}
+
+// Of a trainer that is gone, once the data thread has let go of its buffers.
+void ControlThread::erase_if_free(const Session& session) {
+  if (session.gone && session.open.empty() && !session.ring) sessions_.erase(session.id);
 }
 
 void ControlThread::apply(const EngineFailed& failed, core::Time) {
@@ -276,14 +300,14 @@ void ControlThread::session_ended(SessionId id, const std::string& evidence) {
     spdlog::info("trainer rank {} (pid {}, uid {}): {}", session->rank, session->who.pid,
                  session->who.uid, evidence);
     jobs_.mark_over(*session, "dead");
+    rings_.close(*session);
     membership_.session_lost(id, evidence);
   }
   sessions_.unbind_route(*session);
   session->socket.reset();
   session->pidfd.reset();
   session->answers.clear();
-  if (session->open.empty())
-    sessions_.erase(id);  // else when the data thread has let go of its buffers
+  erase_if_free(*session);
 }
 
 // ---- from peers ----

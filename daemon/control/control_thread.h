@@ -59,6 +59,9 @@ class ControlThread final : private SessionEvents, private PeerEvents {
 
   int take_events(core::Time now);
   void apply(const Completed& completed, core::Time now);
+  void apply(const SegmentTakenBack& back, core::Time now);
+  void apply(const RingClosed& closed, core::Time now);
+  void apply(const RingBroken& broken, core::Time now);
   void apply(const EngineFailed& failed, core::Time now);
   void apply(const EngineDrained& drained, core::Time now);
   void apply(const JobFrozen& frozen, core::Time now);
@@ -71,6 +74,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void apply(const Pulse& pulse, core::Time now);
   void apply(const JobDescription& description, core::Time now);
 
+  void erase_if_free(const Session& session);
   int read_clients(core::Time now);
   int read_descriptors(core::Time now);
   int tick_if_due(core::Time now);
@@ -111,6 +115,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   Sessions sessions_;
   ClientRouter router_;
   Clients clients_;
+  Rings rings_;
   Peers peers_;
   Jobs jobs_;
   core::Membership membership_;

@@ -161,6 +161,7 @@ void Requests::leave(const Asked& asked, Session& session, const wire::Leave& le
   left.value = static_cast<uint64_t>(session.who.pid);
   parts_.flight->record(left);
   parts_.jobs->mark_over(session, "left");
+  parts_.rings->close(session);
   parts_.membership->leave(session.id);
   session.part = JobPart::kNone;
   session.handle = 0;
@@ -172,10 +173,25 @@ void Requests::leave(const Asked& asked, Session& session, const wire::Leave& le
 }
 
 void Requests::free(const Asked& asked, Session& session, const wire::FreeSegment& free) {
-  const Status status = parts_.sessions->free(session, free.segment());
-  if (!status.ok()) return parts_.clients->refuse(asked.routing_id, asked.request, status);
+  const auto held = session.segments.find(free.segment());
+  const bool in_use = held != session.segments.end() && held->second.uses > 0;
+  if (!in_use && parts_.rings->take_back(session, free.segment(), asked.request)) return;
+  free_now(session, asked.request, free.segment());
+}
+
+void Requests::taken_back(Session& session, const SegmentTakenBack& back) {
+  if (back.free) return free_now(session, back.request, back.segment);
+  parts_.clients->refuse(
+      session.routing_id, back.request,
+      {Code::kInvalidArgument,
+       fmt::format("segment {} is in use by open ops; wait for them first", back.segment)});
+}
+
+void Requests::free_now(Session& session, uint64_t request, uint64_t segment) {
+  const Status status = parts_.sessions->free(session, segment);
+  if (!status.ok()) return parts_.clients->refuse(session.routing_id, request, status);
   wire::DaemonMessage message;
-  message.set_request(asked.request);
+  message.set_request(request);
   message.mutable_freed();
   parts_.clients->tell(session, std::move(message));
 }

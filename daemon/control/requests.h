@@ -32,6 +32,7 @@ class Requests {
     core::Membership* membership = nullptr;
     Jobs* jobs = nullptr;
     CommandBox* commands = nullptr;
+    Rings* rings = nullptr;
     QuerySink* queries = nullptr;
     SessionEvents* session_events = nullptr;
     FlightRing* flight = FlightRing::off();
@@ -39,6 +40,8 @@ class Requests {
   Requests(const Config& config, const Parts& parts) : config_(config), parts_(parts) {}
 
   void handle(const ClientRouter::Received& received, core::Time now);
+  // The data thread's answer, of a session that is there.
+  void taken_back(Session& session, const SegmentTakenBack& back);
   // Joins are refused in words from now on.
   void set_draining() { draining_ = true; }
 
@@ -55,6 +58,7 @@ class Requests {
   void join(const Asked& asked, Session& session, const wire::Join& join, core::Time now);
   void leave(const Asked& asked, Session& session, const wire::Leave& leave);
   void free(const Asked& asked, Session& session, const wire::FreeSegment& free);
+  void free_now(Session& session, uint64_t request, uint64_t segment);
   // submit.cc
   void submit(Session& session, const wire::Submit& submit);
   void submit(Session& session, const wire::Operation& operation, std::vector<uint64_t> seen);

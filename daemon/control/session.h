@@ -9,6 +9,7 @@
 
 #include "daemon/control/process.h"
 #include "daemon/core/membership.h"
+#include "daemon/data/messages.h"
 #include "daemon/fd.h"
 #include "proto/wire.h"
 #include "transport/shm/segment.h"
@@ -24,12 +25,6 @@ struct SharedSegment {
   uint64_t bytes() const { return segment.memory().size(); }
 };
 using Segments = std::map<uint64_t, SharedSegment>;
-
-// A submission the data thread has, and the segments it was lent. 0: none.
-struct OpenTicket {
-  uint64_t input_segment = 0;
-  uint64_t output_segment = 0;
-};
 
 // What a session has to do with jobs:
 //
@@ -60,6 +55,7 @@ struct Session {
   uint32_t malformed = 0;  // messages of no sense so far
 
   Segments segments;
+  bool ring = false;  // the data thread may hold submissions that came by no message
   std::unordered_map<uint64_t, OpenTicket> open;
 
   JobPart part = JobPart::kNone;

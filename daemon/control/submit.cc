@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/control/check_operation.h"
+#include "daemon/check_operation.h"
 #include "daemon/control/requests.h"
 
 namespace gradring::daemon {
@@ -13,6 +13,19 @@ namespace {
 
 // As many as a job's engine keeps open for one rank; more would only be refused there.
 constexpr size_t kOpenTicketsMax = 65536;
+
+class SegmentsOf final : public TrainerMemory {
+ public:
+  explicit SegmentsOf(const Session& session) : session_(session) {}
+  std::optional<std::span<std::byte>> find(uint64_t segment) const override {
+    const auto it = session_.segments.find(segment);
+    if (it == session_.segments.end()) return std::nullopt;
+    return it->second.segment.memory();
+  }
+
+ private:
+  const Session& session_;
+};
 
 }  // namespace
 
@@ -43,7 +56,7 @@ void Requests::submit(Session& session, const wire::Operation& operation,
         session, ticket,
         fmt::format("{} ops are open already; wait for some first", kOpenTicketsMax));
   }
-  auto checked = check_operation(operation, session);
+  auto checked = check_operation(operation, session.rank, SegmentsOf(session));
   if (!checked) return refuse_submission(session, ticket, checked.error());
   // After a restart the data thread may know its end, which then is the one that counts.
   if (session.part == JobPart::kClosed && (!session.resumed || !parts_.jobs->find(session.job))) {
@@ -52,11 +65,11 @@ void Requests::submit(Session& session, const wire::Operation& operation,
     outcome.failure = session.failure;
     return parts_.clients->complete(session, ticket, outcome);
   }
-  session.open[ticket] = checked->segments;
-  if (checked->segments.input_segment != 0)
-    ++session.segments.at(checked->segments.input_segment).uses;
-  if (checked->segments.output_segment != 0)
-    ++session.segments.at(checked->segments.output_segment).uses;
+  const OpenTicket segments = segments_of(checked->submission);
+  session.open[ticket] = segments;
+  for (const uint64_t segment : {segments.input_segment, segments.output_segment}) {
+    if (segment != 0) ++session.segments.at(segment).uses;
+  }
   parts_.commands->post(Submit{session.id, session.job, std::move(checked->submission),
                                checked->input, checked->output, std::move(seen)});
 }

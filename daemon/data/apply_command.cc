@@ -62,6 +62,9 @@ void DataThread::apply(const Submit& submit) {
   outcome.failure.cause = Cause::kRefused;
   outcome.failure.blame.rank = submit.submission.rank;
   outcome.failure.blame.evidence = "the job has ended on this node";
+  if (submit.ring != nullptr) {
+    submit.ring->end(submit.submission.ticket, segments_of(submit.submission), outcome);
+  }
   events_->post(Completed{submit.session, submit.submission.ticket, outcome});
 }
 

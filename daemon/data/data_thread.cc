@@ -54,6 +54,7 @@ int DataThread::do_work(core::Time now) {
   now_ = now;
   ++turns_;
   int work = take_commands();
+  work += serve_rings();
   work += deliver_early_frames();
   for (size_t lane = 0; lane < lanes_.size(); ++lane) work += lanes_[lane]->progress(ears_[lane]);
   work += retry_sends();
@@ -89,7 +90,7 @@ void DataThread::free_removed_jobs() {
 }
 
 void DataThread::rest(core::Time now) {
-  if (slices_under_way() && now - last_work_ < kLookOn) {
+  if ((slices_under_way() || !rings_.empty()) && now - last_work_ < kLookOn) {
     sched_yield();
     return;
   }
@@ -100,9 +101,12 @@ void DataThread::rest(core::Time now) {
     if (!lane->arm()) return;
     fds_.push_back({lane->event_fd(), POLLIN, 0});
   }
+  const size_t bells = fds_.size();
+  if (!rest_rings()) return rise_rings({});
   const core::Time left = std::max<core::Time>(next_pulse_ - now, 0);
   const timespec timeout{left / core::kSecond, left % core::kSecond};
   ppoll(fds_.data(), fds_.size(), &timeout, nullptr);
+  rise_rings(std::span(fds_).subspan(bells));
 }
 
 bool DataThread::slices_under_way() const {

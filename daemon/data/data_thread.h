@@ -10,6 +10,7 @@
 
 #include "daemon/data/job_executor.h"
 #include "daemon/data/messages.h"
+#include "daemon/data/session_ring.h"
 #include "daemon/thread_owner.h"
 #include "transport/transport.h"
 
@@ -69,6 +70,17 @@ class DataThread final {
   // apply_command.cc
   int take_commands();
   void apply(InstallJob& install);
+  // rings.cc
+  void apply(const OpenRing& open);
+  void apply(const LendSegment& lend);
+  void apply(const TakeBackSegment& back);
+  void apply(const CloseRing& close);
+  SessionRing* ring_of(SessionId session);
+  int serve_rings();
+  int take_submissions(SessionId session, SessionRing& ring);
+  bool rest_rings();
+  void rise_rings(std::span<const pollfd> bells);
+  // apply_command.cc
   void apply(const Submit& submit);
   void apply(const LeaveRank& leave);
   void apply(const FailJob& fail);
@@ -117,6 +129,7 @@ class DataThread final {
   ThreadOwner owner_;
 
   DataShared shared_;
+  std::map<SessionId, std::unique_ptr<SessionRing>> rings_;
   Jobs jobs_;
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;

@@ -6,6 +6,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/data/seal.h"
+#include "daemon/data/session_ring.h"
 #include "proto/check.h"
 #include "transport/checksum.h"
 
@@ -31,6 +32,13 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   const uint64_t ticket = command.submission.ticket;
   const OpKey key = command.submission.key;
   rank.session = command.session;
+  if (command.ring != nullptr && rank.lent.count(ticket) > 0) {
+    const std::string why = "ticket " + std::to_string(ticket) + " is in use by an open op";
+    const core::Outcome refused = refusal(rank.rank, why);
+    command.ring->end(ticket, segments_of(command.submission), refused);
+    shared_->events->post(Completed{command.session, ticket, refused});
+    return;
+  }
   if (const auto told = told_.find(command.session); told != told_.end()) {
     for (const uint64_t seen : command.seen) told->second.erase(seen);
     const auto end = told->second.find(ticket);
@@ -39,7 +47,8 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
       return;
     }
   }
-  rank.lent[ticket] = {command.session, key, command.input, command.output};
+  rank.lent[ticket] = {command.session, key,          command.input,
+                       command.output,  command.ring, segments_of(command.submission)};
   flight_->submitted(command.submission);
   const Status refused = engine_.submit(command.submission, now);
   if (refused.ok()) {
@@ -47,13 +56,17 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
     if (rank.lent.count(ticket) > 0) flight_->ready(key, command.submission.signature);
     return;
   }
+  complete(rank.rank, ticket, refusal(rank.rank, refused.message()));
+}
+
+core::Outcome JobExecutor::refusal(uint32_t rank, const std::string& why) const {
   core::Outcome outcome;
   outcome.verdict = Verdict::kFailed;
   outcome.epoch = engine_.view().epoch;
   outcome.failure.cause = Cause::kRefused;
-  outcome.failure.blame.rank = rank.rank;
-  outcome.failure.blame.evidence = refused.message();
-  complete(rank.rank, ticket, outcome);
+  outcome.failure.blame.rank = rank;
+  outcome.failure.blame.evidence = why;
+  return outcome;
 }
 
 JobDescription JobExecutor::describe(uint64_t query) const {
@@ -354,7 +367,10 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   const auto lent = owner.lent.find(ticket);
   flight_->completed(rank, lent->second.key, outcome);
   if (log_ && shared_->remember_ends) remember_told(lent->second.session, ticket, outcome);
-  shared_->events->post(Completed{lent->second.session, ticket, outcome});
+  SessionRing* const ring = lent->second.ring;
+  if (ring == nullptr || !ring->end(ticket, lent->second.segments, outcome)) {
+    shared_->events->post(Completed{lent->second.session, ticket, outcome});
+  }
   owner.lent.erase(lent);
 }
 

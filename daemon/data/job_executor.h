@@ -87,6 +87,8 @@ class JobExecutor final : private core::EngineActions {
     OpKey key;
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
+    SessionRing* ring = nullptr;  // the way it came, if not by message
+    OpenTicket segments = {};
   };
   struct LocalRank {
     uint32_t rank = 0;
@@ -115,6 +117,7 @@ class JobExecutor final : private core::EngineActions {
 
   void go_on_from(const EngineMemory& before, const std::vector<InstallJob::Lent>& lent);
   void remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome);
+  core::Outcome refusal(uint32_t rank, const std::string& why) const;
   LocalRank& local(uint32_t rank);
   const Lent& lent_to(const core::Submission& submission) const;
   const Lent* first_lent_to(const core::Op& op) const;

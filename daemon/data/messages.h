@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/membership.h"
+#include "daemon/fd.h"
 #include "daemon/mailbox.h"
 #include "daemon/records/job_memory.h"
+#include "transport/shm/segment.h"
 #include "transport/transport.h"
 
 // Everything that crosses between the control thread and the data thread.
@@ -21,6 +25,49 @@ using core::SessionId;
 using transport::PeerId;
 
 // ---- to the data thread ----
+
+class SessionRing;
+
+// The segments that an open submission was lent. 0: none.
+struct OpenTicket {
+  uint64_t input_segment = 0;
+  uint64_t output_segment = 0;
+};
+inline OpenTicket segments_of(const core::Submission& submission) {
+  return {submission.input.segment, submission.output.segment};
+}
+
+// Memory and bells of a trainer's rings (proto/ring.h).
+struct SharedRing {
+  transport::Segment memory;
+  Fd submitted;  // rung by the trainer
+  Fd ended;      // rung by us
+};
+// From now on this session of the job may submit through its rings, naming these segments.
+struct OpenRing {
+  SessionId session = 0;
+  JobId job{};
+  uint32_t rank = 0;
+  std::shared_ptr<const SharedRing> shared;
+  std::vector<std::pair<uint64_t, std::span<std::byte>>> segments;
+};
+// And this one. Stays mapped until it is taken back, or the ring is closed.
+struct LendSegment {
+  SessionId session = 0;
+  uint64_t segment = 0;
+  std::span<std::byte> memory;
+};
+// SegmentTakenBack is the answer.
+struct TakeBackSegment {
+  SessionId session = 0;
+  uint64_t segment = 0;
+  uint64_t request = 0;  // of the trainer
+};
+// The session has left the job, or is gone: RingClosed follows when none of its submissions is
+// open.
+struct CloseRing {
+  SessionId session = 0;
+};
 
 // Make the data plane of a job.
 struct InstallJob {
@@ -50,6 +97,7 @@ struct Submit {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::vector<uint64_t> seen = {};  // tickets of this rank whose end the trainer has taken in
+  SessionRing* ring = nullptr;      // the way it came, if not by message
 };
 struct LeaveRank {
   JobId job{};
@@ -119,17 +167,31 @@ struct DescribeJob {
 };
 struct StopData {};
 
-using Command = std::variant<InstallJob, Submit, LeaveRank, FailJob, MemberGone, FreezeJob,
-                             AdoptView, SetGrows, RemoveJob, ExpectPeer, ConnectPeer,
-                             DisconnectPeer, SetLane, DescribeJob, StopData>;
+using Command =
+    std::variant<OpenRing, LendSegment, TakeBackSegment, CloseRing, InstallJob, Submit, LeaveRank,
+                 FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob, ExpectPeer,
+                 ConnectPeer, DisconnectPeer, SetLane, DescribeJob, StopData>;
 
 // ---- to the control thread ----
 
-// Exactly one for each Submit.
+// Exactly one for each Submit; of one that came by a ring only if it failed.
 struct Completed {
   SessionId session = 0;
   uint64_t ticket = 0;
   core::Outcome outcome;
+};
+struct SegmentTakenBack {
+  SessionId session = 0;
+  uint64_t segment = 0;
+  uint64_t request = 0;
+  bool free = false;  // no open op uses it
+};
+struct RingClosed {
+  SessionId session = 0;
+};
+// Its trainer wrote nonsense into it.
+struct RingBroken {
+  SessionId session = 0;
 };
 struct EngineFailed {
   JobId job{};
@@ -240,9 +302,10 @@ struct JobDescription {
   uint64_t staging_bytes = 0;
 };
 
-using Event = std::variant<Completed, EngineFailed, EngineDrained, JobFrozen, EngineAbsent,
-                           EngineAtJoinPoint, EngineCondemned, EpochDiffers, PeerDataLost,
-                           NonfiniteFound, Pulse, JobDescription>;
+using Event =
+    std::variant<Completed, SegmentTakenBack, RingClosed, RingBroken, EngineFailed, EngineDrained,
+                 JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineCondemned, EpochDiffers,
+                 PeerDataLost, NonfiniteFound, Pulse, JobDescription>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

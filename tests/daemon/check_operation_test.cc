@@ -1,9 +1,12 @@
-#include "daemon/control/check_operation.h"
+#include "daemon/check_operation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
+
+#include "transport/shm/segment.h"
 
 namespace gradring::daemon {
 namespace {
@@ -14,13 +17,27 @@ constexpr uint64_t kSegment = 5;
 constexpr uint64_t kOther = 6;
 constexpr uint64_t kPage = 4096;
 
+class TwoSegments final : public TrainerMemory {
+ public:
+  std::optional<std::span<std::byte>> find(uint64_t segment) const override {
+    const auto it = segments_.find(segment);
+    if (it == segments_.end()) return std::nullopt;
+    return it->second.memory();
+  }
+
+ private:
+  static transport::Segment page() { return std::move(*transport::Segment::create(kPage)); }
+
+  std::map<uint64_t, transport::Segment> segments_ = [] {
+    std::map<uint64_t, transport::Segment> made;
+    made.emplace(kSegment, page());
+    made.emplace(kOther, page());
+    return made;
+  }();
+};
+
 class CheckOperationTest : public testing::Test {
  protected:
-  CheckOperationTest() {
-    session_.rank = 1;
-    session_.segments.emplace(kSegment, SharedSegment{*transport::Segment::create(kPage), 0});
-    session_.segments.emplace(kOther, SharedSegment{*transport::Segment::create(kPage), 0});
-  }
   // 16 float32 in place at the start of the segment.
   static wire::Operation good() {
     wire::Operation operation;
@@ -35,14 +52,12 @@ class CheckOperationTest : public testing::Test {
   std::string told(const std::function<void(wire::Operation&)>& spoil) {
     wire::Operation operation = good();
     spoil(operation);
-    const auto checked = check_operation(operation, session_);
+    const auto checked = check_operation(operation, 1, memory_);
     return checked ? "" : checked.error();
   }
-  std::byte* base(uint64_t segment) {
-    return session_.segments.at(segment).segment.memory().data();
-  }
+  std::byte* base(uint64_t segment) { return memory_.find(segment)->data(); }
 
-  Session session_;
+  TwoSegments memory_;
 };
 
 TEST_F(CheckOperationTest, AGoodOneIsLocated) {
@@ -50,12 +65,12 @@ TEST_F(CheckOperationTest, AGoodOneIsLocated) {
   operation.mutable_input()->set_offset(64);
   operation.mutable_output()->set_segment(kOther);
   operation.mutable_output()->set_offset(kPage - 64);
-  const auto checked = check_operation(operation, session_);
+  const auto checked = check_operation(operation, 1, memory_);
   ASSERT_TRUE(checked) << checked.error();
   EXPECT_EQ(checked->input, base(kSegment) + 64);
   EXPECT_EQ(checked->output, base(kOther) + kPage - 64);
-  EXPECT_EQ(checked->segments.input_segment, kSegment);
-  EXPECT_EQ(checked->segments.output_segment, kOther);
+  EXPECT_EQ(checked->submission.input.segment, kSegment);
+  EXPECT_EQ(checked->submission.output.segment, kOther);
   EXPECT_EQ(checked->submission.rank, 1u);
   EXPECT_EQ(checked->submission.ticket, 9u);
   EXPECT_EQ(checked->submission.key, (OpKey{0, 3}));
@@ -129,13 +144,13 @@ TEST_F(CheckOperationTest, ABarrierMovesNothing) {
     to_wire({Collective::kBarrier, Dtype::kFloat64, op, 0, count}, o.mutable_signature());
     return o;
   };
-  const auto checked = check_operation(barrier(0, ReduceOp::kNone), session_);
+  const auto checked = check_operation(barrier(0, ReduceOp::kNone), 1, memory_);
   ASSERT_TRUE(checked) << checked.error();
   EXPECT_EQ(checked->input, nullptr);
   EXPECT_EQ(checked->submission.signature.dtype, Dtype::kUint8)
       << "or two ranks would seem to differ";
-  EXPECT_FALSE(check_operation(barrier(1, ReduceOp::kNone), session_));
-  EXPECT_FALSE(check_operation(barrier(0, ReduceOp::kSum), session_));
+  EXPECT_FALSE(check_operation(barrier(1, ReduceOp::kNone), 1, memory_));
+  EXPECT_FALSE(check_operation(barrier(0, ReduceOp::kSum), 1, memory_));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "daemon/control/check_operation.h"
+#include "daemon/check_operation.h"
 
 #include <fmt/format.h>
 
@@ -38,13 +38,14 @@ std::string fault_of_signature(Signature& s) {
 // The first byte of a buffer that lies wholly in one of the session's segments, aligned to its
 // elements.
 tl::expected<std::byte*, std::string> locate(const char* which, const wire::Buffer& buffer,
-                                             const Signature& signature, const Session& session) {
-  const auto it = session.segments.find(buffer.segment());
-  if (it == session.segments.end()) {
+                                             const Signature& signature,
+                                             const TrainerMemory& memory) {
+  const auto segment = memory.find(buffer.segment());
+  if (!segment) {
     return Refusal(
         fmt::format("{}: segment {} does not belong to this session", which, buffer.segment()));
   }
-  const uint64_t there = it->second.bytes();
+  const uint64_t there = segment->size();
   const uint64_t element = size_of(signature.dtype);
   if (buffer.offset() > there || signature.count > (there - buffer.offset()) / element) {
     return Refusal(fmt::format(
@@ -55,13 +56,14 @@ tl::expected<std::byte*, std::string> locate(const char* which, const wire::Buff
     return Refusal(fmt::format("{}: offset {} is not a multiple of the {} bytes of {}", which,
                                buffer.offset(), element, name_of(signature.dtype)));
   }
-  return it->second.segment.memory().data() + buffer.offset();
+  return segment->data() + buffer.offset();
 }
 
 }  // namespace
 
 tl::expected<CheckedOperation, std::string> check_operation(const wire::Operation& operation,
-                                                            const Session& session) {
+                                                            uint32_t rank,
+                                                            const TrainerMemory& memory) {
   CheckedOperation checked;
   core::Submission& submission = checked.submission;
   Signature& signature = submission.signature;
@@ -75,29 +77,26 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
     return Refusal(
         fmt::format("a name of {} bytes; {} are allowed", operation.name().size(), kNameLength));
   }
-  submission.rank = session.rank;
+  submission.rank = rank;
   submission.ticket = operation.ticket();
   submission.key = from_wire(operation.key());
   submission.name = operation.name();
   if (signature.count == 0) return checked;  // nothing to read or write
 
-  auto output = locate("output", operation.output(), signature, session);
+  auto output = locate("output", operation.output(), signature, memory);
   if (!output) return Refusal(output.error());
   checked.output = *output;
-  checked.segments.output_segment = operation.output().segment();
   submission.output = {operation.output().segment(), operation.output().offset()};
 
   // A broadcast reads the root's input only, and the others need not have one.
-  if (signature.collective == Collective::kBroadcast && signature.root != session.rank)
-    return checked;
-  auto input = locate("input", operation.input(), signature, session);
+  if (signature.collective == Collective::kBroadcast && signature.root != rank) return checked;
+  auto input = locate("input", operation.input(), signature, memory);
   if (!input) return Refusal(input.error());
   const uint64_t bytes = signature.bytes();
   if (*input != *output && *input < *output + bytes && *output < *input + bytes) {
     return Refusal("input and output overlap; they must be the same or apart");
   }
   checked.input = *input;
-  checked.segments.input_segment = operation.input().segment();
   submission.input = {operation.input().segment(), operation.input().offset()};
   return checked;
 }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "daemon/core/op.h"
+#include "proto/wire.h"
+
+namespace gradring::daemon {
+
+// The segments that a trainer may name.
+class TrainerMemory {
+ public:
+  // Nothing: it has no such segment.
+  virtual std::optional<std::span<std::byte>> find(uint64_t segment) const = 0;
+
+ protected:
+  ~TrainerMemory() = default;
+};
+
+// An operation that may be handed to a job: every number in it has been checked against the
+// trainer's own segments. Segments are named only where memory of them is used.
+struct CheckedOperation {
+  core::Submission submission;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+// The refusal is a sentence for the trainer, which is of this rank. Nothing of `operation` is
+// trusted: offsets may overflow, enumerations may be unknown, segments may be another's.
+tl::expected<CheckedOperation, std::string> check_operation(const wire::Operation& operation,
+                                                            uint32_t rank,
+                                                            const TrainerMemory& memory);
+
+}  // namespace gradring::daemon

@@ -1,0 +1,53 @@
+// The fast way of submissions: rings in memory that a trainer and the data thread share.
+
+#include "daemon/control/rings.h"
+
+#include <sys/eventfd.h>
+
+#include <memory>
+#include <utility>
+
+namespace gradring::daemon {
+
+tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& session) {
+  const auto refused = [](Code code, const std::string& why) {
+    return tl::unexpected(Status(code, why));
+  };
+  if (session.part != JobPart::kJoined) {
+    return refused(Code::kInvalidArgument, "a ring belongs to a job: join one first");
+  }
+  if (session.ring) return refused(Code::kInvalidArgument, "this session has a ring already");
+  auto memory = transport::Segment::create(sizeof(RingPair));
+  if (!memory) return tl::unexpected(memory.error());
+  Fd submitted(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!submitted || !ended) {
+    return refused(Code::kResourceExhausted, "the daemon is out of descriptors");
+  }
+  const auto shared = std::make_shared<const SharedRing>(
+      SharedRing{std::move(*memory), std::move(submitted), std::move(ended)});
+  OpenRing open{session.id, session.job, session.rank, shared, {}};
+  for (const auto& [segment, held] : session.segments) {
+    open.segments.emplace_back(segment, held.segment.memory());
+  }
+  session.ring = true;
+  commands_->post(std::move(open));
+  return shared;
+}
+
+void Rings::lend(const Session& session, uint64_t segment) {
+  if (!session.ring) return;
+  commands_->post(LendSegment{session.id, segment, session.segments.at(segment).segment.memory()});
+}
+
+bool Rings::take_back(const Session& session, uint64_t segment, uint64_t request) {
+  if (!session.ring || session.segments.count(segment) == 0) return false;
+  commands_->post(TakeBackSegment{session.id, segment, request});
+  return true;
+}
+
+void Rings::close(const Session& session) {
+  if (session.ring) commands_->post(CloseRing{session.id});
+}
+
+}  // namespace gradring::daemon

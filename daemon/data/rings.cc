@@ -1,0 +1,105 @@
+// Submissions that come through shared memory.
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/data/data_thread.h"
+
+namespace gradring::daemon {
+namespace {
+
+// Of one trainer in one turn, so that none keeps the thread from everything else.
+constexpr int kSubmissionsPerTurn = 64;
+
+core::Outcome refused(uint32_t rank, const std::string& why) {
+  core::Outcome outcome;
+  outcome.verdict = Verdict::kFailed;
+  outcome.failure.cause = Cause::kRefused;
+  outcome.failure.blame.rank = rank;
+  outcome.failure.blame.evidence = why;
+  return outcome;
+}
+
+}  // namespace
+
+void DataThread::apply(const OpenRing& open) {
+  rings_.insert_or_assign(open.session, std::make_unique<SessionRing>(open));
+}
+
+void DataThread::apply(const LendSegment& lend) {
+  if (SessionRing* ring = ring_of(lend.session)) ring->lend(lend.segment, lend.memory);
+}
+
+void DataThread::apply(const TakeBackSegment& back) {
+  SessionRing* const ring = ring_of(back.session);
+  events_->post(SegmentTakenBack{back.session, back.segment, back.request,
+                                 ring == nullptr || ring->take_back(back.segment)});
+}
+
+// What a trainer submitted before it left or died counts; one that goes on submitting has to stop
+// somewhere.
+void DataThread::apply(const CloseRing& close) {
+  SessionRing* const ring = ring_of(close.session);
+  if (ring == nullptr) return;
+  for (uint64_t turn = 0; turn < kRingSlots && take_submissions(close.session, *ring) > 0; ++turn) {
+  }
+  ring->close();
+}
+
+SessionRing* DataThread::ring_of(SessionId session) {
+  const auto it = rings_.find(session);
+  return it == rings_.end() ? nullptr : it->second.get();
+}
+
+int DataThread::serve_rings() {
+  int work = 0;
+  for (auto& [session, ring] : rings_) {
+    work += take_submissions(session, *ring);
+    work += ring->flush();
+  }
+  std::erase_if(rings_, [this](const auto& entry) {
+    if (!entry.second->may_be_freed()) return false;
+    events_->post(RingClosed{entry.first});
+    return true;
+  });
+  return work;
+}
+
+int DataThread::take_submissions(SessionId session, SessionRing& ring) {
+  int taken = 0;
+  for (; taken < kSubmissionsPerTurn && ring.any(); ++taken) {
+    if (ring.broken()) {
+      ring.close();
+      events_->post(RingBroken{session});
+      return taken + 1;
+    }
+    const uint64_t ticket = ring.take().ticket();
+    if (ring.postpone()) return taken + 1;
+    auto submit = ring.check();
+    if (!submit) {
+      events_->post(Completed{session, ticket, refused(ring.rank(), submit.error())});
+      continue;
+    }
+    apply(*submit);
+  }
+  return taken;
+}
+
+// Before the thread goes to sleep. False: somebody has submitted.
+bool DataThread::rest_rings() {
+  for (const auto& [session, ring] : rings_) {
+    if (!ring->rest()) return false;
+    fds_.push_back({ring->bell(), POLLIN, 0});
+  }
+  return true;
+}
+
+void DataThread::rise_rings(std::span<const pollfd> bells) {
+  size_t i = 0;
+  for (const auto& [session, ring] : rings_) {
+    ring->rise(i < bells.size() && (bells[i].revents & POLLIN) != 0);
+    ++i;
+  }
+}
+
+}  // namespace gradring::daemon

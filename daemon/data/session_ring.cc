@@ -1,0 +1,113 @@
+#include "daemon/data/session_ring.h"
+
+#include <sys/eventfd.h>
+
+#include <utility>
+
+namespace gradring::daemon {
+namespace {
+
+RingPair* pair_in(const OpenRing& open) {
+  return reinterpret_cast<RingPair*>(open.shared->memory.memory().data());
+}
+
+}  // namespace
+
+SessionRing::SessionRing(const OpenRing& open)
+    : open_(open), submissions_(&pair_in(open)->submissions), ends_(&pair_in(open)->ends) {
+  for (const auto& [segment, memory] : open.segments) lend(segment, memory);
+}
+
+bool SessionRing::take_back(uint64_t segment) {
+  const auto it = segments_.find(segment);
+  if (it == segments_.end()) return true;
+  if (it->second.uses > 0) return false;
+  segments_.erase(it);
+  return true;
+}
+
+const wire::Operation& SessionRing::take() {
+  again_ = std::exchange(postponed_, false);
+  if (again_) return taken_;
+  const RingSubmission entry = submissions_.take();
+  taken_.set_ticket(entry.ticket);
+  gradring::to_wire(entry.key, taken_.mutable_key());
+  wire::Signature* signature = taken_.mutable_signature();
+  signature->set_collective(entry.collective);
+  signature->set_dtype(entry.dtype);
+  signature->set_op(entry.op);
+  signature->set_root(entry.root);
+  signature->set_count(entry.count);
+  taken_.mutable_input()->set_segment(entry.input_segment);
+  taken_.mutable_input()->set_offset(entry.input_offset);
+  taken_.mutable_output()->set_segment(entry.output_segment);
+  taken_.mutable_output()->set_offset(entry.output_offset);
+  taken_.set_priority(entry.priority);
+  return taken_;
+}
+
+bool SessionRing::postpone() {
+  const auto unknown = [this](uint64_t segment) {
+    return segment != 0 && segments_.count(segment) == 0;
+  };
+  if (again_) return false;
+  postponed_ = unknown(taken_.input().segment()) || unknown(taken_.output().segment());
+  return postponed_;
+}
+
+tl::expected<Submit, std::string> SessionRing::check() {
+  auto checked = check_operation(taken_, open_.rank, *this);
+  if (!checked) return tl::unexpected(checked.error());
+  use(segments_of(checked->submission), 1);
+  Submit submit{open_.session, open_.job, std::move(checked->submission), checked->input,
+                checked->output};
+  submit.ring = this;
+  return submit;
+}
+
+void SessionRing::use(const OpenTicket& segments, int64_t change) {
+  open_ops_ += static_cast<uint64_t>(change);
+  for (const uint64_t segment : {segments.input_segment, segments.output_segment}) {
+    if (segment != 0) segments_.at(segment).uses += static_cast<uint64_t>(change);
+  }
+}
+
+bool SessionRing::end(uint64_t ticket, const OpenTicket& segments, const core::Outcome& outcome) {
+  use(segments, -1);
+  if (outcome.verdict == Verdict::kFailed) return false;
+  if (closed_) return true;
+  RingEnd entry;
+  entry.ticket = ticket;
+  entry.epoch = outcome.epoch;
+  entry.ranks_min = outcome.ranks_min;
+  entry.ranks_max = outcome.ranks_max;
+  entry.verdict = static_cast<uint32_t>(outcome.verdict);
+  waiting_.push_back(entry);
+  flush();
+  return true;
+}
+
+int SessionRing::flush() {
+  int sent = 0;
+  while (!waiting_.empty() && ends_.put(waiting_.front())) {
+    waiting_.pop_front();
+    ++sent;
+  }
+  if (sent > 0 && ends_.must_wake()) eventfd_write(open_.shared->ended.get(), 1);
+  return sent;
+}
+
+void SessionRing::rise(bool rung) {
+  submissions_.rise();
+  if (!rung) return;
+  eventfd_t count = 0;
+  eventfd_read(bell(), &count);
+}
+
+std::optional<std::span<std::byte>> SessionRing::find(uint64_t segment) const {
+  const auto it = segments_.find(segment);
+  if (it == segments_.end()) return std::nullopt;
+  return it->second.memory;
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "proto/types.h"
+
+namespace gradring {
+
+// The fast way of a submission and its end: two rings in memory that a trainer and its daemon share
+// (one segment for each session, made by the daemon), each written by one side and read by the
+// other. The same submissions and ends as messages on the control channel (proto/client.proto),
+// without a system call as long as the reader is awake.
+//
+//            slots of the ring, by number modulo kRingSlots
+//   read  -> | taken | taken | new | new | new | free ... |  <- written
+//
+// Whoever is about to sleep says so, and is woken by its eventfd. Neither side believes the other's
+// numbers: each keeps its own, and writes it down for the other to see.
+inline constexpr uint64_t kRingSlots = 1024;
+// Changes with anything below.
+inline constexpr uint32_t kRingLayout = 1;
+
+// A named op comes this way only from its second use on: the name itself is told in a message.
+struct RingSubmission {
+  uint64_t ticket = 0;
+  OpKey key;
+  uint64_t count = 0;
+  uint64_t input_segment = 0;
+  uint64_t input_offset = 0;
+  uint64_t output_segment = 0;
+  uint64_t output_offset = 0;
+  uint32_t root = 0;
+  int32_t priority = 0;
+  uint8_t collective = 0;  // numbers of proto/types.h, to be checked
+  uint8_t dtype = 0;
+  uint8_t op = 0;
+  std::array<uint8_t, 5> reserved{};
+};
+static_assert(sizeof(RingSubmission) == 80 && std::is_trivially_copyable_v<RingSubmission>);
+
+// What failed is told in a message, which has room for the reason.
+struct RingEnd {
+  uint64_t ticket = 0;
+  uint64_t epoch = 0;
+  uint32_t ranks_min = 0;
+  uint32_t ranks_max = 0;
+  uint32_t verdict = 0;  // OK or OK_SHRUNK
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(RingEnd) == 32 && std::is_trivially_copyable_v<RingEnd>);
+
+template <typename Entry>
+struct Ring {
+  alignas(64) std::atomic<uint64_t> written{0};
+  alignas(64) std::atomic<uint64_t> read{0};
+  alignas(64) std::atomic<uint32_t> asleep{0};  // 1: the reader is, or is about to be
+  alignas(64) std::array<Entry, kRingSlots> entries{};
+};
+
+// Zeroed memory is two empty rings.
+struct RingPair {
+  Ring<RingSubmission> submissions;  // the trainer writes
+  Ring<RingEnd> ends;                // the daemon writes
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// The writing end. One thread at a time.
+template <typename Entry>
+class RingWriter {
+ public:
+  explicit RingWriter(Ring<Entry>* ring) : ring_(ring) {}
+
+  // False until the reader has taken something, or if it says that it has taken more than there
+  // was.
+  bool has_room() const {
+    return written_ - ring_->read.load(std::memory_order_acquire) < kRingSlots;
+  }
+  // False: no room.
+  bool put(const Entry& entry) {
+    if (!has_room()) return false;
+    ring_->entries[written_ % kRingSlots] = entry;
+    // Sequentially consistent, as are the look at `asleep` and the reader's looks in rest(): either
+    // it sees the entry, or we see that it sleeps.
+    ring_->written.store(++written_);
+    return true;
+  }
+  // Whether the reader has to be woken for what was put; true once for each of its sleeps.
+  bool must_wake() { return ring_->asleep.load() != 0 && ring_->asleep.exchange(0) != 0; }
+  // How many the reader says it has taken.
+  uint64_t taken() const { return ring_->read.load(std::memory_order_acquire); }
+  uint64_t written() const { return written_; }
+
+ private:
+  Ring<Entry>* ring_;
+  uint64_t written_ = 0;
+};
+
+// The reading end. One thread at a time.
+template <typename Entry>
+class RingReader {
+ public:
+  explicit RingReader(Ring<Entry>* ring) : ring_(ring) {}
+
+  bool any() const { return ring_->written.load(std::memory_order_acquire) != read_; }
+  // The number of entries that wait is one that no writer of ours can have written.
+  bool broken() const {
+    return ring_->written.load(std::memory_order_acquire) - read_ > kRingSlots;
+  }
+  // Requires any() and not broken(). A copy: the writer may be up to no good.
+  Entry take() {
+    const Entry entry = ring_->entries[read_ % kRingSlots];
+    ring_->read.store(++read_, std::memory_order_release);
+    return entry;
+  }
+  // To be called before going to sleep. False: there is something after all.
+  bool rest() {
+    ring_->asleep.store(1);
+    if (ring_->written.load() == read_) return true;
+    ring_->asleep.store(0);
+    return false;
+  }
+  void rise() { ring_->asleep.store(0, std::memory_order_relaxed); }
+
+ private:
+  Ring<Entry>* ring_;
+  uint64_t read_ = 0;
+};
+
+}  // namespace gradring

@@ -1,0 +1,193 @@
+// The data thread's end of a trainer's rings; the test is the trainer, good or bad.
+
+#include "daemon/data/session_ring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kSegment = 5;
+constexpr uint64_t kPage = 4096;
+
+class SessionRingTest : public testing::Test {
+ protected:
+  static OpenRing opened(std::span<std::byte> memory) {
+    SharedRing shared{std::move(*transport::Segment::create(sizeof(RingPair))),
+                      Fd(eventfd(0, EFD_NONBLOCK)), Fd(eventfd(0, EFD_NONBLOCK))};
+    OpenRing open{1001, JobId{7}, 1, std::make_shared<const SharedRing>(std::move(shared)), {}};
+    open.segments.emplace_back(kSegment, memory);
+    return open;
+  }
+  // 16 float32 in place at the start of the segment.
+  static RingSubmission good(uint64_t ticket) {
+    RingSubmission entry;
+    entry.ticket = ticket;
+    entry.key = {0, ticket};
+    entry.collective = static_cast<uint8_t>(Collective::kAllreduce);
+    entry.dtype = static_cast<uint8_t>(Dtype::kFloat32);
+    entry.op = static_cast<uint8_t>(ReduceOp::kSum);
+    entry.count = 16;
+    entry.input_segment = entry.output_segment = kSegment;
+    return entry;
+  }
+  tl::expected<Submit, std::string> checked(const RingSubmission& entry) {
+    EXPECT_TRUE(trainer_.put(entry));
+    EXPECT_TRUE(ring_.any() && !ring_.broken());
+    EXPECT_EQ(ring_.take().ticket(), entry.ticket);
+    return ring_.check();
+  }
+  bool end(const Submit& submit, Verdict verdict) {
+    core::Outcome outcome;
+    outcome.verdict = verdict;
+    outcome.epoch = 3;
+    outcome.ranks_min = 1;
+    outcome.ranks_max = 2;
+    return ring_.end(submit.submission.ticket, segments_of(submit.submission), outcome);
+  }
+  bool woken() const {
+    eventfd_t count = 0;
+    return eventfd_read(open_.shared->ended.get(), &count) == 0;
+  }
+
+  transport::Segment segment_ = std::move(*transport::Segment::create(kPage));
+  OpenRing open_ = opened(segment_.memory());
+  SessionRing ring_{open_};
+  RingPair* const pair_ = reinterpret_cast<RingPair*>(open_.shared->memory.memory().data());
+  RingWriter<RingSubmission> trainer_{&pair_->submissions};
+  RingReader<RingEnd> ends_{&pair_->ends};
+};
+
+TEST_F(SessionRingTest, ASubmissionIsCheckedAndFindsItsMemory) {
+  RingSubmission entry = good(9);
+  entry.input_offset = 64;
+  entry.output_offset = kPage - 64;
+  const auto submit = checked(entry);
+  ASSERT_TRUE(submit) << submit.error();
+  EXPECT_EQ(submit->session, 1001u);
+  EXPECT_EQ(submit->job, JobId{7});
+  EXPECT_EQ(submit->submission.rank, 1u);
+  EXPECT_EQ(submit->submission.ticket, 9u);
+  EXPECT_EQ(submit->submission.key, (OpKey{0, 9}));
+  EXPECT_EQ(submit->submission.signature.count, 16u);
+  EXPECT_EQ(submit->input, segment_.memory().data() + 64);
+  EXPECT_EQ(submit->output, segment_.memory().data() + kPage - 64);
+  EXPECT_EQ(submit->ring, &ring_);
+}
+
+TEST_F(SessionRingTest, NothingInAnEntryIsBelieved) {
+  uint64_t ticket = 0;
+  const auto told = [&](const std::function<void(RingSubmission&)>& spoil) {
+    RingSubmission entry = good(++ticket);
+    spoil(entry);
+    const auto submit = checked(entry);
+    return submit ? "" : submit.error();
+  };
+  EXPECT_THAT(told([](auto& e) { e.collective = 0; }), HasSubstr("unknown collective"));
+  EXPECT_THAT(told([](auto& e) { e.collective = 255; }), HasSubstr("unknown collective"));
+  EXPECT_THAT(told([](auto& e) { e.dtype = 77; }), HasSubstr("element type"));
+  EXPECT_THAT(told([](auto& e) { e.op = 99; }), HasSubstr("reduce op"));
+  EXPECT_THAT(told([](auto& e) { e.count = UINT64_MAX; }), HasSubstr("count"));
+  EXPECT_THAT(told([](auto& e) { e.input_segment = 6; }), HasSubstr("does not belong"));
+  EXPECT_THAT(told([](auto& e) { e.output_offset = kPage - 60; }), HasSubstr("beyond segment"));
+  EXPECT_THAT(told([](auto& e) { e.output_offset = UINT64_MAX - 3; }), HasSubstr("beyond"));
+  EXPECT_THAT(told([](auto& e) { e.input_offset = 2; }), HasSubstr("multiple"));
+  EXPECT_TRUE(ring_.take_back(kSegment)) << "nothing that was refused holds on to it";
+}
+
+TEST_F(SessionRingTest, ASegmentThatIsLentLaterMayBeNamed) {
+  const auto later = transport::Segment::create(kPage);
+  RingSubmission entry = good(1);
+  entry.input_segment = entry.output_segment = 8;
+  ASSERT_TRUE(trainer_.put(entry));
+  ring_.take();
+  EXPECT_TRUE(ring_.postpone());
+  ring_.lend(8, later->memory());
+  ASSERT_TRUE(ring_.any());
+  EXPECT_EQ(ring_.take().ticket(), 1u) << "the same once more";
+  EXPECT_FALSE(ring_.postpone());
+  EXPECT_TRUE(ring_.check());
+  EXPECT_FALSE(ring_.any());
+}
+
+TEST_F(SessionRingTest, ASegmentThatNeverComesIsWaitedForOnce) {
+  RingSubmission entry = good(1);
+  entry.input_segment = 8;
+  ASSERT_TRUE(trainer_.put(entry));
+  ring_.take();
+  EXPECT_TRUE(ring_.postpone());
+  ring_.take();
+  EXPECT_FALSE(ring_.postpone());
+  EXPECT_FALSE(ring_.check());
+}
+
+TEST_F(SessionRingTest, ASegmentIsTakenBackWhenNoOpenOpUsesIt) {
+  const auto first = checked(good(1));
+  const auto second = checked(good(2));
+  EXPECT_FALSE(ring_.take_back(kSegment));
+  EXPECT_TRUE(end(*first, Verdict::kOk));
+  EXPECT_FALSE(ring_.take_back(kSegment));
+  EXPECT_FALSE(end(*second, Verdict::kFailed)) << "told in a message";
+  EXPECT_TRUE(ring_.take_back(kSegment));
+  EXPECT_TRUE(ring_.take_back(kSegment)) << "it is nobody's any more";
+  EXPECT_FALSE(checked(good(3)));
+}
+
+TEST_F(SessionRingTest, AnEndIsWrittenAndWakesATrainerThatSleeps) {
+  const auto first = checked(good(1));
+  ASSERT_TRUE(ends_.rest());
+  EXPECT_TRUE(end(*first, Verdict::kOkShrunk));
+  EXPECT_TRUE(woken());
+  ASSERT_TRUE(ends_.any());
+  const RingEnd told = ends_.take();
+  EXPECT_EQ(told.ticket, 1u);
+  EXPECT_EQ(told.epoch, 3u);
+  EXPECT_EQ(told.verdict, static_cast<uint32_t>(Verdict::kOkShrunk));
+  EXPECT_EQ(std::pair(told.ranks_min, told.ranks_max), std::pair(1u, 2u));
+  const auto second = checked(good(2));
+  EXPECT_TRUE(end(*second, Verdict::kOk));
+  EXPECT_FALSE(woken()) << "nobody sleeps";
+}
+
+TEST_F(SessionRingTest, EndsThatFindNoRoomWaitForIt) {
+  for (uint64_t ticket = 1; ticket <= kRingSlots + 2; ++ticket) {
+    const auto submit = checked(good(ticket));
+    ASSERT_TRUE(submit);
+    EXPECT_TRUE(end(*submit, Verdict::kOk));
+  }
+  EXPECT_EQ(ring_.flush(), 0);
+  EXPECT_EQ(ends_.take().ticket, 1u);
+  EXPECT_EQ(ring_.flush(), 1);
+  for (uint64_t ticket = 2; ticket <= kRingSlots + 1; ++ticket) ends_.take();
+  EXPECT_EQ(ring_.flush(), 1);
+  EXPECT_EQ(ends_.take().ticket, kRingSlots + 2);
+}
+
+TEST_F(SessionRingTest, WhatIsOpenWhenItIsClosedKeepsIt) {
+  const auto open = checked(good(1));
+  ring_.close();
+  ASSERT_TRUE(trainer_.put(good(2)));
+  EXPECT_FALSE(ring_.any()) << "nothing is taken any more";
+  EXPECT_TRUE(ring_.rest());
+  EXPECT_FALSE(ring_.may_be_freed());
+  EXPECT_TRUE(end(*open, Verdict::kOk));
+  EXPECT_FALSE(ends_.any()) << "nobody is there to read it";
+  EXPECT_TRUE(ring_.may_be_freed());
+}
+
+TEST_F(SessionRingTest, ATrainerThatWritesNonsenseIsNoticed) {
+  pair_->submissions.written = kRingSlots + 1;
+  EXPECT_TRUE(ring_.any());
+  EXPECT_TRUE(ring_.broken());
+}
+
+}  // namespace
+}  // namespace gradring::daemon
