@@ -99,35 +99,41 @@ class RingWriter {
   uint64_t written_ = 0;
 };
 
-// The reading end. One thread at a time.
+// The reading end. One thread at a time, but that any() and rest() may be asked by one while
+// another takes.
 template <typename Entry>
 class RingReader {
  public:
   explicit RingReader(Ring<Entry>* ring) : ring_(ring) {}
 
-  bool any() const { return ring_->written.load(std::memory_order_acquire) != read_; }
+  bool any() const { return waiting() != 0; }
   // The number of entries that wait is one that no writer of ours can have written.
-  bool broken() const {
-    return ring_->written.load(std::memory_order_acquire) - read_ > kRingSlots;
-  }
+  bool broken() const { return waiting() > kRingSlots; }
   // Requires any() and not broken(). A copy: the writer may be up to no good.
   Entry take() {
-    const Entry entry = ring_->entries[read_ % kRingSlots];
-    ring_->read.store(++read_, std::memory_order_release);
+    const uint64_t read = read_.load(std::memory_order_relaxed);
+    const Entry entry = ring_->entries[read % kRingSlots];
+    read_.store(read + 1, std::memory_order_release);
+    ring_->read.store(read + 1, std::memory_order_release);
     return entry;
   }
   // To be called before going to sleep. False: there is something after all.
   bool rest() {
     ring_->asleep.store(1);
-    if (ring_->written.load() == read_) return true;
+    if (ring_->written.load() == read_.load(std::memory_order_relaxed)) return true;
     ring_->asleep.store(0);
     return false;
   }
   void rise() { ring_->asleep.store(0, std::memory_order_relaxed); }
 
  private:
+  uint64_t waiting() const {
+    const uint64_t read = read_.load(std::memory_order_acquire);  // first: it never gets ahead
+    return ring_->written.load(std::memory_order_acquire) - read;
+  }
+
   Ring<Entry>* ring_;
-  uint64_t read_ = 0;
+  std::atomic<uint64_t> read_{0};
 };
 
 }  // namespace gradring

@@ -11,7 +11,8 @@
 namespace gradring::client {
 
 // Our end of the rings that we share with the daemon (proto/ring.h). put(), take() and what goes
-// with them under the owner's mutex; look_on(), rest() and rise() by the one thread that reads.
+// with them under the owner's mutex; look_on(), rest() and rise() by the one thread that is about
+// to sleep for all (reader.h), without it.
 class Rings {
  public:
   // The memory and the two bells that came with the packet. INTERNAL: they are not what the packet
