@@ -33,12 +33,12 @@ bool RawAttach::send(const std::string& packet) {
   return ::send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) >= 0;
 }
 
-std::optional<wire::AttachReply> RawAttach::receive(Fd* fd) {
+std::optional<wire::AttachReply> RawAttach::receive(std::vector<Fd>* fds) {
   pollfd p{socket_.get(), POLLIN, 0};
   if (poll(&p, 1, kPatienceMs) != 1) return std::nullopt;
   std::array<char, 8192> packet{};
   iovec data{packet.data(), packet.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(3 * sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -50,10 +50,13 @@ std::optional<wire::AttachReply> RawAttach::receive(Fd* fd) {
     size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
   }
   if (size <= 0) return std::nullopt;
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && fd != nullptr) {
-    int received = -1;
-    std::memcpy(&received, CMSG_DATA(header), sizeof received);
-    fd->reset(received);
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && fds != nullptr) {
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int received = -1;
+      std::memcpy(&received, CMSG_DATA(header) + i * sizeof(int), sizeof received);
+      fds->emplace_back(received);
+    }
   }
   wire::AttachReply reply;
   EXPECT_TRUE(reply.ParseFromArray(packet.data(), static_cast<int>(size)));
@@ -101,14 +104,14 @@ RawTrainer::Memory RawTrainer::allocate(uint64_t bytes) {
   wire::AttachRequest request;
   request.mutable_allocate()->set_bytes(bytes);
   attach_.send(request);
-  Fd fd;
-  const auto reply = attach_.receive(&fd);
+  std::vector<Fd> fds;
+  const auto reply = attach_.receive(&fds);
   if (!reply || !reply->has_segment()) {
     ADD_FAILURE() << "no segment: " << (reply ? reply->ShortDebugString() : "closed");
     return {};
   }
-  void* memory =
-      mmap(nullptr, reply->segment().bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  void* memory = mmap(nullptr, reply->segment().bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,
+                      fds.at(0).get(), 0);
   EXPECT_NE(memory, MAP_FAILED);
   return {reply->segment().segment(), reply->segment().bytes(), static_cast<float*>(memory)};
 }

@@ -20,9 +20,9 @@ class RawAttach {
   bool connected() const { return static_cast<bool>(socket_); }
   bool send(const std::string& packet);
   bool send(const wire::AttachRequest& request) { return send(request.SerializeAsString()); }
-  // Nothing: the daemon has closed the connection, or 10 s have passed. `fd` receives what came
+  // Nothing: the daemon has closed the connection, or 10 s have passed. `fds` receive what came
   // along.
-  std::optional<wire::AttachReply> receive(Fd* fd = nullptr);
+  std::optional<wire::AttachReply> receive(std::vector<Fd>* fds = nullptr);
   bool closed_by_daemon();
   void close() { socket_.reset(); }
 

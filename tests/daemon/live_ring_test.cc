@@ -1,0 +1,230 @@
+// One daemon, and trainers that submit through shared memory, as they should and as they should
+// not.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <optional>
+#include <vector>
+
+#include "proto/ring.h"
+#include "proto/verdict.h"
+#include "tests/daemon/live_daemon.h"
+#include "tests/daemon/raw_trainer.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr auto kOk = static_cast<uint32_t>(Verdict::kOk);
+constexpr auto kFailed = static_cast<uint32_t>(Verdict::kFailed);
+
+std::optional<wire::AttachReply> ask_for_rings(RawTrainer& trainer, std::vector<Fd>* fds) {
+  wire::AttachRequest request;
+  request.mutable_rings()->set_request(trainer.next_request());
+  EXPECT_TRUE(trainer.attach().send(request));
+  return trainer.attach().receive(fds);
+}
+
+// A trainer's end of its rings.
+class RawRings {
+ public:
+  explicit RawRings(RawTrainer& trainer) {
+    const auto reply = ask_for_rings(trainer, &fds_);
+    EXPECT_TRUE(reply && reply->has_rings() && fds_.size() == 3);
+    if (fds_.size() != 3) return;
+    void* memory =
+        mmap(nullptr, reply->rings().bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fds_[0].get(), 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    pair_ = static_cast<RingPair*>(memory);
+    submissions_.emplace(&pair_->submissions);
+    ends_.emplace(&pair_->ends);
+  }
+  ~RawRings() { munmap(pair_, sizeof(RingPair)); }
+
+  // 16 float32 in place at the start of the memory.
+  static RingSubmission allreduce(const RawTrainer::Memory& memory, uint64_t ticket) {
+    RingSubmission entry;
+    entry.ticket = ticket;
+    entry.key = {0, ticket};
+    entry.collective = static_cast<uint8_t>(Collective::kAllreduce);
+    entry.dtype = static_cast<uint8_t>(Dtype::kFloat32);
+    entry.op = static_cast<uint8_t>(ReduceOp::kSum);
+    entry.count = 16;
+    entry.input_segment = entry.output_segment = memory.segment;
+    return entry;
+  }
+  void put(const RingSubmission& entry) {
+    ASSERT_TRUE(submissions_->put(entry));
+    wake();
+  }
+  void wake() {
+    if (submissions_->must_wake()) eventfd_write(fds_[1].get(), 1);
+  }
+  // The next one; asleep until it comes.
+  RingEnd end() {
+    while (!ends_->any()) {
+      if (!ends_->rest()) continue;
+      pollfd bell{fds_[2].get(), POLLIN, 0};
+      if (poll(&bell, 1, 10'000) != 1) {
+        ADD_FAILURE() << "no end came";
+        return {};
+      }
+      eventfd_t count = 0;
+      eventfd_read(fds_[2].get(), &count);
+      ends_->rise();
+    }
+    return ends_->take();
+  }
+  RingPair& pair() { return *pair_; }
+
+ private:
+  std::vector<Fd> fds_;
+  RingPair* pair_ = nullptr;
+  std::optional<RingWriter<RingSubmission>> submissions_;
+  std::optional<RingReader<RingEnd>> ends_;
+};
+
+class LiveRingTest : public testing::Test {
+ protected:
+  void form() {
+    ASSERT_TRUE(form_job("job", {&a_, &b_}));
+    rings_of_a_.emplace(a_);
+    rings_of_b_.emplace(b_);
+    memory_of_a_ = a_.allocate(4096);
+    memory_of_b_ = b_.allocate(4096);
+    for (int i = 0; i < 16; ++i) {
+      memory_of_a_.data[i] = static_cast<float>(i);
+      memory_of_b_.data[i] = 100;
+    }
+  }
+  void expect_sum() {
+    for (int i = 0; i < 16; ++i) {
+      EXPECT_EQ(memory_of_a_.data[i], 100 + static_cast<float>(i));
+      EXPECT_EQ(memory_of_b_.data[i], 100 + static_cast<float>(i));
+    }
+  }
+
+  LiveDaemon daemon_;
+  RawTrainer a_{daemon_.runtime_dir()}, b_{daemon_.runtime_dir()};
+  std::optional<RawRings> rings_of_a_, rings_of_b_;
+  RawTrainer::Memory memory_of_a_, memory_of_b_;
+};
+
+TEST_F(LiveRingTest, TwoTrainersAdd) {
+  form();
+  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 7));
+  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 7));
+  for (RawRings* rings : {&*rings_of_a_, &*rings_of_b_}) {
+    const RingEnd end = rings->end();
+    EXPECT_EQ(end.ticket, 7u);
+    EXPECT_EQ(end.verdict, kOk);
+    EXPECT_EQ(end.epoch, 1u);
+    EXPECT_EQ(end.ranks_min, 2u);
+  }
+  expect_sum();
+  EXPECT_TRUE(a_.leave().has_left());
+  EXPECT_TRUE(b_.leave().has_left());
+}
+
+TEST_F(LiveRingTest, OneBringsARingAndTheOtherMessages) {
+  form();
+  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 0));
+  b_.submit(RawTrainer::allreduce(memory_of_b_, 16, 0));
+  EXPECT_EQ(rings_of_a_->end().verdict, kOk);
+  EXPECT_EQ(b_.completion().verdict(), kOk);
+  expect_sum();
+}
+
+TEST_F(LiveRingTest, BadSubmissionsAreRefusedInMessagesAndGoodOnesGoOn) {
+  form();
+  RingSubmission entry = RawRings::allreduce(memory_of_a_, 1);
+  entry.input_segment = memory_of_b_.segment;
+  rings_of_a_->put(entry);
+  wire::Completion told = a_.completion();
+  EXPECT_EQ(told.ticket(), 1u);
+  EXPECT_EQ(told.verdict(), kFailed);
+  EXPECT_THAT(told.message(), HasSubstr("does not belong to this session"));
+  entry = RawRings::allreduce(memory_of_a_, 2);
+  entry.count = UINT64_MAX / 2;
+  rings_of_a_->put(entry);
+  EXPECT_EQ(a_.completion().verdict(), kFailed);
+  entry = RawRings::allreduce(memory_of_a_, 3);
+  rings_of_a_->put(entry);
+  rings_of_a_->put(entry);  // the same ticket, and key
+  told = a_.completion();
+  EXPECT_THAT(told.message(), HasSubstr("in use"));
+  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 3));
+  EXPECT_EQ(rings_of_a_->end().verdict, kOk);
+  EXPECT_EQ(rings_of_b_->end().verdict, kOk);
+  expect_sum();
+}
+
+TEST_F(LiveRingTest, WhatFailsIsToldWithItsReason) {
+  form();
+  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 0));
+  RingSubmission odd = RawRings::allreduce(memory_of_b_, 0);
+  odd.count = 17;
+  rings_of_b_->put(odd);
+  for (RawTrainer* trainer : {&a_, &b_}) {
+    const wire::Completion told = trainer->completion();
+    EXPECT_EQ(told.failure().cause(), static_cast<uint32_t>(Cause::kMismatch));
+    EXPECT_THAT(told.message(), HasSubstr("rank 1"));
+  }
+}
+
+TEST_F(LiveRingTest, MemoryInUseIsNotFreed) {
+  form();
+  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 0));
+  wire::ClientMessage free;
+  free.mutable_free()->set_segment(memory_of_a_.segment);
+  // The entry may be read a moment after the message.
+  pollfd nothing{-1, 0, 0};
+  poll(&nothing, 1, 100);
+  EXPECT_THAT(a_.ask(free).refused().message(), HasSubstr("in use"));
+  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 0));
+  EXPECT_EQ(rings_of_a_->end().verdict, kOk);
+  EXPECT_TRUE(a_.ask(free).has_freed());
+  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 1));
+  EXPECT_THAT(a_.completion().message(), HasSubstr("does not belong"));
+}
+
+TEST_F(LiveRingTest, NonsenseInTheRingEndsTheTrainersSessionAndNothingElse) {
+  form();
+  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 0));
+  rings_of_a_->pair().submissions.written = uint64_t{1} << 63;
+  rings_of_a_->wake();
+  const wire::Completion told = b_.completion();
+  EXPECT_EQ(told.failure().cause(), static_cast<uint32_t>(Cause::kTrainerDied));
+  EXPECT_THAT(told.message(), HasSubstr("nonsense"));
+  EXPECT_TRUE(a_.attach().closed_by_daemon());
+  RawTrainer c(daemon_.runtime_dir()), d(daemon_.runtime_dir());
+  EXPECT_TRUE(form_job("next", {&c, &d}));
+}
+
+TEST_F(LiveRingTest, WhatWasSubmittedBeforeItsEndCounts) {
+  form();
+  const RingSubmission entry = RawRings::allreduce(memory_of_a_, 0);
+  // Without a word to the daemon, which sleeps: it looks when the trainer leaves.
+  RingWriter<RingSubmission> quiet(&rings_of_a_->pair().submissions);
+  ASSERT_TRUE(quiet.put(entry));
+  EXPECT_TRUE(a_.leave().has_left());
+  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 0));
+  EXPECT_EQ(rings_of_b_->end().verdict, kOk);
+  expect_sum();
+}
+
+TEST_F(LiveRingTest, RingsBelongToAJobAndOneIsEnough) {
+  std::vector<Fd> fds;
+  EXPECT_THAT(ask_for_rings(a_, &fds)->refused().message(), HasSubstr("join one first"));
+  form();
+  EXPECT_THAT(ask_for_rings(a_, &fds)->refused().message(), HasSubstr("already"));
+  EXPECT_TRUE(fds.empty());
+}
+
+}  // namespace
+}  // namespace gradring::daemon
