@@ -54,7 +54,8 @@ SessionRing* DataThread::ring_of(SessionId session) {
 int DataThread::serve_rings() {
   int work = 0;
   for (auto& [session, ring] : rings_) {
-    work += take_submissions(session, *ring);
+    // What is refused is told by the control thread, which may be behind: then they wait here.
+    if (ring->any() && !events_->full()) work += take_submissions(session, *ring);
     work += ring->flush();
   }
   std::erase_if(rings_, [this](const auto& entry) {

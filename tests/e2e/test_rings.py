@@ -17,6 +17,29 @@ def test_both_ways_give_the_same(pair, way):
     assert "# Wrong values: 0 OK" in job[0].says()
 
 
+def control_thread_switches(node):
+    """How often the control thread, which is the daemon's first, went to sleep so far."""
+    pid = node.daemon_pid()
+    for line in open(f"/proc/{pid}/task/{pid}/status"):
+        if line.startswith("voluntary_ctxt_switches"):
+            return int(line.split()[1])
+    raise AssertionError("no such line")
+
+
+def test_ops_by_ring_pass_the_control_thread_by(pair, figure):
+    """Otherwise a library that quietly sent messages instead would be noticed by nobody."""
+    ops, woken = 2000, {}
+    for way in ("ring", "zmq"):
+        before = control_thread_switches(pair.nodes[0])
+        command = ["/usr/bin/env", f"GRADRING_SUBMIT={way}", str(pair.program("gradring-perf")), "barrier", "--iters",
+                   str(ops)]
+        job = pair.launch(f"counted-{way}", command, per_node=1)
+        assert job.wait(60) == [0] * 2, job[0].complains()
+        woken[way] = control_thread_switches(pair.nodes[0]) - before
+    figure(f"rings: {ops} barriers woke the control thread {woken['ring']} times, as messages {woken['zmq']} times")
+    assert woken["ring"] < ops / 10 < woken["zmq"]
+
+
 def test_who_waits_sleeps(pair, figure):
     """One rank is late by seconds: neither the others nor the daemons look on for so long."""
     job = pair.launch("late", [TRAINER, "--ops", "3"], per_node=2, of_rank={3: ["--delay-ms", "2500"]})
