@@ -14,6 +14,7 @@
 #include "proto/verdict.h"
 #include "tests/daemon/live_daemon.h"
 #include "tests/daemon/raw_trainer.h"
+#include "tests/daemon/ring_entry.h"
 
 namespace gradring::daemon {
 namespace {
@@ -46,18 +47,6 @@ class RawRings {
   }
   ~RawRings() { munmap(pair_, sizeof(RingPair)); }
 
-  // 16 float32 in place at the start of the memory.
-  static RingSubmission allreduce(const RawTrainer::Memory& memory, uint64_t ticket) {
-    RingSubmission entry;
-    entry.ticket = ticket;
-    entry.key = {0, ticket};
-    entry.collective = static_cast<uint8_t>(Collective::kAllreduce);
-    entry.dtype = static_cast<uint8_t>(Dtype::kFloat32);
-    entry.op = static_cast<uint8_t>(ReduceOp::kSum);
-    entry.count = 16;
-    entry.input_segment = entry.output_segment = memory.segment;
-    return entry;
-  }
   void put(const RingSubmission& entry) {
     ASSERT_TRUE(submissions_->put(entry));
     wake();
@@ -117,8 +106,8 @@ class LiveRingTest : public testing::Test {
 
 TEST_F(LiveRingTest, TwoTrainersAdd) {
   form();
-  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 7));
-  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 7));
+  rings_of_a_->put(ring_allreduce(memory_of_a_.segment, 7));
+  rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 7));
   for (RawRings* rings : {&*rings_of_a_, &*rings_of_b_}) {
     const RingEnd end = rings->end();
     EXPECT_EQ(end.ticket, 7u);
@@ -133,7 +122,7 @@ TEST_F(LiveRingTest, TwoTrainersAdd) {
 
 TEST_F(LiveRingTest, OneBringsARingAndTheOtherMessages) {
   form();
-  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 0));
+  rings_of_a_->put(ring_allreduce(memory_of_a_.segment, 0));
   b_.submit(RawTrainer::allreduce(memory_of_b_, 16, 0));
   EXPECT_EQ(rings_of_a_->end().verdict, kOk);
   EXPECT_EQ(b_.completion().verdict(), kOk);
@@ -142,23 +131,23 @@ TEST_F(LiveRingTest, OneBringsARingAndTheOtherMessages) {
 
 TEST_F(LiveRingTest, BadSubmissionsAreRefusedInMessagesAndGoodOnesGoOn) {
   form();
-  RingSubmission entry = RawRings::allreduce(memory_of_a_, 1);
+  RingSubmission entry = ring_allreduce(memory_of_a_.segment, 1);
   entry.input_segment = memory_of_b_.segment;
   rings_of_a_->put(entry);
   wire::Completion told = a_.completion();
   EXPECT_EQ(told.ticket(), 1u);
   EXPECT_EQ(told.verdict(), kFailed);
   EXPECT_THAT(told.message(), HasSubstr("does not belong to this session"));
-  entry = RawRings::allreduce(memory_of_a_, 2);
+  entry = ring_allreduce(memory_of_a_.segment, 2);
   entry.count = UINT64_MAX / 2;
   rings_of_a_->put(entry);
   EXPECT_EQ(a_.completion().verdict(), kFailed);
-  entry = RawRings::allreduce(memory_of_a_, 3);
+  entry = ring_allreduce(memory_of_a_.segment, 3);
   rings_of_a_->put(entry);
   rings_of_a_->put(entry);  // the same ticket, and key
   told = a_.completion();
   EXPECT_THAT(told.message(), HasSubstr("in use"));
-  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 3));
+  rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 3));
   EXPECT_EQ(rings_of_a_->end().verdict, kOk);
   EXPECT_EQ(rings_of_b_->end().verdict, kOk);
   expect_sum();
@@ -166,8 +155,8 @@ TEST_F(LiveRingTest, BadSubmissionsAreRefusedInMessagesAndGoodOnesGoOn) {
 
 TEST_F(LiveRingTest, WhatFailsIsToldWithItsReason) {
   form();
-  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 0));
-  RingSubmission odd = RawRings::allreduce(memory_of_b_, 0);
+  rings_of_a_->put(ring_allreduce(memory_of_a_.segment, 0));
+  RingSubmission odd = ring_allreduce(memory_of_b_.segment, 0);
   odd.count = 17;
   rings_of_b_->put(odd);
   for (RawTrainer* trainer : {&a_, &b_}) {
@@ -179,23 +168,23 @@ TEST_F(LiveRingTest, WhatFailsIsToldWithItsReason) {
 
 TEST_F(LiveRingTest, MemoryInUseIsNotFreed) {
   form();
-  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 0));
+  rings_of_a_->put(ring_allreduce(memory_of_a_.segment, 0));
   wire::ClientMessage free;
   free.mutable_free()->set_segment(memory_of_a_.segment);
   // The entry may be read a moment after the message.
   pollfd nothing{-1, 0, 0};
   poll(&nothing, 1, 100);
   EXPECT_THAT(a_.ask(free).refused().message(), HasSubstr("in use"));
-  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 0));
+  rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 0));
   EXPECT_EQ(rings_of_a_->end().verdict, kOk);
   EXPECT_TRUE(a_.ask(free).has_freed());
-  rings_of_a_->put(RawRings::allreduce(memory_of_a_, 1));
+  rings_of_a_->put(ring_allreduce(memory_of_a_.segment, 1));
   EXPECT_THAT(a_.completion().message(), HasSubstr("does not belong"));
 }
 
 TEST_F(LiveRingTest, NonsenseInTheRingEndsTheTrainersSessionAndNothingElse) {
   form();
-  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 0));
+  rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 0));
   rings_of_a_->pair().submissions.written = uint64_t{1} << 63;
   rings_of_a_->wake();
   const wire::Completion told = b_.completion();
@@ -208,12 +197,12 @@ TEST_F(LiveRingTest, NonsenseInTheRingEndsTheTrainersSessionAndNothingElse) {
 
 TEST_F(LiveRingTest, WhatWasSubmittedBeforeItsEndCounts) {
   form();
-  const RingSubmission entry = RawRings::allreduce(memory_of_a_, 0);
+  const RingSubmission entry = ring_allreduce(memory_of_a_.segment, 0);
   // Without a word to the daemon, which sleeps: it looks when the trainer leaves.
   RingWriter<RingSubmission> quiet(&rings_of_a_->pair().submissions);
   ASSERT_TRUE(quiet.put(entry));
   EXPECT_TRUE(a_.leave().has_left());
-  rings_of_b_->put(RawRings::allreduce(memory_of_b_, 0));
+  rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 0));
   EXPECT_EQ(rings_of_b_->end().verdict, kOk);
   expect_sum();
 }

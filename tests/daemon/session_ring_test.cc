@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "tests/daemon/ring_entry.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -27,18 +29,7 @@ class SessionRingTest : public testing::Test {
     open.segments.emplace_back(kSegment, memory);
     return open;
   }
-  // 16 float32 in place at the start of the segment.
-  static RingSubmission good(uint64_t ticket) {
-    RingSubmission entry;
-    entry.ticket = ticket;
-    entry.key = {0, ticket};
-    entry.collective = static_cast<uint8_t>(Collective::kAllreduce);
-    entry.dtype = static_cast<uint8_t>(Dtype::kFloat32);
-    entry.op = static_cast<uint8_t>(ReduceOp::kSum);
-    entry.count = 16;
-    entry.input_segment = entry.output_segment = kSegment;
-    return entry;
-  }
+  static RingSubmission good(uint64_t ticket) { return ring_allreduce(kSegment, ticket); }
   tl::expected<Submit, std::string> checked(const RingSubmission& entry) {
     EXPECT_TRUE(trainer_.put(entry));
     EXPECT_TRUE(ring_.any() && !ring_.broken());
