@@ -40,6 +40,7 @@ void ViewChange::found(const std::string& node, Time now) {
   if (left_.count(node) > 0) return;
   lost_.erase(node);
   suspected_.erase(node);
+  fruitless_ = 0;
   if (!was_away || over_ || !view_.index_of(node)) return;
   // Frames of this epoch were lost, so it must end. Whoever was away asks for that itself when it
   // has met all others, unless it knew less than we did.
@@ -234,8 +235,9 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   owed_accepted_.reset();
   phase_ = Phase::kIdle;
   highest_round_ = 0;
+  fruitless_ = 0;
   wanted_ = false;
-  wanted_since_ = lost_since_ = propose_at_ = 0;
+  wanted_since_ = lost_since_ = propose_at_ = waiting_since_ = 0;
   joiners_.clear();
   lanes_lost_.clear();
   actions_->record();
@@ -264,8 +266,8 @@ void ViewChange::tick(Time now) {
   if (over_) return;
   check_promises(now);
   if (phase_ != Phase::kIdle && now - phase_since_ >= options_.answer_wait + options_.retry) {
-    phase_ = Phase::kIdle;
-    propose_at_ = now + static_cast<Time>(place()) * options_.stagger;
+    end_attempt(now);
+    propose_at_ = now + options_.retry * fruitless_ + static_cast<Time>(place()) * options_.stagger;
   }
   if (propose_at_ != 0 && now >= propose_at_ && phase_ == Phase::kIdle) {
     if (wanted_ || frozen()) {

@@ -119,6 +119,8 @@ class ViewChange {
   void promise_to(const std::string& to, const Ballot& ballot);
   void accepted_to(const std::string& to, const Ballot& ballot);
   void postpone(Time now);
+  void end_attempt(Time now);
+  bool has_quorum() const;  // of promises
   void give_up_if_hopeless(Time now);
   void send_to_all(const JobMessage& message, const View& view);
   void send(const std::string& node, const JobMessage& message);
@@ -147,6 +149,8 @@ class ViewChange {
 
   Phase phase_ = Phase::kIdle;
   Time phase_since_ = 0;
+  Time waiting_since_ = 0;  // for our turn: the last attempt of ours, or the first of another one
+  int fruitless_ = 0;       // attempts of ours that reached no quorum, since the network changed
   uint64_t highest_round_ = 0;
   Ballot ballot_;
   std::map<std::string, change::Promise> promises_;

@@ -13,7 +13,7 @@ void ViewChange::propose(Time now) {
   now_ = now;
   propose_at_ = 0;
   phase_ = Phase::kPreparing;
-  phase_since_ = now;
+  phase_since_ = waiting_since_ = now;
   highest_round_ = std::max(highest_round_, record_.promised.round) + 1;
   ballot_ = {highest_round_, node_};
   promises_.clear();
@@ -43,9 +43,8 @@ void ViewChange::on_message(const std::string& from, const change::Promise& m, T
 void ViewChange::check_promises(Time now) {
   now_ = now;
   if (phase_ != Phase::kPreparing || over_) return;
-  std::set<std::string> answered;
-  for (const auto& [node, promise] : promises_) answered.insert(node);
-  if (!quorum(answered, {})) return;
+  if (!has_quorum()) return;
+  const auto& answered = promises_;
   const bool all = std::all_of(view_.members.begin(), view_.members.end(), [&](const Member& m) {
     return answered.count(m.node) > 0 || lost_.count(m.node) > 0;
   });
@@ -127,10 +126,30 @@ void ViewChange::on_message(const std::string& from, const change::Refuse& m, Ti
   if (phase_ != Phase::kIdle && m.promised > ballot_) postpone(now);
 }
 
-// Another one leads; if that comes to nothing it is our turn again.
+// Another one leads; if that comes to nothing it is our turn again. That comes even if there is
+// always another one.
 void ViewChange::postpone(Time now) {
+  end_attempt(now);
+  if (waiting_since_ == 0) waiting_since_ = now;
+  const Time pause = options_.retry * (1 + fruitless_);
+  const Time turn = std::max(waiting_since_ + 2 * pause, now + options_.stagger);
+  propose_at_ = std::min(now + pause, turn) + static_cast<Time>(place()) * options_.stagger;
+}
+
+// Whoever asked and could not reach a quorum steps back: where only some are connected to each
+// other there may be one alone who can, and the others must not keep it from asking.
+void ViewChange::end_attempt(Time now) {
+  constexpr int kMost = 4;
+  const bool in_vain =
+      phase_ == Phase::kPreparing && now - phase_since_ >= options_.answer_wait && !has_quorum();
+  if (in_vain) fruitless_ = std::min(fruitless_ + 1, kMost);
   phase_ = Phase::kIdle;
-  propose_at_ = now + options_.retry + static_cast<Time>(place()) * options_.stagger;
+}
+
+bool ViewChange::has_quorum() const {
+  std::set<std::string> answered;
+  for (const auto& [node, promise] : promises_) answered.insert(node);
+  return quorum(answered, {});
 }
 
 }  // namespace gradring::core

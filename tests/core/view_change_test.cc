@@ -141,6 +141,20 @@ TEST(ViewChange, OfTwoHalvesTheOneWithTheLowestGoesOn) {
   EXPECT_TRUE(council.excluded("c") && council.excluded("d"));
 }
 
+TEST(ViewChange, WhoCannotReachAQuorumLetsAnotherTry) {
+  // Of seven only c can reach four: a, b, itself, and d, whom neither a nor b can.
+  Council council(7);
+  for (const char* node : {"e", "f", "g"}) council.crash_and_notice(node);
+  for (const char* node : {"a", "b"}) {
+    council.hold(node, "d");
+    council.hold("d", node);
+    council.lose(node, "d");
+    council.lose("d", node);
+  }
+  council.settle(10 * kSecond);
+  for (const char* node : {"a", "b", "c"}) EXPECT_EQ(council.members(node), "a b c") << node;
+}
+
 // ---- giving up ----
 
 TEST(ViewChange, PolicyFailGivesUpAtOnceWhereNoQuorumIsLeft) {
