@@ -232,7 +232,11 @@ void Membership::return_to_gathering(const JobId& job) {
   }
   gathering.withdrawn = job;
   for (const LocalClaim& claim : live.local) {
-    if (live.present.count(claim.request.session) > 0) gathering.local.push_back(claim);
+    if (live.present.count(claim.request.session) == 0) continue;
+    gathering.local.push_back(claim);
+    // Whoever still counts on what was accepted must not find it again: frames of the epoch that
+    // it was to come in with may have been dropped meanwhile.
+    if (live.joining) gathering.local.back().claim = random_.next();
   }
   publish(key, gathering);
   if (gathering.local.empty() && gathering.remote.empty()) {

@@ -128,6 +128,34 @@ TEST(MembershipJoin, RanksOfOneNodeComeInTogether) {
   EXPECT_TRUE(town.waits(guests[1]));
 }
 
+TEST(MembershipJoin, WhatAGuestHasWithdrawnCountsNoMore) {
+  Town town(3);
+  JoinRequest request = trainer(0, 2);
+  request.policy = "elastic min=1 max=3";
+  town.join("a", request);
+  request.rank = 1;
+  town.join("b", request);
+  town.run();
+  const auto claimed = [&town] {
+    const auto* claims = std::get_if<Claims>(&town.peek("c", "a"));
+    return claims == nullptr || claims->ranks.empty() ? 0 : claims->ranks.front().claim;
+  };
+  request.rank = 2;
+  town.hold("c", "a");
+  town.join("c", request);
+  const uint64_t first = claimed();
+  ASSERT_NE(first, 0u);
+  town.release("c", "a");
+  town.run();
+  ASSERT_EQ(town.at("c").jobs()[0].state, JobState::kProposed) << "it waits for a join point";
+
+  town.hold("c", "a");
+  town.notice_loss("c", "b");
+  ASSERT_EQ(town.engines("c"), 0u) << "what it is sent now is lost";
+  EXPECT_NE(claimed(), 0u);
+  EXPECT_NE(claimed(), first) << "a must not take it in for what it accepted before";
+}
+
 TEST(MembershipJoin, WithoutAMaximumTheGuestsOwnSizeIsTheBound) {
   Town town(2);
   JoinRequest request = trainer(0, 1);
