@@ -14,31 +14,27 @@ using Refusal = tl::unexpected<std::string>;
 
 // Empty when the signature makes sense; also puts unused fields to what proto/types.h says.
 std::string fault_of_signature(Signature& s) {
-  switch (s.collective) {
-    case Collective::kAllreduce:
-      if (s.op == ReduceOp::kNone) return "an allreduce needs a reduce op";
-      if (s.root != 0) return "an allreduce has no root";
-      return transport::can_fold(s.dtype, s.op).message();
-    case Collective::kBroadcast:
-      if (s.op != ReduceOp::kNone) return "a broadcast has no reduce op";
-      // Which ranks may be its root is for the engine to say: one that died may have left its
-      // input.
-      return "";
-    case Collective::kBarrier:
-    case Collective::kJoinPoint:
-      if (s.count != 0 || s.op != ReduceOp::kNone || s.root != 0) {
-        return "a barrier has no elements, no reduce op and no root";
-      }
-      s.dtype = Dtype::kUint8;
-      return "";
+  const std::string_view name = name_of(s.collective);
+  if (!moves_data(s.collective)) {
+    if (s.count != 0 || s.op != ReduceOp::kNone || s.root != 0) {
+      return "a barrier has no elements, no reduce op and no root";
+    }
+    s.dtype = Dtype::kUint8;
+    return "";
   }
-  return "unknown collective";
+  // Which ranks may be its root is for the engine to say: one that died may have left its input.
+  if (!has_root(s.collective) && s.root != 0) return fmt::format("{} has no root", name);
+  if (!reduces(s.collective)) {
+    return s.op == ReduceOp::kNone ? "" : fmt::format("{} has no reduce op", name);
+  }
+  if (s.op == ReduceOp::kNone) return fmt::format("{} needs a reduce op", name);
+  return transport::can_fold(s.dtype, s.op).message();
 }
 
 // The first byte of a buffer that lies wholly in one of the session's segments, aligned to its
 // elements.
 tl::expected<std::byte*, std::string> locate(const char* which, const wire::Buffer& buffer,
-                                             const Signature& signature,
+                                             uint64_t bytes, Dtype dtype,
                                              const TrainerMemory& memory) {
   const auto segment = memory.find(buffer.segment());
   if (!segment) {
@@ -46,17 +42,21 @@ tl::expected<std::byte*, std::string> locate(const char* which, const wire::Buff
         fmt::format("{}: segment {} does not belong to this session", which, buffer.segment()));
   }
   const uint64_t there = segment->size();
-  const uint64_t element = size_of(signature.dtype);
-  if (buffer.offset() > there || signature.count > (there - buffer.offset()) / element) {
-    return Refusal(fmt::format(
-        "{}: {} elements of {} at offset {} reach beyond segment {} of {} bytes", which,
-        signature.count, name_of(signature.dtype), buffer.offset(), buffer.segment(), there));
+  const uint64_t element = size_of(dtype);
+  if (buffer.offset() > there || bytes > there - buffer.offset()) {
+    return Refusal(
+        fmt::format("{}: {} elements of {} at offset {} reach beyond segment {} of {} bytes", which,
+                    bytes / element, name_of(dtype), buffer.offset(), buffer.segment(), there));
   }
   if (buffer.offset() % element != 0) {
     return Refusal(fmt::format("{}: offset {} is not a multiple of the {} bytes of {}", which,
-                               buffer.offset(), element, name_of(signature.dtype)));
+                               buffer.offset(), element, name_of(dtype)));
   }
   return segment->data() + buffer.offset();
+}
+
+bool overlap(const std::byte* a, uint64_t a_bytes, const std::byte* b, uint64_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
 }
 
 }  // namespace
@@ -81,24 +81,31 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
   submission.ticket = operation.ticket();
   submission.key = from_wire(operation.key());
   submission.name = operation.name();
-  if (signature.count == 0) return checked;  // nothing to read or write
-
-  auto output = locate("output", operation.output(), signature, memory);
-  if (!output) return Refusal(output.error());
-  checked.output = *output;
-  submission.output = {operation.output().segment(), operation.output().offset()};
-
-  // A broadcast reads the root's input only, and the others need not have one.
-  if (signature.collective == Collective::kBroadcast && signature.root != rank) return checked;
-  auto input = locate("input", operation.input(), signature, memory);
-  if (!input) return Refusal(input.error());
-  const uint64_t bytes = signature.bytes();
-  if (*input != *output && *input < *output + bytes && *output < *input + bytes) {
-    return Refusal("input and output overlap; they must be the same or apart");
+  submission.position = operation.position();
+  if (needs_all_ranks(signature.collective) && submission.position >= signature.ranks) {
+    return Refusal(fmt::format("position {} among {} ranks", submission.position, signature.ranks));
   }
-  checked.input = *input;
-  submission.input = {operation.input().segment(), operation.input().offset()};
-  return checked;
+
+  const Extent extent = extent_of(signature, rank);
+  if (extent.output != 0) {
+    auto output = locate("output", operation.output(), extent.output, signature.dtype, memory);
+    if (!output) return Refusal(output.error());
+    checked.output = *output;
+    submission.output = {operation.output().segment(), operation.output().offset()};
+  }
+  if (extent.input != 0) {
+    auto input = locate("input", operation.input(), extent.input, signature.dtype, memory);
+    if (!input) return Refusal(input.error());
+    checked.input = *input;
+    submission.input = {operation.input().segment(), operation.input().offset()};
+  }
+  if (extent.input == 0 || extent.output == 0 ||
+      !overlap(checked.input, extent.input, checked.output, extent.output)) {
+    return checked;
+  }
+  if (in_place(signature, submission.position, checked.input, checked.output)) return checked;
+  return Refusal("input and output overlap; they must be " +
+                 std::string(in_place_words(signature.collective)));
 }
 
 }  // namespace gradring::daemon

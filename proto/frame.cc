@@ -27,6 +27,7 @@ class Writer {
     put(uint8_t{0});
     put(s.root);
     put(s.count);
+    put(s.ranks);
   }
 
  private:
@@ -52,11 +53,12 @@ class Reader {
     get<uint8_t>();
     s.root = get<uint32_t>();
     s.count = get<uint64_t>();
+    s.ranks = get<uint32_t>();
     s.collective = static_cast<Collective>(collective);
     s.dtype = static_cast<Dtype>(dtype);
     s.op = static_cast<ReduceOp>(op);
     return collective >= 1 && collective <= kCollectiveLast && dtype >= 1 && dtype <= kDtypeLast &&
-           op <= kReduceOpLast && s.count <= kCountMax;
+           op <= kReduceOpLast && is_sane(s);
   }
   bool get(Phase& phase) {
     const auto value = get<uint8_t>();

@@ -32,7 +32,7 @@ namespace gradring {
 inline constexpr size_t kFrameBytes = 128;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
-inline constexpr uint8_t kFrameVersion = 3;
+inline constexpr uint8_t kFrameVersion = 4;
 
 enum class FrameType : uint8_t {
   kReady = 1,
@@ -52,10 +52,10 @@ enum class Phase : uint8_t { kPartial = 1, kFinal = 2 };
 // All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the
 // one to name when signatures differ.
 //
-//   56        60                64                            80        81        128
-//    +---------+-----------------+-----------------------------+---------+---------+
-//    | rank    | contributions   | signature                   | grows   |    0    |
-//    +---------+-----------------+-----------------------------+---------+---------+
+//   56        60                64                           84        85        128
+//    +---------+-----------------+----------------------------+---------+---------+
+//    | rank    | contributions   | signature                  | grows   |    0    |
+//    +---------+-----------------+----------------------------+---------+---------+
 struct ReadyBody {
   uint32_t rank = 0;
   uint32_t contributions = 0;  // of how many ranks, dead ones that had submitted included; never 0

@@ -22,7 +22,7 @@ namespace gradring {
 // numbers: each keeps its own, and writes it down for the other to see.
 inline constexpr uint64_t kRingSlots = 1024;
 // Changes with anything below.
-inline constexpr uint32_t kRingLayout = 1;
+inline constexpr uint32_t kRingLayout = 2;
 
 // A named op comes this way only from its second use on: the name itself is told in a message.
 struct RingSubmission {
@@ -34,13 +34,15 @@ struct RingSubmission {
   uint64_t output_segment = 0;
   uint64_t output_offset = 0;
   uint32_t root = 0;
+  uint32_t ranks = 0;
+  uint32_t position = 0;
   int32_t priority = 0;
   uint8_t collective = 0;  // numbers of proto/types.h, to be checked
   uint8_t dtype = 0;
   uint8_t op = 0;
   std::array<uint8_t, 5> reserved{};
 };
-static_assert(sizeof(RingSubmission) == 80 && std::is_trivially_copyable_v<RingSubmission>);
+static_assert(sizeof(RingSubmission) == 88 && std::is_trivially_copyable_v<RingSubmission>);
 
 // What failed is told in a message, which has room for the reason.
 struct RingEnd {

@@ -1,5 +1,7 @@
 #include "proto/types.h"
 
+#include <algorithm>
+
 namespace gradring {
 namespace {
 
@@ -23,7 +25,8 @@ constexpr std::array<DtypeRow, kDtypeLast + 1> kDtypes = {{{"none", 0, false},
 constexpr std::array<std::string_view, kReduceOpLast + 1> kOps = {"none", "sum", "average",
                                                                   "min",  "max", "product"};
 constexpr std::array<std::string_view, kCollectiveLast + 1> kCollectives = {
-    "none", "allreduce", "broadcast", "barrier", "join point"};
+    "none",           "allreduce", "broadcast", "barrier", "join point", "allgather",
+    "reduce-scatter", "reduce",    "gather",    "scatter", "alltoall"};
 
 const DtypeRow& row_of(Dtype dtype) {
   const auto index = static_cast<size_t>(dtype);
@@ -67,12 +70,107 @@ std::optional<Collective> parse_collective(std::string_view name) {
   return std::nullopt;
 }
 
+bool moves_data(Collective c) { return c != Collective::kBarrier && c != Collective::kJoinPoint; }
+
+bool reduces(Collective c) {
+  return c == Collective::kAllreduce || c == Collective::kReduceScatter || c == Collective::kReduce;
+}
+
+bool has_root(Collective c) {
+  return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kGather ||
+         c == Collective::kScatter;
+}
+
+bool in_blocks(Collective c) {
+  return c == Collective::kAllgather || c == Collective::kReduceScatter ||
+         c == Collective::kGather || c == Collective::kScatter || c == Collective::kAlltoall;
+}
+
+bool goes_to_one(Collective c) {
+  return c == Collective::kReduce || (in_blocks(c) && c != Collective::kAllgather);
+}
+
+bool needs_all_ranks(Collective c) { return c == Collective::kReduce || in_blocks(c); }
+
+// With each pair of ranks a block of its own an op has their square.
+bool is_sane(const Signature& s) {
+  constexpr uint64_t kPairsMax = 1024;
+  if (s.count > kCountMax) return false;
+  if (!needs_all_ranks(s.collective)) return s.ranks == 0;
+  if (s.ranks == 0 || s.ranks > kRanksMax) return false;
+  const bool pairs = s.collective == Collective::kAlltoall;
+  if (pairs && s.ranks > kPairsMax) return false;
+  const uint64_t blocks = pairs                     ? uint64_t{s.ranks} * s.ranks
+                          : in_blocks(s.collective) ? s.ranks
+                                                    : 1;
+  return s.count <= kCountMax / blocks;
+}
+
+Extent extent_of(const Signature& s, uint32_t rank) {
+  const uint64_t one = s.bytes();
+  const uint64_t all = one * std::max<uint64_t>(s.ranks, 1);
+  const bool root = s.root == rank;
+  switch (s.collective) {
+    case Collective::kAllreduce:
+      return {one, one};
+    case Collective::kBroadcast:
+      return {root ? one : 0, one};
+    case Collective::kBarrier:
+    case Collective::kJoinPoint:
+      return {};
+    case Collective::kAllgather:
+      return {one, all};
+    case Collective::kReduceScatter:
+      return {all, one};
+    case Collective::kReduce:
+      return {one, root ? one : 0};
+    case Collective::kGather:
+      return {one, root ? all : 0};
+    case Collective::kScatter:
+      return {root ? all : 0, one};
+    case Collective::kAlltoall:
+      return {all, all};
+  }
+  return {};
+}
+
+bool in_place(const Signature& s, uint32_t position, const void* input, const void* output) {
+  const auto from = reinterpret_cast<uintptr_t>(input);
+  const auto to = reinterpret_cast<uintptr_t>(output);
+  switch (s.collective) {
+    case Collective::kAlltoall:
+      return false;  // what arrives would overwrite what has not left yet
+    case Collective::kAllgather:
+    case Collective::kGather:
+      return from == to + s.bytes() * position;
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return to == from + s.bytes() * position;
+    default:
+      return from == to;
+  }
+}
+
+std::string_view in_place_words(Collective c) {
+  if (c == Collective::kAlltoall) return "apart";
+  return in_blocks(c) ? "apart, or the smaller one this rank's own block of the larger one"
+                      : "the same or apart";
+}
+
 std::string describe(const Signature& s) {
   std::string text(name_of(s.collective));
-  if (s.collective >= Collective::kBarrier) return text;
-  if (s.collective == Collective::kAllreduce) text += " " + std::string(name_of(s.op));
-  text += " of " + std::to_string(s.count) + " " + std::string(name_of(s.dtype));
-  if (s.collective == Collective::kBroadcast) text += " from rank " + std::to_string(s.root);
+  if (!moves_data(s.collective)) return text;
+  if (reduces(s.collective)) text += " " + std::string(name_of(s.op));
+  text += " of ";
+  if (in_blocks(s.collective)) text += std::to_string(s.ranks) + " x ";
+  text += std::to_string(s.count) + " " + std::string(name_of(s.dtype));
+  if (s.collective == Collective::kReduce) {
+    text += " of " + std::to_string(s.ranks) + " ranks";
+  }
+  const bool gives = s.collective == Collective::kBroadcast || s.collective == Collective::kScatter;
+  if (has_root(s.collective)) {
+    text += (gives ? " from rank " : " to rank ") + std::to_string(s.root);
+  }
   return text;
 }
 

@@ -40,8 +40,27 @@ enum class Collective : uint8_t {
   kBarrier = 3,
   // A barrier at which an elastic job may grow: no op of any rank is open there.
   kJoinPoint = 4,
+  kAllgather = 5,
+  kReduceScatter = 6,
+  kReduce = 7,
+  kGather = 8,
+  kScatter = 9,
+  kAlltoall = 10,
 };
-inline constexpr uint8_t kCollectiveLast = 4;
+inline constexpr uint8_t kCollectiveLast = 10;
+
+// False of barriers, which have no elements.
+bool moves_data(Collective collective);
+// Has a reduce op.
+bool reduces(Collective collective);
+// One rank gives to all, or gets from all.
+bool has_root(Collective collective);
+// Buffers are laid out in blocks of `count` elements, one for each rank, in the order of ranks.
+bool in_blocks(Collective collective);
+// What each part of the result is, is wanted by one rank alone.
+bool goes_to_one(Collective collective);
+// Means nothing without every one of its ranks; the others go on with those who are left.
+bool needs_all_ranks(Collective collective);
 
 // Bytes of one element; 0 for a value outside the enumeration.
 size_t size_of(Dtype dtype);
@@ -57,20 +76,39 @@ std::optional<Collective> parse_collective(std::string_view name);
 // No signature from outside may count more: bytes() of any type then stays far from overflow, so
 // that a check against the end of a segment cannot be fooled.
 inline constexpr uint64_t kCountMax = uint64_t{1} << 56;
+// Far beyond any job.
+inline constexpr uint32_t kRanksMax = 1 << 20;
 
 // What all ranks of an op must agree on. Travels whole in READY, so that a mismatch can be told to
-// people as two signatures instead of two hashes. `root` is meaningful for broadcast only, `op` for
-// allreduce only; both are zero otherwise.
+// people as two signatures instead of two hashes. `root` is meaningful where has_root() says so,
+// `op` where reduces() does, `ranks` where needs_all_ranks() does; they are zero otherwise.
 struct Signature {
   Collective collective = Collective::kBarrier;
   Dtype dtype = Dtype::kUint8;
   ReduceOp op = ReduceOp::kNone;
   uint32_t root = 0;
-  uint64_t count = 0;  // elements per rank
+  uint64_t count = 0;  // elements per rank; of a collective in blocks, in one of them
+  uint32_t ranks = 0;  // among which it is
 
   bool operator==(const Signature&) const = default;
   uint64_t bytes() const { return count * size_of(dtype); }
 };
+// Every number is within bounds that make extent_of() safe to multiply.
+bool is_sane(const Signature& signature);
+
+// What one rank reads and writes, in bytes: 0 where it gives or gets nothing. Requires is_sane().
+struct Extent {
+  uint64_t input = 0;
+  uint64_t output = 0;
+
+  bool operator==(const Extent&) const = default;
+};
+Extent extent_of(const Signature& signature, uint32_t rank);
+// Whether buffers that overlap are in the one place where that does no harm: the same, or the
+// smaller one is the rank's own block of the larger one. `position`: of the rank among the op's.
+bool in_place(const Signature& signature, uint32_t position, const void* input, const void* output);
+// "the same or apart", or what else the collective allows.
+std::string_view in_place_words(Collective collective);
 // "allreduce sum of 1024 float32"
 std::string describe(const Signature& signature);
 

@@ -23,7 +23,7 @@ enum class Cause : uint8_t {
   kDrained = 9,      // the daemon was told to stop
   kExcluded = 10,    // this node is no member of the job's next view
   kNoQuorum = 11,    // too few members could be reached to agree on a next view
-  kRootLost = 12,    // the root of a broadcast is lost, and with it its input
+  kRootLost = 12,    // the root of a broadcast, or a rank that it needs, is lost with its input
   kCorrupted = 13,   // a slice came damaged three times over one link
 };
 inline constexpr uint8_t kCauseLast = 13;

@@ -79,6 +79,32 @@ gradring_code wait_for(Communicator& comm, gradring_request request, int64_t tim
   return told(**outcome, result);
 }
 
+// What the collectives that are waited for at once differ in.
+struct Call {
+  gradring_collective collective;
+  gradring_dtype dtype;
+  gradring_reduce_op op;
+  uint32_t root;
+  uint64_t count;
+  const void* input;
+  void* output;
+};
+
+gradring_code run(gradring_comm* comm, const Call& call) {
+  gradring_op full{};
+  full.struct_size = sizeof(full);
+  full.collective = call.collective;
+  full.dtype = call.dtype;
+  full.op = call.op;
+  full.root = call.root;
+  full.count = call.count;
+  full.input = call.input;
+  full.output = call.output;
+  gradring_request request = 0;
+  const gradring_code submitted = gradring_submit(comm, &full, &request);
+  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+}
+
 template <class T>
 bool usable(const T* result) {
   return result == nullptr || result->struct_size >= sizeof(result->struct_size);
@@ -219,41 +245,46 @@ gradring_code gradring_test(gradring_comm* comm, gradring_request request, int* 
 
 gradring_code gradring_allreduce(gradring_comm* comm, const void* input, void* output,
                                  uint64_t count, gradring_dtype dtype, gradring_reduce_op op) {
-  gradring_op full{};
-  full.struct_size = sizeof(full);
-  full.collective = GRADRING_ALLREDUCE;
-  full.dtype = dtype;
-  full.op = op;
-  full.count = count;
-  full.input = input;
-  full.output = output;
-  gradring_request request = 0;
-  const gradring_code submitted = gradring_submit(comm, &full, &request);
-  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+  return run(comm, {GRADRING_ALLREDUCE, dtype, op, 0, count, input, output});
 }
 
 gradring_code gradring_broadcast(gradring_comm* comm, void* buffer, uint64_t count,
                                  gradring_dtype dtype, uint32_t root) {
-  gradring_op full{};
-  full.struct_size = sizeof(full);
-  full.collective = GRADRING_BROADCAST;
-  full.dtype = dtype;
-  full.root = root;
-  full.count = count;
-  full.input = buffer;
-  full.output = buffer;
-  gradring_request request = 0;
-  const gradring_code submitted = gradring_submit(comm, &full, &request);
-  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+  return run(comm, {GRADRING_BROADCAST, dtype, {}, root, count, buffer, buffer});
 }
 
 gradring_code gradring_barrier(gradring_comm* comm) {
-  gradring_op full{};
-  full.struct_size = sizeof(full);
-  full.collective = GRADRING_BARRIER;
-  gradring_request request = 0;
-  const gradring_code submitted = gradring_submit(comm, &full, &request);
-  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+  return run(comm, {GRADRING_BARRIER, {}, {}, 0, 0, nullptr, nullptr});
+}
+
+gradring_code gradring_reduce(gradring_comm* comm, const void* input, void* output, uint64_t count,
+                              gradring_dtype dtype, gradring_reduce_op op, uint32_t root) {
+  return run(comm, {GRADRING_REDUCE, dtype, op, root, count, input, output});
+}
+
+gradring_code gradring_allgather(gradring_comm* comm, const void* input, void* output,
+                                 uint64_t count, gradring_dtype dtype) {
+  return run(comm, {GRADRING_ALLGATHER, dtype, {}, 0, count, input, output});
+}
+
+gradring_code gradring_reduce_scatter(gradring_comm* comm, const void* input, void* output,
+                                      uint64_t count, gradring_dtype dtype, gradring_reduce_op op) {
+  return run(comm, {GRADRING_REDUCE_SCATTER, dtype, op, 0, count, input, output});
+}
+
+gradring_code gradring_gather(gradring_comm* comm, const void* input, void* output, uint64_t count,
+                              gradring_dtype dtype, uint32_t root) {
+  return run(comm, {GRADRING_GATHER, dtype, {}, root, count, input, output});
+}
+
+gradring_code gradring_scatter(gradring_comm* comm, const void* input, void* output, uint64_t count,
+                               gradring_dtype dtype, uint32_t root) {
+  return run(comm, {GRADRING_SCATTER, dtype, {}, root, count, input, output});
+}
+
+gradring_code gradring_alltoall(gradring_comm* comm, const void* input, void* output,
+                                uint64_t count, gradring_dtype dtype) {
+  return run(comm, {GRADRING_ALLTOALL, dtype, {}, 0, count, input, output});
 }
 
 gradring_code gradring_get_view(gradring_comm* comm, gradring_view* view) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <limits>
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
@@ -21,17 +20,9 @@ uint32_t number_in(const Enum& field) {
   return number;
 }
 
-Status check_type(const Signature& signature) {
-  if (signature.count > std::numeric_limits<uint64_t>::max() / size_of(signature.dtype)) {
-    return invalid(fmt::format("count {} of {} is more than any memory holds", signature.count,
-                               name_of(signature.dtype)));
-  }
-  return {};
-}
-
 }  // namespace
 
-tl::expected<Signature, Status> check_op(const gradring_op& op, std::optional<uint32_t> size) {
+tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, bool elastic) {
   const auto refuse = [](std::string message) {
     return tl::unexpected(invalid(std::move(message)));
   };
@@ -57,15 +48,17 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, std::optional<ui
   if (dtype < 1 || dtype > kDtypeLast) return refuse(fmt::format("dtype {} does not exist", dtype));
   signature.dtype = static_cast<Dtype>(dtype);
   signature.count = op.count;
-  if (Status checked = check_type(signature); !checked.ok()) return tl::unexpected(checked);
-
-  if (signature.collective == Collective::kBroadcast) {
-    if (size && op.root >= *size) {
-      return refuse(fmt::format("root {} does not exist in a job of size {}", op.root, *size));
+  if (has_root(signature.collective)) {
+    if (!elastic && op.root >= size) {
+      return refuse(fmt::format("root {} does not exist in a job of size {}", op.root, size));
     }
     signature.root = op.root;
-    return signature;
   }
+  if (needs_all_ranks(signature.collective)) signature.ranks = op.ranks != 0 ? op.ranks : size;
+  if (!is_sane(signature)) {
+    return refuse(fmt::format("{} is more than any memory holds", describe(signature)));
+  }
+  if (!reduces(signature.collective)) return signature;
   if (reduce_op < 1 || reduce_op > kReduceOpLast) {
     return refuse(fmt::format("op {} does not exist", reduce_op));
   }

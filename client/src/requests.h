@@ -37,7 +37,9 @@ struct Request {
   Signature signature;
   OpKey key;
   std::string name;
-  Loan input;  // none where nothing moves
+  uint32_t position = 0;  // ours among the ranks of an op that needs all of them
+  Extent extent;
+  Loan input;  // none where nothing is read, or written
   Loan output;
   int32_t priority = 0;
   Outcome outcome;

@@ -15,10 +15,10 @@ bool aligned(const void* address, size_t element) {
   return reinterpret_cast<uintptr_t>(address) % element == 0;
 }
 
-bool overlap(const void* a, const void* b, uint64_t bytes) {
-  const auto low = std::min(reinterpret_cast<uintptr_t>(a), reinterpret_cast<uintptr_t>(b));
-  const auto high = std::max(reinterpret_cast<uintptr_t>(a), reinterpret_cast<uintptr_t>(b));
-  return high - low < bytes;
+bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto low = reinterpret_cast<uintptr_t>(a);
+  const auto high = reinterpret_cast<uintptr_t>(b);
+  return low < high ? high - low < a_bytes : low - high < b_bytes;
 }
 
 void to_wire(const Loan& loan, wire::Buffer* to) {
@@ -31,11 +31,10 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   gradring::to_wire(request.key, to->mutable_key());
   to->set_name(request.name);
   gradring::to_wire(request.signature, to->mutable_signature());
-  if (request.input.any()) {
-    to_wire(request.input, to->mutable_input());
-    to_wire(request.output, to->mutable_output());
-  }
+  if (request.input.any()) to_wire(request.input, to->mutable_input());
+  if (request.output.any()) to_wire(request.output, to->mutable_output());
   to->set_priority(request.priority);
+  to->set_position(request.position);
 }
 
 RingSubmission ring_entry(uint64_t ticket, const Request& request) {
@@ -47,12 +46,17 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
   entry.op = static_cast<uint8_t>(request.signature.op);
   entry.root = request.signature.root;
   entry.count = request.signature.count;
+  entry.ranks = request.signature.ranks;
+  entry.position = request.position;
   entry.priority = request.priority;
-  if (!request.input.any()) return entry;
-  entry.input_segment = request.input.segment_id();
-  entry.input_offset = request.input.offset();
-  entry.output_segment = request.output.segment_id();
-  entry.output_offset = request.output.offset();
+  if (request.input.any()) {
+    entry.input_segment = request.input.segment_id();
+    entry.input_offset = request.input.offset();
+  }
+  if (request.output.any()) {
+    entry.output_segment = request.output.segment_id();
+    entry.output_offset = request.output.offset();
+  }
   return entry;
 }
 
@@ -66,44 +70,49 @@ tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
   if (request->input.registered()) {
     // Lent memory cannot be freed, so it can be copied without the lock.
     lock.unlock();
-    std::memcpy(request->input.shared(), request->input.users(), request->signature.bytes());
+    std::memcpy(request->input.shared(), request->input.users(), request->extent.input);
     lock.lock();
   }
   return send(lock, std::move(*request));
 }
 
 tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
-  const auto signature =
-      check_op(op, settings_.elastic() ? std::nullopt : std::optional<uint32_t>(settings_.size));
+  const View& view = views_.newest();
+  const auto signature = check_op(op, view.size(), settings_.elastic());
   if (!signature) return tl::unexpected(signature.error());
   Request request;
   request.signature = *signature;
   request.priority = op.priority;
   if (op.name != nullptr) request.name = op.name;
-  if (signature->count == 0) return request;  // a barrier, or an op that moves nothing
-
-  const uint64_t bytes = signature->bytes();
+  if (needs_all_ranks(signature->collective)) {
+    request.position = view.position_of(settings_.rank);
+  }
+  // Who only receives has nothing to give, and the other way round.
+  const Extent extent = request.extent = extent_of(*signature, settings_.rank);
   const size_t element = size_of(signature->dtype);
-  // Who receives a broadcast has nothing to give.
-  const bool receives_only =
-      signature->collective == Collective::kBroadcast && signature->root != settings_.rank;
-  const void* input = receives_only && op.input == nullptr ? op.output : op.input;
-  if (!aligned(input, element) || !aligned(op.output, element)) {
+  if ((extent.input != 0 && !aligned(op.input, element)) ||
+      (extent.output != 0 && !aligned(op.output, element))) {
     return tl::unexpected(
-        invalid(fmt::format("input {} or output {} is not aligned to the {} bytes of {}", input,
+        invalid(fmt::format("input {} or output {} is not aligned to the {} bytes of {}", op.input,
                             op.output, element, name_of(signature->dtype))));
   }
-  if (input != op.output && overlap(input, op.output, bytes)) {
-    return tl::unexpected(invalid(
-        fmt::format("input {} and output {} overlap over {} bytes; they must be equal or apart",
-                    input, op.output, bytes)));
+  if (extent.input != 0 && extent.output != 0 &&
+      overlap(op.input, extent.input, op.output, extent.output) &&
+      !in_place(*signature, request.position, op.input, op.output)) {
+    return tl::unexpected(invalid(fmt::format(
+        "input {} of {} bytes and output {} of {} bytes overlap; they must be {}", op.input,
+        extent.input, op.output, extent.output, in_place_words(signature->collective))));
   }
-  const auto from = segments_.find(input, bytes, "input");
-  if (!from) return tl::unexpected(from.error());
-  const auto to = segments_.find(op.output, bytes, "output");
-  if (!to) return tl::unexpected(to.error());
-  request.input = Loan(*from);
-  request.output = Loan(*to);
+  if (extent.input != 0) {
+    const auto from = segments_.find(op.input, extent.input, "input");
+    if (!from) return tl::unexpected(from.error());
+    request.input = Loan(*from);
+  }
+  if (extent.output != 0) {
+    const auto to = segments_.find(op.output, extent.output, "output");
+    if (!to) return tl::unexpected(to.error());
+    request.output = Loan(*to);
+  }
   return request;
 }
 

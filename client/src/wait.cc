@@ -41,7 +41,7 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
   if (request.outcome.good() && request.output.registered()) {
     // Lent memory cannot be freed, so it can be copied without the lock.
     lock.unlock();
-    std::memcpy(request.output.users(), request.output.shared(), request.signature.bytes());
+    std::memcpy(request.output.users(), request.output.shared(), request.extent.output);
     lock.lock();
   }
   return std::optional<Outcome>(std::move(request.outcome));

@@ -191,6 +191,7 @@ void JobEngine::begin_anew(Op& op) {
   op.grows = false;
   op.confirmed = false;
   op.passed_confirm = false;
+  if (op.open()) op.everywhere = false;
   op.spared = false;
   op.locals.resize(locals_.size());
   for (SliceProgress& slice : op.slices) {
@@ -244,16 +245,14 @@ void JobEngine::apply(const OpFate& fate) {
       return recover(op, fate);
     case OpFate::Kind::kComplete:
       // Every member of this view does so, and so it is known to all of them.
-      op.slices_dropped = 1;
+      op.everywhere = true;
       op.outcome = fate.outcome;
       if (op.open()) {
         Outcome outcome;
         outcome.epoch = fate.outcome.epoch;
         outcome.ranks_min = outcome.ranks_max = fate.outcome.ranks;
-        outcome.verdict =
-            fate.outcome.ranks < fate.expected && op.signature->collective != Collective::kBroadcast
-                ? Verdict::kOkShrunk
-                : Verdict::kOk;
+        op.expected = fate.expected;
+        settle(op, &outcome);
         tell_locals(op, outcome);
         ++counters_.ops_completed;
       }
@@ -280,8 +279,8 @@ void JobEngine::recover(Op& op, const OpFate& fate) {
     sound = sound && (run.route != Route::kHand || run.holder < members());
   }
   const uint64_t cut = fate.slice_bytes;
-  const uint64_t bytes = sound ? op.signature->bytes() : 0;
-  sound = sound && cut != 0 && count == (bytes + cut - 1) / cut &&
+  sound = sound && cut != 0 && count == slices_for(*op.signature, cut) &&
+          (op.seats.size() == op.signature->ranks) &&
           (op.slices_held == 0 || cut == op.plan.slice_bytes) &&
           (members() == 1 || cut <= options_.plan.slice_bytes_max);
   if (!sound) {
@@ -304,8 +303,12 @@ void JobEngine::recover(Op& op, const OpFate& fate) {
       if (run.route == Route::kHand) hands = hands || run.holder == me_;
       // T2b: everybody has it. STABLE died with its epoch, so nothing else would ever say so.
       if (run.route == Route::kNone && !planted(Bug::kCopiesKeptOnAll)) set_dropped(op, slice);
+      if (run.route != Route::kNone || progress.state != SliceState::kUntouched) continue;
+      if (op.plan.wanted_here(slice)) return contradicted(op, "to be held where it is not");
+      set_elsewhere(op, slice, run.value);
     }
   }
+  op.everywhere = op.plan.to_one() && op.slices_dropped == op.plan.slices;
   if (hands) handing_.push_back(&op);
   if (planted(Bug::kOkAtCommit) && op.open()) {
     Outcome outcome;
@@ -323,6 +326,11 @@ void JobEngine::go_on(Op& op) {
   for (const auto& local : op.locals) {
     if (!local || local->signature == *op.signature) continue;
     return mismatch(op, {op.signed_by, local->rank, *op.signature, local->signature}, true);
+  }
+  // Likewise, and it was submitted while we were frozen: then the view did not speak of it.
+  take_seats(op, *op.signature);
+  if (const auto wrong = wrong_ranks(op, op.signed_by, *op.signature)) {
+    return mismatch(op, *wrong, true);
   }
   // Submitted while we were frozen, and its root is gone. Had any member reported the root's input,
   // the op would have a fate.

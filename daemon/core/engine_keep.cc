@@ -20,7 +20,10 @@ void JobEngine::complete_if_final(Op& op) {
     if (!may_tell_decided(op)) return;
     outcome.ranks_min = outcome.ranks_max = op.outcome.ranks;
   } else {
-    if (op.slices_held != op.plan.slices) return;
+    const bool enough =
+        planted(Bug::kOwnOutputIsEnough) && op.plan.to_one() && op.ready(me_) && done_here(op);
+    if (op.slices_held != op.plan.slices && !enough) return;
+    if (op.plan.to_one() && !may_tell_decided(op)) return;
     if (!keep_finals(op)) {
       waiting_.insert(op.key);
       return;
@@ -31,9 +34,7 @@ void JobEngine::complete_if_final(Op& op) {
       outcome.ranks_max = std::max(outcome.ranks_max, slice.value.ranks);
     }
   }
-  const bool shrunk =
-      op.signature->collective != Collective::kBroadcast && outcome.ranks_min < op.expected;
-  outcome.verdict = shrunk ? Verdict::kOkShrunk : Verdict::kOk;
+  settle(op, &outcome);
   waiting_.erase(op.key);
   std::erase(starting_, &op);
   verify(op);
@@ -46,19 +47,31 @@ void JobEngine::complete_if_final(Op& op) {
   forget_if_dropped(op.key);
 }
 
-// D7 for an op without slices. What is decided here is said in our report, so that where all have
-// decided, every view that follows has the same outcome: then it may be told.
+// V10: whether it is one with contributions missing, which can be said of sums alone.
+void JobEngine::settle(const Op& op, Outcome* outcome) const {
+  const Collective collective = op.signature->collective;
+  if (needs_all_ranks(collective)) {
+    outcome->ranks_min = outcome->ranks_max = op.signature->ranks;
+  }
+  const bool may_lack = !needs_all_ranks(collective) && collective != Collective::kBroadcast;
+  const bool shrunk = may_lack && outcome->ranks_min < op.expected;
+  outcome->verdict = shrunk ? Verdict::kOkShrunk : Verdict::kOk;
+}
+
+// D7 for an op without slices, or with such as most members never hold. What is decided here is
+// said in our report, so that where all have decided, every view that follows has the same outcome:
+// then it may be told.
 bool JobEngine::may_tell_decided(Op& op) {
-  if (!options_.stable_completion || op.slices_dropped == 1 || members() == 1) return true;
+  if (!options_.stable_completion || op.everywhere || members() == 1) return true;
   if (planted(Bug::kToldBeforeStable)) return true;
-  if (waiting_.insert(op.key).second) journal_->decided(op);
+  if (waiting_.insert(op.key).second && op.plan.slices == 0) journal_->decided(op);
   if (!op.passed_confirm) pass_confirm(op);
-  return op.slices_dropped == 1;
+  return op.everywhere;
 }
 
 // T1, T3: all of them, or none and the op waits until it is stable.
 bool JobEngine::keep_finals(Op& op) {
-  if (op.slices_dropped == op.plan.slices) return true;
+  if (op.slices_dropped == op.plan.slices || op.plan.to_one()) return true;
   if (options_.stable_completion) return false;
   if (planted(Bug::kNoRetention)) {
     for (uint32_t i = 0; i < op.plan.slices; ++i) set_dropped(op, i);
@@ -104,12 +117,32 @@ void JobEngine::set_dropped(Op& op, uint32_t slice) {
   progress.kept.reset();
 }
 
+// Final where it is wanted, and known there to be.
+void JobEngine::set_elsewhere(Op& op, uint32_t slice, ValueId value) {
+  SliceProgress& progress = op.slices[slice];
+  if (progress.state != SliceState::kUntouched) return;
+  progress.state = SliceState::kDropped;
+  progress.value = value;
+  ++op.slices_held;
+  ++op.slices_dropped;
+  journal_->elsewhere(op, slice, value);
+}
+
+// Every slice that is wanted here is final, and nothing is left to be done with the others.
+bool JobEngine::done_here(const Op& op) const {
+  for (uint32_t i = 0; i < op.plan.slices; ++i) {
+    if (op.slices[i].state != SliceState::kUntouched) continue;
+    if (op.plan.wanted_here(i) || op.slices[i].next_step < steps_of(op, i).size()) return false;
+  }
+  return true;
+}
+
 void JobEngine::forget_if_dropped(const OpKey& key) {
   const auto it = ops_.find(key);
   if (it == ops_.end()) return;
   Op& op = *it->second;
   if (op.state != OpState::kCompleted) return;
-  if (op.slices_dropped < std::max<uint32_t>(op.plan.slices, 1)) return;
+  if (op.plan.slices == 0 ? !op.everywhere : op.slices_dropped < op.plan.slices) return;
   forget(op);
 }
 
@@ -169,51 +202,73 @@ void JobEngine::on_stable(uint32_t from, const Frame& f) {
   }
   Op& op = *it->second;
   if (f.stable.kind == StableKind::kConfirm) {
-    if (op.plan.slices != 0 || !op.ready(me_)) {
-      return protocol_fault(from, "a confirmation of " + describe(f.key) + " out of turn");
-    }
-    if (op.confirmed) {
-      ++counters_.frames_repeated;
-    } else if (op.open()) {
-      op.confirmed = true;
-      op.outcome = {view_.epoch, static_cast<uint32_t>(f.stable.bits[0])};
-      complete_if_final(op);  // passes it on
-    } else {
-      op.confirmed = true;
-      pass_confirm(op);
-      forget_if_dropped(f.key);
-    }
+    on_confirm(op, from, f);
+  } else if (f.stable.bits == decltype(f.stable.bits){}) {
+    on_everywhere(op, from);
+  } else {
+    on_stable_slices(op, from, f.stable);
+    retry_waiting();
+  }
+}
+
+void JobEngine::on_confirm(Op& op, uint32_t from, const Frame& f) {
+  if ((op.plan.slices != 0 && !op.plan.to_one()) || !op.ready(me_)) {
+    return protocol_fault(from, "a confirmation of " + describe(f.key) + " out of turn");
+  }
+  if (op.confirmed) {
+    ++counters_.frames_repeated;
     return;
   }
-  if (op.plan.slices == 0) {
-    if (op.outcome.ranks == 0) {
-      return protocol_fault(from, "STABLE for " + describe(f.key) + ", which is not decided here");
-    }
-    if (op.slices_dropped == 1) {
-      ++counters_.frames_repeated;
-      return;
-    }
-    op.slices_dropped = 1;
-    pass_stable(op);
-    complete_if_final(op);
-    forget_if_dropped(f.key);
+  op.confirmed = true;
+  if (!op.open()) {
+    pass_confirm(op);
+    return forget_if_dropped(f.key);
+  }
+  if (op.plan.slices == 0) op.outcome = {view_.epoch, static_cast<uint32_t>(f.stable.bits[0])};
+  complete_if_final(op);  // passes it on
+}
+
+void JobEngine::on_everywhere(Op& op, uint32_t from) {
+  const OpKey key = op.key;  // outlives it
+  const bool decided = op.plan.slices == 0 ? op.outcome.ranks != 0
+                                           : op.plan.to_one() && op.slices_held == op.plan.slices;
+  if (!decided) {
+    return protocol_fault(from, "STABLE for " + describe(key) + ", which is not decided here");
+  }
+  if (op.everywhere) {
+    ++counters_.frames_repeated;
     return;
   }
+  op.everywhere = true;
+  pass_stable(op);
+  complete_if_final(op);
+  forget_if_dropped(key);
+}
+
+void JobEngine::on_stable_slices(Op& op, uint32_t from, const StableBody& stable) {
+  const OpKey key = op.key;  // outlives it
   for (uint32_t i = 0; i < kStableSlices; ++i) {
-    if ((f.stable.bits[i / 64] >> (i % 64) & 1) == 0) continue;
-    const uint32_t slice = f.stable.first + i;
-    if (slice >= op.plan.slices || op.slices[slice].state == SliceState::kUntouched) {
+    if ((stable.bits[i / 64] >> (i % 64) & 1) == 0) continue;
+    const uint32_t slice = stable.first + i;
+    const bool known = slice < op.plan.slices;
+    const bool elsewhere = known && !op.plan.wanted_here(slice) && op.ready(me_) &&
+                           op.slices[slice].next_step == steps_of(op, slice).size();
+    if (!known || (op.slices[slice].state == SliceState::kUntouched && !elsewhere)) {
       return protocol_fault(from, "STABLE for slice " + std::to_string(slice) + " of " +
-                                      describe(f.key) + ", which is not final here");
+                                      describe(key) + ", which is not final here");
     }
     if (op.slices[slice].state == SliceState::kDropped) continue;  // repeated
-    set_dropped(op, slice);
+    if (elsewhere) {
+      set_elsewhere(op, slice, {view_.epoch, op.plan.contributions_of(op.signature->ranks)});
+    } else {
+      set_dropped(op, slice);
+    }
     if (successor() == last_member(op, slice)) continue;
-    stable_[op.key].insert(slice);
+    stable_[key].insert(slice);
     ++stable_count_;
   }
-  forget_if_dropped(f.key);
-  retry_waiting();
+  if (op.plan.to_one()) complete_if_final(op);
+  forget_if_dropped(key);
 }
 
 // An op without slices has nothing that could go round and show who has it. So a confirmation goes
@@ -223,7 +278,7 @@ void JobEngine::pass_confirm(Op& op) {
   if (me_ != 0 && !op.confirmed) return;
   op.passed_confirm = true;
   if (me_ + 1 == members()) {
-    op.slices_dropped = 1;
+    op.everywhere = true;
     return pass_stable(op);
   }
   Frame f = frame(FrameType::kStable, op.key);

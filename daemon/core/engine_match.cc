@@ -100,6 +100,8 @@ Status JobEngine::submit(const Submission& submission, Time now) {
             "broadcast from rank " + std::to_string(submission.signature.root) +
                 ", which is not among the job's " + std::to_string(view_.size) + " ranks"};
   }
+  const Op* const there = known == ops_.end() ? nullptr : known->second.get();
+  if (Status odd = check_seat(submission, there); !odd.ok() && !failed_already) return odd;
   if (ended_keys_.intervals() - ended_keys_.spaces() >= options_.open_ops_per_rank_max) {
     return {Code::kResourceExhausted,
             "the job passed over too many op keys; sequence numbers must count up by one"};
@@ -123,6 +125,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   if (join_point) ++local.join_points;
   if (!op.since) op.since = now;
   if (op.name.empty()) op.name = submission.name;
+  take_seats(op, submission.signature);
   journal_->submitted(op, *op.locals[index], record_of(local));
   if (op.state == OpState::kFailed) {
     --local.open;
@@ -145,6 +148,7 @@ void JobEngine::meet(Op& op, uint32_t rank, const Signature& signature) {
   } else if (*op.signature != signature) {
     return mismatch(op, {op.signed_by, rank, *op.signature, signature}, true);
   }
+  if (const auto wrong = wrong_ranks(op, rank, signature)) return mismatch(op, *wrong, true);
   check_absent(op);
   if (all_local(op) && locals_here(op) > 0 && !op.ready(me_)) {
     say_ready(op);
@@ -224,6 +228,7 @@ void JobEngine::mismatch(Op& op, const MismatchBody& body, bool tell) {
                           "a second signature for " + title(op) + ", of which slices have moved");
   }
   const auto side = [this](uint32_t rank, const Signature& signature) {
+    if (rank == kNoRank) return "the job has " + std::to_string(signature.ranks) + " ranks";
     std::string who = "rank " + std::to_string(rank);
     if (view_.has(rank)) {
       who += " (node " + view_.members[view_.host_of(rank)].node + ", pid " +
@@ -275,14 +280,19 @@ void JobEngine::member_gone(uint32_t member, const Failure& failure) {
   if (view_.members[member].ranks.empty() || frozen_) return;
   std::vector<OpKey> everywhere;
   for (const auto& [key, op] : ops_) {
-    const bool final =
-        op->plan.slices > 0 ? op->slices_held == op->plan.slices : op->outcome.ranks != 0;
+    const bool final = op->plan.slices == 0 ? op->outcome.ranks != 0
+                       : op->plan.to_one()  ? op->ready(me_) && done_here(*op)
+                                            : op->slices_held == op->plan.slices;
     if (op->state == OpState::kCompleted || (op->open() && final)) everywhere.push_back(key);
   }
   for (const OpKey& key : everywhere) {
     Op& op = *ops_.at(key);
-    for (uint32_t slice = 0; slice < op.plan.slices; ++slice) set_dropped(op, slice);
-    if (op.plan.slices == 0) op.slices_dropped = 1;
+    for (uint32_t slice = 0; slice < op.plan.slices; ++slice) {
+      set_elsewhere(op, slice, {view_.epoch, op.plan.contributions_of(op.signature->ranks)});
+      set_dropped(op, slice);
+    }
+    op.everywhere = true;
+    if (op.plan.to_one()) complete_if_final(op);
     forget_if_dropped(key);
   }
   retry_waiting();

@@ -19,6 +19,7 @@ OpRecord head_of(const Op& op) {
   record.expected = op.expected;
   record.slice_bytes = op.slice_bytes;
   record.root_node = op.root_node;
+  record.seats = op.seats;
   record.spared = op.spared;
   record.outcome = op.outcome;
   record.failure = op.failure;
@@ -42,6 +43,7 @@ void EngineRecord::submitted(OpRecord head, const Submission& submission, const 
   OpRecord& op = ops.try_emplace(head.key, head).first->second;
   op.name = head.name;  // of one that failed elsewhere these were not known
   op.since = head.since;
+  op.seats = head.seats;
   op.add(submission);
 }
 
@@ -77,6 +79,11 @@ void EngineRecord::dropped(const OpKey& key, uint32_t slice) {
   if (it == ops.end() || slice >= it->second.slices.size()) return;
   it->second.slices[slice].state = SliceState::kDropped;
   it->second.slices[slice].kept.reset();
+}
+
+void EngineRecord::elsewhere(const Op& op, uint32_t slice, const ValueId& value) {
+  held(op, slice, value, {});
+  dropped(op.key, slice);
 }
 
 void EngineRecord::decided(const Op& op) { decided(op.key, op.outcome); }

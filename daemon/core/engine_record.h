@@ -47,6 +47,8 @@ class EngineJournal {
   // What the op's slice says of its copy, or that it is dropped, is true from now on.
   virtual void kept(const Op&, uint32_t /*slice*/) {}
   virtual void dropped(const Op&, uint32_t /*slice*/) {}
+  // The slice, which is not wanted here, is final where it is, and everybody knows.
+  virtual void elsewhere(const Op&, uint32_t /*slice*/, const ValueId&) {}
   // An op without slices has its outcome, and is not told yet.
   virtual void decided(const Op&) {}
   // The op has been told to its ranks, to good or bad end.
@@ -76,6 +78,7 @@ struct OpRecord {
   uint32_t expected = 0;
   uint32_t slice_bytes = 0;
   std::string root_node;
+  std::vector<RankPlace> seats;
   bool spared = false;
   std::vector<SliceRecord> slices;  // none: all untouched
   ValueId outcome;
@@ -99,6 +102,7 @@ struct EngineRecord final : EngineJournal {
   void held(const Op& op, uint32_t slice, const ValueId& value, Staging from) override;
   void kept(const Op& op, uint32_t slice) override;
   void dropped(const Op& op, uint32_t slice) override;
+  void elsewhere(const Op& op, uint32_t slice, const ValueId& value) override;
   void decided(const Op& op) override;
   void ended(const Op& op) override;
   void forgotten(const OpKey& key) override;

@@ -67,6 +67,7 @@ void JobEngine::restore(const OpRecord& entry) {
   op.since = entry.since;
   op.expected = entry.expected;
   op.root_node = entry.root_node;
+  op.seats = entry.seats;
   op.spared = entry.spared;
   op.outcome = entry.outcome;
   op.failure = entry.failure;

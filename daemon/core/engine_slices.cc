@@ -139,7 +139,7 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
 uint32_t JobEngine::ranks_expected(const Op& op, const SliceBody& body) const {
   const SliceProgress& progress = op.slices[body.slice];
   if (progress.route == Route::kHand) return progress.value.ranks;
-  if (op.signature->collective == Collective::kBroadcast) return 1;
+  if (op.plan.way == Way::kSpread || op.plan.way == Way::kCarry) return 1;
   if (op.contributed_before.empty()) return 0;
   const std::vector<uint32_t>& before = op.contributed_before;
   if (body.phase == Phase::kFinal) return before.back();
@@ -237,8 +237,7 @@ bool JobEngine::work_landed() {
     forward_.push_back(index);
   } else {
     release_slot(index);
-    // The last receiver: now every member has it.
-    if (step.receive_phase == Phase::kFinal && step.receive) say_stable(op, slice);
+    if (step.last) say_stable(op, slice);
   }
   complete_if_final(op);
   forget_if_dropped(key);  // completed long ago, and the last to be handed what others lacked
@@ -276,11 +275,10 @@ bool JobEngine::work_hand() {
 // slices always has one into which the first waiting slice can move.
 bool JobEngine::work_start() {
   const uint32_t credits_to_start = planted(Bug::kStartWithOneSlot) ? 1 : 2;
-  const auto stride = [this](const Op& op) { return op.plan.rotate ? members() : 1; };
   while (!starting_.empty()) {
     Op& op = *starting_.front();
     while (op.next_start < op.plan.slices && op.slices[op.next_start].route != Route::kCompute) {
-      op.next_start += stride(op);
+      op.next_start = op.plan.next_start(op.next_start + 1);
     }
     if (op.next_start < op.plan.slices) break;
     starting_.pop_front();
@@ -291,7 +289,7 @@ bool JobEngine::work_start() {
   const uint32_t buffer = free_starts_.back();
   free_starts_.pop_back();
   const uint32_t slice = op.next_start;
-  op.next_start += stride(op);
+  op.next_start = op.plan.next_start(slice + 1);
   start_slice(op, slice, buffer);
   complete_if_final(op);
   return true;
@@ -306,7 +304,7 @@ void JobEngine::start_slice(Op& op, uint32_t slice, uint32_t buffer) {
     send_slice(slice_frame(op, slice, step, value), at);
   } else {
     on_sent(at);
-    set_dropped(op, slice);  // nobody else wants it
+    say_stable(op, slice);  // nobody else wants it
   }
 }
 
@@ -318,7 +316,7 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
   const bool in_one_pass =
       delivers && step.fold != Fold::kNone && journal_ == EngineJournal::none();
   if (step.fold == Fold::kLocals) value.ranks += op.contributions[me_];
-  if (step.fold == Fold::kRoot) value.ranks = 1;
+  if (step.fold == Fold::kSource) value.ranks = 1;
   if (step.fold != Fold::kNone) {
     // D3: from untouched inputs only.
     GRADRING_CHECK(progress.state == SliceState::kUntouched || planted(Bug::kDataAfterReport) ||

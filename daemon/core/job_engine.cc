@@ -37,6 +37,11 @@ uint32_t JobEngine::local_index(uint32_t rank) const {
 
 uint64_t JobEngine::submitted(uint32_t rank) const { return locals_[local_index(rank)].submitted; }
 
+const Op* JobEngine::find(const OpKey& key) const {
+  const auto it = ops_.find(key);
+  return it == ops_.end() ? nullptr : it->second.get();
+}
+
 Frame JobEngine::frame(FrameType type, const OpKey& key) const {
   Frame f;
   f.type = type;
@@ -166,17 +171,12 @@ std::string JobEngine::title(const Op& op) const {
 }
 
 void JobEngine::plan(Op& op) {
-  uint32_t root = 0;
-  if (op.signature->collective == Collective::kBroadcast) {
-    const auto keeper = op.root_node.empty() ? std::nullopt : view_.index_of(op.root_node);
-    root = keeper ? *keeper : view_.has(op.signature->root) ? view_.host_of(op.signature->root) : 0;
-  }
-  op.plan = make_plan(*op.signature, members(), me_, root, options_.plan, op.slice_bytes);
+  op.plan = make_plan(*op.signature, members(), me_, seats_of(op), options_.plan, op.slice_bytes);
   if (op.slices.size() != op.plan.slices) {
     GRADRING_CHECK(op.slices_held == 0, "an op with finals stays cut as it is");
     op.slices.assign(op.plan.slices, {});
   }
-  op.next_start = op.plan.rotate ? me_ : op.plan.starts_here(0) ? 0 : op.plan.slices;
+  op.next_start = op.plan.next_start(0);
   op.next_hand = 0;
 }
 

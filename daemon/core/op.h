@@ -29,8 +29,17 @@ struct Submission {
   Signature signature;
   BufferRef input;
   BufferRef output;
+  uint32_t position = 0;  // of an op that needs all of its ranks: which of them this one is
 
   bool operator==(const Submission&) const = default;
+};
+
+// A rank of an op that needs all of them, and the node that has its buffers.
+struct RankPlace {
+  uint32_t rank = 0;
+  std::string node;
+
+  bool operator==(const RankPlace&) const = default;
 };
 
 // The life of an op on one node:
@@ -45,8 +54,8 @@ struct Submission {
 //   ready any         the job fails, or leaves this node out (nothing)
 enum class OpState : uint8_t { kGathering, kMoving, kFailed, kCompleted };
 
-// Rule T: a slice is U (untouched input), H (holds the final value) or D (every member has it, so
-// nobody will ask), and only ever goes U -> H -> D.
+// Rule T: a slice is U (untouched input), H (holds the final value) or D (every member that wants
+// it has it, so nobody will ask), and only ever goes U -> H -> D, or where it is not wanted U -> D.
 enum class SliceState : uint8_t { kUntouched, kHeld, kDropped };
 
 // Which of several possible sums a final value is.
@@ -87,21 +96,23 @@ struct Op {
   uint32_t ready_count = 0;
   std::optional<Time> since;  // first local submission; else the tick after the first READY
 
-  uint32_t expected = 0;        // ranks of the view in which it was first seen anywhere
-  uint32_t slice_bytes = 0;     // not 0: some slice is final somewhere, so it stays cut as it was
-  std::string root_node;        // broadcast: where the root's input is; empty: where the root is
-  bool spared = false;          // of a closed view: nothing it needs is lost
-  bool grows = false;           // join point: some member wants to take in new ranks
-  bool confirmed = false;       // an op without slices: all members before us have decided it
+  uint32_t expected = 0;         // ranks of the view in which it was first seen anywhere
+  uint32_t slice_bytes = 0;      // not 0: some slice is final somewhere, so it stays cut as it was
+  std::string root_node;         // broadcast: where the root's input is; empty: where the root is
+  std::vector<RankPlace> seats;  // of one that needs all of its ranks: as it began, ascending
+  bool spared = false;           // of a view that is closed, or lacks ranks of it: it may go on
+  bool grows = false;            // join point: some member wants to take in new ranks
+  bool confirmed = false;  // it has nothing that goes round: all members before us know its end
   bool passed_confirm = false;  // and the next one was told that we have
 
   Plan plan;  // from the moment all locals are here
   std::vector<SliceProgress> slices;
-  uint32_t slices_held = 0;     // or dropped
-  uint32_t slices_dropped = 0;  // for an op without slices: 1 when all are known to have decided
-  uint32_t next_start = 0;      // first slice that starts here and has not
-  uint32_t next_hand = 0;       // first slice not looked at for handing out
-  ValueId outcome;              // of an op without slices, once decided: all were ready
+  uint32_t slices_held = 0;  // or dropped
+  uint32_t slices_dropped = 0;
+  bool everywhere = false;  // it has nothing that goes round: all are known to know its end
+  uint32_t next_start = 0;  // first slice that starts here and has not
+  uint32_t next_hand = 0;   // first slice not looked at for handing out
+  ValueId outcome;          // of an op without slices, once decided: all were ready
 
   Failure failure;  // when kFailed
 

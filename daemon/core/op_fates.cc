@@ -124,6 +124,14 @@ class Decider {
       fate.failure = *condemned;
       return fate;
     }
+    // Nobody ends one of these before every slice of it is where it is wanted.
+    const auto signature = signature_of(witnesses);
+    if (ended && signature && goes_to_one(signature->collective) &&
+        !planted(Bug::kEndedElsewhereIgnored)) {
+      fate.kind = OpFate::Kind::kComplete;
+      fate.outcome = {old_.epoch, signature->ranks};
+      return fate;
+    }
     const bool moved = std::any_of(witnesses.begin(), witnesses.end(), [](const Witness& w) {
       return w.op != nullptr && decided(*w.op);
     });
@@ -158,8 +166,19 @@ class Decider {
 
   // No slice of it is final anywhere.
   OpFate untouched(OpFate fate, const std::vector<Witness>& witnesses) const {
-    if (next_.closed && !(fate.spared = nothing_lost(witnesses))) return failed(std::move(fate));
-    if (root_lost(fate, witnesses)) return without_root(std::move(fate), witnesses);
+    return begun_again(std::move(fate), witnesses);
+  }
+
+  // Slices of it are to be computed in the next view.
+  OpFate begun_again(OpFate fate, const std::vector<Witness>& witnesses) const {
+    const auto signature = signature_of(witnesses);
+    const bool all_ranks = signature && needs_all_ranks(signature->collective);
+    if (next_.closed || all_ranks) fate.spared = nothing_lost(witnesses);
+    if (next_.closed && !fate.spared) return failed(std::move(fate));
+    if (all_ranks && !fate.spared && next_.size != signature->ranks) {
+      return without(lost_rank(*signature), std::move(fate));
+    }
+    if (root_lost(fate, witnesses)) return without(signature->root, std::move(fate));
     return fate;
   }
 
@@ -198,13 +217,13 @@ class Decider {
       fate.spared = true;
       return fate;
     }
-    if (next_.closed && !(fate.spared = nothing_lost(witnesses))) return failed(std::move(fate));
-    if (root_lost(fate, witnesses)) return without_root(std::move(fate), witnesses);
-    return fate;
+    return begun_again(std::move(fate), witnesses);
   }
 
   tl::expected<SliceFate, std::string> fate_of(const OpKey& key, uint32_t slice,
                                                const std::vector<Witness>& witnesses) const {
+    const auto signature = signature_of(witnesses);
+    const bool to_one = signature && goes_to_one(signature->collective);
     SliceFate fate;
     bool all = true;
     bool dropped = false;
@@ -222,7 +241,7 @@ class Decider {
       if (state == SliceState::kHeld && holder == nullptr) holder = &w;
     }
     if (planted(Bug::kHeldIgnored) && !all) return SliceFate{};
-    if (all) {
+    if (all || (to_one && (dropped || holder != nullptr))) {
       fate.route = Route::kNone;
     } else if (holder != nullptr) {
       fate.route = Route::kHand;
@@ -265,15 +284,25 @@ class Decider {
            !next_.has(signature->root);
   }
 
-  OpFate without_root(OpFate fate, const std::vector<Witness>& witnesses) const {
-    const Signature signature = *signature_of(witnesses);
+  // The first one that the next view is without; the root, if it is none of these.
+  uint32_t lost_rank(const Signature& signature) const {
+    std::optional<uint32_t> first;
+    for (const Member& member : old_.members) {
+      for (const RankInfo& info : member.ranks) {
+        if (!next_.has(info.rank) && (!first || info.rank < *first)) first = info.rank;
+      }
+    }
+    return first.value_or(signature.root);
+  }
+
+  OpFate without(uint32_t rank, OpFate fate) const {
     fate.kind = OpFate::Kind::kFail;
     fate.slices.clear();
     fate.failure = {Cause::kRootLost, {}};
-    fate.failure.blame.rank = signature.root;
-    if (old_.has(signature.root)) {
-      fate.failure.blame.node = old_.members[old_.host_of(signature.root)].node;
-      fate.failure.blame.pid = old_.info_of(signature.root).pid;
+    fate.failure.blame.rank = rank;
+    if (old_.has(rank)) {
+      fate.failure.blame.node = old_.members[old_.host_of(rank)].node;
+      fate.failure.blame.pid = old_.info_of(rank).pid;
     }
     fate.failure.blame.evidence = "nobody has its input any more";
     return fate;

@@ -1,6 +1,7 @@
 #include "daemon/core/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gradring::core {
 namespace {
@@ -39,37 +40,57 @@ void then_send(Step* step, Phase phase, uint32_t hop) {
 Step hand_out(uint32_t hop, uint32_t members) {
   Step step = receive(Phase::kFinal, hop);
   step.deliver = true;
-  if (hop + 1 < members) then_send(&step, Phase::kFinal, hop + 1);
+  step.last = hop + 1 == members;
+  if (!step.last) then_send(&step, Phase::kFinal, hop + 1);
   return step;
 }
 
-std::vector<std::vector<Step>> allreduce_steps(uint32_t n) {
-  std::vector<std::vector<Step>> at(n);
+Step hand_over(uint32_t hop) {
+  Step step = receive(Phase::kPartial, hop);
+  step.finish = true;
+  step.deliver = true;
+  step.last = true;
+  return step;
+}
+
+using Steps = std::vector<std::vector<Step>>;
+
+// Round once: begun at the first member, summed up at the others, final at the last.
+Steps sum_to_steps(uint32_t n) {
+  Steps at(n);
   if (n == 1) {
     at[0] = {start(Fold::kLocals, true, true)};
+    at[0][0].last = true;
     return at;
   }
   Step first = start(Fold::kLocals, false, false);
   then_send(&first, Phase::kPartial, 1);
-  at[0] = {first, hand_out(1, n)};
+  at[0] = {first};
   for (uint32_t d = 1; d + 1 < n; ++d) {
     Step pass = receive(Phase::kPartial, d);
     pass.fold = Fold::kLocals;
     then_send(&pass, Phase::kPartial, d + 1);
-    at[d] = {pass, hand_out(d + 1, n)};
+    at[d] = {pass};
   }
-  Step last = receive(Phase::kPartial, n - 1);
-  last.fold = Fold::kLocals;
-  last.finish = true;
-  last.deliver = true;
+  at[n - 1] = {hand_over(n - 1)};
+  at[n - 1][0].fold = Fold::kLocals;
+  return at;
+}
+
+// The same, and round once more to be handed out.
+Steps sum_steps(uint32_t n) {
+  Steps at = sum_to_steps(n);
+  if (n == 1) return at;
+  for (uint32_t d = 0; d + 1 < n; ++d) at[d].push_back(hand_out(d + 1, n));
+  Step& last = at[n - 1][0];
+  last.last = false;
   then_send(&last, Phase::kFinal, 1);
-  at[n - 1] = {last};
   return at;
 }
 
 // One member gives out a final value that it holds; one who has it already passes it on only.
-std::vector<std::vector<Step>> handing_steps(uint32_t n) {
-  std::vector<std::vector<Step>> at(n);
+Steps handing_steps(uint32_t n) {
+  Steps at(n);
   Step first;
   if (n > 1) then_send(&first, Phase::kFinal, 1);
   at[0] = {first};
@@ -77,19 +98,152 @@ std::vector<std::vector<Step>> handing_steps(uint32_t n) {
   return at;
 }
 
-std::vector<std::vector<Step>> broadcast_steps(uint32_t n) {
-  std::vector<std::vector<Step>> at(n);
-  Step first = start(Fold::kRoot, true, true);
+Steps spread_steps(uint32_t n) {
+  Steps at = handing_steps(n);
+  Step first = start(Fold::kSource, true, true);
+  first.last = n == 1;
   if (n > 1) then_send(&first, Phase::kFinal, 1);
   at[0] = {first};
-  for (uint32_t d = 1; d < n; ++d) at[d] = {hand_out(d, n)};
   return at;
+}
+
+// Members on the way, by their distance from where it starts.
+Steps carry_steps(uint32_t n) {
+  Steps at(n);
+  Step first = start(Fold::kSource, false, false);
+  then_send(&first, Phase::kPartial, 1);
+  at[0] = {first};
+  for (uint32_t d = 1; d < n; ++d) {
+    Step pass = receive(Phase::kPartial, d);
+    then_send(&pass, Phase::kPartial, d + 1);
+    at[d] = {pass};
+  }
+  return at;
+}
+
+// The member at the end of the way, by the same.
+Steps carried_steps(uint32_t n) {
+  Steps at(n);
+  Step here = start(Fold::kSource, true, true);
+  here.last = true;
+  at[0] = {here};
+  for (uint32_t d = 1; d < n; ++d) at[d] = {hand_over(d)};
+  return at;
+}
+
+Way way_of(Collective collective) {
+  switch (collective) {
+    case Collective::kBroadcast:
+    case Collective::kAllgather:
+      return Way::kSpread;
+    case Collective::kReduceScatter:
+    case Collective::kReduce:
+      return Way::kSumTo;
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAlltoall:
+      return Way::kCarry;
+    case Collective::kAllreduce:
+    case Collective::kBarrier:
+    case Collective::kJoinPoint:
+      break;
+  }
+  return Way::kSum;
+}
+
+uint64_t blocks_of(const Signature& s) {
+  const uint64_t each = in_blocks(s.collective) ? s.ranks : 1;
+  return s.collective == Collective::kAlltoall ? each * each : each;
 }
 
 }  // namespace
 
+uint32_t Plan::next_start(uint32_t slice) const {
+  if (way == Way::kSum) {
+    const uint32_t ahead = (me + members - slice % members) % members;
+    return slices - slice > ahead ? slice + ahead : slices;
+  }
+  while (slice < slices && !starts_here(slice)) {
+    slice = (slice / slices_of_block + 1) * slices_of_block;  // those of one block start together
+  }
+  return slice;
+}
+
+std::span<const Step> Plan::steps_of(uint32_t slice) const {
+  if (way == Way::kSum) return steps_at[(me + members - slice % members) % members];
+  const Block block = block_of(slice);
+  if (block.start == Seat::kNobody || (to_one() && block.end == Seat::kNobody)) return {};
+  const uint32_t distance = (me + members - block.start) % members;
+  if (way != Way::kCarry) return steps_at[distance];
+  const uint32_t end = (block.end + members - block.start) % members;
+  if (distance > end) return {};
+  return distance == end ? ends_at[distance] : steps_at[distance];
+}
+
+uint32_t Plan::last_of(uint32_t slice) const {
+  if (to_one()) return block_of(slice).end;
+  const uint32_t before = way == Way::kSum && members > 1 ? 2 : 1;
+  return (start_of(slice) + members - before) % members;
+}
+
+Block Plan::block_of(uint32_t slice) const {
+  const auto ranks = static_cast<uint32_t>(seats.size());
+  const uint32_t number = slice / slices_of_block;
+  const uint64_t at = number * block_bytes;  // where it lies in a buffer that has all of them
+  Block block;
+  const auto from = [&](uint32_t index) {
+    block.source = seats[index].rank;
+    block.start = seats[index].member;
+  };
+  const auto to = [&](uint32_t index) {
+    block.target = seats[index].rank;
+    block.end = seats[index].member;
+    const bool lost = block.end == Seat::kNobody;
+    if (way == Way::kSumTo) block.start = lost ? Seat::kNobody : (block.end + 1) % members;
+  };
+  switch (collective) {
+    case Collective::kAllreduce:
+    case Collective::kBarrier:
+    case Collective::kJoinPoint:
+      break;
+    case Collective::kBroadcast:
+      from(root);
+      break;
+    case Collective::kAllgather:
+      from(number);
+      block.output = at;
+      break;
+    case Collective::kReduceScatter:
+      to(number);
+      block.input = at;
+      break;
+    case Collective::kReduce:
+      to(root);
+      break;
+    case Collective::kGather:
+      from(number);
+      to(root);
+      block.output = at;
+      break;
+    case Collective::kScatter:
+      from(root);
+      to(number);
+      block.input = at;
+      break;
+    case Collective::kAlltoall:
+      // Nearest first at every rank, so that they do not all send to the same one.
+      from(number / ranks);
+      to((number / ranks + number % ranks) % ranks);
+      block.input = (number / ranks + number % ranks) % ranks * block_bytes;
+      block.output = number / ranks * block_bytes;
+      break;
+  }
+  return block;
+}
+
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options) {
-  const uint64_t wanted = signature.bytes() / (uint64_t{members} * kRoundsPerMember);
+  const uint64_t whole = signature.bytes() * blocks_of(signature);
+  const uint64_t wanted = whole / (uint64_t{members} * kRoundsPerMember);
   const bool alone = members == 1 && options.slice_bytes_alone != 0;
   const uint64_t most = alone ? options.slice_bytes_alone : options.slice_bytes_max;
   const uint64_t least = std::min<uint64_t>(options.slice_bytes_min, most);
@@ -97,23 +251,43 @@ uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const Pla
   return static_cast<uint32_t>(std::max(kSliceAlign, bounded / kSliceAlign * kSliceAlign));
 }
 
-Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, uint32_t root_member,
+uint64_t slices_for(const Signature& signature, uint64_t slice_bytes) {
+  if (!moves_data(signature.collective)) return 0;
+  return (signature.bytes() + slice_bytes - 1) / slice_bytes * blocks_of(signature);
+}
+
+Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::vector<Seat> seats,
                const PlanOptions& options, uint32_t slice_bytes) {
   Plan plan;
   plan.members = members;
   plan.me = me;
-  if (signature.collective >= Collective::kBarrier || signature.count == 0) return plan;
-  plan.bytes = signature.bytes();
+  plan.collective = signature.collective;
+  plan.way = way_of(signature.collective);
+  plan.seats = std::move(seats);
+  const auto root = std::find_if(plan.seats.begin(), plan.seats.end(),
+                                 [&](const Seat& seat) { return seat.rank == signature.root; });
+  if (root != plan.seats.end()) plan.root = static_cast<uint32_t>(root - plan.seats.begin());
+  if (!moves_data(signature.collective) || signature.count == 0) return plan;
+  plan.block_bytes = signature.bytes();
   plan.slice_bytes = slice_bytes != 0 ? slice_bytes : slice_bytes_for(signature, members, options);
-  plan.slices = static_cast<uint32_t>((plan.bytes + plan.slice_bytes - 1) / plan.slice_bytes);
-  if (signature.collective == Collective::kBroadcast) {
-    plan.rotate = false;
-    plan.fixed_start = root_member;
-    plan.steps_at = broadcast_steps(members);
-  } else {
-    plan.steps_at = allreduce_steps(members);
+  plan.slices = static_cast<uint32_t>(slices_for(signature, plan.slice_bytes));
+  plan.slices_of_block = plan.slices / static_cast<uint32_t>(blocks_of(signature));
+  switch (plan.way) {
+    case Way::kSum:
+      plan.steps_at = sum_steps(members);
+      break;
+    case Way::kSumTo:
+      plan.steps_at = sum_to_steps(members);
+      break;
+    case Way::kSpread:
+      plan.steps_at = spread_steps(members);
+      break;
+    case Way::kCarry:
+      plan.steps_at = carry_steps(members);
+      plan.ends_at = carried_steps(members);
+      break;
   }
-  plan.hand_at = handing_steps(members);
+  if (!plan.to_one()) plan.hand_at = handing_steps(members);
   return plan;
 }
 

@@ -6,15 +6,16 @@
 
 #include "proto/frame.h"
 #include "proto/types.h"
+#include "proto/verdict.h"
 
 namespace gradring::core {
 
 // Whose buffers a step folds in.
-enum class Fold : uint8_t { kNone, kLocals, kRoot };
+enum class Fold : uint8_t { kNone, kLocals, kSource };
 
 // What one member does with one slice at one moment, in this order: take the value that arrived (or
 // begin with nothing), fold in local contributions, divide, hand the final value to the local
-// trainers, pass it on.
+// trainers that want it, pass it on.
 struct Step {
   bool receive = false;
   Phase receive_phase = Phase::kPartial;
@@ -28,7 +29,38 @@ struct Step {
   Phase send_phase = Phase::kPartial;
   uint16_t send_hop = 0;  // as the receiver counts
 
+  bool last = false;  // after it, whoever wants the slice has it
+
   bool operator==(const Step&) const = default;
+};
+
+// Who contributes to a slice, who gets it, and by which way along the ring.
+enum class Way : uint8_t {
+  kSum,     // everybody, to everybody: round once to be summed, and once to be handed out
+  kSumTo,   // everybody, to one: round once, ending there
+  kSpread,  // one, to everybody
+  kCarry,   // one, to one
+};
+
+// A rank of an op, and the member that has its buffers. Where that is lost nobody is its member: no
+// slice of it starts, and none is wanted.
+struct Seat {
+  static constexpr uint32_t kNobody = 0xffffffff;
+  uint32_t rank = 0;
+  uint32_t member = 0;
+};
+
+// A part of the op whose slices all go between the same ranks. Offsets are bytes in the buffers of
+// those who give and of those who get.
+struct Block {
+  uint64_t input = 0;
+  uint64_t output = 0;
+  uint32_t source = kNoRank;  // the rank that gives it, of kSpread and kCarry
+  uint32_t target = kNoRank;  // the rank that gets it, of kSumTo and kCarry
+  uint32_t start = 0;         // the member at which it starts; of kSum they take turns
+  uint32_t end = 0;           // the member of `target`
+
+  bool goes_to(uint32_t rank) const { return target == kNoRank || target == rank; }
 };
 
 // A collective as data. Every slice starts at one member and travels along the ring; what a member
@@ -37,37 +69,55 @@ struct Step {
 struct Plan {
   uint32_t members = 1;
   uint32_t me = 0;
-  uint64_t bytes = 0;
-  uint32_t slice_bytes = 0;  // of every slice but the last
+  Way way = Way::kSum;
+  Collective collective = Collective::kBarrier;
+  uint32_t slice_bytes = 0;  // of every slice but the last of a block
   uint32_t slices = 0;       // 0: complete as soon as all are ready (barrier, nothing to move)
-
-  bool rotate = true;        // slice s starts at member s mod n (allreduce)
-  uint32_t fixed_start = 0;  // else all start here (broadcast: the root's node)
+  uint64_t block_bytes = 0;  // of all blocks; an op that is not in blocks is one
+  uint32_t slices_of_block = 1;
+  uint32_t root = 0;        // its index in `seats`
+  std::vector<Seat> seats;  // as make_plan says
 
   std::vector<std::vector<Step>> steps_at;  // indexed by distance from the start
+  std::vector<std::vector<Step>> ends_at;   // of kCarry at the end, likewise
   std::vector<std::vector<Step>> hand_at;   // of a slice that one member holds, by distance from it
 
-  uint32_t start_of(uint32_t slice) const { return rotate ? slice % members : fixed_start; }
-  std::span<const Step> steps_of(uint32_t slice) const {
-    return steps_at[(me + members - start_of(slice)) % members];
+  Block block_of(uint32_t slice) const;
+  uint32_t start_of(uint32_t slice) const {
+    return way == Way::kSum ? slice % members : block_of(slice).start;
   }
+  bool starts_here(uint32_t slice) const { return start_of(slice) == me; }
+  // The first slice from `slice` on that starts here; `slices` if there is none.
+  uint32_t next_start(uint32_t slice) const;
+  std::span<const Step> steps_of(uint32_t slice) const;
   std::span<const Step> steps_from(uint32_t holder) const {
     return hand_at[(me + members - holder) % members];
   }
-  // The member that a final value reaches last: when it has it, every member has it.
-  uint32_t last_of(uint32_t slice) const {
-    return (start_of(slice) + members - (rotate && members > 1 ? 2 : 1)) % members;
+  // Whether it is delivered to one rank alone: nobody else ever holds it.
+  bool to_one() const { return way == Way::kSumTo || way == Way::kCarry; }
+  // Whether it is delivered on this member.
+  bool wanted_here(uint32_t slice) const { return !to_one() || block_of(slice).end == me; }
+  // Contributions in a final value, of as many as the op has.
+  uint32_t contributions_of(uint32_t ranks) const {
+    return way == Way::kSpread || way == Way::kCarry ? 1 : ranks;
   }
+  // The member that a final value reaches last: when it has it, everybody who wants it has it.
+  uint32_t last_of(uint32_t slice) const;
   uint32_t last_from(uint32_t holder) const { return (holder + members - 1) % members; }
-  bool starts_here(uint32_t slice) const { return start_of(slice) == me; }
   // Slices of one turn are for one lane, whichever their number is: those that start at one member
   // take turns, and so do those that start side by side.
   uint32_t turn_of(uint32_t slice) const {
-    return rotate ? slice % members + slice / members : slice;
+    return way == Way::kSum ? slice % members + slice / members : slice;
   }
-  uint64_t offset_of(uint32_t slice) const { return uint64_t{slice} * slice_bytes; }
+  uint64_t offset_in_block(uint32_t slice) const {
+    return uint64_t{slice % slices_of_block} * slice_bytes;
+  }
+  uint64_t input_at(uint32_t slice) const { return block_of(slice).input + offset_in_block(slice); }
+  uint64_t output_at(uint32_t slice) const {
+    return block_of(slice).output + offset_in_block(slice);
+  }
   uint32_t length_of(uint32_t slice) const {
-    const uint64_t left = bytes - offset_of(slice);
+    const uint64_t left = block_bytes - offset_in_block(slice);
     return left < slice_bytes ? static_cast<uint32_t>(left) : slice_bytes;
   }
 };
@@ -84,10 +134,13 @@ struct PlanOptions {
 
 // Slices are whole elements and equal on all members; both follow from the arguments alone.
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options);
+// How many slices of `slice_bytes` an op has.
+uint64_t slices_for(const Signature& signature, uint64_t slice_bytes);
 
-// `root_member`: index of the member that hosts the root, for broadcast. `slice_bytes`: 0, or that
-// of an op that was begun among other members and stays cut as it is.
-Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, uint32_t root_member,
+// `seats`: the ranks of an op that needs all of them, ascending; of a broadcast its root alone;
+// else none. `slice_bytes`: 0, or that of an op that was begun among other members and stays cut as
+// it is.
+Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::vector<Seat> seats,
                const PlanOptions& options, uint32_t slice_bytes = 0);
 
 }  // namespace gradring::core

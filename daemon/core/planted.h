@@ -44,8 +44,10 @@ enum class Bug : uint8_t {
   kCondemnedThoughComplete,  // D9, V8
   kLostLaneIgnored,          // D9
   kToldBeforeStable,         // D7
+  kOwnOutputIsEnough,        // D10
+  kEndedElsewhereIgnored,    // D10, V8
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kToldBeforeStable);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kEndedElsewhereIgnored);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

@@ -38,6 +38,12 @@ const Failure* damaged_link(const Reports& reports, const std::string& a, const 
   return nullptr;
 }
 
+uint32_t ranks_of(const std::vector<Member>& members) {
+  size_t ranks = 0;
+  for (const Member& member : members) ranks += member.ranks.size();
+  return static_cast<uint32_t>(ranks);
+}
+
 // What went, in the order of blame: a rank that died is a reason of its own, a node's is a guess.
 std::vector<Failure> losses(const View& old, const View& next, const Reports& reports,
                             const std::map<std::string, Failure>& lost) {
@@ -82,6 +88,8 @@ std::vector<Failure> losses(const View& old, const View& next, const Reports& re
   return list;
 }
 
+// And no member has decided it: as it is decided, it ends (rule D7), and the next one is early
+// enough.
 bool at_join_point(const View& next, const Reports& reports) {
   for (const Member& member : next.members) {
     const auto report = reports.find(member.node);
@@ -90,7 +98,7 @@ bool at_join_point(const View& next, const Reports& reports) {
     for (const OpReport& op : report->second.ops) {
       if (op.completed) continue;
       const bool join = op.signature && op.signature->collective == Collective::kJoinPoint;
-      if (!join || op.contributions == 0) return false;
+      if (!join || op.contributions == 0 || op.outcome.ranks != 0) return false;
       ready = true;
     }
     if (!ready) return false;
@@ -165,8 +173,17 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
       if (condemned == nullptr) condemned = &why.failure;
     }
   }
-  const bool grows =
+  bool grows =
       !joiners.empty() && !next.members.empty() && !old.closed && at_join_point(next, reports);
+  const std::vector<Failure> gone = losses(old, next, reports, lost);
+  next.size = ranks_of(next.members) + (grows ? ranks_of(joiners) : 0);
+  if (!old.closed && (!gone.empty() || next.size < old.size) &&
+      (!policy.elastic || next.size < policy.min)) {
+    next.closed = gone.empty() ? Failure{Cause::kPeerLost, {}} : gone.front();
+    // Nobody is taken into a job that ends: who waits to come in takes part in its next life.
+    grows = false;
+    next.size = ranks_of(next.members);
+  }
   if (grows) {
     next.grown = next.epoch;
     for (Member& joiner : joiners) {
@@ -181,15 +198,6 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
     }
   }
   sort_into_ring(&next.members);
-  next.size = 0;
-  for (const Member& member : next.members) next.size += static_cast<uint32_t>(member.ranks.size());
-
-  const std::vector<Failure> gone = losses(old, next, reports, lost);
-  if (!old.closed && (!gone.empty() || next.size < old.size)) {
-    if (!policy.elastic || next.size < policy.min) {
-      next.closed = gone.empty() ? Failure{Cause::kPeerLost, {}} : gone.front();
-    }
-  }
   next.explanation = "epoch " + std::to_string(next.epoch) + ": ";
   if (gone.empty() && !grows) {
     const std::string why = reason.empty() ? "a connection broke or was slow" : reason;

@@ -60,14 +60,8 @@ void JobExecutor::go_on_from(const EngineMemory& before,
   engine_.restore(before.record);
   if (!before.landing) return;
   // Half of the slice may have been copied; its value lies where it came from.
-  const auto op = before.record.ops.find(before.landing->key);
-  if (op == before.record.ops.end() || op->second.state != core::OpState::kGathering) return;
-  const uint64_t offset = uint64_t{before.landing->slice} * op->second.slice_bytes;
-  for (const core::Submission& submission : op->second.locals) {
-    const uint64_t length =
-        std::min<uint64_t>(op->second.slice_bytes, submission.signature.bytes() - offset);
-    std::memcpy(lent_to(submission).output + offset, staging_.at(before.landing->from), length);
-  }
+  const core::Op* const op = engine_.find(before.landing->key);
+  if (op != nullptr && op->open()) deliver(*op, before.landing->slice, before.landing->from);
 }
 
 void JobExecutor::remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome) {

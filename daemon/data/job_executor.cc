@@ -216,10 +216,12 @@ void JobExecutor::made(core::Staging at, uint32_t length) {
 
 void JobExecutor::fold(const core::FoldOrder& order) {
   const core::Op& op = *order.op;
-  const uint64_t offset = op.plan.offset_of(order.slice);
+  const core::Block block = op.plan.block_of(order.slice);
+  const uint64_t input_at = op.plan.input_at(order.slice);
+  const uint64_t output_at = op.plan.output_at(order.slice);
   const uint32_t length = op.plan.length_of(order.slice);
   const bool stays = order.leaves || !order.deliver;
-  const bool copies = order.source == core::Fold::kRoot;
+  const bool copies = order.source == core::Fold::kSource;
   if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
 
   inputs_.clear();
@@ -229,13 +231,13 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   for (const auto& local : op.locals) {
     if (!local) continue;
     const Lent& lent = lent_to(*local);
-    if (order.deliver) outputs_.push_back(lent.output + offset);
-    if (copies && local->rank != op.signature->root) continue;
-    inputs_.push_back(lent.input + offset);
+    if (order.deliver && block.goes_to(local->rank)) outputs_.push_back(lent.output + output_at);
+    if (copies && local->rank != block.source) continue;
+    inputs_.push_back(lent.input + input_at);
     folded_.push_back(local->rank);
   }
   GRADRING_CHECK(!copies || inputs_.size() == 1,
-                 "the root of a broadcast is on the node that starts it");
+                 "the rank that gives a slice is on the node that starts it");
   const ReduceOp reduce = copies ? ReduceOp::kNone : op.signature->op;
   const Pass pass{op.signature->dtype,
                   reduce,
@@ -260,17 +262,19 @@ void JobExecutor::look(const core::FoldOrder& order, uint64_t first, uint64_t by
   for (const void* input : std::span(inputs_).last(folded_.size())) {
     locals.push_back(static_cast<const std::byte*>(input) + first);
   }
-  const uint64_t offset = op.plan.offset_of(order.slice) + first;
+  const uint64_t offset = op.plan.input_at(order.slice) + first;
   if (nonfinite_.look(op, offset, bytes, locals, folded_, found, monotonic_now())) {
     shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
   }
 }
 
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
-  const uint64_t offset = op.plan.offset_of(slice);
+  const core::Block block = op.plan.block_of(slice);
+  const uint64_t at = op.plan.output_at(slice);
   const uint32_t length = op.plan.length_of(slice);
   for (const auto& local : op.locals) {
-    if (local) std::memcpy(lent_to(*local).output + offset, staging_.at(from), length);
+    if (!local || !block.goes_to(local->rank)) continue;
+    std::memcpy(lent_to(*local).output + at, staging_.at(from), length);
   }
   if (log_) log_->landed();
   flight_->slice_delivered(op.key, slice);
@@ -286,14 +290,14 @@ const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {
 std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
   const Lent* lent = first_lent_to(op);
   if (lent == nullptr) return std::nullopt;
-  return kept_->keep({lent->output + op.plan.offset_of(slice), op.plan.length_of(slice)});
+  return kept_->keep({lent->output + op.plan.output_at(slice), op.plan.length_of(slice)});
 }
 
 void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   const uint32_t length = op.plan.length_of(slice);
   const std::optional<uint32_t> kept = op.slices[slice].kept;
   const std::byte* from =
-      kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.offset_of(slice);
+      kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.output_at(slice);
   std::memcpy(staging_.at(to), from, length);
   made(to, length);
 }
@@ -302,7 +306,8 @@ std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {
   std::optional<core::ResultDigest> digest;
   for (const auto& local : op.locals) {
     if (!local) continue;
-    const uint32_t crc = transport::crc32c({lent_to(*local).output, op.plan.bytes});
+    const uint64_t bytes = extent_of(*op.signature, local->rank).output;
+    const uint32_t crc = transport::crc32c({lent_to(*local).output, bytes});
     if (!digest) digest = {crc, local->rank, std::nullopt};
     if (digest->crc32c != crc) digest->odd_rank = local->rank;
   }

@@ -38,11 +38,13 @@ const wire::Operation& SessionRing::take() {
   signature->set_op(entry.op);
   signature->set_root(entry.root);
   signature->set_count(entry.count);
+  signature->set_ranks(entry.ranks);
   taken_.mutable_input()->set_segment(entry.input_segment);
   taken_.mutable_input()->set_offset(entry.input_offset);
   taken_.mutable_output()->set_segment(entry.output_segment);
   taken_.mutable_output()->set_offset(entry.output_offset);
   taken_.set_priority(entry.priority);
+  taken_.set_position(entry.position);
   return taken_;
 }
 

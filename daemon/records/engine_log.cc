@@ -39,15 +39,23 @@ void EngineLog::submitted(const core::Op& op, const core::Submission& submission
   write();
 }
 
+namespace {
+
+void to_wire(const core::Op& op, uint32_t slice, const core::ValueId& value, wire::SliceHeld* to) {
+  gradring::to_wire(op.key, to->mutable_key());
+  to->set_slice(slice);
+  to->set_slices(op.plan.slices);
+  to->set_slice_bytes(op.plan.slice_bytes);
+  to->set_epoch(value.epoch);
+  to->set_ranks(value.ranks);
+}
+
+}  // namespace
+
 void EngineLog::held(const core::Op& op, uint32_t slice, const core::ValueId& value,
                      core::Staging from) {
   wire::SliceHeld* entry = held_.mutable_held();
-  gradring::to_wire(op.key, entry->mutable_key());
-  entry->set_slice(slice);
-  entry->set_slices(op.plan.slices);
-  entry->set_slice_bytes(op.plan.slice_bytes);
-  entry->set_epoch(value.epoch);
-  entry->set_ranks(value.ranks);
+  to_wire(op, slice, value, entry);
   entry->set_staging_kind(static_cast<uint32_t>(from.kind));
   entry->set_staging_index(from.index);
   log_->append(held_);
@@ -69,6 +77,11 @@ void EngineLog::dropped(const core::Op& op, uint32_t slice) {
   gradring::to_wire(op.key, entry->mutable_key());
   entry->set_slice(slice);
   log_->append(dropped_);
+}
+
+void EngineLog::elsewhere(const core::Op& op, uint32_t slice, const core::ValueId& value) {
+  to_wire(op, slice, value, elsewhere_.mutable_elsewhere());
+  log_->append(elsewhere_);
 }
 
 void EngineLog::decided(const core::Op& op) {
@@ -140,6 +153,14 @@ bool apply(const wire::EngineEntry& entry, bool first, EngineMemory* to) {
       const auto kind =
           held.staging_kind() == 0 ? core::Staging::Kind::kSlot : core::Staging::Kind::kStart;
       to->landing = {key(held.key()), held.slice(), {kind, held.staging_index()}};
+      return true;
+    }
+    case wire::EngineEntry::kElsewhere: {
+      const wire::SliceHeld& from = entry.elsewhere();
+      if (from.slices() > kSlicesMax) return false;
+      record.held(key(from.key()), from.slice(), from.slices(), from.slice_bytes(),
+                  {from.epoch(), from.ranks()});
+      record.dropped(key(from.key()), from.slice());
       return true;
     }
     case wire::EngineEntry::kLanded:

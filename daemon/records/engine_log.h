@@ -39,6 +39,7 @@ class EngineLog final : public core::EngineJournal {
             core::Staging from) override;
   void kept(const core::Op& op, uint32_t slice) override;
   void dropped(const core::Op& op, uint32_t slice) override;
+  void elsewhere(const core::Op& op, uint32_t slice, const core::ValueId& value) override;
   void decided(const core::Op& op) override;
   void ended(const core::Op& op) override;
   void forgotten(const OpKey& key) override;
@@ -57,6 +58,7 @@ class EngineLog final : public core::EngineJournal {
   wire::EngineEntry landed_;
   wire::EngineEntry copied_;
   wire::EngineEntry dropped_;
+  wire::EngineEntry elsewhere_;
 };
 
 // What the last life of a daemon wrote of one job.

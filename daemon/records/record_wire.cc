@@ -120,6 +120,7 @@ void to_wire(const core::Submission& from, wire::SubmissionRecord* to) {
   to->set_input_offset(from.input.offset);
   to->set_output_segment(from.output.segment);
   to->set_output_offset(from.output.offset);
+  to->set_position(from.position);
 }
 
 bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::string& name,
@@ -130,6 +131,7 @@ bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::
   to->name = name;
   to->input = {from.input_segment(), from.input_offset()};
   to->output = {from.output_segment(), from.output_offset()};
+  to->position = from.position();
   return gradring::from_wire(from.signature(), &to->signature);
 }
 
@@ -150,6 +152,11 @@ void to_wire(const core::OpRecord& from, const KeptSlices& kept, wire::OpRecord*
   to->set_slice_bytes(from.slice_bytes);
   to->set_root_node(from.root_node);
   to->set_spared(from.spared);
+  for (const core::RankPlace& seat : from.seats) {
+    wire::RankPlace* s = to->add_seats();
+    s->set_rank(seat.rank);
+    s->set_node(seat.node);
+  }
   for (const core::SliceRecord& slice : from.slices) {
     wire::SliceState* s = to->add_slices();
     s->set_state(static_cast<uint32_t>(slice.state));
@@ -178,6 +185,7 @@ bool from_wire(const wire::OpRecord& from, core::OpRecord* to, KeptPlaces* place
   to->slice_bytes = from.slice_bytes();
   to->root_node = from.root_node();
   to->spared = from.spared();
+  for (const wire::RankPlace& seat : from.seats()) to->seats.push_back({seat.rank(), seat.node()});
   for (const wire::SliceState& slice : from.slices()) {
     if (slice.state() > kSliceStateLast) return false;
     core::SliceRecord& s = to->slices.emplace_back();

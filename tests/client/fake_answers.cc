@@ -194,11 +194,12 @@ void FakeDaemon::compute(const wire::Operation& operation) {
   Signature signature;
   if (!from_wire(operation.signature(), &signature)) return;
   if (signature.count == 0) return;
+  if (!operation.has_input() || !operation.has_output()) return;  // nothing to compute here
   std::byte* input =
       segments_.at(operation.input().segment()).memory.data() + operation.input().offset();
   std::byte* output =
       segments_.at(operation.output().segment()).memory.data() + operation.output().offset();
-  if (input != output) std::memcpy(output, input, signature.bytes());
+  if (input != output) std::memmove(output, input, signature.bytes());
   if (signature.dtype != Dtype::kFloat32 || signature.op != ReduceOp::kSum) return;
   for (uint64_t i = 0; i < signature.count; ++i) {
     float value = 0;

@@ -154,9 +154,9 @@ TEST_F(Submit, RefusesMemoryThatNobodyLent) {
 TEST_F(Submit, RefusesRangesWhoseEndWrapsAround) {
   EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX)), HasSubstr("more than any memory"));
   EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX / 4 + 1)), HasSubstr("more than any"));
-  // The bytes alone still fit into 64 bits, but start + bytes does not.
   for (float* start : {memory_, memory_ + 1}) {
-    EXPECT_THAT(refused(sum_of(start, start, UINT64_MAX / 4), GRADRING_ERR_NOT_FOUND),
+    EXPECT_THAT(refused(sum_of(start, start, kCountMax + 1)), HasSubstr("more than any memory"));
+    EXPECT_THAT(refused(sum_of(start, start, kCountMax), GRADRING_ERR_NOT_FOUND),
                 HasSubstr("pass the end"));
   }
 }
@@ -224,11 +224,66 @@ TEST_F(Submit, OfABroadcastNeedsNoInputWhereTheRootIsElsewhere) {
   const gradring_request request = submit(comm_, op);
   EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
   const wire::Operation operation = daemon_.wait_for_operations(1).at(0);
-  EXPECT_EQ(operation.input().segment(), operation.output().segment());
+  EXPECT_FALSE(operation.has_input());
 
   op.root = 1;
   gradring_request none = 0;
   EXPECT_EQ(gradring_submit(comm_.get(), &op, &none), GRADRING_ERR_NOT_FOUND);
+}
+
+// This is rank 1 of 4.
+TEST_F(Submit, OfBlocksSaysAmongHowManyAndWhichItIs) {
+  float* all = alloc(comm_, 4 * kCount);
+  gradring_op op = sum_of(all + kCount, all, kCount);
+  op.collective = GRADRING_ALLGATHER;
+  const gradring_request request = submit(comm_, op);
+  EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
+  const wire::Operation operation = daemon_.wait_for_operations(1).at(0);
+  Signature signature;
+  ASSERT_TRUE(from_wire(operation.signature(), &signature));
+  EXPECT_EQ(describe(signature), "allgather of 4 x 1024 float32");
+  EXPECT_EQ(operation.position(), 1u);
+  EXPECT_EQ(operation.input().offset(), kCount * sizeof(float));
+}
+
+TEST_F(Submit, OfBlocksNeedsRoomForAll) {
+  gradring_op op = sum_of(memory_, memory_, kCount);
+  op.collective = GRADRING_REDUCE_SCATTER;
+  op.output = alloc(comm_, kCount);
+  EXPECT_THAT(refused(op, GRADRING_ERR_NOT_FOUND), HasSubstr("input"));
+  op.count = kCount / 4;
+  EXPECT_NE(submit(comm_, op), 0u);
+}
+
+TEST_F(Submit, OfBlocksInPlaceIsTheOwnBlockAlone) {
+  float* all = alloc(comm_, 4 * kCount);
+  gradring_op op = sum_of(all, all, kCount);
+  for (const gradring_collective collective : {GRADRING_ALLGATHER, GRADRING_ALLTOALL}) {
+    op.collective = collective;
+    EXPECT_THAT(refused(op), HasSubstr("overlap"));
+  }
+  op.collective = GRADRING_REDUCE_SCATTER;
+  op.output = all + 2 * kCount;  // that of rank 2
+  EXPECT_THAT(refused(op), HasSubstr("apart, or the smaller one this rank's own block"));
+  op.output = all + kCount;
+  EXPECT_NE(submit(comm_, op), 0u);
+}
+
+TEST_F(Submit, WhoGivesOrGetsNothingNeedsNoBufferForIt) {
+  ASSERT_EQ(gradring_gather(comm_.get(), memory_, nullptr, kCount, GRADRING_FLOAT32, 0),
+            GRADRING_OK);
+  ASSERT_EQ(gradring_scatter(comm_.get(), nullptr, memory_, kCount, GRADRING_FLOAT32, 0),
+            GRADRING_OK);
+  ASSERT_EQ(
+      gradring_reduce(comm_.get(), memory_, nullptr, kCount, GRADRING_FLOAT32, GRADRING_SUM, 3),
+      GRADRING_OK);
+  EXPECT_EQ(gradring_gather(comm_.get(), memory_, nullptr, kCount, GRADRING_FLOAT32, 1),
+            GRADRING_ERR_NOT_FOUND)
+      << "the root gets everything";
+  const auto operations = daemon_.wait_for_operations(3);
+  EXPECT_FALSE(operations.at(0).has_output());
+  EXPECT_FALSE(operations.at(1).has_input());
+  EXPECT_FALSE(operations.at(2).has_output());
 }
 
 TEST_F(Submit, OfNoElementsNeedsNoMemory) {

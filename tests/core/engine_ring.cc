@@ -116,19 +116,28 @@ void Ring::fail_everywhere(const Failure& failure) {
 
 Ticket Ring::submit(uint32_t rank, OpKey key, const Signature& signature, Values input, Place place,
                     const std::string& name) {
-  if (input.empty()) input.resize(signature.count);
+  const Extent extent = extent_of(signature, rank);
+  const size_t inputs = std::max<uint64_t>(extent.input / sizeof(float), signature.count);
+  if (input.empty()) input.resize(inputs);
   Account account;
   account.ticket = {rank, next_ticket_++};
   account.input = account.output = memory_.size();
   memory_.push_back(std::move(input));
   if (place == Place::kApart) {
     account.output = memory_.size();
-    memory_.emplace_back(signature.count, -1.0f);
+    const bool blocks = needs_all_ranks(signature.collective);
+    memory_.emplace_back(blocks ? extent.output / sizeof(float) : signature.count, -1.0f);
   }
   accounts_[account.ticket.number] = account;
-  const Status status = engine_of_rank(rank).submit(
-      {rank, account.ticket.number, key, name, signature, {account.input, 0}, {account.output, 0}},
-      now);
+  const Status status = engine_of_rank(rank).submit({rank,
+                                                     account.ticket.number,
+                                                     key,
+                                                     name,
+                                                     signature,
+                                                     {account.input, 0},
+                                                     {account.output, 0},
+                                                     rank},
+                                                    now);
   EXPECT_TRUE(status.ok()) << status.message();
   return account.ticket;
 }
@@ -143,8 +152,10 @@ Status Ring::refused(uint32_t rank, OpKey key, const Signature& signature) {
 std::vector<Ticket> Ring::submit_all(OpKey key, const Signature& signature, Place place) {
   std::vector<Ticket> tickets;
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
-    tickets.push_back(
-        submit(rank, key, signature, values_of(rank, signature.count, key.sequence), place));
+    const bool blocks = needs_all_ranks(signature.collective);
+    const uint64_t bytes = blocks ? extent_of(signature, rank).input : signature.bytes();
+    const Values input = values_of(rank, bytes / sizeof(float), key.sequence);
+    tickets.push_back(submit(rank, key, signature, input, place));
   }
   return tickets;
 }

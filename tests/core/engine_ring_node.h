@@ -47,13 +47,14 @@ class Ring::Node : public EngineActions {
 
   void fold(const FoldOrder& order) override {
     const Plan& plan = order.op->plan;
-    const size_t first = plan.offset_of(order.slice) / sizeof(float);
+    const Block block = plan.block_of(order.slice);
+    const size_t first = plan.input_at(order.slice) / sizeof(float);
     const size_t count = plan.length_of(order.slice) / sizeof(float);
     float* to = at(order.at);
     bool empty = !order.onto_arrived;
     for (const auto& local : order.op->locals) {
       if (!local) continue;  // of a rank that died before it submitted
-      if (order.source == Fold::kRoot && local->rank != order.op->signature->root) continue;
+      if (order.source == Fold::kSource && local->rank != block.source) continue;
       EXPECT_EQ(ring_->outcomes_.count(local->ticket), 0u) << "reads a buffer that was given back";
       const Values& from = ring_->memory_[local->input.segment];
       for (size_t i = 0; i < count; ++i) to[i] = empty ? from[first + i] : to[i] + from[first + i];
@@ -67,10 +68,11 @@ class Ring::Node : public EngineActions {
 
   void deliver(const Op& op, uint32_t slice, Staging from) override {
     EXPECT_TRUE(delivered_.insert({op.key, slice}).second) << "a final value is written once";
-    const size_t first = op.plan.offset_of(slice) / sizeof(float);
+    const Block block = op.plan.block_of(slice);
+    const size_t first = op.plan.output_at(slice) / sizeof(float);
     const size_t count = op.plan.length_of(slice) / sizeof(float);
     for (const auto& local : op.locals) {
-      if (!local) continue;
+      if (!local || !block.goes_to(local->rank)) continue;
       EXPECT_EQ(ring_->outcomes_.count(local->ticket), 0u) << "writes a buffer that was given back";
       std::copy_n(
           at(from), count,
@@ -198,7 +200,7 @@ class Ring::Node : public EngineActions {
     EXPECT_EQ(ring_->outcomes_.count((*first)->ticket), 0u) << "reads a buffer that was given back";
     const Values& all = ring_->memory_[(*first)->output.segment];
     const auto begin =
-        all.begin() + static_cast<std::ptrdiff_t>(op.plan.offset_of(slice) / sizeof(float));
+        all.begin() + static_cast<std::ptrdiff_t>(op.plan.output_at(slice) / sizeof(float));
     return {begin, begin + static_cast<std::ptrdiff_t>(op.plan.length_of(slice) / sizeof(float))};
   }
 

@@ -19,7 +19,7 @@ Signature broadcast(Dtype dtype, uint64_t count, uint32_t root) {
 std::vector<Plan> plans_of(const Signature& signature, uint32_t members, uint32_t root_member) {
   std::vector<Plan> plans;
   for (uint32_t me = 0; me < members; ++me) {
-    plans.push_back(make_plan(signature, members, me, root_member, {}));
+    plans.push_back(make_plan(signature, members, me, {{signature.root, root_member}}, {}));
   }
   return plans;
 }
@@ -121,7 +121,7 @@ TEST(Plan, BroadcastReadsTheRootAloneAndAllreduceAllLocals) {
     for (const Step& step : plan.steps_of(0)) EXPECT_NE(step.fold, Fold::kLocals);
   }
   for (const Plan& plan : plans_of(allreduce(Dtype::kUint8, 10), 3, 1)) {
-    for (const Step& step : plan.steps_of(0)) EXPECT_NE(step.fold, Fold::kRoot);
+    for (const Step& step : plan.steps_of(0)) EXPECT_NE(step.fold, Fold::kSource);
   }
 }
 
@@ -140,13 +140,14 @@ TEST(Plan, SlicesCoverTheBytesExactlyAndBeginAtElementsAndCacheLines) {
     for (const uint64_t count : {1u, 15u, 16u, 17u, 4096u, 65'537u, 3'000'001u}) {
       for (uint32_t n = 1; n <= 9; ++n) {
         const Signature signature = allreduce(static_cast<Dtype>(dtype), count);
-        const Plan plan = make_plan(signature, n, 0, 0, {});
+        const Plan plan = make_plan(signature, n, 0, {}, {});
         SCOPED_TRACE(describe(signature) + ", " + std::to_string(n) + " members");
         ASSERT_EQ(plan.slice_bytes % 64, 0u);
         ASSERT_EQ(plan.slice_bytes % size_of(signature.dtype), 0u);
         uint64_t covered = 0;
         for (uint32_t slice = 0; slice < plan.slices; ++slice) {
-          ASSERT_EQ(plan.offset_of(slice), covered);
+          ASSERT_EQ(plan.input_at(slice), covered);
+          ASSERT_EQ(plan.output_at(slice), covered);
           ASSERT_GT(plan.length_of(slice), 0u);
           ASSERT_EQ(plan.length_of(slice) % size_of(signature.dtype), 0u);
           covered += plan.length_of(slice);
@@ -158,9 +159,9 @@ TEST(Plan, SlicesCoverTheBytesExactlyAndBeginAtElementsAndCacheLines) {
 }
 
 TEST(Plan, BarrierAndNothingToMoveHaveNoSlices) {
-  EXPECT_EQ(make_plan({}, 3, 1, 0, {}).slices, 0u);
-  EXPECT_EQ(make_plan(allreduce(Dtype::kFloat64, 0), 3, 1, 0, {}).slices, 0u);
-  EXPECT_EQ(make_plan(broadcast(Dtype::kFloat64, 0, 2), 3, 1, 1, {}).slices, 0u);
+  EXPECT_EQ(make_plan({}, 3, 1, {}, {}).slices, 0u);
+  EXPECT_EQ(make_plan(allreduce(Dtype::kFloat64, 0), 3, 1, {}, {}).slices, 0u);
+  EXPECT_EQ(make_plan(broadcast(Dtype::kFloat64, 0, 2), 3, 1, {{2, 1}}, {}).slices, 0u);
 }
 
 TEST(Plan, SliceBytesKeepTheirBounds) {
@@ -177,7 +178,7 @@ TEST(Plan, SliceBytesKeepTheirBounds) {
   EXPECT_GE(middle.bytes() / bytes, 8u * 2);
   // Members do not agree on anything for it: it follows from the signature alone.
   for (uint32_t me = 0; me < 8; ++me) {
-    EXPECT_EQ(make_plan(middle, 8, me, 0, options).slice_bytes, bytes);
+    EXPECT_EQ(make_plan(middle, 8, me, {}, options).slice_bytes, bytes);
   }
 }
 

@@ -336,6 +336,35 @@ TEST(Recovery, NewRanksComeInWhereAllStandAtAJoinPoint) {
   EXPECT_EQ(all.decided().view.size, 2u) << "something else is open";
 }
 
+// With completion=stable it may be told on the strength of all having decided it, c or no c.
+TEST(Recovery, WhereAJoinPointIsDecidedNobodyComesInAnyMore) {
+  Reporters all(2);
+  all.joiners = {{"c", {{2, 0, 1002, 2}}}};
+  for (const char* node : {"a", "b"}) {
+    OpReport& op = all.has(node, {});
+    op.signature->collective = Collective::kJoinPoint;
+    op.slice_bytes = 0;
+    if (*node == 'a') op.outcome = {1, 2};
+  }
+  EXPECT_EQ(all.decided().view.size, 2u) << "it ends as it was decided";
+  EXPECT_EQ(all.fate().kind, OpFate::Kind::kComplete);
+}
+
+TEST(Recovery, NobodyIsTakenIntoAJobThatEnds) {
+  for (const uint32_t min : {3u, 4u}) {
+    Reporters all(3, "elastic min=" + std::to_string(min));
+    all.lose("c");
+    all.joiners = {{"d", {{3, 0, 1003, 3}}}};
+    for (const char* node : {"a", "b"}) {
+      all.has(node, {}).signature->collective = Collective::kJoinPoint;
+    }
+    const View next = all.decided().view;
+    EXPECT_EQ(next.closed.has_value(), min == 4);
+    EXPECT_EQ(next.size, min == 4 ? 2u : 3u) << "d waits for the next life of the job";
+    EXPECT_EQ(next.index_of("d").has_value(), min == 3);
+  }
+}
+
 TEST(Recovery, ANewRankOnANodeThatDidNotReportDoesNotBringTheNodeAlong) {
   // c has gone on behind the join point with a rank of its own, and has to learn that it is out.
   Reporters all(3);

@@ -138,6 +138,54 @@ TEST_F(CheckOperationTest, BroadcastsReadTheRootsInputOnly) {
   EXPECT_EQ(broadcast(~0u, 0), "") << "the engine knows which ranks are there, or were";
 }
 
+// 4 blocks of 16 float32; this is rank 1, and at position 1.
+TEST_F(CheckOperationTest, BlocksReachAsFarAsTheyAreMany) {
+  const auto blocks = [](wire::Operation& o, Collective collective, uint64_t count) {
+    Signature s{collective, Dtype::kFloat32, ReduceOp::kNone, 0, count, 4};
+    if (reduces(collective)) s.op = ReduceOp::kSum;
+    to_wire(s, o.mutable_signature());
+    o.set_position(1);
+    o.mutable_output()->set_segment(kOther);
+  };
+  for (const Collective collective : {Collective::kAllgather, Collective::kReduceScatter,
+                                      Collective::kAlltoall, Collective::kReduce}) {
+    const uint64_t most = collective == Collective::kReduce ? kPage / 4 : kPage / 16;
+    EXPECT_EQ(told([&](wire::Operation& o) { blocks(o, collective, most); }), "");
+    EXPECT_THAT(told([&](wire::Operation& o) { blocks(o, collective, most + 1); }),
+                HasSubstr("reach beyond segment"))
+        << name_of(collective);
+  }
+  EXPECT_THAT(told([&](wire::Operation& o) {
+                blocks(o, Collective::kAllgather, 16);
+                o.set_position(4);
+              }),
+              HasSubstr("position 4 among 4 ranks"));
+  EXPECT_THAT(told([&](wire::Operation& o) {
+                blocks(o, Collective::kAllgather, 16);
+                o.mutable_output()->set_segment(kSegment);
+              }),
+              HasSubstr("input and output overlap"));
+  EXPECT_EQ(told([&](wire::Operation& o) {
+              blocks(o, Collective::kAllgather, 16);
+              o.mutable_output()->set_segment(kSegment);
+              o.mutable_input()->set_offset(64);
+            }),
+            "");
+}
+
+TEST_F(CheckOperationTest, WhoGetsNothingNamesNoOutput) {
+  wire::Operation operation = good();
+  to_wire(Signature{Collective::kGather, Dtype::kFloat32, ReduceOp::kNone, 0, 16, 4},
+          operation.mutable_signature());
+  operation.set_position(1);
+  operation.mutable_output()->set_segment(77);  // is not looked at
+  const auto checked = check_operation(operation, 1, memory_);
+  ASSERT_TRUE(checked) << checked.error();
+  EXPECT_EQ(checked->output, nullptr);
+  EXPECT_EQ(checked->submission.output.segment, 0u);
+  EXPECT_EQ(checked->input, base(kSegment));
+}
+
 TEST_F(CheckOperationTest, ABarrierMovesNothing) {
   const auto barrier = [](uint64_t count, ReduceOp op) {
     wire::Operation o;

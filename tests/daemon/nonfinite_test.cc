@@ -31,7 +31,7 @@ class NonfiniteWatchTest : public testing::Test {
     op_.signature = Signature{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, kCount};
     core::PlanOptions options;
     options.slice_bytes_max = options.slice_bytes_min = kSliceElements * 4;
-    op_.plan = core::make_plan(*op_.signature, 2, 0, 0, options);
+    op_.plan = core::make_plan(*op_.signature, 2, 0, {}, options);
     for (const uint32_t rank : {4, 6}) {
       op_.locals.emplace_back().emplace();
       op_.locals.back()->rank = rank;
@@ -48,7 +48,7 @@ class NonfiniteWatchTest : public testing::Test {
                                           op_.plan.length_of(slice) / 4, 0);
     if (findings.nonfinite == 0) return false;
     static constexpr std::array<uint32_t, 2> kRanks = {4, 6};
-    return watch_.look(op_, op_.plan.offset_of(slice), op_.plan.length_of(slice),
+    return watch_.look(op_, op_.plan.input_at(slice), op_.plan.length_of(slice),
                        std::span(inputs).last(2), kRanks, findings, now);
   }
 
@@ -63,7 +63,7 @@ class NonfiniteWatchTest : public testing::Test {
 
 TEST_F(NonfiniteWatchTest, TheSlicesAreAsTheTestsNeedThem) {
   ASSERT_EQ(op_.plan.slices, 4u);
-  ASSERT_EQ(op_.plan.offset_of(1), kSliceElements * 4);
+  ASSERT_EQ(op_.plan.input_at(1), kSliceElements * 4);
 }
 
 TEST_F(NonfiniteWatchTest, NamesTheRankTheElementAndTheTimeOfTheFirst) {

@@ -36,6 +36,13 @@ def test_broadcast(layout):
     check(layout, "broadcast", "--root", "1", *SIZES)
 
 
+@pytest.mark.parametrize("layout", [("single", 4), ("quad", 2)], ids=["single-x-4", "quad-x-2"], indirect=True)
+@pytest.mark.parametrize("collective", ["reduce", "allgather", "reduce-scatter", "gather", "scatter", "alltoall"])
+def test_collectives_for_and_of_single_ranks(layout, collective):
+    check(layout, collective, "--root", "1", "--min", "4", "--max", "4M", "--factor", "32")
+    check(layout, collective, "--root", "0", "--dtype", "int8", "--op", "max", *FEW_SIZES)
+
+
 def test_barrier(layout):
     cluster, per_node = layout
     job = cluster.launch("barrier", ["gradring-perf", "barrier", "--iters", "20"], per_node=per_node)
@@ -46,3 +53,5 @@ def test_checksums_and_the_comparison_of_results_raise_no_false_alarm(make_clust
     ring = make_cluster(3, settings={"checksum": "on", "verify": "on"}).start(), 2
     check(ring, "allreduce", *FEW_SIZES)
     check(ring, "broadcast", "--root", "5", *FEW_SIZES)
+    check(ring, "allgather", *FEW_SIZES)
+    check(ring, "reduce-scatter", *FEW_SIZES)

@@ -91,7 +91,7 @@ std::string engine_sample() {
   core::Op op;
   op.key = {0, 22};
   op.plan = core::make_plan({Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 1024}, 2,
-                            0, 0, {4096, 1024});
+                            0, {}, {4096, 1024});
   op.slices.resize(op.plan.slices);
   const core::Submission submission = some_op(op.key, core::OpState::kGathering).locals.front();
   written.submitted(op, submission, {1, std::nullopt, 13, 2});

@@ -133,7 +133,9 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
     for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
       for (uint8_t op = 0; op <= kReduceOpLast; ++op) {
         frame.ready.signature = {static_cast<Collective>(collective), static_cast<Dtype>(dtype),
-                                 static_cast<ReduceOp>(op), 7, kCountMax};
+                                 static_cast<ReduceOp>(op), 7, kCountMax / 9};
+        Signature& signature = frame.ready.signature;
+        signature.ranks = needs_all_ranks(signature.collective) ? 3 : 0;
         const auto decoded = decode(encode(frame), 0);
         ASSERT_TRUE(decoded.has_value()) << decoded.error();
         EXPECT_EQ(decoded->ready.signature, frame.ready.signature);
@@ -146,19 +148,19 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {
   EXPECT_EQ(hex(encode(ready())),
-            "47524446030100008877665544332211"
+            "47524446040100008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000002423222114131211"
             "\n01040200000000000000000000010000"
-            "\n01000000000000000000000000000000"
+            "\n00000000010000000000000000000000"
             "\n00000000000000000000000000000000"
             "\n00000000000000000000000000000000");
 }
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
   EXPECT_EQ(hex(encode(slice())),
-            "47524446030200008877665544332211"
+            "47524446040200008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000003433323102050706"
@@ -171,7 +173,7 @@ TEST(Frame, TheBytesOfSliceAreTheseForEver) {
 // Its map fills the body; behind it are the place of the seal and what aligns that.
 TEST(Frame, TheBytesOfStableAreTheseForEver) {
   EXPECT_EQ(hex(encode(stable())),
-            "47524446030400008877665544332211"
+            "47524446040400008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000007473727102000000"
@@ -236,7 +238,24 @@ TEST(Frame, GarbageIsRefused) {
 TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
   for (const uint8_t version : {0, kFrameVersion - 1, kFrameVersion + 1, 255}) {
     EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
-              "frame version " + std::to_string(version) + ", this daemon speaks 3");
+              "frame version " + std::to_string(version) + ", this daemon speaks 4");
+  }
+}
+
+TEST(Frame, ASignatureBeyondAllMeasureIsRefused) {
+  Frame frame = ready();
+  for (const Signature& bad : {
+           Signature{Collective::kAllreduce, Dtype::kInt8, ReduceOp::kSum, 0, kCountMax + 1, 0},
+           Signature{Collective::kAllreduce, Dtype::kInt8, ReduceOp::kSum, 0, 1, 2},
+           Signature{Collective::kAllgather, Dtype::kInt8, ReduceOp::kNone, 0, 1, 0},
+           Signature{Collective::kAllgather, Dtype::kInt8, ReduceOp::kNone, 0, 1, kRanksMax + 1},
+           Signature{Collective::kAllgather, Dtype::kInt8, ReduceOp::kNone, 0, kCountMax, 2},
+           Signature{Collective::kAlltoall, Dtype::kInt8, ReduceOp::kNone, 0, kCountMax / 8, 3},
+           Signature{Collective::kAlltoall, Dtype::kInt8, ReduceOp::kNone, 0, 1, 1025},
+       }) {
+    frame.ready.signature = bad;
+    EXPECT_EQ(refusal(encode(frame), 0), "frame type 1 has a value outside its range")
+        << describe(bad);
   }
 }
 
@@ -255,20 +274,22 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
     uint8_t first;
     uint8_t last;
   };
+  // Those that say nothing of ranks, as the frames here do.
+  constexpr auto kWithoutRanks = static_cast<uint8_t>(Collective::kJoinPoint);
   const std::vector<Field> fields = {
-      {FrameType::kReady, 8, 1, kCollectiveLast},
+      {FrameType::kReady, 8, 1, kWithoutRanks},
       {FrameType::kReady, 9, 1, kDtypeLast},
       {FrameType::kReady, 10, 0, kReduceOpLast},
-      {FrameType::kReady, 24, 0, 1},
+      {FrameType::kReady, 28, 0, 1},
       {FrameType::kSlice, 4, 1, 2},
       {FrameType::kSlice, 36, 0, 1},
       {FrameType::kStable, 4, 1, 2},
-      {FrameType::kMismatch, 8, 1, kCollectiveLast},
+      {FrameType::kMismatch, 8, 1, kWithoutRanks},
       {FrameType::kMismatch, 9, 1, kDtypeLast},
       {FrameType::kMismatch, 10, 0, kReduceOpLast},
-      {FrameType::kMismatch, 24, 1, kCollectiveLast},
-      {FrameType::kMismatch, 25, 1, kDtypeLast},
-      {FrameType::kMismatch, 26, 0, kReduceOpLast},
+      {FrameType::kMismatch, 28, 1, kWithoutRanks},
+      {FrameType::kMismatch, 29, 1, kDtypeLast},
+      {FrameType::kMismatch, 30, 0, kReduceOpLast},
       {FrameType::kNack, 4, 1, 2},
   };
   const auto frames = one_of_each();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string>
 
@@ -64,6 +65,60 @@ TEST(Types, SignaturesAreDescribedForPeople) {
   EXPECT_EQ(describe(Signature{Collective::kBroadcast, Dtype::kInt64, ReduceOp::kNone, 3, 8}),
             "broadcast of 8 int64 from rank 3");
   EXPECT_EQ(describe(Signature{}), "barrier");
+}
+
+TEST(Types, CollectivesInBlocksAreDescribedForPeople) {
+  using C = Collective;
+  const auto described = [](C collective, ReduceOp op = ReduceOp::kNone) {
+    return describe(Signature{collective, Dtype::kInt8, op, has_root(collective) ? 2u : 0u, 5, 3});
+  };
+  EXPECT_EQ(described(C::kAllgather), "allgather of 3 x 5 int8");
+  EXPECT_EQ(described(C::kReduceScatter, ReduceOp::kMax), "reduce-scatter max of 3 x 5 int8");
+  EXPECT_EQ(described(C::kReduce, ReduceOp::kSum), "reduce sum of 5 int8 of 3 ranks to rank 2");
+  EXPECT_EQ(described(C::kGather), "gather of 3 x 5 int8 to rank 2");
+  EXPECT_EQ(described(C::kScatter), "scatter of 3 x 5 int8 from rank 2");
+  EXPECT_EQ(described(C::kAlltoall), "alltoall of 3 x 5 int8");
+}
+
+TEST(Types, EachRankGivesAndGetsWhatTheCollectiveSays) {
+  using C = Collective;
+  const auto extents = [](C collective) {
+    const Signature s{collective,
+                      Dtype::kInt16,
+                      ReduceOp::kNone,
+                      has_root(collective) ? 1u : 0u,
+                      10,
+                      needs_all_ranks(collective) ? 4u : 0u};
+    EXPECT_TRUE(is_sane(s)) << name_of(collective);
+    return std::array<Extent, 2>{extent_of(s, 1), extent_of(s, 2)};
+  };
+  using Both = std::array<Extent, 2>;
+  EXPECT_EQ(extents(C::kAllreduce), (Both{Extent{20, 20}, Extent{20, 20}}));
+  EXPECT_EQ(extents(C::kBroadcast), (Both{Extent{20, 20}, Extent{0, 20}}));
+  EXPECT_EQ(extents(C::kBarrier), (Both{Extent{0, 0}, Extent{0, 0}}));
+  EXPECT_EQ(extents(C::kAllgather), (Both{Extent{20, 80}, Extent{20, 80}}));
+  EXPECT_EQ(extents(C::kReduceScatter), (Both{Extent{80, 20}, Extent{80, 20}}));
+  EXPECT_EQ(extents(C::kReduce), (Both{Extent{20, 20}, Extent{20, 0}}));
+  EXPECT_EQ(extents(C::kGather), (Both{Extent{20, 80}, Extent{20, 0}}));
+  EXPECT_EQ(extents(C::kScatter), (Both{Extent{80, 20}, Extent{0, 20}}));
+  EXPECT_EQ(extents(C::kAlltoall), (Both{Extent{80, 80}, Extent{80, 80}}));
+}
+
+TEST(Types, InPlaceIsTheSameBufferOrTheOwnBlock) {
+  const auto at = [](uintptr_t address) { return reinterpret_cast<const void*>(address); };
+  const auto of = [&](Collective collective, uintptr_t input, uintptr_t output) {
+    const Signature s{collective, Dtype::kInt16, ReduceOp::kNone, 0, 10, 4};
+    return in_place(s, 2, at(input), at(output));
+  };
+  EXPECT_TRUE(of(Collective::kAllreduce, 1000, 1000));
+  EXPECT_FALSE(of(Collective::kAllreduce, 1000, 1002));
+  EXPECT_TRUE(of(Collective::kAllgather, 1040, 1000));
+  EXPECT_FALSE(of(Collective::kAllgather, 1020, 1000));
+  EXPECT_TRUE(of(Collective::kGather, 1040, 1000));
+  EXPECT_TRUE(of(Collective::kReduceScatter, 1000, 1040));
+  EXPECT_FALSE(of(Collective::kReduceScatter, 1000, 1000));
+  EXPECT_TRUE(of(Collective::kScatter, 1000, 1040));
+  EXPECT_FALSE(of(Collective::kAlltoall, 1000, 1000));
 }
 
 TEST(Types, KeysAreDescribedForPeople) {

@@ -19,8 +19,9 @@ TEST(Wire, EverySignatureSurvivesTheTrip) {
   for (uint8_t collective = 1; collective <= kCollectiveLast; ++collective) {
     for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
       for (uint8_t op = 0; op <= kReduceOpLast; ++op) {
-        const Signature signature = {static_cast<Collective>(collective), static_cast<Dtype>(dtype),
-                                     static_cast<ReduceOp>(op), UINT32_MAX, kCountMax};
+        Signature signature = {static_cast<Collective>(collective), static_cast<Dtype>(dtype),
+                               static_cast<ReduceOp>(op), UINT32_MAX, kCountMax / 9};
+        signature.ranks = needs_all_ranks(signature.collective) ? 3 : 0;
         wire::Signature message;
         to_wire(signature, &message);
         Signature received;

@@ -103,21 +103,22 @@ OpId SimJob::identity(const core::Op& op) const {
 
 void SimJob::fold(const core::FoldOrder& order) {
   const core::Op& op = *order.op;
-  const uint64_t offset = op.plan.offset_of(order.slice);
+  const core::Block block = op.plan.block_of(order.slice);
+  const uint64_t at = op.plan.input_at(order.slice);
   const size_t length = op.plan.length_of(order.slice);
   std::vector<const std::byte*> inputs;
   std::vector<uint32_t> ranks;
   for (const auto& submission : op.locals) {
     if (!submission) continue;
-    if (order.source == core::Fold::kRoot && submission->rank != op.signature->root) continue;
-    inputs.push_back(lent(*submission).memory->data() + submission->input.offset + offset);
+    if (order.source == core::Fold::kSource && submission->rank != block.source) continue;
+    inputs.push_back(lent(*submission).memory->data() + submission->input.offset + at);
     ranks.push_back(submission->rank);
   }
   Value& value = staging(order.at);
   if (!order.onto_arrived) value.passes.clear();
   value.passes.push_back(ranks);
-  if (order.source == core::Fold::kRoot) {
-    if (inputs.empty()) return world_->violation(node_->name() + ": a broadcast without its root");
+  if (order.source == core::Fold::kSource) {
+    if (inputs.empty()) return world_->violation(node_->name() + ": a slice without its source");
     std::memcpy(value.bytes.data(), inputs[0], length);
   } else {
     sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
@@ -129,7 +130,8 @@ void SimJob::fold(const core::FoldOrder& order) {
 
 void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
   if (world_->sabotaged(Sabotage::kForgetDelivery)) return;
-  const uint64_t offset = op.plan.offset_of(slice);
+  const core::Block block = op.plan.block_of(slice);
+  const uint64_t at = op.plan.output_at(slice);
   const size_t length = op.plan.length_of(slice);
   const Value& value = staging(from);
   const OpId id = identity(op);
@@ -141,10 +143,11 @@ void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
   const auto input = [&](uint32_t rank) -> const std::vector<std::byte>& {
     return world_->input_of(id, *op.signature, rank);
   };
-  world_->oracle().note_final(id, *op.signature, offset, length, value_id, value, input);
+  const SlicePlace place{{id, block.target}, op.plan.input_at(slice), at, length};
+  world_->oracle().note_final(place, *op.signature, value_id, value, input);
   for (const auto& submission : op.locals) {
-    if (!submission) continue;
-    std::memcpy(lent(*submission).memory->data() + submission->output.offset + offset,
+    if (!submission || !block.goes_to(submission->rank)) continue;
+    std::memcpy(lent(*submission).memory->data() + submission->output.offset + at,
                 value.bytes.data(), length);
   }
 }
@@ -156,7 +159,7 @@ std::optional<uint32_t> SimJob::keep(const core::Op& op, uint32_t slice) {
   for (const auto& submission : op.locals) {
     if (!submission) continue;
     const std::byte* from =
-        lent(*submission).memory->data() + submission->output.offset + op.plan.offset_of(slice);
+        lent(*submission).memory->data() + submission->output.offset + op.plan.output_at(slice);
     copy.bytes.assign(from, from + op.plan.length_of(slice));
     break;
   }
@@ -180,7 +183,7 @@ void SimJob::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
     if (!submission || lent_.count(key_of(*submission)) == 0) continue;
     std::memcpy(
         value.bytes.data(),
-        lent(*submission).memory->data() + submission->output.offset + op.plan.offset_of(slice),
+        lent(*submission).memory->data() + submission->output.offset + op.plan.output_at(slice),
         op.plan.length_of(slice));
     value.passes = passes_.at({identity(op), slice});
     return made(&value, op.plan.length_of(slice));
@@ -194,7 +197,8 @@ std::optional<core::ResultDigest> SimJob::digest(const core::Op& op) {
     if (!submission) continue;
     const std::byte* output = lent(*submission).memory->data() + submission->output.offset;
     uint32_t sum = 0;
-    for (uint64_t i = 0; i < op.plan.bytes; ++i) sum = sum * 31 + static_cast<uint32_t>(output[i]);
+    const uint64_t bytes = extent_of(*op.signature, submission->rank).output;
+    for (uint64_t i = 0; i < bytes; ++i) sum = sum * 31 + static_cast<uint32_t>(output[i]);
     if (!digest) digest = {sum, submission->rank, std::nullopt};
     if (digest->crc32c != sum) digest->odd_rank = submission->rank;
   }

@@ -12,10 +12,22 @@ bool World::has_fault(FaultKind kind) const {
                      [kind](const Fault& fault) { return fault.kind == kind; });
 }
 
+// Ranks may have been lost, of those that somebody else waits for.
+bool World::ranks_missing() const {
+  return struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                                 [](const JobSpec& job) { return job.early_leaver.has_value(); });
+}
+
+// Somebody made its buffers for ranks that were lost meanwhile.
+void World::op_mismatched(const Trainer& trainer, const OpId& id, const Signature& signature) {
+  if (was_mismatched(id) || (needs_all_ranks(signature.collective) && ranks_missing())) return;
+  violation(trainer.name() + ": mismatch that nobody made");
+}
+
 void World::op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure) {
-  const bool leaver = std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                  [](const JobSpec& job) { return job.early_leaver.has_value(); });
-  if (signature.collective != Collective::kBroadcast || (!struck() && !leaver)) {
+  const bool may_fail =
+      signature.collective == Collective::kBroadcast || needs_all_ranks(signature.collective);
+  if (!may_fail || !ranks_missing()) {
     violation(trainer.name() + ": an op failed without a cause: " + describe(failure));
   }
 }

@@ -135,6 +135,7 @@ void World::bear_again(const Fault& fault, Time when) {
     trace([&] { return node.name() + " is born again"; });
     if (remembers) {
       node.remember(*graves_.back());
+      forget_ended(index);
       expect_others(index);
       for (const core::SessionId session : node.known_sessions()) {
         node.run(
@@ -146,6 +147,13 @@ void World::bear_again(const Fault& fault, Time when) {
     for (const auto& trainer : trainers_) {
       if (trainer->node() == index) trainer->reborn();
     }
+  });
+}
+
+// A job that had ended for a node left no record, so its next life does not know how that came.
+void World::forget_ended(uint32_t index) {
+  std::erase_if(known_, [&](const auto& entry) {
+    return entry.first.second == index && !nodes_[index]->has_record(entry.first.first);
   });
 }
 
@@ -221,6 +229,7 @@ void World::come_back(uint32_t index) {
   SimNode& node = next_life(index);
   trace([&] { return node.name() + " is back"; });
   node.remember(*graves_.back());
+  forget_ended(index);
   expect_others(index);
   for (const core::SessionId session : node.known_sessions()) {
     if (trainer_of(session)->session() == session) continue;

@@ -102,6 +102,7 @@ class SimNode : public core::MembershipActions {
   bool comes_back() const { return comes_back_; }
   void remember(const SimNode& before);
   // Sessions of the last life.
+  bool has_record(const JobId& job) const { return records_.count(job) > 0; }
   std::vector<core::SessionId> known_sessions() const;
   void pause() { paused_ = true; }
   void resume();

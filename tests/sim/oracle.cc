@@ -30,10 +30,13 @@ const core::View* Oracle::last_view(const JobId& job) const {
   return last;
 }
 
-void Oracle::note_final(const OpId& id, const Signature& s, uint64_t offset, size_t length,
-                        core::ValueId value_id, const Value& value,
+void Oracle::note_final(const SlicePlace& place, const Signature& s, core::ValueId value_id,
+                        const Value& value,
                         const std::function<const std::vector<std::byte>&(uint32_t)>& input) {
-  std::vector<std::byte>& bytes = finals_[std::tuple(id, offset, value_id.epoch)];
+  const OpId& id = place.outputs.op;
+  const size_t length = place.length;
+  std::vector<std::byte>& bytes =
+      finals_[std::tuple(place.outputs, place.output_at, value_id.epoch)];
   if (!bytes.empty()) {
     if (std::memcmp(bytes.data(), value.bytes.data(), length) != 0) {
       violation_("P2: two values of a slice of " + name_of(id) + " in epoch " +
@@ -55,11 +58,11 @@ void Oracle::note_final(const OpId& id, const Signature& s, uint64_t offset, siz
       if (odd != odd_ones_.end() && odd->second == rank && value.passes.size() > 1) {
         violation_("an op with two signatures was summed up: " + name_of(id));
       }
-      pointers.push_back(input(rank).data() + offset);
+      pointers.push_back(input(rank).data() + place.input_at);
     }
     const bool last = pass + 1 == value.passes.size();
     const bool divide = s.op == ReduceOp::kAverage && last;
-    if (s.collective == Collective::kBroadcast) {
+    if (!reduces(s.collective)) {
       std::memcpy(expected.data(), pointers[0], length);
     } else {
       fold(s.dtype, s.op, first, pointers, length / size_of(s.dtype),
@@ -79,7 +82,8 @@ void Oracle::note_final(const OpId& id, const Signature& s, uint64_t offset, siz
 
 // An op that began anew may be cut otherwise, so that finals of several lengths begin at one place;
 // and part of a longer one may look like a shorter one.
-std::string Oracle::fault_of_output(const OpId& id, uint64_t bytes, const std::byte* output) const {
+std::string Oracle::fault_of_output(const OutputId& id, uint64_t bytes,
+                                    const std::byte* output) const {
   std::set<uint64_t> ends{0};
   uint64_t at = 0;
   while (!ends.empty()) {
@@ -93,7 +97,7 @@ std::string Oracle::fault_of_output(const OpId& id, uint64_t bytes, const std::b
       if (std::memcmp(output + at, value.data(), value.size()) == 0) ends.insert(at + value.size());
     }
   }
-  return "P3: the output of " + name_of(id) + " at byte " + std::to_string(at) +
+  return "P3: the output of " + name_of(id.op) + " at byte " + std::to_string(at) +
          " is no final value";
 }
 

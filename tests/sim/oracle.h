@@ -33,6 +33,21 @@ struct OpId {
   auto operator<=>(const OpId&) const = default;
 };
 
+// Whose outputs: those of all ranks, or that of one.
+struct OutputId {
+  OpId op;
+  uint32_t target = kNoRank;
+  auto operator<=>(const OutputId&) const = default;
+};
+
+// A slice of an op: its place in the inputs that it is made of, and in the outputs.
+struct SlicePlace {
+  OutputId outputs;
+  uint64_t input_at = 0;
+  uint64_t output_at = 0;
+  size_t length = 0;
+};
+
 // Remembers what was said and done everywhere, and finds contradictions:
 //  - P1: one view for each epoch of a job;
 //  - P2: the members of the last view told the same verdict of an op, and the same bits;
@@ -49,11 +64,11 @@ class Oracle {
   // This rank submitted another signature than the others: nothing of it may ever count.
   void note_odd_one(const OpId& id, uint32_t rank) { odd_ones_[id] = rank; }
   // A final value is about to be written to the outputs of a node. `input` fills in a rank's input.
-  void note_final(const OpId& id, const Signature& signature, uint64_t offset, size_t length,
-                  core::ValueId value_id, const Value& value,
+  void note_final(const SlicePlace& place, const Signature& signature, core::ValueId value_id,
+                  const Value& value,
                   const std::function<const std::vector<std::byte>&(uint32_t rank)>& input);
   // Empty when every byte of an output belongs to one of the final values of its place.
-  std::string fault_of_output(const OpId& id, uint64_t bytes, const std::byte* output) const;
+  std::string fault_of_output(const OutputId& id, uint64_t bytes, const std::byte* output) const;
   // `pid` tells the lives of a rank apart.
   void note_end(const OpId& id, uint32_t rank, int64_t pid, const core::Outcome& outcome,
                 std::vector<std::byte> result);
@@ -74,7 +89,7 @@ class Oracle {
   const bool stable_;
   std::function<void(const std::string&)> violation_;
   std::map<std::pair<JobId, uint64_t>, core::View> views_;
-  std::map<std::tuple<OpId, uint64_t, uint64_t>, std::vector<std::byte>>
+  std::map<std::tuple<OutputId, uint64_t, uint64_t>, std::vector<std::byte>>
       finals_;  // by offset, epoch
   std::map<OpId, uint32_t> odd_ones_;
   std::map<OpId, std::map<std::pair<uint32_t, int64_t>, End>> ends_;  // by rank and pid

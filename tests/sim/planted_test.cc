@@ -61,6 +61,8 @@ constexpr Planted kPlanted[] = {
     {Bug::kCondemnedThoughComplete, "CondemnedThoughComplete", 1000},
     {Bug::kLostLaneIgnored, "LostLaneIgnored", 100},
     {Bug::kToldBeforeStable, "ToldBeforeStable", 1000},
+    {Bug::kOwnOutputIsEnough, "OwnOutputIsEnough", 1000},
+    {Bug::kEndedElsewhereIgnored, "EndedElsewhereIgnored", 1000},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};

@@ -158,6 +158,30 @@ void draw_damage(Scenario* s) {
   }
 }
 
+// Likewise: some of the sums become ops of other kinds. Their blocks are small where there are many
+// ranks, and then there is none with a block for each pair of them: a run has no end otherwise.
+void draw_collectives(Scenario* s) {
+  constexpr uint32_t kFew = 24;
+  static constexpr Collective kOthers[] = {Collective::kAllgather, Collective::kReduceScatter,
+                                           Collective::kReduce,    Collective::kGather,
+                                           Collective::kScatter,   Collective::kAlltoall};
+  Random random(s->seed ^ 0x636f6c6c65637400u);
+  for (JobSpec& job : s->jobs) {
+    const auto size = static_cast<uint32_t>(job.node_of_rank.size());
+    for (OpSpec& op : job.ops) {
+      Signature& signature = op.signature;
+      if (signature.collective != Collective::kAllreduce || chance(&random, 60)) continue;
+      signature.collective = kOthers[random.below(size > kFew ? 5 : 6)];
+      if (!reduces(signature.collective)) signature.op = ReduceOp::kNone;
+      if (has_root(signature.collective))
+        signature.root = static_cast<uint32_t>(random.below(size));
+      if (in_blocks(signature.collective) && signature.count > 0) {
+        signature.count = 1 + signature.count * 2 / size;
+      }
+    }
+  }
+}
+
 // Likewise.
 void draw_lanes(Scenario* s) {
   Random random(s->seed ^ 0x6c616e6573000000u);
@@ -195,6 +219,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
     s.jobs.push_back(draw_job(&random, i, s.nodes));
     draw_trouble(&random, &s.jobs.back());
   }
+  draw_collectives(&s);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.

@@ -15,12 +15,16 @@ Trainer::Trainer(World* world, uint32_t job, uint32_t rank)
       rank_(rank),
       node_(spec_.node_of_rank[rank]) {
   for (const OpSpec& op : spec_.ops) {
-    const uint64_t size =
-        (op.signature.bytes() + 64 + 63) / 64 * 64;  // room for a mismatched count
-    Buffers buffers{memory_bytes_, memory_bytes_};
+    Signature largest = op.signature;
+    ++largest.count;  // room for a mismatched one
+    largest.ranks = static_cast<uint32_t>(spec_.node_of_rank.size());
+    const Extent extent = extent_of(largest, largest.root);
+    const uint64_t size = (std::max(extent.input, extent.output) + 63) / 64 * 64 + 64;
+    Buffers buffers;
+    buffers.first = memory_bytes_;
     memory_bytes_ += size;
-    if (world->random().below(4) == 0) {
-      buffers.output = memory_bytes_;
+    if (world->random().below(4) == 0 || op.signature.collective == Collective::kAlltoall) {
+      buffers.second = memory_bytes_;
       memory_bytes_ += size;
     }
     buffers_.push_back(buffers);
@@ -187,6 +191,7 @@ void Trainer::on_close(const Failure& failure) {
 Signature Trainer::signature_of(uint32_t op) const {
   if (op == kJoinPoint) return {Collective::kJoinPoint, Dtype::kUint8, ReduceOp::kNone, 0, 0};
   Signature signature = spec_.ops[op].signature;
+  if (needs_all_ranks(signature.collective)) signature.ranks = view_.size;
   const bool odd_step =
       spec_.mismatch_step == step_ || (spec_.mismatch_lasts && spec_.mismatch_step < step_);
   if (life_ == 1 && op == 0 && spec_.mismatch_rank == rank_ && odd_step) {
@@ -213,6 +218,7 @@ void Trainer::begin_step() {
   if (state_ != State::kTraining) return;
   const bool leaves = life_ == 1 && spec_.early_leaver == rank_ && step_ >= spec_.steps / 2;
   if (failed_ || leaves || step_ >= spec_.steps) return leave();
+  world_->note_step(view_.incarnation, step_);
   if (!spec_.join_points) return submit_all();
   unsubmitted_ = 1;
   submit(kJoinPoint);
@@ -225,17 +231,39 @@ void Trainer::submit_all() {
   for (size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[world_->random().below(i)]);
   unsubmitted_ = static_cast<uint32_t>(order.size());
-  for (const uint32_t op : order) {
-    const Signature signature = signature_of(op);
-    fill(signature.dtype, world_->seed_of(view_.incarnation, op, step_), rank_, signature.count,
-         memory_->data() + buffers_[op].input);
-    if (buffers_[op].output != buffers_[op].input) {
-      std::memset(memory_->data() + buffers_[op].output, 0, signature.bytes());
-    }
-  }
+  for (const uint32_t op : order) prepare(op);
   for (const uint32_t op : order) {
     if (!spec_.ops[op].after) submit_later(op);
   }
+}
+
+// As a real one it makes its buffers for the ranks that it knows of, which may be out of date when
+// it submits.
+void Trainer::prepare(uint32_t op) {
+  Buffers& b = buffers_[op];
+  b.signature = signature_of(op);
+  b.ranks.clear();
+  for (const core::Member& member : view_.members) {
+    for (const core::RankInfo& info : member.ranks) b.ranks.push_back(info.rank);
+  }
+  std::sort(b.ranks.begin(), b.ranks.end());
+  const Signature& s = b.signature;
+  const Extent extent = extent_of(s, rank_);
+  const uint64_t own = in_blocks(s.collective) ? position_in(b) * s.bytes() : 0;
+  b.input = b.first;
+  b.output = b.second;
+  if (b.second == 0) {
+    b.input += extent.input < extent.output ? own : 0;
+    b.output = b.first + (extent.output < extent.input ? own : 0);
+  }
+  std::memset(memory_->data() + b.output, 0, extent.output);
+  fill(s.dtype, world_->seed_of(view_.incarnation, op, step_), rank_,
+       extent.input / size_of(s.dtype), memory_->data() + b.input);
+}
+
+uint32_t Trainer::position_in(const Buffers& b) const {
+  return static_cast<uint32_t>(std::lower_bound(b.ranks.begin(), b.ranks.end(), rank_) -
+                               b.ranks.begin());
 }
 
 void Trainer::submit_later(uint32_t op) {
@@ -255,10 +283,11 @@ void Trainer::submit(uint32_t op) {
   submission.rank = rank_;
   submission.ticket = ticket;
   submission.key = key_of(op, step_);
-  submission.signature = signature_of(op);
+  submission.signature = op == kJoinPoint ? signature_of(op) : buffers_[op].signature;
   if (op != kJoinPoint) {
     submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
-    if (submission.signature != spec_.ops[op].signature) {
+    submission.position = position_in(buffers_[op]);
+    if (submission.signature.count != spec_.ops[op].signature.count) {
       world_->note_mismatched({view_.incarnation, op, step_}, rank_);
     }
     submission.input = {session_, buffers_[op].input};
@@ -284,9 +313,10 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   const OpId id{view_.incarnation, op, step};
   std::vector<std::byte> result;
   const bool good = outcome.verdict != Verdict::kFailed;
-  if (good && op != kJoinPoint) {
+  // What goes to one rank alone is not compared with what others got.
+  if (good && op != kJoinPoint && !goes_to_one(buffers_[op].signature.collective)) {
     const std::byte* from = memory_->data() + buffers_[op].output;
-    result.assign(from, from + spec_.ops[op].signature.bytes());
+    result.assign(from, from + extent_of(buffers_[op].signature, rank_).output);
   }
   world_->oracle().note_end(id, rank_, static_cast<int64_t>(session_), outcome, std::move(result));
   if (outcome.verdict == Verdict::kOkShrunk) ++world_->stats().shrunk;
@@ -299,16 +329,16 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
       }
       return submit_all();
     }
-    world_->check_written(*this, id, spec_.ops[op].signature, rank_,
+    world_->check_written(*this, id, buffers_[op].signature, buffers_[op].ranks,
                           memory_->data() + buffers_[op].output);
   } else if (outcome.failure.cause == Cause::kMismatch) {
-    if (!world_->was_mismatched(id)) world_->violation(name() + ": mismatch that nobody made");
+    world_->op_mismatched(*this, id, buffers_[op].signature);
     ++world_->stats().mismatches;
   } else if (outcome.failure.cause == Cause::kCorrupted) {
     world_->op_corrupted(*this, outcome.failure);
   } else if (outcome.failure.cause == Cause::kRootLost ||
              outcome.failure.cause == Cause::kRefused) {
-    world_->op_failed(*this, spec_.ops[op].signature, outcome.failure);
+    world_->op_failed(*this, buffers_[op].signature, outcome.failure);
   } else {
     world_->job_failed(*this, outcome.failure);
     failed_ = true;

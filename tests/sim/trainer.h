@@ -59,7 +59,12 @@ class Trainer {
   std::optional<uint64_t> output_of(uint64_t ticket, const OpKey& key) const;
 
  private:
+  // Of one op, as this step submits it.
   struct Buffers {
+    uint64_t first = 0;   // where its memory begins
+    uint64_t second = 0;  // of its output, if that is not in place; else 0
+    Signature signature;
+    std::vector<uint32_t> ranks;  // that it knows of, ascending
     uint64_t input = 0;
     uint64_t output = 0;
   };
@@ -74,6 +79,8 @@ class Trainer {
   void leave();
   void come_back();
   Signature signature_of(uint32_t op) const;
+  void prepare(uint32_t op);
+  uint32_t position_in(const Buffers& b) const;
   OpKey key_of(uint32_t op, uint32_t step) const;
 
   World* const world_;

@@ -5,6 +5,7 @@
 
 #include "daemon/core/planted.h"
 #include "tests/sim/arithmetic.h"
+#include "tests/sim/reference.h"
 
 namespace gradring::sim {
 namespace {
@@ -128,7 +129,9 @@ core::SessionId World::new_session(Trainer* trainer) {
   return session;
 }
 
-uint32_t World::step_of(const core::View& view) const {
+uint32_t World::step_of(const core::View& view) {
+  const auto [known, first] = first_steps_.try_emplace({view.incarnation, view.grown}, 0);
+  if (!first) return known->second;
   const Trainer* oldest = nullptr;
   uint64_t since = view.epoch;  // who came in just now has no step of its own
   for (const core::Member& member : view.members) {
@@ -142,7 +145,13 @@ uint32_t World::step_of(const core::View& view) const {
       oldest = trainer;
     }
   }
-  return oldest == nullptr ? 0 : oldest->step();
+  // Where everybody who had the model is gone, what follows is not what was lost.
+  known->second = oldest == nullptr ? last_steps_[view.incarnation] + 1 : oldest->step();
+  return known->second;
+}
+
+void World::note_step(const JobId& job, uint32_t step) {
+  last_steps_[job] = std::max(last_steps_[job], step);
 }
 
 // ---- what is right ----
@@ -150,15 +159,26 @@ uint32_t World::step_of(const core::View& view) const {
 const std::vector<std::byte>& World::input_of(const OpId& id, const Signature& signature,
                                               uint32_t rank) {
   std::vector<std::byte>& input = inputs_[{id, rank}];
-  if (input.size() >= signature.bytes()) return input;
-  input.resize(signature.bytes());
-  fill(signature.dtype, seed_of(id.job, id.op, id.step), rank, signature.count, input.data());
+  const uint64_t bytes = extent_of(signature, rank).input;
+  if (input.size() >= bytes) return input;
+  input.resize(bytes);
+  fill(signature.dtype, seed_of(id.job, id.op, id.step), rank, bytes / size_of(signature.dtype),
+       input.data());
   return input;
 }
 
 void World::check_written(const Trainer& trainer, const OpId& id, const Signature& signature,
-                          uint32_t, const std::byte* output) {
-  const std::string fault = oracle_.fault_of_output(id, signature.bytes(), output);
+                          const std::vector<uint32_t>& ranks, const std::byte* output) {
+  const uint32_t rank = trainer.rank();
+  const uint32_t target = goes_to_one(signature.collective) ? rank : kNoRank;
+  const uint64_t bytes = extent_of(signature, rank).output;
+  std::string fault = oracle_.fault_of_output({id, target}, bytes, output);
+  if (fault.empty() && needs_all_ranks(signature.collective)) {
+    const InputOf input = [&](uint32_t other) -> const std::vector<std::byte>& {
+      return input_of(id, signature, other);
+    };
+    fault = fault_of_blocks(signature, rank, ranks, input, output);
+  }
   if (!fault.empty()) violation(trainer.name() + ": " + fault);
 }
 

@@ -83,7 +83,8 @@ class World {
   core::SessionId new_session(Trainer* trainer);
   Trainer* trainer_of(core::SessionId session) { return sessions_.at(session); }
   // At which the job is for those who come in: that of whoever is there longest and alive.
-  uint32_t step_of(const core::View& view) const;
+  uint32_t step_of(const core::View& view);
+  void note_step(const JobId& job, uint32_t step);
 
   // Equal on all ranks of one life of a job, and of no other.
   uint64_t seed_of(const JobId& job, uint32_t op, uint32_t step) const {
@@ -108,9 +109,10 @@ class World {
   uint64_t known(const JobId& job, uint32_t node) { return known_[{job, node}]; }
   // What a trainer was told to be good is what the reference says, in every byte.
   void check_written(const Trainer& trainer, const OpId& id, const Signature& signature,
-                     uint32_t rank, const std::byte* output);
+                     const std::vector<uint32_t>& ranks, const std::byte* output);
 
   void op_corrupted(const Trainer& trainer, const Failure& failure);
+  void op_mismatched(const Trainer& trainer, const OpId& id, const Signature& signature);
   void op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure);
   void job_failed(const Trainer& trainer, const Failure& failure);
   void job_refused(const Trainer& trainer, const Status& why);
@@ -148,6 +150,7 @@ class World {
   void come_back(uint32_t index);
   void miss(uint32_t self, uint32_t peer, Time within);
   void expect_others(uint32_t index);
+  void forget_ended(uint32_t index);
   SimNode& next_life(uint32_t index);
   void pause(const Fault& fault);
   void strike(const Fault& fault);
@@ -163,6 +166,7 @@ class World {
   void keep_ticking();
   bool all_over() const;
   void check_end();
+  bool ranks_missing() const;
   bool struck() const { return stats_.faults > 0; }
 
   // judge.cc
@@ -186,6 +190,8 @@ class World {
   std::set<OpId> mismatched_;
   std::set<std::pair<JobId, uint32_t>> left_;
   std::map<std::pair<JobId, uint32_t>, uint64_t> known_;
+  std::map<std::pair<JobId, uint64_t>, uint32_t> first_steps_;  // by the epoch that grew
+  std::map<JobId, uint32_t> last_steps_;
   std::string violation_;
 };
 

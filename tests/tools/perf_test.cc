@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <span>
 
 #include "tests/tools/process.h"
 #include "tests/tools/schema.h"
+#include "tools/perf/buffers.h"
 #include "tools/perf/options.h"
 #include "tools/perf/pattern.h"
 #include "tools/perf/show.h"
@@ -183,6 +186,62 @@ TEST(Plan, BusFactorIsThatOfNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 2), 1.0);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 1), 0.0);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kBroadcast, 8), 1.0);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kReduce, 8), 1.0);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllgather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::kAlltoall, 2), 0.5);
+}
+
+// A stand-in for the ring: every element goes where its number in the whole says.
+TEST(Buffers, WhatAllRanksPutInIsWhatTheyMustFind) {
+  constexpr int kRanks = 3;
+  for (const Collective collective :
+       {Collective::kAllgather, Collective::kGather, Collective::kScatter, Collective::kAlltoall}) {
+    const Case one = rounded({collective, Dtype::kInt32, ReduceOp::kNone, 1, 1000}, kRanks);
+    EXPECT_EQ(one.count, 999u);
+    std::map<uint64_t, std::vector<std::byte>> whole;  // element by element, by its number
+    const auto memory_of = [&](int rank) {
+      const Pattern pattern(one, rank, kRanks);
+      const Buffers buffers = buffers_of(one, rank, kRanks);
+      std::vector<std::byte> memory(buffers.elements * 4);
+      pattern.fill_otherwise(memory);
+      for (const Part& part : buffers.given) {
+        pattern.fill(std::span(memory).subspan(part.at * 4, part.count * 4), part.first);
+      }
+      return memory;
+    };
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const auto memory = memory_of(rank);
+      for (const Part& part : buffers_of(one, rank, kRanks).given) {
+        for (uint64_t i = 0; i < part.count; ++i) {
+          const auto from = memory.begin() + static_cast<std::ptrdiff_t>((part.at + i) * 4);
+          whole[part.first + i].assign(from, from + 4);
+        }
+      }
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      auto memory = memory_of(rank);
+      const Pattern pattern(one, rank, kRanks);
+      for (const Part& part : buffers_of(one, rank, kRanks).expected) {
+        const auto bytes = std::span(memory).subspan(part.at * 4, part.count * 4);
+        // The root of a scatter has its own block already.
+        const bool has_it = collective == Collective::kScatter && rank == 1;
+        EXPECT_EQ(pattern.wrong_elements(bytes, part.first) == 0, has_it) << name_of(collective);
+        for (uint64_t i = 0; i < part.count; ++i) {
+          ASSERT_EQ(whole.count(part.first + i), 1u) << name_of(collective);
+          std::memcpy(&bytes[i * 4], whole[part.first + i].data(), 4);
+        }
+        EXPECT_EQ(pattern.wrong_elements(bytes, part.first), 0u) << name_of(collective);
+      }
+    }
+  }
+}
+
+TEST(Buffers, WhereSumsAreInPlace) {
+  const Case one{Collective::kReduceScatter, Dtype::kFloat32, ReduceOp::kSum, 0, 40};
+  const Buffers buffers = buffers_of(one, 2, 4);
+  EXPECT_EQ(buffers.output, 20u);
+  EXPECT_THAT(buffers.expected, ElementsAre(Part{20, 20, 10}));
+  EXPECT_THAT(buffers.given, ElementsAre(Part{0, 0, 40}));
 }
 
 TEST(Measure, RepetitionsFitTheTime) {
@@ -261,7 +320,7 @@ TEST(PerfOptions, AsInTheManual) {
 
 TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
-  EXPECT_THAT(parse({"alltoall"}).error(), HasSubstr("alltoall"));
+  EXPECT_THAT(parse({"alltoeverybody"}).error(), HasSubstr("alltoeverybody"));
   EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("positional"));
   EXPECT_THAT(parse({"allreduce", "--min", "4X"}).error(), HasSubstr("--min 4X"));
   EXPECT_THAT(parse({"allreduce", "--min", "8K", "--max", "4K"}).error(), HasSubstr("--max 4K"));

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tools/perf/buffers.h"
 #include "tools/perf/measure.h"
 #include "tools/perf/options.h"
 #include "tools/perf/show.h"
@@ -59,8 +60,11 @@ int measure(const PerfOptions& options, const gradring_options& place) {
                     place.job != nullptr ? place.job : ""));
 
   uint64_t largest = 0;
+  std::vector<Case> cases;
   for (const Case& one : options.cases) {
-    largest = std::max(largest, one.bytes());
+    cases.push_back(rounded(one, ranks));
+    const uint64_t elements = buffers_of(cases.back(), job.rank(), ranks).elements;
+    largest = std::max(largest, elements * size_of(one.dtype));
     if (one.root >= static_cast<uint32_t>(ranks)) {
       return complain(fmt::format("--root {}: there are only {} ranks", one.root, ranks), kUsage);
     }
@@ -68,7 +72,7 @@ int measure(const PerfOptions& options, const gradring_options& place) {
   Meter meter(job, largest);
   std::vector<Measurement> results;
   uint64_t wrong = 0;
-  for (const Case& one : options.cases) {
+  for (const Case& one : cases) {
     results.push_back(meter.measure(one, {options.iters, options.warmup, options.check}));
     wrong += results.back().wrong.value_or(0);
     tell(perf_row(results.back(), ranks));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tools/perf/buffers.h"
 #include "tools/perf/pattern.h"
 
 namespace gradring::tools {
@@ -16,15 +17,16 @@ constexpr int kIterationsMin = 2, kIterationsMax = 20'000;
 // network.
 constexpr int64_t kPatienceMs = 4000;
 
-gradring_op op_of(const Case& of, std::byte* memory) {
+gradring_op op_of(const Case& of, const Buffers& buffers, int ranks, std::byte* memory) {
   gradring_op op{};
   op.struct_size = sizeof op;
   op.collective = static_cast<gradring_collective>(of.collective);
   op.dtype = static_cast<gradring_dtype>(of.dtype);
   op.op = static_cast<gradring_reduce_op>(of.op);
   op.root = of.root;
-  op.count = of.count;
-  op.input = op.output = of.count > 0 ? memory : nullptr;
+  op.count = count_of(of, ranks);
+  op.input = memory + buffers.input * size_of(of.dtype);
+  op.output = memory + buffers.output * size_of(of.dtype);
   return op;
 }
 
@@ -40,7 +42,9 @@ Meter::Meter(Communicator job, uint64_t largest)
       memory_(job_.allocate<std::byte>(std::max<uint64_t>(largest, 1))),
       number_(job_.allocate<int64_t>(1)) {}
 
-std::span<std::byte> Meter::memory_for(const Case& of) { return {memory_.data(), of.bytes()}; }
+std::span<std::byte> Meter::memory_for(const Case& of, uint64_t at, uint64_t count) {
+  return {memory_.data() + at * size_of(of.dtype), count * size_of(of.dtype)};
+}
 
 void Meter::run_op(const gradring_op& op) {
   gradring_request request = 0;
@@ -58,7 +62,9 @@ void Meter::run_op(const gradring_op& op) {
   check(code);
 }
 
-void Meter::run(const Case& of) { run_op(op_of(of, memory_.data())); }
+void Meter::run(const Case& of) {
+  run_op(op_of(of, buffers_of(of, job_.rank(), job_.size()), job_.size(), memory_.data()));
+}
 
 double Meter::time(const Case& of, int iterations) {
   const auto begin = std::chrono::steady_clock::now();
@@ -70,9 +76,17 @@ double Meter::time(const Case& of, int iterations) {
 uint64_t Meter::wrong_everywhere(const Case& of) {
   if (of.count == 0) return run(of), 0;  // a barrier leaves nothing to look at
   const Pattern pattern(of, job_.rank(), job_.size());
-  pattern.fill(memory_for(of));
+  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
+  if (!reduces(of.collective)) pattern.fill_otherwise(memory_for(of, 0, buffers.elements));
+  for (const Part& part : buffers.given) {
+    pattern.fill(memory_for(of, part.at, part.count), part.first);
+  }
   run(of);
-  number_[0] = static_cast<int64_t>(pattern.wrong_elements(memory_for(of)));
+  uint64_t wrong = 0;
+  for (const Part& part : buffers.expected) {
+    wrong += pattern.wrong_elements(memory_for(of, part.at, part.count), part.first);
+  }
+  number_[0] = static_cast<int64_t>(wrong);
   job_.allreduce(number_, GRADRING_SUM);
   return static_cast<uint64_t>(number_[0]);
 }
@@ -81,7 +95,8 @@ Measurement Meter::measure(const Case& of, const Effort& effort) {
   Measurement result{of, effort.iters, 0, std::nullopt};
   if (effort.check) result.wrong = wrong_everywhere(of);
   // Repeated in place, other values would soon be infinite or denormal.
-  std::ranges::fill(memory_for(of), std::byte{0});
+  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
+  std::ranges::fill(memory_for(of, 0, buffers.elements), std::byte{0});
   double last = 0;
   const bool chooses = effort.iters == 0;
   for (int i = 0; i < std::max(effort.warmup, chooses ? 1 : 0); ++i) last = time(of, 1);

@@ -35,10 +35,13 @@ class Meter {
   // `largest` bytes are allocated once and serve all cases.
   Meter(Communicator job, uint64_t largest);
 
+  // Cases are rounded() for the job's ranks.
+
   Measurement measure(const Case& of, const Effort& effort);
 
  private:
-  std::span<std::byte> memory_for(const Case& of);
+  // Some elements of our memory, as bytes.
+  std::span<std::byte> memory_for(const Case& of, uint64_t at, uint64_t count);
   void run(const Case& of);
   void run_op(const gradring_op& op);
   double time(const Case& of, int iterations);

@@ -21,8 +21,9 @@ constexpr uint64_t kSizeMax = uint64_t{1} << 40;
 constexpr char kIntroduction[] =
     "usage: gradring-perf COLLECTIVE [OPTION]...\n"
     "\n"
-    "Measures allreduce, broadcast or barrier as a trainer sees it, and prints the columns of "
-    "nccl-tests.\n"
+    "Measures a collective as a trainer sees it, and prints the columns of nccl-tests: allreduce, "
+    "broadcast,\n"
+    "reduce, allgather, reduce-scatter, gather, scatter, alltoall or barrier.\n"
     "\n"
     "  gradring-perf allreduce --ranks 4 --check\n"
     "  gradring-run -np 8 -H alpha:4,beta:4 gradring-perf allreduce --max 64M\n"
@@ -32,9 +33,13 @@ constexpr char kIntroduction[] =
     "rank of a job that somebody else started; else it starts --ranks of itself on this host.\n";
 
 constexpr char kEnding[] =
-    "\nSIZE is bytes, or a number with K, M, G or T (powers of 1024). Buffers are used in place.\n"
-    "algbw is size / time; busbw is algbw x 2(n-1)/n for an allreduce of n ranks, algbw for a "
-    "broadcast;\n"
+    "\nSIZE is bytes, or a number with K, M, G or T (powers of 1024), of the larger of a rank's "
+    "two\n"
+    "buffers. These are used in place, but for alltoall. count is elements, in one block where "
+    "buffers\n"
+    "are in blocks. algbw is size / time; busbw is algbw x 2(n-1)/n for an allreduce of n ranks, "
+    "algbw for\n"
+    "broadcast and reduce, algbw x (n-1)/n for the others;\n"
     "GB are 10^9 bytes, time is that of rank 0. With --check each size is verified before and "
     "after it is\n"
     "timed, on every rank; #wrong counts the elements of all ranks.\n"
@@ -78,7 +83,7 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
   if (raw.root < 0) return tl::unexpected(std::string("--root starts at 0"));
   const auto root = static_cast<uint32_t>(raw.root);
   if (raw.all) return all_cases(collective, *range, root);
-  if (collective == Collective::kAllreduce && *op == ReduceOp::kAverage && is_integer(*dtype)) {
+  if (reduces(collective) && *op == ReduceOp::kAverage && is_integer(*dtype)) {
     return tl::unexpected(
         fmt::format("gradring has no average of integers; measure --op sum for {}", raw.dtype));
   }
@@ -107,7 +112,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
     ("factor", po::value(&raw.factor)->default_value(4)->value_name("F"), "from one size to the next")
     ("dtype", po::value(&raw.dtype)->default_value("float32")->value_name("TYPE"), "float32, float64, float16, bfloat16, int8, int16, int32, int64 or uint8")
     ("op", po::value(&raw.op)->default_value("sum")->value_name("OP"), "sum, average, min, max or product")
-    ("root", po::value(&raw.root)->default_value(0)->value_name("RANK"), "of a broadcast")
+    ("root", po::value(&raw.root)->default_value(0)->value_name("RANK"), "of broadcast, reduce, gather and scatter")
     ("all", po::bool_switch(&raw.all), "all types and operations")
     ("ranks", po::value(&options.ranks)->value_name("R"), "how many to start on this host")
     ("iters", po::value(&options.iters)->value_name("N"), "timed repetitions; default: what takes about 0.3 s")
@@ -144,7 +149,8 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
   const auto collective = parse_collective(raw.collective);
   if (!collective) {
     return tl::unexpected(
-        fmt::format("what to measure? \"{}\" is none of allreduce broadcast barrier; see --help",
+        fmt::format("what to measure? \"{}\" is none of allreduce broadcast reduce allgather "
+                    "reduce-scatter gather scatter alltoall barrier; see --help",
                     printable(raw.collective)));
   }
   options.collective = *collective;

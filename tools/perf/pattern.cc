@@ -10,6 +10,8 @@ namespace {
 // Whole numbers up to here are exact in bfloat16; float16 reaches 2048, int8 127.
 constexpr int kExact = 256;
 constexpr int kExactSum = 127;
+// More than any value that is given where nothing is reduced.
+constexpr int kOtherwise = 64;
 
 // Scrambles a position, so that neighbours share nothing: multiplied by the golden ratio twice.
 uint64_t scrambled(uint64_t i) {
@@ -115,9 +117,10 @@ void encode(Dtype dtype, int value, std::byte* to) {
 
 int input_value(const Case& of, int rank, int ranks, uint64_t i) {
   const uint64_t hash = scrambled(i);
-  if (of.collective != Collective::kAllreduce) {
+  if (!reduces(of.collective)) {
     const int value = static_cast<int>(hash & 63);
-    return rank == static_cast<int>(of.root) ? value : 64 + value;  // surely another one
+    const bool gives = of.collective != Collective::kBroadcast || rank == static_cast<int>(of.root);
+    return gives ? value : kOtherwise + value;
   }
   switch (of.op) {
     case ReduceOp::kAverage:
@@ -133,9 +136,7 @@ int input_value(const Case& of, int rank, int ranks, uint64_t i) {
 }
 
 int expected_value(const Case& of, int ranks, uint64_t i) {
-  if (of.collective != Collective::kAllreduce) {
-    return input_value(of, static_cast<int>(of.root), ranks, i);
-  }
+  if (!reduces(of.collective)) return input_value(of, static_cast<int>(of.root), ranks, i);
   int result = input_value(of, 0, ranks, i);
   for (int rank = 1; rank < ranks; ++rank)
     result = fold(of.op, result, input_value(of, rank, ranks, i));
@@ -143,30 +144,60 @@ int expected_value(const Case& of, int ranks, uint64_t i) {
 }
 
 Pattern::Pattern(const Case& of, int rank, int ranks) : element_(size_of(of.dtype)) {
-  const size_t elements = std::min<uint64_t>(of.count, kPeriod);
+  // Pairs of ranks have blocks of their own, and there are more of these than one buffer holds.
+  const uint64_t whole = of.collective == Collective::kAlltoall ? kPeriod : of.count;
+  const size_t elements = std::min<uint64_t>(whole, kPeriod);
   input_.resize(elements * element_);
   expected_.resize(elements * element_);
+  if (!reduces(of.collective)) otherwise_.resize(elements * element_);
   for (size_t i = 0; i < elements; ++i) {
     encode(of.dtype, input_value(of, rank, ranks, i), &input_[i * element_]);
-    encode(of.dtype, expected_value(of, ranks, i), &expected_[i * element_]);
+    const int expected = expected_value(of, ranks, i);
+    encode(of.dtype, expected, &expected_[i * element_]);
+    if (!otherwise_.empty()) encode(of.dtype, kOtherwise + expected, &otherwise_[i * element_]);
   }
 }
 
-void Pattern::fill(std::span<std::byte> buffer) const {
-  for (size_t at = 0; at < buffer.size(); at += input_.size()) {
-    std::memcpy(&buffer[at], input_.data(), std::min(input_.size(), buffer.size() - at));
+namespace {
+
+// Goes through `bytes` bytes in runs that are contiguous in a cycle of values as well, which begin
+// with element `first`: visit(at, in_cycle, length).
+template <typename Visit>
+void in_runs(size_t bytes, size_t cycle, uint64_t first_byte, Visit visit) {
+  if (bytes == 0) return;
+  size_t in_cycle = first_byte % cycle;
+  for (size_t at = 0; at < bytes;) {
+    const size_t length = std::min(cycle - in_cycle, bytes - at);
+    visit(at, in_cycle, length);
+    at += length;
+    in_cycle = 0;
   }
 }
 
-uint64_t Pattern::wrong_elements(std::span<const std::byte> buffer) const {
+}  // namespace
+
+void Pattern::fill(std::span<std::byte> buffer, uint64_t first) const {
+  in_runs(buffer.size(), input_.size(), first * element_,
+          [&](size_t at, size_t in_cycle, size_t length) {
+            std::memcpy(&buffer[at], &input_[in_cycle], length);
+          });
+}
+
+void Pattern::fill_otherwise(std::span<std::byte> buffer) const {
+  in_runs(buffer.size(), otherwise_.size(), 0, [&](size_t at, size_t in_cycle, size_t length) {
+    std::memcpy(&buffer[at], &otherwise_[in_cycle], length);
+  });
+}
+
+uint64_t Pattern::wrong_elements(std::span<const std::byte> buffer, uint64_t first) const {
   uint64_t wrong = 0;
-  for (size_t at = 0; at < buffer.size(); at += expected_.size()) {
-    const size_t length = std::min(expected_.size(), buffer.size() - at);
-    if (std::memcmp(&buffer[at], expected_.data(), length) == 0) continue;
-    for (size_t i = 0; i < length; i += element_) {
-      wrong += std::memcmp(&buffer[at + i], &expected_[i], element_) != 0;
-    }
-  }
+  in_runs(buffer.size(), expected_.size(), first * element_,
+          [&](size_t at, size_t in_cycle, size_t length) {
+            if (std::memcmp(&buffer[at], &expected_[in_cycle], length) == 0) return;
+            for (size_t i = 0; i < length; i += element_) {
+              wrong += std::memcmp(&buffer[at + i], &expected_[in_cycle + i], element_) != 0;
+            }
+          });
   return wrong;
 }
 

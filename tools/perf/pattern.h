@@ -22,14 +22,18 @@ class Pattern {
 
   Pattern(const Case& of, int rank, int ranks);
 
-  void fill(std::span<std::byte> buffer) const;
+  // `first`: which element of the whole the buffer begins with.
+  void fill(std::span<std::byte> buffer, uint64_t first = 0) const;
+  // With values that are not what must come out; only where nothing is reduced.
+  void fill_otherwise(std::span<std::byte> buffer) const;
   // How many elements are not what they must be after the op, to the bit.
-  uint64_t wrong_elements(std::span<const std::byte> buffer) const;
+  uint64_t wrong_elements(std::span<const std::byte> buffer, uint64_t first = 0) const;
 
  private:
   size_t element_;  // bytes
   std::vector<std::byte> input_;
   std::vector<std::byte> expected_;
+  std::vector<std::byte> otherwise_;
 };
 
 // The values behind the bytes, for the tests: of element i at `rank`, and of the result.

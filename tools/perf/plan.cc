@@ -16,10 +16,8 @@ std::vector<Case> cases_of(Collective collective, const SizeRange& range, Dtype 
                            uint32_t root) {
   if (collective == Collective::kBarrier)
     return {{collective, Dtype::kUint8, ReduceOp::kNone, 0, 0}};
-  if (collective == Collective::kBroadcast)
-    op = ReduceOp::kNone;
-  else
-    root = 0;
+  if (!reduces(collective)) op = ReduceOp::kNone;
+  if (!has_root(collective)) root = 0;
   std::vector<Case> cases;
   for (const uint64_t size : sizes_in(range)) {
     cases.push_back({collective, dtype, op, root, std::max<uint64_t>(size / size_of(dtype), 1)});
@@ -35,7 +33,7 @@ std::vector<Case> all_cases(Collective collective, const SizeRange& range, uint3
   };
   for (uint8_t d = 1; d <= kDtypeLast; ++d) {
     const auto dtype = static_cast<Dtype>(d);
-    if (collective != Collective::kAllreduce) {
+    if (!reduces(collective)) {
       add(dtype, ReduceOp::kNone);
       if (collective == Collective::kBarrier) break;
       continue;
@@ -48,9 +46,23 @@ std::vector<Case> all_cases(Collective collective, const SizeRange& range, uint3
   return cases;
 }
 
+Case rounded(const Case& of, int ranks) {
+  Case result = of;
+  if (in_blocks(of.collective)) {
+    const auto n = static_cast<uint64_t>(ranks);
+    result.count = std::max<uint64_t>(of.count / n, 1) * n;
+  }
+  return result;
+}
+
+uint64_t count_of(const Case& of, int ranks) {
+  return in_blocks(of.collective) ? of.count / static_cast<uint64_t>(ranks) : of.count;
+}
+
 double bus_factor(Collective collective, int ranks) {
-  if (collective != Collective::kAllreduce) return 1;
-  return 2.0 * (ranks - 1) / ranks;
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  if (collective == Collective::kAllreduce) return 2 * others;
+  return in_blocks(collective) ? others : 1;
 }
 
 }  // namespace gradring::tools

@@ -11,9 +11,9 @@ namespace gradring::tools {
 struct Case {
   Collective collective = Collective::kAllreduce;
   Dtype dtype = Dtype::kFloat32;
-  ReduceOp op = ReduceOp::kSum;  // kNone but for allreduce
-  uint32_t root = 0;             // broadcast only
-  uint64_t count = 0;            // elements; 0 for a barrier
+  ReduceOp op = ReduceOp::kSum;  // kNone where nothing is reduced
+  uint32_t root = 0;             // where there is one
+  uint64_t count = 0;            // elements of the larger buffer; 0 for a barrier
 
   uint64_t bytes() const { return count * size_of(dtype); }
   bool operator==(const Case&) const = default;
@@ -35,8 +35,15 @@ std::vector<Case> all_cases(Collective collective, const SizeRange& range, uint3
 std::vector<Case> cases_of(Collective collective, const SizeRange& range, Dtype dtype, ReduceOp op,
                            uint32_t root);
 
+// The case for so many ranks: where buffers are in blocks, they are so many, of one element at
+// least.
+Case rounded(const Case& of, int ranks);
+// Elements per rank and block, as the op is told.
+uint64_t count_of(const Case& of, int ranks);
+
 // What nccl-tests multiply algorithm bandwidth by, so that it can be compared with the speed of a
-// link: 2(n-1)/n for an allreduce, whose ring sends each byte so many times, 1 for a broadcast.
+// link: 2(n-1)/n for an allreduce, whose ring sends each byte so many times, (n-1)/n for
+// collectives in blocks, of which the own one goes nowhere, 1 for broadcast and reduce.
 double bus_factor(Collective collective, int ranks);
 
 }  // namespace gradring::tools

@@ -30,9 +30,9 @@ Total total_of(const std::vector<Measurement>& all, int ranks) {
 std::string_view operation_of(const Case& of) {
   return of.op == ReduceOp::kNone ? "none" : name_of(of.op);
 }
-int root_of(const Case& of) {
-  return of.collective == Collective::kBroadcast ? static_cast<int>(of.root) : -1;
-}
+int root_of(const Case& of) { return has_root(of.collective) ? static_cast<int>(of.root) : -1; }
+
+bool in_place(Collective collective) { return collective != Collective::kAlltoall; }
 
 }  // namespace
 
@@ -47,13 +47,14 @@ double bus_bandwidth(const Measurement& one, int ranks) {
 std::string perf_heading(Collective collective, int ranks, int local_ranks,
                          const std::string& job) {
   return fmt::format(
-      "# gradring-perf {}: {}, {} ({} on this node), in place, job {}\n"
+      "# gradring-perf {}: {}, {} ({} on this node), {}, job {}\n"
       "#\n"
       "# {:>11} {:>13} {:>9} {:>8} {:>5} {:>11} {:>8} {:>8} {:>7}\n"
       "# {:>11} {:>13} {:>9} {:>8} {:>5} {:>11} {:>8} {:>8}\n",
       kProductVersion, name_of(collective), counted(static_cast<uint64_t>(ranks), "rank"),
-      local_ranks, printable(job), "size", "count", "type", "redop", "root", "time", "algbw",
-      "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)");
+      local_ranks, in_place(collective) ? "in place" : "out of place", printable(job), "size",
+      "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "",
+      "", "", "(us)", "(GB/s)", "(GB/s)");
 }
 
 std::string perf_row(const Measurement& one, int ranks) {
@@ -62,9 +63,10 @@ std::string perf_row(const Measurement& one, int ranks) {
     return moves ? fmt::format("{:.2f}", value / kGiga) : std::string("-");
   };
   return fmt::format("  {:>11} {:>13} {:>9} {:>8} {:>5} {:>11.1f} {:>8} {:>8} {:>7}\n",
-                     one.of.bytes(), one.of.count, moves ? name_of(one.of.dtype) : "none",
-                     operation_of(one.of), root_of(one.of), one.seconds * 1e6,
-                     bandwidth(algorithm_bandwidth(one)), bandwidth(bus_bandwidth(one, ranks)),
+                     one.of.bytes(), count_of(one.of, ranks),
+                     moves ? name_of(one.of.dtype) : "none", operation_of(one.of), root_of(one.of),
+                     one.seconds * 1e6, bandwidth(algorithm_bandwidth(one)),
+                     bandwidth(bus_bandwidth(one, ranks)),
                      one.wrong && moves ? std::to_string(*one.wrong) : "N/A");
 }
 
@@ -84,7 +86,7 @@ nlohmann::ordered_json perf_document(Collective collective, int ranks,
   auto rows = nlohmann::ordered_json::array();
   for (const auto& one : all) {
     rows.push_back({{"size_bytes", one.of.bytes()},
-                    {"count", one.of.count},
+                    {"count", count_of(one.of, ranks)},
                     {"type", name_of(one.of.dtype)},
                     {"redop", operation_of(one.of)},
                     {"root", root_of(one.of)},
@@ -100,7 +102,7 @@ nlohmann::ordered_json perf_document(Collective collective, int ranks,
           {"version", kProductVersion},
           {"collective", name_of(collective)},
           {"ranks", ranks},
-          {"in_place", true},
+          {"in_place", in_place(collective)},
           {"results", rows},
           {"wrong", total.wrong},
           {"average_busbw_bytes_per_second", total.average_bus_bandwidth}};

@@ -104,7 +104,7 @@ typedef enum gradring_cause {
   GRADRING_CAUSE_DRAINED = 9,      /* the daemon was told to stop */
   GRADRING_CAUSE_EXCLUDED = 10,    /* the job goes on without this node */
   GRADRING_CAUSE_NO_QUORUM = 11,   /* too few nodes are left, or reached, to agree on going on */
-  GRADRING_CAUSE_ROOT_LOST = 12,   /* of a broadcast; fails that op alone */
+  GRADRING_CAUSE_ROOT_LOST = 12,   /* or another rank whose input it needs; fails that op alone */
   GRADRING_CAUSE_CORRUPTED = 13    /* data came damaged three times over one link */
 } gradring_cause;
 
@@ -186,22 +186,51 @@ GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory
 typedef enum gradring_collective {
   GRADRING_ALLREDUCE = 1,
   GRADRING_BROADCAST = 2,
-  GRADRING_BARRIER = 3
+  GRADRING_BARRIER = 3,
+  GRADRING_ALLGATHER = 5,
+  GRADRING_REDUCE_SCATTER = 6,
+  GRADRING_REDUCE = 7,
+  GRADRING_GATHER = 8,
+  GRADRING_SCATTER = 9,
+  GRADRING_ALLTOALL = 10
 } gradring_collective;
+
+/* Elements of a rank's buffers where there are N ranks; blocks are in the order of ranks. `input`
+ * and `output` are ignored where they have none.
+ *
+ *   collective       input               output              in place
+ *   ALLREDUCE        count               count               output == input
+ *   BROADCAST        count at the root   count               output == input
+ *   REDUCE           count               count at the root   output == input
+ *   ALLGATHER        count               N * count           input is the own block of output
+ *   REDUCE_SCATTER   N * count           count               output is the own block of input
+ *   GATHER           count               N * count at root   input is the own block of output
+ *   SCATTER          N * count at root   count               output is the own block of input
+ *   ALLTOALL         N * count           N * count           no
+ *
+ * Block j of an ALLTOALL's input becomes block i of rank j's output, i being the rank that gives
+ * it. Where ranks have gaps (gradring_view) their place among those that are there counts.
+ * An elastic job goes on with fewer ranks in ALLREDUCE, BROADCAST and BARRIER. All others mean
+ * nothing without every rank: one whose input is lost with its node before all have what they want
+ * fails that op alone (ROOT_LOST), and so does one that is submitted for another number of ranks
+ * than there are (MISMATCH). docs/failure-contract.md has the rules. */
 
 typedef struct gradring_op {
   size_t struct_size; /* sizeof(gradring_op) */
   gradring_collective collective;
   gradring_dtype dtype;
-  gradring_reduce_op op; /* allreduce only */
-  uint32_t root;         /* broadcast only: the rank whose input goes to every output */
-  uint64_t count;        /* elements; 0 is an op that moves nothing */
+  gradring_reduce_op op; /* of ALLREDUCE, REDUCE_SCATTER and REDUCE */
+  uint32_t root;         /* of BROADCAST, REDUCE, GATHER and SCATTER: a rank */
+  uint64_t count;        /* elements, as above; 0 is an op that moves nothing */
   const void* input;     /* within allocated or registered memory */
-  void* output;          /* may be equal to input (in place), else must not overlap it */
+  void* output;          /* likewise; must not overlap the input unless it is in place */
   /* NULL: matched across ranks in program order; else by name and use count. UTF-8, at most 512
    * bytes; use the same names in each step. */
   const char* name;
   int32_t priority;
+  /* Of collectives that mean nothing without every rank: for how many the buffers are made. 0: as
+   * many as there are now, which may change at any moment in an elastic job. */
+  uint32_t ranks;
 } gradring_op;
 
 typedef uint64_t gradring_request;
@@ -241,6 +270,20 @@ GRADRING_API gradring_code gradring_allreduce(gradring_comm* comm, const void* i
 GRADRING_API gradring_code gradring_broadcast(gradring_comm* comm, void* buffer, uint64_t count,
                                               gradring_dtype dtype, uint32_t root);
 GRADRING_API gradring_code gradring_barrier(gradring_comm* comm);
+GRADRING_API gradring_code gradring_reduce(gradring_comm* comm, const void* input, void* output,
+                                           uint64_t count, gradring_dtype dtype,
+                                           gradring_reduce_op op, uint32_t root);
+GRADRING_API gradring_code gradring_allgather(gradring_comm* comm, const void* input, void* output,
+                                              uint64_t count, gradring_dtype dtype);
+GRADRING_API gradring_code gradring_reduce_scatter(gradring_comm* comm, const void* input,
+                                                   void* output, uint64_t count,
+                                                   gradring_dtype dtype, gradring_reduce_op op);
+GRADRING_API gradring_code gradring_gather(gradring_comm* comm, const void* input, void* output,
+                                           uint64_t count, gradring_dtype dtype, uint32_t root);
+GRADRING_API gradring_code gradring_scatter(gradring_comm* comm, const void* input, void* output,
+                                            uint64_t count, gradring_dtype dtype, uint32_t root);
+GRADRING_API gradring_code gradring_alltoall(gradring_comm* comm, const void* input, void* output,
+                                             uint64_t count, gradring_dtype dtype);
 
 /* Who is in the job. It changes when ranks of an elastic job are lost, at any moment, and when
  * ranks come in, at a join point only. Ranks keep their numbers, so there may be gaps. */

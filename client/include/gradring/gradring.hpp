@@ -249,6 +249,53 @@ class Communicator {
     return Request(comm_, op_on(GRADRING_BARRIER, nullptr, nullptr, 0, gradring_dtype{}, name));
   }
 
+  // Into the root's output; the others' may be null.
+  template <class T>
+  Request start_reduce(const T* input, T* output, size_t count, unsigned root,
+                       gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_REDUCE, input, output, count, dtype_of<T>, name);
+    full.op = op;
+    full.root = root;
+    return Request(comm_, full);
+  }
+  // `count` elements of each rank, into an output with room for those of all.
+  template <class T>
+  Request start_allgather(const T* input, T* output, size_t count,
+                          const char* name = nullptr) const {
+    return Request(comm_, op_on(GRADRING_ALLGATHER, input, output, count, dtype_of<T>, name));
+  }
+  // An input of `count` elements for each rank; their sum over the ranks for this one.
+  template <class T>
+  Request start_reduce_scatter(const T* input, T* output, size_t count,
+                               gradring_reduce_op op = GRADRING_SUM,
+                               const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_REDUCE_SCATTER, input, output, count, dtype_of<T>, name);
+    full.op = op;
+    return Request(comm_, full);
+  }
+  // `count` elements of each rank, to the root alone.
+  template <class T>
+  Request start_gather(const T* input, T* output, size_t count, unsigned root,
+                       const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_GATHER, input, output, count, dtype_of<T>, name);
+    full.root = root;
+    return Request(comm_, full);
+  }
+  // `count` elements for each rank, from the root alone.
+  template <class T>
+  Request start_scatter(const T* input, T* output, size_t count, unsigned root,
+                        const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_SCATTER, input, output, count, dtype_of<T>, name);
+    full.root = root;
+    return Request(comm_, full);
+  }
+  // `count` elements from each rank to each rank.
+  template <class T>
+  Request start_alltoall(const T* input, T* output, size_t count,
+                         const char* name = nullptr) const {
+    return Request(comm_, op_on(GRADRING_ALLTOALL, input, output, count, dtype_of<T>, name));
+  }
+
   // The same, waited for.
   template <class... Arguments>
   gradring_result allreduce(Arguments&&... arguments) const {
@@ -259,6 +306,30 @@ class Communicator {
     return start_broadcast(std::forward<Arguments>(arguments)...).wait();
   }
   gradring_result barrier(const char* name = nullptr) const { return start_barrier(name).wait(); }
+  template <class... Arguments>
+  gradring_result reduce(Arguments&&... arguments) const {
+    return start_reduce(std::forward<Arguments>(arguments)...).wait();
+  }
+  template <class... Arguments>
+  gradring_result allgather(Arguments&&... arguments) const {
+    return start_allgather(std::forward<Arguments>(arguments)...).wait();
+  }
+  template <class... Arguments>
+  gradring_result reduce_scatter(Arguments&&... arguments) const {
+    return start_reduce_scatter(std::forward<Arguments>(arguments)...).wait();
+  }
+  template <class... Arguments>
+  gradring_result gather(Arguments&&... arguments) const {
+    return start_gather(std::forward<Arguments>(arguments)...).wait();
+  }
+  template <class... Arguments>
+  gradring_result scatter(Arguments&&... arguments) const {
+    return start_scatter(std::forward<Arguments>(arguments)...).wait();
+  }
+  template <class... Arguments>
+  gradring_result alltoall(Arguments&&... arguments) const {
+    return start_alltoall(std::forward<Arguments>(arguments)...).wait();
+  }
 
   // The newest view that this rank was told.
   View view() const {

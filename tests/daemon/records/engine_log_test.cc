@@ -47,8 +47,9 @@ class EngineLogTest : public testing::Test {
     op_.key = {0, 7};
     op_.name = "grad";
     op_.expected = 3;
+    op_.seats = {{0, "alpha"}, {4, "beta"}};
     op_.since = 123456789;
-    op_.plan = core::make_plan(kSum, 2, 0, 0, {4096, 1024});
+    op_.plan = core::make_plan(kSum, 2, 0, {}, {4096, 1024});
     op_.slices.resize(op_.plan.slices);
   }
 
@@ -93,6 +94,10 @@ TEST_F(EngineLogTest, SaysWhatTheEngineSaid) {
   EXPECT_EQ(memory.places.at(*op_.slices[2].kept).length, 5000u);
   both([&](auto& journal) { journal.held(op_, 0, {1, 3}, {core::Staging::Kind::kStart, 1}); });
   both([&](auto& journal) { journal.dropped(op_, 0); });
+  both([&](auto& journal) { journal.elsewhere(op_, 1, {1, 3}); });
+  EXPECT_EQ(found().record, value_);
+  EXPECT_EQ(found().record.ops.at(op_.key).slices[1].state, core::SliceState::kDropped);
+  EXPECT_FALSE(found().landing) << "nothing is copied for it";
   op_.outcome = {1, 3};
   both([&](auto& journal) { journal.decided(op_); });
   EXPECT_EQ(found().record, value_);

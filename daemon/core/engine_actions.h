@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "daemon/core/op.h"
+#include "daemon/core/staging.h"
+#include "proto/frame.h"
+#include "proto/verdict.h"
+
+namespace gradring::core {
+
+struct Outcome {
+  Verdict verdict = Verdict::kOk;
+  Failure failure;
+  uint64_t epoch = 0;
+  uint32_t ranks_min = 0;
+  uint32_t ranks_max = 0;
+};
+
+// The contributions of one pass over a slice.
+struct FoldOrder {
+  const Op* op = nullptr;
+  uint32_t slice = 0;
+  Fold source = Fold::kLocals;
+  bool onto_arrived =
+      false;             // the staging memory holds the predecessor's value: it is the first input
+  uint32_t divisor = 0;  // not 0: divide the result
+  Staging at;            // where the result goes
+  // It is final, and goes to the outputs of all local contributions as well, in the same pass.
+  bool deliver = false;
+  // It goes on from `at`; else, where it is delivered, it need not be there afterwards.
+  bool leaves = false;
+};
+
+struct ResultDigest {
+  uint32_t crc32c = 0;               // of the first output
+  uint32_t rank = 0;                 // whose that is
+  std::optional<uint32_t> odd_rank;  // another one, whose output differs
+};
+
+// An op waits for a rank or a member that will never submit it: only another view can end it.
+struct Absence {
+  std::optional<uint32_t> rank;  // of this node
+  std::string node;
+  Failure failure;
+};
+
+// What the engine wants done. Calls come from inside the engine's events, in an order that must be
+// kept: fold, deliver, keep, fetch and complete are finished when they return, so that a later send
+// may carry their result. None may call back into the engine.
+class EngineActions {
+ public:
+  virtual ~EngineActions() = default;
+
+  virtual void fold(const FoldOrder& order) = 0;
+  // Copies the final value of a slice to the outputs of all local contributions, where no fold has.
+  virtual void deliver(const Op& op, uint32_t slice, Staging from) = 0;
+  // Copies a final slice out of the first local output, before that goes back to its trainer; a
+  // number for it, or nothing when there is no room (rule T3).
+  virtual std::optional<uint32_t> keep(const Op& op, uint32_t slice) = 0;
+  virtual void drop(uint32_t kept) = 0;
+  // Copies a slice that is held, from its kept copy if there is one, else from the first local
+  // output.
+  virtual void fetch(const Op& op, uint32_t slice, Staging to) = 0;
+  // What lies in the outputs of the local contributions, before they go back to their trainers;
+  // nothing if there are none.
+  virtual std::optional<ResultDigest> digest(const Op& op) = 0;
+  // A frame without payload to one member.
+  virtual void send(uint32_t member, const Frame& frame) = 0;
+  // A SLICE to the successor; `from` is lent until on_sent(from). A checked one gets its checksum
+  // from whoever sends it: the same for each attempt.
+  virtual void send_slice(uint32_t member, const Frame& frame, Staging from) = 0;
+  // A submission has ended; exactly once each. Its buffers are the trainer's again.
+  virtual void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) = 0;
+  // The job must be failed everywhere. The engine has not closed itself: fail() does, and comes
+  // back to it with the cause that won.
+  virtual void fail_job(const Failure& failure) = 0;
+  // The view must change, or nothing ends any more. Once for each rank and member.
+  virtual void absent(const Absence& absence) = 0;
+  // An op cannot go on, since a slice of it came damaged each time: only another view can say what
+  // becomes of it. Once for each op and epoch.
+  virtual void condemned(const Failure& failure) = 0;
+  // Every member stands at the join point, and one of them knows of ranks that want to come in.
+  virtual void at_join_point() = 0;
+};
+
+}  // namespace gradring::core
