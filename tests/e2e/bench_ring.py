@@ -9,7 +9,6 @@ Exit status 0 if all targets are met. Needs root and iperf3.
 """
 
 import argparse
-import contextlib
 import json
 import sys
 import time
@@ -24,22 +23,6 @@ PAYLOAD_PART = 1448 / 1514
 BUSBW_LEAST = 0.90      # of one stream's goodput
 BYTES_TOLERANCE = 0.02
 IDLE_MOST = 0.005       # of a core, for the pair
-ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
-
-
-@contextlib.contextmanager
-def cubic(network, nodes):
-    """Every node uses cubic: bbr, a common default, loses a tenth in a ring. What namespaces may choose is
-    a setting of the host, which is put back."""
-    before = ALLOWED.read_text()
-    if "cubic" not in before.split():
-        ALLOWED.write_text(before.strip() + " cubic\n")
-    try:
-        for node in range(nodes):
-            network.inside(node, "sh", "-c", "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control")
-        yield
-    finally:
-        ALLOWED.write_text(before)
 
 
 def goodput(ring, seconds=5):
@@ -113,7 +96,7 @@ def main():
         good = good and held
         print(f"{'OK  ' if held else 'MISS'}  {what:<44} {value:<34} {target}", flush=True)
 
-    with testbed.Cluster(options.programs, nodes, testbed.Namespaces) as ring, cubic(ring.network, nodes):
+    with testbed.Cluster(options.programs, nodes, testbed.Namespaces) as ring, testbed.cubic(ring.network, nodes):
         ring.network.shape()
         ring.start()
         stream = goodput(ring)

@@ -34,6 +34,8 @@ LIBRARIES = {
     "isal": r"isa-l/",
     "cuda": r"cuda",
     "nccl": r"nccl",
+    "gloo": r"gloo/",
+    "oneccl": r"oneapi/ccl",
 }
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$|^std(int|def|bool)\.h$")
 POSIX = re.compile(r"^\w+\.h$|^(sys|netinet|net|arpa|linux|bits|asm)/")
@@ -96,6 +98,8 @@ ROOMS = [
          posix=True,
          instead="The library speaks to the daemon by proto/client.proto and shared memory; move what "
                  "both need to proto."),
+    Room(r"tools/lib/compare/", (r"tools/lib/compare/", r"gradring/"), ("gloo", "oneccl"), posix=True,
+         instead="A rank of a peer knows that peer, and gradring's knows its library."),
     Room(r"tools/", (r"tools/", r"gradring/", r"proto/"),
          ("fmt", "expected", "protobuf", "zmq", "boost", "json"), posix=True,
          instead="A tool is a client: it asks the daemon by proto/client.proto or through "

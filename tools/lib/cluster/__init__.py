@@ -5,9 +5,9 @@ tools/quickstart and tests/e2e are built on it. It needs Debian's python3 and ip
 """
 
 from .cluster import Cluster, Job
-from .network import Loopback, Namespaces, best_network, why_no_namespaces
+from .network import Loopback, Namespaces, best_network, cubic, why_no_namespaces
 from .node import Node
 from .process import Footprint, Process, TookTooLong, children_of, cpu_seconds, run, state_of, tail, wait_until
 
 __all__ = ["Cluster", "Footprint", "Job", "Loopback", "Namespaces", "Node", "Process", "TookTooLong",
-           "best_network", "cpu_seconds", "run", "state_of", "tail", "wait_until", "why_no_namespaces"]
+           "best_network", "cpu_seconds", "cubic", "run", "state_of", "tail", "wait_until", "why_no_namespaces"]

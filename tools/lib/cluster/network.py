@@ -1,14 +1,17 @@
 """Where nodes live: network namespaces joined by a bridge, or ports on loopback."""
 
+import contextlib
 import functools
 import itertools
 import os
 import shutil
 import socket
+from pathlib import Path
 
 from .process import run, wait_until
 
 PORT = 7300
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 _serial = itertools.count()
 
 
@@ -196,3 +199,18 @@ def best_network():
     """(the class of network to use here, why not namespaces or None)."""
     reason = why_no_namespaces()
     return (Loopback if reason else Namespaces), reason
+
+
+@contextlib.contextmanager
+def cubic(network, nodes):
+    """Every node uses cubic: bbr, a common default, loses a tenth in a ring. What namespaces may choose is
+    a setting of the host, which is put back."""
+    before = ALLOWED.read_text()
+    if "cubic" not in before.split():
+        ALLOWED.write_text(before.strip() + " cubic\n")
+    try:
+        for node in range(nodes):
+            network.inside(node, "sh", "-c", "echo cubic >/proc/sys/net/ipv4/tcp_congestion_control")
+        yield
+    finally:
+        ALLOWED.write_text(before)

@@ -1,0 +1,45 @@
+/* A rank of gradring: gradring BOARD BYTES [copy]
+ * With "copy" the gradients are the trainer's own memory: each op copies them in and the sums out.
+ */
+#include <gradring/gradring.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/lib/compare/ranks/bench.h"
+
+static gradring_comm* job;
+static float *shared, *own;
+
+static void must(gradring_code code) {
+  if (code == GRADRING_OK) return;
+  fprintf(stderr, "gradring: %s\n", gradring_last_error());
+  exit(1);
+}
+
+static float* buffer(void* context, uint32_t index) {
+  (void)context, (void)index;
+  return own != NULL ? own : shared;
+}
+
+static void allreduce(void* context, uint64_t bytes) {
+  (void)context;
+  if (own != NULL) memcpy(shared, own, bytes);
+  must(gradring_allreduce(job, shared, shared, bytes / sizeof(float), GRADRING_FLOAT32,
+                          GRADRING_SUM));
+  if (own != NULL) memcpy(own, shared, bytes);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3 && argc != 4) return 2;
+  gradring_options options;
+  gradring_options_init(&options);
+  must(gradring_open(&options, &job));
+  struct bench_peer peer = {
+      NULL, (uint32_t)options.rank, 1, strtoull(argv[2], NULL, 10), buffer, allreduce};
+  must(gradring_alloc(job, peer.most, (void**)&shared));
+  if (argc == 4 && posix_memalign((void**)&own, 4096, peer.most) != 0) return 1;
+  const int status = bench_serve(argv[1], &peer);
+  gradring_close(job);
+  return status;
+}
