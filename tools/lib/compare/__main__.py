@@ -66,7 +66,9 @@ def main():
         sys.exit(f"compare: there is no scenario {', '.join(sorted(unknown))}; known: {', '.join(SCENARIOS)}")
     context = Context(ROOT, ROOT / "build/compare", options.programs.resolve())
     context.folder.mkdir(parents=True, exist_ok=True)
+    options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
+    os.chdir(context.folder)  # some leave files where they stand
     compile_library(context)
 
     wanted = [name for name in options.only.split(",") if name]

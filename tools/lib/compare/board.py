@@ -1,5 +1,6 @@
 """The board on which the ranks of a contestant take orders (ranks/bench.h)."""
 
+import contextlib
 import ctypes
 import os
 import statistics
@@ -12,7 +13,7 @@ CHECK, TIME, STOP = 1, 2, 3
 
 class _Rank(ctypes.Structure):
     _fields_ = [("begin", ctypes.c_double * SAMPLES), ("end", ctypes.c_double * SAMPLES), ("cpu", ctypes.c_double),
-                ("wrong", ctypes.c_uint64)]
+                ("wrong", ctypes.c_uint64), ("pid", ctypes.c_int64)]
 
 
 class _Board(ctypes.Structure):
@@ -72,6 +73,14 @@ class Board:
         took = [(max(one.end[i] for one in present) - min(one.begin[i] for one in present)) / calls
                 for i in range(samples)]
         return Taken(statistics.median(took), sum(one.cpu for one in present) / (calls * samples), calls * samples)
+
+    def signal(self, number):
+        """To all ranks."""
+        for rank in range(self._ranks):
+            pid = self._at.contents.of[rank].pid
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
 
     def stop(self):
         self._library.bench_give(self._at, STOP, ctypes.c_uint64(0), 0, 0)

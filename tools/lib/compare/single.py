@@ -1,4 +1,4 @@
-"""Peers whose ranks are started one by one: gloo, with torch around it and without, and oneCCL."""
+"""Peers whose ranks are started one by one: gloo, with torch around it and without."""
 
 import cluster as testbed
 
@@ -20,13 +20,10 @@ class Ranks(Contestant):
             node, local = ring.nodes[rank // scenario.per_node], rank % scenario.per_node
             environment = {"RANK": str(rank), "WORLD_SIZE": str(scenario.ranks), "LOCAL_RANK": str(local),
                            "LOCAL_WORLD_SIZE": str(scenario.per_node), "MASTER_ADDR": host, "MASTER_PORT": "29500",
-                           "GLOO_SOCKET_IFNAME": "eth0", **self.variables(local, scenario.per_node)}
+                           "GLOO_SOCKET_IFNAME": "eth0"}
             started.append(self.spawn(ring, f"rank{rank}", [*self.command, board, most, *self.words(meeting)],
                                       environment, node))
         return started
-
-    def variables(self, _local_rank, _local_size):
-        return {}
 
 
 class TorchGloo(Ranks):
@@ -58,30 +55,3 @@ class OwnGloo(Ranks):
     def words(self, folder):
         folder.mkdir(exist_ok=True)
         return [self._algorithm, folder]
-
-
-class OneCcl(Ranks):
-    PACKAGES = ("oneccl==2021.14.0", "oneccl-devel==2021.14.0")
-
-    def __init__(self):
-        super().__init__("oneccl", "Intel's oneCCL on the processor, over libfabric's tcp", quick=False)
-        self._folder = None
-
-    def prepare(self, context):
-        self._folder = python_of(context, "oneccl", *self.PACKAGES).parent.parent
-        bench = compiled(context, "bench.o", ["cc"], ["bench.c"], "-c")
-        lib = self._folder / "lib"
-        self.command = [compiled(context, "ccl-rank", ["c++"], ["ccl.cc"], "-std=c++17", f"-I{self._folder / 'include'}",
-                                 bench, f"-L{lib}", f"-Wl,-rpath,{lib},--allow-shlib-undefined", "-lccl", "-lpthread")]
-
-    def version(self, _context):
-        return " ".join(self.PACKAGES[:1])
-
-    def words(self, folder):
-        return [folder]
-
-    def variables(self, local_rank, local_size):
-        return {"CCL_ROOT": str(self._folder), "I_MPI_ROOT": str(self._folder), "CCL_ATL_TRANSPORT": "ofi", "CCL_PROCESS_LAUNCHER": "none",
-                "CCL_LOCAL_RANK": str(local_rank), "CCL_LOCAL_SIZE": str(local_size), "FI_PROVIDER": "tcp",
-                "FI_TCP_IFACE": "eth0", "CCL_KVS_IFACE": "eth0", "CCL_WORKER_COUNT": "1", "CCL_LOG_LEVEL": "error",
-                "LD_LIBRARY_PATH": str(self._folder / "lib")}

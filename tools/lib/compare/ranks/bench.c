@@ -106,6 +106,7 @@ int bench_serve(const char* path, const struct bench_peer* peer) {
   const uint32_t processes = board->size / peer->buffers;
   for (uint32_t i = 0; i < peer->buffers; ++i)
     memset(peer->buffer(peer->context, i), 0, peer->most);
+  board->of[peer->rank].pid = getpid();
   __atomic_add_fetch(&board->present, peer->buffers, __ATOMIC_SEQ_CST);
   for (uint32_t last = 0;;) {
     while (load(&board->order) == last) sleep_while(&board->order, last, 0);

@@ -17,6 +17,7 @@ struct bench_rank {
   double begin[BENCH_SAMPLES], end[BENCH_SAMPLES]; /* seconds */
   double cpu;     /* seconds of all its threads, over the samples */
   uint64_t wrong; /* elements, of the last check */
+  int64_t pid;
 };
 
 struct bench_board {

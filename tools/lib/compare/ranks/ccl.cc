@@ -1,5 +1,5 @@
 // A rank of oneCCL on the processor: ccl-rank BOARD BYTES FILE
-// RANK, WORLD_SIZE: as usual. FILE: by which the ranks find one another.
+// PMI_RANK, PMI_SIZE: by the launcher. FILE: by which the ranks find one another.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -56,9 +56,9 @@ int main(int argc, char** argv) {
   try {
     ccl::init();
     Rank rank;
-    const int number = std::atoi(std::getenv("RANK"));
+    const int number = std::atoi(std::getenv("PMI_RANK"));
     rank.world = std::make_unique<ccl::communicator>(ccl::create_communicator(
-        std::atoi(std::getenv("WORLD_SIZE")), number, meet(number, argv[3])));
+        std::atoi(std::getenv("PMI_SIZE")), number, meet(number, argv[3])));
     bench_peer peer{&rank,  static_cast<uint32_t>(number),
                     1,      std::strtoull(argv[2], nullptr, 10),
                     buffer, allreduce};
