@@ -209,11 +209,15 @@ class Run:
         """Once nothing happens any more, all ranks come back, and get on."""
         self._injector.undo_all()
         until = time.monotonic() + QUIET_SECONDS
+        settles = None  # the epoch, and the op with whose end it is more than a pause before the next fault shows
         while True:
             self._work_until(time.monotonic() + 0.2)
             together = self._inside()
             if self._is_whole():
-                break
+                if settles is None or settles[0] != together[0].epoch:
+                    settles = (together[0].epoch, max(one.expected for one in together) + 2)
+                if min(one.expected_end for one in together) >= settles[1]:
+                    break
             if time.monotonic() > until:
                 raise Failed(f"{len(together)} of {RANKS} ranks are in the job {QUIET_SECONDS:.0f} s after the last "
                              f"fault, in epochs {[one.epoch for one in together]}")
