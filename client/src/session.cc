@@ -23,7 +23,7 @@ bool Session::take_in() {
   changed |= take_control();
   changed |= take_attach();
   changed |= take_resumption();
-  if (Clock::now() >= leave_at_) {
+  if (leaving_ && Clock::now() >= leave_at_) {
     leave_at_ = kNever;
     lose(*std::exchange(leaving_, std::nullopt));
     changed = true;

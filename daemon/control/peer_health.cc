@@ -43,7 +43,8 @@ void Peers::on_pulse(const Pulse& pulse, core::Time now) {
     if (peer.link.id() >= pulse.peers.size()) continue;
     peer.traffic = pulse.peers[peer.link.id()];
     if (!peer.up || peer.traffic.link != peer.link.number()) continue;
-    for (uint8_t lane = 0; lane < peer.traffic.lanes.size(); ++lane) {
+    const auto lanes = static_cast<uint8_t>(peer.traffic.lanes.size());
+    for (uint8_t lane = 0; lane < lanes; ++lane) {
       if (!peer.traffic.lanes[lane].heard) continue;
       data_watch_.heard(peer.node, now);
       peer.lanes->heard(lane, now);

@@ -24,7 +24,7 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
   if (!submitted || !ended) {
     return refused(Code::kResourceExhausted, "the daemon is out of descriptors");
   }
-  const auto shared = std::make_shared<const SharedRing>(
+  std::shared_ptr<const SharedRing> shared = std::make_shared<const SharedRing>(
       SharedRing{std::move(*memory), std::move(submitted), std::move(ended)});
   OpenRing open{session.id, session.job, session.rank, shared, {}};
   for (const auto& [segment, held] : session.segments) {

@@ -27,7 +27,7 @@ std::string silence(Time time) {
 
 PeerLanes::PeerLanes(size_t lanes, const FailureDetector::Options& options, Time now)
     : options_(options), watch_(options), lanes_(lanes) {
-  for (uint8_t lane = 0; lane < lanes; ++lane) {
+  for (uint8_t lane = 0; lane < count(); ++lane) {
     lanes_[lane].since = now;
     watch_.add(name_of(lane), now);
   }
@@ -40,7 +40,7 @@ void PeerLanes::heard(uint8_t lane, Time now) {
 }
 
 void PeerLanes::peer_hears(uint64_t lanes, Time now) {
-  for (uint8_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (uint8_t lane = 0; lane < count(); ++lane) {
     const bool hears = (lanes >> lane & 1) != 0;
     lanes_[lane].peer_hears = hears;
     if (!hears && lanes_[lane].state == State::kUp) lose(lane, "the other end lost it", now);
@@ -72,7 +72,7 @@ void PeerLanes::tick(Time now) {
     if (change.health != FailureDetector::Health::kLost) continue;
     lose(static_cast<uint8_t>(std::stoul(change.peer)), silence(change.silent), now);
   }
-  for (uint8_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (uint8_t lane = 0; lane < count(); ++lane) {
     Lane& l = lanes_[lane];
     if (l.state == State::kUp && fails_alone(lane, now)) {
       lose(lane, silence(watch_.silent_for(name_of(lane), now)), now);
@@ -95,7 +95,7 @@ void PeerLanes::tick(Time now) {
 bool PeerLanes::fails_alone(uint8_t lane, Time now) const {
   const auto silent = [&](uint8_t which) { return watch_.silent_for(name_of(which), now); };
   if (silent(lane) < options_.suspect) return false;
-  for (uint8_t other = 0; other < lanes_.size(); ++other) {
+  for (uint8_t other = 0; other < count(); ++other) {
     const bool heard = lanes_[other].state == State::kUp && silent(other) < options_.suspect / 2;
     if (other != lane && heard) return true;
   }
@@ -111,7 +111,7 @@ bool PeerLanes::any_up() const {
 
 uint64_t PeerLanes::doubtful_lanes(Time now) const {
   uint64_t lanes = 0;
-  for (uint8_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (uint8_t lane = 0; lane < count(); ++lane) {
     const bool silent = watch_.silent_for(name_of(lane), now) >= options_.suspect;
     if (lanes_[lane].state != State::kUp || silent) lanes |= uint64_t{1} << lane;
   }
@@ -120,7 +120,7 @@ uint64_t PeerLanes::doubtful_lanes(Time now) const {
 
 uint64_t PeerLanes::heard_lanes() const {
   uint64_t lanes = 0;
-  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (size_t lane = 0; lane < count(); ++lane) {
     const Lane& l = lanes_[lane];
     const bool heard = l.state == State::kUp || (l.state == State::kTrying && l.heard);
     if (heard) lanes |= uint64_t{1} << lane;

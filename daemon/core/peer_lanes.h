@@ -49,7 +49,7 @@ class PeerLanes {
 
   // ---- questions ----
   bool changed() const { return !changes_.empty(); }
-  size_t count() const { return lanes_.size(); }
+  uint8_t count() const { return static_cast<uint8_t>(lanes_.size()); }  // as a frame counts them
   State state(uint8_t lane) const { return lanes_[lane].state; }
   const std::string& why(uint8_t lane) const { return lanes_[lane].why; }
   bool any_up() const;

@@ -39,8 +39,8 @@ struct DataPeer {
     for (const DataLane& lane : lanes) carrying += lane.carries ? 1 : 0;
     if (carrying == 0) return std::nullopt;
     uint32_t skip = turn % carrying;
-    for (uint8_t i = 0; i < lanes.size(); ++i) {
-      if (lanes[i].carries && skip-- == 0) return i;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      if (lanes[i].carries && skip-- == 0) return static_cast<uint8_t>(i);
     }
     return std::nullopt;
   }

@@ -17,6 +17,7 @@ void must(bool condition, const char* what) {
 
 int listen_at(const std::string& path, int type) {
   const int fd = ::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  must(fd >= 0, "socket");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/core/recovery.h"
+#include "proto/check.h"
 #include "tests/core/engine_ring_node.h"
 
 namespace gradring::core {
@@ -90,6 +91,7 @@ Proposal Ring::decide() {
       lost[failure.blame.node] = failure;
     }
   }
+  GRADRING_CHECK(old != nullptr, "somebody is alive");
   auto proposal = core::decide(*old, reports, lost, {});
   EXPECT_TRUE(proposal.has_value()) << proposal.error();
   return proposal.value_or(Proposal{});

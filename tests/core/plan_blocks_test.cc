@@ -66,14 +66,14 @@ struct Town {
         if (seat.member != at) continue;
         const bool gives =
             step.fold == Fold::kLocals || (step.fold == Fold::kSource && seat.rank == block.source);
-        if (gives) value.push_back({seat.rank, plans[at].input_at(slice)});
+        if (gives) value.emplace_back(seat.rank, plans[at].input_at(slice));
       }
       for (const Seat& seat : ranks) {
         if (seat.member != at) continue;
         if (step.deliver && block.goes_to(seat.rank)) {
           for (uint32_t i = 0; i < plans[at].length_of(slice); ++i) {
             auto& to = written[{seat.rank, plans[at].output_at(slice) + i}];
-            for (const auto& [rank, from] : value) to.push_back({rank, from + i});
+            for (const auto& [rank, from] : value) to.emplace_back(rank, from + i);
           }
         }
       }
@@ -101,7 +101,7 @@ Bytes definition(const Signature& s, const std::vector<Seat>& seats) {
   const auto n = static_cast<uint32_t>(seats.size());
   const auto everybody = [&](uint64_t at) {
     std::vector<std::tuple<uint32_t, uint64_t>> from;
-    for (const Seat& seat : seats) from.push_back({seat.rank, at});
+    for (const Seat& seat : seats) from.emplace_back(seat.rank, at);
     return from;
   };
   for (uint32_t to = 0; to < n; ++to) {

@@ -16,7 +16,7 @@ namespace gradring::e2e {
 void say(Json line) {
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
   line["time"] = now.count();
-  std::cout << line.dump() << std::endl;
+  std::cout << line.dump() << '\n' << std::flush;
 }
 
 void hang() {

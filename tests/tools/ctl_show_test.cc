@@ -20,7 +20,7 @@ using ::testing::Not;
 void expect_sound(const Answer& answer, const std::string& schema) {
   EXPECT_EQ(offence(schema_of(schema), document_of(answer)), "");
   EXPECT_THAT(answer.text, Not(HasSubstr("\x1b")));
-  EXPECT_TRUE(answer.text.ends_with("\n"));
+  EXPECT_TRUE(answer.text.ends_with('\n'));
 }
 
 wire::StatusReport healthy_daemon() {

@@ -136,6 +136,7 @@ TEST(Ask, SaysAtOnceThatTheDaemonHasEnded) {
   const std::string path = folder.path() + "/control.sock";
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_GE(fd, 0);
   ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   close(fd);  // the file stays, as after a kill -9
   const auto begin = Clock::now();

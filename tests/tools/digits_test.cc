@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<size_t> kWidths = {kPixels, 128, 64, kClasses};
+std::vector<size_t> widths() { return {kPixels, 128, 64, kClasses}; }
 
 const Split& digits_data() {
   static const Split kParts = split(load(GRADRING_DIGITS_DATA).value());
@@ -156,7 +156,7 @@ TEST(Model, GradientIsTheSlopeOfTheLoss) {
 }
 
 TEST(Model, LayersAreReadyFromTheLastToTheFirst) {
-  Model model(kWidths, 1);
+  Model model(widths(), 1);
   Alone exchange(model);
   std::vector<size_t> order;
   const std::vector<uint32_t> samples = {1, 2, 3};
@@ -179,7 +179,7 @@ TEST(Train, ShardsCoverTheBatchWithoutOverlap) {
 }
 
 TEST(Train, LearnsToReadDigits) {
-  Model model(kWidths, 1);
+  Model model(widths(), 1);
   Alone exchange(model);
   EXPECT_LT(model.accuracy(digits_data().test), 0.3);
   train(model, digits_data().train, Recipe{}, exchange, [](const Step&) {});
@@ -189,7 +189,7 @@ TEST(Train, LearnsToReadDigits) {
 TEST(Train, FourRanksWalkTheSameCurveAsOne) {
   Recipe recipe;
   std::vector<double> alone;
-  Model single(kWidths, 1);
+  Model single(widths(), 1);
   Alone nobody(single);
   train(single, digits_data().train, recipe, nobody,
         [&](const Step& step) { alone.push_back(step.loss); });
@@ -199,7 +199,7 @@ TEST(Train, FourRanksWalkTheSameCurveAsOne) {
   std::vector<double> shared;
   std::vector<Model> models;
   // Rank 0 alone begins as the single run did: the broadcast has to make up for it.
-  for (int rank = 0; rank < kRanks; ++rank) models.emplace_back(kWidths, rank + 1);
+  for (int rank = 0; rank < kRanks; ++rank) models.emplace_back(widths(), rank + 1);
   std::vector<std::unique_ptr<Together::Rank>> exchanges;
   for (int rank = 0; rank < kRanks; ++rank) {
     exchanges.push_back(std::make_unique<Together::Rank>(all, rank, models[rank]));
@@ -259,19 +259,19 @@ class Watched : public Alone {
 TEST(Train, WhoComesLaterGoesOnWhereTheOthersAre) {
   Recipe recipe;
   recipe.epochs = 4;
-  Model first(kWidths, 1);
+  Model first(widths(), 1);
   // 23 steps make an epoch: in the middle of the third.
   Watched others(first, 55);
   train(first, digits_data().train, recipe, others, [](const Step&) {});
 
-  Model second(kWidths, 2);
+  Model second(widths(), 2);
   CameLater newcomer(second, 55, others.rest);
   std::vector<size_t> steps;
   train(second, digits_data().train, recipe, newcomer,
         [&](const Step& step) { steps.push_back(step.number); });
   EXPECT_EQ(weights_of(first), weights_of(second));
   EXPECT_EQ(first.hash(), second.hash());
-  EXPECT_NE(first.hash(), Model(kWidths, 1).hash());
+  EXPECT_NE(first.hash(), Model(widths(), 1).hash());
   ASSERT_EQ(steps.size(), 4u * 23 - 55);
   EXPECT_EQ(steps.front(), 55u);
 }
@@ -351,7 +351,7 @@ TEST(Progress, FirstAndLastStepAreAlwaysTold) {
     progress.show(Step{.number = number, .total = 1000, .epoch = 0, .loss = 0.5}, recipe);
   }
   progress.end();
-  std::rewind(out);
+  ASSERT_EQ(std::fseek(out, 0, SEEK_SET), 0);
   std::string text(10000, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), out));
   std::fclose(out);

@@ -66,7 +66,7 @@ class Background {
     pid_ = fork();
     if (pid_ == 0) {
       const int null = open("/dev/null", O_WRONLY);
-      dup2(null, STDERR_FILENO);
+      if (null >= 0) dup2(null, STDERR_FILENO);
       std::vector<char*> argv;
       for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
       argv.push_back(nullptr);

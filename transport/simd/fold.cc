@@ -149,7 +149,8 @@ FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs,
   const bool divides_integers = divisor != 0 && is_integer(dtype);
   if (!can_fold(dtype, op).ok() || inputs.empty() || divides_integers) {
     std::fprintf(stderr, "gradring: fold(%s of %s, %zu inputs, divisor %u) makes no sense\n",
-                 name_of(op).data(), name_of(dtype).data(), inputs.size(), divisor);
+                 std::string(name_of(op)).c_str(), std::string(name_of(dtype)).c_str(),
+                 inputs.size(), divisor);
     std::abort();
   }
   FoldFindings findings;

@@ -18,7 +18,10 @@ bool parse_line(const std::string& line, std::span<int> values) {
   const char* end = at + line.size();
   if (end != at && end[-1] == '\r') --end;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (i > 0 && (at == end || *at++ != ',')) return false;
+    if (i > 0) {
+      if (at == end || *at != ',') return false;
+      ++at;
+    }
     const auto [next, error] = std::from_chars(at, end, values[i]);
     if (error != std::errc()) return false;
     at = next;
