@@ -41,6 +41,7 @@ void Reader::lead(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
   }
   lock.lock();
   reading_ = false;
+  if ((fds[2].revents & POLLIN) == 0) return;  // what was written since ends the next sleep at once
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t drained = ::read(wake_.get(), &count, sizeof(count));
 }

@@ -12,6 +12,9 @@ namespace {
 
 // About as long as falling asleep and being woken take.
 constexpr auto kLookOn = std::chrono::microseconds(50);
+// Whoever waited longer than this the last time does not look on: the processor is better used by
+// those it waits for. To be woken takes part of it.
+constexpr auto kWorthLooking = 2 * kLookOn;
 constexpr int kPausesPerYield = 32;
 
 void pause() {
@@ -47,8 +50,10 @@ void Rings::put(const RingSubmission& submission) {
   if (submissions_.must_wake()) eventfd_write(submitted_.get(), 1);
 }
 
-bool Rings::look_on(TimePoint until) const {
-  const TimePoint end = std::min(until, Clock::now() + kLookOn);
+bool Rings::look_on(TimePoint until) {
+  began_ = Clock::now();
+  if (waited_ > kWorthLooking) return ends_.any();
+  const TimePoint end = std::min(until, began_ + kLookOn);
   do {
     for (int i = 0; i < kPausesPerYield; ++i) {
       if (ends_.any()) return true;
@@ -61,6 +66,7 @@ bool Rings::look_on(TimePoint until) const {
 
 void Rings::rise(bool rung) {
   ends_.rise();
+  waited_ = Clock::now() - began_;
   if (!rung) return;
   eventfd_t count = 0;
   eventfd_read(ended_.get(), &count);

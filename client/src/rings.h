@@ -28,9 +28,9 @@ class Rings {
   bool broken() const { return ends_.broken(); }
   RingEnd take() { return ends_.take(); }
 
-  // Looks on for a moment, yielding the processor now and then, and not beyond `until`. True if an
-  // end has come.
-  bool look_on(TimePoint until) const;
+  // Looks on for a moment, yielding the processor now and then, and not beyond `until`; not where
+  // that was in vain the last time and for long. True if an end has come.
+  bool look_on(TimePoint until);
   // False: there is an end, and it is no time to sleep. What to sleep on.
   bool rest() { return ends_.rest(); }
   int bell() const { return ended_.get(); }
@@ -44,6 +44,8 @@ class Rings {
   UniqueFd ended_;
   RingWriter<RingSubmission> submissions_;
   RingReader<RingEnd> ends_;
+  TimePoint began_;              // to wait, the last time
+  Clock::duration waited_ = {};  // that time, if it came to sleep
 };
 
 }  // namespace gradring::client
