@@ -20,6 +20,10 @@ class Writer {
     std::memcpy(bytes_.data() + at_, &value, sizeof value);
     at_ += sizeof value;
   }
+  void put(const DoneBody& done) {
+    put(done.upto);
+    put(done.beyond);
+  }
   void put(const Signature& s) {
     put(static_cast<uint8_t>(s.collective));
     put(static_cast<uint8_t>(s.dtype));
@@ -63,7 +67,11 @@ class Reader {
   bool get(Phase& phase) {
     const auto value = get<uint8_t>();
     phase = static_cast<Phase>(value);
-    return value == 1 || value == 2;
+    return value >= 1 && value <= kPhaseLast;
+  }
+  void get(DoneBody& done) {
+    done.upto = get<uint64_t>();
+    done.beyond = get<uint64_t>();
   }
 
  private:
@@ -78,6 +86,10 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.ready.contributions);
       w.put(f.ready.signature);
       w.put(static_cast<uint8_t>(f.ready.grows));
+      w.put(static_cast<uint8_t>(f.ready.eager));
+      w.put(f.ready.length);
+      w.put(f.ready.serial);
+      w.put(f.ready.done);
       break;
     case FrameType::kSlice:
       w.put(f.slice.slice);
@@ -124,6 +136,9 @@ void write_body(Writer& w, const Frame& f) {
     case FrameType::kDigest:
       w.put(f.digest.crc32c);
       break;
+    case FrameType::kDone:
+      w.put(f.done);
+      break;
   }
 }
 
@@ -135,7 +150,13 @@ bool read_body(Reader& r, Frame& f) {
       const bool good = r.get(f.ready.signature);
       const auto grows = r.get<uint8_t>();
       f.ready.grows = grows == 1;
-      return good && grows <= 1 && f.ready.contributions > 0;
+      const auto eager = r.get<uint8_t>();
+      f.ready.eager = eager == 1;
+      f.ready.length = r.get<uint32_t>();
+      f.ready.serial = r.get<uint64_t>();
+      r.get(f.ready.done);
+      const bool numbered = f.ready.eager ? f.ready.serial > 0 : f.ready.length == 0;
+      return good && grows <= 1 && eager <= 1 && numbered && f.ready.contributions > 0;
     }
     case FrameType::kSlice: {
       f.slice.slice = r.get<uint32_t>();
@@ -185,11 +206,24 @@ bool read_body(Reader& r, Frame& f) {
     case FrameType::kDigest:
       f.digest.crc32c = r.get<uint32_t>();
       return true;
+    case FrameType::kDone:
+      r.get(f.done);
+      return true;
   }
   return false;
 }
 
 }  // namespace
+
+bool is_direct(const Frame& frame) {
+  if (frame.type == FrameType::kSlice) return frame.slice.phase == Phase::kDirect;
+  return frame.type == FrameType::kReady && frame.ready.length > 0;
+}
+
+uint32_t payload_of(const Frame& frame) {
+  if (frame.type == FrameType::kSlice) return frame.slice.length;
+  return frame.type == FrameType::kReady ? frame.ready.length : 0;
+}
 
 FrameBytes encode(const Frame& frame) {
   FrameBytes bytes{};
@@ -236,7 +270,7 @@ tl::expected<Frame, std::string> decode(std::span<const std::byte> header, size_
   if (!read_body(r, frame)) {
     return tl::unexpected("frame type " + std::to_string(type) + " has a value outside its range");
   }
-  const size_t expected = frame.type == FrameType::kSlice ? frame.slice.length : 0;
+  const size_t expected = payload_of(frame);
   if (payload_bytes != expected) {
     return tl::unexpected("frame says " + std::to_string(expected) + " payload bytes, " +
                           std::to_string(payload_bytes) + " came");

@@ -26,13 +26,13 @@ namespace gradring {
 //    | body of the type (68 bytes, unused bytes zero)            | seal   |
 //    +--------------------------------------------------------------------+
 //
-// A SLICE is followed by its payload; every other type has none. The seal is the CRC32C of the 124
-// bytes before it. encode() leaves it zero and decode() does not look at it: who puts it there and
-// who checks it is the data thread (daemon/data/seal.h).
+// A SLICE is followed by its payload, and a READY may be; every other type has none. The seal is
+// the CRC32C of the 124 bytes before it. encode() leaves it zero and decode() does not look at it:
+// who puts it there and who checks it is the data thread (daemon/data/seal.h).
 inline constexpr size_t kFrameBytes = 128;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
-inline constexpr uint8_t kFrameVersion = 4;
+inline constexpr uint8_t kFrameVersion = 5;
 
 enum class FrameType : uint8_t {
   kReady = 1,
@@ -43,24 +43,45 @@ enum class FrameType : uint8_t {
   kNack = 6,
   kHeartbeat = 7,
   kDigest = 8,
+  kDone = 9,
 };
-inline constexpr uint8_t kFrameTypeLast = 8;
+inline constexpr uint8_t kFrameTypeLast = 9;
 
-// The first turn of a slice gathers a partial sum, the second hands out the final value.
-enum class Phase : uint8_t { kPartial = 1, kFinal = 2 };
+// The first turn of a slice gathers a partial sum, the second hands out the final value. kDirect: a
+// final value straight from the member that has made it.
+enum class Phase : uint8_t { kPartial = 1, kFinal = 2, kDirect = 3 };
+inline constexpr uint8_t kPhaseLast = 3;
+
+// Of the ops that one member has said READY for with their data, those that the other is done with:
+// all up to `upto`, and upto + 1 + i for each bit i of `beyond`. Cumulative within an epoch.
+struct DoneBody {
+  uint64_t upto = 0;
+  uint64_t beyond = 0;
+  bool operator==(const DoneBody&) const = default;
+};
 
 // All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the
 // one to name when signatures differ.
 //
-//   56        60                64                           84        85        128
-//    +---------+-----------------+----------------------------+---------+---------+
-//    | rank    | contributions   | signature                  | grows   |    0    |
-//    +---------+-----------------+----------------------------+---------+---------+
+//   56        60                64                           84        85       86
+//    +---------+-----------------+----------------------------+---------+--------+
+//    | rank    | contributions   | signature                  | grows   | eager  |
+//    +---------+-----------------+----------------------------+---------+--------+
+//   86        90                98               106              114
+//    +---------+-----------------+----------------+----------------+
+//    | length  | serial          | done.upto      | done.beyond    |
+//    +---------+-----------------+----------------+----------------+
 struct ReadyBody {
   uint32_t rank = 0;
   uint32_t contributions = 0;  // of how many ranks, dead ones that had submitted included; never 0
   Signature signature;
   bool grows = false;  // join point: the sender knows of ranks that want to come in
+  // Whether every READY of the sender for this op carries what its receiver is to sum: `length`
+  // bytes, perhaps none. Such ops are counted by `serial`, from 1 in each epoch; else it is 0.
+  bool eager = false;
+  uint32_t length = 0;
+  uint64_t serial = 0;
+  DoneBody done;  // with the receiver's ops
   bool operator==(const ReadyBody&) const = default;
 };
 
@@ -156,7 +177,13 @@ struct Frame {
   NackBody nack;
   HeartbeatBody heartbeat;
   DigestBody digest;
+  DoneBody done;
 };
+
+// Whether it has data that does not go along the ring.
+bool is_direct(const Frame& frame);
+// Bytes that follow the header.
+uint32_t payload_of(const Frame& frame);
 
 FrameBytes encode(const Frame& frame);
 

@@ -42,6 +42,7 @@ std::string_view name_at(const std::array<std::string_view, N>& names, size_t in
 
 size_t size_of(Dtype dtype) { return row_of(dtype).size; }
 bool is_integer(Dtype dtype) { return row_of(dtype).integer; }
+bool is_half(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16; }
 
 std::string_view name_of(Dtype dtype) { return row_of(dtype).name; }
 std::string_view name_of(ReduceOp op) { return name_at(kOps, static_cast<size_t>(op)); }

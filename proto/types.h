@@ -65,6 +65,8 @@ bool needs_all_ranks(Collective collective);
 // Bytes of one element; 0 for a value outside the enumeration.
 size_t size_of(Dtype dtype);
 bool is_integer(Dtype dtype);
+// Whether it is float16 or bfloat16, which are summed in float32.
+bool is_half(Dtype dtype);
 
 std::string_view name_of(Dtype dtype);
 std::string_view name_of(ReduceOp op);

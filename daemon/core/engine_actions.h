@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "daemon/core/op.h"
@@ -32,6 +33,17 @@ struct FoldOrder {
   bool deliver = false;
   // It goes on from `at`; else, where it is delivered, it need not be there afterwards.
   bool leaves = false;
+  bool again = false;  // the inputs were folded before, for nothing
+};
+
+// Contributions that came straight from all members, to be added in this order.
+struct SumOrder {
+  const Op* op = nullptr;
+  uint32_t slice = 0;
+  std::span<const Staging> parts;  // one may be `at`
+  uint32_t divisor = 0;            // not 0: divide the result
+  // The result goes to the outputs of all local contributions, and there if it goes on.
+  std::optional<Staging> at;
 };
 
 struct ResultDigest {
@@ -55,6 +67,7 @@ class EngineActions {
   virtual ~EngineActions() = default;
 
   virtual void fold(const FoldOrder& order) = 0;
+  virtual void sum(const SumOrder& order) = 0;
   // Copies the final value of a slice to the outputs of all local contributions, where no fold has.
   virtual void deliver(const Op& op, uint32_t slice, Staging from) = 0;
   // Copies a final slice out of the first local output, before that goes back to its trainer; a
@@ -72,6 +85,9 @@ class EngineActions {
   // A SLICE to the successor; `from` is lent until on_sent(from). A checked one gets its checksum
   // from whoever sends it: the same for each attempt.
   virtual void send_slice(uint32_t member, const Frame& frame, Staging from) = 0;
+  // A READY with its data, or the final value of a slice straight to who lacks it; `from` is lent
+  // until on_sent(from), which comes once for each call.
+  virtual void send_direct(uint32_t member, const Frame& frame, Staging from) = 0;
   // A submission has ended; exactly once each. Its buffers are the trainer's again.
   virtual void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) = 0;
   // The job must be failed everywhere. The engine has not closed itself: fail() does, and comes

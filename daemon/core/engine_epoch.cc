@@ -18,6 +18,7 @@ Report JobEngine::freeze() {
     landed_.clear();
     forward_.clear();
     end_sending();
+    end_eager();
   }
   stable_.clear();  // these die with their epoch
   stable_count_ = 0;
@@ -132,6 +133,7 @@ void JobEngine::enter(const Proposal& proposal) {
   receive_slots_.begin_epoch();
   credits_told_ = confirmed_told_ = 0;
   end_sending();
+  end_eager();
   condemned_.clear();
   digests_.clear();
   if (view_.grown != view_.epoch) return;
@@ -185,6 +187,9 @@ void JobEngine::begin_anew(Local& local) {
 }
 
 void JobEngine::begin_anew(Op& op) {
+  const bool looked_at = op.eager.looked_at;
+  op.eager = {};
+  op.eager.looked_at = looked_at;
   op.contributions.assign(members(), 0);
   op.contributed_before.clear();
   op.ready_count = 0;

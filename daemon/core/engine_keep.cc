@@ -24,6 +24,8 @@ void JobEngine::complete_if_final(Op& op) {
         planted(Bug::kOwnOutputIsEnough) && op.plan.to_one() && op.ready(me_) && done_here(op);
     if (op.slices_held != op.plan.slices && !enough) return;
     if (op.plan.to_one() && !may_tell_decided(op)) return;
+    let_go(op, true);  // others wait for that as we may for them, when there is no room
+    drop_if_everywhere(op);
     if (!keep_finals(op)) {
       waiting_.insert(op.key);
       return;

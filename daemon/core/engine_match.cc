@@ -174,9 +174,20 @@ void JobEngine::say_ready(Op& op) {
   for (size_t i = 0; i < op.locals.size(); ++i) {
     if (op.locals[i] && locals_[i].member) speaker = std::min(speaker, op.locals[i]->rank);
   }
-  ready.ready = {speaker, op.contributions[me_], *op.signature, join_point && grows_};
+  ready.ready.rank = speaker;
+  ready.ready.contributions = op.contributions[me_];
+  ready.ready.signature = *op.signature;
+  ready.ready.grows = join_point && grows_;
   op.grows = op.grows || ready.ready.grows;
-  send_to_others(ready);
+  if (may_be_eager(op)) {
+    send_eager(op, ready);
+  } else {
+    for (uint32_t i = 0; i < members(); ++i) {
+      if (i == me_) continue;
+      ready.ready.done = eager_received_[i].tell();
+      actions_->send(i, ready);
+    }
+  }
   check_ready(op);
 }
 
@@ -189,33 +200,43 @@ void JobEngine::check_ready(Op& op) {
     op.contributed_before.push_back(op.contributed_before.back() + ranks);
   }
   set_state(op, OpState::kMoving);
-  if (op.next_start < op.plan.slices) starting_.push_back(&op);
+  if (op.eager.ready == members()) {
+    start_direct(op);
+  } else {
+    let_go(op, true);
+    if (op.next_start < op.plan.slices) starting_.push_back(&op);
+  }
   if (op.grows) return actions_->at_join_point();
   complete_if_final(op);
 }
 
-void JobEngine::on_ready(uint32_t from, const Frame& f) {
+// `unit`: where its data lies, if there is any.
+void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> unit) {
+  const ReadyBody& ready = f.ready;
+  on_done(from, ready.done);
   if (ended_keys_.contains(f.key)) {
     ++counters_.frames_repeated;
-    return;
+    return done_with(from, f, unit);
   }
-  const ReadyBody& ready = f.ready;
   if (view_.has(ready.rank) ? view_.host_of(ready.rank) != from : !view_.closed) {
+    done_with(from, f, unit);
     return protocol_fault(from, "READY in the name of rank " + std::to_string(ready.rank) +
                                     ", which is not on that node");
   }
   Op& op = op_of(f.key);
   if (op.ready(from) || op.state == OpState::kFailed) {
     ++counters_.frames_repeated;
-    return;
+    return done_with(from, f, unit);
   }
   if (ready.signature.collective == Collective::kBroadcast && op.root_node.empty() &&
       !view_.has(ready.signature.root)) {
+    done_with(from, f, unit);
     return protocol_fault(from, "READY for a broadcast from a rank outside the job");
   }
   op.contributions[from] = ready.contributions;
   ++op.ready_count;
   op.grows = op.grows || ready.grows;
+  take_parcel(op, from, f, unit);
   meet(op, ready.rank, ready.signature);
 }
 

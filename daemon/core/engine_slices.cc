@@ -29,9 +29,12 @@ bool JobEngine::stale(const Frame& f) {
 
 void JobEngine::on_frame(uint32_t from, const Frame& f, Time) {
   if (stale(f)) return;
+  heard_[from] = true;
   switch (f.type) {
     case FrameType::kReady:
-      return on_ready(from, f);
+      if (is_direct(f)) break;  // comes by on_parcel
+      if (f.ready.eager && !eager_begins(from, f)) return;
+      return on_ready(from, f, std::nullopt);
     case FrameType::kCredit:
       return on_credit(from, f);
     case FrameType::kStable:
@@ -42,11 +45,13 @@ void JobEngine::on_frame(uint32_t from, const Frame& f, Time) {
       return on_nack(from, f);
     case FrameType::kDigest:
       return on_digest(from, f);
+    case FrameType::kDone:
+      return on_done(from, f.done);
     case FrameType::kSlice:      // comes by on_slice
     case FrameType::kHeartbeat:  // is the failure detector's
-      ++counters_.frames_stale;
-      return;
+      break;
   }
+  ++counters_.frames_stale;
 }
 
 void JobEngine::on_credit(uint32_t from, const Frame& f) {
@@ -68,6 +73,7 @@ std::span<const Step> JobEngine::steps_of(const Op& op, uint32_t slice) const {
       return op.plan.steps_of(slice);
     case Route::kHand:
       return op.plan.steps_from(op.slices[slice].holder);
+    case Route::kDirect:
     case Route::kNone:
       break;
   }
@@ -81,6 +87,7 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
     return std::nullopt;
   };
   if (stale(f)) return std::nullopt;
+  heard_[from] = true;
   if (from != predecessor() || members() == 1)
     return refuse("came from a node that is not the predecessor");
   if (f.slice.checked) {
@@ -159,11 +166,11 @@ void JobEngine::on_slice_landed(uint32_t slot) {
 void JobEngine::on_slice_aborted(uint32_t slot) { release_slot(slot); }
 
 void JobEngine::on_sent(Staging from) {
-  if (from.kind == Staging::Kind::kSlot) {
+  if (from.kind == Staging::Kind::kUnit) return units_.release(from.index);
+  if (planted(Bug::kDroppedAtSuccessorsAck) && from.kind == Staging::Kind::kSlot) {
     const Frame& sent = slots_[from.index].outgoing;
     const auto it = ops_.find(sent.key);
-    if (planted(Bug::kDroppedAtSuccessorsAck) && it != ops_.end() && sent.epoch == view_.epoch &&
-        sent.slice.phase == Phase::kFinal) {
+    if (it != ops_.end() && sent.epoch == view_.epoch && sent.slice.phase == Phase::kFinal) {
       set_dropped(*it->second, sent.slice.slice);
     }
   }
@@ -189,7 +196,8 @@ uint32_t JobEngine::pump(uint32_t budget) {
   if (frozen_ && !planted(Bug::kDataAfterReport)) return 0;
   // What is nearest its end goes first: it frees slots for what is behind it.
   while (done < budget && !failure_ &&
-         (work_forward() || work_landed() || work_hand() || work_start())) {
+         (work_forward() || work_landed() || work_parcel() || work_sum() || work_hand() ||
+          work_start())) {
     ++done;
   }
   check_join_point();
@@ -205,6 +213,7 @@ uint32_t JobEngine::pump(uint32_t budget) {
   }
   if (done < budget || stable_count_ >= kStableBatch) tell_stable();
   tell_credits();
+  tell_done(all_left() || !waiting_.empty());
   return done;
 }
 
@@ -324,7 +333,7 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
                    "inputs are folded before they are overwritten");
     const bool divide = step.finish && op.signature->op == ReduceOp::kAverage;
     actions_->fold({&op, slice, step.fold, step.receive, divide ? value.ranks : 0, at, in_one_pass,
-                    step.send});
+                    step.send, op.eager.looked_at});
   }
   if (step.finish) value.epoch = view_.epoch;
   if (delivers) {

@@ -25,6 +25,9 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
     locals_.back().rank = info.rank;
   }
   gone_.resize(members());
+  eager_sent_.begin_epoch(members(), me_);
+  eager_received_.resize(members());
+  heard_.resize(members());
   for (uint32_t i = options.start_buffers; i > 0; --i) free_starts_.push_back(i - 1);
 }
 
@@ -123,6 +126,7 @@ void JobEngine::fail_op(Op& op, const Failure& failure) {
   waiting_.erase(op.key);
   std::erase(starting_, &op);
   std::erase(handing_, &op);
+  let_go(op, true);
   tell_locals(op, failed_outcome(failure));
   if (all_local(op)) forget(op);
 }
@@ -135,6 +139,7 @@ void JobEngine::forget(Op& op) {
   waiting_.erase(key);
   std::erase(starting_, &op);
   std::erase(handing_, &op);
+  let_go(op, true);
   for (Slot& slot : slots_) {
     if (slot.op == &op) slot.op = nullptr;
   }
@@ -161,6 +166,7 @@ void JobEngine::fail(const Failure& failure) {
   landed_.clear();
   forward_.clear();
   end_sending();
+  end_eager();
   ops_.clear();
   open_ = failed_open_ = 0;
 }
@@ -171,7 +177,11 @@ std::string JobEngine::title(const Op& op) const {
 }
 
 void JobEngine::plan(Op& op) {
-  op.plan = make_plan(*op.signature, members(), me_, seats_of(op), options_.plan, op.slice_bytes);
+  PlanOptions options = options_.plan;
+  // A node's own sum would be rounded once more than on the way along the ring.
+  const bool rounds = is_half(op.signature->dtype) && view_.size != members();
+  if (rounds || members() > kEagerMembersMax) options.direct_members_max = 0;
+  op.plan = make_plan(*op.signature, members(), me_, seats_of(op), options, op.slice_bytes);
   if (op.slices.size() != op.plan.slices) {
     GRADRING_CHECK(op.slices_held == 0, "an op with finals stays cut as it is");
     op.slices.assign(op.plan.slices, {});
@@ -185,6 +195,7 @@ void JobEngine::plan(Op& op) {
 void JobEngine::tick(Time now) {
   constexpr Time kTimeToSpeak = 1 * kSecond;
   if (failure_ || failure_requested_) return;
+  tell_done(true);
   for (const auto& [key, op] : ops_) {
     if (!op->open() || !op->signature) continue;
     if (!op->since) op->since = now;
@@ -221,10 +232,10 @@ bool JobEngine::drained() const {
     const Op& op = *entry.second;
     return op.state == OpState::kCompleted || (op.open() && locals_here(op) > 0);
   });
-  return !needed && !frozen_ &&
-         std::all_of(locals_.begin(), locals_.end(),
-                     [](const Local& local) { return local.left || !local.member; }) &&
-         receive_slots_.free() == options_.slots && free_starts_.size() == options_.start_buffers;
+  return !needed && !frozen_ && all_left() && receive_slots_.free() == options_.slots &&
+         free_starts_.size() == options_.start_buffers && units_.all_free() &&
+         std::all_of(eager_received_.begin(), eager_received_.end(),
+                     [](const EagerReceived& received) { return received.untold() == 0; });
 }
 
 std::vector<OpProgress> JobEngine::progress(size_t most) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/core/credits.h"
+#include "daemon/core/eager.h"
 #include "daemon/core/engine_actions.h"
 #include "daemon/core/engine_record.h"
 #include "daemon/core/key_set.h"
@@ -105,7 +106,8 @@ class JobEngine {
   void set_grows(bool grows) { grows_ = grows; }
 
   // ---- events from peers; `from` is the member that sent the frame ----
-  void on_frame(uint32_t from, const Frame& frame, Time now);  // all types but SLICE
+  // All but SLICE, and READY with its data.
+  void on_frame(uint32_t from, const Frame& frame, Time now);
   // A SLICE header has arrived: the slot where its payload must land, or nothing if it is to be
   // thrown away (repeated, stale, or against the rules: then the job fails).
   std::optional<uint32_t> on_slice(uint32_t from, const Frame& frame);
@@ -114,6 +116,12 @@ class JobEngine {
   void on_slice_damaged(uint32_t slot);
   // The payload will not come: the connection broke.
   void on_slice_aborted(uint32_t slot);
+  // The header of a READY with its data, or of a slice of Phase::kDirect, has arrived: the unit
+  // where its payload must land, or nothing if it is to be thrown away.
+  std::optional<uint32_t> on_parcel(uint32_t from, const Frame& frame);
+  void on_parcel_landed(uint32_t unit);
+  void on_parcel_aborted(uint32_t unit);
+  const EagerUnits::Parcel& parcel(uint32_t unit) const { return units_.parcel(unit); }
   // Staging memory lent by send_slice is ours again.
   void on_sent(Staging from);
 
@@ -144,6 +152,9 @@ class JobEngine {
   bool drained() const;
   const EngineCounters& counters() const { return counters_; }
   uint32_t staging_bytes() const { return options_.plan.slice_bytes_max; }
+  // Of units, which are numbered from 0 as they are needed; 0: none is.
+  uint32_t unit_bytes() const;
+  uint32_t units() const { return units_.count(); }  // there were so far
   uint32_t slots() const { return options_.slots; }
   uint32_t start_buffers() const { return options_.start_buffers; }
   uint32_t slots_in_use() const { return options_.slots - receive_slots_.free(); }
@@ -198,7 +209,7 @@ class JobEngine {
   void check_ready(Op& op);
   void check_absent(const Op& op);
   void check_join_point();
-  void on_ready(uint32_t from, const Frame& frame);
+  void on_ready(uint32_t from, const Frame& frame, std::optional<uint32_t> unit);
   void on_mismatch(uint32_t from, const Frame& frame);
 
   // engine_slices.cc
@@ -216,6 +227,26 @@ class JobEngine {
   void send_slice(Frame frame, Staging from);
   void release_slot(uint32_t slot);
   void tell_credits();
+
+  // engine_eager.cc
+  bool may_be_eager(const Op& op) const;
+  bool eager_begins(uint32_t from, const Frame& ready);
+  void send_eager(Op& op, Frame ready);
+  std::optional<uint32_t> on_eager(uint32_t from, const Frame& frame);
+  std::optional<uint32_t> on_direct(uint32_t from, const Frame& frame);
+  void done_with(uint32_t from, const Frame& ready, std::optional<uint32_t> unit);
+  void take_parcel(Op& op, uint32_t from, const Frame& ready, std::optional<uint32_t> unit);
+  void start_direct(Op& op);
+  bool work_parcel();
+  bool work_sum();
+  void sum_direct(Op& op, uint32_t slice);
+  void hold_final(Op& op, uint32_t slice, ValueId value);
+  void on_done(uint32_t from, const DoneBody& done);
+  void drop_if_everywhere(Op& op);
+  void tell_done(bool all);
+  bool all_left() const;
+  void let_go(Op& op, bool tell);
+  void end_eager();
 
   // engine_resend.cc
   std::optional<uint32_t> on_slice_again(uint32_t from, const Frame& frame);
@@ -317,6 +348,12 @@ class JobEngine {
   SentSlices sent_;
   ReceivedSlices received_;
   uint64_t confirmed_told_ = 0;
+  EagerUnits units_;
+  EagerSent eager_sent_;
+  std::vector<EagerReceived> eager_received_;  // by member
+  std::vector<bool> heard_;       // by member: it is in this epoch, and has a place for parcels
+  std::deque<uint32_t> parcels_;  // units with finals that have landed
+  std::deque<Op*> summing_;       // ops with a slice that we sum, which is all there
   std::map<OpKey, Condemned> condemned_;
   struct Digests {
     std::optional<uint32_t> ours, theirs;

@@ -71,6 +71,7 @@ enum class Route : uint8_t {
   kCompute,  // along the op's plan, from its inputs
   kHand,     // `holder` gives the final value out
   kNone,     // every member has it
+  kDirect,   // from all members straight to who sums it, and on to all others; no view says so
 };
 
 struct SliceProgress {
@@ -81,6 +82,18 @@ struct SliceProgress {
   uint32_t holder = 0;           // member, when handed
   ValueId value;                 // when held or dropped, or about to be handed
   std::optional<uint32_t> kept;  // the copy we hold of it after completion
+};
+
+// Of an op that may go directly: what went with READY, ours and theirs.
+struct Eager {
+  uint32_t ready = 0;                            // members whose READY had its data
+  bool mine = false;                             // and ours is one of them
+  bool looked_at = false;                        // our inputs were folded once
+  bool direct = false;                           // all had: so it goes
+  bool everywhere = false;                       // all other members have all of its slices
+  std::vector<uint32_t> own;                     // units of our contributions, by slice
+  std::vector<std::optional<uint32_t>> parcels;  // units of theirs, by member
+  std::vector<uint64_t> serials;                 // of their READYs, by member: 0 when done with
 };
 
 struct Op {
@@ -113,6 +126,7 @@ struct Op {
   uint32_t next_start = 0;  // first slice that starts here and has not
   uint32_t next_hand = 0;   // first slice not looked at for handing out
   ValueId outcome;          // of an op without slices, once decided: all were ready
+  Eager eager;
 
   Failure failure;  // when kFailed
 

@@ -241,6 +241,24 @@ Block Plan::block_of(uint32_t slice) const {
   return block;
 }
 
+DirectLayout direct_layout(const Signature& signature, uint32_t members,
+                           const PlanOptions& options) {
+  if (signature.collective != Collective::kAllreduce || signature.count == 0) return {};
+  if (members < 2 || members > options.direct_members_max) return {};
+  const auto aligned = [](uint64_t bytes) {
+    return (bytes + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+  };
+  const uint64_t whole = aligned(signature.bytes());
+  const uint64_t part = aligned((signature.bytes() + members - 1) / members);
+  if (whole <= std::min(options.direct_whole_max, options.slice_bytes_max)) {
+    return {Direct::kWhole, static_cast<uint32_t>(whole)};
+  }
+  if (part <= std::min(options.direct_part_max, options.slice_bytes_max)) {
+    return {Direct::kParts, static_cast<uint32_t>(part)};
+  }
+  return {};
+}
+
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options) {
   const uint64_t whole = signature.bytes() * blocks_of(signature);
   const uint64_t wanted = whole / (uint64_t{members} * kRoundsPerMember);
@@ -269,7 +287,15 @@ Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::v
   if (root != plan.seats.end()) plan.root = static_cast<uint32_t>(root - plan.seats.begin());
   if (!moves_data(signature.collective) || signature.count == 0) return plan;
   plan.block_bytes = signature.bytes();
-  plan.slice_bytes = slice_bytes != 0 ? slice_bytes : slice_bytes_for(signature, members, options);
+  const DirectLayout layout = direct_layout(signature, members, options);
+  if (slice_bytes != 0) {
+    plan.slice_bytes = slice_bytes;
+  } else if (layout.direct != Direct::kNo) {
+    plan.direct = layout.direct;
+    plan.slice_bytes = layout.slice_bytes;
+  } else {
+    plan.slice_bytes = slice_bytes_for(signature, members, options);
+  }
   plan.slices = static_cast<uint32_t>(slices_for(signature, plan.slice_bytes));
   plan.slices_of_block = plan.slices / static_cast<uint32_t>(blocks_of(signature));
   switch (plan.way) {

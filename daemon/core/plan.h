@@ -42,6 +42,15 @@ enum class Way : uint8_t {
   kCarry,   // one, to one
 };
 
+// Whether contributions may go with READY, straight to who sums them; then a slice is never larger
+// than what a unit of memory holds. If any member cannot send its own so, all go along the ring,
+// in the same slices and with the same order of additions.
+enum class Direct : uint8_t {
+  kNo,
+  kWhole,  // the one slice to everybody, and all sum it: one way
+  kParts,  // slice s to member s, which sums it and hands it to all others: there and back
+};
+
 // A rank of an op, and the member that has its buffers. Where that is lost nobody is its member: no
 // slice of it starts, and none is wanted.
 struct Seat {
@@ -71,6 +80,7 @@ struct Plan {
   uint32_t me = 0;
   Way way = Way::kSum;
   Collective collective = Collective::kBarrier;
+  Direct direct = Direct::kNo;
   uint32_t slice_bytes = 0;  // of every slice but the last of a block
   uint32_t slices = 0;       // 0: complete as soon as all are ready (barrier, nothing to move)
   uint64_t block_bytes = 0;  // of all blocks; an op that is not in blocks is one
@@ -92,6 +102,10 @@ struct Plan {
   std::span<const Step> steps_of(uint32_t slice) const;
   std::span<const Step> steps_from(uint32_t holder) const {
     return hand_at[(me + members - holder) % members];
+  }
+  // Of one that may go directly: whether `member` sums the slice.
+  bool sums(uint32_t member, uint32_t slice) const {
+    return direct == Direct::kWhole || slice == member;
   }
   // Whether it is delivered to one rank alone: nobody else ever holds it.
   bool to_one() const { return way == Way::kSumTo || way == Way::kCarry; }
@@ -130,7 +144,21 @@ struct PlanOptions {
   // Below this a message costs more than its bytes (measured on TCP: about 30 us against 4 KiB's 33
   // us at 1 Gbit/s), so smaller ops are cut into fewer slices.
   uint32_t slice_bytes_min = 4 << 10;
+  // Members of a job whose ops may go directly; 0: none does.
+  uint32_t direct_members_max = 0;
+  // The largest op of which each member sends the whole to all others, and the largest part of one
+  // of which each sends a part to each.
+  uint32_t direct_whole_max = 8 << 10;
+  uint32_t direct_part_max = 64 << 10;
 };
+
+// How an op goes that is begun anew, and how large its slices are then.
+struct DirectLayout {
+  Direct direct = Direct::kNo;
+  uint32_t slice_bytes = 0;
+};
+DirectLayout direct_layout(const Signature& signature, uint32_t members,
+                           const PlanOptions& options);
 
 // Slices are whole elements and equal on all members; both follow from the arguments alone.
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options);

@@ -46,8 +46,11 @@ enum class Bug : uint8_t {
   kToldBeforeStable,         // D7
   kOwnOutputIsEnough,        // D10
   kEndedElsewhereIgnored,    // D10, V8
+  kDoneBeforeFinal,          // D10, T2
+  kOwnOrderOfSum,            // D10
+  kDataToTheUnheard,         // D10
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kEndedElsewhereIgnored);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kDataToTheUnheard);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

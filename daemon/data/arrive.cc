@@ -40,12 +40,12 @@ DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byt
   DataPeer& peer = shared_.peers.at(*from);
   JobExecutor* job = find(frame->job);
   if (job == nullptr) {
-    // A slice can come only after this node said READY, so the job was here and is gone.
+    // These come only after this node has spoken in that epoch, so the job was here and is gone.
     ++frames_stale_;
     ++peer.dropped_frames;
     return {};
   }
-  const auto landing = job->on_slice(*from, *frame);
+  const auto landing = job->on_payload(*from, *frame);
   if (!landing) {
     ++peer.dropped_frames;
     return {};

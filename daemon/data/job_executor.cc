@@ -8,7 +8,6 @@
 #include "daemon/data/seal.h"
 #include "daemon/data/session_ring.h"
 #include "proto/check.h"
-#include "transport/checksum.h"
 
 namespace gradring::daemon {
 
@@ -98,7 +97,7 @@ bool JobExecutor::of_this_epoch(PeerId from, const Frame& frame) {
   const uint64_t epoch = engine_.view().epoch;
   if (frame.epoch == epoch) return true;
   const bool later = frame.epoch > epoch;
-  if (later && frame.type == FrameType::kSlice) return false;
+  if (later && payload_of(frame) > 0) return false;
   const Gate::Verdict verdict = gate_.sort(from, frame, epoch);
   // The end of a job that failed was told already.
   if (engine_.failed() || (verdict == Gate::Verdict::kPast && !gate_.tell(from, frame.epoch))) {
@@ -120,17 +119,27 @@ bool JobExecutor::on_frame(PeerId from, const Frame& frame, core::Time now) {
   return true;
 }
 
-std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, const Frame& frame) {
+std::optional<JobExecutor::Landing> JobExecutor::on_payload(PeerId from, const Frame& frame) {
   if (!of_this_epoch(from, frame)) return std::nullopt;
   const std::optional<uint32_t> member = member_of(from);
   if (!member) return std::nullopt;
-  const std::optional<uint32_t> slot = engine_.on_slice(*member, frame);
+  if (!is_direct(frame)) return on_slice(from, *member, frame);
+  const std::optional<uint32_t> unit = engine_.on_parcel(*member, frame);
+  if (!unit) return std::nullopt;
+  const core::Staging at{core::Staging::Kind::kUnit, *unit};
+  ++loans_;
+  return Landing{memory_at(at), shared_->ledger.lend({this, at})};
+}
+
+std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, uint32_t member,
+                                                          const Frame& frame) {
+  const std::optional<uint32_t> slot = engine_.on_slice(member, frame);
   if (!slot) return std::nullopt;
   const core::Staging at{core::Staging::Kind::kSlot, *slot};
   flight_->slice_arrives(*slot, frame);
   arriving_[*slot] = {from, frame.slice};
   ++loans_;
-  return Landing{staging_.at(at), shared_->ledger.lend({this, at})};
+  return Landing{memory_at(at), shared_->ledger.lend({this, at})};
 }
 
 // ---- epochs ----
@@ -158,6 +167,16 @@ void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
 
 void JobExecutor::on_landed(core::Staging at) {
   --loans_;
+  if (at.kind == core::Staging::Kind::kUnit) {
+    const auto& [member, frame, stale] = engine_.parcel(at.index);
+    if (!stale) flight_->frame_received(member, frame);
+    const bool ready = !stale && frame.type == FrameType::kReady;
+    const OpKey key = frame.key;
+    const Signature signature = frame.ready.signature;
+    engine_.on_parcel_landed(at.index);
+    if (ready && !engine_.failed()) flight_->ready(key, signature);
+    return;
+  }
   const auto& [from, slice] = arriving_[at.index];
   std::optional<uint32_t>& known = checksums_.of(at);
   known.reset();
@@ -175,6 +194,7 @@ void JobExecutor::on_landed(core::Staging at) {
 
 void JobExecutor::on_aborted(core::Staging at) {
   --loans_;
+  if (at.kind == core::Staging::Kind::kUnit) return engine_.on_parcel_aborted(at.index);
   flight_->slice_aborted(at.index);
   engine_.on_slice_aborted(at.index);
 }
@@ -202,117 +222,7 @@ void JobExecutor::settle() {
   for (const core::Staging& at : std::exchange(not_sent_, {})) engine_.on_sent(at);
 }
 
-uint32_t JobExecutor::checksum_of(core::Staging at, uint32_t length) {
-  return transport::crc32c({staging_.at(at), length});
-}
-
-// New bytes lie there. They are still in the cache, so their checksum costs least now.
-void JobExecutor::made(core::Staging at, uint32_t length) {
-  const bool leaves = checksum_ && engine_.view().members.size() > 1;
-  checksums_.of(at) = leaves ? std::optional(checksum_of(at, length)) : std::nullopt;
-}
-
 // ---- what the engine wants done ----
-
-void JobExecutor::fold(const core::FoldOrder& order) {
-  const core::Op& op = *order.op;
-  const core::Block block = op.plan.block_of(order.slice);
-  const uint64_t input_at = op.plan.input_at(order.slice);
-  const uint64_t output_at = op.plan.output_at(order.slice);
-  const uint32_t length = op.plan.length_of(order.slice);
-  const bool stays = order.leaves || !order.deliver;
-  const bool copies = order.source == core::Fold::kSource;
-  if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
-
-  inputs_.clear();
-  folded_.clear();
-  outputs_.clear();
-  if (order.onto_arrived) inputs_.push_back(staging_.at(order.at));
-  for (const auto& local : op.locals) {
-    if (!local) continue;
-    const Lent& lent = lent_to(*local);
-    if (order.deliver && block.goes_to(local->rank)) outputs_.push_back(lent.output + output_at);
-    if (copies && local->rank != block.source) continue;
-    inputs_.push_back(lent.input + input_at);
-    folded_.push_back(local->rank);
-  }
-  GRADRING_CHECK(!copies || inputs_.size() == 1,
-                 "the rank that gives a slice is on the node that starts it");
-  const ReduceOp reduce = copies ? ReduceOp::kNone : op.signature->op;
-  const Pass pass{op.signature->dtype,
-                  reduce,
-                  order.divisor,
-                  inputs_,
-                  stays ? staging_.at(order.at) : nullptr,
-                  outputs_,
-                  length};
-  shared_->passes.run(
-      pass, [this, &order](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
-        look(order, first, bytes, found);
-      });
-  if (stays) made(order.at, length);
-  if (order.deliver) flight_->slice_delivered(op.key, order.slice);
-}
-
-// Before the result is written over the inputs.
-void JobExecutor::look(const core::FoldOrder& order, uint64_t first, uint64_t bytes,
-                       const transport::FoldFindings& found) {
-  const core::Op& op = *order.op;
-  std::vector<const void*> locals;
-  for (const void* input : std::span(inputs_).last(folded_.size())) {
-    locals.push_back(static_cast<const std::byte*>(input) + first);
-  }
-  const uint64_t offset = op.plan.input_at(order.slice) + first;
-  if (nonfinite_.look(op, offset, bytes, locals, folded_, found, monotonic_now())) {
-    shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
-  }
-}
-
-void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
-  const core::Block block = op.plan.block_of(slice);
-  const uint64_t at = op.plan.output_at(slice);
-  const uint32_t length = op.plan.length_of(slice);
-  for (const auto& local : op.locals) {
-    if (!local || !block.goes_to(local->rank)) continue;
-    std::memcpy(lent_to(*local).output + at, staging_.at(from), length);
-  }
-  if (log_) log_->landed();
-  flight_->slice_delivered(op.key, slice);
-}
-
-const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {
-  for (const auto& local : op.locals) {
-    if (local) return &lent_to(*local);
-  }
-  return nullptr;
-}
-
-std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
-  const Lent* lent = first_lent_to(op);
-  if (lent == nullptr) return std::nullopt;
-  return kept_->keep({lent->output + op.plan.output_at(slice), op.plan.length_of(slice)});
-}
-
-void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
-  const uint32_t length = op.plan.length_of(slice);
-  const std::optional<uint32_t> kept = op.slices[slice].kept;
-  const std::byte* from =
-      kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.output_at(slice);
-  std::memcpy(staging_.at(to), from, length);
-  made(to, length);
-}
-
-std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {
-  std::optional<core::ResultDigest> digest;
-  for (const auto& local : op.locals) {
-    if (!local) continue;
-    const uint64_t bytes = extent_of(*op.signature, local->rank).output;
-    const uint32_t crc = transport::crc32c({lent_to(*local).output, bytes});
-    if (!digest) digest = {crc, local->rank, std::nullopt};
-    if (digest->crc32c != crc) digest->odd_rank = local->rank;
-  }
-  return digest;
-}
 
 void JobExecutor::absent(const core::Absence& absence) {
   shared_->events->post(EngineAbsent{id(), absence});
@@ -346,7 +256,6 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
     return;
   }
   Frame stamped = frame;
-  stamped.token = peer->token_to_send;
   stamped.slice.lane = *lane;
   if (frame.slice.checked) {
     // A final value from a node that makes no checksums has none yet.
@@ -355,16 +264,40 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
     stamped.slice.crc32c = *known;
     if (frame.slice.attempt > 1) flight_->slice_resent(frame);
   }
-  const uint64_t loan = shared_->ledger.lend({this, from});
-  const std::span<const std::byte> payload(staging_.at(from), frame.slice.length);
-  if (shared_->outbox.send(*lane, *peer_of_[member], sealed(stamped), payload, loan)) {
-    ++loans_;
-    if (from.kind == core::Staging::Kind::kSlot) flight_->slice_forwarded(frame);
-    peer->lanes[*lane].sent_bytes += frame.slice.length;
+  const bool forwarded = from.kind == core::Staging::Kind::kSlot;
+  if (lend(*lane, *peer_of_[member], stamped, from) && forwarded) flight_->slice_forwarded(frame);
+}
+
+void JobExecutor::send_direct(uint32_t member, const Frame& frame, core::Staging from) {
+  DataPeer* const peer = peer_of_[member] ? &shared_->peers.at(*peer_of_[member]) : nullptr;
+  const bool ready = frame.type == FrameType::kReady;
+  const auto turn = ready ? static_cast<uint32_t>(frame.ready.serial) : frame.slice.lane;
+  const auto lane = peer == nullptr ? std::nullopt : peer->lane_for(turn);
+  if (!lane) {
+    not_sent_.push_back(from);
     return;
   }
-  shared_->ledger.take_back(loan);
-  not_sent_.push_back(from);
+  flight_->frame_sent(member, frame);
+  Frame stamped = frame;
+  if (!ready) stamped.slice.lane = *lane;
+  lend(*lane, *peer_of_[member], stamped, from);
+}
+
+// False when there is no connection: then the memory is given back soon.
+bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Staging from) {
+  DataPeer& peer = shared_->peers.at(to);
+  Frame stamped = frame;
+  stamped.token = peer.token_to_send;
+  const uint64_t loan = shared_->ledger.lend({this, from});
+  const std::span<const std::byte> payload(memory_at(from), payload_of(frame));
+  if (!shared_->outbox.send(lane, to, sealed(stamped), payload, loan)) {
+    shared_->ledger.take_back(loan);
+    not_sent_.push_back(from);
+    return false;
+  }
+  ++loans_;
+  peer.lanes[lane].sent_bytes += payload.size();
+  return true;
 }
 
 void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {

@@ -66,7 +66,8 @@ class JobExecutor final : private core::EngineActions {
     std::byte* to = nullptr;
     uint64_t loan = 0;
   };
-  std::optional<Landing> on_slice(PeerId from, const Frame& frame);
+  // The header of what has a payload.
+  std::optional<Landing> on_payload(PeerId from, const Frame& frame);
   void on_landed(core::Staging at);
   void on_aborted(core::Staging at);
   void on_sent(core::Staging at);
@@ -102,6 +103,7 @@ class JobExecutor final : private core::EngineActions {
   };
 
   void fold(const core::FoldOrder& order) override;
+  void sum(const core::SumOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
   std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
   void drop(uint32_t kept) override { kept_->drop(kept); }
@@ -112,6 +114,7 @@ class JobExecutor final : private core::EngineActions {
   void condemned(const Failure& failure) override;
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
+  void send_direct(uint32_t member, const Frame& frame, core::Staging from) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void fail_job(const Failure& failure) override;
 
@@ -126,8 +129,11 @@ class JobExecutor final : private core::EngineActions {
   void settle();
   uint32_t checksum_of(core::Staging at, uint32_t length);
   void made(core::Staging at, uint32_t length);
-  void look(const core::FoldOrder& order, uint64_t first, uint64_t bytes,
+  void look(const core::Op& op, uint64_t offset, uint64_t first, uint64_t bytes,
             const transport::FoldFindings& found);
+  std::byte* memory_at(core::Staging at);
+  std::optional<Landing> on_slice(PeerId from, uint32_t member, const Frame& frame);
+  bool lend(uint8_t lane, PeerId to, const Frame& frame, core::Staging from);
 
   DataShared* const shared_;
   StagingMemory staging_;
@@ -146,6 +152,7 @@ class JobExecutor final : private core::EngineActions {
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
   std::vector<uint32_t> folded_;                // whose they are
   std::vector<std::byte*> outputs_;             // likewise
+  std::vector<std::byte> rounded_;              // likewise, of a sum that is rounded at each step
   core::EpochGate<PeerId> gate_;
   std::vector<core::Staging> not_sent_;  // there is no connection: to be given back
   uint64_t loans_ = 0;

@@ -38,7 +38,9 @@ StagingMemory::StagingMemory(transport::Segment memory, uint32_t slots, uint64_t
       slice_bytes_(slice_bytes) {}
 
 StagingMemory::StagingMemory(StagingMemory&& other) noexcept
-    : memory_(std::move(other.memory_)),
+    : units_(std::move(other.units_)),
+      unit_bytes_(other.unit_bytes_),
+      memory_(std::move(other.memory_)),
       base_(std::exchange(other.base_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       slots_(other.slots_),

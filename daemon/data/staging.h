@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "daemon/core/job_engine.h"
 #include "proto/status.h"
@@ -13,7 +15,8 @@ namespace gradring::daemon {
 
 // The memory in which the slices of one job are while they are nobody's buffer: receive slots, then
 // start buffers, each `slice_bytes` long. Its size is known when the job is installed and never
-// changes, whatever the tensors' sizes; pages that no slice has touched cost nothing.
+// changes, whatever the tensors' sizes; pages that no slice has touched cost nothing. Units, which
+// only small ops need, come as they are asked for and stay.
 class StagingMemory {
  public:
   static uint64_t bytes_for(uint32_t slots, uint32_t start_buffers, uint64_t slice_bytes) {
@@ -30,17 +33,32 @@ class StagingMemory {
   ~StagingMemory();
 
   std::byte* at(core::Staging staging) const {
+    if (staging.kind == core::Staging::Kind::kUnit) {
+      return units_[staging.index / kUnitsAtOnce].get() +
+             staging.index % kUnitsAtOnce * unit_bytes_;
+    }
     const uint64_t index =
         staging.kind == core::Staging::Kind::kSlot ? staging.index : slots_ + staging.index;
     return base_ + index * slice_bytes_;
   }
-  uint64_t bytes() const { return bytes_; }
+  // Before the first use of such a unit. Ends the process when there is no memory.
+  void have_unit(uint32_t index, uint64_t unit_bytes) {
+    unit_bytes_ = unit_bytes;
+    while (units_.size() <= index / kUnitsAtOnce) {
+      units_.push_back(std::make_unique_for_overwrite<std::byte[]>(kUnitsAtOnce * unit_bytes));
+    }
+  }
+  uint64_t bytes() const { return bytes_ + units_.size() * kUnitsAtOnce * unit_bytes_; }
 
  private:
   StagingMemory(std::byte* base, uint64_t bytes, uint32_t slots, uint64_t slice_bytes)
       : base_(base), bytes_(bytes), slots_(slots), slice_bytes_(slice_bytes) {}
   StagingMemory(transport::Segment memory, uint32_t slots, uint64_t slice_bytes);
 
+  static constexpr uint32_t kUnitsAtOnce = 16;
+
+  std::vector<std::unique_ptr<std::byte[]>> units_;
+  uint64_t unit_bytes_ = 0;
   std::optional<transport::Segment> memory_;  // else a mapping of its own
   std::byte* base_;
   uint64_t bytes_;

@@ -156,7 +156,9 @@ TEST(EngineMismatch, AFailedOpHasNoDeadline) {
       ring.submit(2, op(0), sum_of(1));
     } else {
       Frame ready = ring.frame(FrameType::kReady, op(0));
-      ready.ready = {0, 1, sum_of(2)};
+      ready.ready.rank = 0;
+      ready.ready.contributions = 1;
+      ready.ready.signature = sum_of(2);
       ring.inject(0, 1, ready);
     }
     EXPECT_EQ(ring.engine(1).open_ops(), 0u);

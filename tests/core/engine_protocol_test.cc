@@ -92,7 +92,9 @@ TEST(EngineProtocol, AReadyInTheNameOfAForeignRank) {
   for (const uint32_t rank : {1u, 2u, 77u}) {
     Waiting story(3);
     Frame ready = story.ring.frame(FrameType::kReady, op(1));
-    ready.ready = {rank, 1, sum_of(1)};
+    ready.ready.rank = rank;
+    ready.ready.contributions = 1;
+    ready.ready.signature = sum_of(1);
     story.expect_fault(0, ready, "READY in the name of rank " + std::to_string(rank));
     EXPECT_EQ(story.ring.engine(1).open_ops(), 0u);
   }
@@ -101,7 +103,9 @@ TEST(EngineProtocol, AReadyInTheNameOfAForeignRank) {
 TEST(EngineProtocol, AReadyForABroadcastFromNowhere) {
   Waiting story;
   Frame ready = story.ring.frame(FrameType::kReady, op(1));
-  ready.ready = {0, 1, broadcast_of(10, 2)};
+  ready.ready.rank = 0;
+  ready.ready.contributions = 1;
+  ready.ready.signature = broadcast_of(10, 2);
   story.expect_fault(0, ready, "from a rank outside the job");
 }
 

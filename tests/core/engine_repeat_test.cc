@@ -65,7 +65,9 @@ TEST(EngineProtocol, AnotherEpochIsDroppedAndCounted) {
     slice.epoch = epoch;
     story.ring.inject(0, 1, slice);
     Frame ready = story.ring.frame(FrameType::kReady, op(1));
-    ready.ready = {0, 1, sum_of(1)};
+    ready.ready.rank = 0;
+    ready.ready.contributions = 1;
+    ready.ready.signature = sum_of(1);
     ready.epoch = epoch;
     story.ring.inject(0, 1, ready);
     Frame credit = story.ring.frame(FrameType::kCredit, {});

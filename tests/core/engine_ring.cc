@@ -74,13 +74,11 @@ Values ring_sum(const View& view, uint64_t count, uint64_t k, uint32_t slice_flo
   Values sum(count);
   for (uint64_t i = 0; i < count; ++i) {
     const auto start = static_cast<uint32_t>(i / slice_floats % n);
-    bool first = true;
     for (uint32_t hop = 0; hop < n; ++hop) {
-      for (const RankInfo& info : view.members[(start + hop) % n].ranks) {
-        const float value = inputs[info.rank][i];
-        sum[i] = first ? value : sum[i] + value;
-        first = false;
-      }
+      const std::vector<RankInfo>& ranks = view.members[(start + hop) % n].ranks;
+      float node = inputs[ranks[0].rank][i];
+      for (size_t r = 1; r < ranks.size(); ++r) node += inputs[ranks[r].rank][i];
+      sum[i] = hop == 0 ? node : sum[i] + node;
     }
   }
   return sum;
@@ -298,7 +296,7 @@ Frame Ring::peek(uint32_t from, uint32_t to, FrameType type) const {
 }
 
 void Ring::inject(uint32_t from, uint32_t to, const Frame& frame) {
-  nodes_[to]->arrive(from, {frame, Values(frame.slice.length / sizeof(float)), std::nullopt});
+  nodes_[to]->arrive(from, {frame, Values(payload_of(frame) / sizeof(float)), std::nullopt});
   check_slots();
 }
 
@@ -326,7 +324,8 @@ void Ring::check_slots() {
     size_t sent = 0;
     size_t from_slots = 0;
     for (const Parcel& p : arriving) {
-      if (!p.lent || p.frame.epoch != here.view().epoch) continue;
+      if (!p.lent || p.lent->kind == Staging::Kind::kUnit || p.frame.epoch != here.view().epoch)
+        continue;
       sent += p.frame.slice.attempt <= 1 ? 1 : 0;  // another attempt has its slot already
       from_slots += p.lent->kind == Staging::Kind::kSlot ? 1 : 0;
     }

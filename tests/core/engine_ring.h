@@ -58,8 +58,8 @@ Signature join_point();
 // Numbers of many magnitudes, so that another order of additions gives other bits.
 Values values_of(uint32_t rank, uint64_t count, uint64_t op = 0);
 // The sum of all ranks' values_of in the order of additions as it is documented: a slice starts at
-// member s mod n with its ranks in ascending order, then the ranks of the next member are added,
-// and so on around the ring.
+// member s mod n with the sum of its ranks in ascending order, then that of the next member is
+// added, and so on around the ring.
 Values ring_sum(const View& view, uint64_t count, uint64_t op, uint32_t slice_floats);
 
 class Ring {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "tests/core/engine_ring.h"
@@ -41,6 +42,12 @@ class Ring::Node : public EngineActions {
   }
 
   float* at(Staging staging) {
+    if (staging.kind == Staging::Kind::kUnit) {
+      if (staging.index >= units_.size()) {
+        units_.resize(staging.index + 1, Values(engine.unit_bytes() / sizeof(float)));
+      }
+      return units_[staging.index].data();
+    }
     auto& memory = staging.kind == Staging::Kind::kSlot ? slots_ : starts_;
     return memory.at(staging.index).data();
   }
@@ -51,7 +58,8 @@ class Ring::Node : public EngineActions {
     const size_t first = plan.input_at(order.slice) / sizeof(float);
     const size_t count = plan.length_of(order.slice) / sizeof(float);
     float* to = at(order.at);
-    bool empty = !order.onto_arrived;
+    const Values arrived(to, to + count);
+    bool empty = true;
     for (const auto& local : order.op->locals) {
       if (!local) continue;  // of a rank that died before it submitted
       if (order.source == Fold::kSource && local->rank != block.source) continue;
@@ -61,9 +69,24 @@ class Ring::Node : public EngineActions {
       empty = false;
     }
     EXPECT_FALSE(empty) << "nothing was folded";
+    for (size_t i = 0; i < count && order.onto_arrived; ++i) to[i] += arrived[i];
     const auto divisor = static_cast<float>(std::max(order.divisor, 1u));
     for (size_t i = 0; i < count; ++i) to[i] /= divisor;
     if (order.deliver) deliver(*order.op, order.slice, order.at);
+  }
+
+  void sum(const SumOrder& order) override {
+    const size_t count = order.op->plan.length_of(order.slice) / sizeof(float);
+    Values sum(count);
+    for (size_t k = 0; k < order.parts.size(); ++k) {
+      const float* part = at(order.parts[k]);
+      for (size_t i = 0; i < count; ++i) sum[i] = k == 0 ? part[i] : sum[i] + part[i];
+    }
+    for (float& value : sum) value /= static_cast<float>(std::max(order.divisor, 1u));
+    const Staging to = order.at.value_or(Staging{Staging::Kind::kUnit, engine.units()});
+    EXPECT_EQ(lent_.count(to), 0u) << "writes to memory that is lent";
+    std::copy(sum.begin(), sum.end(), at(to));
+    deliver(*order.op, order.slice, to);
   }
 
   void deliver(const Op& op, uint32_t slice, Staging from) override {
@@ -118,9 +141,19 @@ class Ring::Node : public EngineActions {
   void send_slice(uint32_t member, const Frame& frame, Staging from) override {
     EXPECT_EQ(member, (engine.me() + 1) % engine.view().members.size());
     EXPECT_FALSE(engine.frozen()) << "sends after its report";
-    EXPECT_TRUE(lent_.insert(from).second) << "lends memory that is lent already";
-    const float* begin = at(from);
-    post(member, {frame, Values(begin, begin + frame.slice.length / sizeof(float)), from});
+    EXPECT_EQ(lent_.count(from), 0u) << "lends memory that is lent already";
+    lent_.insert(from);
+    const std::span payload(at(from), frame.slice.length / sizeof(float));
+    post(member, {frame, Values(payload.begin(), payload.end()), from});
+  }
+
+  void send_direct(uint32_t member, const Frame& frame, Staging from) override {
+    EXPECT_NE(member, engine.me());
+    EXPECT_FALSE(engine.frozen()) << "sends after its report";
+    EXPECT_EQ(from.kind, Staging::Kind::kUnit);
+    lent_.insert(from);
+    const std::span payload(at(from), payload_of(frame) / sizeof(float));
+    post(member, {frame, Values(payload.begin(), payload.end()), from});
   }
 
   void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) override {
@@ -141,6 +174,12 @@ class Ring::Node : public EngineActions {
       EXPECT_LT(parcel.frame.epoch, engine.view().epoch) << "speaks although it is no member";
       return;
     }
+    if (is_direct(parcel.frame)) {
+      const auto unit = engine.on_parcel(*member, parcel.frame);
+      if (!unit) return;
+      std::copy(parcel.payload.begin(), parcel.payload.end(), at({Staging::Kind::kUnit, *unit}));
+      return engine.on_parcel_landed(*unit);
+    }
     if (parcel.frame.type != FrameType::kSlice) {
       return engine.on_frame(*member, parcel.frame, ring_->now);
     }
@@ -159,7 +198,7 @@ class Ring::Node : public EngineActions {
   void sent(const Parcel& parcel) {
     EXPECT_TRUE(std::equal(parcel.payload.begin(), parcel.payload.end(), at(*parcel.lent)))
         << "wrote to memory that was lent";
-    lent_.erase(*parcel.lent);
+    lent_.erase(lent_.find(*parcel.lent));
     engine.on_sent(*parcel.lent);
   }
 
@@ -167,6 +206,11 @@ class Ring::Node : public EngineActions {
   // the next epoch: the transport takes its time.
   void tear(uint32_t from, const Parcel& parcel) {
     const auto member = engine.view().index_of(name_of_node(from));
+    if (member && is_direct(parcel.frame)) {
+      const auto unit = engine.on_parcel(*member, parcel.frame);
+      if (unit) torn_units_.push_back(*unit);
+      return;
+    }
     const auto slot = member ? engine.on_slice(*member, parcel.frame) : std::nullopt;
     if (slot) torn_.push_back(*slot);
   }
@@ -176,6 +220,7 @@ class Ring::Node : public EngineActions {
     if (proposal.view.grown == proposal.view.epoch) delivered_.clear();  // keys begin anew
     engine.adopt(proposal);
     for (const uint32_t slot : std::exchange(torn_, {})) engine.on_slice_aborted(slot);
+    for (const uint32_t unit : std::exchange(torn_units_, {})) engine.on_parcel_aborted(unit);
   }
 
   JobEngine engine;
@@ -208,9 +253,11 @@ class Ring::Node : public EngineActions {
   const uint32_t me_;
   std::vector<Values> slots_;
   std::vector<Values> starts_;
-  std::set<Staging> lent_;
+  std::deque<Values> units_;
+  std::multiset<Staging> lent_;
   std::set<std::pair<OpKey, uint32_t>> delivered_;
   std::vector<uint32_t> torn_;
+  std::vector<uint32_t> torn_units_;
   uint32_t next_kept_ = 0;
 };
 

@@ -95,7 +95,9 @@ TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
   forged.job = view.incarnation;
   forged.epoch = 1;
   forged.type = FrameType::kReady;
-  forged.ready = {1, 1, {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64}};
+  forged.ready.rank = 1;
+  forged.ready.contributions = 1;
+  forged.ready.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64};
   for (const uint64_t token : {uint64_t{0}, uint64_t{1}, kTokenOfB}) {
     forged.token = token;
     ASSERT_TRUE(stranger->send(0, sealed(forged), {}, 0).ok());

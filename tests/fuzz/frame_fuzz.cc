@@ -17,6 +17,9 @@ std::vector<std::string> make_samples() {
     frame.type = static_cast<FrameType>(type);
     frame.ready.contributions = 1;
     frame.slice.length = 4096;
+    frame.ready.eager = type % 2 == 1;
+    frame.ready.length = frame.ready.eager ? 4096 : 0;
+    frame.ready.serial = 1;
     const FrameBytes bytes = encode(frame);
     samples.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
@@ -30,8 +33,7 @@ void check(std::span<const std::byte> header, size_t payload_bytes) {
     return;
   }
   require(header.size() == kFrameBytes, "only a whole header is accepted");
-  const size_t announced = frame->type == FrameType::kSlice ? frame->slice.length : 0;
-  require(payload_bytes == announced, "only the announced payload is accepted");
+  require(payload_bytes == payload_of(*frame), "only the announced payload is accepted");
 
   const FrameBytes bytes = encode(*frame);
   require(std::equal(bytes.begin(), bytes.begin() + 6, header.begin()) &&

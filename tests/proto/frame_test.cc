@@ -32,6 +32,9 @@ Frame ready() {
   frame.ready.rank = 0x21222324;
   frame.ready.contributions = 0x11121314;
   frame.ready.grows = true;
+  frame.ready.eager = true;
+  frame.ready.serial = 0x9192939495969798;
+  frame.ready.done = {0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8};
   frame.ready.signature = {Collective::kAllreduce, Dtype::kBfloat16, ReduceOp::kAverage, 0,
                            uint64_t{1} << 40};
   return frame;
@@ -70,11 +73,9 @@ std::vector<Frame> one_of_each() {
   frames.back().heartbeat = {100, 1u << 31};
   frames.push_back(frame_of(FrameType::kDigest));
   frames.back().digest = {0xfeedbeef};
+  frames.push_back(frame_of(FrameType::kDone));
+  frames.back().done = {UINT64_MAX - 2, UINT64_MAX};
   return frames;
-}
-
-size_t payload_of(const Frame& frame) {
-  return frame.type == FrameType::kSlice ? frame.slice.length : 0;
 }
 
 void expect_equal(const Frame& a, const Frame& b) {
@@ -90,6 +91,8 @@ void expect_equal(const Frame& a, const Frame& b) {
   EXPECT_EQ(a.mismatch, b.mismatch);
   EXPECT_EQ(a.nack, b.nack);
   EXPECT_EQ(a.heartbeat, b.heartbeat);
+  EXPECT_EQ(a.digest, b.digest);
+  EXPECT_EQ(a.done, b.done);
 }
 
 std::string hex(const FrameBytes& bytes) {
@@ -148,19 +151,19 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {
   EXPECT_EQ(hex(encode(ready())),
-            "47524446040100008877665544332211"
+            "47524446050100008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000002423222114131211"
             "\n01040200000000000000000000010000"
-            "\n00000000010000000000000000000000"
-            "\n00000000000000000000000000000000"
-            "\n00000000000000000000000000000000");
+            "\n00000000010100000000989796959493"
+            "\n9291a8a7a6a5a4a3a2a1b8b7b6b5b4b3"
+            "\nb2b10000000000000000000000000000");
 }
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
   EXPECT_EQ(hex(encode(slice())),
-            "47524446040200008877665544332211"
+            "47524446050200008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000003433323102050706"
@@ -173,7 +176,7 @@ TEST(Frame, TheBytesOfSliceAreTheseForEver) {
 // Its map fills the body; behind it are the place of the seal and what aligns that.
 TEST(Frame, TheBytesOfStableAreTheseForEver) {
   EXPECT_EQ(hex(encode(stable())),
-            "47524446040400008877665544332211"
+            "47524446050400008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000007473727102000000"
@@ -213,6 +216,36 @@ TEST(Frame, ReadySaysWhetherTheJobGrows) {
   }
 }
 
+TEST(Frame, ReadyMayHaveItsDataWithIt) {
+  Frame frame = ready();
+  frame.ready.length = 4096;
+  EXPECT_TRUE(is_direct(frame));
+  const auto decoded = decode(encode(frame), 4096);
+  ASSERT_TRUE(decoded.has_value()) << decoded.error();
+  EXPECT_EQ(decoded->ready, frame.ready);
+  EXPECT_THAT(refusal(encode(frame), 0), HasSubstr("says 4096 payload bytes, 0 came"));
+}
+
+TEST(Frame, DataWithoutANumberIsRefused) {
+  Frame frame = ready();
+  frame.ready.serial = 0;
+  EXPECT_EQ(refusal(encode(frame), 0), "frame type 1 has a value outside its range");
+  frame.ready.eager = false;
+  EXPECT_EQ(refusal(encode(frame), 0), "");
+  frame.ready.length = 64;
+  EXPECT_EQ(refusal(encode(frame), 64), "frame type 1 has a value outside its range");
+}
+
+TEST(Frame, ASliceMayComeStraight) {
+  Frame frame = slice();
+  EXPECT_FALSE(is_direct(frame));
+  frame.slice.phase = Phase::kDirect;
+  EXPECT_TRUE(is_direct(frame));
+  const auto decoded = decode(encode(frame), frame.slice.length);
+  ASSERT_TRUE(decoded.has_value()) << decoded.error();
+  EXPECT_EQ(decoded->slice, frame.slice);
+}
+
 TEST(Frame, AHeaderOfAnotherLengthIsRefused) {
   const FrameBytes bytes = encode(slice());
   for (size_t length = 0; length < kFrameBytes; ++length) {
@@ -238,7 +271,7 @@ TEST(Frame, GarbageIsRefused) {
 TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
   for (const uint8_t version : {0, kFrameVersion - 1, kFrameVersion + 1, 255}) {
     EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
-              "frame version " + std::to_string(version) + ", this daemon speaks 4");
+              "frame version " + std::to_string(version) + ", this daemon speaks 5");
   }
 }
 
@@ -281,7 +314,8 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
       {FrameType::kReady, 9, 1, kDtypeLast},
       {FrameType::kReady, 10, 0, kReduceOpLast},
       {FrameType::kReady, 28, 0, 1},
-      {FrameType::kSlice, 4, 1, 2},
+      {FrameType::kReady, 29, 0, 1},
+      {FrameType::kSlice, 4, 1, kPhaseLast},
       {FrameType::kSlice, 36, 0, 1},
       {FrameType::kStable, 4, 1, 2},
       {FrameType::kMismatch, 8, 1, kWithoutRanks},
@@ -290,7 +324,7 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
       {FrameType::kMismatch, 28, 1, kWithoutRanks},
       {FrameType::kMismatch, 29, 1, kDtypeLast},
       {FrameType::kMismatch, 30, 0, kReduceOpLast},
-      {FrameType::kNack, 4, 1, 2},
+      {FrameType::kNack, 4, 1, kPhaseLast},
   };
   const auto frames = one_of_each();
   for (const Field& field : fields) {

@@ -76,9 +76,9 @@ void fold_as(ReduceOp op, bool fresh, const std::vector<const std::byte*>& input
       std::memcpy(&element, from + i * sizeof(Element), sizeof element);
       return W::from(element);
     };
-    typename W::Type value = load(fresh ? inputs[0] : accumulator);
-    for (size_t k = fresh ? 1 : 0; k < inputs.size(); ++k)
-      value = combine(op, value, load(inputs[k]));
+    typename W::Type value = load(inputs[0]);
+    for (size_t k = 1; k < inputs.size(); ++k) value = combine(op, value, load(inputs[k]));
+    if (!fresh) value = combine(op, value, load(accumulator));
     if (divisor != 0) value = value / static_cast<typename W::Type>(divisor);
     const Element result = W::to(value);
     std::memcpy(accumulator + i * sizeof(Element), &result, sizeof result);

@@ -18,6 +18,7 @@ SimJob::SimJob(World* world, SimNode* node, const core::View& view, std::vector<
   starts_.assign(engine_.start_buffers(), empty);
   const auto& ranks = view.members[engine_.me()].ranks;
   for (size_t i = 0; i < ranks.size() && i < locals.size(); ++i) locals_[ranks[i].rank] = locals[i];
+  if (!world->scenario().keeps_records()) return;
   engine_.write_to(&journal_);
   journal_ = engine_.record();
 }
@@ -42,14 +43,6 @@ SimJob::SimJob(World* world, SimNode* node, const SimJob& before)
   told_ = before.told_;
   engine_.restore(record);
   journal_ = engine_.record();
-}
-
-Value& SimJob::staging(core::Staging at) {
-  return (at.kind == core::Staging::Kind::kSlot ? slots_ : starts_).at(at.index);
-}
-
-void SimJob::made(Value* value, size_t length) const {
-  if (world_->scenario().engine.checksum) value->checksum = checksum(value->bytes.data(), length);
 }
 
 void SimJob::submit(Trainer* trainer, const core::Submission& submission) {
@@ -90,121 +83,6 @@ void SimJob::adopt(const core::Proposal& proposal, std::vector<Trainer*> locals)
   wake();
 }
 
-OpId SimJob::identity(const core::Op& op) const {
-  for (const auto& local : op.locals) {
-    if (!local) continue;
-    const auto found = lent_.find(key_of(*local));
-    if (found == lent_.end()) continue;
-    const auto [index, step] = found->second.trainer->what(local->ticket);
-    return {engine_.view().incarnation, index, step};
-  }
-  return {engine_.view().incarnation, UINT32_MAX, 0};
-}
-
-void SimJob::fold(const core::FoldOrder& order) {
-  const core::Op& op = *order.op;
-  const core::Block block = op.plan.block_of(order.slice);
-  const uint64_t at = op.plan.input_at(order.slice);
-  const size_t length = op.plan.length_of(order.slice);
-  std::vector<const std::byte*> inputs;
-  std::vector<uint32_t> ranks;
-  for (const auto& submission : op.locals) {
-    if (!submission) continue;
-    if (order.source == core::Fold::kSource && submission->rank != block.source) continue;
-    inputs.push_back(lent(*submission).memory->data() + submission->input.offset + at);
-    ranks.push_back(submission->rank);
-  }
-  Value& value = staging(order.at);
-  if (!order.onto_arrived) value.passes.clear();
-  value.passes.push_back(ranks);
-  if (order.source == core::Fold::kSource) {
-    if (inputs.empty()) return world_->violation(node_->name() + ": a slice without its source");
-    std::memcpy(value.bytes.data(), inputs[0], length);
-  } else {
-    sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
-              length / size_of(op.signature->dtype), order.divisor, value.bytes.data());
-  }
-  made(&value, length);
-  if (order.deliver) deliver(op, order.slice, order.at);
-}
-
-void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
-  if (world_->sabotaged(Sabotage::kForgetDelivery)) return;
-  const core::Block block = op.plan.block_of(slice);
-  const uint64_t at = op.plan.output_at(slice);
-  const size_t length = op.plan.length_of(slice);
-  const Value& value = staging(from);
-  const OpId id = identity(op);
-  passes_[{id, slice}] = value.passes;
-  const auto slot = op.slices[slice];
-  core::ValueId value_id{engine_.view().epoch, 0};
-  if (slot.route == core::Route::kHand) value_id.epoch = slot.value.epoch;
-  for (const auto& pass : value.passes) value_id.ranks += static_cast<uint32_t>(pass.size());
-  const auto input = [&](uint32_t rank) -> const std::vector<std::byte>& {
-    return world_->input_of(id, *op.signature, rank);
-  };
-  const SlicePlace place{{id, block.target}, op.plan.input_at(slice), at, length};
-  world_->oracle().note_final(place, *op.signature, value_id, value, input);
-  for (const auto& submission : op.locals) {
-    if (!submission || !block.goes_to(submission->rank)) continue;
-    std::memcpy(lent(*submission).memory->data() + submission->output.offset + at,
-                value.bytes.data(), length);
-  }
-}
-
-std::optional<uint32_t> SimJob::keep(const core::Op& op, uint32_t slice) {
-  if (kept_.size() >= world_->scenario().kept_max) return std::nullopt;
-  const uint32_t number = ++next_kept_;
-  Value& copy = kept_[number];
-  for (const auto& submission : op.locals) {
-    if (!submission) continue;
-    const std::byte* from =
-        lent(*submission).memory->data() + submission->output.offset + op.plan.output_at(slice);
-    copy.bytes.assign(from, from + op.plan.length_of(slice));
-    break;
-  }
-  copy.passes = passes_.at({identity(op), slice});
-  return number;
-}
-
-void SimJob::drop(uint32_t kept) {
-  if (kept_.erase(kept) == 0) world_->violation(node_->name() + ": dropped a copy twice");
-}
-
-void SimJob::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
-  Value& value = staging(to);
-  if (op.slices[slice].kept) {
-    const Value& copy = kept_.at(*op.slices[slice].kept);
-    std::copy(copy.bytes.begin(), copy.bytes.end(), value.bytes.begin());
-    value.passes = copy.passes;
-    return made(&value, op.plan.length_of(slice));
-  }
-  for (const auto& submission : op.locals) {
-    if (!submission || lent_.count(key_of(*submission)) == 0) continue;
-    std::memcpy(
-        value.bytes.data(),
-        lent(*submission).memory->data() + submission->output.offset + op.plan.output_at(slice),
-        op.plan.length_of(slice));
-    value.passes = passes_.at({identity(op), slice});
-    return made(&value, op.plan.length_of(slice));
-  }
-  world_->violation(node_->name() + ": gives out a slice that it does not have");
-}
-
-std::optional<core::ResultDigest> SimJob::digest(const core::Op& op) {
-  std::optional<core::ResultDigest> digest;
-  for (const auto& submission : op.locals) {
-    if (!submission) continue;
-    const std::byte* output = lent(*submission).memory->data() + submission->output.offset;
-    uint32_t sum = 0;
-    const uint64_t bytes = extent_of(*op.signature, submission->rank).output;
-    for (uint64_t i = 0; i < bytes; ++i) sum = sum * 31 + static_cast<uint32_t>(output[i]);
-    if (!digest) digest = {sum, submission->rank, std::nullopt};
-    if (digest->crc32c != sum) digest->odd_rank = submission->rank;
-  }
-  return digest;
-}
-
 void SimJob::send(uint32_t member, const Frame& frame) {
   if (frame.type == FrameType::kReady && world_->sabotaged(Sabotage::kLoseReady)) return;
   if (frame.type == FrameType::kCredit && world_->sabotaged(Sabotage::kLoseCredit)) return;
@@ -228,9 +106,20 @@ void SimJob::send_slice(uint32_t member, const Frame& frame, core::Staging from)
                 });
 }
 
+void SimJob::send_direct(uint32_t member, const Frame& frame, core::Staging from) {
+  if (frame.type == FrameType::kReady && world_->sabotaged(Sabotage::kLoseReady)) {
+    return engine_.on_sent(from);
+  }
+  const auto self = shared_from_this();
+  const std::string to = engine_.view().members[member].node;
+  world_->after(core::kMillisecond, [self, to, frame, from] {
+    self->node_->run([self, to, frame, from] { self->wire(to, frame, from); });
+  });
+}
+
 void SimJob::wire(const std::string& to, Frame frame, core::Staging from) {
   const auto payload = std::make_shared<Value>(staging(from));
-  payload->bytes.resize(frame.slice.length);
+  payload->bytes.resize(payload_of(frame));
   if (world_->sabotaged(Sabotage::kCorruptPayload)) {  // before anybody looked at it
     payload->bytes[0] ^= std::byte{0x40};
     made(payload.get(), payload->bytes.size());
@@ -294,7 +183,7 @@ void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payl
   const bool past_is_taken = core::planted(core::Bug::kOldEpochData) && frame.epoch < epoch;
   const std::string& name = world_->node(from_node).name();
   if (frame.epoch != epoch && !past_is_taken) {
-    if (frame.type == FrameType::kSlice && frame.epoch > epoch) return;
+    if (payload && frame.epoch > epoch) return;
     const Gate::Verdict verdict = gate_.sort(from_node, frame, epoch);
     const JobId id = engine_.view().incarnation;
     if (verdict == Gate::Verdict::kLater) {
@@ -307,6 +196,7 @@ void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payl
   }
   const auto member = engine_.view().index_of(name);
   if (!member) return;
+  if (payload && is_direct(frame)) return on_parcel(*member, frame, payload);
   if (frame.type != FrameType::kSlice) {
     engine_.on_frame(*member, frame, world_->events().now());
     return wake();
@@ -327,6 +217,21 @@ void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payl
       } else {
         self->engine_.on_slice_damaged(*slot);
       }
+      self->wake();
+    });
+  });
+}
+
+void SimJob::on_parcel(uint32_t member, const Frame& frame, const Payload& payload) {
+  const std::optional<uint32_t> unit = engine_.on_parcel(member, frame);
+  if (!unit) return wake();
+  const auto self = shared_from_this();
+  world_->after(core::kMillisecond / 2, [self, unit, payload] {
+    self->node_->run([self, unit, payload] {
+      Value& landed = self->staging({core::Staging::Kind::kUnit, *unit});
+      std::copy(payload->bytes.begin(), payload->bytes.end(), landed.bytes.begin());
+      landed.passes = payload->passes;
+      self->engine_.on_parcel_landed(*unit);
       self->wake();
     });
   });

@@ -35,6 +35,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   void check_nothing_kept() const;
 
   void fold(const core::FoldOrder& order) override;
+  void sum(const core::SumOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
   std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
   void drop(uint32_t kept) override;
@@ -42,6 +43,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   std::optional<core::ResultDigest> digest(const core::Op& op) override;
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
+  void send_direct(uint32_t member, const Frame& frame, core::Staging from) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void fail_job(const Failure& failure) override;
   void absent(const core::Absence& absence) override;
@@ -56,6 +58,8 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
     std::shared_ptr<std::vector<std::byte>> memory;
   };
   Value& staging(core::Staging at);
+  void deliver_value(const core::Op& op, uint32_t slice, const Value& value);
+  void on_parcel(uint32_t member, const Frame& frame, const Payload& payload);
   void made(Value* value, size_t length) const;
   const Lent& lent(const core::Submission& submission) const {
     return lent_.at(key_of(submission));
@@ -75,6 +79,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   core::JobEngine engine_;
   std::vector<Value> slots_;
   std::vector<Value> starts_;
+  std::deque<Value> units_;
   std::map<uint32_t, Value> kept_;
   std::map<std::pair<uint32_t, uint64_t>, Lent> lent_;
   std::map<std::pair<OpId, uint32_t>, Passes> passes_;  // of finals that lie in outputs

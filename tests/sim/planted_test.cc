@@ -63,6 +63,9 @@ constexpr Planted kPlanted[] = {
     {Bug::kToldBeforeStable, "ToldBeforeStable", 1000},
     {Bug::kOwnOutputIsEnough, "OwnOutputIsEnough", 1000},
     {Bug::kEndedElsewhereIgnored, "EndedElsewhereIgnored", 1000},
+    {Bug::kDoneBeforeFinal, "DoneBeforeFinal", 3000},
+    {Bug::kOwnOrderOfSum, "OwnOrderOfSum", 100},
+    {Bug::kDataToTheUnheard, "DataToTheUnheard", 1000},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};

@@ -120,7 +120,8 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   fault.detected = chance(random, 70) ? between(random, 1, 40) * core::kMillisecond
                                       : between(random, 1000, 3500) * core::kMillisecond;
   fault.lasts = chance(random, 60) ? between(random, 1, 6000) * core::kMillisecond : 0;
-  fault.remembers = chance(random, 50);
+  fault.remembers = chance(random, 50) &&
+                    (fault.kind == FaultKind::kCrashNode || fault.kind == FaultKind::kDieSpeaking);
   if (fault.kind == FaultKind::kRestart) {
     fault.detected = between(random, 1, 40) * core::kMillisecond;  // its connections close
     fault.lasts = chance(random, 90) ? between(random, 20, 3000) * core::kMillisecond
@@ -182,6 +183,16 @@ void draw_collectives(Scenario* s) {
   }
 }
 
+// Likewise: small ops go directly, of whatever sizes.
+void draw_direct(Scenario* s) {
+  Random random(s->seed ^ 0x6469726563740000u);
+  if (chance(&random, 40)) return;
+  core::PlanOptions& plan = s->engine.plan;
+  plan.direct_members_max = between(&random, 3, 8);
+  plan.direct_whole_max = 64u << random.below(4);
+  plan.direct_part_max = 64u << random.below(4);
+}
+
 // Likewise.
 void draw_lanes(Scenario* s) {
   Random random(s->seed ^ 0x6c616e6573000000u);
@@ -198,6 +209,12 @@ void draw_lanes(Scenario* s) {
 }
 
 }  // namespace
+
+bool Scenario::keeps_records() const {
+  return std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
+    return fault.kind == FaultKind::kRestart || fault.remembers;
+  });
+}
 
 Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   Random random(seed ^ 0x6772616472696e67u);
@@ -220,6 +237,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
     draw_trouble(&random, &s.jobs.back());
   }
   draw_collectives(&s);
+  draw_direct(&s);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.

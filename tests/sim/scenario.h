@@ -85,6 +85,9 @@ struct Scenario {
   std::vector<Fault> faults;
   Sabotage sabotage = Sabotage::kNone;
   core::Bug bug = core::Bug::kNone;
+
+  // Where no daemon comes back, none writes down what it does.
+  bool keeps_records() const;
 };
 
 // `nodes` fixes the number of nodes; 0 draws 3 to 64, small ones more often. Each scenario has 20

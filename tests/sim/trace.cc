@@ -40,6 +40,7 @@ std::string describe(const core::SliceFate& run) {
     case core::Route::kHand:
       return fmt::format("{} of epoch {} from member {}", run.count, run.value.epoch, run.holder);
     case core::Route::kNone:
+    case core::Route::kDirect:
       break;
   }
   return fmt::format("{} everywhere", run.count);
@@ -133,12 +134,18 @@ std::string describe(const Frame& f) {
       return head + "READY" + op +
              fmt::format(" from rank {}, {} contributions, {}{}", f.ready.rank,
                          f.ready.contributions, describe(f.ready.signature),
-                         f.ready.grows ? ", grows" : "");
+                         f.ready.grows ? ", grows" : "") +
+             (f.ready.eager
+                  ? fmt::format(", number {} with {} bytes", f.ready.serial, f.ready.length)
+                  : "") +
+             fmt::format(", done {} + {:x}", f.ready.done.upto, f.ready.done.beyond);
     case FrameType::kSlice:
       return head + "SLICE" + op +
              fmt::format(" slice {} {} hop {}, {} contributions", f.slice.slice,
-                         f.slice.phase == Phase::kFinal ? "final" : "partial", f.slice.hop,
-                         f.slice.ranks) +
+                         f.slice.phase == Phase::kPartial ? "partial"
+                         : f.slice.phase == Phase::kFinal ? "final"
+                                                          : "direct",
+                         f.slice.hop, f.slice.ranks) +
              (f.slice.checked
                   ? fmt::format(", number {} attempt {}", f.slice.serial, f.slice.attempt)
                   : "");
@@ -156,6 +163,8 @@ std::string describe(const Frame& f) {
                          f.nack.attempt);
     case FrameType::kDigest:
       return head + "DIGEST" + op + fmt::format(" {:08x}", f.digest.crc32c);
+    case FrameType::kDone:
+      return head + fmt::format("DONE {} + {:x}", f.done.upto, f.done.beyond);
     case FrameType::kHeartbeat:
       break;
   }

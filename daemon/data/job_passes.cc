@@ -1,0 +1,162 @@
+// The passes over memory that the engine wants: what is folded, summed, copied, kept.
+
+#include <algorithm>
+#include <cstring>
+
+#include "daemon/clock.h"
+#include "daemon/data/job_executor.h"
+#include "proto/check.h"
+#include "transport/checksum.h"
+#include "transport/reducer.h"
+
+namespace gradring::daemon {
+
+std::byte* JobExecutor::memory_at(core::Staging at) {
+  if (at.kind == core::Staging::Kind::kUnit) staging_.have_unit(at.index, engine_.unit_bytes());
+  return staging_.at(at);
+}
+
+uint32_t JobExecutor::checksum_of(core::Staging at, uint32_t length) {
+  return transport::crc32c({memory_at(at), length});
+}
+
+// New bytes lie there. They are still in the cache, so their checksum costs least now.
+void JobExecutor::made(core::Staging at, uint32_t length) {
+  const bool leaves = checksum_ && engine_.view().members.size() > 1;
+  checksums_.of(at) = leaves ? std::optional(checksum_of(at, length)) : std::nullopt;
+}
+
+void JobExecutor::fold(const core::FoldOrder& order) {
+  const core::Op& op = *order.op;
+  const core::Block block = op.plan.block_of(order.slice);
+  const uint64_t input_at = op.plan.input_at(order.slice);
+  const uint64_t output_at = op.plan.output_at(order.slice);
+  const uint32_t length = op.plan.length_of(order.slice);
+  const bool stays = order.leaves || !order.deliver;
+  const bool copies = order.source == core::Fold::kSource;
+  if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
+
+  inputs_.clear();
+  folded_.clear();
+  outputs_.clear();
+  for (const auto& local : op.locals) {
+    if (!local) continue;
+    const Lent& lent = lent_to(*local);
+    if (order.deliver && block.goes_to(local->rank)) outputs_.push_back(lent.output + output_at);
+    if (copies && local->rank != block.source) continue;
+    inputs_.push_back(lent.input + input_at);
+    folded_.push_back(local->rank);
+  }
+  if (order.onto_arrived) inputs_.push_back(memory_at(order.at));
+  GRADRING_CHECK(!copies || folded_.size() == 1,
+                 "the rank that gives a slice is on the node that starts it");
+  const ReduceOp reduce = copies ? ReduceOp::kNone : op.signature->op;
+  const Pass pass{op.signature->dtype,
+                  reduce,
+                  order.divisor,
+                  inputs_,
+                  stays ? memory_at(order.at) : nullptr,
+                  outputs_,
+                  length};
+  shared_->passes.run(pass,
+                      [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
+                        if (!order.again) look(op, input_at + first, first, bytes, found);
+                      });
+  if (stays && order.at.kind != core::Staging::Kind::kUnit) made(order.at, length);
+  if (order.deliver) flight_->slice_delivered(op.key, order.slice);
+}
+
+// Before the result is written over the inputs. `offset`: in the trainers' buffers, of what begins
+// at `first` of the pass.
+void JobExecutor::look(const core::Op& op, uint64_t offset, uint64_t first, uint64_t bytes,
+                       const transport::FoldFindings& found) {
+  std::vector<const void*> locals;
+  for (const void* input : std::span(inputs_).first(folded_.size())) {
+    locals.push_back(static_cast<const std::byte*>(input) + first);
+  }
+  if (nonfinite_.look(op, offset, bytes, locals, folded_, found, monotonic_now())) {
+    shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
+  }
+}
+
+void JobExecutor::sum(const core::SumOrder& order) {
+  const core::Op& op = *order.op;
+  const uint64_t output_at = op.plan.output_at(order.slice);
+  const uint32_t length = op.plan.length_of(order.slice);
+  inputs_.clear();
+  folded_.clear();
+  outputs_.clear();
+  for (const core::Staging part : order.parts) inputs_.push_back(memory_at(part));
+  for (const auto& local : op.locals) {
+    if (local) outputs_.push_back(lent_to(*local).output + output_at);
+  }
+  // What goes along the ring is rounded to its type at each member.
+  while (is_half(op.signature->dtype) && inputs_.size() > 2) {
+    rounded_.resize(length);
+    const size_t count = length / size_of(op.signature->dtype);
+    transport::fold(op.signature->dtype, op.signature->op, std::span(inputs_).first(2),
+                    rounded_.data(), count, 0);
+    inputs_.erase(inputs_.begin());
+    inputs_[0] = rounded_.data();
+  }
+  const Pass pass{op.signature->dtype,
+                  op.signature->op,
+                  order.divisor,
+                  inputs_,
+                  order.at ? memory_at(*order.at) : nullptr,
+                  outputs_,
+                  length};
+  shared_->passes.run(pass,
+                      [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
+                        look(op, op.plan.input_at(order.slice) + first, first, bytes, found);
+                      });
+  flight_->slice_delivered(op.key, order.slice);
+}
+
+void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
+  const core::Block block = op.plan.block_of(slice);
+  const uint64_t at = op.plan.output_at(slice);
+  const uint32_t length = op.plan.length_of(slice);
+  for (const auto& local : op.locals) {
+    if (!local || !block.goes_to(local->rank)) continue;
+    std::memcpy(lent_to(*local).output + at, memory_at(from), length);
+  }
+  if (log_) log_->landed();
+  flight_->slice_delivered(op.key, slice);
+}
+
+const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {
+  for (const auto& local : op.locals) {
+    if (local) return &lent_to(*local);
+  }
+  return nullptr;
+}
+
+std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
+  const Lent* lent = first_lent_to(op);
+  if (lent == nullptr) return std::nullopt;
+  return kept_->keep({lent->output + op.plan.output_at(slice), op.plan.length_of(slice)});
+}
+
+void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
+  const uint32_t length = op.plan.length_of(slice);
+  const std::optional<uint32_t> kept = op.slices[slice].kept;
+  const std::byte* from =
+      kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.output_at(slice);
+  std::memcpy(memory_at(to), from, length);
+  made(to, length);
+}
+
+std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {
+  std::optional<core::ResultDigest> digest;
+  for (const auto& local : op.locals) {
+    if (!local) continue;
+    const uint64_t bytes = extent_of(*op.signature, local->rank).output;
+    const uint32_t crc = transport::crc32c({lent_to(*local).output, bytes});
+    if (!digest) digest = {crc, local->rank, std::nullopt};
+    if (digest->crc32c != crc) digest->odd_rank = local->rank;
+  }
+  return digest;
+}
+
+}  // namespace gradring::daemon
