@@ -15,18 +15,26 @@ namespace {
 
 Staging unit_at(uint32_t unit) { return {Staging::Kind::kUnit, unit}; }
 
-}  // namespace
-
-uint32_t JobEngine::unit_bytes() const {
-  const PlanOptions& plan = options_.plan;
+uint32_t unit_bytes_of(const PlanOptions& plan) {
   if (plan.direct_members_max == 0) return 0;
   return std::min(std::max(plan.direct_whole_max, plan.direct_part_max), plan.slice_bytes_max);
 }
 
+}  // namespace
+
+// Our own parts of each op under way, and of each other member's a contribution and a final value.
+uint64_t eager_bytes_max(const PlanOptions& plan) {
+  const uint64_t members = plan.direct_members_max;
+  if (members == 0) return 0;
+  return kEagerWindow * (members + 2 * (members - 1)) * unit_bytes_of(plan);
+}
+
+uint32_t JobEngine::unit_bytes() const { return unit_bytes_of(options_.plan); }
+
 // Nobody else must agree: where one member's contribution did not come with its READY, all others
 // see that, and the op goes along the ring.
 bool JobEngine::may_be_eager(const Op& op) const {
-  if (op.plan.direct == Direct::kNo || !eager_sent_.room()) return false;
+  if (op.plan.direct == Direct::kNo || !options_.eager || !eager_sent_.room()) return false;
   // Those confirm each slice, wait for the last member, or write down where each value lies.
   if (options_.checksum || options_.stable_completion) return false;
   if (journal_ != EngineJournal::none()) return false;

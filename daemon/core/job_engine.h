@@ -41,12 +41,17 @@ struct EngineOptions {
   bool verify = false;
   // Slices that leave here carry a checksum, and their memory is kept until they are confirmed.
   bool checksum = false;
+  // There is memory for units (eager_bytes_max), so that small ops may go with READY.
+  bool eager = true;
   // Descriptors are small, but they are the one thing that grows with ops submitted and not
   // matched.
   uint32_t open_ops_per_rank_max = 65536;
   uint32_t names_max = 65536;
   Time op_deadline = 1800 * kSecond;
 };
+
+// The most that units may ever take, as bytes; 0 where no op goes directly.
+uint64_t eager_bytes_max(const PlanOptions& options);
 
 struct EngineCounters {
   uint64_t ops_completed = 0;

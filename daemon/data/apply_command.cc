@@ -51,6 +51,8 @@ void DataThread::apply(InstallJob& install) {
     break;
   }
   const uint64_t kept = kept_bytes(engine, options_.staging_limit);
+  engine.eager =
+      staging->bytes() + kept + core::eager_bytes_max(engine.plan) <= options_.staging_limit;
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,
                                             &shared_);
 }
