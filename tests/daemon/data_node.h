@@ -42,15 +42,18 @@ class DataNode {
   DataNode(transport::Fabric& fabric, const std::string& name)
       : DataNode(name, fabric.join(name)) {}
   DataNode(const std::string& name, std::unique_ptr<transport::Transport> transport,
-           bool checksum = false, uint64_t staging_limit = 1 << 20, bool verify = false)
-      : DataNode(name, only(std::move(transport)), checksum, staging_limit, verify) {}
+           bool checksum = false, uint64_t staging_limit = 1 << 20, bool verify = false,
+           uint32_t direct_members_max = 0)
+      : DataNode(name, only(std::move(transport)), checksum, staging_limit, verify,
+                 direct_members_max) {}
   // With several lanes.
   DataNode(const std::string& name, Lanes lanes, bool checksum = false,
-           uint64_t staging_limit = 1 << 20, bool verify = false)
+           uint64_t staging_limit = 1 << 20, bool verify = false, uint32_t direct_members_max = 0)
       : name_(name), commands_(4096), events_(65536) {
     for (const auto& lane : lanes) addresses_.push_back(lane->address());
     DataThread::Options options;
     options.engine.plan.slice_bytes_max = kSliceBytes;
+    options.engine.plan.direct_members_max = direct_members_max;
     options.engine.slots = 4;
     options.engine.checksum = checksum;
     options.engine.verify = verify;
