@@ -113,7 +113,8 @@ void DataThread::apply(const ConnectPeer& connect_peer) {
   ConnectPeer known = connect_peer;
   if (known.addresses.size() > lanes_.size()) known.addresses.resize(lanes_.size());
   shared_.peers.connected(known);
-  for (uint8_t lane = 0; lane < known.addresses.size(); ++lane) {
+  const auto lanes = static_cast<uint8_t>(known.addresses.size());
+  for (uint8_t lane = 0; lane < lanes; ++lane) {
     connect(known.peer, lane);
     DataLane& made = shared_.peers.at(known.peer).lanes[lane];
     made.carries = made.connected;
@@ -137,7 +138,8 @@ void DataThread::close(PeerId peer, uint8_t lane) {
 void DataThread::apply(const DisconnectPeer& disconnect) {
   DataPeer& peer = shared_.peers.at(disconnect.peer);
   peer.connected = false;
-  for (uint8_t lane = 0; lane < peer.lanes.size(); ++lane) {
+  const auto lanes = static_cast<uint8_t>(peer.lanes.size());
+  for (uint8_t lane = 0; lane < lanes; ++lane) {
     peer.lanes[lane].connected = peer.lanes[lane].carries = false;
     close(disconnect.peer, lane);
   }

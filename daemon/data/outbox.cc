@@ -19,7 +19,8 @@ bool Outbox::send(uint8_t lane, transport::PeerId peer, const FrameBytes& header
 int Outbox::retry(std::vector<uint64_t>* returned) {
   if (waiting_ == 0) return 0;
   int gone = 0;
-  for (uint8_t lane = 0; lane < kept_.size(); ++lane) {
+  const auto lanes = static_cast<uint8_t>(kept_.size());
+  for (uint8_t lane = 0; lane < lanes; ++lane) {
     for (transport::PeerId peer = 0; peer < kept_[lane].size(); ++peer) {
       std::deque<Item>& items = kept_[lane][peer];
       while (!items.empty()) {
