@@ -26,12 +26,12 @@ Table make_table(uint32_t rank) {
 }
 
 const Table& table_of(uint32_t rank) {
-  static const std::array<Table, kRankMax + 1> tables = [] {
+  static const std::array<Table, kRankMax + 1> kTables = [] {
     std::array<Table, kRankMax + 1> all{};
     for (uint32_t i = 0; i <= kRankMax; ++i) all[i] = make_table(i);
     return all;
   }();
-  return tables[rank];
+  return kTables[rank];
 }
 
 size_t place_in_table(uint64_t op, size_t element) { return (op * 1031 + element) % kTableSize; }

@@ -95,7 +95,7 @@ class Nursery {
     }
   }
 
-  static void say(const std::string& line) { std::cout << line << std::endl; }
+  static void say(const std::string& line) { std::cout << line << '\n' << std::flush; }
 
   const Settings& settings_;
   int signals_ = -1;
