@@ -29,8 +29,8 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
       events_(events),
       lanes_(std::move(lanes)),
       shared_(&lanes_, events, options.reduce_threads) {
-  const auto lanes = static_cast<uint8_t>(lanes_.size());
-  for (uint8_t lane = 0; lane < lanes; ++lane) ears_.emplace_back(this, lane);
+  const auto count = static_cast<uint8_t>(lanes_.size());
+  for (uint8_t lane = 0; lane < count; ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
   shared_.remember_ends = options.remember_ends;
 }

@@ -121,7 +121,7 @@ class Town::Daemon : public MembershipActions {
       if (sessions[i] == 0) continue;  // came in, and is gone already
       EXPECT_EQ(town_->trainers_.at(sessions[i]).request.rank, rank);
     }
-    engine.ranks = ranks;
+    engine.ranks = std::move(ranks);
   }
 
   void set_grows(const JobId& job, bool grows) override {

@@ -205,6 +205,7 @@ TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   const Scratch scratch;
   const std::string path = scratch.path("notify");
   const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ASSERT_GE(socket.get(), 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), address.sun_path);
@@ -231,7 +232,6 @@ TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
   EXPECT_EQ(told(), "WATCHDOG=1");
   EXPECT_EQ(told(), "WATCHDOG=1");
   daemon.stop();
-  std::string last;
   for (std::string text = told(); text.find("STOPPING=1") == std::string::npos; text = told()) {
     ASSERT_EQ(text, "WATCHDOG=1");
   }

@@ -22,6 +22,7 @@ constexpr int kPatienceMs = 10000;
 
 RawAttach::RawAttach(const std::string& runtime_dir)
     : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  if (socket_.get() < 0) return;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strcpy(address.sun_path, (runtime_dir + "/attach.sock").c_str());

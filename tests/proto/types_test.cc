@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
 #include <set>
 #include <string>
 
@@ -105,10 +106,10 @@ TEST(Types, EachRankGivesAndGetsWhatTheCollectiveSays) {
 }
 
 TEST(Types, InPlaceIsTheSameBufferOrTheOwnBlock) {
-  const auto at = [](uintptr_t address) { return reinterpret_cast<const void*>(address); };
-  const auto of = [&](Collective collective, uintptr_t input, uintptr_t output) {
+  const std::array<std::byte, 2000> memory{};
+  const auto of = [&](Collective collective, size_t input, size_t output) {
     const Signature s{collective, Dtype::kInt16, ReduceOp::kNone, 0, 10, 4};
-    return in_place(s, 2, at(input), at(output));
+    return in_place(s, 2, &memory[input], &memory[output]);
   };
   EXPECT_TRUE(of(Collective::kAllreduce, 1000, 1000));
   EXPECT_FALSE(of(Collective::kAllreduce, 1000, 1002));

@@ -1,6 +1,7 @@
 // What the engine wants done with values: real memory, plain arithmetic.
 
 #include <cstring>
+#include <utility>
 
 #include "tests/sim/arithmetic.h"
 #include "tests/sim/node.h"
@@ -74,7 +75,7 @@ void SimJob::sum(const core::SumOrder& order) {
               value.bytes.data());
   }
   deliver_value(*order.op, order.slice, value);
-  if (order.at) staging(*order.at) = value;
+  if (order.at) staging(*order.at) = std::move(value);
 }
 
 void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {

@@ -21,7 +21,7 @@ std::string members_of(const core::View& view) {
     for (const core::RankInfo& info : member.ranks) {
       text += (text.back() == '(' ? "" : ",") + std::to_string(info.rank);
     }
-    text += ")";
+    text += ')';
   }
   return text;
 }

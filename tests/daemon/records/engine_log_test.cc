@@ -87,7 +87,8 @@ TEST_F(EngineLogTest, SaysWhatTheEngineSaid) {
   EXPECT_EQ(found().record.ops.at(op_.key).locals.size(), 2u);
   both([&](auto& journal) { journal.held(op_, 2, {1, 3}, {core::Staging::Kind::kSlot, 9}); });
   EXPECT_EQ(found().record, value_);
-  op_.slices[2].kept = kept_.keep(std::vector<std::byte>(5000)).value();
+  op_.slices[2].kept = kept_.keep(std::vector<std::byte>(5000));
+  ASSERT_TRUE(op_.slices[2].kept);
   both([&](auto& journal) { journal.kept(op_, 2); });
   EXPECT_EQ(found().record, value_);
   const EngineMemory memory = found();

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -119,12 +121,14 @@ TEST(RecordLogTest, BelievesNoLengthThatLeadsOutside) {
   log->append(entry(1));
   void* map = mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, log->fd(), 0);
   ASSERT_NE(map, MAP_FAILED);
-  auto* first = static_cast<uint32_t*>(map) + (4096 + sizeof(uint64_t)) / sizeof(uint32_t);
-  *first = 100'000;  // the length of the entry
+  std::byte* const half = static_cast<std::byte*>(map) + 4096;
+  const uint32_t length = 100'000;  // of the entry
+  std::memcpy(half + sizeof(uint64_t), &length, sizeof(length));
   bool counts = true;
   EXPECT_TRUE(found(*log, &counts).empty());
   EXPECT_FALSE(counts);
-  *(static_cast<uint64_t*>(map) + 4096 / sizeof(uint64_t)) = 1 << 20;  // bytes in use
+  const uint64_t in_use = 1 << 20;
+  std::memcpy(half, &in_use, sizeof(in_use));
   EXPECT_FALSE(RecordLog::adopt(dup(log->fd())));
   munmap(map, 3 * 4096);
 }
