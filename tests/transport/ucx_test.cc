@@ -2,10 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <ucs/sys/event_set.h>
+#include <unistd.h>
+
+#include <set>
 
 #include "tests/transport/conformance.h"
 #include "transport/ucx/address.h"
 #include "transport/ucx/devices.h"
+#include "transport/ucx/events_apart.h"
 #include "transport/ucx/memlock.h"
 #include "transport/ucx/settings.h"
 #include "transport/ucx/ucx_transport.h"
@@ -119,6 +125,43 @@ TEST(UcxTransport, TellsItsDeviceAndWhy) {
   EXPECT_EQ((*made)->devices(), "lo (TCP)");
   EXPECT_THAT((*made)->devices_reason(), HasSubstr("127.0.0.1"));
   EXPECT_EQ((*made)->name() + ".", "ucx " + ucx_version().substr(0, (*made)->name().size() - 3));
+}
+
+TEST(UcxEvents, UcxAsksForThemThroughUs) {
+  Node a((*make_ucx_transport({{"lo"}, "", {}})));
+  Node b((*make_ucx_transport({{"lo"}, "", {}})));
+  const uint64_t before = waits_seen();
+  ASSERT_TRUE(a.connect(1, b).ok());
+  ASSERT_TRUE(a.transport->send(1, header_of(3), {}, 0).ok());
+  ASSERT_TRUE(pump({&a, &b}, [&] { return b.seen.received == 1; }));
+  EXPECT_GT(waits_seen(), before) << "the program does not export ucs_event_set_wait";
+}
+
+TEST(UcxEvents, OneKindIsHandedOverAtATimeAndNeitherStarves) {
+  ucs_sys_event_set_t* set = nullptr;
+  ASSERT_EQ(ucs_event_set_create(&set), UCS_OK);
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  ASSERT_EQ(write(fds[1], "x", 1), 1);
+  int data = 0;
+  const ucs_event_set_types_t both = UCS_EVENT_SET_EVREAD | UCS_EVENT_SET_EVWRITE;
+  ASSERT_EQ(ucs_event_set_add(set, fds[0], both, &data), UCS_OK);
+  std::multiset<int> seen;
+  const auto note = [](void* from, ucs_event_set_types_t events, void* to) {
+    *static_cast<int*>(from) += 1;
+    static_cast<std::multiset<int>*>(to)->insert(events);
+  };
+  for (int turn = 1; turn <= 200; ++turn) {
+    unsigned most = 16;
+    ASSERT_EQ(ucs_event_set_wait(set, &most, 0, note, &seen), UCS_OK);
+    ASSERT_EQ(data, turn);
+  }
+  EXPECT_GT(seen.count(UCS_EVENT_SET_EVREAD), 50u);
+  EXPECT_GT(seen.count(UCS_EVENT_SET_EVWRITE), 50u);
+  EXPECT_EQ(seen.count(UCS_EVENT_SET_EVREAD) + seen.count(UCS_EVENT_SET_EVWRITE), 200u);
+  ucs_event_set_cleanup(set);
+  close(fds[0]);
+  close(fds[1]);
 }
 
 TEST(UcxAddress, IsRefusedWhenItIsOfAnotherVersionOrDamaged) {
