@@ -28,7 +28,7 @@ class Writer {
     put(static_cast<uint8_t>(s.collective));
     put(static_cast<uint8_t>(s.dtype));
     put(static_cast<uint8_t>(s.op));
-    put(uint8_t{0});
+    put(static_cast<uint8_t>(s.wire));
     put(s.root);
     put(s.count);
     put(s.ranks);
@@ -54,15 +54,16 @@ class Reader {
     const auto collective = get<uint8_t>();
     const auto dtype = get<uint8_t>();
     const auto op = get<uint8_t>();
-    get<uint8_t>();
+    const auto wire = get<uint8_t>();
     s.root = get<uint32_t>();
     s.count = get<uint64_t>();
     s.ranks = get<uint32_t>();
     s.collective = static_cast<Collective>(collective);
     s.dtype = static_cast<Dtype>(dtype);
     s.op = static_cast<ReduceOp>(op);
+    s.wire = static_cast<WireType>(wire);
     return collective >= 1 && collective <= kCollectiveLast && dtype >= 1 && dtype <= kDtypeLast &&
-           op <= kReduceOpLast && is_sane(s);
+           op <= kReduceOpLast && wire <= kWireTypeLast && is_sane(s);
   }
   bool get(Phase& phase) {
     const auto value = get<uint8_t>();

@@ -22,7 +22,7 @@ namespace gradring {
 // numbers: each keeps its own, and writes it down for the other to see.
 inline constexpr uint64_t kRingSlots = 1024;
 // Changes with anything below.
-inline constexpr uint32_t kRingLayout = 2;
+inline constexpr uint32_t kRingLayout = 3;
 
 // A named op comes this way only from its second use on: the name itself is told in a message.
 struct RingSubmission {
@@ -40,7 +40,8 @@ struct RingSubmission {
   uint8_t collective = 0;  // numbers of proto/types.h, to be checked
   uint8_t dtype = 0;
   uint8_t op = 0;
-  std::array<uint8_t, 5> reserved{};
+  uint8_t wire = 0;
+  std::array<uint8_t, 4> reserved{};
 };
 static_assert(sizeof(RingSubmission) == 88 && std::is_trivially_copyable_v<RingSubmission>);
 

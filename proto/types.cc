@@ -24,6 +24,8 @@ constexpr std::array<DtypeRow, kDtypeLast + 1> kDtypes = {{{"none", 0, false},
                                                            {"uint8", 1, true}}};
 constexpr std::array<std::string_view, kReduceOpLast + 1> kOps = {"none", "sum", "average",
                                                                   "min",  "max", "product"};
+constexpr std::array<std::string_view, kWireTypeLast + 1> kWireTypes = {"native", "fp16", "bf16",
+                                                                        "int8"};
 constexpr std::array<std::string_view, kCollectiveLast + 1> kCollectives = {
     "none",           "allreduce", "broadcast", "barrier", "join point", "allgather",
     "reduce-scatter", "reduce",    "gather",    "scatter", "alltoall"};
@@ -49,6 +51,7 @@ std::string_view name_of(ReduceOp op) { return name_at(kOps, static_cast<size_t>
 std::string_view name_of(Collective collective) {
   return name_at(kCollectives, static_cast<size_t>(collective));
 }
+std::string_view name_of(WireType wire) { return name_at(kWireTypes, static_cast<size_t>(wire)); }
 
 std::optional<Dtype> parse_dtype(std::string_view name) {
   for (size_t i = 1; i < kDtypes.size(); ++i) {
@@ -69,6 +72,26 @@ std::optional<Collective> parse_collective(std::string_view name) {
     if (kCollectives[i] == name) return static_cast<Collective>(i);
   }
   return std::nullopt;
+}
+
+std::optional<WireType> parse_wire_type(std::string_view name) {
+  for (size_t i = 0; i < kWireTypes.size(); ++i) {
+    if (kWireTypes[i] == name) return static_cast<WireType>(i);
+  }
+  return std::nullopt;
+}
+
+uint64_t packed_bytes(WireType wire, uint64_t count) {
+  switch (wire) {
+    case WireType::kNative:
+      break;
+    case WireType::kFloat16:
+    case WireType::kBfloat16:
+      return count * 2;
+    case WireType::kInt8:
+      return count + (count + kInt8Block - 1) / kInt8Block * sizeof(float);
+  }
+  return count * sizeof(float);
 }
 
 bool moves_data(Collective c) { return c != Collective::kBarrier && c != Collective::kJoinPoint; }
@@ -97,6 +120,8 @@ bool needs_all_ranks(Collective c) { return c == Collective::kReduce || in_block
 bool is_sane(const Signature& s) {
   constexpr uint64_t kPairsMax = 1024;
   if (s.count > kCountMax) return false;
+  const bool sums_floats = reduces(s.collective) && s.dtype == Dtype::kFloat32;
+  if (s.wire != WireType::kNative && !sums_floats) return false;
   if (!needs_all_ranks(s.collective)) return s.ranks == 0;
   if (s.ranks == 0 || s.ranks > kRanksMax) return false;
   const bool pairs = s.collective == Collective::kAlltoall;
@@ -172,6 +197,7 @@ std::string describe(const Signature& s) {
   if (has_root(s.collective)) {
     text += (gives ? " from rank " : " to rank ") + std::to_string(s.root);
   }
+  if (s.wire != WireType::kNative) text += ", " + std::string(name_of(s.wire)) + " on the wire";
   return text;
 }
 

@@ -34,6 +34,12 @@ enum class ReduceOp : uint8_t {
 };
 inline constexpr uint8_t kReduceOpLast = 5;
 
+// What float32 travels as between nodes; it is summed in float32, and rounded each time that it
+// leaves a node. kInt8: blocks of kInt8Block elements, a float32 scale and a byte for each.
+enum class WireType : uint8_t { kNative = 0, kFloat16 = 1, kBfloat16 = 2, kInt8 = 3 };
+inline constexpr uint8_t kWireTypeLast = 3;
+inline constexpr size_t kInt8Block = 256;
+
 enum class Collective : uint8_t {
   kAllreduce = 1,
   kBroadcast = 2,
@@ -71,9 +77,14 @@ bool is_half(Dtype dtype);
 std::string_view name_of(Dtype dtype);
 std::string_view name_of(ReduceOp op);
 std::string_view name_of(Collective collective);
+std::string_view name_of(WireType wire);
 std::optional<Dtype> parse_dtype(std::string_view name);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 std::optional<Collective> parse_collective(std::string_view name);
+std::optional<WireType> parse_wire_type(std::string_view name);
+
+// Bytes that `count` float32 are on the wire.
+uint64_t packed_bytes(WireType wire, uint64_t count);
 
 // No signature from outside may count more: bytes() of any type then stays far from overflow, so
 // that a check against the end of a segment cannot be fooled.
@@ -91,6 +102,7 @@ struct Signature {
   uint32_t root = 0;
   uint64_t count = 0;  // elements per rank; of a collective in blocks, in one of them
   uint32_t ranks = 0;  // among which it is
+  WireType wire = WireType::kNative;  // another: of reductions of float32
 
   bool operator==(const Signature&) const = default;
   uint64_t bytes() const { return count * size_of(dtype); }

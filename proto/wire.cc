@@ -11,18 +11,20 @@ void to_wire(const Signature& from, wire::Signature* to) {
   to->set_root(from.root);
   to->set_count(from.count);
   to->set_ranks(from.ranks);
+  to->set_wire(static_cast<uint32_t>(from.wire));
 }
 
 bool from_wire(const wire::Signature& from, Signature* to) {
   if (from.collective() < 1 || from.collective() > kCollectiveLast) return false;
   if (from.dtype() < 1 || from.dtype() > kDtypeLast) return false;
-  if (from.op() > kReduceOpLast) return false;
+  if (from.op() > kReduceOpLast || from.wire() > kWireTypeLast) return false;
   to->collective = static_cast<Collective>(from.collective());
   to->dtype = static_cast<Dtype>(from.dtype());
   to->op = static_cast<ReduceOp>(from.op());
   to->root = from.root();
   to->count = from.count();
   to->ranks = from.ranks();
+  to->wire = static_cast<WireType>(from.wire());
   return is_sane(*to);
 }
 

@@ -147,6 +147,22 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
   }
 }
 
+TEST(Frame, AWireTypeSurvivesTheTripWhereThereMayBeOne) {
+  Frame frame = ready();
+  Signature& s = frame.ready.signature;
+  s = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 1000};
+  for (int value = 0; value <= 255; ++value) {
+    s.wire = static_cast<WireType>(value);
+    const auto decoded = decode(encode(frame), 0);
+    ASSERT_EQ(decoded.has_value(), value <= kWireTypeLast) << value;
+    if (!decoded) continue;
+    EXPECT_EQ(decoded->ready.signature, s);
+  }
+  s.wire = WireType::kInt8;
+  s.dtype = Dtype::kInt32;
+  EXPECT_FALSE(decode(encode(frame), 0));
+}
+
 // The layout is an agreement with daemons of other builds: when one of these fails, the change
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {

@@ -27,6 +27,10 @@ TEST(Types, EveryNameIsReadBackAndUnique) {
     EXPECT_EQ(parse_collective(name_of(collective)), collective);
     names.insert(name_of(collective));
   }
+  for (uint8_t i = 0; i <= kWireTypeLast; ++i) {
+    const auto wire = static_cast<WireType>(i);
+    EXPECT_EQ(parse_wire_type(name_of(wire)), wire);
+  }
   EXPECT_EQ(names.size(), size_t{kDtypeLast} + kReduceOpLast + kCollectiveLast);
 }
 
@@ -35,6 +39,7 @@ TEST(Types, UnknownNamesAndNumbersAreNotGuessed) {
     EXPECT_FALSE(parse_dtype(name).has_value()) << name;
     EXPECT_FALSE(parse_reduce_op(name).has_value()) << name;
     EXPECT_FALSE(parse_collective(name).has_value()) << name;
+    EXPECT_FALSE(parse_wire_type(name).has_value()) << name;
   }
   EXPECT_EQ(size_of(static_cast<Dtype>(kDtypeLast + 1)), 0u);
   EXPECT_EQ(size_of(static_cast<Dtype>(0)), 0u);
@@ -58,6 +63,29 @@ TEST(Types, SizesAndKinds) {
   }
   EXPECT_EQ((Signature{Collective::kAllreduce, Dtype::kFloat64, ReduceOp::kSum, 0, 1000}.bytes()),
             8000u);
+}
+
+TEST(Types, PackedBytesAreThoseOfTheWireType) {
+  EXPECT_EQ(packed_bytes(WireType::kNative, 1000), 4000u);
+  EXPECT_EQ(packed_bytes(WireType::kFloat16, 1000), 2000u);
+  EXPECT_EQ(packed_bytes(WireType::kBfloat16, 1000), 2000u);
+  // A scale for each 256.
+  EXPECT_EQ(packed_bytes(WireType::kInt8, 0), 0u);
+  EXPECT_EQ(packed_bytes(WireType::kInt8, 1), 5u);
+  EXPECT_EQ(packed_bytes(WireType::kInt8, 256), 260u);
+  EXPECT_EQ(packed_bytes(WireType::kInt8, 257), 265u);
+}
+
+TEST(Types, OnlySumsOfFloat32HaveAWireType) {
+  Signature s{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 1024};
+  s.wire = WireType::kBfloat16;
+  EXPECT_TRUE(is_sane(s));
+  EXPECT_EQ(describe(s), "allreduce sum of 1024 float32, bf16 on the wire");
+  s.collective = Collective::kBroadcast;
+  EXPECT_FALSE(is_sane(s));
+  s.collective = Collective::kAllreduce;
+  s.dtype = Dtype::kFloat64;
+  EXPECT_FALSE(is_sane(s));
 }
 
 TEST(Types, SignaturesAreDescribedForPeople) {

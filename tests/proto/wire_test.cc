@@ -53,6 +53,23 @@ TEST(Wire, SignaturesOutsideTheEnumerationsAreRefused) {
   EXPECT_FALSE(accepted(1, 1, 257));
 }
 
+TEST(Wire, AWireTypeSurvivesTheTripWhereThereMayBeOne) {
+  Signature signature{Collective::kReduceScatter, Dtype::kFloat32, ReduceOp::kAverage, 0, 8, 3};
+  signature.wire = WireType::kInt8;
+  wire::Signature message;
+  to_wire(signature, &message);
+  Signature received;
+  ASSERT_TRUE(from_wire(sent(message), &received));
+  EXPECT_EQ(received, signature);
+  for (const uint32_t number : {4u, 256u, UINT32_MAX}) {
+    message.set_wire(number);
+    EXPECT_FALSE(from_wire(sent(message), &received)) << number;
+  }
+  signature.collective = Collective::kAllgather;
+  to_wire(signature, &message);
+  EXPECT_FALSE(from_wire(sent(message), &received));
+}
+
 // Else 2^62 elements of 4 bytes would seem to be none at all.
 TEST(Wire, ACountWhoseBytesWouldOverflowIsRefused) {
   for (const uint64_t count : {kCountMax + 1, uint64_t{1} << 62, UINT64_MAX}) {
