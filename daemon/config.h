@@ -36,8 +36,9 @@ struct Config {
   bool checksum = false;
   bool verify = false;
 
-  uint64_t segment_limit = 0;  // bytes per uid; 0 in the table: half of this host's memory
-  uint64_t staging_limit = 0;  // bytes per job
+  uint64_t segment_limit = 0;   // bytes per uid; 0 in the table: half of this host's memory
+  uint64_t staging_limit = 0;   // bytes per job
+  uint64_t feedback_limit = 0;  // likewise
   uint64_t slice_bytes = 0;
   uint64_t slots = 0;
   std::optional<uint64_t> reduce_threads;  // nothing in the table: by this host's processors

@@ -112,9 +112,9 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
   SliceProgress& progress = op.slices[f.slice.slice];
   if (progress.route == Route::kCompute && op.open() && !op.ready(me_))
     return refuse("came before this node was ready for it");
-  if (f.slice.length != op.plan.length_of(f.slice.slice)) {
+  if (f.slice.length != op.plan.packed_length_of(f.slice.slice)) {
     return refuse("has " + std::to_string(f.slice.length) + " bytes instead of " +
-                  std::to_string(op.plan.length_of(f.slice.slice)));
+                  std::to_string(op.plan.packed_length_of(f.slice.slice)));
   }
   const std::span<const Step> steps = steps_of(op, f.slice.slice);
   const auto seen_until =
@@ -354,7 +354,7 @@ Frame JobEngine::slice_frame(const Op& op, uint32_t slice, const Step& step, Val
   f.slice.phase = step.send_phase;
   f.slice.hop = step.send_hop;
   f.slice.ranks = value.ranks;
-  f.slice.length = op.plan.length_of(slice);
+  f.slice.length = op.plan.packed_length_of(slice);
   // Small ops take turns as well.
   f.slice.lane = static_cast<uint8_t>(op.key.sequence + op.plan.turn_of(slice));
   f.slice.value_epoch = step.send_phase == Phase::kFinal ? value.epoch : 0;

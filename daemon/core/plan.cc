@@ -241,10 +241,16 @@ Block Plan::block_of(uint32_t slice) const {
   return block;
 }
 
+WireType wire_of(const Signature& signature, const PlanOptions& options) {
+  const uint64_t whole = signature.bytes() * blocks_of(signature);
+  return whole < options.packed_bytes_min ? WireType::kNative : signature.wire;
+}
+
 DirectLayout direct_layout(const Signature& signature, uint32_t members,
                            const PlanOptions& options) {
   if (signature.collective != Collective::kAllreduce || signature.count == 0) return {};
   if (members < 2 || members > options.direct_members_max) return {};
+  if (wire_of(signature, options) != WireType::kNative) return {};
   const auto aligned = [](uint64_t bytes) {
     return (bytes + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
   };
@@ -287,6 +293,7 @@ Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::v
   if (root != plan.seats.end()) plan.root = static_cast<uint32_t>(root - plan.seats.begin());
   if (!moves_data(signature.collective) || signature.count == 0) return plan;
   plan.block_bytes = signature.bytes();
+  if (members > 1) plan.wire = wire_of(signature, options);
   const DirectLayout layout = direct_layout(signature, members, options);
   if (slice_bytes != 0) {
     plan.slice_bytes = slice_bytes;

@@ -54,7 +54,7 @@ void DataThread::apply(InstallJob& install) {
   engine.eager =
       staging->bytes() + kept + core::eager_bytes_max(engine.plan) <= options_.staging_limit;
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,
-                                            &shared_);
+                                            options_.feedback_limit, &shared_);
 }
 
 void DataThread::apply(const Submit& submit) {

@@ -26,7 +26,8 @@ class DataThread final {
  public:
   struct Options {
     core::EngineOptions engine;
-    uint64_t staging_limit = 0;  // bytes a job
+    uint64_t staging_limit = 0;   // bytes a job
+    uint64_t feedback_limit = 0;  // likewise
     core::Time pulse = 250 * core::kMillisecond;
     FlightRing* flight = FlightRing::off();
     // Sessions outlive the daemon, and their trainers may ask the next one how their ops ended.

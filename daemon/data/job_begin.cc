@@ -23,14 +23,16 @@ KeptPlaces places_in_use(const EngineMemory& before) {
 }  // namespace
 
 JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
-                         StagingMemory staging, uint64_t kept_max, DataShared* shared)
+                         StagingMemory staging, uint64_t kept_max, uint64_t feedback_max,
+                         DataShared* shared)
     : shared_(shared),
       staging_(std::move(staging)),
       engine_(std::move(install.view), install.me, options, this),
       memory_(std::move(install.memory)),
       checksum_(options.checksum),
       checksums_(options.slots, options.start_buffers),
-      arriving_(options.slots) {
+      arriving_(options.slots),
+      feedback_(feedback_max) {
   if (memory_) {
     const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
     kept_ = std::make_unique<KeptSlices>(std::move(memory_->kept), places);

@@ -153,6 +153,7 @@ void JobExecutor::freeze(uint64_t epoch) {
 void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
   if (engine_.failed()) return;
   told_drained_ = false;
+  feedback_.clear();
   settle();
   // The engine speaks to the new members from inside adopt(), so they must be known before.
   peer_of_.clear();

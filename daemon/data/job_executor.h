@@ -9,6 +9,7 @@
 #include "daemon/core/epoch_gate.h"
 #include "daemon/core/job_engine.h"
 #include "daemon/data/checksums.h"
+#include "daemon/data/error_feedback.h"
 #include "daemon/data/kept_slices.h"
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
@@ -40,9 +41,10 @@ struct DataShared {
 // memory and its trainers' buffers. Data thread only.
 class JobExecutor final : private core::EngineActions {
  public:
-  // `kept_max`: bytes of final slices that may be kept after completion.
+  // `kept_max`: bytes of final slices that may be kept after completion. `feedback_max`: bytes of
+  // what rounding took away.
   JobExecutor(InstallJob install, const core::EngineOptions& options, StagingMemory staging,
-              uint64_t kept_max, DataShared* shared);
+              uint64_t kept_max, uint64_t feedback_max, DataShared* shared);
 
   // ---- commands ----
   void submit(const Submit& command, core::Time now);
@@ -148,6 +150,7 @@ class JobExecutor final : private core::EngineActions {
   std::vector<Arriving> arriving_;  // by slot
   std::vector<LocalRank> locals_;   // all that this node ever had in the job
   NonfiniteWatch nonfinite_;
+  ErrorFeedback feedback_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
   std::vector<uint32_t> folded_;                // whose they are

@@ -8,6 +8,7 @@
 #include "proto/check.h"
 #include "transport/checksum.h"
 #include "transport/reducer.h"
+#include "transport/wire_format.h"
 
 namespace gradring::daemon {
 
@@ -47,22 +48,34 @@ void JobExecutor::fold(const core::FoldOrder& order) {
     inputs_.push_back(lent.input + input_at);
     folded_.push_back(local->rank);
   }
-  if (order.onto_arrived) inputs_.push_back(memory_at(order.at));
+  const bool packs = op.plan.wire != WireType::kNative;
+  const std::byte* const arrived = order.onto_arrived ? memory_at(order.at) : nullptr;
+  if (order.onto_arrived && !packs) inputs_.push_back(arrived);
   GRADRING_CHECK(!copies || folded_.size() == 1,
                  "the rank that gives a slice is on the node that starts it");
   const ReduceOp reduce = copies ? ReduceOp::kNone : op.signature->op;
-  const Pass pass{op.signature->dtype,
-                  reduce,
-                  order.divisor,
-                  inputs_,
-                  stays ? memory_at(order.at) : nullptr,
-                  outputs_,
-                  length};
+  Pass pass;
+  pass.dtype = op.signature->dtype;
+  pass.op = reduce;
+  pass.divisor = order.divisor;
+  pass.inputs = inputs_;
+  pass.to = stays ? memory_at(order.at) : nullptr;
+  pass.outputs = outputs_;
+  pass.bytes = length;
+  if (packs) {
+    pass.wire = op.plan.wire;
+    pass.arrived = arrived;
+    const bool feeds_back = stays && pass.wire == WireType::kInt8;
+    float* const lost = feeds_back ? feedback_.of(op) : nullptr;
+    if (lost != nullptr) pass.residue = lost + input_at / sizeof(float);
+  }
   shared_->passes.run(pass,
                       [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
                         if (!order.again) look(op, input_at + first, first, bytes, found);
                       });
-  if (stays && order.at.kind != core::Staging::Kind::kUnit) made(order.at, length);
+  if (stays && order.at.kind != core::Staging::Kind::kUnit) {
+    made(order.at, op.plan.packed_length_of(order.slice));
+  }
   if (order.deliver) flight_->slice_delivered(op.key, order.slice);
 }
 
@@ -99,13 +112,14 @@ void JobExecutor::sum(const core::SumOrder& order) {
     inputs_.erase(inputs_.begin());
     inputs_[0] = rounded_.data();
   }
-  const Pass pass{op.signature->dtype,
-                  op.signature->op,
-                  order.divisor,
-                  inputs_,
-                  order.at ? memory_at(*order.at) : nullptr,
-                  outputs_,
-                  length};
+  Pass pass;
+  pass.dtype = op.signature->dtype;
+  pass.op = op.signature->op;
+  pass.divisor = order.divisor;
+  pass.inputs = inputs_;
+  pass.to = order.at ? memory_at(*order.at) : nullptr;
+  pass.outputs = outputs_;
+  pass.bytes = length;
   shared_->passes.run(pass,
                       [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
                         look(op, op.plan.input_at(order.slice) + first, first, bytes, found);
@@ -119,7 +133,13 @@ void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from
   const uint32_t length = op.plan.length_of(slice);
   for (const auto& local : op.locals) {
     if (!local || !block.goes_to(local->rank)) continue;
-    std::memcpy(lent_to(*local).output + at, memory_at(from), length);
+    std::byte* const output = lent_to(*local).output + at;
+    if (op.plan.wire == WireType::kNative) {
+      std::memcpy(output, memory_at(from), length);
+    } else {
+      transport::unpack(op.plan.wire, memory_at(from), length / sizeof(float),
+                        reinterpret_cast<float*>(output));
+    }
   }
   if (log_) log_->landed();
   flight_->slice_delivered(op.key, slice);
@@ -143,8 +163,14 @@ void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   const std::optional<uint32_t> kept = op.slices[slice].kept;
   const std::byte* from =
       kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.output_at(slice);
-  std::memcpy(memory_at(to), from, length);
-  made(to, length);
+  if (op.plan.wire == WireType::kNative) {
+    std::memcpy(memory_at(to), from, length);
+  } else {
+    // It was packed before, and becomes the same bytes again.
+    transport::pack(op.plan.wire, reinterpret_cast<const float*>(from), length / sizeof(float),
+                    memory_at(to));
+  }
+  made(to, op.plan.packed_length_of(slice));
 }
 
 std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+
+#include "transport/wire_format.h"
 
 namespace gradring::daemon {
 namespace {
@@ -17,16 +20,17 @@ constexpr uint64_t kPart = 4 * kBlock;
 constexpr uint64_t kWorthSharing = 256 << 10;
 constexpr uint64_t kWorthWaking = 1 << 20;
 
-// The inputs at an offset. Nodes have few ranks, and no memory is taken for them.
+// The inputs at an offset, and perhaps one more. Nodes have few ranks, and no memory is taken for
+// them.
 class At {
  public:
-  At(std::span<const void* const> inputs, uint64_t offset) {
-    if (inputs.size() > few_.size()) many_.resize(inputs.size());
-    const void** to = inputs.size() > few_.size() ? many_.data() : few_.data();
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      to[i] = static_cast<const std::byte*>(inputs[i]) + offset;
-    }
-    at_ = {to, inputs.size()};
+  At(std::span<const void* const> inputs, uint64_t offset, const void* more = nullptr) {
+    if (inputs.size() >= few_.size()) many_.resize(inputs.size() + 1);
+    const void** to = inputs.size() >= few_.size() ? many_.data() : few_.data();
+    size_t count = 0;
+    for (const void* input : inputs) to[count++] = static_cast<const std::byte*>(input) + offset;
+    if (more != nullptr) to[count++] = more;
+    at_ = {to, count};
   }
   std::span<const void* const> get() const { return at_; }
 
@@ -36,16 +40,82 @@ class At {
   std::span<const void* const> at_;
 };
 
-// A thread's own place for a block that goes to outputs alone.
-std::byte* scratch() {
-  alignas(64) thread_local std::array<std::byte, kBlock> block;
-  return block.data();
+// A thread's own places for a block.
+struct Scratch {
+  alignas(64) std::array<std::byte, kBlock> sum;  // that goes to outputs alone, or is to be packed
+  alignas(64) std::array<std::byte, kBlock> other;  // unpacked; or packed, and to be sent nowhere
+  float* sums() { return reinterpret_cast<float*>(sum.data()); }
+  float* others() { return reinterpret_cast<float*>(other.data()); }
+};
+
+Scratch& scratch() {
+  thread_local Scratch mine;
+  return mine;
 }
 
-transport::FoldFindings fold_block(const Pass& pass, uint64_t first, uint64_t length,
-                                   std::byte* to) {
-  return transport::fold(pass.dtype, pass.op, At(pass.inputs, first).get(), to,
-                         length / size_of(pass.dtype), pass.divisor);
+bool packs(const Pass& pass) { return pass.wire != WireType::kNative; }
+
+uint64_t packed_offset(const Pass& pass, uint64_t first) {
+  return packed_bytes(pass.wire, first / sizeof(float));
+}
+
+struct Block {
+  transport::FoldFindings findings;
+  const std::byte* result = nullptr;  // as it goes to outputs
+};
+
+// Both are of the same elements.
+transport::FoldFindings both(const transport::FoldFindings& sum,
+                             const transport::FoldFindings& rounding) {
+  transport::FoldFindings all = rounding;  // what is not finite stays so
+  all.overflows += sum.overflows;
+  const bool first = sum.overflows != 0 &&
+                     (rounding.overflows == 0 || sum.first_overflow < rounding.first_overflow);
+  if (first) all.first_overflow = sum.first_overflow;
+  return all;
+}
+
+Block fold_packed(const Pass& pass, uint64_t first, uint64_t length) {
+  Scratch& mine = scratch();
+  const size_t count = length / sizeof(float);
+  const uint64_t at = packed_offset(pass, first);
+  const bool arrived = pass.arrived != nullptr;
+  if (arrived) transport::unpack(pass.wire, pass.arrived + at, count, mine.others());
+  const At inputs(pass.inputs, first, arrived ? mine.other.data() : nullptr);
+  const transport::FoldFindings sum =
+      transport::fold(pass.dtype, pass.op, inputs.get(), mine.sums(), count, pass.divisor);
+
+  float* const residue = pass.residue != nullptr ? pass.residue + first / sizeof(float) : nullptr;
+  for (size_t i = 0; residue != nullptr && i < count; ++i) mine.sums()[i] += residue[i];
+  std::byte* const to = pass.to != nullptr ? pass.to + at : mine.other.data();
+  const transport::FoldFindings rounding = transport::pack(pass.wire, mine.sums(), count, to);
+  if (residue == nullptr) {
+    if (!pass.outputs.empty()) transport::unpack(pass.wire, to, count, mine.sums());
+    return {both(sum, rounding), mine.sum.data()};
+  }
+  transport::unpack(pass.wire, to, count, mine.others());
+  for (size_t i = 0; i < count; ++i) {
+    const float lost = mine.sums()[i] - mine.others()[i];
+    residue[i] = std::isfinite(lost) ? lost : 0;
+  }
+  return {both(sum, rounding), mine.other.data()};
+}
+
+Block fold_block(const Pass& pass, uint64_t first, uint64_t length) {
+  if (packs(pass)) return fold_packed(pass, first, length);
+  std::byte* const to = pass.to != nullptr ? pass.to + first : scratch().sum.data();
+  return {transport::fold(pass.dtype, pass.op, At(pass.inputs, first).get(), to,
+                          length / size_of(pass.dtype), pass.divisor),
+          to};
+}
+
+// What was folded before, and lies in `to`.
+const std::byte* folded_block(const Pass& pass, uint64_t first, uint64_t length) {
+  if (!packs(pass)) return pass.to + first;
+  Scratch& mine = scratch();
+  transport::unpack(pass.wire, pass.to + packed_offset(pass, first), length / sizeof(float),
+                    mine.sums());
+  return mine.sum.data();
 }
 
 void write_out(const Pass& pass, uint64_t first, uint64_t length, const void* from) {
@@ -58,10 +128,6 @@ void copy_block(const Pass& pass, uint64_t first, uint64_t length) {
   const std::byte* from = static_cast<const std::byte*>(pass.inputs[0]) + first;
   if (pass.to != nullptr) std::memcpy(pass.to + first, from, length);
   write_out(pass, first, length, from);
-}
-
-std::byte* place_of(const Pass& pass, uint64_t first) {
-  return pass.to != nullptr ? pass.to + first : scratch();
 }
 
 }  // namespace
@@ -92,10 +158,10 @@ void PassRunner::run_part(void* runner, uint32_t part) {
       copy_block(pass, stop.at, length);
       continue;
     }
-    std::byte* const to = place_of(pass, stop.at);
-    stop.findings = fold_block(pass, stop.at, length, to);
+    const Block block = fold_block(pass, stop.at, length);
+    stop.findings = block.findings;
     if (stop.findings.nonfinite != 0) return;
-    write_out(pass, stop.at, length, to);
+    write_out(pass, stop.at, length, block.result);
   }
 }
 
@@ -107,12 +173,11 @@ void PassRunner::finish_part(uint32_t part, const Spoilt& spoilt) {
   bool folded = pass.to != nullptr;  // what lies there is; a scratch block is overwritten by now
   for (uint64_t first = stop.at; first < end; first += kBlock) {
     const uint64_t length = std::min(kBlock, end - first);
-    std::byte* const to = place_of(pass, first);
-    const transport::FoldFindings findings =
-        folded ? stop.findings : fold_block(pass, first, length, to);
+    const Block block = folded ? Block{stop.findings, folded_block(pass, first, length)}
+                               : fold_block(pass, first, length);
     folded = false;
-    if (findings.nonfinite != 0) spoilt(first, length, findings);
-    write_out(pass, first, length, to);
+    if (block.findings.nonfinite != 0) spoilt(first, length, block.findings);
+    write_out(pass, first, length, block.result);
   }
 }
 

@@ -15,6 +15,8 @@ namespace gradring::daemon {
 // One pass over a slice of an op: every input is read once, and the result is written to `to`, if
 // there is one, and to each of `outputs`, block by block while the block is in the cache. `to` or
 // an output may be one of the inputs; apart from that nothing overlaps.
+//
+// Where values travel packed, `to` and `arrived` are, and what the outputs get is rounded as much.
 struct Pass {
   Dtype dtype = Dtype::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // kNone: there is one input, which is copied
@@ -23,6 +25,11 @@ struct Pass {
   std::byte* to = nullptr;
   std::span<std::byte* const> outputs;
   uint64_t bytes = 0;
+  WireType wire = WireType::kNative;
+  const std::byte* arrived = nullptr;  // packed: one more input, the last; may be `to`
+  // Packed, of as many elements: what rounding took away the last time, which is added now, and
+  // what it takes away this time. Requires `to`.
+  float* residue = nullptr;
 };
 
 // Makes passes, with a team where that pays. One thread.

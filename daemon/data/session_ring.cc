@@ -39,6 +39,7 @@ const wire::Operation& SessionRing::take() {
   signature->set_root(entry.root);
   signature->set_count(entry.count);
   signature->set_ranks(entry.ranks);
+  signature->set_wire(entry.wire);
   taken_.mutable_input()->set_segment(entry.input_segment);
   taken_.mutable_input()->set_offset(entry.input_offset);
   taken_.mutable_output()->set_segment(entry.output_segment);

@@ -202,5 +202,43 @@ TEST(Plan, TheGreatestSliceSizeWinsOverTheLeast) {
   EXPECT_LE(slice_bytes_for(allreduce(Dtype::kFloat32, 1), 2, options), 1024u);
 }
 
+TEST(Plan, AnOpTravelsAsItsWireTypeFromASizeOnWhereverItTravels) {
+  PlanOptions options;
+  options.direct_members_max = 8;
+  Signature s = allreduce(Dtype::kFloat32, options.packed_bytes_min / sizeof(float));
+  s.wire = WireType::kBfloat16;
+  const Plan plan = make_plan(s, 4, 0, {}, options);
+  EXPECT_EQ(plan.wire, WireType::kBfloat16);
+  EXPECT_EQ(plan.direct, Direct::kNo) << "what goes directly is not packed";
+  EXPECT_EQ(plan.packed_length_of(0), plan.length_of(0) / 2);
+  EXPECT_EQ(make_plan(s, 1, 0, {}, options).wire, WireType::kNative) << "it stays on its node";
+  // The same in a later epoch, when it stays cut as it was.
+  EXPECT_EQ(make_plan(s, 2, 0, {}, options, plan.slice_bytes).wire, WireType::kBfloat16);
+
+  --s.count;
+  const Plan small = make_plan(s, 4, 0, {}, options);
+  EXPECT_EQ(small.wire, WireType::kNative);
+  EXPECT_EQ(small.direct, Direct::kParts);
+  EXPECT_EQ(small.packed_length_of(0), small.length_of(0));
+  EXPECT_EQ(make_plan(s, 2, 0, {}, options, 64).wire, WireType::kNative);
+}
+
+TEST(Plan, APackedSliceFitsIntoTheMemoryOfAnyOther) {
+  PlanOptions options;
+  options.packed_bytes_min = 0;
+  for (const uint32_t most : {64u, 128u, 4096u, 262144u}) {
+    options.slice_bytes_max = most;
+    options.slice_bytes_min = 64;
+    for (const uint64_t count : {1, 15, 16, 17, 255, 256, 257, 5000, 70000}) {
+      Signature s = allreduce(Dtype::kFloat32, count);
+      s.wire = WireType::kInt8;
+      const Plan plan = make_plan(s, 3, 0, {}, options);
+      for (uint32_t slice = 0; slice < plan.slices; ++slice) {
+        ASSERT_LE(plan.packed_length_of(slice), most) << count;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gradring::core

@@ -58,6 +58,7 @@ class DataNode {
     options.engine.checksum = checksum;
     options.engine.verify = verify;
     options.staging_limit = staging_limit;
+    options.feedback_limit = 1 << 20;
     options.pulse = 10 * core::kMillisecond;
     data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
     thread_ = std::thread([this] { data_->run(); });

@@ -1,6 +1,8 @@
 #include "tests/sim/arithmetic.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "daemon/core/random.h"
@@ -110,6 +112,70 @@ void fill(Dtype dtype, uint64_t seed, uint32_t rank, size_t count, std::byte* ou
         put(static_cast<int32_t>(bits));
         break;
     }
+  }
+}
+
+namespace {
+
+float float_at(const std::byte* from, size_t index) {
+  float value;
+  std::memcpy(&value, from + index * sizeof value, sizeof value);
+  return value;
+}
+
+void put_float(float value, std::byte* to, size_t index) {
+  std::memcpy(to + index * sizeof value, &value, sizeof value);
+}
+
+// A scale of which 127 is exact, and that many bytes.
+void pack_block(const std::byte* from, size_t count, std::byte* to) {
+  float largest = 0;
+  for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(float_at(from, i)));
+  const float scale = std::bit_cast<float>(std::bit_cast<uint32_t>(largest / 127) & ~0x7fu);
+  put_float(scale, to, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const float steps = scale == 0 ? 0 : std::nearbyint(float_at(from, i) / scale);
+    to[sizeof(float) + i] = static_cast<std::byte>(static_cast<int8_t>(steps));
+  }
+}
+
+void unpack_block(const std::byte* from, size_t count, std::byte* to) {
+  const float scale = float_at(from, 0);
+  for (size_t i = 0; i < count; ++i) {
+    put_float(static_cast<float>(static_cast<int8_t>(from[sizeof(float) + i])) * scale, to, i);
+  }
+}
+
+}  // namespace
+
+void pack(WireType wire, const std::byte* from, size_t count, std::byte* to) {
+  if (wire == WireType::kBfloat16) {
+    for (size_t i = 0; i < count; ++i) {
+      const Bfloat16 half = narrow(float_at(from, i));
+      std::memcpy(to + i * sizeof half, &half, sizeof half);
+    }
+    return;
+  }
+  for (size_t i = 0; i < count; i += kInt8Block) {
+    const size_t here = std::min(kInt8Block, count - i);
+    pack_block(from + i * sizeof(float), here, to);
+    to += sizeof(float) + here;
+  }
+}
+
+void unpack(WireType wire, const std::byte* from, size_t count, std::byte* to) {
+  if (wire == WireType::kBfloat16) {
+    for (size_t i = 0; i < count; ++i) {
+      Bfloat16 half;
+      std::memcpy(&half, from + i * sizeof half, sizeof half);
+      put_float(widen(half), to, i);
+    }
+    return;
+  }
+  for (size_t i = 0; i < count; i += kInt8Block) {
+    const size_t here = std::min(kInt8Block, count - i);
+    unpack_block(from, here, to + i * sizeof(float));
+    from += sizeof(float) + here;
   }
 }
 

@@ -68,6 +68,12 @@ void Oracle::note_final(const SlicePlace& place, const Signature& s, core::Value
       fold(s.dtype, s.op, first, pointers, length / size_of(s.dtype),
            divide ? static_cast<uint32_t>(seen.size()) : 0, expected.data());
     }
+    if (place.wire != WireType::kNative) {
+      const size_t count = length / sizeof(float);
+      std::vector<std::byte> packed(packed_bytes(place.wire, count));
+      pack(place.wire, expected.data(), count, packed.data());
+      unpack(place.wire, packed.data(), count, expected.data());
+    }
     first = false;
   }
   if (value_id.ranks != seen.size()) {

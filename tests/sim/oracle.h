@@ -46,6 +46,7 @@ struct SlicePlace {
   uint64_t input_at = 0;
   uint64_t output_at = 0;
   size_t length = 0;
+  WireType wire = WireType::kNative;  // as what it was rounded whenever it left a node
 };
 
 // Remembers what was said and done everywhere, and finds contradictions:

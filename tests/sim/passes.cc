@@ -51,14 +51,22 @@ void SimJob::fold(const core::FoldOrder& order) {
   Value& value = staging(order.at);
   if (!order.onto_arrived) value.passes.clear();
   value.passes.push_back(ranks);
-  if (order.source == core::Fold::kSource) {
+  const WireType wire = op.plan.wire;
+  if (wire != WireType::kNative) {
+    const size_t count = length / sizeof(float);
+    std::vector<std::byte> sum(length);
+    if (order.onto_arrived) unpack(wire, value.bytes.data(), count, sum.data());
+    sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs, count,
+              order.divisor, sum.data());
+    pack(wire, sum.data(), count, value.bytes.data());
+  } else if (order.source == core::Fold::kSource) {
     if (inputs.empty()) return world_->violation(node_->name() + ": a slice without its source");
     std::memcpy(value.bytes.data(), inputs[0], length);
   } else {
     sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
               length / size_of(op.signature->dtype), order.divisor, value.bytes.data());
   }
-  made(&value, length);
+  made(&value, op.plan.packed_length_of(order.slice));
   if (order.deliver) deliver(op, order.slice, order.at);
 }
 
@@ -79,7 +87,12 @@ void SimJob::sum(const core::SumOrder& order) {
 }
 
 void SimJob::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
-  deliver_value(op, slice, staging(from));
+  const Value& value = staging(from);
+  if (op.plan.wire == WireType::kNative) return deliver_value(op, slice, value);
+  Value native{std::vector<std::byte>(op.plan.length_of(slice)), value.passes};
+  unpack(op.plan.wire, value.bytes.data(), native.bytes.size() / sizeof(float),
+         native.bytes.data());
+  deliver_value(op, slice, native);
 }
 
 void SimJob::deliver_value(const core::Op& op, uint32_t slice, const Value& value) {
@@ -96,7 +109,7 @@ void SimJob::deliver_value(const core::Op& op, uint32_t slice, const Value& valu
   const auto input = [&](uint32_t rank) -> const std::vector<std::byte>& {
     return world_->input_of(id, *op.signature, rank);
   };
-  const SlicePlace place{{id, block.target}, op.plan.input_at(slice), at, length};
+  const SlicePlace place{{id, block.target}, op.plan.input_at(slice), at, length, op.plan.wire};
   world_->oracle().note_final(place, *op.signature, value_id, value, input);
   for (const auto& submission : op.locals) {
     if (!submission || !block.goes_to(submission->rank)) continue;
@@ -126,20 +139,25 @@ void SimJob::drop(uint32_t kept) {
 
 void SimJob::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   Value& value = staging(to);
+  const size_t length = op.plan.length_of(slice);
+  const auto fetch_from = [&](const std::byte* from, const Passes& passes) {
+    if (op.plan.wire == WireType::kNative) {
+      std::memcpy(value.bytes.data(), from, length);
+    } else {
+      pack(op.plan.wire, from, length / sizeof(float), value.bytes.data());
+    }
+    value.passes = passes;
+    made(&value, op.plan.packed_length_of(slice));
+  };
   if (op.slices[slice].kept) {
     const Value& copy = kept_.at(*op.slices[slice].kept);
-    std::copy(copy.bytes.begin(), copy.bytes.end(), value.bytes.begin());
-    value.passes = copy.passes;
-    return made(&value, op.plan.length_of(slice));
+    return fetch_from(copy.bytes.data(), copy.passes);
   }
   for (const auto& submission : op.locals) {
     if (!submission || lent_.count(key_of(*submission)) == 0) continue;
-    std::memcpy(
-        value.bytes.data(),
+    return fetch_from(
         lent(*submission).memory->data() + submission->output.offset + op.plan.output_at(slice),
-        op.plan.length_of(slice));
-    value.passes = passes_.at({identity(op), slice});
-    return made(&value, op.plan.length_of(slice));
+        passes_.at({identity(op), slice}));
   }
   world_->violation(node_->name() + ": gives out a slice that it does not have");
 }

@@ -193,6 +193,20 @@ void draw_direct(Scenario* s) {
   plan.direct_part_max = 64u << random.below(4);
 }
 
+// Likewise: some sums of float32 travel otherwise than they are.
+void draw_wire(Scenario* s) {
+  Random random(s->seed ^ 0x7769726500000000u);
+  if (chance(&random, 50)) return;
+  s->engine.plan.packed_bytes_min = 16u << random.below(6);
+  for (JobSpec& job : s->jobs) {
+    for (OpSpec& op : job.ops) {
+      const bool may = reduces(op.signature.collective) && op.signature.dtype == Dtype::kFloat32;
+      if (!may || chance(&random, 30)) continue;
+      op.signature.wire = chance(&random, 50) ? WireType::kBfloat16 : WireType::kInt8;
+    }
+  }
+}
+
 // Likewise.
 void draw_lanes(Scenario* s) {
   Random random(s->seed ^ 0x6c616e6573000000u);
@@ -238,6 +252,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   }
   draw_collectives(&s);
   draw_direct(&s);
+  draw_wire(&s);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.
