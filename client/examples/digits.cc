@@ -36,7 +36,7 @@ void close(std::ofstream& file, const std::string& pattern) {
 }
 
 void run(const Options& options, const Split& data) {
-  Model model({kPixels, 128, 64, kClasses}, options.recipe.seed);
+  Model model({kPixels, 128 * options.width, 64 * options.width, kClasses}, options.recipe.seed);
   std::unique_ptr<Exchange> exchange;
   ThroughGradring* job = nullptr;
   bool elastic = false;

@@ -24,8 +24,8 @@ struct gradring_comm {
 };
 
 // The ABI: these sizes may only grow, and then copy_sized and write_result serve older callers.
-static_assert(sizeof(gradring_options) == 64);
-static_assert(sizeof(gradring_op) == 64);
+static_assert(sizeof(gradring_options) == 72);
+static_assert(sizeof(gradring_op) == 72);
 static_assert(sizeof(gradring_result) == 696);
 static_assert(sizeof(gradring_view) == 552);
 static_assert(sizeof(gradring_code) == 4 && sizeof(gradring_dtype) == 4);
@@ -34,6 +34,7 @@ static_assert(GRADRING_UINT8 == static_cast<int>(gradring::Dtype::kUint8));
 static_assert(GRADRING_PRODUCT == static_cast<int>(gradring::ReduceOp::kProduct));
 static_assert(GRADRING_BARRIER == static_cast<int>(gradring::Collective::kBarrier));
 static_assert(GRADRING_VERDICT_FAILED == static_cast<int>(gradring::Verdict::kFailed));
+static_assert(GRADRING_WIRE_INT8 == static_cast<int>(gradring::WireType::kInt8));
 static_assert(GRADRING_CAUSE_CORRUPTED == static_cast<int>(gradring::kCauseLast));
 
 namespace {
@@ -119,7 +120,7 @@ void gradring_options_init(gradring_options* options) {
   options->rank = options->size = options->local_rank = options->local_size = -1;
   static_cast<void>(guarded([&] {
     namespace client = gradring::client;
-    thread_local std::string runtime_dir, job, token, policy;
+    thread_local std::string runtime_dir, job, token, policy, wire;
     options->rank = client::number_from(client::kRankVariables);
     options->size = client::number_from(client::kSizeVariables);
     options->local_rank = client::number_from(client::kLocalRankVariables);
@@ -130,6 +131,8 @@ void gradring_options_init(gradring_options* options) {
     options->token = token.c_str();
     policy = client::policy_from_environment();
     options->policy = policy.c_str();
+    wire = client::wire_from_environment();
+    options->wire = wire.c_str();
     if (auto name = client::job_from_environment()) {
       job = std::move(*name);
       options->job = job.c_str();

@@ -20,9 +20,26 @@ uint32_t number_in(const Enum& field) {
   return number;
 }
 
+// The communicator's is for those that may have one; what an op says itself it must mean.
+Status set_wire(const gradring_op& op, WireType by_default, Signature* signature) {
+  const uint32_t wire = number_in(op.wire);
+  const bool may = reduces(signature->collective) && signature->dtype == Dtype::kFloat32;
+  if (wire > GRADRING_WIRE_NATIVE) return invalid(fmt::format("wire {} does not exist", wire));
+  if (wire == GRADRING_WIRE_NATIVE) return {};
+  if (wire == GRADRING_WIRE_DEFAULT) {
+    if (may) signature->wire = by_default;
+    return {};
+  }
+  signature->wire = static_cast<WireType>(wire);
+  if (may) return {};
+  return invalid(fmt::format("{} of {} has no wire type; those that reduce float32 have",
+                             name_of(signature->collective), name_of(signature->dtype)));
+}
+
 }  // namespace
 
-tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, bool elastic) {
+tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, bool elastic,
+                                         WireType wire) {
   const auto refuse = [](std::string message) {
     return tl::unexpected(invalid(std::move(message)));
   };
@@ -58,6 +75,7 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
   if (!is_sane(signature)) {
     return refuse(fmt::format("{} is more than any memory holds", describe(signature)));
   }
+  if (Status fault = set_wire(op, wire, &signature); !fault.ok()) return tl::unexpected(fault);
   if (!reduces(signature.collective)) return signature;
   if (reduce_op < 1 || reduce_op > kReduceOpLast) {
     return refuse(fmt::format("op {} does not exist", reduce_op));

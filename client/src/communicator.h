@@ -167,6 +167,7 @@ uint64_t hash_of_name(std::string_view name);
 // Everything about an op that needs no memory looked up: enumerations, root, the average of
 // integers, sizes. Integers instead of enumerations, because a caller may have put anything there.
 // Without a size any root is good: which ranks an elastic job has, its daemons know best.
-tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, bool elastic);
+tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, bool elastic,
+                                         WireType wire);
 
 }  // namespace gradring::client

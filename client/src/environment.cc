@@ -113,6 +113,13 @@ std::string policy_from_environment() {
   return policy != nullptr ? policy : "fail";
 }
 
+std::string wire_from_environment() {
+  for (const char* variable : {"GRADRING_WIRE", "GRADRING_COMPRESSION"}) {
+    if (const char* wire = get(variable)) return wire;
+  }
+  return "native";
+}
+
 bool rings_from_environment() {
   const char* submit = get("GRADRING_SUBMIT");
   return submit == nullptr || std::string_view(submit) != "zmq";

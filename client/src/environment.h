@@ -24,6 +24,7 @@ std::string shown(std::span<const char* const> variables);
 std::optional<std::string> job_from_environment();
 std::string token_from_environment();
 std::string policy_from_environment();
+std::string wire_from_environment();
 std::string runtime_dir_from_environment();
 // GRADRING_SUBMIT=zmq: all submissions are messages.
 bool rings_from_environment();

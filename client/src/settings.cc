@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <span>
 
 #include "client/src/environment.h"
@@ -63,6 +64,13 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
   settings.token = copy->token != nullptr ? copy->token : "";
   settings.policy = copy->policy != nullptr && *copy->policy != '\0' ? copy->policy : "fail";
   if (!is_utf8(settings.policy.c_str())) return tl::unexpected(invalid("the policy is not UTF-8"));
+  const std::string wire = copy->wire != nullptr && *copy->wire != '\0' ? copy->wire : "native";
+  const std::optional<WireType> known = parse_wire_type(wire == "none" ? "native" : wire);
+  if (!known) {
+    return tl::unexpected(
+        invalid(fmt::format("the wire type '{}' is none of native, fp16, bf16 and int8", wire)));
+  }
+  settings.wire = *known;
   settings.rings = rings_from_environment();
   settings.rank = static_cast<uint32_t>(copy->rank);
   settings.size = static_cast<uint32_t>(copy->size);

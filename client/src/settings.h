@@ -7,6 +7,7 @@
 #include <tl/expected.hpp>
 
 #include "proto/status.h"
+#include "proto/types.h"
 
 namespace gradring::client {
 
@@ -16,6 +17,7 @@ struct Settings {
   std::string job;
   std::string token;
   std::string policy;
+  WireType wire = WireType::kNative;  // of ops that do not say their own
   uint32_t rank = 0;
   uint32_t size = 0;
   int32_t local_rank = -1;  // -1: by position among the job's ranks on the node

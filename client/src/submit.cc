@@ -44,6 +44,7 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
   entry.collective = static_cast<uint8_t>(request.signature.collective);
   entry.dtype = static_cast<uint8_t>(request.signature.dtype);
   entry.op = static_cast<uint8_t>(request.signature.op);
+  entry.wire = static_cast<uint8_t>(request.signature.wire);
   entry.root = request.signature.root;
   entry.count = request.signature.count;
   entry.ranks = request.signature.ranks;
@@ -78,7 +79,7 @@ tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
 
 tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
   const View& view = views_.newest();
-  const auto signature = check_op(op, view.size(), settings_.elastic());
+  const auto signature = check_op(op, view.size(), settings_.elastic(), settings_.wire);
   if (!signature) return tl::unexpected(signature.error());
   Request request;
   request.signature = *signature;

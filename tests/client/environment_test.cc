@@ -42,6 +42,8 @@ class Environment : public ::testing::Test {
                                            "GRADRING_JOB",
                                            "GRADRING_JOB_TOKEN",
                                            "GRADRING_POLICY",
+                                           "GRADRING_WIRE",
+                                           "GRADRING_COMPRESSION",
                                            "GRADRING_RANK",
                                            "GRADRING_SIZE",
                                            "GRADRING_LOCAL_RANK",
@@ -79,11 +81,19 @@ TEST_F(Environment, NamesThePolicy) {
   EXPECT_STREQ(init().policy, "elastic min=2");
 }
 
+TEST_F(Environment, NamesTheWireType) {
+  set("GRADRING_COMPRESSION", "fp16");
+  EXPECT_STREQ(init().wire, "fp16");
+  set("GRADRING_WIRE", "bf16");
+  EXPECT_STREQ(init().wire, "bf16");
+}
+
 TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {
   const gradring_options options = init();
   EXPECT_EQ(options.struct_size, sizeof(options));
   EXPECT_STREQ(options.runtime_dir, "/run/gradring");
   EXPECT_STREQ(options.policy, "fail");
+  EXPECT_STREQ(options.wire, "native");
   EXPECT_EQ(options.job, nullptr);
   EXPECT_STREQ(options.token, "");
   EXPECT_EQ(options.rank, -1);

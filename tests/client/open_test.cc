@@ -68,6 +68,15 @@ TEST(Open, SaysToTheDaemonWhoJoinsWhat) {
   EXPECT_EQ(daemon.wait_for_messages(wire::ClientMessage::kLeave, 1).size(), 1u);
 }
 
+TEST(Open, RefusesAWireTypeThatDoesNotExist) {
+  FakeDaemon daemon;
+  gradring_options options = options_for(daemon.runtime_dir());
+  options.wire = "bf8";
+  const Refusal refusal = open_refused(options);
+  EXPECT_EQ(refusal.code, GRADRING_ERR_INVALID);
+  EXPECT_THAT(refusal.message, HasSubstr("'bf8' is none of native, fp16, bf16 and int8"));
+}
+
 TEST(Open, WithoutADaemonSaysAtOnceWhereItLookedAndHowToStartOne) {
   const auto start = Clock::now();
   const Refusal refused = open_refused(options_for("/tmp/gradring-nobody-is-here"));

@@ -57,6 +57,53 @@ TEST_F(Submit, DescribesTheOpToTheDaemon) {
   EXPECT_EQ(operation.priority(), -3);
 }
 
+TEST_F(Submit, SaysAsWhatItTravels) {
+  const auto wire_of = [&](gradring_op op, size_t nth) {
+    submit(comm_, op);
+    return daemon_.wait_for_operations(nth).at(nth - 1).signature().wire();
+  };
+  gradring_op op = sum();
+  EXPECT_EQ(wire_of(op, 1), 0u) << "the communicator's: native";
+  op.wire = GRADRING_WIRE_BFLOAT16;
+  EXPECT_EQ(wire_of(op, 2), static_cast<uint32_t>(WireType::kBfloat16));
+  op.wire = GRADRING_WIRE_NATIVE;
+  EXPECT_EQ(wire_of(op, 3), 0u);
+}
+
+TEST_F(Submit, TheCommunicatorsWireTypeIsForOpsThatMayHaveOne) {
+  FakeDaemon daemon;
+  gradring_options options = options_for(daemon.runtime_dir(), 1, 4);
+  options.wire = "int8";
+  gradring_comm* opened = nullptr;
+  ASSERT_EQ(gradring_open(&options, &opened), GRADRING_OK) << gradring_last_error();
+  const Comm comm(opened);
+  float* memory = alloc(comm, kCount);
+  gradring_op op = sum_of(memory, memory, kCount);
+  submit(comm, op);
+  op.dtype = GRADRING_INT32;
+  submit(comm, op);
+  submit(comm, barrier_op());
+  op.dtype = GRADRING_FLOAT32;
+  op.wire = GRADRING_WIRE_NATIVE;
+  submit(comm, op);
+  const auto operations = daemon.wait_for_operations(4);
+  EXPECT_EQ(operations.at(0).signature().wire(), static_cast<uint32_t>(WireType::kInt8));
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(operations.at(i).signature().wire(), 0u) << i;
+}
+
+TEST_F(Submit, RefusesAWireTypeWhereThereIsNone) {
+  gradring_op op = sum();
+  put(op.wire, 5);
+  EXPECT_THAT(refused(op), HasSubstr("wire 5 does not exist"));
+  op.wire = GRADRING_WIRE_INT8;
+  op.dtype = GRADRING_FLOAT64;
+  op.count = 8;
+  EXPECT_THAT(refused(op), HasSubstr("allreduce of float64 has no wire type"));
+  op.dtype = GRADRING_FLOAT32;
+  op.collective = GRADRING_BROADCAST;
+  EXPECT_THAT(refused(op), HasSubstr("broadcast of float32 has no wire type"));
+}
+
 TEST_F(Submit, NumbersOpsInProgramOrderAndNamedOnesByName) {
   const auto submit_named = [&](const char* name) {
     gradring_op op = barrier_op();

@@ -8,7 +8,7 @@ from checks import MISMATCH, TRAINER, events, wait_for_all
 
 @pytest.mark.parametrize("collective, act", [
     ("allreduce", "odd-count"), ("allreduce", "odd-dtype"), ("allreduce", "odd-op"), ("broadcast", "odd-root"),
-    ("allreduce", "odd-collective")])
+    ("allreduce", "odd-wire"), ("allreduce", "odd-collective")])
 @pytest.mark.parametrize("odd", [1, 2], ids=["on-the-same-node", "on-another-node"])
 def test_all_ranks_are_told_and_go_on(pair, figure, collective, act, odd):
     job = pair.launch(act, [TRAINER, "--collective", collective, "--ops", "4", "--keep-going"], per_node=2,

@@ -116,6 +116,7 @@ void make_odd(const std::string& act, int rank, gradring_op& op) {
   if (act == "odd-dtype") op.dtype = GRADRING_INT32;
   if (act == "odd-op") op.op = GRADRING_MAX;
   if (act == "odd-root") op.root = static_cast<uint32_t>(rank);
+  if (act == "odd-wire") op.wire = GRADRING_WIRE_INT8;
   if (act == "odd-collective") op.collective = GRADRING_BARRIER;
 }
 
@@ -174,12 +175,13 @@ bool parse(int argc, char** argv, Options& options) {
     ("delay-ms", po::value(&options.delay_ms), "sleep so long before each op")
     ("at", po::value(&options.at), "the op, from 0, at which to --act")
     ("act", po::value(&options.act), "hang, submit-and-hang, exit, leave, or submit what no other rank does: "
-                                     "odd-count, odd-dtype, odd-op, odd-root, odd-collective; "
+                                     "odd-count, odd-dtype, odd-op, odd-root, odd-wire, odd-collective; "
                                      "or put a NaN (nan) or the largest number (largest) among the values")
     ("keep-going", po::bool_switch(&options.keep_going), "after an op that failed")
     ("patience-ms", po::value(&options.patience_ms), "how long to wait for an op")
     ("join-timeout-ms", po::value(&options.join_timeout_ms), "how long to wait for the other ranks")
     ("policy", po::value(&options.policy), "of the job; default: as the environment says")
+    ("wire", po::value(&options.wire), "as what float32 travels between nodes; default: as the environment says")
     ("join-every", po::value(&options.join_every), "a join point before the first op and every so many; 0: none. Inputs are "
                                                    "then powers of two, so that a sum tells who is in it");
   // clang-format on
@@ -203,6 +205,7 @@ int main(int argc, char** argv) {
   gradring_options join;
   gradring_options_init(&join);
   if (!options.policy.empty()) join.policy = options.policy.c_str();
+  if (!options.wire.empty()) join.wire = options.wire.c_str();
   if (options.join_timeout_ms > 0) join.join_timeout_ms = options.join_timeout_ms;
   say({{"event", "started"}, {"pid", getpid()}});
   gradring_comm* comm = nullptr;

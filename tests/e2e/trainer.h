@@ -23,6 +23,7 @@ struct Options {
   int64_t patience_ms = 60'000;
   int64_t join_timeout_ms = 0;
   std::string policy;
+  std::string wire;
   uint64_t join_every = 0;
 };
 

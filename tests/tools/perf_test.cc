@@ -334,6 +334,12 @@ TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({"allreduce", "--iters", "%value%"}).error(), HasSubstr("--iters"));
 }
 
+TEST(PerfOptions, AWireTypeIsNamedAndCheckedOnlyWhereItIsExact) {
+  EXPECT_EQ((*parse({"allreduce", "--wire", "bf16", "--check"}))->wire, "bf16");
+  EXPECT_THAT(parse({"allreduce", "--wire", "int4"}).error(), HasSubstr("--wire int4"));
+  EXPECT_THAT(parse({"allreduce", "--wire", "int8", "--check"}).error(), HasSubstr("rounds"));
+}
+
 TEST(Perf, WithoutADaemonAllRanksEndAndSayWhy) {
   TemporaryFolder empty;
   const auto outcome =

@@ -96,6 +96,7 @@ int main(int argc, char** argv) {
   gradring_options place;
   gradring_options_init(&place);
   if (!wanted.runtime_dir.empty()) place.runtime_dir = wanted.runtime_dir.c_str();
+  if (!wanted.wire.empty()) place.wire = wanted.wire.c_str();
   const bool is_rank = place.rank >= 0;
   if (!is_rank && wanted.ranks == 0) {
     return complain(

@@ -94,6 +94,12 @@ std::string judge(const PerfOptions& options, const po::variables_map& values) {
   if (values.count("ranks") > 0 && (options.ranks < 1 || options.ranks > kRanksMax)) {
     return fmt::format("--ranks takes 1 to {}", kRanksMax);
   }
+  if (!options.wire.empty() && !parse_wire_type(options.wire)) {
+    return fmt::format("--wire {} is none of native fp16 bf16 int8", printable(options.wire));
+  }
+  if (options.check && options.wire == "int8") {
+    return "--check compares to the bit, and int8 rounds; check without --wire";
+  }
   if (options.iters < 0 || options.warmup < 0) return "--iters and --warmup are not negative";
   return "";
 }
@@ -112,6 +118,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
     ("factor", po::value(&raw.factor)->default_value(4)->value_name("F"), "from one size to the next")
     ("dtype", po::value(&raw.dtype)->default_value("float32")->value_name("TYPE"), "float32, float64, float16, bfloat16, int8, int16, int32, int64 or uint8")
     ("op", po::value(&raw.op)->default_value("sum")->value_name("OP"), "sum, average, min, max or product")
+    ("wire", po::value(&options.wire)->value_name("WIRE"), "as what float32 travels between nodes: native, fp16, bf16 or int8; default: GRADRING_WIRE, else native")
     ("root", po::value(&raw.root)->default_value(0)->value_name("RANK"), "of broadcast, reduce, gather and scatter")
     ("all", po::bool_switch(&raw.all), "all types and operations")
     ("ranks", po::value(&options.ranks)->value_name("R"), "how many to start on this host")

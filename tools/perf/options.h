@@ -18,6 +18,7 @@ struct PerfOptions {
   bool check = false;
   std::string json;         // file; empty: none
   std::string runtime_dir;  // empty: as the environment says
+  std::string wire;         // likewise
 };
 
 // Reads the command line. Nothing is returned when --help or --version was asked for and printed;

@@ -39,7 +39,7 @@ constexpr char kEnding[] =
 
 tl::expected<std::optional<Options>, std::string> parse_options(int argc, const char* const* argv) {
   Options options;
-  int64_t epochs = 30, batch = 64, delay_ms = 0;
+  int64_t epochs = 30, batch = 64, delay_ms = 0, width = 1;
   po::options_description known("Options");
   // clang-format off
   known.add_options()
@@ -48,6 +48,7 @@ tl::expected<std::optional<Options>, std::string> parse_options(int argc, const 
     ("batch", po::value(&batch)->default_value(batch), "images a step, all ranks together")
     ("seed", po::value(&options.recipe.seed)->default_value(1), "of the initial weights and the order of the images")
     ("rate", po::value(&options.recipe.rate)->default_value(options.recipe.rate, "0.05"), "learning rate")
+    ("width", po::value(&width)->default_value(width), "hidden layers of 128 and 64 times so many units, up to 32")
     ("policy", po::value(&options.policy), "\"fail\", or \"elastic min=A max=B\": go on with the ranks that are left, and take in new ones; default: GRADRING_POLICY, else fail")
     ("data", po::value(&options.data)->default_value(default_data()), "the images")
     ("loss-out", po::value(&options.loss_out)->value_name("FILE"), "write the loss of every step as CSV")
@@ -69,6 +70,8 @@ tl::expected<std::optional<Options>, std::string> parse_options(int argc, const 
   if (epochs < 1 || batch < 1 || delay_ms < 0) {
     return tl::unexpected(std::string("--epochs and --batch start at 1, --step-delay-ms at 0"));
   }
+  if (width < 1 || width > 32) return tl::unexpected(std::string("--width takes 1 to 32"));
+  options.width = static_cast<size_t>(width);
   options.recipe.epochs = static_cast<size_t>(epochs);
   options.recipe.batch = static_cast<size_t>(batch);
   options.recipe.step_delay = std::chrono::milliseconds(delay_ms);

@@ -11,6 +11,7 @@ namespace digits {
 struct Options {
   Recipe recipe;
   bool single = false;
+  size_t width = 1;         // the hidden layers are so many times as wide
   std::string policy;       // of the job; empty: as the environment says
   std::string data;         // where the images are
   std::string loss_out;     // empty: not written

@@ -81,6 +81,18 @@ typedef enum gradring_reduce_op {
   GRADRING_PRODUCT = 5
 } gradring_reduce_op;
 
+/* As what float32 travels from node to node where an op reduces it: between nodes only, and from
+ * 256 KiB an op on; what is smaller, and whatever stays on a node, goes as it is. Sums are made in
+ * float32 and rounded each time that they leave a node; all ranks get the same bits.
+ * docs/collectives.md has the accuracy of each. */
+typedef enum gradring_wire {
+  GRADRING_WIRE_DEFAULT = 0, /* that of the communicator (gradring_options), where the op may */
+  GRADRING_WIRE_FLOAT16 = 1,
+  GRADRING_WIRE_BFLOAT16 = 2,
+  GRADRING_WIRE_INT8 = 3,  /* with a scale for each 256 elements; name such ops */
+  GRADRING_WIRE_NATIVE = 4 /* as it is */
+} gradring_wire;
+
 /* How an op ended. OK_SHRUNK is a success (code GRADRING_OK): ranks of an elastic job that were
  * lost before they submitted the op are missing in the result, which is the same on all that are
  * left. An average is that of the contributions there are. */
@@ -126,6 +138,9 @@ typedef struct gradring_options {
    * (default 1), and takes in ranks with numbers below B (default: below the size that they say
    * themselves) at gradring_join_point. GRADRING_POLICY */
   const char* policy;
+  /* Of ops that do not say their own, the same for all ranks: "native", the default, "fp16", "bf16"
+   * or "int8" (gradring_wire). GRADRING_WIRE */
+  const char* wire;
 } gradring_options;
 
 /* clang-format off */
@@ -141,6 +156,7 @@ typedef struct gradring_options {
  *   token       GRADRING_JOB_TOKEN, else made from TORCHELASTIC_RESTART_COUNT if torchrun runs one
  *               node (GROUP_WORLD_SIZE), because on several the counts may differ
  *   policy      GRADRING_POLICY, else "fail"
+ *   wire        GRADRING_WIRE, GRADRING_COMPRESSION, else "native"
  * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to
  * set. The strings live until the calling thread's next call of this function. */
 /* clang-format on */
@@ -231,6 +247,8 @@ typedef struct gradring_op {
   /* Of collectives that mean nothing without every rank: for how many the buffers are made. 0: as
    * many as there are now, which may change at any moment in an elastic job. */
   uint32_t ranks;
+  gradring_wire wire; /* of ALLREDUCE, REDUCE_SCATTER and REDUCE of float32 */
+  uint32_t reserved;  /* 0 */
 } gradring_op;
 
 typedef uint64_t gradring_request;

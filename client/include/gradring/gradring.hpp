@@ -224,15 +224,18 @@ class Communicator {
   // `name`, where ranks do not submit in the same order, must be the same on all ranks.
   template <class T>
   Request start_allreduce(const T* input, T* output, size_t count,
-                          gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr) const {
+                          gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr,
+                          gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
     gradring_op full = op_on(GRADRING_ALLREDUCE, input, output, count, dtype_of<T>, name);
     full.op = op;
+    full.wire = wire;
     return Request(comm_, full);
   }
   template <class T>
   Request start_allreduce(Buffer<T>& buffer, gradring_reduce_op op = GRADRING_SUM,
-                          const char* name = nullptr) const {
-    return start_allreduce(buffer.data(), buffer.data(), buffer.size(), op, name);
+                          const char* name = nullptr,
+                          gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
+    return start_allreduce(buffer.data(), buffer.data(), buffer.size(), op, name, wire);
   }
   template <class T>
   Request start_broadcast(T* buffer, size_t count, unsigned root,
@@ -252,9 +255,11 @@ class Communicator {
   // Into the root's output; the others' may be null.
   template <class T>
   Request start_reduce(const T* input, T* output, size_t count, unsigned root,
-                       gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr) const {
+                       gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr,
+                       gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
     gradring_op full = op_on(GRADRING_REDUCE, input, output, count, dtype_of<T>, name);
     full.op = op;
+    full.wire = wire;
     full.root = root;
     return Request(comm_, full);
   }
@@ -267,10 +272,11 @@ class Communicator {
   // An input of `count` elements for each rank; their sum over the ranks for this one.
   template <class T>
   Request start_reduce_scatter(const T* input, T* output, size_t count,
-                               gradring_reduce_op op = GRADRING_SUM,
-                               const char* name = nullptr) const {
+                               gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr,
+                               gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
     gradring_op full = op_on(GRADRING_REDUCE_SCATTER, input, output, count, dtype_of<T>, name);
     full.op = op;
+    full.wire = wire;
     return Request(comm_, full);
   }
   // `count` elements of each rank, to the root alone.
