@@ -42,6 +42,7 @@ def compile_library(context):
 class Contestant:
     name: str
     explains: str  # what it is, and its settings
+    bytes_sent = 1  # of what sending float32 takes
     quick: bool = True
     command: list = field(default_factory=list)
 

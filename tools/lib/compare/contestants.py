@@ -29,6 +29,14 @@ class Gradring(Contestant):
         return [node.daemon.pid for node in ring.nodes]
 
 
+class GradringIn16Bits(Gradring):
+    """It sends half of the bytes, so its share of the limit, which is that of float32, may be above 100 %."""
+    bytes_sent = 0.5
+
+    def why_not(self, scenario):
+        return None if scenario.nodes > 1 else "between nodes alone"
+
+
 class Hand(Contestant):
     """Not a contestant but the limit: a sum without anybody to wait for."""
 
@@ -56,6 +64,7 @@ def contestants():
         Hand(1, "blocks"), Hand(2, "blocks"), Hand(1, "elements"), Hand(2, "elements"),
         Gradring("gradring", "gradients in its memory"),
         Gradring("gradring-copy", "gradients of the trainer's own, copied in and out", "copy"),
+        GradringIn16Bits("gradring-bf16", "bfloat16 between nodes, summed in float32", "bf16"),
         TorchGloo(),
         OwnGloo("gloo-ring", "gloo without torch, the ring that torch uses", "ring"),
         OwnGloo("gloo-chunked", "the same, its ring in chunks", "chunked"),

@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (a backend without a screen, first)
 
-OURS = {"gradring": "#d1495b", "gradring-copy": "#edae49"}
+OURS = {"gradring": "#d1495b", "gradring-copy": "#edae49", "gradring-bf16": "#9d0208"}
 OTHERS = ["#00798c", "#30638e", "#003d5b", "#5b8e7d", "#8d6a9f", "#7f7f7f", "#a3b18a", "#bc6c25"]
 
 

@@ -1,5 +1,6 @@
-/* A rank of gradring: gradring BOARD BYTES [copy]
+/* A rank of gradring: gradring BOARD BYTES [copy | WIRE]
  * With "copy" the gradients are the trainer's own memory: each op copies them in and the sums out.
+ * WIRE: as what they travel between nodes.
  */
 #include <gradring/gradring.h>
 #include <stdio.h>
@@ -34,11 +35,13 @@ int main(int argc, char** argv) {
   if (argc != 3 && argc != 4) return 2;
   gradring_options options;
   gradring_options_init(&options);
+  const int copies = argc == 4 && strcmp(argv[3], "copy") == 0;
+  if (argc == 4 && !copies) options.wire = argv[3];
   must(gradring_open(&options, &job));
   struct bench_peer peer = {
       NULL, (uint32_t)options.rank, 1, strtoull(argv[2], NULL, 10), buffer, allreduce};
   must(gradring_alloc(job, peer.most, (void**)&shared));
-  if (argc == 4 && posix_memalign((void**)&own, 4096, peer.most) != 0) return 1;
+  if (copies && posix_memalign((void**)&own, 4096, peer.most) != 0) return 1;
   const int status = bench_serve(argv[1], &peer);
   gradring_close(job);
   return status;
