@@ -84,6 +84,7 @@ wire::StatusReport Queries::status_report() const {
   add_limit(&report, "segment-limit", parts_.sessions->most_segment_bytes_of_a_uid(),
             limits.segment_bytes_per_uid, "bytes");
   add_limit(&report, "staging-limit", staging_of_a_job, config_.staging_limit, "bytes");
+  add_limit(&report, "feedback-limit", pulse_.feedback_bytes_most, config_.feedback_limit, "bytes");
   add_limit(&report, "max-sessions", parts_.sessions->count(), limits.sessions, "trainers");
   add_limit(&report, "sessions-per-uid", parts_.sessions->most_sessions_of_a_uid(),
             limits.sessions_per_uid, "trainers");

@@ -149,6 +149,7 @@ void DataThread::pulse(core::Time now) {
     pulse.jobs.push_back({id, job->engine().counters().ops_completed,
                           static_cast<uint32_t>(job->engine().open_ops())});
     pulse.staging_bytes += job->staging_bytes();
+    pulse.feedback_bytes_most = std::max(pulse.feedback_bytes_most, job->feedback_bytes());
   }
   for (const auto& job : removed_) pulse.staging_bytes += job->staging_bytes();
   for (const auto& lane : lanes_) pulse.transport += lane->counters();

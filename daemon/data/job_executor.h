@@ -80,6 +80,7 @@ class JobExecutor final : private core::EngineActions {
   const core::JobEngine& engine() const { return engine_; }
   const JobId& id() const { return engine_.view().incarnation; }
   uint64_t staging_bytes() const { return staging_.bytes(); }
+  uint64_t feedback_bytes() const { return feedback_.bytes(); }
   // Nothing of the staging memory is with the transport: it may be unmapped.
   bool may_be_freed() const { return loans_ == 0; }
   bool busy() const { return loans_ > 0 || engine_.open_ops() > 0; }

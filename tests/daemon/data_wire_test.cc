@@ -191,6 +191,8 @@ TEST_F(DataWireTest, RoundingOfNamedOpsIsMadeGoodInLaterSteps) {
     for (size_t i = 0; i < kCount; ++i) worst = std::max(worst, std::abs(total[i] - exact[i]));
     return worst;
   };
+  const Pulse pulse = a_.next<Pulse>([](const Pulse& one) { return one.feedback_bytes_most > 0; });
+  EXPECT_EQ(pulse.feedback_bytes_most, kCount * sizeof(float));
   EXPECT_LT(error(named), 2 * 700. / 127);
   EXPECT_GT(error(unnamed), 3 * error(named));
 }
