@@ -67,7 +67,8 @@ void JobExecutor::fold(const core::FoldOrder& order) {
     pass.arrived = arrived;
     const bool feeds_back = stays && pass.wire == WireType::kInt8;
     float* const lost = feeds_back ? feedback_.of(op) : nullptr;
-    if (lost != nullptr) pass.residue = lost + input_at / sizeof(float);
+    const uint64_t element = input_at / sizeof(float);
+    if (lost != nullptr) pass.residue = lost + element;
   }
   shared_->passes.run(pass,
                       [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {

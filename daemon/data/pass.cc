@@ -85,7 +85,8 @@ Block fold_packed(const Pass& pass, uint64_t first, uint64_t length) {
   const transport::FoldFindings sum =
       transport::fold(pass.dtype, pass.op, inputs.get(), mine.sums(), count, pass.divisor);
 
-  float* const residue = pass.residue != nullptr ? pass.residue + first / sizeof(float) : nullptr;
+  const uint64_t element = first / sizeof(float);
+  float* const residue = pass.residue != nullptr ? pass.residue + element : nullptr;
   for (size_t i = 0; residue != nullptr && i < count; ++i) mine.sums()[i] += residue[i];
   std::byte* const to = pass.to != nullptr ? pass.to + at : mine.other.data();
   const transport::FoldFindings rounding = transport::pack(pass.wire, mine.sums(), count, to);
