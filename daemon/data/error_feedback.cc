@@ -1,6 +1,7 @@
 #include "daemon/data/error_feedback.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gradring::daemon {
 
@@ -10,14 +11,17 @@ float* ErrorFeedback::of(const core::Op& op) {
   if (op.key.space == 0 || !adds) return nullptr;
   const uint64_t blocks = in_blocks(s.collective) ? s.ranks : 1;
   const uint64_t count = s.count * blocks;
-  std::vector<float>& lost = by_name_[op.key.space];
-  if (lost.size() == count) return lost.data();
-  bytes_ -= lost.size() * sizeof(float);
-  lost = {};
+  const auto known = by_name_.find(op.key.space);
+  if (known != by_name_.end()) {
+    if (known->second.count == count) return known->second.elements.get();
+    bytes_ -= known->second.count * sizeof(float);
+    by_name_.erase(known);
+  }
   if (count > (limit_ - std::min(limit_, bytes_)) / sizeof(float)) return nullptr;
-  lost.assign(count, 0);
+  Lost lost{{static_cast<float*>(std::calloc(count, sizeof(float))), {}}, count};
+  if (lost.elements == nullptr) return nullptr;
   bytes_ += count * sizeof(float);
-  return lost.data();
+  return by_name_.emplace(op.key.space, std::move(lost)).first->second.elements.get();
 }
 
 void ErrorFeedback::clear() {

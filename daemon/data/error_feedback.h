@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include "daemon/core/op.h"
 
@@ -18,7 +19,7 @@ class ErrorFeedback {
   explicit ErrorFeedback(uint64_t limit) : limit_(limit) {}
 
   // One float for each element of an input, in the order of the inputs; zeros the first time, and
-  // for another size. Null: without.
+  // for another size. Null: without. Takes no time for the size: pages come as they are touched.
   float* of(const core::Op& op);
   // Another view: who rounds what changes.
   void clear();
@@ -26,9 +27,17 @@ class ErrorFeedback {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  struct Lost {
+    std::unique_ptr<float, Free> elements;
+    uint64_t count = 0;
+  };
+
   const uint64_t limit_;
   uint64_t bytes_ = 0;
-  std::unordered_map<uint64_t, std::vector<float>> by_name_;  // by the key's space
+  std::unordered_map<uint64_t, Lost> by_name_;  // by the key's space
 };
 
 }  // namespace gradring::daemon
