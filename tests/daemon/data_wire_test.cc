@@ -144,7 +144,7 @@ TEST_F(DataWireTest, EachNodeRoundsWhatItSends) {
   }
 }
 
-TEST_F(DataWireTest, SmallSumsAndThoseOfOneNodeGoAsTheyAre) {
+TEST_F(DataWireTest, SmallSumsGoAsTheyAre) {
   auto data = thirds(1000);
   std::vector<float> exact(1000, 0);
   for (const auto& one : data) {
@@ -152,6 +152,29 @@ TEST_F(DataWireTest, SmallSumsAndThoseOfOneNodeGoAsTheyAre) {
   }
   run(sum(WireType::kInt8, 1000), &data);
   for (size_t i = 0; i < 1000; ++i) ASSERT_NEAR(data[3][i], exact[i], 1e-3);
+}
+
+TEST_F(DataWireTest, SumsThatStayOnTheirNodeAreNotRounded) {
+  const core::View alone = view_of({{"a", 1}}, 2);
+  a_.install(alone);
+  std::vector<float> data = thirds()[0];
+  const std::vector<float> before = data;
+  auto* bytes = reinterpret_cast<std::byte*>(data.data());
+  a_.post(Submit{1000, alone.incarnation, submission(0, sum(WireType::kInt8), 0, 0), bytes, bytes});
+  ASSERT_EQ(a_.next<Completed>().outcome.verdict, Verdict::kOk);
+  EXPECT_EQ(data, before);
+}
+
+TEST_F(DataWireTest, WhoBroughtANanIsNamedAsEver) {
+  auto data = thirds();
+  data[1][777] = std::numeric_limits<float>::quiet_NaN();
+  submit(sum(WireType::kInt8), &data);
+  const NonfiniteOrigin origin = a_.next<NonfiniteFound>().origin;
+  EXPECT_EQ(origin.kind, NonfiniteOrigin::Kind::kNan);
+  EXPECT_EQ(origin.rank, 1u);
+  EXPECT_EQ(origin.element, 777u);
+  wait();
+  EXPECT_TRUE(std::isnan(data[3][777]));
 }
 
 TEST_F(DataWireTest, ReduceScatterEndsRoundedWhereItBelongs) {
