@@ -146,7 +146,7 @@ TEST_F(Restart, WaitsEndInTimeWhileTheDaemonIsAway) {
                 int done = 0;
                 EXPECT_EQ(gradring_test(comm_.get(), request, &done, nullptr), GRADRING_OK);
               }),
-              50);
+              kLateMs);
   }
   daemon_.come_back();
   drive(request);

@@ -24,6 +24,10 @@ inline int64_t ms_since(Clock::time_point start) {
 // than any timeout of the library that could end it instead.
 constexpr int64_t kSoonMs = 1800;
 
+// A wait ends within 5 ms of its deadline on a machine with nothing else to do; ten times that
+// here.
+constexpr int64_t kLateMs = 50;
+
 // The time in ms that `body` takes at its best. A busy machine wakes a thread late now and then,
 // the library must not do so every time.
 template <class Body>
