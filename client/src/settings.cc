@@ -63,7 +63,7 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
   settings.job = copy->job;
   settings.token = copy->token != nullptr ? copy->token : "";
   settings.policy = copy->policy != nullptr && *copy->policy != '\0' ? copy->policy : "fail";
-  if (!is_utf8(settings.policy.c_str())) return tl::unexpected(invalid("the policy is not UTF-8"));
+  if (!is_utf8(settings.policy)) return tl::unexpected(invalid("the policy is not UTF-8"));
   const std::string wire = copy->wire != nullptr && *copy->wire != '\0' ? copy->wire : "native";
   const std::optional<WireType> known = parse_wire_type(wire == "none" ? "native" : wire);
   if (!known) {

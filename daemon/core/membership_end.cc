@@ -98,7 +98,9 @@ void Membership::engine_drained(const JobId& job) {
 // The proposer is needed until all have heard its commit: one that loses it earlier gives the job
 // up, and then it must fail for those who have begun.
 void Membership::say_done_if_over(const JobId& job) {
-  Live& live = live_.at(job);
+  const auto it = live_.find(job);
+  if (it == live_.end()) return;  // the view change that was wanted last has ended it
+  Live& live = it->second;
   if (live.joining) return;
   if (live.drained && live.awaited.empty() && !live.failure && live.done.insert(node_).second) {
     tell_members(live, JobDone{job}, "");
