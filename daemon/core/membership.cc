@@ -122,7 +122,9 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
     if (live.view.index_of(node)) concerned.push_back(id);
   }
   for (const JobId& id : concerned) {
-    Live& live = live_.at(id);
+    const auto it = live_.find(id);
+    if (it == live_.end()) continue;  // it ended with another
+    Live& live = it->second;
     if (lose_while_forming(id, node)) continue;
     if (live.done.count(node) > 0) {
       actions_->member_gone(id, *live.view.index_of(node), failure);
@@ -188,7 +190,9 @@ void Membership::tick(Time now) {
     }
   }
   for (const GatheringKey& key : late) {
-    const Gathering& gathering = gatherings_.at(key);
+    const auto it = gatherings_.find(key);
+    if (it == gatherings_.end()) continue;
+    const Gathering& gathering = it->second;
     std::string text = "job " + key.job + ": time ran out while forming; ";
     const bool proposed =
         std::any_of(deferred_.begin(), deferred_.end(), [&key](const auto& entry) {
@@ -228,7 +232,9 @@ void Membership::shut_down(const Failure& failure) {
   std::vector<JobId> jobs;
   for (const auto& [id, live] : live_) jobs.push_back(id);
   for (const JobId& id : jobs) {
-    Live& live = live_.at(id);
+    const auto it = live_.find(id);
+    if (it == live_.end()) continue;
+    Live& live = it->second;
     // Where we are done nobody needs us: going away in good order is no failure.
     const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
     if (live.joining) {

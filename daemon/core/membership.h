@@ -205,6 +205,7 @@ class Membership {
     std::unique_ptr<Hands> hands;
     std::unique_ptr<ViewChange> change;  // from when the job runs
     std::deque<Decision> decisions;
+    bool held = false;           // by an act that goes on with it: it does not end meanwhile
     std::vector<LostRank> lost;  // ranks of this node that the view still has
     Time last_rank_lost = 0;     // of an elastic job: what it left behind may yet complete
     bool joining = false;        // proposed to us by a job that runs
@@ -249,6 +250,7 @@ class Membership {
   template <typename Act>
   void with_change(const JobId& job, Act act);
   void carry_out(const JobId& job);
+  void hold(const JobId& job, const Decision& act);
   void leave_excluded(Live& live, const Proposal& proposal);
   void adopt(Live& live, const Proposal& proposal);
   void lose_rank(Live& live, uint32_t rank, const Failure& failure);

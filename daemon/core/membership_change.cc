@@ -22,15 +22,26 @@ void Membership::begin_changes(Live& live) {
   for (const std::string& node : awaited_) live.change->away(node);
 }
 
+// In order, one when the other has returned, also where the first leads to the second.
 void Membership::carry_out(const JobId& job) {
   for (;;) {
     const auto it = live_.find(job);
-    if (it == live_.end() || it->second.decisions.empty()) return;
+    if (it == live_.end() || it->second.held || it->second.decisions.empty()) return;
     const Decision decision = std::move(it->second.decisions.front());
     it->second.decisions.pop_front();
-    decision(it->second);
-    end_if_over(job);
+    hold(job, decision);
   }
+}
+
+// What the act leads to, up to the end of the job, waits until it has returned: it has the job in
+// its hands.
+void Membership::hold(const JobId& job, const Decision& act) {
+  Live& live = live_.at(job);
+  live.held = true;
+  act(live);
+  live.held = false;
+  end_if_over(job);
+  carry_out(job);
 }
 
 void Membership::leave_excluded(Live& live, const Proposal& proposal) {
@@ -217,8 +228,7 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   }
   if (!fresh.empty()) retire_claims({live.view.job, live.token});
   lose_unconnected(id);
-  end_if_over(id);
-  if (live_.count(id) > 0) invite(live_.at(id));
+  live.decisions.emplace_back([this](Live& remaining) { invite(remaining); });
 }
 
 // Who came in is connected to this node as it believes, but this node may know better.

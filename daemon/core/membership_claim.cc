@@ -241,7 +241,9 @@ void Membership::fail_gathering(const GatheringKey& key, const Status& why) {
 
 void Membership::drop_claim(const GatheringKey& key, SessionId session) {
   const GatheringKey copy = key;  // may live in the entry that is erased
-  Gathering& gathering = gatherings_.at(copy);
+  const auto it = gatherings_.find(copy);
+  if (it == gatherings_.end()) return;  // it ended with another
+  Gathering& gathering = it->second;
   std::erase_if(gathering.local,
                 [session](const LocalClaim& claim) { return claim.request.session == session; });
   publish(copy, gathering);

@@ -125,7 +125,7 @@ void Membership::on_job_done(const std::string& from, const JobDone& done) {
 // through this node.
 void Membership::end_if_over(const JobId& job) {
   const auto it = live_.find(job);
-  if (it == live_.end() || !it->second.present.empty()) return;
+  if (it == live_.end() || it->second.held || !it->second.present.empty()) return;
   Live& live = it->second;
   const auto is_done = [&live](const Member& member) { return live.done.count(member.node) > 0; };
   const auto& members = live.view.members;

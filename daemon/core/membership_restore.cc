@@ -82,14 +82,13 @@ void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time no
   begin_changes(live);
   live.change->restore(record.acceptor);
   const auto& commit = record.acceptor.last_commit;
-  if (commit && commit->epoch > live.view.epoch) {
-    adopt(live, commit->proposal);
-  } else {
+  hold(id, [&](Live& held) {
+    if (commit && commit->epoch > held.view.epoch) return adopt(held, commit->proposal);
     if (commit && commit->epoch > engine_epoch) {
-      actions_->adopt_engine(id, commit->proposal, sessions_of(live));
+      actions_->adopt_engine(id, commit->proposal, sessions_of(held));
     }
-    lose_strangers(live);
-  }
+    lose_strangers(held);
+  });
   go_on_if_met(id);
 }
 
@@ -138,7 +137,9 @@ void Membership::peer_away(const std::string& node) {
       forming.push_back(id);
     }
   }
-  for (const JobId& id : forming) lose_while_forming(id, node);
+  for (const JobId& id : forming) {
+    if (live_.count(id) > 0) lose_while_forming(id, node);
+  }
   settle_all();
 }
 
