@@ -78,7 +78,7 @@ Answer shown(const std::vector<ToldLife>& lives, const FlightQuestion& question 
   EXPECT_TRUE(answer) << answer.error().message();
   EXPECT_EQ(offence(schema_of("flight-recorder"), document_of(*answer)), "");
   EXPECT_THAT(answer->text, Not(HasSubstr("\x1b")));
-  EXPECT_TRUE(answer->text.ends_with("\n"));
+  EXPECT_TRUE(answer->text.ends_with('\n'));
   return *answer;
 }
 
@@ -165,7 +165,7 @@ TEST(FlightShow, EveryKindIsToldAndAStrangeOneInNumbers) {
     event.index = 6;
     event.value = 77;
     event.key = {~uint64_t{0}, ~uint64_t{0}};
-    file.add(1, 5, event, std::string("name\x1b[31m\0words\x1b", 17));
+    file.add(1, 5, event, std::string("name\x1b[31m\0words\x1b", 16));
     const Answer answer = shown({told(file)});
     const std::string what = answer.json["lives"][0]["events"][0]["event"];
     if (name_of(event.kind).empty()) {

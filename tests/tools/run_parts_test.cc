@@ -138,7 +138,7 @@ TEST(Launch, TokensDiffer) {
 }
 
 TEST(RunOptions, TheCommandBeginsAtTheFirstOtherWord) {
-  const auto parse = [](std::vector<std::string> words) { return parse_run_options(words); };
+  const auto parse = [](const std::vector<std::string>& words) { return parse_run_options(words); };
   auto options =
       parse({"-np", "4", "-H", "a:2,b:2", "--tag", "-x", "A=1", "-xB", "python3", "-np", "--tag"});
   ASSERT_TRUE(options && *options) << options.error();
@@ -177,7 +177,7 @@ TEST(RunOptions, PolicyIsThatOfTheEnvironmentUnlessItIsGiven) {
 }
 
 TEST(RunOptions, AreRefusedInWords) {
-  const auto error = [](std::vector<std::string> words) {
+  const auto error = [](const std::vector<std::string>& words) {
     return parse_run_options(words).error();
   };
   EXPECT_THAT(error({}), HasSubstr("-np"));

@@ -85,8 +85,9 @@ T combine(ReduceOp op, T a, T b) {
   } else {
     if (op == ReduceOp::kMin) return a < b ? a : b;
     if (op == ReduceOp::kMax) return a > b ? a : b;
-    const auto x = static_cast<uint64_t>(a);
-    const auto y = static_cast<uint64_t>(b);
+    // Whichever bits are in front of it, the low ones of the result are the same.
+    const uint64_t x = static_cast<std::make_unsigned_t<T>>(a);
+    const uint64_t y = static_cast<std::make_unsigned_t<T>>(b);
     return static_cast<T>(op == ReduceOp::kProduct ? x * y : x + y);
   }
 }
