@@ -86,7 +86,7 @@ Said gather(const po::parsed_options& parsed) {
     auto& values = said[option.string_key];
     values.insert(values.end(), option.value.begin(), option.value.end());
     if (option.value.empty())
-      values.push_back("true");  // a switch; the parser wants values of others
+      values.emplace_back("true");  // a switch; the parser wants values of others
   }
   return said;
 }

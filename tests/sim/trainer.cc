@@ -11,7 +11,6 @@ namespace gradring::sim {
 Trainer::Trainer(World* world, uint32_t job, uint32_t rank)
     : world_(world),
       spec_(world->scenario().jobs[job]),
-      job_(job),
       rank_(rank),
       node_(spec_.node_of_rank[rank]) {
   for (const OpSpec& op : spec_.ops) {

@@ -85,7 +85,6 @@ class Trainer {
 
   World* const world_;
   const JobSpec& spec_;
-  const uint32_t job_;
   const uint32_t rank_;
   const uint32_t node_;
 
