@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/reducer.h"
+#include "proto/reduction.h"
 
 namespace gradring::daemon {
 namespace {
@@ -28,7 +28,7 @@ std::string fault_of_signature(Signature& s) {
     return s.op == ReduceOp::kNone ? "" : fmt::format("{} has no reduce op", name);
   }
   if (s.op == ReduceOp::kNone) return fmt::format("{} needs a reduce op", name);
-  return transport::can_fold(s.dtype, s.op).message();
+  return can_reduce(s.dtype, s.op).message();
 }
 
 // The first byte of a buffer that lies wholly in one of the session's segments, aligned to its
@@ -68,7 +68,10 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
   core::Submission& submission = checked.submission;
   Signature& signature = submission.signature;
   if (!from_wire(operation.signature(), &signature)) {
-    return Refusal("unknown collective, element type or reduce op, or a count beyond any machine");
+    return Refusal(
+        "unknown collective, element type, reduce op or wire type, a wire type or factor that this "
+        "op "
+        "cannot have, or a count beyond any machine");
   }
   if (std::string fault = fault_of_signature(signature); !fault.empty()) {
     return Refusal(fault);
@@ -82,6 +85,11 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
   submission.key = from_wire(operation.key());
   submission.name = operation.name();
   submission.position = operation.position();
+  submission.prescale = factor_from_wire(operation.prescale());
+  if (Status fault = can_scale(signature.collective, signature.dtype, submission.prescale);
+      !fault.ok()) {
+    return Refusal(fault.message());
+  }
   if (needs_all_ranks(signature.collective) && submission.position >= signature.ranks) {
     return Refusal(fmt::format("position {} among {} ranks", submission.position, signature.ranks));
   }

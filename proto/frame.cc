@@ -32,6 +32,7 @@ class Writer {
     put(s.root);
     put(s.count);
     put(s.ranks);
+    put(s.postscale);
   }
 
  private:
@@ -58,6 +59,7 @@ class Reader {
     s.root = get<uint32_t>();
     s.count = get<uint64_t>();
     s.ranks = get<uint32_t>();
+    s.postscale = get<double>();
     s.collective = static_cast<Collective>(collective);
     s.dtype = static_cast<Dtype>(dtype);
     s.op = static_cast<ReduceOp>(op);

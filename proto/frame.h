@@ -32,7 +32,7 @@ namespace gradring {
 inline constexpr size_t kFrameBytes = 128;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
-inline constexpr uint8_t kFrameVersion = 5;
+inline constexpr uint8_t kFrameVersion = 6;
 
 enum class FrameType : uint8_t {
   kReady = 1,
@@ -63,11 +63,11 @@ struct DoneBody {
 // All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the
 // one to name when signatures differ.
 //
-//   56        60                64                           84        85       86
+//   56        60                64                           92        93       94
 //    +---------+-----------------+----------------------------+---------+--------+
 //    | rank    | contributions   | signature                  | grows   | eager  |
 //    +---------+-----------------+----------------------------+---------+--------+
-//   86        90                98               106              114
+//   94        98               106              114              122
 //    +---------+-----------------+----------------+----------------+
 //    | length  | serial          | done.upto      | done.beyond    |
 //    +---------+-----------------+----------------+----------------+

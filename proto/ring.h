@@ -22,7 +22,7 @@ namespace gradring {
 // numbers: each keeps its own, and writes it down for the other to see.
 inline constexpr uint64_t kRingSlots = 1024;
 // Changes with anything below.
-inline constexpr uint32_t kRingLayout = 3;
+inline constexpr uint32_t kRingLayout = 4;
 
 // A named op comes this way only from its second use on: the name itself is told in a message.
 struct RingSubmission {
@@ -42,8 +42,10 @@ struct RingSubmission {
   uint8_t op = 0;
   uint8_t wire = 0;
   std::array<uint8_t, 4> reserved{};
+  double prescale = 1;
+  double postscale = 1;
 };
-static_assert(sizeof(RingSubmission) == 88 && std::is_trivially_copyable_v<RingSubmission>);
+static_assert(sizeof(RingSubmission) == 104 && std::is_trivially_copyable_v<RingSubmission>);
 
 // What failed is told in a message, which has room for the reason.
 struct RingEnd {

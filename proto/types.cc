@@ -1,29 +1,40 @@
 #include "proto/types.h"
 
 #include <algorithm>
+#include <charconv>
+
+#include "proto/reduction.h"
 
 namespace gradring {
 namespace {
 
+enum class Kind : uint8_t { kNone, kFloat, kInteger, kOther };
+
 struct DtypeRow {
   std::string_view name;
   size_t size;
-  bool integer;
+  Kind kind;
 };
 
 // Indexed by the wire value.
-constexpr std::array<DtypeRow, kDtypeLast + 1> kDtypes = {{{"none", 0, false},
-                                                           {"float32", 4, false},
-                                                           {"float64", 8, false},
-                                                           {"float16", 2, false},
-                                                           {"bfloat16", 2, false},
-                                                           {"int8", 1, true},
-                                                           {"int16", 2, true},
-                                                           {"int32", 4, true},
-                                                           {"int64", 8, true},
-                                                           {"uint8", 1, true}}};
-constexpr std::array<std::string_view, kReduceOpLast + 1> kOps = {"none", "sum", "average",
-                                                                  "min",  "max", "product"};
+constexpr std::array<DtypeRow, kDtypeLast + 1> kDtypes = {{{"none", 0, Kind::kNone},
+                                                           {"float32", 4, Kind::kFloat},
+                                                           {"float64", 8, Kind::kFloat},
+                                                           {"float16", 2, Kind::kFloat},
+                                                           {"bfloat16", 2, Kind::kFloat},
+                                                           {"int8", 1, Kind::kInteger},
+                                                           {"int16", 2, Kind::kInteger},
+                                                           {"int32", 4, Kind::kInteger},
+                                                           {"int64", 8, Kind::kInteger},
+                                                           {"uint8", 1, Kind::kInteger},
+                                                           {"uint16", 2, Kind::kInteger},
+                                                           {"uint32", 4, Kind::kInteger},
+                                                           {"uint64", 8, Kind::kInteger},
+                                                           {"bool", 1, Kind::kOther},
+                                                           {"float8_e4m3", 1, Kind::kOther},
+                                                           {"float8_e5m2", 1, Kind::kOther}}};
+constexpr std::array<std::string_view, kReduceOpLast + 1> kOps = {
+    "none", "sum", "average", "min", "max", "product", "band", "bor", "bxor"};
 constexpr std::array<std::string_view, kWireTypeLast + 1> kWireTypes = {"native", "fp16", "bf16",
                                                                         "int8"};
 constexpr std::array<std::string_view, kCollectiveLast + 1> kCollectives = {
@@ -40,10 +51,18 @@ std::string_view name_at(const std::array<std::string_view, N>& names, size_t in
   return index < N ? names[index] : "unknown";
 }
 
+// The fewest that mean this number.
+std::string in_digits(double number) {
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  return {text.data(), end};
+}
+
 }  // namespace
 
 size_t size_of(Dtype dtype) { return row_of(dtype).size; }
-bool is_integer(Dtype dtype) { return row_of(dtype).integer; }
+bool is_integer(Dtype dtype) { return row_of(dtype).kind == Kind::kInteger; }
+bool is_float(Dtype dtype) { return row_of(dtype).kind == Kind::kFloat; }
 bool is_half(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16; }
 
 std::string_view name_of(Dtype dtype) { return row_of(dtype).name; }
@@ -120,8 +139,8 @@ bool needs_all_ranks(Collective c) { return c == Collective::kReduce || in_block
 bool is_sane(const Signature& s) {
   constexpr uint64_t kPairsMax = 1024;
   if (s.count > kCountMax) return false;
-  const bool sums_floats = reduces(s.collective) && s.dtype == Dtype::kFloat32;
-  if (s.wire != WireType::kNative && !sums_floats) return false;
+  if (s.wire != WireType::kNative && !may_pack(s.collective, s.dtype)) return false;
+  if (!can_scale(s.collective, s.dtype, s.postscale).ok()) return false;
   if (!needs_all_ranks(s.collective)) return s.ranks == 0;
   if (s.ranks == 0 || s.ranks > kRanksMax) return false;
   const bool pairs = s.collective == Collective::kAlltoall;
@@ -197,6 +216,7 @@ std::string describe(const Signature& s) {
   if (has_root(s.collective)) {
     text += (gives ? " from rank " : " to rank ") + std::to_string(s.root);
   }
+  if (s.postscale != 1) text += " times " + in_digits(s.postscale);
   if (s.wire != WireType::kNative) text += ", " + std::string(name_of(s.wire)) + " on the wire";
   return text;
 }

@@ -21,8 +21,14 @@ enum class Dtype : uint8_t {
   kInt32 = 7,
   kInt64 = 8,
   kUint8 = 9,
+  kUint16 = 10,
+  kUint32 = 11,
+  kUint64 = 12,
+  kBool = 13,        // a byte: 0, or anything else; what is computed is 0 or 1
+  kFloat8E4m3 = 14,  // these two are moved and never computed with
+  kFloat8E5m2 = 15,
 };
-inline constexpr uint8_t kDtypeLast = 9;
+inline constexpr uint8_t kDtypeLast = 15;
 
 enum class ReduceOp : uint8_t {
   kNone = 0,
@@ -30,9 +36,12 @@ enum class ReduceOp : uint8_t {
   kAverage = 2,
   kMin = 3,
   kMax = 4,
-  kProduct = 5
+  kProduct = 5,
+  kBand = 6,  // bit by bit
+  kBor = 7,
+  kBxor = 8,
 };
-inline constexpr uint8_t kReduceOpLast = 5;
+inline constexpr uint8_t kReduceOpLast = 8;
 
 // What float32 travels as between nodes; it is summed in float32, and rounded each time that it
 // leaves a node. kInt8: blocks of kInt8Block elements, a float32 scale and a byte for each.
@@ -70,7 +79,10 @@ bool needs_all_ranks(Collective collective);
 
 // Bytes of one element; 0 for a value outside the enumeration.
 size_t size_of(Dtype dtype);
+// With a sign or without; a bool is none.
 bool is_integer(Dtype dtype);
+// Whether it is computed with as a number that may have fractions.
+bool is_float(Dtype dtype);
 // Whether it is float16 or bfloat16, which are summed in float32.
 bool is_half(Dtype dtype);
 
@@ -102,7 +114,8 @@ struct Signature {
   uint32_t root = 0;
   uint64_t count = 0;  // elements per rank; of a collective in blocks, in one of them
   uint32_t ranks = 0;  // among which it is
-  WireType wire = WireType::kNative;  // another: of reductions of float32
+  WireType wire = WireType::kNative;  // another: where may_pack() says so
+  double postscale = 1;  // the result is multiplied by it; another: as can_scale() says
 
   bool operator==(const Signature&) const = default;
   uint64_t bytes() const { return count * size_of(dtype); }

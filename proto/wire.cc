@@ -4,6 +4,9 @@
 
 namespace gradring {
 
+double factor_to_wire(double factor) { return factor == 1 ? 0 : factor; }
+double factor_from_wire(double told) { return told == 0 ? 1 : told; }
+
 void to_wire(const Signature& from, wire::Signature* to) {
   to->set_collective(static_cast<uint32_t>(from.collective));
   to->set_dtype(static_cast<uint32_t>(from.dtype));
@@ -12,6 +15,7 @@ void to_wire(const Signature& from, wire::Signature* to) {
   to->set_count(from.count);
   to->set_ranks(from.ranks);
   to->set_wire(static_cast<uint32_t>(from.wire));
+  to->set_postscale(factor_to_wire(from.postscale));
 }
 
 bool from_wire(const wire::Signature& from, Signature* to) {
@@ -25,6 +29,7 @@ bool from_wire(const wire::Signature& from, Signature* to) {
   to->count = from.count();
   to->ranks = from.ranks();
   to->wire = static_cast<WireType>(from.wire());
+  to->postscale = factor_from_wire(from.postscale());
   return is_sane(*to);
 }
 

@@ -10,6 +10,9 @@ namespace gradring {
 
 // Between the plain types and their protobuf twins. The from_wire functions check every enumeration
 // and length; false means the message is malformed and nothing of the output may be used.
+// A factor of 1 is not told, as a message of somebody who knows none has it.
+double factor_to_wire(double factor);
+double factor_from_wire(double told);
 void to_wire(const Signature& from, wire::Signature* to);
 bool from_wire(const wire::Signature& from, Signature* to);
 void to_wire(const OpKey& from, wire::OpKey* to);

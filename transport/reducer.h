@@ -4,14 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include "proto/status.h"
 #include "proto/types.h"
 
 namespace gradring::transport {
-
-// Says whether `fold` can do this op on this type; the refusal is a sentence for people (the
-// average of integers is refused: sum, and divide in a type that can hold the result).
-Status can_fold(Dtype dtype, ReduceOp op);
 
 // What a fold saw in its result while it wrote it; all 0 for integers.
 struct FoldFindings {
@@ -24,20 +19,29 @@ struct FoldFindings {
   bool operator==(const FoldFindings&) const = default;
 };
 
+// What floats are multiplied by, rounded to what they are computed in; 1: not at all. Each product
+// is rounded before anything is done with it.
+struct Scale {
+  std::span<const double> inputs;  // of each input from the first on; those behind have none
+  double result = 1;               // after the division
+};
+
 // out[i] = inputs[0][i] (op) inputs[1][i] (op) ... in exactly this order, then divided by `divisor`
 // if it is not 0. float16 and bfloat16 are computed in float32 throughout and rounded to nearest
 // even once, at the end. float32 and float64 add in their own type; integers wrap. min and max give
 // NaN if any input is NaN, and hold -0 to be less than +0. Every NaN in the result is the quiet one
-// with sign and payload zero. kAverage folds as kSum: only the caller knows the divisor.
+// with sign and payload zero. A bool that is not 0 is 1. kAverage folds as kSum: only the caller
+// knows the divisor.
 //
 // `out` may be one of the inputs, or not overlap any of them. `count` elements each; pointers need
-// the alignment of the element. Requires can_fold(dtype, op).ok(), at least one input, and no
-// divisor for integers; anything else is a bug and ends the process. Thread-safe.
+// the alignment of the element. Requires can_reduce(dtype, op).ok() (proto/reduction.h), at least
+// one input, and neither divisor nor scale for what is no float; anything else is a bug and ends
+// the process. Thread-safe.
 //
 // The bits of the result depend on the inputs and their order alone: not on the processor's vector
 // width, the alignment or the position within a larger buffer.
 FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
-                  size_t count, uint32_t divisor);
+                  size_t count, uint32_t divisor, const Scale& scale = {});
 
 // How many of `count` elements are NaN or infinite, and in `first` the index of the first of them
 // (`count` if there is none). 0 for integers. As aligned as the element is. Thread-safe.

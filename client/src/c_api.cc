@@ -25,13 +25,13 @@ struct gradring_comm {
 
 // The ABI: these sizes may only grow, and then copy_sized and write_result serve older callers.
 static_assert(sizeof(gradring_options) == 72);
-static_assert(sizeof(gradring_op) == 72);
+static_assert(sizeof(gradring_op) == 88);
 static_assert(sizeof(gradring_result) == 696);
 static_assert(sizeof(gradring_view) == 552);
 static_assert(sizeof(gradring_code) == 4 && sizeof(gradring_dtype) == 4);
 // The public numbers are those of the protocol.
-static_assert(GRADRING_UINT8 == static_cast<int>(gradring::Dtype::kUint8));
-static_assert(GRADRING_PRODUCT == static_cast<int>(gradring::ReduceOp::kProduct));
+static_assert(GRADRING_FLOAT8_E5M2 == static_cast<int>(gradring::kDtypeLast));
+static_assert(GRADRING_BXOR == static_cast<int>(gradring::kReduceOpLast));
 static_assert(GRADRING_BARRIER == static_cast<int>(gradring::Collective::kBarrier));
 static_assert(GRADRING_VERDICT_FAILED == static_cast<int>(gradring::Verdict::kFailed));
 static_assert(GRADRING_WIRE_INT8 == static_cast<int>(gradring::WireType::kInt8));

@@ -5,6 +5,7 @@
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
 #include "client/src/utf8.h"
+#include "proto/reduction.h"
 
 namespace gradring::client {
 namespace {
@@ -23,7 +24,7 @@ uint32_t number_in(const Enum& field) {
 // The communicator's is for those that may have one; what an op says itself it must mean.
 Status set_wire(const gradring_op& op, WireType by_default, Signature* signature) {
   const uint32_t wire = number_in(op.wire);
-  const bool may = reduces(signature->collective) && signature->dtype == Dtype::kFloat32;
+  const bool may = may_pack(signature->collective, signature->dtype);
   if (wire > GRADRING_WIRE_NATIVE) return invalid(fmt::format("wire {} does not exist", wire));
   if (wire == GRADRING_WIRE_NATIVE) return {};
   if (wire == GRADRING_WIRE_DEFAULT) {
@@ -76,15 +77,19 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
     return refuse(fmt::format("{} is more than any memory holds", describe(signature)));
   }
   if (Status fault = set_wire(op, wire, &signature); !fault.ok()) return tl::unexpected(fault);
+  for (const double factor : {op.prescale, op.postscale}) {
+    if (factor == 0) continue;
+    Status fault = can_scale(signature.collective, signature.dtype, factor);
+    if (!fault.ok()) return tl::unexpected(fault);
+  }
+  if (op.postscale != 0) signature.postscale = op.postscale;
   if (!reduces(signature.collective)) return signature;
   if (reduce_op < 1 || reduce_op > kReduceOpLast) {
     return refuse(fmt::format("op {} does not exist", reduce_op));
   }
   signature.op = static_cast<ReduceOp>(reduce_op);
-  if (signature.op == ReduceOp::kAverage && is_integer(signature.dtype)) {
-    return refuse(
-        fmt::format("the average of {} is not a whole number; use sum, or a floating type",
-                    name_of(signature.dtype)));
+  if (Status fault = can_reduce(signature.dtype, signature.op); !fault.ok()) {
+    return tl::unexpected(fault);
   }
   return signature;
 }

@@ -42,6 +42,7 @@ struct Request {
   Loan input;  // none where nothing is read, or written
   Loan output;
   int32_t priority = 0;
+  double prescale = 1;
   Outcome outcome;
 
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }

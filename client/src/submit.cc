@@ -5,6 +5,7 @@
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
+#include "proto/wire.h"
 
 namespace gradring::client {
 namespace {
@@ -35,6 +36,7 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   if (request.output.any()) to_wire(request.output, to->mutable_output());
   to->set_priority(request.priority);
   to->set_position(request.position);
+  to->set_prescale(factor_to_wire(request.prescale));
 }
 
 RingSubmission ring_entry(uint64_t ticket, const Request& request) {
@@ -50,6 +52,8 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
   entry.ranks = request.signature.ranks;
   entry.position = request.position;
   entry.priority = request.priority;
+  entry.prescale = request.prescale;
+  entry.postscale = request.signature.postscale;
   if (request.input.any()) {
     entry.input_segment = request.input.segment_id();
     entry.input_offset = request.input.offset();
@@ -84,6 +88,7 @@ tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
   Request request;
   request.signature = *signature;
   request.priority = op.priority;
+  if (op.prescale != 0) request.prescale = op.prescale;
   if (op.name != nullptr) request.name = op.name;
   if (needs_all_ranks(signature->collective)) {
     request.position = view.position_of(settings_.rank);

@@ -28,6 +28,7 @@ struct FoldOrder {
   bool onto_arrived =
       false;             // the staging memory holds the predecessor's value: it is the first input
   uint32_t divisor = 0;  // not 0: divide the result
+  double factor = 1;     // then multiply it
   Staging at;            // where the result goes
   // It is final, and goes to the outputs of all local contributions as well, in the same pass.
   bool deliver = false;
@@ -42,6 +43,7 @@ struct SumOrder {
   uint32_t slice = 0;
   std::span<const Staging> parts;  // one may be `at`
   uint32_t divisor = 0;            // not 0: divide the result
+  double factor = 1;               // then multiply it
   // The result goes to the outputs of all local contributions, and there if it goes on.
   std::optional<Staging> at;
 };

@@ -15,6 +15,11 @@ namespace {
 
 Staging unit_at(uint32_t unit) { return {Staging::Kind::kUnit, unit}; }
 
+bool prescaled(const Op& op) {
+  return std::any_of(op.locals.begin(), op.locals.end(),
+                     [](const auto& local) { return local && local->prescale != 1; });
+}
+
 uint32_t unit_bytes_of(const PlanOptions& plan) {
   if (plan.direct_members_max == 0) return 0;
   return std::min(std::max(plan.direct_whole_max, plan.direct_part_max), plan.slice_bytes_max);
@@ -38,6 +43,8 @@ bool JobEngine::may_be_eager(const Op& op) const {
   // Those confirm each slice, wait for the last member, or write down where each value lies.
   if (options_.checksum || options_.stable_completion) return false;
   if (journal_ != EngineJournal::none()) return false;
+  // What goes along the ring is not rounded between the factor and the sum.
+  if (is_half(op.signature->dtype) && prescaled(op)) return false;
   for (uint32_t i = 0; i < members(); ++i) {
     if (i != me_ && !heard_[i] && !planted(Bug::kDataToTheUnheard)) return false;
   }
@@ -241,6 +248,7 @@ void JobEngine::sum_direct(Op& op, uint32_t slice) {
   order.slice = slice;
   order.parts = parts;
   if (op.signature->op == ReduceOp::kAverage) order.divisor = value.ranks;
+  order.factor = op.signature->postscale;
   if (hands) order.at = own;
   actions_->sum(order);
   hold_final(op, slice, value);

@@ -332,8 +332,9 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
                        planted(Bug::kOldEpochData) || planted(Bug::kHeldIgnored),
                    "inputs are folded before they are overwritten");
     const bool divide = step.finish && op.signature->op == ReduceOp::kAverage;
-    actions_->fold({&op, slice, step.fold, step.receive, divide ? value.ranks : 0, at, in_one_pass,
-                    step.send, op.eager.looked_at});
+    const double factor = step.finish ? op.signature->postscale : 1;
+    actions_->fold({&op, slice, step.fold, step.receive, divide ? value.ranks : 0, factor, at,
+                    in_one_pass, step.send, op.eager.looked_at});
   }
   if (step.finish) value.epoch = view_.epoch;
   if (delivers) {

@@ -30,6 +30,7 @@ struct Submission {
   BufferRef input;
   BufferRef output;
   uint32_t position = 0;  // of an op that needs all of its ranks: which of them this one is
+  double prescale = 1;    // the input is multiplied by it
 
   bool operator==(const Submission&) const = default;
 };

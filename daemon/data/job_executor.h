@@ -154,6 +154,7 @@ class JobExecutor final : private core::EngineActions {
   ErrorFeedback feedback_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
+  std::vector<double> factors_;                 // that they are multiplied by
   std::vector<uint32_t> folded_;                // whose they are
   std::vector<std::byte*> outputs_;             // likewise
   std::vector<std::byte> rounded_;              // likewise, of a sum that is rounded at each step

@@ -38,6 +38,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
 
   inputs_.clear();
+  factors_.clear();
   folded_.clear();
   outputs_.clear();
   for (const auto& local : op.locals) {
@@ -46,6 +47,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
     if (order.deliver && block.goes_to(local->rank)) outputs_.push_back(lent.output + output_at);
     if (copies && local->rank != block.source) continue;
     inputs_.push_back(lent.input + input_at);
+    factors_.push_back(local->prescale);
     folded_.push_back(local->rank);
   }
   const bool packs = op.plan.wire != WireType::kNative;
@@ -62,6 +64,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   pass.to = stays ? memory_at(order.at) : nullptr;
   pass.outputs = outputs_;
   pass.bytes = length;
+  pass.scale = {factors_, order.factor};
   if (packs) {
     pass.wire = op.plan.wire;
     pass.arrived = arrived;
@@ -121,6 +124,7 @@ void JobExecutor::sum(const core::SumOrder& order) {
   pass.to = order.at ? memory_at(*order.at) : nullptr;
   pass.outputs = outputs_;
   pass.bytes = length;
+  pass.scale.result = order.factor;
   shared_->passes.run(pass,
                       [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
                         look(op, op.plan.input_at(order.slice) + first, first, bytes, found);

@@ -82,8 +82,8 @@ Block fold_packed(const Pass& pass, uint64_t first, uint64_t length) {
   const bool arrived = pass.arrived != nullptr;
   if (arrived) transport::unpack(pass.wire, pass.arrived + at, count, mine.others());
   const At inputs(pass.inputs, first, arrived ? mine.other.data() : nullptr);
-  const transport::FoldFindings sum =
-      transport::fold(pass.dtype, pass.op, inputs.get(), mine.sums(), count, pass.divisor);
+  const transport::FoldFindings sum = transport::fold(pass.dtype, pass.op, inputs.get(),
+                                                      mine.sums(), count, pass.divisor, pass.scale);
 
   const uint64_t element = first / sizeof(float);
   float* const residue = pass.residue != nullptr ? pass.residue + element : nullptr;
@@ -106,7 +106,7 @@ Block fold_block(const Pass& pass, uint64_t first, uint64_t length) {
   if (packs(pass)) return fold_packed(pass, first, length);
   std::byte* const to = pass.to != nullptr ? pass.to + first : scratch().sum.data();
   return {transport::fold(pass.dtype, pass.op, At(pass.inputs, first).get(), to,
-                          length / size_of(pass.dtype), pass.divisor),
+                          length / size_of(pass.dtype), pass.divisor, pass.scale),
           to};
 }
 

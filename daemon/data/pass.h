@@ -30,6 +30,7 @@ struct Pass {
   // Packed, of as many elements: what rounding took away the last time, which is added now, and
   // what it takes away this time. Requires `to`.
   float* residue = nullptr;
+  transport::Scale scale = {};  // of the inputs and the result, before it is packed
 };
 
 // Makes passes, with a team where that pays. One thread.

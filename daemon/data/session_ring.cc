@@ -40,12 +40,14 @@ const wire::Operation& SessionRing::take() {
   signature->set_count(entry.count);
   signature->set_ranks(entry.ranks);
   signature->set_wire(entry.wire);
+  signature->set_postscale(factor_to_wire(entry.postscale));
   taken_.mutable_input()->set_segment(entry.input_segment);
   taken_.mutable_input()->set_offset(entry.input_offset);
   taken_.mutable_output()->set_segment(entry.output_segment);
   taken_.mutable_output()->set_offset(entry.output_offset);
   taken_.set_priority(entry.priority);
   taken_.set_position(entry.position);
+  taken_.set_prescale(factor_to_wire(entry.prescale));
   return taken_;
 }
 

@@ -5,6 +5,7 @@
 #include "daemon/control/change_wire.h"
 #include "daemon/control/report_wire.h"
 #include "daemon/control/view_wire.h"
+#include "proto/reduction.h"
 
 namespace gradring::daemon {
 namespace {
@@ -121,6 +122,7 @@ void to_wire(const core::Submission& from, wire::SubmissionRecord* to) {
   to->set_output_segment(from.output.segment);
   to->set_output_offset(from.output.offset);
   to->set_position(from.position);
+  to->set_prescale(factor_to_wire(from.prescale));
 }
 
 bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::string& name,
@@ -132,7 +134,10 @@ bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::
   to->input = {from.input_segment(), from.input_offset()};
   to->output = {from.output_segment(), from.output_offset()};
   to->position = from.position();
-  return gradring::from_wire(from.signature(), &to->signature);
+  to->prescale = factor_from_wire(from.prescale());
+  const Signature& s = to->signature;
+  return gradring::from_wire(from.signature(), &to->signature) &&
+         can_scale(s.collective, s.dtype, to->prescale).ok();
 }
 
 void to_wire(uint32_t number, const KeptSlices::Place& from, wire::KeptPlace* to) {

@@ -27,6 +27,10 @@ static_assert(dtype_of<int> == GRADRING_INT32);
 static_assert(dtype_of<long> == GRADRING_INT64);
 static_assert(dtype_of<long long> == GRADRING_INT64);
 static_assert(dtype_of<unsigned char> == GRADRING_UINT8);
+static_assert(dtype_of<unsigned short> == GRADRING_UINT16);
+static_assert(dtype_of<unsigned> == GRADRING_UINT32);
+static_assert(dtype_of<unsigned long> == GRADRING_UINT64);
+static_assert(dtype_of<bool> == GRADRING_BOOL);
 static_assert(dtype_of<Half> == GRADRING_FLOAT16);
 
 class Cpp : public ::testing::Test {

@@ -104,6 +104,36 @@ TEST_F(Submit, RefusesAWireTypeWhereThereIsNone) {
   EXPECT_THAT(refused(op), HasSubstr("broadcast of float32 has no wire type"));
 }
 
+TEST_F(Submit, SaysWhatIsScaledByWhat) {
+  gradring_op op = sum();
+  submit(comm_, op);
+  op.prescale = 0.5;
+  op.postscale = -2;
+  submit(comm_, op);
+  op.prescale = op.postscale = 1;
+  submit(comm_, op);
+  const auto operations = daemon_.wait_for_operations(3);
+  EXPECT_EQ(operations.at(1).prescale(), 0.5);
+  EXPECT_EQ(operations.at(1).signature().postscale(), -2);
+  for (const size_t plain : {0, 2}) {
+    EXPECT_EQ(operations.at(plain).prescale(), 0);
+    EXPECT_EQ(operations.at(plain).signature().postscale(), 0);
+  }
+}
+
+TEST_F(Submit, RefusesAFactorWhereThereIsNone) {
+  gradring_op op = sum();
+  op.prescale = 1e300;
+  EXPECT_THAT(refused(op), HasSubstr("1e+300 is nothing to scale by"));
+  op = sum();
+  op.postscale = 2;
+  op.dtype = GRADRING_INT32;
+  EXPECT_THAT(refused(op), HasSubstr("allreduce of int32 cannot be scaled"));
+  op.dtype = GRADRING_FLOAT32;
+  op.collective = GRADRING_BROADCAST;
+  EXPECT_THAT(refused(op), HasSubstr("broadcast of float32 cannot be scaled"));
+}
+
 TEST_F(Submit, NumbersOpsInProgramOrderAndNamedOnesByName) {
   const auto submit_named = [&](const char* name) {
     gradring_op op = barrier_op();
@@ -154,12 +184,12 @@ TEST_F(Submit, RefusesValuesOutsideTheEnumerations) {
     put(op.collective, number);
     EXPECT_THAT(refused(op), HasSubstr("collective " + std::to_string(number)));
   }
-  for (const uint32_t number : {0u, 10u, 0xffffffffu}) {
+  for (const uint32_t number : {0u, 16u, 0xffffffffu}) {
     gradring_op op = sum();
     put(op.dtype, number);
     EXPECT_THAT(refused(op), HasSubstr("dtype " + std::to_string(number)));
   }
-  for (const uint32_t number : {0u, 6u, 0xffffffffu}) {
+  for (const uint32_t number : {0u, 9u, 0xffffffffu}) {
     gradring_op op = sum();
     put(op.op, number);
     EXPECT_THAT(refused(op), HasSubstr("op " + std::to_string(number)));

@@ -138,6 +138,26 @@ TEST_F(CheckOperationTest, BroadcastsReadTheRootsInputOnly) {
   EXPECT_EQ(broadcast(~0u, 0), "") << "the engine knows which ranks are there, or were";
 }
 
+TEST_F(CheckOperationTest, FactorsAreOfFloatsThatAreReduced) {
+  wire::Operation operation = good();
+  operation.set_prescale(-0.25);
+  operation.mutable_signature()->set_postscale(3);
+  const auto checked = check_operation(operation, 1, memory_);
+  ASSERT_TRUE(checked) << checked.error();
+  EXPECT_EQ(checked->submission.prescale, -0.25);
+  EXPECT_EQ(checked->submission.signature.postscale, 3);
+  EXPECT_EQ(check_operation(good(), 1, memory_)->submission.prescale, 1);
+
+  using Op = wire::Operation&;
+  EXPECT_THAT(told([](Op o) { o.set_prescale(1e60); }), HasSubstr("1e+60"));
+  EXPECT_THAT(told([](Op o) {
+                o.mutable_signature()->set_dtype(static_cast<uint32_t>(Dtype::kInt32));
+                o.set_prescale(2);
+              }),
+              HasSubstr("allreduce of int32 cannot be scaled"));
+  EXPECT_THAT(told([](Op o) { o.mutable_signature()->set_postscale(1e60); }), HasSubstr("factor"));
+}
+
 // 4 blocks of 16 float32; this is rank 1, and at position 1.
 TEST_F(CheckOperationTest, BlocksReachAsFarAsTheyAreMany) {
   const auto blocks = [](wire::Operation& o, Collective collective, uint64_t count) {

@@ -137,6 +137,23 @@ TEST(Pass, WritesTheSumToAllOutputsInPlaceOrNot) {
   }
 }
 
+TEST(Pass, ScalesInputsAndTheResult) {
+  PassRunner runner(2);
+  const std::vector<double> factors = {0.3, -2};
+  for (const size_t count : kCounts) {
+    Ranks ranks(2, count, true);
+    std::vector<float> arrived = values(count, 9), sum(count);
+    ranks.inputs.push_back(arrived.data());  // has no factor
+    transport::fold(Dtype::kFloat32, ReduceOp::kSum, ranks.inputs, sum.data(), count, 3,
+                    {factors, 0.7});
+    Pass pass{Dtype::kFloat32, ReduceOp::kSum,       3, ranks.inputs, nullptr,
+              ranks.outputs,   count * sizeof(float)};
+    pass.scale = {factors, 0.7};
+    runner.run(pass, expect_nothing_spoilt);
+    for (const std::byte* output : ranks.outputs) ASSERT_TRUE(same(output, sum)) << count;
+  }
+}
+
 TEST(Pass, AddsOntoWhatArrived) {
   PassRunner runner(2);
   for (const size_t count : kCounts) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,25 @@ TEST(Frame, EverySignatureSurvivesTheTrip) {
   }
 }
 
+TEST(Frame, AFactorSurvivesTheTripWhereThereMayBeOne) {
+  Frame frame = ready();
+  Signature& signature = frame.ready.signature;
+  signature = {Collective::kAllreduce, Dtype::kFloat16, ReduceOp::kSum, 0, 9};
+  for (const double factor : {0.1, -3.0, 1.0}) {
+    signature.postscale = factor;
+    const auto decoded = decode(encode(frame), 0);
+    ASSERT_TRUE(decoded.has_value()) << decoded.error();
+    EXPECT_EQ(decoded->ready.signature, signature);
+  }
+  for (const double factor : {0.0, 1e300, std::nan("")}) {
+    signature.postscale = factor;
+    EXPECT_FALSE(decode(encode(frame), 0).has_value()) << factor;
+  }
+  signature.postscale = 2;
+  signature.dtype = Dtype::kInt32;
+  EXPECT_FALSE(decode(encode(frame), 0).has_value());
+}
+
 TEST(Frame, AWireTypeSurvivesTheTripWhereThereMayBeOne) {
   Frame frame = ready();
   Signature& s = frame.ready.signature;
@@ -167,19 +187,19 @@ TEST(Frame, AWireTypeSurvivesTheTripWhereThereMayBeOne) {
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {
   EXPECT_EQ(hex(encode(ready())),
-            "47524446050100008877665544332211"
+            "47524446060100008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000002423222114131211"
             "\n01040200000000000000000000010000"
-            "\n00000000010100000000989796959493"
-            "\n9291a8a7a6a5a4a3a2a1b8b7b6b5b4b3"
-            "\nb2b10000000000000000000000000000");
+            "\n00000000000000000000f03f01010000"
+            "\n00009897969594939291a8a7a6a5a4a3"
+            "\na2a1b8b7b6b5b4b3b2b1000000000000");
 }
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
   EXPECT_EQ(hex(encode(slice())),
-            "47524446050200008877665544332211"
+            "47524446060200008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000003433323102050706"
@@ -192,7 +212,7 @@ TEST(Frame, TheBytesOfSliceAreTheseForEver) {
 // Its map fills the body; behind it are the place of the seal and what aligns that.
 TEST(Frame, TheBytesOfStableAreTheseForEver) {
   EXPECT_EQ(hex(encode(stable())),
-            "47524446050400008877665544332211"
+            "47524446060400008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000007473727102000000"
@@ -287,7 +307,7 @@ TEST(Frame, GarbageIsRefused) {
 TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
   for (const uint8_t version : {0, kFrameVersion - 1, kFrameVersion + 1, 255}) {
     EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
-              "frame version " + std::to_string(version) + ", this daemon speaks 5");
+              "frame version " + std::to_string(version) + ", this daemon speaks 6");
   }
 }
 
@@ -329,17 +349,17 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
       {FrameType::kReady, 8, 1, kWithoutRanks},
       {FrameType::kReady, 9, 1, kDtypeLast},
       {FrameType::kReady, 10, 0, kReduceOpLast},
-      {FrameType::kReady, 28, 0, 1},
-      {FrameType::kReady, 29, 0, 1},
+      {FrameType::kReady, 36, 0, 1},
+      {FrameType::kReady, 37, 0, 1},
       {FrameType::kSlice, 4, 1, kPhaseLast},
       {FrameType::kSlice, 36, 0, 1},
       {FrameType::kStable, 4, 1, 2},
       {FrameType::kMismatch, 8, 1, kWithoutRanks},
       {FrameType::kMismatch, 9, 1, kDtypeLast},
       {FrameType::kMismatch, 10, 0, kReduceOpLast},
-      {FrameType::kMismatch, 28, 1, kWithoutRanks},
-      {FrameType::kMismatch, 29, 1, kDtypeLast},
-      {FrameType::kMismatch, 30, 0, kReduceOpLast},
+      {FrameType::kMismatch, 36, 1, kWithoutRanks},
+      {FrameType::kMismatch, 37, 1, kDtypeLast},
+      {FrameType::kMismatch, 38, 0, kReduceOpLast},
       {FrameType::kNack, 4, 1, kPhaseLast},
   };
   const auto frames = one_of_each();

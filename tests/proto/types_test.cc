@@ -57,9 +57,15 @@ TEST(Types, SizesAndKinds) {
        {Row{Dtype::kFloat32, 4, false}, Row{Dtype::kFloat64, 8, false},
         Row{Dtype::kFloat16, 2, false}, Row{Dtype::kBfloat16, 2, false}, Row{Dtype::kInt8, 1, true},
         Row{Dtype::kInt16, 2, true}, Row{Dtype::kInt32, 4, true}, Row{Dtype::kInt64, 8, true},
-        Row{Dtype::kUint8, 1, true}}) {
+        Row{Dtype::kUint8, 1, true}, Row{Dtype::kUint16, 2, true}, Row{Dtype::kUint32, 4, true},
+        Row{Dtype::kUint64, 8, true}}) {
     EXPECT_EQ(size_of(row.dtype), row.bytes) << name_of(row.dtype);
     EXPECT_EQ(is_integer(row.dtype), row.integer) << name_of(row.dtype);
+    EXPECT_EQ(is_float(row.dtype), !row.integer) << name_of(row.dtype);
+  }
+  for (const Dtype dtype : {Dtype::kBool, Dtype::kFloat8E4m3, Dtype::kFloat8E5m2}) {
+    EXPECT_EQ(size_of(dtype), 1u);
+    EXPECT_FALSE(is_integer(dtype) || is_float(dtype)) << name_of(dtype);
   }
   EXPECT_EQ((Signature{Collective::kAllreduce, Dtype::kFloat64, ReduceOp::kSum, 0, 1000}.bytes()),
             8000u);

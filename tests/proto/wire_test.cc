@@ -70,6 +70,23 @@ TEST(Wire, AWireTypeSurvivesTheTripWhereThereMayBeOne) {
   EXPECT_FALSE(from_wire(sent(message), &received));
 }
 
+TEST(Wire, AFactorSurvivesTheTripWhereThereMayBeOne) {
+  Signature signature{Collective::kAllreduce, Dtype::kFloat64, ReduceOp::kSum, 0, 8};
+  signature.postscale = -1e300;
+  wire::Signature message;
+  to_wire(signature, &message);
+  Signature received;
+  ASSERT_TRUE(from_wire(sent(message), &received));
+  EXPECT_EQ(received, signature);
+  // Who knows of no factors says nothing of them.
+  message.clear_postscale();
+  ASSERT_TRUE(from_wire(sent(message), &received));
+  EXPECT_EQ(received.postscale, 1);
+  signature.dtype = Dtype::kFloat32;
+  to_wire(signature, &message);
+  EXPECT_FALSE(from_wire(sent(message), &received));
+}
+
 // Else 2^62 elements of 4 bytes would seem to be none at all.
 TEST(Wire, ACountWhoseBytesWouldOverflowIsRefused) {
   for (const uint64_t count : {kCountMax + 1, uint64_t{1} << 62, UINT64_MAX}) {

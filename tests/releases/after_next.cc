@@ -4,7 +4,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{2, 3};
-const Protocols kPeerProtocols{6, 7};
+const Protocols kPeerProtocols{7, 8};
 const char* const kProductVersion = "0.3.0";
 
 }  // namespace gradring

@@ -5,7 +5,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{1, 2};
-const Protocols kPeerProtocols{5, 6};
+const Protocols kPeerProtocols{6, 7};
 const char* const kProductVersion = "0.2.0";
 
 }  // namespace gradring

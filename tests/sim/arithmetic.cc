@@ -69,19 +69,22 @@ uint32_t combine(ReduceOp op, uint32_t a, uint32_t b) {
 }
 
 template <typename Element>
-void fold_as(ReduceOp op, bool fresh, const std::vector<const std::byte*>& inputs, size_t count,
-             uint32_t divisor, std::byte* accumulator) {
+void fold_as(ReduceOp op, bool fresh, const std::vector<Input>& inputs, size_t count, Ending ending,
+             std::byte* accumulator) {
   using W = Wide<Element>;
+  using Number = typename W::Type;
   for (size_t i = 0; i < count; ++i) {
-    const auto load = [i](const std::byte* from) {
+    const auto load = [i](const Input& input) {
       Element element;
-      std::memcpy(&element, from + i * sizeof(Element), sizeof element);
-      return W::from(element);
+      std::memcpy(&element, input.at + i * sizeof(Element), sizeof element);
+      const Number number = W::from(element);
+      return input.factor == 1 ? number : number * static_cast<Number>(input.factor);
     };
-    typename W::Type value = load(inputs[0]);
+    Number value = load(inputs[0]);
     for (size_t k = 1; k < inputs.size(); ++k) value = combine(op, value, load(inputs[k]));
-    if (!fresh) value = combine(op, value, load(accumulator));
-    if (divisor != 0) value = value / static_cast<typename W::Type>(divisor);
+    if (!fresh) value = combine(op, value, load({accumulator}));
+    if (ending.divisor != 0) value = value / static_cast<Number>(ending.divisor);
+    if (ending.factor != 1) value = value * static_cast<Number>(ending.factor);
     const Element result = W::to(value);
     std::memcpy(accumulator + i * sizeof(Element), &result, sizeof result);
   }
@@ -185,17 +188,22 @@ uint32_t checksum(const std::byte* bytes, size_t count) {
   return sum;
 }
 
-void fold(Dtype dtype, ReduceOp op, bool fresh, const std::vector<const std::byte*>& inputs,
-          size_t count, uint32_t divisor, std::byte* accumulator) {
+double prescale_of(uint32_t rank) {
+  static constexpr double kFactors[] = {0.5, -0.75, 0.3, 1.25};
+  return kFactors[rank % 4];
+}
+
+void fold(Dtype dtype, ReduceOp op, bool fresh, const std::vector<Input>& inputs, size_t count,
+          Ending ending, std::byte* accumulator) {
   switch (dtype) {
     case Dtype::kFloat32:
-      return fold_as<float>(op, fresh, inputs, count, divisor, accumulator);
+      return fold_as<float>(op, fresh, inputs, count, ending, accumulator);
     case Dtype::kFloat64:
-      return fold_as<double>(op, fresh, inputs, count, divisor, accumulator);
+      return fold_as<double>(op, fresh, inputs, count, ending, accumulator);
     case Dtype::kBfloat16:
-      return fold_as<Bfloat16>(op, fresh, inputs, count, divisor, accumulator);
+      return fold_as<Bfloat16>(op, fresh, inputs, count, ending, accumulator);
     default:
-      return fold_as<int32_t>(op, fresh, inputs, count, divisor, accumulator);
+      return fold_as<int32_t>(op, fresh, inputs, count, ending, accumulator);
   }
 }
 

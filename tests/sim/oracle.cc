@@ -3,8 +3,6 @@
 #include <cstring>
 #include <set>
 
-#include "tests/sim/arithmetic.h"
-
 namespace gradring::sim {
 namespace {
 
@@ -31,8 +29,7 @@ const core::View* Oracle::last_view(const JobId& job) const {
 }
 
 void Oracle::note_final(const SlicePlace& place, const Signature& s, core::ValueId value_id,
-                        const Value& value,
-                        const std::function<const std::vector<std::byte>&(uint32_t)>& input) {
+                        const Value& value, const std::function<Input(uint32_t)>& input) {
   const OpId& id = place.outputs.op;
   const size_t length = place.length;
   std::vector<std::byte>& bytes =
@@ -49,7 +46,7 @@ void Oracle::note_final(const SlicePlace& place, const Signature& s, core::Value
   std::vector<std::byte> expected(length);
   bool first = true;
   for (size_t pass = 0; pass < value.passes.size(); ++pass) {
-    std::vector<const std::byte*> pointers;
+    std::vector<Input> inputs;
     for (const uint32_t rank : value.passes[pass]) {
       if (!seen.insert(rank).second) {
         violation_("P3: rank " + std::to_string(rank) + " counts twice in " + name_of(id));
@@ -58,15 +55,16 @@ void Oracle::note_final(const SlicePlace& place, const Signature& s, core::Value
       if (odd != odd_ones_.end() && odd->second == rank && value.passes.size() > 1) {
         violation_("an op with two signatures was summed up: " + name_of(id));
       }
-      pointers.push_back(input(rank).data() + place.input_at);
+      inputs.push_back(input(rank));
+      inputs.back().at += place.input_at;
     }
     const bool last = pass + 1 == value.passes.size();
     const bool divide = s.op == ReduceOp::kAverage && last;
     if (!reduces(s.collective)) {
-      std::memcpy(expected.data(), pointers[0], length);
+      std::memcpy(expected.data(), inputs[0].at, length);
     } else {
-      fold(s.dtype, s.op, first, pointers, length / size_of(s.dtype),
-           divide ? static_cast<uint32_t>(seen.size()) : 0, expected.data());
+      const Ending ending{divide ? static_cast<uint32_t>(seen.size()) : 0, last ? s.postscale : 1};
+      fold(s.dtype, s.op, first, inputs, length / size_of(s.dtype), ending, expected.data());
     }
     if (place.wire != WireType::kNative) {
       const size_t count = length / sizeof(float);

@@ -11,6 +11,7 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/view.h"
+#include "tests/sim/arithmetic.h"
 
 namespace gradring::sim {
 
@@ -64,10 +65,9 @@ class Oracle {
   void note_view(const core::View& view);
   // This rank submitted another signature than the others: nothing of it may ever count.
   void note_odd_one(const OpId& id, uint32_t rank) { odd_ones_[id] = rank; }
-  // A final value is about to be written to the outputs of a node. `input` fills in a rank's input.
+  // A final value is about to be written to the outputs of a node. `input` tells a rank's.
   void note_final(const SlicePlace& place, const Signature& signature, core::ValueId value_id,
-                  const Value& value,
-                  const std::function<const std::vector<std::byte>&(uint32_t rank)>& input);
+                  const Value& value, const std::function<Input(uint32_t rank)>& input);
   // Empty when every byte of an output belongs to one of the final values of its place.
   std::string fault_of_output(const OutputId& id, uint64_t bytes, const std::byte* output) const;
   // `pid` tells the lives of a rank apart.

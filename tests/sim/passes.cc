@@ -1,5 +1,6 @@
 // What the engine wants done with values: real memory, plain arithmetic.
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -40,31 +41,33 @@ void SimJob::fold(const core::FoldOrder& order) {
   const core::Block block = op.plan.block_of(order.slice);
   const uint64_t at = op.plan.input_at(order.slice);
   const size_t length = op.plan.length_of(order.slice);
-  std::vector<const std::byte*> inputs;
+  std::vector<Input> inputs;
   std::vector<uint32_t> ranks;
   for (const auto& submission : op.locals) {
     if (!submission) continue;
     if (order.source == core::Fold::kSource && submission->rank != block.source) continue;
-    inputs.push_back(lent(*submission).memory->data() + submission->input.offset + at);
+    inputs.push_back(
+        {lent(*submission).memory->data() + submission->input.offset + at, submission->prescale});
     ranks.push_back(submission->rank);
   }
   Value& value = staging(order.at);
   if (!order.onto_arrived) value.passes.clear();
   value.passes.push_back(ranks);
   const WireType wire = op.plan.wire;
+  const Ending ending{order.divisor, order.factor};
   if (wire != WireType::kNative) {
     const size_t count = length / sizeof(float);
     std::vector<std::byte> sum(length);
     if (order.onto_arrived) unpack(wire, value.bytes.data(), count, sum.data());
-    sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs, count,
-              order.divisor, sum.data());
+    sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs, count, ending,
+              sum.data());
     pack(wire, sum.data(), count, value.bytes.data());
   } else if (order.source == core::Fold::kSource) {
     if (inputs.empty()) return world_->violation(node_->name() + ": a slice without its source");
-    std::memcpy(value.bytes.data(), inputs[0], length);
+    std::memcpy(value.bytes.data(), inputs[0].at, length);
   } else {
     sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
-              length / size_of(op.signature->dtype), order.divisor, value.bytes.data());
+              length / size_of(op.signature->dtype), ending, value.bytes.data());
   }
   made(&value, op.plan.packed_length_of(order.slice));
   if (order.deliver) deliver(op, order.slice, order.at);
@@ -79,8 +82,8 @@ void SimJob::sum(const core::SumOrder& order) {
     const Value& part = staging(order.parts[i]);
     value.passes.insert(value.passes.end(), part.passes.begin(), part.passes.end());
     const bool last = i + 1 == order.parts.size();
-    sim::fold(s.dtype, s.op, false, {part.bytes.data()}, count, last ? order.divisor : 0,
-              value.bytes.data());
+    const Ending ending = last ? Ending{order.divisor, order.factor} : Ending{};
+    sim::fold(s.dtype, s.op, false, {{part.bytes.data()}}, count, ending, value.bytes.data());
   }
   deliver_value(*order.op, order.slice, value);
   if (order.at) staging(*order.at) = std::move(value);
@@ -106,8 +109,11 @@ void SimJob::deliver_value(const core::Op& op, uint32_t slice, const Value& valu
   core::ValueId value_id{engine_.view().epoch, 0};
   if (slot.route == core::Route::kHand) value_id.epoch = slot.value.epoch;
   for (const auto& pass : value.passes) value_id.ranks += static_cast<uint32_t>(pass.size());
-  const auto input = [&](uint32_t rank) -> const std::vector<std::byte>& {
-    return world_->input_of(id, *op.signature, rank);
+  // One rank of ours tells whether all are scaled.
+  const bool scaled = std::any_of(op.locals.begin(), op.locals.end(),
+                                  [](const auto& local) { return local && local->prescale != 1; });
+  const auto input = [&](uint32_t rank) -> Input {
+    return {world_->input_of(id, *op.signature, rank).data(), scaled ? prescale_of(rank) : 1};
   };
   const SlicePlace place{{id, block.target}, op.plan.input_at(slice), at, length, op.plan.wire};
   world_->oracle().note_final(place, *op.signature, value_id, value, input);

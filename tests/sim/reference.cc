@@ -12,9 +12,9 @@ namespace {
 std::vector<std::byte> sum_of(const Signature& s, const std::vector<uint32_t>& ranks,
                               const InputOf& input, uint64_t at) {
   std::vector<std::byte> sum(s.bytes());
-  std::vector<const std::byte*> from;
-  for (const uint32_t rank : ranks) from.push_back(input(rank).data() + at * s.bytes());
-  fold(s.dtype, s.op, true, from, s.count, 0, sum.data());
+  std::vector<Input> from;
+  for (const uint32_t rank : ranks) from.push_back({input(rank).data() + at * s.bytes()});
+  fold(s.dtype, s.op, true, from, s.count, {}, sum.data());
   return sum;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/core/random.h"
+#include "proto/reduction.h"
 
 namespace gradring::sim {
 namespace {
@@ -200,9 +201,23 @@ void draw_wire(Scenario* s) {
   s->engine.plan.packed_bytes_min = 16u << random.below(6);
   for (JobSpec& job : s->jobs) {
     for (OpSpec& op : job.ops) {
-      const bool may = reduces(op.signature.collective) && op.signature.dtype == Dtype::kFloat32;
+      const bool may = may_pack(op.signature.collective, op.signature.dtype);
       if (!may || chance(&random, 30)) continue;
       op.signature.wire = chance(&random, 50) ? WireType::kBfloat16 : WireType::kInt8;
+    }
+  }
+}
+
+// Likewise: some sums of floats are scaled.
+void draw_scale(Scenario* s) {
+  static constexpr double kFactors[] = {0.5, -2, 0.1};
+  Random random(s->seed ^ 0x7363616c65000000u);
+  if (chance(&random, 60)) return;
+  for (JobSpec& job : s->jobs) {
+    for (OpSpec& op : job.ops) {
+      if (!can_scale(op.signature.collective, op.signature.dtype, 0.5).ok()) continue;
+      op.prescaled = chance(&random, 50);
+      if (chance(&random, 50)) op.signature.postscale = kFactors[random.below(3)];
     }
   }
 }
@@ -253,6 +268,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   draw_collectives(&s);
   draw_direct(&s);
   draw_wire(&s);
+  draw_scale(&s);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.

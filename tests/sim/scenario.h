@@ -17,6 +17,7 @@ using core::Time;
 struct OpSpec {
   Signature signature;
   bool named = false;
+  bool prescaled = false;         // by each rank's own factor
   std::optional<uint32_t> after;  // every trainer waits for that op before it submits this one
 };
 

@@ -286,6 +286,7 @@ void Trainer::submit(uint32_t op) {
   if (op != kJoinPoint) {
     submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
     submission.position = position_in(buffers_[op]);
+    if (spec_.ops[op].prescaled) submission.prescale = prescale_of(rank_);
     if (submission.signature.count != spec_.ops[op].signature.count) {
       world_->note_mismatched({view_.incarnation, op, step_}, rank_);
     }

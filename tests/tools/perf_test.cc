@@ -43,7 +43,16 @@ double decode(Dtype dtype, const std::byte* from) {
       return as<int32_t>(from);
     case Dtype::kInt64:
       return as<int64_t>(from);
+    case Dtype::kUint16:
+      return as<uint16_t>(from);
+    case Dtype::kUint32:
+      return as<uint32_t>(from);
+    case Dtype::kUint64:
+      return static_cast<double>(as<uint64_t>(from));
     case Dtype::kUint8:
+    case Dtype::kBool:
+    case Dtype::kFloat8E4m3:
+    case Dtype::kFloat8E5m2:
       return as<uint8_t>(from);
     default:
       break;
@@ -57,10 +66,15 @@ double decode(Dtype dtype, const std::byte* from) {
   return (bits & 0x8000 ? -1 : 1) * std::ldexp(mantissa, exponent - bias);
 }
 
-double fold(ReduceOp op, double a, double b) {
-  if (op == ReduceOp::kMin) return std::min(a, b);
-  if (op == ReduceOp::kMax) return std::max(a, b);
-  return op == ReduceOp::kProduct ? a * b : a + b;
+double fold(const Case& of, double a, double b) {
+  const auto x = static_cast<int>(a), y = static_cast<int>(b);
+  if (of.op == ReduceOp::kMin) return std::min(a, b);
+  if (of.op == ReduceOp::kMax) return std::max(a, b);
+  if (of.op == ReduceOp::kProduct) return a * b;
+  if (of.op == ReduceOp::kBand) return x & y;
+  if (of.op == ReduceOp::kBor) return x | y;
+  if (of.op == ReduceOp::kBxor) return x ^ y;
+  return of.dtype == Dtype::kBool ? std::max(a, b) : a + b;
 }
 
 // Whole numbers beyond this may be rounded.
@@ -82,7 +96,7 @@ double exact_up_to(Dtype dtype) {
 TEST(Pattern, IsExactForEveryTypeOperationAndSize) {
   constexpr size_t kCount = 300;
   const auto cases = all_cases(Collective::kAllreduce, {1, 1, 2}, 0);
-  EXPECT_THAT(cases, SizeIs(4 * 5 + 5 * 4));
+  EXPECT_THAT(cases, SizeIs(4 * 5 + 8 * 7 + 7));
   for (Case one : cases) {
     one.count = kCount;
     const size_t element = size_of(one.dtype);
@@ -93,7 +107,7 @@ TEST(Pattern, IsExactForEveryTypeOperationAndSize) {
         Pattern(one, rank, ranks).fill(bytes);
         for (size_t i = 0; i < kCount; ++i) {
           const double value = decode(one.dtype, &bytes[i * element]);
-          result[i] = rank == 0 ? value : fold(one.op, result[i], value);
+          result[i] = rank == 0 ? value : fold(one, result[i], value);
           ASSERT_LE(std::abs(result[i]), exact_up_to(one.dtype))
               << describe(Signature{one.collective, one.dtype, one.op, 0, one.count}) << ", "
               << ranks << " ranks";
@@ -127,7 +141,7 @@ TEST(Pattern, RanksDifferAndEachCounts) {
         for (int rank = 0; rank < kRanks; ++rank) {
           if (rank == left_out) continue;
           const int value = input_value(one, rank, kRanks, i);
-          result = first ? value : static_cast<int>(fold(one.op, result, value));
+          result = first ? value : static_cast<int>(fold(one, result, value));
           first = false;
         }
         if (one.op == ReduceOp::kAverage) result /= kRanks;
@@ -175,7 +189,7 @@ TEST(Plan, CasesAreWholeElements) {
   ASSERT_THAT(cases, SizeIs(3));
   EXPECT_EQ(cases[0], (Case{Collective::kAllreduce, Dtype::kFloat64, ReduceOp::kMax, 0, 1}));
   EXPECT_EQ(cases[2].count, 2u);
-  EXPECT_THAT(all_cases(Collective::kBroadcast, {8, 8, 2}, 1), SizeIs(9));
+  EXPECT_THAT(all_cases(Collective::kBroadcast, {8, 8, 2}, 1), SizeIs(kDtypeLast));
   EXPECT_THAT(all_cases(Collective::kBarrier, {8, 1024, 2}, 0), SizeIs(1));
   EXPECT_EQ(cases_of(Collective::kBarrier, {8, 8, 2}, Dtype::kInt8, ReduceOp::kSum, 0)[0].bytes(),
             0u);
@@ -315,7 +329,7 @@ TEST(PerfOptions, AsInTheManual) {
   EXPECT_EQ((*options)->ranks, 2);
   EXPECT_EQ((*options)->iters, 7);
   EXPECT_TRUE((*options)->check);
-  EXPECT_THAT((*parse({"allreduce", "--all", "--min=8", "--max=8"}))->cases, SizeIs(40));
+  EXPECT_THAT((*parse({"allreduce", "--all", "--min=8", "--max=8"}))->cases, SizeIs(83));
 }
 
 TEST(PerfOptions, AreRefusedInWords) {
@@ -334,10 +348,30 @@ TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({"allreduce", "--iters", "%value%"}).error(), HasSubstr("--iters"));
 }
 
-TEST(PerfOptions, AWireTypeIsNamedAndCheckedOnlyWhereItIsExact) {
+TEST(PerfOptions, AWireTypeIsNamed) {
   EXPECT_EQ((*parse({"allreduce", "--wire", "bf16", "--check"}))->wire, "bf16");
   EXPECT_THAT(parse({"allreduce", "--wire", "int4"}).error(), HasSubstr("--wire int4"));
-  EXPECT_THAT(parse({"allreduce", "--wire", "int8", "--check"}).error(), HasSubstr("rounds"));
+}
+
+TEST(PerfOptions, AFactorIsOfFloatsAndCheckedOnlyWhereItIsExact) {
+  EXPECT_EQ((*parse({"allreduce", "--scale", "0.25", "--check"}))->cases.back().scale, 0.25);
+  EXPECT_THAT(parse({"allreduce", "--scale", "3", "--check"}).error(), HasSubstr("power of two"));
+  EXPECT_EQ((*parse({"allreduce", "--scale", "3"}))->cases.back().scale, 3);
+  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--op", "product", "--check"}).error(),
+              HasSubstr("--scale a sum"));
+  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--dtype", "int32"}).error(),
+              HasSubstr("int32 cannot be scaled"));
+  EXPECT_THAT(parse({"broadcast", "--scale", "2"}).error(), HasSubstr("cannot be scaled"));
+  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--all"}).error(), HasSubstr("leave --all out"));
+}
+
+TEST(Perf, Int8IsNotCheckedWhoeverAsksForIt) {
+  for (const char* word : {"--wire=int8", "--min=8K"}) {
+    const auto outcome =
+        run({"GRADRING_WIRE=int8", GRADRING_PERF, "allreduce", "--ranks", "2", "--check", word});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("rounds"));
+  }
 }
 
 TEST(Perf, WithoutADaemonAllRanksEndAndSayWhy) {

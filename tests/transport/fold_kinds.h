@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/reduction.h"
 #include "proto/types.h"
 #include "transport/reducer.h"
 
@@ -39,7 +40,7 @@ inline std::vector<Kind> all_kinds() {
   for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
     for (uint8_t op = 1; op <= kReduceOpLast; ++op) {
       const Kind kind = {static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)};
-      if (transport::can_fold(kind.dtype, kind.op).ok()) kinds.push_back(kind);
+      if (can_reduce(kind.dtype, kind.op).ok()) kinds.push_back(kind);
     }
   }
   return kinds;

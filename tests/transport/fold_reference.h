@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/types.h"
+#include "transport/reducer.h"
 
 // The fold once more, one element at a time and by arithmetic instead of bit tricks: what the
 // engines must match bit for bit. Shares no code with them.
@@ -85,6 +86,9 @@ T combine(ReduceOp op, T a, T b) {
   } else {
     if (op == ReduceOp::kMin) return a < b ? a : b;
     if (op == ReduceOp::kMax) return a > b ? a : b;
+    if (op == ReduceOp::kBand) return static_cast<T>(a & b);
+    if (op == ReduceOp::kBor) return static_cast<T>(a | b);
+    if (op == ReduceOp::kBxor) return static_cast<T>(a ^ b);
     // Whichever bits are in front of it, the low ones of the result are the same.
     const uint64_t x = static_cast<std::make_unsigned_t<T>>(a);
     const uint64_t y = static_cast<std::make_unsigned_t<T>>(b);
@@ -95,17 +99,22 @@ T combine(ReduceOp op, T a, T b) {
 // One element in memory as T, folded as Acc.
 template <typename T, typename Acc, Acc (*kLoad)(T), T (*kStore)(Acc)>
 Bytes fold_as(ReduceOp op, const std::vector<const std::byte*>& inputs, size_t count,
-              uint32_t divisor) {
+              uint32_t divisor, const transport::Scale& scale) {
   Bytes result(count * sizeof(T));
   for (size_t i = 0; i < count; ++i) {
     Acc folded{};
     for (size_t r = 0; r < inputs.size(); ++r) {
       T element;
       std::memcpy(&element, inputs[r] + i * sizeof(T), sizeof(T));
-      folded = r == 0 ? kLoad(element) : combine(op, folded, kLoad(element));
+      Acc value = kLoad(element);
+      if constexpr (std::is_floating_point_v<Acc>) {
+        if (r < scale.inputs.size()) value *= static_cast<Acc>(scale.inputs[r]);
+      }
+      folded = r == 0 ? value : combine(op, folded, value);
     }
     if constexpr (std::is_floating_point_v<Acc>) {
       if (divisor != 0) folded /= static_cast<Acc>(divisor);
+      folded *= static_cast<Acc>(scale.result);
       if (std::isnan(folded)) folded = quiet_nan<Acc>();
     }
     const T element = kStore(folded);
@@ -122,31 +131,48 @@ inline float widen_half(uint16_t bits) { return widen(bits, kHalf); }
 inline float widen_brain(uint16_t bits) { return widen(bits, kBrain); }
 inline uint16_t narrow_half(float value) { return narrow(value, kHalf); }
 inline uint16_t narrow_brain(float value) { return narrow(value, kBrain); }
+inline uint8_t truth(uint8_t byte) { return byte != 0 ? 1 : 0; }
+
+inline ReduceOp of_bools(ReduceOp op) {
+  if (op == ReduceOp::kSum || op == ReduceOp::kMax) return ReduceOp::kBor;
+  return op == ReduceOp::kProduct || op == ReduceOp::kMin ? ReduceOp::kBand : op;
+}
 
 template <typename T>
 constexpr auto kNative = &fold_as<T, T, same<T>, same<T>>;
 
 inline Bytes fold(Dtype dtype, ReduceOp op, const std::vector<const std::byte*>& inputs,
-                  size_t count, uint32_t divisor) {
+                  size_t count, uint32_t divisor, const transport::Scale& scale = {}) {
   switch (dtype) {
     case Dtype::kFloat32:
-      return kNative<float>(op, inputs, count, divisor);
+      return kNative<float>(op, inputs, count, divisor, scale);
     case Dtype::kFloat64:
-      return kNative<double>(op, inputs, count, divisor);
+      return kNative<double>(op, inputs, count, divisor, scale);
     case Dtype::kFloat16:
-      return fold_as<uint16_t, float, widen_half, narrow_half>(op, inputs, count, divisor);
+      return fold_as<uint16_t, float, widen_half, narrow_half>(op, inputs, count, divisor, scale);
     case Dtype::kBfloat16:
-      return fold_as<uint16_t, float, widen_brain, narrow_brain>(op, inputs, count, divisor);
+      return fold_as<uint16_t, float, widen_brain, narrow_brain>(op, inputs, count, divisor, scale);
     case Dtype::kInt8:
-      return kNative<int8_t>(op, inputs, count, divisor);
+      return kNative<int8_t>(op, inputs, count, divisor, scale);
     case Dtype::kInt16:
-      return kNative<int16_t>(op, inputs, count, divisor);
+      return kNative<int16_t>(op, inputs, count, divisor, scale);
     case Dtype::kInt32:
-      return kNative<int32_t>(op, inputs, count, divisor);
+      return kNative<int32_t>(op, inputs, count, divisor, scale);
     case Dtype::kInt64:
-      return kNative<int64_t>(op, inputs, count, divisor);
+      return kNative<int64_t>(op, inputs, count, divisor, scale);
     case Dtype::kUint8:
-      return kNative<uint8_t>(op, inputs, count, divisor);
+      return kNative<uint8_t>(op, inputs, count, divisor, scale);
+    case Dtype::kUint16:
+      return kNative<uint16_t>(op, inputs, count, divisor, scale);
+    case Dtype::kUint32:
+      return kNative<uint32_t>(op, inputs, count, divisor, scale);
+    case Dtype::kUint64:
+      return kNative<uint64_t>(op, inputs, count, divisor, scale);
+    case Dtype::kBool:
+      return fold_as<uint8_t, uint8_t, truth, same<uint8_t>>(of_bools(op), inputs, count, divisor,
+                                                             scale);
+    default:
+      break;
   }
   return {};
 }

@@ -72,7 +72,7 @@ FoldFindings findings_in(Dtype dtype, const fold_reference::Bytes& result,
 // Folds `num_inputs` arrays of `count` elements into a new one, or into input number `alias`, and
 // compares with the reference.
 void check(std::mt19937_64& random, const Kind& kind, size_t num_inputs, size_t count,
-           size_t alias = kNoAlias) {
+           size_t alias = kNoAlias, const Scale& scale = {}) {
   const size_t element = size_of(kind.dtype);
   std::vector<Array> arrays;
   for (size_t r = 0; r <= num_inputs; ++r) arrays.emplace_back(random, element, count);
@@ -85,9 +85,10 @@ void check(std::mt19937_64& random, const Kind& kind, size_t num_inputs, size_t 
   Array& out = arrays[alias == kNoAlias ? num_inputs : alias];
   const uint32_t divisor = kind.op == ReduceOp::kAverage ? static_cast<uint32_t>(random() % 9) : 0;
 
-  const auto expected = fold_reference::fold(kind.dtype, kind.op, reference_inputs, count, divisor);
+  const auto expected =
+      fold_reference::fold(kind.dtype, kind.op, reference_inputs, count, divisor, scale);
   const auto findings = findings_in(kind.dtype, expected, reference_inputs, count);
-  EXPECT_EQ(fold(kind.dtype, kind.op, inputs, out.data(), count, divisor), findings)
+  EXPECT_EQ(fold(kind.dtype, kind.op, inputs, out.data(), count, divisor, scale), findings)
       << describe(kind) << ", " << num_inputs << " inputs, " << count << " elements";
 
   const auto got = out.contents();
@@ -138,6 +139,20 @@ TEST_P(Reducer, MayWriteOverAnyOfItsInputs) {
       for (size_t alias = 0; alias < num_inputs; ++alias) {
         for (const size_t count : {7, 333}) check(random_, kind, num_inputs, count, alias);
       }
+    }
+  }
+}
+
+// With a factor for each input, for some of them, and for the result.
+TEST_P(Reducer, MatchesTheReferenceWhereItIsScaled) {
+  const std::vector<double> factors = {0.5, 1, -3, 1e-3, 1.0 / 3};
+  for (const Kind& kind : kinds_) {
+    if (!is_float(kind.dtype)) continue;
+    for (const size_t scaled : {0, 1, 2, 5}) {
+      const Scale scale{std::span(factors).first(scaled), scaled == 1 ? 1 : 1.0 / 7};
+      for (const size_t count : {1, 7, 64, 257, 5000})
+        check(random_, kind, 5, count, kNoAlias, scale);
+      check(random_, kind, 2, 333, 1, scale);
     }
   }
 }
@@ -256,25 +271,30 @@ TEST_P(Reducer, IntegersWrap) {
   EXPECT_EQ(fold_values<int64_t>(Dtype::kInt64, ReduceOp::kMin, {1, INT64_MIN}), INT64_MIN);
 }
 
-TEST(ReducerRefusals, TheAverageOfIntegersIsRefusedInWords) {
-  for (const Dtype dtype :
-       {Dtype::kInt8, Dtype::kInt16, Dtype::kInt32, Dtype::kInt64, Dtype::kUint8}) {
-    const Status status = can_fold(dtype, ReduceOp::kAverage);
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr(std::string(name_of(dtype))));
-    EXPECT_THAT(status.message(), HasSubstr("reduce with sum"));
-    EXPECT_TRUE(can_fold(dtype, ReduceOp::kSum).ok());
+TEST_P(Reducer, ABoolIsTrueWhateverItsByte) {
+  const auto reduce = [](ReduceOp op, const std::vector<uint8_t>& values) {
+    return fold_values<uint8_t>(Dtype::kBool, op, values);
+  };
+  for (const ReduceOp any : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kBor}) {
+    EXPECT_EQ(reduce(any, {2, 0, 255}), 1);
+    EXPECT_EQ(reduce(any, {0, 0, 0}), 0);
   }
-  EXPECT_EQ(all_kinds().size(), 4u * 5 + 5u * 4);
+  for (const ReduceOp all : {ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kBand}) {
+    EXPECT_EQ(reduce(all, {2, 1, 255}), 1);
+    EXPECT_EQ(reduce(all, {2, 0, 255}), 0);
+  }
+  EXPECT_EQ(reduce(ReduceOp::kBxor, {2, 1, 255}), 1);
+  EXPECT_EQ(reduce(ReduceOp::kBxor, {2, 0, 255}), 0);
 }
 
-TEST(ReducerRefusals, ValuesOutsideTheEnumerationsAreRefused) {
-  EXPECT_THAT(can_fold(static_cast<Dtype>(77), ReduceOp::kSum).message(), HasSubstr("77"));
-  EXPECT_THAT(can_fold(static_cast<Dtype>(0), ReduceOp::kSum).message(),
-              HasSubstr("type number 0"));
-  EXPECT_THAT(can_fold(Dtype::kFloat32, ReduceOp::kNone).message(),
-              HasSubstr("reduction number 0"));
-  EXPECT_THAT(can_fold(Dtype::kFloat32, static_cast<ReduceOp>(6)).message(), HasSubstr("6"));
+TEST_P(Reducer, RoundsTheProductBeforeItAdds) {
+  // A third as a float32 is a little more than that: three of them are 1 only when rounded.
+  const float three = 3, minus_one = -1;
+  const std::array<const void*, 2> inputs = {&three, &minus_one};
+  const std::array<double, 1> third = {1.0 / 3};
+  float out = 7;
+  fold(Dtype::kFloat32, ReduceOp::kSum, inputs, &out, 1, 0, {third, 0x1p30});
+  EXPECT_EQ(out, 0);
 }
 
 TEST(ReducerRefusals, ACallThatMakesNoSenseEndsTheProcess) {
@@ -284,6 +304,9 @@ TEST(ReducerRefusals, ACallThatMakesNoSenseEndsTheProcess) {
   EXPECT_DEATH(fold(Dtype::kInt32, ReduceOp::kAverage, one, &value, 1, 2), "makes no sense");
   EXPECT_DEATH(fold(Dtype::kInt32, ReduceOp::kSum, one, &value, 1, 2), "divisor 2");
   EXPECT_DEATH(fold(Dtype::kFloat32, ReduceOp::kSum, {}, &value, 1, 0), "0 inputs");
+  const std::array<double, 1> half = {0.5};
+  EXPECT_DEATH(fold(Dtype::kInt32, ReduceOp::kSum, one, &value, 1, 0, {half, 1}), "scaled");
+  EXPECT_DEATH(fold(Dtype::kFloat8E4m3, ReduceOp::kMax, one, &value, 1, 0), "makes no sense");
 }
 
 }  // namespace

@@ -97,6 +97,10 @@ int main(int argc, char** argv) {
   gradring_options_init(&place);
   if (!wanted.runtime_dir.empty()) place.runtime_dir = wanted.runtime_dir.c_str();
   if (!wanted.wire.empty()) place.wire = wanted.wire.c_str();
+  if (wanted.check && place.wire != nullptr && std::string_view(place.wire) == "int8") {
+    return complain("--check compares to the bit, and int8 on the wire rounds: give --wire native",
+                    kUsage);
+  }
   const bool is_rank = place.rank >= 0;
   if (!is_rank && wanted.ranks == 0) {
     return complain(

@@ -25,6 +25,10 @@ gradring_op op_of(const Case& of, const Buffers& buffers, int ranks, std::byte* 
   op.op = static_cast<gradring_reduce_op>(of.op);
   op.root = of.root;
   op.count = count_of(of, ranks);
+  if (of.scale != 1) {
+    op.prescale = of.scale;
+    op.postscale = 1 / of.scale;
+  }
   op.input = memory + buffers.input * size_of(of.dtype);
   op.output = memory + buffers.output * size_of(of.dtype);
   return op;

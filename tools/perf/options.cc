@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <boost/program_options.hpp>
+#include <cmath>
 #include <iostream>
 
+#include "proto/reduction.h"
 #include "proto/version.h"
 #include "tools/common/option_error.h"
 #include "tools/common/size.h"
@@ -46,9 +48,15 @@ constexpr char kEnding[] =
     "\n"
     "Exit code: 0 good, 1 wrong results or a failure, 2 usage.\n";
 
+constexpr char kDtypeNames[] =
+    "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool "
+    "float8_e4m3 float8_e5m2";
+constexpr char kOpNames[] = "sum average min max product band bor bxor";
+
 struct Raw {
   std::string collective, min, max, dtype, op;
   int64_t factor = 4, root = 0;
+  double scale = 1;
   bool all = false;
 };
 
@@ -71,23 +79,27 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
   const auto dtype = parse_dtype(raw.dtype);
   if (!dtype) {
     return tl::unexpected(
-        fmt::format("--dtype {} is none of float32 float64 float16 bfloat16 int8 "
-                    "int16 int32 int64 uint8",
-                    printable(raw.dtype)));
+        fmt::format("--dtype {} is none of {}", printable(raw.dtype), kDtypeNames));
   }
   const auto op = parse_reduce_op(raw.op);
   if (!op) {
-    return tl::unexpected(
-        fmt::format("--op {} is none of sum average min max product", printable(raw.op)));
+    return tl::unexpected(fmt::format("--op {} is none of {}", printable(raw.op), kOpNames));
   }
   if (raw.root < 0) return tl::unexpected(std::string("--root starts at 0"));
   const auto root = static_cast<uint32_t>(raw.root);
-  if (raw.all) return all_cases(collective, *range, root);
-  if (reduces(collective) && *op == ReduceOp::kAverage && is_integer(*dtype)) {
-    return tl::unexpected(
-        fmt::format("gradring has no average of integers; measure --op sum for {}", raw.dtype));
+  if (raw.all && raw.scale != 1) {
+    return tl::unexpected(std::string("--scale is of one type and operation; leave --all out"));
   }
-  return cases_of(collective, *range, *dtype, *op, root);
+  if (raw.all) return all_cases(collective, *range, root);
+  if (Status fault = can_reduce(*dtype, *op); reduces(collective) && !fault.ok()) {
+    return tl::unexpected("--op: " + fault.message());
+  }
+  if (Status fault = can_scale(collective, *dtype, raw.scale); !fault.ok()) {
+    return tl::unexpected("--scale: " + fault.message());
+  }
+  auto cases = cases_of(collective, *range, *dtype, *op, root);
+  for (Case& one : cases) one.scale = raw.scale;
+  return cases;
 }
 
 std::string judge(const PerfOptions& options, const po::variables_map& values) {
@@ -97,8 +109,12 @@ std::string judge(const PerfOptions& options, const po::variables_map& values) {
   if (!options.wire.empty() && !parse_wire_type(options.wire)) {
     return fmt::format("--wire {} is none of native fp16 bf16 int8", printable(options.wire));
   }
-  if (options.check && options.wire == "int8") {
-    return "--check compares to the bit, and int8 rounds; check without --wire";
+  const double scale = options.cases.front().scale;
+  int exponent = 0;
+  const bool exact =
+      std::frexp(scale, &exponent) == 0.5 && options.cases.front().op != ReduceOp::kProduct;
+  if (options.check && scale != 1 && !exact) {
+    return "--check compares to the bit: --scale a sum, an average, min or max by a power of two";
   }
   if (options.iters < 0 || options.warmup < 0) return "--iters and --warmup are not negative";
   return "";
@@ -116,8 +132,9 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
     ("min", po::value(&raw.min)->default_value("4K")->value_name("SIZE"), "smallest size")
     ("max", po::value(&raw.max)->default_value("256M")->value_name("SIZE"), "largest size")
     ("factor", po::value(&raw.factor)->default_value(4)->value_name("F"), "from one size to the next")
-    ("dtype", po::value(&raw.dtype)->default_value("float32")->value_name("TYPE"), "float32, float64, float16, bfloat16, int8, int16, int32, int64 or uint8")
-    ("op", po::value(&raw.op)->default_value("sum")->value_name("OP"), "sum, average, min, max or product")
+    ("dtype", po::value(&raw.dtype)->default_value("float32")->value_name("TYPE"), kDtypeNames)
+    ("op", po::value(&raw.op)->default_value("sum")->value_name("OP"), kOpNames)
+    ("scale", po::value(&raw.scale)->default_value(1)->value_name("F"), "multiply inputs by F, and results by 1/F")
     ("wire", po::value(&options.wire)->value_name("WIRE"), "as what float32 travels between nodes: native, fp16, bf16 or int8; default: GRADRING_WIRE, else native")
     ("root", po::value(&raw.root)->default_value(0)->value_name("RANK"), "of broadcast, reduce, gather and scatter")
     ("all", po::bool_switch(&raw.all), "all types and operations")

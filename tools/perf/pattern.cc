@@ -55,9 +55,27 @@ int product_input(uint64_t hash, int rank, int ranks) {
   return chosen && (bits_of(hash, rank) & 1) != 0 ? 2 : 1;
 }
 
+bool has_sign(Dtype dtype) {
+  return is_float(dtype) || dtype == Dtype::kInt8 || dtype == Dtype::kInt16 ||
+         dtype == Dtype::kInt32 || dtype == Dtype::kInt64;
+}
+
 int extreme_input(uint64_t hash, int rank, Dtype dtype) {
   const int value = static_cast<int>(bits_of(hash, rank) & 63);
-  return dtype == Dtype::kUint8 ? value : value - 32;
+  return has_sign(dtype) ? value - 32 : value;
+}
+
+// What the sum of bools is called, and so on.
+ReduceOp of_bools(ReduceOp op) {
+  if (op == ReduceOp::kProduct || op == ReduceOp::kMin) return ReduceOp::kBand;
+  return op == ReduceOp::kSum || op == ReduceOp::kMax ? ReduceOp::kBor : op;
+}
+
+// Mostly one rank is not what all others are, and it decides.
+int bool_input(uint64_t hash, int rank, int ranks, ReduceOp op) {
+  if (op == ReduceOp::kBxor) return static_cast<int>(bits_of(hash, rank) & 1);
+  const bool odd = (hash >> 40) % (static_cast<uint64_t>(ranks) + 1) == static_cast<uint64_t>(rank);
+  return odd == (of_bools(op) == ReduceOp::kBor) ? 1 : 0;
 }
 
 int fold(ReduceOp op, int a, int b) {
@@ -68,6 +86,12 @@ int fold(ReduceOp op, int a, int b) {
       return std::max(a, b);
     case ReduceOp::kProduct:
       return a * b;
+    case ReduceOp::kBand:
+      return a & b;
+    case ReduceOp::kBor:
+      return a | b;
+    case ReduceOp::kBxor:
+      return a ^ b;
     default:
       return a + b;
   }
@@ -108,7 +132,16 @@ void encode(Dtype dtype, int value, std::byte* to) {
       return put<int32_t>(value, to);
     case Dtype::kInt64:
       return put<int64_t>(value, to);
+    case Dtype::kUint16:
+      return put<uint16_t>(value, to);
+    case Dtype::kUint32:
+      return put<uint32_t>(value, to);
+    case Dtype::kUint64:
+      return put<uint64_t>(value, to);
     case Dtype::kUint8:
+    case Dtype::kBool:
+    case Dtype::kFloat8E4m3:
+    case Dtype::kFloat8E5m2:
       return put<uint8_t>(value, to);
   }
 }
@@ -122,6 +155,7 @@ int input_value(const Case& of, int rank, int ranks, uint64_t i) {
     const bool gives = of.collective != Collective::kBroadcast || rank == static_cast<int>(of.root);
     return gives ? value : kOtherwise + value;
   }
+  if (of.dtype == Dtype::kBool) return bool_input(hash, rank, ranks, of.op);
   switch (of.op) {
     case ReduceOp::kAverage:
       return average_input(hash, rank, ranks);
@@ -129,6 +163,9 @@ int input_value(const Case& of, int rank, int ranks, uint64_t i) {
       return product_input(hash, rank, ranks);
     case ReduceOp::kMin:
     case ReduceOp::kMax:
+    case ReduceOp::kBand:
+    case ReduceOp::kBor:
+    case ReduceOp::kBxor:
       return extreme_input(hash, rank, of.dtype);
     default:
       return sum_input(hash, rank, ranks);
@@ -137,9 +174,11 @@ int input_value(const Case& of, int rank, int ranks, uint64_t i) {
 
 int expected_value(const Case& of, int ranks, uint64_t i) {
   if (!reduces(of.collective)) return input_value(of, static_cast<int>(of.root), ranks, i);
+  const ReduceOp op = of.dtype == Dtype::kBool ? of_bools(of.op) : of.op;
   int result = input_value(of, 0, ranks, i);
-  for (int rank = 1; rank < ranks; ++rank)
-    result = fold(of.op, result, input_value(of, rank, ranks, i));
+  for (int rank = 1; rank < ranks; ++rank) {
+    result = fold(op, result, input_value(of, rank, ranks, i));
+  }
   return of.op == ReduceOp::kAverage ? result / ranks : result;
 }
 

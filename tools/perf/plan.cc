@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "proto/reduction.h"
+
 namespace gradring::tools {
 
 std::vector<uint64_t> sizes_in(const SizeRange& range) {
@@ -40,7 +42,7 @@ std::vector<Case> all_cases(Collective collective, const SizeRange& range, uint3
     }
     for (uint8_t o = 1; o <= kReduceOpLast; ++o) {
       const auto op = static_cast<ReduceOp>(o);
-      if (op != ReduceOp::kAverage || !is_integer(dtype)) add(dtype, op);  // no average of integers
+      if (can_reduce(dtype, op).ok()) add(dtype, op);
     }
   }
   return cases;

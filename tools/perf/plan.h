@@ -14,6 +14,7 @@ struct Case {
   ReduceOp op = ReduceOp::kSum;  // kNone where nothing is reduced
   uint32_t root = 0;             // where there is one
   uint64_t count = 0;            // elements of the larger buffer; 0 for a barrier
+  double scale = 1;              // inputs are multiplied by it, and the result by its inverse
 
   uint64_t bytes() const { return count * size_of(dtype); }
   bool operator==(const Case&) const = default;

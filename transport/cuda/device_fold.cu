@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "proto/reduction.h"
 #include "transport/cuda/fold_share.h"
-#include "transport/reducer.h"
 
 namespace gradring::transport {
 namespace {
@@ -42,14 +42,14 @@ Status refuse(std::string why) {
 // without its GPU.
 Status check(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, const void* out,
              size_t count, uint32_t divisor) {
-  Status status = can_fold(dtype, op);
+  Status status = can_reduce(dtype, op);
   if (!status.ok()) return status;
   if (inputs.empty()) return refuse("has no input; give at least one");
   if (inputs.size() > kDeviceFoldInputsMax) {
     return refuse("has " + std::to_string(inputs.size()) + " inputs; the most is " +
                   std::to_string(kDeviceFoldInputsMax) + ": run fewer ranks on this node");
   }
-  if (divisor != 0 && is_integer(dtype)) {
+  if (divisor != 0 && !is_float(dtype)) {
     return refuse("cannot divide " + std::string(name_of(dtype)) +
                   ": divide in a type that can hold the result");
   }

@@ -34,6 +34,14 @@ struct Integer {
   static __host__ __device__ Stored store(Value value) { return value; }
 };
 
+// A byte that is not 0 is 1.
+struct Bool {
+  using Stored = uint8_t;
+  using Value = uint8_t;
+  static __host__ __device__ Value load(Stored stored) { return stored != 0 ? 1 : 0; }
+  static __host__ __device__ Stored store(Value value) { return value; }
+};
+
 template <typename T, typename Bits, Bits kQuietNan>
 struct Native {
   using Stored = Bits;
@@ -117,6 +125,27 @@ struct Max {
     } else {
       return a > b ? a : b;
     }
+  }
+};
+
+struct And {
+  template <typename T>
+  static __host__ __device__ T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+
+struct Or {
+  template <typename T>
+  static __host__ __device__ T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+
+struct Xor {
+  template <typename T>
+  static __host__ __device__ T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
   }
 };
 

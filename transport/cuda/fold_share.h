@@ -87,16 +87,8 @@ inline __host__ __device__ void fold_share(const FoldArguments& a, size_t thread
 }
 
 template <class Op, class Visit>
-auto with_format(Dtype dtype, Visit visit) -> decltype(visit(Float32(), Op())) {
+auto with_integers(Dtype dtype, Visit visit) -> decltype(visit(Float32(), Sum())) {
   switch (dtype) {
-    case Dtype::kFloat32:
-      return visit(Float32(), Op());
-    case Dtype::kFloat64:
-      return visit(Float64(), Op());
-    case Dtype::kFloat16:
-      return visit(Float16(), Op());
-    case Dtype::kBfloat16:
-      return visit(Bfloat16(), Op());
     case Dtype::kInt8:
       return visit(Integer<int8_t>(), Op());
     case Dtype::kInt16:
@@ -107,24 +99,67 @@ auto with_format(Dtype dtype, Visit visit) -> decltype(visit(Float32(), Op())) {
       return visit(Integer<int64_t>(), Op());
     case Dtype::kUint8:
       return visit(Integer<uint8_t>(), Op());
+    case Dtype::kUint16:
+      return visit(Integer<uint16_t>(), Op());
+    case Dtype::kUint32:
+      return visit(Integer<uint32_t>(), Op());
+    case Dtype::kUint64:
+      return visit(Integer<uint64_t>(), Op());
+    default:
+      return {};
   }
-  return {};
 }
 
-// visit(format, operation) of what dtype and op stand for; an empty result for what can_fold
-// refuses as unknown.
+template <class Op, class Visit>
+auto with_numbers(Dtype dtype, Visit visit) -> decltype(visit(Float32(), Sum())) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return visit(Float32(), Op());
+    case Dtype::kFloat64:
+      return visit(Float64(), Op());
+    case Dtype::kFloat16:
+      return visit(Float16(), Op());
+    case Dtype::kBfloat16:
+      return visit(Bfloat16(), Op());
+    default:
+      return with_integers<Op>(dtype, visit);
+  }
+}
+
+template <class Visit>
+auto with_bools(ReduceOp op, Visit visit) -> decltype(visit(Float32(), Sum())) {
+  switch (op) {
+    case ReduceOp::kProduct:
+    case ReduceOp::kMin:
+    case ReduceOp::kBand:
+      return visit(Bool(), And());
+    case ReduceOp::kBxor:
+      return visit(Bool(), Xor());
+    default:
+      return visit(Bool(), Or());
+  }
+}
+
+// visit(format, operation) of what dtype and op stand for. Requires can_reduce(dtype, op).ok().
 template <class Visit>
 auto with_kind(Dtype dtype, ReduceOp op, Visit visit) -> decltype(visit(Float32(), Sum())) {
+  if (dtype == Dtype::kBool) return with_bools(op, visit);
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return with_format<Sum>(dtype, visit);
+      return with_numbers<Sum>(dtype, visit);
     case ReduceOp::kMin:
-      return with_format<Min>(dtype, visit);
+      return with_numbers<Min>(dtype, visit);
     case ReduceOp::kMax:
-      return with_format<Max>(dtype, visit);
+      return with_numbers<Max>(dtype, visit);
     case ReduceOp::kProduct:
-      return with_format<Product>(dtype, visit);
+      return with_numbers<Product>(dtype, visit);
+    case ReduceOp::kBand:
+      return with_integers<And>(dtype, visit);
+    case ReduceOp::kBor:
+      return with_integers<Or>(dtype, visit);
+    case ReduceOp::kBxor:
+      return with_integers<Xor>(dtype, visit);
     case ReduceOp::kNone:
       break;
   }

@@ -1,5 +1,5 @@
-// What happens to a folded value before it is stored, once per instruction set: the division, the
-// one NaN, and the search for what is not finite.
+// What happens to a folded value before it is stored, once per instruction set: division and
+// factor, the one NaN, and the search for what is not finite.
 #if defined(GRADRING_TRANSPORT_SIMD_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADRING_TRANSPORT_SIMD_FINISH_INL_H_
 #undef GRADRING_TRANSPORT_SIMD_FINISH_INL_H_
@@ -29,7 +29,7 @@ template <class Format, bool kFloat = std::is_floating_point_v<hn::TFromD<typena
 class Finish {
  public:
   using V = typename Format::V;
-  Finish(const void* const*, size_t, uint32_t /*divisor*/, FoldFindings*) {}
+  Finish(const void* const*, size_t, uint32_t /*divisor*/, double /*factor*/, FoldFindings*) {}
   HWY_INLINE void apply(size_t /*at*/, V&, V&, V&, V&) {}
   HWY_INLINE void apply(size_t /*at*/, size_t /*count*/, V&) {}
 };
@@ -40,20 +40,23 @@ class Finish<Format, true> {
   using D = typename Format::D;
   using V = typename Format::V;
 
-  Finish(const void* const* inputs, size_t num_inputs, uint32_t divisor, FoldFindings* findings)
+  Finish(const void* const* inputs, size_t num_inputs, uint32_t divisor, double factor,
+         FoldFindings* findings)
       : inputs_(inputs),
         num_inputs_(num_inputs),
         divide_(divisor != 0),
         divisor_(static_cast<T>(divisor)),
+        scale_(factor != 1),
+        factor_(static_cast<T>(factor)),
         findings_(findings) {}
 
   // Four whole vectors. Nearly always all is finite, and then one test of four costs no more than
   // to replace NaN after NaN would.
   HWY_INLINE void apply(size_t at, V& v0, V& v1, V& v2, V& v3) {
-    divide(v0);
-    divide(v1);
-    divide(v2);
-    divide(v3);
+    divide_and_scale(v0);
+    divide_and_scale(v1);
+    divide_and_scale(v2);
+    divide_and_scale(v3);
     const auto finite =
         hn::And(hn::And(is_finite(v0), is_finite(v1)), hn::And(is_finite(v2), is_finite(v3)));
     if (HWY_LIKELY(hn::AllTrue(D(), finite))) return;
@@ -66,7 +69,7 @@ class Finish<Format, true> {
 
   // The first `count` elements of a vector.
   HWY_INLINE void apply(size_t at, size_t count, V& value) {
-    divide(value);
+    divide_and_scale(value);
     settle(at, count, value);
   }
 
@@ -75,8 +78,9 @@ class Finish<Format, true> {
   using Mask = hn::Mask<D>;
   using Stored = typename Format::Stored;
 
-  HWY_INLINE void divide(V& value) const {
+  HWY_INLINE void divide_and_scale(V& value) const {
     if (divide_) value = hn::Div(value, hn::Set(D(), divisor_));
+    if (scale_) value = hn::Mul(value, hn::Set(D(), factor_));
   }
 
   // As it will be stored, and as it was loaded as well: between the largest number of the format
@@ -125,6 +129,8 @@ class Finish<Format, true> {
   const size_t num_inputs_;
   const bool divide_;
   const T divisor_;
+  const bool scale_;
+  const T factor_;
   FoldFindings* const findings_;
 };
 

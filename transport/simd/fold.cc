@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -5,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "proto/reduction.h"
 #include "transport/reducer.h"
 
 // Highway compiles this file once per instruction set and chooses among them at run time.
@@ -22,7 +24,7 @@ namespace gradring::transport {
 namespace HWY_NAMESPACE {
 
 using Kernel = void (*)(const void* const* inputs, size_t num_inputs, void* out, size_t count,
-                        uint32_t divisor, FoldFindings* findings);
+                        uint32_t divisor, const Scale& scale, FoldFindings* findings);
 
 // Only an order sees the sign. Sums and products wrap, which C++ defines for unsigned types alone,
 // and the bits are the same.
@@ -32,17 +34,25 @@ using Integer = Native<std::conditional_t<std::is_same_v<Op, Min> || std::is_sam
 template <class Op, typename T>
 using Byte = std::conditional_t<std::is_same_v<Op, Product>, WideByte, Integer<Op, T>>;
 
-template <class Op>
-Kernel kernel_of(Dtype dtype) {
+template <class Op, bool kScaled>
+Kernel kernel_of_floats(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat32:
-      return &fold_all<Native<float>, Op>;
+      return &fold_all<Native<float>, Op, kScaled>;
     case Dtype::kFloat64:
-      return &fold_all<Native<double>, Op>;
+      return &fold_all<Native<double>, Op, kScaled>;
     case Dtype::kFloat16:
-      return &fold_all<Float16, Op>;
+      return &fold_all<Float16, Op, kScaled>;
     case Dtype::kBfloat16:
-      return &fold_all<Bfloat16, Op>;
+      return &fold_all<Bfloat16, Op, kScaled>;
+    default:
+      return nullptr;
+  }
+}
+
+template <class Op>
+Kernel kernel_of_integers(Dtype dtype) {
+  switch (dtype) {
     case Dtype::kInt8:
       return &fold_all<Byte<Op, int8_t>, Op>;
     case Dtype::kInt16:
@@ -53,21 +63,54 @@ Kernel kernel_of(Dtype dtype) {
       return &fold_all<Integer<Op, int64_t>, Op>;
     case Dtype::kUint8:
       return &fold_all<Byte<Op, uint8_t>, Op>;
+    case Dtype::kUint16:
+      return &fold_all<Integer<Op, uint16_t>, Op>;
+    case Dtype::kUint32:
+      return &fold_all<Integer<Op, uint32_t>, Op>;
+    case Dtype::kUint64:
+      return &fold_all<Integer<Op, uint64_t>, Op>;
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
-Kernel kernel_for(Dtype dtype, ReduceOp op) {
+template <class Op>
+Kernel kernel_of(Dtype dtype, bool scaled) {
+  if (is_integer(dtype)) return kernel_of_integers<Op>(dtype);
+  return scaled ? kernel_of_floats<Op, true>(dtype) : kernel_of_floats<Op, false>(dtype);
+}
+
+Kernel kernel_of_bools(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kProduct:
+    case ReduceOp::kMin:
+    case ReduceOp::kBand:
+      return &fold_all<Bool, And>;
+    case ReduceOp::kBxor:
+      return &fold_all<Bool, Xor>;
+    default:
+      return &fold_all<Bool, Or>;
+  }
+}
+
+Kernel kernel_for(Dtype dtype, ReduceOp op, bool scaled) {
+  if (dtype == Dtype::kBool) return kernel_of_bools(op);
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return kernel_of<Sum>(dtype);
+      return kernel_of<Sum>(dtype, scaled);
     case ReduceOp::kMin:
-      return kernel_of<Min>(dtype);
+      return kernel_of<Min>(dtype, scaled);
     case ReduceOp::kMax:
-      return kernel_of<Max>(dtype);
+      return kernel_of<Max>(dtype, scaled);
     case ReduceOp::kProduct:
-      return kernel_of<Product>(dtype);
+      return kernel_of<Product>(dtype, scaled);
+    case ReduceOp::kBand:
+      return kernel_of_integers<And>(dtype);
+    case ReduceOp::kBor:
+      return kernel_of_integers<Or>(dtype);
+    case ReduceOp::kBxor:
+      return kernel_of_integers<Xor>(dtype);
     case ReduceOp::kNone:
       break;
   }
@@ -125,37 +168,21 @@ uint64_t magnitude_of(const void* element) {
 
 }  // namespace
 
-Status can_fold(Dtype dtype, ReduceOp op) {
-  if (size_of(dtype) == 0) {
-    return {Code::kInvalidArgument,
-            "there is no element type number " + std::to_string(static_cast<int>(dtype))};
-  }
-  if (op == ReduceOp::kNone || static_cast<uint8_t>(op) > kReduceOpLast) {
-    return {Code::kInvalidArgument, "there is no reduction number " +
-                                        std::to_string(static_cast<int>(op)) +
-                                        "; use sum, average, min, max or product"};
-  }
-  if (op == ReduceOp::kAverage && is_integer(dtype)) {
-    return {Code::kInvalidArgument, "the average of " + std::string(name_of(dtype)) +
-                                        " is refused, it would cut off fractions: reduce with sum, "
-                                        "and divide in a type that can hold the result"};
-  }
-  return {};
-}
-
 FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
-                  size_t count, uint32_t divisor) {
+                  size_t count, uint32_t divisor, const Scale& scale) {
+  const auto is_one = [](double factor) { return factor == 1; };
+  const bool scales_inputs = !std::all_of(scale.inputs.begin(), scale.inputs.end(), is_one);
+  const bool changes = divisor != 0 || scales_inputs || scale.result != 1;
   // Each of these is a bug of the caller; to go on would be to hand out wrong sums as good ones.
-  const bool divides_integers = divisor != 0 && is_integer(dtype);
-  if (!can_fold(dtype, op).ok() || inputs.empty() || divides_integers) {
-    std::fprintf(stderr, "gradring: fold(%s of %s, %zu inputs, divisor %u) makes no sense\n",
+  if (!can_reduce(dtype, op).ok() || inputs.empty() || (changes && !is_float(dtype))) {
+    std::fprintf(stderr, "gradring: fold(%s of %s, %zu inputs, divisor %u, %s) makes no sense\n",
                  std::string(name_of(op)).c_str(), std::string(name_of(dtype)).c_str(),
-                 inputs.size(), divisor);
+                 inputs.size(), divisor, scales_inputs ? "scaled" : "not scaled");
     std::abort();
   }
   FoldFindings findings;
-  const auto kernel = HWY_DYNAMIC_DISPATCH(kernel_for)(dtype, op);
-  kernel(inputs.data(), inputs.size(), out, count, divisor, &findings);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(kernel_for)(dtype, op, scales_inputs);
+  kernel(inputs.data(), inputs.size(), out, count, divisor, scale, &findings);
   return findings;
 }
 

@@ -54,6 +54,18 @@ struct WideByte {
   }
 };
 
+// A byte that is not 0 is 1.
+struct Bool {
+  using Stored = uint8_t;
+  using D = hn::ScalableTag<uint8_t>;
+  using V = hn::Vec<D>;
+
+  static HWY_INLINE V load(const Stored* from) {
+    return hn::Min(hn::LoadU(D(), from), hn::Set(D(), uint8_t{1}));
+  }
+  static HWY_INLINE void store(V value, Stored* to) { hn::StoreU(value, D(), to); }
+};
+
 // The half types share: 16 bits in memory, float32 while folded, integers on the way between.
 struct Half {
   using Stored = uint16_t;

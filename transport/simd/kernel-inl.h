@@ -64,34 +64,79 @@ struct Max {
   }
 };
 
+struct And {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::And(a, b);
+  }
+};
+
+struct Or {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+
+struct Xor {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
+// Elements of input `r`, as they are folded.
+template <class Format, bool kScaled>
+class Load {
+ public:
+  Load(const Scale& scale, size_t r) {
+    if constexpr (kScaled) {
+      factor_ = static_cast<T>(r < scale.inputs.size() ? scale.inputs[r] : 1);
+    }
+  }
+  HWY_INLINE typename Format::V operator()(const typename Format::Stored* from) const {
+    if constexpr (kScaled) {
+      return hn::Mul(Format::load(from), hn::Set(typename Format::D(), factor_));
+    } else {
+      return Format::load(from);
+    }
+  }
+
+ private:
+  using T = hn::TFromD<typename Format::D>;
+  T factor_ = 1;
+};
+
 // out[i] = inputs[0][i] op inputs[1][i] op ..., for `count` elements and at least one input.
 //
 // Four vectors at a time hide the latency of the operation behind one another and spread the cost
 // of the inner loop, so that any number of inputs is folded in one pass, in registers. All inputs
 // of a group are read before it is written: therefore `out` may be any of them.
-template <class Format, class Op>
+template <class Format, class Op, bool kScaled = false>
 void fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t count,
-              uint32_t divisor, FoldFindings* findings) {
+              uint32_t divisor, const Scale& scale, FoldFindings* findings) {
   using Stored = typename Format::Stored;
   using D = typename Format::D;
   constexpr size_t kLanesMax = hn::MaxLanes(D());
   const size_t lanes = hn::Lanes(D());
-  Finish<Format> finish(inputs, num_inputs, divisor, findings);
+  Finish<Format> finish(inputs, num_inputs, divisor, scale.result, findings);
   auto* const to = static_cast<Stored*>(out);
 
   size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     const Stored* from = static_cast<const Stored*>(inputs[0]) + i;
-    auto v0 = Format::load(from);
-    auto v1 = Format::load(from + lanes);
-    auto v2 = Format::load(from + 2 * lanes);
-    auto v3 = Format::load(from + 3 * lanes);
+    const Load<Format, kScaled> first(scale, 0);
+    auto v0 = first(from);
+    auto v1 = first(from + lanes);
+    auto v2 = first(from + 2 * lanes);
+    auto v3 = first(from + 3 * lanes);
     for (size_t r = 1; r < num_inputs; ++r) {
       from = static_cast<const Stored*>(inputs[r]) + i;
-      v0 = Op::apply(v0, Format::load(from));
-      v1 = Op::apply(v1, Format::load(from + lanes));
-      v2 = Op::apply(v2, Format::load(from + 2 * lanes));
-      v3 = Op::apply(v3, Format::load(from + 3 * lanes));
+      const Load<Format, kScaled> load(scale, r);
+      v0 = Op::apply(v0, load(from));
+      v1 = Op::apply(v1, load(from + lanes));
+      v2 = Op::apply(v2, load(from + 2 * lanes));
+      v3 = Op::apply(v3, load(from + 3 * lanes));
     }
     finish.apply(i, v0, v1, v2, v3);
     Format::store(v0, to + i);
@@ -107,10 +152,10 @@ void fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t co
     const size_t left = std::min(lanes, count - i);
     const size_t bytes = left * sizeof(Stored);
     std::memcpy(piece, static_cast<const Stored*>(inputs[0]) + i, bytes);
-    auto v = Format::load(piece);
+    auto v = Load<Format, kScaled>(scale, 0)(piece);
     for (size_t r = 1; r < num_inputs; ++r) {
       std::memcpy(piece, static_cast<const Stored*>(inputs[r]) + i, bytes);
-      v = Op::apply(v, Format::load(piece));
+      v = Op::apply(v, Load<Format, kScaled>(scale, r)(piece));
     }
     finish.apply(i, left, v);
     Format::store(v, piece);

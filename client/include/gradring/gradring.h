@@ -68,17 +68,27 @@ typedef enum gradring_dtype {
   GRADRING_INT16 = 6,
   GRADRING_INT32 = 7,
   GRADRING_INT64 = 8,
-  GRADRING_UINT8 = 9
+  GRADRING_UINT8 = 9,
+  GRADRING_UINT16 = 10,
+  GRADRING_UINT32 = 11,
+  GRADRING_UINT64 = 12,
+  GRADRING_BOOL = 13,        /* a byte: 0, or anything else; what is computed is 0 or 1 */
+  GRADRING_FLOAT8_E4M3 = 14, /* these two are moved, and never reduced */
+  GRADRING_FLOAT8_E5M2 = 15
 } gradring_dtype;
 
 /* float16 and bfloat16 are folded in float32 within a node's pass and rounded to nearest even. The
- * average of integers is refused. */
+ * average of integers is refused. BAND, BOR and BXOR are of integers and bools. Of bools, SUM and
+ * MAX are BOR, and PRODUCT and MIN are BAND. */
 typedef enum gradring_reduce_op {
   GRADRING_SUM = 1,
   GRADRING_AVERAGE = 2,
   GRADRING_MIN = 3,
   GRADRING_MAX = 4,
-  GRADRING_PRODUCT = 5
+  GRADRING_PRODUCT = 5,
+  GRADRING_BAND = 6,
+  GRADRING_BOR = 7,
+  GRADRING_BXOR = 8
 } gradring_reduce_op;
 
 /* As what float32 travels from node to node where an op reduces it: between nodes only, and from
@@ -138,8 +148,8 @@ typedef struct gradring_options {
    * (default 1), and takes in ranks with numbers below B (default: below the size that they say
    * themselves) at gradring_join_point. GRADRING_POLICY */
   const char* policy;
-  /* Of ops that do not say their own, the same for all ranks: "native", the default, "fp16", "bf16"
-   * or "int8" (gradring_wire). GRADRING_WIRE */
+  /* Of ops that do not say their own, the same for all ranks: "native" (or "none"), the default,
+   * "fp16", "bf16" or "int8" (gradring_wire). GRADRING_WIRE */
   const char* wire;
 } gradring_options;
 
@@ -249,6 +259,11 @@ typedef struct gradring_op {
   uint32_t ranks;
   gradring_wire wire; /* of ALLREDUCE, REDUCE_SCATTER and REDUCE of float32 */
   uint32_t reserved;  /* 0 */
+  /* Of what reduces float16, bfloat16, float32 or float64, in the same pass: this rank's input is
+   * multiplied by prescale, which may differ from rank to rank; the result, an average after its
+   * division, by postscale. 0 is 1. */
+  double prescale;
+  double postscale;
 } gradring_op;
 
 typedef uint64_t gradring_request;

@@ -29,6 +29,12 @@
 
 namespace gradring {
 
+// What the inputs of one rank, and the result, are multiplied by (gradring_op).
+struct Scale {
+  double before = 1;  // may differ from rank to rank
+  double after = 1;
+};
+
 // A call that failed; what() is the library's sentence.
 class Error : public std::runtime_error {
  public:
@@ -54,22 +60,21 @@ namespace detail {
 
 template <class T>
 constexpr gradring_dtype deduce_dtype() {
-  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
+  static_assert(std::is_arithmetic_v<T>,
                 "gradring does not know this type: specialize gradring::dtype_of for it");
   static_assert(!std::is_same_v<T, long double>, "gradring has no type for long double");
   if (std::is_floating_point_v<T>) return sizeof(T) == 4 ? GRADRING_FLOAT32 : GRADRING_FLOAT64;
-  static_assert(std::is_floating_point_v<T> || std::is_signed_v<T> || sizeof(T) == 1,
-                "of the unsigned types gradring only knows that of 8 bits");
-  if (std::is_unsigned_v<T>) return GRADRING_UINT8;
+  if (std::is_same_v<T, bool>) return GRADRING_BOOL;
+  constexpr bool kSigned = std::is_signed_v<T>;
   switch (sizeof(T)) {
     case 1:
-      return GRADRING_INT8;
+      return kSigned ? GRADRING_INT8 : GRADRING_UINT8;
     case 2:
-      return GRADRING_INT16;
+      return kSigned ? GRADRING_INT16 : GRADRING_UINT16;
     case 4:
-      return GRADRING_INT32;
+      return kSigned ? GRADRING_INT32 : GRADRING_UINT32;
     default:
-      return GRADRING_INT64;
+      return kSigned ? GRADRING_INT64 : GRADRING_UINT64;
   }
 }
 
@@ -225,17 +230,19 @@ class Communicator {
   template <class T>
   Request start_allreduce(const T* input, T* output, size_t count,
                           gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr,
-                          gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
+                          gradring_wire wire = GRADRING_WIRE_DEFAULT, Scale scale = {}) const {
     gradring_op full = op_on(GRADRING_ALLREDUCE, input, output, count, dtype_of<T>, name);
     full.op = op;
     full.wire = wire;
+    full.prescale = scale.before;
+    full.postscale = scale.after;
     return Request(comm_, full);
   }
   template <class T>
   Request start_allreduce(Buffer<T>& buffer, gradring_reduce_op op = GRADRING_SUM,
-                          const char* name = nullptr,
-                          gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
-    return start_allreduce(buffer.data(), buffer.data(), buffer.size(), op, name, wire);
+                          const char* name = nullptr, gradring_wire wire = GRADRING_WIRE_DEFAULT,
+                          Scale scale = {}) const {
+    return start_allreduce(buffer.data(), buffer.data(), buffer.size(), op, name, wire, scale);
   }
   template <class T>
   Request start_broadcast(T* buffer, size_t count, unsigned root,
@@ -256,10 +263,12 @@ class Communicator {
   template <class T>
   Request start_reduce(const T* input, T* output, size_t count, unsigned root,
                        gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr,
-                       gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
+                       gradring_wire wire = GRADRING_WIRE_DEFAULT, Scale scale = {}) const {
     gradring_op full = op_on(GRADRING_REDUCE, input, output, count, dtype_of<T>, name);
     full.op = op;
     full.wire = wire;
+    full.prescale = scale.before;
+    full.postscale = scale.after;
     full.root = root;
     return Request(comm_, full);
   }
@@ -273,10 +282,12 @@ class Communicator {
   template <class T>
   Request start_reduce_scatter(const T* input, T* output, size_t count,
                                gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr,
-                               gradring_wire wire = GRADRING_WIRE_DEFAULT) const {
+                               gradring_wire wire = GRADRING_WIRE_DEFAULT, Scale scale = {}) const {
     gradring_op full = op_on(GRADRING_REDUCE_SCATTER, input, output, count, dtype_of<T>, name);
     full.op = op;
     full.wire = wire;
+    full.prescale = scale.before;
+    full.postscale = scale.after;
     return Request(comm_, full);
   }
   // `count` elements of each rank, to the root alone.

@@ -31,7 +31,7 @@ core::EngineRecord some_record(uint64_t epoch = 1) {
 }
 
 core::Submission submission(uint32_t rank, uint64_t ticket, const OpKey& key) {
-  return {rank, ticket, key, "grad", kSum, {5, 64 * rank}, {6, 128 * rank}};
+  return {rank, ticket, key, "grad", kSum, {5, 64 * rank}, {6, 128 * rank}, 0, 0.5 + rank};
 }
 
 Failure some_failure() {
