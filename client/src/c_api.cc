@@ -156,6 +156,21 @@ gradring_code gradring_open(const gradring_options* options, gradring_comm** com
   });
 }
 
+gradring_code gradring_group(gradring_comm* comm, const uint32_t* ranks, uint32_t count,
+                             gradring_comm** group) {
+  if (group == nullptr) return invalid("group is NULL");
+  *group = nullptr;
+  if (ranks == nullptr || count == 0) return invalid("a group has ranks: ranks is NULL or count 0");
+  return on(comm, [&](Communicator& body) {
+    auto handle = std::make_unique<gradring_comm>();
+    auto made = body.group({ranks, ranks + count});
+    if (!made) return remember(made.error());
+    handle->body = std::move(*made);
+    *group = handle.release();
+    return GRADRING_OK;
+  });
+}
+
 void gradring_close(gradring_comm* comm) {
   if (comm == nullptr) return;
   const bool forked = comm->body->forked();

@@ -52,12 +52,28 @@ tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mu
 
 tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex>& lock,
                                                      uint64_t bytes, TimePoint deadline) {
-  if (over()) return tl::unexpected(why_over());
   const uint64_t number = next_number();
-  const auto call = attach_calls_.try_emplace(number).first;
-  wire::AttachRequest& request = call->second.request;
+  wire::AttachRequest request;
   request.mutable_allocate()->set_request(number);
   request.mutable_allocate()->set_bytes(bytes);
+  return ask_for_segment(lock, request, number, deadline);
+}
+
+tl::expected<AttachPacket, Status> Session::borrow(std::unique_lock<std::mutex>& lock,
+                                                   const wire::BorrowSegment& segment,
+                                                   TimePoint deadline) {
+  const uint64_t number = next_number();
+  wire::AttachRequest request;
+  *request.mutable_borrow() = segment;
+  request.mutable_borrow()->set_request(number);
+  return ask_for_segment(lock, request, number, deadline);
+}
+
+tl::expected<AttachPacket, Status> Session::ask_for_segment(std::unique_lock<std::mutex>& lock,
+                                                            const wire::AttachRequest& request,
+                                                            uint64_t number, TimePoint deadline) {
+  if (over()) return tl::unexpected(why_over());
+  const auto call = attach_calls_.try_emplace(number, Allocation{request, std::nullopt}).first;
   if (attach_open_) {
     const Status sent = connection_->attach.send(request);
     // Of the two reasons, a closed socket is the one that reading shows.
@@ -78,8 +94,8 @@ tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex
   if (over()) return tl::unexpected(why_over());
   return tl::unexpected(
       Status(Code::kDeadlineExceeded,
-             fmt::format("the daemon on node {} did not make a segment of {} bytes in time; {}",
-                         place_.node, bytes, advice("status", "how it is"))));
+             fmt::format("the daemon on node {} did not make a segment in time; {}", place_.node,
+                         advice("status", "how it is"))));
 }
 
 Status Session::wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline) {

@@ -6,8 +6,10 @@
 
 namespace gradring::client {
 
-Communicator::Communicator(Settings settings, DaemonPlace place, Connection connection)
+Communicator::Communicator(Settings settings, std::shared_ptr<Commons> commons, DaemonPlace place,
+                           Connection connection)
     : settings_(std::move(settings)),
+      commons_(std::move(commons)),
       session_(*this, std::move(place), std::move(connection)),
       fork_watch_(mutex_, [this] { session_.close_in_child(); }) {}
 
@@ -28,6 +30,7 @@ void Communicator::close() {
       {Code::kUnavailable, "the communicator was closed by another thread during this call"});
   left_.wait(lock, [&] { return inside_ == 0; });
   session_.end_interruption();
+  commons_->withdraw_all(session_.id());
   if (session_.lost()) return;
   wire::ClientMessage message;
   message.mutable_leave()->set_job(job_);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "client/src/commons.h"
 #include "client/src/fork_watch.h"
 #include "client/src/requests.h"
 #include "client/src/seen.h"
@@ -30,7 +32,10 @@ namespace gradring::client {
 class Communicator final : private Session::Events {
  public:
   // Attaches and joins (gradring_open).
-  static tl::expected<std::unique_ptr<Communicator>, Status> open(Settings settings);
+  static tl::expected<std::unique_ptr<Communicator>, Status> open(
+      Settings settings, std::shared_ptr<Commons> commons = std::make_shared<Commons>());
+  // A job of these ranks of this one, and our place in it (gradring_group).
+  tl::expected<std::unique_ptr<Communicator>, Status> group(const std::vector<uint32_t>& ranks);
   ~Communicator() = default;
 
   // Leaves the job, waiting kLeaveTime at most, once the calls of other threads have returned,
@@ -88,7 +93,9 @@ class Communicator final : private Session::Events {
     std::unique_lock<std::mutex> lock_;
   };
 
-  Communicator(Settings settings, DaemonPlace place, Connection connection);
+  Communicator(Settings settings, std::shared_ptr<Commons> commons, DaemonPlace place,
+               Connection connection);
+  tl::expected<Settings, Status> settings_of_group(const std::vector<uint32_t>& ranks);
 
   Status join(std::unique_lock<std::mutex>& lock);
   Status place_in(const wire::View& view);
@@ -100,6 +107,10 @@ class Communicator final : private Session::Events {
   Status out_of_turn(const Request& request) const;
 
   tl::expected<Segment, Status> make_segment(std::unique_lock<std::mutex>& lock, uint64_t bytes);
+  // In the maps, ours and the family's.
+  Segment& enter(Segment segment);
+  Status borrow_for(std::unique_lock<std::mutex>& lock, const gradring_op& op);
+  void give_back_withdrawn(std::unique_lock<std::mutex>& lock);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);
   Status give_back(std::unique_lock<std::mutex>& lock, Segment& segment);
 
@@ -132,6 +143,7 @@ class Communicator final : private Session::Events {
 
   // Constant once opened.
   Settings settings_;
+  const std::shared_ptr<Commons> commons_;  // of the family
   uint64_t job_ = 0;
 
   std::atomic<int32_t> size_{0};
@@ -144,6 +156,9 @@ class Communicator final : private Session::Events {
   int inside_ = 0;
   Session session_;
   Segments segments_;
+  uint64_t withdrawals_seen_ = 0;                     // of commons_
+  std::map<std::vector<uint32_t>, uint32_t> groups_;  // made so far, by their ranks ...
+  uint64_t groups_since_ = 0;                         // ... since the job grew in this epoch
   Requests requests_;
   Seen seen_;                                         // stays empty where no restart can follow
   uint64_t sequence_ = 0;                             // of the next op without a name

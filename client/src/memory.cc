@@ -32,7 +32,62 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
     return tl::unexpected(mapping.error());
   }
   std::byte* data = mapping->data();
-  return Segment{ready.segment(), data, bytes, std::move(*mapping)};
+  return Segment{ready.segment(), data, bytes,
+                 std::make_shared<const Mapping>(std::move(*mapping))};
+}
+
+Segment& Communicator::enter(Segment segment) {
+  Segment& entered = segments_.insert(std::move(segment));
+  commons_->offer({0, entered.base, entered.bytes, entered.mapping, session_.id(),
+                   session_.secret(), entered.id});
+  return entered;
+}
+
+// What an op names may be another communicator's of the family: a look at the maps, and once for
+// each segment a word with the daemon.
+Status Communicator::borrow_for(std::unique_lock<std::mutex>& lock, const gradring_op& op) {
+  give_back_withdrawn(lock);
+  for (const void* memory : {op.input, static_cast<const void*>(op.output)}) {
+    if (memory == nullptr || segments_.around(memory) != nullptr) continue;
+    const auto common = commons_->around(memory);
+    if (!common) continue;  // if it is to be read or written, that will be refused
+    if (!session_.lends()) {
+      return {Code::kIncompatible,
+              "the daemon is too old to let one communicator use another's memory; allocate it "
+              "with this one"};
+    }
+    wire::BorrowSegment request;
+    request.set_session(common->session);
+    request.set_secret(common->secret);
+    request.set_segment(common->segment);
+    const auto packet = session_.borrow(lock, request, Clock::now() + kCallTime);
+    if (!packet) return packet.error();
+    const uint64_t id = packet->reply.segment().segment();
+    if (segments_.around(memory) != nullptr) {  // another thread was as quick
+      if (Status freed = free_segment(lock, id); !freed.ok()) return freed;
+      continue;
+    }
+    segments_.insert({id, common->base, common->bytes, common->mapping, common->number});
+  }
+  return {};
+}
+
+// What its owner has freed must not be found here when the address is used again.
+void Communicator::give_back_withdrawn(std::unique_lock<std::mutex>& lock) {
+  const uint64_t withdrawals = commons_->withdrawals();
+  if (withdrawals == withdrawals_seen_) return;
+  const auto withdrawn = [&](const Segment& segment) {
+    return segment.borrowed != 0 && !commons_->offers(segment.borrowed);
+  };
+  const auto free_to_go = [&](const Segment& segment) {
+    return segment.lent == 0 && withdrawn(segment);
+  };
+  while (Segment* segment = segments_.any(free_to_go)) {
+    const Segment taken = segments_.take(*segment);
+    // Whatever the daemon says to it, nobody names it any more.
+    static_cast<void>(free_segment(lock, taken.id));
+  }
+  if (segments_.any(withdrawn) == nullptr) withdrawals_seen_ = withdrawals;
 }
 
 tl::expected<void*, Status> Communicator::alloc(uint64_t bytes) {
@@ -40,7 +95,7 @@ tl::expected<void*, Status> Communicator::alloc(uint64_t bytes) {
   Inside inside(*this);
   auto segment = make_segment(inside.lock(), bytes);
   if (!segment) return tl::unexpected(segment.error());
-  return segments_.insert(std::move(*segment)).base;
+  return enter(std::move(*segment)).base;
 }
 
 Status Communicator::register_memory(void* memory, uint64_t bytes) {
@@ -51,13 +106,14 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   Status overlaps = invalid(fmt::format(
       "{} bytes at {} overlap memory that is registered or allocated already", bytes, memory));
   Inside inside(*this);
+  give_back_withdrawn(inside.lock());
   if (segments_.touches(memory, bytes)) return overlaps;
   auto segment = make_segment(inside.lock(), bytes);
   if (!segment) return segment.error();
   segment->base = static_cast<std::byte*>(memory);
   // Asked again, because another thread may have registered it in the meantime.
   if (!segments_.touches(memory, bytes)) {
-    segments_.insert(std::move(*segment));
+    enter(std::move(*segment));
     return {};
   }
   static_cast<void>(free_segment(inside.lock(), segment->id));
@@ -67,9 +123,10 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
 Status Communicator::free(void* memory) {
   Inside inside(*this);
   Segment* segment = segments_.at(memory);
-  if (segment == nullptr || segment->registered()) {
+  if (segment == nullptr || segment->registered() || segment->borrowed != 0) {
     return {Code::kNotFound,
-            fmt::format("{} is not the start of memory from gradring_alloc", memory)};
+            fmt::format("{} is not the start of memory from gradring_alloc of this communicator",
+                        memory)};
   }
   return give_back(inside.lock(), *segment);
 }
@@ -77,9 +134,10 @@ Status Communicator::free(void* memory) {
 Status Communicator::unregister_memory(void* memory) {
   Inside inside(*this);
   Segment* segment = segments_.at(memory);
-  if (segment == nullptr || !segment->registered()) {
-    return {Code::kNotFound,
-            fmt::format("{} is not the start of memory given to gradring_register", memory)};
+  if (segment == nullptr || !segment->registered() || segment->borrowed != 0) {
+    return {Code::kNotFound, fmt::format("{} is not the start of memory given to "
+                                         "gradring_register of this communicator",
+                                         memory)};
   }
   return give_back(inside.lock(), *segment);
 }
@@ -91,8 +149,9 @@ Status Communicator::give_back(std::unique_lock<std::mutex>& lock, Segment& segm
   }
   // Out of the map before the daemon is asked, so that no new op can name it meanwhile.
   Segment taken = segments_.take(segment);
+  commons_->withdraw(session_.id(), taken.id);
   Status freed = free_segment(lock, taken.id);
-  if (!freed.ok()) segments_.insert(std::move(taken));
+  if (!freed.ok()) enter(std::move(taken));
   return freed;
 }
 

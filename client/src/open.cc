@@ -29,12 +29,13 @@ tl::expected<Connection, Status> connect(const std::string& runtime_dir, TimePoi
 
 }  // namespace
 
-tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(Settings settings) {
+tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(
+    Settings settings, std::shared_ptr<Commons> commons) {
   auto connection = connect(settings.runtime_dir, Clock::now() + kHandshakeTime);
   if (!connection) return tl::unexpected(connection.error());
   DaemonPlace place{settings.runtime_dir, connection->welcome.node()};
-  std::unique_ptr<Communicator> communicator(
-      new Communicator(std::move(settings), std::move(place), std::move(*connection)));
+  std::unique_ptr<Communicator> communicator(new Communicator(
+      std::move(settings), std::move(commons), std::move(place), std::move(*connection)));
   std::unique_lock lock(communicator->mutex_);
   if (!communicator->session_.valid()) {
     return tl::unexpected(

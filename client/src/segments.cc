@@ -8,25 +8,28 @@ namespace gradring::client {
 
 tl::expected<Place, Status> Segments::find(const void* start, uint64_t bytes,
                                            std::string_view what) {
-  const auto* address = static_cast<const std::byte*>(start);
-  auto after = by_base_.upper_bound(address);
-  if (after != by_base_.begin()) {
-    Segment& segment = std::prev(after)->second;
-    const auto offset = static_cast<uint64_t>(address - segment.base);
-    // Compared as what is left, because offset + bytes may pass the end of the numbers.
-    if (offset < segment.bytes) {
-      if (bytes <= segment.bytes - offset) return Place{&segment, offset};
-      return tl::unexpected(Status(
-          Code::kNotFound,
-          fmt::format(
-              "{}: {} bytes at {} pass the end of their buffer, which has {} bytes from there",
-              what, bytes, start, segment.bytes - offset)));
-    }
+  Segment* const segment = around(start);
+  if (segment == nullptr) {
+    return tl::unexpected(
+        Status(Code::kNotFound,
+               fmt::format("{}: {} is not within memory of gradring_alloc or gradring_register",
+                           what, start)));
   }
-  return tl::unexpected(
-      Status(Code::kNotFound,
-             fmt::format("{}: {} is not within memory of gradring_alloc or gradring_register", what,
-                         start)));
+  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(start) - segment->base);
+  // Compared as what is left, because offset + bytes may pass the end of the numbers.
+  if (bytes <= segment->bytes - offset) return Place{segment, offset};
+  return tl::unexpected(Status(
+      Code::kNotFound,
+      fmt::format("{}: {} bytes at {} pass the end of their buffer, which has {} bytes from there",
+                  what, bytes, start, segment->bytes - offset)));
+}
+
+Segment* Segments::around(const void* start) {
+  const auto* address = static_cast<const std::byte*>(start);
+  const auto after = by_base_.upper_bound(address);
+  if (after == by_base_.begin()) return nullptr;
+  Segment& segment = std::prev(after)->second;
+  return static_cast<uint64_t>(address - segment.base) < segment.bytes ? &segment : nullptr;
 }
 
 bool Segments::touches(const void* start, uint64_t bytes) const {
@@ -43,6 +46,13 @@ bool Segments::touches(const void* start, uint64_t bytes) const {
 Segment* Segments::at(const void* start) {
   const auto found = by_base_.find(static_cast<const std::byte*>(start));
   return found == by_base_.end() ? nullptr : &found->second;
+}
+
+Segment* Segments::any(const std::function<bool(const Segment&)>& wanted) {
+  for (auto& [base, segment] : by_base_) {
+    if (wanted(segment)) return &segment;
+  }
+  return nullptr;
 }
 
 Segment& Segments::insert(Segment segment) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <tl/expected.hpp>
 #include <utility>
@@ -18,11 +19,13 @@ namespace gradring::client {
 struct Segment {
   uint64_t id = 0;  // the daemon's
   std::byte* base = nullptr;
-  uint64_t bytes = 0;  // as asked for; the mapping has whole pages
-  Mapping mapping;
+  uint64_t bytes = 0;                      // as asked for; the mapping has whole pages
+  std::shared_ptr<const Mapping> mapping;  // with the communicators that borrow it
+  // Not 0: another communicator's (Commons), lent to the session of this one.
+  uint64_t borrowed = 0;
   uint64_t lent = 0;  // loans of requests that are not waited for yet
 
-  bool registered() const { return base != mapping.data(); }
+  bool registered() const { return base != mapping->data(); }
 };
 
 // Where a range of the user's memory lies.
@@ -51,7 +54,7 @@ class Loan {
   uint64_t segment_id() const { return place_.segment->id; }
   uint64_t offset() const { return place_.offset; }
   std::byte* users() const { return place_.segment->base + place_.offset; }
-  std::byte* shared() const { return place_.segment->mapping.data() + place_.offset; }
+  std::byte* shared() const { return place_.segment->mapping->data() + place_.offset; }
 
  private:
   Place place_;
@@ -65,11 +68,17 @@ class Segments {
   // range.
   tl::expected<Place, Status> find(const void* start, uint64_t bytes, std::string_view what);
 
+  // The segment in which this lies, or null.
+  Segment* around(const void* start);
+
   // Whether [start, start + bytes) touches any segment.
   bool touches(const void* start, uint64_t bytes) const;
 
   // The segment that begins exactly here, or null.
   Segment* at(const void* start);
+
+  // Any that satisfies, or null.
+  Segment* any(const std::function<bool(const Segment&)>& wanted);
 
   Segment& insert(Segment segment);
   Segment take(Segment& segment);

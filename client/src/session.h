@@ -72,6 +72,9 @@ class Session final : private Reader::Source {
   const DaemonPlace& place() const { return place_; }
   // Whether a daemon that goes away may come back, by the welcome of its present or last life.
   bool resumable() const { return connection_->welcome.restart_grace_ms() > 0; }
+  bool lends() const { return connection_->welcome.lends(); }
+  uint64_t id() const { return connection_->welcome.session(); }
+  const std::string& secret() const { return connection_->welcome.secret(); }
   bool away() const { return resumption_.has_value(); }
   // Whether the daemon is gone for this session, for good.
   bool lost() const { return lost_.has_value(); }
@@ -95,6 +98,9 @@ class Session final : private Reader::Source {
                                                  TimePoint deadline);
   tl::expected<AttachPacket, Status> allocate(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                               TimePoint deadline);
+  // A segment of another session of this process, to be named by this one too. Requires lends().
+  tl::expected<AttachPacket, Status> borrow(std::unique_lock<std::mutex>& lock,
+                                            const wire::BorrowSegment& segment, TimePoint deadline);
 
   // Asks for rings, if the daemon has such. Until they come, and where it refuses, put() refuses.
   void ask_for_rings();
@@ -138,6 +144,9 @@ class Session final : private Reader::Source {
     std::optional<AttachPacket> answer;
   };
 
+  tl::expected<AttachPacket, Status> ask_for_segment(std::unique_lock<std::mutex>& lock,
+                                                     const wire::AttachRequest& request,
+                                                     uint64_t number, TimePoint deadline);
   bool take_in() override;
   int control_fd() const override;
   int attach_fd() const override;

@@ -70,6 +70,7 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
 tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
   Inside inside(*this);
   auto& lock = inside.lock();
+  if (Status borrowed = borrow_for(lock, op); !borrowed.ok()) return tl::unexpected(borrowed);
   auto request = prepare(op);
   if (!request) return tl::unexpected(request.error());
   if (request->input.registered()) {

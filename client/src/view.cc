@@ -21,6 +21,7 @@ tl::expected<View, std::string> view_from(const wire::View& from, uint32_t rank,
   view.grown = from.grown();
   view.closed = from.has_closed();
   view.explanation = from.explanation();
+  view.incarnation = from.incarnation();
   if (view.epoch == 0) return tl::unexpected(std::string("it has no epoch"));
   if (view.grown > view.epoch) {
     return tl::unexpected(

@@ -24,6 +24,7 @@ struct View {
   int32_t local_size = 0;       // ranks on our own node
   int32_t local_position = -1;  // our own rank's place among those
   std::string explanation;
+  std::string incarnation;  // of the job
 
   uint32_t size() const { return static_cast<uint32_t>(ranks.size()); }
   // Of a rank that is there.

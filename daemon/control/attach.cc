@@ -108,6 +108,8 @@ void AttachServer::on_socket(SessionId id, core::Time now) {
     welcome(*session, request.hello());
   } else if (request.has_rings()) {
     make_rings(*session, request.rings());
+  } else if (request.has_borrow()) {
+    borrow(*session, request.borrow());
   } else {
     allocate(*session, request.allocate());
   }
@@ -175,6 +177,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
       static_cast<uint64_t>(identity_.restart_grace / core::kMillisecond));
   welcome->set_resumed(resumed != nullptr);
   welcome->set_ring_layout(kRingLayout);
+  welcome->set_lends(true);
   if (!send(session, reply)) return;
   sessions_->save(session);
   events_->session_opened(session);
@@ -191,8 +194,20 @@ void AttachServer::allocate(Session& session, const wire::AllocateSegment& reque
   ready->set_segment(segment->first);
   ready->set_bytes(segment->second->bytes());
   rings_->lend(session, segment->first);
-  const int fd = segment->second->segment.fd();
+  const int fd = segment->second->shared->fd();
   send(session, reply, {&fd, 1});
+}
+
+void AttachServer::borrow(Session& session, const wire::BorrowSegment& request) {
+  const auto segment = sessions_->borrow(session, request);
+  if (!segment) return refuse(session, request.request(), segment.error());
+  wire::AttachReply reply;
+  wire::SegmentReady* ready = reply.mutable_segment();
+  ready->set_request(request.request());
+  ready->set_segment(segment->first);
+  ready->set_bytes(segment->second->bytes());
+  rings_->lend(session, segment->first);
+  send(session, reply);
 }
 
 void AttachServer::make_rings(Session& session, const wire::MakeRings& request) {

@@ -61,6 +61,7 @@ class AttachServer {
   void welcome(Session& session, const wire::AttachHello& hello);
   Session* resume(Session& fresh, const wire::Resume& resume);
   void allocate(Session& session, const wire::AllocateSegment& request);
+  void borrow(Session& session, const wire::BorrowSegment& request);
   void make_rings(Session& session, const wire::MakeRings& request);
   bool send(Session& session, const wire::AttachReply& reply, std::span<const int> fds = {});
   void refuse(Session& session, uint64_t request, const Status& why);

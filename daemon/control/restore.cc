@@ -36,7 +36,7 @@ std::optional<std::byte*> lend_again(const Session& session, const core::BufferR
       bytes > found->second.bytes() - buffer.offset) {
     return std::nullopt;
   }
-  return found->second.segment.memory().data() + buffer.offset;
+  return found->second.memory().data() + buffer.offset;
 }
 
 }  // namespace

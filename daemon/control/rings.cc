@@ -28,7 +28,7 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
       SharedRing{std::move(*memory), std::move(submitted), std::move(ended)});
   OpenRing open{session.id, session.job, session.rank, shared, {}};
   for (const auto& [segment, held] : session.segments) {
-    open.segments.emplace_back(segment, held.segment.memory());
+    open.segments.emplace_back(segment, held.memory());
   }
   session.ring = true;
   commands_->post(std::move(open));
@@ -37,7 +37,7 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
 
 void Rings::lend(const Session& session, uint64_t segment) {
   if (!session.ring) return;
-  commands_->post(LendSegment{session.id, segment, session.segments.at(segment).segment.memory()});
+  commands_->post(LendSegment{session.id, segment, session.segments.at(segment).memory()});
 }
 
 bool Rings::take_back(const Session& session, uint64_t segment, uint64_t request) {

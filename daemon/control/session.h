@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -19,10 +21,12 @@ namespace gradring::daemon {
 using core::SessionId;
 
 struct SharedSegment {
-  transport::Segment segment;
-  uint64_t uses = 0;  // open ops that read or write it
+  // Of several sessions of one process, perhaps; charged to its uid until the last lets it go.
+  std::shared_ptr<const transport::Segment> shared;
+  uint64_t uses = 0;  // open ops of this session that read or write it
 
-  uint64_t bytes() const { return segment.memory().size(); }
+  std::span<std::byte> memory() const { return shared->memory(); }
+  uint64_t bytes() const { return memory().size(); }
 };
 using Segments = std::map<uint64_t, SharedSegment>;
 

@@ -1,10 +1,13 @@
 #include "daemon/control/sessions.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -88,11 +91,10 @@ void Sessions::erase(SessionId id) {
       store_->forget(to_string(SegmentName{id, segment}));
     }
   }
-  uint64_t bytes = 0;
-  for (const auto& [segment_id, segment] : it->second.segments) bytes += segment.bytes();
-  uncharge(it->second.who.uid, 1, bytes);
+  const uint32_t uid = it->second.who.uid;
   unbind_route(it->second);
   sessions_.erase(it);
+  uncharge(uid, 1, 0);
 }
 
 void Sessions::uncharge(uint32_t uid, uint64_t sessions, uint64_t bytes) {
@@ -132,49 +134,95 @@ const Session* Sessions::find_by_handle(uint64_t handle) const {
   return it == sessions_.end() ? nullptr : &it->second;
 }
 
+Status Sessions::room_for_one_more(const Session& session) const {
+  if (session.segments.size() < limits_.segments_per_session) return {};
+  return {Code::kResourceExhausted,
+          fmt::format("pid {} has {} segments already (segments-per-session); free some, or "
+                      "allocate fewer and larger ones",
+                      session.who.pid, session.segments.size())};
+}
+
 tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Session& session,
                                                                              uint64_t bytes) {
   const auto refused = [](Code code, const std::string& why) {
     return tl::unexpected(Status(code, why));
   };
   if (bytes == 0) return refused(Code::kInvalidArgument, "a segment of 0 bytes was asked for");
-  if (session.segments.size() >= limits_.segments_per_session) {
-    return refused(
-        Code::kResourceExhausted,
-        fmt::format("pid {} has {} segments already (segments-per-session); free some, or "
-                    "allocate fewer and larger ones",
-                    session.who.pid, session.segments.size()));
-  }
-  Charge& charge = charges_[session.who.uid];
+  if (Status room = room_for_one_more(session); !room.ok()) return tl::unexpected(room);
+  const uint64_t in_use = charges_[session.who.uid].segment_bytes;
   const uint64_t left =
-      limits_.segment_bytes_per_uid - std::min(limits_.segment_bytes_per_uid, charge.segment_bytes);
+      limits_.segment_bytes_per_uid - std::min(limits_.segment_bytes_per_uid, in_use);
   if (bytes > left) {
     return refused(
         Code::kResourceExhausted,
         fmt::format("{} bytes of shared memory were asked for, and uid {} may have {} more: "
                     "segment-limit is {} and {} are in use",
-                    bytes, session.who.uid, left, limits_.segment_bytes_per_uid,
-                    charge.segment_bytes));
+                    bytes, session.who.uid, left, limits_.segment_bytes_per_uid, in_use));
   }
   auto segment = transport::Segment::create(bytes);
   if (!segment) return tl::unexpected(segment.error());
+  auto shared = charged(session.who.uid, std::move(*segment));
+  const int fd = shared->fd();
+  return enter(session, std::move(shared), fd);
+}
+
+std::shared_ptr<const transport::Segment> Sessions::charged(uint32_t uid,
+                                                            transport::Segment segment) {
+  charges_[uid].segment_bytes += segment.memory().size();
+  const auto let_go = [this, uid](const transport::Segment* last) {
+    uncharge(uid, 0, last->memory().size());
+    delete last;
+  };
+  return {new transport::Segment(std::move(segment)), let_go};
+}
+
+std::pair<uint64_t, SharedSegment*> Sessions::enter(
+    Session& session, std::shared_ptr<const transport::Segment> shared, int to_keep) {
   const uint64_t id = next_segment_++;
-  const auto it = session.segments.emplace(id, SharedSegment{std::move(*segment), 0}).first;
-  charge.segment_bytes += it->second.bytes();
+  SharedSegment& entered =
+      session.segments.emplace(id, SharedSegment{std::move(shared), 0}).first->second;
   if (log_ != nullptr && log_->on()) {
-    const Status kept =
-        store_->keep(to_string(SegmentName{session.id, id}), it->second.segment.fd());
+    const Status kept = store_->keep(to_string(SegmentName{session.id, id}), to_keep);
     if (!kept.ok()) spdlog::warn("a segment will not outlive a restart: {}", kept.message());
   }
-  return std::make_pair(id, &it->second);
+  return {id, &entered};
+}
+
+tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::borrow(
+    Session& session, const wire::BorrowSegment& request) {
+  const auto refused = [](Code code, const std::string& why) {
+    return tl::unexpected(Status(code, why));
+  };
+  Session* owner = find(request.session());
+  const bool known = owner != nullptr && owner->welcomed && !owner->gone &&
+                     owner->who == session.who && equal_secrets(owner->secret, request.secret());
+  if (!known) return refused(Code::kPermissionDenied, "that is no other session of this process");
+  const auto it = owner->segments.find(request.segment());
+  if (it == owner->segments.end()) {
+    return refused(Code::kNotFound, fmt::format("segment {} does not belong to the other session",
+                                                request.segment()));
+  }
+  if (Status room = room_for_one_more(session); !room.ok()) return tl::unexpected(room);
+  // The store takes in each open file once, whatever its name: another session needs one of its
+  // own.
+  const std::string path = fmt::format("/proc/self/fd/{}", it->second.shared->fd());
+  const Fd again(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!again) {
+    return refused(Code::kResourceExhausted,
+                   fmt::format("cannot open a segment once more: {}", std::strerror(errno)));
+  }
+  return enter(session, it->second.shared, again.get());
 }
 
 void Sessions::adopt(Session& session, uint64_t segment, transport::Segment memory) {
-  const auto [it, is_new] =
-      session.segments.try_emplace(segment, SharedSegment{std::move(memory), 0});
-  if (!is_new) return;
-  charges_[session.who.uid].segment_bytes += it->second.bytes();
   next_segment_ = std::max(next_segment_, segment + 1);
+  struct stat state {};
+  if (fstat(memory.fd(), &state) != 0) return;
+  const Made made{state.st_ino, state.st_ctim.tv_sec, state.st_ctim.tv_nsec};
+  std::weak_ptr<const transport::Segment>& known = adopted_[made];
+  std::shared_ptr<const transport::Segment> shared = known.lock();
+  if (!shared) known = shared = charged(session.who.uid, std::move(memory));
+  session.segments.try_emplace(segment, SharedSegment{std::move(shared), 0});
 }
 
 Status Sessions::free(Session& session, uint64_t segment) {
@@ -186,7 +234,6 @@ Status Sessions::free(Session& session, uint64_t segment) {
     return {Code::kInvalidArgument,
             fmt::format("segment {} is in use by open ops; wait for them first", segment)};
   }
-  uncharge(session.who.uid, 0, it->second.bytes());
   session.segments.erase(it);
   if (log_ != nullptr && log_->on()) store_->forget(to_string(SegmentName{session.id, segment}));
   return {};

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tl/expected.hpp>
+#include <tuple>
 #include <unordered_map>
 
 #include "daemon/control/session.h"
@@ -49,6 +51,9 @@ class Sessions {
 
   tl::expected<std::pair<uint64_t, SharedSegment*>, Status> allocate(Session& session,
                                                                      uint64_t bytes);
+  // Lets a session name a segment of another one too, which must be of the same process.
+  tl::expected<std::pair<uint64_t, SharedSegment*>, Status> borrow(
+      Session& session, const wire::BorrowSegment& request);
   // One from before a restart, under its old number. It is there, so no limit refuses it; it is
   // charged all the same.
   void adopt(Session& session, uint64_t segment, transport::Segment memory);
@@ -69,12 +74,21 @@ class Sessions {
     uint64_t sessions = 0;
     uint64_t segment_bytes = 0;
   };
+  Status room_for_one_more(const Session& session) const;
   void uncharge(uint32_t uid, uint64_t sessions, uint64_t bytes);
+  std::shared_ptr<const transport::Segment> charged(uint32_t uid, transport::Segment segment);
+  std::pair<uint64_t, SharedSegment*> enter(Session& session,
+                                            std::shared_ptr<const transport::Segment> shared,
+                                            int to_keep);
 
   SessionLimits limits_;
+  std::map<uint32_t, Charge> charges_;  // by uid; outlives all that is charged
   std::map<SessionId, Session> sessions_;
   std::unordered_map<std::string, SessionId> by_route_;
-  std::map<uint32_t, Charge> charges_;  // by uid
+  // From before a restart, by inode and the time it was made: what several sessions share now they
+  // shared before.
+  using Made = std::tuple<uint64_t, int64_t, int64_t>;
+  std::map<Made, std::weak_ptr<const transport::Segment>> adopted_;
   uint64_t next_segment_ = 1;
   NodeLog* log_ = nullptr;
   FdStore* store_ = nullptr;

@@ -20,7 +20,7 @@ class SegmentsOf final : public TrainerMemory {
   std::optional<std::span<std::byte>> find(uint64_t segment) const override {
     const auto it = session_.segments.find(segment);
     if (it == session_.segments.end()) return std::nullopt;
-    return it->second.segment.memory();
+    return it->second.memory();
   }
 
  private:

@@ -35,6 +35,10 @@ void FakeDaemon::take_attach(Session& session, uint64_t id) {
     allocate(session, request.allocate());
     return;
   }
+  if (request.has_borrow()) {
+    borrow(session, request.borrow());
+    return;
+  }
   greet(session, id, request.hello());
 }
 
@@ -58,6 +62,7 @@ void FakeDaemon::greet(Session& session, uint64_t id, const wire::AttachHello& h
     reply.mutable_welcome()->set_secret(secret_of(number));
     reply.mutable_welcome()->set_restart_grace_ms(script_.restart_grace_ms);
     reply.mutable_welcome()->set_resumed(resumes);
+    reply.mutable_welcome()->set_lends(script_.lends);
     known_.insert(number);
   }
   send_packet(session.fd, reply.SerializeAsString());
@@ -91,6 +96,28 @@ void FakeDaemon::allocate(Session& session, const wire::AllocateSegment& request
   reply.mutable_segment()->set_segment(id);
   reply.mutable_segment()->set_bytes(bytes);
   send_packet(session.fd, reply.SerializeAsString(), script_.memory == Memory::kNone ? -1 : fd);
+}
+
+void FakeDaemon::borrow(Session& session, const wire::BorrowSegment& request) {
+  ++borrowed_;
+  wire::AttachReply reply;
+  const auto found = segments_.find(request.segment());
+  if (found == segments_.end() || request.secret() != secret_of(request.session())) {
+    reply.mutable_refused()->set_request(request.request());
+    reply.mutable_refused()->set_message("no such segment");
+    send_packet(session.fd, reply.SerializeAsString());
+    return;
+  }
+  const size_t bytes = found->second.memory.size();
+  const int fd = ::dup(found->second.fd);
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  must(data != MAP_FAILED, "mmap");
+  const uint64_t id = ++last_id_;
+  segments_[id] = {fd, {static_cast<std::byte*>(data), bytes}};
+  reply.mutable_segment()->set_request(request.request());
+  reply.mutable_segment()->set_segment(id);
+  reply.mutable_segment()->set_bytes(bytes);
+  send_packet(session.fd, reply.SerializeAsString());
 }
 
 void FakeDaemon::answer(const std::string& routing_id, const wire::ClientMessage& message) {

@@ -89,6 +89,12 @@ size_t FakeDaemon::segments() {
   return count;
 }
 
+size_t FakeDaemon::borrowed() {
+  size_t count = 0;
+  run([&] { count = borrowed_; });
+  return count;
+}
+
 void FakeDaemon::complete(const wire::Operation& operation,
                           std::optional<wire::Completion> completion) {
   run([&] {

@@ -45,6 +45,7 @@ struct Script {
   // Right behind the answer to OpenSession.
   std::optional<wire::DaemonMessage> say_after_open;
   bool answer_join = true;
+  bool lends = true;
   bool close_after_join = false;  // the job fails in the moment it is formed
   bool answer_leave = true;
   Memory memory = Memory::kSealed;
@@ -78,6 +79,7 @@ class FakeDaemon {
   // Of all who attached, likewise.
   std::vector<wire::AttachHello> wait_for_hellos(size_t count);
   size_t segments();
+  size_t borrowed();  // so often, until now
 
   // Ends an op that was held back: computes its result, and tells the trainer that opened last,
   // with this verdict and these figures if there are any; the ticket is filled in.
@@ -118,6 +120,7 @@ class FakeDaemon {
   void take_control();
   void greet(Session& session, uint64_t id, const wire::AttachHello& hello);
   void allocate(Session& session, const wire::AllocateSegment& request);
+  void borrow(Session& session, const wire::BorrowSegment& request);
   void answer(const std::string& routing_id, const wire::ClientMessage& message);
   void submit(const std::string& routing_id, const wire::ClientMessage& message);
   wire::Completion good() const;
@@ -147,6 +150,7 @@ class FakeDaemon {
   zmq::socket_t router_;
   bool frozen_ = false;
   uint64_t last_id_ = 0;
+  size_t borrowed_ = 0;
   std::map<uint64_t, Session> sessions_;
   std::set<uint64_t> known_;                          // sessions that were welcomed
   std::set<std::pair<uint64_t, uint64_t>> computed_;  // by session and ticket

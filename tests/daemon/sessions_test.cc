@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
 
 #include "daemon/control/client_router.h"
 #include "daemon/control/segment_name.h"
@@ -77,6 +80,77 @@ TEST(Sessions, ASegmentFromBeforeARestartHasItsOldNumberAndIsCharged) {
   const auto next = sessions.allocate(*session, 1);
   ASSERT_TRUE(next);
   EXPECT_EQ(next->first, 42u);
+}
+
+wire::BorrowSegment borrow_of(const Session& owner, uint64_t segment) {
+  wire::BorrowSegment request;
+  request.set_session(owner.id);
+  request.set_secret(owner.secret);
+  request.set_segment(segment);
+  return request;
+}
+
+TEST(Sessions, AProcessBorrowsFromItselfAndIsChargedOnce) {
+  Sessions sessions(kLimits);
+  Session* a = *sessions.open({7, 1}, 0);
+  Session* b = *sessions.open({7, 1}, 0);
+  a->welcomed = b->welcomed = true;
+  const uint64_t segment = sessions.allocate(*a, 4 * kPage)->first;
+  const auto borrowed = sessions.borrow(*b, borrow_of(*a, segment));
+  ASSERT_TRUE(borrowed) << borrowed.error().message();
+  EXPECT_NE(borrowed->first, segment);
+  EXPECT_EQ(borrowed->second->memory().data(), a->segments.at(segment).memory().data());
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 4 * kPage);
+
+  // It is charged as long as one of them has it: nobody gets more memory by lending it.
+  EXPECT_TRUE(sessions.free(*a, segment).ok());
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 4 * kPage);
+  std::memset(borrowed->second->memory().data(), 1, 4 * kPage);
+  EXPECT_FALSE(sessions.allocate(*a, 5 * kPage));
+  sessions.erase(b->id);
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 0u);
+  EXPECT_TRUE(sessions.allocate(*a, 5 * kPage));
+}
+
+TEST(Sessions, NobodyBorrowsFromOthers) {
+  Sessions sessions({9, 9, 2, 8 * kPage});
+  Session* owner = *sessions.open({7, 1}, 0);
+  Session* same = *sessions.open({7, 1}, 0);
+  Session* process = *sessions.open({7, 2}, 0);
+  Session* uid = *sessions.open({8, 1}, 0);
+  owner->welcomed = true;
+  const uint64_t segment = sessions.allocate(*owner, kPage)->first;
+  const wire::BorrowSegment good = borrow_of(*owner, segment);
+  for (Session* other : {process, uid}) {
+    EXPECT_EQ(sessions.borrow(*other, good).error().code(), Code::kPermissionDenied);
+  }
+  wire::BorrowSegment guessed = good;
+  guessed.set_secret(std::string(32, 'x'));
+  EXPECT_EQ(sessions.borrow(*same, guessed).error().code(), Code::kPermissionDenied);
+  EXPECT_EQ(sessions.borrow(*same, borrow_of(*owner, segment + 1)).error().code(), Code::kNotFound);
+  EXPECT_TRUE(sessions.borrow(*same, good));
+  EXPECT_TRUE(sessions.borrow(*same, good)) << "twice is another segment";
+  EXPECT_THAT(sessions.borrow(*same, good).error().message(), HasSubstr("segments-per-session"));
+  owner->gone = true;
+  EXPECT_FALSE(sessions.borrow(*same, good));
+}
+
+// Handed on under two names, it is one segment again.
+TEST(Sessions, WhatWasSharedBeforeARestartIsShared) {
+  Sessions sessions(kLimits);
+  Session* a = *sessions.open({7, 1}, 0);
+  Session* b = *sessions.open({7, 1}, 0);
+  auto memory = transport::Segment::create(kPage), other = transport::Segment::create(kPage);
+  ASSERT_TRUE(memory && other);
+  auto again = transport::Segment::adopt(dup(memory->fd()));
+  ASSERT_TRUE(again);
+  sessions.adopt(*a, 3, std::move(*memory));
+  sessions.adopt(*b, 5, std::move(*again));
+  sessions.adopt(*b, 4, std::move(*other));
+  EXPECT_EQ(a->segments.at(3).memory().data(), b->segments.at(5).memory().data());
+  EXPECT_NE(a->segments.at(3).memory().data(), b->segments.at(4).memory().data());
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), 2 * kPage);
+  EXPECT_EQ(sessions.allocate(*a, 1)->first, 6u);
 }
 
 TEST(SegmentName, IsWhatTheSegmentIsKeptUnder) {

@@ -32,6 +32,14 @@ def test_allreduce_of_all_types_and_operations(layout):
     check(layout, "allreduce", "--all", *FEW_SIZES)
 
 
+def test_scaled_sums(layout):
+    for dtype in ("float32", "float64", "float16", "bfloat16"):
+        for op in ("sum", "average", "max"):
+            check(layout, "allreduce", "--scale", "0.25", "--dtype", dtype, "--op", op, *FEW_SIZES)
+    check(layout, "reduce-scatter", "--scale", "2", *FEW_SIZES)
+    check(layout, "reduce", "--scale", "2", "--wire", "bf16", "--min", "1M", "--max", "1M")
+
+
 def test_broadcast(layout):
     check(layout, "broadcast", "--root", "1", *SIZES)
 

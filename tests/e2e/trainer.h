@@ -25,6 +25,7 @@ struct Options {
   std::string policy;
   std::string wire;
   uint64_t join_every = 0;
+  std::string groups;  // "0,1/2,3,4"
 };
 
 // Prints a line, with the time.
@@ -48,6 +49,9 @@ float* allocate(gradring_comm* comm, uint64_t count);
 // tells the end, or of the refusal, is for the caller to say.
 gradring_code submit_and_wait(const Options& options, gradring_comm* comm, uint64_t number,
                               const gradring_op& op, Json* line);
+
+// The program of a rank whose job has groups. The exit code.
+int train_in_groups(const Options& options, gradring_comm* comm);
 
 // The program of a rank of a job that grows and shrinks. The exit code.
 int train_elastic(const Options& options, gradring_comm* comm);

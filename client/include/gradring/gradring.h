@@ -180,6 +180,16 @@ GRADRING_API void gradring_options_init(gradring_options* options);
  * the rank will do there. */
 GRADRING_API gradring_code gradring_open(const gradring_options* options, gradring_comm** comm);
 
+/* A communicator of some ranks of this one. Exactly they call it, with the same list, and it
+ * returns when all are there; groups of the same list are matched in the order in which they are
+ * made. A rank's number in the group is its place in the list, and errors of the group name ranks
+ * so. The group's ops may name memory of any communicator of the family: this one, its groups,
+ * theirs. To the daemons it is a job of its own, "NAME[0-3,8]", with policy "fail": when one of its
+ * ranks is lost the group is over, even where the job it was made from goes on. Whichever is closed
+ * first, the others go on; memory belongs to the one that allocated or registered it. */
+GRADRING_API gradring_code gradring_group(gradring_comm* comm, const uint32_t* ranks,
+                                          uint32_t count, gradring_comm** group);
+
 /* Leaves the job and frees everything, buffers included. Ops under way are not waited for: leaving
  * before the others' ops can complete fails the job for them. Other threads' calls that still wait
  * return UNAVAILABLE first. Takes 2 s at most. NULL is allowed. */

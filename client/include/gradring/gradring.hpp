@@ -211,6 +211,13 @@ class Communicator {
   }
   explicit Communicator(const gradring_options& options) { open(options); }
 
+  // Of some of the ranks, which all call it with the same list (gradring_group).
+  Communicator group(const std::vector<uint32_t>& ranks) const {
+    gradring_comm* made = nullptr;
+    check(gradring_group(comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), &made));
+    return Communicator(std::shared_ptr<gradring_comm>(made, gradring_close));
+  }
+
   int rank() const { return gradring_rank(comm_.get()); }
   int size() const { return gradring_size(comm_.get()); }
   int local_rank() const { return gradring_local_rank(comm_.get()); }
@@ -370,6 +377,8 @@ class Communicator {
   }
 
  private:
+  explicit Communicator(std::shared_ptr<gradring_comm> comm) : comm_(std::move(comm)) {}
+
   View with_ranks(const gradring_view& from) const {
     View view;
     view.epoch = from.epoch;

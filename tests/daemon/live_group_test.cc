@@ -1,0 +1,141 @@
+// Groups of a job's ranks through libgradring and a real daemon; each rank is a thread.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <gradring/gradring.hpp>
+#include <thread>
+#include <vector>
+
+#include "tests/daemon/live_daemon.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kRanks = 4;
+constexpr size_t kCount = 50'000;
+
+class LiveGroupTest : public testing::Test {
+ protected:
+  // Runs the ranks of a job to their ends.
+  void run(const std::string& name, const std::function<void(Communicator&)>& body) {
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank] {
+        gradring_options options{};
+        options.struct_size = sizeof(options);
+        options.runtime_dir = daemon_.runtime_dir().c_str();
+        options.job = name.c_str();
+        options.rank = rank;
+        options.size = kRanks;
+        options.local_rank = options.local_size = -1;
+        try {
+          Communicator job(options);
+          body(job);
+          job.barrier();  // nobody leaves while another is at work
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+  }
+  static bool all_are(const Buffer<float>& memory, float value) {
+    return std::all_of(memory.begin(), memory.end(), [=](float one) { return one == value; });
+  }
+  static std::vector<uint32_t> mine(const Communicator& job) {
+    return job.rank() % 2 == 0 ? std::vector<uint32_t>{0, 2} : std::vector<uint32_t>{3, 1};
+  }
+
+  LiveDaemon daemon_;
+};
+
+TEST_F(LiveGroupTest, SumsAmongItsRanksInMemoryOfTheJob) {
+  run("train", [](Communicator& job) {
+    auto memory = job.allocate<float>(kCount);
+    const Communicator group = job.group(mine(job));
+    EXPECT_EQ(group.size(), 2);
+    EXPECT_EQ(group.rank(), job.rank() == 0 || job.rank() == 3 ? 0 : 1);
+    for (int step = 0; step < 20; ++step) {
+      for (float& value : memory) value = static_cast<float>(1 << job.rank());
+      group.allreduce(memory);
+      ASSERT_TRUE(all_are(memory, job.rank() % 2 == 0 ? 5 : 10)) << "rank " << job.rank();
+      job.allreduce(memory);
+      ASSERT_TRUE(all_are(memory, 30)) << "rank " << job.rank();
+    }
+  });
+}
+
+TEST_F(LiveGroupTest, WorksBesideTheJobAndOtherGroups) {
+  run("train", [](Communicator& job) {
+    auto memory = job.allocate<int64_t>(3 * kCount);
+    const Communicator pair = job.group(mine(job)), again = job.group(mine(job));
+    for (int step = 0; step < 10; ++step) {
+      for (int64_t& value : memory) value = job.rank() + 1;
+      int64_t* const at = memory.data();
+      Request all = job.start_allreduce(at, at, kCount);
+      Request some = pair.start_allreduce(at + kCount, at + kCount, kCount, GRADRING_MAX);
+      Request others = again.start_allreduce(at + 2 * kCount, at + 2 * kCount, kCount);
+      others.wait();
+      some.wait();
+      all.wait();
+      ASSERT_EQ(at[kCount - 1], 10);
+      ASSERT_EQ(at[kCount], job.rank() % 2 == 0 ? 3 : 4);
+      ASSERT_EQ(at[2 * kCount], job.rank() % 2 == 0 ? 4 : 6);
+    }
+  });
+}
+
+TEST_F(LiveGroupTest, ItsEndLeavesTheJobAsItIs) {
+  run("train", [](Communicator& job) {
+    auto memory = job.allocate<float>(kCount);
+    for (int round = 0; round < 5; ++round) {
+      const Communicator group = job.group({0, 1, 2, 3});
+      for (float& value : memory) value = 1;
+      group.allreduce(memory);
+      ASSERT_TRUE(all_are(memory, 4));
+      group.barrier();
+    }
+    job.allreduce(memory);
+    EXPECT_TRUE(all_are(memory, 16));
+  });
+}
+
+TEST_F(LiveGroupTest, ARankThatLeavesEndsTheGroupAndNotTheJob) {
+  run("train", [](Communicator& job) {
+    {
+      const Communicator group = job.group({0, 1, 2, 3});
+      if (job.rank() != 2) {
+        try {
+          group.barrier();
+          ADD_FAILURE() << "rank 2 was not there";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.result().blamed_rank, 2) << error.what();
+          EXPECT_THAT(error.what(), HasSubstr("rank 2"));
+        }
+      }
+    }
+    job.barrier();
+  });
+}
+
+TEST_F(LiveGroupTest, MismatchesAreToldWithinTheGroup) {
+  run("train", [](Communicator& job) {
+    const Communicator group = job.group(mine(job));
+    auto memory = job.allocate<float>(kCount);
+    const bool odd = job.rank() == 2;
+    try {
+      group.allreduce(memory.data(), memory.data(), odd ? 10 : 20);
+      EXPECT_EQ(job.rank() % 2, 1);
+    } catch (const Error& error) {
+      EXPECT_EQ(job.rank() % 2, 0) << error.what();
+      EXPECT_EQ(error.result().cause, GRADRING_CAUSE_MISMATCH);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace gradring::daemon
