@@ -83,8 +83,9 @@ tl::expected<std::unique_ptr<Communicator>, Status> Communicator::group(
   auto settings = settings_of_group(ranks);
   if (!settings) return tl::unexpected(settings.error());
   auto made = open(std::move(*settings), commons_);
-  if (made) return made;
-  // It came about nowhere, so the next one is the one that all try.
+  // An aborted one came about, or was given up, for all of its ranks; one whose ranks did not all
+  // come is the one that they try next.
+  if (made || made.error().code() == Code::kAborted) return made;
   Inside inside(*this);
   const auto uses = groups_.find(ranks);
   if (uses != groups_.end() && uses->second > 0) --uses->second;

@@ -209,7 +209,7 @@ GRADRING_API const char* gradring_node(const gradring_comm* comm);
 
 /* Shared memory, page aligned and zero. Freed by gradring_free or gradring_close. */
 GRADRING_API gradring_code gradring_alloc(gradring_comm* comm, size_t bytes, void** memory);
-/* Refused while a request uses it. */
+/* Refused while a request of this communicator uses it. */
 GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
 
 /* Lets ops name ordinary memory: the library keeps a shared copy of the same size, copies in at
