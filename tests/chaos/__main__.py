@@ -28,7 +28,7 @@ def options():
                         "else may end")
     parser.add_argument("--calm", action="store_true", help="one fault at a time, the next when all ranks are back: what "
                         "the published times to verdict are from")
-    parser.add_argument("--elements", type=int, default=16384, help="float32 of the largest op")
+    parser.add_argument("--elements", type=int, default=65536, help="float32 of the largest op")
     parser.add_argument("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
     parser.add_argument("--totals", type=Path, default=ROOT / "build/chaos-totals.json",
                         help="what all runs came to; each adds to it")

@@ -10,8 +10,6 @@ namespace {
 
 // Each rank's fractions are taken from a table of its own, from another place for each op.
 constexpr size_t kTableSize = 4096;
-// Of up to 20 fractions below 1, added in float32 in any order.
-constexpr double kRoundingMax = 2e-5;
 
 using Table = std::array<float, kTableSize>;
 
@@ -38,12 +36,12 @@ size_t place_in_table(uint64_t op, size_t element) { return (op * 1031 + element
 
 uint32_t factor_of(uint64_t op) { return static_cast<uint32_t>(op % 7 + 1); }
 
-bool is_sum(float value, uint32_t ranks, uint64_t op, size_t element) {
+bool is_sum(float value, uint32_t ranks, uint64_t op, size_t element, double rounding) {
   double sum = 0;
   for (uint32_t left = ranks; left != 0; left &= left - 1) {
     sum += table_of(static_cast<uint32_t>(std::countr_zero(left)))[place_in_table(op, element)];
   }
-  return std::abs(static_cast<double>(value) - sum) <= kRoundingMax;
+  return std::abs(static_cast<double>(value) - sum) <= rounding;
 }
 
 }  // namespace
@@ -56,7 +54,7 @@ void fill(uint32_t rank, uint64_t op, size_t count, float* buffer) {
   }
 }
 
-std::set<uint32_t> contributors(uint64_t op, size_t count, const float* buffer) {
+std::set<uint32_t> contributors(uint64_t op, size_t count, const float* buffer, double rounding) {
   std::set<uint32_t> sets;
   uint32_t before = 0;
   for (size_t i = 0; i < count; i += 2) {
@@ -66,14 +64,14 @@ std::set<uint32_t> contributors(uint64_t op, size_t count, const float* buffer) 
     }
     const uint32_t ranks = static_cast<uint32_t>(value);
     // A slice may end between two neighbours, so the fraction is of the one before or behind it.
-    if (i > 0 && !is_sum(buffer[i - 1], before, op, i - 1) &&
-        !is_sum(buffer[i - 1], ranks, op, i - 1)) {
+    if (i > 0 && !is_sum(buffer[i - 1], before, op, i - 1, rounding) &&
+        !is_sum(buffer[i - 1], ranks, op, i - 1, rounding)) {
       return {};
     }
     before = ranks;
     sets.insert(ranks);
   }
-  if (!is_sum(buffer[count - 1], before, op, count - 1)) return {};
+  if (!is_sum(buffer[count - 1], before, op, count - 1, rounding)) return {};
   return sets;
 }
 

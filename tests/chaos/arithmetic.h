@@ -18,8 +18,15 @@ inline constexpr uint32_t kRankMax = 19;
 void fill(uint32_t rank, uint64_t op, size_t count, float* buffer);
 
 // The sets of ranks that the elements are sums of, a bit a rank, one set for each kind of element;
-// empty if some element is no such sum, or its neighbour is not the sum of the same ranks.
-std::set<uint32_t> contributors(uint64_t op, size_t count, const float* buffer);
+// empty if some element is no such sum, or its neighbour is not the sum of the same ranks, but for
+// `rounding`.
+std::set<uint32_t> contributors(uint64_t op, size_t count, const float* buffer, double rounding);
+
+// Of up to 20 fractions below 1, added in float32 in any order.
+inline constexpr double kRounding = 2e-5;
+// Of 8 of them that are rounded to float16 at each of 4 nodes. Whole numbers are exact there, too,
+// up to that many ranks.
+inline constexpr double kRoundingOfFloat16 = 0.01;
 
 // Of whole words of 8 bytes.
 uint64_t hash_of(const void* memory, size_t bytes, uint64_t hash);

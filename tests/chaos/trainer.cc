@@ -31,6 +31,11 @@ Kind kind_of(uint64_t op) {
   return op % 16 == 6 ? Kind::kBarrier : Kind::kAllreduce;
 }
 
+// One of the largest, which travels in 16 bits.
+bool is_packed(uint64_t op) { return op % 8 == 4; }
+// By powers of two, so that nothing comes out otherwise.
+bool is_scaled(uint64_t op) { return op % 8 == 1 || op % 16 == 12; }
+
 // One op that was handed over.
 struct Open {
   uint64_t number = 0;
@@ -189,6 +194,11 @@ class Trainer {
     op.collective = kind_of(number) == Kind::kBroadcast ? GRADRING_BROADCAST
                     : kind_of(number) == Kind::kBarrier ? GRADRING_BARRIER
                                                         : GRADRING_ALLREDUCE;
+    if (is_packed(number)) op.wire = GRADRING_WIRE_FLOAT16;
+    if (is_scaled(number)) {
+      op.prescale = 0.5;
+      op.postscale = 2;
+    }
     log_.line('s', fmt::format("{:x} {}", state_->life, number));
     one.refused = gradring_submit(comm_, &op, &one.request);
     return one;
@@ -211,7 +221,9 @@ class Trainer {
     if (code == GRADRING_OK && kind_of(one.number) != Kind::kBarrier) {
       hash = hash_of(one.buffer, one.count * sizeof(float), kHashOfNothing);
       state_->chain = hash_of(&hash, sizeof hash, state_->chain ^ kHashOfNothing);
-      sets = fmt::format("{:x}", fmt::join(contributors(one.number, one.count, one.buffer), ","));
+      const double rounding = is_packed(one.number) ? kRoundingOfFloat16 : kRounding;
+      sets = fmt::format("{:x}",
+                         fmt::join(contributors(one.number, one.count, one.buffer, rounding), ","));
       if (sets.empty()) sets = "wrong";
     }
     learn_views(result.epoch);

@@ -1,0 +1,116 @@
+// The memory of the rings, of which a trainer may write every byte at any time.
+#include <sys/eventfd.h>
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "daemon/data/session_ring.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace gradring;
+using namespace gradring::daemon;
+using fuzz::require;
+
+constexpr uint64_t kSegment = 5;
+constexpr uint64_t kBytes = 4096;
+
+// What the trainer says it has written and read, and its entries.
+struct Input {
+  uint64_t written = 0;
+  uint64_t read = 0;
+  RingSubmission entries[4];
+};
+
+std::vector<std::string> make_samples() {
+  Input good;
+  good.written = 2;
+  for (RingSubmission& entry : good.entries) {
+    entry.ticket = 1;
+    entry.collective = static_cast<uint8_t>(Collective::kAllreduce);
+    entry.dtype = static_cast<uint8_t>(Dtype::kFloat32);
+    entry.op = static_cast<uint8_t>(ReduceOp::kSum);
+    entry.count = 16;
+    entry.input_segment = entry.output_segment = kSegment;
+  }
+  Input blocks = good;
+  for (RingSubmission& entry : blocks.entries) {
+    entry.collective = static_cast<uint8_t>(Collective::kAlltoall);
+    entry.op = 0;
+    entry.ranks = 4;
+    entry.position = 1;
+    entry.output_offset = kBytes / 2;
+  }
+  std::vector<std::string> samples;
+  for (const Input& input : {good, blocks}) {
+    samples.emplace_back(reinterpret_cast<const char*>(&input), sizeof input);
+  }
+  return samples;
+}
+
+std::span<std::byte> memory() {
+  static std::vector<std::byte> bytes(kBytes);
+  return bytes;
+}
+
+const std::shared_ptr<const SharedRing>& shared() {
+  static const auto kShared = std::make_shared<const SharedRing>(
+      SharedRing{std::move(*transport::Segment::create(sizeof(RingPair))),
+                 Fd(eventfd(0, EFD_NONBLOCK)), Fd(eventfd(0, EFD_NONBLOCK))});
+  return kShared;
+}
+
+void within_the_segment(const std::byte* at, uint64_t bytes) {
+  if (bytes == 0) return;
+  const std::span<std::byte> all = memory();
+  require(at >= all.data() && bytes <= all.size() &&
+              at - all.data() <= static_cast<int64_t>(all.size() - bytes),
+          "what is accepted lies within the trainer's memory");
+}
+
+}  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max,
+                                          unsigned seed) {
+  static const auto kSamples = make_samples();
+  return fuzz::mutate(kSamples, data, size, size_max, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Input input;
+  std::memcpy(static_cast<void*>(&input), data, std::min(size, sizeof input));
+  auto* const pair = reinterpret_cast<RingPair*>(shared()->memory.memory().data());
+  std::memset(static_cast<void*>(pair), 0, sizeof *pair);
+  OpenRing open{1001, JobId{7}, 1, shared(), {}};
+  open.segments.emplace_back(kSegment, memory());
+  SessionRing ring(open);
+  std::copy(std::begin(input.entries), std::end(input.entries), pair->submissions.entries.begin());
+  pair->submissions.written = input.written;
+  pair->ends.read = input.read;
+
+  std::vector<Submit> accepted;
+  for (uint64_t turn = 0; turn < 2 * kRingSlots && ring.any() && !ring.broken(); ++turn) {
+    ring.take();
+    if (ring.postpone()) continue;
+    auto submit = ring.check();
+    if (!submit) {
+      require(!submit.error().empty(), "a refusal says why");
+      continue;
+    }
+    const Extent extent = extent_of(submit->submission.signature, submit->submission.rank);
+    within_the_segment(submit->input, extent.input);
+    within_the_segment(submit->output, extent.output);
+    accepted.push_back(std::move(*submit));
+  }
+  core::Outcome outcome;
+  outcome.verdict = Verdict::kOk;
+  for (const Submit& submit : accepted) {
+    ring.end(submit.submission.ticket, segments_of(submit.submission), outcome);
+  }
+  ring.close();
+  require(ring.may_be_freed(), "what was accepted has ended");
+  return 0;
+}
