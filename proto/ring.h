@@ -79,14 +79,15 @@ class RingWriter {
  public:
   explicit RingWriter(Ring<Entry>* ring) : ring_(ring) {}
 
-  // False until the reader has taken something, or if it says that it has taken more than there
-  // was.
-  bool has_room() const {
-    return written_ - ring_->read.load(std::memory_order_acquire) < kRingSlots;
+  // For how many entries; none until the reader has taken something, or if it says that it has
+  // taken more than there was.
+  uint64_t room() const {
+    const uint64_t waiting = written_ - ring_->read.load(std::memory_order_acquire);
+    return waiting < kRingSlots ? kRingSlots - waiting : 0;
   }
   // False: no room.
   bool put(const Entry& entry) {
-    if (!has_room()) return false;
+    if (room() == 0) return false;
     ring_->entries[written_ % kRingSlots] = entry;
     // Sequentially consistent, as are the look at `asleep` and the reader's looks in rest(): either
     // it sees the entry, or we see that it sleeps.

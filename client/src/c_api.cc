@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "client/src/communicator.h"
 #include "client/src/environment.h"
@@ -233,6 +234,28 @@ gradring_code gradring_submit(gradring_comm* comm, const gradring_op* op,
     if (!ticket) return remember(ticket.error());
     *request = *ticket;
     return GRADRING_OK;
+  });
+}
+
+gradring_code gradring_submit_all(gradring_comm* comm, const gradring_op* ops, uint32_t count,
+                                  gradring_request* requests) {
+  if (requests == nullptr && count > 0) return invalid("requests is NULL");
+  std::fill_n(requests, count, 0);
+  return on(comm, [&](Communicator& body) {
+    std::vector<gradring_op> copies;
+    const auto* at = reinterpret_cast<const char*>(ops);
+    for (uint32_t i = 0; i < count; ++i) {
+      const auto* op = reinterpret_cast<const gradring_op*>(at);
+      const auto copy = gradring::client::copy_sized(op, 64, fmt::format("ops[{}]", i));
+      if (!copy) return remember(copy.error());
+      // An array of an older or newer program's structures has their stride.
+      if (copy->struct_size != ops->struct_size) {
+        return invalid("the ops have different struct_size; they are an array of one structure");
+      }
+      copies.push_back(*copy);
+      at += ops->struct_size;
+    }
+    return remember(body.submit(copies, requests));
   });
 }
 

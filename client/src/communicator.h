@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <tl/expected.hpp>
 #include <unordered_map>
@@ -67,6 +68,8 @@ class Communicator final : private Session::Events {
   Status unregister_memory(void* memory);
 
   tl::expected<uint64_t, Status> submit(const gradring_op& op);
+  // All of them, or none where one is refused; writes a ticket for each.
+  Status submit(std::span<const gradring_op> ops, uint64_t* tickets);
   // An empty optional: it is still under way.
   tl::expected<std::optional<Outcome>, Status> wait(uint64_t request, TimePoint deadline);
   // Submits a join point and waits for it; the view is the one in which all ranks left it.
@@ -116,12 +119,14 @@ class Communicator final : private Session::Events {
 
   // The parts of a submission: its checks and loans, and its message.
   tl::expected<Request, Status> prepare(const gradring_op& op);
-  tl::expected<uint64_t, Status> send(std::unique_lock<std::mutex>& lock, Request request);
+  Status send(std::unique_lock<std::mutex>& lock, std::span<Request> requests, uint64_t* tickets);
+  void send_message(uint64_t ticket, const Request& request);
   // Waits for its end and takes it out.
   tl::expected<std::optional<Outcome>, Status> take(std::unique_lock<std::mutex>& lock,
                                                     uint64_t ticket, TimePoint deadline);
   // The key of the next op of this name, and that it was sent.
-  tl::expected<OpKey, Status> next_key(const Request& request) const;
+  OpKey next_key(const Request& request) const;
+  Status room_for_names(std::span<const Request> requests) const;
   void count(const Request& request);
 
   // Whether it may go through the session's ring.

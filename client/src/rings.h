@@ -20,7 +20,7 @@ class Rings {
   static tl::expected<std::shared_ptr<Rings>, Status> of(AttachPacket packet);
   Rings(Mapping mapping, UniqueFd submitted, UniqueFd ended);
 
-  bool has_room() const { return submissions_.has_room(); }
+  uint64_t room() const { return submissions_.room(); }  // for entries
   // Requires room. Wakes the daemon if it sleeps.
   void put(const RingSubmission& submission);
 

@@ -105,7 +105,9 @@ class Session final : private Reader::Source {
   // Asks for rings, if the daemon has such. Until they come, and where it refuses, put() refuses.
   void ask_for_rings();
   // False: submissions have to be messages.
-  bool takes_ring_entries() const { return rings_ && rings_->has_room() && !away() && !lost(); }
+  bool takes_ring_entries() const { return ring_room() > 0; }
+  // How many entries it takes now.
+  uint64_t ring_room() const { return rings_ && !away() && !lost() ? rings_->room() : 0; }
   // Requires takes_ring_entries(), without letting go of the lock in between.
   void put(const RingSubmission& submission) { rings_->put(submission); }
 

@@ -68,18 +68,36 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
 }  // namespace
 
 tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
+  uint64_t ticket = 0;
+  Status refused = submit({&op, 1}, &ticket);
+  if (!refused.ok()) return tl::unexpected(refused);
+  return ticket;
+}
+
+Status Communicator::submit(std::span<const gradring_op> ops, uint64_t* tickets) {
   Inside inside(*this);
   auto& lock = inside.lock();
-  if (Status borrowed = borrow_for(lock, op); !borrowed.ok()) return tl::unexpected(borrowed);
-  auto request = prepare(op);
-  if (!request) return tl::unexpected(request.error());
-  if (request->input.registered()) {
+  std::vector<Request> requests;
+  requests.reserve(ops.size());
+  for (const gradring_op& op : ops) {
+    if (Status borrowed = borrow_for(lock, op); !borrowed.ok()) return borrowed;
+  }
+  for (const gradring_op& op : ops) {
+    auto request = prepare(op);
+    if (!request) return request.error();
+    requests.push_back(std::move(*request));
+  }
+  const auto is_copied = [](const Request& request) { return request.input.registered(); };
+  if (std::any_of(requests.begin(), requests.end(), is_copied)) {
     // Lent memory cannot be freed, so it can be copied without the lock.
     lock.unlock();
-    std::memcpy(request->input.shared(), request->input.users(), request->extent.input);
+    for (const Request& request : requests) {
+      if (!is_copied(request)) continue;
+      std::memcpy(request.input.shared(), request.input.users(), request.extent.input);
+    }
     lock.lock();
   }
-  return send(lock, std::move(*request));
+  return send(lock, requests, tickets);
 }
 
 tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
@@ -123,39 +141,54 @@ tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
   return request;
 }
 
-tl::expected<uint64_t, Status> Communicator::send(std::unique_lock<std::mutex>& lock,
-                                                  Request request) {
-  // The key is taken only when the message can go: one that is taken and never sent would leave the
+Status Communicator::send(std::unique_lock<std::mutex>& lock, std::span<Request> requests,
+                          uint64_t* tickets) {
+  // Keys are taken only when all messages can go: one that is taken and never sent would leave the
   // other ranks waiting for it.
   Status room;
-  if (!may_ring(request)) room = session_.wait_for_room(lock);
-  if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
-  if (!room.ok()) return tl::unexpected(room);
-  const bool rings = may_ring(request);  // nothing lets go of the lock from here on
-  if (Status turn = out_of_turn(request); !turn.ok()) return tl::unexpected(turn);
-  const auto key = next_key(request);
-  if (!key) return tl::unexpected(key.error());
-  request.key = *key;
-
-  // Entered before it is sent, because sending also reads, and the answer may be there at once.
-  const uint64_t ticket = session_.next_number();
-  const Request& entered = requests_.emplace(ticket, std::move(request)).first->second;
-  count(entered);
-  if (entered.is_join_point()) join_point_ = ticket;
-  // A daemon that is away is told when it is back.
-  if (session_.away()) return ticket;
-  if (rings) {
-    session_.put(ring_entry(ticket, entered));
-    return ticket;
+  const auto may_ring_one = [this](const Request& request) { return may_ring(request); };
+  const bool all_ring = session_.ring_room() >= requests.size() &&
+                        std::all_of(requests.begin(), requests.end(), may_ring_one);
+  if (!all_ring) room = session_.wait_for_room(lock);
+  if (Status refused = refusal(); !refused.ok()) return refused;
+  if (!room.ok()) return room;
+  // Nothing lets go of the lock from here on.
+  for (const Request& request : requests) {
+    if (Status turn = out_of_turn(request); !turn.ok()) return turn;
   }
+  if (Status names = room_for_names(requests); !names.ok()) return names;
+
+  // Entered before any is sent, because sending also reads: the answer may be there at once, and so
+  // may the end of the session.
+  std::vector<const Request*> entered;
+  entered.reserve(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].key = next_key(requests[i]);
+    count(requests[i]);
+    tickets[i] = session_.next_number();
+    if (requests[i].is_join_point()) join_point_ = tickets[i];
+    entered.push_back(&requests_.emplace(tickets[i], std::move(requests[i])).first->second);
+  }
+  for (size_t i = 0; i < entered.size(); ++i) {
+    // A daemon that is away is told when it is back.
+    if (session_.away() || session_.lost()) break;
+    if (may_ring(*entered[i])) {
+      session_.put(ring_entry(tickets[i], *entered[i]));
+    } else {
+      send_message(tickets[i], *entered[i]);
+    }
+  }
+  return {};
+}
+
+void Communicator::send_message(uint64_t ticket, const Request& request) {
   wire::ClientMessage message;
   message.set_request(ticket);
   message.mutable_submit()->set_job(job_);
   seen_.tell(ticket, message.mutable_submit());
-  to_wire(ticket, entered, message.mutable_submit()->add_operations());
-  if (!entered.name.empty()) names_told_.insert(entered.key.space);
+  to_wire(ticket, request, message.mutable_submit()->add_operations());
+  if (!request.name.empty()) names_told_.insert(request.key.space);
   session_.send(std::move(message));
-  return ticket;
 }
 
 // A name is told in a message first, and now and then what ends we have taken in.
@@ -189,21 +222,28 @@ std::vector<wire::ClientMessage> Communicator::unfinished(uint64_t number) {
   return messages;
 }
 
-tl::expected<OpKey, Status> Communicator::next_key(const Request& request) const {
+OpKey Communicator::next_key(const Request& request) const {
   // The daemon counts join points itself.
-  if (request.is_join_point()) return OpKey{OpKey::kJoinSpace, 0};
-  if (request.name.empty()) return OpKey{0, sequence_};
+  if (request.is_join_point()) return {OpKey::kJoinSpace, 0};
+  if (request.name.empty()) return {0, sequence_};
   const uint64_t space = hash_of_name(request.name);
   const auto uses = name_uses_.find(space);
-  if (uses != name_uses_.end()) return OpKey{space, uses->second};
-  if (name_uses_.size() >= kOpNames) {
-    return tl::unexpected(
-        Status(Code::kResourceExhausted,
-               fmt::format("'{}' is a new op name, and this communicator has used {} already; use "
-                           "the same names in each step",
-                           request.name, kOpNames)));
+  return {space, uses != name_uses_.end() ? uses->second : 0};
+}
+
+Status Communicator::room_for_names(std::span<const Request> requests) const {
+  std::unordered_set<uint64_t> fresh;
+  for (const Request& request : requests) {
+    if (request.name.empty()) continue;
+    const uint64_t space = hash_of_name(request.name);
+    if (name_uses_.count(space) > 0 || !fresh.insert(space).second) continue;
+    if (name_uses_.size() + fresh.size() <= kOpNames) continue;
+    return {Code::kResourceExhausted,
+            fmt::format("'{}' is a new op name, and this communicator has used {} already; use the "
+                        "same names in each step",
+                        request.name, kOpNames)};
   }
-  return OpKey{space, 0};
+  return {};
 }
 
 void Communicator::count(const Request& request) {

@@ -67,9 +67,11 @@ tl::expected<Communicator::Joined, Status> Communicator::join_point() {
   Inside inside(*this);
   Request request;
   request.signature.collective = Collective::kJoinPoint;
-  const auto ticket = send(inside.lock(), std::move(request));
-  if (!ticket) return tl::unexpected(ticket.error());
-  auto outcome = take(inside.lock(), *ticket, kNever);
+  uint64_t ticket = 0;
+  if (Status refused = send(inside.lock(), {&request, 1}, &ticket); !refused.ok()) {
+    return tl::unexpected(refused);
+  }
+  auto outcome = take(inside.lock(), ticket, kNever);
   if (!outcome) return tl::unexpected(outcome.error());
   View view = views_.at((*outcome)->epoch);
   return Joined{std::move(**outcome), std::move(view)};

@@ -283,6 +283,12 @@ typedef uint64_t gradring_request;
 GRADRING_API gradring_code gradring_submit(gradring_comm* comm, const gradring_op* op,
                                            gradring_request* request);
 
+/* Hands over all of these ops, in this order, or none of them where one is refused here: no other
+ * rank then sees any. Their ends are told one by one, and each may fail for itself. `ops` is an
+ * array, `requests` has room for as many numbers; they are 0 where nothing was submitted. */
+GRADRING_API gradring_code gradring_submit_all(gradring_comm* comm, const gradring_op* ops,
+                                               uint32_t count, gradring_request* requests);
+
 typedef struct gradring_result {
   size_t struct_size;  /* set by the caller: sizeof(gradring_result) */
   uint32_t verdict;    /* gradring_verdict */

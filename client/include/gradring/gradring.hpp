@@ -167,6 +167,8 @@ class Request {
   Request(std::shared_ptr<gradring_comm> comm, const gradring_op& op) : comm_(std::move(comm)) {
     check(gradring_submit(comm_.get(), &op, &number_));
   }
+  Request(std::shared_ptr<gradring_comm> comm, gradring_request number)
+      : comm_(std::move(comm)), number_(number) {}
   void swap(Request& other) noexcept {
     std::swap(comm_, other.comm_);
     std::swap(number_, other.number_);
@@ -318,6 +320,16 @@ class Communicator {
   Request start_alltoall(const T* input, T* output, size_t count,
                          const char* name = nullptr) const {
     return Request(comm_, op_on(GRADRING_ALLTOALL, input, output, count, dtype_of<T>, name));
+  }
+
+  // All of these, or none where one is refused (gradring_submit_all).
+  std::vector<Request> start_all(const std::vector<gradring_op>& ops) const {
+    std::vector<gradring_request> numbers(ops.size());
+    check(gradring_submit_all(comm_.get(), ops.data(), static_cast<uint32_t>(ops.size()),
+                              numbers.data()));
+    std::vector<Request> requests;
+    for (const gradring_request number : numbers) requests.push_back(Request(comm_, number));
+    return requests;
   }
 
   // The same, waited for.
