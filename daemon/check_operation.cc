@@ -94,7 +94,11 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
     return Refusal(fmt::format("position {} among {} ranks", submission.position, signature.ranks));
   }
 
-  const Extent extent = extent_of(signature, rank);
+  if (!from_wire(operation.counts(), &signature)) {
+    return Refusal(fmt::format("{}, but its {} counts are not those", describe(signature),
+                               operation.counts().size()));
+  }
+  const Extent extent = extent_of(signature, rank, submission.position);
   if (extent.output != 0) {
     auto output = locate("output", operation.output(), extent.output, signature.dtype, memory);
     if (!output) return Refusal(output.error());

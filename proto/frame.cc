@@ -33,6 +33,7 @@ class Writer {
     put(s.count);
     put(s.ranks);
     put(s.postscale);
+    put(s.blocks.digest());
   }
 
  private:
@@ -60,6 +61,7 @@ class Reader {
     s.count = get<uint64_t>();
     s.ranks = get<uint32_t>();
     s.postscale = get<double>();
+    s.blocks = Blocks::told(get<uint64_t>());
     s.collective = static_cast<Collective>(collective);
     s.dtype = static_cast<Dtype>(dtype);
     s.op = static_cast<ReduceOp>(op);

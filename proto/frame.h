@@ -11,7 +11,7 @@
 
 namespace gradring {
 
-// The fixed header in front of everything on the data transport. 128 bytes, little endian:
+// The fixed header in front of everything on the data transport. 144 bytes, little endian:
 //
 //    0        4     5     6       8               16                      32
 //    +--------+-----+-----+-------+---------------+-----------------------+
@@ -21,15 +21,15 @@ namespace gradring {
 //    +---------------+---------------+---------------+
 //    | epoch         | key.space     | key.sequence  |
 //    +---------------+---------------+---------------+
-//   56                                                                  128
+//   56                                                                  144
 //    +--------------------------------------------------------------------+
-//    | body of the type (68 bytes, unused bytes zero)            | seal   |
+//    | body of the type (84 bytes, unused bytes zero)            | seal   |
 //    +--------------------------------------------------------------------+
 //
 // A SLICE is followed by its payload, and a READY may be; every other type has none. The seal is
-// the CRC32C of the 124 bytes before it. encode() leaves it zero and decode() does not look at it:
+// the CRC32C of the 140 bytes before it. encode() leaves it zero and decode() does not look at it:
 // who puts it there and who checks it is the data thread (daemon/data/seal.h).
-inline constexpr size_t kFrameBytes = 128;
+inline constexpr size_t kFrameBytes = 144;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
 inline constexpr uint8_t kFrameVersion = 6;
@@ -63,11 +63,11 @@ struct DoneBody {
 // All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the
 // one to name when signatures differ.
 //
-//   56        60                64                           92        93       94
+//   56        60                64                          100       101      102
 //    +---------+-----------------+----------------------------+---------+--------+
 //    | rank    | contributions   | signature                  | grows   | eager  |
 //    +---------+-----------------+----------------------------+---------+--------+
-//   94        98               106              114              122
+//  102       106              114              122              130
 //    +---------+-----------------+----------------+----------------+
 //    | length  | serial          | done.upto      | done.beyond    |
 //    +---------+-----------------+----------------+----------------+

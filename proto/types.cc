@@ -58,6 +58,12 @@ std::string in_digits(double number) {
   return {text.data(), end};
 }
 
+std::string in_hex(uint64_t number) {
+  std::array<char, 16> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), number, 16).ptr;
+  return {text.data(), end};
+}
+
 }  // namespace
 
 size_t size_of(Dtype dtype) { return row_of(dtype).size; }
@@ -139,21 +145,40 @@ bool needs_all_ranks(Collective c) { return c == Collective::kReduce || in_block
 bool is_sane(const Signature& s) {
   constexpr uint64_t kPairsMax = 1024;
   if (s.count > kCountMax) return false;
+  if (s.blocks.uneven() && !in_blocks(s.collective)) return false;
   if (s.wire != WireType::kNative && !may_pack(s.collective, s.dtype)) return false;
   if (!can_scale(s.collective, s.dtype, s.postscale).ok()) return false;
   if (!needs_all_ranks(s.collective)) return s.ranks == 0;
   if (s.ranks == 0 || s.ranks > kRanksMax) return false;
   const bool pairs = s.collective == Collective::kAlltoall;
   if (pairs && s.ranks > kPairsMax) return false;
-  const uint64_t blocks = pairs                     ? uint64_t{s.ranks} * s.ranks
-                          : in_blocks(s.collective) ? s.ranks
-                                                    : 1;
-  return s.count <= kCountMax / blocks;
+  if (s.count > kCountMax / blocks_of(s)) return false;
+  if (!s.blocks.known()) return true;
+  return s.blocks.pairs() == pairs && s.blocks.ranks() == s.ranks && s.blocks.longest() == s.count;
 }
 
-Extent extent_of(const Signature& s, uint32_t rank) {
-  const uint64_t one = s.bytes();
-  const uint64_t all = one * std::max<uint64_t>(s.ranks, 1);
+uint64_t blocks_of(const Signature& s) {
+  if (!in_blocks(s.collective)) return 1;
+  return s.collective == Collective::kAlltoall ? uint64_t{s.ranks} * s.ranks : s.ranks;
+}
+
+uint64_t elements_of(const Signature& s) {
+  return s.blocks.uneven() ? s.blocks.total() : s.count * blocks_of(s);
+}
+
+Extent extent_of(const Signature& s, uint32_t rank, uint32_t position) {
+  uint64_t one = s.bytes();
+  uint64_t all = one * std::max<uint64_t>(s.ranks, 1);
+  if (s.blocks.uneven()) {
+    if (position >= s.ranks) return {};
+    const uint64_t element = size_of(s.dtype);
+    if (s.blocks.pairs()) {
+      return {s.blocks.before(position, s.ranks) * element,
+              s.blocks.taken_before(s.ranks, position) * element};
+    }
+    one = s.blocks.count(position) * element;
+    all = s.blocks.total() * element;
+  }
   const bool root = s.root == rank;
   switch (s.collective) {
     case Collective::kAllreduce:
@@ -182,15 +207,17 @@ Extent extent_of(const Signature& s, uint32_t rank) {
 bool in_place(const Signature& s, uint32_t position, const void* input, const void* output) {
   const auto from = reinterpret_cast<uintptr_t>(input);
   const auto to = reinterpret_cast<uintptr_t>(output);
+  const bool uneven = s.blocks.uneven() && !s.blocks.pairs();
+  const uint64_t own = uneven ? s.blocks.before(position) * size_of(s.dtype) : s.bytes() * position;
   switch (s.collective) {
     case Collective::kAlltoall:
       return false;  // what arrives would overwrite what has not left yet
     case Collective::kAllgather:
     case Collective::kGather:
-      return from == to + s.bytes() * position;
+      return from == to + own;
     case Collective::kReduceScatter:
     case Collective::kScatter:
-      return to == from + s.bytes() * position;
+      return to == from + own;
     default:
       return from == to;
   }
@@ -208,6 +235,7 @@ std::string describe(const Signature& s) {
   if (reduces(s.collective)) text += " " + std::string(name_of(s.op));
   text += " of ";
   if (in_blocks(s.collective)) text += std::to_string(s.ranks) + " x ";
+  if (s.blocks.uneven()) text += "up to ";
   text += std::to_string(s.count) + " " + std::string(name_of(s.dtype));
   if (s.collective == Collective::kReduce) {
     text += " of " + std::to_string(s.ranks) + " ranks";
@@ -216,6 +244,7 @@ std::string describe(const Signature& s) {
   if (has_root(s.collective)) {
     text += (gives ? " from rank " : " to rank ") + std::to_string(s.root);
   }
+  if (s.blocks.uneven()) text += ", in blocks " + in_hex(s.blocks.digest());
   if (s.postscale != 1) text += " times " + in_digits(s.postscale);
   if (s.wire != WireType::kNative) text += ", " + std::string(name_of(s.wire)) + " on the wire";
   return text;

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "proto/blocks.h"
+
 namespace gradring {
 
 // The numbers are wire values: append, never renumber.
@@ -70,7 +72,7 @@ bool moves_data(Collective collective);
 bool reduces(Collective collective);
 // One rank gives to all, or gets from all.
 bool has_root(Collective collective);
-// Buffers are laid out in blocks of `count` elements, one for each rank, in the order of ranks.
+// Buffers are laid out in blocks, one for each rank, in the order of ranks.
 bool in_blocks(Collective collective);
 // What each part of the result is, is wanted by one rank alone.
 bool goes_to_one(Collective collective);
@@ -112,27 +114,35 @@ struct Signature {
   Dtype dtype = Dtype::kUint8;
   ReduceOp op = ReduceOp::kNone;
   uint32_t root = 0;
-  uint64_t count = 0;  // elements per rank; of a collective in blocks, in one of them
+  uint64_t count = 0;  // elements per rank; of a collective in blocks, in the longest of them
   uint32_t ranks = 0;  // among which it is
   WireType wire = WireType::kNative;  // another: where may_pack() says so
   double postscale = 1;  // the result is multiplied by it; another: as can_scale() says
+  Blocks blocks = {};    // of a collective in blocks
 
   bool operator==(const Signature&) const = default;
   uint64_t bytes() const { return count * size_of(dtype); }
 };
-// Every number is within bounds that make extent_of() safe to multiply.
+// Every number is within bounds that make extent_of() safe to multiply, and the blocks, if they are
+// known, are those of an op like this.
 bool is_sane(const Signature& signature);
 
-// What one rank reads and writes, in bytes: 0 where it gives or gets nothing. Requires is_sane().
+// One for each rank, or each pair; of an op that is not in blocks 1.
+uint64_t blocks_of(const Signature& signature);
+// Of all blocks together, or of the one where there are none. Uneven ones must be known.
+uint64_t elements_of(const Signature& signature);
+
+// What one rank reads and writes, in bytes: 0 where it gives or gets nothing. `position`: of the
+// rank among the op's. Requires is_sane(), and that uneven blocks are known.
 struct Extent {
   uint64_t input = 0;
   uint64_t output = 0;
 
   bool operator==(const Extent&) const = default;
 };
-Extent extent_of(const Signature& signature, uint32_t rank);
+Extent extent_of(const Signature& signature, uint32_t rank, uint32_t position);
 // Whether buffers that overlap are in the one place where that does no harm: the same, or the
-// smaller one is the rank's own block of the larger one. `position`: of the rank among the op's.
+// smaller one is the rank's own block of the larger one. As extent_of().
 bool in_place(const Signature& signature, uint32_t position, const void* input, const void* output);
 // "the same or apart", or what else the collective allows.
 std::string_view in_place_words(Collective collective);

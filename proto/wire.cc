@@ -1,6 +1,9 @@
 #include "proto/wire.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace gradring {
 
@@ -16,6 +19,7 @@ void to_wire(const Signature& from, wire::Signature* to) {
   to->set_ranks(from.ranks);
   to->set_wire(static_cast<uint32_t>(from.wire));
   to->set_postscale(factor_to_wire(from.postscale));
+  to->set_blocks(from.blocks.digest());
 }
 
 bool from_wire(const wire::Signature& from, Signature* to) {
@@ -30,6 +34,25 @@ bool from_wire(const wire::Signature& from, Signature* to) {
   to->ranks = from.ranks();
   to->wire = static_cast<WireType>(from.wire());
   to->postscale = factor_from_wire(from.postscale());
+  to->blocks = Blocks::told(from.blocks());
+  return is_sane(*to);
+}
+
+void to_wire(const Blocks& from, Counts* to) {
+  to->Clear();
+  if (!from.uneven()) return;
+  const std::span<const uint64_t> counts = from.counts();
+  to->Add(counts.begin(), counts.end());
+}
+
+bool from_wire(const Counts& from, Signature* to) {
+  if (!to->blocks.uneven()) return from.empty();
+  std::vector<uint64_t> counts(from.begin(), from.end());
+  const bool pairs = to->collective == Collective::kAlltoall;
+  const auto blocks =
+      pairs ? Blocks::of_pairs(std::move(counts), to->ranks) : Blocks::of_ranks(std::move(counts));
+  if (!blocks || *blocks != to->blocks) return false;
+  to->blocks = *blocks;
   return is_sane(*to);
 }
 

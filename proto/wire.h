@@ -15,6 +15,11 @@ double factor_to_wire(double factor);
 double factor_from_wire(double told);
 void to_wire(const Signature& from, wire::Signature* to);
 bool from_wire(const wire::Signature& from, Signature* to);
+// The counts of its blocks are told beside it, where they are needed: a signature that has come
+// knows their digest alone until it gets them.
+using Counts = google::protobuf::RepeatedField<uint64_t>;
+void to_wire(const Blocks& from, Counts* to);
+bool from_wire(const Counts& from, Signature* to);
 void to_wire(const OpKey& from, wire::OpKey* to);
 OpKey from_wire(const wire::OpKey& from);
 void to_wire(const Failure& from, wire::Failure* to);

@@ -1,10 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
 #include "client/src/utf8.h"
+#include "proto/hash.h"
 #include "proto/reduction.h"
 
 namespace gradring::client {
@@ -35,6 +40,39 @@ Status set_wire(const gradring_op& op, WireType by_default, Signature* signature
   if (may) return {};
   return invalid(fmt::format("{} of {} has no wire type; those that reduce float32 have",
                              name_of(signature->collective), name_of(signature->dtype)));
+}
+
+// How long each block is, where the op says it. Blocks that turn out to be equal are as good as
+// told by one number.
+Status set_blocks(const gradring_op& op, Signature* signature) {
+  if (op.counts == nullptr && op.counts_length == 0) return {};
+  const std::string_view name = name_of(signature->collective);
+  if (!in_blocks(signature->collective)) {
+    return invalid(fmt::format("{} has no blocks; leave counts out", name));
+  }
+  if (op.counts == nullptr) {
+    return invalid(fmt::format("counts is NULL, but counts_length is {}", op.counts_length));
+  }
+  const uint64_t ranks = signature->ranks;
+  const bool pairs = signature->collective == Collective::kAlltoall;
+  const uint64_t wanted = pairs ? ranks * ranks : ranks;
+  if (op.counts_length != wanted) {
+    return invalid(fmt::format("{} counts for {} of {} ranks, which has {}", op.counts_length, name,
+                               ranks, wanted));
+  }
+  if (wanted > Blocks::kCountsMax) {
+    return invalid(fmt::format("{} counts; there may be {}", wanted, Blocks::kCountsMax));
+  }
+  std::vector<uint64_t> counts(op.counts, op.counts + wanted);
+  const auto other = [&counts](uint64_t count) { return count != counts.front(); };
+  signature->count = counts.front();
+  if (std::none_of(counts.begin(), counts.end(), other)) return {};
+  const auto blocks = pairs ? Blocks::of_pairs(std::move(counts), static_cast<uint32_t>(ranks))
+                            : Blocks::of_ranks(std::move(counts));
+  if (!blocks) return invalid(fmt::format("the blocks of {} are more than any memory holds", name));
+  signature->blocks = *blocks;
+  signature->count = blocks->longest();
+  return {};
 }
 
 }  // namespace
@@ -73,6 +111,7 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
     signature.root = op.root;
   }
   if (needs_all_ranks(signature.collective)) signature.ranks = op.ranks != 0 ? op.ranks : size;
+  if (Status fault = set_blocks(op, &signature); !fault.ok()) return tl::unexpected(fault);
   if (!is_sane(signature)) {
     return refuse(fmt::format("{} is more than any memory holds", describe(signature)));
   }
@@ -95,13 +134,7 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
 }
 
 uint64_t hash_of_name(std::string_view name) {
-  // The algorithm's published offset and prime for 64 bits.
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char character : name) {
-    hash ^= static_cast<unsigned char>(character);
-    hash *= 0x100000001b3u;
-  }
-  return hash != 0 ? hash : 1;
+  return fnv1a(std::as_bytes(std::span(name.data(), name.size())));
 }
 
 }  // namespace gradring::client

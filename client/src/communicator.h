@@ -180,8 +180,7 @@ class Communicator final : private Session::Events {
   ForkWatch fork_watch_;  // last: it refers to the others
 };
 
-// The space of a named op's key: FNV-1a over the name's bytes, 64 bits, and 1 where that is 0.
-// Every binding must compute the same.
+// The space of a named op's key.
 uint64_t hash_of_name(std::string_view name);
 
 // Everything about an op that needs no memory looked up: enumerations, root, the average of

@@ -37,6 +37,7 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   to->set_priority(request.priority);
   to->set_position(request.position);
   to->set_prescale(factor_to_wire(request.prescale));
+  gradring::to_wire(request.signature.blocks, to->mutable_counts());
 }
 
 RingSubmission ring_entry(uint64_t ticket, const Request& request) {
@@ -111,9 +112,14 @@ tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
   if (op.name != nullptr) request.name = op.name;
   if (needs_all_ranks(signature->collective)) {
     request.position = view.position_of(settings_.rank);
+    if (signature->blocks.uneven() && request.position >= signature->ranks) {
+      return tl::unexpected(
+          invalid(fmt::format("counts for {} ranks, but this is number {} of those that there are",
+                              signature->ranks, request.position)));
+    }
   }
   // Who only receives has nothing to give, and the other way round.
-  const Extent extent = request.extent = extent_of(*signature, settings_.rank);
+  const Extent extent = request.extent = extent_of(*signature, settings_.rank, request.position);
   const size_t element = size_of(signature->dtype);
   if ((extent.input != 0 && !aligned(op.input, element)) ||
       (extent.output != 0 && !aligned(op.output, element))) {
@@ -191,8 +197,10 @@ void Communicator::send_message(uint64_t ticket, const Request& request) {
   session_.send(std::move(message));
 }
 
-// A name is told in a message first, and now and then what ends we have taken in.
+// A name is told in a message first, and now and then what ends we have taken in; so are counts,
+// for which a ring's entries have no room.
 bool Communicator::may_ring(const Request& request) const {
+  if (request.signature.blocks.uneven()) return false;
   if (request.is_join_point() || newcomer_ || seen_.untold() >= kSeenUntold) return false;
   if (!request.name.empty() && names_told_.count(hash_of_name(request.name)) == 0) return false;
   return session_.takes_ring_entries();

@@ -134,7 +134,7 @@ Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
     for (const core::Submission& submission : op.locals) {
       Session* session = session_of(job, submission);
       if (session == nullptr) return missing("a rank with open ops has no session");
-      const Extent extent = extent_of(submission.signature, submission.rank);
+      const Extent extent = extent_of(submission.signature, submission.rank, submission.position);
       const auto input = lend_again(*session, submission.input, extent.input);
       const auto output = lend_again(*session, submission.output, extent.output);
       if (!input || !output) return missing("shared memory of an open op was not handed on");

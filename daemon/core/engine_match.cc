@@ -148,6 +148,8 @@ void JobEngine::meet(Op& op, uint32_t rank, const Signature& signature) {
   } else if (*op.signature != signature) {
     return mismatch(op, {op.signed_by, rank, *op.signature, signature}, true);
   }
+  // Other nodes tell the digest of unequal blocks alone; ours know them.
+  if (signature.blocks.known()) op.signature->blocks = signature.blocks;
   if (const auto wrong = wrong_ranks(op, rank, signature)) return mismatch(op, *wrong, true);
   check_absent(op);
   if (all_local(op) && locals_here(op) > 0 && !op.ready(me_)) {

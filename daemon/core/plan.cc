@@ -151,9 +151,37 @@ Way way_of(Collective collective) {
   return Way::kSum;
 }
 
-uint64_t blocks_of(const Signature& s) {
-  const uint64_t each = in_blocks(s.collective) ? s.ranks : 1;
-  return s.collective == Collective::kAlltoall ? each * each : each;
+uint64_t bytes_of(const Signature& s) { return elements_of(s) * size_of(s.dtype); }
+
+// The ranks of an alltoall's block, by their places. Nearest first at every rank, so that they do
+// not all send to the same one.
+struct Pair {
+  uint32_t giver = 0;
+  uint32_t taker = 0;
+};
+Pair pair_of(uint32_t number, uint32_t ranks) {
+  return {number / ranks, (number / ranks + number % ranks) % ranks};
+}
+
+uint64_t count_of_block(const Blocks& blocks, uint32_t number) {
+  if (!blocks.pairs()) return blocks.count(number);
+  const Pair pair = pair_of(number, blocks.ranks());
+  return blocks.count(pair.giver, pair.taker);
+}
+
+uint64_t slices_in(uint64_t bytes, uint64_t slice_bytes) {
+  return bytes / slice_bytes + (bytes % slice_bytes != 0 ? 1 : 0);
+}
+
+void number_slices(Plan* plan, const Signature& s) {
+  plan->blocks = s.blocks;
+  plan->element_bytes = size_of(s.dtype);
+  uint64_t slices = 0;
+  for (uint32_t number = 0; number < s.blocks.counts().size(); ++number) {
+    plan->first_slices.push_back(static_cast<uint32_t>(slices));
+    slices += slices_in(count_of_block(s.blocks, number) * plan->element_bytes, plan->slice_bytes);
+  }
+  plan->first_slices.push_back(static_cast<uint32_t>(slices));
 }
 
 }  // namespace
@@ -164,9 +192,19 @@ uint32_t Plan::next_start(uint32_t slice) const {
     return slices - slice > ahead ? slice + ahead : slices;
   }
   while (slice < slices && !starts_here(slice)) {
-    slice = (slice / slices_of_block + 1) * slices_of_block;  // those of one block start together
+    slice = first_slice(block_number(slice) + 1);  // those of one block start together
   }
   return slice;
+}
+
+uint32_t Plan::block_number(uint32_t slice) const {
+  if (!blocks.uneven()) return slice / slices_of_block;
+  const auto behind = std::upper_bound(first_slices.begin(), first_slices.end(), slice);
+  return static_cast<uint32_t>(behind - first_slices.begin()) - 1;
+}
+
+uint64_t Plan::length_of_block(uint32_t number) const {
+  return blocks.uneven() ? count_of_block(blocks, number) * element_bytes : block_bytes;
 }
 
 std::span<const Step> Plan::steps_of(uint32_t slice) const {
@@ -188,8 +226,13 @@ uint32_t Plan::last_of(uint32_t slice) const {
 
 Block Plan::block_of(uint32_t slice) const {
   const auto ranks = static_cast<uint32_t>(seats.size());
-  const uint32_t number = slice / slices_of_block;
-  const uint64_t at = number * block_bytes;  // where it lies in a buffer that has all of them
+  const uint32_t number = block_number(slice);
+  const bool uneven = blocks.uneven();
+  const bool pairs = collective == Collective::kAlltoall;
+  // Where it lies in a buffer that has all of them.
+  const uint64_t at = pairs    ? 0
+                      : uneven ? blocks.before(number) * element_bytes
+                               : number * block_bytes;
   Block block;
   const auto from = [&](uint32_t index) {
     block.source = seats[index].rank;
@@ -230,20 +273,21 @@ Block Plan::block_of(uint32_t slice) const {
       to(number);
       block.input = at;
       break;
-    case Collective::kAlltoall:
-      // Nearest first at every rank, so that they do not all send to the same one.
-      from(number / ranks);
-      to((number / ranks + number % ranks) % ranks);
-      block.input = (number / ranks + number % ranks) % ranks * block_bytes;
-      block.output = number / ranks * block_bytes;
+    case Collective::kAlltoall: {
+      const auto [giver, taker] = pair_of(number, ranks);
+      from(giver);
+      to(taker);
+      block.input = uneven ? blocks.before(giver, taker) * element_bytes : taker * block_bytes;
+      block.output =
+          uneven ? blocks.taken_before(giver, taker) * element_bytes : giver * block_bytes;
       break;
+    }
   }
   return block;
 }
 
 WireType wire_of(const Signature& signature, const PlanOptions& options) {
-  const uint64_t whole = signature.bytes() * blocks_of(signature);
-  return whole < options.packed_bytes_min ? WireType::kNative : signature.wire;
+  return bytes_of(signature) < options.packed_bytes_min ? WireType::kNative : signature.wire;
 }
 
 DirectLayout direct_layout(const Signature& signature, uint32_t members,
@@ -266,8 +310,7 @@ DirectLayout direct_layout(const Signature& signature, uint32_t members,
 }
 
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options) {
-  const uint64_t whole = signature.bytes() * blocks_of(signature);
-  const uint64_t wanted = whole / (uint64_t{members} * kRoundsPerMember);
+  const uint64_t wanted = bytes_of(signature) / (uint64_t{members} * kRoundsPerMember);
   const bool alone = members == 1 && options.slice_bytes_alone != 0;
   const uint64_t most = alone ? options.slice_bytes_alone : options.slice_bytes_max;
   const uint64_t least = std::min<uint64_t>(options.slice_bytes_min, most);
@@ -277,7 +320,14 @@ uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const Pla
 
 uint64_t slices_for(const Signature& signature, uint64_t slice_bytes) {
   if (!moves_data(signature.collective)) return 0;
-  return (signature.bytes() + slice_bytes - 1) / slice_bytes * blocks_of(signature);
+  if (!signature.blocks.uneven()) {
+    return slices_in(signature.bytes(), slice_bytes) * blocks_of(signature);
+  }
+  uint64_t slices = 0;
+  for (const uint64_t count : signature.blocks.counts()) {
+    slices += slices_in(count * size_of(signature.dtype), slice_bytes);
+  }
+  return slices;
 }
 
 Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::vector<Seat> seats,
@@ -305,6 +355,7 @@ Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::v
   }
   plan.slices = static_cast<uint32_t>(slices_for(signature, plan.slice_bytes));
   plan.slices_of_block = plan.slices / static_cast<uint32_t>(blocks_of(signature));
+  if (signature.blocks.uneven()) number_slices(&plan, signature);
   switch (plan.way) {
     case Way::kSum:
       plan.steps_at = sum_steps(members);

@@ -86,8 +86,12 @@ struct Plan {
   uint32_t slices = 0;       // 0: complete as soon as all are ready (barrier, nothing to move)
   uint64_t block_bytes = 0;  // of all blocks; an op that is not in blocks is one
   uint32_t slices_of_block = 1;
-  uint32_t root = 0;        // its index in `seats`
-  std::vector<Seat> seats;  // as make_plan says
+  // Of blocks that differ, instead of these two.
+  Blocks blocks;
+  uint64_t element_bytes = 0;
+  std::vector<uint32_t> first_slices;  // of each, and behind the last: an empty one has none
+  uint32_t root = 0;                   // its index in `seats`
+  std::vector<Seat> seats;             // as make_plan says
 
   std::vector<std::vector<Step>> steps_at;  // indexed by distance from the start
   std::vector<std::vector<Step>> ends_at;   // of kCarry at the end, likewise
@@ -124,15 +128,21 @@ struct Plan {
   uint32_t turn_of(uint32_t slice) const {
     return way == Way::kSum ? slice % members + slice / members : slice;
   }
+  // Blocks have numbers in the order in which their slices have.
+  uint32_t block_number(uint32_t slice) const;
+  uint32_t first_slice(uint32_t number) const {
+    return blocks.uneven() ? first_slices[number] : number * slices_of_block;
+  }
+  uint64_t length_of_block(uint32_t number) const;
   uint64_t offset_in_block(uint32_t slice) const {
-    return uint64_t{slice % slices_of_block} * slice_bytes;
+    return uint64_t{slice - first_slice(block_number(slice))} * slice_bytes;
   }
   uint64_t input_at(uint32_t slice) const { return block_of(slice).input + offset_in_block(slice); }
   uint64_t output_at(uint32_t slice) const {
     return block_of(slice).output + offset_in_block(slice);
   }
   uint32_t length_of(uint32_t slice) const {
-    const uint64_t left = block_bytes - offset_in_block(slice);
+    const uint64_t left = length_of_block(block_number(slice)) - offset_in_block(slice);
     return left < slice_bytes ? static_cast<uint32_t>(left) : slice_bytes;
   }
   // The same as it travels.
@@ -175,7 +185,8 @@ struct DirectLayout {
 DirectLayout direct_layout(const Signature& signature, uint32_t members,
                            const PlanOptions& options);
 
-// Slices are whole elements and equal on all members; both follow from the arguments alone.
+// Slices are whole elements and equal on all members; both follow from the arguments alone. Unequal
+// blocks must be known for these three.
 uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const PlanOptions& options);
 // How many slices of `slice_bytes` an op has.
 uint64_t slices_for(const Signature& signature, uint64_t slice_bytes);

@@ -9,8 +9,7 @@ float* ErrorFeedback::of(const core::Op& op) {
   const Signature& s = *op.signature;
   const bool adds = s.op == ReduceOp::kSum || s.op == ReduceOp::kAverage;
   if (op.key.space == 0 || !adds) return nullptr;
-  const uint64_t blocks = in_blocks(s.collective) ? s.ranks : 1;
-  const uint64_t count = s.count * blocks;
+  const uint64_t count = elements_of(s);
   const auto known = by_name_.find(op.key.space);
   if (known != by_name_.end()) {
     if (known->second.count == count) return known->second.elements.get();

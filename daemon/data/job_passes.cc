@@ -182,7 +182,7 @@ std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {
   std::optional<core::ResultDigest> digest;
   for (const auto& local : op.locals) {
     if (!local) continue;
-    const uint64_t bytes = extent_of(*op.signature, local->rank).output;
+    const uint64_t bytes = extent_of(*op.signature, local->rank, local->position).output;
     const uint32_t crc = transport::crc32c({lent_to(*local).output, bytes});
     if (!digest) digest = {crc, local->rank, std::nullopt};
     if (digest->crc32c != crc) digest->odd_rank = local->rank;

@@ -123,6 +123,7 @@ void to_wire(const core::Submission& from, wire::SubmissionRecord* to) {
   to->set_output_offset(from.output.offset);
   to->set_position(from.position);
   to->set_prescale(factor_to_wire(from.prescale));
+  gradring::to_wire(from.signature.blocks, to->mutable_counts());
 }
 
 bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::string& name,
@@ -137,6 +138,7 @@ bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::
   to->prescale = factor_from_wire(from.prescale());
   const Signature& s = to->signature;
   return gradring::from_wire(from.signature(), &to->signature) &&
+         gradring::from_wire(from.counts(), &to->signature) &&
          can_scale(s.collective, s.dtype, to->prescale).ok();
 }
 

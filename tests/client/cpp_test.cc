@@ -75,6 +75,23 @@ TEST_F(Cpp, SubmitsWhatItSays) {
   EXPECT_EQ(operations[0].name(), "named");
 }
 
+TEST_F(Cpp, TakesOneLengthOfBlocksOrAllOfThem) {
+  const int ranks = job_.size();
+  auto mine = job_.allocate<int>(8);
+  auto all = job_.allocate<int>(8 * static_cast<size_t>(ranks));
+  std::vector<uint64_t> counts(static_cast<size_t>(ranks), 2);
+  job_.start_allgather(mine.data(), all.data(), 8);
+  counts.back() = 7;
+  job_.start_allgather(mine.data(), all.data(), counts, "named");
+  const auto operations = daemon_.wait_for_operations(2);
+  EXPECT_EQ(operations.at(0).signature().count(), 8u);
+  EXPECT_TRUE(operations.at(0).counts().empty());
+  EXPECT_EQ(
+      std::vector<uint64_t>(operations.at(1).counts().begin(), operations.at(1).counts().end()),
+      counts);
+  EXPECT_EQ(operations.at(1).name(), "named");
+}
+
 TEST_F(Cpp, WaitsInSteps) {
   daemon_.set([](Script& script) { script.complete = false; });
   Request request = job_.start_barrier();

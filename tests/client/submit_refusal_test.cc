@@ -61,6 +61,31 @@ TEST_F(SubmitRefusal, OfAFactorWhereThereIsNone) {
   EXPECT_THAT(refused(op), HasSubstr("broadcast of float32 cannot be scaled"));
 }
 
+TEST_F(SubmitRefusal, OfCountsThatAreNotThoseOfTheOp) {
+  const std::vector<uint64_t> counts(4 * 4, kCount);
+  gradring_op op = sum();
+  op.counts = counts.data();
+  op.counts_length = 4;
+  EXPECT_THAT(refused(op), HasSubstr("allreduce has no blocks; leave counts out"));
+  op.collective = GRADRING_REDUCE_SCATTER;
+  op.counts_length = 3;
+  EXPECT_THAT(refused(op), HasSubstr("3 counts for reduce-scatter of 4 ranks, which has 4"));
+  op.collective = GRADRING_ALLTOALL;
+  op.counts_length = 4;
+  EXPECT_THAT(refused(op), HasSubstr("4 counts for alltoall of 4 ranks, which has 16"));
+  op.ranks = 129;
+  op.counts_length = 129 * 129;
+  EXPECT_THAT(refused(op), HasSubstr("16641 counts; there may be 16384"));
+  op.counts = nullptr;
+  EXPECT_THAT(refused(op), HasSubstr("counts is NULL"));
+  op = sum();
+  op.collective = GRADRING_GATHER;
+  const std::vector<uint64_t> endless = {UINT64_MAX, 1, 2, 3};
+  op.counts = endless.data();
+  op.counts_length = 4;
+  EXPECT_THAT(refused(op), HasSubstr("more than any memory holds"));
+}
+
 TEST_F(SubmitRefusal, OfValuesOutsideTheEnumerations) {
   for (const uint32_t number : {0u, 4u, 0xffffffffu}) {
     gradring_op op = sum();

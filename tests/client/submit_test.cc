@@ -109,6 +109,28 @@ TEST_F(Submit, SaysWhatIsScaledByWhat) {
   }
 }
 
+TEST_F(Submit, SaysHowLongEachBlockIs) {
+  gradring_op op = sum();
+  op.collective = GRADRING_ALLGATHER;
+  op.output = alloc(comm_, 4 * kCount);
+  std::vector<uint64_t> counts = {3, kCount, 0, 5};
+  op.counts = counts.data();
+  op.counts_length = counts.size();
+  op.count = 77;  // is not looked at
+  submit(comm_, op);
+  std::fill(counts.begin(), counts.end(), 6);
+  submit(comm_, op);
+  const auto operations = daemon_.wait_for_operations(2);
+  Signature told;
+  ASSERT_TRUE(from_wire(operations.at(0).signature(), &told));
+  ASSERT_TRUE(from_wire(operations.at(0).counts(), &told));
+  EXPECT_THAT(told.blocks.counts(), ::testing::ElementsAre(3, kCount, 0, 5));
+  EXPECT_EQ(told.count, kCount);
+  EXPECT_EQ(operations.at(1).signature().blocks(), 0u) << "blocks that are all equal";
+  EXPECT_EQ(operations.at(1).signature().count(), 6u);
+  EXPECT_EQ(operations.at(1).counts().size(), 0);
+}
+
 TEST_F(Submit, NumbersOpsInProgramOrderAndNamedOnesByName) {
   const auto submit_named = [&](const char* name) {
     gradring_op op = barrier_op();

@@ -114,7 +114,7 @@ void Ring::fail_everywhere(const Failure& failure) {
 
 Ticket Ring::submit(uint32_t rank, OpKey key, const Signature& signature, Values input, Place place,
                     const std::string& name) {
-  const Extent extent = extent_of(signature, rank);
+  const Extent extent = extent_of(signature, rank, rank);
   const size_t inputs = std::max<uint64_t>(extent.input / sizeof(float), signature.count);
   if (input.empty()) input.resize(inputs);
   Account account;
@@ -151,7 +151,7 @@ std::vector<Ticket> Ring::submit_all(OpKey key, const Signature& signature, Plac
   std::vector<Ticket> tickets;
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const bool blocks = needs_all_ranks(signature.collective);
-    const uint64_t bytes = blocks ? extent_of(signature, rank).input : signature.bytes();
+    const uint64_t bytes = blocks ? extent_of(signature, rank, rank).input : signature.bytes();
     const Values input = values_of(rank, bytes / sizeof(float), key.sequence);
     tickets.push_back(submit(rank, key, signature, input, place));
   }

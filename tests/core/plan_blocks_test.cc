@@ -25,6 +25,17 @@ Signature signature_of(Collective collective, uint64_t count, uint32_t ranks, ui
   return s;
 }
 
+// With blocks of all lengths up to that, some empty.
+Signature unevenly(Signature s) {
+  if (!in_blocks(s.collective)) return s;
+  const bool pairs = s.collective == Collective::kAlltoall;
+  std::vector<uint64_t> counts(blocks_of(s));
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = (i * 17 + 4) % 7 * s.count / 6;
+  counts[counts.size() / 2] = s.count;
+  s.blocks = *(pairs ? Blocks::of_pairs(counts, s.ranks) : Blocks::of_ranks(counts));
+  return s;
+}
+
 // Ranks dealt out to members in turn, so that neighbours in rank are not neighbours in the ring.
 std::vector<Seat> seats_of(uint32_t ranks, uint32_t members) {
   std::vector<Seat> seats;
@@ -104,18 +115,34 @@ Bytes definition(const Signature& s, const std::vector<Seat>& seats) {
     for (const Seat& seat : seats) from.emplace_back(seat.rank, at);
     return from;
   };
+  const auto length = [&](uint32_t giver, uint32_t taker) {
+    if (!s.blocks.uneven()) return s.count;
+    if (s.blocks.pairs()) return s.blocks.counts()[giver * n + taker];
+    const bool of_giver =
+        s.collective == Collective::kAllgather || s.collective == Collective::kGather;
+    return s.blocks.counts()[of_giver ? giver : taker];
+  };
   for (uint32_t to = 0; to < n; ++to) {
-    const uint64_t blocks = extent_of(s, to).output / s.bytes();
-    for (uint32_t block = 0; block < blocks; ++block) {
-      for (uint64_t i = 0; i < s.count; ++i) {
-        auto& from = bytes[{to, block * s.count + i}];
-        if (s.collective == Collective::kReduceScatter) from = everybody(to * s.count + i);
-        if (s.collective == Collective::kReduce) from = everybody(i);
-        if (s.collective == Collective::kAllgather || s.collective == Collective::kGather) {
-          from = {{block, i}};
+    const bool root =
+        !has_root(s.collective) || s.collective == Collective::kScatter || s.root == to;
+    uint64_t at = 0;  // in the output
+    for (uint32_t from = 0; root && from < n; ++from) {
+      const bool pairs = s.collective == Collective::kAlltoall;
+      const bool one =
+          s.collective != Collective::kAllgather && s.collective != Collective::kGather && !pairs;
+      if (one && from > 0) break;
+      const uint32_t giver = s.collective == Collective::kScatter ? s.root : from;
+      const bool takes_part = s.collective == Collective::kReduceScatter ||
+                              s.collective == Collective::kScatter || pairs;
+      uint64_t begins = 0;  // in the input
+      for (uint32_t other = 0; takes_part && other < to; ++other) begins += length(giver, other);
+      for (uint64_t i = 0; i < length(giver, to); ++i, ++at) {
+        auto& sources = bytes[{to, at}];
+        if (reduces(s.collective)) {
+          sources = everybody(begins + i);
+        } else {
+          sources = {{giver, begins + i}};
         }
-        if (s.collective == Collective::kScatter) from = {{s.root, to * s.count + i}};
-        if (s.collective == Collective::kAlltoall) from = {{block, to * s.count + i}};
       }
     }
   }
@@ -128,14 +155,16 @@ TEST(PlanBlocks, EveryByteComesFromWhereItShouldAndEndsWhereItShould) {
       for (const uint32_t ranks : {members, members + 1, 2 * members}) {
         for (const uint64_t count : {1u, 64u, 150u}) {
           const auto seats = seats_of(ranks, members);
-          const Signature s = signature_of(collective, count, ranks, ranks - 1);
-          SCOPED_TRACE(describe(s) + " on " + std::to_string(members) + " members");
-          Town town(s, members, seats);
-          for (uint32_t slice = 0; slice < town.plans[0].slices; ++slice) {
-            ASSERT_EQ(town.walk(slice), "") << "slice " << slice;
+          const Signature even = signature_of(collective, count, ranks, ranks - 1);
+          for (const Signature& s : {even, unevenly(even)}) {
+            SCOPED_TRACE(describe(s) + " on " + std::to_string(members) + " members");
+            Town town(s, members, seats);
+            for (uint32_t slice = 0; slice < town.plans[0].slices; ++slice) {
+              ASSERT_EQ(town.walk(slice), "") << "slice " << slice;
+            }
+            for (auto& [place, from] : town.written) std::sort(from.begin(), from.end());
+            ASSERT_EQ(town.written, definition(s, seats));
           }
-          for (auto& [place, from] : town.written) std::sort(from.begin(), from.end());
-          ASSERT_EQ(town.written, definition(s, seats));
         }
       }
     }
@@ -144,24 +173,30 @@ TEST(PlanBlocks, EveryByteComesFromWhereItShouldAndEndsWhereItShould) {
 
 TEST(PlanBlocks, EachMemberFindsAllSlicesThatStartThere) {
   for (const Collective collective : kAll) {
-    const Signature s = signature_of(collective, 150, 6, 2);
-    Town town(s, 3, seats_of(6, 3));
-    std::vector<uint32_t> found(town.plans[0].slices, 0);
-    for (const Plan& plan : town.plans) {
-      for (uint32_t i = plan.next_start(0); i < plan.slices; i = plan.next_start(i + 1)) ++found[i];
+    const Signature even = signature_of(collective, 150, 6, 2);
+    for (const Signature& s : {even, unevenly(even)}) {
+      Town town(s, 3, seats_of(6, 3));
+      const uint32_t slices = town.plans[0].slices;
+      std::vector<uint32_t> found(slices, 0);
+      for (const Plan& plan : town.plans) {
+        for (uint32_t i = plan.next_start(0); i < slices; i = plan.next_start(i + 1)) ++found[i];
+      }
+      EXPECT_EQ(found, std::vector<uint32_t>(slices, 1)) << describe(s);
     }
-    EXPECT_EQ(found, std::vector<uint32_t>(town.plans[0].slices, 1)) << describe(s);
   }
 }
 
 TEST(PlanBlocks, SlicesNeverReachOverTheEndOfABlock) {
   for (const Collective collective : kAll) {
-    const Signature s = signature_of(collective, 1000, 4, 0);
-    const Plan plan = make_plan(s, 2, 0, seats_of(4, 2), {});
-    EXPECT_EQ(plan.slices, slices_for(s, plan.slice_bytes));
-    for (uint32_t slice = 0; slice < plan.slices; ++slice) {
-      EXPECT_LE(plan.offset_in_block(slice) + plan.length_of(slice), s.bytes());
-      EXPECT_GT(plan.length_of(slice), 0u);
+    const Signature even = signature_of(collective, 1000, 4, 0);
+    for (const Signature& s : {even, unevenly(even)}) {
+      const Plan plan = make_plan(s, 2, 0, seats_of(4, 2), {});
+      EXPECT_EQ(plan.slices, slices_for(s, plan.slice_bytes));
+      for (uint32_t slice = 0; slice < plan.slices; ++slice) {
+        const uint64_t block = plan.length_of_block(plan.block_number(slice));
+        EXPECT_LE(plan.offset_in_block(slice) + plan.length_of(slice), block);
+        EXPECT_GT(plan.length_of(slice), 0u);
+      }
     }
   }
 }

@@ -193,6 +193,42 @@ TEST_F(CheckOperationTest, BlocksReachAsFarAsTheyAreMany) {
             "");
 }
 
+// This is at position 1.
+TEST_F(CheckOperationTest, UnevenBlocksReachAsFarAsTheirCountsSay) {
+  const auto uneven = [](wire::Operation& o, uint64_t first) {
+    Signature s{Collective::kAllgather, Dtype::kFloat32, ReduceOp::kNone, 0, first, 4};
+    s.blocks = *Blocks::of_ranks({first, 16, 0, 8});
+    to_wire(s, o.mutable_signature());
+    to_wire(s.blocks, o.mutable_counts());
+    o.set_position(1);
+    o.mutable_output()->set_segment(kOther);
+  };
+  const uint64_t most = kPage / 4 - 16 - 8;
+  EXPECT_EQ(told([&](wire::Operation& o) { uneven(o, most); }), "");
+  EXPECT_THAT(told([&](wire::Operation& o) { uneven(o, most + 1); }),
+              HasSubstr("output: 1025 elements"));
+  EXPECT_THAT(told([&](wire::Operation& o) {
+                uneven(o, most);
+                o.mutable_input()->set_offset(kPage - 60);
+              }),
+              HasSubstr("input: 16 elements"));
+  EXPECT_THAT(told([&](wire::Operation& o) {
+                uneven(o, most);
+                o.set_counts(2, 1);
+              }),
+              HasSubstr("its 4 counts are not those"));
+  EXPECT_THAT(told([&](wire::Operation& o) {
+                uneven(o, most);
+                o.clear_counts();
+              }),
+              HasSubstr("its 0 counts are not those"));
+  EXPECT_THAT(told([&](wire::Operation& o) {
+                uneven(o, most);
+                o.set_position(4);
+              }),
+              HasSubstr("position 4 among 4 ranks"));
+}
+
 TEST_F(CheckOperationTest, WhoGetsNothingNamesNoOutput) {
   wire::Operation operation = good();
   to_wire(Signature{Collective::kGather, Dtype::kFloat32, ReduceOp::kNone, 0, 16, 4},

@@ -51,6 +51,14 @@ def test_collectives_for_and_of_single_ranks(layout, collective):
     check(layout, collective, "--root", "0", "--dtype", "int8", "--op", "max", *FEW_SIZES)
 
 
+@pytest.mark.parametrize("layout", [("single", 4), ("quad", 1), ("quad", 2)],
+                         ids=["single-x-4", "quad-x-1", "quad-x-2"], indirect=True)
+@pytest.mark.parametrize("collective", ["allgather", "reduce-scatter", "gather", "scatter", "alltoall"])
+def test_uneven_blocks(layout, collective):
+    check(layout, collective, "--uneven", "--root", "1", "--min", "4", "--max", "4M", "--factor", "32")
+    check(layout, collective, "--uneven", "--dtype", "bfloat16", *FEW_SIZES)
+
+
 def test_barrier(layout):
     cluster, per_node = layout
     job = cluster.launch("barrier", ["gradring-perf", "barrier", "--iters", "20"], per_node=per_node)

@@ -47,7 +47,7 @@ std::string image_of(const daemon::RecordLog& log) {
 }
 
 core::OpRecord some_op(const OpKey& key, core::OpState state) {
-  constexpr Signature kSum{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 1024};
+  const Signature kSum{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 1024};
   core::OpRecord op;
   op.key = key;
   op.name = "layer1.weight";

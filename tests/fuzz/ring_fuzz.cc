@@ -100,7 +100,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       require(!submit.error().empty(), "a refusal says why");
       continue;
     }
-    const Extent extent = extent_of(submit->submission.signature, submit->submission.rank);
+    const core::Submission& submission = submit->submission;
+    const Extent extent = extent_of(submission.signature, submission.rank, submission.position);
     within_the_segment(submit->input, extent.input);
     within_the_segment(submit->output, extent.output);
     accepted.push_back(std::move(*submit));

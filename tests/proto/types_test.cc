@@ -125,7 +125,7 @@ TEST(Types, EachRankGivesAndGetsWhatTheCollectiveSays) {
                       10,
                       needs_all_ranks(collective) ? 4u : 0u};
     EXPECT_TRUE(is_sane(s)) << name_of(collective);
-    return std::array<Extent, 2>{extent_of(s, 1), extent_of(s, 2)};
+    return std::array<Extent, 2>{extent_of(s, 1, 1), extent_of(s, 2, 2)};
   };
   using Both = std::array<Extent, 2>;
   EXPECT_EQ(extents(C::kAllreduce), (Both{Extent{20, 20}, Extent{20, 20}}));

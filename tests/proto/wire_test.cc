@@ -87,6 +87,32 @@ TEST(Wire, AFactorSurvivesTheTripWhereThereMayBeOne) {
   EXPECT_FALSE(from_wire(sent(message), &received));
 }
 
+TEST(Wire, BlocksAreWhatTheCountsBesideTheirDigestSay) {
+  Signature signature{Collective::kAlltoall, Dtype::kFloat64, ReduceOp::kNone, 0, 8, 2};
+  signature.blocks = *Blocks::of_pairs({8, 0, 1, 8}, 2);
+  wire::Signature message;
+  wire::Operation operation;
+  to_wire(signature, &message);
+  to_wire(signature.blocks, operation.mutable_counts());
+  Signature received;
+  ASSERT_TRUE(from_wire(sent(message), &received));
+  EXPECT_FALSE(received.blocks.known());
+  const Signature told = received;
+  ASSERT_TRUE(from_wire(operation.counts(), &received));
+  EXPECT_TRUE(received.blocks.known());
+  EXPECT_EQ(received.blocks.before(1, 2), 9u);
+
+  received = told;
+  operation.set_counts(3, 7);
+  EXPECT_FALSE(from_wire(operation.counts(), &received)) << "others";
+  operation.clear_counts();
+  EXPECT_FALSE(from_wire(operation.counts(), &received)) << "none";
+  received.blocks = {};
+  EXPECT_TRUE(from_wire(operation.counts(), &received));
+  operation.add_counts(1);
+  EXPECT_FALSE(from_wire(operation.counts(), &received)) << "of equal ones there are none";
+}
+
 // Else 2^62 elements of 4 bytes would seem to be none at all.
 TEST(Wire, ACountWhoseBytesWouldOverflowIsRefused) {
   for (const uint64_t count : {kCountMax + 1, uint64_t{1} << 62, UINT64_MAX}) {

@@ -340,9 +340,11 @@ void World::damage(uint32_t from, uint32_t to, std::vector<std::byte>* bytes) {
   trace([&] { return way(from, to) + "damages a slice"; });
 }
 
-void World::send_data(uint32_t from, uint32_t to, const Frame& frame, Payload payload) {
+void World::send_data(uint32_t from, uint32_t to, const Frame& sent, Payload payload) {
   Link& l = link(from, to);
   if (!l.up) return;
+  Frame frame = sent;
+  frame.ready.signature.blocks = Blocks::told(sent.ready.signature.blocks.digest());
   const uint32_t lane = lane_for(l, frame);
   if (l.broken == lane) return;
   const auto arrive = [this, from, to, generation = l.generation, lane,

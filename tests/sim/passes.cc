@@ -174,7 +174,7 @@ std::optional<core::ResultDigest> SimJob::digest(const core::Op& op) {
     if (!submission) continue;
     const std::byte* output = lent(*submission).memory->data() + submission->output.offset;
     uint32_t sum = 0;
-    const uint64_t bytes = extent_of(*op.signature, submission->rank).output;
+    const uint64_t bytes = extent_of(*op.signature, submission->rank, submission->position).output;
     for (uint64_t i = 0; i < bytes; ++i) sum = sum * 31 + static_cast<uint32_t>(output[i]);
     if (!digest) digest = {sum, submission->rank, std::nullopt};
     if (digest->crc32c != sum) digest->odd_rank = submission->rank;

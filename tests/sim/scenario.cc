@@ -222,6 +222,18 @@ void draw_scale(Scenario* s) {
   }
 }
 
+// Likewise: some blocks are not as long as others.
+void draw_uneven(Scenario* s) {
+  Random random(s->seed ^ 0x756e6576656e0000u);
+  if (chance(&random, 60)) return;
+  for (JobSpec& job : s->jobs) {
+    for (OpSpec& op : job.ops) {
+      if (!in_blocks(op.signature.collective) || op.signature.count == 0) continue;
+      op.uneven = chance(&random, 60);
+    }
+  }
+}
+
 // Likewise.
 void draw_lanes(Scenario* s) {
   Random random(s->seed ^ 0x6c616e6573000000u);
@@ -238,6 +250,16 @@ void draw_lanes(Scenario* s) {
 }
 
 }  // namespace
+
+Blocks draw_blocks(const OpSpec& op, uint32_t ranks) {
+  const Signature& s = op.signature;
+  const bool pairs = s.collective == Collective::kAlltoall;
+  Random random(s.count * 1000 + ranks);
+  std::vector<uint64_t> counts(pairs ? uint64_t{ranks} * ranks : ranks);
+  for (uint64_t& count : counts) count = chance(&random, 25) ? 0 : random.below(s.count + 1);
+  counts[random.below(counts.size())] = s.count;
+  return *(pairs ? Blocks::of_pairs(counts, ranks) : Blocks::of_ranks(counts));
+}
 
 bool Scenario::keeps_records() const {
   return std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
@@ -269,6 +291,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   draw_direct(&s);
   draw_wire(&s);
   draw_scale(&s);
+  draw_uneven(&s);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.

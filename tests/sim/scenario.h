@@ -18,8 +18,12 @@ struct OpSpec {
   Signature signature;
   bool named = false;
   bool prescaled = false;         // by each rank's own factor
+  bool uneven = false;            // in blocks of up to signature.count elements
   std::optional<uint32_t> after;  // every trainer waits for that op before it submits this one
 };
+
+// The blocks of an uneven op among so many ranks: equal for all who ask.
+Blocks draw_blocks(const OpSpec& op, uint32_t ranks);
 
 // What a trainer does: `steps` times all ops in an order of its own, then wait for all of them.
 struct JobSpec {

@@ -17,7 +17,7 @@ Trainer::Trainer(World* world, uint32_t job, uint32_t rank)
     Signature largest = op.signature;
     ++largest.count;  // room for a mismatched one
     largest.ranks = static_cast<uint32_t>(spec_.node_of_rank.size());
-    const Extent extent = extent_of(largest, largest.root);
+    const Extent extent = extent_of(largest, largest.root, 0);
     const uint64_t size = (std::max(extent.input, extent.output) + 63) / 64 * 64 + 64;
     Buffers buffers;
     buffers.first = memory_bytes_;
@@ -191,6 +191,7 @@ Signature Trainer::signature_of(uint32_t op) const {
   if (op == kJoinPoint) return {Collective::kJoinPoint, Dtype::kUint8, ReduceOp::kNone, 0, 0};
   Signature signature = spec_.ops[op].signature;
   if (needs_all_ranks(signature.collective)) signature.ranks = view_.size;
+  if (spec_.ops[op].uneven) signature.blocks = draw_blocks(spec_.ops[op], view_.size);
   const bool odd_step =
       spec_.mismatch_step == step_ || (spec_.mismatch_lasts && spec_.mismatch_step < step_);
   if (life_ == 1 && op == 0 && spec_.mismatch_rank == rank_ && odd_step) {
@@ -247,8 +248,11 @@ void Trainer::prepare(uint32_t op) {
   }
   std::sort(b.ranks.begin(), b.ranks.end());
   const Signature& s = b.signature;
-  const Extent extent = extent_of(s, rank_);
-  const uint64_t own = in_blocks(s.collective) ? position_in(b) * s.bytes() : 0;
+  const uint32_t position = position_in(b);
+  const Extent extent = extent_of(s, rank_, position);
+  const bool pairs = s.collective == Collective::kAlltoall;
+  uint64_t own = in_blocks(s.collective) ? position * s.bytes() : 0;
+  if (s.blocks.uneven() && !pairs) own = s.blocks.before(position) * size_of(s.dtype);
   b.input = b.first;
   b.output = b.second;
   if (b.second == 0) {
@@ -316,7 +320,8 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   // What goes to one rank alone is not compared with what others got.
   if (good && op != kJoinPoint && !goes_to_one(buffers_[op].signature.collective)) {
     const std::byte* from = memory_->data() + buffers_[op].output;
-    result.assign(from, from + extent_of(buffers_[op].signature, rank_).output);
+    const uint32_t position = position_in(buffers_[op]);
+    result.assign(from, from + extent_of(buffers_[op].signature, rank_, position).output);
   }
   world_->oracle().note_end(id, rank_, static_cast<int64_t>(session_), outcome, std::move(result));
   if (outcome.verdict == Verdict::kOkShrunk) ++world_->stats().shrunk;

@@ -159,7 +159,10 @@ void World::note_step(const JobId& job, uint32_t step) {
 const std::vector<std::byte>& World::input_of(const OpId& id, const Signature& signature,
                                               uint32_t rank) {
   std::vector<std::byte>& input = inputs_[{id, rank}];
-  const uint64_t bytes = extent_of(signature, rank).input;
+  // Of uneven blocks more than it has, whichever is its own.
+  const bool uneven = signature.blocks.uneven();
+  const uint64_t bytes = uneven ? elements_of(signature) * size_of(signature.dtype)
+                                : extent_of(signature, rank, 0).input;
   if (input.size() >= bytes) return input;
   input.resize(bytes);
   fill(signature.dtype, seed_of(id.job, id.op, id.step), rank, bytes / size_of(signature.dtype),
@@ -171,7 +174,8 @@ void World::check_written(const Trainer& trainer, const OpId& id, const Signatur
                           const std::vector<uint32_t>& ranks, const std::byte* output) {
   const uint32_t rank = trainer.rank();
   const uint32_t target = goes_to_one(signature.collective) ? rank : kNoRank;
-  const uint64_t bytes = extent_of(signature, rank).output;
+  const auto place = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  const uint64_t bytes = extent_of(signature, rank, static_cast<uint32_t>(place)).output;
   std::string fault = oracle_.fault_of_output({id, target}, bytes, output);
   if (fault.empty() && needs_all_ranks(signature.collective)) {
     const InputOf input = [&](uint32_t other) -> const std::vector<std::byte>& {

@@ -11,7 +11,6 @@
 #include "tests/tools/process.h"
 #include "tests/tools/schema.h"
 #include "tools/perf/buffers.h"
-#include "tools/perf/options.h"
 #include "tools/perf/pattern.h"
 #include "tools/perf/show.h"
 
@@ -208,10 +207,13 @@ TEST(Plan, BusFactorIsThatOfNcclTests) {
 // A stand-in for the ring: every element goes where its number in the whole says.
 TEST(Buffers, WhatAllRanksPutInIsWhatTheyMustFind) {
   constexpr int kRanks = 3;
-  for (const Collective collective :
-       {Collective::kAllgather, Collective::kGather, Collective::kScatter, Collective::kAlltoall}) {
-    const Case one = rounded({collective, Dtype::kInt32, ReduceOp::kNone, 1, 1000}, kRanks);
+  constexpr Collective kMoving[] = {Collective::kAllgather, Collective::kGather,
+                                    Collective::kScatter, Collective::kAlltoall};
+  for (size_t i = 0; i < 2 * std::size(kMoving); ++i) {
+    const Collective collective = kMoving[i / 2];
+    Case one = rounded({collective, Dtype::kInt32, ReduceOp::kNone, 1, 1000}, kRanks);
     EXPECT_EQ(one.count, 999u);
+    one.uneven = i % 2 == 1;
     std::map<uint64_t, std::vector<std::byte>> whole;  // element by element, by its number
     const auto memory_of = [&](int rank) {
       const Pattern pattern(one, rank, kRanks);
@@ -311,58 +313,6 @@ TEST(PerfShow, DocumentIsAsItsSchemaSays) {
   EXPECT_EQ(document["wrong"], 2);
   EXPECT_EQ(document["results"][0]["time_seconds"], 0.002);
   EXPECT_EQ(offence(schema_of("perf"), perf_document(Collective::kBarrier, 1, {})), "");
-}
-
-auto parse(std::vector<const char*> words) {
-  words.insert(words.begin(), "gradring-perf");
-  return parse_perf_options(static_cast<int>(words.size()), words.data());
-}
-
-TEST(PerfOptions, AsInTheManual) {
-  const auto options =
-      parse({"allreduce", "--min", "4K", "--max", "256M", "--factor", "4", "--dtype", "float32",
-             "--op", "sum", "--ranks", "2", "--check", "--iters", "7"});
-  ASSERT_TRUE(options && *options) << options.error();
-  EXPECT_EQ((*options)->collective, Collective::kAllreduce);
-  EXPECT_THAT((*options)->cases, SizeIs(9));
-  EXPECT_EQ((*options)->cases.back().bytes(), 256u << 20);
-  EXPECT_EQ((*options)->ranks, 2);
-  EXPECT_EQ((*options)->iters, 7);
-  EXPECT_TRUE((*options)->check);
-  EXPECT_THAT((*parse({"allreduce", "--all", "--min=8", "--max=8"}))->cases, SizeIs(83));
-}
-
-TEST(PerfOptions, AreRefusedInWords) {
-  EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
-  EXPECT_THAT(parse({"alltoeverybody"}).error(), HasSubstr("alltoeverybody"));
-  EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("positional"));
-  EXPECT_THAT(parse({"allreduce", "--min", "4X"}).error(), HasSubstr("--min 4X"));
-  EXPECT_THAT(parse({"allreduce", "--min", "8K", "--max", "4K"}).error(), HasSubstr("--max 4K"));
-  EXPECT_THAT(parse({"allreduce", "--factor", "1"}).error(), HasSubstr("--factor"));
-  EXPECT_THAT(parse({"allreduce", "--dtype", "int128"}).error(), HasSubstr("int128"));
-  EXPECT_THAT(parse({"allreduce", "--op", "none"}).error(), HasSubstr("none"));
-  EXPECT_THAT(parse({"allreduce", "--dtype", "int32", "--op", "average"}).error(),
-              HasSubstr("average"));
-  EXPECT_THAT(parse({"allreduce", "--ranks", "0"}).error(), HasSubstr("--ranks"));
-  EXPECT_THAT(parse({"allreduce", "--iters", "-1"}).error(), HasSubstr("--iters"));
-  EXPECT_THAT(parse({"allreduce", "--iters", "%value%"}).error(), HasSubstr("--iters"));
-}
-
-TEST(PerfOptions, AWireTypeIsNamed) {
-  EXPECT_EQ((*parse({"allreduce", "--wire", "bf16", "--check"}))->wire, "bf16");
-  EXPECT_THAT(parse({"allreduce", "--wire", "int4"}).error(), HasSubstr("--wire int4"));
-}
-
-TEST(PerfOptions, AFactorIsOfFloatsAndCheckedOnlyWhereItIsExact) {
-  EXPECT_EQ((*parse({"allreduce", "--scale", "0.25", "--check"}))->cases.back().scale, 0.25);
-  EXPECT_THAT(parse({"allreduce", "--scale", "3", "--check"}).error(), HasSubstr("power of two"));
-  EXPECT_EQ((*parse({"allreduce", "--scale", "3"}))->cases.back().scale, 3);
-  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--op", "product", "--check"}).error(),
-              HasSubstr("--scale a sum"));
-  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--dtype", "int32"}).error(),
-              HasSubstr("int32 cannot be scaled"));
-  EXPECT_THAT(parse({"broadcast", "--scale", "2"}).error(), HasSubstr("cannot be scaled"));
-  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--all"}).error(), HasSubstr("leave --all out"));
 }
 
 TEST(Perf, Int8IsNotCheckedWhoeverAsksForIt) {

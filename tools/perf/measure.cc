@@ -17,7 +17,8 @@ constexpr int kIterationsMin = 2, kIterationsMax = 20'000;
 // network.
 constexpr int64_t kPatienceMs = 4000;
 
-gradring_op op_of(const Case& of, const Buffers& buffers, int ranks, std::byte* memory) {
+gradring_op op_of(const Case& of, const Buffers& buffers, int ranks, const Blocks& blocks,
+                  std::byte* memory) {
   gradring_op op{};
   op.struct_size = sizeof op;
   op.collective = static_cast<gradring_collective>(of.collective);
@@ -25,6 +26,10 @@ gradring_op op_of(const Case& of, const Buffers& buffers, int ranks, std::byte* 
   op.op = static_cast<gradring_reduce_op>(of.op);
   op.root = of.root;
   op.count = count_of(of, ranks);
+  if (blocks.uneven()) {
+    op.counts = blocks.counts().data();
+    op.counts_length = blocks.counts().size();
+  }
   if (of.scale != 1) {
     op.prescale = of.scale;
     op.postscale = 1 / of.scale;
@@ -67,7 +72,9 @@ void Meter::run_op(const gradring_op& op) {
 }
 
 void Meter::run(const Case& of) {
-  run_op(op_of(of, buffers_of(of, job_.rank(), job_.size()), job_.size(), memory_.data()));
+  const Blocks blocks = blocks_of(of, job_.size());
+  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
+  run_op(op_of(of, buffers, job_.size(), blocks, memory_.data()));
 }
 
 double Meter::time(const Case& of, int iterations) {

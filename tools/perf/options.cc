@@ -57,7 +57,7 @@ struct Raw {
   std::string collective, min, max, dtype, op;
   int64_t factor = 4, root = 0;
   double scale = 1;
-  bool all = false;
+  bool all = false, uneven = false;
 };
 
 tl::expected<SizeRange, std::string> range_of(const Raw& raw) {
@@ -90,7 +90,15 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
   if (raw.all && raw.scale != 1) {
     return tl::unexpected(std::string("--scale is of one type and operation; leave --all out"));
   }
-  if (raw.all) return all_cases(collective, *range, root);
+  if (raw.uneven && !in_blocks(collective)) {
+    return tl::unexpected(
+        fmt::format("--uneven is of collectives in blocks; {} has none", name_of(collective)));
+  }
+  if (raw.all) {
+    auto cases = all_cases(collective, *range, root);
+    for (Case& one : cases) one.uneven = raw.uneven;
+    return cases;
+  }
   if (Status fault = can_reduce(*dtype, *op); reduces(collective) && !fault.ok()) {
     return tl::unexpected("--op: " + fault.message());
   }
@@ -98,7 +106,10 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
     return tl::unexpected("--scale: " + fault.message());
   }
   auto cases = cases_of(collective, *range, *dtype, *op, root);
-  for (Case& one : cases) one.scale = raw.scale;
+  for (Case& one : cases) {
+    one.scale = raw.scale;
+    one.uneven = raw.uneven;
+  }
   return cases;
 }
 
@@ -137,6 +148,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
     ("scale", po::value(&raw.scale)->default_value(1)->value_name("F"), "multiply inputs by F, and results by 1/F")
     ("wire", po::value(&options.wire)->value_name("WIRE"), "as what float32 travels between nodes: native, fp16, bf16 or int8; default: GRADRING_WIRE, else native")
     ("root", po::value(&raw.root)->default_value(0)->value_name("RANK"), "of broadcast, reduce, gather and scatter")
+    ("uneven", po::bool_switch(&raw.uneven), "blocks of different lengths, some of them empty; the size is that of all together")
     ("all", po::bool_switch(&raw.all), "all types and operations")
     ("ranks", po::value(&options.ranks)->value_name("R"), "how many to start on this host")
     ("iters", po::value(&options.iters)->value_name("N"), "timed repetitions; default: what takes about 0.3 s")

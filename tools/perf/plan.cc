@@ -61,6 +61,25 @@ uint64_t count_of(const Case& of, int ranks) {
   return in_blocks(of.collective) ? of.count / static_cast<uint64_t>(ranks) : of.count;
 }
 
+Blocks blocks_of(const Case& of, int ranks) {
+  if (!of.uneven || !in_blocks(of.collective)) return {};
+  const auto n = static_cast<uint32_t>(ranks);
+  const bool pairs = of.collective == Collective::kAlltoall;
+  const uint32_t rows = pairs ? n : 1;
+  std::vector<uint64_t> counts;
+  for (uint64_t row = 0; row < rows; ++row) {
+    // Of every five one is empty, and the largest is twice the middle one; the last has the rest.
+    uint64_t left = of.count;
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t weight = (3 * i + row + 1) % 5;
+      const uint64_t count = i + 1 == n ? left : std::min(left, of.count * weight / (2 * n));
+      counts.push_back(count);
+      left -= count;
+    }
+  }
+  return *(pairs ? Blocks::of_pairs(std::move(counts), n) : Blocks::of_ranks(std::move(counts)));
+}
+
 double bus_factor(Collective collective, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
   if (collective == Collective::kAllreduce) return 2 * others;

@@ -15,6 +15,7 @@ struct Case {
   uint32_t root = 0;             // where there is one
   uint64_t count = 0;            // elements of the larger buffer; 0 for a barrier
   double scale = 1;              // inputs are multiplied by it, and the result by its inverse
+  bool uneven = false;           // the blocks are, some of them empty
 
   uint64_t bytes() const { return count * size_of(dtype); }
   bool operator==(const Case&) const = default;
@@ -39,8 +40,10 @@ std::vector<Case> cases_of(Collective collective, const SizeRange& range, Dtype 
 // The case for so many ranks: where buffers are in blocks, they are so many, of one element at
 // least.
 Case rounded(const Case& of, int ranks);
-// Elements per rank and block, as the op is told.
+// Elements per rank and block; of uneven blocks so many on average.
 uint64_t count_of(const Case& of, int ranks);
+// The blocks of an uneven case: of::count elements together, for each rank of an alltoall.
+Blocks blocks_of(const Case& of, int ranks);
 
 // What nccl-tests multiply algorithm bandwidth by, so that it can be compared with the speed of a
 // link: 2(n-1)/n for an allreduce, whose ring sends each byte so many times, (n-1)/n for

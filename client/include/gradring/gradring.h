@@ -245,11 +245,12 @@ typedef enum gradring_collective {
  *   ALLTOALL         N * count           N * count           no
  *
  * Block j of an ALLTOALL's input becomes block i of rank j's output, i being the rank that gives
- * it. Where ranks have gaps (gradring_view) their place among those that are there counts.
- * An elastic job goes on with fewer ranks in ALLREDUCE, BROADCAST and BARRIER. All others mean
- * nothing without every rank: one whose input is lost with its node before all have what they want
- * fails that op alone (ROOT_LOST), and so does one that is submitted for another number of ranks
- * than there are (MISMATCH). docs/failure-contract.md has the rules. */
+ * it. Blocks need not be equal: gradring_op.counts says how long each is. Where ranks have gaps
+ * (gradring_view) their place among those that are there counts. An elastic job goes on with fewer
+ * ranks in ALLREDUCE, BROADCAST and BARRIER. All others mean nothing without every rank: one whose
+ * input is lost with its node before all have what they want fails that op alone (ROOT_LOST), and
+ * so does one that is submitted for another number of ranks than there are (MISMATCH).
+ * docs/failure-contract.md has the rules. */
 
 typedef struct gradring_op {
   size_t struct_size; /* sizeof(gradring_op) */
@@ -274,6 +275,12 @@ typedef struct gradring_op {
    * division, by postscale. 0 is 1. */
   double prescale;
   double postscale;
+  /* Of collectives in blocks that are not all equal, instead of count; the same on all ranks. One
+   * number of elements for each of the N ranks; of an ALLTOALL N * N, [i * N + j] being what rank i
+   * gives to rank j. 16,384 numbers at most; read while the op is submitted. NULL: all are equal.
+   */
+  const uint64_t* counts;
+  uint64_t counts_length;
 } gradring_op;
 
 typedef uint64_t gradring_request;

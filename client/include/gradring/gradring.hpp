@@ -190,6 +190,18 @@ class Request {
   gradring_request number_ = 0;
 };
 
+// How many elements the blocks of an op have: all the same number, or each its own, as
+// gradring_op.counts says. Borrows the numbers until the op is submitted.
+struct BlockCounts {
+  // NOLINTBEGIN(google-explicit-constructor): so that one number can stay one number
+  BlockCounts(size_t count) : each(count) {}
+  BlockCounts(const std::vector<uint64_t>& all) : counts(all.data()), length(all.size()) {}
+  // NOLINTEND(google-explicit-constructor)
+  uint64_t each = 0;
+  const uint64_t* counts = nullptr;
+  uint64_t length = 0;
+};
+
 // Who is in the job; see gradring_view.
 struct View {
   uint64_t epoch = 0;
@@ -281,45 +293,45 @@ class Communicator {
     full.root = root;
     return Request(comm_, full);
   }
-  // `count` elements of each rank, into an output with room for those of all.
+  // The block of each rank, into an output with room for those of all.
   template <class T>
-  Request start_allgather(const T* input, T* output, size_t count,
+  Request start_allgather(const T* input, T* output, BlockCounts blocks,
                           const char* name = nullptr) const {
-    return Request(comm_, op_on(GRADRING_ALLGATHER, input, output, count, dtype_of<T>, name));
+    return Request(comm_, op_in(GRADRING_ALLGATHER, input, output, blocks, dtype_of<T>, name));
   }
-  // An input of `count` elements for each rank; their sum over the ranks for this one.
+  // An input of a block for each rank; the sum over the ranks of this one's.
   template <class T>
-  Request start_reduce_scatter(const T* input, T* output, size_t count,
+  Request start_reduce_scatter(const T* input, T* output, BlockCounts blocks,
                                gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr,
                                gradring_wire wire = GRADRING_WIRE_DEFAULT, Scale scale = {}) const {
-    gradring_op full = op_on(GRADRING_REDUCE_SCATTER, input, output, count, dtype_of<T>, name);
+    gradring_op full = op_in(GRADRING_REDUCE_SCATTER, input, output, blocks, dtype_of<T>, name);
     full.op = op;
     full.wire = wire;
     full.prescale = scale.before;
     full.postscale = scale.after;
     return Request(comm_, full);
   }
-  // `count` elements of each rank, to the root alone.
+  // The block of each rank, to the root alone.
   template <class T>
-  Request start_gather(const T* input, T* output, size_t count, unsigned root,
+  Request start_gather(const T* input, T* output, BlockCounts blocks, unsigned root,
                        const char* name = nullptr) const {
-    gradring_op full = op_on(GRADRING_GATHER, input, output, count, dtype_of<T>, name);
+    gradring_op full = op_in(GRADRING_GATHER, input, output, blocks, dtype_of<T>, name);
     full.root = root;
     return Request(comm_, full);
   }
-  // `count` elements for each rank, from the root alone.
+  // A block for each rank, from the root alone.
   template <class T>
-  Request start_scatter(const T* input, T* output, size_t count, unsigned root,
+  Request start_scatter(const T* input, T* output, BlockCounts blocks, unsigned root,
                         const char* name = nullptr) const {
-    gradring_op full = op_on(GRADRING_SCATTER, input, output, count, dtype_of<T>, name);
+    gradring_op full = op_in(GRADRING_SCATTER, input, output, blocks, dtype_of<T>, name);
     full.root = root;
     return Request(comm_, full);
   }
-  // `count` elements from each rank to each rank.
+  // A block from each rank to each rank.
   template <class T>
-  Request start_alltoall(const T* input, T* output, size_t count,
+  Request start_alltoall(const T* input, T* output, BlockCounts blocks,
                          const char* name = nullptr) const {
-    return Request(comm_, op_on(GRADRING_ALLTOALL, input, output, count, dtype_of<T>, name));
+    return Request(comm_, op_in(GRADRING_ALLTOALL, input, output, blocks, dtype_of<T>, name));
   }
 
   // All of these, or none where one is refused (gradring_submit_all).
@@ -420,6 +432,13 @@ class Communicator {
     op.input = input;
     op.output = output;
     op.name = name;
+    return op;
+  }
+  static gradring_op op_in(gradring_collective collective, const void* input, void* output,
+                           const BlockCounts& blocks, gradring_dtype dtype, const char* name) {
+    gradring_op op = op_on(collective, input, output, blocks.each, dtype, name);
+    op.counts = blocks.counts;
+    op.counts_length = blocks.length;
     return op;
   }
 

@@ -9,7 +9,7 @@
 namespace gradring::daemon {
 namespace {
 
-constexpr Signature kSum{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 4096};
+const Signature kSum{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 4096};
 
 core::View some_view(uint64_t epoch) {
   core::View view;
@@ -112,6 +112,20 @@ TEST_F(EngineLogTest, SaysWhatTheEngineSaid) {
   both([&](auto& journal) { journal.forgotten(op_.key); });
   EXPECT_EQ(found().record, value_);
   EXPECT_TRUE(found().record.ops.empty());
+}
+
+TEST_F(EngineLogTest, UnevenBlocksAreKnownAgain) {
+  both([&](auto& journal) { journal.begin(some_record()); });
+  core::Submission gather = submission(1, 41, op_.key);
+  gather.signature = {Collective::kAllgather, Dtype::kFloat32, ReduceOp::kNone, 0, 900, 3};
+  gather.signature.blocks = *Blocks::of_ranks({900, 0, 4});
+  gather.prescale = 1;
+  both([&](auto& journal) { journal.submitted(op_, gather, {1, std::nullopt, 1, 0}); });
+  const core::EngineRecord record = found().record;
+  EXPECT_EQ(record, value_);
+  const Blocks& blocks = record.ops.at(op_.key).locals.front().signature.blocks;
+  ASSERT_TRUE(blocks.known());
+  EXPECT_EQ(blocks.total(), 904u);
 }
 
 TEST_F(EngineLogTest, AFailedOpIsRememberedAsSuch) {

@@ -1,0 +1,75 @@
+// The command line of gradring-perf.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tools/perf/options.h"
+
+namespace gradring::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+auto parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "gradring-perf");
+  return parse_perf_options(static_cast<int>(words.size()), words.data());
+}
+
+TEST(PerfOptions, AsInTheManual) {
+  const auto options =
+      parse({"allreduce", "--min", "4K", "--max", "256M", "--factor", "4", "--dtype", "float32",
+             "--op", "sum", "--ranks", "2", "--check", "--iters", "7"});
+  ASSERT_TRUE(options && *options) << options.error();
+  EXPECT_EQ((*options)->collective, Collective::kAllreduce);
+  EXPECT_THAT((*options)->cases, SizeIs(9));
+  EXPECT_EQ((*options)->cases.back().bytes(), 256u << 20);
+  EXPECT_EQ((*options)->ranks, 2);
+  EXPECT_EQ((*options)->iters, 7);
+  EXPECT_TRUE((*options)->check);
+  EXPECT_THAT((*parse({"allreduce", "--all", "--min=8", "--max=8"}))->cases, SizeIs(83));
+}
+
+TEST(PerfOptions, AreRefusedInWords) {
+  EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
+  EXPECT_THAT(parse({"alltoeverybody"}).error(), HasSubstr("alltoeverybody"));
+  EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("positional"));
+  EXPECT_THAT(parse({"allreduce", "--min", "4X"}).error(), HasSubstr("--min 4X"));
+  EXPECT_THAT(parse({"allreduce", "--min", "8K", "--max", "4K"}).error(), HasSubstr("--max 4K"));
+  EXPECT_THAT(parse({"allreduce", "--factor", "1"}).error(), HasSubstr("--factor"));
+  EXPECT_THAT(parse({"allreduce", "--dtype", "int128"}).error(), HasSubstr("int128"));
+  EXPECT_THAT(parse({"allreduce", "--op", "none"}).error(), HasSubstr("none"));
+  EXPECT_THAT(parse({"allreduce", "--dtype", "int32", "--op", "average"}).error(),
+              HasSubstr("average"));
+  EXPECT_THAT(parse({"allreduce", "--ranks", "0"}).error(), HasSubstr("--ranks"));
+  EXPECT_THAT(parse({"allreduce", "--iters", "-1"}).error(), HasSubstr("--iters"));
+  EXPECT_THAT(parse({"allreduce", "--iters", "%value%"}).error(), HasSubstr("--iters"));
+}
+
+TEST(PerfOptions, AWireTypeIsNamed) {
+  EXPECT_EQ((*parse({"allreduce", "--wire", "bf16", "--check"}))->wire, "bf16");
+  EXPECT_THAT(parse({"allreduce", "--wire", "int4"}).error(), HasSubstr("--wire int4"));
+}
+
+TEST(PerfOptions, BlocksAreUnevenWhereThereAreSome) {
+  EXPECT_TRUE((*parse({"alltoall", "--uneven", "--check"}))->cases.back().uneven);
+  EXPECT_TRUE((*parse({"gather", "--uneven", "--all"}))->cases.back().uneven);
+  EXPECT_FALSE((*parse({"gather"}))->cases.back().uneven);
+  EXPECT_THAT(parse({"allreduce", "--uneven"}).error(), HasSubstr("allreduce has none"));
+}
+
+TEST(PerfOptions, AFactorIsOfFloatsAndCheckedOnlyWhereItIsExact) {
+  EXPECT_EQ((*parse({"allreduce", "--scale", "0.25", "--check"}))->cases.back().scale, 0.25);
+  EXPECT_THAT(parse({"allreduce", "--scale", "3", "--check"}).error(), HasSubstr("power of two"));
+  EXPECT_EQ((*parse({"allreduce", "--scale", "3"}))->cases.back().scale, 3);
+  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--op", "product", "--check"}).error(),
+              HasSubstr("--scale a sum"));
+  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--dtype", "int32"}).error(),
+              HasSubstr("int32 cannot be scaled"));
+  EXPECT_THAT(parse({"broadcast", "--scale", "2"}).error(), HasSubstr("cannot be scaled"));
+  EXPECT_THAT(parse({"allreduce", "--scale", "2", "--all"}).error(), HasSubstr("leave --all out"));
+}
+
+}  // namespace
+}  // namespace gradring::tools
