@@ -85,6 +85,7 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
   submission.key = from_wire(operation.key());
   submission.name = operation.name();
   submission.position = operation.position();
+  submission.priority = operation.priority();
   submission.prescale = factor_from_wire(operation.prescale());
   if (Status fault = can_scale(signature.collective, signature.dtype, submission.prescale);
       !fault.ok()) {

@@ -2,6 +2,7 @@
 // all of its own ranks have submitted. See docs/architecture.md, rule D1.
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "daemon/core/job_engine.h"
@@ -159,6 +160,17 @@ void JobEngine::meet(Op& op, uint32_t rank, const Signature& signature) {
   }
 }
 
+// Behind all that are as urgent, and before what is less so: if that has begun, its next slice
+// waits until this op has none left to start.
+void JobEngine::line_up(Op& op) {
+  op.priority = std::numeric_limits<int32_t>::min();
+  for (const auto& local : op.locals) {
+    if (local) op.priority = std::max(op.priority, local->priority);
+  }
+  const auto less_urgent = [&op](const Op* other) { return other->priority < op.priority; };
+  starting_.insert(std::find_if(starting_.begin(), starting_.end(), less_urgent), &op);
+}
+
 void JobEngine::say_ready(Op& op) {
   const bool join_point = op.signature->collective == Collective::kJoinPoint;
   // Whoever says READY for a join point has nothing else open, so nothing is under way there.
@@ -206,7 +218,7 @@ void JobEngine::check_ready(Op& op) {
     start_direct(op);
   } else {
     let_go(op, true);
-    if (op.next_start < op.plan.slices) starting_.push_back(&op);
+    if (op.next_start < op.plan.slices) line_up(op);
   }
   if (op.grows) return actions_->at_join_point();
   complete_if_final(op);

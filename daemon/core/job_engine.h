@@ -210,6 +210,7 @@ class JobEngine {
   bool moved(const Op& op) const;
   bool all_local(const Op& op) const;
   uint32_t locals_here(const Op& op) const;
+  void line_up(Op& op);
   void say_ready(Op& op);
   void check_ready(Op& op);
   void check_absent(const Op& op);
@@ -344,8 +345,9 @@ class JobEngine {
   std::deque<uint32_t> landed_;   // slots whose payload is complete
   std::deque<uint32_t> forward_;  // slots whose value waits for a credit
   std::deque<Op*> handing_;       // with slices that we give out
-  std::deque<Op*> starting_;      // ready ops with slices that start here, oldest first
-  std::set<OpKey> waiting_;       // final, but no room to keep their slices
+  std::deque<Op*>
+      starting_;  // ready ops with slices that start here: the most urgent first, then the oldest
+  std::set<OpKey> waiting_;                     // final, but no room to keep their slices
   std::map<OpKey, std::set<uint32_t>> stable_;  // slices to be told of as stable
   uint32_t stable_count_ = 0;
   std::vector<uint32_t> free_starts_;

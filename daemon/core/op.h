@@ -31,6 +31,7 @@ struct Submission {
   BufferRef output;
   uint32_t position = 0;  // of an op that needs all of its ranks: which of them this one is
   double prescale = 1;    // the input is multiplied by it
+  int32_t priority = 0;   // of ops that are ready, the highest starts first
 
   bool operator==(const Submission&) const = default;
 };
@@ -108,6 +109,7 @@ struct Op {
   std::vector<uint32_t> contributions;            // by member, from its READY; 0: not ready
   std::vector<uint32_t> contributed_before;       // by members 0 .. i-1, once all are ready
   uint32_t ready_count = 0;
+  int32_t priority = 0;       // once it is lined up: the highest of our ranks'
   std::optional<Time> since;  // first local submission; else the tick after the first READY
 
   uint32_t expected = 0;         // ranks of the view in which it was first seen anywhere

@@ -123,6 +123,7 @@ void to_wire(const core::Submission& from, wire::SubmissionRecord* to) {
   to->set_output_offset(from.output.offset);
   to->set_position(from.position);
   to->set_prescale(factor_to_wire(from.prescale));
+  to->set_priority(from.priority);
   gradring::to_wire(from.signature.blocks, to->mutable_counts());
 }
 
@@ -136,6 +137,7 @@ bool from_wire(const wire::SubmissionRecord& from, const OpKey& key, const std::
   to->output = {from.output_segment(), from.output_offset()};
   to->position = from.position();
   to->prescale = factor_from_wire(from.prescale());
+  to->priority = from.priority();
   const Signature& s = to->signature;
   return gradring::from_wire(from.signature(), &to->signature) &&
          gradring::from_wire(from.counts(), &to->signature) &&

@@ -69,6 +69,26 @@ TEST(EngineFlow, ANewSliceNeedsTwoCredits) {
   EXPECT_EQ(ring.engine(0).counters().slices_sent, before + 1);
 }
 
+TEST(EngineFlow, AnUrgentOpOvertakesWhatHasBegun) {
+  for (const int32_t priority : {0, 1}) {
+    Ring ring(3, 2, small_slices(3));
+    Random random(7);
+    const std::vector<Ticket> large = ring.submit_all(op(0), sum_of(4000));
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(ring.step(&random));
+    ASSERT_GT(ring.engine(0).counters().slices_sent, 0u);
+    std::vector<Ticket> late;
+    for (uint32_t rank = 0; rank < ring.ranks(); ++rank) {
+      ring.priority = rank == 3 ? 0 : priority;  // one of each node's is enough
+      late.push_back(ring.submit(rank, op(1), sum_of(100), values_of(rank, 100, 1)));
+    }
+    while (!ring.ended(late.front())) ASSERT_TRUE(ring.step(&random));
+    EXPECT_EQ(ring.ended(large.front()), priority == 0);
+    ring.run_shuffled(8);
+    EXPECT_TRUE(ring.all_ok(large));
+    EXPECT_TRUE(ring.all_ok(late));
+  }
+}
+
 // c's credits do not reach b. b forwards until the last of its three credits is spent, whereas a,
 // which starts the slices, always leaves one at b.
 TEST(EngineFlow, AForwardNeedsOneCredit) {

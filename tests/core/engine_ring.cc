@@ -134,7 +134,9 @@ Ticket Ring::submit(uint32_t rank, OpKey key, const Signature& signature, Values
                                                      signature,
                                                      {account.input, 0},
                                                      {account.output, 0},
-                                                     rank},
+                                                     rank,
+                                                     1,
+                                                     priority},
                                                     now);
   EXPECT_TRUE(status.ok()) << status.message();
   return account.ticket;

@@ -75,6 +75,7 @@ class Ring {
   const View& view() const { return view_; }  // the first one
 
   // ---- trainers ----
+  int32_t priority = 0;  // of what is submitted from now on
   Ticket submit(uint32_t rank, OpKey key, const Signature& signature, Values input = {},
                 Place place = Place::kApart, const std::string& name = "");
   // A submission that must be refused; why it was.

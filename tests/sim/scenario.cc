@@ -234,6 +234,15 @@ void draw_uneven(Scenario* s) {
   }
 }
 
+// Likewise: some ops are more urgent than others.
+void draw_priorities(Scenario* s) {
+  Random random(s->seed ^ 0x7072696f72000000u);
+  if (chance(&random, 60)) return;
+  for (JobSpec& job : s->jobs) {
+    for (OpSpec& op : job.ops) op.priority = static_cast<int32_t>(random.below(5)) - 2;
+  }
+}
+
 // Likewise.
 void draw_lanes(Scenario* s) {
   Random random(s->seed ^ 0x6c616e6573000000u);
@@ -292,6 +301,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   draw_wire(&s);
   draw_scale(&s);
   draw_uneven(&s);
+  draw_priorities(&s);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.

@@ -291,6 +291,8 @@ void Trainer::submit(uint32_t op) {
     submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
     submission.position = position_in(buffers_[op]);
     if (spec_.ops[op].prescaled) submission.prescale = prescale_of(rank_);
+    const int32_t priority = spec_.ops[op].priority;
+    if (priority != 0) submission.priority = priority + static_cast<int32_t>(rank_ % 3);
     if (submission.signature.count != spec_.ops[op].signature.count) {
       world_->note_mismatched({view_.incarnation, op, step_}, rank_);
     }

@@ -264,6 +264,8 @@ typedef struct gradring_op {
   /* NULL: matched across ranks in program order; else by name and use count. UTF-8, at most 512
    * bytes; use the same names in each step. */
   const char* name;
+  /* Of ops that can go, the slices of the one with the highest number go first, also before those of
+   * one that has begun. A matter of speed alone, which ranks need not agree on; 0 is usual. */
   int32_t priority;
   /* Of collectives that mean nothing without every rank: for how many the buffers are made. 0: as
    * many as there are now, which may change at any moment in an elastic job. */

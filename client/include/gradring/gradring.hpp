@@ -334,6 +334,8 @@ class Communicator {
     return Request(comm_, op_in(GRADRING_ALLTOALL, input, output, blocks, dtype_of<T>, name));
   }
 
+  // With all there is to say: counts, a priority, ...
+  Request start(const gradring_op& op) const { return Request(comm_, op); }
   // All of these, or none where one is refused (gradring_submit_all).
   std::vector<Request> start_all(const std::vector<gradring_op>& ops) const {
     std::vector<gradring_request> numbers(ops.size());
