@@ -328,6 +328,16 @@ gradring_code gradring_alltoall(gradring_comm* comm, const void* input, void* ou
   return run(comm, {GRADRING_ALLTOALL, dtype, {}, 0, count, input, output});
 }
 
+gradring_code gradring_send(gradring_comm* comm, const void* buffer, uint64_t count,
+                            gradring_dtype dtype, uint32_t to) {
+  return run(comm, {GRADRING_SEND, dtype, {}, to, count, buffer, nullptr});
+}
+
+gradring_code gradring_recv(gradring_comm* comm, void* buffer, uint64_t count, gradring_dtype dtype,
+                            uint32_t from) {
+  return run(comm, {GRADRING_RECV, dtype, {}, from, count, nullptr, buffer});
+}
+
 gradring_code gradring_get_view(gradring_comm* comm, gradring_view* view) {
   if (view == nullptr) return invalid("view is NULL");
   if (!usable(view)) return invalid("view.struct_size is not set");

@@ -30,7 +30,7 @@ tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mu
   const uint64_t number = next_number();
   message.set_request(number);
   // Entered before it is sent, because sending also reads, and the answer may be there at once.
-  const auto call = control_calls_.emplace(number, Call{std::move(message), std::nullopt}).first;
+  const auto call = control_calls_.emplace(number, Call{std::move(message), {}, false}).first;
   send(call->second.message);
   wait_until(lock, deadline, [&] { return call->second.answer.has_value() || over(); });
   const std::optional<wire::DaemonMessage> answer = std::move(call->second.answer);
@@ -48,6 +48,13 @@ tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mu
   return tl::unexpected(Status(Code::kDeadlineExceeded,
                                fmt::format("the daemon on node {} did not answer in time; {}",
                                            place_.node, advice("status", "how it is"))));
+}
+
+void Session::call_later(wire::ClientMessage message) {
+  const uint64_t number = next_number();
+  message.set_request(number);
+  const auto call = control_calls_.emplace(number, Call{std::move(message), std::nullopt, true});
+  send(call.first->second.message);
 }
 
 tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex>& lock,

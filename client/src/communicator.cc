@@ -24,14 +24,30 @@ Status Communicator::refusal() const {
   return session_.why_over();
 }
 
+void Communicator::interrupt(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  session_.interrupt(why);
+}
+
+bool Communicator::over() {
+  Inside inside(*this);
+  return !refusal().ok();
+}
+
 void Communicator::close() {
+  const Status why(Code::kUnavailable,
+                   "the communicator was closed by another thread during this call");
   std::unique_lock lock(mutex_);
-  session_.interrupt(
-      {Code::kUnavailable, "the communicator was closed by another thread during this call"});
+  session_.interrupt(why);
+  for (const auto& pair : all_pairs()) pair->interrupt(why);
   left_.wait(lock, [&] { return inside_ == 0; });
+  for (const auto& pair : all_pairs()) pair->close();
+  far_.clear();
+  pairs_.clear();
   session_.end_interruption();
   commons_->withdraw_all(session_.id());
-  if (session_.lost()) return;
+  // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.
+  if (session_.lost() || joining_) return;
   wire::ClientMessage message;
   message.mutable_leave()->set_job(job_);
   // Whether it is confirmed or not, the closing of the attach socket says the same, less politely.
@@ -40,6 +56,7 @@ void Communicator::close() {
 }
 
 void Communicator::abandon() {
+  for (const auto& pair : all_pairs()) pair->abandon();
   requests_.clear();
   segments_.clear();
   session_.abandon_in_child();

@@ -35,6 +35,9 @@ class Communicator final : private Session::Events {
   // Attaches and joins (gradring_open).
   static tl::expected<std::unique_ptr<Communicator>, Status> open(
       Settings settings, std::shared_ptr<Commons> commons = std::make_shared<Commons>());
+  // The same without waiting for the others: what is submitted goes when they are there.
+  static tl::expected<std::shared_ptr<Communicator>, Status> begin(
+      Settings settings, std::shared_ptr<Commons> commons);
   // A job of these ranks of this one, and our place in it (gradring_group).
   tl::expected<std::unique_ptr<Communicator>, Status> group(const std::vector<uint32_t>& ranks);
   ~Communicator() = default;
@@ -100,7 +103,11 @@ class Communicator final : private Session::Events {
                Connection connection);
   tl::expected<Settings, Status> settings_of_group(const std::vector<uint32_t>& ranks);
 
+  static tl::expected<std::unique_ptr<Communicator>, Status> attach(
+      Settings settings, std::shared_ptr<Commons> commons);
+  wire::ClientMessage join_message() const;
   Status join(std::unique_lock<std::mutex>& lock);
+  void begin_join();
   Status place_in(const wire::View& view);
   void adopt(View view);
 
@@ -116,6 +123,29 @@ class Communicator final : private Session::Events {
   void give_back_withdrawn(std::unique_lock<std::mutex>& lock);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);
   Status give_back(std::unique_lock<std::mutex>& lock, Segment& segment);
+
+  // pairs.cc: what goes from one rank to one other goes through a communicator of these two, which
+  // comes about when the first of them needs it.
+  struct Pair {
+    std::shared_ptr<Communicator> body;
+    uint32_t nth = 0;  // of these two
+  };
+  struct FarRequest {
+    std::shared_ptr<Communicator> body;
+    uint64_t ticket = 0;  // there
+    uint32_t peer = 0;
+    bool sends = false;
+  };
+  tl::expected<uint64_t, Status> submit_to_peer(const gradring_op& op);
+  tl::expected<gradring_op, Status> op_of_pair(const gradring_op& op, std::string* name) const;
+  tl::expected<std::shared_ptr<Communicator>, Status> pair_with(uint32_t peer);
+  Settings settings_of_pair(uint32_t peer, uint32_t nth) const;
+  std::optional<FarRequest> far_request(uint64_t ticket);
+  tl::expected<std::optional<Outcome>, Status> wait_far(uint64_t ticket, const FarRequest& far,
+                                                        TimePoint deadline);
+  std::vector<std::shared_ptr<Communicator>> all_pairs() const;
+  void interrupt(const Status& why);
+  bool over();
 
   // The parts of a submission: its checks and loans, and its message.
   tl::expected<Request, Status> prepare(const gradring_op& op);
@@ -137,6 +167,7 @@ class Communicator final : private Session::Events {
   void on_early_ends();
   bool take_end(const RingEnd& entry);
   bool take_end(uint64_t ticket, Outcome outcome);
+  void on_answer(const wire::DaemonMessage& answer) override;
   void on_refused(uint64_t request, const wire::Refused& refused) override;
   Status on_view_changed(const wire::ViewChanged& changed) override;
   bool on_job_closed(const wire::JobClosed& closed) override;
@@ -164,6 +195,10 @@ class Communicator final : private Session::Events {
   uint64_t withdrawals_seen_ = 0;                     // of commons_
   std::map<std::vector<uint32_t>, uint32_t> groups_;  // made so far, by their ranks ...
   uint64_t groups_since_ = 0;                         // ... since the job grew in this epoch
+  bool joining_ = false;                              // since begin()
+  std::map<uint32_t, Pair> pairs_;                    // by the other rank
+  std::map<uint64_t, FarRequest> far_;                // not yet waited for
+  uint64_t pairs_since_ = 0;                          // since the job grew in this epoch
   Requests requests_;
   Seen seen_;                                         // stays empty where no restart can follow
   uint64_t sequence_ = 0;                             // of the next op without a name
@@ -179,6 +214,11 @@ class Communicator final : private Session::Events {
 
   ForkWatch fork_watch_;  // last: it refers to the others
 };
+
+std::string token_within(const View& view);
+
+// Whether it is a send or a receive, which no daemon knows.
+bool goes_to_a_peer(const gradring_op& op);
 
 // The space of a named op's key.
 uint64_t hash_of_name(std::string_view name);

@@ -39,6 +39,11 @@ std::string in_hex(const std::string& bytes) {
 
 }  // namespace
 
+// Of jobs within the job, as it is since it grew last.
+std::string token_within(const View& view) {
+  return fmt::format("{}-{}", in_hex(view.incarnation), view.grown);
+}
+
 // All its ranks come to the same name and token by themselves: the list is the same, and so is how
 // often it was used before.
 tl::expected<Settings, Status> Communicator::settings_of_group(const std::vector<uint32_t>& ranks) {
@@ -70,7 +75,7 @@ tl::expected<Settings, Status> Communicator::settings_of_group(const std::vector
   Settings settings = settings_;
   settings.job += fmt::format("[{}]", in_words(ranks));
   if (nth > 1) settings.job += fmt::format("#{}", nth);
-  settings.token = fmt::format("{}-{}", in_hex(view.incarnation), view.grown);
+  settings.token = token_within(view);
   settings.policy = "fail";
   settings.rank = static_cast<uint32_t>(own - ranks.begin());
   settings.size = static_cast<uint32_t>(ranks.size());

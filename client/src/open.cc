@@ -8,6 +8,7 @@
 #include "client/src/communicator.h"
 #include "client/src/handshake.h"
 #include "client/src/limits.h"
+#include "client/src/refusal.h"
 
 namespace gradring::client {
 
@@ -29,25 +30,38 @@ tl::expected<Connection, Status> connect(const std::string& runtime_dir, TimePoi
 
 }  // namespace
 
-tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(
+tl::expected<std::unique_ptr<Communicator>, Status> Communicator::attach(
     Settings settings, std::shared_ptr<Commons> commons) {
   auto connection = connect(settings.runtime_dir, Clock::now() + kHandshakeTime);
   if (!connection) return tl::unexpected(connection.error());
   DaemonPlace place{settings.runtime_dir, connection->welcome.node()};
   std::unique_ptr<Communicator> communicator(new Communicator(
       std::move(settings), std::move(commons), std::move(place), std::move(*connection)));
-  std::unique_lock lock(communicator->mutex_);
-  if (!communicator->session_.valid()) {
-    return tl::unexpected(
-        Status(Code::kResourceExhausted, "this process has no file descriptors left"));
-  }
-  Status joined = communicator->join(lock);
+  if (communicator->session_.valid()) return communicator;
+  return tl::unexpected(
+      Status(Code::kResourceExhausted, "this process has no file descriptors left"));
+}
+
+tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(
+    Settings settings, std::shared_ptr<Commons> commons) {
+  auto communicator = attach(std::move(settings), std::move(commons));
+  if (!communicator) return communicator;
+  std::unique_lock lock((*communicator)->mutex_);
+  Status joined = (*communicator)->join(lock);
   lock.unlock();
   if (!joined.ok()) return tl::unexpected(joined);
   return communicator;
 }
 
-Status Communicator::join(std::unique_lock<std::mutex>& lock) {
+tl::expected<std::shared_ptr<Communicator>, Status> Communicator::begin(
+    Settings settings, std::shared_ptr<Commons> commons) {
+  auto communicator = attach(std::move(settings), std::move(commons));
+  if (!communicator) return tl::unexpected(communicator.error());
+  (*communicator)->begin_join();
+  return std::shared_ptr<Communicator>(std::move(*communicator));
+}
+
+wire::ClientMessage Communicator::join_message() const {
   wire::ClientMessage message;
   wire::Join& join = *message.mutable_join();
   join.set_job(settings_.job);
@@ -58,15 +72,47 @@ Status Communicator::join(std::unique_lock<std::mutex>& lock) {
   join.set_local_rank(settings_.local_rank < 0 ? 0 : static_cast<uint32_t>(settings_.local_rank));
   join.set_policy(settings_.policy);
   join.set_timeout_ms(static_cast<uint64_t>(settings_.join_timeout_ms));
+  return message;
+}
 
+// Until the answer comes, the view is what it must be in a job that forms whole.
+void Communicator::begin_join() {
+  const std::lock_guard lock(mutex_);
+  View expected;
+  for (uint32_t rank = 0; rank < settings_.size; ++rank) expected.ranks.push_back(rank);
+  views_.add(std::move(expected));
+  joining_ = true;
+  session_.call_later(join_message());
+}
+
+void Communicator::on_answer(const wire::DaemonMessage& answer) {
+  joining_ = false;
+  Status joined;
+  if (answer.has_joined()) {
+    job_ = answer.joined().job();
+    joined = place_in(answer.joined().view());
+    if (joined.ok() && settings_.rings) session_.ask_for_rings();
+    on_early_ends();
+  } else {
+    joined = to_status(answer.refused());
+  }
+  if (joined.ok() || job_failure_) return;
+  Failure failure;
+  failure.cause = joined.code() == Code::kDeadlineExceeded ? Cause::kDeadline : Cause::kRefused;
+  failure.blame.node = session_.place().node;
+  job_failure_ = last_words_ = failed(std::move(failure), joined.message());
+  // The daemon ends what was submitted, which it may only do once it has let go of the buffers.
+  session_.set_alarm(Clock::now() + kJobClosedTime);
+}
+
+Status Communicator::join(std::unique_lock<std::mutex>& lock) {
   // Without a timeout of ours the daemon's form-deadline ends it.
   TimePoint deadline = kNever;
   if (settings_.join_timeout_ms > 0) {
     deadline = deadline_after(settings_.join_timeout_ms);
     if (deadline != kNever) deadline += kJoinMargin;
   }
-  const auto answer =
-      session_.call(lock, std::move(message), wire::DaemonMessage::kJoined, deadline);
+  const auto answer = session_.call(lock, join_message(), wire::DaemonMessage::kJoined, deadline);
   if (!answer) return answer.error();
   job_ = answer->joined().job();
   if (Status placed = place_in(answer->joined().view()); !placed.ok()) return placed;

@@ -157,7 +157,10 @@ void Session::dispatch(wire::DaemonMessage message) {
   }
   const uint64_t number = message.request();
   const auto call = control_calls_.find(number);
-  if (call != control_calls_.end()) {
+  if (call != control_calls_.end() && call->second.later) {
+    control_calls_.erase(call);
+    events_.on_answer(message);
+  } else if (call != control_calls_.end()) {
     call->second.answer = std::move(message);
   } else if (message.has_refused() && (number == 0 || number == resubmission_)) {
     lose({Cause::kRefused, to_status(message.refused())});
@@ -208,12 +211,16 @@ void Session::come_back() {
   resumption_.reset();
   attach_open_ = control_open_ = true;
   resubmission_ = next_number();
-  // Ops before calls, as a trainer that leaves has submitted before it.
+  // The join comes before the ops of its job, and those before all other calls: a trainer that
+  // leaves has submitted before it.
+  for (const auto& [number, call] : control_calls_) {
+    if (call.later) outbox_.push_back(call.message);
+  }
   for (wire::ClientMessage& message : events_.unfinished(resubmission_)) {
     outbox_.push_back(std::move(message));
   }
   for (const auto& [number, call] : control_calls_) {
-    if (!call.answer) outbox_.push_back(call.message);
+    if (!call.later && !call.answer) outbox_.push_back(call.message);
   }
   for (wire::ClientMessage& message : outbox_) {
     message.set_protocol(connection_->welcome.protocol());

@@ -45,6 +45,8 @@ class Session final : private Reader::Source {
     virtual bool on_completed(const wire::Completed& completed) = 0;
     // Likewise, through the rings.
     virtual bool on_end(const RingEnd& end) = 0;
+    // What call_later() asked for, or its refusal.
+    virtual void on_answer(const wire::DaemonMessage& answer) = 0;
     // The refusal of a message that nobody waits for the answer of.
     virtual void on_refused(uint64_t request, const wire::Refused& refused) = 0;
     // The error says what is wrong with it: the message breaks the protocol.
@@ -96,6 +98,8 @@ class Session final : private Reader::Source {
                                                  wire::ClientMessage message,
                                                  wire::DaemonMessage::BodyCase body,
                                                  TimePoint deadline);
+  // The same without waiting: Events::on_answer has the answer. Nothing else may have been sent.
+  void call_later(wire::ClientMessage message);
   tl::expected<AttachPacket, Status> allocate(std::unique_lock<std::mutex>& lock, uint64_t bytes,
                                               TimePoint deadline);
   // A segment of another session of this process, to be named by this one too. Requires lends().
@@ -136,10 +140,12 @@ class Session final : private Reader::Source {
   void abandon_in_child();
 
  private:
-  // Calls under way, one for each waiting thread at most; the answer, once it is there.
+  // Calls under way, one for each waiting thread at most, and one that nobody waits for; the
+  // answer, once it is there.
   struct Call {
     wire::ClientMessage message;
     std::optional<wire::DaemonMessage> answer;
+    bool later = false;
   };
   struct Allocation {
     wire::AttachRequest request;

@@ -69,6 +69,7 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
 }  // namespace
 
 tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
+  if (goes_to_a_peer(op)) return submit_to_peer(op);
   uint64_t ticket = 0;
   Status refused = submit({&op, 1}, &ticket);
   if (!refused.ok()) return tl::unexpected(refused);
@@ -78,6 +79,9 @@ tl::expected<uint64_t, Status> Communicator::submit(const gradring_op& op) {
 Status Communicator::submit(std::span<const gradring_op> ops, uint64_t* tickets) {
   Inside inside(*this);
   auto& lock = inside.lock();
+  if (std::any_of(ops.begin(), ops.end(), goes_to_a_peer)) {
+    return invalid("sends and receives are submitted one by one, not together with others");
+  }
   std::vector<Request> requests;
   requests.reserve(ops.size());
   for (const gradring_op& op : ops) {

@@ -91,6 +91,12 @@ Status Communicator::out_of_turn(const Request& request) const {
                     "gradring_join_point, where the others wait for it",
                     settings_.rank));
   }
+  if (!far_.empty()) {
+    const auto& [ticket, far] = *far_.begin();
+    return invalid(fmt::format(
+        "a join point cannot begin while request {}, a {} rank {}, has not been waited for", ticket,
+        far.sends ? "send to" : "receive from", far.peer));
+  }
   for (const auto& [ticket, open] : requests_) {
     if (open.outcome.ended()) continue;
     return invalid(

@@ -17,6 +17,7 @@ Status unknown(uint64_t request) {
 
 tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
                                                                 TimePoint deadline) {
+  if (const auto far = far_request(ticket)) return wait_far(ticket, *far, deadline);
   Inside inside(*this);
   return take(inside.lock(), ticket, deadline);
 }
@@ -48,6 +49,9 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
 }
 
 Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {
+  if (const auto far = far_request(ticket)) {
+    return far->body->still_under_way(far->ticket, timeout_ms);
+  }
   Inside inside(*this);
   const auto found = requests_.find(ticket);
   if (found == requests_.end()) return unknown(ticket);

@@ -127,6 +127,7 @@ int ControlThread::do_work(core::Time now) {
   work += read_clients(now);
   work += read_descriptors(now);
   work += tick_if_due(now);
+  work += requests_.submit_early();
   work += flush_answers();
   return work;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ class Requests {
   Requests(const Config& config, const Parts& parts) : config_(config), parts_(parts) {}
 
   void handle(const ClientRouter::Received& received, core::Time now);
+  // Once a turn, at its end: what was submitted before its job came about.
+  int submit_early();
   // The data thread's answer, of a session that is there.
   void taken_back(Session& session, const SegmentTakenBack& back);
   // Joins are refused in words from now on.
@@ -60,6 +63,7 @@ class Requests {
   void free(const Asked& asked, Session& session, const wire::FreeSegment& free);
   void free_now(Session& session, uint64_t request, uint64_t segment);
   // submit.cc
+  void keep_early(Session& session, const wire::Operation& operation);
   void submit(Session& session, const wire::Submit& submit);
   void submit(Session& session, const wire::Operation& operation, std::vector<uint64_t> seen);
   void refuse_submission(Session& session, uint64_t ticket, const std::string& why);
@@ -67,6 +71,7 @@ class Requests {
 
   const Config config_;
   const Parts parts_;
+  std::set<SessionId> early_;  // sessions with such
   bool draining_ = false;
   uint64_t malformed_ = 0;
 };

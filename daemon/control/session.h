@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "daemon/control/process.h"
 #include "daemon/core/membership.h"
@@ -64,7 +65,9 @@ struct Session {
 
   JobPart part = JobPart::kNone;
   uint64_t join_request = 0;  // to be answered when kJoining ends
-  uint64_t handle = 0;        // of the job, from kJoined on
+  size_t early_bytes = 0;
+  std::vector<wire::Operation> early;  // submitted while kJoining, for when that ends
+  uint64_t handle = 0;                 // of the job, from kJoined on
   JobId job{};
   uint32_t rank = 0;
   Failure failure;  // when kClosed

@@ -13,6 +13,9 @@ namespace {
 
 // As many as a job's engine keeps open for one rank; more would only be refused there.
 constexpr size_t kOpenTicketsMax = 65536;
+// Of a job that has yet to come about; they are kept as they came.
+constexpr size_t kEarlyMax = 1024;
+constexpr size_t kEarlyBytesMax = 1 << 20;
 
 class SegmentsOf final : public TrainerMemory {
  public:
@@ -30,6 +33,10 @@ class SegmentsOf final : public TrainerMemory {
 }  // namespace
 
 void Requests::submit(Session& session, const wire::Submit& submit) {
+  if (session.part == JobPart::kJoining && submit.job() == 0) {
+    for (const wire::Operation& operation : submit.operations()) keep_early(session, operation);
+    return;
+  }
   const std::string fault = fault_of_handle(session, submit.job());
   std::vector<uint64_t> seen(submit.seen().begin(), submit.seen().end());
   for (const wire::Operation& operation : submit.operations()) {
@@ -39,6 +46,39 @@ void Requests::submit(Session& session, const wire::Submit& submit) {
       this->submit(session, operation, std::exchange(seen, {}));
     }
   }
+}
+
+void Requests::keep_early(Session& session, const wire::Operation& operation) {
+  session.early_bytes += operation.ByteSizeLong();
+  if (session.early.size() >= kEarlyMax || session.early_bytes > kEarlyBytesMax) {
+    return refuse_submission(session, operation.ticket(),
+                             fmt::format("{} ops wait for their job to come about already; wait "
+                                         "for some first",
+                                         session.early.size()));
+  }
+  session.early.push_back(operation);
+  early_.insert(session.id);
+}
+
+int Requests::submit_early() {
+  int work = 0;
+  std::erase_if(early_, [&](SessionId id) {
+    Session* session = parts_.sessions->find(id);
+    if (session == nullptr || session->gone) return true;
+    if (session->part == JobPart::kJoining) return false;
+    const bool refused = session->part == JobPart::kNone;
+    session->early_bytes = 0;
+    for (const wire::Operation& operation : std::exchange(session->early, {})) {
+      ++work;
+      if (refused) {
+        refuse_submission(*session, operation.ticket(), "its job did not come about");
+      } else {
+        submit(*session, operation, {});
+      }
+    }
+    return true;
+  });
+  return work;
 }
 
 void Requests::submit(Session& session, const wire::Operation& operation,
@@ -84,7 +124,8 @@ void Requests::refuse_submission(Session& session, uint64_t ticket, const std::s
 
 std::string Requests::fault_of_handle(const Session& session, uint64_t handle) const {
   const bool joined = session.part == JobPart::kJoined || session.part == JobPart::kClosed;
-  if (joined && handle == session.handle) return "";
+  // 0: that of this session, whose library had not heard its number when it submitted.
+  if (joined && (handle == session.handle || handle == 0)) return "";
   const Session* owner = parts_.sessions->find_by_handle(handle);
   if (owner != nullptr && owner != &session) {
     return fmt::format("job {} belongs to another session (uid {})", handle, owner->who.uid);

@@ -182,6 +182,7 @@ bool parse(int argc, char** argv, Options& options) {
     ("join-timeout-ms", po::value(&options.join_timeout_ms), "how long to wait for the other ranks")
     ("policy", po::value(&options.policy), "of the job; default: as the environment says")
     ("wire", po::value(&options.wire), "as what float32 travels between nodes; default: as the environment says")
+    ("pairs", po::bool_switch(&options.pairs), "send to both neighbours and receive from them, instead of ops of all")
     ("groups", po::value(&options.groups), "of ranks, as in 0,1/2,3,4: each op is one of each of this rank's groups, then one of "
                                            "the job, all in the same memory")
     ("join-every", po::value(&options.join_every), "a join point before the first op and every so many; 0: none. Inputs are "
@@ -222,9 +223,10 @@ int main(int argc, char** argv) {
        {"node", gradring_node(comm)},
        {"epoch", gradring_epoch(comm)},
        {"pid", getpid()}});
-  const int status = !options.groups.empty()  ? train_in_groups(options, comm)
-                     : options.join_every > 0 ? train_elastic(options, comm)
-                                              : train(options, comm);
+  const int status = options.pairs             ? train_in_pairs(options, comm)
+                     : !options.groups.empty() ? train_in_groups(options, comm)
+                     : options.join_every > 0  ? train_elastic(options, comm)
+                                               : train(options, comm);
   gradring_close(comm);
   say({{"event", "left"}});
   return status;

@@ -26,6 +26,7 @@ struct Options {
   std::string wire;
   uint64_t join_every = 0;
   std::string groups;  // "0,1/2,3,4"
+  bool pairs = false;
 };
 
 // Prints a line, with the time.
@@ -52,6 +53,9 @@ gradring_code submit_and_wait(const Options& options, gradring_comm* comm, uint6
 
 // The program of a rank whose job has groups. The exit code.
 int train_in_groups(const Options& options, gradring_comm* comm);
+
+// The program of a rank that sends to its neighbours. The exit code.
+int train_in_pairs(const Options& options, gradring_comm* comm);
 
 // The program of a rank of a job that grows and shrinks. The exit code.
 int train_elastic(const Options& options, gradring_comm* comm);

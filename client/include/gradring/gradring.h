@@ -228,7 +228,9 @@ typedef enum gradring_collective {
   GRADRING_REDUCE = 7,
   GRADRING_GATHER = 8,
   GRADRING_SCATTER = 9,
-  GRADRING_ALLTOALL = 10
+  GRADRING_ALLTOALL = 10,
+  GRADRING_SEND = 11,
+  GRADRING_RECV = 12
 } gradring_collective;
 
 /* Elements of a rank's buffers where there are N ranks; blocks are in the order of ranks. `input`
@@ -243,10 +245,15 @@ typedef enum gradring_collective {
  *   GATHER           count               N * count at root   input is the own block of output
  *   SCATTER          N * count at root   count               output is the own block of input
  *   ALLTOALL         N * count           N * count           no
+ *   SEND             count
+ *   RECV                                 count
  *
  * Block j of an ALLTOALL's input becomes block i of rank j's output, i being the rank that gives
  * it. Blocks need not be equal: gradring_op.counts says how long each is. Where ranks have gaps
- * (gradring_view) their place among those that are there counts. An elastic job goes on with fewer
+ * (gradring_view) their place among those that are there counts.
+ * SEND and RECV are matched between the two ranks alone, in program order for each direction, or by
+ * name; both name the same count and type. An op that fails fails for these two.
+ * An elastic job goes on with fewer
  * ranks in ALLREDUCE, BROADCAST and BARRIER. All others mean nothing without every rank: one whose
  * input is lost with its node before all have what they want fails that op alone (ROOT_LOST), and
  * so does one that is submitted for another number of ranks than there are (MISMATCH).
@@ -257,15 +264,15 @@ typedef struct gradring_op {
   gradring_collective collective;
   gradring_dtype dtype;
   gradring_reduce_op op; /* of ALLREDUCE, REDUCE_SCATTER and REDUCE */
-  uint32_t root;         /* of BROADCAST, REDUCE, GATHER and SCATTER: a rank */
+  uint32_t root;         /* of BROADCAST, REDUCE, GATHER and SCATTER: a rank; else the other one */
   uint64_t count;        /* elements, as above; 0 is an op that moves nothing */
   const void* input;     /* within allocated or registered memory */
   void* output;          /* likewise; must not overlap the input unless it is in place */
   /* NULL: matched across ranks in program order; else by name and use count. UTF-8, at most 512
    * bytes; use the same names in each step. */
   const char* name;
-  /* Of ops that can go, the slices of the one with the highest number go first, also before those of
-   * one that has begun. A matter of speed alone, which ranks need not agree on; 0 is usual. */
+  /* Of ops that can go, the slices of the one with the highest number go first, also before those
+   * of one that has begun. A matter of speed alone, which ranks need not agree on; 0 is usual. */
   int32_t priority;
   /* Of collectives that mean nothing without every rank: for how many the buffers are made. 0: as
    * many as there are now, which may change at any moment in an elastic job. */
@@ -342,6 +349,10 @@ GRADRING_API gradring_code gradring_scatter(gradring_comm* comm, const void* inp
                                             uint64_t count, gradring_dtype dtype, uint32_t root);
 GRADRING_API gradring_code gradring_alltoall(gradring_comm* comm, const void* input, void* output,
                                              uint64_t count, gradring_dtype dtype);
+GRADRING_API gradring_code gradring_send(gradring_comm* comm, const void* buffer, uint64_t count,
+                                         gradring_dtype dtype, uint32_t to);
+GRADRING_API gradring_code gradring_recv(gradring_comm* comm, void* buffer, uint64_t count,
+                                         gradring_dtype dtype, uint32_t from);
 
 /* Who is in the job. It changes when ranks of an elastic job are lost, at any moment, and when
  * ranks come in, at a join point only. Ranks keep their numbers, so there may be gaps. */

@@ -334,6 +334,20 @@ class Communicator {
     return Request(comm_, op_in(GRADRING_ALLTOALL, input, output, blocks, dtype_of<T>, name));
   }
 
+  // To one other rank, or from it.
+  template <class T>
+  Request start_send(const T* buffer, size_t count, unsigned to, const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_SEND, buffer, nullptr, count, dtype_of<T>, name);
+    full.root = to;
+    return Request(comm_, full);
+  }
+  template <class T>
+  Request start_recv(T* buffer, size_t count, unsigned from, const char* name = nullptr) const {
+    gradring_op full = op_on(GRADRING_RECV, nullptr, buffer, count, dtype_of<T>, name);
+    full.root = from;
+    return Request(comm_, full);
+  }
+
   // With all there is to say: counts, a priority, ...
   Request start(const gradring_op& op) const { return Request(comm_, op); }
   // All of these, or none where one is refused (gradring_submit_all).
@@ -379,6 +393,15 @@ class Communicator {
   template <class... Arguments>
   gradring_result alltoall(Arguments&&... arguments) const {
     return start_alltoall(std::forward<Arguments>(arguments)...).wait();
+  }
+
+  template <class... Arguments>
+  gradring_result send(Arguments&&... arguments) const {
+    return start_send(std::forward<Arguments>(arguments)...).wait();
+  }
+  template <class... Arguments>
+  gradring_result recv(Arguments&&... arguments) const {
+    return start_recv(std::forward<Arguments>(arguments)...).wait();
   }
 
   // The newest view that this rank was told.

@@ -1,0 +1,147 @@
+// Send and receive: a broadcast in a job of the two ranks, which their daemons know under the job's
+// name and their numbers. Its ops go along no other node, and fail for these two alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/src/communicator.h"
+#include "client/src/limits.h"
+
+namespace gradring::client {
+namespace {
+
+Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
+
+// Of the two the lower one is rank 0 of the pair.
+uint32_t place_of(uint32_t rank, uint32_t other) { return rank < other ? 0 : 1; }
+
+}  // namespace
+
+bool goes_to_a_peer(const gradring_op& op) {
+  uint32_t collective = 0;
+  std::memcpy(&collective, &op.collective, sizeof collective);
+  return collective == GRADRING_SEND || collective == GRADRING_RECV;
+}
+
+tl::expected<uint64_t, Status> Communicator::submit_to_peer(const gradring_op& op) {
+  std::string name;
+  std::shared_ptr<Communicator> pair;
+  gradring_op inner{};
+  Inside inside(*this);
+  {
+    auto made = op_of_pair(op, &name);
+    if (!made) return tl::unexpected(made.error());
+    inner = *made;
+    inner.name = name.c_str();
+    auto found = pair_with(op.root);
+    if (!found) return tl::unexpected(found.error());
+    pair = std::move(*found);
+  }
+  // The pair's own lock orders what is submitted to it.
+  inside.lock().unlock();
+  const auto ticket = pair->submit(inner);
+  inside.lock().lock();
+  if (!ticket) return tl::unexpected(ticket.error());
+  const uint64_t number = session_.next_number();
+  far_[number] = {pair, *ticket, op.root, op.collective == GRADRING_SEND};
+  return number;
+}
+
+// Both directions count by themselves, and so does each name.
+tl::expected<gradring_op, Status> Communicator::op_of_pair(const gradring_op& op,
+                                                           std::string* name) const {
+  const auto refuse = [](std::string why) { return tl::unexpected(invalid(std::move(why))); };
+  if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
+  const bool sends = op.collective == GRADRING_SEND;
+  const char* const what = sends ? "send" : "receive";
+  if (op.root == settings_.rank) return refuse(fmt::format("a {} needs another rank", what));
+  if (!std::ranges::binary_search(views_.newest().ranks, op.root)) {
+    return refuse(fmt::format("rank {} is not in job {}, which has {} ranks", op.root,
+                              settings_.job, views_.newest().size()));
+  }
+  const uint32_t from = sends ? settings_.rank : op.root;
+  const uint32_t to = sends ? op.root : settings_.rank;
+  *name = fmt::format("{} to {}", from, to);
+  if (op.name != nullptr) {
+    if (*op.name == '\0') return refuse("name is empty; use NULL for none");
+    const size_t room = kOpNameBytes - name->size() - 2;
+    if (::strnlen(op.name, room + 1) > room) {
+      return refuse(fmt::format("name is longer than {} bytes", room));
+    }
+    *name += fmt::format(", {}", op.name);
+  }
+  gradring_op inner = op;
+  inner.collective = GRADRING_BROADCAST;
+  inner.root = place_of(from, to);
+  // The daemon writes nothing where it has read.
+  inner.input = inner.output = sends ? const_cast<void*>(op.input) : op.output;
+  return inner;
+}
+
+// One that has failed is over for both; whoever needs another makes the next.
+tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(uint32_t peer) {
+  // Who came in at a join point has none: there all begin anew, and nothing is under way.
+  if (views_.newest().grown != pairs_since_) {
+    for (auto& [other, pair] : pairs_) pair.body->close();
+    pairs_.clear();
+  }
+  pairs_since_ = views_.newest().grown;
+  Pair& pair = pairs_[peer];
+  if (pair.body != nullptr && !pair.body->over()) return pair.body;
+  auto made = begin(settings_of_pair(peer, pair.nth + 1), commons_);
+  if (!made) return made;
+  ++pair.nth;
+  pair.body = *made;
+  return pair.body;
+}
+
+Settings Communicator::settings_of_pair(uint32_t peer, uint32_t nth) const {
+  const View& view = views_.newest();
+  Settings settings = settings_;
+  settings.job +=
+      fmt::format("[{}:{}]", std::min(peer, settings_.rank), std::max(peer, settings_.rank));
+  if (nth > 1) settings.job += fmt::format("#{}", nth);
+  settings.token = token_within(view);
+  settings.policy = "fail";
+  settings.wire = WireType::kNative;
+  settings.rank = place_of(settings_.rank, peer);
+  settings.size = 2;
+  settings.local_rank = -1;
+  return settings;
+}
+
+std::optional<Communicator::FarRequest> Communicator::far_request(uint64_t ticket) {
+  Inside inside(*this);
+  const auto found = far_.find(ticket);
+  return found == far_.end() ? std::nullopt : std::optional(found->second);
+}
+
+tl::expected<std::optional<Outcome>, Status> Communicator::wait_far(uint64_t ticket,
+                                                                    const FarRequest& far,
+                                                                    TimePoint deadline) {
+  Inside inside(*this);
+  // Inside all the same: whoever closes this waits until we are out.
+  inside.lock().unlock();
+  auto outcome = far.body->wait(far.ticket, deadline);
+  inside.lock().lock();
+  if (!outcome || !*outcome) return outcome;
+  far_.erase(ticket);
+  Outcome& told = **outcome;
+  if (told.good()) return outcome;
+  uint32_t& blamed = told.failure.blame.rank;
+  if (blamed != kNoRank) blamed = blamed == far.body->settings_.rank ? settings_.rank : far.peer;
+  told.message =
+      fmt::format("{} rank {}: {}", far.sends ? "send to" : "receive from", far.peer, told.message);
+  return outcome;
+}
+
+std::vector<std::shared_ptr<Communicator>> Communicator::all_pairs() const {
+  std::vector<std::shared_ptr<Communicator>> all;
+  for (const auto& [peer, pair] : pairs_) {
+    if (pair.body != nullptr) all.push_back(pair.body);
+  }
+  return all;
+}
+
+}  // namespace gradring::client
