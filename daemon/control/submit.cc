@@ -115,10 +115,9 @@ void Requests::submit(Session& session, const wire::Operation& operation,
 }
 
 void Requests::refuse_submission(Session& session, uint64_t ticket, const std::string& why) {
-  core::Outcome outcome;
-  outcome.verdict = Verdict::kFailed;
-  outcome.failure.cause = Cause::kRefused;
-  outcome.failure.blame = {session.rank, config_.node, session.who.pid, "", why};
+  core::Outcome outcome = core::refused(session.rank, why);
+  outcome.failure.blame.node = config_.node;
+  outcome.failure.blame.pid = session.who.pid;
   parts_.clients->complete(session, ticket, outcome);
 }
 

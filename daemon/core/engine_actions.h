@@ -20,6 +20,16 @@ struct Outcome {
   uint32_t ranks_max = 0;
 };
 
+// Of a submission that makes no sense, or comes too late. `why`: a sentence for its trainer.
+inline Outcome refused(uint32_t rank, const std::string& why) {
+  Outcome outcome;
+  outcome.verdict = Verdict::kFailed;
+  outcome.failure.cause = Cause::kRefused;
+  outcome.failure.blame.rank = rank;
+  outcome.failure.blame.evidence = why;
+  return outcome;
+}
+
 // The contributions of one pass over a slice.
 struct FoldOrder {
   const Op* op = nullptr;

@@ -59,11 +59,8 @@ void DataThread::apply(InstallJob& install) {
 
 void DataThread::apply(const Submit& submit) {
   if (JobExecutor* job = find(submit.job)) return job->submit(submit, now_);
-  core::Outcome outcome;
-  outcome.verdict = Verdict::kFailed;
-  outcome.failure.cause = Cause::kRefused;
-  outcome.failure.blame.rank = submit.submission.rank;
-  outcome.failure.blame.evidence = "the job has ended on this node";
+  const core::Outcome outcome =
+      core::refused(submit.submission.rank, "the job has ended on this node");
   if (submit.ring != nullptr) {
     submit.ring->end(submit.submission.ticket, segments_of(submit.submission), outcome);
   }

@@ -59,12 +59,8 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
 }
 
 core::Outcome JobExecutor::refusal(uint32_t rank, const std::string& why) const {
-  core::Outcome outcome;
-  outcome.verdict = Verdict::kFailed;
+  core::Outcome outcome = core::refused(rank, why);
   outcome.epoch = engine_.view().epoch;
-  outcome.failure.cause = Cause::kRefused;
-  outcome.failure.blame.rank = rank;
-  outcome.failure.blame.evidence = why;
   return outcome;
 }
 

@@ -11,15 +11,6 @@ namespace {
 // Of one trainer in one turn, so that none keeps the thread from everything else.
 constexpr int kSubmissionsPerTurn = 64;
 
-core::Outcome refused(uint32_t rank, const std::string& why) {
-  core::Outcome outcome;
-  outcome.verdict = Verdict::kFailed;
-  outcome.failure.cause = Cause::kRefused;
-  outcome.failure.blame.rank = rank;
-  outcome.failure.blame.evidence = why;
-  return outcome;
-}
-
 }  // namespace
 
 void DataThread::apply(const OpenRing& open) {
@@ -78,7 +69,7 @@ int DataThread::take_submissions(SessionId session, SessionRing& ring) {
     if (ring.postpone()) return taken + 1;
     auto submit = ring.check();
     if (!submit) {
-      events_->post(Completed{session, ticket, refused(ring.rank(), submit.error())});
+      events_->post(Completed{session, ticket, core::refused(ring.rank(), submit.error())});
       continue;
     }
     apply(*submit);
