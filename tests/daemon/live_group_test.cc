@@ -3,54 +3,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <gradring/gradring.hpp>
-#include <thread>
 #include <vector>
 
-#include "tests/daemon/live_daemon.h"
+#include "tests/daemon/live_ranks.h"
 
 namespace gradring::daemon {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr int kRanks = 4;
 constexpr size_t kCount = 50'000;
 
-class LiveGroupTest : public testing::Test {
+class LiveGroupTest : public LiveRanks {
  protected:
-  // Runs the ranks of a job to their ends.
-  void run(const std::string& name, const std::function<void(Communicator&)>& body) {
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      ranks.emplace_back([&, rank] {
-        gradring_options options{};
-        options.struct_size = sizeof(options);
-        options.runtime_dir = daemon_.runtime_dir().c_str();
-        options.job = name.c_str();
-        options.rank = rank;
-        options.size = kRanks;
-        options.local_rank = options.local_size = -1;
-        try {
-          Communicator job(options);
-          body(job);
-          job.barrier();  // nobody leaves while another is at work
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << "rank " << rank << ": " << error.what();
-        }
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
-  }
   static bool all_are(const Buffer<float>& memory, float value) {
     return std::all_of(memory.begin(), memory.end(), [=](float one) { return one == value; });
   }
   static std::vector<uint32_t> mine(const Communicator& job) {
     return job.rank() % 2 == 0 ? std::vector<uint32_t>{0, 2} : std::vector<uint32_t>{3, 1};
   }
-
-  LiveDaemon daemon_;
 };
 
 TEST_F(LiveGroupTest, SumsAmongItsRanksInMemoryOfTheJob) {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <gradring/gradring.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/daemon/live_daemon.h"
+
+namespace gradring::daemon {
+
+// A job of four ranks on one real daemon, each a thread of the test.
+class LiveRanks : public testing::Test {
+ protected:
+  static constexpr int kRanks = 4;
+
+  // Runs the ranks of a job to their ends.
+  void run(const std::string& name, const std::function<void(Communicator&)>& body) {
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank] {
+        gradring_options options{};
+        options.struct_size = sizeof(options);
+        options.runtime_dir = daemon_.runtime_dir().c_str();
+        options.job = name.c_str();
+        options.rank = rank;
+        options.size = kRanks;
+        options.local_rank = options.local_size = -1;
+        try {
+          Communicator job(options);
+          body(job);
+          job.barrier();  // nobody leaves while another is at work
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+  }
+
+  LiveDaemon daemon_;
+};
+
+}  // namespace gradring::daemon
