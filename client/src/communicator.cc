@@ -37,13 +37,15 @@ bool Communicator::over() {
 void Communicator::close() {
   const Status why(Code::kUnavailable,
                    "the communicator was closed by another thread during this call");
+  decltype(pairs_) pairs;  // these go when our lock is free again (fork_watch.h)
+  decltype(far_) far;
   std::unique_lock lock(mutex_);
   session_.interrupt(why);
   for (const auto& pair : all_pairs()) pair->interrupt(why);
   left_.wait(lock, [&] { return inside_ == 0; });
   for (const auto& pair : all_pairs()) pair->close();
-  far_.clear();
-  pairs_.clear();
+  far.swap(far_);
+  pairs.swap(pairs_);
   session_.end_interruption();
   commons_->withdraw_all(session_.id());
   // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.

@@ -138,7 +138,9 @@ class Communicator final : private Session::Events {
   };
   tl::expected<uint64_t, Status> submit_to_peer(const gradring_op& op);
   tl::expected<gradring_op, Status> op_of_pair(const gradring_op& op, std::string* name) const;
-  tl::expected<std::shared_ptr<Communicator>, Status> pair_with(uint32_t peer);
+  tl::expected<std::shared_ptr<Communicator>, Status> pair_with(
+      std::unique_lock<std::mutex>& lock, uint32_t peer,
+      std::vector<std::shared_ptr<Communicator>>* old);
   Settings settings_of_pair(uint32_t peer, uint32_t nth) const;
   std::optional<FarRequest> far_request(uint64_t ticket);
   tl::expected<std::optional<Outcome>, Status> wait_far(uint64_t ticket, const FarRequest& far,
@@ -186,6 +188,8 @@ class Communicator final : private Session::Events {
   std::atomic<int32_t> local_size_{1};
   std::atomic<uint64_t> epoch_{0};
 
+  // Held while a pair is looked for or made; taken before mutex_.
+  std::mutex pairing_;
   // Guards everything below.
   std::mutex mutex_;
   std::condition_variable left_;  // inside_ has become 0

@@ -25,26 +25,24 @@ bool goes_to_a_peer(const gradring_op& op) {
 }
 
 tl::expected<uint64_t, Status> Communicator::submit_to_peer(const gradring_op& op) {
-  std::string name;
-  std::shared_ptr<Communicator> pair;
-  gradring_op inner{};
+  std::vector<std::shared_ptr<Communicator>> old;  // goes when our lock is free again
   Inside inside(*this);
-  {
-    auto made = op_of_pair(op, &name);
-    if (!made) return tl::unexpected(made.error());
-    inner = *made;
-    inner.name = name.c_str();
-    auto found = pair_with(op.root);
-    if (!found) return tl::unexpected(found.error());
-    pair = std::move(*found);
-  }
-  // The pair's own lock orders what is submitted to it.
-  inside.lock().unlock();
-  const auto ticket = pair->submit(inner);
-  inside.lock().lock();
+  auto& lock = inside.lock();
+  lock.unlock();
+  const std::lock_guard one_by_one(pairing_);
+  lock.lock();
+  std::string name;
+  auto inner = op_of_pair(op, &name);
+  if (!inner) return tl::unexpected(inner.error());
+  inner->name = name.c_str();
+  const auto pair = pair_with(lock, op.root, &old);
+  if (!pair) return tl::unexpected(pair.error());
+  lock.unlock();
+  const auto ticket = (*pair)->submit(*inner);
+  lock.lock();
   if (!ticket) return tl::unexpected(ticket.error());
   const uint64_t number = session_.next_number();
-  far_[number] = {pair, *ticket, op.root, op.collective == GRADRING_SEND};
+  far_[number] = {*pair, *ticket, op.root, op.collective == GRADRING_SEND};
   return number;
 }
 
@@ -79,21 +77,31 @@ tl::expected<gradring_op, Status> Communicator::op_of_pair(const gradring_op& op
   return inner;
 }
 
-// One that has failed is over for both; whoever needs another makes the next.
-tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(uint32_t peer) {
+// One that has failed is over for both; whoever needs another makes the next. Neither is made or
+// freed under our lock (fork_watch.h).
+tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
+    std::unique_lock<std::mutex>& lock, uint32_t peer,
+    std::vector<std::shared_ptr<Communicator>>* old) {
   // Who came in at a join point has none: there all begin anew, and nothing is under way.
   if (views_.newest().grown != pairs_since_) {
-    for (auto& [other, pair] : pairs_) pair.body->close();
+    for (const auto& pair : all_pairs()) {
+      pair->close();
+      old->push_back(pair);
+    }
     pairs_.clear();
   }
   pairs_since_ = views_.newest().grown;
-  Pair& pair = pairs_[peer];
-  if (pair.body != nullptr && !pair.body->over()) return pair.body;
-  auto made = begin(settings_of_pair(peer, pair.nth + 1), commons_);
+  const Pair known = pairs_[peer];
+  if (known.body != nullptr && !known.body->over()) return known.body;
+  Settings settings = settings_of_pair(peer, known.nth + 1);
+  lock.unlock();
+  auto made = begin(std::move(settings), commons_);
+  lock.lock();
   if (!made) return made;
-  ++pair.nth;
-  pair.body = *made;
-  return pair.body;
+  if (known.body != nullptr) old->push_back(known.body);
+  pairs_[peer] = {*made, known.nth + 1};
+  if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
+  return *made;
 }
 
 Settings Communicator::settings_of_pair(uint32_t peer, uint32_t nth) const {
