@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/differential/program.h"
+#include "tests/differential/values.h"
+
+namespace gradring::differential {
+
+// Part of an output, and from where in the inputs it comes; in elements.
+struct Piece {
+  uint64_t to = 0;
+  uint64_t from = 0;
+  uint64_t count = 0;
+  uint32_t giver = 0;  // of what is moved
+};
+
+// What one op of a program must leave on its ranks, told from docs/collectives.md alone: what goes
+// where, and in which order it adds.
+class Reference {
+ public:
+  // `nodes`: where each rank of the group is.
+  Reference(const Program& program, const Op& op, std::vector<uint32_t> nodes);
+
+  // Of the output of one rank. The rest of it must be as it was.
+  std::vector<Piece> pieces_for(uint32_t rank) const;
+  // The first element of that piece of the output which is not what it must be, in words; empty if
+  // there is none.
+  std::string fault_in(const Piece& piece, uint32_t rank, const std::byte* output) const;
+
+ private:
+  using Ring = std::vector<std::vector<uint32_t>>;  // the ranks of each node
+
+  Ring ring() const;
+  bool is_packed(const Ring& ring) const;
+  uint32_t member_behind(const Ring& ring, uint32_t rank) const;
+  // What the inputs, by rank, are when they have gone once round the ring from that member on.
+  Bytes sum_from(const Ring& ring, uint32_t start, const std::vector<Bytes>& inputs) const;
+  // All that it may be: an allreduce may begin anywhere.
+  std::vector<Bytes> candidates(const Piece& piece, uint32_t rank) const;
+  double tolerance() const;
+
+  const Program& program_;
+  const Op& op_;
+  const std::vector<uint32_t> nodes_;
+};
+
+}  // namespace gradring::differential

@@ -1,0 +1,49 @@
+#include "tests/differential/runner.h"
+
+#include <algorithm>
+#include <span>
+
+#include "proto/hash.h"
+#include "tests/differential/run.h"
+
+namespace gradring::differential {
+namespace {
+
+// With the small ops, the margins and all that is not used for the alignment.
+constexpr uint64_t kArenaBytes = kProgramBytesMax + (3 << 20);
+
+}  // namespace
+
+Runner::Runner(const Communicator& world, std::chrono::milliseconds patience)
+    : world_(world),
+      patience_(patience),
+      allocated_(world.handle(), kArenaBytes, Arena::Kind::kAllocated),
+      registered_(world.handle(), kArenaBytes, Arena::Kind::kRegistered) {
+  learn_nodes();
+}
+
+void Runner::learn_nodes() {
+  const auto size = static_cast<size_t>(world_.size());
+  auto mine = world_.allocate<uint64_t>(1), all = world_.allocate<uint64_t>(size);
+  const std::string node = world_.node();
+  mine[0] = fnv1a(std::as_bytes(std::span(node)));
+  world_.allgather(mine.data(), all.data(), 1);
+  for (const uint64_t name : all) {
+    const auto first = std::ranges::find(all, name);
+    nodes_.push_back(static_cast<uint32_t>(first - all.begin()));
+  }
+}
+
+std::vector<std::string> Runner::run(uint64_t seed) {
+  const Program program = make_program(seed, static_cast<uint32_t>(nodes_.size()));
+  const auto me = static_cast<uint32_t>(world_.rank());
+  if (std::ranges::find(program.groups[0].ranks, me) == program.groups[0].ranks.end()) return {};
+  allocated_.take_back_all();
+  registered_.take_back_all();
+  Run run(program, world_, nodes_, patience_, allocated_, registered_);
+  std::vector<std::string> faults = run.finish();
+  ops_ += run.ops();
+  return faults;
+}
+
+}  // namespace gradring::differential
