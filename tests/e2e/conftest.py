@@ -20,6 +20,8 @@ FIGURES = []
 
 def pytest_addoption(parser):
     parser.addoption("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
+    parser.addoption("--seeds", type=int, default=25, help="random programs of each layout, in test_differential.py")
+    parser.addoption("--first-seed", type=int, default=1, help="of these programs")
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -34,7 +36,7 @@ def programs(request):
     folder = Path(request.config.getoption("--programs")).resolve()
     missing = [name for name in ("gradringd", "gradringctl", "gradring-perf", "gradring-digits",
                                  "gradring-digits-check", "gradring-e2e-trainer",
-                                 "gradring-chaos-trainers") if not (folder / name).exists()]
+                                 "gradring-chaos-trainers", "gradring-differential") if not (folder / name).exists()]
     if missing:
         pytest.exit(f"{folder} has no {', '.join(missing)}: build them first (tools/run-tests does)", returncode=2)
     return folder
