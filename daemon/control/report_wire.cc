@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/control/view_wire.h"
+#include "daemon/core/plan.h"
 
 namespace gradring::daemon {
 namespace {
@@ -58,14 +59,16 @@ void fill(const core::OpReport& from, wire::ReportedOp* to) {
   fill(from.outcome, to->mutable_outcome());
 }
 
-// As many as its signature is cut into, or none of an op that has none.
+// As many as its signature is cut into, or none of an op that has none. Of blocks that differ
+// nobody here need know how many elements each has but the longest.
 bool fit_slices(const wire::ReportedOp& op, const std::optional<Signature>& signature) {
   if (op.slices().empty()) return op.slice_bytes() == 0;
-  if (op.slice_bytes() == 0 || !signature || signature->collective >= Collective::kBarrier)
-    return false;
-  const uint64_t bytes = signature->bytes();
-  const uint64_t slices = bytes / op.slice_bytes() + (bytes % op.slice_bytes() != 0 ? 1 : 0);
-  return slices == slices_in(op.slices());
+  if (op.slice_bytes() == 0 || !signature) return false;
+  Signature equal = *signature;
+  equal.blocks = {};
+  const uint64_t most = core::slices_for(equal, op.slice_bytes()), told = slices_in(op.slices());
+  if (!signature->blocks.uneven()) return told != 0 && told == most;
+  return told != 0 && told >= most / blocks_of(equal) && told <= most;
 }
 
 bool op_of(const wire::ReportedOp& from, core::OpReport* to) {

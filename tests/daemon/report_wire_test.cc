@@ -94,6 +94,36 @@ TEST(ReportWire, AnOpHasTheSlicesThatItsBytesAreCutInto) {
   }));
 }
 
+// An allgather, an alltoall, ... of three ranks; each block is cut for itself.
+TEST(ReportWire, AnOpInBlocksHasTheSlicesOfAllOfThem) {
+  constexpr uint64_t kLongest = 2500;  // 10,000 bytes: 3 slices of 4 KiB
+  const auto with = [](Collective collective, uint64_t blocks_digest, uint32_t slices) {
+    return op_with([&](auto* op) {
+      wire::Signature* signature = op->mutable_signature();
+      signature->set_collective(static_cast<uint32_t>(collective));
+      signature->set_ranks(3);
+      signature->set_count(kLongest);
+      signature->set_blocks(blocks_digest);
+      op->clear_slices();
+      op->add_slices()->set_count(slices);
+    });
+  };
+  EXPECT_TRUE(with(Collective::kReduce, 0, 3));
+  EXPECT_FALSE(with(Collective::kReduce, 0, 9));
+  for (const Collective collective : {Collective::kAllgather, Collective::kReduceScatter,
+                                      Collective::kGather, Collective::kScatter}) {
+    EXPECT_TRUE(with(collective, 0, 9)) << name_of(collective);
+    EXPECT_FALSE(with(collective, 0, 3)) << name_of(collective);
+    // Only the longest is known: the others have as many or fewer.
+    for (const uint32_t slices : {3, 4, 9}) EXPECT_TRUE(with(collective, 77, slices));
+    for (const uint32_t slices : {2, 10}) EXPECT_FALSE(with(collective, 77, slices));
+  }
+  EXPECT_TRUE(with(Collective::kAlltoall, 0, 27));
+  EXPECT_FALSE(with(Collective::kAlltoall, 0, 9));
+  EXPECT_TRUE(with(Collective::kAlltoall, 77, 27));
+  EXPECT_FALSE(with(Collective::kAlltoall, 77, 28));
+}
+
 TEST(ReportWire, EvenALargeOpHasABoundedNumberOfSlices) {
   const auto with = [](uint64_t slices) {
     return op_with([&](auto* op) {
