@@ -78,6 +78,8 @@ void JobEngine::restore(const OpRecord& entry) {
     op.locals[index] = submission;
     if (entry.state == OpState::kGathering) ++locals_[index].open;
     if (!op.signature) op.signature = submission.signature;
+    // Of unequal blocks only a submission tells the lengths.
+    if (submission.signature == *op.signature) op.signature->blocks = submission.signature.blocks;
   }
   set_state(op, entry.state);
   if (!op.signature || entry.state == OpState::kFailed) return;

@@ -351,11 +351,12 @@ TEST(EngineBlocks, AMissingRankIsNamed) {
   EXPECT_EQ(waiting[0].missing_ranks, std::vector<uint32_t>{3});
 }
 
-TEST(EngineBlocks, ADaemonThatRestartsGoesOnWhereItWas) {
-  for (const Collective collective : kAll) {
-    for (uint64_t moment = 1; moment < 60; moment += 4) {
-      Ring ring(3, 1);
-      const Signature s = signature_of(collective, 60, 3, 2);
+void restart_at_any_moment(const Signature& s) {
+  for (uint64_t moment = 1; moment < 60; ++moment) {
+    for (const bool stable : {false, true}) {
+      EngineOptions options = small_slices();
+      options.stable_completion = stable;
+      Ring ring(3, 1, options);
       const std::vector<Ticket> tickets = submit_all(&ring, op(0), s);
       Random random(moment);
       for (uint64_t i = 0; i < moment && ring.step(&random); ++i) {
@@ -365,6 +366,13 @@ TEST(EngineBlocks, ADaemonThatRestartsGoesOnWhereItWas) {
       ring.run();
       expect_results(ring, s, tickets);
     }
+  }
+}
+
+TEST(EngineBlocks, ADaemonThatRestartsGoesOnWhereItWas) {
+  for (const Collective collective : kAll) {
+    restart_at_any_moment(signature_of(collective, 60, 3, 2));
+    restart_at_any_moment(unevenly(signature_of(collective, 60, 3, 2)));
   }
 }
 

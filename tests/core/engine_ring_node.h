@@ -38,7 +38,12 @@ class Ring::Node : public EngineActions {
         starts_(before.starts_.size(), slots_.front()),
         delivered_(before.delivered_),
         next_kept_(before.next_kept_) {
-    engine.restore(before.engine.record());
+    EngineRecord record = before.engine.record();
+    // As it is written down: of unequal blocks the submissions alone tell the lengths.
+    for (auto& [key, op] : record.ops) {
+      if (op.signature) op.signature->blocks = Blocks::told(op.signature->blocks.digest());
+    }
+    engine.restore(record);
   }
 
   float* at(Staging staging) {
