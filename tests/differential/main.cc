@@ -15,6 +15,7 @@ struct Orders {
   uint64_t seed = 1;
   uint64_t seeds = 1;
   int64_t patience_ms = 60'000;
+  bool formed = false;
 };
 
 // Wrong values are said, and the programs go on: no other rank is disturbed by them.
@@ -23,7 +24,8 @@ int run(const Orders& orders) {
   gradring_options_init(&options);
   options.join_timeout_ms = orders.patience_ms;
   const gradring::Communicator world(options);
-  gradring::differential::Runner runner(world, std::chrono::milliseconds(orders.patience_ms));
+  gradring::differential::Runner runner(world, std::chrono::milliseconds(orders.patience_ms),
+                                        orders.formed);
   uint64_t wrong = 0;
   for (uint64_t seed = orders.seed; seed - orders.seed < orders.seeds; ++seed) {
     try {
@@ -56,6 +58,7 @@ int main(int argc, char** argv) {
     ("help", "show this")
     ("seed", po::value(&orders.seed)->default_value(1), "of the first program")
     ("seeds", po::value(&orders.seeds)->default_value(1), "how many programs")
+    ("formed", po::bool_switch(&orders.formed), "leave out groups and sends, so that nothing forms meanwhile")
     ("patience-ms", po::value(&orders.patience_ms)->default_value(60'000), "with one op, or with a rank that is to come");
   // clang-format on
   try {

@@ -49,7 +49,8 @@ uint64_t make_count(Random& random, uint64_t element, uint64_t ranks) {
 
 class Maker {
  public:
-  Maker(uint64_t seed, uint32_t world_size) : random_(seed), world_size_(world_size) {
+  Maker(uint64_t seed, uint32_t world_size, bool formed)
+      : random_(seed), world_size_(world_size), formed_(formed) {
     program_.seed = seed;
   }
 
@@ -69,9 +70,9 @@ class Maker {
     program_.phases = 1 + static_cast<uint32_t>(random_.below(3));
     std::vector<uint32_t> world(world_size_);
     std::iota(world.begin(), world.end(), 0u);
-    program_.in_world = one_in(random_, 3);
+    program_.in_world = formed_ || one_in(random_, 3);
     program_.groups.push_back({program_.in_world ? world : some_of(random_, world), 0});
-    for (uint64_t left = random_.below(3); left > 0; --left) {
+    for (uint64_t left = formed_ ? 0 : random_.below(3); left > 0; --left) {
       const auto phase = static_cast<uint32_t>(random_.below(program_.phases));
       program_.groups.push_back({some_of(random_, program_.groups[0].ranks), phase});
     }
@@ -103,7 +104,7 @@ class Maker {
         GRADRING_SEND};
     do {
       op.collective = kAll[random_.below(kAll.size())];
-    } while (op.collective == GRADRING_SEND && op.size == 1);
+    } while (op.collective == GRADRING_SEND && (formed_ || op.size == 1));
     if (op.collective == GRADRING_BARRIER) return;
     op.dtype = static_cast<Dtype>(1 + random_.below(kDtypeLast));
     if (has_root(op.collective) || op.collective == GRADRING_SEND) {
@@ -207,12 +208,15 @@ class Maker {
 
   Random random_;
   const uint32_t world_size_;
+  const bool formed_;
   uint64_t bytes_ = 0;
   Program program_;
 };
 
 }  // namespace
 
-Program make_program(uint64_t seed, uint32_t world_size) { return Maker(seed, world_size).make(); }
+Program make_program(uint64_t seed, uint32_t world_size, bool formed) {
+  return Maker(seed, world_size, formed).make();
+}
 
 }  // namespace gradring::differential

@@ -112,7 +112,8 @@ struct Program {
 // What the buffers of all large ops of a program take on one rank, at most.
 inline constexpr uint64_t kProgramBytesMax = 6 << 20;
 
-Program make_program(uint64_t seed, uint32_t world_size);
+// `formed`: nothing has to come about while it runs, neither groups nor pairs.
+Program make_program(uint64_t seed, uint32_t world_size, bool formed = false);
 
 // For people: "op 3, allreduce sum of 5 float32, named layer 2, among ranks 4 0 1".
 std::string describe(const Program& program, const Op& op);

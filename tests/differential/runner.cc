@@ -14,9 +14,10 @@ constexpr uint64_t kArenaBytes = kProgramBytesMax + (3 << 20);
 
 }  // namespace
 
-Runner::Runner(const Communicator& world, std::chrono::milliseconds patience)
+Runner::Runner(const Communicator& world, std::chrono::milliseconds patience, bool formed)
     : world_(world),
       patience_(patience),
+      formed_(formed),
       allocated_(world.handle(), kArenaBytes, Arena::Kind::kAllocated),
       registered_(world.handle(), kArenaBytes, Arena::Kind::kRegistered) {
   learn_nodes();
@@ -35,7 +36,7 @@ void Runner::learn_nodes() {
 }
 
 std::vector<std::string> Runner::run(uint64_t seed) {
-  const Program program = make_program(seed, static_cast<uint32_t>(nodes_.size()));
+  const Program program = make_program(seed, static_cast<uint32_t>(nodes_.size()), formed_);
   const auto me = static_cast<uint32_t>(world_.rank());
   if (std::ranges::find(program.groups[0].ranks, me) == program.groups[0].ranks.end()) return {};
   allocated_.take_back_all();

@@ -15,8 +15,8 @@ namespace gradring::differential {
 class Runner {
  public:
   // Throws Error, as run() does where a group cannot be made or an op does not end. `patience`:
-  // with any one op.
-  Runner(const Communicator& world, std::chrono::milliseconds patience);
+  // with any one op. `formed`: as of make_program().
+  Runner(const Communicator& world, std::chrono::milliseconds patience, bool formed = false);
 
   // What was not right, in sentences that name seed, op, rank and element; empty: all was.
   std::vector<std::string> run(uint64_t seed);
@@ -28,6 +28,7 @@ class Runner {
 
   const Communicator world_;
   const std::chrono::milliseconds patience_;
+  const bool formed_;
   Arena allocated_, registered_;
   uint64_t ops_ = 0;
   std::vector<uint32_t> nodes_;  // of the world's ranks
