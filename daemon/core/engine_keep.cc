@@ -79,6 +79,12 @@ bool JobEngine::keep_finals(Op& op) {
     for (uint32_t i = 0; i < op.plan.slices; ++i) set_dropped(op, i);
     return true;
   }
+  // In a large ring most of an op may be unstable when it is final. To copy until the room is full
+  // again, whenever a few slices have become stable, would take far longer than the op did.
+  const uint64_t unstable = op.plan.slices - op.slices_dropped;
+  if (op.no_room && unstable > op.no_room->found + copies_dropped_ - op.no_room->dropped) {
+    return false;
+  }
   std::vector<uint32_t> fresh;
   for (uint32_t i = 0; i < op.plan.slices; ++i) {
     SliceProgress& slice = op.slices[i];
@@ -89,6 +95,7 @@ bool JobEngine::keep_finals(Op& op) {
         actions_->drop(*op.slices[back].kept);
         op.slices[back].kept.reset();
       }
+      op.no_room = {fresh.size(), copies_dropped_};
       return false;
     }
     fresh.push_back(i);
@@ -117,6 +124,7 @@ void JobEngine::set_dropped(Op& op, uint32_t slice) {
   if (!progress.kept) return;
   actions_->drop(*progress.kept);
   progress.kept.reset();
+  ++copies_dropped_;
 }
 
 // Final where it is wanted, and known there to be.

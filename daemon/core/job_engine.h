@@ -350,6 +350,7 @@ class JobEngine {
   std::set<OpKey> waiting_;                     // final, but no room to keep their slices
   std::map<OpKey, std::set<uint32_t>> stable_;  // slices to be told of as stable
   uint32_t stable_count_ = 0;
+  uint64_t copies_dropped_ = 0;  // kept ones, ever
   std::vector<uint32_t> free_starts_;
   uint64_t credits_told_ = 0;
   SentSlices sent_;

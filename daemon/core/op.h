@@ -128,7 +128,14 @@ struct Op {
   bool everywhere = false;  // it has nothing that goes round: all are known to know its end
   uint32_t next_start = 0;  // first slice that starts here and has not
   uint32_t next_hand = 0;   // first slice not looked at for handing out
-  ValueId outcome;          // of an op without slices, once decided: all were ready
+  // When there was no room to keep its finals: for how many there was, and how many copies of this
+  // job had ever been dropped by then.
+  struct NoRoom {
+    uint64_t found = 0;
+    uint64_t dropped = 0;
+  };
+  std::optional<NoRoom> no_room;
+  ValueId outcome;  // of an op without slices, once decided: all were ready
   Eager eager;
 
   Failure failure;  // when kFailed

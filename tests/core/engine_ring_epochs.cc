@@ -23,6 +23,7 @@ size_t Ring::absences() const {
 size_t Ring::join_points(uint32_t node) const { return nodes_[node]->join_points; }
 
 size_t Ring::copies(uint32_t node) const { return nodes_[node]->kept.size(); }
+uint32_t Ring::copies_ever(uint32_t node) const { return nodes_[node]->kept_ever; }
 
 void Ring::crash(uint32_t node, Wake wake) {
   nodes_[node]->alive = false;

@@ -32,12 +32,12 @@ class Ring::Node : public EngineActions {
       : engine(before.engine.view(), before.engine.me(), ring->options_, this),
         peak(before.peak),
         kept(before.kept),
+        kept_ever(before.kept_ever),
         ring_(ring),
         me_(before.me_),
         slots_(before.slots_.size(), Values(before.slots_.front().size())),
         starts_(before.starts_.size(), slots_.front()),
-        delivered_(before.delivered_),
-        next_kept_(before.next_kept_) {
+        delivered_(before.delivered_) {
     EngineRecord record = before.engine.record();
     // As it is written down: of unequal blocks the submissions alone tell the lengths.
     for (auto& [key, op] : record.ops) {
@@ -110,8 +110,8 @@ class Ring::Node : public EngineActions {
 
   std::optional<uint32_t> keep(const Op& op, uint32_t slice) override {
     if (kept.size() >= ring_->room) return std::nullopt;
-    kept[next_kept_] = first_output(op, slice);
-    return next_kept_++;
+    kept[kept_ever] = first_output(op, slice);
+    return kept_ever++;
   }
 
   void drop(uint32_t copy) override { EXPECT_EQ(kept.erase(copy), 1u) << "dropped once"; }
@@ -237,6 +237,7 @@ class Ring::Node : public EngineActions {
   std::vector<Failure> condemnations;
   uint32_t peak = 0;
   std::map<uint32_t, Values> kept;
+  uint32_t kept_ever = 0;  // copies, dropped ones as well
 
  private:
   void post(uint32_t member, Parcel parcel) {
@@ -263,7 +264,6 @@ class Ring::Node : public EngineActions {
   std::set<std::pair<OpKey, uint32_t>> delivered_;
   std::vector<uint32_t> torn_;
   std::vector<uint32_t> torn_units_;
-  uint32_t next_kept_ = 0;
 };
 
 }  // namespace gradring::core

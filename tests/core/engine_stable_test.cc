@@ -100,6 +100,18 @@ TEST(EngineStable, WithoutRoomNobodyIsToldBeforeAllHaveEverything) {
   EXPECT_TRUE(ring.all_ok(tickets));
 }
 
+// Whenever some slices become stable an op that waits for room looks again. It does not fill the
+// room each time to find that it is still too small.
+TEST(EngineStable, WithoutRoomNothingIsCopiedAgainAndAgain) {
+  Ring ring(4);
+  ring.room = 2;
+  const std::vector<Ticket> tickets = ring.submit_all(op(0), sum_of(2000));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  for (uint32_t node = 0; node < 4; ++node) EXPECT_LE(ring.copies_ever(node), 4u) << node;
+  expect_nothing_kept(ring);
+}
+
 // D7: c knows that all were ready, and b may not; so no one is told, but c's report has it.
 TEST(EngineStable, ABarrierIsToldWhenAllHaveDecidedIt) {
   EngineOptions options = small_slices();
