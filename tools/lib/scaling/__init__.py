@@ -1,0 +1,1 @@
+"""What the cost model predicts, as a page: docs/scaling.md."""
