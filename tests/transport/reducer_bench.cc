@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transport/reducer.h"
+#include "transport/wire_format.h"
 
 namespace {
 
@@ -37,6 +38,36 @@ BENCHMARK_CAPTURE(fold_sum, float32_sum, Dtype::kFloat32, ReduceOp::kSum)->Apply
 BENCHMARK_CAPTURE(fold_sum, bfloat16_sum, Dtype::kBfloat16, ReduceOp::kSum)->Apply(sizes);
 BENCHMARK_CAPTURE(fold_sum, float16_sum, Dtype::kFloat16, ReduceOp::kSum)->Apply(sizes);
 BENCHMARK_CAPTURE(fold_sum, float32_max, Dtype::kFloat32, ReduceOp::kMax)->Apply(sizes);
+
+// Bytes are counted as those of float32.
+constexpr size_t kPacked = 256 << 10;
+
+void pack(benchmark::State& state, WireType wire) {
+  const std::vector<float> from(kPacked / sizeof(float), 1.5F);
+  std::vector<std::byte> to(packed_bytes(wire, from.size()));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(transport::pack(wire, from.data(), from.size(), to.data()));
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(kPacked));
+}
+
+void unpack(benchmark::State& state, WireType wire) {
+  std::vector<float> to(kPacked / sizeof(float), 1.5F);
+  std::vector<std::byte> packed(packed_bytes(wire, to.size()));
+  transport::pack(wire, to.data(), to.size(), packed.data());
+  for (auto _ : state) {
+    transport::unpack(wire, packed.data(), to.size(), to.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(kPacked));
+}
+
+BENCHMARK_CAPTURE(pack, fp16, WireType::kFloat16);
+BENCHMARK_CAPTURE(pack, bf16, WireType::kBfloat16);
+BENCHMARK_CAPTURE(pack, int8, WireType::kInt8);
+BENCHMARK_CAPTURE(unpack, fp16, WireType::kFloat16);
+BENCHMARK_CAPTURE(unpack, bf16, WireType::kBfloat16);
+BENCHMARK_CAPTURE(unpack, int8, WireType::kInt8);
 
 }  // namespace
 
