@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 
 const std::map<std::string, double Machine::*>& fields() {
-  static const std::map<std::string, double Machine::*> all = {
+  static const std::map<std::string, double Machine::*> kAll = {
       {"ranks", &Machine::ranks},
       {"processors", &Machine::processors},
       {"helpers", &Machine::helpers},
@@ -40,7 +40,7 @@ const std::map<std::string, double Machine::*>& fields() {
       {"slice_bytes", &Machine::slice_bytes},
       {"slots", &Machine::slots},
   };
-  return all;
+  return kAll;
 }
 
 // An entry "FIELD": [NUMBER, "where it comes from"].

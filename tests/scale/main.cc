@@ -83,7 +83,7 @@ ordered_json told(const Setup& setup, const Step& step, uint32_t steps) {
   return line;
 }
 
-void say(const ordered_json& line) { std::cout << line.dump() << std::endl; }
+void say(const ordered_json& line) { std::cout << line.dump() << '\n' << std::flush; }
 
 Setup setup_of(const Orders& orders, const Machine& machine, uint32_t nodes,
                const std::string& wire) {

@@ -119,7 +119,8 @@ void Member::pass(By by, uint64_t bytes, WireType wire, double reads, double wri
   const auto lasts = static_cast<Time>(static_cast<double>(alone) / threads);
   const Time until = host_->use_memory(here(), lasts, moved);
   cost_ = until - now_;
-  for (double helper = 1; helper < threads; ++helper) host_->processors().take(until);
+  const auto helpers = static_cast<uint32_t>(threads) - 1;
+  for (uint32_t i = 0; i < helpers; ++i) host_->processors().take(until);
 }
 
 void Member::fold(const core::FoldOrder& order) {
