@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "daemon/clock.h"
 #include "daemon/data/job_executor.h"
@@ -73,10 +74,10 @@ void JobExecutor::fold(const core::FoldOrder& order) {
     const uint64_t element = input_at / sizeof(float);
     if (lost != nullptr) pass.residue = lost + element;
   }
-  shared_->passes.run(pass,
-                      [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
-                        if (!order.again) look(op, input_at + first, first, bytes, found);
-                      });
+  const auto spoilt = [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
+    if (!order.again) look(op, input_at + first, first, bytes, found);
+  };
+  shared_->passes.run(pass, std::ref(spoilt));  // copied it would be allocated
   if (stays && order.at.kind != core::Staging::Kind::kUnit) {
     made(order.at, op.plan.packed_length_of(order.slice));
   }
@@ -125,27 +126,29 @@ void JobExecutor::sum(const core::SumOrder& order) {
   pass.outputs = outputs_;
   pass.bytes = length;
   pass.scale.result = order.factor;
-  shared_->passes.run(pass,
-                      [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
-                        look(op, op.plan.input_at(order.slice) + first, first, bytes, found);
-                      });
+  const auto spoilt = [&](uint64_t first, uint64_t bytes, const transport::FoldFindings& found) {
+    look(op, op.plan.input_at(order.slice) + first, first, bytes, found);
+  };
+  shared_->passes.run(pass, std::ref(spoilt));
   flight_->slice_delivered(op.key, order.slice);
 }
 
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
   const core::Block block = op.plan.block_of(slice);
   const uint64_t at = op.plan.output_at(slice);
-  const uint32_t length = op.plan.length_of(slice);
+  outputs_.clear();
   for (const auto& local : op.locals) {
-    if (!local || !block.goes_to(local->rank)) continue;
-    std::byte* const output = lent_to(*local).output + at;
-    if (op.plan.wire == WireType::kNative) {
-      std::memcpy(output, memory_at(from), length);
-    } else {
-      transport::unpack(op.plan.wire, memory_at(from), length / sizeof(float),
-                        reinterpret_cast<float*>(output));
-    }
+    if (local && block.goes_to(local->rank)) outputs_.push_back(lent_to(*local).output + at);
   }
+  const void* const arrived = memory_at(from);
+  Pass copy;
+  copy.dtype = op.signature->dtype;
+  copy.op = ReduceOp::kNone;
+  copy.inputs = {&arrived, 1};
+  copy.outputs = outputs_;
+  copy.bytes = op.plan.length_of(slice);
+  copy.wire = op.plan.wire;
+  if (!outputs_.empty()) shared_->passes.run(copy, {});
   if (log_) log_->landed();
   flight_->slice_delivered(op.key, slice);
 }

@@ -126,7 +126,14 @@ void write_out(const Pass& pass, uint64_t first, uint64_t length, const void* fr
 }
 
 void copy_block(const Pass& pass, uint64_t first, uint64_t length) {
-  const std::byte* from = static_cast<const std::byte*>(pass.inputs[0]) + first;
+  const auto* const input = static_cast<const std::byte*>(pass.inputs[0]);
+  if (packs(pass)) {
+    std::byte* const unpacked = pass.outputs[0] + first;
+    transport::unpack(pass.wire, input + packed_offset(pass, first), length / sizeof(float),
+                      reinterpret_cast<float*>(unpacked));
+    return write_out(pass, first, length, unpacked);
+  }
+  const std::byte* const from = input + first;
   if (pass.to != nullptr) std::memcpy(pass.to + first, from, length);
   write_out(pass, first, length, from);
 }

@@ -16,7 +16,8 @@ namespace gradring::daemon {
 // there is one, and to each of `outputs`, block by block while the block is in the cache. `to` or
 // an output may be one of the inputs; apart from that nothing overlaps.
 //
-// Where values travel packed, `to` and `arrived` are, and what the outputs get is rounded as much.
+// Where values travel packed, `to` and `arrived` are, and what the outputs get is rounded as much;
+// so is the one input of a copy, which then has outputs alone.
 struct Pass {
   Dtype dtype = Dtype::kFloat32;
   ReduceOp op = ReduceOp::kSum;  // kNone: there is one input, which is copied

@@ -74,6 +74,29 @@ void expect_nothing_spoilt(uint64_t, uint64_t, const transport::FoldFindings&) {
   ADD_FAILURE() << "all is finite";
 }
 
+TEST(PackedPass, ACopyIsUnpackedForAllOutputs) {
+  for (const uint32_t helpers : {0u, 2u}) {
+    PassRunner runner(helpers);
+    for (const WireType wire : kAll) {
+      for (const size_t count : kCounts) {
+        const std::vector<std::byte> staging = packed(wire, values(count, 5));
+        const void* const arrived = staging.data();
+        std::vector<std::vector<float>> memory(3, std::vector<float>(count));
+        std::vector<std::byte*> outputs;
+        for (auto& one : memory) outputs.push_back(reinterpret_cast<std::byte*>(one.data()));
+        Pass copy;
+        copy.op = ReduceOp::kNone;
+        copy.inputs = {&arrived, 1};
+        copy.outputs = outputs;
+        copy.bytes = count * sizeof(float);
+        copy.wire = wire;
+        runner.run(copy, expect_nothing_spoilt);
+        for (const auto& one : memory) ASSERT_EQ(one, unpacked(wire, staging, count)) << count;
+      }
+    }
+  }
+}
+
 TEST(PackedPass, AddsInFloat32AndRoundsOnceForTheWireAndForTheOutputsAlike) {
   for (const uint32_t helpers : {0u, 2u}) {
     PassRunner runner(helpers);
