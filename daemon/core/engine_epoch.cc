@@ -21,7 +21,6 @@ Report JobEngine::freeze() {
     end_eager();
   }
   stable_.clear();  // these die with their epoch
-  stable_count_ = 0;
   Report report;
   report.node = view_.members[me_].node;
   report.ended = ended_keys_;

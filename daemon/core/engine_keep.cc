@@ -166,36 +166,35 @@ uint32_t JobEngine::last_member(const Op& op, uint32_t slice) const {
 void JobEngine::say_stable(Op& op, uint32_t slice) {
   set_dropped(op, slice);
   if (members() == 1) return;
-  stable_[op.key].insert(slice);
-  ++stable_count_;
+  stable_.push_back({op.key, slice});
 }
 
 // T4: each slice of each op by itself.
 void JobEngine::tell_stable() {
   if (stable_.empty() || failure_) return;
-  auto told = std::exchange(stable_, {});
-  stable_count_ = 0;
-  for (const auto& [key, slices] : told) {
+  std::swap(stable_, telling_);
+  stable_.clear();
+  std::sort(telling_.begin(), telling_.end());
+  Frame f;
+  bool any = false;
+  for (const auto& [key, slice] : telling_) {
     if (planted(Bug::kPrefixAcks) &&
         std::any_of(ops_.begin(), ops_.end(),
                     [&key = key](const auto& e) { return e.first < key && e.second->open(); })) {
-      stable_[key] = slices;
+      stable_.push_back({key, slice});
       continue;
     }
-    Frame f = frame(FrameType::kStable, key);
-    bool any = false;
-    for (const uint32_t slice : slices) {
-      const uint32_t first = slice / kStableSlices * kStableSlices;
-      if (any && first != f.stable.first) {
-        actions_->send(successor(), f);
-        f.stable.bits.fill(0);
-      }
-      f.stable.first = first;
-      f.stable.bits[(slice - first) / 64] |= uint64_t{1} << (slice % 64);
-      any = true;
+    const uint32_t first = slice / kStableSlices * kStableSlices;
+    if (any && (key != f.key || first != f.stable.first)) {
+      actions_->send(successor(), f);
+      any = false;
     }
-    actions_->send(successor(), f);
+    if (!any) f = frame(FrameType::kStable, key);
+    f.stable.first = first;
+    f.stable.bits[(slice - first) / 64] |= uint64_t{1} << (slice % 64);
+    any = true;
   }
+  if (any) actions_->send(successor(), f);
 }
 
 void JobEngine::on_stable(uint32_t from, const Frame& f) {
@@ -274,8 +273,7 @@ void JobEngine::on_stable_slices(Op& op, uint32_t from, const StableBody& stable
       set_dropped(op, slice);
     }
     if (successor() == last_member(op, slice)) continue;
-    stable_[key].insert(slice);
-    ++stable_count_;
+    stable_.push_back({key, slice});
   }
   if (op.plan.to_one()) complete_if_final(op);
   forget_if_dropped(key);

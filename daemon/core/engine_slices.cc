@@ -211,7 +211,7 @@ uint32_t JobEngine::pump(uint32_t budget) {
       if (all_local(op) && locals_here(op) > 0 && !op.ready(me_)) say_ready(op);
     }
   }
-  if (done < budget || stable_count_ >= kStableBatch) tell_stable();
+  if (done < budget || stable_.size() >= kStableBatch) tell_stable();
   tell_credits();
   tell_done(all_left() || !waiting_.empty());
   return done;

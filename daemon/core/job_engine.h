@@ -348,8 +348,13 @@ class JobEngine {
   std::deque<Op*>
       starting_;  // ready ops with slices that start here: the most urgent first, then the oldest
   std::set<OpKey> waiting_;                     // final, but no room to keep their slices
-  std::map<OpKey, std::set<uint32_t>> stable_;  // slices to be told of as stable
-  uint32_t stable_count_ = 0;
+  struct StableSlice {
+    OpKey key;
+    uint32_t slice = 0;
+    auto operator<=>(const StableSlice&) const = default;
+  };
+  std::vector<StableSlice> stable_;   // to be told of
+  std::vector<StableSlice> telling_;  // kept for its capacity
   uint64_t copies_dropped_ = 0;  // kept ones, ever
   std::vector<uint32_t> free_starts_;
   uint64_t credits_told_ = 0;
