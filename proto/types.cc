@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, kWireTypeLast + 1> kWireTypes = {"native"
                                                                         "int8"};
 constexpr std::array<std::string_view, kCollectiveLast + 1> kCollectives = {
     "none",           "allreduce", "broadcast", "barrier", "join point", "allgather",
-    "reduce-scatter", "reduce",    "gather",    "scatter", "alltoall"};
+    "reduce-scatter", "reduce",    "gather",    "scatter", "alltoall",   "join"};
 
 const DtypeRow& row_of(Dtype dtype) {
   const auto index = static_cast<size_t>(dtype);
@@ -122,7 +122,8 @@ uint64_t packed_bytes(WireType wire, uint64_t count) {
 bool moves_data(Collective c) { return c != Collective::kBarrier && c != Collective::kJoinPoint; }
 
 bool reduces(Collective c) {
-  return c == Collective::kAllreduce || c == Collective::kReduceScatter || c == Collective::kReduce;
+  return c == Collective::kAllreduce || c == Collective::kReduceScatter ||
+         c == Collective::kReduce || c == Collective::kJoin;
 }
 
 bool has_root(Collective c) {
@@ -182,6 +183,7 @@ Extent extent_of(const Signature& s, uint32_t rank, uint32_t position) {
   const bool root = s.root == rank;
   switch (s.collective) {
     case Collective::kAllreduce:
+    case Collective::kJoin:
       return {one, one};
     case Collective::kBroadcast:
       return {root ? one : 0, one};
@@ -231,7 +233,7 @@ std::string_view in_place_words(Collective c) {
 
 std::string describe(const Signature& s) {
   std::string text(name_of(s.collective));
-  if (!moves_data(s.collective)) return text;
+  if (!moves_data(s.collective) || s.collective == Collective::kJoin) return text;
   if (reduces(s.collective)) text += " " + std::string(name_of(s.op));
   text += " of ";
   if (in_blocks(s.collective)) text += std::to_string(s.ranks) + " x ";

@@ -63,8 +63,11 @@ enum class Collective : uint8_t {
   kGather = 8,
   kScatter = 9,
   kAlltoall = 10,
+  // An allreduce that ends when every rank has no more data. A rank that has submitted it stands in
+  // for itself in the ops of the others (core/job_engine.h).
+  kJoin = 11,
 };
-inline constexpr uint8_t kCollectiveLast = 10;
+inline constexpr uint8_t kCollectiveLast = 11;
 
 // False of barriers, which have no elements.
 bool moves_data(Collective collective);
@@ -157,6 +160,8 @@ struct OpKey {
 
   // Join points count by themselves, whatever key a trainer gives.
   static constexpr uint64_t kJoinSpace = 0x6a6f696e20707421;
+  // And so do the joins of ranks without more data.
+  static constexpr uint64_t kNoMoreSpace = 0x6e6f206d6f726521;
 
   auto operator<=>(const OpKey&) const = default;
 };

@@ -376,5 +376,15 @@ gradring_code gradring_join_point(gradring_comm* comm, gradring_result* result,
   });
 }
 
+gradring_code gradring_join(gradring_comm* comm, uint32_t* last_rank, gradring_result* result) {
+  if (!usable(result)) return invalid("result.struct_size is not set");
+  return on(comm, [&](Communicator& body) {
+    const auto joined = body.join_all();
+    if (!joined) return remember(joined.error());
+    if (last_rank != nullptr && joined->outcome.good()) *last_rank = joined->last_rank;
+    return told(joined->outcome, result);
+  });
+}
+
 const char* gradring_last_error(void) { return gradring::client::last_error(); }
 const char* gradring_version(void) { return gradring::kProductVersion; }

@@ -93,6 +93,9 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
   if (collective == static_cast<uint32_t>(Collective::kJoinPoint)) {
     return refuse("collective 4 is that of join points; call gradring_join_point");
   }
+  if (collective == static_cast<uint32_t>(Collective::kJoin)) {
+    return refuse("collective 11 is that of ranks without more data; call gradring_join");
+  }
   if (collective < 1 || collective > kCollectiveLast) {
     return refuse(fmt::format("collective {} does not exist", collective));
   }

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -81,6 +83,12 @@ class Communicator final : private Session::Events {
     View view;
   };
   tl::expected<Joined, Status> join_point();
+  // This rank has no more data: returns when none has (gradring_join).
+  struct AllJoined {
+    Outcome outcome;
+    uint32_t last_rank = 0;
+  };
+  tl::expected<AllJoined, Status> join_all();
   // The refusal for a wait that ended first.
   Status still_under_way(uint64_t request, int64_t timeout_ms);
 
@@ -149,6 +157,20 @@ class Communicator final : private Session::Events {
   void interrupt(const Status& why);
   bool over();
 
+  // join.cc
+  struct Scratch {
+    std::byte* memory = nullptr;
+    uint64_t bytes = 0;
+  };
+  Status stand_in_until(std::unique_lock<std::mutex>& lock, uint64_t join);
+  Status stand_in(std::unique_lock<std::mutex>& lock, const wire::StandIn& asked);
+  Status send_scratch(std::unique_lock<std::mutex>& lock, Request request, std::byte* memory,
+                      uint64_t* ticket);
+  tl::expected<std::byte*, Status> scratch(std::unique_lock<std::mutex>& lock, uint64_t bytes);
+  void free_scratch(std::unique_lock<std::mutex>& lock);
+  bool take_key(const OpKey& key);
+  void on_stand_in(const wire::StandIn& asked) override;
+
   // The parts of a submission: its checks and loans, and its message.
   tl::expected<Request, Status> prepare(const gradring_op& op);
   Status send(std::unique_lock<std::mutex>& lock, std::span<Request> requests, uint64_t* tickets);
@@ -212,6 +234,12 @@ class Communicator final : private Session::Events {
   std::vector<RingEnd> early_ends_;              // of a view that has not been told yet
   std::optional<wire::ViewChanged> early_view_;  // came before we had seen the answer to the join
   uint64_t join_point_ = 0;                      // the ticket of the one under way
+  uint64_t join_ = 0;                            // likewise of a join
+  uint64_t joins_ = 0;                           // so far
+  uint64_t own_ops_ = 0;                         // since the last one
+  std::deque<wire::StandIn> asked_;              // not yet submitted
+  std::map<uint64_t, Scratch> standing_in_;      // open, by ticket
+  std::multimap<uint64_t, std::byte*> spare_;    // memory for them, by its length
   bool newcomer_ = false;  // came into a running job, and has not been at a join point yet
   std::optional<Outcome> job_failure_;  // from JobClosed
   std::optional<Outcome> last_words_;   // how pending requests end at the session's alarm

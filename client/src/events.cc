@@ -76,6 +76,7 @@ bool Communicator::take_end(uint64_t ticket, Outcome outcome) {
     join_point_ = 0;
     newcomer_ = newcomer_ && !outcome.good();
   }
+  if (ticket == join_) join_ = 0;
   end(request->second, std::move(outcome));
   return true;
 }
@@ -88,6 +89,7 @@ void Communicator::on_refused(uint64_t number, const wire::Refused& refused) {
   failure.blame.rank = settings_.rank;
   failure.blame.node = session_.place().node;
   if (number == join_point_) join_point_ = 0;
+  if (number == join_) join_ = 0;
   end(request->second, failed(std::move(failure), refused.message()));
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "client/src/segments.h"
@@ -36,6 +37,7 @@ void write_result(const Outcome& outcome, gradring_result* result);
 struct Request {
   Signature signature;
   OpKey key;
+  std::optional<OpKey> given_key;  // instead of the next one of its name
   std::string name;
   uint32_t position = 0;  // ours among the ranks of an op that needs all of them
   Extent extent;
@@ -46,6 +48,7 @@ struct Request {
   Outcome outcome;
 
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }
+  bool is_join() const { return given_key && given_key->space == OpKey::kNoMoreSpace; }
 };
 
 // "allreduce sum of 1024 float32 (op 3)"

@@ -147,6 +147,8 @@ void Session::dispatch(wire::DaemonMessage message) {
               {Code::kInternal, "the daemon sent a view that makes no sense: " + good.message()}});
       }
       return;
+    case wire::DaemonMessage::kStandIn:
+      return events_.on_stand_in(message.stand_in());
     case wire::DaemonMessage::kClosed:
       job_closed_ |= events_.on_job_closed(message.closed());
       // Nothing is left to come back for.

@@ -51,6 +51,8 @@ class Session final : private Reader::Source {
     virtual void on_refused(uint64_t request, const wire::Refused& refused) = 0;
     // The error says what is wrong with it: the message breaks the protocol.
     virtual Status on_view_changed(const wire::ViewChanged& changed) = 0;
+    // This rank has joined, and others have an op.
+    virtual void on_stand_in(const wire::StandIn& asked) = 0;
     // False: it is about another job than the session's.
     virtual bool on_job_closed(const wire::JobClosed& closed) = 0;
     // The session is open on a new connection: what was sent by send() and has not come to an end

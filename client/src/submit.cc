@@ -177,6 +177,7 @@ Status Communicator::send(std::unique_lock<std::mutex>& lock, std::span<Request>
     count(requests[i]);
     tickets[i] = session_.next_number();
     if (requests[i].is_join_point()) join_point_ = tickets[i];
+    if (requests[i].is_join()) join_ = tickets[i];
     entered.push_back(&requests_.emplace(tickets[i], std::move(requests[i])).first->second);
   }
   for (size_t i = 0; i < entered.size(); ++i) {
@@ -235,6 +236,7 @@ std::vector<wire::ClientMessage> Communicator::unfinished(uint64_t number) {
 }
 
 OpKey Communicator::next_key(const Request& request) const {
+  if (request.given_key) return *request.given_key;
   // The daemon counts join points itself.
   if (request.is_join_point()) return {OpKey::kJoinSpace, 0};
   if (request.name.empty()) return {0, sequence_};
@@ -259,7 +261,8 @@ Status Communicator::room_for_names(std::span<const Request> requests) const {
 }
 
 void Communicator::count(const Request& request) {
-  if (request.is_join_point()) return;
+  if (request.is_join_point() || request.given_key) return;
+  ++own_ops_;
   if (request.name.empty()) {
     ++sequence_;
   } else {

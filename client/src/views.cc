@@ -43,6 +43,7 @@ Status Communicator::on_view_changed(const wire::ViewChanged& changed) {
     // Who came in begins to count there, and so does everybody.
     sequence_ = 0;
     name_uses_.clear();
+    joins_ = 0;
   }
   adopt(std::move(*view));
   on_early_ends();
@@ -83,6 +84,12 @@ Status Communicator::out_of_turn(const Request& request) const {
         fmt::format("{} cannot be submitted while a join point of this communicator is "
                     "under way; wait until that has returned",
                     gradring::describe(request.signature)));
+  }
+  if (join_ != 0 && !request.given_key) {
+    return invalid(
+        fmt::format("rank {} has joined, since it has no more data; ops may follow when "
+                    "gradring_join has returned",
+                    settings_.rank));
   }
   if (!request.is_join_point()) {
     if (!newcomer_) return {};

@@ -219,6 +219,17 @@ void ControlThread::apply(const EngineAtJoinPoint& at, core::Time) {
   membership_.engine_at_join_point(at.job);
 }
 
+void ControlThread::apply(const EngineAsksToStandIn& asks, core::Time) {
+  Session* session = sessions_.find(asks.session);
+  if (session == nullptr || session->part != JobPart::kJoined || session->job != asks.job) return;
+  wire::DaemonMessage message;
+  wire::StandIn& stand_in = *message.mutable_stand_in();
+  stand_in.set_job(session->handle);
+  to_wire(asks.key, stand_in.mutable_key());
+  if (asks.signature) to_wire(*asks.signature, stand_in.mutable_signature());
+  clients_.tell(*session, std::move(message));
+}
+
 void ControlThread::apply(const EngineCondemned& condemned, core::Time) {
   membership_.engine_condemned(condemned.job, condemned.epoch);
 }

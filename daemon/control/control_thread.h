@@ -67,6 +67,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void apply(const JobFrozen& frozen, core::Time now);
   void apply(const EngineAbsent& absent, core::Time now);
   void apply(const EngineAtJoinPoint& at, core::Time now);
+  void apply(const EngineAsksToStandIn& asks, core::Time now);
   void apply(const EngineCondemned& condemned, core::Time now);
   void apply(const EpochDiffers& differs, core::Time now);
   void apply(const PeerDataLost& lost, core::Time now);

@@ -110,6 +110,10 @@ class EngineActions {
   // An op cannot go on, since a slice of it came damaged each time: only another view can say what
   // becomes of it. Once for each op and epoch.
   virtual void condemned(const Failure& failure) = 0;
+  // This rank of ours has joined, and lacks an op of the others: it is to submit that, with values
+  // that change nothing; without a signature the op has failed. Once for each rank and op.
+  virtual void stand_in(uint32_t rank, const OpKey& key,
+                        const std::optional<Signature>& signature) = 0;
   // Every member stands at the join point, and one of them knows of ranks that want to come in.
   virtual void at_join_point() = 0;
 };

@@ -88,6 +88,9 @@ void JobEngine::adopt(const Proposal& proposal) {
       go_on(*it->second);
     }
   }
+  for (const OpKey& key : keys) {
+    if (const auto it = ops_.find(key); it != ops_.end()) ask_joined(*it->second);
+  }
   retry_waiting();
   journal_->begin(record());
   tell_credits();

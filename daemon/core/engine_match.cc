@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/planted.h"
 
 namespace gradring::core {
-
 Op& JobEngine::op_of(const OpKey& key) {
   std::unique_ptr<Op>& op = ops_[key];
   if (!op) {
@@ -73,6 +73,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   if (!join_point && key.space == OpKey::kJoinSpace) {
     return {Code::kInvalidArgument, "this key is that of join points; give the op another name"};
   }
+  if (Status odd = check_join(submission, local); !odd.ok()) return odd;
   // Where a job grows the keys begin anew: nothing may be open but the join point.
   const auto here = ops_.find({OpKey::kJoinSpace, local.join_points - 1});
   if (local.join_points > 0 && here != ops_.end() && here->second->open()) {
@@ -137,7 +138,9 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   // While frozen nothing is told to anybody; adopt() looks at it again.
   if (!frozen_ || planted(Bug::kFailedAfterReport)) {
     meet(op, submission.rank, submission.signature);
+    if (const auto it = ops_.find(key); it != ops_.end()) ask_joined(*it->second);
   }
+  join(local, key, now);
   return {};
 }
 
@@ -172,9 +175,7 @@ void JobEngine::line_up(Op& op) {
 }
 
 void JobEngine::say_ready(Op& op) {
-  const bool join_point = op.signature->collective == Collective::kJoinPoint;
-  // Whoever says READY for a join point has nothing else open, so nothing is under way there.
-  if (join_point && open_ > 1) return;
+  if (waits_for_others(op)) return;
   if (planted(Bug::kSlotsPerGrant)) {
     size_t granted = 0;
     for (const auto& [key, other] : ops_) granted += other->open() && other->ready(me_) ? 1 : 0;
@@ -191,7 +192,7 @@ void JobEngine::say_ready(Op& op) {
   ready.ready.rank = speaker;
   ready.ready.contributions = op.contributions[me_];
   ready.ready.signature = *op.signature;
-  ready.ready.grows = join_point && grows_;
+  ready.ready.grows = op.key.space == OpKey::kJoinSpace && grows_;
   op.grows = op.grows || ready.ready.grows;
   if (may_be_eager(op)) {
     send_eager(op, ready);
@@ -256,6 +257,7 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
   op.grows = op.grows || ready.grows;
   take_parcel(op, from, f, unit);
   meet(op, ready.rank, ready.signature);
+  if (const auto it = ops_.find(f.key); it != ops_.end()) ask_joined(*it->second);
 }
 
 // No slice of the op has moved anywhere: a slice starts only when all members said READY with one
@@ -300,6 +302,7 @@ void JobEngine::on_mismatch(uint32_t from, const Frame& f) {
                           "a second signature for " + title(op) + ", of which slices have moved");
   }
   mismatch(op, f.mismatch, false);
+  if (const auto it = ops_.find(f.key); it != ops_.end()) ask_joined(*it->second);
 }
 
 bool JobEngine::moved(const Op& op) const {
@@ -362,16 +365,6 @@ void JobEngine::check_absent(const Op& op) {
                                                "), which others wait for");
     }
     actions_->absent({local.rank, view_.members[me_].node, failure});
-  }
-}
-
-// The last other op of this node has ended: a join point that waited for that may be announced.
-void JobEngine::check_join_point() {
-  if (open_ != 1 || frozen_ || failure_) return;
-  for (const auto& [key, op] : ops_) {
-    if (!op->open() || key.space != OpKey::kJoinSpace) continue;
-    if (op->signature && all_local(*op) && locals_here(*op) > 0 && !op->ready(me_)) say_ready(*op);
-    return;
   }
 }
 

@@ -200,7 +200,7 @@ uint32_t JobEngine::pump(uint32_t budget) {
           work_start())) {
     ++done;
   }
-  check_join_point();
+  check_alone();
   if (planted(Bug::kSlotsPerGrant)) {  // a grant may be free again
     std::vector<OpKey> keys;
     for (const auto& [key, op] : ops_) keys.push_back(key);

@@ -105,6 +105,7 @@ void JobEngine::tell_locals(Op& op, const Outcome& outcome) {
   for (size_t i = 0; i < op.locals.size(); ++i) {
     if (!op.locals[i]) continue;
     --locals_[i].open;
+    if (op.key.space == OpKey::kNoMoreSpace) locals_[i].joined = false;
     actions_->complete(op.locals[i]->rank, op.locals[i]->ticket, outcome);
   }
 }
@@ -199,7 +200,7 @@ void JobEngine::tick(Time now) {
   for (const auto& [key, op] : ops_) {
     if (!op->open() || !op->signature) continue;
     if (!op->since) op->since = now;
-    const Time waited = now - *op->since;
+    const Time waited = now - std::max(*op->since, op->stood_in);
     if (waited < options_.op_deadline) continue;
     if (all_local(*op) && waited < options_.op_deadline + kTimeToSpeak) continue;
     return request_failure(deadline_failure(*op));

@@ -171,6 +171,8 @@ class JobEngine {
   const Op* find(const OpKey& key) const;
   // Submissions accepted so far from a rank that is or was of this node.
   uint64_t submitted(uint32_t rank) const;
+  // Whether a rank of this node has no more data, so that its values are none of its own.
+  bool joined(uint32_t rank) const { return locals_[local_index(rank)].joined; }
 
  private:
   struct Local {
@@ -181,6 +183,7 @@ class JobEngine {
     uint64_t submitted = 0;
     uint32_t open = 0;
     uint64_t join_points = 0;
+    bool joined = false;  // it has no more data, and its join is open
   };
   struct Slot {
     Op* op = nullptr;  // null once the value is folded and delivered, or when its epoch is over
@@ -214,9 +217,15 @@ class JobEngine {
   void say_ready(Op& op);
   void check_ready(Op& op);
   void check_absent(const Op& op);
-  void check_join_point();
   void on_ready(uint32_t from, const Frame& frame, std::optional<uint32_t> unit);
   void on_mismatch(uint32_t from, const Frame& frame);
+
+  // engine_join.cc
+  Status check_join(const Submission& submission, const Local& local) const;
+  void join(Local& local, const OpKey& key, Time now);
+  void ask_joined(Op& op);
+  bool waits_for_others(const Op& op) const;
+  void check_alone();
 
   // engine_slices.cc
   void on_credit(uint32_t from, const Frame& frame);
@@ -347,7 +356,7 @@ class JobEngine {
   std::deque<Op*> handing_;       // with slices that we give out
   std::deque<Op*>
       starting_;  // ready ops with slices that start here: the most urgent first, then the oldest
-  std::set<OpKey> waiting_;                     // final, but no room to keep their slices
+  std::set<OpKey> waiting_;  // final, but no room to keep their slices
   struct StableSlice {
     OpKey key;
     uint32_t slice = 0;
@@ -355,7 +364,7 @@ class JobEngine {
   };
   std::vector<StableSlice> stable_;   // to be told of
   std::vector<StableSlice> telling_;  // kept for its capacity
-  uint64_t copies_dropped_ = 0;  // kept ones, ever
+  uint64_t copies_dropped_ = 0;       // kept ones, ever
   std::vector<uint32_t> free_starts_;
   uint64_t credits_told_ = 0;
   SentSlices sent_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,8 @@ struct Op {
   std::vector<RankPlace> seats;  // of one that needs all of its ranks: as it began, ascending
   bool spared = false;           // of a view that is closed, or lacks ranks of it: it may go on
   bool grows = false;            // join point: some member wants to take in new ranks
+  std::set<uint32_t> asked;      // of our ranks that have joined: to stand in
+  Time stood_in = 0;             // of a join: when one of these last did so for an op
   bool confirmed = false;  // it has nothing that goes round: all members before us know its end
   bool passed_confirm = false;  // and the next one was told that we have
 

@@ -144,6 +144,7 @@ Way way_of(Collective collective) {
     case Collective::kAlltoall:
       return Way::kCarry;
     case Collective::kAllreduce:
+    case Collective::kJoin:
     case Collective::kBarrier:
     case Collective::kJoinPoint:
       break;
@@ -246,6 +247,7 @@ Block Plan::block_of(uint32_t slice) const {
   };
   switch (collective) {
     case Collective::kAllreduce:
+    case Collective::kJoin:
     case Collective::kBarrier:
     case Collective::kJoinPoint:
       break;

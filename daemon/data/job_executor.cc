@@ -232,6 +232,11 @@ void JobExecutor::condemned(const Failure& failure) {
 
 void JobExecutor::at_join_point() { shared_->events->post(EngineAtJoinPoint{id()}); }
 
+void JobExecutor::stand_in(uint32_t rank, const OpKey& key,
+                           const std::optional<Signature>& signature) {
+  shared_->events->post(EngineAsksToStandIn{id(), local(rank).session, key, signature});
+}
+
 void JobExecutor::send(uint32_t member, const Frame& frame) {
   if (!peer_of_[member]) return;
   flight_->frame_sent(member, frame);

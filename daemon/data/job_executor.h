@@ -114,6 +114,8 @@ class JobExecutor final : private core::EngineActions {
   std::optional<core::ResultDigest> digest(const core::Op& op) override;
   void absent(const core::Absence& absence) override;
   void at_join_point() override;
+  void stand_in(uint32_t rank, const OpKey& key,
+                const std::optional<Signature>& signature) override;
   void condemned(const Failure& failure) override;
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;

@@ -89,10 +89,13 @@ void JobExecutor::fold(const core::FoldOrder& order) {
 void JobExecutor::look(const core::Op& op, uint64_t offset, uint64_t first, uint64_t bytes,
                        const transport::FoldFindings& found) {
   std::vector<const void*> locals;
-  for (const void* input : std::span(inputs_).first(folded_.size())) {
-    locals.push_back(static_cast<const std::byte*>(input) + first);
+  std::vector<uint32_t> ranks;
+  for (size_t i = 0; i < folded_.size(); ++i) {
+    if (engine_.joined(folded_[i])) continue;  // its infinities are those of minima and maxima
+    locals.push_back(static_cast<const std::byte*>(inputs_[i]) + first);
+    ranks.push_back(folded_[i]);
   }
-  if (nonfinite_.look(op, offset, bytes, locals, folded_, found, monotonic_now())) {
+  if (nonfinite_.look(op, offset, bytes, locals, ranks, found, monotonic_now())) {
     shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
   }
 }

@@ -212,6 +212,14 @@ struct EngineAbsent {
 struct EngineAtJoinPoint {
   JobId job{};
 };
+// A rank of ours that has joined is to stand in for itself in this op; without a signature it has
+// failed.
+struct EngineAsksToStandIn {
+  JobId job{};
+  SessionId session = 0;
+  OpKey key;
+  std::optional<Signature> signature;
+};
 struct EngineCondemned {
   JobId job{};
   uint64_t epoch = 0;
@@ -305,8 +313,8 @@ struct JobDescription {
 
 using Event =
     std::variant<Completed, SegmentTakenBack, RingClosed, RingBroken, EngineFailed, EngineDrained,
-                 JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineCondemned, EpochDiffers,
-                 PeerDataLost, NonfiniteFound, Pulse, JobDescription>;
+                 JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineAsksToStandIn, EngineCondemned,
+                 EpochDiffers, PeerDataLost, NonfiniteFound, Pulse, JobDescription>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

@@ -121,19 +121,17 @@ TEST_F(Pairs, TakeOpsBeforeTheOtherRankIsThere) {
 }
 
 TEST_F(Pairs, SayWhoDidNotCome) {
-  daemon_.set([](Script& script) {
-    script.complete = false;
-    script.refuse_join = refusal(Code::kDeadlineExceeded, "missing ranks: 1");
-  });
+  hold_joins();
   const gradring_request request = send(5);
+  wire::DaemonMessage late;
+  late.set_request(join(2).request());
+  *late.mutable_refused() = refusal(Code::kDeadlineExceeded, "missing ranks: 1");
+  daemon_.send(late);
   EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
   EXPECT_STREQ(result_.message, "send to rank 5: missing ranks: 1");
   EXPECT_EQ(result_.cause, static_cast<uint32_t>(Cause::kDeadline));
   // The next one tries anew, under a name that the other comes to as well.
-  daemon_.set([](Script& script) {
-    script.complete = true;
-    script.refuse_join.reset();
-  });
+  daemon_.set([](Script& script) { script.complete = script.answer_join = true; });
   EXPECT_EQ(wait(send(5)), GRADRING_OK) << gradring_last_error();
   EXPECT_EQ(join(3).join().job(), "job[1:5]#2");
 }

@@ -41,6 +41,7 @@ class Node : public EngineActions {
   void absent(const Absence&) override { ++failed; }
   void condemned(const Failure&) override { ++failed; }
   void at_join_point() override {}
+  void stand_in(uint32_t, const OpKey&, const std::optional<Signature>&) override {}
 
   JobEngine engine;
   uint64_t completed = 0;

@@ -49,6 +49,14 @@ Signature broadcast_of(uint64_t count, uint32_t root) {
 
 Signature barrier() { return {}; }
 
+Signature join() {
+  Signature signature;
+  signature.collective = Collective::kJoin;
+  signature.dtype = Dtype::kFloat32;
+  signature.op = ReduceOp::kSum;
+  signature.count = 1;
+  return signature;
+}
 Signature join_point() {
   Signature signature;
   signature.collective = Collective::kJoinPoint;

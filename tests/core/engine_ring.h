@@ -33,6 +33,15 @@ struct Ticket {
   uint64_t number = 0;
 };
 
+// A rank that has joined, and what it was asked to stand in for.
+struct Asked {
+  uint32_t rank = 0;
+  OpKey key;
+  std::optional<Signature> signature;
+
+  bool operator==(const Asked&) const = default;
+};
+
 enum class Place { kApart, kInPlace };  // whether the output is the input
 
 // What becomes of the frames that a node had sent when it died: they arrive, they are lost, or they
@@ -55,6 +64,8 @@ Signature average_of(uint64_t count);
 Signature broadcast_of(uint64_t count, uint32_t root);
 Signature barrier();
 Signature join_point();
+Signature join();
+inline constexpr OpKey kJoinKey{OpKey::kNoMoreSpace, 0};
 // Numbers of many magnitudes, so that another order of additions gives other bits.
 Values values_of(uint32_t rank, uint64_t count, uint64_t op = 0);
 // The sum of all ranks' values_of in the order of additions as it is documented: a slice starts at
@@ -137,6 +148,7 @@ class Ring {
   size_t absences() const;
   const std::vector<Failure>& condemnations(uint32_t node) const;
   size_t join_points(uint32_t node) const;  // times at_join_point was called
+  const std::vector<Asked>& asked(uint32_t node) const;
   void fail_everywhere(const Failure& failure);
   // The most receive slots of the node that were in use at one moment.
   uint32_t peak_slots(uint32_t node) const;

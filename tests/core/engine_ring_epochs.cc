@@ -22,6 +22,8 @@ size_t Ring::absences() const {
 
 size_t Ring::join_points(uint32_t node) const { return nodes_[node]->join_points; }
 
+const std::vector<Asked>& Ring::asked(uint32_t node) const { return nodes_[node]->asked; }
+
 size_t Ring::copies(uint32_t node) const { return nodes_[node]->kept.size(); }
 uint32_t Ring::copies_ever(uint32_t node) const { return nodes_[node]->kept_ever; }
 

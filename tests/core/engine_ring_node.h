@@ -171,6 +171,10 @@ class Ring::Node : public EngineActions {
   void fail_job(const Failure& failure) override { failures.push_back(failure); }
   void absent(const Absence& absence) override { absences.push_back(absence); }
   void at_join_point() override { ++join_points; }
+  void stand_in(uint32_t rank, const OpKey& key,
+                const std::optional<Signature>& signature) override {
+    asked.push_back({rank, key, signature});
+  }
   void condemned(const Failure& failure) override { condemnations.push_back(failure); }
 
   void arrive(uint32_t from, const Parcel& parcel) {
@@ -234,6 +238,7 @@ class Ring::Node : public EngineActions {
   std::vector<Failure> failures;
   std::vector<Absence> absences;
   size_t join_points = 0;
+  std::vector<Asked> asked;
   std::vector<Failure> condemnations;
   uint32_t peak = 0;
   std::map<uint32_t, Values> kept;

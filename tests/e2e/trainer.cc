@@ -182,6 +182,7 @@ bool parse(int argc, char** argv, Options& options) {
     ("join-timeout-ms", po::value(&options.join_timeout_ms), "how long to wait for the other ranks")
     ("policy", po::value(&options.policy), "of the job; default: as the environment says")
     ("wire", po::value(&options.wire), "as what float32 travels between nodes; default: as the environment says")
+    ("uneven", po::bool_switch(&options.uneven), "ranks with unequal numbers of ops: those that have no more join")
     ("pairs", po::bool_switch(&options.pairs), "send to both neighbours and receive from them, instead of ops of all")
     ("groups", po::value(&options.groups), "of ranks, as in 0,1/2,3,4: each op is one of each of this rank's groups, then one of "
                                            "the job, all in the same memory")
@@ -224,6 +225,7 @@ int main(int argc, char** argv) {
        {"epoch", gradring_epoch(comm)},
        {"pid", getpid()}});
   const int status = options.pairs             ? train_in_pairs(options, comm)
+                     : options.uneven          ? train_on_uneven_data(options, comm)
                      : !options.groups.empty() ? train_in_groups(options, comm)
                      : options.join_every > 0  ? train_elastic(options, comm)
                                                : train(options, comm);

@@ -27,6 +27,7 @@ struct Options {
   uint64_t join_every = 0;
   std::string groups;  // "0,1/2,3,4"
   bool pairs = false;
+  bool uneven = false;
 };
 
 // Prints a line, with the time.
@@ -56,6 +57,9 @@ int train_in_groups(const Options& options, gradring_comm* comm);
 
 // The program of a rank that sends to its neighbours. The exit code.
 int train_in_pairs(const Options& options, gradring_comm* comm);
+
+// The program of a rank that may have less data than others. The exit code.
+int train_on_uneven_data(const Options& options, gradring_comm* comm);
 
 // The program of a rank of a job that grows and shrinks. The exit code.
 int train_elastic(const Options& options, gradring_comm* comm);

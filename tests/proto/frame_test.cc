@@ -273,11 +273,13 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
     size_t at;
     uint8_t first;
     uint8_t last;
+    uint8_t besides = 0;  // one more
   };
   // Those that say nothing of ranks, as the frames here do.
   constexpr auto kWithoutRanks = static_cast<uint8_t>(Collective::kJoinPoint);
+  constexpr auto kNorJoin = static_cast<uint8_t>(Collective::kJoin);
   const std::vector<Field> fields = {
-      {FrameType::kReady, 8, 1, kWithoutRanks},
+      {FrameType::kReady, 8, 1, kWithoutRanks, kNorJoin},
       {FrameType::kReady, 9, 1, kDtypeLast},
       {FrameType::kReady, 10, 0, kReduceOpLast},
       {FrameType::kReady, 44, 0, 1},
@@ -285,10 +287,10 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
       {FrameType::kSlice, 4, 1, kPhaseLast},
       {FrameType::kSlice, 36, 0, 1},
       {FrameType::kStable, 4, 1, 2},
-      {FrameType::kMismatch, 8, 1, kWithoutRanks},
+      {FrameType::kMismatch, 8, 1, kWithoutRanks, kNorJoin},
       {FrameType::kMismatch, 9, 1, kDtypeLast},
       {FrameType::kMismatch, 10, 0, kReduceOpLast},
-      {FrameType::kMismatch, 44, 1, kWithoutRanks},
+      {FrameType::kMismatch, 44, 1, kWithoutRanks, kNorJoin},
       {FrameType::kMismatch, 45, 1, kDtypeLast},
       {FrameType::kMismatch, 46, 0, kReduceOpLast},
       {FrameType::kNack, 4, 1, kPhaseLast},
@@ -298,7 +300,8 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
     const auto frame = std::find_if(frames.begin(), frames.end(),
                                     [&](const Frame& f) { return f.type == field.type; });
     for (int value = 0; value <= 255; ++value) {
-      const bool good = value >= field.first && value <= field.last;
+      const bool good = (value >= field.first && value <= field.last) ||
+                        (field.besides != 0 && value == field.besides);
       const std::string type = std::to_string(static_cast<int>(field.type));
       EXPECT_EQ(refusal_with(*frame, kBodyAt + field.at, static_cast<uint8_t>(value)),
                 good ? "" : "frame type " + type + " has a value outside its range")

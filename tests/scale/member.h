@@ -75,6 +75,7 @@ class Member final : private core::EngineActions {
   void absent(const core::Absence& absence) override { fail_job(absence.failure); }
   void condemned(const Failure& failure) override { fail_job(failure); }
   void at_join_point() override {}
+  void stand_in(uint32_t, const OpKey&, const std::optional<Signature>&) override {}
 
   void rouse(Time now);
   uint32_t work();

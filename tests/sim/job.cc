@@ -177,6 +177,14 @@ void SimJob::at_join_point() {
       [id = engine_.view().incarnation](core::Membership& m) { m.engine_at_join_point(id); });
 }
 
+void SimJob::stand_in(uint32_t rank, const OpKey& key, const std::optional<Signature>&) {
+  if (world_->sabotaged(Sabotage::kLoseStandIn)) return;
+  Trainer* const trainer = locals_.at(rank);
+  node_->to_control([trainer, session = trainer->session(), key] {
+    if (trainer->session() == session) trainer->stand_in(key);
+  });
+}
+
 void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payload) {
   using Gate = core::EpochGate<uint32_t>;
   const uint64_t epoch = engine_.view().epoch;

@@ -48,6 +48,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   void fail_job(const Failure& failure) override;
   void absent(const core::Absence& absence) override;
   void at_join_point() override;
+  void stand_in(uint32_t rank, const OpKey& key, const std::optional<Signature>&) override;
   void condemned(const Failure& failure) override;
 
  private:

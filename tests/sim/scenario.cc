@@ -243,6 +243,19 @@ void draw_priorities(Scenario* s) {
   }
 }
 
+// Likewise: some ranks have less data than others.
+void draw_uneven_data(Scenario* s) {
+  Random random(s->seed ^ 0x6a6f696e65640000u);
+  if (chance(&random, 75)) return;
+  for (JobSpec& job : s->jobs) {
+    if (job.join_points || job.early_leaver) continue;
+    for (size_t rank = 0; rank < job.node_of_rank.size(); ++rank) {
+      const bool all = chance(&random, 50);
+      job.own_steps.push_back(all ? job.steps : between(&random, 0, job.steps));
+    }
+  }
+}
+
 // Likewise.
 void draw_lanes(Scenario* s) {
   Random random(s->seed ^ 0x6c616e6573000000u);
@@ -302,6 +315,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   draw_scale(&s);
   draw_uneven(&s);
   draw_priorities(&s);
+  draw_uneven_data(&s);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.

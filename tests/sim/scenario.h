@@ -32,6 +32,7 @@ struct JobSpec {
   std::string policy = "fail";
   std::vector<uint32_t> node_of_rank;
   uint32_t steps = 1;
+  std::vector<uint32_t> own_steps = {};  // by rank, where some have fewer; then they join
   std::vector<OpSpec> ops;
   bool join_points = false;  // each step begins with one
   bool restart = false;      // a trainer that lost its job, or its life, starts over, once
@@ -74,6 +75,7 @@ enum class Sabotage : uint8_t {
   kLoseCredit,
   kCorruptPayload,
   kForgetDelivery,
+  kLoseStandIn,
   kReuseLentBuffer
 };
 

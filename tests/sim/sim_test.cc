@@ -133,7 +133,7 @@ TEST_P(Damage, IsFound) {
 INSTANTIATE_TEST_SUITE_P(Simulation, Damage,
                          testing::Values(Sabotage::kLoseReady, Sabotage::kLoseCredit,
                                          Sabotage::kCorruptPayload, Sabotage::kForgetDelivery,
-                                         Sabotage::kReuseLentBuffer));
+                                         Sabotage::kLoseStandIn, Sabotage::kReuseLentBuffer));
 
 }  // namespace
 }  // namespace gradring::sim

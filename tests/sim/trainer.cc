@@ -28,6 +28,8 @@ Trainer::Trainer(World* world, uint32_t job, uint32_t rank)
     }
     buffers_.push_back(buffers);
   }
+  join_value_ = memory_bytes_;
+  memory_bytes_ += 64;
 }
 
 std::string Trainer::name() const {
@@ -43,121 +45,8 @@ std::string Trainer::doing() const {
 
 std::optional<uint64_t> Trainer::output_of(uint64_t ticket, const OpKey& key) const {
   const auto [op, step] = tickets_.at(ticket);
-  if (op == kJoinPoint || open_.count(ticket) == 0 || key_of(op, step) != key) return std::nullopt;
+  if (!is_data(op) || open_.count(ticket) == 0 || key_of(op, step) != key) return std::nullopt;
   return buffers_[op].output;
-}
-
-void Trainer::start() {
-  SimNode& node = world_->node(node_);
-  if (state_ == State::kWaiting && !node.alive() && node.comes_back()) {
-    return world_->after(100 * core::kMillisecond, [this] { start(); });
-  }
-  if (state_ == State::kDead || !node.alive()) {
-    state_ = State::kDead;
-    return;
-  }
-  ++life_;
-  attached_ = true;
-  forgotten_.reset();
-  session_ = world_->new_session(this);
-  memory_ = std::make_shared<std::vector<std::byte>>(memory_bytes_);
-  step_ = first_step_ = 0;
-  grown_ = 1;
-  failed_ = false;
-  open_.clear();
-  submissions_.clear();
-  unsubmitted_ = 0;
-  state_ = State::kJoining;
-  join();
-}
-
-void Trainer::join() {
-  SimNode& node = world_->node(node_);
-  core::JoinRequest request;
-  request.session = session_;
-  request.job = spec_.name;
-  request.rank = rank_;
-  request.size = static_cast<uint32_t>(spec_.node_of_rank.size());
-  request.local_rank = 0;
-  request.policy = spec_.policy;
-  request.pid = static_cast<int64_t>(session_);
-  node.run([this, &node, request] {
-    if (state_ != State::kJoining || session_ != request.session) return;
-    const Status refused = node.membership().join(request, world_->events().now());
-    if (!refused.ok()) on_refuse(refused);
-  });
-}
-
-void Trainer::kill() {
-  if (over()) return;
-  state_ = State::kDead;
-  restarting_ = false;
-  const core::SessionId session = session_;
-  if (session == 0) return;
-  world_->after(50 * core::kMillisecond, [this, session] {
-    SimNode* node = &world_->node(node_);
-    node->run([node, session] {
-      if (session != 0) node->membership().session_lost(session, "killed by signal 9");
-    });
-    if (session_ == session && node->alive()) come_back();
-  });
-}
-
-void Trainer::reborn() {
-  if (state_ != State::kDead || !spec_.restart || life_ > 1) return;
-  state_ = State::kWaiting;
-  start();
-}
-
-void Trainer::reattach() {
-  attached_ = true;
-  SimNode& node = world_->node(node_);
-  const core::View* known = node.membership().view_of(session_);
-  switch (state_) {
-    case State::kWaiting:
-    case State::kRefused:
-      return;
-    case State::kJoining:
-      if (known == nullptr) return join();
-      on_admit(core::View(*known));
-      return;
-    case State::kLeft:
-      return node.run([&node, session = session_] { node.membership().leave(session); });
-    case State::kDead:
-      return node.run([&node, session = session_] {
-        node.membership().session_lost(session, "ended while its daemon restarted");
-      });
-    case State::kTraining:
-      break;
-  }
-  const std::map<uint64_t, core::Submission> open = submissions_;
-  if (known == nullptr) {  // the job had failed there, or that would be told as an error
-    core::Outcome outcome;
-    outcome.verdict = Verdict::kFailed;
-    outcome.failure = {Cause::kPeerLost, {}};
-    if (!world_->has_left(view_.incarnation, node_)) {
-      return world_->violation(name() + ": its job is forgotten after a restart");
-    }
-    forgotten_ = outcome;
-    if (!failed_) on_close(outcome.failure);
-    for (const auto& [ticket, submission] : open) on_complete(ticket, outcome);
-    return;
-  }
-  view_ = *known;
-  if (view_.closed && !failed_) on_close(Failure(*view_.closed));
-  for (const auto& [ticket, submission] : open) {
-    node.submit(view_.incarnation, this, submission);
-  }
-}
-
-void Trainer::come_back() {
-  if (!spec_.restart || life_ > 1) return;
-  restarting_ = true;
-  world_->after(200 * core::kMillisecond, [this] {
-    if (!std::exchange(restarting_, false) || !world_->node(node_).alive()) return;
-    state_ = State::kWaiting;
-    start();
-  });
 }
 
 void Trainer::on_admit(const core::View& view) {
@@ -189,6 +78,7 @@ void Trainer::on_close(const Failure& failure) {
 
 Signature Trainer::signature_of(uint32_t op) const {
   if (op == kJoinPoint) return {Collective::kJoinPoint, Dtype::kUint8, ReduceOp::kNone, 0, 0};
+  if (op == kNoMore) return {Collective::kJoin, Dtype::kInt32, ReduceOp::kMax, 0, 1};
   Signature signature = spec_.ops[op].signature;
   if (needs_all_ranks(signature.collective)) signature.ranks = view_.size;
   if (spec_.ops[op].uneven) signature.blocks = draw_blocks(spec_.ops[op], view_.size);
@@ -202,6 +92,7 @@ Signature Trainer::signature_of(uint32_t op) const {
 
 OpKey Trainer::key_of(uint32_t op, uint32_t step) const {
   if (op == kJoinPoint) return {};
+  if (op == kNoMore) return {OpKey::kNoMoreSpace, 0};
   const uint64_t since = step - first_step_;
   if (spec_.ops[op].named) return {1000 + op, since};
   uint64_t before = 0;
@@ -214,9 +105,45 @@ OpKey Trainer::key_of(uint32_t op, uint32_t step) const {
   return {0, since * unnamed + before};
 }
 
+// The op and the step that the others mean.
+std::pair<uint32_t, uint32_t> Trainer::op_of(const OpKey& key) const {
+  if (key.space != 0) return {static_cast<uint32_t>(key.space - 1000), first_step_ + key.sequence};
+  std::vector<uint32_t> unnamed;
+  for (uint32_t op = 0; op < spec_.ops.size(); ++op) {
+    if (!spec_.ops[op].named) unnamed.push_back(op);
+  }
+  return {unnamed[key.sequence % unnamed.size()], first_step_ + key.sequence / unnamed.size()};
+}
+
+uint32_t Trainer::own_steps() const {
+  return spec_.own_steps.empty() ? spec_.steps : spec_.own_steps[rank_];
+}
+
+void Trainer::stand_in(const OpKey& key) {
+  if (state_ != State::kTraining || !joined_ || stood_in_.count(key) > 0) return;
+  const auto [op, step] = op_of(key);
+  const auto same = [this, op = op](uint64_t ticket) { return tickets_.at(ticket).first == op; };
+  if (std::any_of(open_.begin(), open_.end(), same)) {  // that of the step before has its memory
+    return world_->after(core::kMillisecond, [this, key, life = life_] {
+      if (life == life_) stand_in(key);
+    });
+  }
+  stood_in_.insert(key);
+  ++world_->stats().stood_in;
+  step_ = step;
+  prepare(op);
+  ++unsubmitted_;
+  submit(op);
+}
+
 void Trainer::begin_step() {
   if (state_ != State::kTraining) return;
   const bool leaves = life_ == 1 && spec_.early_leaver == rank_ && step_ >= spec_.steps / 2;
+  if (!failed_ && !leaves && !spec_.own_steps.empty() && step_ >= own_steps()) {
+    joined_ = true;
+    unsubmitted_ = 1;
+    return submit(kNoMore);
+  }
   if (failed_ || leaves || step_ >= spec_.steps) return leave();
   world_->note_step(view_.incarnation, step_);
   if (!spec_.join_points) return submit_all();
@@ -280,14 +207,19 @@ void Trainer::submit(uint32_t op) {
   if (state_ != State::kTraining) return;
   --unsubmitted_;
   const uint64_t ticket = tickets_.size() + 1;
-  tickets_[ticket] = {op, step_};
+  tickets_[ticket] = {op, op == kNoMore ? 0 : step_};  // ranks join after different steps
   open_.insert(ticket);
   core::Submission submission;
   submission.rank = rank_;
   submission.ticket = ticket;
   submission.key = key_of(op, step_);
-  submission.signature = op == kJoinPoint ? signature_of(op) : buffers_[op].signature;
-  if (op != kJoinPoint) {
+  submission.signature = is_data(op) ? buffers_[op].signature : signature_of(op);
+  if (op == kNoMore) {
+    submission.input = submission.output = {session_, join_value_};
+    fill(submission.signature.dtype, world_->seed_of(view_.incarnation, op, 0), rank_, 1,
+         memory_->data() + join_value_);
+  }
+  if (is_data(op)) {
     submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
     submission.position = position_in(buffers_[op]);
     if (spec_.ops[op].prescaled) submission.prescale = prescale_of(rank_);
@@ -320,12 +252,16 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   std::vector<std::byte> result;
   const bool good = outcome.verdict != Verdict::kFailed;
   // What goes to one rank alone is not compared with what others got.
-  if (good && op != kJoinPoint && !goes_to_one(buffers_[op].signature.collective)) {
+  if (good && is_data(op) && !goes_to_one(buffers_[op].signature.collective)) {
     const std::byte* from = memory_->data() + buffers_[op].output;
     const uint32_t position = position_in(buffers_[op]);
     result.assign(from, from + extent_of(buffers_[op].signature, rank_, position).output);
   }
-  world_->oracle().note_end(id, rank_, static_cast<int64_t>(session_), outcome, std::move(result));
+  if (refused_.count({op, step}) == 0) {
+    world_->oracle().note_end(id, rank_, static_cast<int64_t>(session_), outcome,
+                              std::move(result));
+  }
+  if (outcome.failure.cause == Cause::kRefused) refused_.insert({op, step});
   if (outcome.verdict == Verdict::kOkShrunk) ++world_->stats().shrunk;
   if (good) {
     if (op == kJoinPoint) {
@@ -336,6 +272,7 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
       }
       return submit_all();
     }
+    if (op == kNoMore) return end_op(op);
     world_->check_written(*this, id, buffers_[op].signature, buffers_[op].ranks,
                           memory_->data() + buffers_[op].output);
   } else if (outcome.failure.cause == Cause::kMismatch) {
@@ -355,6 +292,10 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
 
 void Trainer::end_op(uint32_t op) {
   done_.insert(op);
+  if (joined_) {
+    if (done_.count(kNoMore) == 0 || !open_.empty()) return;
+    return leave();
+  }
   if (op != kJoinPoint) {
     for (uint32_t next = 0; next < spec_.ops.size(); ++next) {
       if (spec_.ops[next].after == op) submit_later(next);
@@ -376,7 +317,7 @@ void Trainer::leave() {
   state_ = State::kLeft;
   SimNode* node = &world_->node(node_);
   node->run([node, session = session_] { node->membership().leave(session); });
-  if (!failed_ && step_ == spec_.steps) ++world_->stats().trainers_done;
+  if (!failed_ && step_ >= own_steps()) ++world_->stats().trainers_done;
   if (failed_) come_back();
 }
 

@@ -23,6 +23,7 @@ class Trainer {
  public:
   enum class State { kWaiting, kJoining, kTraining, kLeft, kRefused, kDead };
   static constexpr uint32_t kJoinPoint = 1000;  // in place of an op's index
+  static constexpr uint32_t kNoMore = 1001;     // likewise: it has no more steps of its own
 
   Trainer(World* world, uint32_t job, uint32_t rank);
 
@@ -40,6 +41,9 @@ class Trainer {
   void on_view(const core::View& view);
   void on_close(const Failure& failure);
   void on_complete(uint64_t ticket, const core::Outcome& outcome);
+  // It has no more steps, and this op of the others is to have its values all the same: what it
+  // would have given itself, so that the sum is what the reference says.
+  void stand_in(const OpKey& key);
 
   State state() const { return state_; }
   bool over() const { return state_ >= State::kLeft && !restarting_; }
@@ -82,6 +86,9 @@ class Trainer {
   void prepare(uint32_t op);
   uint32_t position_in(const Buffers& b) const;
   OpKey key_of(uint32_t op, uint32_t step) const;
+  std::pair<uint32_t, uint32_t> op_of(const OpKey& key) const;
+  bool is_data(uint32_t op) const { return op < spec_.ops.size(); }
+  uint32_t own_steps() const;
 
   World* const world_;
   const JobSpec& spec_;
@@ -96,6 +103,10 @@ class Trainer {
   uint32_t first_step_ = 0;  // since keys began anew
   uint64_t grown_ = 1;
   bool failed_ = false;
+  bool joined_ = false;                              // has no more steps
+  std::set<OpKey> stood_in_;                         // for since
+  std::set<std::pair<uint32_t, uint32_t>> refused_;  // ops that it may stand in for all the same
+  uint64_t join_value_ = 0;                          // where it lies
   bool attached_ = true;
   std::optional<core::Outcome> forgotten_;  // the job, by the new life of the daemon
   bool restarting_ = false;

@@ -39,6 +39,7 @@ struct Stats {
   uint64_t lanes_lost = 0;
   uint64_t damaged = 0;    // slices with a flipped bit
   uint64_t condemned = 0;  // ops, after the third time
+  uint64_t stood_in = 0;   // for by ranks without more data
 };
 
 // Between every two nodes.

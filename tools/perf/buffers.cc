@@ -40,6 +40,7 @@ Buffers buffers_of(const Case& of, int rank, int ranks) {
   switch (of.collective) {
     case Collective::kBarrier:
     case Collective::kJoinPoint:
+    case Collective::kJoin:
       return {};
     case Collective::kAllreduce:
     case Collective::kBroadcast:

@@ -229,8 +229,8 @@ typedef enum gradring_collective {
   GRADRING_GATHER = 8,
   GRADRING_SCATTER = 9,
   GRADRING_ALLTOALL = 10,
-  GRADRING_SEND = 11,
-  GRADRING_RECV = 12
+  GRADRING_SEND = 100,
+  GRADRING_RECV = 101
 } gradring_collective;
 
 /* Elements of a rank's buffers where there are N ranks; blocks are in the order of ranks. `input`
@@ -394,6 +394,18 @@ GRADRING_API gradring_code gradring_view_ranks(gradring_comm* comm, uint64_t epo
  * `result` and `view` may be NULL. After a failure of this op (as of any) *view is not written. */
 GRADRING_API gradring_code gradring_join_point(gradring_comm* comm, gradring_result* result,
                                                gradring_view* view);
+
+/* This rank has no more data, though others may: until all of them have called this, it takes part
+ * in their ops with values that change nothing (0 in a sum or an average, which is divided by all
+ * ranks; the largest value in a minimum; 0 where nothing is reduced), and gets the results nobody
+ * looks at. Returns when all ranks have joined; then all may go on as before. *last_rank is the one
+ * that submitted most ops itself since the last join, the highest of several: broadcast from it
+ * what all are to agree on. `last_rank` and `result` may be NULL.
+ * An op that needs this rank's own values fails (MISMATCH): a broadcast or scatter from it, blocks
+ * of unequal lengths, a join point. Sends and receives concern two ranks and wait for both. While
+ * it waits, no other op of this communicator can be submitted. */
+GRADRING_API gradring_code gradring_join(gradring_comm* comm, uint32_t* last_rank,
+                                         gradring_result* result);
 
 /* The sentence for the last failure on this thread; empty if there was none. */
 GRADRING_API const char* gradring_last_error(void);

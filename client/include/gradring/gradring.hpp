@@ -424,6 +424,17 @@ class Communicator {
     if (to != nullptr) *to = result;
     return with_ranks(view);
   }
+  // This rank has no more data: takes part in the ops of the others with values that change nothing
+  // until all ranks have joined. Returns the rank that was last. Throws Error if the job failed.
+  uint32_t join() const {
+    gradring_result result{};
+    result.struct_size = sizeof(result);
+    uint32_t last = 0;
+    const gradring_code code = gradring_join(comm_.get(), &last, &result);
+    if (code == GRADRING_ERR_FAILED) throw Error(code, gradring_last_error(), result);
+    check(code);
+    return last;
+  }
 
  private:
   explicit Communicator(std::shared_ptr<gradring_comm> comm) : comm_(std::move(comm)) {}

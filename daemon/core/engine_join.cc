@@ -1,0 +1,98 @@
+// Ranks without more data: a rank that joins is asked to stand in for itself in each op of the
+// others, until all ranks have joined. See docs/collectives.md, uneven data.
+
+#include <algorithm>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+
+namespace gradring::core {
+
+// A join under another key is how a rank says that it cannot stand in.
+Status JobEngine::check_join(const Submission& submission, const Local& local) const {
+  const bool join = submission.signature.collective == Collective::kJoin;
+  const bool of_joins = submission.key.space == OpKey::kNoMoreSpace;
+  const std::string rank = "rank " + std::to_string(local.rank);
+  if (!join && of_joins) {
+    return {Code::kInvalidArgument, "this key is that of joins; give the op another name"};
+  }
+  if (join && of_joins && local.joined) {
+    return {Code::kInvalidArgument, rank + " has joined already"};
+  }
+  if (join && !of_joins && !local.joined) {
+    return {Code::kInvalidArgument, rank + " has not joined, so it can do no other's op"};
+  }
+  return {};
+}
+
+// `key`: of what was just submitted.
+void JobEngine::join(Local& local, const OpKey& key, Time now) {
+  if (key.space != OpKey::kNoMoreSpace) {
+    if (!local.joined) return;
+    // The others go on, and so does its join.
+    const auto index = static_cast<size_t>(&local - locals_.data());
+    for (auto it = ops_.lower_bound({OpKey::kNoMoreSpace, 0});
+         it != ops_.end() && it->first.space == OpKey::kNoMoreSpace; ++it) {
+      Op& op = *it->second;
+      if (index < op.locals.size() && op.locals[index]) op.stood_in = now;
+    }
+    return;
+  }
+  const auto own = ops_.find(key);
+  local.joined = own != ops_.end() && own->second->open();
+  if (!local.joined || frozen_) return;
+  std::vector<OpKey> keys;  // since an op may end by it
+  for (const auto& [other, op] : ops_) keys.push_back(other);
+  for (const OpKey& other : keys) {
+    if (const auto it = ops_.find(other); it != ops_.end()) ask_joined(*it->second);
+  }
+}
+
+void JobEngine::ask_joined(Op& op) {
+  if (frozen_ || failure_ || op.key.space == OpKey::kNoMoreSpace) return;
+  // Once all have joined nothing else is open anywhere, so what is new comes after the join, from
+  // somebody who was quicker to know its end. So it is where an earlier view had the end.
+  for (auto it = ops_.lower_bound({OpKey::kNoMoreSpace, 0});
+       it != ops_.end() && it->first.space == OpKey::kNoMoreSpace; ++it) {
+    const Op& join = *it->second;
+    if (join.open() && (join.all_ready() || join.slice_bytes != 0)) return;
+  }
+  const bool failed = op.state == OpState::kFailed;
+  if (!failed && (!op.open() || !op.signature)) return;
+  for (size_t i = 0; i < locals_.size(); ++i) {
+    const Local& local = locals_[i];
+    if (!local.joined || !local.member || (i < op.locals.size() && op.locals[i])) continue;
+    if (op.key.space == OpKey::kJoinSpace) {
+      // It has an op open, so it cannot stand there; it is told when it comes to one of its own.
+      if (failed) continue;
+      Signature joined = *op.signature;
+      joined.collective = Collective::kJoin;
+      return mismatch(op, {op.signed_by, local.rank, *op.signature, joined}, true);
+    }
+    if (!op.asked.insert(local.rank).second) continue;
+    actions_->stand_in(local.rank, op.key, failed ? std::nullopt : op.signature);
+  }
+}
+
+// Whoever says READY for a join point has nothing else open, so nothing is under way there. So it
+// is with a join: all who have joined have been asked for everything then, even what has failed.
+bool JobEngine::waits_for_others(const Op& op) const {
+  if (op.key.space == OpKey::kJoinSpace) return open_ > 1;
+  return op.key.space == OpKey::kNoMoreSpace && open_ + failed_open_ > 1;
+}
+
+// The last other op of this node may have ended.
+void JobEngine::check_alone() {
+  if (open_ != 1 || frozen_ || failure_) return;
+  for (const uint64_t space : {OpKey::kJoinSpace, OpKey::kNoMoreSpace}) {
+    for (auto it = ops_.lower_bound({space, 0}); it != ops_.end() && it->first.space == space;
+         ++it) {
+      Op& op = *it->second;
+      if (!op.open()) continue;
+      if (op.signature && all_local(op) && locals_here(op) > 0 && !op.ready(me_)) say_ready(op);
+      return;
+    }
+  }
+}
+
+}  // namespace gradring::core

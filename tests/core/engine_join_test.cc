@@ -1,0 +1,174 @@
+// Ranks that have no more data stand in for themselves in the ops of the others.
+
+#include <gmock/gmock.h>
+
+#include "tests/core/engine_ring.h"
+
+namespace gradring::core {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(EngineJoin, WhoHasJoinedIsAskedForEachOpOfTheOthers) {
+  Ring ring(2, 2);
+  const Ticket joined = ring.submit(3, kJoinKey, join(), {1});
+  std::vector<Ticket> tickets;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    tickets.push_back(ring.submit(rank, op(0), sum_of(10), values_of(rank, 10)));
+  }
+  ring.run();
+  EXPECT_THAT(ring.asked(1), ElementsAre(Asked{3, op(0), sum_of(10)})) << "once, by rank 2";
+  EXPECT_THAT(ring.asked(0), IsEmpty());
+  tickets.push_back(ring.submit(3, op(0), sum_of(10), Values(10)));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  EXPECT_FALSE(ring.ended(joined)) << "the others have not joined";
+}
+
+TEST(EngineJoin, ANodeWhoseRanksHaveAllJoinedHearsOfOpsFromOthers) {
+  Ring ring(2);
+  ring.submit(1, kJoinKey, join(), {1});
+  ring.submit(0, op(7), sum_of(10), values_of(0, 10));
+  ring.run();
+  EXPECT_THAT(ring.asked(1), ElementsAre(Asked{1, op(7), sum_of(10)}));
+}
+
+TEST(EngineJoin, WhatIsOpenAlreadyIsAskedForToo) {
+  Ring ring(2);
+  ring.submit(0, op(0), sum_of(10), values_of(0, 10));
+  ring.run();
+  EXPECT_THAT(ring.asked(1), IsEmpty());
+  ring.submit(1, kJoinKey, join(), {1});
+  EXPECT_THAT(ring.asked(1), ElementsAre(Asked{1, op(0), sum_of(10)}));
+}
+
+TEST(EngineJoin, EndsWhenAllHaveJoinedAndAllElseHasEnded) {
+  Ring ring(2);
+  std::vector<Ticket> tickets{ring.submit(0, op(0), sum_of(10), values_of(0, 10))};
+  const std::vector<Ticket> joins{ring.submit(0, kJoinKey, join(), {1}),
+                                  ring.submit(1, kJoinKey, join(), {1})};
+  ring.run();
+  EXPECT_FALSE(ring.ended(joins[0]) || ring.ended(joins[1])) << "rank 1 lacks an op";
+  tickets.push_back(ring.submit(1, op(0), sum_of(10), Values(10)));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  EXPECT_TRUE(ring.all_ok(joins));
+  tickets = ring.submit_all(op(1), sum_of(10));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets)) << "and all go on";
+  EXPECT_EQ(ring.asked(1).size(), 1u) << "nobody is asked any more";
+  const OpKey again{OpKey::kNoMoreSpace, 1};
+  tickets = {ring.submit(0, again, join(), {1}), ring.submit(1, again, join(), {1})};
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+}
+
+// One member knows of the end of a join before another does, and goes on.
+TEST(EngineJoin, NobodyIsAskedForWhatComesAfterIt) {
+  Ring ring(3);
+  std::vector<Ticket> tickets{ring.submit(2, kJoinKey, join(), {1})};
+  ring.run();
+  ring.hold(2, 0);  // the sum, which is final at c first
+  for (const uint32_t rank : {0u, 1u}) tickets.push_back(ring.submit(rank, kJoinKey, join(), {1}));
+  ring.run();
+  ASSERT_TRUE(ring.ended(tickets[0]));
+  ASSERT_FALSE(ring.ended(tickets[1]) || ring.ended(tickets[2]));
+  tickets.push_back(ring.submit(2, op(0), sum_of(10), values_of(2, 10)));
+  ring.run();
+  EXPECT_THAT(ring.asked(1), IsEmpty()) << "b has heard of it";
+  ring.release(2, 0);
+  ring.run();
+  for (const uint32_t rank : {0u, 1u}) {
+    tickets.push_back(ring.submit(rank, op(0), sum_of(10), values_of(rank, 10)));
+  }
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+}
+
+TEST(EngineJoin, WaitsUntilWhatHasFailedIsKnownToAllWhoJoined) {
+  Ring ring(2, 2);
+  const std::vector<Ticket> failed{ring.submit(0, op(0), sum_of(1)),
+                                   ring.submit(1, op(0), sum_of(2))};
+  ring.run();
+  std::vector<Ticket> joins;
+  for (const uint32_t rank : {0u, 1u, 2u, 3u}) {
+    joins.push_back(ring.submit(rank, kJoinKey, join(), {1}));
+  }
+  ring.run();
+  EXPECT_THAT(ring.asked(1),
+              ElementsAre(Asked{2, op(0), std::nullopt}, Asked{3, op(0), std::nullopt}));
+  EXPECT_FALSE(ring.ended(joins[0]));
+  for (const uint32_t rank : {2u, 3u}) {
+    const Ticket told = ring.submit(rank, op(0), join(), {1});
+    EXPECT_EQ(ring.outcome(told).failure.cause, Cause::kMismatch);
+  }
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(joins));
+}
+
+TEST(EngineJoin, WhoCannotStandInFailsTheOpAlone) {
+  Ring ring(2);
+  ring.submit(1, kJoinKey, join(), {1});
+  const Ticket from_one = ring.submit(0, op(0), broadcast_of(10, 1));
+  ring.run();
+  const Ticket refused = ring.submit(1, op(0), join(), {1});
+  ring.run();
+  for (const Ticket ticket : {from_one, refused}) {
+    const Outcome outcome = ring.outcome(ticket);
+    EXPECT_EQ(outcome.failure.cause, Cause::kMismatch);
+    EXPECT_THAT(outcome.failure.blame.evidence,
+                HasSubstr("submitted broadcast of 10 float32 from rank 1, but rank 1 (node b, pid "
+                          "1001) submitted join"));
+  }
+  EXPECT_EQ(ring.failures(), 0u);
+}
+
+TEST(EngineJoin, AJoinPointFailsForAllAndIsToldWhereTheRankComesToIt) {
+  Ring ring(2, 1, small_slices(), "elastic");
+  const Ticket joined = ring.submit(1, kJoinKey, join(), {1});
+  const Ticket at_a = ring.submit(0, op(0), join_point());
+  ring.run();
+  EXPECT_EQ(ring.outcome(at_a).failure.cause, Cause::kMismatch);
+  EXPECT_THAT(ring.outcome(at_a).failure.blame.evidence, HasSubstr("submitted join"));
+  EXPECT_THAT(ring.asked(1), IsEmpty());
+  EXPECT_FALSE(ring.ended(joined));
+  const Ticket at_b = ring.submit(1, op(0), join_point());
+  EXPECT_EQ(ring.outcome(at_b).failure.cause, Cause::kMismatch);
+  const Ticket other = ring.submit(0, kJoinKey, join(), {1});
+  ring.run();
+  EXPECT_TRUE(ring.all_ok({joined, other}));
+  const std::vector<Ticket> next = ring.submit_all(op(1), join_point());
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(next)) << "both count alike";
+}
+
+TEST(EngineJoin, KeysAndJoinsBelongTogether) {
+  Ring ring(2);
+  EXPECT_THAT(ring.refused(0, kJoinKey, sum_of(1)).message(), HasSubstr("that of joins"));
+  EXPECT_THAT(ring.refused(0, op(0), join()).message(), HasSubstr("rank 0 has not joined"));
+  ring.submit(0, kJoinKey, join(), {1});
+  EXPECT_THAT(ring.refused(0, {OpKey::kNoMoreSpace, 1}, join()).message(),
+              HasSubstr("joined already"));
+}
+
+TEST(EngineJoin, ARestartOfTheDaemonAsksAgain) {
+  Ring ring(2);
+  const Ticket joined = ring.submit(1, kJoinKey, join(), {1});
+  std::vector<Ticket> tickets{ring.submit(0, op(0), sum_of(10), values_of(0, 10))};
+  ring.run();
+  ring.restart(1);
+  ring.change_view();
+  ring.run();
+  EXPECT_THAT(ring.asked(1), ElementsAre(Asked{1, op(0), sum_of(10)}));
+  tickets.push_back(ring.submit(1, op(0), sum_of(10), Values(10)));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  const Ticket last = ring.submit(0, kJoinKey, join(), {1});
+  ring.run();
+  EXPECT_TRUE(ring.all_ok({joined, last}));
+}
+
+}  // namespace
+}  // namespace gradring::core

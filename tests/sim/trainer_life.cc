@@ -1,0 +1,128 @@
+// How a trainer comes into its job, dies, and finds the daemon again that has its records.
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/trainer.h"
+#include "tests/sim/world.h"
+
+namespace gradring::sim {
+
+void Trainer::start() {
+  SimNode& node = world_->node(node_);
+  if (state_ == State::kWaiting && !node.alive() && node.comes_back()) {
+    return world_->after(100 * core::kMillisecond, [this] { start(); });
+  }
+  if (state_ == State::kDead || !node.alive()) {
+    state_ = State::kDead;
+    return;
+  }
+  ++life_;
+  attached_ = true;
+  forgotten_.reset();
+  session_ = world_->new_session(this);
+  memory_ = std::make_shared<std::vector<std::byte>>(memory_bytes_);
+  step_ = first_step_ = 0;
+  grown_ = 1;
+  failed_ = joined_ = false;
+  stood_in_.clear();
+  refused_.clear();
+  open_.clear();
+  submissions_.clear();
+  unsubmitted_ = 0;
+  state_ = State::kJoining;
+  join();
+}
+
+void Trainer::join() {
+  SimNode& node = world_->node(node_);
+  core::JoinRequest request;
+  request.session = session_;
+  request.job = spec_.name;
+  request.rank = rank_;
+  request.size = static_cast<uint32_t>(spec_.node_of_rank.size());
+  request.local_rank = 0;
+  request.policy = spec_.policy;
+  request.pid = static_cast<int64_t>(session_);
+  node.run([this, &node, request] {
+    if (state_ != State::kJoining || session_ != request.session) return;
+    const Status refused = node.membership().join(request, world_->events().now());
+    if (!refused.ok()) on_refuse(refused);
+  });
+}
+
+void Trainer::kill() {
+  if (over()) return;
+  state_ = State::kDead;
+  restarting_ = false;
+  const core::SessionId session = session_;
+  if (session == 0) return;
+  world_->after(50 * core::kMillisecond, [this, session] {
+    SimNode* node = &world_->node(node_);
+    node->run([node, session] {
+      if (session != 0) node->membership().session_lost(session, "killed by signal 9");
+    });
+    if (session_ == session && node->alive()) come_back();
+  });
+}
+
+void Trainer::reborn() {
+  if (state_ != State::kDead || !spec_.restart || life_ > 1) return;
+  state_ = State::kWaiting;
+  start();
+}
+
+void Trainer::reattach() {
+  attached_ = true;
+  SimNode& node = world_->node(node_);
+  const core::View* known = node.membership().view_of(session_);
+  switch (state_) {
+    case State::kWaiting:
+    case State::kRefused:
+      return;
+    case State::kJoining:
+      if (known == nullptr) return join();
+      on_admit(core::View(*known));
+      return;
+    case State::kLeft:
+      return node.run([&node, session = session_] { node.membership().leave(session); });
+    case State::kDead:
+      return node.run([&node, session = session_] {
+        node.membership().session_lost(session, "ended while its daemon restarted");
+      });
+    case State::kTraining:
+      break;
+  }
+  const std::map<uint64_t, core::Submission> open = submissions_;
+  if (known == nullptr) {  // the job had failed there, or that would be told as an error
+    core::Outcome outcome;
+    outcome.verdict = Verdict::kFailed;
+    outcome.failure = {Cause::kPeerLost, {}};
+    if (!world_->has_left(view_.incarnation, node_)) {
+      return world_->violation(name() + ": its job is forgotten after a restart");
+    }
+    forgotten_ = outcome;
+    if (!failed_) on_close(outcome.failure);
+    for (const auto& [ticket, submission] : open) on_complete(ticket, outcome);
+    return;
+  }
+  view_ = *known;
+  if (view_.closed && !failed_) on_close(Failure(*view_.closed));
+  for (const auto& [ticket, submission] : open) {
+    node.submit(view_.incarnation, this, submission);
+  }
+}
+
+void Trainer::come_back() {
+  if (!spec_.restart || life_ > 1) return;
+  restarting_ = true;
+  world_->after(200 * core::kMillisecond, [this] {
+    if (!std::exchange(restarting_, false) || !world_->node(node_).alive()) return;
+    state_ = State::kWaiting;
+    start();
+  });
+}
+
+}  // namespace gradring::sim
