@@ -70,8 +70,7 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
   if (!from_wire(operation.signature(), &signature)) {
     return Refusal(
         "unknown collective, element type, reduce op or wire type, a wire type or factor that this "
-        "op "
-        "cannot have, or a count beyond any machine");
+        "op cannot have, or a count beyond any machine");
   }
   if (std::string fault = fault_of_signature(signature); !fault.empty()) {
     return Refusal(fault);

@@ -12,7 +12,11 @@
 namespace gradring::client {
 namespace {
 
-constexpr uint64_t kAlign = 64;
+// Where the output lies, behind the input.
+uint64_t output_in(const Extent& extent) {
+  constexpr uint64_t kAlign = 64;
+  return (extent.input + kAlign - 1) / kAlign * kAlign;
+}
 
 // What a join tells the others, so that the largest is of who was last: its own ops, and its rank.
 constexpr int64_t kRankBits = 20;
@@ -37,16 +41,18 @@ tl::expected<Communicator::AllJoined, Status> Communicator::join_all() {
         Status(Code::kInvalidArgument,
                fmt::format("rank {} has joined already, in another thread", settings_.rank)));
   }
-  const auto buffer = scratch(lock, sizeof(int64_t));
-  if (!buffer) return tl::unexpected(buffer.error());
-  auto* const last = reinterpret_cast<int64_t*>(*buffer);
-  *last = static_cast<int64_t>(own_ops_ << kRankBits | settings_.rank);
   Request request;
   request.signature = {Collective::kJoin, Dtype::kInt64, ReduceOp::kMax, 0, 1};
+  const Extent extent = extent_of(request.signature, settings_.rank, 0);
+  const uint64_t bytes = output_in(extent) + extent.output;
+  const auto buffer = scratch(lock, bytes);
+  if (!buffer) return tl::unexpected(buffer.error());
+  *reinterpret_cast<int64_t*>(*buffer) =
+      static_cast<int64_t>(own_ops_ << kRankBits | settings_.rank);
   request.given_key = {OpKey::kNoMoreSpace, joins_};
   uint64_t ticket = 0;
   if (Status refused = send_scratch(lock, std::move(request), *buffer, &ticket); !refused.ok()) {
-    spare_.emplace(sizeof(int64_t), *buffer);
+    spare_.emplace(bytes, *buffer);
     return tl::unexpected(refused);
   }
   ++joins_;
@@ -54,9 +60,11 @@ tl::expected<Communicator::AllJoined, Status> Communicator::join_all() {
   auto outcome = take(lock, ticket, kNever);
   if (!outcome) return tl::unexpected(outcome.error());
   AllJoined joined;
-  joined.last_rank = static_cast<uint32_t>(*last & ((int64_t{1} << kRankBits) - 1));
+  const int64_t last = *reinterpret_cast<const int64_t*>(*buffer + output_in(extent));
+  joined.last_rank = static_cast<uint32_t>(last & ((int64_t{1} << kRankBits) - 1));
   joined.outcome = std::move(**outcome);
   own_ops_ = 0;
+  spare_.emplace(bytes, *buffer);
   free_scratch(lock);
   return joined;
 }
@@ -106,7 +114,7 @@ Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::St
   }
   request.given_key = key;
   const Extent extent = extent_of(s, settings_.rank, request.position);
-  const uint64_t bytes = (extent.input + kAlign - 1) / kAlign * kAlign + extent.output;
+  const uint64_t bytes = output_in(extent) + extent.output;
   std::byte* memory = nullptr;
   if (bytes > 0) {
     const auto found = scratch(lock, bytes);
@@ -127,20 +135,17 @@ Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::St
   return refused;
 }
 
-// The output lies behind the input; that of a join in the same place.
 Status Communicator::send_scratch(std::unique_lock<std::mutex>& lock, Request request,
                                   std::byte* memory, uint64_t* ticket) {
-  const Signature& s = request.signature;
-  const Extent extent = request.extent = extent_of(s, settings_.rank, request.position);
-  const uint64_t behind =
-      s.collective == Collective::kJoin ? 0 : (extent.input + kAlign - 1) / kAlign * kAlign;
+  const Extent extent = request.extent =
+      extent_of(request.signature, settings_.rank, request.position);
   if (extent.input != 0) {
     const auto from = segments_.find(memory, extent.input, "input");
     if (!from) return from.error();
     request.input = Loan(*from);
   }
   if (extent.output != 0) {
-    const auto to = segments_.find(memory + behind, extent.output, "output");
+    const auto to = segments_.find(memory + output_in(extent), extent.output, "output");
     if (!to) return to.error();
     request.output = Loan(*to);
   }

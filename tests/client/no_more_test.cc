@@ -60,6 +60,8 @@ TEST_F(NoMore, IsAnOpOfItsOwnKind) {
   EXPECT_EQ(from_wire(join_.key()), (OpKey{OpKey::kNoMoreSpace, 0}));
   EXPECT_EQ(end_join(), GRADRING_OK) << gradring_last_error();
   EXPECT_EQ(last_, 2u) << "nobody has another value";
+  EXPECT_EQ(daemon_.wait_for_messages(wire::ClientMessage::kFree, 1).size(), 1u)
+      << "its memory is given back";
 }
 
 TEST_F(NoMore, StandsInUnderTheKeyThatItIsAskedFor) {

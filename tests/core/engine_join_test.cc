@@ -170,5 +170,22 @@ TEST(EngineJoin, ARestartOfTheDaemonAsksAgain) {
   EXPECT_TRUE(ring.all_ok({joined, last}));
 }
 
+TEST(EngineJoin, ItsDeadlineBeginsAnewWithEachOpOfTheOthers) {
+  EngineOptions options = small_slices();
+  options.op_deadline = 100 * kSecond;
+  Ring ring(1, 2, options);
+  ring.now = 100 * kSecond;
+  ring.submit(1, kJoinKey, join(), {1});
+  ring.now = 160 * kSecond;
+  const std::vector<Ticket> tickets{ring.submit(0, op(0), sum_of(10), values_of(0, 10)),
+                                    ring.submit(1, op(0), sum_of(10), Values(10))};
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  ring.engine(0).tick(210 * kSecond);
+  EXPECT_EQ(ring.failures(), 0u);
+  ring.engine(0).tick(262 * kSecond);
+  EXPECT_EQ(ring.failures(), 1u) << "nobody has done anything since";
+}
+
 }  // namespace
 }  // namespace gradring::core
