@@ -16,11 +16,6 @@ namespace {
 // KiB are about half a millisecond of summing.
 constexpr uint32_t kSlicesPerTurn = 8;
 
-// How long the thread looks on after its last work while ops are open: a slice or a READY on the
-// same machine takes some tens of microseconds, and going to sleep and waking cost about as much.
-// It yields in between, since trainers share the cores.
-constexpr core::Time kLookOn = 50'000;
-
 }  // namespace
 
 DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events)
@@ -42,7 +37,7 @@ void DataThread::run() {
   while (running_) {
     const core::Time now = monotonic_now();
     if (do_work(now) > 0) {
-      last_work_ = now;
+      look_on_.worked(now);
     } else {
       rest(now);
     }
@@ -91,7 +86,8 @@ void DataThread::free_removed_jobs() {
 }
 
 void DataThread::rest(core::Time now) {
-  if ((slices_under_way() || !rings_.empty()) && now - last_work_ < kLookOn) {
+  // Yielding, since trainers share the processors.
+  if ((slices_under_way() || !rings_.empty()) && look_on_.goes_on(now)) {
     sched_yield();
     return;
   }

@@ -11,6 +11,7 @@
 #include "daemon/data/job_executor.h"
 #include "daemon/data/messages.h"
 #include "daemon/data/session_ring.h"
+#include "daemon/look_on.h"
 #include "daemon/thread_owner.h"
 #include "transport/transport.h"
 
@@ -144,7 +145,7 @@ class DataThread final {
 
   bool running_ = true;
   core::Time now_ = 0;  // of this turn
-  core::Time last_work_ = 0;
+  LookOn look_on_;
   core::Time next_pulse_ = 0;
   uint64_t turns_ = 0;
   uint64_t heartbeats_ = 0;

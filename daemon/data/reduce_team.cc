@@ -3,12 +3,11 @@
 #include <sched.h>
 
 #include "daemon/clock.h"
+#include "daemon/look_on.h"
 
 namespace gradring::daemon {
 namespace {
 
-// As long as going to sleep and being woken take.
-constexpr core::Time kLookOn = 50'000;
 // Trainers share the processors.
 constexpr uint32_t kPausesPerYield = 32;
 
@@ -77,21 +76,21 @@ bool ReduceTeam::take_part() {
 }
 
 void ReduceTeam::help() {
-  core::Time last = monotonic_now();
+  LookOn look_on;
+  look_on.worked(monotonic_now());
   for (uint32_t turns = 1; !over_.load(std::memory_order_relaxed); ++turns) {
     if (take_part()) {
-      last = monotonic_now();
+      look_on.worked(monotonic_now());
       continue;
     }
     pause();
     if (turns % kPausesPerYield != 0) continue;
     sched_yield();
-    if (monotonic_now() - last < kLookOn) continue;
+    if (look_on.goes_on(monotonic_now())) continue;
     const uint32_t rung = bell_.load();
     asleep_.fetch_add(1);
     if (parts_in(left_.load()) == 0 && !over_.load()) bell_.wait(rung);
     asleep_.fetch_sub(1);
-    last = monotonic_now();
   }
 }
 
