@@ -1,6 +1,7 @@
 #include "client/src/fork_watch.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,8 +31,27 @@ class ForkRegistry {
 
   uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
 
+  // Whether this is the process that the watches were made in, as far as the kernel shows by a page
+  // that it clears in every child: asking for the pid is a system call.
+  bool same_process() const { return mark_ != nullptr ? *mark_ == kHere : pid_ == ::getpid(); }
+  // A child that no handler ran in makes watches of its own.
+  void settle() {
+    if (same_process()) return;
+    generation_.fetch_add(1, std::memory_order_relaxed);
+    set_mark();
+  }
+
  private:
+  static constexpr uint8_t kHere = 1;
+
   ForkRegistry() {
+    constexpr size_t kPage = 4096;  // at least; the kernel takes whole ones
+    void* const page =
+        ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED && ::madvise(page, kPage, MADV_WIPEONFORK) == 0) {
+      mark_ = static_cast<volatile uint8_t*>(page);
+    }
+    set_mark();
     ::pthread_atfork([] { get().before(); }, [] { get().in_parent(); }, [] { get().in_child(); });
   }
 
@@ -47,7 +67,13 @@ class ForkRegistry {
     mutex_.unlock();
   }
 
+  void set_mark() {
+    if (mark_ != nullptr) *mark_ = kHere;
+    pid_ = ::getpid();
+  }
+
   void in_child() {
+    set_mark();
     generation_.fetch_add(1, std::memory_order_relaxed);
     for (ForkWatch* watch : watches_) {
       watch->mutex_.unlock();
@@ -60,20 +86,23 @@ class ForkRegistry {
   std::mutex mutex_;
   std::vector<ForkWatch*> watches_;
   std::atomic<uint64_t> generation_{0};  // forks between the first process and this one
+  volatile uint8_t* mark_ = nullptr;
+  std::atomic<pid_t> pid_{0};
 };
 
 ForkWatch::ForkWatch(std::mutex& mutex, std::function<void()> in_child)
-    : mutex_(mutex),
-      in_child_(std::move(in_child)),
-      pid_(::getpid()),
-      generation_(ForkRegistry::get().generation()) {
+    : mutex_(mutex), in_child_(std::move(in_child)), generation_([] {
+        ForkRegistry::get().settle();
+        return ForkRegistry::get().generation();
+      }()) {
   ForkRegistry::get().add(this);
 }
 
 ForkWatch::~ForkWatch() { ForkRegistry::get().remove(this); }
 
 bool ForkWatch::forked() const {
-  return generation_ != ForkRegistry::get().generation() || pid_ != ::getpid();
+  const ForkRegistry& registry = ForkRegistry::get();
+  return generation_ != registry.generation() || !registry.same_process();
 }
 
 }  // namespace gradring::client

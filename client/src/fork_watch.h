@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -22,8 +20,8 @@ class ForkWatch {
   ForkWatch(const ForkWatch&) = delete;
   ForkWatch& operator=(const ForkWatch&) = delete;
 
-  // Whether this is another process than the one that made the watch. The pid also shows children
-  // of a bare clone, which runs no fork handlers.
+  // Whether this is another process than the one that made the watch, also in children of a bare
+  // clone, which runs no fork handlers.
   bool forked() const;
 
  private:
@@ -31,7 +29,6 @@ class ForkWatch {
 
   std::mutex& mutex_;
   const std::function<void()> in_child_;
-  const pid_t pid_;
   const uint64_t generation_;
 };
 

@@ -12,7 +12,12 @@ namespace gradring::client {
 Reader::Reader(Source& source) : source_(source), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Reader::take_in() {
+  looked_ = Clock::now();
   if (source_.take_in()) wake_all();
+}
+
+void Reader::take_ends() {
+  if (source_.take_ends()) wake_all();
 }
 
 void Reader::wake_all() {
@@ -27,13 +32,27 @@ void Reader::wake_all() {
 void Reader::lead(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
   reading_ = true;
   const std::shared_ptr<Rings> rings = source_.rings();
+  if (rings) {
+    const TimePoint until = std::min(deadline, source_.alarm());
+    lock.unlock();
+    const bool found = rings->look_on(until);
+    lock.lock();
+    reading_ = !found;
+    if (found) return;
+  }
+  // What came before the sleep does not end it: the sign of it may have been consumed.
+  looked_ = Clock::now();
+  if (source_.take_in()) {
+    reading_ = false;
+    return wake_all();
+  }
   std::array<pollfd, 4> fds = {{{source_.control_fd(), POLLIN, 0},
                                 {source_.attach_fd(), POLLIN, 0},
                                 {wake_.get(), POLLIN, 0},
                                 {rings ? rings->bell() : -1, POLLIN, 0}}};
   const TimePoint until = std::min(deadline, source_.alarm());
   lock.unlock();
-  if (!rings || (!rings->look_on(until) && rings->rest())) {
+  if (!rings || rings->rest()) {
     const timespec left = until == kNever ? timespec{} : time_left(until);
     // Whatever ends the sleep, a signal included, the caller looks at everything again.
     ::ppoll(fds.data(), fds.size(), until == kNever ? nullptr : &left, nullptr);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,8 @@ class Reader {
     // Takes in and acts on all that has arrived, without blocking. True if any waiter may now be
     // done.
     virtual bool take_in() = 0;
+    // The part of it that needs no system call: what lies in shared memory.
+    virtual bool take_ends() = 0;
     // What to sleep on; -1 is skipped.
     virtual int control_fd() const = 0;
     virtual int attach_fd() const = 0;
@@ -40,13 +44,24 @@ class Reader {
 
   bool valid() const { return wake_.valid(); }
 
+  // What is looked at first: all there is, or what lies in shared memory. For an end that comes
+  // there within some microseconds, two system calls are long.
+  enum class Look : uint8_t { kAll, kEnds };
+
   // Until done() holds (true) or the deadline passes (false); looks at least once.
   template <class Done>
-  bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint deadline, Done done) {
+  bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint deadline, Done done,
+                  Look look = Look::kAll) {
     while (true) {
-      take_in();
-      const bool is_done = done();
-      if (is_done || Clock::now() >= deadline) {
+      look == Look::kAll ? take_in() : take_ends();
+      bool is_done = done();
+      const TimePoint now = Clock::now();
+      // All, in the long run, also for whoever never has to sleep.
+      if (!is_done && now >= std::min(deadline, looked_ + kLookEvery)) {
+        take_in();
+        is_done = done();
+      }
+      if (is_done || now >= deadline) {
         hand_over();
         return is_done;
       }
@@ -68,6 +83,10 @@ class Reader {
   void close() { wake_.reset(); }
 
  private:
+  // The channels are looked at before each sleep; else this often.
+  static constexpr auto kLookEvery = std::chrono::milliseconds(1);
+
+  void take_ends();
   void lead(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   void follow(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   void hand_over();
@@ -76,6 +95,7 @@ class Reader {
   UniqueFd wake_;  // an eventfd: interrupts the sleep of the one who reads
   bool reading_ = false;
   int followers_ = 0;
+  TimePoint looked_{};  // at all there is
   std::condition_variable changed_;
 };
 

@@ -128,6 +128,11 @@ class Session final : private Reader::Source {
   bool wait_until(std::unique_lock<std::mutex>& lock, TimePoint deadline, Done done) {
     return reader_.wait_until(lock, deadline, done);
   }
+  // The same for the end of an op.
+  template <class Done>
+  bool wait_for_end(std::unique_lock<std::mutex>& lock, TimePoint deadline, Done done) {
+    return reader_.wait_until(lock, deadline, done, Reader::Look::kEnds);
+  }
 
   // Ends the calls and waits of all threads with this error, until end_interruption().
   void interrupt(Status why);
@@ -158,12 +163,12 @@ class Session final : private Reader::Source {
                                                      const wire::AttachRequest& request,
                                                      uint64_t number, TimePoint deadline);
   bool take_in() override;
+  bool take_ends() override;
   int control_fd() const override;
   int attach_fd() const override;
   std::shared_ptr<Rings> rings() const override { return rings_; }
   TimePoint alarm() const override;
 
-  bool take_ends();
   bool take_control();
   bool post_next();
   bool take_attach();

@@ -26,7 +26,7 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
                                                                 uint64_t ticket,
                                                                 TimePoint deadline) {
   auto found = requests_.find(ticket);
-  session_.wait_until(lock, deadline, [&] {
+  session_.wait_for_end(lock, deadline, [&] {
     // Looked up each time: another thread may wait for the same request and take it.
     found = requests_.find(ticket);
     return found == requests_.end() || found->second.outcome.ended() || session_.interrupted();
