@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "client/src/communicator.h"
-#include "client/src/environment.h"
 #include "client/src/error.h"
 #include "client/src/sized_struct.h"
 #include "proto/version.h"
@@ -25,10 +24,11 @@ struct gradring_comm {
 };
 
 // The ABI: these sizes may only grow, and then copy_sized and write_result serve older callers.
-static_assert(sizeof(gradring_options) == 72);
+static_assert(sizeof(gradring_options) == 80);
 static_assert(sizeof(gradring_op) == 104);
 static_assert(sizeof(gradring_result) == 696);
 static_assert(sizeof(gradring_view) == 552);
+static_assert(sizeof(gradring_learned_priority) == 520);
 static_assert(sizeof(gradring_code) == 4 && sizeof(gradring_dtype) == 4);
 // The public numbers are those of the protocol.
 static_assert(GRADRING_FLOAT8_E5M2 == static_cast<int>(gradring::kDtypeLast));
@@ -113,34 +113,6 @@ bool usable(const T* result) {
 }
 
 }  // namespace
-
-void gradring_options_init(gradring_options* options) {
-  if (options == nullptr) return;
-  *options = gradring_options{};
-  options->struct_size = sizeof(gradring_options);
-  options->rank = options->size = options->local_rank = options->local_size = -1;
-  static_cast<void>(guarded([&] {
-    namespace client = gradring::client;
-    thread_local std::string runtime_dir, job, token, policy, wire;
-    options->rank = client::number_from(client::kRankVariables);
-    options->size = client::number_from(client::kSizeVariables);
-    options->local_rank = client::number_from(client::kLocalRankVariables);
-    options->local_size = client::number_from(client::kLocalSizeVariables);
-    runtime_dir = client::runtime_dir_from_environment();
-    options->runtime_dir = runtime_dir.c_str();
-    token = client::token_from_environment();
-    options->token = token.c_str();
-    policy = client::policy_from_environment();
-    options->policy = policy.c_str();
-    wire = client::wire_from_environment();
-    options->wire = wire.c_str();
-    if (auto name = client::job_from_environment()) {
-      job = std::move(*name);
-      options->job = job.c_str();
-    }
-    return GRADRING_OK;
-  }));
-}
 
 gradring_code gradring_open(const gradring_options* options, gradring_comm** comm) {
   if (comm == nullptr) return invalid("comm is NULL");
@@ -357,6 +329,22 @@ gradring_code gradring_view_ranks(gradring_comm* comm, uint64_t epoch, uint32_t*
     if (!known) return remember(known.error());
     *count = static_cast<uint32_t>(known->size());
     std::copy_n(known->begin(), std::min(capacity, *count), ranks);
+    return GRADRING_OK;
+  });
+}
+
+gradring_code gradring_learned_priorities(gradring_comm* comm, gradring_learned_priority* learned,
+                                          uint32_t capacity, uint32_t* count) {
+  if (count == nullptr) return invalid("count is NULL");
+  *count = 0;
+  if (learned == nullptr && capacity > 0) return invalid("learned is NULL");
+  return on(comm, [&](Communicator& body) {
+    const auto all = body.learned_priorities();
+    *count = static_cast<uint32_t>(all.size());
+    for (uint32_t i = 0; i < std::min(capacity, *count); ++i) {
+      learned[i].priority = all[i].priority;
+      gradring::client::copy_text(all[i].name, learned[i].name, sizeof learned[i].name);
+    }
     return GRADRING_OK;
   });
 }

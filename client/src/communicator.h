@@ -20,6 +20,7 @@
 
 #include "client/src/commons.h"
 #include "client/src/fork_watch.h"
+#include "client/src/need_order.h"
 #include "client/src/requests.h"
 #include "client/src/seen.h"
 #include "client/src/segments.h"
@@ -89,6 +90,8 @@ class Communicator final : private Session::Events {
     uint32_t last_rank = 0;
   };
   tl::expected<AllJoined, Status> join_all();
+  // Of named ops; the most urgent one first.
+  std::vector<NeedOrder::Learned> learned_priorities();
   // The refusal for a wait that ended first.
   Status still_under_way(uint64_t request, int64_t timeout_ms);
 
@@ -182,6 +185,8 @@ class Communicator final : private Session::Events {
   OpKey next_key(const Request& request) const;
   Status room_for_names(std::span<const Request> requests) const;
   void count(const Request& request);
+  void prioritize(Request& request);
+  void asked_for(Request& request);
 
   // Whether it may go through the session's ring.
   bool may_ring(const Request& request) const;
@@ -230,6 +235,7 @@ class Communicator final : private Session::Events {
   uint64_t sequence_ = 0;                             // of the next op without a name
   std::unordered_map<uint64_t, uint64_t> name_uses_;  // by the name's hash; kOpNames at most
   std::unordered_set<uint64_t> names_told_;           // by hash: the daemon knows them
+  NeedOrder need_order_;                              // learns only where it is to
   Views views_;
   std::vector<RingEnd> early_ends_;              // of a view that has not been told yet
   std::optional<wire::ViewChanged> early_view_;  // came before we had seen the answer to the join

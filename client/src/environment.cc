@@ -120,6 +120,11 @@ std::string wire_from_environment() {
   return "native";
 }
 
+std::string priorities_from_environment() {
+  const char* priorities = get("GRADRING_PRIORITIES");
+  return priorities != nullptr ? priorities : "given";
+}
+
 bool rings_from_environment() {
   const char* submit = get("GRADRING_SUBMIT");
   return submit == nullptr || std::string_view(submit) != "zmq";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
@@ -113,6 +114,7 @@ Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::St
     request.position = 0;
   }
   request.given_key = key;
+  request.priority = std::numeric_limits<int32_t>::min();  // those who need it have a say
   const Extent extent = extent_of(s, settings_.rank, request.position);
   const uint64_t bytes = output_in(extent) + extent.output;
   std::byte* memory = nullptr;

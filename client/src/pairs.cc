@@ -113,6 +113,7 @@ Settings Communicator::settings_of_pair(uint32_t peer, uint32_t nth) const {
   settings.token = token_within(view);
   settings.policy = "fail";
   settings.wire = WireType::kNative;
+  settings.learns_priorities = false;
   settings.rank = place_of(settings_.rank, peer);
   settings.size = 2;
   settings.local_rank = -1;

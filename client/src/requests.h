@@ -44,6 +44,7 @@ struct Request {
   Loan input;  // none where nothing is read, or written
   Loan output;
   int32_t priority = 0;
+  uint64_t step = 0;  // of the NeedOrder that waits for its being asked for; 0: none does
   double prescale = 1;
   Outcome outcome;
 

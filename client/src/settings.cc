@@ -71,6 +71,13 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
         invalid(fmt::format("the wire type '{}' is none of native, fp16, bf16 and int8", wire)));
   }
   settings.wire = *known;
+  const std::string priorities =
+      copy->priorities != nullptr && *copy->priorities != '\0' ? copy->priorities : "given";
+  if (priorities != "given" && priorities != "learned") {
+    return tl::unexpected(
+        invalid(fmt::format("priorities '{}' are neither given nor learned", priorities)));
+  }
+  settings.learns_priorities = priorities == "learned";
   settings.rings = rings_from_environment();
   settings.rank = static_cast<uint32_t>(copy->rank);
   settings.size = static_cast<uint32_t>(copy->size);

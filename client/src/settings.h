@@ -18,6 +18,7 @@ struct Settings {
   std::string token;
   std::string policy;
   WireType wire = WireType::kNative;  // of ops that do not say their own
+  bool learns_priorities = false;     // likewise
   uint32_t rank = 0;
   uint32_t size = 0;
   int32_t local_rank = -1;  // -1: by position among the job's ranks on the node

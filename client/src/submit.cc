@@ -175,6 +175,7 @@ Status Communicator::send(std::unique_lock<std::mutex>& lock, std::span<Request>
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].key = next_key(requests[i]);
     count(requests[i]);
+    prioritize(requests[i]);
     tickets[i] = session_.next_number();
     if (requests[i].is_join_point()) join_point_ = tickets[i];
     if (requests[i].is_join()) join_ = tickets[i];
@@ -258,6 +259,14 @@ Status Communicator::room_for_names(std::span<const Request> requests) const {
                         request.name, kOpNames)};
   }
   return {};
+}
+
+// Whoever stands in for itself has no name, and takes no part.
+void Communicator::prioritize(Request& request) {
+  if (!settings_.learns_priorities || request.name.empty()) return;
+  const NeedOrder::Place place = need_order_.submitted(request.name);
+  request.step = place.step;
+  if (request.priority == 0) request.priority = place.priority;
 }
 
 void Communicator::count(const Request& request) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "client/src/communicator.h"
 
@@ -26,6 +27,7 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
                                                                 uint64_t ticket,
                                                                 TimePoint deadline) {
   auto found = requests_.find(ticket);
+  if (found != requests_.end()) asked_for(found->second);
   session_.wait_for_end(lock, deadline, [&] {
     // Looked up each time: another thread may wait for the same request and take it.
     found = requests_.find(ticket);
@@ -46,6 +48,17 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
     lock.lock();
   }
   return std::optional<Outcome>(std::move(request.outcome));
+}
+
+// Also by a look that finds it under way: that this one is looked at before the others is what
+// counts, and when it was done is the network's affair.
+void Communicator::asked_for(Request& request) {
+  if (request.step != 0) need_order_.needed(request.name, std::exchange(request.step, 0));
+}
+
+std::vector<NeedOrder::Learned> Communicator::learned_priorities() {
+  Inside inside(*this);
+  return need_order_.learned();
 }
 
 Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {

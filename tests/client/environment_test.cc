@@ -44,6 +44,7 @@ class Environment : public ::testing::Test {
                                            "GRADRING_POLICY",
                                            "GRADRING_WIRE",
                                            "GRADRING_COMPRESSION",
+                                           "GRADRING_PRIORITIES",
                                            "GRADRING_RANK",
                                            "GRADRING_SIZE",
                                            "GRADRING_LOCAL_RANK",
@@ -88,12 +89,18 @@ TEST_F(Environment, NamesTheWireType) {
   EXPECT_STREQ(init().wire, "bf16");
 }
 
+TEST_F(Environment, NamesTheWayToPriorities) {
+  set("GRADRING_PRIORITIES", "learned");
+  EXPECT_STREQ(init().priorities, "learned");
+}
+
 TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {
   const gradring_options options = init();
   EXPECT_EQ(options.struct_size, sizeof(options));
   EXPECT_STREQ(options.runtime_dir, "/run/gradring");
   EXPECT_STREQ(options.policy, "fail");
   EXPECT_STREQ(options.wire, "native");
+  EXPECT_STREQ(options.priorities, "given");
   EXPECT_EQ(options.job, nullptr);
   EXPECT_STREQ(options.token, "");
   EXPECT_EQ(options.rank, -1);

@@ -29,6 +29,7 @@ class LiveRanks : public testing::Test {
         options.rank = rank;
         options.size = kRanks;
         options.local_rank = options.local_size = -1;
+        options.priorities = priorities_;
         try {
           Communicator job(options);
           body(job);
@@ -41,6 +42,7 @@ class LiveRanks : public testing::Test {
     for (std::thread& rank : ranks) rank.join();
   }
 
+  const char* priorities_ = nullptr;
   LiveDaemon daemon_;
 };
 

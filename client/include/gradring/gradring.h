@@ -151,6 +151,10 @@ typedef struct gradring_options {
   /* Of ops that do not say their own, the same for all ranks: "native" (or "none"), the default,
    * "fp16", "bf16" or "int8" (gradring_wire). GRADRING_WIRE */
   const char* wire;
+  /* Of named ops whose own priority is 0: "given", the default, leaves them at 0; "learned" gives
+   * them one by the order in which this rank needs them (gradring_learned_priorities). Ranks need
+   * not agree on it. GRADRING_PRIORITIES */
+  const char* priorities;
 } gradring_options;
 
 /* clang-format off */
@@ -167,6 +171,7 @@ typedef struct gradring_options {
  *               node (GROUP_WORLD_SIZE), because on several the counts may differ
  *   policy      GRADRING_POLICY, else "fail"
  *   wire        GRADRING_WIRE, GRADRING_COMPRESSION, else "native"
+ *   priorities  GRADRING_PRIORITIES, else "given"
  * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to
  * set. The strings live until the calling thread's next call of this function. */
 /* clang-format on */
@@ -272,7 +277,8 @@ typedef struct gradring_op {
    * bytes; use the same names in each step. */
   const char* name;
   /* Of ops that can go, the slices of the one with the highest number go first, also before those
-   * of one that has begun. A matter of speed alone, which ranks need not agree on; 0 is usual. */
+   * of one that has begun. A matter of speed alone, which ranks need not agree on; 0 is usual, and
+   * what gradring_options.priorities is about. */
   int32_t priority;
   /* Of collectives that mean nothing without every rank: for how many the buffers are made. 0: as
    * many as there are now, which may change at any moment in an elastic job. */
@@ -374,6 +380,21 @@ GRADRING_API gradring_code gradring_get_view(gradring_comm* comm, gradring_view*
  * *count. NOT_FOUND if this rank was not told that view, or 8 others after it. */
 GRADRING_API gradring_code gradring_view_ranks(gradring_comm* comm, uint64_t epoch, uint32_t* ranks,
                                                uint32_t capacity, uint32_t* count);
+
+typedef struct gradring_learned_priority {
+  int32_t priority;
+  char name[516]; /* whole, and with a NUL behind it */
+} gradring_learned_priority;
+
+/* With options.priorities "learned": which ops this communicator has found to be needed first. It
+ * looks in which order they are first waited for, or tested, in each step, which is what is
+ * submitted from one use of a name to its next. When three steps in a row had the same names,
+ * the one needed first gets -1, the next -2 and so on, until three others have different names.
+ * Writes as many as fit, the most urgent first, and how many there are to *count: 0 while it is
+ * still learning. */
+GRADRING_API gradring_code gradring_learned_priorities(gradring_comm* comm,
+                                                       gradring_learned_priority* learned,
+                                                       uint32_t capacity, uint32_t* count);
 
 /* A barrier of all ranks at which new ones may come into an elastic job; in any other job it is
  * just a barrier. Call it at the head of each training step, or of every so many. Returns when all

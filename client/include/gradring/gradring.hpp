@@ -214,6 +214,12 @@ struct View {
   std::string explanation;
 };
 
+// What an op of this name gets that names no priority itself (gradring_learned_priorities).
+struct LearnedPriority {
+  std::string name;
+  int priority = 0;
+};
+
 // A rank's place in its job; leaves the job when the last copy and everything made from it is gone.
 class Communicator {
  public:
@@ -410,6 +416,18 @@ class Communicator {
     view.struct_size = sizeof(view);
     check(gradring_get_view(comm_.get(), &view));
     return with_ranks(view);
+  }
+  // The most urgent one first; empty while nothing has been learned, or is to be.
+  std::vector<LearnedPriority> learned_priorities() const {
+    std::vector<gradring_learned_priority> told;
+    uint32_t count = 0;
+    do {
+      told.resize(count);
+      check(gradring_learned_priorities(comm_.get(), told.data(), count, &count));
+    } while (count > told.size());
+    std::vector<LearnedPriority> learned;
+    for (uint32_t i = 0; i < count; ++i) learned.push_back({told[i].name, told[i].priority});
+    return learned;
   }
   // Waits for all ranks, and for those that come in; the view is the same for all of them. Throws
   // Error if the op failed, or if another op of this communicator is under way.
