@@ -43,6 +43,7 @@ TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({"allreduce", "--dtype", "int32", "--op", "average"}).error(),
               HasSubstr("average"));
   EXPECT_THAT(parse({"allreduce", "--ranks", "0"}).error(), HasSubstr("--ranks"));
+  EXPECT_THAT(parse({"allreduce", "--together", "0"}).error(), HasSubstr("--together"));
   EXPECT_THAT(parse({"allreduce", "--iters", "-1"}).error(), HasSubstr("--iters"));
   EXPECT_THAT(parse({"allreduce", "--iters", "%value%"}).error(), HasSubstr("--iters"));
 }

@@ -69,7 +69,7 @@ int measure(const PerfOptions& options, const gradring_options& place) {
       return complain(fmt::format("--root {}: there are only {} ranks", one.root, ranks), kUsage);
     }
   }
-  Meter meter(job, largest);
+  Meter meter(job, largest, options.together);
   std::vector<Measurement> results;
   uint64_t wrong = 0;
   for (const Case& one : cases) {

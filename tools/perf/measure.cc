@@ -16,6 +16,8 @@ constexpr int kIterationsMin = 2, kIterationsMax = 20'000;
 // A wait that takes this long is told, so that a silent neighbour is not mistaken for a slow
 // network.
 constexpr int64_t kPatienceMs = 4000;
+// So that no two ops' buffers share one.
+constexpr uint64_t kLine = 64;
 
 gradring_op op_of(const Case& of, const Buffers& buffers, int ranks, const Blocks& blocks,
                   std::byte* memory) {
@@ -46,18 +48,18 @@ int good_iterations(double seconds_each) {
   return static_cast<int>(std::clamp<double>(wanted, kIterationsMin, kIterationsMax));
 }
 
-Meter::Meter(Communicator job, uint64_t largest)
+Meter::Meter(Communicator job, uint64_t largest, int together)
     : job_(std::move(job)),
-      memory_(job_.allocate<std::byte>(std::max<uint64_t>(largest, 1))),
+      stride_((std::max<uint64_t>(largest, 1) + kLine - 1) / kLine * kLine),
+      together_(together),
+      memory_(job_.allocate<std::byte>(stride_ * static_cast<uint64_t>(together))),
       number_(job_.allocate<int64_t>(1)) {}
 
 std::span<std::byte> Meter::memory_for(const Case& of, uint64_t at, uint64_t count) {
   return {memory_.data() + at * size_of(of.dtype), count * size_of(of.dtype)};
 }
 
-void Meter::run_op(const gradring_op& op) {
-  gradring_request request = 0;
-  check(gradring_submit(job_.handle(), &op, &request));
+void Meter::wait_for(gradring_request request) {
   gradring_code code = GRADRING_ERR_DEADLINE;
   // Bounded by the daemon's op deadline, which ends the op.
   for (int64_t waited = 0; code == GRADRING_ERR_DEADLINE; waited += kPatienceMs) {
@@ -74,14 +76,29 @@ void Meter::run_op(const gradring_op& op) {
 void Meter::run(const Case& of) {
   const Blocks blocks = blocks_of(of, job_.size());
   const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
-  run_op(op_of(of, buffers, job_.size(), blocks, memory_.data()));
+  const gradring_op op = op_of(of, buffers, job_.size(), blocks, memory_.data());
+  gradring_request request = 0;
+  check(gradring_submit(job_.handle(), &op, &request));
+  wait_for(request);
+}
+
+void Meter::run_together(const Case& of) {
+  const Blocks blocks = blocks_of(of, job_.size());
+  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
+  requests_.clear();
+  for (int i = 0; i < together_; ++i) {
+    std::byte* const memory = memory_.data() + stride_ * static_cast<uint64_t>(i);
+    const gradring_op op = op_of(of, buffers, job_.size(), blocks, memory);
+    check(gradring_submit(job_.handle(), &op, &requests_.emplace_back()));
+  }
+  for (const gradring_request request : requests_) wait_for(request);
 }
 
 double Meter::time(const Case& of, int iterations) {
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < iterations; ++i) run(of);
+  for (int i = 0; i < iterations; ++i) run_together(of);
   const std::chrono::duration<double> total = std::chrono::steady_clock::now() - begin;
-  return total.count() / std::max(iterations, 1);
+  return total.count() / (std::max(iterations, 1) * together_);
 }
 
 uint64_t Meter::wrong_everywhere(const Case& of) {
@@ -107,12 +124,15 @@ Measurement Meter::measure(const Case& of, const Effort& effort) {
   if (effort.check) result.wrong = wrong_everywhere(of);
   // Repeated in place, other values would soon be infinite or denormal.
   const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
-  std::ranges::fill(memory_for(of, 0, buffers.elements), std::byte{0});
+  for (int i = 0; i < together_; ++i) {
+    std::byte* const memory = memory_.data() + stride_ * static_cast<uint64_t>(i);
+    std::fill_n(memory, buffers.elements * size_of(of.dtype), std::byte{0});
+  }
   double last = 0;
   const bool chooses = effort.iters == 0;
   for (int i = 0; i < std::max(effort.warmup, chooses ? 1 : 0); ++i) last = time(of, 1);
   if (chooses) {
-    number_[0] = good_iterations(last);
+    number_[0] = good_iterations(last * together_);
     job_.broadcast(number_, 0);
     result.iterations = static_cast<int>(number_[0]);
   }

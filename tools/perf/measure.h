@@ -5,6 +5,7 @@
 #include <gradring/gradring.hpp>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "tools/perf/plan.h"
 
@@ -13,7 +14,7 @@ namespace gradring::tools {
 struct Measurement {
   Case of;
   int iterations = 0;
-  double seconds = 0;             // of one op, at this rank
+  double seconds = 0;  // of one op, at this rank; of several under way together, their share
   std::optional<uint64_t> wrong;  // elements of all ranks; none: not checked
 };
 
@@ -32,8 +33,9 @@ int good_iterations(double seconds_each);
 // One rank's part in measuring, case by case; all ranks must call alike. Throws gradring::Error.
 class Meter {
  public:
-  // `largest` bytes are allocated once and serve all cases.
-  Meter(Communicator job, uint64_t largest);
+  // `largest` bytes are allocated once for each of the ops that are timed together, and serve all
+  // cases. To check, one op goes alone.
+  Meter(Communicator job, uint64_t largest, int together = 1);
 
   // Cases are rounded() for the job's ranks.
 
@@ -43,13 +45,17 @@ class Meter {
   // Some elements of our memory, as bytes.
   std::span<std::byte> memory_for(const Case& of, uint64_t at, uint64_t count);
   void run(const Case& of);
-  void run_op(const gradring_op& op);
+  void run_together(const Case& of);
+  void wait_for(gradring_request request);
   double time(const Case& of, int iterations);
   uint64_t wrong_everywhere(const Case& of);
 
   Communicator job_;
+  const uint64_t stride_;  // from one op's memory to the next one's
+  const int together_;
   Buffer<std::byte> memory_;
   Buffer<int64_t> number_;  // for what the ranks agree on
+  std::vector<gradring_request> requests_;
 };
 
 }  // namespace gradring::tools

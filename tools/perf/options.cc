@@ -18,6 +18,7 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr int kRanksMax = 1024;  // processes on one host
+constexpr int kTogetherMax = 4096;
 constexpr uint64_t kSizeMax = uint64_t{1} << 40;
 
 constexpr char kIntroduction[] =
@@ -127,6 +128,9 @@ std::string judge(const PerfOptions& options, const po::variables_map& values) {
   if (options.check && scale != 1 && !exact) {
     return "--check compares to the bit: --scale a sum, an average, min or max by a power of two";
   }
+  if (options.together < 1 || options.together > kTogetherMax) {
+    return fmt::format("--together takes 1 to {}", kTogetherMax);
+  }
   if (options.iters < 0 || options.warmup < 0) return "--iters and --warmup are not negative";
   return "";
 }
@@ -152,6 +156,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
     ("all", po::bool_switch(&raw.all), "all types and operations")
     ("ranks", po::value(&options.ranks)->value_name("R"), "how many to start on this host")
     ("iters", po::value(&options.iters)->value_name("N"), "timed repetitions; default: what takes about 0.3 s")
+    ("together", po::value(&options.together)->default_value(1)->value_name("N"), "submit N ops at a time, each on memory of its own; time is that of all, divided by N")
     ("warmup", po::value(&options.warmup)->default_value(options.warmup)->value_name("N"), "repetitions before")
     ("check", po::bool_switch(&options.check), "verify every element")
     ("json", po::value(&options.json)->value_name("FILE"), "write the table for scripts too (tools/schema/perf.json)")

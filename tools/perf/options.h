@@ -15,6 +15,7 @@ struct PerfOptions {
   int ranks = 0;  // 0: not given
   int iters = 0;  // 0: as many as make a good measurement
   int warmup = 2;
+  int together = 1;  // ops under way at one time
   bool check = false;
   std::string json;         // file; empty: none
   std::string runtime_dir;  // empty: as the environment says
