@@ -41,6 +41,7 @@ struct Config {
   uint64_t feedback_limit = 0;  // likewise
   uint64_t slice_bytes = 0;
   uint64_t slots = 0;
+  uint64_t bundle_bytes = 0;
   std::optional<uint64_t> reduce_threads;  // nothing in the table: by this host's processors
   uint64_t max_sessions = 0;
   uint64_t sessions_per_uid = 0;

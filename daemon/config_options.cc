@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/core/policy.h"
+#include "proto/bundle.h"
 
 namespace gradring::daemon {
 namespace {
@@ -55,6 +56,15 @@ Setter size(uint64_t Config::*member, uint64_t least) {
     const auto bytes = parse_size(value);
     if (!bytes) return "write a size such as 64M, 2G or a number of bytes";
     if (*bytes < least) return fmt::format("it must be at least {} bytes", least);
+    config.*member = *bytes;
+    return "";
+  };
+}
+
+Setter at_most(uint64_t Config::*member, uint64_t most) {
+  return [member, most](Config& config, const std::string& value) -> std::string {
+    const auto bytes = parse_size(value);
+    if (!bytes || *bytes > most) return fmt::format("write a size of up to {} bytes", most);
     config.*member = *bytes;
     return "";
   };
@@ -182,6 +192,10 @@ const std::vector<Option>& all_options() {
        size(&Config::slice_bytes, 1 << 12)},
       {"slots", "COUNT", "16", "slices that may wait here for one job; the same on all nodes",
        false, number(&Config::slots, 2, 4096)},
+      {"bundle-bytes", "SIZE", "16K",
+       "small frames that go to a peer at the same time share messages of this length; 0: each has "
+       "its own",
+       false, at_most(&Config::bundle_bytes, kBundleBytesMax)},
       {"reduce-threads", "COUNT", "",
        "threads that help to sum large slices; default: one for each eight of this host's "
        "processors, and at least one of two",

@@ -173,11 +173,11 @@ int serve(const Config& config, Lanes lanes, FdStore* store,
   warn_of(flight.publish());
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
-  DataThread data(
-      std::move(lanes),
-      {engine, config.staging_limit, config.feedback_limit, config.suspect / 4, flight.data(),
-       config.restart_grace > 0, static_cast<uint32_t>(*config.reduce_threads)},
-      &commands, &events);
+  DataThread data(std::move(lanes),
+                  {engine, config.staging_limit, config.feedback_limit, config.suspect / 4,
+                   flight.data(), config.restart_grace > 0,
+                   static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes},
+                  &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
                config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,

@@ -8,6 +8,7 @@
 
 #include "daemon/control/peer_wire.h"
 #include "daemon/control/peers.h"
+#include "proto/bundle.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
@@ -57,6 +58,7 @@ void Peers::say_hello(Peer& peer) {
   for (const std::string& also : config_.listen_also) hello->add_also_listens_at(also);
   hello->set_slice_bytes(self_.slice_bytes);
   hello->set_slots(self_.slots);
+  hello->set_bundle_bytes(kBundleBytesMax);
   hello->set_life(life_);
   hello->set_restart_grace_ms(static_cast<uint64_t>(restart_grace_ / core::kMillisecond));
   peer.link.send(message);
@@ -142,6 +144,7 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
       other_ways_to(hello),
       data_addresses_of(hello),
       hello.data_token(),
+      hello.bundle_bytes(),
       hello.product_version(),
       hello.life(),
       static_cast<core::Time>(std::min(hello.restart_grace_ms(), kGraceMax)) * core::kMillisecond,
@@ -243,7 +246,7 @@ void Peers::try_up(const std::string& node, core::Time now) {
   peer->lanes.emplace(addresses.size(), watch_options(config_), now);
   peer->link.set_also_at(greeting->second.also_at);
   commands_->post(ConnectPeer{peer->link.id(), peer->link.number(), node, std::move(addresses),
-                              greeting->second.data_token});
+                              greeting->second.data_token, greeting->second.bundle_bytes});
   spdlog::info("peer {} at {} is up (gradringd {})", node, peer->link.address(), peer->version);
   if (const auto away = away_.find(node); away != away_.end()) {
     const bool same = away->second.life == 0 || away->second.life == greeting->second.life;

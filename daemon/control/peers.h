@@ -120,6 +120,7 @@ class Peers {
     std::vector<std::string> also_at;
     std::vector<std::string> data_addresses;
     uint64_t data_token = 0;
+    uint64_t bundle_bytes = 0;
     std::string version;
     uint64_t life = 0;
     core::Time restart_grace = 0;

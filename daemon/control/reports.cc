@@ -95,6 +95,8 @@ wire::StatusReport Queries::status_report() const {
   add_counter(&report, "messages_received", pulse_.transport.messages_received);
   add_counter(&report, "payload_bytes_sent", pulse_.transport.payload_bytes_sent);
   add_counter(&report, "payload_bytes_received", pulse_.transport.payload_bytes_received);
+  add_counter(&report, "bundles_sent", pulse_.bundles_sent);
+  add_counter(&report, "frames_bundled", pulse_.frames_bundled);
   add_counter(&report, "frames_forged", pulse_.frames_forged);
   add_counter(&report, "frames_malformed", pulse_.frames_malformed);
   add_counter(&report, "frames_damaged", pulse_.frames_damaged);

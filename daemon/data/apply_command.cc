@@ -110,6 +110,7 @@ void DataThread::apply(const ConnectPeer& connect_peer) {
   ConnectPeer known = connect_peer;
   if (known.addresses.size() > lanes_.size()) known.addresses.resize(lanes_.size());
   shared_.peers.connected(known);
+  shared_.outbox.takes_bundles(known.peer, known.bundle_bytes);
   const auto lanes = static_cast<uint8_t>(known.addresses.size());
   for (uint8_t lane = 0; lane < lanes; ++lane) {
     connect(known.peer, lane);

@@ -4,6 +4,7 @@
 
 #include "daemon/data/data_thread.h"
 #include "daemon/data/seal.h"
+#include "proto/bundle.h"
 
 namespace gradring::daemon {
 
@@ -30,6 +31,7 @@ DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byt
     lose_damaged(lane, header);
     return {};
   }
+  if (is_bundle(header)) return on_bundle(lane, header, payload_bytes);
   const auto frame = decode(header, payload_bytes);
   if (!frame) {
     ++frames_malformed_;
@@ -55,6 +57,7 @@ DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byt
 }
 
 void DataThread::on_message(uint8_t lane, std::span<const std::byte> header, uint64_t cookie) {
+  if (BundleMemory::is_number(cookie)) return take_apart(lane, header, cookie);
   if (cookie != 0) {
     const Loan loan = shared_.ledger.take_back(cookie);
     loan.job->on_landed(loan.at);
@@ -121,11 +124,13 @@ int DataThread::deliver_early_frames() {
 }
 
 void DataThread::on_aborted(uint64_t cookie) {
+  if (BundleMemory::is_number(cookie)) return bundles_.give_back(cookie);
   const Loan loan = shared_.ledger.take_back(cookie);
   loan.job->on_aborted(loan.at);
 }
 
 void DataThread::on_sent(uint64_t token) {
+  if (BundleMemory::is_number(token)) return shared_.outbox.on_bundle_sent(token);
   const Loan loan = shared_.ledger.take_back(token);
   loan.job->on_sent(loan.at);
 }

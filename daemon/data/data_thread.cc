@@ -23,7 +23,7 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
       commands_(commands),
       events_(events),
       lanes_(std::move(lanes)),
-      shared_(&lanes_, events, options.reduce_threads) {
+      shared_(&lanes_, events, options.reduce_threads, options.bundle_bytes) {
   const auto count = static_cast<uint8_t>(lanes_.size());
   for (uint8_t lane = 0; lane < count; ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
@@ -56,6 +56,7 @@ int DataThread::do_work(core::Time now) {
   work += retry_sends();
   work += pump_jobs();
   free_removed_jobs();
+  shared_.outbox.flush();
   if (now >= next_pulse_) pulse(now);
   return work;
 }
@@ -149,6 +150,8 @@ void DataThread::pulse(core::Time now) {
   }
   for (const auto& job : removed_) pulse.staging_bytes += job->staging_bytes();
   for (const auto& lane : lanes_) pulse.transport += lane->counters();
+  pulse.bundles_sent = shared_.outbox.bundles();
+  pulse.frames_bundled = shared_.outbox.frames_bundled();
   pulse.frames_forged = frames_forged_;
   pulse.frames_malformed = frames_malformed_;
   pulse.frames_damaged = frames_damaged_;
@@ -163,7 +166,10 @@ void DataThread::close_transports() {
   jobs_.clear();
   constexpr int kTurns =
       1000;  // disconnect() completes what is under way at once or in the next turn
-  for (int turn = 0; turn < kTurns && !shared_.ledger.empty(); ++turn) {
+  const auto lends = [this] {
+    return !shared_.ledger.empty() || shared_.outbox.lends() || bundles_.taken() > 0;
+  };
+  for (int turn = 0; turn < kTurns && lends(); ++turn) {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane]->progress(ears_[lane]);
   }
 }

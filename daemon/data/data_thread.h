@@ -34,6 +34,7 @@ class DataThread final {
     // Sessions outlive the daemon, and their trainers may ask the next one how their ops ended.
     bool remember_ends = false;
     uint32_t reduce_threads = 0;  // that help this one
+    uint64_t bundle_bytes = 0;    // of small frames that go to a peer together; 0: each by itself
   };
 
   DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);
@@ -111,6 +112,9 @@ class DataThread final {
   void deliver_frame(PeerId from, JobExecutor* job, const Frame& frame);
   void deliver_early_frame(uint8_t lane, const Frame& frame);
   int deliver_early_frames();
+  // unbundle.cc
+  Landing on_bundle(uint8_t lane, std::span<const std::byte> header, size_t payload_bytes);
+  void take_apart(uint8_t lane, std::span<const std::byte> header, uint64_t number);
 
   int retry_sends();
   void give_back(const std::vector<uint64_t>& loans);
@@ -142,6 +146,7 @@ class DataThread final {
   // lie in the mailbox at this very moment: looked at once more when that has been emptied.
   std::vector<std::pair<uint8_t, Frame>> early_;  // with the lane
   std::vector<std::pair<uint8_t, Frame>> strange_;
+  BundleMemory bundles_{kBundleBytesMax};  // that arrive
 
   bool running_ = true;
   core::Time now_ = 0;  // of this turn

@@ -210,13 +210,15 @@ uint32_t JobExecutor::pump(uint32_t budget) {
     told_drained_ = true;
     shared_->events->post(EngineDrained{id()});
   }
-  return work;
+  return work + static_cast<uint32_t>(done_with_.size());  // for the next turn
 }
 
-// The engine must not be called from inside its own actions, so a send that was refused comes back
-// here.
+// The engine must not be called from inside its own actions, so a send that ended at once comes
+// back here.
 void JobExecutor::settle() {
-  for (const core::Staging& at : std::exchange(not_sent_, {})) engine_.on_sent(at);
+  settling_.swap(done_with_);
+  for (const core::Staging& at : settling_) engine_.on_sent(at);
+  settling_.clear();
 }
 
 // ---- what the engine wants done ----
@@ -254,7 +256,7 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
   const uint32_t turn = frame.slice.lane + frame.slice.attempt;
   const auto lane = peer == nullptr ? std::nullopt : peer->lane_for(turn);
   if (!lane) {
-    not_sent_.push_back(from);
+    done_with_.push_back(from);
     return;
   }
   Frame stamped = frame;
@@ -276,7 +278,7 @@ void JobExecutor::send_direct(uint32_t member, const Frame& frame, core::Staging
   const auto turn = ready ? static_cast<uint32_t>(frame.ready.serial) : frame.slice.lane;
   const auto lane = peer == nullptr ? std::nullopt : peer->lane_for(turn);
   if (!lane) {
-    not_sent_.push_back(from);
+    done_with_.push_back(from);
     return;
   }
   flight_->frame_sent(member, frame);
@@ -285,19 +287,21 @@ void JobExecutor::send_direct(uint32_t member, const Frame& frame, core::Staging
   lend(*lane, *peer_of_[member], stamped, from);
 }
 
-// False when there is no connection: then the memory is given back soon.
+// False when there is no connection.
 bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Staging from) {
   DataPeer& peer = shared_->peers.at(to);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
   const uint64_t loan = shared_->ledger.lend({this, from});
   const std::span<const std::byte> payload(memory_at(from), payload_of(frame));
-  if (!shared_->outbox.send(lane, to, sealed(stamped), payload, loan)) {
+  const Outbox::Sent sent = shared_->outbox.send(lane, to, sealed(stamped), payload, loan);
+  if (sent == Outbox::Sent::kLent) {
+    ++loans_;
+  } else {
     shared_->ledger.take_back(loan);
-    not_sent_.push_back(from);
-    return false;
+    done_with_.push_back(from);
   }
-  ++loans_;
+  if (sent == Outbox::Sent::kNowhere) return false;
   peer.lanes[lane].sent_bytes += payload.size();
   return true;
 }

@@ -25,8 +25,8 @@ namespace gradring::daemon {
 
 // What all jobs of the data thread share.
 struct DataShared {
-  DataShared(const Lanes* lanes, EventBox* box, uint32_t helpers)
-      : outbox(lanes), events(box), passes(helpers) {}
+  DataShared(const Lanes* lanes, EventBox* box, uint32_t helpers, size_t bundle_bytes)
+      : outbox(lanes, bundle_bytes), events(box), passes(helpers) {}
 
   Outbox outbox;
   EventBox* const events;
@@ -132,6 +132,7 @@ class JobExecutor final : private core::EngineActions {
   void meet_members();
   bool of_this_epoch(PeerId from, const Frame& frame);
   void settle();
+  void before_long_work(uint64_t bytes);
   uint32_t checksum_of(core::Staging at, uint32_t length);
   void made(core::Staging at, uint32_t length);
   void look(const core::Op& op, uint64_t offset, uint64_t first, uint64_t bytes,
@@ -161,7 +162,9 @@ class JobExecutor final : private core::EngineActions {
   std::vector<std::byte*> outputs_;             // likewise
   std::vector<std::byte> rounded_;              // likewise, of a sum that is rounded at each step
   core::EpochGate<PeerId> gate_;
-  std::vector<core::Staging> not_sent_;  // there is no connection: to be given back
+  // To be given back to the engine: what went as a copy, or cannot go since there is no connection.
+  std::vector<core::Staging> done_with_;
+  std::vector<core::Staging> settling_;  // kept for its capacity
   uint64_t loans_ = 0;
   bool told_drained_ = false;
 };

@@ -28,6 +28,13 @@ void JobExecutor::made(core::Staging at, uint32_t length) {
   checksums_.of(at) = leaves ? std::optional(checksum_of(at, length)) : std::nullopt;
 }
 
+// What was gathered to go together does not wait for it. At some GB/s less than this is over in the
+// time that a message takes.
+void JobExecutor::before_long_work(uint64_t bytes) {
+  constexpr uint64_t kLong = 16 << 10;
+  if (bytes >= kLong) shared_->outbox.flush();
+}
+
 void JobExecutor::fold(const core::FoldOrder& order) {
   const core::Op& op = *order.op;
   const core::Block block = op.plan.block_of(order.slice);
@@ -36,6 +43,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   const uint32_t length = op.plan.length_of(order.slice);
   const bool stays = order.leaves || !order.deliver;
   const bool copies = order.source == core::Fold::kSource;
+  before_long_work(length);
   if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
 
   inputs_.clear();
@@ -104,6 +112,7 @@ void JobExecutor::sum(const core::SumOrder& order) {
   const core::Op& op = *order.op;
   const uint64_t output_at = op.plan.output_at(order.slice);
   const uint32_t length = op.plan.length_of(order.slice);
+  before_long_work(length);
   inputs_.clear();
   folded_.clear();
   outputs_.clear();
@@ -139,6 +148,7 @@ void JobExecutor::sum(const core::SumOrder& order) {
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
   const core::Block block = op.plan.block_of(slice);
   const uint64_t at = op.plan.output_at(slice);
+  before_long_work(op.plan.length_of(slice));
   outputs_.clear();
   for (const auto& local : op.locals) {
     if (local && block.goes_to(local->rank)) outputs_.push_back(lent_to(*local).output + at);

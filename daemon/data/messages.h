@@ -145,6 +145,7 @@ struct ConnectPeer {
   std::string node;
   std::vector<std::string> addresses;  // of its lanes
   uint64_t token = 0;                  // goes into every frame to this peer
+  uint64_t bundle_bytes = 0;           // that it takes at most; 0: frames one by one alone
 };
 struct DisconnectPeer {
   PeerId peer = 0;
@@ -271,7 +272,9 @@ struct Pulse {
   std::vector<PeerTraffic> peers;  // by PeerId
   std::vector<JobTraffic> jobs;
   transport::Counters transport;
-  uint64_t frames_forged = 0;  // no peer of ours was given that token
+  uint64_t bundles_sent = 0;    // messages of several frames
+  uint64_t frames_bundled = 0;  // in them
+  uint64_t frames_forged = 0;   // no peer of ours was given that token
   uint64_t frames_malformed = 0;
   uint64_t frames_damaged = 0;
   uint64_t frames_stale = 0;         // of a job that is not here

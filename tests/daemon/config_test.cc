@@ -153,6 +153,7 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--slots"}, "slots", "--help"},
       {{"--slots", "many"}, "--slots", "number from 2"},
       {{"--slots", "1"}, "--slots", "number from 2"},
+      {{"--bundle-bytes", "65K"}, "--bundle-bytes", "up to 65536 bytes"},
       {{"--slots", "99999999999999999999"}, "--slots", "number from 2"},
       {{"--slots", "4", "--slots", "5"}, "--slots", "once"},
       {{"--decide", "5 parsecs"}, "--decide", "300s"},

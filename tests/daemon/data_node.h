@@ -60,6 +60,7 @@ class DataNode {
     options.staging_limit = staging_limit;
     options.feedback_limit = 1 << 20;
     options.pulse = 10 * core::kMillisecond;
+    options.bundle_bytes = kBundleBytesMax;  // to peers that take them
     data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
     thread_ = std::thread([this] { data_->run(); });
   }
@@ -123,11 +124,12 @@ class DataThreadTest : public testing::Test {
   static constexpr uint64_t kTokenOfA = 0xa11ce,
                             kTokenOfB = 0xb0b;  // expected in frames to that node
 
-  void connect(DataNode& a, DataNode& b) {
+  // `bundle_bytes`: of the bundles that both take.
+  void connect(DataNode& a, DataNode& b, uint64_t bundle_bytes = 0) {
     a.post(ExpectPeer{0, kTokenOfA});
     b.post(ExpectPeer{0, kTokenOfB});
-    a.post(ConnectPeer{0, 7, b.name(), b.addresses(), kTokenOfB});
-    b.post(ConnectPeer{0, 8, a.name(), a.addresses(), kTokenOfA});
+    a.post(ConnectPeer{0, 7, b.name(), b.addresses(), kTokenOfB, bundle_bytes});
+    b.post(ConnectPeer{0, 8, a.name(), a.addresses(), kTokenOfA, bundle_bytes});
   }
   static std::vector<float> numbers(size_t count, float factor) {
     std::vector<float> data(count);

@@ -87,6 +87,33 @@ TEST_F(LivePairTest, FindOneAnotherAndAdd) {
   EXPECT_EQ(job.ranks(1).pid(), getpid());
 }
 
+TEST_F(LivePairTest, SmallOpsShareMessages) {
+  RawTrainer x(a_.runtime_dir()), y(b_.runtime_dir());
+  ASSERT_TRUE(form_job("job", {&x, &y}));
+  const auto mx = x.allocate(4096), my = y.allocate(4096);
+  constexpr uint64_t kOps = 400;
+  for (uint64_t i = 0; i < kOps; ++i) {
+    x.submit(RawTrainer::allreduce(mx, 16, i));
+    y.submit(RawTrainer::allreduce(my, 16, i));
+  }
+  for (uint64_t i = 0; i < kOps; ++i) {
+    ASSERT_EQ(x.completion().verdict(), static_cast<uint32_t>(Verdict::kOk));
+    ASSERT_EQ(y.completion().verdict(), static_cast<uint32_t>(Verdict::kOk));
+  }
+  const auto counted = [&x](const std::string& name) {
+    wire::ClientMessage query;
+    query.mutable_query()->set_what(wire::Query::STATUS);
+    const wire::StatusReport report = x.ask(query).reply().status();
+    for (const auto& counter : report.counters()) {
+      if (counter.name() == name) return counter.value();
+    }
+    ADD_FAILURE() << "no counter " << name;
+    return uint64_t{0};
+  };
+  EXPECT_TRUE(becomes(x, [&](const wire::PeerReport&) { return counted("bundles_sent") > 0; }));
+  EXPECT_GE(counted("frames_bundled"), 2 * counted("bundles_sent"));
+}
+
 TEST_F(LivePairTest, AKilledDaemonEndsTheJobAtOnceAndComesBack) {
   RawTrainer x(a_.runtime_dir());
   {

@@ -33,6 +33,16 @@ class SteadyStateTest : public DataThreadTest {
     if (!made) throw std::runtime_error(made.error().message());
     return std::make_unique<DataNode>(name, std::move(*made));
   }
+  // All but every pool's finding of its size, before.
+  void expect_nothing_for_a_slice() {
+    for (int i = 0; i < 3; ++i) cost_of_op(2 * kSlices);
+    const counted::Counts once = cost_of_op(kSlices), twice = cost_of_op(2 * kSlices);
+    EXPECT_LE(twice.allocations, once.allocations + kNoise) << "of " << kSlices << " slices more";
+    EXPECT_LE(twice.locks, once.locks + kNoise) << "of " << kSlices << " slices more";
+    std::printf("%zu slices: %zu allocations, %zu locks; twice as many: %zu and %zu\n",
+                size_t{kSlices}, size_t{once.allocations}, size_t{once.locks},
+                size_t{twice.allocations}, size_t{twice.locks});
+  }
   counted::Counts cost_of_op(uint64_t slices) {
     std::vector<float> x = numbers(slices * kSliceBytes / sizeof(float), 1), y = x;
     const counted::Counts before = counted::so_far();
@@ -53,13 +63,16 @@ TEST_F(SteadyStateTest, ASliceAllocatesNothingAndTakesNoLock) {
   connect(*a_, *b_);
   a_->install(view_);
   b_->install(view_);
-  for (int i = 0; i < 3; ++i) cost_of_op(2 * kSlices);  // every pool has its size
-  const counted::Counts once = cost_of_op(kSlices), twice = cost_of_op(2 * kSlices);
-  EXPECT_LE(twice.allocations, once.allocations + kNoise) << "of " << kSlices << " slices more";
-  EXPECT_LE(twice.locks, once.locks + kNoise) << "of " << kSlices << " slices more";
-  std::printf("%zu slices: %zu allocations, %zu locks; twice as many: %zu and %zu\n",
-              size_t{kSlices}, size_t{once.allocations}, size_t{once.locks},
-              size_t{twice.allocations}, size_t{twice.locks});
+  expect_nothing_for_a_slice();
+}
+
+// These are small enough to be gathered.
+TEST_F(SteadyStateTest, NorDoesOneThatSharesAMessage) {
+  connect(*a_, *b_, kBundleBytesMax);
+  a_->install(view_);
+  b_->install(view_);
+  expect_nothing_for_a_slice();
+  EXPECT_GT(a_->next<Pulse>([](const Pulse& p) { return p.bundles_sent > 0; }).bundles_sent, 0u);
 }
 
 }  // namespace
