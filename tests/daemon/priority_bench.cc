@@ -19,7 +19,7 @@ using namespace gradring::daemon;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLayers = 16;
-constexpr int kSteps = 40, kLearning = 5;  // the first ones are not counted
+constexpr int kSteps = 25, kLearning = 5;  // the first ones are not counted
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -80,6 +80,7 @@ int main() {
       other.join();
       std::printf("%5zu KiB a layer, %-7s: first layer after %7.2f ms, all after %7.2f ms\n", kib,
                   priorities, median(waits.first), median(waits.all));
+      std::fflush(stdout);
     }
   }
   return 0;

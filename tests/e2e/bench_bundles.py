@@ -4,8 +4,8 @@ usage: bench_bundles.py [--programs DIR] [--nodes N] [--bundle-bytes SIZE]... [-
 
 A ring of daemons with a rank each for every length of bundles, 0 among them (each frame has its own message), on
 loopback or in network namespaces. They take turns, so that whatever else the machine does befalls all of them. Printed
-are, for ops alone and for many submitted together, the median time of one over all rounds, its ratio to that without,
-and how many messages a daemon sent for one.
+are, for ops alone and for many submitted together, the medians over all rounds of the time of one, of the processor
+time of one daemon for it, the ratios of both to those without, and how many messages a daemon sent for one.
 """
 
 import argparse
@@ -31,18 +31,21 @@ def messages(ring):
 
 
 def measure(ring, size, together, turn):
-    """(time of one op in seconds, messages of one daemon for it)."""
+    """(time of one op, processor time of one daemon for it, in seconds; messages of that daemon for it)."""
     results = ring.folder / f"perf-{size}-{together}-{turn}.json"
     iterations = max(OPS // together // (4 if together == 1 else 1), 1)
     words = ["gradring-perf", "allreduce", "--min", str(size), "--max", str(size), "--together", str(together),
              "--iters", str(iterations), "--warmup", "2", "--json", str(results)]
     before = messages(ring)
+    used = testbed.cpu_seconds(ring.nodes[0].daemon_pid())
     job = ring.launch(f"bench-{size}-{together}-{turn}", words)
     statuses = job.wait(300)
     if any(statuses):
         sys.exit(f"gradring-perf: {statuses}\n{job[0].complains()}")
+    used = testbed.cpu_seconds(ring.nodes[0].daemon_pid()) - used
     sent = messages(ring) - before
-    return json.loads(results.read_text())["results"][0]["time_seconds"], sent / ((iterations + 2) * together)
+    ops = (iterations + 2) * together
+    return json.loads(results.read_text())["results"][0]["time_seconds"], used / ops, sent / ops
 
 
 def main():
@@ -67,12 +70,11 @@ def main():
                 order = list(rings)[turn % len(rings):] + list(rings)[:turn % len(rings)]
                 for name in order:
                     taken[name].append(measure(rings[name], size, together, turn))
-            without = statistics.median(took for took, _ in taken["0"])
-            for name, rounds in taken.items():
-                took = statistics.median(took for took, _ in rounds)
-                sent = statistics.median(sent for _, sent in rounds)
+            medians = {name: [statistics.median(column) for column in zip(*rounds)] for name, rounds in taken.items()}
+            for name, (took, used, sent) in medians.items():
                 print(f"{together:>4} x {size:>5} B  bundle-bytes {name:<4} {took * 1e6:>8.1f} us an op, "
-                      f"{took / without:5.2f} of that without; {sent:5.2f} messages", flush=True)
+                      f"{took / medians['0'][0]:5.2f} of that without; {used * 1e6:6.1f} us of a processor, "
+                      f"{used / medians['0'][1]:5.2f}; {sent:5.2f} messages", flush=True)
     return 0
 
 
