@@ -40,8 +40,16 @@ void DataThread::apply(InstallJob& install) {
     outliving = std::move(install.memory->staging);
     engine.plan.slice_bytes_alone = 0;  // each slice is written down before it is copied
   }
+  // Of what final slices may take after completion, half is for those that stay where they lie.
+  uint64_t kept = kept_bytes(engine, options_.staging_limit);
+  uint32_t spares = 0;
+  if (!outliving) {
+    const uint64_t slice_bytes = engine.plan.slice_bytes_max;
+    spares = static_cast<uint32_t>(std::min<uint64_t>(engine.slots, kept / 2 / slice_bytes));
+    kept -= spares * slice_bytes;
+  }
   auto staging =
-      StagingMemory::create(engine.slots, engine.start_buffers, engine.plan.slice_bytes_max,
+      StagingMemory::create(engine.slots, engine.start_buffers, spares, engine.plan.slice_bytes_max,
                             options_.staging_limit, std::move(outliving));
   if (!staging) return failed(Cause::kRefused, node, staging.error().message());
   for (const core::Member& member : install.view.members) {
@@ -50,7 +58,6 @@ void DataThread::apply(InstallJob& install) {
     failed(Cause::kPeerLost, member.node, "is not connected on the data network");
     break;
   }
-  const uint64_t kept = kept_bytes(engine, options_.staging_limit);
   engine.eager =
       staging->bytes() + kept + core::eager_bytes_max(engine.plan) <= options_.staging_limit;
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,

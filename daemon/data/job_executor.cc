@@ -134,6 +134,8 @@ std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, uint32_t 
   const core::Staging at{core::Staging::Kind::kSlot, *slot};
   flight_->slice_arrives(*slot, frame);
   arriving_[*slot] = {from, frame.slice};
+  const std::optional<SlotBuffers::Value>& before = staging_.slots().value_in(*slot);
+  staging_.slots().use_again(*slot, before && may_be_kept(*before));
   ++loans_;
   return Landing{memory_at(at), shared_->ledger.lend({this, at})};
 }
@@ -251,6 +253,10 @@ void JobExecutor::send(uint32_t member, const Frame& frame) {
 }
 
 void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging from) {
+  const bool forwarded = from.kind == core::Staging::Kind::kSlot;
+  if (forwarded && frame.slice.phase == Phase::kFinal) {
+    staging_.slots().holds(from.index, {frame.key, frame.slice.slice, frame.slice.value_epoch});
+  }
   DataPeer* const peer = peer_of_[member] ? &shared_->peers.at(*peer_of_[member]) : nullptr;
   // A damaged one comes by another lane.
   const uint32_t turn = frame.slice.lane + frame.slice.attempt;
@@ -268,7 +274,6 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
     stamped.slice.crc32c = *known;
     if (frame.slice.attempt > 1) flight_->slice_resent(frame);
   }
-  const bool forwarded = from.kind == core::Staging::Kind::kSlot;
   if (lend(*lane, *peer_of_[member], stamped, from) && forwarded) flight_->slice_forwarded(frame);
 }
 

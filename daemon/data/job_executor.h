@@ -109,7 +109,7 @@ class JobExecutor final : private core::EngineActions {
   void sum(const core::SumOrder& order) override;
   void deliver(const core::Op& op, uint32_t slice, core::Staging from) override;
   std::optional<uint32_t> keep(const core::Op& op, uint32_t slice) override;
-  void drop(uint32_t kept) override { kept_->drop(kept); }
+  void drop(uint32_t kept) override;
   void fetch(const core::Op& op, uint32_t slice, core::Staging to) override;
   std::optional<core::ResultDigest> digest(const core::Op& op) override;
   void absent(const core::Absence& absence) override;
@@ -138,6 +138,8 @@ class JobExecutor final : private core::EngineActions {
   void look(const core::Op& op, uint64_t offset, uint64_t first, uint64_t bytes,
             const transport::FoldFindings& found);
   std::byte* memory_at(core::Staging at);
+  const std::byte* kept_at(uint32_t kept) const;
+  bool may_be_kept(const SlotBuffers::Value& value) const;
   std::optional<Landing> on_slice(PeerId from, uint32_t member, const Frame& frame);
   bool lend(uint8_t lane, PeerId to, const Frame& frame, core::Staging from);
 

@@ -12,6 +12,12 @@
 #include "transport/wire_format.h"
 
 namespace gradring::daemon {
+namespace {
+
+// In the number of a kept copy: it is that of a buffer of the slots.
+constexpr uint32_t kInSlotBuffer = uint32_t{1} << 31;
+
+}  // namespace
 
 std::byte* JobExecutor::memory_at(core::Staging at) {
   if (at.kind == core::Staging::Kind::kUnit) staging_.have_unit(at.index, engine_.unit_bytes());
@@ -173,17 +179,42 @@ const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {
   return nullptr;
 }
 
+// A value that still lies in a buffer of the slots need not be copied, unless it travels as another
+// type than it is kept as.
 std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
+  if (op.plan.wire == WireType::kNative) {
+    const auto buffer = staging_.slots().pin({op.key, slice, op.slices[slice].value.epoch});
+    if (buffer) return *buffer | kInSlotBuffer;
+  }
   const Lent* lent = first_lent_to(op);
   if (lent == nullptr) return std::nullopt;
   return kept_->keep({lent->output + op.plan.output_at(slice), op.plan.length_of(slice)});
+}
+
+void JobExecutor::drop(uint32_t kept) {
+  if ((kept & kInSlotBuffer) == 0) return kept_->drop(kept);
+  staging_.slots().unpin(kept & ~kInSlotBuffer);
+}
+
+const std::byte* JobExecutor::kept_at(uint32_t kept) const {
+  if ((kept & kInSlotBuffer) == 0) return kept_->at(kept).data();
+  return staging_.buffer(kept & ~kInSlotBuffer);
+}
+
+// Whether keep() may still be asked for it: not of what all members have, and hardly of what all
+// will have long before the op is complete.
+bool JobExecutor::may_be_kept(const SlotBuffers::Value& value) const {
+  const core::Op* const op = engine_.find(value.key);
+  if (op == nullptr || !op->open() || value.slice >= op->slices.size()) return false;
+  return op->slices[value.slice].state == core::SliceState::kHeld &&
+         op->plan.slices - op->slices_held <= engine_.slots();
 }
 
 void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   const uint32_t length = op.plan.length_of(slice);
   const std::optional<uint32_t> kept = op.slices[slice].kept;
   const std::byte* from =
-      kept ? kept_->at(*kept).data() : first_lent_to(op)->output + op.plan.output_at(slice);
+      kept ? kept_at(*kept) : first_lent_to(op)->output + op.plan.output_at(slice);
   if (op.plan.wire == WireType::kNative) {
     std::memcpy(memory_at(to), from, length);
   } else {

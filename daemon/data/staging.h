@@ -5,27 +5,31 @@
 #include <memory>
 #include <optional>
 #include <tl/expected.hpp>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/data/slot_buffers.h"
 #include "proto/status.h"
 #include "transport/shm/segment.h"
 
 namespace gradring::daemon {
 
-// The memory in which the slices of one job are while they are nobody's buffer: receive slots, then
-// start buffers, each `slice_bytes` long. Its size is known when the job is installed and never
-// changes, whatever the tensors' sizes; pages that no slice has touched cost nothing. Units, which
-// only small ops need, come as they are asked for and stay.
+// The memory in which the slices of one job are while they are nobody's buffer: those of the
+// receive slots, then start buffers, each `slice_bytes` long. Its size is known when the job is
+// installed and never changes, whatever the tensors' sizes; pages that no slice has touched cost
+// nothing. Units, which only small ops need, come as they are asked for and stay.
 class StagingMemory {
  public:
   static uint64_t bytes_for(uint32_t slots, uint32_t start_buffers, uint64_t slice_bytes) {
     return (uint64_t{slots} + start_buffers) * slice_bytes;
   }
-  // Refuses in words when it would exceed `limit` or the system has no memory. `outliving`: memory
-  // of enough bytes that outlives the process, to be used instead of some of its own.
+  // Refuses in words when it would exceed `limit` or the system has no memory. `spares`: buffers
+  // beside those of the slots, which count against no limit here. `outliving`: memory of enough
+  // bytes that outlives the process, to be used instead of some of its own; there are no spares.
   static tl::expected<StagingMemory, Status> create(uint32_t slots, uint32_t start_buffers,
-                                                    uint64_t slice_bytes, uint64_t limit,
+                                                    uint32_t spares, uint64_t slice_bytes,
+                                                    uint64_t limit,
                                                     std::optional<transport::Segment> outliving);
 
   StagingMemory(StagingMemory&& other) noexcept;
@@ -37,10 +41,11 @@ class StagingMemory {
       return units_[staging.index / kUnitsAtOnce].get() +
              staging.index % kUnitsAtOnce * unit_bytes_;
     }
-    const uint64_t index =
-        staging.kind == core::Staging::Kind::kSlot ? staging.index : slots_ + staging.index;
-    return base_ + index * slice_bytes_;
+    const bool slot = staging.kind == core::Staging::Kind::kSlot;
+    return buffer(slot ? slots_.of(staging.index) : slots_.count() + staging.index);
   }
+  SlotBuffers& slots() { return slots_; }
+  std::byte* buffer(uint32_t number) const { return base_ + number * slice_bytes_; }
   // Before the first use of such a unit. Ends the process when there is no memory.
   void have_unit(uint32_t index, uint64_t unit_bytes) {
     unit_bytes_ = unit_bytes;
@@ -51,9 +56,9 @@ class StagingMemory {
   uint64_t bytes() const { return bytes_ + units_.size() * kUnitsAtOnce * unit_bytes_; }
 
  private:
-  StagingMemory(std::byte* base, uint64_t bytes, uint32_t slots, uint64_t slice_bytes)
-      : base_(base), bytes_(bytes), slots_(slots), slice_bytes_(slice_bytes) {}
-  StagingMemory(transport::Segment memory, uint32_t slots, uint64_t slice_bytes);
+  StagingMemory(std::byte* base, uint64_t bytes, SlotBuffers slots, uint64_t slice_bytes)
+      : base_(base), bytes_(bytes), slots_(std::move(slots)), slice_bytes_(slice_bytes) {}
+  StagingMemory(transport::Segment memory, SlotBuffers slots, uint64_t slice_bytes);
 
   static constexpr uint32_t kUnitsAtOnce = 16;
 
@@ -62,7 +67,7 @@ class StagingMemory {
   std::optional<transport::Segment> memory_;  // else a mapping of its own
   std::byte* base_;
   uint64_t bytes_;
-  uint32_t slots_;
+  SlotBuffers slots_;
   uint64_t slice_bytes_;
 };
 

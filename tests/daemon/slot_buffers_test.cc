@@ -1,0 +1,89 @@
+#include "daemon/data/slot_buffers.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace gradring::daemon {
+namespace {
+
+SlotBuffers::Value value(uint32_t slice) { return {{0, 7}, slice, 1}; }
+
+TEST(SlotBuffersTest, AWantedValueStaysWhenItsSlotIsUsedAgain) {
+  SlotBuffers slots(2, 1);
+  const uint32_t first = slots.of(0);
+  slots.holds(0, value(3));
+  slots.use_again(0, true);
+  EXPECT_NE(slots.of(0), first);
+  EXPECT_FALSE(slots.value_in(0));
+  EXPECT_EQ(slots.pin(value(3)), first);
+}
+
+TEST(SlotBuffersTest, WhatNobodyWantsIsOverwrittenInPlace) {
+  SlotBuffers slots(2, 1);
+  const uint32_t first = slots.of(0);
+  slots.holds(0, value(3));
+  slots.use_again(0, false);
+  EXPECT_EQ(slots.of(0), first);
+  EXPECT_FALSE(slots.pin(value(3)));
+}
+
+TEST(SlotBuffersTest, APinnedValueStaysAndItsSlotGetsAnotherBuffer) {
+  SlotBuffers slots(1, 1);
+  slots.holds(0, value(0));
+  const uint32_t pinned = slots.pin(value(0)).value();
+  slots.use_again(0, false);
+  EXPECT_NE(slots.of(0), pinned);
+  // Nor does anything else move in there.
+  slots.holds(0, value(1));
+  slots.use_again(0, true);
+  EXPECT_NE(slots.of(0), pinned);
+  EXPECT_FALSE(slots.pin(value(1)));  // there was no room for it
+  slots.unpin(pinned);
+  slots.holds(0, value(2));
+  slots.use_again(0, true);
+  EXPECT_EQ(slots.of(0), pinned);
+}
+
+TEST(SlotBuffersTest, TheLongestUnwantedGivesWayFirst) {
+  SlotBuffers slots(1, 2);
+  for (uint32_t slice = 0; slice < 3; ++slice) {
+    slots.holds(0, value(slice));
+    slots.use_again(0, true);
+  }
+  EXPECT_FALSE(slots.pin(value(0)));
+  EXPECT_TRUE(slots.pin(value(1)));
+  EXPECT_TRUE(slots.pin(value(2)));
+}
+
+TEST(SlotBuffersTest, OnlySoManyArePinnedAsThereAreSpares) {
+  SlotBuffers slots(3, 2);
+  for (uint32_t slot = 0; slot < 3; ++slot) slots.holds(slot, value(slot));
+  std::set<uint32_t> pinned;
+  for (uint32_t slice = 0; slice < 2; ++slice) pinned.insert(slots.pin(value(slice)).value());
+  EXPECT_EQ(pinned.size(), 2u);
+  EXPECT_FALSE(slots.pin(value(2)));
+  for (uint32_t slot = 0; slot < 3; ++slot) {  // so there is always one for whoever arrives
+    slots.use_again(slot, true);
+    EXPECT_EQ(pinned.count(slots.of(slot)), 0u);
+  }
+}
+
+TEST(SlotBuffersTest, AnotherEpochsOrOpsValueIsAnother) {
+  SlotBuffers slots(1, 1);
+  slots.holds(0, value(3));
+  EXPECT_FALSE(slots.pin({{0, 7}, 3, 2}));
+  EXPECT_FALSE(slots.pin({{0, 8}, 3, 1}));
+  EXPECT_FALSE(slots.pin({{0, 7}, 2, 1}));
+}
+
+TEST(SlotBuffersTest, WithoutSparesAllGoesOnAsItWas) {
+  SlotBuffers slots(2, 0);
+  slots.holds(1, value(3));
+  EXPECT_FALSE(slots.pin(value(3)));
+  slots.use_again(1, true);
+  EXPECT_EQ(slots.of(1), 1u);
+}
+
+}  // namespace
+}  // namespace gradring::daemon
