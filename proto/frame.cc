@@ -144,6 +144,15 @@ void write_body(Writer& w, const Frame& f) {
     case FrameType::kDone:
       w.put(f.done);
       break;
+    case FrameType::kAllReady:
+      w.put(f.all_ready.contributions);
+      w.put(static_cast<uint8_t>(f.all_ready.grows));
+      break;
+    case FrameType::kWanted:
+      w.put(f.wanted.rank);
+      w.put(f.wanted.waited);
+      w.put(f.wanted.signature);
+      break;
   }
 }
 
@@ -214,6 +223,16 @@ bool read_body(Reader& r, Frame& f) {
     case FrameType::kDone:
       r.get(f.done);
       return true;
+    case FrameType::kAllReady: {
+      f.all_ready.contributions = r.get<uint32_t>();
+      const auto grows = r.get<uint8_t>();
+      f.all_ready.grows = grows == 1;
+      return grows <= 1 && f.all_ready.contributions > 0;
+    }
+    case FrameType::kWanted:
+      f.wanted.rank = r.get<uint32_t>();
+      f.wanted.waited = r.get<uint64_t>();
+      return r.get(f.wanted.signature);
   }
   return false;
 }

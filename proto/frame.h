@@ -44,8 +44,10 @@ enum class FrameType : uint8_t {
   kHeartbeat = 7,
   kDigest = 8,
   kDone = 9,
+  kAllReady = 10,
+  kWanted = 11,
 };
-inline constexpr uint8_t kFrameTypeLast = 9;
+inline constexpr uint8_t kFrameTypeLast = 11;
 
 // The first turn of a slice gathers a partial sum, the second hands out the final value. kDirect: a
 // final value straight from the member that has made it.
@@ -60,8 +62,9 @@ struct DoneBody {
   bool operator==(const DoneBody&) const = default;
 };
 
-// All local trainers of the sender have submitted the op. `rank` is the sender's lowest rank: the
-// one to name when signatures differ.
+// All local trainers of the sender have submitted the op; in large jobs also those of all members
+// below it in a tree (daemon/core/ready_tree.h). `rank` is the sender's lowest rank: the one to
+// name when signatures differ.
 //
 //   56        60                64                          100       101      102
 //    +---------+-----------------+----------------------------+---------+--------+
@@ -154,6 +157,22 @@ struct DigestBody {
   bool operator==(const DigestBody&) const = default;
 };
 
+// All members are ready for the op: from the first of a large job, down its tree.
+struct AllReadyBody {
+  uint32_t contributions = 0;  // of how many ranks, never 0
+  bool grows = false;          // as some member's READY had it
+  bool operator==(const AllReadyBody&) const = default;
+};
+
+// Rank `rank` has submitted the op, and its node waits for others. To all members of a large job,
+// along its tree.
+struct WantedBody {
+  uint32_t rank = 0;
+  uint64_t waited = 0;  // nanoseconds since the op was submitted first, where this began
+  Signature signature;
+  bool operator==(const WantedBody&) const = default;
+};
+
 // Sent on every lane by the thread that moves its slices; `progress` counts that thread's turns.
 struct HeartbeatBody {
   uint64_t sequence = 0;
@@ -178,6 +197,8 @@ struct Frame {
   HeartbeatBody heartbeat;
   DigestBody digest;
   DoneBody done;
+  AllReadyBody all_ready;
+  WantedBody wanted;
 };
 
 // Whether it has data that does not go along the ring.

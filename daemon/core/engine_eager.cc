@@ -241,7 +241,7 @@ void JobEngine::sum_direct(Op& op, uint32_t slice) {
     const uint32_t member = (first + i) % members();
     parts.push_back(member == me_ ? own : unit_at(*op.eager.parcels[member]));
   }
-  const ValueId value{view_.epoch, op.contributed_before.back()};
+  const ValueId value{view_.epoch, op.contributed_all};
   const bool hands = op.plan.direct == Direct::kParts;
   SumOrder order;
   order.op = &op;
@@ -304,7 +304,7 @@ void JobEngine::drop_if_everywhere(Op& op) {
 
 // Most often the next READY says it.
 void JobEngine::tell_done(bool all) {
-  if (frozen_ || failure_) return;
+  if (frozen_ || failure_ || tree_) return;
   for (uint32_t i = 0; i < members(); ++i) {
     EagerReceived& received = eager_received_[i];
     if (received.untold() == 0 || (!all && received.untold() < kEagerWindow / 2)) continue;

@@ -81,7 +81,13 @@ void JobEngine::adopt(const Proposal& proposal) {
   for (const auto& [key, op] : ops_) keys.push_back(key);
   for (const OpKey& key : keys) {
     const auto it = ops_.find(key);
-    if (it == ops_.end() || !it->second->open()) continue;
+    if (it == ops_.end()) continue;
+    // The last rank that was to be told may be gone.
+    if (it->second->state == OpState::kFailed && all_local(*it->second)) {
+      forget(*it->second);
+      continue;
+    }
+    if (!it->second->open()) continue;
     if (view_.closed && !it->second->spared) {
       fail_op(*it->second, *view_.closed);
     } else {
@@ -107,6 +113,7 @@ void JobEngine::enter(const Proposal& proposal) {
   const auto me = view_.index_of(self);
   GRADRING_CHECK(me, "only a member adopts a view");
   me_ = *me;
+  plant_tree();
   frozen_ = false;
   grows_ = false;
   gone_.assign(members(), std::nullopt);
@@ -172,6 +179,17 @@ void JobEngine::enter(const Proposal& proposal) {
   ops_.insert(std::move(join_point));
 }
 
+void JobEngine::plant_tree() {
+  const bool large = members() > options_.ready_tree_above;
+  tree_ = large ? ReadyTree(members(), me_, options_.ready_tree_arity) : ReadyTree();
+  ranks_before_.clear();
+  if (!tree_) return;
+  ranks_before_.push_back(0);
+  for (const Member& member : view_.members) {
+    ranks_before_.push_back(ranks_before_.back() + static_cast<uint32_t>(member.ranks.size()));
+  }
+}
+
 // A rank that comes in is a new process, whatever one of the same number has left open.
 void JobEngine::begin_anew(Local& local) {
   const auto index = static_cast<size_t>(&local - locals_.data());
@@ -192,10 +210,7 @@ void JobEngine::begin_anew(Op& op) {
   const bool looked_at = op.eager.looked_at;
   op.eager = {};
   op.eager.looked_at = looked_at;
-  op.contributions.assign(members(), 0);
-  op.contributed_before.clear();
-  op.ready_count = 0;
-  op.grows = false;
+  begin_ready(op);
   op.confirmed = false;
   op.passed_confirm = false;
   if (op.open()) op.everywhere = false;
@@ -332,12 +347,12 @@ void JobEngine::recover(Op& op, const OpFate& fate) {
 void JobEngine::go_on(Op& op) {
   for (const auto& local : op.locals) {
     if (!local || local->signature == *op.signature) continue;
-    return mismatch(op, {op.signed_by, local->rank, *op.signature, local->signature}, true);
+    return mismatch(op, {op.signed_by, local->rank, *op.signature, local->signature});
   }
   // Likewise, and it was submitted while we were frozen: then the view did not speak of it.
   take_seats(op, *op.signature);
   if (const auto wrong = wrong_ranks(op, op.signed_by, *op.signature)) {
-    return mismatch(op, *wrong, true);
+    return mismatch(op, *wrong);
   }
   // Submitted while we were frozen, and its root is gone. Had any member reported the root's input,
   // the op would have a fate.

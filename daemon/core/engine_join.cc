@@ -55,7 +55,7 @@ void JobEngine::ask_joined(Op& op) {
   for (auto it = ops_.lower_bound({OpKey::kNoMoreSpace, 0});
        it != ops_.end() && it->first.space == OpKey::kNoMoreSpace; ++it) {
     const Op& join = *it->second;
-    if (join.open() && (join.all_ready() || join.slice_bytes != 0)) return;
+    if (join.open() && (join.all_ready() || join.slice_bytes != 0 || moved(join))) return;
   }
   const bool failed = op.state == OpState::kFailed;
   if (!failed && (!op.open() || !op.signature)) return;
@@ -67,7 +67,7 @@ void JobEngine::ask_joined(Op& op) {
       if (failed) continue;
       Signature joined = *op.signature;
       joined.collective = Collective::kJoin;
-      return mismatch(op, {op.signed_by, local.rank, *op.signature, joined}, true);
+      return mismatch(op, {op.signed_by, local.rank, *op.signature, joined});
     }
     if (!op.asked.insert(local.rank).second) continue;
     actions_->stand_in(local.rank, op.key, failed ? std::nullopt : op.signature);
@@ -89,7 +89,7 @@ void JobEngine::check_alone() {
          ++it) {
       Op& op = *it->second;
       if (!op.open()) continue;
-      if (op.signature && all_local(op) && locals_here(op) > 0 && !op.ready(me_)) say_ready(op);
+      if (op.signature && all_local(op) && locals_here(op) > 0 && !op.ready_here()) say_ready(op);
       return;
     }
   }

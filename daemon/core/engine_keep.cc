@@ -15,13 +15,13 @@ void JobEngine::complete_if_final(Op& op) {
   Outcome outcome;
   outcome.epoch = view_.epoch;
   if (op.plan.slices == 0) {
-    if (!op.ready(me_) || (!op.confirmed && (!op.all_ready() || op.grows))) return;
-    if (!op.confirmed) op.outcome = {view_.epoch, op.contributed_before.back()};
+    if (!op.ready_here() || (!op.confirmed && (!op.all_ready() || op.grows))) return;
+    if (!op.confirmed) op.outcome = {view_.epoch, op.contributed_all};
     if (!may_tell_decided(op)) return;
     outcome.ranks_min = outcome.ranks_max = op.outcome.ranks;
   } else {
     const bool enough =
-        planted(Bug::kOwnOutputIsEnough) && op.plan.to_one() && op.ready(me_) && done_here(op);
+        planted(Bug::kOwnOutputIsEnough) && op.plan.to_one() && op.ready_here() && done_here(op);
     if (op.slices_held != op.plan.slices && !enough) return;
     if (op.plan.to_one() && !may_tell_decided(op)) return;
     let_go(op, true);  // others wait for that as we may for them, when there is no room
@@ -221,7 +221,7 @@ void JobEngine::on_stable(uint32_t from, const Frame& f) {
 }
 
 void JobEngine::on_confirm(Op& op, uint32_t from, const Frame& f) {
-  if ((op.plan.slices != 0 && !op.plan.to_one()) || !op.ready(me_)) {
+  if ((op.plan.slices != 0 && !op.plan.to_one()) || !op.ready_here()) {
     return protocol_fault(from, "a confirmation of " + describe(f.key) + " out of turn");
   }
   if (op.confirmed) {
@@ -260,7 +260,7 @@ void JobEngine::on_stable_slices(Op& op, uint32_t from, const StableBody& stable
     if ((stable.bits[i / 64] >> (i % 64) & 1) == 0) continue;
     const uint32_t slice = stable.first + i;
     const bool known = slice < op.plan.slices;
-    const bool elsewhere = known && !op.plan.wanted_here(slice) && op.ready(me_) &&
+    const bool elsewhere = known && !op.plan.wanted_here(slice) && op.ready_here() &&
                            op.slices[slice].next_step == steps_of(op, slice).size();
     if (!known || (op.slices[slice].state == SliceState::kUntouched && !elsewhere)) {
       return protocol_fault(from, "STABLE for slice " + std::to_string(slice) + " of " +

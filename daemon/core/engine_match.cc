@@ -10,13 +10,14 @@
 #include "daemon/core/planted.h"
 
 namespace gradring::core {
+
 Op& JobEngine::op_of(const OpKey& key) {
   std::unique_ptr<Op>& op = ops_[key];
   if (!op) {
     op = std::make_unique<Op>();
     ++open_;
     op->key = key;
-    op->contributions.assign(members(), 0);
+    begin_ready(*op);
     op->expected = view_.size;
     const auto carried = carried_.find(key);
     if (carried != carried_.end()) {
@@ -27,6 +28,15 @@ Op& JobEngine::op_of(const OpKey& key) {
   }
   if (op->locals.size() < locals_.size()) op->locals.resize(locals_.size());
   return *op;
+}
+
+// Nobody has said READY for it in this epoch.
+void JobEngine::begin_ready(Op& op) const {
+  op.contributed = op.contributed_all = op.ready_count = 0;
+  op.contributions.assign(tree_ ? 0 : members(), 0);
+  op.contributed_before.clear();
+  op.tree = {};
+  op.grows = false;
 }
 
 uint32_t JobEngine::locals_here(const Op& op) const {
@@ -59,6 +69,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   const uint32_t index = local_index(submission.rank);
   Local& local = locals_[index];
   OpKey key = submission.key;
+  now_ = now;
   if (local.left) {
     return {Code::kAborted, "rank " + std::to_string(submission.rank) + " has left the job"};
   }
@@ -150,13 +161,13 @@ void JobEngine::meet(Op& op, uint32_t rank, const Signature& signature) {
     op.signature = signature;
     op.signed_by = rank;
   } else if (*op.signature != signature) {
-    return mismatch(op, {op.signed_by, rank, *op.signature, signature}, true);
+    return mismatch(op, {op.signed_by, rank, *op.signature, signature});
   }
   // Other nodes tell the digest of unequal blocks alone; ours know them.
   if (signature.blocks.known()) op.signature->blocks = signature.blocks;
-  if (const auto wrong = wrong_ranks(op, rank, signature)) return mismatch(op, *wrong, true);
+  if (const auto wrong = wrong_ranks(op, rank, signature)) return mismatch(op, *wrong);
   check_absent(op);
-  if (all_local(op) && locals_here(op) > 0 && !op.ready(me_)) {
+  if (all_local(op) && locals_here(op) > 0 && !op.ready_here()) {
     say_ready(op);
   } else {
     check_ready(op);
@@ -174,26 +185,38 @@ void JobEngine::line_up(Op& op) {
   starting_.insert(std::find_if(starting_.begin(), starting_.end(), less_urgent), &op);
 }
 
-void JobEngine::say_ready(Op& op) {
-  if (waits_for_others(op)) return;
-  if (planted(Bug::kSlotsPerGrant)) {
-    size_t granted = 0;
-    for (const auto& [key, other] : ops_) granted += other->open() && other->ready(me_) ? 1 : 0;
-    if (granted >= options_.slots) return;
-  }
-  plan(op);
-  op.contributions[me_] = locals_here(op);
-  ++op.ready_count;
-  Frame ready = frame(FrameType::kReady, op.key);
+// The one to name where signatures differ.
+uint32_t JobEngine::speaker_of(const Op& op) const {
   uint32_t speaker = kNoRank;
   for (size_t i = 0; i < op.locals.size(); ++i) {
     if (op.locals[i] && locals_[i].member) speaker = std::min(speaker, op.locals[i]->rank);
   }
-  ready.ready.rank = speaker;
-  ready.ready.contributions = op.contributions[me_];
+  return speaker;
+}
+
+void JobEngine::say_ready(Op& op) {
+  // Whoever has joined must hear of the others' ops, so they must hear of that.
+  if (tree_ && op.key.space == OpKey::kNoMoreSpace) want(op, speaker_of(op));
+  if (waits_for_others(op)) return;
+  if (planted(Bug::kSlotsPerGrant)) {
+    size_t granted = 0;
+    for (const auto& [key, other] : ops_) granted += other->open() && other->ready_here() ? 1 : 0;
+    if (granted >= options_.slots) return;
+  }
+  plan(op);
+  op.contributed = locals_here(op);
+  op.grows = op.grows || (op.key.space == OpKey::kJoinSpace && grows_);
+  if (tree_) {
+    if (anybody_joined()) want(op, speaker_of(op));
+    return check_ready(op);
+  }
+  op.contributions[me_] = op.contributed;
+  ++op.ready_count;
+  Frame ready = frame(FrameType::kReady, op.key);
+  ready.ready.rank = speaker_of(op);
+  ready.ready.contributions = op.contributed;
   ready.ready.signature = *op.signature;
   ready.ready.grows = op.key.space == OpKey::kJoinSpace && grows_;
-  op.grows = op.grows || ready.ready.grows;
   if (may_be_eager(op)) {
     send_eager(op, ready);
   } else {
@@ -207,13 +230,18 @@ void JobEngine::say_ready(Op& op) {
 }
 
 void JobEngine::check_ready(Op& op) {
-  const bool enough =
-      planted(Bug::kOnlySuccessorReady) ? op.ready(me_) && op.ready(successor()) : op.all_ready();
-  if (op.state != OpState::kGathering || !enough) return;
-  op.contributed_before.assign(1, 0);
-  for (const uint32_t ranks : op.contributions) {
-    op.contributed_before.push_back(op.contributed_before.back() + ranks);
+  if (op.state != OpState::kGathering) return;
+  if (tree_) {
+    pass_ready(op);
+  } else if (op.ready_count == members() || (planted(Bug::kOnlySuccessorReady) && op.ready_here() &&
+                                             op.contributions[successor()] > 0)) {
+    op.contributed_before.assign(1, 0);
+    for (const uint32_t ranks : op.contributions) {
+      op.contributed_before.push_back(op.contributed_before.back() + ranks);
+    }
+    op.contributed_all = op.contributed_before.back();
   }
+  if (!op.all_ready()) return;
   set_state(op, OpState::kMoving);
   if (op.eager.ready == members()) {
     start_direct(op);
@@ -228,6 +256,9 @@ void JobEngine::check_ready(Op& op) {
 // `unit`: where its data lies, if there is any.
 void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> unit) {
   const ReadyBody& ready = f.ready;
+  if (tree_ && (ready.eager || !tree_.is_child(from))) {
+    return protocol_fault(from, "READY in a way that large jobs do not have");
+  }
   on_done(from, ready.done);
   if (ended_keys_.contains(f.key)) {
     ++counters_.frames_repeated;
@@ -243,7 +274,8 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
                                     ", which is not on that node");
   }
   Op& op = op_of(f.key);
-  if (op.ready(from) || op.state == OpState::kFailed) {
+  const bool known = tree_ ? (op.tree.below & tree_.bit_of(from)) != 0 : op.contributions[from] > 0;
+  if (known || op.state == OpState::kFailed) {
     ++counters_.frames_repeated;
     return done_with(from, f, unit);
   }
@@ -252,8 +284,13 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
     done_with(from, f, unit);
     return protocol_fault(from, "READY for a broadcast from a rank outside the job");
   }
-  op.contributions[from] = ready.contributions;
-  ++op.ready_count;
+  if (tree_) {
+    op.tree.below |= tree_.bit_of(from);
+    op.tree.contributions += ready.contributions;
+  } else {
+    op.contributions[from] = ready.contributions;
+    ++op.ready_count;
+  }
   op.grows = op.grows || ready.grows;
   take_parcel(op, from, f, unit);
   meet(op, ready.rank, ready.signature);
@@ -262,7 +299,7 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
 
 // No slice of the op has moved anywhere: a slice starts only when all members said READY with one
 // and the same signature.
-void JobEngine::mismatch(Op& op, const MismatchBody& body, bool tell) {
+void JobEngine::mismatch(Op& op, const MismatchBody& body, std::optional<uint32_t> from) {
   if (moved(op)) {
     const uint32_t blamed = view_.has(body.rank_b) ? view_.host_of(body.rank_b) : me_;
     return protocol_fault(blamed,
@@ -277,9 +314,11 @@ void JobEngine::mismatch(Op& op, const MismatchBody& body, bool tell) {
     }
     return who + " submitted " + describe(signature);
   };
-  if (tell) {
-    Frame f = frame(FrameType::kMismatch, op.key);
-    f.mismatch = body;
+  Frame f = frame(FrameType::kMismatch, op.key);
+  f.mismatch = body;
+  if (tree_) {
+    send_to_neighbours(f, from);
+  } else if (!from) {
     send_to_others(f);
   }
   fail_op(op,
@@ -301,7 +340,7 @@ void JobEngine::on_mismatch(uint32_t from, const Frame& f) {
     return protocol_fault(from,
                           "a second signature for " + title(op) + ", of which slices have moved");
   }
-  mismatch(op, f.mismatch, false);
+  mismatch(op, f.mismatch, from);
   if (const auto it = ops_.find(f.key); it != ops_.end()) ask_joined(*it->second);
 }
 
@@ -310,62 +349,6 @@ bool JobEngine::moved(const Op& op) const {
          std::any_of(op.slices.begin(), op.slices.end(), [](const SliceProgress& progress) {
            return progress.arriving || progress.next_step > 0;
          });
-}
-
-void JobEngine::member_gone(uint32_t member, const Failure& failure) {
-  gone_[member] = Gone{failure};
-  // It had everything, or it would not have been done; only its word for that may be lost.
-  if (member == successor()) sent_.confirm_all([this](Staging at) { release(at); });
-  for (const auto& [key, op] : ops_) check_absent(*op);
-  // It was done, so it had let go of everything that it took part in, which it does only when all
-  // members have that. Whoever waits for it to pass that on would wait for ever.
-  if (view_.members[member].ranks.empty() || frozen_) return;
-  std::vector<OpKey> everywhere;
-  for (const auto& [key, op] : ops_) {
-    const bool final = op->plan.slices == 0 ? op->outcome.ranks != 0
-                       : op->plan.to_one()  ? op->ready(me_) && done_here(*op)
-                                            : op->slices_held == op->plan.slices;
-    if (op->state == OpState::kCompleted || (op->open() && final)) everywhere.push_back(key);
-  }
-  for (const OpKey& key : everywhere) {
-    Op& op = *ops_.at(key);
-    for (uint32_t slice = 0; slice < op.plan.slices; ++slice) {
-      set_elsewhere(op, slice, {view_.epoch, op.plan.contributions_of(op.signature->ranks)});
-      set_dropped(op, slice);
-    }
-    op.everywhere = true;
-    if (op.plan.to_one()) complete_if_final(op);
-    forget_if_dropped(key);
-  }
-  retry_waiting();
-}
-
-void JobEngine::leave(uint32_t rank, const Failure& why) {
-  locals_[local_index(rank)].left = why;
-  journal_->local(record_of(locals_[local_index(rank)]));
-  for (const auto& [key, op] : ops_) check_absent(*op);
-}
-
-// An op that somebody waits for and that a rank which left never submitted will never be complete
-// in this view.
-void JobEngine::check_absent(const Op& op) {
-  if (!op.open() || failure_) return;
-  for (uint32_t i = 0; i < members(); ++i) {
-    if (!gone_[i] || op.ready(i) || std::exchange(gone_[i]->told, true)) continue;
-    actions_->absent({std::nullopt, view_.members[i].node, gone_[i]->failure});
-  }
-  for (size_t i = 0; i < locals_.size(); ++i) {
-    Local& local = locals_[i];
-    if (!local.member || !local.left || (i < op.locals.size() && op.locals[i])) continue;
-    if (std::exchange(local.told, true)) continue;
-    Failure failure = *local.left;
-    if (failure.cause == Cause::kTrainerLeft) {
-      failure.blame = blame_of(local.rank, "left the job without submitting " + title(op) + " (" +
-                                               (op.signature ? describe(*op.signature) : "") +
-                                               "), which others wait for");
-    }
-    actions_->absent({local.rank, view_.members[me_].node, failure});
-  }
 }
 
 }  // namespace gradring::core

@@ -71,7 +71,7 @@ void JobEngine::restore(const OpRecord& entry) {
   op.spared = entry.spared;
   op.outcome = entry.outcome;
   op.failure = entry.failure;
-  op.contributions.assign(members(), 0);
+  begin_ready(op);
   op.locals.resize(locals_.size());
   for (const Submission& submission : entry.locals) {
     const uint32_t index = local_index(submission.rank);

@@ -27,7 +27,8 @@ bool JobEngine::stale(const Frame& f) {
   return stale;
 }
 
-void JobEngine::on_frame(uint32_t from, const Frame& f, Time) {
+void JobEngine::on_frame(uint32_t from, const Frame& f, Time now) {
+  now_ = now;
   if (stale(f)) return;
   heard_[from] = true;
   switch (f.type) {
@@ -47,6 +48,10 @@ void JobEngine::on_frame(uint32_t from, const Frame& f, Time) {
       return on_digest(from, f);
     case FrameType::kDone:
       return on_done(from, f.done);
+    case FrameType::kAllReady:
+      return on_all_ready(from, f);
+    case FrameType::kWanted:
+      return on_wanted(from, f);
     case FrameType::kSlice:      // comes by on_slice
     case FrameType::kHeartbeat:  // is the failure detector's
       break;
@@ -110,7 +115,7 @@ std::optional<uint32_t> JobEngine::on_slice(uint32_t from, const Frame& f) {
     return refuse("is outside the op's " + std::to_string(op.plan.slices) + " slices");
   }
   SliceProgress& progress = op.slices[f.slice.slice];
-  if (progress.route == Route::kCompute && op.open() && !op.ready(me_))
+  if (progress.route == Route::kCompute && op.open() && !op.ready_here())
     return refuse("came before this node was ready for it");
   if (f.slice.length != op.plan.packed_length_of(f.slice.slice)) {
     return refuse("has " + std::to_string(f.slice.length) + " bytes instead of " +
@@ -147,9 +152,10 @@ uint32_t JobEngine::ranks_expected(const Op& op, const SliceBody& body) const {
   const SliceProgress& progress = op.slices[body.slice];
   if (progress.route == Route::kHand) return progress.value.ranks;
   if (op.plan.way == Way::kSpread || op.plan.way == Way::kCarry) return 1;
-  if (op.contributed_before.empty()) return 0;
-  const std::vector<uint32_t>& before = op.contributed_before;
-  if (body.phase == Phase::kFinal) return before.back();
+  if (body.phase == Phase::kFinal || !op.all_ready()) return op.contributed_all;
+  // In a large view nobody knows of whom the contributions are, unless they are all of its ranks.
+  if (tree_ && op.contributed_all != view_.size) return 0;
+  const std::vector<uint32_t>& before = tree_ ? ranks_before_ : op.contributed_before;
   const uint32_t start = op.plan.start_of(body.slice);
   const uint32_t end = start + body.hop;  // one past the last contributor, perhaps round the ring
   if (end <= members()) return before[end] - before[start];
@@ -208,7 +214,7 @@ uint32_t JobEngine::pump(uint32_t budget) {
       const auto it = ops_.find(key);
       if (it == ops_.end() || !it->second->open() || !it->second->signature) continue;
       Op& op = *it->second;
-      if (all_local(op) && locals_here(op) > 0 && !op.ready(me_)) say_ready(op);
+      if (all_local(op) && locals_here(op) > 0 && !op.ready_here()) say_ready(op);
     }
   }
   if (done < budget || stable_.size() >= kStableBatch) tell_stable();
@@ -324,7 +330,7 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
   // A copy that may be interrupted, and finished in the next life, needs the whole value first.
   const bool in_one_pass =
       delivers && step.fold != Fold::kNone && journal_ == EngineJournal::none();
-  if (step.fold == Fold::kLocals) value.ranks += op.contributions[me_];
+  if (step.fold == Fold::kLocals) value.ranks += op.contributed;
   if (step.fold == Fold::kSource) value.ranks = 1;
   if (step.fold != Fold::kNone) {
     // D3: from untouched inputs only.

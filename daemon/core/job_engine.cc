@@ -24,6 +24,7 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
     locals_.emplace_back();
     locals_.back().rank = info.rank;
   }
+  plant_tree();
   gone_.resize(members());
   eager_sent_.begin_epoch(members(), me_);
   eager_received_.resize(members());
@@ -181,7 +182,7 @@ void JobEngine::plan(Op& op) {
   PlanOptions options = options_.plan;
   // A node's own sum would be rounded once more than on the way along the ring.
   const bool rounds = is_half(op.signature->dtype) && view_.size != members();
-  if (rounds || members() > kEagerMembersMax) options.direct_members_max = 0;
+  if (rounds || members() > kEagerMembersMax || tree_) options.direct_members_max = 0;
   op.plan = make_plan(*op.signature, members(), me_, seats_of(op), options, op.slice_bytes);
   if (op.slices.size() != op.plan.slices) {
     GRADRING_CHECK(op.slices_held == 0, "an op with finals stays cut as it is");
@@ -191,18 +192,19 @@ void JobEngine::plan(Op& op) {
   op.next_hand = 0;
 }
 
-// The node of a rank that is missing knows who it is and speaks at once; the others, who only see
-// that its node is not ready, leave it the time to.
 void JobEngine::tick(Time now) {
-  constexpr Time kTimeToSpeak = 1 * kSecond;
+  // An op that waits as long is in no hurry: that all hear of it costs less than that.
+  constexpr Time kWantedAfter = 1 * kSecond;
+  now_ = now;
   if (failure_ || failure_requested_) return;
   tell_done(true);
   for (const auto& [key, op] : ops_) {
     if (!op->open() || !op->signature) continue;
     if (!op->since) op->since = now;
+    const bool late = now - *op->since >= kWantedAfter;
+    if (tree_ && late && op->ready_here() && !frozen_) want(*op, speaker_of(*op));
     const Time waited = now - std::max(*op->since, op->stood_in);
-    if (waited < options_.op_deadline) continue;
-    if (all_local(*op) && waited < options_.op_deadline + kTimeToSpeak) continue;
+    if (waited < options_.op_deadline || waited < options_.op_deadline + patience(*op)) continue;
     return request_failure(deadline_failure(*op));
   }
 }
@@ -217,8 +219,7 @@ Failure JobEngine::deadline_failure(const Op& op) const {
     failure.blame = blame_of(locals_[i].rank, what + "this rank never submitted it");
     return failure;
   }
-  for (uint32_t i = 0; i < members(); ++i) {
-    if (op.ready(i)) continue;
+  for (const uint32_t i : missing_members(op)) {
     failure.blame.node = view_.members[i].node;
     failure.blame.evidence = what + "this node has not said that its ranks submitted it";
     return failure;
@@ -254,9 +255,8 @@ std::vector<OpProgress> JobEngine::progress(size_t most) const {
         p.missing_ranks.push_back(locals_[i].rank);
       }
     }
-    for (uint32_t i = 0; i < members(); ++i) {
-      if (i != me_ && !op->ready(i)) p.missing_members.push_back(i);
-    }
+    p.missing_members = missing_members(*op);
+    std::erase(p.missing_members, me_);
     p.slices_final = op->slices_held;
     p.slices = op->plan.slices;
     list.push_back(std::move(p));

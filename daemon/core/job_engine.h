@@ -12,10 +12,12 @@
 #include "daemon/core/credits.h"
 #include "daemon/core/eager.h"
 #include "daemon/core/engine_actions.h"
+#include "daemon/core/engine_options.h"
 #include "daemon/core/engine_record.h"
 #include "daemon/core/key_set.h"
 #include "daemon/core/op.h"
 #include "daemon/core/plan.h"
+#include "daemon/core/ready_tree.h"
 #include "daemon/core/report.h"
 #include "daemon/core/resend.h"
 #include "daemon/core/staging.h"
@@ -26,32 +28,6 @@
 #include "proto/verdict.h"
 
 namespace gradring::core {
-
-struct EngineOptions {
-  PlanOptions plan;
-  // Receive slots of the lane, at least two: a slice may be forwarded with one free slot at the
-  // successor, a new one is started only with two (rule D2). More than two keep the wire busy while
-  // slices are summed.
-  uint32_t slots = 16;
-  // Buffers in which slices that start here are summed before they leave.
-  uint32_t start_buffers = 4;
-  // An op completes only when every member is known to have all of its slices (rule D7).
-  bool stable_completion = false;
-  // The results of an op are compared with one another, on this node and with the predecessor's.
-  bool verify = false;
-  // Slices that leave here carry a checksum, and their memory is kept until they are confirmed.
-  bool checksum = false;
-  // There is memory for units (eager_bytes_max), so that small ops may go with READY.
-  bool eager = true;
-  // Descriptors are small, but they are the one thing that grows with ops submitted and not
-  // matched.
-  uint32_t open_ops_per_rank_max = 65536;
-  uint32_t names_max = 65536;
-  Time op_deadline = 1800 * kSecond;
-};
-
-// The most that units may ever take, as bytes; 0 where no op goes directly.
-uint64_t eager_bytes_max(const PlanOptions& options);
 
 struct EngineCounters {
   uint64_t ops_completed = 0;
@@ -74,6 +50,8 @@ struct OpProgress {
   Signature signature;
   Time since = 0;                       // first local submission, or news of it elsewhere
   std::vector<uint32_t> missing_ranks;  // local ranks that have not submitted
+  // Whose READY has not come: in a large view, of those to whom this node speaks. Each of them says
+  // likewise whom it waits for.
   std::vector<uint32_t> missing_members;
   uint32_t slices_final = 0;
   uint32_t slices = 0;
@@ -150,6 +128,10 @@ class JobEngine {
   // ---- questions ----
   const View& view() const { return view_; }
   uint32_t me() const { return me_; }
+  // Frames that tell this node of who is ready, for each op.
+  uint32_t awaited() const {
+    return tree_ ? tree_.children() + (tree_.is_root() ? 0 : 1) : members() - 1;
+  }
   bool failed() const { return failure_.has_value(); }
   const std::optional<Failure>& failure() const { return failure_; }
   // All local trainers have left, none of their ops is open, nobody can want a copy of us, and no
@@ -209,16 +191,35 @@ class JobEngine {
   Op& op_of(const OpKey& key);
   Op* submitted_as(uint32_t index, const Submission& submission) const;
   void meet(Op& op, uint32_t rank, const Signature& signature);
-  void mismatch(Op& op, const MismatchBody& body, bool tell);
+  void begin_ready(Op& op) const;
+  // `from`: who told us; nobody if it was found here.
+  void mismatch(Op& op, const MismatchBody& body, std::optional<uint32_t> from = {});
   bool moved(const Op& op) const;
   bool all_local(const Op& op) const;
   uint32_t locals_here(const Op& op) const;
   void line_up(Op& op);
   void say_ready(Op& op);
   void check_ready(Op& op);
-  void check_absent(const Op& op);
   void on_ready(uint32_t from, const Frame& frame, std::optional<uint32_t> unit);
   void on_mismatch(uint32_t from, const Frame& frame);
+  uint32_t speaker_of(const Op& op) const;
+
+  // engine_absent.cc
+  bool is_final_here(const Op& op) const;
+  void check_absent(const Op& op);
+  std::vector<uint32_t> missing_members(const Op& op) const;
+
+  // engine_tree.cc
+  bool subtree_is_ready(const Op& op) const;
+  void pass_ready(Op& op);
+  void tell_all_ready(Op& op, uint32_t contributions);
+  void on_all_ready(uint32_t from, const Frame& frame);
+  void want(Op& op, uint32_t rank, std::optional<uint32_t> from = {});
+  void want_all();
+  void on_wanted(uint32_t from, const Frame& frame);
+  bool anybody_joined() const;
+  void send_to_neighbours(const Frame& frame, std::optional<uint32_t> except);
+  Time patience(const Op& op) const;
 
   // engine_join.cc
   Status check_join(const Submission& submission, const Local& local) const;
@@ -301,6 +302,7 @@ class JobEngine {
   void enter(const Proposal& proposal);
   void begin_anew(Op& op);
   void begin_anew(Local& local);
+  void plant_tree();
   void apply(const OpFate& fate);
   void contradicted(const Op& op, const std::string& what);
   void recover(Op& op, const OpFate& fate);
@@ -332,6 +334,8 @@ class JobEngine {
 
   View view_;
   uint32_t me_;
+  ReadyTree tree_;                      // of large views
+  std::vector<uint32_t> ranks_before_;  // there: of members 0 .. i-1
   const EngineOptions options_;
   EngineActions* const actions_;
   EngineJournal* journal_ = EngineJournal::none();
@@ -347,6 +351,7 @@ class JobEngine {
   std::vector<Local> locals_;
   std::vector<std::optional<Gone>> gone_;  // by member
   bool grows_ = false;
+  Time now_ = 0;  // of the latest event that told it
 
   SendCredits credits_;
   ReceiveSlots receive_slots_;

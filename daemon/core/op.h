@@ -99,6 +99,14 @@ struct Eager {
   std::vector<uint64_t> serials;                 // of their READYs, by member: 0 when done with
 };
 
+// Of an op in a view where READY goes along a tree.
+struct TreeReady {
+  uint8_t below = 0;           // children whose subtrees are ready, a bit each
+  uint32_t contributions = 0;  // in those
+  bool said = false;           // our own subtree is ready, and whoever is above knows
+  bool wanted = false;         // our neighbours know that somebody waits for it
+};
+
 struct Op {
   OpKey key;
   std::string name;
@@ -107,9 +115,13 @@ struct Op {
   std::optional<Signature> signature;             // of whoever came first
   uint32_t signed_by = kNoRank;                   // that one's rank
   std::vector<std::optional<Submission>> locals;  // by local index
-  std::vector<uint32_t> contributions;            // by member, from its READY; 0: not ready
-  std::vector<uint32_t> contributed_before;       // by members 0 .. i-1, once all are ready
+  uint32_t contributed = 0;                       // by this node's ranks, when it is ready; else 0
+  uint32_t contributed_all = 0;  // by all members, when they are known to be ready; else 0
+  // In a small view, by member, from its READY; 0: not ready. In a large one there is `tree`.
+  std::vector<uint32_t> contributions;
+  std::vector<uint32_t> contributed_before;  // by members 0 .. i-1, once all are ready
   uint32_t ready_count = 0;
+  TreeReady tree;
   int32_t priority = 0;       // once it is lined up: the highest of our ranks'
   std::optional<Time> since;  // first local submission; else the tick after the first READY
 
@@ -143,8 +155,8 @@ struct Op {
 
   Failure failure;  // when kFailed
 
-  bool ready(uint32_t member) const { return contributions[member] > 0; }
-  bool all_ready() const { return ready_count == contributions.size(); }
+  bool ready_here() const { return contributed > 0; }
+  bool all_ready() const { return contributed_all > 0; }
   bool open() const { return state == OpState::kGathering || state == OpState::kMoving; }
 };
 

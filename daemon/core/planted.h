@@ -49,8 +49,10 @@ enum class Bug : uint8_t {
   kDoneBeforeFinal,          // D10, T2
   kOwnOrderOfSum,            // D10
   kDataToTheUnheard,         // D10
+  kSubtreeIsEnough,          // D1
+  kNobodyIsAsked,            // D1b
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kDataToTheUnheard);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kNobodyIsAsked);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

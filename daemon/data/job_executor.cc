@@ -23,7 +23,7 @@ void JobExecutor::meet_members() {
   for (const core::Member& member : view.members) {
     peer_of_.push_back(shared_->peers.by_node(member.node));
   }
-  flight_.emplace(shared_->flight, view, engine_.me(), engine_.slots());
+  flight_.emplace(shared_->flight, engine_);
 }
 
 void JobExecutor::submit(const Submit& command, core::Time now) {
@@ -108,6 +108,10 @@ bool JobExecutor::on_frame(PeerId from, const Frame& frame, core::Time now) {
   const std::optional<uint32_t> member = member_of(from);
   if (!member) return false;
   flight_->frame_received(*member, frame);
+  if (frame.type == FrameType::kAllReady) {
+    const core::Op* const op = engine_.find(frame.key);
+    if (op != nullptr && op->signature) flight_->ready(frame.key, *op->signature);
+  }
   engine_.on_frame(*member, frame, now);
   if (frame.type == FrameType::kReady && !engine_.failed()) {
     flight_->ready(frame.key, frame.ready.signature);

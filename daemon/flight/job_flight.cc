@@ -4,12 +4,13 @@
 
 namespace gradring::daemon {
 
-JobFlight::JobFlight(FlightRing* ring, const core::View& view, uint32_t me, uint32_t slots)
+JobFlight::JobFlight(FlightRing* ring, const core::JobEngine& engine)
     : ring_(ring),
-      job_(prefix_of(view.incarnation)),
-      epoch_(view.epoch),
-      all_(static_cast<uint32_t>(view.members[me].ranks.size() + view.members.size() - 1)),
-      arriving_(slots) {}
+      job_(prefix_of(engine.view().incarnation)),
+      epoch_(engine.view().epoch),
+      all_(static_cast<uint32_t>(engine.view().members[engine.me()].ranks.size()) +
+           engine.awaited()),
+      arriving_(engine.slots()) {}
 
 FlightEvent JobFlight::event(FlightKind kind, const OpKey& key) const {
   FlightEvent event;

@@ -13,11 +13,11 @@ namespace gradring::daemon {
 // happened, and nothing here has a say in what happens. Data thread only.
 class JobFlight {
  public:
-  JobFlight(FlightRing* ring, const core::View& view, uint32_t me, uint32_t slots);
+  JobFlight(FlightRing* ring, const core::JobEngine& engine);
 
   void submitted(const core::Submission& submission);
   // One more of all local ranks and other members is ready: a submission that the engine has taken,
-  // or a READY that it was given.
+  // or a READY that it was given, or the ALL READY that stands for all others.
   void ready(const OpKey& key, const Signature& signature);
   void frame_sent(uint32_t member, const Frame& frame);
   void frame_received(uint32_t member, const Frame& frame);
@@ -48,7 +48,7 @@ class JobFlight {
   FlightRing* const ring_;
   const JobPrefix job_;
   const uint64_t epoch_;
-  const uint32_t all_;  // local ranks and other members
+  const uint32_t all_;  // local ranks, and frames that tell of others
   ReadyTally tally_;
   std::vector<Arriving> arriving_;  // by slot
 };

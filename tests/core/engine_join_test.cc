@@ -108,6 +108,21 @@ TEST(EngineJoin, WaitsUntilWhatHasFailedIsKnownToAllWhoJoined) {
   EXPECT_TRUE(ring.all_ok(joins));
 }
 
+TEST(EngineJoin, DoesNotWaitForARankThatDiedBeforeItWasToldOfAFailure) {
+  Ring ring(2, 2, small_slices(), "elastic");
+  std::vector<Ticket> failed{ring.submit(0, op(0), sum_of(1)), ring.submit(1, op(0), sum_of(2))};
+  ring.run();
+  failed.push_back(ring.submit(2, op(0), sum_of(1)));
+  for (const Ticket ticket : failed) EXPECT_EQ(ring.outcome(ticket).verdict, Verdict::kFailed);
+  ring.lose_rank(3);
+  ring.change_view();
+  std::vector<Ticket> joins;
+  for (const uint32_t rank : {0u, 1u, 2u})
+    joins.push_back(ring.submit(rank, kJoinKey, join(), {1}));
+  ring.run();
+  EXPECT_TRUE(ring.ended(joins[0]) && ring.ended(joins[1]) && ring.ended(joins[2]));
+}
+
 TEST(EngineJoin, WhoCannotStandInFailsTheOpAlone) {
   Ring ring(2);
   ring.submit(1, kJoinKey, join(), {1});

@@ -16,6 +16,7 @@ std::vector<std::string> make_samples() {
     Frame frame;
     frame.type = static_cast<FrameType>(type);
     frame.ready.contributions = 1;
+    frame.all_ready.contributions = 1;
     frame.slice.length = 4096;
     frame.ready.eager = type % 2 == 1;
     frame.ready.length = frame.ready.eager ? 4096 : 0;
@@ -42,7 +43,8 @@ void check(std::span<const std::byte> header, size_t payload_bytes) {
   const auto again = decode(bytes, payload_bytes);
   require(again.has_value() && encode(*again) == bytes, "what is accepted survives the trip");
 
-  for (const Signature& s : {frame->ready.signature, frame->mismatch.a, frame->mismatch.b}) {
+  for (const Signature& s :
+       {frame->ready.signature, frame->mismatch.a, frame->mismatch.b, frame->wanted.signature}) {
     require(!describe(s).empty() && size_of(s.dtype) != 0,
             "an accepted signature can be described");
     require(s.count == 0 || s.bytes() / s.count == size_of(s.dtype), "its bytes do not overflow");

@@ -75,6 +75,13 @@ std::vector<Frame> one_of_each() {
   frames.back().digest = {0xfeedbeef};
   frames.push_back(frame_of(FrameType::kDone));
   frames.back().done = {UINT64_MAX - 2, UINT64_MAX};
+  frames.push_back(frame_of(FrameType::kAllReady));
+  frames.back().all_ready = {0xc1c2c3c4, true};
+  frames.push_back(frame_of(FrameType::kWanted));
+  frames.back().wanted = {
+      0xd1d2d3d4,
+      UINT64_MAX,
+      {Collective::kAllreduce, Dtype::kFloat64, ReduceOp::kMax, 0, uint64_t{1} << 33}};
   return frames;
 }
 
@@ -93,6 +100,8 @@ void expect_equal(const Frame& a, const Frame& b) {
   EXPECT_EQ(a.heartbeat, b.heartbeat);
   EXPECT_EQ(a.digest, b.digest);
   EXPECT_EQ(a.done, b.done);
+  EXPECT_EQ(a.all_ready, b.all_ready);
+  EXPECT_EQ(a.wanted, b.wanted);
 }
 
 std::string hex(const FrameBytes& bytes) {
@@ -294,6 +303,10 @@ TEST(Frame, AValueOutsideItsEnumerationIsRefused) {
       {FrameType::kMismatch, 45, 1, kDtypeLast},
       {FrameType::kMismatch, 46, 0, kReduceOpLast},
       {FrameType::kNack, 4, 1, kPhaseLast},
+      {FrameType::kAllReady, 4, 0, 1},
+      {FrameType::kWanted, 12, 1, kWithoutRanks, kNorJoin},
+      {FrameType::kWanted, 13, 1, kDtypeLast},
+      {FrameType::kWanted, 14, 0, kReduceOpLast},
   };
   const auto frames = one_of_each();
   for (const Field& field : fields) {

@@ -5,7 +5,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{1, 2};
-const Protocols kPeerProtocols{6, 7};
+const Protocols kPeerProtocols{7, 8};
 const char* const kProductVersion = "0.2.0";
 
 }  // namespace gradring

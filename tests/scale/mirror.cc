@@ -17,8 +17,14 @@ std::vector<uint32_t> slices_of(const StableBody& stable) {
 
 std::vector<Mirror::Arrival> Mirror::of(uint32_t from, uint32_t to, const Frame& frame,
                                         uint32_t ranks) const {
-  Arrival arrival{from, to % window_, frame};
-  const uint32_t places = to - arrival.to;
+  if (is_for_the_tree(to, frame)) {
+    Frame word = frame;
+    word.type = FrameType::kAllReady;
+    word.all_ready = {members_ * ranks, frame.ready.grows};
+    return {{to, from, word}};
+  }
+  Arrival arrival{from, first() + to % window_, frame};
+  const uint32_t places = back(to, arrival.to);
   if (places == 0) return {arrival};
   arrival.from = back(from, places);
   if (frame.type == FrameType::kReady) {

@@ -72,7 +72,7 @@ Ring::Ring(const Setup& setup, const Step& step)
   const auto processors = static_cast<uint32_t>(machine.processors);
   World* const world = this;
   auto pool = std::make_shared<Processors>(processors);
-  for (uint32_t member = 0; member < mirror_.window(); ++member) {
+  for (uint32_t member = mirror_.first(); member < mirror_.members(); ++member) {
     if (member % members_of_node_ == 0) {
       if (!machine.shared) pool = std::make_shared<Processors>(processors);
       hosts_.push_back(std::make_unique<Host>(machine, pool));
@@ -123,13 +123,14 @@ void Ring::begin(uint32_t rank) {
 void Ring::submit(uint32_t rank) {
   Trainer& trainer = trainers_[rank];
   core::Submission submission;
-  submission.rank = rank;
+  submission.rank = mirror_.first() * ranks_of_member_ + rank;
   submission.ticket = submission.key.sequence = trainer.submitted++;
   submission.signature = signature_of(step_.bucket_bytes, setup_.wire);
   trainer.member->submit(submission, events_.now());
 }
 
 void Ring::completed(Member*, Time at, uint32_t rank, uint64_t) {
+  rank -= mirror_.first() * ranks_of_member_;
   Trainer& trainer = trainers_[rank];
   const Machine& machine = setup_.machine;
   const bool asleep = at - trainer.began > us(machine.look_on_us);
@@ -176,7 +177,8 @@ void Ring::leave(Member* from, uint32_t to, const Frame& frame, double ahead,
   const Time began = std::max(now, left - out.line_time(bytes));
   Host& in = *hosts_[to % mirror_.window() / members_of_node_];
   events_.at(began, [=, this, &in] {
-    const Time there = in.arrive(events_.now(), left, lane, bytes);
+    const Time there = in.arrive(events_.now(), left, lane, bytes) +
+                       (mirror_.is_for_the_tree(to, frame) ? word_takes() : 0);
     events_.at(there, [=, this] { arrive(from->number(), to, frame, false); });
   });
   if (lent) events_.at(left, [=, this] { from->sent(*lent, events_.now()); });
@@ -184,8 +186,21 @@ void Ring::leave(Member* from, uint32_t to, const Frame& frame, double ahead,
 
 void Ring::arrive(uint32_t from, uint32_t to, const Frame& frame, bool local) {
   for (const Mirror::Arrival& arrival : mirror_.of(from, to, frame, ranks_of_member_)) {
-    members_[arrival.to]->arrive({arrival.from, local, arrival.frame}, events_.now());
+    members_[arrival.to - mirror_.first()]->arrive({arrival.from, local, arrival.frame},
+                                                   events_.now());
   }
+}
+
+// From the READY of who has nobody below to the word of the first member, that all are ready: the
+// hops after the first. On each one up a thread hears of all below it, on each one down it tells
+// them.
+Time Ring::word_takes() const {
+  const Machine& machine = setup_.machine;
+  const core::ReadyTree tree(mirror_.members(), mirror_.first());
+  const double all = core::ReadyTree::kArity;
+  const Time up = us(machine.latency_us + all * machine.receive_us + machine.send_us);
+  const Time down = us(machine.latency_us + machine.receive_us + all * machine.send_us);
+  return tree.levels() * (up + down) - up;
 }
 
 }  // namespace gradring::scale

@@ -63,6 +63,7 @@ class Ring final : private World {
   void leave(Member* from, uint32_t to, const Frame& frame, double ahead,
              std::optional<core::Staging> lent);
   void arrive(uint32_t from, uint32_t to, const Frame& frame, bool local);
+  Time word_takes() const;
   Outcome so_far() const;
 
   const Setup setup_;

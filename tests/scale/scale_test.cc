@@ -33,25 +33,40 @@ TEST(Line, OfATokenBucketSavesUpABurst) {
   EXPECT_EQ(line.pass(1000, 50), 1100) << "and what follows it at the rate";
 }
 
-// Of six members the first stands for all. What it sends to its successor comes from its
+// Of six members the last stands for all. What it sends to its successor comes from its
 // predecessor, and is of the slice that starts one member before.
 TEST(Mirror, TurnsWhatLeavesIntoWhatComes) {
   const Mirror mirror(6, 1);
   Frame slice;
   slice.type = FrameType::kSlice;
   slice.slice.slice = 6 + 3;
-  const auto arrivals = mirror.of(0, 1, slice, 2);
+  const auto arrivals = mirror.of(5, 0, slice, 2);
   ASSERT_EQ(arrivals.size(), 1u);
-  EXPECT_EQ(arrivals[0].from, 5u);
-  EXPECT_EQ(arrivals[0].to, 0u);
+  EXPECT_EQ(arrivals[0].from, 4u);
+  EXPECT_EQ(arrivals[0].to, 5u);
   EXPECT_EQ(arrivals[0].frame.slice.slice, 6u + 2u);
 
   Frame ready;
   ready.type = FrameType::kReady;
-  ready.ready.rank = 0;
-  const auto readies = mirror.of(0, 4, ready, 2);
-  EXPECT_EQ(readies[0].from, 2u);
-  EXPECT_EQ(readies[0].frame.ready.rank, 4u) << "the first rank of that member";
+  ready.ready.rank = 10;
+  const auto readies = mirror.of(5, 3, ready, 2);
+  EXPECT_EQ(readies[0].from, 1u);
+  EXPECT_EQ(readies[0].to, 5u);
+  EXPECT_EQ(readies[0].frame.ready.rank, 2u) << "the first rank of that member";
+}
+
+TEST(Mirror, AnswersWhatGoesUpATree) {
+  const Mirror mirror(100, 1);
+  Frame ready;
+  ready.type = FrameType::kReady;
+  ready.key = {0, 7};
+  const auto arrivals = mirror.of(99, 12, ready, 2);
+  ASSERT_EQ(arrivals.size(), 1u);
+  EXPECT_EQ(arrivals[0].from, 12u);
+  EXPECT_EQ(arrivals[0].to, 99u);
+  EXPECT_EQ(arrivals[0].frame.type, FrameType::kAllReady);
+  EXPECT_EQ(arrivals[0].frame.key, ready.key);
+  EXPECT_EQ(arrivals[0].frame.all_ready.contributions, 200u);
 }
 
 TEST(Mirror, MovesEachSliceOfAMap) {
@@ -59,7 +74,7 @@ TEST(Mirror, MovesEachSliceOfAMap) {
   Frame stable;
   stable.type = FrameType::kStable;
   stable.stable.bits[0] = 0b11;  // slices 0 and 1 start at members 0 and 1
-  const auto arrivals = mirror.of(0, 1, stable, 1);
+  const auto arrivals = mirror.of(447, 0, stable, 1);
   ASSERT_EQ(arrivals.size(), 1u);
   EXPECT_EQ(arrivals[0].frame.stable.bits[0], 1u);
   EXPECT_EQ(arrivals[0].frame.stable.bits[6], uint64_t{1} << 63) << "that of member 447";
@@ -89,6 +104,18 @@ TEST(Scale, OneNodeStandsForAll) {
         const double off = wire == WireType::kNative ? 0.05 : 0.15;
         EXPECT_NEAR(ms(setup, bytes) / all, 1, off) << name << ", " << nodes << " nodes";
       }
+    }
+  }
+}
+
+// Likewise where READY goes along a tree, and for small sums, which wait for little else.
+TEST(Scale, OneNodeStandsForAllInLargeJobs) {
+  for (const uint32_t nodes : {20u, 80u}) {
+    for (const uint64_t bytes : {uint64_t{4} << 10, uint64_t{8} << 20}) {
+      scale::Setup setup{machine("servers-25g"), nodes};
+      const double all = ms(setup, bytes);
+      setup.mirrored = true;
+      EXPECT_NEAR(ms(setup, bytes) / all, 1, 0.15) << nodes << " nodes, " << bytes << " bytes";
     }
   }
 }

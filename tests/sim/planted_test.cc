@@ -66,6 +66,8 @@ constexpr Planted kPlanted[] = {
     {Bug::kDoneBeforeFinal, "DoneBeforeFinal", 3000},
     {Bug::kOwnOrderOfSum, "OwnOrderOfSum", 100},
     {Bug::kDataToTheUnheard, "DataToTheUnheard", 1000},
+    {Bug::kSubtreeIsEnough, "SubtreeIsEnough", 1000},
+    {Bug::kNobodyIsAsked, "NobodyIsAsked", 1000},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};

@@ -194,6 +194,14 @@ void draw_direct(Scenario* s) {
   plan.direct_part_max = 64u << random.below(4);
 }
 
+// Likewise: READY goes along a tree, often a deep one.
+void draw_tree(Scenario* s) {
+  Random random(s->seed ^ 0x7472656500000000u);
+  if (chance(&random, 50)) return;
+  s->engine.ready_tree_above = between(&random, 1, 4);
+  s->engine.ready_tree_arity = chance(&random, 60) ? between(&random, 1, 3) : 8;
+}
+
 // Likewise: some sums of float32 travel otherwise than they are.
 void draw_wire(Scenario* s) {
   Random random(s->seed ^ 0x7769726500000000u);
@@ -311,6 +319,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   }
   draw_collectives(&s);
   draw_direct(&s);
+  draw_tree(&s);
   draw_wire(&s);
   draw_scale(&s);
   draw_uneven(&s);

@@ -165,6 +165,14 @@ std::string describe(const Frame& f) {
       return head + "DIGEST" + op + fmt::format(" {:08x}", f.digest.crc32c);
     case FrameType::kDone:
       return head + fmt::format("DONE {} + {:x}", f.done.upto, f.done.beyond);
+    case FrameType::kAllReady:
+      return head + "ALL READY" + op +
+             fmt::format(", {} contributions{}", f.all_ready.contributions,
+                         f.all_ready.grows ? ", grows" : "");
+    case FrameType::kWanted:
+      return head + "WANTED" + op +
+             fmt::format(" by rank {} for {} ns, {}", f.wanted.rank, f.wanted.waited,
+                         describe(f.wanted.signature));
     case FrameType::kHeartbeat:
       break;
   }

@@ -1,0 +1,93 @@
+// Who will never submit an op that others wait for: a rank that has left, a member that was done
+// and is not there any more.
+
+#include <utility>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+
+namespace gradring::core {
+
+void JobEngine::member_gone(uint32_t member, const Failure& failure) {
+  gone_[member] = Gone{failure};
+  // It had everything, or it would not have been done; only its word for that may be lost.
+  if (member == successor()) sent_.confirm_all([this](Staging at) { release(at); });
+  for (const auto& [key, op] : ops_) check_absent(*op);
+  // It was done, so it had let go of everything that it took part in, which it does only when all
+  // members have that. Whoever waits for it to pass that on would wait for ever.
+  if (view_.members[member].ranks.empty() || frozen_) return;
+  std::vector<OpKey> everywhere;
+  for (const auto& [key, op] : ops_) {
+    if (op->state == OpState::kCompleted || (op->open() && is_final_here(*op))) {
+      everywhere.push_back(key);
+    }
+  }
+  for (const OpKey& key : everywhere) {
+    Op& op = *ops_.at(key);
+    for (uint32_t slice = 0; slice < op.plan.slices; ++slice) {
+      set_elsewhere(op, slice, {view_.epoch, op.plan.contributions_of(op.signature->ranks)});
+      set_dropped(op, slice);
+    }
+    op.everywhere = true;
+    if (op.plan.to_one()) complete_if_final(op);
+    forget_if_dropped(key);
+  }
+  retry_waiting();
+}
+
+bool JobEngine::is_final_here(const Op& op) const {
+  if (op.plan.slices == 0) return op.outcome.ranks != 0;
+  return op.plan.to_one() ? op.ready_here() && done_here(op) : op.slices_held == op.plan.slices;
+}
+
+void JobEngine::leave(uint32_t rank, const Failure& why) {
+  locals_[local_index(rank)].left = why;
+  journal_->local(record_of(locals_[local_index(rank)]));
+  for (const auto& [key, op] : ops_) check_absent(*op);
+}
+
+// An op that somebody waits for and that a rank which left never submitted will never be complete
+// in this view.
+void JobEngine::check_absent(const Op& op) {
+  if (!op.open() || failure_) return;
+  // In a large view nobody knows who is ready. But a member that is done took part in nothing that
+  // is not final everywhere.
+  const bool over = tree_ && (op.all_ready() || is_final_here(op));
+  for (uint32_t i = 0; i < members(); ++i) {
+    const bool ready = tree_ ? over : op.contributions[i] > 0;
+    if (!gone_[i] || ready || std::exchange(gone_[i]->told, true)) continue;
+    actions_->absent({std::nullopt, view_.members[i].node, gone_[i]->failure});
+  }
+  for (size_t i = 0; i < locals_.size(); ++i) {
+    Local& local = locals_[i];
+    if (!local.member || !local.left || (i < op.locals.size() && op.locals[i])) continue;
+    if (std::exchange(local.told, true)) continue;
+    Failure failure = *local.left;
+    if (failure.cause == Cause::kTrainerLeft) {
+      failure.blame = blame_of(local.rank, "left the job without submitting " + title(op) + " (" +
+                                               (op.signature ? describe(*op.signature) : "") +
+                                               "), which others wait for");
+    }
+    actions_->absent({local.rank, view_.members[me_].node, failure});
+  }
+}
+
+// Those of whom this node must hear that they are ready, itself included.
+std::vector<uint32_t> JobEngine::missing_members(const Op& op) const {
+  std::vector<uint32_t> missing;
+  if (!tree_) {
+    for (uint32_t i = 0; i < members(); ++i) {
+      if (op.contributions[i] == 0) missing.push_back(i);
+    }
+    return missing;
+  }
+  if (!op.ready_here()) missing.push_back(me_);
+  for (uint32_t i = 0; i < tree_.children(); ++i) {
+    const uint32_t child = tree_.first_child() + i;
+    if ((op.tree.below & tree_.bit_of(child)) == 0) missing.push_back(child);
+  }
+  if (missing.empty() && !op.all_ready()) missing.push_back(tree_.parent());
+  return missing;
+}
+
+}  // namespace gradring::core
