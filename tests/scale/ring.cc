@@ -185,9 +185,19 @@ void Ring::leave(Member* from, uint32_t to, const Frame& frame, double ahead,
 }
 
 void Ring::arrive(uint32_t from, uint32_t to, const Frame& frame, bool local) {
-  for (const Mirror::Arrival& arrival : mirror_.of(from, to, frame, ranks_of_member_)) {
-    members_[arrival.to - mirror_.first()]->arrive({arrival.from, local, arrival.frame},
-                                                   events_.now());
+  std::vector<std::pair<uint32_t, uint32_t>> ways = {{from, to}};
+  if (mirror_.is_for_the_tree(to, frame)) {  // the word waits for all of them
+    std::vector<std::pair<uint32_t, uint32_t>>& ready = ready_[frame.key];
+    ready.emplace_back(from, to);
+    if (ready.size() < mirror_.window()) return;
+    ways = std::exchange(ready, {});
+    ready_.erase(frame.key);
+  }
+  for (const auto& [sender, receiver] : ways) {
+    for (const Mirror::Arrival& arrival : mirror_.of(sender, receiver, frame, ranks_of_member_)) {
+      members_[arrival.to - mirror_.first()]->arrive({arrival.from, local, arrival.frame},
+                                                     events_.now());
+    }
   }
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/scale/machine.h"
@@ -76,6 +78,8 @@ class Ring final : private World {
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<Trainer> trainers_;  // of the window, by rank
   uint32_t steps_ = 0;             // to be done
+  // Who has sent READY up the tree, and to whom, until all of the window have.
+  std::map<OpKey, std::vector<std::pair<uint32_t, uint32_t>>> ready_;
 };
 
 }  // namespace gradring::scale
