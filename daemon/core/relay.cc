@@ -1,0 +1,36 @@
+#include "daemon/core/relay.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gradring::core {
+
+Relay::Relay(const Overlay* overlay) : overlay_(overlay) {
+  for (uint32_t place = 0; place < overlay->count(); ++place) {
+    prints_.push_back(print_of(overlay->name_at(place)));
+  }
+}
+
+uint32_t Relay::print_of(std::string_view name) {
+  uint32_t print = 2166136261u;  // FNV-1a
+  for (const char c : name) print = (print ^ static_cast<uint8_t>(c)) * 16777619u;
+  return print;
+}
+
+std::optional<uint32_t> Relay::next_hop(uint32_t to, const std::vector<uint32_t>& passed,
+                                        uint32_t attempt) const {
+  if (is_up(to)) return to;
+  std::vector<std::pair<uint32_t, uint32_t>> ways;  // distance that is left, link
+  for (const auto& [place, passes_on] : links_) {
+    if (!passes_on) continue;
+    if (std::find(passed.begin(), passed.end(), prints_[place]) != passed.end()) continue;
+    ways.emplace_back(overlay_->distance(place, to), place);
+  }
+  if (ways.empty()) return std::nullopt;
+  const bool ours = passed.size() <= 1;
+  const size_t which = ours ? attempt % ways.size() : 0;
+  std::nth_element(ways.begin(), ways.begin() + static_cast<ptrdiff_t>(which), ways.end());
+  return ways[which].second;
+}
+
+}  // namespace gradring::core
