@@ -172,7 +172,7 @@ void Courier::tick(Time now) {
     letter.asks = true;
     put(std::move(letter));
     ++attempt_;
-    pause_ = pause_ == 0 ? options_->first_wait : std::min(2 * pause_, options_->longest_pause);
+    pause_ = pause_ == 0 ? options_->first_pause : std::min(2 * pause_, options_->longest_pause);
     due_ = now + pause_;
     return;
   }

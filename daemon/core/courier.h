@@ -35,9 +35,12 @@ struct Letter {
 };
 
 struct CourierOptions {
-  Time first_wait = 250 * kMillisecond;  // before a body is sent again; doubles up to
+  // Before a body is sent again; doubles up to the longest. A silent node on the way is thus gone
+  // round long before it is given up.
+  Time first_wait = 60 * kMillisecond;
   Time longest_wait = 2 * kSecond;
-  Time longest_pause = 8 * kSecond;   // between two tries to open; the first is first_wait
+  Time first_pause = 250 * kMillisecond;  // between two tries to open; doubles up to
+  Time longest_pause = 8 * kSecond;
   Time give_up = 6 * kSecond;         // a body that is not taken for so long breaks the channel
   Time answer_in = 5 * kMillisecond;  // what was taken is told, unless a body tells it sooner
   size_t window = 64;                 // bodies under way

@@ -222,6 +222,7 @@ class Membership {
   Status check_join(const JoinRequest& request) const;
   void publish(const GatheringKey& key, const Gathering& gathering);
   void on_claims(const std::string& from, const Claims& claims, Time now);
+  bool in_conflict(const Gathering& gathering) const;
   std::string conflict_of(const GatheringKey& key, const Gathering& gathering) const;
   void fail_gathering(const GatheringKey& key, const Status& why);
   void drop_claim(const GatheringKey& key, SessionId session);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "daemon/core/membership.h"
 #include "daemon/core/policy.h"
@@ -170,7 +171,31 @@ void Membership::settle(const GatheringKey& key) {
   propose_if_complete(key);
 }
 
+// Looked at with each claim that comes, of thousands: so whether there is one, before what it is.
+bool Membership::in_conflict(const Gathering& g) const {
+  const bool elastic = parse_policy(g.policy).value_or(Policy{}).elastic;
+  std::vector<bool> held(g.size, false);
+  std::set<uint32_t> beyond;  // ranks of an elastic job
+  const auto clashes = [&](uint32_t rank) {
+    if (rank >= g.size) return !elastic || !beyond.insert(rank).second;
+    if (held[rank]) return true;
+    held[rank] = true;
+    return false;
+  };
+  for (const LocalClaim& claim : g.local) {
+    if (claim.request.size != g.size || clashes(claim.request.rank)) return true;
+  }
+  for (const auto& [node, claims] : g.remote) {
+    if (claims.size != g.size || claims.policy != g.policy || claims.uid != g.uid) return true;
+    for (const RankInfo& info : claims.ranks) {
+      if (clashes(info.rank)) return true;
+    }
+  }
+  return false;
+}
+
 std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g) const {
+  if (!in_conflict(g)) return {};
   const LocalClaim& ours = g.local.front();
   const std::string us = who(ours.request.rank, node_, ours.request.pid);
   std::map<uint32_t, std::string> holders;

@@ -24,7 +24,7 @@ PeerNet::PeerNet(PeerNetOptions options, PeerNetActions* actions)
       actions_(actions),
       overlay_(all_names(options_), options_.links_max),
       self_(*overlay_.place_of(options_.self)),
-      relay_(&overlay_),
+      relay_(&overlay_, self_),
       obituaries_(options_.self, options_.boot, options_.patience),
       nodes_(overlay_.count()) {
   for (uint32_t place = 0; place < overlay_.count(); ++place) {

@@ -4,8 +4,13 @@
 #include <utility>
 
 namespace gradring::core {
+namespace {
 
-Relay::Relay(const Overlay* overlay) : overlay_(overlay) {
+constexpr size_t kMixed = 3;
+
+}  // namespace
+
+Relay::Relay(const Overlay* overlay, uint32_t self) : overlay_(overlay), self_(self) {
   for (uint32_t place = 0; place < overlay->count(); ++place) {
     prints_.push_back(print_of(overlay->name_at(place)));
   }
@@ -27,8 +32,18 @@ std::optional<uint32_t> Relay::next_hop(uint32_t to, const std::vector<uint32_t>
     ways.emplace_back(overlay_->distance(place, to), place);
   }
   if (ways.empty()) return std::nullopt;
-  const bool ours = passed.size() <= 1;
-  const size_t which = ours ? attempt % ways.size() : 0;
+  size_t which = 0;
+  if (passed.size() <= 1) {
+    which = attempt % ways.size();
+  } else if (attempt != 0) {
+    // Somebody silent may be on the best way from here: each attempt mixes the next best in, as
+    // long as they lead nearer.
+    const uint32_t left = overlay_->distance(self_, to);
+    const auto nearer = static_cast<size_t>(std::count_if(
+        ways.begin(), ways.end(), [left](const auto& way) { return way.first < left; }));
+    const size_t choice = std::clamp<size_t>(nearer, 1, kMixed);
+    which = ((attempt * 2654435761u) ^ prints_[self_]) / 7 % choice;
+  }
   std::nth_element(ways.begin(), ways.begin() + static_cast<ptrdiff_t>(which), ways.end());
   return ways[which].second;
 }

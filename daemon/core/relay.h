@@ -16,7 +16,7 @@ namespace gradring::core {
 // lost all the same: who sent it notices (courier.h), and sends it another way.
 class Relay {
  public:
-  explicit Relay(const Overlay* overlay);
+  Relay(const Overlay* overlay, uint32_t self);
 
   // `passes_on`: the daemon there knows what to do with a parcel for others.
   void link_up(uint32_t place, bool passes_on) { links_[place] = passes_on; }
@@ -25,7 +25,7 @@ class Relay {
   bool is_up(uint32_t place) const { return links_.count(place) > 0; }
 
   // Of each that had the parcel, who sent it included, the print (print_of). `attempt` is a number
-  // of the sender's: each takes another first link. Nothing: there is no way.
+  // of the sender's: each takes another way, the first the shortest. Nothing: there is no way.
   std::optional<uint32_t> next_hop(uint32_t to, const std::vector<uint32_t>& passed,
                                    uint32_t attempt) const;
   // A parcel that passed so many is lost. Twice the longest way, and some for those around dead
@@ -38,6 +38,7 @@ class Relay {
 
  private:
   const Overlay* const overlay_;
+  const uint32_t self_;
   std::vector<uint32_t> prints_;    // by place
   std::map<uint32_t, bool> links_;  // up; whether it passes parcels on
 };

@@ -24,7 +24,7 @@ std::vector<std::string> names(uint32_t count) {
 struct Streets {
   explicit Streets(const Overlay& of) : overlay(of) {
     for (uint32_t place = 0; place < overlay.count(); ++place) {
-      relays.emplace_back(&overlay);
+      relays.emplace_back(&overlay, place);
       for (const uint32_t link : overlay.links_of(place)) relays.back().link_up(link, true);
     }
   }
@@ -152,7 +152,7 @@ TEST(Relay, FindsAWayPastManyDeadNeighbours) {
 
 TEST(Relay, AsksNobodyToPassOnWhoDoesNotKnowHow) {
   const Overlay overlay(names(100), 10);
-  Relay relay(&overlay);
+  Relay relay(&overlay, 0);
   const auto links = overlay.links_of(0);
   for (const uint32_t link : links) relay.link_up(link, false);
   uint32_t stranger = 1;
