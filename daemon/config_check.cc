@@ -88,6 +88,13 @@ std::string fault_of_addresses(const Config& config) {
     }
     seen.push_back(normal(peer));
   }
+  if (config.peers.size() > config.control_links && config.allowed_keys_file.empty() &&
+      (listen->host == "0.0.0.0" || listen->host == "::")) {
+    return fmt::format(
+        "listen: {} is no address that peers know this node by, and with {} peers and "
+        "control-links = {} they need one; write the address that they have as peer",
+        config.listen, config.peers.size(), config.control_links);
+  }
   if (config.net_devices.size() > kLanesMax) {
     return fmt::format("net-device: {} are given; a node can have {} lanes",
                        config.net_devices.size(), kLanesMax);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "daemon/core/overlay.h"
 #include "daemon/core/policy.h"
 #include "proto/bundle.h"
 
@@ -134,6 +135,10 @@ const std::vector<Option>& all_options() {
        true, list(&Config::listen_also)},
       {"peer", "HOST:PORT", "", "another daemon's listen address; once for each", true,
        list(&Config::peers)},
+      {"control-links", "COUNT", "64",
+       "peers to keep a control connection with; with more peers than that the others pass on what "
+       "is for the rest; the same on all nodes",
+       false, number(&Config::control_links, core::Overlay::kLinksLeast, 65536)},
       {"net-device", "DEVICE", "",
        "network device for gradients, as in eth0 or mlx5_0:1; once for each lane, in the same "
        "order on all nodes; default: the one that carries the listen address",

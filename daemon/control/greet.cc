@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "daemon/control/peer_wire.h"
@@ -59,9 +60,11 @@ void Peers::say_hello(Peer& peer) {
   hello->set_slice_bytes(self_.slice_bytes);
   hello->set_slots(self_.slots);
   hello->set_bundle_bytes(kBundleBytesMax);
+  hello->set_relays(net_.has_value());
+  hello->set_listens_at(net_ ? net_->self() : config_.listen);
   hello->set_life(life_);
   hello->set_restart_grace_ms(static_cast<uint64_t>(restart_grace_ / core::kMillisecond));
-  peer.link.send(message);
+  say(peer, message);
 }
 
 // ---- the answer to our hello ----
@@ -132,6 +135,11 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
            !restarted && may_come_round(*peer, now));
     }
   }
+  // That may have ended the channel that it came by.
+  if (routing_id.starts_with(kRelayedRoute) &&
+      !net_->relayed_is_up(routing_id.substr(std::strlen(kRelayedRoute)))) {
+    return;
+  }
   if (const auto old = greetings_.find(hello.node()); old != greetings_.end()) {
     greeters_.erase(old->second.routing_id);
     greetings_.erase(old);
@@ -148,6 +156,7 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
       hello.product_version(),
       hello.life(),
       static_cast<core::Time>(std::min(hello.restart_grace_ms(), kGraceMax)) * core::kMillisecond,
+      hello.relays(),
       {}};
   reply(routing_id, true, "", hello.connection());
   try_up(hello.node(), now);
@@ -219,6 +228,10 @@ void Peers::reply(const std::string& routing_id, bool welcome, const std::string
   answer->set_connection(connection);
   answer->set_boot_id(self_.boot_id);
   const std::string bytes = message.SerializeAsString();
+  if (routing_id.starts_with(kRelayedRoute)) {
+    net_->send(routing_id.substr(std::strlen(kRelayedRoute)), bytes, now_);
+    return;
+  }
   // Whoever does not read the answer will try again.
   if (zmq_send(router_.handle(), routing_id.data(), routing_id.size(),
                ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0) {
@@ -239,15 +252,24 @@ void Peers::try_up(const std::string& node, core::Time now) {
   peer->told.clear();
   peer->up_since = peer->heard = peer->progressed = now;
   peer->version = greeting->second.version;
-  control_watch_.add(node, now);
-  data_watch_.add(node, now);
+  const bool relayed = is_relayed(*peer);
+  if (!relayed) control_watch_.add(node, now);
+  peer->data_watched = !relayed;
+  if (!relayed) data_watch_.add(node, now);
   std::vector<std::string> addresses = greeting->second.data_addresses;
   addresses.resize(std::min(addresses.size(), self_.data_addresses.size()));
   peer->lanes.emplace(addresses.size(), watch_options(config_), now);
-  peer->link.set_also_at(greeting->second.also_at);
-  commands_->post(ConnectPeer{peer->link.id(), peer->link.number(), node, std::move(addresses),
-                              greeting->second.data_token, greeting->second.bundle_bytes});
-  spdlog::info("peer {} at {} is up (gradringd {})", node, peer->link.address(), peer->version);
+  if (!relayed) peer->link.set_also_at(greeting->second.also_at);
+  peer->data =
+      ConnectPeer{peer->link.id(),      peer->link.number(),         node,
+                  std::move(addresses), greeting->second.data_token, greeting->second.bundle_bytes};
+  // Where there is a connection there are few of them; else only who needs one has it.
+  if (!relayed || needed_.count(node) > 0) connect_data(*peer);
+  spdlog::info("peer {} at {} is up{} (gradringd {})", node, peer->link.address(),
+               relayed ? ", over others" : "", peer->version);
+  if (net_ && !relayed) {
+    net_->link_up(peer->link.address(), peer->boot_id, greeting->second.relays, now);
+  }
   if (const auto away = away_.find(node); away != away_.end()) {
     const bool same = away->second.life == 0 || away->second.life == greeting->second.life;
     for (uint8_t lane = 0; lane < peer->lanes->count(); ++lane) {
@@ -290,7 +312,14 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
     greeters_.erase(greeting->second.routing_id);
     greetings_.erase(greeting);
   }
-  commands_->post(DisconnectPeer{peer.link.id()});
+  const bool data_connected = !std::exchange(peer.data, std::nullopt).has_value();
+  if (data_connected) commands_->post(DisconnectPeer{peer.link.id()});
+  peer.data_watched = false;
+  if (net_ && is_relayed(peer)) {
+    net_->close(peer.link.address(), evidence, now);
+  } else if (net_) {
+    net_->link_lost(peer.link.address(), cause == Cause::kPeerSilent, evidence, now);
+  }
   // A silent one has no kernel that closes connections for it, and will not be back soon, unless
   // it is heard on the data network and can be dialled elsewhere.
   if (comes_round || (cause == Cause::kPeerLost && away.until > 0)) {

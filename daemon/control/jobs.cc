@@ -55,9 +55,22 @@ void Jobs::send(const std::string& node, const core::JobMessage& message) {
   peers_->send(node, to_wire(message));
 }
 
+void Jobs::connect_members(const core::View& view) {
+  for (const core::Member& member : view.members) {
+    if (member.node != node_) peers_->need_data(member.node);
+  }
+}
+
+void Jobs::watch_members(const core::View& view) {
+  for (const core::Member& member : view.members) {
+    if (member.node != node_) peers_->watch_data(member.node);
+  }
+}
+
 void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
   jobs_[view.incarnation] = {view, {}, {}, {}};
   record_view(flight_, FlightKind::kJobProposed, view);
+  connect_members(view);
   InstallJob install{view, *view.index_of(node_), nullptr, nullptr, {}};
   if (records_.log->on()) {
     auto memory = JobMemory::create(view.incarnation, records_.sizes, records_.store);
@@ -73,6 +86,7 @@ void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
 void Jobs::restore(const core::View& view, InstallJob install) {
   jobs_[view.incarnation] = {view, {}, {}, {}};
   if (view.closed) jobs_[view.incarnation].failure = view.closed;
+  connect_members(view);
   record_view(flight_, FlightKind::kViewEntered, view);
   commands_->post(std::move(install));
 }
@@ -108,6 +122,7 @@ void Jobs::tell_joined(Session& session, uint64_t request) {
 }
 
 void Jobs::admit(SessionId id, const core::View& view) {
+  watch_members(view);
   Session* session = sessions_->find(id);
   if (session == nullptr || session->gone) return;
   session->part = JobPart::kJoined;
@@ -156,6 +171,8 @@ void Jobs::freeze_engine(const JobId& job, uint64_t epoch) {
 
 void Jobs::adopt_engine(const JobId& id, const core::Proposal& proposal,
                         const std::vector<SessionId>&) {
+  connect_members(proposal.view);
+  watch_members(proposal.view);
   commands_->post(AdoptView{id, std::make_shared<const core::Proposal>(proposal)});
   const auto it = jobs_.find(id);
   if (it == jobs_.end()) return;

@@ -64,6 +64,9 @@ class Jobs final : public core::MembershipActions {
   void mark_nonfinite(const NonfiniteFound& found);
 
  private:
+  // Slices will go to its members; and they have made ready for that as well.
+  void connect_members(const core::View& view);
+  void watch_members(const core::View& view);
   void note_failed(const JobId& id, const Failure& failure);
 
   void send(const std::string& node, const core::JobMessage& message) override;

@@ -53,7 +53,7 @@ void Peers::on_pulse(const Pulse& pulse, core::Time now) {
   // Driven by our data thread's own pulse: when it does not run, it may blame nobody for silence.
   watch(data_watch_, "data", now);
   for (Peer& peer : peers_) {
-    if (peer.up && peer.lanes->count() > 1) peer.lanes->tick(now);
+    if (peer.up && peer.data_watched && peer.lanes->count() > 1) peer.lanes->tick(now);
   }
   settle_lanes();
 }
@@ -117,7 +117,7 @@ std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time si
     return fmt::format("control connection silent for {:.1f} s while the data network is alive",
                        seconds);
   }
-  if (now - peer.progressed >= config_.suspect) {
+  if (!is_relayed(peer) && now - peer.progressed >= config_.suspect) {
     return fmt::format(
         "its data thread has not moved for {:.1f} s while its control thread is alive", seconds);
   }

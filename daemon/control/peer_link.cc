@@ -16,6 +16,9 @@ constexpr core::Time kPauseMost = 2 * core::kSecond;
 // ring run.
 constexpr core::Time kDialTime = 3 * core::kSecond;
 
+// The same where others pass it on, one of whom may have fallen silent just now.
+constexpr core::Time kRelayedTime = 10 * core::kSecond;
+
 // Messages that wait for a peer that does not read. It is given up long before, by its silence.
 constexpr int kHighWater = 1000;
 
@@ -64,6 +67,15 @@ void PeerLink::dial(const Dial& dial, core::Time now) {
     reason_ = zmq_strerror(zmq_errno());
     broken_ = true;
   }
+}
+
+void PeerLink::begin_relayed(uint64_t connection, uint64_t token, core::Time now) {
+  ++number_;
+  connection_ = connection;
+  token_ = token;
+  state_ = State::kDialing;
+  broken_ = false;
+  deadline_ = now + kRelayedTime;
 }
 
 void PeerLink::drop(const std::string& reason, core::Time now) {
@@ -132,6 +144,12 @@ std::optional<wire::PeerMessage> PeerLink::next_reply() {
   wire::PeerMessage message;  // stays empty, which is no message, if this does not parse
   message.ParseFromArray(body.data(), static_cast<int>(body.size()));
   return message;
+}
+
+void PeerLink::offer(const wire::PeerMessage& message) {
+  if (!dealer_) return;
+  const std::string bytes = message.SerializeAsString();
+  zmq_send(dealer_.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT);
 }
 
 bool PeerLink::send(const wire::PeerMessage& message) {

@@ -40,6 +40,9 @@ class PeerLink {
     uint64_t token = 0;                              // random; we expect it in the peer's frames
   };
   void dial(const Dial& dial, core::Time now);
+  // There is no connection of our own: others pass on what is said (core/peer_net.h). Goes on from
+  // kDialing, and everything but send() is as with a connection.
+  void begin_relayed(uint64_t connection, uint64_t token, core::Time now);
   // Closes the sockets and what they hold. `reason` is for people.
   void drop(const std::string& reason, core::Time now);
 
@@ -53,6 +56,8 @@ class PeerLink {
 
   // False: the link is down, or now marked as broken since the peer does not read.
   bool send(const wire::PeerMessage& message);
+  // The same, but what does not fit is lost and breaks nothing.
+  void offer(const wire::PeerMessage& message);
 
   void linger(int milliseconds) { dealer_.set(zmq::sockopt::linger, milliseconds); }
 
@@ -60,6 +65,7 @@ class PeerLink {
   const std::string& address() const { return address_; }  // as configured
   const std::string& dialled() const { return way_ == 0 ? address_ : also_at_[way_ - 1]; }
   bool open() const { return state_ != State::kWaiting; }
+  bool has_socket() const { return dealer_.handle() != nullptr; }
   void* socket() { return dealer_.handle(); }
   void* monitor() { return monitor_.handle(); }
   uint64_t number() const { return number_; }  // counts the dials

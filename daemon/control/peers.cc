@@ -68,6 +68,7 @@ Status Peers::open() {
   for (const std::string& also : config_.listen_also) {
     if (Status status = bind("listen-also", also); !status.ok()) return status;
   }
+  open_net();
   return {};
 }
 
@@ -97,7 +98,7 @@ void Peers::add_poll_items(std::vector<zmq_pollitem_t>* items) {
   items->push_back({router_.handle(), 0, ZMQ_POLLIN, 0});
   if (keys_) items->push_back({keys_->socket(), 0, ZMQ_POLLIN, 0});
   for (Peer& peer : peers_) {
-    if (!peer.link.open()) continue;
+    if (!peer.link.has_socket()) continue;
     items->push_back({peer.link.monitor(), 0, ZMQ_POLLIN, 0});
     items->push_back({peer.link.socket(), 0, ZMQ_POLLIN, 0});
   }
@@ -107,6 +108,7 @@ int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
   const bool anything = std::any_of(items.begin(), items.end(),
                                     [](const zmq_pollitem_t& item) { return item.revents != 0; });
   int work = 0;
+  now_ = now;
   if (anything) {
     if (keys_) work += keys_->do_work(now);
     work += watch_links(items, now);
@@ -115,6 +117,8 @@ int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
   work += settle_lanes();
   work += drop_broken(now);
   work += dial_waiting(now);
+  if (net_ && now >= net_->next_deadline()) net_->tick(now);
+  greet_relayed(now);
   return work;
 }
 
@@ -122,7 +126,7 @@ int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
 int Peers::watch_links(std::span<const zmq_pollitem_t> items, core::Time now) {
   int work = 0;
   for (Peer& peer : peers_) {
-    if (!peer.link.open()) continue;
+    if (!peer.link.has_socket()) continue;
     const bool readable = std::any_of(items.begin(), items.end(), [&](const zmq_pollitem_t& item) {
       return item.revents != 0 &&
              (item.socket == peer.link.monitor() || item.socket == peer.link.socket());
@@ -160,6 +164,10 @@ int Peers::hear(core::Time now) {
          !whole && router_.recv(rest, zmq::recv_flags::dontwait) && rest.more();) {
     }
     const std::string routing_id = id.to_string();
+    if (routing_id.starts_with(kRelayedRoute)) {  // chosen by the other side, to seem another
+      ++malformed_;
+      continue;
+    }
     wire::PeerMessage message;
     if (!whole || !message.ParseFromArray(body.data(), static_cast<int>(body.size())) ||
         message.body_case() == wire::PeerMessage::BODY_NOT_SET) {
@@ -168,28 +176,33 @@ int Peers::hear(core::Time now) {
     }
     if (message.has_hello()) {
       const char* user = zmq_msg_gets(body.handle(), "User-Id");
+      want_link(message.hello(), now);
       on_hello(routing_id, user == nullptr ? "" : user, message, now);
-      continue;
-    }
-    const auto greeter = greeters_.find(routing_id);
-    if (greeter == greeters_.end()) {
-      reply(routing_id, false, "this connection is over; say hello again", 0);
-      continue;
-    }
-    Peer* peer = by_node(greeter->second);
-    if (peer != nullptr && peer->up) {
-      dispatch(*peer, message, now);
-    } else if (!message.has_heartbeat()) {
-      Greeting& greeting = greetings_.at(greeter->second);
-      if (greeting.early.size() < kEarlyMax) greeting.early.push_back(std::move(message));
+    } else {
+      take(routing_id, std::move(message), now);
     }
   }
   return kMessagesPerTurn;
 }
 
+void Peers::take(const std::string& routing_id, wire::PeerMessage message, core::Time now) {
+  const auto greeter = greeters_.find(routing_id);
+  if (greeter == greeters_.end()) {
+    return reply(routing_id, false, "this connection is over; say hello again", 0);
+  }
+  Peer* peer = by_node(greeter->second);
+  if (peer != nullptr && peer->up) {
+    dispatch(*peer, message, now);
+  } else if (!message.has_heartbeat()) {
+    Greeting& greeting = greetings_.at(greeter->second);
+    if (greeting.early.size() < kEarlyMax) greeting.early.push_back(std::move(message));
+  }
+}
+
 void Peers::dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now) {
   peer.heard = now;
   control_watch_.heard(peer.node, now);
+  if (take_relay(peer, message, now)) return;
   if (!message.has_heartbeat()) return events_->peer_message(peer.node, message);
   if (message.heartbeat().has_heard_lanes()) {
     peer.lanes->peer_hears(message.heartbeat().heard_lanes(), now);
@@ -222,7 +235,7 @@ int Peers::drop_broken(core::Time now) {
 int Peers::dial_waiting(core::Time now) {
   int work = 0;
   for (Peer& peer : peers_) {
-    if (peer.link.open() || now < peer.link.deadline()) continue;
+    if (peer.link.open() || now < peer.link.deadline() || is_relayed(peer)) continue;
     PeerLink::Dial dial;
     dial.context = context_;
     if (keys_) {
@@ -248,23 +261,30 @@ int Peers::dial_waiting(core::Time now) {
 core::Time Peers::next_deadline() const {
   core::Time next = std::numeric_limits<core::Time>::max();
   for (const Peer& peer : peers_) {
-    if (peer.link.state() != PeerLink::State::kWelcomed)
+    const bool waits_for_channel =
+        !peer.link.open() && is_relayed(peer) && !net_->relayed_is_up(peer.link.address());
+    if (peer.link.state() != PeerLink::State::kWelcomed && !waits_for_channel)
       next = std::min(next, peer.link.deadline());
     if (peer.link.broken() || peer.lost || (peer.up && peer.lanes->changed())) return 0;
   }
+  if (net_) next = std::min(next, net_->next_deadline());
   return next;
 }
 
 void Peers::tick(core::Time now) {
   ++heartbeats_;
+  now_ = now;
   for (Peer& peer : peers_) {
     if (!peer.up) continue;
+    // One that others speak for needs to hear of its lanes alone.
+    const bool lanes = peer.data_watched && peer.lanes->count() > 1;
+    if (is_relayed(peer) && !lanes) continue;
     wire::PeerMessage message;
     message.set_protocol(kPeerProtocols.newest);
     message.mutable_heartbeat()->set_sequence(heartbeats_);
     message.mutable_heartbeat()->add_progress(own_progress_);
     message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
-    peer.link.send(message);
+    say(peer, message);
   }
   watch(control_watch_, "control", now);
   look_for_other_ways(now);
@@ -275,6 +295,9 @@ bool Peers::send(const std::string& node, wire::PeerMessage message) {
   Peer* peer = by_node(node);
   if (peer == nullptr || !peer->up) return false;
   message.set_protocol(kPeerProtocols.newest);
+  if (is_relayed(*peer)) {
+    return net_->send(peer->link.address(), message.SerializeAsString(), now_);
+  }
   return peer->link.send(message);
 }
 
@@ -288,7 +311,7 @@ Peers::Peer* Peers::by_node(const std::string& node) {
 void Peers::linger(int milliseconds) {
   router_.set(zmq::sockopt::linger, milliseconds);
   for (Peer& peer : peers_) {
-    if (peer.link.open()) peer.link.linger(milliseconds);
+    if (peer.link.has_socket()) peer.link.linger(milliseconds);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "daemon/control/zap.h"
 #include "daemon/core/failure_detector.h"
 #include "daemon/core/peer_lanes.h"
+#include "daemon/core/peer_net.h"
 #include "daemon/data/messages.h"
 #include "proto/status.h"
 
@@ -49,10 +51,15 @@ struct OwnIdentity {
 
 core::FailureDetector::Options watch_options(const Config& config);
 
+// The route of whoever speaks over others, followed by its address; no connection's own is like it.
+inline constexpr const char* kRelayedRoute = "/relayed/";
+
 // The connections to the other daemons. Each peer is two channels: we speak on our DEALER to its
 // address and hear on our ROUTER what it sends from its own DEALER. It is up when we were welcomed
-// and its hello was heard, both by the same life (boot id) of the same node. Control thread only.
-class Peers {
+// and its hello was heard, both by the same life (boot id) of the same node. With more peers than
+// control-links there are no connections to some of them, and their two channels are those of
+// core/peer_net.h. Control thread only.
+class Peers : private core::PeerNetActions {
  public:
   Peers(zmq::context_t* context, const Config& config, const OwnIdentity& self,
         CommandBox* commands, PeerEvents* events);
@@ -79,6 +86,12 @@ class Peers {
   // ---- from the data thread ----
   void on_pulse(const Pulse& pulse, core::Time now);
   void on_data_lost(const PeerDataLost& lost, core::Time now);
+
+  // ---- for jobs ----
+  // A member of a job: slices will go there. Before the data thread hears of the job.
+  void need_data(const std::string& node);
+  // It has made its side ready as well: from now on its silence counts.
+  void watch_data(const std::string& node);
 
   // False when the node is not up. A message that cannot be queued breaks the connection.
   bool send(const std::string& node, wire::PeerMessage message);
@@ -108,8 +121,10 @@ class Peers {
     uint64_t progress = 0;  // of its data thread, as its heartbeats say
     core::Time progressed = 0;
     std::optional<core::PeerLanes> lanes;  // while it is up
-    std::optional<std::string> lost;       // data connection broke, and why; handled in do_work()
-    std::string told;                      // to the log, of why it is not connected
+    std::optional<ConnectPeer> data;       // while it is up, until a job needs it
+    bool data_watched = false;
+    std::optional<std::string> lost;  // data connection broke, and why; handled in do_work()
+    std::string told;                 // to the log, of why it is not connected
     PeerTraffic traffic;
   };
   // A hello that was welcomed: the direction from the peer to us.
@@ -124,6 +139,7 @@ class Peers {
     std::string version;
     uint64_t life = 0;
     core::Time restart_grace = 0;
+    bool relays = false;
     // What it sent before our own direction was welcomed: its daemon was a moment faster.
     std::deque<wire::PeerMessage> early;
   };
@@ -142,6 +158,24 @@ class Peers {
   int drop_broken(core::Time now);
   int dial_waiting(core::Time now);
   void dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now);
+
+  // What came on a connection, or over others, that names who said hello on it.
+  void take(const std::string& routing_id, wire::PeerMessage message, core::Time now);
+
+  // peers_relayed.cc
+  void open_net();
+  bool is_relayed(const Peer& peer) const;
+  Peer* by_address(const std::string& address);
+  void want_link(const wire::Hello& hello, core::Time now);
+  void greet_relayed(core::Time now);
+  void say(Peer& peer, const wire::PeerMessage& message);
+  void connect_data(Peer& peer);
+  bool take_relay(const Peer& peer, const wire::PeerMessage& message, core::Time now);
+  void pass(const std::string& link, const core::Parcel& parcel) override;
+  void pass(const std::string& link, const std::vector<core::Notice>& notices) override;
+  void relayed_up(const std::string& address) override;
+  void relayed_down(const std::string& address, bool silent, const std::string& why) override;
+  void relayed_message(const std::string& address, const std::string& body) override;
 
   // peer_health.cc
   void watch(core::FailureDetector& detector, const char* plane, core::Time now);
@@ -186,6 +220,9 @@ class Peers {
   core::FailureDetector control_watch_;
   core::FailureDetector data_watch_;
   std::map<std::string, Away> away_;  // by node
+  std::optional<core::PeerNet> net_;  // when there are more peers than links
+  std::set<std::string> needed_;      // nodes that some job had as members
+  core::Time now_ = 0;                // of the turn, for what the net tells
   uint64_t life_ = 0;
   core::Time restart_grace_ = 0;
   uint64_t own_progress_ = 0;

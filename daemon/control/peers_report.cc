@@ -41,6 +41,7 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
     return static_cast<uint64_t>(std::max<core::Time>(time, 0) / core::kMillisecond);
   };
   wire::PeerReport report;
+  report.set_relayed(is_relayed(peer));
   report.set_node(peer.node);
   report.set_address(peer.link.address());
   report.set_version(peer.version);
@@ -52,8 +53,8 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
   if (peer.up) {
     add_lanes(peer, &report);
     report.set_connected_ms(milliseconds(now - peer.up_since));
-    const bool control = control_watch_.health_of(peer.node) == Health::kAlive;
-    const bool data = data_watch_.health_of(peer.node) == Health::kAlive;
+    const bool control = is_relayed(peer) || control_watch_.health_of(peer.node) == Health::kAlive;
+    const bool data = !peer.data_watched || data_watch_.health_of(peer.node) == Health::kAlive;
     report.set_state(control && data ? "up" : "suspect");
     if (!control || !data) {
       const core::FailureDetector& silent = control ? data_watch_ : control_watch_;

@@ -43,6 +43,13 @@ const AllowedKey* KeyGuard::by_address(const std::string& address) const {
   return nullptr;
 }
 
+const AllowedKey* KeyGuard::by_node(const std::string& node) const {
+  for (const AllowedKey& key : keys_) {
+    if (key.node == node) return &key;
+  }
+  return nullptr;
+}
+
 // Somebody with a wrong key tries again every other second; a person wants to read of it now and
 // then.
 void KeyGuard::tell_of_stranger(const std::string& address, core::Time now) {

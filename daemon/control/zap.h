@@ -23,6 +23,7 @@ class KeyGuard {
   void set_keys(std::vector<AllowedKey> keys) { keys_ = std::move(keys); }
   // Empty when no node is known by that address.
   const AllowedKey* by_address(const std::string& address) const;
+  const AllowedKey* by_node(const std::string& node) const;
 
   // Answers what waits; returns how many questions that were.
   int do_work(core::Time now);

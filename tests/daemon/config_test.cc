@@ -72,6 +72,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"runtime-dir", "/tmp/x"},
                                                    {"listen", "127.0.0.1:1"},
                                                    {"peer", "a:1"},
+                                                   {"control-links", "4"},
                                                    {"net-device", "eth0"},
                                                    {"listen-also", "10.1.0.1:7300"},
                                                    {"key", "k"},

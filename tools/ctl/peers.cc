@@ -45,7 +45,7 @@ nlohmann::ordered_json json_of(const wire::PeerReport& peer) {
           {"received_bytes", peer.received_bytes()},
           {"dropped_frames", peer.dropped_frames()},
           {"damaged", peer.damaged()},
-
+          {"relayed", peer.relayed()},
           {"lanes", lanes}};
 }
 
@@ -64,6 +64,7 @@ Answer show(const wire::PeersReport& report, const Style& style) {
                {"received", Table::Align::kRight},
                {"dropped", Table::Align::kRight},
                {"damaged", Table::Align::kRight},
+               {"way"},
                {"version"}});
   for (const auto& peer : report.peers()) {
     const bool up = peer.state() == kUp;
@@ -74,7 +75,7 @@ Answer show(const wire::PeersReport& report, const Style& style) {
                peer.version().empty() ? "never" : format_ago(peer.silent_ms()),
                format_bytes(peer.sent_bytes()), format_bytes(peer.received_bytes()),
                std::to_string(peer.dropped_frames()), std::to_string(peer.damaged()),
-               printable(peer.version())});
+               peer.relayed() ? "relayed" : "link", printable(peer.version())});
     peers.push_back(json_of(peer));
     for (const wire::LaneReport& lane : peer.lanes()) {
       if (lane.state() == kUp) continue;

@@ -1,0 +1,59 @@
+"""More peers than control connections: the others pass on what is for those without one."""
+
+import signal
+
+import pytest
+from checks import OK, TRAINER, assert_agreed, events, longest_step, run_job, wait_for_all
+from cluster import wait_until
+
+NODES = 8
+LINKS = 4
+
+# docs/failure-contract.md, section 5: from a daemon's death to every rank's error, 0.5 s. The view change and a busy
+# machine come on top.
+GOES_ON_WITHIN = 5.0
+
+
+@pytest.fixture
+def ring(namespaces, make_cluster):
+    return make_cluster(NODES, network=namespaces, settings={"control-links": LINKS}).start()
+
+
+def test_all_meet_over_few_connections(ring):
+    for node in ring.nodes:
+        peers = node.peers()
+        assert len(peers) == NODES - 1 and all(peer["state"] == "up" for peer in peers), peers
+        assert sum(not peer["relayed"] for peer in peers) == LINKS, (node.name, peers)
+    run_job(ring, "all", "--ops", "20", "--count", "100000")
+
+
+def test_who_wants_a_connection_to_all_has_them(namespaces, make_cluster):
+    ring = make_cluster(NODES, network=namespaces, settings={"control-links": LINKS})
+    ring.configure(ring.nodes[2], control_links=64)
+    ring.start()
+    wait_until(lambda: not any(peer["relayed"] for peer in ring.nodes[2].peers("up")), 10, "it has connections to all")
+    for node in ring.nodes:
+        assert not [peer for peer in node.peers() if peer["relayed"] and peer["node"] == "n2"], node.name
+        assert len(node.peers("up")) == NODES - 1
+    assert any(peer["relayed"] for peer in ring.nodes[0].peers()), "the others pass on as before"
+    run_job(ring, "mixed", "--ops", "20", "--count", "100000")
+
+
+def test_a_job_goes_on_without_a_node_that_most_have_no_connection_to(ring, figure):
+    words = [TRAINER, "--policy", "elastic", "--ops", "200", "--join-every", "5", "--delay-ms", "4", "--count", "50000"]
+    job = ring.launch("over-others", words)
+    wait_for_all(job, "done", 40)
+    ring.nodes[5].daemon.signal(signal.SIGKILL)
+    job[5].kill()
+    survivors = [trainer for trainer in job if trainer is not job[5]]
+    assert [one.wait(90) for one in survivors] == [0] * (NODES - 1), [one.says()[-600:] for one in survivors]
+    seen = assert_agreed(survivors)
+    assert seen[10][:3] == (OK, NODES, NODES) and seen[199][:3] == (OK, NODES - 1, NODES - 1)
+    pause = longest_step(survivors)
+    figure(f"overlay: {NODES} nodes of {LINKS} links each, a daemon killed: the others lose at most {pause:.3f} s")
+    assert pause < GOES_ON_WITHIN
+    assert "n5" in events(job[0], "join point")[-1]["view"]["explanation"]
+
+    ring.processes.append(ring.nodes[5].run_daemon())
+    for node in ring.nodes:
+        wait_until(lambda node=node: len(node.peers("up") or []) == NODES - 1, 20, f"{node.name} has all peers again")
