@@ -35,10 +35,15 @@ bool read_head(const Wire& from, Message* to) {
   return gradring::from_wire(from.incarnation(), &to->incarnation);
 }
 
-// Prepare and Accepted.
-template <typename Message, typename Wire>
-std::optional<core::JobMessage> ballot_message_of(const Wire& from) {
-  Message message;
+std::optional<core::JobMessage> prepare_of(const wire::Prepare& from) {
+  core::change::Prepare prepare;
+  if (!read_head(from, &prepare) || !ballot_of(from.ballot(), &prepare.ballot)) return std::nullopt;
+  prepare.patient = from.patient();
+  return prepare;
+}
+
+std::optional<core::JobMessage> accepted_of(const wire::Accepted& from) {
+  core::change::Accepted message;
   if (!read_head(from, &message) || !ballot_of(from.ballot(), &message.ballot)) return std::nullopt;
   return message;
 }
@@ -87,6 +92,7 @@ std::optional<core::JobMessage> ask_of(const wire::Ask& from) {
 void fill(const core::change::Prepare& from, wire::PeerMessage* to) {
   fill_head(from, to->mutable_prepare());
   fill(from.ballot, to->mutable_prepare()->mutable_ballot());
+  to->mutable_prepare()->set_patient(from.patient);
 }
 void fill(const core::change::Promise& from, wire::PeerMessage* to) {
   wire::Promise* promise = to->mutable_promise();
@@ -125,14 +131,14 @@ void fill(const core::change::Ask& from, wire::PeerMessage* to) {
 std::optional<core::JobMessage> change_message_of(const wire::PeerMessage& message) {
   switch (message.body_case()) {
     case wire::PeerMessage::kPrepare:
-      return ballot_message_of<core::change::Prepare>(message.prepare());
+      return prepare_of(message.prepare());
     case wire::PeerMessage::kPromise:
       return promise_of(message.promise());
     case wire::PeerMessage::kAcceptView:
       return proposal_message_of<core::change::Accept>(message.accept_view(),
                                                        message.accept_view().epoch());
     case wire::PeerMessage::kAccepted:
-      return ballot_message_of<core::change::Accepted>(message.accepted());
+      return accepted_of(message.accepted());
     case wire::PeerMessage::kCommitView:
       // Epoch 0 begins nothing, and no view is of the one after the last.
       return proposal_message_of<core::change::Commit>(message.commit_view(),

@@ -38,6 +38,44 @@ bool from_wire(const wire::RankInfo& from, core::RankInfo* to) {
   return to->since > 0;
 }
 
+namespace {
+
+void to_wire(const core::Choice& from, wire::Choice* to) {
+  to->set_way(static_cast<uint32_t>(from.way));
+  to->set_slice_bytes(from.slice_bytes);
+}
+
+bool from_wire(const wire::Choice& from, core::Choice* to) {
+  if (from.way() > core::kChoiceWayLast) return false;
+  *to = {static_cast<core::Choice::Way>(from.way()), from.slice_bytes()};
+  return true;
+}
+
+void to_wire(const core::Tuning& from, wire::Tuning* to) {
+  for (const core::TunedClass& entry : from.classes) {
+    wire::TunedClass* c = to->add_classes();
+    c->set_size_class(entry.size_class);
+    to_wire(entry.settled, c->mutable_settled());
+    if (entry.tried) to_wire(*entry.tried, c->mutable_tried());
+  }
+  to->set_fixed(from.fixed);
+}
+
+bool from_wire(const wire::Tuning& from, core::Tuning* to) {
+  *to = {};
+  if (from.classes_size() > static_cast<int>(core::kSizeClasses)) return false;
+  for (const wire::TunedClass& c : from.classes()) {
+    core::TunedClass entry{c.size_class(), {}, {}};
+    if (!from_wire(c.settled(), &entry.settled)) return false;
+    if (c.has_tried() && !from_wire(c.tried(), &entry.tried.emplace())) return false;
+    to->classes.push_back(entry);
+  }
+  to->fixed = from.fixed();
+  return core::fault_of(*to).empty();
+}
+
+}  // namespace
+
 void to_wire(const core::View& from, wire::View* to) {
   to->set_job(from.job);
   gradring::to_wire(from.incarnation, to->mutable_incarnation());
@@ -53,6 +91,7 @@ void to_wire(const core::View& from, wire::View* to) {
   to->set_grown(from.grown);
   if (from.closed) bounded_to_wire(*from.closed, to->mutable_closed());
   to->set_explanation(shortened(from.explanation));
+  if (from.tuning != core::Tuning{}) to_wire(from.tuning, to->mutable_tuning());
 }
 
 bool from_wire(const wire::View& from, core::View* to) {
@@ -83,7 +122,7 @@ bool from_wire(const wire::View& from, core::View* to) {
   to->closed.reset();
   if (from.has_closed() && !bounded_from_wire(from.closed(), &to->closed.emplace())) return false;
   to->explanation = from.explanation();
-  return true;
+  return from_wire(from.tuning(), &to->tuning);
 }
 
 }  // namespace gradring::daemon

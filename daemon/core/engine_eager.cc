@@ -105,7 +105,8 @@ bool JobEngine::eager_begins(uint32_t from, const Frame& f) {
 }
 
 std::optional<uint32_t> JobEngine::on_eager(uint32_t from, const Frame& f) {
-  const DirectLayout layout = direct_layout(f.ready.signature, members(), options_.plan);
+  const DirectLayout layout =
+      direct_layout(f.ready.signature, members(), plan_options(f.key, f.ready.signature));
   const uint64_t first = layout.direct == Direct::kParts ? uint64_t{me_} * layout.slice_bytes : 0;
   const uint64_t bytes = f.ready.signature.bytes();
   const uint64_t expected =

@@ -105,11 +105,13 @@ void JobEngine::adopt(const Proposal& proposal) {
 // The view, and all that is counted by its members.
 void JobEngine::enter(const Proposal& proposal) {
   const std::string self = view_.members[me_].node;
+  const Tuning before = view_.tuning;
   std::map<std::string, Gone> gone;
   for (uint32_t i = 0; i < members(); ++i) {
     if (gone_[i]) gone[view_.members[i].node] = Gone{gone_[i]->failure};
   }
   view_ = proposal.view;
+  if (planted(Bug::kTableOfBefore) && me_ == 0) view_.tuning = before;
   const auto me = view_.index_of(self);
   GRADRING_CHECK(me, "only a member adopts a view");
   me_ = *me;

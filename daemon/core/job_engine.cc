@@ -178,11 +178,17 @@ std::string JobEngine::title(const Op& op) const {
   return "op '" + op.name + "' use " + std::to_string(op.key.sequence);
 }
 
-void JobEngine::plan(Op& op) {
-  PlanOptions options = options_.plan;
+// All members find the same: from the view, the op's key and what it is alone.
+PlanOptions JobEngine::plan_options(const OpKey& key, const Signature& signature) const {
+  PlanOptions options = tuned(options_.plan, view_.tuning, key, signature, members());
   // A node's own sum would be rounded once more than on the way along the ring.
-  const bool rounds = is_half(op.signature->dtype) && view_.size != members();
+  const bool rounds = is_half(signature.dtype) && view_.size != members();
   if (rounds || members() > kEagerMembersMax || tree_) options.direct_members_max = 0;
+  return options;
+}
+
+void JobEngine::plan(Op& op) {
+  const PlanOptions options = plan_options(op.key, *op.signature);
   op.plan = make_plan(*op.signature, members(), me_, seats_of(op), options, op.slice_bytes);
   if (op.slices.size() != op.plan.slices) {
     GRADRING_CHECK(op.slices_held == 0, "an op with finals stays cut as it is");

@@ -314,6 +314,7 @@ class JobEngine {
 
   // job_engine.cc
   std::string title(const Op& op) const;
+  PlanOptions plan_options(const OpKey& key, const Signature& signature) const;
   void plan(Op& op);
   void protocol_fault(uint32_t from, const std::string& what);
   void tell_locals(Op& op, const Outcome& outcome);

@@ -63,6 +63,8 @@ class MembershipActions {
                             const std::vector<SessionId>& sessions) = 0;
   // Whether ranks wait to be taken in at the next join point.
   virtual void set_grows(const JobId& job, bool grows) = 0;
+  // The table that a job of ours begins with.
+  virtual Tuning tuning_for(const View&) { return {}; }
   // Must be safe before anything else is sent (rule R1). Of no worth any more once the engine is
   // failed or the job removed.
   virtual void record(const JobRecord&) {}
@@ -142,6 +144,10 @@ class Membership {
   void engine_behind(const JobId& job, const std::string& node);
   // A node speaks in an earlier one.
   void engine_ahead(const JobId& job, const std::string& node, uint64_t its_epoch);
+
+  // Another table for a job that has nothing else to agree on; false if it has. Whether it came
+  // about the next view tells. Every member must know what a table is.
+  bool tune(const JobId& job, const Tuning& tuning);
 
   // ---- another life of this daemon (rule R1) ----
   // Before anything else happens, for each job recorded by the last one; its engine is there, in

@@ -55,6 +55,22 @@ void Membership::want_change(const JobId& job, bool at_once) {
   with_change(job, [&](ViewChange& change) { change.want(at_once, now_); });
 }
 
+bool Membership::tune(const JobId& job, const Tuning& tuning) {
+  const auto it = live_.find(job);
+  if (it == live_.end() || !it->second.change || it->second.failure) return false;
+  const Live& live = it->second;
+  const bool whole = live.state == JobState::kRunning && !live.view.closed && live.lost.empty() &&
+                     live.done.empty() && !live.returned && awaited_.empty() &&
+                     live.present.size() == live.local.size();
+  const bool busy = live.held || live.change->wanted() || live.change->frozen();
+  if (!whole || busy) return false;
+  for (const Member& member : live.view.members) {
+    if (member.node != node_ && peers_.count(member.node) == 0) return false;
+  }
+  with_change(job, [&](ViewChange& change) { change.want_tuning(tuning, now_); });
+  return true;
+}
+
 void Membership::lane_lost(const std::string& node, const std::string& why) {
   if (planted(Bug::kLostLaneIgnored)) return;
   std::vector<JobId> jobs;

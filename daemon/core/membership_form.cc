@@ -42,6 +42,7 @@ void Membership::propose_if_complete(const GatheringKey& key) {
   view.members.push_back(std::move(self));
   for (const auto& [node, claims] : gathering.remote) view.members.push_back({node, claims.ranks});
   sort_into_ring(&view.members);
+  view.tuning = actions_->tuning_for(view);
 
   install(view, key, true);
   Live& live = live_.at(view.incarnation);

@@ -102,6 +102,7 @@ struct Prepare {
   JobId incarnation{};
   uint64_t epoch = 0;
   Ballot ballot;
+  bool patient = false;  // nothing is wrong: whoever is not lost is waited for (rule V11)
 
   bool operator==(const Prepare&) const = default;
 };

@@ -316,7 +316,9 @@ uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const Pla
   const bool alone = members == 1 && options.slice_bytes_alone != 0;
   const uint64_t most = alone ? options.slice_bytes_alone : options.slice_bytes_max;
   const uint64_t least = std::min<uint64_t>(options.slice_bytes_min, most);
-  const uint64_t bounded = std::clamp(wanted, least, most);
+  const uint64_t tuned = options.slice_bytes_tuned;
+  const uint64_t bounded =
+      tuned != 0 ? std::min<uint64_t>(tuned, most) : std::clamp(wanted, least, most);
   return static_cast<uint32_t>(std::max(kSliceAlign, bounded / kSliceAlign * kSliceAlign));
 }
 

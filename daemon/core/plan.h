@@ -161,6 +161,7 @@ struct PlanOptions {
   // Below this a message costs more than its bytes (measured on TCP: about 30 us against 4 KiB's 33
   // us at 1 Gbit/s), so smaller ops are cut into fewer slices.
   uint32_t slice_bytes_min = 4 << 10;
+  uint32_t slice_bytes_tuned = 0;  // not 0: of all slices along the ring (daemon/core/tuning.h)
   // Members of a job whose ops may go directly; 0: none does.
   uint32_t direct_members_max = 0;
   // The largest op of which each member sends the whole to all others, and the largest part of one

@@ -51,8 +51,10 @@ enum class Bug : uint8_t {
   kDataToTheUnheard,         // D10
   kSubtreeIsEnough,          // D1
   kNobodyIsAsked,            // D1b
+  kTunedInHaste,             // V11
+  kTableOfBefore,            // V11
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kNobodyIsAsked);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kTableOfBefore);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

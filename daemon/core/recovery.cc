@@ -106,6 +106,20 @@ bool at_join_point(const View& next, const Reports& reports) {
   return true;
 }
 
+// Rule V11: a table holds for the nodes that it was made for. Others may not even know of tables.
+bool retune(const View& old, const std::optional<Tuning>& wanted, View* next) {
+  const auto in_old = [&](const Member& member) { return old.index_of(member.node).has_value(); };
+  const bool same = next->members.size() == old.members.size() &&
+                    std::all_of(next->members.begin(), next->members.end(), in_old);
+  if (!same) {
+    next->tuning.classes.clear();
+    return false;
+  }
+  if (!wanted || next->closed) return false;
+  next->tuning = *wanted;
+  return true;
+}
+
 }  // namespace
 
 std::vector<std::string> choose_members(const View& old, const Reports& reports) {
@@ -142,7 +156,8 @@ std::vector<std::string> choose_members(const View& old, const Reports& reports)
 tl::expected<Proposal, std::string> decide(const View& old, const Reports& reports,
                                            const std::map<std::string, Failure>& lost,
                                            const std::vector<Member>& all_joiners,
-                                           const std::string& reason) {
+                                           const std::string& reason,
+                                           const std::optional<Tuning>& tuning) {
   const Policy policy = parse_policy(old.policy).value_or(Policy{});
   Proposal proposal;
   View& next = proposal.view;
@@ -198,9 +213,12 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
     }
   }
   sort_into_ring(&next.members);
+  const bool retuned = retune(old, tuning, &next);
   next.explanation = "epoch " + std::to_string(next.epoch) + ": ";
   if (gone.empty() && !grows) {
-    const std::string why = reason.empty() ? "a connection broke or was slow" : reason;
+    std::string why = "a connection broke or was slow";
+    if (retuned) why = "the tuner asked for another table";
+    if (!reason.empty()) why = reason;
     next.explanation += condemned == nullptr ? "the same members, after " + why
                                              : "the same members; " + describe(*condemned);
   } else if (grows && gone.empty()) {

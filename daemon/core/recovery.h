@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -20,12 +21,13 @@ std::vector<std::string> choose_members(const View& old,
 // members, so that whoever computes it decides the same (protocol rules V3, V8). `lost`: what the
 // proposer knows about members that did not report, to name them. `joiners` come in only where
 // every member stands at a join point with nothing else open. `reason`: for people, why it is asked
-// for where nobody is lost. An error is a contradiction between
-// reports: a bug, or a daemon that lies; nothing may be decided then.
+// for where nobody is lost. `tuning`: the table from now on, if the nodes stay the same. An error
+// is a contradiction between reports: a bug, or a daemon that lies; nothing may be decided then.
 tl::expected<Proposal, std::string> decide(const View& old,
                                            const std::map<std::string, Report>& reports,
                                            const std::map<std::string, Failure>& lost,
                                            const std::vector<Member>& joiners,
-                                           const std::string& reason = {});
+                                           const std::string& reason = {},
+                                           const std::optional<Tuning>& tuning = {});
 
 }  // namespace gradring::core

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/tuning.h"
 #include "proto/types.h"
 #include "proto/verdict.h"
 
@@ -40,6 +41,7 @@ struct View {
   uint64_t grown = 1;             // the epoch in which ranks joined last; op keys begin anew there
   std::optional<Failure> closed;  // the job takes no new op: policy fail, or too few are left
   std::string explanation;        // one sentence: how this view came about
+  Tuning tuning;                  // holds for these nodes: where others come, it is empty
 
   bool operator==(const View&) const = default;
 

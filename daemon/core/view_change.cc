@@ -44,6 +44,7 @@ void ViewChange::found(const std::string& node, Time now) {
   if (!was_away || over_ || !view_.index_of(node)) return;
   // Frames of this epoch were lost, so it must end. Whoever was away asks for that itself when it
   // has met all others, unless it knew less than we did.
+  pressing_ = true;
   if (!wanted_) wanted_since_ = now;
   wanted_ = true;
   const Time due = now + options_.retry + static_cast<Time>(place()) * options_.stagger;
@@ -77,9 +78,20 @@ void ViewChange::want_growth(Time now) {
   want_after(patience + static_cast<Time>(place()) * options_.stagger, now);
 }
 
+// Another reason for an attempt is served first, and need not bring the table.
+void ViewChange::want_tuning(const Tuning& tuning, Time now) {
+  if (over_ || wanted_ || frozen() || !lost_.empty()) return;
+  now_ = now;
+  tuning_ = tuning;
+  wanted_ = true;
+  wanted_since_ = now;
+  propose(now);
+}
+
 void ViewChange::want_after(Time pause, Time now) {
   now_ = now;
   if (over_) return;
+  pressing_ = true;
   if (!wanted_) {
     wanted_ = true;
     wanted_since_ = now;
@@ -142,6 +154,7 @@ bool ViewChange::promise(const std::string& from, uint64_t epoch, const Ballot& 
 
 void ViewChange::on_message(const std::string& from, const change::Prepare& m, Time now) {
   if (!promise(from, m.epoch, m.ballot, now)) return;
+  if (!m.patient) pressing_ = true;
   if (record_.report) return promise_to(from, m.ballot);
   owed_promise_ = {from, m.ballot};
   if (!std::exchange(freezing_, true)) actions_->freeze(view_.epoch);
@@ -239,6 +252,8 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   wanted_ = false;
   wanted_since_ = lost_since_ = propose_at_ = waiting_since_ = 0;
   joiners_.clear();
+  tuning_.reset();
+  pressing_ = false;
   lanes_lost_.clear();
   actions_->record();
   if (!member) {
@@ -250,7 +265,7 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   for (const Member& m : view_.members) {
     if (lost_.count(m.node) == 0) continue;
     lost_since_ = wanted_since_ = now;
-    wanted_ = true;
+    wanted_ = pressing_ = true;
     // Not at once: this epoch must have begun before it is asked to end.
     propose_at_ = now + static_cast<Time>(place()) * options_.stagger;
     break;

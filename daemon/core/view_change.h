@@ -76,6 +76,8 @@ class ViewChange {
   // All stand at a join point, and somebody waits to come in. Only the lowest member knows who: a
   // view that another proposes has the same members again, so the others give it time.
   void want_growth(Time now);
+  // Another table for the same nodes; nobody is left out for that (rule V11).
+  void want_tuning(const Tuning& tuning, Time now);
   void set_joiners(std::vector<Member> joiners) { joiners_ = std::move(joiners); }
 
   // ---- events ----
@@ -141,7 +143,9 @@ class ViewChange {
   std::set<std::string> suspected_;
   std::set<std::string> away_;
   std::vector<Member> joiners_;
-  std::string lanes_lost_;  // in this epoch, for people
+  std::optional<Tuning> tuning_;  // wanted, for the same nodes
+  bool pressing_ = false;         // somebody wants this epoch to end for more than a table
+  std::string lanes_lost_;        // in this epoch, for people
   bool wanted_ = false;
   Time wanted_since_ = 0;
   Time lost_since_ = 0;

@@ -19,14 +19,14 @@ void ViewChange::propose(Time now) {
   promises_.clear();
   accepted_by_.clear();
   proposal_.reset();
-  send_to_all(change::Prepare{view_.incarnation, view_.epoch, ballot_}, view_);
+  send_to_all(change::Prepare{view_.incarnation, view_.epoch, ballot_, !pressing_}, view_);
 }
 
 // A member that may not have heard what we ask for at the moment.
 void ViewChange::ask_again(const std::string& node) {
   if (over_ || !view_.index_of(node)) return;
   if (phase_ == Phase::kPreparing && promises_.count(node) == 0) {
-    actions_->send(node, change::Prepare{view_.incarnation, view_.epoch, ballot_});
+    actions_->send(node, change::Prepare{view_.incarnation, view_.epoch, ballot_, !pressing_});
   }
   if (phase_ == Phase::kAccepting && accepted_by_.count(node) == 0) {
     actions_->send(node, change::Accept{view_.incarnation, view_.epoch, ballot_, *proposal_});
@@ -57,6 +57,7 @@ void ViewChange::check_promises(Time now) {
     return answered.count(m.node) == 0 && lost_.count(m.node) == 0 && away_.count(m.node) > 0;
   });
   if (awaited) return;
+  if (!all && !pressing_ && !planted(Bug::kTunedInHaste)) return;
   // A suspect that answers at once after all is worth a moment; one that is not, no more than that.
   const Time waited = now - phase_since_;
   if (!all && !(unsuspected && waited >= options_.stagger) && waited < options_.answer_wait) return;
@@ -85,7 +86,7 @@ void ViewChange::check_promises(Time now) {
   if (highest != nullptr) {
     proposal_ = highest->proposal;
   } else {
-    auto decided = decide(view_, reports, lost_, joiners_, lanes_lost_);
+    auto decided = decide(view_, reports, lost_, joiners_, lanes_lost_, tuning_);
     if (!decided) {
       Failure failure{Cause::kProtocol, {}};
       failure.blame.node = node_;

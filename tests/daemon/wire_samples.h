@@ -29,6 +29,11 @@ inline core::View sample_view() {
   view.grown = 6;
   view.closed = sample_failure(2);
   view.explanation = "epoch 7: too few are left";
+  view.tuning.classes = {{6, {core::Choice::Way::kParts, 0}, {}},
+                         {11,
+                          {core::Choice::Way::kRing, 64 << 10},
+                          core::Choice{core::Choice::Way::kRing, 128 << 10}}};
+  view.tuning.fixed = true;
   return view;
 }
 
@@ -119,7 +124,7 @@ inline std::vector<core::JobMessage> sample_messages() {
       core::JobFailed{job, 6, sample_failure(3)},
       core::JobDone{job},
       core::Left{job, sample_failure(kNoRank)},
-      core::change::Prepare{job, 6, ballot},
+      core::change::Prepare{job, 6, ballot, true},
       core::change::Promise{job, 6, ballot, std::nullopt, sample_report()},
       voted,
       core::change::Accept{job, 6, ballot, sample_proposal()},

@@ -77,6 +77,7 @@ void SimJob::adopt(const core::Proposal& proposal, std::vector<Trainer*> locals)
     if (locals[i] != nullptr) locals_[ranks[i].rank] = locals[i];
   }
   told_drained_ = false;
+  if (proposal.view.tuning != engine_.view().tuning) ++world_->stats().retuned;
   world_->trace([&] { return node_->name() + " adopts " + describe(proposal); });
   engine_.adopt(proposal);
   for (const auto& [from, frame] : gate_.take_waiting()) on_data(from, frame, {});

@@ -133,6 +133,18 @@ void SimNode::tick() {
   });
 }
 
+core::Tuning SimNode::tuning_for(const core::View&) { return world_->scenario().first_tuning; }
+
+void SimNode::retune(const core::Tuning& tuning) {
+  run([this, tuning] {
+    std::vector<JobId> jobs;
+    for (const auto& [id, job] : jobs_) jobs.push_back(id);
+    for (const JobId& id : jobs) {
+      if (membership_.tune(id, tuning)) ++world_->stats().retunes_asked;
+    }
+  });
+}
+
 std::string SimNode::doing() const {
   std::string text = name_ + (alive_ ? paused_ ? " paused" : "" : " dead");
   for (const core::JobInfo& job : membership_.jobs()) {

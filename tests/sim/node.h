@@ -120,6 +120,7 @@ class SimNode : public core::MembershipActions {
 
   // Does it on this node: now, when the node goes on, or never.
   void run(const std::function<void()>& what);
+  void retune(const core::Tuning& tuning);
   void submit(const JobId& job, Trainer* trainer, const core::Submission& submission);
   void to_control(std::function<void()> what);
   void to_data(std::function<void()> what);
@@ -137,6 +138,7 @@ class SimNode : public core::MembershipActions {
   void adopt_engine(const JobId& job, const core::Proposal& proposal,
                     const std::vector<core::SessionId>& sessions) override;
   void set_grows(const JobId& job, bool grows) override;
+  core::Tuning tuning_for(const core::View& view) override;
   void record(const core::JobRecord& record) override {
     records_[record.view.incarnation] = record;
   }

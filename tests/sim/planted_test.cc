@@ -68,6 +68,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kDataToTheUnheard, "DataToTheUnheard", 1000},
     {Bug::kSubtreeIsEnough, "SubtreeIsEnough", 1000},
     {Bug::kNobodyIsAsked, "NobodyIsAsked", 1000},
+    {Bug::kTableOfBefore, "TableOfBefore", 100},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};
@@ -91,6 +92,20 @@ TEST_P(PlantedBug, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(Simulation, PlantedBug, testing::ValuesIn(kPlanted),
                          [](const auto& entry) { return std::string(entry.param.name); });
+
+// Only where nothing else may leave a node out it is seen that a table does.
+TEST(Planted, TunedInHasteIsFound) {
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    Scenario scenario = draw_retuned(seed);
+    scenario.bug = Bug::kTunedInHaste;
+    World world(scenario);
+    const std::string violation = world.run();
+    if (violation.empty() && world.stats().jobs_failed + world.stats().shrunk == 0) continue;
+    std::printf("%-26s seed %8llu\n", "TunedInHaste", static_cast<unsigned long long>(seed));
+    return;
+  }
+  FAIL() << "not found within 400 seeds";
+}
 
 // The runs are as the protocol's table asks: nodes enough, work enough, and something goes wrong.
 TEST(Scenarios, AreRich) {

@@ -325,6 +325,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   draw_uneven(&s);
   draw_priorities(&s);
   draw_uneven_data(&s);
+  draw_tunings(&s, false);
   if (s.nodes < 2) return s;
   const uint32_t faults = between(&random, 1, 4);
   // Often close together: a view change, and something else during it.

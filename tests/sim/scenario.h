@@ -68,6 +68,13 @@ struct Fault {
   bool remembers = false;  // a crashed node's next daemon finds the records of the last
 };
 
+// A node asks for another table for all of its jobs.
+struct Retune {
+  Time at = 0;
+  uint32_t node = 0;
+  core::Tuning tuning;
+};
+
 // Deliberate damage beside the core, to show that the checks see it.
 enum class Sabotage : uint8_t {
   kNone,
@@ -91,12 +98,22 @@ struct Scenario {
   uint32_t stale_percent = 0;  // messages of a view change that come once more, much later
   std::vector<JobSpec> jobs;
   std::vector<Fault> faults;
+  core::Tuning first_tuning;  // of each job's first view
+  std::vector<Retune> retunes;
   Sabotage sabotage = Sabotage::kNone;
   core::Bug bug = core::Bug::kNone;
 
   // Where no daemon comes back, none writes down what it does.
   bool keeps_records() const;
 };
+
+// Tables for slices as small as these, from a generator of their own. `often`: where they are the
+// only trouble.
+void draw_tunings(Scenario* scenario, bool often);
+
+// Nothing but tables goes wrong, and in half of the runs nodes do nothing for a while, which nobody
+// takes for their death.
+Scenario draw_retuned(uint64_t seed);
 
 // `nodes` fixes the number of nodes; 0 draws 3 to 64, small ones more often. Each scenario has 20
 // ops or more and at least one fault.

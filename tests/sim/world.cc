@@ -45,6 +45,9 @@ World::World(const Scenario& scenario)
   for (const Fault& fault : scenario_.faults) {
     events_.at(fault.at, [this, fault] { strike(fault); });
   }
+  for (const Retune& retune : scenario_.retunes) {
+    events_.at(retune.at, [this, retune] { nodes_[retune.node]->retune(retune.tuning); });
+  }
   events_.in(kTick, [this] { keep_ticking(); });
 }
 

@@ -1,0 +1,158 @@
+// The table of how sums go: what it says of an op, how people write it, what is refused.
+
+#include "daemon/core/tuning.h"
+
+#include <gmock/gmock.h>
+
+#include "daemon/core/random.h"
+
+namespace gradring::core {
+namespace {
+
+using testing::HasSubstr;
+
+Signature floats(uint64_t count) {
+  return {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, count};
+}
+
+PlanOptions options() {
+  PlanOptions plan;
+  plan.direct_members_max = 8;
+  return plan;
+}
+
+Plan plan_of(const Tuning& tuning, uint64_t bytes, uint32_t members, OpKey key = {}) {
+  const Signature signature = floats(bytes / 4);
+  return make_plan(signature, members, 0, {}, tuned(options(), tuning, key, signature, members));
+}
+
+Tuning parsed(const std::string& text) {
+  const auto tuning = parse_tuning(text);
+  EXPECT_TRUE(tuning.has_value()) << tuning.error();
+  return tuning.value_or(Tuning{});
+}
+
+TEST(Tuning, SizesFallIntoClasses) {
+  EXPECT_EQ(size_class_of(1), 0u);
+  EXPECT_EQ(size_class_of(1024), 0u);
+  EXPECT_EQ(size_class_of(1025), 1u);
+  EXPECT_EQ(size_class_of(64 << 10), 6u);
+  EXPECT_EQ(size_class_of((64 << 10) + 1), 7u);
+  EXPECT_EQ(size_class_of(uint64_t{64} << 20), 16u);
+  EXPECT_EQ(size_class_of((uint64_t{64} << 20) + 1), 17u);
+  EXPECT_EQ(size_class_of(UINT64_MAX), kSizeClasses - 1);
+  for (uint32_t c = 0; c + 1 < kSizeClasses; ++c) EXPECT_EQ(size_class_of(size_class_end(c)), c);
+}
+
+TEST(Tuning, AnEmptyTableChangesNothing) {
+  for (uint64_t bytes = 4; bytes <= (256 << 20); bytes *= 2) {
+    const Signature signature = floats(bytes / 4);
+    for (const uint32_t members : {1u, 2u, 5u}) {
+      const Plan plain = make_plan(signature, members, 0, {}, options());
+      const Plan with = plan_of({}, bytes, members);
+      EXPECT_EQ(with.slice_bytes, plain.slice_bytes);
+      EXPECT_EQ(with.slices, plain.slices);
+      EXPECT_EQ(with.direct, plain.direct);
+    }
+  }
+}
+
+TEST(Tuning, AnOpGoesAsItsSizeSays) {
+  const Tuning tuning = parsed("4K:ring,16K:whole,64K:parts,1M:64K,rest:default");
+  EXPECT_EQ(plan_of(tuning, 4 << 10, 2).direct, Direct::kNo);
+  EXPECT_EQ(plan_of(tuning, 16 << 10, 2).direct, Direct::kWhole);
+  EXPECT_EQ(plan_of(tuning, 64 << 10, 2).direct, Direct::kParts);
+  EXPECT_EQ(plan_of(tuning, 1 << 20, 2).slice_bytes, 64u << 10);
+  EXPECT_EQ(plan_of(tuning, 8 << 20, 2).slice_bytes, plan_of({}, 8 << 20, 2).slice_bytes);
+}
+
+TEST(Tuning, WhatCannotBeGoesByDefault) {
+  // A part of 512 KiB is more than goes directly, and no slice is larger than a slot.
+  EXPECT_EQ(plan_of(parsed("rest:parts"), 1 << 20, 2).direct, Direct::kNo);
+  EXPECT_EQ(plan_of(parsed("rest:parts"), 1 << 20, 2).slice_bytes,
+            plan_of({}, 1 << 20, 2).slice_bytes);
+  EXPECT_EQ(plan_of(parsed("rest:1M"), 64 << 20, 2).slice_bytes, 256u << 10);
+  // A job of one node sends nothing.
+  EXPECT_EQ(plan_of(parsed("rest:64K"), 1 << 20, 1).slice_bytes,
+            plan_of({}, 1 << 20, 1).slice_bytes);
+}
+
+TEST(Tuning, OnlySumsToEverybodyAreTuned) {
+  Signature broadcast = floats(1 << 20);
+  broadcast.collective = Collective::kBroadcast;
+  const PlanOptions with = tuned(options(), parsed("rest:64K"), {}, broadcast, 4);
+  EXPECT_EQ(with.slice_bytes_tuned, 0u);
+}
+
+TEST(Tuning, HalfOfTheKeysTryWhatIsTried) {
+  Tuning tuning;
+  tuning.set({10, {}, Choice{Choice::Way::kRing, 64 << 10}});
+  ASSERT_TRUE(tuning.searching());
+  for (const uint64_t space : {uint64_t{0}, uint64_t{0x123456789abcdef}}) {
+    uint32_t tried = 0;
+    for (uint64_t i = 0; i < 1000; ++i) {
+      const Choice choice = tuning.choice({space, i}, 10);
+      EXPECT_EQ(choice, (tries({space, i}) ? Choice{Choice::Way::kRing, 64 << 10} : Choice{}));
+      tried += choice == Choice{} ? 0 : 1;
+      EXPECT_EQ(tuning.choice({space, i}, 9), Choice{});
+    }
+    EXPECT_GT(tried, 400u);
+    EXPECT_LT(tried, 600u);
+  }
+  // Also of names, each of which is used once a step.
+  uint32_t tried = 0;
+  Random random(1);
+  for (int i = 0; i < 1000; ++i) tried += tries({random.next(), 7}) ? 1 : 0;
+  EXPECT_GT(tried, 400u);
+  EXPECT_LT(tried, 600u);
+}
+
+TEST(Tuning, WhatPeopleWriteIsWhatTheyRead) {
+  for (const std::string text :
+       {"default", "64K:parts", "64K:parts,1M:128K", "1K:whole,4K:default,64M:1M,rest:ring",
+        "rest:whole", "2M:100032"}) {
+    EXPECT_EQ(to_text(parsed(text)), text);
+  }
+  EXPECT_EQ(to_text(parsed("1K:ring, 2K:ring, 4K:ring")), "4K:ring");
+  EXPECT_EQ(to_text(parsed("64K:parts,rest:default")), "64K:parts");
+  EXPECT_EQ(parsed(""), Tuning{});
+}
+
+TEST(Tuning, WhatMakesNoSenseIsRefusedInWords) {
+  const auto fault = [](const std::string& text) {
+    const auto tuning = parse_tuning(text);
+    return tuning ? "none" : tuning.error();
+  };
+  EXPECT_THAT(fault("64K"), HasSubstr("\"64K\" must be SIZE:WAY"));
+  EXPECT_THAT(fault("64K:parts,"), HasSubstr("must be SIZE:WAY"));
+  EXPECT_THAT(fault("63K:parts"), HasSubstr("\"63K\" is not a size"));
+  EXPECT_THAT(fault("128M:ring"), HasSubstr("from 1K to 64M"));
+  EXPECT_THAT(fault("512:ring"), HasSubstr("is not a size"));
+  EXPECT_THAT(fault("64K:star"), HasSubstr("\"star\" is not a way"));
+  EXPECT_THAT(fault("64K:1K"), HasSubstr("slices of 1K cannot be"));
+  EXPECT_THAT(fault("64K:99999999999999999999"), HasSubstr("is not a way"));
+  EXPECT_THAT(fault("1M:ring,64K:parts"), HasSubstr("64K does not"));
+  EXPECT_THAT(fault("rest:ring,rest:ring"), HasSubstr("rest does not"));
+}
+
+TEST(Tuning, OfWhatOthersSendNothingIsBelievedThatCannotBe) {
+  const auto table = [](std::vector<TunedClass> classes) {
+    Tuning tuning;
+    tuning.classes = std::move(classes);
+    return tuning;
+  };
+  const Choice ring{Choice::Way::kRing, 64 << 10};
+  EXPECT_EQ(fault_of(table({})), "");
+  EXPECT_EQ(fault_of(table({{0, {}, ring}, {17, ring, {}}})), "");
+  EXPECT_NE(fault_of(table({{18, ring, {}}})), "");
+  EXPECT_NE(fault_of(table({{3, ring, {}}, {3, ring, {}}})), "");
+  EXPECT_NE(fault_of(table({{4, ring, {}}, {3, ring, {}}})), "");
+  EXPECT_NE(fault_of(table({{3, {static_cast<Choice::Way>(4), 0}, {}}})), "");
+  EXPECT_NE(fault_of(table({{3, {Choice::Way::kRing, 65}, {}}})), "");
+  EXPECT_NE(fault_of(table({{3, {Choice::Way::kRing, 32}, {}}})), "");
+  EXPECT_NE(fault_of(table({{3, {Choice::Way::kRing, 0xffffffc0}, {}}})), "");
+  EXPECT_NE(fault_of(table({{3, {}, Choice{Choice::Way::kWhole, 64}}})), "");
+}
+
+}  // namespace
+}  // namespace gradring::core
