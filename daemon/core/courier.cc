@@ -10,6 +10,11 @@ namespace {
 // After a silence that many bodies go again, and the rest when these are taken.
 constexpr size_t kAgainAtOnce = 8;
 
+// What is sent again takes several ways at once, the first time and later: nobody knows yet who is
+// silent on the way that failed, and of the others one in three may lead there as well.
+constexpr uint32_t kWaysAtFirst = 2;
+constexpr uint32_t kWaysLater = 4;
+
 }  // namespace
 
 Letter Courier::blank(const ChannelEnd& to) const {
@@ -122,15 +127,17 @@ void Courier::send_waiting(Time now) {
 }
 
 void Courier::send_again(Time now) {
-  ++attempt_;
-  size_t again = 0;
-  for (auto it = outgoing_.begin();
-       it != outgoing_.end() && it->first <= sent_ && again < kAgainAtOnce; ++it, ++again) {
-    Letter letter = blank(theirs_);
-    letter.sequence = it->first;
-    letter.body = it->second;
-    put(std::move(letter));
-    ++resent_;
+  for (uint32_t ways = pause_ == 0 ? kWaysAtFirst : kWaysLater; ways > 0; --ways) {
+    ++attempt_;
+    size_t again = 0;
+    for (auto it = outgoing_.begin();
+         it != outgoing_.end() && it->first <= sent_ && again < kAgainAtOnce; ++it, ++again) {
+      Letter letter = blank(theirs_);
+      letter.sequence = it->first;
+      letter.body = it->second;
+      put(std::move(letter));
+      ++resent_;
+    }
   }
   answer_at_ = 0;
   pause_ = std::min(std::max(2 * pause_, 2 * options_->first_wait), options_->longest_wait);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -77,6 +78,24 @@ class Cluster {
         return false;
     }
     return true;
+  }
+
+  // For people: how many nodes are in which view, and what they were refused for.
+  std::string where_all_are() const {
+    std::map<std::string, uint32_t> seen;
+    for (uint32_t place = 0; place < town.count(); ++place) {
+      const Daemon& daemon = *daemons[place];
+      if (!town.alive(place)) continue;
+      const std::string in = daemon.view
+                                 ? "epoch " + std::to_string(daemon.view->epoch) + " with " +
+                                       std::to_string(daemon.view->members.size()) + " members, " +
+                                       daemon.view->explanation
+                                 : "no view";
+      ++seen[in + (daemon.refusal.empty() ? "" : ", refused: " + daemon.refusal)];
+    }
+    std::string text;
+    for (const auto& [what, nodes] : seen) text += std::to_string(nodes) + " in " + what + "\n";
+    return text;
   }
 
   struct Daemon : MembershipActions {
@@ -181,7 +200,8 @@ TEST(PeerNetMembership, AJobOverAllNodesFormsAndOutlivesDeaths) {
   cluster.town.kill(count / 3, true);
   cluster.town.kill(count - 2, true);
   cluster.town.kill(0);
-  ASSERT_TRUE(cluster.wait(20 * kSecond, [&] { return cluster.all_in(2, count - 4); }));
+  ASSERT_TRUE(cluster.wait(20 * kSecond, [&] { return cluster.all_in(2, count - 4); }))
+      << cluster.where_all_are();
   const double took = static_cast<double>(cluster.town.now - died) / kSecond;
   std::printf("the rest goes on after %.3f s\n", took);
   EXPECT_LT(took, 5.0) << "within the bound of the contract";

@@ -70,6 +70,9 @@ def test_without_a_grace_the_same_is_a_death(make_cluster, figure):
     late = max(one["time"] for one in told) - began
     for trainer in others:
         failed = wait_failed(trainer, 1)
+        if failed["event"] == "refused":  # told between two ops
+            assert "n1" in failed["message"], failed
+            continue
         assert failed["cause"] in (PEER_LOST, TRAINER_DIED) and failed["blamed_node"] == "n1", failed
     assert late < 5.0  # ten times the bound
     figure(f"restart: no grace: 6 ranks told of the death within {late:.3f} s")
