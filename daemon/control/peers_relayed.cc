@@ -45,7 +45,7 @@ void Peers::want_link(const wire::Hello& hello, core::Time now) {
   const AllowedKey* key = keys_ ? keys_->by_node(hello.node()) : nullptr;
   const std::string& address = key != nullptr ? key->address : hello.listens_at();
   if (by_address(address) != nullptr) return net_->link_wanted(address, now);
-  // It does not say where it listens, as older releases: it may be any of those not met yet.
+  // It names itself otherwise than it is named here: it may be any of those not met yet.
   for (const Peer& peer : peers_) {
     if (!peer.up) net_->link_wanted(peer.link.address(), now);
   }

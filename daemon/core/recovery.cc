@@ -106,7 +106,7 @@ bool at_join_point(const View& next, const Reports& reports) {
   return true;
 }
 
-// Rule V11: a table holds for the nodes that it was made for. Others may not even know of tables.
+// Rule V11: a table holds for the nodes that it was made for.
 bool retune(const View& old, const std::optional<Tuning>& wanted, View* next) {
   const auto in_old = [&](const Member& member) { return old.index_of(member.node).has_value(); };
   const bool same = next->members.size() == old.members.size() &&

@@ -9,24 +9,18 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "tests/core/no_actions.h"
 
 namespace gradring::core {
 namespace {
 
 class Town;
 
-class Node : public EngineActions {
+class Node : public NoActions {
  public:
   Node(Town* town, const View& view, uint32_t me, const EngineOptions& options)
       : engine(view, me, options, this), town_(town) {}
 
-  void fold(const FoldOrder&) override {}
-  void sum(const SumOrder&) override {}
-  void deliver(const Op&, uint32_t, Staging) override {}
-  std::optional<uint32_t> keep(const Op&, uint32_t) override { return 0; }
-  void drop(uint32_t) override {}
-  void fetch(const Op&, uint32_t, Staging) override {}
-  std::optional<ResultDigest> digest(const Op&) override { return std::nullopt; }
   void send(uint32_t member, const Frame& frame) override { post(member, frame, std::nullopt); }
   void send_slice(uint32_t member, const Frame& frame, Staging from) override {
     post(member, frame, from);
@@ -40,8 +34,6 @@ class Node : public EngineActions {
   void fail_job(const Failure&) override { ++failed; }
   void absent(const Absence&) override { ++failed; }
   void condemned(const Failure&) override { ++failed; }
-  void at_join_point() override {}
-  void stand_in(uint32_t, const OpKey&, const std::optional<Signature>&) override {}
 
   JobEngine engine;
   uint64_t completed = 0;

@@ -17,23 +17,17 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/random.h"
+#include "tests/core/no_actions.h"
 
 namespace gradring::core {
 
 class Crowd {
  public:
-  class Node : public EngineActions {
+  class Node : public NoActions {
    public:
     Node(Crowd* crowd, const View& view, uint32_t me, const EngineOptions& options)
         : engine(view, me, options, this), crowd_(crowd), me_(me) {}
 
-    void fold(const FoldOrder&) override {}
-    void sum(const SumOrder&) override {}
-    void deliver(const Op&, uint32_t, Staging) override {}
-    std::optional<uint32_t> keep(const Op&, uint32_t) override { return 0; }
-    void drop(uint32_t) override {}
-    void fetch(const Op&, uint32_t, Staging) override {}
-    std::optional<ResultDigest> digest(const Op&) override { return std::nullopt; }
     void send(uint32_t member, const Frame& frame) override { post(member, frame, std::nullopt); }
     void send_slice(uint32_t member, const Frame& frame, Staging from) override {
       post(member, frame, from);
