@@ -60,11 +60,11 @@ bool Membership::tune(const JobId& job, const Tuning& tuning) {
   if (it == live_.end() || !it->second.change || it->second.failure) return false;
   const Live& live = it->second;
   const bool whole = live.state == JobState::kRunning && !live.view.closed && live.lost.empty() &&
-                     live.done.empty() && !live.returned && awaited_.empty() &&
-                     live.present.size() == live.local.size();
+                     !live.returned && awaited_.empty() && live.present.size() == live.local.size();
   const bool busy = live.held || live.change->wanted() || live.change->frozen();
   if (!whole || busy) return false;
   for (const Member& member : live.view.members) {
+    if (live.done.count(member.node) > 0) return false;
     if (member.node != node_ && peers_.count(member.node) == 0) return false;
   }
   with_change(job, [&](ViewChange& change) { change.want_tuning(tuning, now_); });

@@ -80,7 +80,9 @@ void ViewChange::want_growth(Time now) {
 
 // Another reason for an attempt is served first, and need not bring the table.
 void ViewChange::want_tuning(const Tuning& tuning, Time now) {
-  if (over_ || wanted_ || frozen() || !lost_.empty()) return;
+  const bool whole = std::none_of(view_.members.begin(), view_.members.end(),
+                                  [this](const Member& m) { return lost_.count(m.node) > 0; });
+  if (over_ || wanted_ || frozen() || !whole) return;
   now_ = now;
   tuning_ = tuning;
   wanted_ = true;
