@@ -36,6 +36,9 @@ struct Config {
   std::string completion;
   bool checksum = false;
   bool verify = false;
+  bool deterministic = false;
+  std::string tuning;       // default, auto, or a table
+  std::string tuning_file;  // of tables that were found
 
   uint64_t segment_limit = 0;   // bytes per uid; 0 in the table: half of this host's memory
   uint64_t staging_limit = 0;   // bytes per job

@@ -8,6 +8,7 @@
 
 #include "daemon/core/overlay.h"
 #include "daemon/core/policy.h"
+#include "daemon/tuning_text.h"
 #include "proto/bundle.h"
 
 namespace gradring::daemon {
@@ -109,6 +110,17 @@ std::string set_socket_mode(Config& config, const std::string& value) {
   return "";
 }
 
+std::string set_tuning(Config& config, const std::string& value) {
+  if (value != "auto") {
+    if (const auto table = parse_tuning(value); !table) {
+      return "write default, auto, or a table such as 64K:parts,1M:128K,rest:ring; " +
+             table.error();
+    }
+  }
+  config.tuning = value;
+  return "";
+}
+
 std::string set_policy(Config& config, const std::string& value) {
   if (!core::parse_policy(value)) return "write fail, or elastic, with min=A and max=B as you like";
   config.policy = value;
@@ -180,6 +192,17 @@ const std::vector<Option>& all_options() {
       {"checksum", "ON", "off",
        "slices carry a checksum, and one that came damaged is sent again (on), or not (off)", false,
        on_off(&Config::checksum)},
+      {"tuning", "TABLE", "default",
+       "how sums go between nodes, by their size: default, auto (measured while jobs run), or a "
+       "table such as 64K:parts,1M:128K,rest:ring; the same on all nodes",
+       false, set_tuning},
+      {"tuning-file", "FILE", "/var/lib/gradring/tuning",
+       "where tables that auto has found are kept for later jobs", false,
+       text(&Config::tuning_file)},
+      {"deterministic", "ON", "off",
+       "jobs keep the table that they begin with, and begin with none that was measured (on), or "
+       "as each job asks (off)",
+       false, on_off(&Config::deterministic)},
       {"drain-timeout", "TIME", "25s", "how long running jobs may go on after SIGTERM", false,
        duration(&Config::drain_timeout, 0)},
       {"segment-limit", "SIZE", "",

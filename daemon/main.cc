@@ -158,6 +158,7 @@ int serve(const Config& config, Lanes lanes, FdStore* store,
   setup.flight = flight.control();
   setup.store = store;
   const core::EngineOptions engine = engine_options_of(config, slice_bytes);
+  setup.plan = engine.plan;
   setup.job_sizes = {
       StagingMemory::bytes_for(engine.slots, engine.start_buffers, engine.plan.slice_bytes_max),
       kept_bytes(engine, config.staging_limit)};
@@ -175,7 +176,7 @@ int serve(const Config& config, Lanes lanes, FdStore* store,
 
   DataThread data(std::move(lanes),
                   {engine, config.staging_limit, config.feedback_limit, config.suspect / 4,
-                   flight.data(), config.restart_grace > 0,
+                   flight.data(), config.restart_grace > 0, config.tuning == "auto",
                    static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes},
                   &commands, &events);
   std::thread data_thread([&data] { data.run(); });

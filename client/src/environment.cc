@@ -125,6 +125,11 @@ std::string priorities_from_environment() {
   return priorities != nullptr ? priorities : "given";
 }
 
+std::string deterministic_from_environment() {
+  const char* deterministic = get("GRADRING_DETERMINISTIC");
+  return deterministic != nullptr ? deterministic : "off";
+}
+
 bool rings_from_environment() {
   const char* submit = get("GRADRING_SUBMIT");
   return submit == nullptr || std::string_view(submit) != "zmq";

@@ -26,6 +26,7 @@ std::string token_from_environment();
 std::string policy_from_environment();
 std::string wire_from_environment();
 std::string priorities_from_environment();
+std::string deterministic_from_environment();
 std::string runtime_dir_from_environment();
 // GRADRING_SUBMIT=zmq: all submissions are messages.
 bool rings_from_environment();

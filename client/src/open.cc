@@ -71,6 +71,7 @@ wire::ClientMessage Communicator::join_message() const {
   // Where no launcher tells it, the view will; until then 0 stands for it.
   join.set_local_rank(settings_.local_rank < 0 ? 0 : static_cast<uint32_t>(settings_.local_rank));
   join.set_policy(settings_.policy);
+  join.set_deterministic(settings_.deterministic);
   join.set_timeout_ms(static_cast<uint64_t>(settings_.join_timeout_ms));
   return message;
 }

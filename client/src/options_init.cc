@@ -16,7 +16,7 @@ void gradring_options_init(gradring_options* options) {
   options->struct_size = sizeof(gradring_options);
   options->rank = options->size = options->local_rank = options->local_size = -1;
   try {
-    thread_local std::string runtime_dir, job, token, policy, wire, priorities;
+    thread_local std::string runtime_dir, job, token, policy, wire, priorities, deterministic;
     options->rank = client::number_from(client::kRankVariables);
     options->size = client::number_from(client::kSizeVariables);
     options->local_rank = client::number_from(client::kLocalRankVariables);
@@ -31,6 +31,8 @@ void gradring_options_init(gradring_options* options) {
     options->wire = wire.c_str();
     priorities = client::priorities_from_environment();
     options->priorities = priorities.c_str();
+    deterministic = client::deterministic_from_environment();
+    options->deterministic = deterministic.c_str();
     if (auto name = client::job_from_environment()) {
       job = std::move(*name);
       options->job = job.c_str();

@@ -78,6 +78,13 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
         invalid(fmt::format("priorities '{}' are neither given nor learned", priorities)));
   }
   settings.learns_priorities = priorities == "learned";
+  const std::string deterministic =
+      copy->deterministic != nullptr && *copy->deterministic != '\0' ? copy->deterministic : "off";
+  if (deterministic != "on" && deterministic != "off") {
+    return tl::unexpected(
+        invalid(fmt::format("deterministic '{}' is neither on nor off", deterministic)));
+  }
+  settings.deterministic = deterministic == "on";
   settings.rings = rings_from_environment();
   settings.rank = static_cast<uint32_t>(copy->rank);
   settings.size = static_cast<uint32_t>(copy->size);

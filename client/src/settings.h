@@ -19,6 +19,7 @@ struct Settings {
   std::string policy;
   WireType wire = WireType::kNative;  // of ops that do not say their own
   bool learns_priorities = false;     // likewise
+  bool deterministic = false;
   uint32_t rank = 0;
   uint32_t size = 0;
   int32_t local_rank = -1;  // -1: by position among the job's ranks on the node

@@ -11,6 +11,7 @@
 #include "daemon/clock.h"
 #include "daemon/control/listener.h"
 #include "daemon/control/peer_wire.h"
+#include "proto/version.h"
 
 namespace gradring::daemon {
 namespace {
@@ -33,6 +34,11 @@ core::MembershipOptions membership_options_of(const Config& config) {
   options.change.quorum_wait = config.quorum_wait;
   options.jobs_max = static_cast<uint32_t>(config.max_jobs);
   return options;
+}
+
+Tunings::Setup tuning_setup_of(const ControlThread::Setup& setup) {
+  return {setup.config.node, setup.config.tuning, setup.config.tuning_file,
+          fmt::format("gradring {}, {}", kProductVersion, setup.identity.transport), setup.plan};
 }
 
 // A trainer that was in no job, or had left it, just goes.
@@ -62,16 +68,18 @@ ControlThread::ControlThread(const Setup& setup)
       clients_(&router_, &sessions_),
       rings_(setup.commands),
       peers_(&context_, setup.config, setup.identity, setup.commands, this),
-      jobs_(setup.config.node, &sessions_, &clients_, &peers_, setup.commands, setup.flight,
-            {&node_log_, setup.store, setup.job_sizes}),
+      tunings_(tuning_setup_of(setup),
+               [this](const std::string& node) { return peers_.lanes_to(node); }),
+      jobs_(setup.config.node, {&sessions_, &clients_, &peers_, setup.commands, &tunings_},
+            setup.flight, {&node_log_, setup.store, setup.job_sizes}),
       membership_(setup.config.node, membership_options_of(setup.config), random_u64(), &jobs_),
       attach_(setup.config.runtime_dir + "/attach.sock",
               {setup.config.node, setup.identity.boot_id}, &sessions_, &rings_, &epoll_, this),
       queries_(setup.config, setup.facts),
       requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
                                &queries_, this, setup.flight}) {
-  queries_.connect(
-      {&sessions_, &clients_, &membership_, &jobs_, &peers_, &requests_, setup.commands});
+  queries_.connect({&sessions_, &clients_, &membership_, &jobs_, &peers_, &requests_, &tunings_,
+                    setup.commands});
 }
 
 Status ControlThread::open() {
@@ -248,6 +256,8 @@ void ControlThread::apply(const PeerDataLost& lost, core::Time now) {
 
 void ControlThread::apply(const NonfiniteFound& found, core::Time) { jobs_.mark_nonfinite(found); }
 
+void ControlThread::apply(const OpsTimed& timed, core::Time) { tunings_.measured(timed); }
+
 void ControlThread::apply(const Pulse& pulse, core::Time now) {
   progress_ = pulse.progress;
   peers_.on_pulse(pulse, now);
@@ -372,6 +382,7 @@ int ControlThread::tick_if_due(core::Time now) {
   peers_.tick(now);
   membership_.tick(now);
   attach_.tick(now);
+  for (const auto& [job, table] : tunings_.wanted()) membership_.tune(job, table);
   feed_watchdog(now);
   return 1;
 }

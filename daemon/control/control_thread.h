@@ -17,6 +17,7 @@
 #include "daemon/control/queries.h"
 #include "daemon/control/requests.h"
 #include "daemon/control/sessions.h"
+#include "daemon/control/tunings.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
 #include "daemon/fd_store.h"
@@ -39,6 +40,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
     FlightRing* flight = FlightRing::off();
     FdStore* store = nullptr;
     JobMemory::Sizes job_sizes;
+    core::PlanOptions plan;
     // Reads the configuration anew, for SIGHUP; an error is one line.
     std::function<tl::expected<Config, std::string>()> reload;
   };
@@ -72,6 +74,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void apply(const EpochDiffers& differs, core::Time now);
   void apply(const PeerDataLost& lost, core::Time now);
   void apply(const NonfiniteFound& found, core::Time now);
+  void apply(const OpsTimed& timed, core::Time now);
   void apply(const Pulse& pulse, core::Time now);
   void apply(const JobDescription& description, core::Time now);
 
@@ -118,6 +121,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   Clients clients_;
   Rings rings_;
   Peers peers_;
+  Tunings tunings_;
   Jobs jobs_;
   core::Membership membership_;
   AttachServer attach_;

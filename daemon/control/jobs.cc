@@ -70,6 +70,7 @@ void Jobs::watch_members(const core::View& view) {
 void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
   jobs_[view.incarnation] = {view, {}, {}, {}};
   record_view(flight_, FlightKind::kJobProposed, view);
+  tunings_->entered(view);
   connect_members(view);
   InstallJob install{view, *view.index_of(node_), nullptr, nullptr, {}};
   if (records_.log->on()) {
@@ -88,6 +89,7 @@ void Jobs::restore(const core::View& view, InstallJob install) {
   if (view.closed) jobs_[view.incarnation].failure = view.closed;
   connect_members(view);
   record_view(flight_, FlightKind::kViewEntered, view);
+  tunings_->entered(view);
   commands_->post(std::move(install));
 }
 
@@ -178,9 +180,14 @@ void Jobs::adopt_engine(const JobId& id, const core::Proposal& proposal,
   if (it == jobs_.end()) return;
   it->second.view = proposal.view;
   record_view(flight_, FlightKind::kViewEntered, proposal.view);
+  tunings_->entered(proposal.view);
   spdlog::info("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
                proposal.view.explanation);
   if (proposal.view.closed) note_failed(id, *proposal.view.closed);
+}
+
+core::Tuning Jobs::tuning_for(const core::View& view, bool deterministic) {
+  return tunings_->first(view, deterministic);
 }
 
 void Jobs::set_grows(const JobId& job, bool grows) { commands_->post(SetGrows{job, grows}); }
@@ -241,6 +248,7 @@ void Jobs::mark_nonfinite(const NonfiniteFound& found) {
 }
 
 void Jobs::remove(const JobId& id) {
+  tunings_->ended(id);
   commands_->post(RemoveJob{id});
   if (records_.log->on()) {
     records_.log->over(id);

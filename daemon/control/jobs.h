@@ -10,6 +10,7 @@
 #include "daemon/control/clients.h"
 #include "daemon/control/peers.h"
 #include "daemon/control/sessions.h"
+#include "daemon/control/tunings.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
 #include "daemon/flight/ring.h"
@@ -36,13 +37,21 @@ class Jobs final : public core::MembershipActions {
     JobMemory::Sizes sizes;
   };
 
-  Jobs(std::string node, Sessions* sessions, Clients* clients, Peers* peers, CommandBox* commands,
-       FlightRing* flight, const Records& records)
+  struct Parts {
+    Sessions* sessions = nullptr;
+    Clients* clients = nullptr;
+    Peers* peers = nullptr;
+    CommandBox* commands = nullptr;
+    Tunings* tunings = nullptr;
+  };
+
+  Jobs(std::string node, const Parts& parts, FlightRing* flight, const Records& records)
       : node_(std::move(node)),
-        sessions_(sessions),
-        clients_(clients),
-        peers_(peers),
-        commands_(commands),
+        sessions_(parts.sessions),
+        clients_(parts.clients),
+        peers_(parts.peers),
+        commands_(parts.commands),
+        tunings_(parts.tunings),
         flight_(flight),
         records_(records) {}
 
@@ -80,6 +89,7 @@ class Jobs final : public core::MembershipActions {
   void adopt_engine(const JobId& job, const core::Proposal& proposal,
                     const std::vector<SessionId>& sessions) override;
   void set_grows(const JobId& job, bool grows) override;
+  core::Tuning tuning_for(const core::View& view, bool deterministic) override;
   void record(const core::JobRecord& job) override;
   void view_changed(SessionId session, const core::View& view) override;
   void remove(const JobId& job) override;
@@ -90,6 +100,7 @@ class Jobs final : public core::MembershipActions {
   Clients* const clients_;
   Peers* const peers_;
   CommandBox* const commands_;
+  Tunings* const tunings_;
   FlightRing* const flight_;
   const Records records_;
   std::map<JobId, Job> jobs_;  // installed and not yet removed

@@ -14,6 +14,7 @@ void fill(const core::Claims& from, wire::PeerMessage* to) {
   claims->set_uid(from.uid);
   claims->set_size(from.size);
   claims->set_policy(from.policy);
+  claims->set_deterministic(from.deterministic);
   for (const core::RankInfo& rank : from.ranks) daemon::to_wire(rank, claims->add_ranks());
 }
 void fill(const core::Propose& from, wire::PeerMessage* to) {
@@ -56,6 +57,7 @@ std::optional<core::JobMessage> claims_of(const wire::Claims& from) {
   claims.uid = from.uid();
   claims.size = from.size();
   claims.policy = from.policy();
+  claims.deterministic = from.deterministic();
   for (const wire::RankInfo& rank : from.ranks()) {
     core::RankInfo& info = claims.ranks.emplace_back();
     // What is claimed has come in nowhere yet.

@@ -16,6 +16,17 @@ std::string Peers::unreachable() const {
   return text;
 }
 
+uint32_t Peers::lanes_to(const std::string& node) const {
+  uint32_t count = 0;
+  for (const Peer& peer : peers_) {
+    if (peer.node != node || !peer.up) continue;
+    for (uint8_t lane = 0; lane < peer.lanes->count(); ++lane) {
+      count += peer.lanes->state(lane) == core::PeerLanes::State::kUp ? 1 : 0;
+    }
+  }
+  return count;
+}
+
 uint32_t Peers::count_up() const {
   return static_cast<uint32_t>(
       std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.up; }));

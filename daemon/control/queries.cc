@@ -122,6 +122,9 @@ void Queries::on_description(const JobDescription& description) {
   const Jobs::Job* job = parts_.jobs->find(it->second.job);
   if (description.found && job != nullptr) {
     add_own_part(*job, description, &it->second.report);
+    if (const auto tuning = parts_.tunings->report(it->second.job)) {
+      *it->second.report.mutable_tuning() = *tuning;
+    }
     if (job->first_nonfinite) {
       keep_first(report_of(*job->first_nonfinite, job->view, config_.node, monotonic_now()),
                  &it->second);
@@ -136,6 +139,7 @@ void Queries::on_peer_reply(const std::string& node, const wire::JobQueryReply& 
   wire::JobReport& whole = it->second.report;
   whole.mutable_ranks()->MergeFrom(reply.report().ranks());
   whole.mutable_ops()->MergeFrom(reply.report().ops());
+  if (reply.report().has_tuning()) *whole.mutable_tuning() = reply.report().tuning();
   if (reply.report().has_first_nonfinite()) {
     keep_first(reply.report().first_nonfinite(), &it->second);
   }

@@ -11,6 +11,7 @@
 #include "daemon/control/jobs.h"
 #include "daemon/control/peers.h"
 #include "daemon/control/requests.h"
+#include "daemon/control/tunings.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
 
@@ -35,6 +36,7 @@ class Queries final : public QuerySink {
     Jobs* jobs = nullptr;
     Peers* peers = nullptr;
     Requests* requests = nullptr;
+    const Tunings* tunings = nullptr;
     CommandBox* commands = nullptr;
   };
   Queries(const Config& config, const StandingFacts& facts) : config_(config), facts_(facts) {}

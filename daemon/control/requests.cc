@@ -134,6 +134,7 @@ void Requests::join(const Asked& asked, Session& session, const wire::Join& join
   request.size = join.size();
   request.local_rank = join.local_rank();
   request.policy = join.policy().empty() ? config_.policy : join.policy();
+  request.deterministic = join.deterministic() || config_.deterministic;
   request.uid = session.who.uid;
   request.pid = session.who.pid;
   request.timeout =

@@ -32,6 +32,7 @@ struct JoinRequest {
   uint32_t size = 0;
   uint32_t local_rank = 0;
   std::string policy;
+  bool deterministic = false;  // for the whole job, whichever rank asks for it
   uint32_t uid = 0;
   int64_t pid = 0;
   Time timeout = 0;
@@ -63,8 +64,8 @@ class MembershipActions {
                             const std::vector<SessionId>& sessions) = 0;
   // Whether ranks wait to be taken in at the next join point.
   virtual void set_grows(const JobId& job, bool grows) = 0;
-  // The table that a job of ours begins with.
-  virtual Tuning tuning_for(const View&) { return {}; }
+  // The table that a job of ours begins with; a deterministic one keeps it, whatever it is.
+  virtual Tuning tuning_for(const View&, bool) { return {}; }
   // Must be safe before anything else is sent (rule R1). Of no worth any more once the engine is
   // failed or the job removed.
   virtual void record(const JobRecord&) {}
@@ -237,6 +238,7 @@ class Membership {
   std::vector<uint32_t> missing_ranks(const Gathering& gathering) const;
 
   // form.cc
+  static bool is_deterministic(const Gathering& gathering);
   void propose_if_complete(const GatheringKey& key);
   void on_propose(const std::string& from, const Propose& propose);
   enum class Fit { kYes, kNever, kStale, kNotYet };

@@ -128,6 +128,7 @@ void Membership::publish(const GatheringKey& key, const Gathering& gathering) {
   claims.policy = gathering.policy;
   for (const LocalClaim& claim : gathering.local) {
     const JoinRequest& r = claim.request;
+    claims.deterministic = claims.deterministic || r.deterministic;
     claims.ranks.push_back({r.rank, r.local_rank, r.pid, claim.claim});
   }
   for (const std::string& peer : peers_) actions_->send(peer, claims);

@@ -10,6 +10,13 @@
 
 namespace gradring::core {
 
+bool Membership::is_deterministic(const Gathering& gathering) {
+  return std::any_of(gathering.local.begin(), gathering.local.end(),
+                     [](const LocalClaim& claim) { return claim.request.deterministic; }) ||
+         std::any_of(gathering.remote.begin(), gathering.remote.end(),
+                     [](const auto& entry) { return entry.second.deterministic; });
+}
+
 void Membership::propose_if_complete(const GatheringKey& key) {
   Gathering& gathering = gatherings_.at(key);
   const bool rank_zero_here =
@@ -42,7 +49,7 @@ void Membership::propose_if_complete(const GatheringKey& key) {
   view.members.push_back(std::move(self));
   for (const auto& [node, claims] : gathering.remote) view.members.push_back({node, claims.ranks});
   sort_into_ring(&view.members);
-  view.tuning = actions_->tuning_for(view);
+  view.tuning = actions_->tuning_for(view, is_deterministic(gathering));
 
   install(view, key, true);
   Live& live = live_.at(view.incarnation);

@@ -25,6 +25,7 @@ struct Claims {
   uint32_t uid = 0;
   uint32_t size = 0;
   std::string policy;
+  bool deterministic = false;
   std::vector<RankInfo> ranks;
 
   bool operator==(const Claims&) const = default;

@@ -63,8 +63,13 @@ Effect effect_of(const Choice& choice, uint32_t size_class, const TunerOptions& 
 
 }  // namespace
 
-Tuner::Tuner(const TunerOptions& options, const Tuning& first) : options_(options), table_(first) {
+Tuner::Tuner(const TunerOptions& options, const Tuning& first, const std::set<uint32_t>& searched)
+    : options_(options), table_(first) {
   for (const TunedClass& entry : first.classes) begin_class(entry.size_class);
+  for (const uint32_t size_class : searched) {
+    begin_class(size_class);
+    classes_.at(size_class).left.clear();
+  }
 }
 
 std::vector<Choice> Tuner::candidates(uint32_t size_class, const TunerOptions& options) {
@@ -98,7 +103,7 @@ void Tuner::begin_class(uint32_t size_class) {
 }
 
 void Tuner::add(const OpTime& time) {
-  if (over_ || wanted_) return;
+  if (exhausted() || wanted_) return;
   ++ops_;
   const auto it = classes_.find(time.size_class);
   if (it == classes_.end()) {
@@ -153,7 +158,7 @@ bool Tuner::round_is_over() const {
 }
 
 std::optional<Tuning> Tuner::wanted() {
-  if (wanted_ || over_ || !round_is_over()) return wanted_;
+  if (wanted_ || exhausted() || !round_is_over()) return wanted_;
   for (const auto& [size_class, count] : seen_) {
     if (count >= kSeenLeast) begin_class(size_class);
   }
@@ -182,10 +187,7 @@ std::optional<Tuning> Tuner::wanted() {
     c.finding.left = static_cast<uint32_t>(c.left.size());
     next.set({size_class, c.finding.settled, c.finding.tried});
   }
-  if (next == table_) {
-    over_ = !next.searching();
-    return std::nullopt;
-  }
+  if (next == table_) return std::nullopt;
   wanted_ = next;
   return wanted_;
 }
@@ -197,7 +199,6 @@ void Tuner::entered(const Tuning& tuning) {
     ops_ = 0;
     table_ = tuning;
     wanted_.reset();
-    over_ = !tuning.searching();
     return;
   }
   // Somebody else's: nothing that was found holds.
@@ -206,6 +207,19 @@ void Tuner::entered(const Tuning& tuning) {
   ops_ = 0;
   classes_.clear();
   seen_.clear();
+}
+
+bool Tuner::over() const {
+  if (exhausted()) return true;
+  return !classes_.empty() && !wanted_ && searched().size() == classes_.size();
+}
+
+std::set<uint32_t> Tuner::searched() const {
+  std::set<uint32_t> searched;
+  for (const auto& [size_class, c] : classes_) {
+    if (exhausted() || (c.left.empty() && !c.finding.tried)) searched.insert(size_class);
+  }
+  return searched;
 }
 
 Tuning Tuner::found() const {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
+#include <set>
 #include <vector>
 
 #include "daemon/core/plan.h"
@@ -48,8 +48,9 @@ struct TunedFinding {
 // chance takes their place. Pure; one thread.
 class Tuner {
  public:
-  // `first`: the table that the job has, of which nothing is tried.
-  Tuner(const TunerOptions& options, const Tuning& first);
+  // `first`: the table that the job has, of which nothing is tried. `searched`: classes of which it
+  // is known to be the best.
+  Tuner(const TunerOptions& options, const Tuning& first, const std::set<uint32_t>& searched = {});
 
   void add(const OpTime& time);
   // The table that should be the view's, where it is another one than it is. The same until
@@ -58,10 +59,12 @@ class Tuner {
   // The view has this table from now on, whoever asked for it.
   void entered(const Tuning& tuning);
 
-  // Everything is tried, or the table was changed too often.
-  bool over() const { return over_; }
+  // Everything is tried for the sizes that were seen, or the table was changed too often.
+  bool over() const;
   // What is found: nothing in it is tried.
   Tuning found() const;
+  // The classes of which nothing is left to try.
+  std::set<uint32_t> searched() const;
   std::vector<TunedFinding> findings() const;
 
   // All that may go one way or another, each once by what it comes to.
@@ -79,6 +82,7 @@ class Tuner {
   Verdict compare(Class* c) const;
   void begin_class(uint32_t size_class);
   bool round_is_over() const;
+  bool exhausted() const { return changes_ >= options_.changes_most; }
 
   const TunerOptions options_;
   Tuning table_;  // the view's
@@ -87,7 +91,6 @@ class Tuner {
   std::map<uint32_t, uint32_t> seen_;  // ops of classes that are not among these yet
   uint64_t ops_ = 0;                   // since the table is as it is
   uint32_t changes_ = 0;
-  bool over_ = false;
 };
 
 }  // namespace gradring::core

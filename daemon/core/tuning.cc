@@ -2,60 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 
 namespace gradring::core {
 namespace {
 
 constexpr uint64_t kFirstEnd = 1 << 10;
-constexpr uint32_t kSliceMax = 1 << 30;  // whoever sends more means something else
-
-// Slices have a boundary that suits every element and vector load, as those of a plan have.
-constexpr uint32_t kSliceAlign = 64;
-
-std::optional<uint64_t> bytes_of_text(const std::string& text) {
-  uint64_t bytes = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, bytes);
-  if (error != std::errc() || bytes > kSliceMax) return std::nullopt;
-  const std::string unit(rest, end);
-  if (unit == "K") return bytes << 10;
-  if (unit == "M") return bytes << 20;
-  if (unit.empty()) return bytes;
-  return std::nullopt;
-}
-
-tl::expected<Choice, std::string> choice_of_text(const std::string& text) {
-  if (text == "default") return Choice{};
-  if (text == "ring") return Choice{Choice::Way::kRing, 0};
-  if (text == "whole") return Choice{Choice::Way::kWhole, 0};
-  if (text == "parts") return Choice{Choice::Way::kParts, 0};
-  const auto bytes = bytes_of_text(text);
-  if (!bytes) {
-    return tl::unexpected("\"" + text +
-                          "\" is not a way: it must be default, ring, whole, parts, or a size of "
-                          "slices such as 128K");
-  }
-  if (*bytes < kTunedSliceMin || *bytes > kSliceMax || *bytes % kSliceAlign != 0) {
-    return tl::unexpected("slices of " + text +
-                          " cannot be: they must have at least 4K, at most 1024M, and a multiple "
-                          "of 64 bytes");
-  }
-  return Choice{Choice::Way::kRing, static_cast<uint32_t>(*bytes)};
-}
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::string part;
-  for (const char c : text + ",") {
-    if (c == ',') {
-      parts.push_back(std::exchange(part, {}));
-    } else if (c != ' ') {
-      part += c;
-    }
-  }
-  return parts;
-}
 
 }  // namespace
 
@@ -118,8 +69,9 @@ std::string fault_of(const Tuning& tuning) {
     for (const Choice& choice : {entry.settled, entry.tried.value_or(Choice{})}) {
       if (static_cast<uint8_t>(choice.way) > kChoiceWayLast) return "a way that does not exist";
       if (choice.slice_bytes == 0) continue;
-      const bool sound = choice.way == Choice::Way::kRing && choice.slice_bytes <= kSliceMax &&
-                         choice.slice_bytes >= kSliceAlign && choice.slice_bytes % kSliceAlign == 0;
+      const bool sound = choice.way == Choice::Way::kRing && choice.slice_bytes <= kTunedSliceMax &&
+                         choice.slice_bytes >= kTunedSliceAlign &&
+                         choice.slice_bytes % kTunedSliceAlign == 0;
       if (!sound) return "the table has slices of " + std::to_string(choice.slice_bytes) + " bytes";
     }
   }
@@ -147,67 +99,6 @@ PlanOptions tuned(PlanOptions options, const Tuning& tuning, const OpKey& key,
       break;
   }
   return options;
-}
-
-tl::expected<Tuning, std::string> parse_tuning(const std::string& text) {
-  Tuning tuning;
-  if (text.empty() || text == "default") return tuning;
-  uint32_t next = 0;  // the first class that nothing is said of
-  for (const std::string& part : split(text)) {
-    const size_t colon = part.find(':');
-    if (colon == std::string::npos) {
-      return tl::unexpected("\"" + part + "\" must be SIZE:WAY, such as 64K:parts");
-    }
-    const std::string size = part.substr(0, colon);
-    uint32_t last = kSizeClasses - 1;
-    if (size != "rest") {
-      const auto bytes = bytes_of_text(size);
-      if (!bytes || !std::has_single_bit(*bytes) || *bytes < kFirstEnd ||
-          *bytes >= size_class_end(last)) {
-        return tl::unexpected(
-            "\"" + size + "\" is not a size: it must be a power of two from 1K to 64M, or rest");
-      }
-      last = size_class_of(*bytes);
-    }
-    if (last < next) return tl::unexpected("the sizes must ascend, and " + size + " does not");
-    const auto choice = choice_of_text(part.substr(colon + 1));
-    if (!choice) return tl::unexpected(choice.error());
-    for (; next <= last; ++next) tuning.set({next, *choice, {}});
-  }
-  return tuning;
-}
-
-std::string to_text(const Tuning& tuning) {
-  std::string text;
-  for (uint32_t c = 0; c < kSizeClasses; ++c) {
-    const Choice choice = tuning.settled(c);
-    const bool last = c + 1 == kSizeClasses;
-    if (!last && tuning.settled(c + 1) == choice) continue;
-    if (last && choice == Choice{}) continue;
-    text += (text.empty() ? "" : ",") + (last ? "rest" : text_of_bytes(size_class_end(c))) + ":" +
-            to_text(choice);
-  }
-  return text.empty() ? "default" : text;
-}
-
-std::string to_text(const Choice& choice) {
-  switch (choice.way) {
-    case Choice::Way::kDefault:
-      break;
-    case Choice::Way::kRing:
-      return choice.slice_bytes == 0 ? "ring" : text_of_bytes(choice.slice_bytes);
-    case Choice::Way::kWhole:
-      return "whole";
-    case Choice::Way::kParts:
-      return "parts";
-  }
-  return "default";
-}
-
-std::string text_of_bytes(uint64_t bytes) {
-  if (bytes >= (1 << 20) && bytes % (1 << 20) == 0) return std::to_string(bytes >> 20) + "M";
-  if (bytes >= (1 << 10) && bytes % (1 << 10) == 0) return std::to_string(bytes >> 10) + "K";
-  return std::to_string(bytes);
 }
 
 }  // namespace gradring::core

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tl/expected.hpp>
 #include <vector>
 
 #include "daemon/core/plan.h"
@@ -33,8 +32,10 @@ uint32_t size_class_of(uint64_t bytes);
 // The largest size in the class; of the last one what the one before would lead to.
 uint64_t size_class_end(uint32_t size_class);
 
-// Slices of a choice are not smaller than this, or an op would have too many of them.
-inline constexpr uint32_t kTunedSliceMin = 4 << 10;
+// Slices of a choice have a boundary that suits every element and vector load, as those of a plan
+// have. Whoever sends larger ones than that means something else.
+inline constexpr uint32_t kTunedSliceAlign = 64;
+inline constexpr uint32_t kTunedSliceMax = 1 << 30;
 
 // What is settled for one class, and what is being compared with it.
 struct TunedClass {
@@ -72,13 +73,5 @@ std::string fault_of(const Tuning& tuning);
 // large to be sent directly, a type that must not) goes as it would without it.
 PlanOptions tuned(PlanOptions options, const Tuning& tuning, const OpKey& key,
                   const Signature& signature, uint32_t members);
-
-// "64K:parts,1M:128K,rest:ring": ops up to each size, and above the one before; "rest" are all
-// others. A way is default, ring, whole, parts, or the size of slices on the ring. Nothing of what
-// is tried.
-tl::expected<Tuning, std::string> parse_tuning(const std::string& text);
-std::string to_text(const Tuning& tuning);
-std::string to_text(const Choice& choice);
-std::string text_of_bytes(uint64_t bytes);  // "64K", "3M", "100"
 
 }  // namespace gradring::core

@@ -28,6 +28,7 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
   for (uint8_t lane = 0; lane < count; ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
   shared_.remember_ends = options.remember_ends;
+  shared_.time_sums = options.time_sums;
 }
 
 DataThread::~DataThread() = default;
@@ -147,6 +148,9 @@ void DataThread::pulse(core::Time now) {
                           static_cast<uint32_t>(job->engine().open_ops())});
     pulse.staging_bytes += job->staging_bytes();
     pulse.feedback_bytes_most = std::max(pulse.feedback_bytes_most, job->feedback_bytes());
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (OpsTimed timed = job->take_times(); !timed.times.empty()) events_->post(std::move(timed));
   }
   for (const auto& job : removed_) pulse.staging_bytes += job->staging_bytes();
   for (const auto& lane : lanes_) pulse.transport += lane->counters();

@@ -33,6 +33,7 @@ class DataThread final {
     FlightRing* flight = FlightRing::off();
     // Sessions outlive the daemon, and their trainers may ask the next one how their ops ended.
     bool remember_ends = false;
+    bool time_sums = false;       // Somebody looks for better tables: see OpTimes.
     uint32_t reduce_threads = 0;  // that help this one
     uint64_t bundle_bytes = 0;    // of small frames that go to a peer together; 0: each by itself
   };

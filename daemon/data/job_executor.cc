@@ -24,6 +24,8 @@ void JobExecutor::meet_members() {
     peer_of_.push_back(shared_->peers.by_node(member.node));
   }
   flight_.emplace(shared_->flight, engine_);
+  const bool first = engine_.me() == 0 && view.members.size() > 1;
+  times_.begin(view, shared_->time_sums && first && !view.tuning.fixed);
 }
 
 void JobExecutor::submit(const Submit& command, core::Time now) {
@@ -49,6 +51,7 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   rank.lent[ticket] = {command.session, key,          command.input,
                        command.output,  command.ring, segments_of(command.submission)};
   flight_->submitted(command.submission);
+  times_.submitted(key, command.submission.signature);
   const Status refused = engine_.submit(command.submission, now);
   if (refused.ok()) {
     rank.last_submission = now;
@@ -319,6 +322,7 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
   flight_->completed(rank, lent->second.key, outcome);
+  times_.ended(lent->second.key, outcome.verdict == Verdict::kOk);
   if (log_ && shared_->remember_ends) remember_told(lent->second.session, ticket, outcome);
   SessionRing* const ring = lent->second.ring;
   if (ring == nullptr || !ring->end(ticket, lent->second.segments, outcome)) {

@@ -14,6 +14,7 @@
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
 #include "daemon/data/nonfinite.h"
+#include "daemon/data/op_times.h"
 #include "daemon/data/outbox.h"
 #include "daemon/data/pass.h"
 #include "daemon/data/peer_table.h"
@@ -32,6 +33,7 @@ struct DataShared {
   EventBox* const events;
   FlightRing* flight = FlightRing::off();
   bool remember_ends = false;  // trainers may ask again for the ends of their submissions
+  bool time_sums = false;      // somebody looks for better tables
   PeerTable peers;
   Ledger ledger;
   PassRunner passes;
@@ -57,6 +59,7 @@ class JobExecutor final : private core::EngineActions {
   void adopt(const core::Proposal& proposal, core::Time now);
   void set_grows(bool grows) { engine_.set_grows(grows); }
   void tick(core::Time now) { engine_.tick(now); }
+  OpsTimed take_times() { return {id(), engine_.view().epoch, times_.take()}; }
   JobDescription describe(uint64_t query) const;
 
   // ---- from the transport ----
@@ -155,6 +158,7 @@ class JobExecutor final : private core::EngineActions {
   Checksums checksums_;
   std::vector<Arriving> arriving_;  // by slot
   std::vector<LocalRank> locals_;   // all that this node ever had in the job
+  OpTimes times_;
   NonfiniteWatch nonfinite_;
   ErrorFeedback feedback_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves

@@ -12,6 +12,7 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/membership.h"
+#include "daemon/core/tuner.h"
 #include "daemon/fd.h"
 #include "daemon/mailbox.h"
 #include "daemon/records/job_memory.h"
@@ -282,6 +283,13 @@ struct Pulse {
   uint64_t feedback_bytes_most = 0;  // of the job that has most
 };
 
+// Sums that ended since the last pulse, where somebody looks for a better table.
+struct OpsTimed {
+  JobId job{};
+  uint64_t epoch = 0;
+  std::vector<core::OpTime> times;
+};
+
 // Where a job's values first ceased to be finite on this node. Once a job.
 struct NonfiniteOrigin {
   // kOverflow: all inputs were finite, and what came in; the sum outgrew its type.
@@ -317,7 +325,7 @@ struct JobDescription {
 using Event =
     std::variant<Completed, SegmentTakenBack, RingClosed, RingBroken, EngineFailed, EngineDrained,
                  JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineAsksToStandIn, EngineCondemned,
-                 EpochDiffers, PeerDataLost, NonfiniteFound, Pulse, JobDescription>;
+                 EpochDiffers, PeerDataLost, NonfiniteFound, OpsTimed, Pulse, JobDescription>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

@@ -45,6 +45,7 @@ class Environment : public ::testing::Test {
                                            "GRADRING_WIRE",
                                            "GRADRING_COMPRESSION",
                                            "GRADRING_PRIORITIES",
+                                           "GRADRING_DETERMINISTIC",
                                            "GRADRING_RANK",
                                            "GRADRING_SIZE",
                                            "GRADRING_LOCAL_RANK",
@@ -92,6 +93,8 @@ TEST_F(Environment, NamesTheWireType) {
 TEST_F(Environment, NamesTheWayToPriorities) {
   set("GRADRING_PRIORITIES", "learned");
   EXPECT_STREQ(init().priorities, "learned");
+  set("GRADRING_DETERMINISTIC", "on");
+  EXPECT_STREQ(init().deterministic, "on");
 }
 
 TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {
@@ -101,6 +104,7 @@ TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {
   EXPECT_STREQ(options.policy, "fail");
   EXPECT_STREQ(options.wire, "native");
   EXPECT_STREQ(options.priorities, "given");
+  EXPECT_STREQ(options.deterministic, "off");
   EXPECT_EQ(options.job, nullptr);
   EXPECT_STREQ(options.token, "");
   EXPECT_EQ(options.rank, -1);

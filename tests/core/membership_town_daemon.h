@@ -124,6 +124,12 @@ class Town::Daemon : public MembershipActions {
     engine.ranks = std::move(ranks);
   }
 
+  Tuning tuning_for(const View&, bool deterministic) override {
+    Tuning table;
+    table.fixed = deterministic;
+    return table;
+  }
+
   void set_grows(const JobId& job, bool grows) override {
     ASSERT_EQ(engines.count(job), 1u) << "no such engine";
     engines.at(job).grows = grows;

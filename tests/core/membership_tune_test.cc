@@ -1,4 +1,5 @@
-// The table by which sums go, as part of a job's view: when another one can be asked for.
+// The table by which sums go, as part of a job's view: which one it begins with, and when another
+// one can be asked for.
 
 #include <gtest/gtest.h>
 
@@ -62,6 +63,20 @@ TEST(MembershipTune, AJobThatEndsIsLeftAlone) {
   town.run();
   EXPECT_FALSE(town.at("a").tune(job, some_table())) << "c is done";
   EXPECT_FALSE(town.at("a").tune({1, 2, 3}, some_table())) << "no such job";
+}
+
+TEST(MembershipTune, OneRankMakesAJobDeterministic) {
+  for (const bool asks : {false, true}) {
+    Town town(3);
+    JoinRequest last = trainer(2, 3);
+    last.deterministic = asks;
+    const SessionId first = town.join("a", trainer(0, 3));
+    town.join("b", trainer(1, 3));
+    const SessionId third = town.join("c", last);
+    town.run();
+    EXPECT_EQ(view_on(town, "a", first).tuning.fixed, asks);
+    EXPECT_EQ(view_on(town, "c", third).tuning.fixed, asks);
+  }
 }
 
 }  // namespace

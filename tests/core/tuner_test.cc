@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <set>
 
 #include "daemon/core/random.h"
 
@@ -146,6 +147,44 @@ TEST(Tuner, AsksForTheSameUntilItComesAbout) {
   EXPECT_EQ(job.tuner.wanted(), wanted);
   job.tuner.entered(*wanted);
   EXPECT_EQ(job.tuner.wanted(), std::nullopt) << "first it is measured";
+}
+
+TEST(Tuner, WhatIsKnownIsNotTriedAgain) {
+  Tuning first;
+  first.set({kLarge, kRingOf128K, {}});
+  Tuner tuner(options(), first, {kSmall, kLarge});
+  EXPECT_TRUE(tuner.over());
+  for (int i = 0; i < 1000; ++i) {
+    tuner.add({kLarge, false, 1000});
+    tuner.add({kSmall, false, 1000});
+    ASSERT_EQ(tuner.wanted(), std::nullopt);
+  }
+  EXPECT_EQ(tuner.found(), first);
+  EXPECT_EQ(tuner.searched(), (std::set<uint32_t>{kSmall, kLarge}));
+  // But of a size that was not seen before nothing is known.
+  for (int i = 0; i < 1000; ++i) tuner.add({kLarge - 1, false, 1000});
+  const auto wanted = tuner.wanted();
+  ASSERT_TRUE(wanted.has_value());
+  EXPECT_TRUE(wanted->find(kLarge - 1)->tried.has_value());
+  EXPECT_FALSE(wanted->find(kLarge)->tried.has_value());
+  EXPECT_FALSE(tuner.over());
+}
+
+TEST(Tuner, SizesThatComeLaterAreTriedAsWell) {
+  Job job([](uint32_t, const Choice& choice) {
+    return choice == kRingOf128K || choice.way == Choice::Way::kWhole ? 300.0 : 500.0;
+  });
+  job.train(100'000, {kLarge});
+  ASSERT_TRUE(job.tuner.over());
+  ASSERT_EQ(job.view.settled(kSmall), Choice{});
+  for (int i = 0; i < 100; ++i) job.tuner.add({kSmall, false, 1000});
+  const auto wanted = job.tuner.wanted();
+  ASSERT_TRUE(wanted.has_value());
+  job.view = *wanted;
+  job.tuner.entered(job.view);
+  job.train(100'000, {kSmall, kLarge});
+  EXPECT_EQ(job.view.settled(kSmall), (Choice{Choice::Way::kWhole, 0}));
+  EXPECT_EQ(job.view.settled(kLarge), kRingOf128K);
 }
 
 TEST(Tuner, AnothersTableBeginsItAnew) {

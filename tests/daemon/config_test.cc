@@ -54,6 +54,16 @@ TEST_F(ConfigTest, HasDefaultsThatWork) {
   EXPECT_EQ(fault_of(config), "");
 }
 
+TEST_F(ConfigTest, TakesATableOfSumsOrSaysWhatIsWrongWithIt) {
+  EXPECT_EQ(load({})->config.tuning, "default");
+  EXPECT_EQ(load({"--tuning", "auto"})->config.tuning, "auto");
+  EXPECT_EQ(load({"--tuning", "64K:parts,rest:32K"})->config.tuning, "64K:parts,rest:32K");
+  environment_ = {{"GRADRING_TUNING", "64K:parts,1M:ring"}};
+  EXPECT_EQ(load({})->config.tuning, "64K:parts,1M:ring");
+  EXPECT_THAT(told({"--tuning", "64K:star"}), HasSubstr("'star' is not a way: write default"));
+  EXPECT_THAT(told({"--tuning", "on"}), HasSubstr("write default, auto, or a table"));
+}
+
 TEST_F(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   write("default.conf", "slots = 4\nmax-jobs = 5\ndecide = 7s\npeer = f:1\npeer = g:1\n");
   environment_ = {

@@ -116,7 +116,8 @@ inline std::vector<core::JobMessage> sample_messages() {
   vote.ballot = {8, "b"};
   vote.proposal = sample_proposal();
   return {
-      core::Claims{"resnet", "token", 5, 1000, 8, "elastic", {{1, 2, 3, 4, 1}, {7, 6, 5, 4, 1}}},
+      core::Claims{
+          "resnet", "token", 5, 1000, 8, "elastic", true, {{1, 2, 3, 4, 1}, {7, 6, 5, 4, 1}}},
       core::Propose{"token", open},
       core::Accept{job},
       core::Reject{job, "has other claims"},

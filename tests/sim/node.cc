@@ -133,7 +133,9 @@ void SimNode::tick() {
   });
 }
 
-core::Tuning SimNode::tuning_for(const core::View&) { return world_->scenario().first_tuning; }
+core::Tuning SimNode::tuning_for(const core::View&, bool) {
+  return world_->scenario().first_tuning;
+}
 
 void SimNode::retune(const core::Tuning& tuning) {
   run([this, tuning] {

@@ -138,7 +138,7 @@ class SimNode : public core::MembershipActions {
   void adopt_engine(const JobId& job, const core::Proposal& proposal,
                     const std::vector<core::SessionId>& sessions) override;
   void set_grows(const JobId& job, bool grows) override;
-  core::Tuning tuning_for(const core::View& view) override;
+  core::Tuning tuning_for(const core::View& view, bool) override;
   void record(const core::JobRecord& record) override {
     records_[record.view.incarnation] = record;
   }

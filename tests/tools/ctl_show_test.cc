@@ -335,6 +335,43 @@ TEST(ShowJob, WhereAllIsFiniteNothingIsSaidOfIt) {
   EXPECT_EQ(answer.json["ranks"][0]["nonfinite"], 0);
 }
 
+TEST(ShowJob, SaysByWhichTableSumsGoAndWhy) {
+  Job job;
+  auto* tuning = job.report.mutable_tuning();
+  tuning->set_state("searching");
+  tuning->set_table("64K:parts");
+  auto* small = tuning->add_sizes();
+  small->set_up_to_bytes(64 << 10);
+  small->set_way("parts");
+  small->set_before("whole");
+  small->set_gain(0.123);
+  small->set_samples(40);
+  auto* large = tuning->add_sizes();
+  large->set_up_to_bytes(0);
+  large->set_way("default");
+  large->set_tried("128K");
+  large->set_left(3);
+  auto* same = tuning->add_sizes();
+  same->set_up_to_bytes(16 << 20);
+  same->set_way("default");
+  auto answer = show(job.report, Style{});
+  expect_sound(answer, "job");
+  EXPECT_THAT(answer.text,
+              HasSubstr("\nsums go by 64K:parts (searching)\n"
+                        "sums            go by    because                                         "
+                        "on trial\n"
+                        "up to 64.0 KiB  parts    12 % less time than whole (medians of 40 each)  "
+                        "-\n"
+                        "above that      default  -                                               "
+                        "128K, then 3 more\n"
+                        "up to 16.0 MiB  default  nothing better was found                        "
+                        "-\n"));
+  EXPECT_EQ(answer.json["tuning"]["sizes"][0]["before"], "whole");
+  EXPECT_EQ(answer.json["tuning"]["sizes"][1]["tried"], "128K");
+  EXPECT_FALSE(answer.json["tuning"]["sizes"][2].contains("gain"));
+  EXPECT_TRUE(answer.problems.empty());
+}
+
 TEST(Schema, CatchesWhatIsWrong) {
   auto document = document_of(show(healthy_daemon(), Style{}));
   const auto schema = schema_of("status");

@@ -10,6 +10,7 @@
 #include "tools/ctl/ask.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/nonfinite.h"
+#include "tools/ctl/tuning.h"
 #include "tools/ctl/waits.h"
 
 namespace gradring::tools {
@@ -153,6 +154,7 @@ Answer show(const wire::JobReport& report, const Style& style) {
   if (report.has_first_nonfinite()) {
     answer.text += fmt::format("\n{}\n", describe(report.first_nonfinite()));
   }
+  if (report.has_tuning()) answer.text += "\n" + describe(report.tuning());
   if (!ops.empty()) answer.text += "\nopen ops\n";
   auto open = nlohmann::ordered_json::array();
   for (const auto& op : ops) {
@@ -171,6 +173,7 @@ Answer show(const wire::JobReport& report, const Style& style) {
   if (report.has_first_nonfinite()) {
     answer.json["first_nonfinite"] = json_of(report.first_nonfinite());
   }
+  if (report.has_tuning()) answer.json["tuning"] = json_of(report.tuning());
   return answer;
 }
 

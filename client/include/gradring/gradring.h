@@ -155,6 +155,10 @@ typedef struct gradring_options {
    * them one by the order in which this rank needs them (gradring_learned_priorities). Ranks need
    * not agree on it. GRADRING_PRIORITIES */
   const char* priorities;
+  /* "on": the job keeps the table by which its sums go, and begins with none that was measured, so
+   * that two runs on the same nodes give the same bits; for all ranks as soon as one asks for it.
+   * "off", the default: as the daemon says. GRADRING_DETERMINISTIC */
+  const char* deterministic;
 } gradring_options;
 
 /* clang-format off */
@@ -172,6 +176,7 @@ typedef struct gradring_options {
  *   policy      GRADRING_POLICY, else "fail"
  *   wire        GRADRING_WIRE, GRADRING_COMPRESSION, else "native"
  *   priorities  GRADRING_PRIORITIES, else "given"
+ *   deterministic  GRADRING_DETERMINISTIC, else "off"
  * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to
  * set. The strings live until the calling thread's next call of this function. */
 /* clang-format on */
