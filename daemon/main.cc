@@ -90,15 +90,17 @@ std::string compatible_name(const std::string& name) {
   return name.substr(0, second);
 }
 
-// With more, each would send and receive too many small messages at once. All nodes must agree, so
-// that another number is another protocol.
-constexpr uint32_t kDirectMembersMax = 8;
+// Small sums go with READY as long as that goes to all; on more nodes along its tree. All nodes
+// must agree, so that another number is another protocol.
+constexpr uint32_t kDirectMembersMax = core::kReadyTreeAbove;
+constexpr uint32_t kTreeMax = 64 << 10;
 
 core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) {
   core::EngineOptions options;
   options.plan.slice_bytes_max = static_cast<uint32_t>(slice_bytes);
   options.plan.slice_bytes_alone = kSliceBytesAlone;
   options.plan.direct_members_max = kDirectMembersMax;
+  options.plan.tree_max = kTreeMax;
   options.slots = static_cast<uint32_t>(config.slots);
   options.start_buffers = kStartBuffers;
   options.op_deadline = config.op_deadline;

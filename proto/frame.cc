@@ -95,6 +95,7 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.ready.length);
       w.put(f.ready.serial);
       w.put(f.ready.done);
+      w.put(static_cast<uint8_t>(f.ready.rises));
       break;
     case FrameType::kSlice:
       w.put(f.slice.slice);
@@ -147,6 +148,7 @@ void write_body(Writer& w, const Frame& f) {
     case FrameType::kAllReady:
       w.put(f.all_ready.contributions);
       w.put(static_cast<uint8_t>(f.all_ready.grows));
+      w.put(static_cast<uint8_t>(f.all_ready.rises));
       break;
     case FrameType::kWanted:
       w.put(f.wanted.rank);
@@ -169,8 +171,11 @@ bool read_body(Reader& r, Frame& f) {
       f.ready.length = r.get<uint32_t>();
       f.ready.serial = r.get<uint64_t>();
       r.get(f.ready.done);
+      const auto rises = r.get<uint8_t>();
+      f.ready.rises = rises == 1;
       const bool numbered = f.ready.eager ? f.ready.serial > 0 : f.ready.length == 0;
-      return good && grows <= 1 && eager <= 1 && numbered && f.ready.contributions > 0;
+      const bool flags = grows <= 1 && eager <= 1 && rises <= 1;
+      return good && flags && numbered && f.ready.contributions > 0;
     }
     case FrameType::kSlice: {
       f.slice.slice = r.get<uint32_t>();
@@ -227,7 +232,9 @@ bool read_body(Reader& r, Frame& f) {
       f.all_ready.contributions = r.get<uint32_t>();
       const auto grows = r.get<uint8_t>();
       f.all_ready.grows = grows == 1;
-      return grows <= 1 && f.all_ready.contributions > 0;
+      const auto rises = r.get<uint8_t>();
+      f.all_ready.rises = rises == 1;
+      return grows <= 1 && rises <= 1 && f.all_ready.contributions > 0;
     }
     case FrameType::kWanted:
       f.wanted.rank = r.get<uint32_t>();
@@ -240,7 +247,7 @@ bool read_body(Reader& r, Frame& f) {
 }  // namespace
 
 bool is_direct(const Frame& frame) {
-  if (frame.type == FrameType::kSlice) return frame.slice.phase == Phase::kDirect;
+  if (frame.type == FrameType::kSlice) return frame.slice.phase >= Phase::kDirect;
   return frame.type == FrameType::kReady && frame.ready.length > 0;
 }
 

@@ -32,7 +32,7 @@ namespace gradring {
 inline constexpr size_t kFrameBytes = 144;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
-inline constexpr uint8_t kFrameVersion = 6;
+inline constexpr uint8_t kFrameVersion = 7;
 
 enum class FrameType : uint8_t {
   kReady = 1,
@@ -50,9 +50,10 @@ enum class FrameType : uint8_t {
 inline constexpr uint8_t kFrameTypeLast = 11;
 
 // The first turn of a slice gathers a partial sum, the second hands out the final value. kDirect: a
-// final value straight from the member that has made it.
-enum class Phase : uint8_t { kPartial = 1, kFinal = 2, kDirect = 3 };
-inline constexpr uint8_t kPhaseLast = 3;
+// final value straight from a member that has it. kRising: the sum of the sender and all below it
+// in the tree of a large job.
+enum class Phase : uint8_t { kPartial = 1, kFinal = 2, kDirect = 3, kRising = 4 };
+inline constexpr uint8_t kPhaseLast = 4;
 
 // Of the ops that one member has said READY for with their data, those that the other is done with:
 // all up to `upto`, and upto + 1 + i for each bit i of `beyond`. Cumulative within an epoch.
@@ -74,6 +75,10 @@ struct DoneBody {
 //    +---------+-----------------+----------------+----------------+
 //    | length  | serial          | done.upto      | done.beyond    |
 //    +---------+-----------------+----------------+----------------+
+//  130     131
+//    +--------+
+//    | rises  |
+//    +--------+
 struct ReadyBody {
   uint32_t rank = 0;
   uint32_t contributions = 0;  // of how many ranks, dead ones that had submitted included; never 0
@@ -84,7 +89,8 @@ struct ReadyBody {
   bool eager = false;
   uint32_t length = 0;
   uint64_t serial = 0;
-  DoneBody done;  // with the receiver's ops
+  DoneBody done;       // with the receiver's ops
+  bool rises = false;  // in large jobs: the sender and all below it can sum it along their tree
   bool operator==(const ReadyBody&) const = default;
 };
 
@@ -161,6 +167,7 @@ struct DigestBody {
 struct AllReadyBody {
   uint32_t contributions = 0;  // of how many ranks, never 0
   bool grows = false;          // as some member's READY had it
+  bool rises = false;          // all members' had it: so it is summed along the tree
   bool operator==(const AllReadyBody&) const = default;
 };
 

@@ -3,7 +3,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{1, 1};
-const Protocols kPeerProtocols{7, 7};
+const Protocols kPeerProtocols{8, 8};
 const char* const kProductVersion = "0.1.0";
 
 }  // namespace gradring

@@ -16,6 +16,8 @@ namespace gradring::core {
 // So many ops of one member may be under way with their data before all others are done with the
 // first of them. Bounds the memory that the others need for them.
 inline constexpr uint32_t kEagerWindow = 32;
+// So many ops may be on their way up the tree of a large job: more would not be over any sooner.
+inline constexpr uint32_t kRisingMost = 16;
 // Members are counted in one word.
 inline constexpr uint32_t kEagerMembersMax = 64;
 

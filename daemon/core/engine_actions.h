@@ -56,6 +56,7 @@ struct SumOrder {
   double factor = 1;               // then multiply it
   // The result goes to the outputs of all local contributions, and there if it goes on.
   std::optional<Staging> at;
+  bool partial = false;  // contributions are missing still: it goes to no output
 };
 
 struct ResultDigest {

@@ -21,30 +21,42 @@ bool prescaled(const Op& op) {
 }
 
 uint32_t unit_bytes_of(const PlanOptions& plan) {
-  if (plan.direct_members_max == 0) return 0;
-  return std::min(std::max(plan.direct_whole_max, plan.direct_part_max), plan.slice_bytes_max);
+  uint32_t bytes = plan.tree_max;
+  if (plan.direct_members_max > 0) {
+    bytes = std::max({bytes, plan.direct_whole_max, plan.direct_part_max});
+  }
+  return std::min(bytes, plan.slice_bytes_max);
 }
 
 }  // namespace
 
 // Our own parts of each op under way, and of each other member's a contribution and a final value.
+// Of one that goes along a tree our own sum, those of all below and the final one; what is on its
+// way may be twice as many as the root lets go at a time.
 uint64_t eager_bytes_max(const PlanOptions& plan) {
   const uint64_t members = plan.direct_members_max;
-  if (members == 0) return 0;
-  return kEagerWindow * (members + 2 * (members - 1)) * unit_bytes_of(plan);
+  const uint64_t parts = std::min(plan.direct_members_max, plan.parts_members_max);
+  const uint64_t straight =
+      members == 0 ? 0 : kEagerWindow * std::max(members, parts + 2 * (parts - 1));
+  const uint64_t rising = plan.tree_max == 0 ? 0 : 2 * kRisingMost * (ReadyTree::kArity + 2);
+  return std::max(straight, rising) * unit_bytes_of(plan);
 }
 
 uint32_t JobEngine::unit_bytes() const { return unit_bytes_of(options_.plan); }
 
-// Nobody else must agree: where one member's contribution did not come with its READY, all others
-// see that, and the op goes along the ring.
-bool JobEngine::may_be_eager(const Op& op) const {
-  if (op.plan.direct == Direct::kNo || !options_.eager || !eager_sent_.room()) return false;
+// Whether this node can have it otherwise than along the ring. Nobody else must agree: where one
+// member cannot, all others see that, and the op goes along the ring.
+bool JobEngine::may_be_direct(const Op& op) const {
+  if (op.plan.direct == Direct::kNo || !options_.eager) return false;
   // Those confirm each slice, wait for the last member, or write down where each value lies.
   if (options_.checksum || options_.stable_completion) return false;
   if (journal_ != EngineJournal::none()) return false;
   // What goes along the ring is not rounded between the factor and the sum.
-  if (is_half(op.signature->dtype) && prescaled(op)) return false;
+  return !is_half(op.signature->dtype) || !prescaled(op);
+}
+
+bool JobEngine::may_be_eager(const Op& op) const {
+  if (!may_be_direct(op) || !eager_sent_.room()) return false;
   for (uint32_t i = 0; i < members(); ++i) {
     if (i != me_ && !heard_[i] && !planted(Bug::kDataToTheUnheard)) return false;
   }
@@ -86,7 +98,8 @@ void JobEngine::send_eager(Op& op, Frame ready) {
 std::optional<uint32_t> JobEngine::on_parcel(uint32_t from, const Frame& f) {
   if (stale(f)) return std::nullopt;
   heard_[from] = true;
-  return f.type == FrameType::kReady ? on_eager(from, f) : on_direct(from, f);
+  if (f.type == FrameType::kReady) return on_eager(from, f);
+  return f.slice.phase == Phase::kRising ? on_rising(from, f) : on_direct(from, f);
 }
 
 // False: it came before, or must not have come at all.
@@ -105,6 +118,10 @@ bool JobEngine::eager_begins(uint32_t from, const Frame& f) {
 }
 
 std::optional<uint32_t> JobEngine::on_eager(uint32_t from, const Frame& f) {
+  if (tree_) {
+    protocol_fault(from, "READY with its data, which large jobs do not have");
+    return std::nullopt;
+  }
   const DirectLayout layout =
       direct_layout(f.ready.signature, members(), plan_options(f.key, f.ready.signature));
   const uint64_t first = layout.direct == Direct::kParts ? uint64_t{me_} * layout.slice_bytes : 0;
@@ -138,15 +155,16 @@ std::optional<uint32_t> JobEngine::on_direct(uint32_t from, const Frame& f) {
   if (it == ops_.end()) return refuse();
   Op& op = *it->second;
   const uint32_t slice = f.slice.slice;
-  const bool fits = op.plan.direct == Direct::kParts && slice == from && slice < op.plan.slices &&
-                    f.slice.length == op.plan.length_of(slice);
-  if (!fits) return refuse();
+  const bool sent = tree_ ? rises(op) && op.tree.passed_on && tree_.is_parent(from) && slice == 0
+                          : op.plan.direct == Direct::kParts && slice == from;
+  const bool fits = slice < op.plan.slices && f.slice.length == op.plan.length_of(slice);
+  if (!sent || !fits) return refuse();
   SliceProgress& progress = op.slices[slice];
   if (progress.arriving || progress.state != SliceState::kUntouched) {
     ++counters_.frames_repeated;
     return std::nullopt;
   }
-  if (!op.eager.mine) return refuse();
+  if (!tree_ && !op.eager.mine) return refuse();
   progress.arriving = true;
   progress.route = Route::kDirect;
   op.eager.direct = true;  // whoever has summed it has all READYs; perhaps we have not
@@ -161,6 +179,7 @@ void JobEngine::on_parcel_landed(uint32_t unit) {
   const EagerUnits::Parcel parcel = units_.parcel(unit);
   if (parcel.stale) return units_.release(unit);
   if (parcel.frame.type == FrameType::kReady) return on_ready(parcel.from, parcel.frame, unit);
+  if (parcel.frame.slice.phase == Phase::kRising) return take_rising(unit);
   parcels_.push_back(unit);
 }
 
@@ -217,6 +236,7 @@ bool JobEngine::work_parcel() {
     Op& op = *it->second;
     actions_->deliver(op, f.slice.slice, unit_at(unit));
     hold_final(op, f.slice.slice, {f.slice.value_epoch, f.slice.ranks});
+    if (tree_) hand_down(op, unit);
     units_.release(unit);
     complete_if_final(op);
   } else {
@@ -229,7 +249,11 @@ bool JobEngine::work_sum() {
   if (summing_.empty()) return false;
   Op& op = *summing_.front();
   summing_.pop_front();
-  sum_direct(op, op.plan.direct == Direct::kWhole ? 0 : me_);
+  if (tree_) {
+    sum_subtree(op);
+  } else {
+    sum_direct(op, op.plan.direct == Direct::kWhole ? 0 : me_);
+  }
   complete_if_final(op);
   return true;
 }
@@ -343,6 +367,8 @@ void JobEngine::end_eager() {
   for (const auto& [key, op] : ops_) let_go(*op, false);
   for (const uint32_t unit : parcels_) units_.release(unit);
   parcels_.clear();
+  rising_ = 0;
+  to_rise_.clear();
   for (uint32_t unit = 0; unit < units_.count(); ++unit) units_.parcel(unit).stale = true;
   eager_sent_.begin_epoch(members(), me_);
   eager_received_.assign(members(), {});

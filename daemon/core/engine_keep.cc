@@ -25,6 +25,7 @@ void JobEngine::complete_if_final(Op& op) {
     if (op.slices_held != op.plan.slices && !enough) return;
     if (op.plan.to_one() && !may_tell_decided(op)) return;
     let_go(op, true);  // others wait for that as we may for them, when there is no room
+    if (rises(op) && !op.passed_confirm) pass_confirm(op);  // likewise
     drop_if_everywhere(op);
     if (!keep_finals(op)) {
       waiting_.insert(op.key);
@@ -221,7 +222,8 @@ void JobEngine::on_stable(uint32_t from, const Frame& f) {
 }
 
 void JobEngine::on_confirm(Op& op, uint32_t from, const Frame& f) {
-  if ((op.plan.slices != 0 && !op.plan.to_one()) || !op.ready_here()) {
+  const bool confirms = op.plan.slices == 0 || op.plan.to_one() || rises(op);
+  if (!confirms || !op.ready_here()) {
     return protocol_fault(from, "a confirmation of " + describe(f.key) + " out of turn");
   }
   if (op.confirmed) {
@@ -239,8 +241,9 @@ void JobEngine::on_confirm(Op& op, uint32_t from, const Frame& f) {
 
 void JobEngine::on_everywhere(Op& op, uint32_t from) {
   const OpKey key = op.key;  // outlives it
-  const bool decided = op.plan.slices == 0 ? op.outcome.ranks != 0
-                                           : op.plan.to_one() && op.slices_held == op.plan.slices;
+  const bool decided = op.plan.slices == 0
+                           ? op.outcome.ranks != 0
+                           : (op.plan.to_one() || rises(op)) && op.slices_held == op.plan.slices;
   if (!decided) {
     return protocol_fault(from, "STABLE for " + describe(key) + ", which is not decided here");
   }
@@ -249,6 +252,7 @@ void JobEngine::on_everywhere(Op& op, uint32_t from) {
     return;
   }
   op.everywhere = true;
+  if (rises(op)) set_dropped(op, 0);
   pass_stable(op);
   complete_if_final(op);
   forget_if_dropped(key);
@@ -279,14 +283,15 @@ void JobEngine::on_stable_slices(Op& op, uint32_t from, const StableBody& stable
   forget_if_dropped(key);
 }
 
-// An op without slices has nothing that could go round and show who has it. So a confirmation goes
-// round in its place: from the first member, each passes it on when the op is decided there, and
-// the last one knows that it is everywhere.
+// Of an op without slices, or one that goes along a tree, nothing goes round and shows who has it.
+// So a confirmation goes round in its place: from the first member, each passes it on when the op
+// is decided there, and the last one knows that it is everywhere.
 void JobEngine::pass_confirm(Op& op) {
   if (me_ != 0 && !op.confirmed) return;
   op.passed_confirm = true;
   if (me_ + 1 == members()) {
     op.everywhere = true;
+    if (rises(op)) set_dropped(op, 0);
     return pass_stable(op);
   }
   Frame f = frame(FrameType::kStable, op.key);

@@ -245,6 +245,8 @@ void JobEngine::check_ready(Op& op) {
   set_state(op, OpState::kMoving);
   if (op.eager.ready == members()) {
     start_direct(op);
+  } else if (rises(op)) {
+    start_rising(op);
   } else {
     let_go(op, true);
     if (op.next_start < op.plan.slices) line_up(op);
@@ -287,6 +289,7 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
   if (tree_) {
     op.tree.below |= tree_.bit_of(from);
     op.tree.contributions += ready.contributions;
+    op.tree.rises = op.tree.rises && ready.rises;
   } else {
     op.contributions[from] = ready.contributions;
     ++op.ready_count;

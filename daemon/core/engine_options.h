@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "daemon/core/eager.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/ready_tree.h"
 #include "daemon/core/time.h"
@@ -33,6 +34,8 @@ struct EngineOptions {
   // number is another protocol.
   uint32_t ready_tree_above = kReadyTreeAbove;
   uint32_t ready_tree_arity = ReadyTree::kArity;
+  // So many ops at a time go up that tree, at most kRisingMost. Only the first member asks.
+  uint32_t rising_most = kRisingMost;
 };
 
 // The most that units may ever take, as bytes; 0 where no op goes directly.

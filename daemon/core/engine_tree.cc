@@ -33,6 +33,7 @@ bool JobEngine::subtree_is_ready(const Op& op) const {
 void JobEngine::pass_ready(Op& op) {
   if (op.tree.said || !subtree_is_ready(op)) return;
   op.tree.said = true;
+  op.tree.rises = op.tree.rises && may_be_direct(op);
   const uint32_t contributions = op.contributed + op.tree.contributions;
   if (!tree_.is_root()) {
     Frame ready = frame(FrameType::kReady, op.key);
@@ -40,9 +41,12 @@ void JobEngine::pass_ready(Op& op) {
     ready.ready.contributions = contributions;
     ready.ready.signature = *op.signature;
     ready.ready.grows = op.grows;
+    ready.ready.rises = op.tree.rises;
     actions_->send(tree_.parent(), ready);
   }
-  if (tree_.is_root() || planted(Bug::kSubtreeIsEnough)) tell_all_ready(op, contributions);
+  if (!tree_.is_root() && !planted(Bug::kSubtreeIsEnough)) return;
+  if (op.tree.rises) return let_rise(op, contributions);
+  tell_all_ready(op, contributions);
 }
 
 void JobEngine::tell_all_ready(Op& op, uint32_t contributions) {
@@ -50,6 +54,7 @@ void JobEngine::tell_all_ready(Op& op, uint32_t contributions) {
   Frame f = frame(FrameType::kAllReady, op.key);
   f.all_ready.contributions = contributions;
   f.all_ready.grows = op.grows;
+  f.all_ready.rises = op.tree.rises;
   for (uint32_t i = 0; i < tree_.children(); ++i) actions_->send(tree_.first_child() + i, f);
 }
 
@@ -74,6 +79,8 @@ void JobEngine::on_all_ready(uint32_t from, const Frame& f) {
   if (f.all_ready.contributions < op.contributed + op.tree.contributions) {
     return refuse("without some contributions");
   }
+  if (f.all_ready.rises && !op.tree.rises) return refuse("along the tree, which it cannot go");
+  op.tree.rises = f.all_ready.rises;
   op.grows = op.grows || f.all_ready.grows;
   tell_all_ready(op, f.all_ready.contributions);
   check_ready(op);

@@ -184,6 +184,7 @@ PlanOptions JobEngine::plan_options(const OpKey& key, const Signature& signature
   // A node's own sum would be rounded once more than on the way along the ring.
   const bool rounds = is_half(signature.dtype) && view_.size != members();
   if (rounds || members() > kEagerMembersMax || tree_) options.direct_members_max = 0;
+  if (!tree_) options.tree_max = 0;
   return options;
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/core/eager.h"
 #include "daemon/core/engine_actions.h"
 #include "daemon/core/engine_options.h"
+#include "daemon/core/engine_progress.h"
 #include "daemon/core/engine_record.h"
 #include "daemon/core/key_set.h"
 #include "daemon/core/op.h"
@@ -28,34 +29,6 @@
 #include "proto/verdict.h"
 
 namespace gradring::core {
-
-struct EngineCounters {
-  uint64_t ops_completed = 0;
-  uint64_t slices_sent = 0;
-  uint64_t slices_received = 0;
-  uint64_t payload_bytes_sent = 0;
-  uint64_t payload_bytes_received = 0;
-  uint64_t frames_stale = 0;     // of another epoch or of a closed job
-  uint64_t frames_repeated = 0;  // seen before
-  uint64_t slices_handed = 0;    // given out after a view change, from a copy held here
-  uint64_t slices_kept = 0;      // copied at completion, since some member might have lacked them
-  uint64_t slices_damaged = 0;   // came here so
-  uint64_t slices_resent = 0;
-};
-
-// What an open op waits for, for people.
-struct OpProgress {
-  OpKey key;
-  std::string name;
-  Signature signature;
-  Time since = 0;                       // first local submission, or news of it elsewhere
-  std::vector<uint32_t> missing_ranks;  // local ranks that have not submitted
-  // Whose READY has not come: in a large view, of those to whom this node speaks. Each of them says
-  // likewise whom it waits for.
-  std::vector<uint32_t> missing_members;
-  uint32_t slices_final = 0;
-  uint32_t slices = 0;
-};
 
 // The data plane of one job on one node: matches submissions, says READY, moves slices along the
 // plan under the rule of two, completes, and keeps what others may still lack. It lives through the
@@ -245,6 +218,7 @@ class JobEngine {
   void tell_credits();
 
   // engine_eager.cc
+  bool may_be_direct(const Op& op) const;
   bool may_be_eager(const Op& op) const;
   bool eager_begins(uint32_t from, const Frame& ready);
   void send_eager(Op& op, Frame ready);
@@ -263,6 +237,17 @@ class JobEngine {
   bool all_left() const;
   void let_go(Op& op, bool tell);
   void end_eager();
+
+  // engine_rise.cc
+  bool rises(const Op& op) const;
+  void let_rise(Op& op, uint32_t contributions);
+  void start_rising(Op& op);
+  void rise_if_whole(Op& op);
+  std::optional<uint32_t> on_rising(uint32_t from, const Frame& frame);
+  void take_rising(uint32_t unit);
+  void sum_subtree(Op& op);
+  void hand_down(const Op& op, uint32_t unit);
+  void rise_next();
 
   // engine_resend.cc
   std::optional<uint32_t> on_slice_again(uint32_t from, const Frame& frame);
@@ -382,6 +367,8 @@ class JobEngine {
   std::vector<bool> heard_;       // by member: it is in this epoch, and has a place for parcels
   std::deque<uint32_t> parcels_;  // units with finals that have landed
   std::deque<Op*> summing_;       // ops with a slice that we sum, which is all there
+  uint32_t rising_ = 0;           // at the root: ops on their way up the tree
+  std::deque<OpKey> to_rise_;     // there: ready everywhere, and wait for their turn
   std::map<OpKey, Condemned> condemned_;
   struct Digests {
     std::optional<uint32_t> ours, theirs;

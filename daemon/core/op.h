@@ -74,7 +74,8 @@ enum class Route : uint8_t {
   kCompute,  // along the op's plan, from its inputs
   kHand,     // `holder` gives the final value out
   kNone,     // every member has it
-  kDirect,   // from all members straight to who sums it, and on to all others; no view says so
+  kDirect,   // from all members to who sums it, straight or along a tree, and on to all; no view
+             // says so
 };
 
 struct SliceProgress {
@@ -105,6 +106,9 @@ struct TreeReady {
   uint32_t contributions = 0;  // in those
   bool said = false;           // our own subtree is ready, and whoever is above knows
   bool wanted = false;         // our neighbours know that somebody waits for it
+  bool rises = true;           // all that are ready can sum it along the tree; at last, all do
+  uint8_t risen = 0;           // children whose sums are on their way here, a bit each
+  bool passed_on = false;      // our own has gone up
 };
 
 struct Op {

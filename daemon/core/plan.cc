@@ -295,17 +295,23 @@ WireType wire_of(const Signature& signature, const PlanOptions& options) {
 DirectLayout direct_layout(const Signature& signature, uint32_t members,
                            const PlanOptions& options) {
   if (signature.collective != Collective::kAllreduce || signature.count == 0) return {};
-  if (members < 2 || members > options.direct_members_max) return {};
-  if (wire_of(signature, options) != WireType::kNative) return {};
+  if (members < 2 || wire_of(signature, options) != WireType::kNative) return {};
   const auto aligned = [](uint64_t bytes) {
     return (bytes + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
   };
   const uint64_t whole = aligned(signature.bytes());
+  if (members > options.direct_members_max) {
+    const uint64_t most = std::min<uint64_t>({options.tree_max, options.slice_bytes_max,
+                                              uint64_t{members} * options.tree_max_per_member});
+    if (whole > most) return {};
+    return {Direct::kTree, static_cast<uint32_t>(whole)};
+  }
   const uint64_t part = aligned((signature.bytes() + members - 1) / members);
   if (whole <= std::min(options.direct_whole_max, options.slice_bytes_max)) {
     return {Direct::kWhole, static_cast<uint32_t>(whole)};
   }
-  if (part <= std::min(options.direct_part_max, options.slice_bytes_max)) {
+  const bool parts = members <= options.parts_members_max;
+  if (parts && part <= std::min(options.direct_part_max, options.slice_bytes_max)) {
     return {Direct::kParts, static_cast<uint32_t>(part)};
   }
   return {};

@@ -49,6 +49,9 @@ enum class Direct : uint8_t {
   kNo,
   kWhole,  // the one slice to everybody, and all sum it: one way
   kParts,  // slice s to member s, which sums it and hands it to all others: there and back
+  // The one slice up the tree of a large job, summed at each member, and down again. Not with READY
+  // but when all are ready, so that its order of additions is always the same.
+  kTree,
 };
 
 // A rank of an op, and the member that has its buffers. Where that is lost nobody is its member: no
@@ -162,12 +165,20 @@ struct PlanOptions {
   // us at 1 Gbit/s), so smaller ops are cut into fewer slices.
   uint32_t slice_bytes_min = 4 << 10;
   uint32_t slice_bytes_tuned = 0;  // not 0: of all slices along the ring (daemon/core/tuning.h)
-  // Members of a job whose ops may go directly; 0: none does.
+  // Members of a job whose ops may go directly; 0: none does. And of one where parts may, which
+  // takes each member twice as many messages.
   uint32_t direct_members_max = 0;
+  uint32_t parts_members_max = 8;
   // The largest op of which each member sends the whole to all others, and the largest part of one
   // of which each sends a part to each.
   uint32_t direct_whole_max = 8 << 10;
   uint32_t direct_part_max = 64 << 10;
+  // The largest op that goes along the tree of a large job: as many bytes, and so many for each
+  // member. The tree takes as many hops as it has levels, and the ring twice as many as members;
+  // but a member of the tree takes in what eight send, and of the ring what one does. 0: none goes
+  // so.
+  uint32_t tree_max = 0;
+  uint32_t tree_max_per_member = 1 << 10;
   // From here on an op travels as its wire type says, and along the ring. What is smaller is bound
   // by the number of messages, and goes as it is: at 1 Gbit/s and four nodes 256 KiB of float32 go
   // directly in the time of as many bfloat16 along the ring.

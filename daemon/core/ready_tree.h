@@ -7,8 +7,10 @@
 
 namespace gradring::core {
 
-// In views with more members READY goes along a tree. Up to here it costs a member less to write to
-// all others than to wait for two turns more; there small sums go with READY as well.
+// In views with more members READY goes along a tree, and so do small sums. Up to here it costs a
+// member less to write to all others than to wait for some turns more: members that hear later than
+// others that all are ready begin later, and a large sum around the ring gains nothing of that back
+// (by the model of tests/scale 10 % of 48 MiB on 16 nodes at 25 Gbit/s).
 inline constexpr uint32_t kReadyTreeAbove = 16;
 
 // The members of a view as a tree, by their index: the first is the root, and each has up to eight

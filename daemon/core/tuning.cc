@@ -88,13 +88,15 @@ PlanOptions tuned(PlanOptions options, const Tuning& tuning, const OpKey& key,
       break;
     case Choice::Way::kRing:
       options.direct_members_max = 0;
+      options.tree_max = 0;
       options.slice_bytes_tuned = std::min(choice.slice_bytes, options.slice_bytes_max);
       break;
     case Choice::Way::kWhole:
       options.direct_whole_max = unit;
+      options.tree_max_per_member = options.tree_max;
       break;
     case Choice::Way::kParts:
-      options.direct_whole_max = 0;
+      options.direct_whole_max = options.tree_max = 0;
       options.direct_part_max = unit;
       break;
   }

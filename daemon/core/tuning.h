@@ -15,7 +15,7 @@ struct Choice {
   enum class Way : uint8_t {
     kDefault,  // as PlanOptions say
     kRing,     // along the ring
-    kWhole,    // with READY, the whole to everybody
+    kWhole,    // with READY, the whole to everybody; in large jobs along the tree
     kParts,    // with READY, a part to each
   };
   Way way = Way::kDefault;

@@ -124,7 +124,7 @@ void JobExecutor::sum(const core::SumOrder& order) {
   outputs_.clear();
   for (const core::Staging part : order.parts) inputs_.push_back(memory_at(part));
   for (const auto& local : op.locals) {
-    if (local) outputs_.push_back(lent_to(*local).output + output_at);
+    if (local && !order.partial) outputs_.push_back(lent_to(*local).output + output_at);
   }
   // What goes along the ring is rounded to its type at each member.
   while (is_half(op.signature->dtype) && inputs_.size() > 2) {
@@ -148,7 +148,7 @@ void JobExecutor::sum(const core::SumOrder& order) {
     look(op, op.plan.input_at(order.slice) + first, first, bytes, found);
   };
   shared_->passes.run(pass, std::ref(spoilt));
-  flight_->slice_delivered(op.key, order.slice);
+  if (!order.partial) flight_->slice_delivered(op.key, order.slice);
 }
 
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {

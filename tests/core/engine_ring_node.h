@@ -91,7 +91,7 @@ class Ring::Node : public EngineActions {
     const Staging to = order.at.value_or(Staging{Staging::Kind::kUnit, engine.units()});
     EXPECT_EQ(lent_.count(to), 0u) << "writes to memory that is lent";
     std::copy(sum.begin(), sum.end(), at(to));
-    deliver(*order.op, order.slice, to);
+    if (!order.partial) deliver(*order.op, order.slice, to);
   }
 
   void deliver(const Op& op, uint32_t slice, Staging from) override {

@@ -1,4 +1,4 @@
-// READY along a tree, in jobs of more than sixteen nodes.
+// READY along a tree, in large jobs.
 
 #include <gmock/gmock.h>
 

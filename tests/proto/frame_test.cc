@@ -35,6 +35,7 @@ Frame ready() {
   frame.ready.eager = true;
   frame.ready.serial = 0x9192939495969798;
   frame.ready.done = {0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8};
+  frame.ready.rises = true;
   frame.ready.signature = {Collective::kAllreduce, Dtype::kBfloat16, ReduceOp::kAverage, 0,
                            uint64_t{1} << 40};
   return frame;
@@ -76,7 +77,7 @@ std::vector<Frame> one_of_each() {
   frames.push_back(frame_of(FrameType::kDone));
   frames.back().done = {UINT64_MAX - 2, UINT64_MAX};
   frames.push_back(frame_of(FrameType::kAllReady));
-  frames.back().all_ready = {0xc1c2c3c4, true};
+  frames.back().all_ready = {0xc1c2c3c4, true, true};
   frames.push_back(frame_of(FrameType::kWanted));
   frames.back().wanted = {
       0xd1d2d3d4,
@@ -142,7 +143,7 @@ TEST(Frame, EveryTypeSurvivesTheTrip) {
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {
   EXPECT_EQ(hex(encode(ready())),
-            "47524446060100008877665544332211"
+            "47524446070100008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000002423222114131211"
@@ -150,12 +151,12 @@ TEST(Frame, TheBytesOfReadyAreTheseForEver) {
             "\n00000000000000000000f03f00000000"
             "\n00000000010100000000989796959493"
             "\n9291a8a7a6a5a4a3a2a1b8b7b6b5b4b3"
-            "\nb2b10000000000000000000000000000");
+            "\nb2b10100000000000000000000000000");
 }
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
   EXPECT_EQ(hex(encode(slice())),
-            "47524446060200008877665544332211"
+            "47524446070200008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000003433323102050706"
@@ -168,7 +169,7 @@ TEST(Frame, TheBytesOfSliceAreTheseForEver) {
 
 TEST(Frame, TheBytesOfStableAreTheseForEver) {
   EXPECT_EQ(hex(encode(stable())),
-            "47524446060400008877665544332211"
+            "47524446070400008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
             "\n09000000000000007473727102000000"
@@ -264,7 +265,7 @@ TEST(Frame, GarbageIsRefused) {
 TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
   for (const uint8_t version : {0, kFrameVersion - 1, kFrameVersion + 1, 255}) {
     EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
-              "frame version " + std::to_string(version) + ", this daemon speaks 6");
+              "frame version " + std::to_string(version) + ", this daemon speaks 7");
   }
 }
 

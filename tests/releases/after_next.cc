@@ -4,7 +4,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{2, 3};
-const Protocols kPeerProtocols{8, 9};
+const Protocols kPeerProtocols{9, 10};
 const char* const kProductVersion = "0.3.0";
 
 }  // namespace gradring

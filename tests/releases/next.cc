@@ -5,7 +5,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{1, 2};
-const Protocols kPeerProtocols{7, 8};
+const Protocols kPeerProtocols{8, 9};
 const char* const kProductVersion = "0.2.0";
 
 }  // namespace gradring

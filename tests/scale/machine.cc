@@ -96,8 +96,9 @@ double Machine::unpack_rate(WireType wire) const {
 core::EngineOptions Machine::engine() const {
   core::EngineOptions options;
   options.plan.slice_bytes_max = static_cast<uint32_t>(slice_bytes);
-  options.plan.slice_bytes_alone = 1 << 20;  // this and the next: as gradringd has them
-  options.plan.direct_members_max = 8;
+  options.plan.slice_bytes_alone = 1 << 20;  // this and the next two: as gradringd has them
+  options.plan.direct_members_max = core::kReadyTreeAbove;
+  options.plan.tree_max = 64 << 10;
   options.slots = static_cast<uint32_t>(slots);
   return options;
 }

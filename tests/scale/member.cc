@@ -137,7 +137,8 @@ void Member::fold(const core::FoldOrder& order) {
 
 void Member::sum(const core::SumOrder& order) {
   pass(By::kTeam, order.op->plan.length_of(order.slice), WireType::kNative,
-       static_cast<double>(order.parts.size()), locals_ + (order.at ? 1 : 0), 0, 0);
+       static_cast<double>(order.parts.size()), (order.partial ? 0 : locals_) + (order.at ? 1 : 0),
+       0, 0);
 }
 
 void Member::deliver(const core::Op& op, uint32_t slice, core::Staging) {

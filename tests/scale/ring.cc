@@ -44,7 +44,7 @@ Even evenly(uint64_t bytes, WireType wire, uint32_t members, core::EngineOptions
   const uint64_t even = std::max<uint64_t>(1, (bytes / (rounds * members) + kAlign / 2) / kAlign);
   options.plan.slice_bytes_max = static_cast<uint32_t>(even * kAlign);
   options.plan.slice_bytes_min = options.plan.slice_bytes_max;
-  options.plan.direct_members_max = 0;
+  options.plan.direct_members_max = options.plan.tree_max = 0;
   return {rounds * members * even * kAlign, options};
 }
 
@@ -62,7 +62,7 @@ Ring::Ring(const Setup& setup, const Step& step)
     throw std::invalid_argument("one node can stand only for others that have a computer each");
   }
   core::EngineOptions options = machine.engine();
-  if (!setup.direct) options.plan.direct_members_max = 0;
+  if (!setup.direct) options.plan.direct_members_max = options.plan.tree_max = 0;
   if (setup.mirrored) {
     const Even even = evenly(step.bucket_bytes, setup.wire, mirror_.members(), options);
     options = even.options;

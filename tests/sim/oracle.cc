@@ -43,11 +43,25 @@ void Oracle::note_final(const SlicePlace& place, const Signature& s, core::Value
   }
   bytes.assign(value.bytes.begin(), value.bytes.begin() + static_cast<std::ptrdiff_t>(length));
   std::set<uint32_t> seen;
-  std::vector<std::byte> expected(length);
-  bool first = true;
+  struct Sum {
+    std::vector<std::byte> bytes;
+    bool begun = false;
+  };
+  std::vector<Sum> sums = {{std::vector<std::byte>(length)}};
   for (size_t pass = 0; pass < value.passes.size(); ++pass) {
+    const std::vector<uint32_t>& ranks = value.passes[pass];
+    if (ranks == kApart) {
+      sums.push_back({std::vector<std::byte>(length)});
+      continue;
+    }
+    Sum added;  // outlives the fold that takes it in
     std::vector<Input> inputs;
-    for (const uint32_t rank : value.passes[pass]) {
+    if (ranks == kAdded) {
+      added = std::move(sums.back());
+      sums.pop_back();
+      inputs.push_back({added.bytes.data()});
+    }
+    for (const uint32_t rank : ranks) {
       if (!seen.insert(rank).second) {
         violation_("P3: rank " + std::to_string(rank) + " counts twice in " + name_of(id));
       }
@@ -58,27 +72,28 @@ void Oracle::note_final(const SlicePlace& place, const Signature& s, core::Value
       inputs.push_back(input(rank));
       inputs.back().at += place.input_at;
     }
+    std::byte* const expected = sums.back().bytes.data();
     const bool last = pass + 1 == value.passes.size();
     const bool divide = s.op == ReduceOp::kAverage && last;
     if (!reduces(s.collective)) {
-      std::memcpy(expected.data(), inputs[0].at, length);
+      std::memcpy(expected, inputs[0].at, length);
     } else {
       const Ending ending{divide ? static_cast<uint32_t>(seen.size()) : 0, last ? s.postscale : 1};
-      fold(s.dtype, s.op, first, inputs, length / size_of(s.dtype), ending, expected.data());
+      fold(s.dtype, s.op, !sums.back().begun, inputs, length / size_of(s.dtype), ending, expected);
     }
     if (place.wire != WireType::kNative) {
       const size_t count = length / sizeof(float);
       std::vector<std::byte> packed(packed_bytes(place.wire, count));
-      pack(place.wire, expected.data(), count, packed.data());
-      unpack(place.wire, packed.data(), count, expected.data());
+      pack(place.wire, expected, count, packed.data());
+      unpack(place.wire, packed.data(), count, expected);
     }
-    first = false;
+    sums.back().begun = true;
   }
   if (value_id.ranks != seen.size()) {
     violation_("P3: a slice of " + name_of(id) + " says " + std::to_string(value_id.ranks) +
                " contributions and has " + std::to_string(seen.size()));
   }
-  if (expected != bytes) {
+  if (sums.front().bytes != bytes) {
     violation_("P3: wrong bits in a slice of " + name_of(id) + " of epoch " +
                std::to_string(value_id.epoch));
   }

@@ -80,12 +80,12 @@ void SimJob::sum(const core::SumOrder& order) {
   Value value = staging(order.parts.front());
   for (size_t i = 1; i < order.parts.size(); ++i) {
     const Value& part = staging(order.parts[i]);
-    value.passes.insert(value.passes.end(), part.passes.begin(), part.passes.end());
+    add(part.passes, &value.passes);
     const bool last = i + 1 == order.parts.size();
     const Ending ending = last ? Ending{order.divisor, order.factor} : Ending{};
     sim::fold(s.dtype, s.op, false, {{part.bytes.data()}}, count, ending, value.bytes.data());
   }
-  deliver_value(*order.op, order.slice, value);
+  if (!order.partial) deliver_value(*order.op, order.slice, value);
   if (order.at) staging(*order.at) = std::move(value);
 }
 
@@ -108,7 +108,7 @@ void SimJob::deliver_value(const core::Op& op, uint32_t slice, const Value& valu
   const auto slot = op.slices[slice];
   core::ValueId value_id{engine_.view().epoch, 0};
   if (slot.route == core::Route::kHand) value_id.epoch = slot.value.epoch;
-  for (const auto& pass : value.passes) value_id.ranks += static_cast<uint32_t>(pass.size());
+  value_id.ranks = ranks_in(value.passes);
   // One rank of ours tells whether all are scaled.
   const bool scaled = std::any_of(op.locals.begin(), op.locals.end(),
                                   [](const auto& local) { return local && local->prescale != 1; });

@@ -68,6 +68,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kDataToTheUnheard, "DataToTheUnheard", 1000},
     {Bug::kSubtreeIsEnough, "SubtreeIsEnough", 1000},
     {Bug::kNobodyIsAsked, "NobodyIsAsked", 1000},
+    {Bug::kRisesInHaste, "RisesInHaste", 1000},
     {Bug::kTableOfBefore, "TableOfBefore", 100},
 };
 

@@ -192,14 +192,18 @@ void draw_direct(Scenario* s) {
   plan.direct_members_max = between(&random, 3, 8);
   plan.direct_whole_max = 64u << random.below(4);
   plan.direct_part_max = 64u << random.below(4);
+  plan.parts_members_max = plan.direct_members_max - (random.below(4) == 0 ? 1 : 0);
 }
 
-// Likewise: READY goes along a tree, often a deep one.
+// Likewise: READY goes along a tree, often a deep one, and so do small sums.
 void draw_tree(Scenario* s) {
   Random random(s->seed ^ 0x7472656500000000u);
   if (chance(&random, 50)) return;
   s->engine.ready_tree_above = between(&random, 1, 4);
   s->engine.ready_tree_arity = chance(&random, 60) ? between(&random, 1, 3) : 8;
+  if (chance(&random, 30)) return;
+  s->engine.plan.tree_max = 64u << random.below(5);
+  s->engine.rising_most = between(&random, 1, 4);
 }
 
 // Likewise: some sums of float32 travel otherwise than they are.

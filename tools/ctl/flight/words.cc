@@ -38,6 +38,7 @@ std::string slice_of(const FlightEvent& event) {
   if (event.code == static_cast<uint8_t>(Phase::kPartial)) text += " partial";
   if (event.code == static_cast<uint8_t>(Phase::kFinal)) text += " final";
   if (event.code == static_cast<uint8_t>(Phase::kDirect)) text += " direct";
+  if (event.code == static_cast<uint8_t>(Phase::kRising)) text += " rising";
   if (event.code != 0) text += fmt::format(", hop {}", event.value);
   return text;
 }

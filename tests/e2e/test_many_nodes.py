@@ -1,0 +1,47 @@
+"""So many nodes that READY goes along a tree of them, and small sums do."""
+
+import signal
+
+import pytest
+from checks import OK, TRAINER, assert_agreed, events, longest_step, run_job, wait_for_all
+from cluster import wait_until
+
+NODES = 18  # two levels below the first: 8, and 9 below two of these
+# Trainers and daemons of so many nodes share two processors.
+GOES_ON_WITHIN = 8.0
+
+
+@pytest.fixture
+def many(namespaces, make_cluster):
+    return make_cluster(NODES, network=namespaces).start()
+
+
+def test_small_sums_go_up_a_tree_and_down_again(many):
+    ops, count = 50, 1000
+
+    def sent():
+        """In buffers of the size of an op; the frames' own bytes do not count."""
+        return [node.ask("status")["counters"]["payload_bytes_sent"] / (ops * count * 4) for node in many.nodes]
+    before = sent()
+    run_job(many, "small", "--ops", ops, "--count", count)
+    # Down to eight nodes; up, and down to eight or to one; up alone. Daemons count up a moment later.
+    expected = [early + more for early, more in zip(before, [8] + [9] + [2] + [1] * 15)]
+    wait_until(lambda: sent() == expected, 5, f"as many bytes were sent as the tree needs, {expected} and not {sent()}")
+    run_job(many, "large", "--ops", "5", "--count", "100000")
+
+
+def test_a_job_goes_on_without_the_node_that_sums(many, figure):
+    words = [TRAINER, "--policy", "elastic", "--ops", "120", "--join-every", "5", "--delay-ms", "4", "--count", "1000"]
+    job = many.launch("topless", words)
+    wait_for_all(job, "done", 30, seconds=60)
+    many.nodes[0].daemon.signal(signal.SIGKILL)
+    job[0].kill()
+    survivors = list(job)[1:]
+    assert [one.wait(120) for one in survivors] == [0] * (NODES - 1), [one.says()[-600:] for one in survivors]
+    seen = assert_agreed(survivors)
+    assert seen[10][:3] == (OK, NODES, NODES) and seen[119][:3] == (OK, NODES - 1, NODES - 1)
+    assert all(one["right"] for trainer in survivors for one in events(trainer, "done") if "right" in one)
+    pause = longest_step(survivors)
+    figure(f"many nodes: {NODES} on this machine, the one that sums is killed: the others lose at most {pause:.3f} s")
+    assert pause < GOES_ON_WITHIN
+    many.processes.append(many.nodes[0].run_daemon())
