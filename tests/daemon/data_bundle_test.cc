@@ -88,6 +88,8 @@ class HostileBundleTest : public DataBundleTest {
   HostileBundleTest() {
     connect(*a_, *b_);
     a_->install(view_);
+    // Whose token it is must be known before something damaged comes with it.
+    a_->next<Pulse>([](const Pulse& p) { return p.jobs.size() == 1; });
     EXPECT_TRUE(stranger_->connect(0, a_->addresses().front()).ok());
   }
   // Of a job that is not there.
