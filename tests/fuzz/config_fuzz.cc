@@ -1,11 +1,15 @@
-// What an operator may write: the INI file, the values in it, and the two key files. Nothing here
-// crosses a trust boundary; a typing mistake must lead to one line and never to a crash.
+// What an operator may write: the INI file, the values in it, the two key files, and tables of
+// sums. Nothing here crosses a trust boundary; a typing mistake must lead to one line and never to
+// a crash.
+#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/config.h"
 #include "daemon/keys.h"
+#include "daemon/records/tuning_store.h"
+#include "daemon/tuning_text.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -37,6 +41,11 @@ const std::vector<std::string>& samples() {
       "# times\nsuspect = 500ms\ndecide = 3s\nop-deadline = 30m\nrestart-grace = 0\n",
       "segment-limit = 2G\nslots = 16\nslice-bytes = 256K\nsocket-mode = 0660\nlog-level = debug\n",
       "a 10.0.0.1:7300 rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n",
+      "tuning = 64K:parts,1M:128K,rest:ring\ntuning-file = /tmp/t\n",
+      "64K:parts,1M:128K,rest:ring",
+      "found { nodes { name: \"a\" ranks: 2 } slice_bytes: 65536 version: \"1\" table: "
+      "\"64K:ring\" "
+      "searched: \"64K\" }\n",
       "%invalid_line%\nnode = %value%\n%option%=%canonical_option%\n",
       "public = \"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\"\n"
       "secret = \"JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\"\n",
@@ -60,11 +69,32 @@ void read_config(const MemoryFile& file) {
       "a configuration that is accepted can be run");
 }
 
+// The option and the file: what is believed can be planned by, and says the same when it is
+// written.
+void read_tables(const std::string& bytes) {
+  const auto table = daemon::parse_tuning(bytes);
+  if (!table) return has_words(table.error());
+  fuzz::require(core::fault_of(*table).empty(), "a table that is accepted is sound");
+  const auto again = daemon::parse_tuning(daemon::to_text(*table));
+  fuzz::require(again && *again == *table, "a table is read as it is written");
+}
+
+void read_found(const MemoryFile& file) {
+  static const daemon::TunedFor kOn = {{{"a", 2, 0}}, 65536, "1"};
+  const auto known = daemon::TuningStore(file.path()).find(kOn);
+  fuzz::require(!known || core::fault_of(known->table).empty(), "a table that was found is sound");
+}
+
 }  // namespace
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max,
                                           unsigned seed) {
   return fuzz::mutate(samples(), data, size, size_max, seed);
+}
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  spdlog::set_level(spdlog::level::off);  // a damaged file is a warning
+  return 0;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -79,5 +109,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto time = daemon::parse_duration(bytes))
     fuzz::require(*time >= 0, "time is not negative");
   (void)daemon::parse_size(bytes);
+  read_tables(bytes);
+  read_found(file);
   return 0;
 }

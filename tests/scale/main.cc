@@ -97,7 +97,9 @@ void allreduce(const Orders& orders) {
   for (const uint32_t nodes : orders.nodes) {
     for (const std::string& wire : orders.wires) {
       for (const uint64_t bytes : orders.bytes) {
-        say(told(setup_of(orders, machine, nodes, wire), loop_of(bytes), orders.steps));
+        Setup setup = setup_of(orders, machine, nodes, wire);
+        setup.mirrored = setup.mirrored && goes_along_the_ring(setup, bytes);
+        say(told(setup, loop_of(bytes), orders.steps));
       }
     }
   }

@@ -50,6 +50,14 @@ Even evenly(uint64_t bytes, WireType wire, uint32_t members, core::EngineOptions
 
 }  // namespace
 
+bool goes_along_the_ring(const Setup& setup, uint64_t bytes) {
+  const uint32_t members =
+      setup.nodes * (setup.hierarchy ? 1 : static_cast<uint32_t>(setup.machine.ranks));
+  const core::PlanOptions plan = setup.machine.engine().plan;
+  const Signature signature = signature_of(bytes, setup.wire);
+  return core::direct_layout(signature, members, plan).direct == core::Direct::kNo;
+}
+
 Ring::Ring(const Setup& setup, const Step& step)
     : setup_(setup),
       ranks_of_member_(setup.hierarchy ? static_cast<uint32_t>(setup.machine.ranks) : 1),

@@ -33,6 +33,10 @@ struct Outcome {
   double thinking_ms = 0;
 };
 
+// Whether a sum of so many bytes goes along the ring. What goes straight or along a tree cannot be
+// mirrored.
+bool goes_along_the_ring(const Setup& setup, uint64_t bytes);
+
 // Members of one job under virtual time. All trainers do the same steps at the same moments.
 class Ring final : private World {
  public:
