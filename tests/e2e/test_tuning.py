@@ -84,3 +84,4 @@ def test_a_table_that_is_written_out_holds_also_after_nodes_were_lost(make_clust
     assert [one.wait(60) for one in (job[1], job[2])] == [0, 0]
     assert_agreed([job[1], job[2]])
     cluster.processes.append(cluster.nodes[0].run_daemon())
+    cluster.nodes[0].wait_ready(len(cluster.nodes) - 1)
