@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -79,6 +80,18 @@ TEST(Segment, StartsAsZerosOnAPageBoundary) {
   const Segment segment = make(3 * kPage);
   EXPECT_TRUE(all_are(segment.memory(), std::byte{0}));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(segment.memory().data()) % kPage, 0u);
+}
+
+TEST(Segment, APageThatNobodyCanTouchLiesBehind) {
+  const auto segment = Segment::create(1);
+  ASSERT_TRUE(segment);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  const std::byte* const behind = segment->memory().data() + segment->memory().size();
+  EXPECT_EQ(write(ends[1], behind - 1, 1), 1);
+  EXPECT_EQ(write(ends[1], behind, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  for (const int end : ends) close(end);
 }
 
 TEST(Segment, IsSealedAndClosedOnExec) {

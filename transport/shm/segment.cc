@@ -18,8 +18,10 @@ constexpr uint64_t kBytesMax = uint64_t{1} << 62;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+uint64_t page_bytes() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
+
 uint64_t whole_pages(uint64_t bytes) {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t page = page_bytes();
   return (bytes + page - 1) / page * page;
 }
 
@@ -88,11 +90,15 @@ tl::expected<Segment, Status> Segment::adopt(int fd) {
   return segment;
 }
 
+// With a page behind that nobody can touch. Otherwise buffers of 256 MiB that are made one after
+// the other would be exactly so far apart, and a processor that sums two such streams needs up
+// to 1.4 times as long (seen on an AMD EPYC), whatever in it tells addresses by some of their bits.
 bool Segment::map(uint64_t size) {
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  const uint64_t reserved = size + page_bytes();
+  void* memory = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   memory_ = {static_cast<std::byte*>(memory), size};
-  return true;
+  return mmap(memory, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_, 0) == memory;
 }
 
 Segment::Segment(Segment&& other) noexcept
@@ -107,7 +113,7 @@ Segment& Segment::operator=(Segment&& other) noexcept {
 }
 
 Segment::~Segment() {
-  if (!memory_.empty()) munmap(memory_.data(), memory_.size());
+  if (!memory_.empty()) munmap(memory_.data(), memory_.size() + page_bytes());
   if (fd_ >= 0) close(fd_);
 }
 
