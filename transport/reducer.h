@@ -43,6 +43,11 @@ struct Scale {
 FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
                   size_t count, uint32_t divisor, const Scale& scale = {});
 
+// The same, as far as the result is finite: returns how many elements were folded, which is `count`
+// if all are finite. Those behind, of which the first few may be finite, are as they were in `out`.
+size_t fold_while_finite(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
+                         size_t count, uint32_t divisor, const Scale& scale = {});
+
 // How many of `count` elements are NaN or infinite, and in `first` the index of the first of them
 // (`count` if there is none). 0 for integers. As aligned as the element is. Thread-safe.
 size_t count_nonfinite(Dtype dtype, const void* data, size_t count, size_t* first);

@@ -133,6 +133,30 @@ TEST_P(Nonfinite, IntegersAreAlwaysFinite) {
   }
 }
 
+TEST_P(Nonfinite, AFoldWhileFiniteWritesUpToThereAndNothingBehind) {
+  for (const Values& v : kFloats) {
+    for (const size_t place : kPlaces) {
+      Array a(v.dtype, kCount, v.one), b(v.dtype, kCount, v.one), sum_there(v.dtype, kCount, 0);
+      const std::array<const void*, 2> inputs{a.data(), b.data()};
+      sum(v.dtype, a, b, sum_there);
+      b.set(place, v.infinity);
+      Array before = a;
+      const size_t folded = fold_while_finite(v.dtype, ReduceOp::kSum, inputs, a.data(), kCount, 0);
+      ASSERT_LE(folded, place);
+      ASSERT_GE(folded + 4 * 64 / size_of(v.dtype), place) << "four vectors of 512 bits at most";
+      const size_t bytes = folded * size_of(v.dtype);
+      EXPECT_EQ(std::memcmp(a.data(), sum_there.data(), bytes), 0);
+      EXPECT_EQ(std::memcmp(a.at(folded), before.at(folded), kCount * size_of(v.dtype) - bytes), 0);
+    }
+    Array a(v.dtype, kCount, v.one);
+    const std::array<const void*, 2> inputs{a.data(), a.data()};
+    EXPECT_EQ(fold_while_finite(v.dtype, ReduceOp::kSum, inputs, a.data(), kCount, 0), kCount);
+  }
+  Array a(Dtype::kInt32, kCount, 0x7f800000);  // no number that could be infinite
+  const std::array<const void*, 2> inputs{a.data(), a.data()};
+  EXPECT_EQ(fold_while_finite(Dtype::kInt32, ReduceOp::kSum, inputs, a.data(), kCount, 0), kCount);
+}
+
 TEST_P(Nonfinite, AScanCountsThemAndFindsTheFirst) {
   for (const Values& v : kFloats) {
     for (size_t count = 0; count <= 130; ++count) {

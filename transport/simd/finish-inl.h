@@ -24,14 +24,15 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // apply() takes the values of the elements from `at` on, before they are stored: `out` may be an
-// input, and then the inputs are still there to be looked at.
+// input, and then the inputs are still there to be looked at. False: they are not to be stored,
+// and that was the last that is wanted.
 template <class Format, bool kFloat = std::is_floating_point_v<hn::TFromD<typename Format::D>>>
 class Finish {
  public:
   using V = typename Format::V;
   Finish(const void* const*, size_t, uint32_t /*divisor*/, double /*factor*/, FoldFindings*) {}
-  HWY_INLINE void apply(size_t /*at*/, V&, V&, V&, V&) {}
-  HWY_INLINE void apply(size_t /*at*/, size_t /*count*/, V&) {}
+  HWY_INLINE bool apply(size_t /*at*/, V&, V&, V&, V&) { return true; }
+  HWY_INLINE bool apply(size_t /*at*/, size_t /*count*/, V&) { return true; }
 };
 
 template <class Format>
@@ -40,6 +41,7 @@ class Finish<Format, true> {
   using D = typename Format::D;
   using V = typename Format::V;
 
+  // `findings` null: nothing that is not finite is to be stored.
   Finish(const void* const* inputs, size_t num_inputs, uint32_t divisor, double factor,
          FoldFindings* findings)
       : inputs_(inputs),
@@ -52,25 +54,31 @@ class Finish<Format, true> {
 
   // Four whole vectors. Nearly always all is finite, and then one test of four costs no more than
   // to replace NaN after NaN would.
-  HWY_INLINE void apply(size_t at, V& v0, V& v1, V& v2, V& v3) {
+  HWY_INLINE bool apply(size_t at, V& v0, V& v1, V& v2, V& v3) {
     divide_and_scale(v0);
     divide_and_scale(v1);
     divide_and_scale(v2);
     divide_and_scale(v3);
     const auto finite =
         hn::And(hn::And(is_finite(v0), is_finite(v1)), hn::And(is_finite(v2), is_finite(v3)));
-    if (HWY_LIKELY(hn::AllTrue(D(), finite))) return;
+    if (HWY_LIKELY(hn::AllTrue(D(), finite))) return true;
+    if (findings_ == nullptr) return false;
     const size_t lanes = hn::Lanes(D());
     settle(at, lanes, v0);
     settle(at + lanes, lanes, v1);
     settle(at + 2 * lanes, lanes, v2);
     settle(at + 3 * lanes, lanes, v3);
+    return true;
   }
 
   // The first `count` elements of a vector.
-  HWY_INLINE void apply(size_t at, size_t count, V& value) {
+  HWY_INLINE bool apply(size_t at, size_t count, V& value) {
     divide_and_scale(value);
+    const Mask nonfinite = hn::AndNot(is_finite(value), hn::FirstN(D(), count));
+    if (HWY_LIKELY(hn::AllFalse(D(), nonfinite))) return true;
+    if (findings_ == nullptr) return false;
     settle(at, count, value);
+    return true;
   }
 
  private:

@@ -23,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace gradring::transport {
 namespace HWY_NAMESPACE {
 
-using Kernel = void (*)(const void* const* inputs, size_t num_inputs, void* out, size_t count,
-                        uint32_t divisor, const Scale& scale, FoldFindings* findings);
+using Kernel = size_t (*)(const void* const* inputs, size_t num_inputs, void* out, size_t count,
+                          uint32_t divisor, const Scale& scale, FoldFindings* findings);
 
 // Only an order sees the sign. Sums and products wrap, which C++ defines for unsigned types alone,
 // and the bits are the same.
@@ -166,10 +166,8 @@ uint64_t magnitude_of(const void* element) {
   return bits & (std::numeric_limits<Bits>::max() >> 1);
 }
 
-}  // namespace
-
-FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
-                  size_t count, uint32_t divisor, const Scale& scale) {
+size_t fold_by_kernel(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
+                      size_t count, uint32_t divisor, const Scale& scale, FoldFindings* findings) {
   const auto is_one = [](double factor) { return factor == 1; };
   const bool scales_inputs = !std::all_of(scale.inputs.begin(), scale.inputs.end(), is_one);
   const bool changes = divisor != 0 || scales_inputs || scale.result != 1;
@@ -180,10 +178,22 @@ FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs,
                  inputs.size(), divisor, scales_inputs ? "scaled" : "not scaled");
     std::abort();
   }
-  FoldFindings findings;
   const auto kernel = HWY_DYNAMIC_DISPATCH(kernel_for)(dtype, op, scales_inputs);
-  kernel(inputs.data(), inputs.size(), out, count, divisor, scale, &findings);
+  return kernel(inputs.data(), inputs.size(), out, count, divisor, scale, findings);
+}
+
+}  // namespace
+
+FoldFindings fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
+                  size_t count, uint32_t divisor, const Scale& scale) {
+  FoldFindings findings;
+  fold_by_kernel(dtype, op, inputs, out, count, divisor, scale, &findings);
   return findings;
+}
+
+size_t fold_while_finite(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
+                         size_t count, uint32_t divisor, const Scale& scale) {
+  return fold_by_kernel(dtype, op, inputs, out, count, divisor, scale, nullptr);
 }
 
 size_t count_nonfinite(Dtype dtype, const void* data, size_t count, size_t* first) {

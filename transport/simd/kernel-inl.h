@@ -112,9 +112,12 @@ class Load {
 // Four vectors at a time hide the latency of the operation behind one another and spread the cost
 // of the inner loop, so that any number of inputs is folded in one pass, in registers. All inputs
 // of a group are read before it is written: therefore `out` may be any of them.
+//
+// Returns how many were folded: all of them, unless nothing that is not finite is to be stored,
+// which `findings` being null says.
 template <class Format, class Op, bool kScaled = false>
-void fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t count,
-              uint32_t divisor, const Scale& scale, FoldFindings* findings) {
+size_t fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t count,
+                uint32_t divisor, const Scale& scale, FoldFindings* findings) {
   using Stored = typename Format::Stored;
   using D = typename Format::D;
   constexpr size_t kLanesMax = hn::MaxLanes(D());
@@ -138,7 +141,7 @@ void fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t co
       v2 = Op::apply(v2, load(from + 2 * lanes));
       v3 = Op::apply(v3, load(from + 3 * lanes));
     }
-    finish.apply(i, v0, v1, v2, v3);
+    if (!finish.apply(i, v0, v1, v2, v3)) return i;
     Format::store(v0, to + i);
     Format::store(v1, to + i + lanes);
     Format::store(v2, to + i + 2 * lanes);
@@ -157,10 +160,11 @@ void fold_all(const void* const* inputs, size_t num_inputs, void* out, size_t co
       std::memcpy(piece, static_cast<const Stored*>(inputs[r]) + i, bytes);
       v = Op::apply(v, Load<Format, kScaled>(scale, r)(piece));
     }
-    finish.apply(i, left, v);
+    if (!finish.apply(i, left, v)) return i;
     Format::store(v, piece);
     std::memcpy(to + i, piece, bytes);
   }
+  return count;
 }
 
 }  // namespace HWY_NAMESPACE
