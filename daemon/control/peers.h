@@ -96,8 +96,8 @@ class Peers : private core::PeerNetActions {
   // False when the node is not up. A message that cannot be queued breaks the connection.
   bool send(const std::string& node, wire::PeerMessage message);
 
-  // Lanes that carry slices to it.
-  uint32_t lanes_to(const std::string& node) const;
+  // Lanes that carry slices to each node that is up.
+  std::unordered_map<std::string, uint32_t> lanes() const;
   // "10.0.0.2:7300 (connection refused)", separated by commas; empty when all are up.
   std::string unreachable() const;
   wire::PeersReport report(core::Time now) const;

@@ -16,15 +16,16 @@ std::string Peers::unreachable() const {
   return text;
 }
 
-uint32_t Peers::lanes_to(const std::string& node) const {
-  uint32_t count = 0;
+std::unordered_map<std::string, uint32_t> Peers::lanes() const {
+  std::unordered_map<std::string, uint32_t> lanes;
   for (const Peer& peer : peers_) {
-    if (peer.node != node || !peer.up) continue;
+    if (!peer.up) continue;
+    uint32_t& count = lanes[peer.node];
     for (uint8_t lane = 0; lane < peer.lanes->count(); ++lane) {
       count += peer.lanes->state(lane) == core::PeerLanes::State::kUp ? 1 : 0;
     }
   }
-  return count;
+  return lanes;
 }
 
 uint32_t Peers::count_up() const {

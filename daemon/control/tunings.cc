@@ -30,10 +30,10 @@ wire::TunedSize size_report_of(const core::TunedFinding& finding) {
 
 }  // namespace
 
-Tunings::Tunings(const Setup& setup, LanesTo lanes_to)
+Tunings::Tunings(const Setup& setup, LanesNow lanes_now)
     : setup_(setup),
       auto_(setup.tuning == "auto"),
-      lanes_to_(std::move(lanes_to)),
+      lanes_now_(std::move(lanes_now)),
       store_(setup.file) {
   if (auto_ || setup.tuning == "default") return;
   if (auto table = parse_tuning(setup.tuning)) {
@@ -47,15 +47,16 @@ core::Tuning Tunings::first(const core::View& view, bool deterministic) const {
   core::Tuning table;
   table.fixed = deterministic;
   if (!auto_ || deterministic || view.members.size() < 2) return table;
-  const auto known = store_.find(tuned_for(view));
+  const auto known = store_.find(tuned_for(view, lanes_now_()));
   return known ? known->table : table;
 }
 
-TunedFor Tunings::tuned_for(const core::View& view) const {
+TunedFor Tunings::tuned_for(const core::View& view, const Lanes& lanes) const {
   TunedFor on{{}, setup_.plan.slice_bytes_max, setup_.version};
   for (const core::Member& member : view.members) {
-    const uint32_t lanes = member.node == setup_.node ? 0 : lanes_to_(member.node);
-    on.nodes.push_back({member.node, static_cast<uint32_t>(member.ranks.size()), lanes});
+    const auto way = lanes.find(member.node);  // there is none to this node itself
+    on.nodes.push_back({member.node, static_cast<uint32_t>(member.ranks.size()),
+                        way != lanes.end() ? way->second : 0});
   }
   return on;
 }
@@ -69,8 +70,8 @@ void Tunings::entered(const core::View& view) {
     job.first = *pinned_;
   } else if (!auto_ || view.tuning.fixed) {
     job.tuner.reset();
-  } else if (tuned_for(view) != job.on) {
-    begin_search(&job);
+  } else if (TunedFor on = tuned_for(view, lanes_now_()); on != job.on) {
+    begin_search(&job, std::move(on));
   } else if (job.tuner) {
     job.tuner->entered(view.tuning);
   } else {
@@ -79,9 +80,9 @@ void Tunings::entered(const core::View& view) {
 }
 
 // From what is known of these nodes and lanes, else from the table as it is.
-void Tunings::begin_search(Job* job) const {
+void Tunings::begin_search(Job* job, TunedFor on) const {
   job->tuner.reset();
-  job->on = tuned_for(job->view);
+  job->on = std::move(on);
   job->known = store_.find(job->on);
   job->first = job->known ? job->known->table : settled_of(job->view.tuning);
   begin_if_ready(job);
@@ -113,9 +114,12 @@ void Tunings::keep_found(Job* job) {
 
 std::vector<std::pair<JobId, core::Tuning>> Tunings::wanted() {
   std::vector<std::pair<JobId, core::Tuning>> wanted;
+  const Lanes lanes = auto_ && !jobs_.empty() ? lanes_now_() : Lanes();
   for (auto& [id, job] : jobs_) {
-    // A lane came or went: what was the best need not be it any more.
-    if (job.tuner && tuned_for(job.view) != job.on) begin_search(&job);
+    if (job.tuner) {  // a lane came or went: what was the best need not be it any more
+      TunedFor on = tuned_for(job.view, lanes);
+      if (on != job.on) begin_search(&job, std::move(on));
+    }
     if (job.first && *job.first != job.view.tuning) {
       wanted.emplace_back(id, *job.first);
     } else if (job.tuner) {

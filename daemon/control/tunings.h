@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,10 +30,11 @@ class Tunings {
     std::string version;     // of gradring and its transport
     core::PlanOptions plan;  // of every job
   };
-  // Lanes to a node that carry slices.
-  using LanesTo = std::function<uint32_t(const std::string& node)>;
+  // Lanes that carry slices, by the node that they lead to.
+  using Lanes = std::unordered_map<std::string, uint32_t>;
+  using LanesNow = std::function<Lanes()>;
 
-  Tunings(const Setup& setup, LanesTo lanes_to);
+  Tunings(const Setup& setup, LanesNow lanes_now);
 
   // ---- jobs ----
   core::Tuning first(const core::View& view, bool deterministic) const;
@@ -58,15 +60,15 @@ class Tunings {
     bool recalled = false;  // it had nothing to try: all was known
   };
 
-  TunedFor tuned_for(const core::View& view) const;
-  void begin_search(Job* job) const;
+  TunedFor tuned_for(const core::View& view, const Lanes& lanes) const;
+  void begin_search(Job* job, TunedFor on) const;
   void begin_if_ready(Job* job) const;
   void keep_found(Job* job);
 
   const Setup setup_;
   const bool auto_;
   std::optional<core::Tuning> pinned_;
-  const LanesTo lanes_to_;
+  const LanesNow lanes_now_;
   TuningStore store_;
   std::map<JobId, Job> jobs_;  // whose lowest rank is here
 };

@@ -39,7 +39,7 @@ class TuningsTest : public testing::Test {
     setup.file = scratch_.path("tuning");
     setup.version = "1";
     setup.plan.direct_members_max = 8;
-    return Tunings(setup, [this](const std::string&) { return lanes_; });
+    return Tunings(setup, [this] { return Tunings::Lanes{{"b", lanes_}}; });
   }
 
   // The job goes on in a view with this table.

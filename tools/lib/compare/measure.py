@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import random
 import shutil
 import signal
 import statistics
@@ -166,7 +167,8 @@ def run(scenario, contestants, sizes, rounds, context, say):
                     say(f"{contestant.name} does not run: {running[-1].error}", keep=True)
             steps = [(number, size) for number in range(rounds) for size in sizes]
             for done, (number, size) in enumerate(steps):
-                for one in running:
+                # By chance, the same in every run: nobody always comes after the same one, whose traces it would bear.
+                for one in random.Random(done).sample(running, len(running)):
                     say(f"{scenario.letter}: round {number + 1} of {rounds}, {text_of(size)}, {one.contestant.name}",
                         done / len(steps))
                     one.measure(size, 120)
