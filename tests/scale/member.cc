@@ -144,14 +144,15 @@ void Member::sum(const core::SumOrder& order) {
 void Member::deliver(const core::Op& op, uint32_t slice, core::Staging) {
   const double wire = static_cast<double>(op.plan.packed_length_of(slice)) /
                       static_cast<double>(op.plan.length_of(slice));
-  pass(By::kThread, op.plan.length_of(slice), op.plan.wire, wire, locals_, 0, locals_);
+  pass(By::kTeam, op.plan.length_of(slice), op.plan.wire, wire, locals_, 0, 1);
 }
 
 std::optional<uint32_t> Member::keep(const core::Op& op, uint32_t slice) {
-  const uint32_t length = op.plan.length_of(slice);
+  const bool stays = op.plan.wire == WireType::kNative;  // in the buffer of a slot
+  const uint32_t length = stays ? 0 : op.plan.length_of(slice);
   const double room = 2 * machine_.slots * machine_.slice_bytes;  // as the data thread has it
   if (static_cast<double>(kept_bytes_ + length) > room) return std::nullopt;
-  pass(By::kThread, length, WireType::kNative, 1, 1, 0, 0);
+  if (!stays) pass(By::kThread, length, WireType::kNative, 1, 1, 0, 0);
   kept_bytes_ += length;
   kept_.push_back(length);
   return static_cast<uint32_t>(kept_.size() - 1);
