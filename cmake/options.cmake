@@ -2,6 +2,7 @@
 option(GRADRING_TESTS "Build the tests and the simulator" ON)
 option(GRADRING_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 option(GRADRING_CUDA "Build the GPU engines (needs the CUDA toolkit)" OFF)
+option(GRADRING_PYTHON "Build the Python package's library and nothing else (pip does)" OFF)
 set(GRADRING_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
 
 add_library(gradring_flags INTERFACE)

@@ -36,6 +36,7 @@ LIBRARIES = {
     "nccl": r"nccl",
     "gloo": r"gloo/",
     "oneccl": r"oneapi/ccl",
+    "nanobind": r"nanobind/",
 }
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$|^std(int|def|bool)\.h$")
 POSIX = re.compile(r"^\w+\.h$|^(sys|netinet|net|arpa|linux|bits|asm)/")
@@ -94,6 +95,8 @@ ROOMS = [
     Room(r"client/examples/", (r"client/examples/", r"gradring/"), ("fmt", "expected", "boost"),
          posix=True,
          instead="An example is what a user could write: it has <gradring/gradring.h> and no more."),
+    Room(r"client/python/", (r"client/python/", r"gradring/"), ("nanobind",), posix=True,
+         instead="The binding is made of <gradring/gradring.h>; what it misses there, others miss too."),
     Room(r"client/", (r"client/", r"gradring/", r"proto/"), ("fmt", "expected", "protobuf", "zmq"),
          posix=True,
          instead="The library speaks to the daemon by proto/client.proto and shared memory; move what "

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <gradring/gradring.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace gradring::python {
+
+// Memory that trainers share with the daemon, in blocks that are used again: to ask the daemon for
+// a segment takes longer than most ops do. One for a communicator and all groups made from it, as
+// each may name the memory of all.
+//
+// Thread-safe, and needs no interpreter lock.
+class Arena : public std::enable_shared_from_this<Arena> {
+ public:
+  explicit Arena(std::shared_ptr<gradring_comm> comm) : comm_(std::move(comm)) {}
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // A block in use; it goes back with the last reference, and keeps the communicator open.
+  struct Block {
+    std::byte* data = nullptr;
+    size_t bytes = 0;  // that were asked for
+  };
+  // Page aligned, and with whatever is in it. Throws Error.
+  std::shared_ptr<const Block> take(size_t bytes);
+
+  // The block in use around these bytes; null if they are ordinary memory.
+  std::shared_ptr<const Block> around(const void* at, size_t bytes) const;
+
+ private:
+  void give_back(std::byte* data, size_t capacity);
+
+  const std::shared_ptr<gradring_comm> comm_;
+  mutable std::mutex mutex_;
+  std::multimap<size_t, std::byte*> idle_;  // by capacity
+  size_t idle_bytes_ = 0;
+  std::map<const std::byte*, std::weak_ptr<const Block>> used_;  // by address
+};
+
+}  // namespace gradring::python

@@ -1,0 +1,119 @@
+#include "client/python/binding/job.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace gradring::python {
+namespace {
+
+void set(const char*& field, const std::optional<std::string>& value) {
+  if (value) field = value->c_str();
+}
+
+void set(int32_t& field, const std::optional<int32_t>& value) {
+  if (value) field = *value;
+}
+
+std::shared_ptr<gradring_comm> owned(gradring_comm* comm) { return {comm, gradring_close}; }
+
+}  // namespace
+
+Job::Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena)
+    : comm_(std::move(comm)), arena_(std::move(arena)), leftovers_(std::make_shared<Leftovers>()) {}
+
+std::shared_ptr<Job> Job::open(const JobOptions& options) {
+  gradring_options all;
+  gradring_options_init(&all);
+  set(all.runtime_dir, options.runtime_dir);
+  set(all.job, options.job);
+  set(all.token, options.token);
+  set(all.policy, options.policy);
+  set(all.wire, options.wire);
+  set(all.priorities, options.priorities);
+  set(all.deterministic, options.deterministic);
+  set(all.rank, options.rank);
+  set(all.size, options.size);
+  set(all.local_rank, options.local_rank);
+  set(all.local_size, options.local_size);
+  all.join_timeout_ms = options.join_timeout_ms;
+  gradring_comm* made = nullptr;
+  check(gradring_open(&all, &made));
+  auto comm = owned(made);
+  return std::shared_ptr<Job>(new Job(comm, std::make_shared<Arena>(comm)));
+}
+
+std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
+  gradring_comm* made = nullptr;
+  check(gradring_group(comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), &made));
+  return std::shared_ptr<Job>(new Job(owned(made), arena_));
+}
+
+// Where the memory is none of the arena's, a block of it stands in.
+Pending::Parts Job::prepare(Call& call) const {
+  Pending::Parts parts;
+  parts.comm = comm_;
+  const auto place = [&](const Extent& extent) {
+    auto block = arena_->around(extent.at, extent.bytes);
+    const bool shared = block != nullptr;
+    if (!shared) block = arena_->take(extent.bytes);
+    std::byte* const at = shared ? static_cast<std::byte*>(extent.at) : block->data;
+    parts.blocks.push_back(std::move(block));
+    return std::pair(at, shared);
+  };
+  const bool in_place = call.input.at == call.output.at && call.output.bytes > 0;
+  if (call.output.bytes > 0) {
+    // In place the same block is read and written.
+    const Extent whole{call.output.at,
+                       std::max(call.output.bytes, in_place ? call.input.bytes : 0)};
+    const auto [at, shared] = place(whole);
+    call.op.output = at;
+    if (!shared) parts.copy_out = {call.output.at, at, call.output.bytes};
+    if (in_place && call.input.bytes > 0) {
+      call.op.input = at;
+      if (!shared) std::memcpy(at, call.input.at, call.input.bytes);
+    }
+  }
+  if (!in_place && call.input.bytes > 0) {
+    const auto [at, shared] = place(call.input);
+    call.op.input = at;
+    if (!shared) std::memcpy(at, call.input.at, call.input.bytes);
+  }
+  call.op.struct_size = sizeof(call.op);
+  call.op.name = call.name.empty() ? nullptr : call.name.c_str();
+  call.op.counts = call.counts.empty() ? nullptr : call.counts.data();
+  call.op.counts_length = call.counts.size();
+  return parts;
+}
+
+std::unique_ptr<Pending> Job::start(Call& call) const {
+  leftovers_->sweep();
+  Pending::Parts parts = prepare(call);
+  check(gradring_submit(comm_.get(), &call.op, &parts.request));
+  return std::make_unique<Pending>(std::move(parts));
+}
+
+std::vector<std::unique_ptr<Pending>> Job::start_all(std::vector<Call>& calls) const {
+  leftovers_->sweep();
+  std::vector<Pending::Parts> parts;
+  std::vector<gradring_op> ops;
+  for (Call& call : calls) {
+    parts.push_back(prepare(call));
+    ops.push_back(call.op);
+  }
+  std::vector<gradring_request> requests(calls.size());
+  check(gradring_submit_all(comm_.get(), ops.data(), static_cast<uint32_t>(ops.size()),
+                            requests.data()));
+  std::vector<std::unique_ptr<Pending>> started;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].request = requests[i];
+    started.push_back(std::make_unique<Pending>(std::move(parts[i])));
+  }
+  return started;
+}
+
+void Job::drop(Pending& pending) const {
+  if (auto parts = pending.leave()) leftovers_->add(std::move(*parts));
+}
+
+}  // namespace gradring::python

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <gradring/gradring.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/python/binding/arena.h"
+#include "client/python/binding/pending.h"
+
+namespace gradring::python {
+
+// How a rank gets into its job; what is not said, the environment says (gradring_options_init).
+struct JobOptions {
+  std::optional<std::string> runtime_dir, job, token, policy, wire, priorities, deterministic;
+  std::optional<int32_t> rank, size, local_rank, local_size;
+  int64_t join_timeout_ms = 0;
+};
+
+// Memory as Python has it. Bytes of 0: nothing to be read, or written.
+struct Extent {
+  void* at = nullptr;
+  size_t bytes = 0;
+};
+
+// A collective as Python asks for it: gradring_op, with memory that need not be shared.
+struct Call {
+  gradring_op op{};
+  std::string name;  // empty: in program order
+  std::vector<uint64_t> counts;
+  Extent input;
+  Extent output;  // the same as the input: in place
+};
+
+// A rank's place in a job or in a group of its ranks.
+//
+// Thread-safe, and needs no interpreter lock. Throws Error.
+class Job {
+ public:
+  static std::shared_ptr<Job> open(const JobOptions& options);
+  std::shared_ptr<Job> group(const std::vector<uint32_t>& ranks) const;
+
+  gradring_comm* comm() const { return comm_.get(); }
+  Arena& arena() const { return *arena_; }
+
+  // What is not in the arena is copied into it here, and the result out of it when it is waited
+  // for.
+  std::unique_ptr<Pending> start(Call& call) const;
+  // All of them, or none (gradring_submit_all).
+  std::vector<std::unique_ptr<Pending>> start_all(std::vector<Call>& calls) const;
+  void drop(Pending& pending) const;
+
+ private:
+  Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena);
+  Pending::Parts prepare(Call& call) const;
+
+  std::shared_ptr<gradring_comm> comm_;
+  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Leftovers> leftovers_;
+};
+
+}  // namespace gradring::python

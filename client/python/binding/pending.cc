@@ -1,0 +1,61 @@
+#include "client/python/binding/pending.h"
+
+#include <chrono>
+#include <cstring>
+
+namespace gradring::python {
+
+bool Pending::wait(int64_t timeout_ms) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (timeout_ms < 0) {
+    lock.lock();
+  } else if (!lock.try_lock_for(std::chrono::milliseconds(timeout_ms))) {
+    return false;  // another thread waits, and its end will be ours
+  }
+  return wait_once(timeout_ms);
+}
+
+bool Pending::wait_once(int64_t timeout_ms) {
+  if (error_) throw Error(*error_);
+  if (result_) return true;
+  gradring_result result{};
+  result.struct_size = sizeof(result);
+  const gradring_code code = gradring_wait(parts_.comm.get(), parts_.request, timeout_ms, &result);
+  if (code == GRADRING_ERR_DEADLINE) return false;
+  if (code != GRADRING_OK) {
+    error_ = Error(code, gradring_last_error(), result);
+  } else {
+    result_ = result;
+    const CopyOut& out = parts_.copy_out;
+    if (out.bytes > 0) std::memcpy(out.to, out.from, out.bytes);
+  }
+  parts_.blocks.clear();
+  if (error_) throw Error(*error_);
+  return true;
+}
+
+std::optional<gradring_result> Pending::result() const {
+  const std::lock_guard lock(mutex_);
+  return result_;
+}
+
+std::optional<Pending::Parts> Pending::leave() {
+  const std::lock_guard lock(mutex_);
+  if (result_ || error_ || parts_.request == 0) return std::nullopt;
+  parts_.copy_out = {};
+  return std::exchange(parts_, {});
+}
+
+void Leftovers::add(Pending::Parts parts) {
+  const std::lock_guard lock(mutex_);
+  parts_.push_back(std::move(parts));
+}
+
+void Leftovers::sweep() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(parts_, [](const Pending::Parts& one) {
+    return gradring_wait(one.comm.get(), one.request, 0, nullptr) != GRADRING_ERR_DEADLINE;
+  });
+}
+
+}  // namespace gradring::python

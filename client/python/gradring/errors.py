@@ -1,0 +1,30 @@
+"""What goes wrong, and who is to blame."""
+
+from __future__ import annotations
+
+
+class GradringError(RuntimeError):
+    """A call that failed. Its text is one sentence that says what happened, to whom and what to do.
+
+    Attributes:
+        code: a `gradring.Code`; FAILED means that the op or the job failed.
+        cause: why, a `gradring.Cause`; NONE where the call itself was refused.
+        rank: the rank that is to blame, or None.
+        node: its node, or None.
+        pid: its process there, or None.
+    """
+
+    def __init__(self, message: str, code: int = 9, cause: int = 0, rank: int = -1, node: str = "", pid: int = 0):
+        from . import _native
+
+        super().__init__(message)
+        self.code = _native.Code(code)
+        self.cause = _native.Cause(cause)
+        self.rank = rank if rank >= 0 else None
+        self.node = node or None
+        self.pid = pid or None
+
+    def __reduce__(self):
+        arguments = (str(self), int(self.code), int(self.cause), -1 if self.rank is None else self.rank,
+                     self.node or "", self.pid or 0)
+        return type(self), arguments

@@ -1,0 +1,64 @@
+"""Trainers in Python on real daemons. Runs with the interpreter that has gradring, torch and pytest."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/lib"))
+
+import cluster as testbed  # noqa: E402  (found by the line above)
+
+TRAINERS = ROOT / "tests/python/trainers"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
+
+
+class Ring:
+    """A cluster, and the scripts of trainers/ on it."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.nodes = cluster.nodes
+        self._runs = 0
+
+    def environment(self):
+        # One thread a rank: they share two processors.
+        return ["/usr/bin/env", "OMP_NUM_THREADS=1", "PYTHONWARNINGS=ignore", "TORCH_CPP_LOG_LEVEL=ERROR"]
+
+    def launch(self, script, *words, per_node=2, name=None):
+        """The ranks of a job that meet through a file, which is the first word they get."""
+        self._runs += 1
+        name = name or f"{script}-{self._runs}"
+        store = self.cluster.folder / f"store-{self._runs}"
+        command = [*self.environment(), sys.executable, TRAINERS / f"{script}.py", store, *words]
+        return self.cluster.launch(name, command, per_node=per_node)
+
+    def run(self, script, *words, per_node=2, seconds=120):
+        """The same; all must end well. What each rank reported, by rank."""
+        job = self.launch(script, *words, per_node=per_node)
+        statuses = job.wait(seconds)
+        assert statuses == [0] * len(job), "\n".join(
+            f"{one.name}: {one.status}: {one.says()[-800:]}{one.complains()[-2500:]}" for one in job if one.status != 0)
+        return [reports(one) for one in job]
+
+
+def reports(trainer):
+    return [json.loads(line) for line in trainer.says().splitlines() if line.startswith("{")]
+
+
+@pytest.fixture(scope="module")
+def ring(request):
+    """Two nodes, for the tests of a file."""
+    programs = Path(request.config.getoption("--programs")).resolve()
+    network, _ = testbed.best_network()
+    made = testbed.Cluster(programs, 2, network=network)
+    try:
+        yield Ring(made.start())
+    finally:
+        complaints = made.close()
+    assert not complaints, "\n".join(complaints)

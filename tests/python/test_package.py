@@ -1,0 +1,47 @@
+"""The package as pip installs it, and the part of it that is written in C++."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gradring
+from gradring import _native
+
+# Of the C and C++ runtime, which every machine with Python has.
+RUNTIME = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libpthread", "libdl", "librt", "libresolv", "libstdc++",
+           "libgcc_s")
+CHECKS = 8
+
+
+def test_needs_nothing_of_the_machine():
+    """No UCX, CUDA or MPI, and no ZeroMQ or protobuf but its own."""
+    folder = Path(_native.__file__).parent
+    lines = subprocess.run(["ldd", _native.__file__], capture_output=True, text=True, check=True).stdout.splitlines()
+    strangers = [line.strip() for line in lines if str(folder) not in line
+                 and not any(name in line for name in RUNTIME)]
+    assert not strangers
+    assert not [line for line in lines if "not found" in line]
+
+
+def test_is_the_version_of_the_project():
+    root = Path(__file__).resolve().parents[2]
+    assert f"project(gradring VERSION {gradring.__version__} " in (root / "CMakeLists.txt").read_text(encoding="utf-8")
+
+
+def test_needs_no_torch():
+    code = "import sys, gradring; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_says_what_to_do_where_there_is_no_daemon(tmp_path):
+    try:
+        _native.open(rank=0, size=1, job="nobody", runtime_dir=str(tmp_path))
+    except gradring.GradringError as error:
+        assert error.code == gradring.Code.UNAVAILABLE and "start the daemon" in str(error)
+    else:
+        raise AssertionError("there is no daemon")
+
+
+def test_the_native_part(ring):
+    for said in ring.run("native"):
+        assert len(said) == CHECKS

@@ -1,0 +1,101 @@
+"""gradring._native by itself: shared memory, requests, errors."""
+
+import gc
+import os
+import pickle
+
+import numpy
+from report import say
+
+import gradring
+from gradring import _native
+from gradring._native import Call, Collective, Dtype
+
+job = _native.open()
+RANK, SIZE = job.rank, job.size
+TOTAL = SIZE * (SIZE + 1) // 2
+COUNT = 100_000
+
+
+def call_on(array, **details):
+    return Call(Collective.ALLREDUCE, dtype=Dtype.FLOAT32, count=array.size, input=array.ctypes.data,
+                input_bytes=array.nbytes, output=array.ctypes.data, output_bytes=array.nbytes, **details)
+
+
+def the_view_and_the_place_are_told():
+    assert (RANK, SIZE) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    assert job.view()["ranks"] == list(range(SIZE)) and job.node in ("n0", "n1") and job.local_size == 2
+
+
+def shared_memory_is_summed_where_it_lies():
+    memory = job.allocate(4 * COUNT)
+    array = numpy.frombuffer(memory, numpy.float32)
+    assert array.ctypes.data == memory.address and memory.address % 4096 == 0 and array.flags.writeable
+    array[:] = RANK + 1
+    request = job.start(call_on(array))
+    assert request.wait()
+    assert (array == TOTAL).all() and request.result.ranks_min == SIZE and not request.result.shrunk
+
+
+def ordinary_memory_is_written_when_it_is_waited_for():
+    array = numpy.full(COUNT, RANK + 1, numpy.float32)
+    request = job.start(call_on(array), array)
+    assert (array == RANK + 1).all()
+    while not request.wait(1000):
+        pass
+    assert (array == TOTAL).all() and request.wait(0), "as often as one likes"
+
+
+def memory_is_used_again():
+    first = job.allocate(4 * COUNT)
+    address = first.address
+    del first
+    assert job.allocate(4 * COUNT - 8).address == address
+
+
+def what_is_dropped_disturbs_nobody():
+    for _ in range(20):
+        job.start(call_on(numpy.full(COUNT, RANK + 1, numpy.float32)))
+    gc.collect()
+    array = numpy.full(COUNT, RANK + 1, numpy.float32)
+    assert job.start(call_on(array), array).wait()
+    assert (array == TOTAL).all()
+
+
+def all_or_none_are_submitted():
+    arrays = [numpy.full(10 + i, RANK + 1, numpy.float32) for i in range(5)]
+    for request in job.start_all([call_on(array) for array in arrays], arrays):
+        assert request.wait()
+    assert all((array == TOTAL).all() for array in arrays)
+    bad = Call(Collective.ALLREDUCE, dtype=Dtype.FLOAT8_E4M3, count=4, input=arrays[0].ctypes.data, input_bytes=4,
+               output=arrays[0].ctypes.data, output_bytes=4)
+    try:
+        job.start_all([call_on(arrays[0]), bad], arrays)
+    except gradring.GradringError as error:
+        assert error.code == gradring.Code.INVALID and error.rank is None, error
+    else:
+        raise AssertionError("a sum of float8 was taken")
+
+
+def errors_can_be_sent_to_other_processes():
+    error = gradring.GradringError("words", 7, 2, 3, "n1", 4711)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.code, again.cause, again.rank, again.node, again.pid) == (
+        "words", gradring.Code.FAILED, gradring.Cause.TRAINER_DIED, 3, "n1", 4711)
+
+
+def a_mismatch_names_both():
+    array = numpy.zeros(10 + (RANK == 1), numpy.float32)
+    try:
+        job.start(call_on(array, name="uneven"), array).wait()
+    except gradring.GradringError as error:
+        assert error.cause == gradring.Cause.MISMATCH and "10" in str(error) and "11" in str(error), error
+    else:
+        raise AssertionError("10 and 11 elements were summed")
+
+
+for check in (the_view_and_the_place_are_told, shared_memory_is_summed_where_it_lies,
+              ordinary_memory_is_written_when_it_is_waited_for, memory_is_used_again, what_is_dropped_disturbs_nobody,
+              all_or_none_are_submitted, errors_can_be_sent_to_other_processes, a_mismatch_names_both):
+    check()
+    say(right=check.__name__)
