@@ -1,0 +1,58 @@
+"""Tensors as the native library wants them: an address, a length and a type."""
+
+from __future__ import annotations
+
+import torch
+
+from .._native import Dtype
+
+DTYPES = {
+    torch.float32: Dtype.FLOAT32,
+    torch.float64: Dtype.FLOAT64,
+    torch.float16: Dtype.FLOAT16,
+    torch.bfloat16: Dtype.BFLOAT16,
+    torch.int8: Dtype.INT8,
+    torch.int16: Dtype.INT16,
+    torch.int32: Dtype.INT32,
+    torch.int64: Dtype.INT64,
+    torch.uint8: Dtype.UINT8,
+    torch.bool: Dtype.BOOL,
+}
+for _name, _dtype in (("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32), ("uint64", Dtype.UINT64),
+                      ("float8_e4m3fn", Dtype.FLOAT8_E4M3), ("float8_e5m2", Dtype.FLOAT8_E5M2)):
+    if hasattr(torch, _name):
+        DTYPES[getattr(torch, _name)] = _dtype
+
+
+def dtype_of(tensor: torch.Tensor) -> Dtype:
+    """Raises TypeError for what gradring cannot move."""
+    if tensor.device.type != "cpu":
+        raise TypeError(f"gradring has tensors on the CPU only as yet, and this one is on {tensor.device}")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"gradring sums sparse tensors in all_reduce only; this one is {tensor.layout}")
+    try:
+        return DTYPES[tensor.dtype]
+    except KeyError:
+        raise TypeError(f"gradring cannot move {tensor.dtype}") from None
+
+
+class Place:
+    """A tensor to be read or written: itself where it is dense, else a dense stand-in."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+        self.dtype = dtype_of(tensor)
+        self.dense = tensor if tensor.is_contiguous() else tensor.contiguous()
+
+    @property
+    def address(self) -> int:
+        return self.dense.data_ptr()
+
+    @property
+    def nbytes(self) -> int:
+        return self.dense.numel() * self.dense.element_size()
+
+    def bring_home(self) -> None:
+        """After it was written."""
+        if self.dense is not self.tensor:
+            self.tensor.copy_(self.dense)

@@ -1,0 +1,153 @@
+"""What torch.distributed's async ops return."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from ..errors import GradringError
+from .._native import Code
+
+
+class Work(dist.Work):
+    """One collective under way, of one or several of the library's requests.
+
+    `wait` and `get_future` may be used both and from any thread. The outputs are written by the time
+    that either tells of the end, and must not be looked at before.
+    """
+
+    def __init__(self, what, requests, outputs, finish, timeout):
+        """`finish()`: run once, when all requests are done well. `timeout`: seconds, of wait()."""
+        super().__init__()
+        self._what = what
+        self._requests = requests
+        self._outputs = outputs
+        self._finish = finish
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._done = False
+        self._error = None
+        self._future = None
+
+    def wait(self, timeout=timedelta(0)):
+        """True when it is done. Raises GradringError if it failed, or is not done in time."""
+        seconds = timeout.total_seconds() if timeout else 0
+        self._complete(seconds or self._timeout)
+        return True
+
+    def is_completed(self):
+        try:
+            return self._complete(0)
+        except GradringError:
+            return True
+
+    def is_success(self):
+        return self._done and self._error is None
+
+    def exception(self):
+        return self._error
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        self.wait()
+        return self._outputs
+
+    def source_rank(self):
+        raise NotImplementedError("gradring: a receive names the rank that it is from")
+
+    def get_future(self):
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+            done = self._done
+            if done:
+                self._tell()
+        if not done and _finisher.is_this_thread():
+            self._finish_future()  # a callback may wait for it here, and nobody else would finish it
+        elif not done:
+            _finisher.add(self)
+        return self._future
+
+    def _complete(self, seconds):
+        """Whether it is done, after so many seconds at most; 0 is a look, else not to be done is an error."""
+        for request in self._requests:
+            if self._done:
+                break
+            try:
+                if not request.wait(int(seconds * 1000)):
+                    if seconds == 0:
+                        return False
+                    raise GradringError(f"{self._what} is still under way after {seconds:g} s; "
+                                        "'gradringctl jobs' says who waits for whom", int(Code.DEADLINE))
+            except GradringError as error:
+                if error.code != Code.DEADLINE:
+                    self._end(error)
+                raise
+        self._end(None)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _end(self, error):
+        with self._lock:
+            if self._done:
+                return
+            if error is None:
+                self._finish()
+            self._error = error
+            self._done = True
+            self._requests = ()
+            if self._future is not None:
+                self._tell()
+
+    def _tell(self):
+        if self._error is not None:
+            self._future.set_exception(self._error)
+        else:
+            self._future.set_result(self._outputs)
+
+    def _finish_future(self):
+        try:
+            self._complete(self._timeout)
+        except GradringError as error:
+            self._end(error)
+
+
+class _Finisher:
+    """The thread that waits for works whose future is asked for, as nobody else does."""
+
+    def __init__(self):
+        self._works = queue.SimpleQueue()
+        self._thread = None
+        self._lock = threading.Lock()
+
+    def add(self, work):
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="gradring-finisher", daemon=True)
+                self._thread.start()
+        self._works.put(work)
+
+    def is_this_thread(self):
+        return threading.current_thread() is self._thread
+
+    def stop(self):
+        if self._thread is not None:
+            self._works.put(None)
+            self._thread.join(1)
+
+    def _run(self):
+        while (work := self._works.get()) is not None:
+            work._finish_future()
+
+
+_finisher = _Finisher()
+atexit.register(_finisher.stop)

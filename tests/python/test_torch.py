@@ -1,0 +1,77 @@
+"""The backend of torch.distributed: its ops, and what trainers are made of."""
+
+import signal
+import time
+
+import pytest
+from conftest import reports
+
+OPS = 18
+
+
+def test_every_op_gives_what_it_must(ring):
+    for said in ring.run("collectives"):
+        assert len(said) == OPS
+
+
+WAYS = ["ddp", "ddp-views", "ddp-unused-and-sparse", "ddp-powersgd", "ddp-fp16", "fsdp1", "fsdp2", "zero", "accumulate",
+        "join"]
+ROUNDED = {"ddp-powersgd", "ddp-fp16"}
+
+
+@pytest.fixture(scope="module")
+def trained(ring):
+    """What each rank says of each way, all of them in one job: to import torch takes longer than to train."""
+    return [{one["way"]: one for one in said} for said in ring.run("training", *WAYS)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_trains_as_one_process_would(trained, way):
+    """All ranks the same bits, and, where nothing is rounded, what one process with all of the data gets."""
+    said = [one[way] for one in trained]
+    assert len({one["digest"] for one in said}) == 1, said
+    for one in said:
+        assert one["off"] < (1e-2 if way in ROUNDED else 1e-6), said
+
+
+def test_a_checkpoint_is_written_and_read(ring):
+    said = ring.run("checkpoint")
+    assert all(one[-1]["same"] for one in said)
+
+
+def test_a_death_is_told_to_all_by_name(ring):
+    job = ring.launch("death")
+    victim = job[3]
+    deadline = time.monotonic() + 60
+    while not all(any("step" in one for one in reports(trainer)) for trainer in job):
+        assert time.monotonic() < deadline, [one.complains()[-800:] for one in job]
+        time.sleep(0.05)
+    victim.signal(signal.SIGKILL)
+    killed = time.monotonic()
+    for trainer in job.trainers[:3]:
+        assert trainer.wait(20) == 0, trainer.complains()[-1500:]
+    assert time.monotonic() - killed < 10
+    for trainer in job.trainers[:3]:
+        told = reports(trainer)[-1]
+        assert told["rank"] == 3 and told["node"] == "n1" and told["pid"] == victim.pid, told
+        assert told["cause"] == "TRAINER_DIED" and str(victim.pid) in told["text"], told
+
+
+def test_what_never_comes_ends_in_time_and_says_who_is_missing(ring):
+    for rank, said in enumerate(ring.run("late")):
+        if rank == 0:
+            assert said[-1]["code"] == "DEADLINE" and "gradringctl jobs" in said[-1]["text"], said
+            assert 2 <= said[-1]["seconds"] < 8, said
+
+
+def test_ctrl_c_ends_a_rank_that_waits(ring):
+    job = ring.launch("waits")
+    deadline = time.monotonic() + 60
+    while not any("waiting" in one for one in reports(job[0])):
+        assert time.monotonic() < deadline, job[0].complains()[-800:]
+        time.sleep(0.05)
+    job[0].signal(signal.SIGINT)
+    assert job[0].wait(5) != 0
+    assert "KeyboardInterrupt" in job[0].complains()
+    for trainer in job:
+        trainer.kill()

@@ -1,0 +1,219 @@
+"""Every op of torch.distributed, checked against what it must give. Says which were right."""
+
+import torch
+import torch.distributed as dist
+from meet import meet
+from report import say
+
+RANK, SIZE = meet()
+TOTAL = SIZE * (SIZE + 1) // 2
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+
+
+def of_rank(rank, count=3, dtype=torch.float32):
+    return torch.full((count,), rank, dtype=dtype)
+
+
+def everybody(count=3):
+    return [of_rank(rank, count) for rank in range(SIZE)]
+
+
+def all_reduce_of_every_type():
+    for dtype in FLOATS + INTEGERS:
+        tensor = of_rank(RANK + 1, 1000, dtype)
+        dist.all_reduce(tensor)
+        assert (tensor == TOTAL).all(), dtype
+
+
+def all_reduce_with_every_op():
+    for op, want in ((dist.ReduceOp.SUM, 10), (dist.ReduceOp.PRODUCT, 24), (dist.ReduceOp.MIN, 1),
+                     (dist.ReduceOp.MAX, 4), (dist.ReduceOp.BAND, 0), (dist.ReduceOp.BOR, 7), (dist.ReduceOp.BXOR, 4)):
+        tensor = of_rank(RANK + 1, dtype=torch.int32)
+        dist.all_reduce(tensor, op=op)
+        assert (tensor == want).all(), (op, tensor)
+    tensor = of_rank(RANK + 1)
+    dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+    assert (tensor == 2.5).all()
+    tensor = of_rank(RANK + 1)
+    dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5))
+    assert (tensor == 5).all()
+
+
+def all_reduce_of_what_is_not_contiguous():
+    tensor = (torch.arange(12.0).reshape(3, 4) * (RANK + 1)).t()
+    dist.all_reduce(tensor)
+    assert torch.equal(tensor, torch.arange(12.0).reshape(3, 4).t() * TOTAL)
+
+
+def all_reduce_of_complex_numbers():
+    tensor = torch.full((3,), complex(RANK + 1, 1))
+    dist.all_reduce(tensor)  # which torch hands over as twice as many floats
+    assert (tensor == complex(TOTAL, SIZE)).all()
+
+
+def all_reduce_of_bools_and_of_nothing():
+    tensor = torch.tensor([True, False, RANK == 0])
+    dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+    assert tensor.tolist() == [True, False, True]
+    dist.all_reduce(torch.empty(0))
+
+
+def all_reduce_of_sparse_tensors():
+    indices = torch.tensor([[0, 2 + RANK]])
+    tensor = torch.sparse_coo_tensor(indices, torch.ones(2, 3), (2 + SIZE, 3))
+    dist.all_reduce(tensor)
+    dense = tensor.to_dense()
+    assert (dense[0] == SIZE).all() and (dense[1] == 0).all() and (dense[2:] == 1).all()
+
+
+def many_at_once():
+    tensors = [of_rank(RANK + i, 100) for i in range(50)]
+    works = [dist.all_reduce(one, async_op=True) for one in tensors]
+    for work in reversed(works):
+        work.wait()
+    assert all((one == 6 + SIZE * i).all() for i, one in enumerate(tensors))
+
+
+def futures():
+    works = [dist.all_reduce(of_rank(RANK + 1), async_op=True) for _ in range(10)]
+    chained = [work.get_future().then(lambda future: future.value()[0] * 2) for work in works]
+    assert all((one.wait() == 2 * TOTAL).all() for one in chained)
+    work = dist.all_reduce(of_rank(1), async_op=True)
+    work.wait()
+    assert (work.get_future().wait()[0] == SIZE).all(), "a future of what is done already"
+
+
+def broadcast_and_reduce():
+    for root in range(SIZE):
+        tensor = of_rank(RANK)
+        dist.broadcast(tensor, root)
+        assert (tensor == root).all()
+        tensor = of_rank(RANK + 1)
+        dist.reduce(tensor, root)
+        assert (tensor == (TOTAL if RANK == root else RANK + 1)).all()
+
+
+def all_gather():
+    parts = [torch.empty(3) for _ in range(SIZE)]
+    dist.all_gather(parts, of_rank(RANK))
+    assert all(torch.equal(*pair) for pair in zip(parts, everybody(), strict=True))
+    whole = torch.empty(3 * SIZE)
+    dist.all_gather_into_tensor(whole, of_rank(RANK))
+    assert torch.equal(whole, torch.cat(everybody()))
+
+
+def reduce_scatter():
+    give = torch.arange(2.0 * SIZE)
+    for scattered in (lambda to: dist.reduce_scatter_tensor(to, give),
+                      lambda to: dist.reduce_scatter(to, list(give.split(2)))):
+        part = torch.empty(2)
+        scattered(part)
+        assert torch.equal(part, give[2 * RANK:2 * RANK + 2] * SIZE)
+
+
+def gather_and_scatter():
+    parts = [torch.empty(3) for _ in range(SIZE)] if RANK == 1 else None
+    dist.gather(of_rank(RANK), parts, dst=1)
+    assert RANK != 1 or all(torch.equal(*pair) for pair in zip(parts, everybody(), strict=True))
+    part = torch.empty(3)
+    dist.scatter(part, everybody() if RANK == 2 else None, src=2)
+    assert torch.equal(part, of_rank(RANK))
+
+
+def all_to_all():
+    got = torch.empty(SIZE)
+    dist.all_to_all_single(got, torch.arange(float(SIZE)) + 10 * RANK)
+    assert got.tolist() == [10 * rank + RANK for rank in range(SIZE)]
+    got = torch.empty(SIZE * (RANK + 1), 2)
+    rows = [rank + 1 for rank in range(SIZE)]
+    dist.all_to_all_single(got, torch.full((sum(rows), 2), float(RANK)), [RANK + 1] * SIZE, rows)
+    assert got[:, 1].tolist() == [rank for rank in range(SIZE) for _ in range(RANK + 1)]
+    parts = [torch.empty(RANK + 1) for _ in range(SIZE)]
+    dist.all_to_all(parts, [of_rank(RANK, rank + 1) for rank in range(SIZE)])
+    assert [part.tolist() for part in parts] == [[rank] * (RANK + 1) for rank in range(SIZE)]
+
+
+def objects():
+    found = [None] * SIZE
+    dist.all_gather_object(found, {"rank": RANK, "text": "x" * RANK})
+    assert [one["rank"] for one in found] == list(range(SIZE))
+    told = [{"a": 1}] if RANK == 0 else [None]
+    dist.broadcast_object_list(told, 0)
+    assert told == [{"a": 1}]
+    given = [None]
+    dist.scatter_object_list(given, [f"for {rank}" for rank in range(SIZE)] if RANK == 0 else None, 0)
+    assert given == [f"for {RANK}"]
+
+
+def one_to_one():
+    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    got = torch.empty(3)
+    work = dist.isend(of_rank(RANK), after)
+    dist.recv(got, before)
+    work.wait()
+    assert (got == before).all()
+    # By tags, in another order than they are sent.
+    works = [dist.isend(of_rank(10 * tag + RANK), after, tag=tag) for tag in (1, 2)]
+    for tag in (2, 1):
+        dist.recv(got, before, tag=tag)
+        assert (got == 10 * tag + before).all()
+    for work in works:
+        work.wait()
+    both = [dist.P2POp(dist.isend, of_rank(RANK), after), dist.P2POp(dist.irecv, got, before)]
+    for work in dist.batch_isend_irecv(both):
+        work.wait()
+    assert (got == before).all()
+
+
+def groups():
+    ends = dist.new_group([0, SIZE - 1])
+    if RANK in (0, SIZE - 1):
+        tensor = of_rank(RANK)
+        dist.all_reduce(tensor, group=ends)
+        assert (tensor == SIZE - 1).all()
+    halves = [dist.new_group(range(half, SIZE, 2)) for half in range(2)]
+    mine = halves[RANK % 2]
+    tensor = of_rank(RANK)
+    dist.broadcast(tensor, src=RANK % 2 + 2, group=mine)  # roots are numbered as in the world
+    assert (tensor == RANK % 2 + 2).all()
+    dist.barrier(group=mine)
+
+
+def functional_and_sharded():
+    from torch.distributed import _functional_collectives as functional
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+
+    assert (functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD) == SIZE).all()
+    mesh = init_device_mesh("cpu", (SIZE,))
+    square = torch.arange(64.0).reshape(8, 8)
+    rows, columns = distribute_tensor(square, mesh, [Shard(0)]), distribute_tensor(square, mesh, [Shard(1)])
+    assert torch.equal((rows @ columns.redistribute(mesh, [Replicate()])).full_tensor(), square @ square)
+    assert torch.equal(rows.redistribute(mesh, [Shard(1)]).full_tensor(), square)
+
+
+def what_makes_no_sense_is_refused_in_words():
+    uneven = torch.empty(3), torch.empty(2)
+    for call, words in ((lambda: dist.all_gather_into_tensor(*uneven), "needs 4 times 2 elements"),
+                        (lambda: dist.broadcast(torch.eye(2).to_sparse(), 0), "sparse"),
+                        (lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)), "split sizes"),
+                        (lambda: dist.recv(torch.empty(1)), "name the rank")):
+        try:
+            call()
+        except (ValueError, TypeError, NotImplementedError) as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(f"not refused: {words}")
+
+
+CHECKS = [
+    all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
+    all_reduce_of_complex_numbers, all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once,
+    futures, broadcast_and_reduce, all_gather, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one,
+    groups, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
+]
+for check in CHECKS:
+    check()
+    say(right=check.__name__)
+dist.barrier()
+dist.destroy_process_group()
