@@ -1,4 +1,4 @@
-"""Trains until somebody dies, and says what was told of it."""
+"""Trains until somebody dies, by DDP or by sums of its own, and says what was told of it."""
 
 import sys
 import time
@@ -10,12 +10,21 @@ from report import say
 from gradring import GradringError
 
 meet()
+WITH_DDP = sys.argv[2] == "ddp"
 tensor = torch.ones(1000)
+if WITH_DDP:
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(50, 50))
 for step in range(100000):
     try:
-        torch.distributed.all_reduce(tensor)
+        if WITH_DDP:
+            model(torch.randn(4, 50)).sum().backward()
+        else:
+            torch.distributed.all_reduce(tensor)
     except GradringError as error:
         say(rank=error.rank, node=error.node, pid=error.pid, cause=error.cause.name, text=str(error))
+        sys.exit(0)
+    except RuntimeError as error:  # torch has room for the text alone
+        say(text=str(error))
         sys.exit(0)
     if step == 5:
         say(step=step)

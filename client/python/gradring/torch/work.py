@@ -33,6 +33,7 @@ class Work(dist.Work):
         self._done = False
         self._error = None
         self._future = None
+        self._end_told = None
 
     def wait(self, timeout=timedelta(0)):
         """True when it is done. Raises GradringError if it failed, or is not done in time."""
@@ -66,13 +67,16 @@ class Work(dist.Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = torch.futures.Future()
+            # torch's set_exception makes the exception the value, which DDP's C++ takes for a tensor. Only
+            # the future of a callback that raises has an error that C++ sees.
+            self._end_told = torch.futures.Future()
+            self._future = self._end_told.then(_unwrap)
             done = self._done
-            if done:
-                self._tell()
-        if not done and _finisher.is_this_thread():
+        if done:
+            self._end_told.set_result((self._error, self._outputs))
+        elif _finisher.is_this_thread():
             self._finish_future()  # a callback may wait for it here, and nobody else would finish it
-        elif not done:
+        else:
             _finisher.add(self)
         return self._future
 
@@ -105,20 +109,22 @@ class Work(dist.Work):
             self._error = error
             self._done = True
             self._requests = ()
-            if self._future is not None:
-                self._tell()
-
-    def _tell(self):
-        if self._error is not None:
-            self._future.set_exception(self._error)
-        else:
-            self._future.set_result(self._outputs)
+            told = self._end_told
+        if told is not None:  # callbacks run here, and may ask for this very future
+            told.set_result((self._error, self._outputs))
 
     def _finish_future(self):
         try:
             self._complete(self._timeout)
         except GradringError as error:
             self._end(error)
+
+
+def _unwrap(told):
+    error, outputs = told.value()
+    if error is not None:
+        raise error
+    return outputs
 
 
 class _Finisher:
