@@ -38,6 +38,6 @@ void gradring_options_init(gradring_options* options) {
       options->job = job.c_str();
     }
   } catch (const std::bad_alloc&) {
-    // What could not be kept is not filled in, and gradring_open says what is missing.
+    return;  // What could not be kept is not filled in, and gradring_open says what is missing.
   }
 }

@@ -7,7 +7,7 @@
 namespace gradring::daemon {
 namespace {
 
-core::Tuning settled_of(core::Tuning tuning) {
+core::Tuning settled_of(const core::Tuning& tuning) {
   core::Tuning settled;
   for (const core::TunedClass& entry : tuning.classes) {
     settled.set({entry.size_class, entry.settled, {}});

@@ -2,7 +2,6 @@
 
 #include "daemon/data/pass.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +17,6 @@ namespace gradring::daemon {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ElementsAre;
 
 // ---- the team ----
 

@@ -43,9 +43,7 @@ const std::vector<std::string>& samples() {
       "a 10.0.0.1:7300 rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n",
       "tuning = 64K:parts,1M:128K,rest:ring\ntuning-file = /tmp/t\n",
       "64K:parts,1M:128K,rest:ring",
-      "found { nodes { name: \"a\" ranks: 2 } slice_bytes: 65536 version: \"1\" table: "
-      "\"64K:ring\" "
-      "searched: \"64K\" }\n",
+      R"(found { nodes { name: "a" ranks: 2 } version: "1" table: "64K:ring" searched: "64K" })",
       "%invalid_line%\nnode = %value%\n%option%=%canonical_option%\n",
       "public = \"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\"\n"
       "secret = \"JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\"\n",

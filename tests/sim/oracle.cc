@@ -50,13 +50,13 @@ void Oracle::note_final(const SlicePlace& place, const Signature& s, core::Value
   std::vector<Sum> sums = {{std::vector<std::byte>(length)}};
   for (size_t pass = 0; pass < value.passes.size(); ++pass) {
     const std::vector<uint32_t>& ranks = value.passes[pass];
-    if (ranks == kApart) {
+    if (ranks == begin_apart()) {
       sums.push_back({std::vector<std::byte>(length)});
       continue;
     }
     Sum added;  // outlives the fold that takes it in
     std::vector<Input> inputs;
-    if (ranks == kAdded) {
+    if (ranks == now_added()) {
       added = std::move(sums.back());
       sums.pop_back();
       inputs.push_back({added.bytes.data()});

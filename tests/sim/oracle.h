@@ -15,23 +15,24 @@
 
 namespace gradring::sim {
 
-// Whose contributions are in a value, pass by pass in the order of summation. Between kApart and
-// kAdded is what was summed by itself, and then added to what was there.
+// Whose contributions are in a value, pass by pass in the order of summation. Between
+// begin_apart() and now_added() is what was summed by itself, and then added to what was there.
 using Passes = std::vector<std::vector<uint32_t>>;
-inline const std::vector<uint32_t> kApart = {kNoRank};
-inline const std::vector<uint32_t> kAdded = {};
+inline std::vector<uint32_t> begin_apart() { return {kNoRank}; }
+inline std::vector<uint32_t> now_added() { return {}; }
 
 // To what was summed so far is added what has this sum.
 inline void add(const Passes& sum, Passes* passes) {
   const bool apart = sum.size() > 1 || sum.front().size() > 1;
-  if (apart) passes->push_back(kApart);
+  if (apart) passes->push_back(begin_apart());
   passes->insert(passes->end(), sum.begin(), sum.end());
-  if (apart) passes->push_back(kAdded);
+  if (apart) passes->push_back(now_added());
 }
 
 inline uint32_t ranks_in(const Passes& passes) {
   uint32_t ranks = 0;
-  for (const auto& pass : passes) ranks += pass == kApart ? 0 : static_cast<uint32_t>(pass.size());
+  for (const auto& pass : passes)
+    ranks += pass == begin_apart() ? 0 : static_cast<uint32_t>(pass.size());
   return ranks;
 }
 
