@@ -56,7 +56,10 @@ class Request {
   nb::object owner_;
 };
 
-Extent extent_of(uintptr_t at, size_t bytes) { return {reinterpret_cast<void*>(at), bytes}; }
+Extent extent_of(uintptr_t at, size_t bytes) {
+  return {reinterpret_cast<void*>(at),
+          bytes};  // NOLINT(performance-no-int-to-ptr): Python has numbers
+}
 
 Call make_call(gradring_collective collective, gradring_dtype dtype, uint64_t count,
                uintptr_t input, size_t input_bytes, uintptr_t output, size_t output_bytes,
@@ -90,7 +93,7 @@ std::unique_ptr<Request> start(std::shared_ptr<Job> job, Call& call, nb::object 
 }
 
 std::vector<std::unique_ptr<Request>> start_all(const std::shared_ptr<Job>& job,
-                                                std::vector<Call>& calls, nb::object owner) {
+                                                std::vector<Call>& calls, const nb::object& owner) {
   std::vector<std::unique_ptr<Pending>> started;
   {
     const nb::gil_scoped_release unlocked;
@@ -290,7 +293,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("epoch", [](const Job& self) { return gradring_epoch(self.comm()); })
       .def_prop_ro("node", [](const Job& self) { return std::string(gradring_node(self.comm())); })
       .def("group",
-           [](std::shared_ptr<Job> self, const std::vector<uint32_t>& ranks) {
+           [](const std::shared_ptr<Job>& self, const std::vector<uint32_t>& ranks) {
              return run_with_signals([self, ranks] { return self->group(ranks); });
            })
       .def("allocate",
