@@ -93,7 +93,8 @@ def main():
             continue
         able = [one for one in chosen if one.name not in errors and
                 (scenario.nodes == 1 or not one.name.startswith("hand-"))]
-        running = measure.run(scenario, able, sizes, 2 if options.quick else options.rounds, context, say)
+        running = measure.run(scenario, able, sizes, 2 if options.quick else options.rounds, context, say,
+                              patience=20 if options.quick else 120)
         say.clear()
         files.append(report.save(options.out, scenario, sizes, running))
         print(report.markdown(scenario, sizes, running), flush=True)

@@ -149,8 +149,8 @@ def names(ring):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(scenario, contestants, sizes, rounds, context, say):
-    """{contestant's name: Running} after all rounds. `say(text)`: progress."""
+def run(scenario, contestants, sizes, rounds, context, say, patience=120):
+    """{contestant's name: Running} after all rounds. `say(text)`: progress. `patience`: seconds for one order."""
     most = max(sizes)
     with testbed.Cluster(context.programs, scenario.nodes, testbed.Namespaces) as ring, \
             testbed.cubic(ring.network, scenario.nodes), names(ring):
@@ -171,10 +171,10 @@ def run(scenario, contestants, sizes, rounds, context, say):
                 for one in random.Random(done).sample(running, len(running)):
                     say(f"{scenario.letter}: round {number + 1} of {rounds}, {text_of(size)}, {one.contestant.name}",
                         done / len(steps))
-                    one.measure(size, 120)
+                    one.measure(size, patience)
             for one in running:
                 for size in sizes:
-                    one.check_again(size, 120)
+                    one.check_again(size, patience)
         finally:
             for one in running:
                 one.close()
