@@ -73,7 +73,10 @@ std::string help_text() {
          "300s, 5m; sizes 4096, 256K, 64M, 2G.\n\n"
          "Signals: SIGTERM and SIGINT drain (a second one stops at once), SIGHUP rereads "
          "log-level, limits\n"
-         "and allowed-keys. Exit status: 0 after a drain, 2 when the configuration is wrong, 1 "
+         "and allowed-keys; SIGUSR1, which systemctl restart sends, stops at once where a "
+         "restart-grace\n"
+         "lets jobs go on in the next daemon, and drains elsewhere. Exit status: 0 after a drain, "
+         "2 when the configuration is wrong, 1 "
          "else.\n\n"
          "UCX catches SIGSEGV and its kin unless UCX_HANDLE_ERRORS=none is set, as the systemd "
          "unit does.\n";

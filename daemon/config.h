@@ -18,9 +18,21 @@ struct Config {
   std::string runtime_dir;
   std::string listen;                    // ADDRESS:PORT, numeric
   std::vector<std::string> peers;        // HOST:PORT, where we dial
+  std::vector<std::string> peers_from;   // where more of them are found (discovery/peer_source.h)
   std::vector<std::string> listen_also;  // where else, on other networks
   uint64_t control_links = 0;            // connections to peers; above, others pass messages on
   std::vector<std::string> net_devices;  // empty: chosen by the transport, with a reason
+  // Of the devices that are RDMA's; nothing: auto.
+  std::optional<uint32_t> rdma_gid_index;
+  std::optional<uint32_t> rdma_traffic_class;
+  std::optional<uint32_t> rdma_service_level;
+  std::optional<uint32_t> rdma_path_mtu;
+  core::Time rdma_timeout = 0;
+  uint32_t rdma_retries = 0;
+  uint32_t rdma_rnr_retries = 0;
+  std::vector<std::string> gpu_nics;  // GPU=NIC
+  std::string nvml_library;
+  std::string machine_recording;  // folder; empty: this machine is looked at
   std::string key_file;
   std::string allowed_keys_file;
   bool insecure = false;
@@ -52,9 +64,11 @@ struct Config {
   uint64_t segments_per_session = 0;
   uint64_t max_jobs = 0;
   uint64_t flight_recorder_size = 0;  // bytes per thread; 0: none
+  uint64_t trace_size = 0;            // likewise
 
   uint32_t socket_mode = 0;
   std::string socket_group;
+  std::string metrics;  // ADDRESS:PORT, numeric; empty: nobody is told
   std::string log_level;
 };
 
@@ -92,6 +106,8 @@ std::optional<HostPort> parse_host_port(const std::string& text);
 // 127.0.0.0/8, ::1 or localhost.
 bool is_loopback(const std::string& host);
 bool is_numeric_address(const std::string& host);
+// 0.0.0.0 or ::, on which a daemon is reached from everywhere.
+bool is_any_address(const std::string& host);
 
 // "300s", "500ms", "5m", "1h"; and "0", which needs no unit.
 std::optional<core::Time> parse_duration(const std::string& text);

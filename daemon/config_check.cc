@@ -57,8 +57,7 @@ std::string fault_of_addresses(const Config& config) {
   }
   for (const std::string& also : config.listen_also) {
     const auto parsed = parse_host_port(also);
-    if (!parsed || !is_numeric_address(parsed->host) || parsed->host == "0.0.0.0" ||
-        parsed->host == "::") {
+    if (!parsed || !is_numeric_address(parsed->host) || is_any_address(parsed->host)) {
       return fmt::format(
           "listen-also: '{}' is not good: write the numeric address of one network and a port, "
           "such as 10.1.0.1:7300",
@@ -88,8 +87,15 @@ std::string fault_of_addresses(const Config& config) {
     }
     seen.push_back(normal(peer));
   }
+  if (config.peers.size() > config.control_links && !config.peers_from.empty()) {
+    return fmt::format(
+        "peers-from: peers that come and go do not go together with {} peers and control-links = "
+        "{}; "
+        "raise control-links, or find them all by peers-from",
+        config.peers.size(), config.control_links);
+  }
   if (config.peers.size() > config.control_links && config.allowed_keys_file.empty() &&
-      (listen->host == "0.0.0.0" || listen->host == "::")) {
+      is_any_address(listen->host)) {
     return fmt::format(
         "listen: {} is no address that peers know this node by, and with {} peers and "
         "control-links = {} they need one; write the address that they have as peer",
@@ -148,6 +154,29 @@ std::string fault_of_security(const Config& config) {
   return "";
 }
 
+// It may be an address that other machines reach, if the operator names it: there is nothing on the
+// page that trainers' users could not ask for. But nobody is to open it to all networks by the way.
+std::string fault_of_metrics(const Config& config) {
+  if (config.metrics.empty()) return "";
+  const auto where = parse_host_port(config.metrics);
+  if (!where || !is_numeric_address(where->host)) {
+    return fmt::format(
+        "metrics: '{}' is not good: write a numeric address and a port, such as 127.0.0.1:7390",
+        config.metrics);
+  }
+  if (is_any_address(where->host)) {
+    return fmt::format(
+        "metrics: {} would show this node's jobs on every network, to whoever asks; write "
+        "127.0.0.1:{}, or the address that Prometheus comes by",
+        config.metrics, where->port);
+  }
+  if (normal(config.metrics) == normal(config.listen)) {
+    return fmt::format("metrics: {} is where peers reach this daemon; choose another port",
+                       config.metrics);
+  }
+  return "";
+}
+
 std::string fault_of_times(const Config& config) {
   if (config.decide <= config.suspect) {
     return "decide: must be longer than suspect, or nobody would see a suspicion";
@@ -168,10 +197,11 @@ std::string fault_of_limits(const Config& config) {
         config.slots, kStartBuffers, config.slice_bytes, needed, config.staging_limit);
   }
   constexpr uint64_t kLeast = 4096;  // a page; less keeps nothing worth reading
-  if (config.flight_recorder_size != 0 &&
-      (config.flight_recorder_size < kLeast || config.flight_recorder_size > kFlightRingBytesMax)) {
-    return fmt::format("flight-recorder-size: {} is not good: write 0, or 4K to 64M",
-                       config.flight_recorder_size);
+  for (const auto& [name, size] : {std::pair("flight-recorder-size", config.flight_recorder_size),
+                                   std::pair("trace-size", config.trace_size)}) {
+    if (size != 0 && (size < kLeast || size > kFlightRingBytesMax)) {
+      return fmt::format("{}: {} is not good: write 0, or 4K to 64M", name, size);
+    }
   }
   return "";
 }
@@ -181,7 +211,7 @@ std::string fault_of_limits(const Config& config) {
 std::string fault_of(const Config& config) {
   using Check = std::string (*)(const Config&);
   for (const Check check : {fault_of_node, fault_of_runtime_dir, fault_of_addresses,
-                            fault_of_security, fault_of_times, fault_of_limits}) {
+                            fault_of_security, fault_of_metrics, fault_of_times, fault_of_limits}) {
     if (std::string fault = check(config); !fault.empty()) return fault;
   }
   return "";

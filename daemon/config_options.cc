@@ -8,11 +8,15 @@
 
 #include "daemon/core/overlay.h"
 #include "daemon/core/policy.h"
+#include "daemon/discovery/peer_source.h"
 #include "daemon/tuning_text.h"
 #include "proto/bundle.h"
 
 namespace gradring::daemon {
 namespace {
+
+// UCX keeps it in a byte.
+constexpr uint32_t kGidIndexMost = 255;
 
 using Setter = std::function<std::string(Config&, const std::string&)>;
 
@@ -72,6 +76,37 @@ Setter at_most(uint64_t Config::*member, uint64_t most) {
   };
 }
 
+Setter auto_or(std::optional<uint32_t> Config::*member, uint32_t most) {
+  return [member, most](Config& config, const std::string& value) -> std::string {
+    uint32_t parsed = 0;
+    const char* end = value.data() + value.size();
+    const auto [rest, error] = std::from_chars(value.data(), end, parsed);
+    const bool good = error == std::errc() && rest == end && parsed <= most;
+    if (!good && value != "auto") return fmt::format("write auto, or a number from 0 to {}", most);
+    config.*member = good ? std::optional(parsed) : std::nullopt;
+    return "";
+  };
+}
+
+// UCX has no 256.
+std::string set_path_mtu(Config& config, const std::string& value) {
+  config.rdma_path_mtu.reset();
+  for (const uint32_t mtu : {512u, 1024u, 2048u, 4096u}) {
+    if (value == std::to_string(mtu)) config.rdma_path_mtu = mtu;
+  }
+  return value == "auto" || config.rdma_path_mtu ? "" : "write auto, 512, 1024, 2048 or 4096";
+}
+
+// Beyond that the card's exponent means for ever.
+std::string set_rdma_timeout(Config& config, const std::string& value) {
+  const auto time = parse_duration(value);
+  if (!time || *time < core::kMillisecond || *time > 3600 * core::kSecond) {
+    return "write a duration from 1ms to 1h";
+  }
+  config.rdma_timeout = *time;
+  return "";
+}
+
 template <typename Number>
 Setter number(Number Config::*member, uint64_t least, uint64_t most) {
   return [member, least, most](Config& config, const std::string& value) -> std::string {
@@ -81,7 +116,7 @@ Setter number(Number Config::*member, uint64_t least, uint64_t most) {
     if (error != std::errc() || rest != end || parsed < least || parsed > most) {
       return fmt::format("write a number from {} to {}", least, most);
     }
-    config.*member = parsed;
+    config.*member = static_cast<Number>(parsed);
     return "";
   };
 }
@@ -121,6 +156,14 @@ std::string set_tuning(Config& config, const std::string& value) {
   return "";
 }
 
+std::string set_peers_from(Config& config, const std::string& value) {
+  if (!parse_peer_source(value)) {
+    return "write file:PATH (absolute), dns:NAME, dns:NAME:PORT, slurm or slurm:PORT";
+  }
+  config.peers_from.push_back(value);
+  return "";
+}
+
 std::string set_policy(Config& config, const std::string& value) {
   if (!core::parse_policy(value)) return "write fail, or elastic, with min=A and max=B as you like";
   config.policy = value;
@@ -147,6 +190,12 @@ const std::vector<Option>& all_options() {
        true, list(&Config::listen_also)},
       {"peer", "HOST:PORT", "", "another daemon's listen address; once for each", true,
        list(&Config::peers)},
+      {"peers-from", "SOURCE", "",
+       "where more peers are found, which may come and go: file:PATH with an address on each line, "
+       "dns:NAME:PORT with all addresses of a name, or slurm, the nodes of the allocation; once "
+       "for "
+       "each source",
+       true, set_peers_from},
       {"control-links", "COUNT", "64",
        "peers to keep a control connection with; with more peers than that the others pass on what "
        "is for the rest; the same on all nodes",
@@ -155,6 +204,41 @@ const std::vector<Option>& all_options() {
        "network device for gradients, as in eth0 or mlx5_0:1; once for each lane, in the same "
        "order on all nodes; default: the one that carries the listen address",
        true, list(&Config::net_devices)},
+      {"rdma-gid-index", "INDEX", "auto",
+       "which of an RDMA port's addresses is used, as gradringctl topology lists them; auto: of "
+       "RoCE v2, the one in the network of listen or of a peer, else as UCX chooses",
+       false, auto_or(&Config::rdma_gid_index, kGidIndexMost)},
+      {"rdma-traffic-class", "NUMBER", "auto",
+       "of RDMA packets, 0 to 255: with RoCE v2 DSCP times 4, plus 2 where switches mark by ECN; "
+       "auto: 106, which is DSCP 26, and 0 on InfiniBand; the same on all nodes",
+       false, auto_or(&Config::rdma_traffic_class, 255)},
+      {"rdma-service-level", "NUMBER", "auto",
+       "InfiniBand's service level, 0 to 15, and on RoCE the VLAN's priority; auto: as UCX "
+       "chooses, as a rule 0; the same on all nodes",
+       false, auto_or(&Config::rdma_service_level, 15)},
+      {"rdma-path-mtu", "BYTES", "auto",
+       "largest payload of an RDMA packet: 512, 1024, 2048 or 4096; auto: the port's active MTU; "
+       "the same on all nodes",
+       false, set_path_mtu},
+      {"rdma-timeout", "TIME", "1s",
+       "how long a card waits for an acknowledgement before it sends again, to the nearest 4.096 "
+       "us times a power of 2",
+       false, set_rdma_timeout},
+      {"rdma-retries", "COUNT", "7",
+       "how often a card sends again what is not acknowledged before the lane is lost, 0 to 7",
+       false, number(&Config::rdma_retries, 0, 7)},
+      {"rdma-rnr-retries", "COUNT", "7",
+       "the same where the receiver says that it has no buffer ready, 0 to 6, or 7 for ever", false,
+       number(&Config::rdma_rnr_retries, 0, 7)},
+      {"gpu-nic", "GPU=NIC", "",
+       "card that a GPU uses, as in 0=mlx5_0, where gradringctl topology chose another; once for "
+       "each GPU",
+       true, list(&Config::gpu_nics)},
+      {"nvml-library", "FILE", "libnvidia-ml.so.1", "NVML of NVIDIA's driver, which knows the GPUs",
+       false, text(&Config::nvml_library)},
+      {"machine-recording", "DIR", "",
+       "what gradringctl topology shows instead of this machine: the recording of another", false,
+       text(&Config::machine_recording)},
       {"key", "FILE", "", "secret key of this node, made by gradringctl keygen; mode 0600", false,
        text(&Config::key_file)},
       {"allowed-keys", "FILE", "",
@@ -174,8 +258,8 @@ const std::vector<Option>& all_options() {
       {"decide", "TIME", "3s", "silence after which a peer is given up", false,
        duration(&Config::decide, 20 * core::kMillisecond)},
       {"restart-grace", "TIME", "0",
-       "how long a job outlives a lost daemon; this version knows 0 only", false,
-       duration(&Config::restart_grace, 0)},
+       "how long others wait for this daemon when its connections close; 0: its end is a death",
+       false, duration(&Config::restart_grace, 0)},
       {"quorum-wait", "TIME", "60s",
        "how long an elastic job waits for a majority of its nodes before it gives up", false,
        duration(&Config::quorum_wait, core::kMillisecond)},
@@ -238,6 +322,9 @@ const std::vector<Option>& all_options() {
        "file in runtime-dir that keeps each thread's last events for gradringctl flight-recorder; "
        "0: none",
        false, size(&Config::flight_recorder_size, 0)},
+      {"trace-size", "SIZE", "32M",
+       "the same for gradringctl trace, taken when the first one begins; 0: no traces", false,
+       size(&Config::trace_size, 0)},
       {"socket-mode", "MODE", "0666",
        "octal mode of the trainers' sockets; who a trainer is, is "
        "checked by the kernel's word in any case",
@@ -245,6 +332,9 @@ const std::vector<Option>& all_options() {
       {"socket-group", "GROUP", "",
        "group of the trainers' sockets, for a socket-mode such as 0660", false,
        text(&Config::socket_group)},
+      {"metrics", "ADDRESS:PORT", "",
+       "where Prometheus reads metrics, as in 127.0.0.1:7390; default: nowhere", false,
+       text(&Config::metrics)},
       {"log-level", "LEVEL", "info", "debug, info, warning or error", false,
        one_of(&Config::log_level, {"debug", "info", "warning", "error"})},
   };

@@ -6,6 +6,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -15,13 +16,22 @@
 #include "daemon/clock.h"
 #include "daemon/config.h"
 #include "daemon/control/control_thread.h"
+#include "daemon/control/lane_paths.h"
 #include "daemon/control/lock_file.h"
+#include "daemon/control/ports.h"
 #include "daemon/data/data_thread.h"
+#include "daemon/discovery/discovery.h"
 #include "daemon/fd_store.h"
 #include "daemon/flight/recorder.h"
 #include "daemon/host_limits.h"
 #include "daemon/keep/keeper.h"
+#include "daemon/metrics/board.h"
+#include "daemon/metrics/server.h"
+#include "daemon/notice.h"
 #include "proto/version.h"
+#include "transport/machine/gids.h"
+#include "transport/machine/look_apart.h"
+#include "transport/machine/port_watch.h"
 #include "transport/ucx/ucx_transport.h"
 
 namespace gradring::daemon {
@@ -36,6 +46,9 @@ constexpr size_t kCommandsMax = 4096;
 // Beyond this the data thread saves itself its pulse; what must be told is told.
 constexpr size_t kEventsMax = 65536;
 
+// What gradringctl events can tell of, some hundred bytes each: a bad day of one node.
+constexpr size_t kEventsKept = 512;
+
 int refuse(const std::string& why) {
   fmt::print(stderr, "gradringd: {}\n", why);
   return kWrongConfiguration;
@@ -45,14 +58,15 @@ int refuse(const std::string& why) {
 void block_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 }
 
 void start_logging(const Config& config) {
-  auto logger = std::make_shared<spdlog::logger>("gradringd",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  spdlog::sink_ptr sink = make_journal_sink();
+  if (!sink) sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  auto logger = std::make_shared<spdlog::logger>("gradringd", std::move(sink));
   // Under systemd the journal has the time already.
   logger->set_pattern(getenv("JOURNAL_STREAM") != nullptr ? "%l: %v"
                                                           : "%Y-%m-%d %H:%M:%S.%e %l: %v");
@@ -61,24 +75,81 @@ void start_logging(const Config& config) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-// Each device that is named is a lane; where none is, all that the transport chooses are one.
-tl::expected<Lanes, Status> make_lanes(const Config& config) {
-  transport::UcxOptions options;
-  options.listen_address = parse_host_port(config.listen)->host;
-  Lanes lanes;
-  for (size_t lane = 0; lane < std::max<size_t>(config.net_devices.size(), 1); ++lane) {
-    if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
-    auto transport = transport::make_ucx_transport(options);
-    if (!transport) return tl::unexpected(transport.error());
-    lanes.push_back(std::move(*transport));
-  }
-  return lanes;
+// In the network of which address an RDMA card's own is the right one.
+machine::GidWish gid_wish_of(const Config& config) {
+  machine::GidWish wish{config.rdma_gid_index, {}};
+  const auto add = [&wish](const std::string& address, const char* what) {
+    const auto parsed = parse_host_port(address);
+    if (parsed && !is_any_address(parsed->host) && !is_loopback(parsed->host)) {
+      wish.near.push_back({parsed->host, what});
+    }
+  };
+  add(config.listen, "listen");
+  for (const std::string& also : config.listen_also) add(also, "listen-also");
+  for (const std::string& peer : config.peers) add(peer, "peer");
+  return wish;
 }
 
-StandingFacts facts_of(const Lanes& lanes) {
-  StandingFacts facts{lanes.front()->name(), "", lanes.front()->devices_reason(), monotonic_now()};
-  for (const auto& lane : lanes) {
-    facts.devices += (facts.devices.empty() ? "" : ", ") + lane->devices();
+transport::RdmaOptions rdma_options_of(const Config& config) {
+  transport::RdmaOptions options;
+  options.traffic_class = config.rdma_traffic_class;
+  options.service_level = config.rdma_service_level;
+  options.path_mtu = config.rdma_path_mtu;
+  options.timeout = std::chrono::milliseconds(config.rdma_timeout / core::kMillisecond);
+  options.retries = config.rdma_retries;
+  options.rnr_retries = config.rdma_rnr_retries;
+  return options;
+}
+
+struct MadeLanes {
+  Lanes lanes;
+  std::vector<std::optional<machine::Gid>> gids;  // of each, where it is an RDMA port's
+};
+
+// Each device that is named is a lane; where none is, all that the transport chooses are one, and
+// no RDMA port among them.
+tl::expected<MadeLanes, Status> make_lanes(const Config& config) {
+  const std::string listen = parse_host_port(config.listen)->host;
+  const machine::GidWish wish = gid_wish_of(config);
+  const std::vector<machine::OwnAddress> own = machine::own_addresses();
+  MadeLanes made;
+  for (size_t lane = 0; lane < std::max<size_t>(config.net_devices.size(), 1); ++lane) {
+    transport::UcxOptions options{{}, listen, {}, rdma_options_of(config)};
+    if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
+    machine::GidChoice gid;
+    const auto table =
+        options.devices.empty() ? std::nullopt : machine::read_gid_table(options.devices.front());
+    if (table) {
+      auto choice = machine::choose_gid(*table, wish, own);
+      if (!choice) return tl::unexpected(choice.error());
+      gid = std::move(*choice);
+    }
+    if (gid.ours) options.rdma.gid_index = gid.gid->index;
+    options.rdma.gid_reason = gid.reason;
+    auto transport = transport::make_ucx_transport(options);
+    if (!transport) return tl::unexpected(transport.error());
+    made.lanes.push_back(std::move(*transport));
+    made.gids.push_back(gid.gid);
+  }
+  return made;
+}
+
+StandingFacts facts_of(const MadeLanes& made) {
+  const Lanes& lanes = made.lanes;
+  StandingFacts facts;
+  facts.transport = lanes.front()->name();
+  facts.devices_reason = lanes.front()->devices_reason();
+  facts.started = monotonic_now();
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    facts.devices += (facts.devices.empty() ? "" : ", ") + lanes[i]->devices();
+    StandingFacts::Lane& lane = facts.lanes.emplace_back(
+        StandingFacts::Lane{lanes[i]->devices(), lanes[i]->devices_reason(), {}});
+    if (const auto& gid = made.gids[i]) {
+      lane.gid.set_index(gid->index);
+      lane.gid.set_type(gid->type);
+      lane.gid.set_address(gid->address);
+      lane.gid.set_interface(gid->interface);
+    }
   }
   return facts;
 }
@@ -110,9 +181,44 @@ core::EngineOptions engine_options_of(const Config& config, size_t slice_bytes) 
   return options;
 }
 
+machine::LookOptions look_options_of(const Config& config) {
+  return {config.machine_recording, config.nvml_library, {config.net_devices, config.gpu_nics}};
+}
+
 // Nobody is denied gradients for want of a recorder.
 void warn_of(const Status& status) {
   if (!status.ok()) spdlog::warn("no flight recorder: {}", status.message());
+}
+
+// Nothing where nobody is to be told.
+tl::expected<std::unique_ptr<metrics::Server>, Status> serve_metrics(const Config& config,
+                                                                     const metrics::Board& board) {
+  if (config.metrics.empty()) return nullptr;
+  if (!is_loopback(parse_host_port(config.metrics)->host)) {
+    spdlog::warn("metrics at {} name jobs and nodes to whoever reaches that address",
+                 config.metrics);
+  }
+  return metrics::Server::start(config.metrics, &board);
+}
+
+// What can be known at once: a node list that is not there will not come.
+std::string fault_of_sources(const Config& config) {
+  for (const std::string& text : config.peers_from) {
+    const PeerSource source = *parse_peer_source(text);
+    if (source.kind != PeerSource::Kind::kSlurm) continue;
+    if (const auto nodes = ask_slurm(source, process_environment()); !nodes) return nodes.error();
+  }
+  return "";
+}
+
+// Nothing where nobody is to be found.
+std::unique_ptr<Discovery> start_discovery(const Config& config, EventBox* events) {
+  if (config.peers_from.empty()) return nullptr;
+  std::vector<PeerSource> sources;
+  for (const std::string& source : config.peers_from) sources.push_back(*parse_peer_source(source));
+  return std::make_unique<Discovery>(
+      std::move(sources), process_environment(),
+      [events](const Addresses& addresses) { events->post(PeersFound{addresses}); });
 }
 
 // What systemd does where there is systemd: see daemon/keep.
@@ -128,11 +234,15 @@ int keep(const Config& config, const std::string& program, std::vector<std::stri
   return keep::run_keeper(options);
 }
 
-int serve(const Config& config, Lanes lanes, FdStore* store,
+int serve(const Config& config, MadeLanes made, FdStore* store, machine::LookApart* look,
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
   raise_file_limit();
+  const StandingFacts facts = facts_of(made);
+  Lanes lanes = std::move(made.lanes);
+  static EventRing happened(kEventsKept);  // notices outlive every thread
+  remember_in(&happened);
   FlightRecorder flight;
   warn_of(flight.open(config.runtime_dir, config.node, config.flight_recorder_size));
 
@@ -145,7 +255,7 @@ int serve(const Config& config, Lanes lanes, FdStore* store,
 
   ControlThread::Setup setup;
   setup.config = config;
-  setup.facts = facts_of(lanes);
+  setup.facts = facts;
   setup.identity.node = config.node;
   setup.identity.boot_id = random_u64();
   setup.identity.transport = compatible_name(setup.facts.transport);
@@ -154,11 +264,17 @@ int serve(const Config& config, Lanes lanes, FdStore* store,
   for (const auto& lane : lanes) {
     setup.identity.data_addresses.push_back(lane->address());
     setup.identity.devices.push_back(lane->devices());
+    setup.identity.lane_hosts.push_back(address_of_lane(lane->devices()));
   }
   setup.commands = &commands;
   setup.events = &events;
   setup.flight = flight.control();
+  setup.recorder = &flight;
   setup.store = store;
+  setup.look = look;
+  setup.happened = &happened;
+  machine::PortWatch port_watch({ports_of_lanes(setup.facts.device_names())});
+  setup.port_watch = &port_watch;
   const core::EngineOptions engine = engine_options_of(config, slice_bytes);
   setup.plan = engine.plan;
   setup.job_sizes = {
@@ -171,20 +287,27 @@ int serve(const Config& config, Lanes lanes, FdStore* store,
       return tl::unexpected(fault);
     return invocation->config;
   };
+  metrics::Board board;
+  if (!config.metrics.empty()) setup.metrics = &board;
+  const auto metrics = serve_metrics(config, board);
+  if (!metrics) return refuse(metrics.error().message());
   ControlThread control(setup);
   if (const Status status = control.open(); !status.ok()) return refuse(status.message());
   warn_of(flight.publish());
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
-  DataThread data(std::move(lanes),
-                  {engine, config.staging_limit, config.feedback_limit, config.suspect / 4,
-                   flight.data(), config.restart_grace > 0, config.tuning == "auto",
-                   static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes},
-                  &commands, &events);
+  DataThread data(
+      std::move(lanes),
+      {engine, config.staging_limit, config.feedback_limit, config.suspect / 4, flight.data(),
+       config.restart_grace > 0, config.tuning == "auto",
+       static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes, !config.metrics.empty()},
+      &commands, &events);
   std::thread data_thread([&data] { data.run(); });
-  spdlog::info("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
-               config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,
-               setup.facts.devices_reason);
+  tell(Notice::kReady, spdlog::level::info, {{"GRADRING_NODE", config.node}},
+       fmt::format("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
+                   config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,
+                   setup.facts.devices_reason));
+  const auto discovery = start_discovery(config, &events);
   control.run();
   commands.post(StopData{});
   data_thread.join();
@@ -202,11 +325,15 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
     return 0;
   }
   const Config& config = invocation->config;
-  for (const std::string& fault : {fault_of(config), fault_of_runtime_dir(config.runtime_dir)}) {
+  for (const std::string& fault :
+       {fault_of(config), fault_of_sources(config), fault_of_runtime_dir(config.runtime_dir)}) {
     if (!fault.empty()) return refuse(fault);
   }
   start_logging(config);
   if (invocation->what == What::kKeep) return keep(config, program, arguments);
+  // First of all: it forks, and must not inherit what is opened below.
+  machine::LookApart look;
+  if (invocation->what == What::kRun) look.start(look_options_of(config));
   FdStore store;
   auto lanes = make_lanes(config);
   if (!lanes) return refuse(lanes.error().message());
@@ -216,7 +343,7 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
                facts.devices_reason);
     return 0;
   }
-  return serve(config, std::move(*lanes), &store, arguments);
+  return serve(config, std::move(*lanes), &store, &look, arguments);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace gradring {
 namespace {
 
-constexpr std::array<char, 4> kMagic = {'G', 'R', 'D', 'B'};
+constexpr std::array<char, 4> kBundleMagic = {'G', 'R', 'D', 'B'};
 constexpr size_t kVersionAt = 4, kCountAt = 5, kTokenAt = 8, kLengthsAt = 16;
 constexpr size_t kSealBytes = 4;
 static_assert(kLengthsAt + kBundleFramesMax * sizeof(uint16_t) + kSealBytes == kFrameBytes);
@@ -15,12 +15,12 @@ static_assert(kLengthsAt + kBundleFramesMax * sizeof(uint16_t) + kSealBytes == k
 
 bool is_bundle(std::span<const std::byte> header) {
   return header.size() == kFrameBytes &&
-         std::memcmp(header.data(), kMagic.data(), kMagic.size()) == 0;
+         std::memcmp(header.data(), kBundleMagic.data(), kBundleMagic.size()) == 0;
 }
 
 FrameBytes encode(const Bundle& bundle) {
   FrameBytes bytes{};
-  std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
+  std::memcpy(bytes.data(), kBundleMagic.data(), kBundleMagic.size());
   bytes[kVersionAt] = std::byte{kFrameVersion};
   bytes[kCountAt] = std::byte{bundle.count};
   std::memcpy(bytes.data() + kTokenAt, &bundle.token, sizeof bundle.token);

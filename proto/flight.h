@@ -28,6 +28,7 @@ namespace gradring {
 // one.
 inline constexpr const char* kFlightFile = "flight-recorder";
 inline constexpr const char* kFlightFileBefore = "flight-recorder.1";  // of the life before
+inline constexpr const char* kTraceFile = "trace";                     // while one is wanted
 
 inline constexpr uint32_t kFlightVersion = 1;
 inline constexpr size_t kFlightHeaderBytes = 4096;
@@ -77,8 +78,8 @@ enum class FlightKind : uint16_t {
   kEngineFailed = 104,      // as kJobFailed: the data plane asks for the end of the job
   kOpCondemned = 105,       // by slices that came damaged; code: cause; name: node; words: evidence
 
-  kSliceStarted = 128,    // index: slice; these five
-  kSliceLanded = 129,     // code: phase; value: hop
+  kSliceStarted = 128,  // index: slice; these five; rank: the lane of those that came or go by one
+  kSliceLanded = 129,   // code: phase; value: hop
   kSliceForwarded = 130,  // code: phase; value: hop
   kSliceDelivered = 131,
   kSliceAborted = 132,  // code: phase; value: hop

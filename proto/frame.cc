@@ -9,7 +9,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "the frame is little endian and is written by memcpy");
 
-constexpr std::array<char, 4> kMagic = {'G', 'R', 'D', 'F'};
+constexpr std::array<char, 4> kFrameMagic = {'G', 'R', 'D', 'F'};
 constexpr size_t kBodyOffset = 56;
 
 class Writer {
@@ -96,6 +96,7 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.ready.serial);
       w.put(f.ready.done);
       w.put(static_cast<uint8_t>(f.ready.rises));
+      w.put(f.ready.late_us);
       break;
     case FrameType::kSlice:
       w.put(f.slice.slice);
@@ -149,11 +150,23 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.all_ready.contributions);
       w.put(static_cast<uint8_t>(f.all_ready.grows));
       w.put(static_cast<uint8_t>(f.all_ready.rises));
+      w.put(f.all_ready.late_us);
       break;
     case FrameType::kWanted:
       w.put(f.wanted.rank);
       w.put(f.wanted.waited);
       w.put(f.wanted.signature);
+      break;
+    case FrameType::kProbe:
+      w.put(static_cast<uint8_t>(f.probe.kind));
+      w.put(static_cast<uint8_t>(f.probe.refusal));
+      w.put(static_cast<uint8_t>(f.probe.forced));
+      w.put(uint8_t{0});
+      w.put(f.probe.length);
+      w.put(f.probe.probe);
+      w.put(f.probe.count);
+      w.put(f.probe.at);
+      w.put(f.probe.jobs_bytes);
       break;
   }
 }
@@ -173,6 +186,7 @@ bool read_body(Reader& r, Frame& f) {
       r.get(f.ready.done);
       const auto rises = r.get<uint8_t>();
       f.ready.rises = rises == 1;
+      f.ready.late_us = r.get<uint32_t>();
       const bool numbered = f.ready.eager ? f.ready.serial > 0 : f.ready.length == 0;
       const bool flags = grows <= 1 && eager <= 1 && rises <= 1;
       return good && flags && numbered && f.ready.contributions > 0;
@@ -234,12 +248,31 @@ bool read_body(Reader& r, Frame& f) {
       f.all_ready.grows = grows == 1;
       const auto rises = r.get<uint8_t>();
       f.all_ready.rises = rises == 1;
+      f.all_ready.late_us = r.get<uint32_t>();
       return grows <= 1 && rises <= 1 && f.all_ready.contributions > 0;
     }
     case FrameType::kWanted:
       f.wanted.rank = r.get<uint32_t>();
       f.wanted.waited = r.get<uint64_t>();
       return r.get(f.wanted.signature);
+    case FrameType::kProbe: {
+      const auto kind = r.get<uint8_t>();
+      f.probe.kind = static_cast<ProbeKind>(kind);
+      const auto refusal = r.get<uint8_t>();
+      f.probe.refusal = static_cast<ProbeRefusal>(refusal);
+      const auto forced = r.get<uint8_t>();
+      f.probe.forced = forced == 1;
+      r.get<uint8_t>();
+      f.probe.length = r.get<uint32_t>();
+      f.probe.probe = r.get<uint64_t>();
+      f.probe.count = r.get<uint64_t>();
+      f.probe.at = r.get<uint64_t>();
+      f.probe.jobs_bytes = r.get<uint64_t>();
+      const bool refused = f.probe.kind == ProbeKind::kRefused;
+      return kind >= 1 && kind <= kProbeKindLast && refusal <= kProbeRefusalLast && forced <= 1 &&
+             refused == (f.probe.refusal != ProbeRefusal::kNone) &&
+             f.probe.length <= (f.probe.kind == ProbeKind::kData ? kProbeBytesMax : 0);
+    }
   }
   return false;
 }
@@ -253,13 +286,14 @@ bool is_direct(const Frame& frame) {
 
 uint32_t payload_of(const Frame& frame) {
   if (frame.type == FrameType::kSlice) return frame.slice.length;
+  if (frame.type == FrameType::kProbe) return frame.probe.length;
   return frame.type == FrameType::kReady ? frame.ready.length : 0;
 }
 
 FrameBytes encode(const Frame& frame) {
   FrameBytes bytes{};
   Writer w(bytes);
-  w.put(kMagic);
+  w.put(kFrameMagic);
   w.put(kFrameVersion);
   w.put(static_cast<uint8_t>(frame.type));
   w.put(uint16_t{0});
@@ -278,7 +312,7 @@ tl::expected<Frame, std::string> decode(std::span<const std::byte> header, size_
                           std::to_string(header.size()));
   }
   Reader r(header);
-  if (r.get<std::array<char, 4>>() != kMagic)
+  if (r.get<std::array<char, 4>>() != kFrameMagic)
     return tl::unexpected<std::string>("not a gradring frame");
   const auto version = r.get<uint8_t>();
   if (version != kFrameVersion) {

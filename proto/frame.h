@@ -26,9 +26,9 @@ namespace gradring {
 //    | body of the type (84 bytes, unused bytes zero)            | seal   |
 //    +--------------------------------------------------------------------+
 //
-// A SLICE is followed by its payload, and a READY may be; every other type has none. The seal is
-// the CRC32C of the 140 bytes before it. encode() leaves it zero and decode() does not look at it:
-// who puts it there and who checks it is the data thread (daemon/data/seal.h).
+// A SLICE is followed by its payload, and a READY and a PROBE may be; every other type has none.
+// The seal is the CRC32C of the 140 bytes before it. encode() leaves it zero and decode() does not
+// look at it: who puts it there and who checks it is the data thread (daemon/data/seal.h).
 inline constexpr size_t kFrameBytes = 144;
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
@@ -46,8 +46,9 @@ enum class FrameType : uint8_t {
   kDone = 9,
   kAllReady = 10,
   kWanted = 11,
+  kProbe = 12,
 };
-inline constexpr uint8_t kFrameTypeLast = 11;
+inline constexpr uint8_t kFrameTypeLast = 12;
 
 // The first turn of a slice gathers a partial sum, the second hands out the final value. kDirect: a
 // final value straight from a member that has it. kRising: the sum of the sender and all below it
@@ -75,10 +76,10 @@ struct DoneBody {
 //    +---------+-----------------+----------------+----------------+
 //    | length  | serial          | done.upto      | done.beyond    |
 //    +---------+-----------------+----------------+----------------+
-//  130     131
-//    +--------+
-//    | rises  |
-//    +--------+
+//  130     131       135
+//    +--------+---------+
+//    | rises  | late_us |
+//    +--------+---------+
 struct ReadyBody {
   uint32_t rank = 0;
   uint32_t contributions = 0;  // of how many ranks, dead ones that had submitted included; never 0
@@ -91,6 +92,9 @@ struct ReadyBody {
   uint64_t serial = 0;
   DoneBody done;       // with the receiver's ops
   bool rises = false;  // in large jobs: the sender and all below it can sum it along their tree
+  // How far behind the first that is known the last of these ranks submitted it; says nothing of
+  // when that was. Older releases say 0.
+  uint32_t late_us = 0;
   bool operator==(const ReadyBody&) const = default;
 };
 
@@ -168,6 +172,7 @@ struct AllReadyBody {
   uint32_t contributions = 0;  // of how many ranks, never 0
   bool grows = false;          // as some member's READY had it
   bool rises = false;          // all members' had it: so it is summed along the tree
+  uint32_t late_us = 0;        // the most of all READYs
   bool operator==(const AllReadyBody&) const = default;
 };
 
@@ -178,6 +183,44 @@ struct WantedBody {
   uint64_t waited = 0;  // nanoseconds since the op was submitted first, where this began
   Signature signature;
   bool operator==(const WantedBody&) const = default;
+};
+
+// A measurement of one lane, beside all jobs (daemon/core/probe_sender.h). Only to who said in its
+// hello that it knows probes.
+//
+//   56     57       58       59    60       64      72      80      88           96
+//    +------+--------+--------+-----+--------+-------+-------+-------+------------+
+//    | kind | refusal| forced |  0  | length | probe | count | at    | jobs_bytes |
+//    +------+--------+--------+-----+--------+-------+-------+-------+------------+
+enum class ProbeKind : uint8_t {
+  kAsk = 1,      // may I? From the sender, as kData and kEnd
+  kGranted = 2,  // from the receiver, as kRefused and kEcho
+  kRefused = 3,
+  kData = 4,  // `length` bytes that mean nothing follow
+  kEcho = 5,  // one for each kData
+  kEnd = 6,
+};
+inline constexpr uint8_t kProbeKindLast = 6;
+enum class ProbeRefusal : uint8_t {
+  kNone = 0,
+  kJobs = 1,      // jobs have trainers here, and it was not forced
+  kDraining = 2,  // this daemon is to stop
+  kBusy = 3,      // another probe ends here
+};
+inline constexpr uint8_t kProbeRefusalLast = 3;
+// More is not in one message of a probe, so that the receiver needs no more memory.
+inline constexpr uint32_t kProbeBytesMax = 4 << 20;
+struct ProbeBody {
+  ProbeKind kind = ProbeKind::kAsk;
+  ProbeRefusal refusal = ProbeRefusal::kNone;  // of kRefused alone
+  bool forced = false;                         // also beside jobs
+  uint32_t length = 0;                         // of kData alone
+  uint64_t probe = 0;                          // the sender's number for it
+  uint64_t count = 0;                          // of kData, from 1; of kEcho: so many have come
+  uint64_t at = 0;                             // of kEcho: when, by the receiver's clock in ns
+  uint64_t jobs_bytes =
+      0;  // of kEcho: of slices that the receiver got from the sender by this lane
+  bool operator==(const ProbeBody&) const = default;
 };
 
 // Sent on every lane by the thread that moves its slices; `progress` counts that thread's turns.
@@ -206,6 +249,7 @@ struct Frame {
   DoneBody done;
   AllReadyBody all_ready;
   WantedBody wanted;
+  ProbeBody probe;
 };
 
 // Whether it has data that does not go along the ring.

@@ -66,10 +66,18 @@ struct Ring {
   alignas(64) std::array<Entry, kRingSlots> entries{};
 };
 
-// Zeroed memory is two empty rings.
+// What the trainer tells of itself, whenever it likes; believed as far as it matters to itself
+// alone.
+struct TrainerWords {
+  alignas(64) std::atomic<uint64_t> input_wait_ns{0};  // it has waited for input, ever
+};
+
+// Zeroed memory is two empty rings. Earlier releases know no words, but their whole pages have room
+// for them.
 struct RingPair {
   Ring<RingSubmission> submissions;  // the trainer writes
   Ring<RingEnd> ends;                // the daemon writes
+  TrainerWords words;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tl/expected.hpp>
 #include <vector>
 
 #include "proto/frame.h"
@@ -48,6 +49,8 @@ struct Counters {
   uint64_t payload_bytes_received = 0;
   // Arrived without a header of kFrameBytes: no peer of ours sent them.
   uint64_t messages_dropped = 0;
+  uint64_t registrations = 0;     // of memory for the device, ever
+  uint64_t registered_bytes = 0;  // now
 
   Counters& operator+=(const Counters& other) {
     messages_sent += other.messages_sent;
@@ -55,8 +58,16 @@ struct Counters {
     payload_bytes_sent += other.payload_bytes_sent;
     payload_bytes_received += other.payload_bytes_received;
     messages_dropped += other.messages_dropped;
+    registrations += other.registrations;
+    registered_bytes += other.registered_bytes;
     return *this;
   }
+};
+
+// Memory that a device may reach, until this ends: before the memory and the transport do.
+class Registration {
+ public:
+  virtual ~Registration() = default;
 };
 
 // Moves messages between nodes: a fixed header of kFrameBytes and a payload. Reliable until the
@@ -84,6 +95,14 @@ class Transport {
   // without payload may use token 0 and is then not reported.
   virtual Status send(PeerId peer, const FrameBytes& header, std::span<const std::byte> payload,
                       uint64_t token) = 0;
+
+  // For memory that payloads are sent from and land in again and again: a device that has to know
+  // its pages is told once, here, and not when messages move. Takes milliseconds. Null where the
+  // device needs none; refused where the system allows no more of it.
+  virtual tl::expected<std::unique_ptr<Registration>, Status> make_ready(
+      std::span<std::byte> /*memory*/) {
+    return nullptr;
+  }
 
   // Does what can be done without waiting, and returns the amount of work done (0: nothing).
   virtual int progress(Events& events) = 0;

@@ -349,6 +349,13 @@ gradring_code gradring_learned_priorities(gradring_comm* comm, gradring_learned_
   });
 }
 
+gradring_code gradring_waited_for_input(gradring_comm* comm, uint64_t nanoseconds) {
+  return on(comm, [&](Communicator& body) {
+    body.waited_for_input(nanoseconds);
+    return GRADRING_OK;
+  });
+}
+
 gradring_code gradring_join_point(gradring_comm* comm, gradring_result* result,
                                   gradring_view* view) {
   if (!usable(result)) return invalid("result.struct_size is not set");

@@ -8,14 +8,13 @@
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
+#include "client/src/refusal.h"
 #include "client/src/utf8.h"
 #include "proto/hash.h"
 #include "proto/reduction.h"
 
 namespace gradring::client {
 namespace {
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
 // The number in an enumeration's place, which need not be one of its values.
 template <class Enum>

@@ -92,6 +92,7 @@ class Communicator final : private Session::Events {
   tl::expected<AllJoined, Status> join_all();
   // Of named ops; the most urgent one first.
   std::vector<NeedOrder::Learned> learned_priorities();
+  void waited_for_input(uint64_t nanoseconds);
   // The refusal for a wait that ended first.
   Status still_under_way(uint64_t request, int64_t timeout_ms);
 

@@ -47,8 +47,8 @@ tl::expected<ControlSocket, Status> ControlSocket::connect(const std::string& ru
     auto socket = std::make_unique<zmq::socket_t>(*context, zmq::socket_type::dealer);
     // With messages left, closing the context would wait for a daemon that may be gone.
     socket->set(zmq::sockopt::linger, 0);
-    // Without a connection a message is refused instead of queued.
-    socket->set(zmq::sockopt::immediate, true);
+    // Not "immediate": when the daemon goes, libzmq would throw away what it has said and we have
+    // not read yet.
     // A trainer may compute for long between submitting and waiting, and the daemon must not find
     // its queue full of completions. They are as many as the trainer's own submissions.
     socket->set(zmq::sockopt::rcvhwm, 0);

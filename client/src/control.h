@@ -25,7 +25,7 @@ class ControlSocket {
 
   // As the last receive() found it. Asking the socket anew could consume the sign on fd().
   bool writable() const { return writable_; }
-  // RESOURCE_EXHAUSTED when it would have to wait: not connected yet, or the daemon does not read.
+  // RESOURCE_EXHAUSTED when it would have to wait: the daemon does not read.
   Status send(const wire::ClientMessage& message);
   // Nothing there is an empty optional; a message that cannot be read is INTERNAL.
   tl::expected<std::optional<wire::DaemonMessage>, Status> receive();

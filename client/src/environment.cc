@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "client/src/runtime_dir.h"
@@ -31,8 +32,21 @@ const char* get(const char* variable) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
+// The step of Slurm that this process is a task of. The shells of sbatch and salloc have no step,
+// or one of the numbers at the end; they are rank 0 of as many tasks as were asked for, and start
+// them.
+const char* slurm_step() {
+  constexpr uint32_t kSpecialSteps = 0xfffffff0;
+  const char* step = get("SLURM_STEP_ID");
+  if (step == nullptr || get("SLURM_JOB_ID") == nullptr) return nullptr;
+  uint32_t number = 0;
+  std::from_chars(step, step + std::strlen(step), number);
+  return number < kSpecialSteps ? step : nullptr;
+}
+
 const char* first_set(std::span<const char* const> variables) {
   for (const char* variable : variables) {
+    if (std::string_view(variable).starts_with("SLURM_") && slurm_step() == nullptr) continue;
     if (get(variable) != nullptr) return variable;
   }
   return nullptr;
@@ -73,17 +87,20 @@ std::string shown(std::span<const char* const> variables) {
 std::optional<std::string> job_from_environment() {
   if (const char* job = get("GRADRING_JOB")) return job;
 
-  // Without a step the number names the whole allocation, in which several jobs may run at once.
-  const char* slurm_job = get("SLURM_JOB_ID");
-  const char* slurm_step = get("SLURM_STEP_ID");
-  if (slurm_job != nullptr && slurm_step != nullptr) {
-    return std::string(slurm_job) + "." + slurm_step;
+  // An mpirun inside an allocation starts those of its ranks that are on other nodes than itself in
+  // a step of Slurm, and those beside it in none.
+  const char* mpi = first_set(kMpiNamespace);
+  if (mpi != nullptr && get("OMPI_COMM_WORLD_RANK") != nullptr) return get(mpi);
+
+  std::string run = get("TORCHELASTIC_RUN_ID") != nullptr ? get("TORCHELASTIC_RUN_ID") : "";
+  if (run == "none") run.clear();
+  // Without a step the number names the whole allocation, in which several jobs may run at once;
+  // and in a step several runs of torchrun may.
+  if (const char* step = slurm_step()) {
+    return std::string(get("SLURM_JOB_ID")) + "." + step + (run.empty() ? "" : "/" + run);
   }
-
-  if (const char* variable = first_set(kMpiNamespace)) return get(variable);
-
-  const char* elastic = get("TORCHELASTIC_RUN_ID");
-  if (elastic != nullptr && std::string_view(elastic) != "none") return elastic;
+  if (mpi != nullptr) return get(mpi);
+  if (!run.empty()) return run;
 
   const char* address = get("MASTER_ADDR");
   const char* port = get("MASTER_PORT");
@@ -128,6 +145,13 @@ std::string priorities_from_environment() {
 std::string deterministic_from_environment() {
   const char* deterministic = get("GRADRING_DETERMINISTIC");
   return deterministic != nullptr ? deterministic : "off";
+}
+
+int64_t join_timeout_ms_from_environment() {
+  constexpr const char* kVariable[] = {"GRADRING_JOIN_TIMEOUT"};
+  if (get(kVariable[0]) == nullptr) return 0;
+  const int32_t seconds = number_from(kVariable);
+  return seconds < 0 ? -1 : int64_t{seconds} * 1000;
 }
 
 bool rings_from_environment() {

@@ -6,14 +6,13 @@
 #include <iterator>
 
 #include "client/src/communicator.h"
+#include "client/src/refusal.h"
 
 namespace gradring::client {
 namespace {
 
 // More would be cut off in every table.
 constexpr size_t kRanksText = 40;
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
 // "0-3,8"; of a long list the beginning, and its hash.
 std::string in_words(const std::vector<uint32_t>& ranks) {

@@ -2,15 +2,10 @@
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
+#include "client/src/refusal.h"
 
 // gradring_alloc, gradring_register and their counterparts.
 namespace gradring::client {
-namespace {
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-
-}  // namespace
-
 tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::mutex>& lock,
                                                          uint64_t bytes) {
   if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);

@@ -15,6 +15,7 @@ void gradring_options_init(gradring_options* options) {
   *options = gradring_options{};
   options->struct_size = sizeof(gradring_options);
   options->rank = options->size = options->local_rank = options->local_size = -1;
+  options->join_timeout_ms = client::join_timeout_ms_from_environment();
   try {
     thread_local std::string runtime_dir, job, token, policy, wire, priorities, deterministic;
     options->rank = client::number_from(client::kRankVariables);

@@ -7,11 +7,10 @@
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
+#include "client/src/refusal.h"
 
 namespace gradring::client {
 namespace {
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
 // Of the two the lower one is rank 0 of the pair.
 uint32_t place_of(uint32_t rank, uint32_t other) { return rank < other ? 0 : 1; }

@@ -43,7 +43,8 @@ Rings::Rings(Mapping mapping, UniqueFd submitted, UniqueFd ended)
       submitted_(std::move(submitted)),
       ended_(std::move(ended)),
       submissions_(&pair_in(mapping_)->submissions),
-      ends_(&pair_in(mapping_)->ends) {}
+      ends_(&pair_in(mapping_)->ends),
+      words_(&pair_in(mapping_)->words) {}
 
 void Rings::put(const RingSubmission& submission) {
   submissions_.put(submission);

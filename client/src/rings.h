@@ -24,6 +24,10 @@ class Rings {
   // Requires room. Wakes the daemon if it sleeps.
   void put(const RingSubmission& submission);
 
+  void tell_input_wait(uint64_t ns_ever) {
+    words_->input_wait_ns.store(ns_ever, std::memory_order_relaxed);
+  }
+
   bool any() const { return ends_.any(); }
   bool broken() const { return ends_.broken(); }
   RingEnd take() { return ends_.take(); }
@@ -44,6 +48,7 @@ class Rings {
   UniqueFd ended_;
   RingWriter<RingSubmission> submissions_;
   RingReader<RingEnd> ends_;
+  TrainerWords* words_;
   TimePoint began_;              // to wait, the last time
   Clock::duration waited_ = {};  // that time, if it came to sleep
 };

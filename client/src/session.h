@@ -117,6 +117,12 @@ class Session final : private Reader::Source {
   // Requires takes_ring_entries(), without letting go of the lock in between.
   void put(const RingSubmission& submission) { rings_->put(submission); }
 
+  // Tells the daemon, if there are rings, and when there are.
+  void waited_for_input(uint64_t nanoseconds) {
+    input_wait_ns_ += nanoseconds;
+    if (rings_) rings_->tell_input_wait(input_wait_ns_);
+  }
+
   // Waits until the daemon takes messages, until the deadline and for kSendTime at most; or until
   // it is away, since messages then have to wait anyway.
   Status wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline = kNever);
@@ -190,6 +196,7 @@ class Session final : private Reader::Source {
   std::unique_ptr<Connection> connection_;
   std::shared_ptr<Rings> rings_;
   uint64_t rings_request_ = 0;
+  uint64_t input_wait_ns_ = 0;  // ever
   bool attach_open_ = true;
   bool control_open_ = true;
   // What the control channel has not taken yet. Whoever sends has waited until this was empty.

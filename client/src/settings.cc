@@ -6,14 +6,13 @@
 #include <span>
 
 #include "client/src/environment.h"
+#include "client/src/refusal.h"
 #include "client/src/runtime_dir.h"
 #include "client/src/sized_struct.h"
 #include "client/src/utf8.h"
 
 namespace gradring::client {
 namespace {
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
 // A field that options_init could not fill, with the variables it looked at.
 Status missing(const char* field, std::span<const char* const> variables) {
@@ -58,7 +57,8 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
   if (!is_utf8(copy->job)) return tl::unexpected(invalid("the job name is not UTF-8"));
   if (copy->join_timeout_ms < 0) {
     return tl::unexpected(
-        invalid("options.join_timeout_ms is negative; 0 means the daemon's own limit"));
+        invalid("options.join_timeout_ms is negative, or GRADRING_JOIN_TIMEOUT is no number of "
+                "seconds; 0 means the daemon's own limit"));
   }
   settings.job = copy->job;
   settings.token = copy->token != nullptr ? copy->token : "";

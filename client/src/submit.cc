@@ -5,12 +5,11 @@
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
+#include "client/src/refusal.h"
 #include "proto/wire.h"
 
 namespace gradring::client {
 namespace {
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
 bool aligned(const void* address, size_t element) {
   return reinterpret_cast<uintptr_t>(address) % element == 0;

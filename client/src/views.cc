@@ -3,15 +3,10 @@
 #include <algorithm>
 
 #include "client/src/communicator.h"
+#include "client/src/refusal.h"
 
 // The views of the job, and the join points between which it may grow.
 namespace gradring::client {
-namespace {
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-
-}  // namespace
-
 void Communicator::adopt(View view) {
   size_ = static_cast<int32_t>(view.size());
   if (view.local_size > 0) local_size_ = view.local_size;

@@ -61,6 +61,11 @@ std::vector<NeedOrder::Learned> Communicator::learned_priorities() {
   return need_order_.learned();
 }
 
+void Communicator::waited_for_input(uint64_t nanoseconds) {
+  Inside inside(*this);
+  session_.waited_for_input(nanoseconds);
+}
+
 Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {
   if (const auto far = far_request(ticket)) {
     return far->body->still_under_way(far->ticket, timeout_ms);

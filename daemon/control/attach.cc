@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "daemon/control/listener.h"
+#include "daemon/notice.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
@@ -68,13 +69,24 @@ void AttachServer::on_listener(core::Time now) {
     if (!socket) {
       if (errno != EMFILE && errno != ENFILE) return;
       // The listener stays readable; looking away for a moment keeps this from being a busy loop.
-      spdlog::warn("out of file descriptors: new trainers must wait (raise LimitNOFILE)");
+      tell(Notice::kLimitHit, spdlog::level::warn, {},
+           "out of file descriptors: new trainers must wait (raise LimitNOFILE)");
       epoll_->remove(listener_.get());
       accept_again_ = now + core::kSecond;
       return;
     }
-    auto opened = sessions_->open(credentials_of(socket.get()), now);
+    const Credentials who = credentials_of(socket.get());
+    if (!is_one_user(who.uid)) {
+      send_refusal(socket.get(),
+                   {Code::kPermissionDenied,
+                    "the user of this process is not mapped into the user namespace of "
+                    "gradringd, which could not tell it from other users; run gradringd "
+                    "outside of user namespaces, or in that of its trainers"});
+      continue;
+    }
+    auto opened = sessions_->open(who, now);
     if (!opened) {
+      tell_limit(opened.error());
       send_refusal(socket.get(), opened.error());
       continue;
     }
@@ -181,8 +193,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
   if (!send(session, reply)) return;
   sessions_->save(session);
   events_->session_opened(session);
-  spdlog::debug("trainer attached: pid {}, uid {}, {}", session.who.pid, session.who.uid,
-                session.program);
+  spdlog::debug("trainer attached: {}, {}", describe(session.who), session.program);
 }
 
 void AttachServer::allocate(Session& session, const wire::AllocateSegment& request) {
@@ -222,6 +233,7 @@ void AttachServer::make_rings(Session& session, const wire::MakeRings& request) 
 }
 
 void AttachServer::refuse(Session& session, uint64_t request, const Status& why) {
+  tell_limit(why);
   wire::AttachReply reply;
   reply.mutable_refused()->set_request(request);
   reply.mutable_refused()->set_code(static_cast<uint32_t>(why.code()));

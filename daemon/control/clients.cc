@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "daemon/notice.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -21,6 +23,7 @@ void Clients::answer(const std::string& routing_id, wire::DaemonMessage message)
 }
 
 void Clients::refuse(const std::string& routing_id, uint64_t request, const Status& why) {
+  tell_limit(why);
   wire::DaemonMessage message;
   message.set_request(request);
   message.mutable_refused()->set_request(request);

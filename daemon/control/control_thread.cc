@@ -10,7 +10,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/control/listener.h"
-#include "daemon/control/peer_wire.h"
+#include "daemon/notice.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
@@ -68,6 +68,7 @@ ControlThread::ControlThread(const Setup& setup)
       clients_(&router_, &sessions_),
       rings_(setup.commands),
       peers_(&context_, setup.config, setup.identity, setup.commands, this),
+      ports_(setup.facts.device_names(), setup.port_watch),
       tunings_(tuning_setup_of(setup), [this] { return peers_.lanes(); }),
       jobs_(setup.config.node, {&sessions_, &clients_, &peers_, setup.commands, &tunings_},
             setup.flight, {&node_log_, setup.store, setup.job_sizes}),
@@ -76,9 +77,13 @@ ControlThread::ControlThread(const Setup& setup)
               {setup.config.node, setup.identity.boot_id}, &sessions_, &rings_, &epoll_, this),
       queries_(setup.config, setup.facts),
       requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
-                               &queries_, this, setup.flight}) {
-  queries_.connect({&sessions_, &clients_, &membership_, &jobs_, &peers_, &requests_, &tunings_,
-                    setup.commands});
+                               &queries_, this, setup.flight}),
+      vitals_(setup.config, setup.facts, setup.metrics) {
+  const Queries::Parts parts{&sessions_, &clients_,  &membership_,  &jobs_,         &peers_,
+                             &ports_,    &requests_, &tunings_,     setup.commands, setup.recorder,
+                             setup.look, this,       setup.happened};
+  queries_.connect(parts);
+  vitals_.connect(parts);
 }
 
 Status ControlThread::open() {
@@ -106,6 +111,7 @@ Status ControlThread::open() {
   if (memory) node_log_.restored();
   setup_.store->forget_rest();  // of another version, or of a life that is over
   epoll_.add(setup_.events->event_fd(), tag_of(Source::kMailbox));
+  if (ports_.event_fd() >= 0) epoll_.add(ports_.event_fd(), tag_of(Source::kPorts));
   return open_signals();
 }
 
@@ -115,7 +121,9 @@ void ControlThread::run() {
   int work = 1;
   while (phase_ != Phase::kStopped) {
     wait(work > 0 ? 0 : next_deadline(monotonic_now()));
-    work = do_work(monotonic_now());
+    const core::Time began = monotonic_now();
+    work = do_work(began);
+    if (work > 0) vitals_.loop()->worked(monotonic_now() - began);
   }
   constexpr int kLinger = 300;  // ms, for the last words to trainers and peers
   peers_.linger(kLinger);
@@ -253,7 +261,11 @@ void ControlThread::apply(const PeerDataLost& lost, core::Time now) {
   peers_.on_data_lost(lost, now);
 }
 
+void ControlThread::apply(const PeersFound& peers, core::Time) { peers_.found(peers.addresses); }
+
 void ControlThread::apply(const NonfiniteFound& found, core::Time) { jobs_.mark_nonfinite(found); }
+
+void ControlThread::apply(const RankLate& late, core::Time) { jobs_.tell_late(late); }
 
 void ControlThread::apply(const OpsTimed& timed, core::Time) { tunings_.measured(timed); }
 
@@ -261,11 +273,14 @@ void ControlThread::apply(const Pulse& pulse, core::Time now) {
   progress_ = pulse.progress;
   peers_.on_pulse(pulse, now);
   queries_.on_pulse(pulse);
+  vitals_.on_pulse(pulse, now);
 }
 
 void ControlThread::apply(const JobDescription& description, core::Time) {
   queries_.on_description(description);
 }
+
+void ControlThread::apply(const ProbeEnded& ended, core::Time) { queries_.on_probe_ended(ended); }
 
 // ---- from trainers and tools ----
 
@@ -299,11 +314,25 @@ int ControlThread::read_descriptors(core::Time now) {
       case Source::kSignals:
         read_signals(now);
         break;
+      case Source::kPorts:
+        read_ports(now);
+        break;
       case Source::kMailbox:
         break;  // emptied at the start of every turn
     }
   }
   return std::max(count, 0);
+}
+
+// At once, and not when heartbeats or the transport's retries end.
+void ControlThread::read_ports(core::Time now) {
+  for (const Ports::LaneChange& change : ports_.take()) {
+    if (change.down) {
+      peers_.port_down(change.lane, change.why, now);
+    } else {
+      peers_.port_active(change.lane);
+    }
+  }
 }
 
 void ControlThread::session_opened(const Session& session) {
@@ -318,8 +347,13 @@ void ControlThread::session_ended(SessionId id, const std::string& evidence) {
   session->gone = true;
   record_end(setup_.flight, *session, evidence);
   if (session->part != JobPart::kNone) {
-    spdlog::info("trainer rank {} (pid {}, uid {}): {}", session->rank, session->who.pid,
-                 session->who.uid, evidence);
+    tell(Notice::kTrainerDied, spdlog::level::info,
+         {{"GRADRING_JOB", jobs_.name_of(session->job)},
+          {"GRADRING_RANK", std::to_string(session->rank)},
+          {"GRADRING_PID", std::to_string(session->who.pid)}},
+         fmt::format("trainer rank {} ({}): {}", session->rank, describe(session->who), evidence));
+    // Who ends because its job is over is no news.
+    if (session->part != JobPart::kClosed) vitals_.client_died(evidence);
     jobs_.mark_over(*session, "dead");
     rings_.close(*session);
     membership_.session_lost(id, evidence);
@@ -329,43 +363,6 @@ void ControlThread::session_ended(SessionId id, const std::string& evidence) {
   session->pidfd.reset();
   session->answers.clear();
   erase_if_free(*session);
-}
-
-// ---- from peers ----
-
-void ControlThread::peer_up(const std::string& node) {
-  setup_.flight->record({.kind = FlightKind::kPeerUp}, node);
-  membership_.peer_up(node);
-}
-
-void ControlThread::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
-  const FlightEvent lost{.kind = FlightKind::kPeerLost, .code = static_cast<uint8_t>(cause)};
-  setup_.flight->record(lost, node, evidence);
-  membership_.peer_lost(node, cause, evidence);
-}
-
-void ControlThread::peer_away(const std::string& node) {
-  FlightEvent away{.kind = FlightKind::kPeerLost};
-  setup_.flight->record(away, node, "may come back");
-  membership_.peer_away(node);
-}
-
-void ControlThread::lane_lost(const std::string& node, const std::string& why) {
-  setup_.flight->record({.kind = FlightKind::kLaneLost}, node, why);
-  membership_.lane_lost(node, why);
-}
-
-void ControlThread::peer_suspect(const std::string& node, bool suspected) {
-  membership_.peer_suspect(node, suspected);
-}
-
-void ControlThread::peer_message(const std::string& node, const wire::PeerMessage& message) {
-  if (message.has_job_query()) return queries_.on_peer_query(node, message.job_query());
-  if (message.has_job_query_reply()) return queries_.on_peer_reply(node, message.job_query_reply());
-  if (const auto job_message = job_message_of(message)) {
-    return membership_.on_message(node, *job_message, monotonic_now());
-  }
-  spdlog::warn("peer {} sent a malformed message", node);
 }
 
 // ---- time ----

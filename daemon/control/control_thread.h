@@ -14,14 +14,16 @@
 #include "daemon/control/events.h"
 #include "daemon/control/jobs.h"
 #include "daemon/control/peers.h"
+#include "daemon/control/ports.h"
 #include "daemon/control/queries.h"
 #include "daemon/control/requests.h"
 #include "daemon/control/sessions.h"
 #include "daemon/control/tunings.h"
+#include "daemon/control/vitals.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
 #include "daemon/fd_store.h"
-#include "daemon/flight/ring.h"
+#include "daemon/flight/recorder.h"
 #include "daemon/records/node_log.h"
 #include "daemon/thread_owner.h"
 
@@ -29,7 +31,7 @@ namespace gradring::daemon {
 
 // Owns sessions, membership, peers and all talking with people; hands the moving of slices to the
 // data thread. Everything is for the thread that is in run().
-class ControlThread final : private SessionEvents, private PeerEvents {
+class ControlThread final : private SessionEvents, private PeerEvents, private Drainable {
  public:
   struct Setup {
     Config config;
@@ -38,18 +40,23 @@ class ControlThread final : private SessionEvents, private PeerEvents {
     CommandBox* commands = nullptr;
     EventBox* events = nullptr;
     FlightRing* flight = FlightRing::off();
+    FlightRecorder* recorder = nullptr;  // whose ring that is
     FdStore* store = nullptr;
+    machine::LookApart* look = nullptr;  // started
     JobMemory::Sizes job_sizes;
+    const EventRing* happened = nullptr;
+    machine::PortWatch* port_watch = nullptr;
+    metrics::Board* metrics = nullptr;  // where somebody watches
     core::PlanOptions plan;
     // Reads the configuration anew, for SIGHUP; an error is one line.
     std::function<tl::expected<Config, std::string>()> reload;
   };
-  // Expects SIGTERM, SIGINT and SIGHUP to be blocked in every thread.
+  // Expects SIGTERM, SIGINT, SIGHUP and SIGUSR1 to be blocked in every thread.
   explicit ControlThread(const Setup& setup);
 
   // Binds everything. The caller holds the lock of the runtime directory.
   Status open();
-  // Until the daemon has drained after a signal.
+  // Until the daemon has drained, after a signal or because somebody asked for it.
   void run();
 
  private:
@@ -66,6 +73,7 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void apply(const RingBroken& broken, core::Time now);
   void apply(const EngineFailed& failed, core::Time now);
   void apply(const EngineDrained& drained, core::Time now);
+  void apply(const PeersFound& peers, core::Time now);
   void apply(const JobFrozen& frozen, core::Time now);
   void apply(const EngineAbsent& absent, core::Time now);
   void apply(const EngineAtJoinPoint& at, core::Time now);
@@ -74,13 +82,16 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   void apply(const EpochDiffers& differs, core::Time now);
   void apply(const PeerDataLost& lost, core::Time now);
   void apply(const NonfiniteFound& found, core::Time now);
+  void apply(const RankLate& late, core::Time now);
   void apply(const OpsTimed& timed, core::Time now);
   void apply(const Pulse& pulse, core::Time now);
   void apply(const JobDescription& description, core::Time now);
+  void apply(const ProbeEnded& ended, core::Time now);
 
   void erase_if_free(const Session& session);
   int read_clients(core::Time now);
   int read_descriptors(core::Time now);
+  void read_ports(core::Time now);
   int tick_if_due(core::Time now);
   int flush_answers();
 
@@ -103,7 +114,13 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   Status open_signals();
   void read_signals(core::Time now);
   void reload();
-  void start_draining(core::Time now);
+  void make_way();
+  void drain(std::optional<core::Time> timeout) override;
+  void serve_again() override;
+  DrainState drain_state() const override;
+  void drain_by_signal(core::Time now);
+  void start_draining(core::Time timeout, core::Time now);
+  void set_draining(bool draining);
   void start_stopping(core::Time now);
   void advance_phase(core::Time now);
   void tell_systemd(const std::string& state) const;
@@ -121,18 +138,22 @@ class ControlThread final : private SessionEvents, private PeerEvents {
   Clients clients_;
   Rings rings_;
   Peers peers_;
+  Ports ports_;
   Tunings tunings_;
   Jobs jobs_;
   core::Membership membership_;
   AttachServer attach_;
   Queries queries_;
   Requests requests_;
+  Vitals vitals_;
 
   std::vector<zmq_pollitem_t> items_;  // of the last wait: descriptors, trainers, then peers
   std::vector<Event> taken_;           // kept for its capacity
   core::Time next_tick_ = 0;
   Phase phase_ = Phase::kServing;
   core::Time phase_deadline_ = 0;
+  bool by_signal_ = false;            // so it drains
+  std::vector<std::string> cut_off_;  // jobs that had not ended when it had drained
   core::Time watchdog_interval_ = 0;  // 0: nobody watches
   core::Time watchdog_fed_ = 0;
   uint64_t progress_ = 0;  // of the data thread, by its last pulse

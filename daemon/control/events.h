@@ -9,7 +9,14 @@
 namespace gradring::daemon {
 
 // What the control thread waits for besides its ZeroMQ sockets.
-enum class Source : uint8_t { kAttachListener = 1, kAttachSocket, kPidfd, kMailbox, kSignals };
+enum class Source : uint8_t {
+  kAttachListener = 1,
+  kAttachSocket,
+  kPidfd,
+  kMailbox,
+  kSignals,
+  kPorts
+};
 
 // A source and, where there are many, the session it belongs to (56 bits), in one word of epoll.
 inline uint64_t tag_of(Source source, uint64_t id = 0) {

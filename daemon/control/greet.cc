@@ -9,6 +9,7 @@
 
 #include "daemon/control/peer_wire.h"
 #include "daemon/control/peers.h"
+#include "daemon/notice.h"
 #include "proto/bundle.h"
 #include "proto/version.h"
 
@@ -55,11 +56,13 @@ void Peers::say_hello(Peer& peer) {
   for (size_t lane = 1; lane < self_.data_addresses.size(); ++lane) {
     hello->add_more_data_addresses(self_.data_addresses[lane]);
   }
+  for (const std::string& host : self_.lane_hosts) hello->add_lane_hosts(host);
   hello->set_data_token(peer.link.token());
   for (const std::string& also : config_.listen_also) hello->add_also_listens_at(also);
   hello->set_slice_bytes(self_.slice_bytes);
   hello->set_slots(self_.slots);
   hello->set_bundle_bytes(kBundleBytesMax);
+  hello->set_probes(true);
   hello->set_relays(net_.has_value());
   hello->set_listens_at(net_ ? net_->self() : config_.listen);
   hello->set_life(life_);
@@ -72,6 +75,11 @@ void Peers::say_hello(Peer& peer) {
 void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time now) {
   if (!message.has_hello_reply()) return;
   const wire::HelloReply& answer = message.hello_reply();
+  if (answer.boot_id() == self_.boot_id && !peer.configured) {  // the list is the same on all nodes
+    own_addresses_.insert(peer.link.address());
+    peer.listed = false;
+    return;  // retire() follows in the same turn
+  }
   if (!answer.welcome()) {
     // To an old connection of ours that the peer has given up, or a refusal for a person to read.
     if (peer.link.state() != PeerLink::State::kWelcomed) return refuse(peer, answer.reason());
@@ -151,8 +159,10 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
       hello.connection(),
       other_ways_to(hello),
       data_addresses_of(hello),
+      {hello.lane_hosts().begin(), hello.lane_hosts().end()},
       hello.data_token(),
       hello.bundle_bytes(),
+      hello.probes(),
       hello.product_version(),
       hello.life(),
       static_cast<core::Time>(std::min(hello.restart_grace_ms(), kGraceMax)) * core::kMillisecond,
@@ -196,12 +206,12 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
         self_.node, self_.slice_bytes, self_.slots, hello.node(), hello.slice_bytes(),
         hello.slots());
   }
-  const bool all_known = std::all_of(peers_.begin(), peers_.end(),
+  // Who comes to a cluster may find us before we find it.
+  const bool all_known = config_.peers_from.empty() &&
+                         std::all_of(peers_.begin(), peers_.end(),
                                      [](const Peer& peer) { return !peer.node.empty(); });
-  const auto same = std::find_if(peers_.begin(), peers_.end(), [&hello](const Peer& peer) {
-    return peer.node == hello.node() && !peer.refused;
-  });
-  if (same == peers_.end()) {
+  const Peer* const same = by_node(hello.node());
+  if (same == nullptr) {
     if (all_known || greetings_.size() >= kGreetingsMax) {
       return fmt::format(
           "node {} is not in the peer list of node {}; add its address there as peer", hello.node(),
@@ -252,6 +262,7 @@ void Peers::try_up(const std::string& node, core::Time now) {
   peer->told.clear();
   peer->up_since = peer->heard = peer->progressed = now;
   peer->version = greeting->second.version;
+  peer->lane_hosts = greeting->second.lane_hosts;
   const bool relayed = is_relayed(*peer);
   if (!relayed) control_watch_.add(node, now);
   peer->data_watched = !relayed;
@@ -259,14 +270,17 @@ void Peers::try_up(const std::string& node, core::Time now) {
   std::vector<std::string> addresses = greeting->second.data_addresses;
   addresses.resize(std::min(addresses.size(), self_.data_addresses.size()));
   peer->lanes.emplace(addresses.size(), watch_options(config_), now);
+  if (!relayed) hold_ports(*peer, now);
   if (!relayed) peer->link.set_also_at(greeting->second.also_at);
-  peer->data =
-      ConnectPeer{peer->link.id(),      peer->link.number(),         node,
-                  std::move(addresses), greeting->second.data_token, greeting->second.bundle_bytes};
+  peer->data = ConnectPeer{
+      peer->link.id(),        peer->link.number(),         node,
+      std::move(addresses),   greeting->second.data_token, greeting->second.bundle_bytes,
+      greeting->second.probes};
   // Where there is a connection there are few of them; else only who needs one has it.
   if (!relayed || needed_.count(node) > 0) connect_data(*peer);
-  spdlog::info("peer {} at {} is up{} (gradringd {})", node, peer->link.address(),
-               relayed ? ", over others" : "", peer->version);
+  tell(Notice::kPeerUp, spdlog::level::info, {{"GRADRING_PEER", node}},
+       fmt::format("peer {} at {} is up{} (gradringd {})", node, peer->link.address(),
+                   relayed ? ", over others" : "", peer->version));
   if (net_ && !relayed) {
     net_->link_up(peer->link.address(), peer->boot_id, greeting->second.relays, now);
   }
@@ -325,13 +339,15 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   if (comes_round || (cause == Cause::kPeerLost && away.until > 0)) {
     if (comes_round) away.until = std::max(away.until, 2 * config_.decide);
     if (comes_round) away.doubtful_lanes = peer.lanes->doubtful_lanes(now);
-    spdlog::warn("peer {} at {} went away ({}); it may come back within {} s", peer.node,
-                 peer.link.address(), evidence, away.until / core::kSecond);
+    tell(Notice::kPeerAway, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},
+         fmt::format("peer {} at {} went away ({}); it may come back within {} s", peer.node,
+                     peer.link.address(), evidence, away.until / core::kSecond));
     away.until += now;
     away_[peer.node] = away;
     return events_->peer_away(peer.node);
   }
-  spdlog::warn("peer {} at {} is lost: {}", peer.node, peer.link.address(), evidence);
+  tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},
+       fmt::format("peer {} at {} is lost: {}", peer.node, peer.link.address(), evidence));
   events_->peer_lost(peer.node, cause, evidence);
 }
 

@@ -8,6 +8,8 @@
 
 #include "daemon/control/nonfinite_report.h"
 #include "daemon/control/peer_wire.h"
+#include "daemon/control/process.h"
+#include "daemon/notice.h"
 
 namespace gradring::daemon {
 namespace {
@@ -44,6 +46,10 @@ void record_view(FlightRing* flight, FlightKind kind, const core::View& view) {
 const Jobs::Job* Jobs::find(const JobId& id) const {
   const auto it = jobs_.find(id);
   return it == jobs_.end() ? nullptr : &it->second;
+}
+
+void Jobs::record_all() const {
+  for (const auto& [id, job] : jobs_) record_view(flight_, FlightKind::kJobProposed, job.view);
 }
 
 void Jobs::mark_over(const Session& session, const char* how) {
@@ -140,9 +146,21 @@ void Jobs::admit(SessionId id, const core::View& view) {
     FlightEvent runs = about(FlightKind::kJobRuns, view.incarnation);
     runs.epoch = view.epoch;
     flight_->record(runs);
-    spdlog::info("job {} ({}) runs: {} ranks on {} nodes", view.job,
-                 hex(view.incarnation).substr(0, 8), view.size, view.members.size());
+    tell(Notice::kJobFormed, spdlog::level::info, {{"GRADRING_JOB", view.job}},
+         fmt::format("job {} ({}) runs: {} ranks on {} nodes", view.job,
+                     hex(view.incarnation).substr(0, 8), view.size, view.members.size()));
   }
+}
+
+std::string Jobs::name_of(const JobId& id) const {
+  const Job* const job = find(id);
+  return job == nullptr ? "" : job->view.job;
+}
+
+void Jobs::set_weight(const JobId& id, uint32_t weight) {
+  jobs_.at(id).weight = weight;
+  records_.log->save_weight(id, weight);
+  commands_->post(SetWeight{id, weight});
 }
 
 void Jobs::refuse(SessionId id, const Status& why) {
@@ -181,8 +199,9 @@ void Jobs::adopt_engine(const JobId& id, const core::Proposal& proposal,
   it->second.view = proposal.view;
   record_view(flight_, FlightKind::kViewEntered, proposal.view);
   tunings_->entered(proposal.view);
-  spdlog::info("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
-               proposal.view.explanation);
+  tell(Notice::kViewChanged, spdlog::level::info, {{"GRADRING_JOB", it->second.view.job}},
+       fmt::format("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
+                   proposal.view.explanation));
   if (proposal.view.closed) note_failed(id, *proposal.view.closed);
 }
 
@@ -213,13 +232,15 @@ void Jobs::note_failed(const JobId& id, const Failure& failure) {
   const auto it = jobs_.find(id);
   if (it == jobs_.end() || it->second.failure) return;
   it->second.failure = failure;
+  ++failures_[std::min<size_t>(static_cast<size_t>(failure.cause), kCauseLast)];
   FlightEvent failed = about(FlightKind::kJobFailed, id);
   failed.code = static_cast<uint8_t>(failure.cause);
   failed.rank = failure.blame.rank;
   failed.value = static_cast<uint64_t>(failure.blame.pid);
   flight_->record(failed, failure.blame.node, failure.blame.evidence);
-  spdlog::warn("job {} ({}) failed: {}", it->second.view.job, hex(id).substr(0, 8),
-               describe(failure));
+  tell(Notice::kJobFailed, spdlog::level::warn, {{"GRADRING_JOB", it->second.view.job}},
+       fmt::format("job {} ({}) failed: {}", it->second.view.job, hex(id).substr(0, 8),
+                   describe(failure)));
 }
 
 void Jobs::member_gone(const JobId& job, uint32_t member, const Failure& failure) {
@@ -242,9 +263,36 @@ void Jobs::close(SessionId id, const JobId& job, const Failure& failure) {
 void Jobs::mark_nonfinite(const NonfiniteFound& found) {
   const auto it = jobs_.find(found.job);
   if (it == jobs_.end()) return;
-  it->second.first_nonfinite = found.origin;
-  spdlog::warn("job {} ({}): {}", it->second.view.job, hex(found.job).substr(0, 8),
-               describe(found.origin, it->second.view));
+  const core::View& view = it->second.view;
+  NonfiniteOrigin& origin = it->second.first_nonfinite.emplace(found.origin);
+  // Once the rank is gone nobody knows its pid, and it may be gone already.
+  if (view.has(origin.rank)) origin.pid = view.info_of(origin.rank).pid;
+  tell(Notice::kNonfinite, spdlog::level::warn, {{"GRADRING_JOB", view.job}},
+       fmt::format("job {} ({}): {}", view.job, hex(found.job).substr(0, 8), describe(origin)));
+}
+
+void Jobs::tell_late(const RankLate& late) const {
+  const auto it = jobs_.find(late.job);
+  if (it == jobs_.end()) return;
+  const core::View& view = it->second.view;
+  const core::LateChange& change = late.change;
+  if (!view.has(change.rank)) return;  // it has gone meanwhile
+  const int64_t pid = view.info_of(change.rank).pid;
+  const std::string who = fmt::format("job {} ({}): rank {} (pid {})", view.job,
+                                      hex(late.job).substr(0, 8), change.rank, pid);
+  const NoticeFields fields = {{"GRADRING_JOB", view.job},
+                               {"GRADRING_RANK", std::to_string(change.rank)},
+                               {"GRADRING_PID", std::to_string(pid)}};
+  if (!change.late) {
+    return tell(Notice::kRankPunctual, spdlog::level::info, fields,
+                fmt::format("{} is in time again: late in {} of its last {} steps", who,
+                            change.times, change.of));
+  }
+  tell(Notice::kRankLate, spdlog::level::warn, fields,
+       fmt::format("{} keeps others waiting: it was late by {:.1f} ms in {} of its last {} steps, "
+                   "and is in state {}",
+                   who, static_cast<double>(change.median) / core::kMillisecond, change.times,
+                   change.of, process_state(pid)));
 }
 
 void Jobs::remove(const JobId& id) {
@@ -258,7 +306,8 @@ void Jobs::remove(const JobId& id) {
   if (it == jobs_.end()) return;
   flight_->record(about(FlightKind::kJobEnded, id));
   if (!it->second.failure) {
-    spdlog::info("job {} ({}) has ended", it->second.view.job, hex(id).substr(0, 8));
+    tell(Notice::kJobEnded, spdlog::level::info, {{"GRADRING_JOB", it->second.view.job}},
+         fmt::format("job {} ({}) has ended", it->second.view.job, hex(id).substr(0, 8)));
   }
   jobs_.erase(it);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,6 +29,7 @@ class Jobs final : public core::MembershipActions {
     std::optional<Failure> failure;
     std::map<uint32_t, std::string> ranks_over;      // "left" or "dead", of our own
     std::optional<NonfiniteOrigin> first_nonfinite;  // of this node
+    uint32_t weight = 1;                             // on this node
   };
 
   // Where the jobs' memory outlives the daemon; `log` and `store` may remember nothing.
@@ -56,6 +58,14 @@ class Jobs final : public core::MembershipActions {
         records_(records) {}
 
   const Job* find(const JobId& id) const;
+  // Empty if it is not there.
+  std::string name_of(const JobId& id) const;
+  // Its share of a wire that several jobs want. The job is there.
+  void set_weight(const JobId& id, uint32_t weight);
+  // Who is in which job, into the flight recorder: a trace begins where this is long past.
+  void record_all() const;
+  // Jobs that failed here since the daemon began, by Cause.
+  const std::array<uint64_t, kCauseLast + 1>& failures() const { return failures_; }
   // One that the last life of the daemon had.
   void restore(const core::View& view, InstallJob install);
   void reserve_handle(uint64_t handle) { next_handle_ = std::max(next_handle_, handle + 1); }
@@ -71,6 +81,8 @@ class Jobs final : public core::MembershipActions {
   void close(SessionId session, const JobId& job, const Failure& failure) override;
   // And tells the log, where whoever looks after the node finds it when the job is gone.
   void mark_nonfinite(const NonfiniteFound& found);
+  // That others wait for a rank of this node, or do not any more.
+  void tell_late(const RankLate& late) const;
 
  private:
   // Slices will go to its members; and they have made ready for that as well.
@@ -105,6 +117,7 @@ class Jobs final : public core::MembershipActions {
   const Records records_;
   std::map<JobId, Job> jobs_;  // installed and not yet removed
   uint64_t next_handle_ = 1;
+  std::array<uint64_t, kCauseLast + 1> failures_{};
 };
 
 }  // namespace gradring::daemon

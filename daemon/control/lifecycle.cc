@@ -9,10 +9,14 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
+#include "daemon/clock.h"
 #include "daemon/control/control_thread.h"
+#include "daemon/notice.h"
 
 namespace gradring::daemon {
 namespace {
@@ -24,6 +28,10 @@ constexpr core::Time kStopTime = 1 * core::kSecond;
 // before it has read why would blame a crash. So the sockets stay open a moment longer, or until
 // all have gone.
 constexpr core::Time kLastWordsTime = 200 * core::kMillisecond;
+
+void tell_not_reread(const std::string& why) {
+  tell(Notice::kNotReread, spdlog::level::err, {}, "configuration not reread: " + why);
+}
 
 }  // namespace
 
@@ -49,7 +57,7 @@ Status set_access(const std::string& path, uint32_t mode, const std::string& gro
 Status ControlThread::open_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&set, signal);
   signals_.reset(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!signals_ || !epoll_.add(signals_.get(), tag_of(Source::kSignals))) {
     return {Code::kInternal, fmt::format("cannot watch for signals: {}", std::strerror(errno))};
@@ -68,8 +76,9 @@ void ControlThread::read_signals(core::Time now) {
         {.kind = FlightKind::kSignal, .code = static_cast<uint8_t>(info.ssi_signo)});
     if (info.ssi_signo == SIGHUP) {
       reload();
-    } else if (phase_ == Phase::kServing) {
-      start_draining(now);
+    } else if (phase_ == Phase::kServing || (phase_ == Phase::kDraining && !by_signal_)) {
+      if (info.ssi_signo == SIGUSR1) make_way();
+      drain_by_signal(now);
     } else if (phase_ == Phase::kDraining) {
       start_stopping(now);
     }
@@ -79,55 +88,112 @@ void ControlThread::read_signals(core::Time now) {
 void ControlThread::reload() {
   auto config = setup_.reload();
   if (!config) {
-    spdlog::error("configuration not reread: {}", config.error());
-    return;
+    return tell_not_reread(config.error());
   }
   if (!config->allowed_keys_file.empty()) {
     auto keys = read_allowed_keys(config->allowed_keys_file);
     if (!keys) {
-      spdlog::error("configuration not reread: {}", keys.error());
-      return;
+      return tell_not_reread(keys.error());
     }
     peers_.set_allowed_keys(std::move(*keys));
   }
   spdlog::set_level(spdlog::level::from_str(config->log_level));
   sessions_.set_limits(session_limits_of(*config));
-  spdlog::info(
-      "reread log-level, the limits of sessions and segments, and allowed-keys; other settings "
-      "need a restart");
+  tell(Notice::kReread, spdlog::level::info, {},
+       "reread log-level, the limits of sessions and segments, and allowed-keys; other settings "
+       "need a restart");
 }
 
-void ControlThread::start_draining(core::Time now) {
+// `systemctl restart`: where jobs can go on in the next daemon they should. What that one needs is
+// written before anything depends on it, so there is nothing to do but to be gone, as by SIGKILL.
+void ControlThread::make_way() {
+  if (setup_.config.restart_grace == 0 || !setup_.store->somebody_keeps()) return;
+  spdlog::info("stopped at once: jobs go on in the next daemon, within {} s",
+               setup_.config.restart_grace / core::kSecond);
+  std::_Exit(0);
+}
+
+// One that somebody has asked for goes on as the signal's.
+void ControlThread::drain_by_signal(core::Time now) {
+  by_signal_ = true;
+  tell_systemd("STOPPING=1");
+  const core::Time timeout = setup_.config.drain_timeout;
+  if (phase_ == Phase::kDraining) {
+    phase_deadline_ = std::min(phase_deadline_, now + timeout);
+  } else {
+    start_draining(timeout, now);
+  }
+}
+
+void ControlThread::drain(std::optional<core::Time> timeout) {
+  const core::Time now = monotonic_now();
+  const core::Time until = now + timeout.value_or(setup_.config.drain_timeout);
+  if (phase_ == Phase::kServing) {
+    start_draining(until - now, now);
+  } else if (phase_ == Phase::kDraining && timeout) {
+    phase_deadline_ = by_signal_ ? std::min(phase_deadline_, until) : until;
+    advance_phase(now);
+  }
+}
+
+void ControlThread::start_draining(core::Time timeout, core::Time now) {
   phase_ = Phase::kDraining;
   setup_.flight->record({.kind = FlightKind::kDraining});
-  phase_deadline_ = now + setup_.config.drain_timeout;
-  requests_.set_draining();
-  queries_.set_draining();
-  tell_systemd("STOPPING=1");
+  phase_deadline_ = now + timeout;
+  set_draining(true);
   advance_phase(now);
   if (phase_ == Phase::kDraining) {
-    spdlog::info("draining: running jobs have {} s to end; a second signal stops at once",
-                 setup_.config.drain_timeout / core::kSecond);
+    tell(Notice::kDraining, spdlog::level::info, {},
+         fmt::format("draining: running jobs have {} s to end; a{} signal {}",
+                     timeout / core::kSecond, by_signal_ ? " second" : "",
+                     by_signal_ ? "stops at once"
+                                : fmt::format("leaves them {} s at most",
+                                              setup_.config.drain_timeout / core::kSecond)));
   }
+}
+
+// What systemd was not told it need not forget: it would end a service that stops for longer than
+// TimeoutStopSec.
+void ControlThread::serve_again() {
+  phase_ = Phase::kServing;
+  set_draining(false);
+  queries_.drain_over(monotonic_now());
+  tell(Notice::kServingAgain, spdlog::level::info, {},
+       "the drain is cancelled: new jobs are taken again");
+}
+
+DrainState ControlThread::drain_state() const {
+  using Told = DrainState::Phase;
+  if (phase_ == Phase::kServing) return {Told::kServing, {}, 0, false};
+  if (phase_ == Phase::kDraining) {
+    return {Told::kDraining, membership_.live_jobs(), phase_deadline_, by_signal_};
+  }
+  return {Told::kStopping, cut_off_, 0, by_signal_};
+}
+
+void ControlThread::set_draining(bool draining) {
+  requests_.set_draining(draining);
+  queries_.set_draining(draining);
+  vitals_.set_draining(draining);
 }
 
 void ControlThread::start_stopping(core::Time now) {
   phase_ = Phase::kStopping;
+  cut_off_ = membership_.live_jobs();
+  if (!by_signal_) tell_systemd("STOPPING=1");
   setup_.flight->record({.kind = FlightKind::kStopping});
   phase_deadline_ = now + kStopTime;
   Failure failure{Cause::kDrained, {}};
   failure.blame.node = setup_.config.node;
   failure.blame.evidence = "the daemon was told to stop";
   membership_.shut_down(failure);
+  queries_.drain_over(now);
 }
 
 void ControlThread::advance_phase(core::Time now) {
   if (phase_ == Phase::kDraining) {
-    size_t forming = 0;  // these will not become complete any more
-    for (const core::JobInfo& info : membership_.jobs()) {
-      forming += info.state == core::JobState::kForming ? 1 : 0;
-    }
-    if (membership_.busy_jobs() <= forming || now >= phase_deadline_) start_stopping(now);
+    // Forming ones will not become complete any more.
+    if (membership_.live_jobs().empty() || now >= phase_deadline_) start_stopping(now);
   }
   if (phase_ == Phase::kStopping) {
     bool lent = false;
@@ -138,7 +204,8 @@ void ControlThread::advance_phase(core::Time now) {
       phase_deadline_ = now + kLastWordsTime;
     }
   }
-  if (phase_ == Phase::kLastWords && (sessions_.count() == 0 || now >= phase_deadline_)) {
+  const bool nobody_waits = sessions_.count() == 0 && !queries_.owes_a_drains_end(now);
+  if (phase_ == Phase::kLastWords && (nobody_waits || now >= phase_deadline_)) {
     phase_ = Phase::kStopped;
     spdlog::info("stopped");
   }

@@ -23,7 +23,7 @@ const char* wire_name_of(Kind kind) {
 
 }  // namespace
 
-std::string describe(const NonfiniteOrigin& origin, const core::View& view) {
+std::string describe(const NonfiniteOrigin& origin) {
   const std::string op = origin.name.empty()
                              ? gradring::describe(origin.key)
                              : fmt::format("op {:?} use {}", origin.name, origin.key.sequence);
@@ -32,20 +32,21 @@ std::string describe(const NonfiniteOrigin& origin, const core::View& view) {
         "first overflow in a sum of this node: {} element {}; its inputs were finite", op,
         origin.element);
   }
-  return fmt::format("first {} of this node's ranks: rank {} (pid {}), {} element {}",
+  return fmt::format("first {} of this node's ranks: rank {}{}, {} element {}",
                      origin.kind == Kind::kNan ? "NaN" : "infinity", origin.rank,
-                     view.info_of(origin.rank).pid, op, origin.element);
+                     origin.pid != 0 ? fmt::format(" (pid {})", origin.pid) : "", op,
+                     origin.element);
 }
 
-wire::NonfiniteReport report_of(const NonfiniteOrigin& origin, const core::View& view,
-                                const std::string& node, core::Time now) {
+wire::NonfiniteReport report_of(const NonfiniteOrigin& origin, const std::string& node,
+                                core::Time now) {
   wire::NonfiniteReport report;
   report.set_kind(wire_name_of(origin.kind));
   report.set_node(node);
   if (origin.rank != kNoRank) {
     report.set_has_rank(true);
     report.set_rank(origin.rank);
-    report.set_pid(view.info_of(origin.rank).pid);
+    report.set_pid(origin.pid);
   }
   to_wire(origin.key, report.mutable_key());
   report.set_name(origin.name);

@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "daemon/control/peers.h"
+#include "daemon/notice.h"
 
 namespace gradring::daemon {
 
@@ -32,13 +35,15 @@ void Peers::give_up_absent(core::Time now) {
     }
     const std::string node = it->first;
     it = away_.erase(it);
-    spdlog::warn("peer {} is lost: it did not come back in time", node);
+    tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", node}},
+         fmt::format("peer {} is lost: it did not come back in time", node));
     events_->peer_lost(node, Cause::kPeerLost, "its daemon did not come back in time");
   }
 }
 
 void Peers::on_pulse(const Pulse& pulse, core::Time now) {
   own_progress_ = pulse.progress;
+  counted_at_ = pulse.at;
   for (Peer& peer : peers_) {
     if (peer.link.id() >= pulse.peers.size()) continue;
     peer.traffic = pulse.peers[peer.link.id()];
@@ -50,12 +55,35 @@ void Peers::on_pulse(const Pulse& pulse, core::Time now) {
       peer.lanes->heard(lane, now);
     }
   }
+  measure_paths(now);
   // Driven by our data thread's own pulse: when it does not run, it may blame nobody for silence.
   watch(data_watch_, "data", now);
   for (Peer& peer : peers_) {
     if (peer.up && peer.data_watched && peer.lanes->count() > 1) peer.lanes->tick(now);
   }
   settle_lanes();
+}
+
+// Not while nothing is sent: then there is nothing to learn.
+void Peers::measure_paths(core::Time now) {
+  uint64_t sent = 0;
+  for (const Peer& peer : peers_) sent += peer.traffic.sent_bytes();
+  if (std::exchange(measured_at_, sent) == sent) return;
+  std::map<std::string, int> owners;  // of an address: several daemons may share a machine
+  for (const Peer& peer : peers_) {
+    for (const std::string& host : peer.lane_hosts) owners[host] += peer.up ? 1 : 0;
+  }
+  const std::vector<TcpPath> paths = own_tcp_paths();
+  for (const Peer& peer : peers_) {
+    if (!peer.up) continue;
+    const size_t lanes = std::min(peer.lane_hosts.size(), self_.lane_hosts.size());
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      const std::string& host = peer.lane_hosts[lane];
+      if (owners[host] > 1) continue;
+      const uint64_t rate = delivery_rate_between(paths, self_.lane_hosts[lane], host);
+      if (rate > 0) paths_.measured(peer.link.id(), static_cast<uint8_t>(lane), rate, now);
+    }
+  }
 }
 
 // What the lanes' loss and recovery ask for.
@@ -72,18 +100,43 @@ int Peers::settle_lanes() {
       commands_->post(SetLane{peer.link.id(), peer.link.number(), change.lane, to});
       const std::string name = fmt::format("lane {} ({})", change.lane, self_.devices[change.lane]);
       if (change.to == State::kUp) {
-        spdlog::info("peer {}: {} carries slices again", peer.node, name);
+        tell(Notice::kLaneBack, spdlog::level::info, {{"GRADRING_PEER", peer.node}},
+             fmt::format("peer {}: {} carries slices again", peer.node, name));
       } else if (change.was_used && !peer.lanes->any_up()) {
         peer.lost = peer.lanes->count() == 1 ? change.why : "the last lane is lost: " + change.why;
       } else if (change.was_used) {
         const std::string why =
             fmt::format("{} to node {} was lost: {}", name, peer.node, change.why);
-        spdlog::warn("peer {}: {}; the others go on", peer.node, why);
+        tell(Notice::kLaneLost, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},
+             fmt::format("peer {}: {}; the others go on", peer.node, why));
         events_->lane_lost(peer.node, why);
       }
     }
   }
   return work;
+}
+
+void Peers::port_down(uint8_t lane, const std::string& why, core::Time now) {
+  ports_down_[lane] = why;
+  now_ = now;
+  for (Peer& peer : peers_) {
+    if (!peer.up || !peer.data_watched) continue;
+    hold_ports(peer, now);
+    // The other end gives the lane up when it hears of it, and need not wait for the next beat.
+    if (peer.lanes->changed()) say_heartbeat(peer);
+  }
+  settle_lanes();
+}
+
+void Peers::port_active(uint8_t lane) {
+  ports_down_.erase(lane);
+  for (Peer& peer : peers_) {
+    if (peer.up && peer.data_watched) peer.lanes->port_active(lane);
+  }
+}
+
+void Peers::hold_ports(Peer& peer, core::Time now) {
+  for (const auto& [lane, why] : ports_down_) peer.lanes->port_down(lane, why, now);
 }
 
 void Peers::watch(core::FailureDetector& detector, const char* plane, core::Time now) {
@@ -92,14 +145,16 @@ void Peers::watch(core::FailureDetector& detector, const char* plane, core::Time
     Peer* peer = by_node(change.peer);
     if (peer == nullptr || !peer->up) continue;
     if (change.health == Health::kAlive) {
-      spdlog::info("peer {} is heard again", change.peer);
+      tell(Notice::kPeerUp, spdlog::level::info, {{"GRADRING_PEER", change.peer}},
+           fmt::format("peer {} is heard again", change.peer));
       events_->peer_suspect(change.peer, false);
       continue;
     }
     const std::string silence = silence_of(*peer, plane, change.silent, now);
     const bool comes_round = plane == std::string_view("control") && may_come_round(*peer, now);
     if (change.health == Health::kSuspect) {
-      spdlog::warn("peer {}: {}", change.peer, silence);
+      tell(Notice::kPeerSuspected, spdlog::level::warn, {{"GRADRING_PEER", change.peer}},
+           fmt::format("peer {}: {}", change.peer, silence));
       if (!comes_round) events_->peer_suspect(change.peer, true);
     } else {
       lose(*peer, Cause::kPeerSilent, silence, now, comes_round);

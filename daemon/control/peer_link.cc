@@ -36,6 +36,15 @@ constexpr const char* kNoHandshake =
 
 }  // namespace
 
+void PeerLink::readdress(std::string address) {
+  address_ = std::move(address);
+  also_at_.clear();
+  way_ = 0;
+  pause_ = deadline_ = 0;
+  handshake_fault_.clear();
+  reason_ = "not tried yet";
+}
+
 void PeerLink::dial(const Dial& dial, core::Time now) {
   ++number_;
   connection_ = dial.connection;

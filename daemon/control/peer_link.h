@@ -28,6 +28,8 @@ class PeerLink {
 
   PeerLink(PeerId id, std::string address) : id_(id), address_(std::move(address)) {}
 
+  // To another peer, of which nothing is known yet; not while it is open().
+  void readdress(std::string address);
   // Where else it can be dialled.
   void set_also_at(std::vector<std::string> addresses) { also_at_ = std::move(addresses); }
   bool has_other_ways() const { return !also_at_.empty(); }
@@ -91,7 +93,7 @@ class PeerLink {
   void note_failure(int event);
 
   const PeerId id_;
-  const std::string address_;
+  std::string address_;
   std::vector<std::string> also_at_;
   size_t way_ = 0;  // dialled last; 0: the address, else one of the others
   zmq::socket_t dealer_;

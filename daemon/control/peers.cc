@@ -116,6 +116,7 @@ int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
   }
   work += settle_lanes();
   work += drop_broken(now);
+  retire();
   work += dial_waiting(now);
   if (net_ && now >= net_->next_deadline()) net_->tick(now);
   greet_relayed(now);
@@ -235,7 +236,9 @@ int Peers::drop_broken(core::Time now) {
 int Peers::dial_waiting(core::Time now) {
   int work = 0;
   for (Peer& peer : peers_) {
-    if (peer.link.open() || now < peer.link.deadline() || is_relayed(peer)) continue;
+    if (!peer.listed || peer.link.open() || now < peer.link.deadline() || is_relayed(peer)) {
+      continue;
+    }
     PeerLink::Dial dial;
     dial.context = context_;
     if (keys_) {
@@ -261,6 +264,7 @@ int Peers::dial_waiting(core::Time now) {
 core::Time Peers::next_deadline() const {
   core::Time next = std::numeric_limits<core::Time>::max();
   for (const Peer& peer : peers_) {
+    if (!peer.listed && !peer.link.open()) continue;
     const bool waits_for_channel =
         !peer.link.open() && is_relayed(peer) && !net_->relayed_is_up(peer.link.address());
     if (peer.link.state() != PeerLink::State::kWelcomed && !waits_for_channel)
@@ -278,17 +282,20 @@ void Peers::tick(core::Time now) {
     if (!peer.up) continue;
     // One that others speak for needs to hear of its lanes alone.
     const bool lanes = peer.data_watched && peer.lanes->count() > 1;
-    if (is_relayed(peer) && !lanes) continue;
-    wire::PeerMessage message;
-    message.set_protocol(kPeerProtocols.newest);
-    message.mutable_heartbeat()->set_sequence(heartbeats_);
-    message.mutable_heartbeat()->add_progress(own_progress_);
-    message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
-    say(peer, message);
+    if (!is_relayed(peer) || lanes) say_heartbeat(peer);
   }
   watch(control_watch_, "control", now);
   look_for_other_ways(now);
   give_up_absent(now);
+}
+
+void Peers::say_heartbeat(Peer& peer) {
+  wire::PeerMessage message;
+  message.set_protocol(kPeerProtocols.newest);
+  message.mutable_heartbeat()->set_sequence(heartbeats_);
+  message.mutable_heartbeat()->add_progress(own_progress_);
+  message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
+  say(peer, message);
 }
 
 bool Peers::send(const std::string& node, wire::PeerMessage message) {
@@ -302,10 +309,17 @@ bool Peers::send(const std::string& node, wire::PeerMessage message) {
 }
 
 Peers::Peer* Peers::by_node(const std::string& node) {
-  const auto it = std::find_if(peers_.begin(), peers_.end(), [&node](const Peer& peer) {
-    return peer.node == node && !peer.refused;
-  });
-  return it == peers_.end() ? nullptr : &*it;
+  return const_cast<Peer*>(std::as_const(*this).by_node(node));
+}
+
+const Peers::Peer* Peers::by_node(const std::string& node) const {
+  const Peer* found = nullptr;
+  for (const Peer& peer : peers_) {
+    if (peer.node != node || peer.refused) continue;
+    if (peer.up) return &peer;
+    if (found == nullptr || peer.link.state() == PeerLink::State::kWelcomed) found = &peer;
+  }
+  return found;
 }
 
 void Peers::linger(int milliseconds) {

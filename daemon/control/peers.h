@@ -11,6 +11,7 @@
 #include <zmq.hpp>
 
 #include "daemon/config.h"
+#include "daemon/control/lane_paths.h"
 #include "daemon/control/peer_link.h"
 #include "daemon/control/zap.h"
 #include "daemon/core/failure_detector.h"
@@ -45,6 +46,7 @@ struct OwnIdentity {
   std::string transport;                    // name to compare: body, major and minor version
   std::vector<std::string> data_addresses;  // of the data transports, one a lane
   std::vector<std::string> devices;         // of the lanes, for people
+  std::vector<std::string> lane_hosts;      // their addresses; empty: of RDMA
   uint64_t slice_bytes = 0;
   uint32_t slots = 0;
 };
@@ -83,9 +85,19 @@ class Peers : private core::PeerNetActions {
   // When do_work() must be called at the latest, readable or not.
   core::Time next_deadline() const;
 
+  // All that peers-from names by now, this node's own address among it or not. Who is no longer
+  // named is let go once it is not up.
+  void found(const std::vector<std::string>& addresses);
+
   // ---- from the data thread ----
   void on_pulse(const Pulse& pulse, core::Time now);
   void on_data_lost(const PeerDataLost& lost, core::Time now);
+
+  // ---- from the ports of our lanes ----
+  // Of a lane, and why. Where others go on it is given up for all peers at once, and they are told;
+  // it is tried again once the port is active.
+  void port_down(uint8_t lane, const std::string& why, core::Time now);
+  void port_active(uint8_t lane);
 
   // ---- for jobs ----
   // A member of a job: slices will go there. Before the data thread hears of the job.
@@ -102,7 +114,9 @@ class Peers : private core::PeerNetActions {
   std::string unreachable() const;
   wire::PeersReport report(core::Time now) const;
   uint32_t count_up() const;
-  uint32_t count() const { return static_cast<uint32_t>(peers_.size()); }
+  uint32_t count() const;
+  // Of the data thread, in the order of report().
+  std::vector<const PeerTraffic*> traffic() const;
   bool secure() const { return keys_.has_value(); }
   uint64_t malformed() const { return malformed_; }
 
@@ -113,8 +127,10 @@ class Peers : private core::PeerNetActions {
   struct Peer {
     explicit Peer(PeerLink l) : link(std::move(l)) {}
     PeerLink link;
-    std::string node;      // who answered last at this address; empty: nobody yet
-    uint64_t boot_id = 0;  // of the one that welcomed us
+    bool configured = true;  // by `peer`; else peers-from found it
+    bool listed = true;      // or does no longer: is dialled
+    std::string node;        // who answered last at this address; empty: nobody yet
+    uint64_t boot_id = 0;    // of the one that welcomed us
     std::string version;
     bool refused = false;  // by either side: a person must change something
     bool up = false;
@@ -128,6 +144,7 @@ class Peers : private core::PeerNetActions {
     std::optional<std::string> lost;  // data connection broke, and why; handled in do_work()
     std::string told;                 // to the log, of why it is not connected
     PeerTraffic traffic;
+    std::vector<std::string> lane_hosts;  // its own, while it is up
   };
   // A hello that was welcomed: the direction from the peer to us.
   struct Greeting {
@@ -136,8 +153,10 @@ class Peers : private core::PeerNetActions {
     uint64_t connection = 0;
     std::vector<std::string> also_at;
     std::vector<std::string> data_addresses;
+    std::vector<std::string> lane_hosts;
     uint64_t data_token = 0;
     uint64_t bundle_bytes = 0;
+    bool probes = false;
     std::string version;
     uint64_t life = 0;
     core::Time restart_grace = 0;
@@ -164,6 +183,11 @@ class Peers : private core::PeerNetActions {
   // What came on a connection, or over others, that names who said hello on it.
   void take(const std::string& routing_id, wire::PeerMessage message, core::Time now);
 
+  // peers_found.cc
+  bool is_own(const std::string& address) const;
+  void add(const std::string& address);
+  void retire();
+
   // peers_relayed.cc
   void open_net();
   bool is_relayed(const Peer& peer) const;
@@ -181,7 +205,10 @@ class Peers : private core::PeerNetActions {
 
   // peer_health.cc
   void watch(core::FailureDetector& detector, const char* plane, core::Time now);
+  void measure_paths(core::Time now);
   int settle_lanes();
+  void hold_ports(Peer& peer, core::Time now);
+  void say_heartbeat(Peer& peer);
   std::string silence_of(const Peer& peer, const char* plane, core::Time silent,
                          core::Time now) const;
   void look_for_other_ways(core::Time now);
@@ -203,8 +230,10 @@ class Peers : private core::PeerNetActions {
   void lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now,
             bool comes_round = false);
 
+  // Of several at whose addresses it was met, the one in use.
   Peer* by_node(const std::string& node);
-  void add_lanes(const Peer& peer, wire::PeerReport* report) const;
+  const Peer* by_node(const std::string& node) const;
+  void add_lanes(const Peer& peer, core::Time now, wire::PeerReport* report) const;
   wire::PeerReport report_of(const Peer& peer, core::Time now) const;
 
   zmq::context_t* const context_;
@@ -221,12 +250,17 @@ class Peers : private core::PeerNetActions {
   std::unordered_map<std::string, std::string> greeters_;  // node by routing id
   core::FailureDetector control_watch_;
   core::FailureDetector data_watch_;
-  std::map<std::string, Away> away_;  // by node
-  std::optional<core::PeerNet> net_;  // when there are more peers than links
-  std::set<std::string> needed_;      // nodes that some job had as members
-  core::Time now_ = 0;                // of the turn, for what the net tells
+  std::map<std::string, Away> away_;           // by node
+  std::optional<core::PeerNet> net_;           // when there are more peers than links
+  std::set<std::string> own_addresses_;        // found, and at the other end was this daemon
+  std::map<uint8_t, std::string> ports_down_;  // by lane: why
+  std::set<std::string> needed_;               // nodes that some job had as members
+  core::Time now_ = 0;                         // of the turn, for what the net tells
   uint64_t life_ = 0;
   core::Time restart_grace_ = 0;
+  core::Time counted_at_ = 0;  // the peers' traffic
+  uint64_t measured_at_ = 0;   // bytes sent in all when paths_ was fed last
+  LanePaths paths_;            // by PeerId
   uint64_t own_progress_ = 0;
   uint64_t heartbeats_ = 0;
   uint64_t malformed_ = 0;

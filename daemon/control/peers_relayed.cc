@@ -152,6 +152,7 @@ void Peers::watch_data(const std::string& node) {
   data_watch_.add(node, now_);
   if (peer->lanes->count() > 1) {
     peer->lanes.emplace(peer->lanes->count(), watch_options(config_), now_);
+    hold_ports(*peer, now_);
   }
 }
 

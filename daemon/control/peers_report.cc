@@ -9,7 +9,7 @@ namespace gradring::daemon {
 std::string Peers::unreachable() const {
   std::string text;
   for (const Peer& peer : peers_) {
-    if (peer.up) continue;
+    if (peer.up || !peer.listed) continue;
     text +=
         fmt::format("{}{} ({})", text.empty() ? "" : ", ", peer.link.address(), peer.link.reason());
   }
@@ -33,7 +33,7 @@ uint32_t Peers::count_up() const {
       std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.up; }));
 }
 
-void Peers::add_lanes(const Peer& peer, wire::PeerReport* report) const {
+void Peers::add_lanes(const Peer& peer, core::Time now, wire::PeerReport* report) const {
   using State = core::PeerLanes::State;
   for (uint8_t lane = 0; lane < peer.lanes->count(); ++lane) {
     wire::LaneReport* shown = report->add_lanes();
@@ -44,6 +44,7 @@ void Peers::add_lanes(const Peer& peer, wire::PeerReport* report) const {
     if (lane >= peer.traffic.lanes.size()) continue;
     shown->set_sent_bytes(peer.traffic.lanes[lane].sent_bytes);
     shown->set_received_bytes(peer.traffic.lanes[lane].received_bytes);
+    shown->set_path_bytes_per_second(paths_.rate(peer.link.id(), lane, now));
   }
 }
 
@@ -63,7 +64,7 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
   report.set_damaged(peer.traffic.damaged);
   if (peer.heard != 0) report.set_silent_ms(milliseconds(now - peer.heard));
   if (peer.up) {
-    add_lanes(peer, &report);
+    add_lanes(peer, now, &report);
     report.set_connected_ms(milliseconds(now - peer.up_since));
     const bool control = is_relayed(peer) || control_watch_.health_of(peer.node) == Health::kAlive;
     const bool data = !peer.data_watched || data_watch_.health_of(peer.node) == Health::kAlive;
@@ -85,8 +86,24 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
 
 wire::PeersReport Peers::report(core::Time now) const {
   wire::PeersReport report;
-  for (const Peer& peer : peers_) *report.add_peers() = report_of(peer, now);
+  report.set_counted_at(counted_at_);
+  for (const Peer& peer : peers_) {
+    if (peer.listed || peer.up) *report.add_peers() = report_of(peer, now);
+  }
   return report;
+}
+
+std::vector<const PeerTraffic*> Peers::traffic() const {
+  std::vector<const PeerTraffic*> traffic;
+  for (const Peer& peer : peers_) {
+    if (peer.listed || peer.up) traffic.push_back(&peer.traffic);
+  }
+  return traffic;
+}
+
+uint32_t Peers::count() const {
+  return static_cast<uint32_t>(std::count_if(
+      peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.listed || peer.up; }));
 }
 
 }  // namespace gradring::daemon

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -85,6 +86,27 @@ Credentials credentials_of(int socket) {
   return {peer.uid, peer.pid};
 }
 
+std::string describe(const Credentials& who) {
+  return who.pid != 0 ? fmt::format("pid {}, uid {}", who.pid, who.uid)
+                      : fmt::format("in a pid namespace not seen from here, uid {}", who.uid);
+}
+
+bool is_one_user(uint32_t uid, const std::string& uid_map, uint32_t overflow_uid) {
+  if (uid != overflow_uid) return true;
+  // The namespace that the machine boots with has this one line.
+  std::istringstream words(uid_map);
+  uint64_t inside = 0, outside = 0, count = 0;
+  return !(words >> inside >> outside >> count) || count >= UINT32_MAX;
+}
+
+bool is_one_user(uint32_t uid) {
+  std::ostringstream uid_map;
+  uid_map << std::ifstream("/proc/self/uid_map").rdbuf();
+  uint32_t overflow_uid = 65534;
+  std::ifstream("/proc/sys/kernel/overflowuid") >> overflow_uid;
+  return is_one_user(uid, uid_map.str(), overflow_uid);
+}
+
 Fd open_pidfd(int socket, int64_t pid) {
   int pidfd = -1;
   socklen_t size = sizeof pidfd;
@@ -134,6 +156,16 @@ double own_cpu_seconds() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+uint64_t own_open_files() {
+  std::error_code error;
+  uint64_t count = 0;
+  for (auto it = std::filesystem::directory_iterator("/proc/self/fd", error);
+       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace gradring::daemon

@@ -18,6 +18,12 @@ struct Credentials {
   bool operator==(const Credentials&) const = default;
 };
 Credentials credentials_of(int socket);
+std::string describe(const Credentials& who);  // "pid 71, uid 1000"
+
+// Whether a user id stands for one user. In a user namespace (`uid_map`: /proc/self/uid_map) all
+// users who are not mapped into it come as one id, `overflow_uid`.
+bool is_one_user(uint32_t uid, const std::string& uid_map, uint32_t overflow_uid);
+bool is_one_user(uint32_t uid);  // as this process sees it
 
 // A descriptor that becomes readable when the process at the other end of `socket` has ended.
 // Invalid when it has ended already or cannot be seen; then the socket's own end of file has to do.
@@ -35,8 +41,9 @@ char process_state(int64_t pid);
 // may not look into it (another uid, no CAP_SYS_PTRACE); afterwards, before Linux 6.15.
 std::optional<std::string> how_it_ended(int pidfd, int64_t pid);
 
-// Resident bytes and processor seconds of this process.
+// Resident bytes, processor seconds and open descriptors of this process.
 uint64_t own_rss_bytes();
 double own_cpu_seconds();
+uint64_t own_open_files();
 
 }  // namespace gradring::daemon

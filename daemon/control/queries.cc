@@ -1,12 +1,14 @@
 #include "daemon/control/queries.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/control/job_choice.h"
 #include "daemon/control/nonfinite_report.h"
 
 namespace gradring::daemon {
@@ -14,70 +16,90 @@ namespace {
 
 constexpr core::Time kPatience = 500 * core::kMillisecond;  // as client.proto promises
 
+// For drivers that wake up sleeping GPUs; without a daemon of NVIDIA's for that it takes seconds
+// each.
+constexpr core::Time kLookPatience = 60 * core::kSecond;
+
 // Queries under way at one time; a person asks one, a script some.
 constexpr size_t kPendingMax = 64;
 
-constexpr size_t kPrefixLeast = 8;  // hex digits that name an incarnation
-
-// The job a person means: a live one before an ended one, the latest ended one before the others.
-std::optional<core::JobInfo> choose(std::vector<core::JobInfo> jobs, const std::string& name) {
-  const auto fits = [&name](const core::JobInfo& info) {
-    return info.name == name ||
-           (name.size() >= kPrefixLeast && hex(info.incarnation).rfind(name, 0) == 0);
-  };
-  const auto ended = [](const core::JobInfo& info) { return info.state == core::JobState::kEnded; };
-  std::optional<core::JobInfo> chosen;
-  for (core::JobInfo& info : jobs) {
-    if (!fits(info)) continue;
-    if (!chosen || ended(*chosen) || info.state == core::JobState::kRunning)
-      chosen = std::move(info);
-  }
-  return chosen;
-}
-
 }  // namespace
 
-void Queries::query(const std::string& routing_id, uint64_t request, const wire::Query& query) {
+void Queries::query(const std::string& routing_id, const Credentials& who, uint64_t request,
+                    const wire::Query& query) {
+  const Asker asker{.routing_id = routing_id, .request = request, .uid = who.uid};
+  if (query.node().empty() || query.node() == config_.node) return answer(asker, query);
+  const core::Time takes =
+      query.what() == wire::Query::PROBE ? ProbeQueries::time_for(query.probe()) : 0;
+  far_->ask(asker, query, monotonic_now(), takes);
+}
+
+void Queries::on_question(const std::string& node, const wire::Question& question) {
+  answer({.node = node, .request = question.id(), .uid = question.uid()}, question.query());
+}
+
+void Queries::on_reply(const std::string& node, const wire::Reply& reply) {
+  far_->on_reply(node, reply, monotonic_now());
+}
+
+void Queries::answer(const Asker& asker, const wire::Query& query) {
   wire::QueryReply reply;
   switch (query.what()) {
     case wire::Query::STATUS:
       *reply.mutable_status() = status_report();
-      return answer(routing_id, request, std::move(reply));
+      break;
     case wire::Query::PEERS:
       *reply.mutable_peers() = parts_.peers->report(monotonic_now());
-      return answer(routing_id, request, std::move(reply));
+      parts_.ports->add_to(reply.mutable_peers());
+      break;
     case wire::Query::JOBS:
       *reply.mutable_jobs() = jobs_report();
-      return answer(routing_id, request, std::move(reply));
+      break;
+    case wire::Query::TOPOLOGY:
+      follow_look(monotonic_now());
+      *reply.mutable_topology() = topology_report();
+      break;
     case wire::Query::JOB:
-      return query_job(routing_id, request, query.job());
+      return query_job(asker, query.job());
+    case wire::Query::FLIGHT:
+      return answer(asker, flight_->read(asker.uid, query.flight()));
+    case wire::Query::PROBE:
+      return probes_->ask(asker, query.probe(), monotonic_now());
+    case wire::Query::TRACE:
+      return answer(asker, flight_->trace(asker.uid, query.trace_on()));
+    case wire::Query::DRAIN:
+      return drain_->ask(asker, query.drain(), monotonic_now());
+    case wire::Query::EVENTS:
+      *reply.mutable_events() = events_report(query.events_after());
+      break;
+    case wire::Query::SET:
+      return set(asker, query);
     default:
-      parts_.clients->refuse(routing_id, request, {Code::kInvalidArgument, "unknown query"});
+      return answers_->refuse(asker, {Code::kInvalidArgument, "unknown query"});
   }
+  answers_->give(asker, std::move(reply));
 }
 
-void Queries::answer(const std::string& routing_id, uint64_t request, wire::QueryReply reply) {
-  wire::DaemonMessage message;
-  message.set_request(request);
-  *message.mutable_reply() = std::move(reply);
-  parts_.clients->answer(routing_id, std::move(message));
+void Queries::answer(const Asker& asker, FlightQueries::Answer answer) {
+  if (!answer) return answers_->refuse(asker, answer.error());
+  wire::QueryReply reply;
+  *reply.mutable_flight() = std::move(*answer);
+  answers_->give(asker, std::move(reply));
 }
 
-void Queries::query_job(const std::string& routing_id, uint64_t request, const std::string& name) {
+void Queries::query_job(const Asker& asker, const std::string& name) {
   const auto info = choose(parts_.membership->jobs(), name);
   if (!info) {
-    return parts_.clients->refuse(
-        routing_id, request,
-        {Code::kNotFound,
-         fmt::format("node {} knows no job {}; gradringctl jobs lists them", config_.node, name)});
+    return answers_->refuse(
+        asker, {Code::kNotFound, fmt::format("node {} knows no job {}; gradringctl jobs lists them",
+                                             config_.node, name)});
   }
   if (pending_.size() >= kPendingMax) {
-    return parts_.clients->refuse(
-        routing_id, request, {Code::kResourceExhausted, "too many queries at once; try again"});
+    return answers_->refuse(asker,
+                            {Code::kResourceExhausted, "too many queries at once; try again"});
   }
   Pending pending;
-  pending.routing_id = routing_id;
-  pending.request = request;
+  pending.asker = asker;
   pending.job = info->incarnation;
   pending.deadline = monotonic_now() + kPatience;
   *pending.report.mutable_summary() = summary_of(*info);
@@ -104,8 +126,8 @@ void Queries::query_job(const std::string& routing_id, uint64_t request, const s
 
 void Queries::on_peer_query(const std::string& node, const wire::JobQuery& query) {
   Pending pending;
-  pending.request = query.query();
-  pending.node = node;
+  pending.asker = {.node = node, .request = query.query()};
+  pending.part = true;
   if (!gradring::from_wire(query.incarnation(), &pending.job) || pending_.size() >= kPendingMax)
     return;
   pending.deadline = monotonic_now() + kPatience;
@@ -126,8 +148,7 @@ void Queries::on_description(const JobDescription& description) {
       *it->second.report.mutable_tuning() = *tuning;
     }
     if (job->first_nonfinite) {
-      keep_first(report_of(*job->first_nonfinite, job->view, config_.node, monotonic_now()),
-                 &it->second);
+      keep_first(report_of(*job->first_nonfinite, config_.node, monotonic_now()), &it->second);
     }
   }
   finish_if_complete(it);
@@ -170,19 +191,33 @@ void Queries::finish(std::map<uint64_t, Pending>::iterator it) {
   std::sort(
       pending.report.mutable_ranks()->begin(), pending.report.mutable_ranks()->end(),
       [](const wire::RankReport& a, const wire::RankReport& b) { return a.rank() < b.rank(); });
-  if (pending.routing_id.empty()) {
+  if (pending.part) {
     wire::PeerMessage message;
-    message.mutable_job_query_reply()->set_query(pending.request);
+    message.mutable_job_query_reply()->set_query(pending.asker.request);
     *message.mutable_job_query_reply()->mutable_report() = std::move(pending.report);
-    parts_.peers->send(pending.node, std::move(message));
+    parts_.peers->send(pending.asker.node, std::move(message));
     return;
   }
   wire::QueryReply reply;
   *reply.mutable_job() = std::move(pending.report);
-  answer(pending.routing_id, pending.request, std::move(reply));
+  answers_->give(pending.asker, std::move(reply));
+}
+
+// The look at the machine tells what it has seen once, soon after the start.
+void Queries::follow_look(core::Time now) {
+  machine::LookApart& look = *parts_.look;
+  if (look.over()) return;
+  if (!look.read() && now > facts_.started + kLookPatience) look.give_up();
+  if (look.over() && !look.report().fault().empty()) {
+    spdlog::warn("gradringctl topology will not show this machine: {}", look.report().fault());
+  }
 }
 
 void Queries::tick(core::Time now) {
+  far_->tick(now);
+  probes_->tick(now);
+  drain_->tick(now);
+  follow_look(now);
   for (auto it = pending_.begin(); it != pending_.end();) {
     const auto next = std::next(it);
     if (now >= it->second.deadline) finish(it);
@@ -191,7 +226,8 @@ void Queries::tick(core::Time now) {
 }
 
 core::Time Queries::next_deadline() const {
-  core::Time next = std::numeric_limits<core::Time>::max();
+  core::Time next =
+      std::min({far_->next_deadline(), probes_->next_deadline(), drain_->next_deadline()});
   for (const auto& [id, pending] : pending_) next = std::min(next, pending.deadline);
   return next;
 }

@@ -5,24 +5,45 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "daemon/config.h"
+#include "daemon/control/asker.h"
 #include "daemon/control/clients.h"
+#include "daemon/control/drain_queries.h"
+#include "daemon/control/far_queries.h"
+#include "daemon/control/flight_queries.h"
 #include "daemon/control/jobs.h"
 #include "daemon/control/peers.h"
+#include "daemon/control/ports.h"
+#include "daemon/control/probe_queries.h"
 #include "daemon/control/requests.h"
 #include "daemon/control/tunings.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
+#include "daemon/event_ring.h"
+#include "transport/machine/look_apart.h"
 
 namespace gradring::daemon {
 
 // What does not change while the daemon runs.
 struct StandingFacts {
+  struct Lane {
+    std::string device;
+    std::string reason;
+    wire::GidReport gid;  // of an RDMA port: the address that is used; of other devices empty
+  };
   std::string transport;
   std::string devices;
   std::string devices_reason;
   core::Time started = 0;
+  std::vector<Lane> lanes;
+
+  std::vector<std::string> device_names() const {
+    std::vector<std::string> names;
+    for (const Lane& lane : lanes) names.push_back(lane.device);
+    return names;
+  }
 };
 
 // Answers gradringctl: at once from what is known here, or, for one job, when the data thread and
@@ -35,22 +56,44 @@ class Queries final : public QuerySink {
     core::Membership* membership = nullptr;
     Jobs* jobs = nullptr;
     Peers* peers = nullptr;
+    const Ports* ports = nullptr;
     Requests* requests = nullptr;
     const Tunings* tunings = nullptr;
     CommandBox* commands = nullptr;
+    FlightRecorder* recorder = nullptr;
+    machine::LookApart* look = nullptr;
+    Drainable* daemon = nullptr;
+    const EventRing* happened = nullptr;
   };
   Queries(const Config& config, const StandingFacts& facts) : config_(config), facts_(facts) {}
   // Once, before the first query: the parts know one another.
-  void connect(const Parts& parts) { parts_ = parts; }
+  void connect(const Parts& parts) {
+    parts_ = parts;
+    answers_.emplace(parts.clients, parts.peers);
+    far_.emplace(*answers_, parts.peers);
+    probes_.emplace(config_.node, facts_.device_names(), *answers_, parts.commands);
+    flight_.emplace(config_, FlightQueries::Parts{parts.recorder, parts.membership, parts.jobs,
+                                                  parts.commands});
+    drain_.emplace(config_.node, *answers_, parts.membership, parts.daemon);
+  }
 
-  void query(const std::string& routing_id, uint64_t request, const wire::Query& query) override;
+  void query(const std::string& routing_id, const Credentials& who, uint64_t request,
+             const wire::Query& query) override;
 
   // ---- what the answers are made of ----
   void on_pulse(const Pulse& pulse) { pulse_ = pulse; }
   void on_description(const JobDescription& description);
+  void on_question(const std::string& node, const wire::Question& question);
+  void on_reply(const std::string& node, const wire::Reply& reply);
+  void on_probe_ended(const ProbeEnded& ended) { probes_->on_ended(ended); }
   void on_peer_query(const std::string& node, const wire::JobQuery& query);
   void on_peer_reply(const std::string& node, const wire::JobQueryReply& reply);
-  void set_draining() { draining_ = true; }
+  void set_draining(bool draining) {
+    draining_ = draining;
+    probes_->refuse(draining);
+  }
+  void drain_over(core::Time now) { drain_->over(now); }
+  bool owes_a_drains_end(core::Time now) const { return drain_->owes_its_end(now); }
   void set_config(const Config& config) { config_ = config; }
 
   // Sends what has waited long enough.
@@ -59,9 +102,8 @@ class Queries final : public QuerySink {
 
  private:
   struct Pending {
-    std::string routing_id;  // of the client; empty: a peer asks for our part
-    uint64_t request = 0;    // the client's or the peer's own number
-    std::string node;        // of the peer
+    Asker asker;
+    bool part = false;  // a peer asks for our part of the job
     JobId job{};
     wire::JobReport report;
     bool awaits_data = false;
@@ -70,11 +112,24 @@ class Queries final : public QuerySink {
     std::optional<core::Time> nonfinite_at;  // of the report's first_nonfinite, by our clock
   };
 
-  void answer(const std::string& routing_id, uint64_t request, wire::QueryReply reply);
-  void query_job(const std::string& routing_id, uint64_t request, const std::string& name);
+  void answer(const Asker& asker, const wire::Query& query);
+  void answer(const Asker& asker, FlightQueries::Answer answer);
+  void query_job(const Asker& asker, const std::string& name);
   void finish_if_complete(std::map<uint64_t, Pending>::iterator it);
   void finish(std::map<uint64_t, Pending>::iterator it);
   void keep_first(const wire::NonfiniteReport& origin, Pending* pending);
+
+  void follow_look(core::Time now);
+
+  // topology_report.cc
+  wire::TopologyReport topology_report() const;
+  void add_rings(wire::TopologyReport* report) const;
+
+  // event_report.cc
+  wire::EventsReport events_report(uint64_t after) const;
+
+  // settings.cc
+  void set(const Asker& asker, const wire::Query& query);
 
   // reports.cc
   wire::StatusReport status_report() const;
@@ -87,6 +142,11 @@ class Queries final : public QuerySink {
   Config config_;
   const StandingFacts facts_;
   Parts parts_;
+  std::optional<Answers> answers_;
+  std::optional<FarQueries> far_;
+  std::optional<FlightQueries> flight_;
+  std::optional<ProbeQueries> probes_;
+  std::optional<DrainQueries> drain_;
   bool draining_ = false;
   Pulse pulse_;  // the latest
   std::map<uint64_t, Pending> pending_;

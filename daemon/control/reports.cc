@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "daemon/clock.h"
 #include "daemon/control/process.h"
 #include "daemon/control/queries.h"
+#include "daemon/control/settings_report.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
@@ -17,16 +17,6 @@ namespace {
 
 uint64_t milliseconds(core::Time time) {
   return static_cast<uint64_t>(std::max<core::Time>(time, 0) / core::kMillisecond);
-}
-
-uint64_t open_files() {
-  std::error_code error;
-  uint64_t count = 0;
-  for (auto it = std::filesystem::directory_iterator("/proc/self/fd", error);
-       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
-    ++count;
-  }
-  return count;
 }
 
 void add_limit(wire::StatusReport* report, const char* name, uint64_t used, uint64_t cap,
@@ -42,6 +32,37 @@ void add_counter(wire::StatusReport* report, const char* name, uint64_t value) {
   wire::Counter* counter = report->add_counters();
   counter->set_name(name);
   counter->set_value(value);
+}
+
+void add_moved(const BytesMoved& moved, wire::JobSummary* summary) {
+  for (size_t i = 0; i < moved.size(); ++i) {
+    if (moved[i] == 0) continue;
+    wire::MovedReport* to = summary->add_moved();
+    to->set_collective(std::string(name_of(static_cast<Collective>(i))));
+    to->set_bytes(moved[i]);
+  }
+}
+
+uint64_t microseconds(core::Time time) {
+  return static_cast<uint64_t>(std::max<core::Time>(time, 0) * 1000 / core::kMillisecond);
+}
+
+void to_wire(const core::StepSplit& split, wire::SplitReport* to) {
+  to->set_compute_us(microseconds(split.compute));
+  to->set_overlapped_us(microseconds(split.overlapped));
+  to->set_input_us(microseconds(split.input));
+  to->set_straggler_us(microseconds(split.straggler));
+  to->set_exposed_us(microseconds(split.exposed));
+}
+
+void to_wire(const core::StepReport& steps, wire::StepsReport* to) {
+  to->set_steps(steps.ever.steps);
+  to_wire(steps.ever.all, to->mutable_all());
+  for (const uint64_t count : steps.ever.lateness) to->add_lateness(count);
+  to->set_recent(steps.recent);
+  to_wire(steps.mean, to->mutable_mean());
+  to->set_late(steps.late);
+  to->set_late_us(microseconds(steps.late_median));
 }
 
 // More would help nobody.
@@ -89,12 +110,15 @@ wire::StatusReport Queries::status_report() const {
   add_limit(&report, "sessions-per-uid", parts_.sessions->most_sessions_of_a_uid(),
             limits.sessions_per_uid, "trainers");
   add_limit(&report, "max-jobs", live, config_.max_jobs, "jobs");
-  add_limit(&report, "open files", open_files(), files.rlim_cur, "files");
+  add_limit(&report, "open files", own_open_files(), files.rlim_cur, "files");
 
+  add_settings(config_, facts_.lanes, &report);
   add_counter(&report, "messages_sent", pulse_.transport.messages_sent);
   add_counter(&report, "messages_received", pulse_.transport.messages_received);
   add_counter(&report, "payload_bytes_sent", pulse_.transport.payload_bytes_sent);
   add_counter(&report, "payload_bytes_received", pulse_.transport.payload_bytes_received);
+  add_counter(&report, "registrations", pulse_.transport.registrations);
+  add_counter(&report, "registered_bytes", pulse_.transport.registered_bytes);
   add_counter(&report, "bundles_sent", pulse_.bundles_sent);
   add_counter(&report, "frames_bundled", pulse_.frames_bundled);
   add_counter(&report, "frames_forged", pulse_.frames_forged);
@@ -126,10 +150,13 @@ wire::JobSummary Queries::summary_of(const core::JobInfo& info) const {
   summary.set_age_ms(milliseconds(monotonic_now() - info.since));
   summary.set_ranks_present(info.size - static_cast<uint32_t>(info.missing_ranks.size()));
   summary.set_explanation(info.explanation);
+  if (const Jobs::Job* job = parts_.jobs->find(info.incarnation)) summary.set_weight(job->weight);
   for (const JobTraffic& traffic : pulse_.jobs) {
     if (traffic.job != info.incarnation) continue;
     summary.set_ops_completed(traffic.ops_completed);
     summary.set_ops_open(traffic.ops_open);
+    summary.set_counted_at(pulse_.at);
+    add_moved(traffic.moved, &summary);
   }
   return summary;
 }
@@ -183,6 +210,9 @@ void Queries::add_own_part(const Jobs::Job& job, const JobDescription& descripti
     to->set_nonfinite(activity.nonfinite);
     if (activity.last_submission != 0)
       to->set_quiet_ms(milliseconds(now - activity.last_submission));
+    for (const core::StepReport& steps : description.steps) {
+      if (steps.rank == activity.rank && steps.ever.steps > 0) to_wire(steps, to->mutable_steps());
+    }
   }
   report->set_staging_bytes(description.staging_bytes);
 }

@@ -36,7 +36,8 @@ void Requests::handle(const ClientRouter::Received& received, core::Time now) {
     case wire::ClientMessage::BODY_NOT_SET:
       return malformed(received);
     case wire::ClientMessage::kQuery:
-      return parts_.queries->query(received.routing_id, message.request(), message.query());
+      return parts_.queries->query(received.routing_id, received.who, message.request(),
+                                   message.query());
     case wire::ClientMessage::kOpen:
       return open(asked, message.open());
     default:

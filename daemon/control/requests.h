@@ -20,7 +20,8 @@ namespace gradring::daemon {
 class QuerySink {
  public:
   virtual ~QuerySink() = default;
-  virtual void query(const std::string& routing_id, uint64_t request, const wire::Query& query) = 0;
+  virtual void query(const std::string& routing_id, const Credentials& who, uint64_t request,
+                     const wire::Query& query) = 0;
 };
 
 // What trainers ask for on the control socket. Believes nothing: neither that bytes are a message,
@@ -46,7 +47,7 @@ class Requests {
   // The data thread's answer, of a session that is there.
   void taken_back(Session& session, const SegmentTakenBack& back);
   // Joins are refused in words from now on.
-  void set_draining() { draining_ = true; }
+  void set_draining(bool draining) { draining_ = draining; }
 
   uint64_t malformed() const { return malformed_; }
 

@@ -53,7 +53,11 @@ void ControlThread::restore(const NodeMemory& memory) {
   }
   for (const auto& [id, job] : memory.jobs) {
     const Status status = restore(job, now);
-    if (status.ok()) continue;
+    if (status.ok()) {
+      const auto weight = memory.weights.find(id);
+      if (weight != memory.weights.end()) jobs_.set_weight(id, weight->second);
+      continue;
+    }
     spdlog::error("job {} cannot go on after the restart: {}", job.view.job, status.message());
     JobMemory::forget(id, setup_.store);
     Failure failure{Cause::kPeerLost, {}};

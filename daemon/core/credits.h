@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -16,6 +17,17 @@ class SendCredits {
   SendCredits(uint32_t slots, uint32_t free) : slots_(slots), initial_(free) {}
 
   uint32_t free() const { return static_cast<uint32_t>(initial_ + freed_ - sent_); }
+  // Of these, for slices that begin here: no more are to be under way than the window allows. What
+  // only moves on is not asked, or a window that shrinks could stop a whole ring.
+  uint32_t free_to_start() const {
+    const uint64_t under_way = slots_ - free();
+    return under_way < window_ ? std::min(free(), static_cast<uint32_t>(window_ - under_way)) : 0;
+  }
+  // Two at least, without which nothing begins.
+  void limit(uint32_t window) {
+    GRADRING_CHECK(window >= 2, "something can begin");
+    window_ = window;
+  }
   void take() {
     GRADRING_CHECK(free() > 0, "a slice is sent only with a credit");
     ++sent_;
@@ -29,6 +41,7 @@ class SendCredits {
 
  private:
   uint64_t slots_;
+  uint64_t window_ = slots_;
   uint64_t initial_;
   uint64_t sent_ = 0;
   uint64_t freed_ = 0;

@@ -81,7 +81,8 @@ class EngineActions {
 
   virtual void fold(const FoldOrder& order) = 0;
   virtual void sum(const SumOrder& order) = 0;
-  // Copies the final value of a slice to the outputs of all local contributions, where no fold has.
+  // Copies the final value of a slice to the outputs of all local contributions, where no fold has;
+  // which value that is, `op` says already.
   virtual void deliver(const Op& op, uint32_t slice, Staging from) = 0;
   // Copies a final slice out of the first local output, before that goes back to its trainer; a
   // number for it, or nothing when there is no room (rule T3).
@@ -101,6 +102,8 @@ class EngineActions {
   // A READY with its data, or the final value of a slice straight to who lacks it; `from` is lent
   // until on_sent(from), which comes once for each call.
   virtual void send_direct(uint32_t member, const Frame& frame, Staging from) = 0;
+  // All ranks and members are ready for it; once in each epoch.
+  virtual void moves(const Op& op) = 0;
   // A submission has ended; exactly once each. Its buffers are the trainer's again.
   virtual void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) = 0;
   // The job must be failed everywhere. The engine has not closed itself: fail() does, and comes

@@ -13,8 +13,6 @@
 namespace gradring::core {
 namespace {
 
-Staging unit_at(uint32_t unit) { return {Staging::Kind::kUnit, unit}; }
-
 bool prescaled(const Op& op) {
   return std::any_of(op.locals.begin(), op.locals.end(),
                      [](const auto& local) { return local && local->prescale != 1; });
@@ -175,7 +173,8 @@ std::optional<uint32_t> JobEngine::on_direct(uint32_t from, const Frame& f) {
   return unit;
 }
 
-void JobEngine::on_parcel_landed(uint32_t unit) {
+void JobEngine::on_parcel_landed(uint32_t unit, Time now) {
+  now_ = now;
   const EagerUnits::Parcel parcel = units_.parcel(unit);
   if (parcel.stale) return units_.release(unit);
   if (parcel.frame.type == FrameType::kReady) return on_ready(parcel.from, parcel.frame, unit);

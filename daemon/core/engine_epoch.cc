@@ -141,6 +141,7 @@ void JobEngine::enter(const Proposal& proposal) {
   starting_.clear();
   handing_.clear();
   credits_ = SendCredits(options_.slots, 0);
+  credits_.limit(window_);
   receive_slots_.begin_epoch();
   credits_told_ = confirmed_told_ = 0;
   end_sending();

@@ -11,6 +11,16 @@
 
 namespace gradring::core {
 
+namespace {
+
+uint32_t microseconds(Time time) {
+  constexpr Time kMicrosecond = kMillisecond / 1000;
+  return static_cast<uint32_t>(
+      std::clamp<Time>(time / kMicrosecond, 0, std::numeric_limits<uint32_t>::max()));
+}
+
+}  // namespace
+
 Op& JobEngine::op_of(const OpKey& key) {
   std::unique_ptr<Op>& op = ops_[key];
   if (!op) {
@@ -37,6 +47,19 @@ void JobEngine::begin_ready(Op& op) const {
   op.contributed_before.clear();
   op.tree = {};
   op.grows = false;
+  op.arrivals = {};
+}
+
+// `index`: of a rank of ours; none: READY of another member, whose latest was `late_us` behind.
+void JobEngine::arrived(Op& op, std::optional<uint32_t> index, uint32_t late_us) const {
+  Arrivals& arrivals = op.arrivals;
+  if (!arrivals.first) arrivals.first = now_;
+  if (index) {
+    arrivals.locals.resize(op.locals.size());
+    arrivals.locals[*index] = now_;
+    late_us = microseconds(now_ - *arrivals.first);
+  }
+  arrivals.latest_us = std::max(arrivals.latest_us, late_us);
 }
 
 uint32_t JobEngine::locals_here(const Op& op) const {
@@ -137,6 +160,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   ++local.submitted;
   if (join_point) ++local.join_points;
   if (!op.since) op.since = now;
+  arrived(op, index, 0);
   if (op.name.empty()) op.name = submission.name;
   take_seats(op, submission.signature);
   journal_->submitted(op, *op.locals[index], record_of(local));
@@ -216,6 +240,7 @@ void JobEngine::say_ready(Op& op) {
   ready.ready.rank = speaker_of(op);
   ready.ready.contributions = op.contributed;
   ready.ready.signature = *op.signature;
+  ready.ready.late_us = op.arrivals.latest_us;
   ready.ready.grows = op.key.space == OpKey::kJoinSpace && grows_;
   if (may_be_eager(op)) {
     send_eager(op, ready);
@@ -243,6 +268,7 @@ void JobEngine::check_ready(Op& op) {
   }
   if (!op.all_ready()) return;
   set_state(op, OpState::kMoving);
+  actions_->moves(op);
   if (op.eager.ready == members()) {
     start_direct(op);
   } else if (rises(op)) {
@@ -286,6 +312,7 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
     done_with(from, f, unit);
     return protocol_fault(from, "READY for a broadcast from a rank outside the job");
   }
+  arrived(op, std::nullopt, ready.late_us);
   if (tree_) {
     op.tree.below |= tree_.bit_of(from);
     op.tree.contributions += ready.contributions;

@@ -12,11 +12,6 @@
 #include "proto/check.h"
 
 namespace gradring::core {
-namespace {
-
-Staging unit_at(uint32_t unit) { return {Staging::Kind::kUnit, unit}; }
-
-}  // namespace
 
 bool JobEngine::rises(const Op& op) const {
   return tree_ && op.plan.direct == Direct::kTree && op.tree.rises && op.all_ready();

@@ -54,6 +54,7 @@ void JobEngine::on_frame(uint32_t from, const Frame& f, Time now) {
       return on_wanted(from, f);
     case FrameType::kSlice:      // comes by on_slice
     case FrameType::kHeartbeat:  // is the failure detector's
+    case FrameType::kProbe:      // is of no job
       break;
   }
   ++counters_.frames_stale;
@@ -272,7 +273,8 @@ bool JobEngine::work_hand() {
     if (op.next_hand < op.plan.slices) break;
     handing_.pop_front();
   }
-  if (handing_.empty() || free_starts_.empty() || credits_.free() < kCreditsToStart) return false;
+  if (handing_.empty() || free_starts_.empty()) return false;
+  if (credits_.free_to_start() < kCreditsToStart) return false;
   Op& op = *handing_.front();
   const uint32_t slice = op.next_hand++;
   const Staging at{Staging::Kind::kStart, free_starts_.back()};
@@ -299,7 +301,7 @@ bool JobEngine::work_start() {
     starting_.pop_front();
   }
   if (starting_.empty() || free_starts_.empty()) return false;
-  if (members() > 1 && credits_.free() < credits_to_start) return false;
+  if (members() > 1 && credits_.free_to_start() < credits_to_start) return false;
   Op& op = *starting_.front();
   const uint32_t buffer = free_starts_.back();
   free_starts_.pop_back();
@@ -345,9 +347,9 @@ ValueId JobEngine::take_step(Op& op, uint32_t slice, const Step& step, ValueId v
   if (step.finish) value.epoch = view_.epoch;
   if (delivers) {
     journal_->held(op, slice, value, at);
+    progress.value = value;
     if (!in_one_pass) actions_->deliver(op, slice, at);
     progress.state = SliceState::kHeld;
-    progress.value = value;
     ++op.slices_held;
   }
   progress.arriving = false;

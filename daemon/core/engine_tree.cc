@@ -42,6 +42,7 @@ void JobEngine::pass_ready(Op& op) {
     ready.ready.signature = *op.signature;
     ready.ready.grows = op.grows;
     ready.ready.rises = op.tree.rises;
+    ready.ready.late_us = op.arrivals.latest_us;
     actions_->send(tree_.parent(), ready);
   }
   if (!tree_.is_root() && !planted(Bug::kSubtreeIsEnough)) return;
@@ -55,6 +56,7 @@ void JobEngine::tell_all_ready(Op& op, uint32_t contributions) {
   f.all_ready.contributions = contributions;
   f.all_ready.grows = op.grows;
   f.all_ready.rises = op.tree.rises;
+  f.all_ready.late_us = op.arrivals.latest_us;
   for (uint32_t i = 0; i < tree_.children(); ++i) actions_->send(tree_.first_child() + i, f);
 }
 
@@ -81,6 +83,7 @@ void JobEngine::on_all_ready(uint32_t from, const Frame& f) {
   }
   if (f.all_ready.rises && !op.tree.rises) return refuse("along the tree, which it cannot go");
   op.tree.rises = f.all_ready.rises;
+  op.arrivals.latest_us = std::max(op.arrivals.latest_us, f.all_ready.late_us);
   op.grows = op.grows || f.all_ready.grows;
   tell_all_ready(op, f.all_ready.contributions);
   check_ready(op);

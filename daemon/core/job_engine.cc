@@ -13,6 +13,7 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
       options_(options),
       actions_(actions),
       credits_(options.slots, options.slots),
+      window_(options.slots),
       receive_slots_(options.slots),
       slots_(options.slots),
       sent_(options.slots, options.start_buffers),

@@ -60,6 +60,11 @@ class JobEngine {
   void member_gone(uint32_t member, const Failure& failure);
   // Ranks want to come in here, or no longer: said in the READY of the next join point.
   void set_grows(bool grows) { grows_ = grows; }
+  // No slice begins here while so many are under way to the successor; in all epochs from now on.
+  void set_window(uint32_t slices) {
+    window_ = slices;
+    credits_.limit(slices);
+  }
 
   // ---- events from peers; `from` is the member that sent the frame ----
   // All but SLICE, and READY with its data.
@@ -75,7 +80,7 @@ class JobEngine {
   // The header of a READY with its data, or of a slice of Phase::kDirect, has arrived: the unit
   // where its payload must land, or nothing if it is to be thrown away.
   std::optional<uint32_t> on_parcel(uint32_t from, const Frame& frame);
-  void on_parcel_landed(uint32_t unit);
+  void on_parcel_landed(uint32_t unit, Time now);
   void on_parcel_aborted(uint32_t unit);
   const EagerUnits::Parcel& parcel(uint32_t unit) const { return units_.parcel(unit); }
   // Staging memory lent by send_slice is ours again.
@@ -165,6 +170,7 @@ class JobEngine {
   Op* submitted_as(uint32_t index, const Submission& submission) const;
   void meet(Op& op, uint32_t rank, const Signature& signature);
   void begin_ready(Op& op) const;
+  void arrived(Op& op, std::optional<uint32_t> index, uint32_t late_us) const;
   // `from`: who told us; nobody if it was found here.
   void mismatch(Op& op, const MismatchBody& body, std::optional<uint32_t> from = {});
   bool moved(const Op& op) const;
@@ -340,6 +346,7 @@ class JobEngine {
   Time now_ = 0;  // of the latest event that told it
 
   SendCredits credits_;
+  uint32_t window_;
   ReceiveSlots receive_slots_;
   std::vector<Slot> slots_;
   std::deque<uint32_t> landed_;   // slots whose payload is complete

@@ -282,10 +282,15 @@ std::vector<JobInfo> Membership::jobs() const {
 size_t Membership::busy_jobs() const {
   size_t count = 0;
   for (const auto& [key, gathering] : gatherings_) count += gathering.local.empty() ? 0 : 1;
+  return count + live_jobs().size();
+}
+
+std::vector<std::string> Membership::live_jobs() const {
+  std::vector<std::string> names;
   for (const auto& [id, live] : live_) {
-    if (live.state != JobState::kFailed && !live.present.empty()) ++count;
+    if (live.state != JobState::kFailed && !live.present.empty()) names.push_back(live.view.job);
   }
-  return count;
+  return names;
 }
 
 const View* Membership::view_of(SessionId session) const {

@@ -166,6 +166,8 @@ class Membership {
   std::vector<JobInfo> jobs() const;
   // Forming and live jobs with trainers that have not left.
   size_t busy_jobs() const;
+  // The names of those of them that are live.
+  std::vector<std::string> live_jobs() const;
   // The live job a session is in.
   const View* view_of(SessionId session) const;
   const View* view_of(const JobId& job) const;

@@ -111,6 +111,13 @@ struct TreeReady {
   bool passed_on = false;      // our own has gone up
 };
 
+// When ranks came to an op, in this epoch.
+struct Arrivals {
+  std::optional<Time> first;  // submission here, or READY of another member
+  std::vector<Time> locals;   // submissions, by local index; 0: in an earlier epoch, or none
+  uint32_t latest_us = 0;     // by how much whoever came last is behind the first, as far as told
+};
+
 struct Op {
   OpKey key;
   std::string name;
@@ -128,6 +135,7 @@ struct Op {
   TreeReady tree;
   int32_t priority = 0;       // once it is lined up: the highest of our ranks'
   std::optional<Time> since;  // first local submission; else the tick after the first READY
+  Arrivals arrivals;
 
   uint32_t expected = 0;         // ranks of the view in which it was first seen anywhere
   uint32_t slice_bytes = 0;      // not 0: some slice is final somewhere, so it stays cut as it was

@@ -51,6 +51,27 @@ void PeerLanes::broke(uint8_t lane, const std::string& why, Time now) {
   if (lane < lanes_.size() && lanes_[lane].state != State::kDown) lose(lane, why, now);
 }
 
+void PeerLanes::port_down(uint8_t lane, const std::string& why, Time now) {
+  if (lane >= lanes_.size()) return;
+  lanes_[lane].port_fault = why;
+  lose_without_port(now);
+}
+
+void PeerLanes::port_active(uint8_t lane) {
+  if (lane < lanes_.size()) lanes_[lane].port_fault.clear();
+}
+
+void PeerLanes::lose_without_port(Time now) {
+  const bool others = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+    return lane.state == State::kUp && lane.port_fault.empty();
+  });
+  if (!others) return;
+  for (uint8_t lane = 0; lane < count(); ++lane) {
+    const Lane& l = lanes_[lane];
+    if (!l.port_fault.empty() && l.state != State::kDown) lose(lane, l.port_fault, now);
+  }
+}
+
 void PeerLanes::lose(uint8_t lane, const std::string& why, Time now) {
   Lane& lost = lanes_[lane];
   const bool was_used = lost.state == State::kUp;
@@ -72,6 +93,7 @@ void PeerLanes::tick(Time now) {
     if (change.health != FailureDetector::Health::kLost) continue;
     lose(static_cast<uint8_t>(std::stoul(change.peer)), silence(change.silent), now);
   }
+  lose_without_port(now);
   for (uint8_t lane = 0; lane < count(); ++lane) {
     Lane& l = lanes_[lane];
     if (l.state == State::kUp && fails_alone(lane, now)) {
@@ -79,7 +101,7 @@ void PeerLanes::tick(Time now) {
       continue;
     }
     const Time lasted = now - l.since;
-    if (l.state == State::kDown && lasted >= l.pause) {
+    if (l.state == State::kDown && lasted >= l.pause && l.port_fault.empty()) {
       l.heard = l.peer_hears = false;
       watch_.add(name_of(lane), now);
       enter(lane, State::kTrying, now);

@@ -19,6 +19,7 @@ namespace gradring::core {
 //                                                                        heartbeats alone
 //   kTrying   heard for a second, and the peer hears us         kUp
 //   kTrying   broken, or silent for `decide`                    kDown
+//   any       our port is down, and another lane goes on        kDown, until the port is active
 //
 // Silent is who was not heard for `decide`; or for `suspect`, if the peer's other lanes were heard
 // meanwhile: one thread speaks on all of them, so it is the way that fails and not the peer.
@@ -43,6 +44,10 @@ class PeerLanes {
   // By the peer's heartbeat: bit i is set while it hears us on lane i.
   void peer_hears(uint64_t lanes, Time now);
   void broke(uint8_t lane, const std::string& why, Time now);
+  // Our own port of the lane has no link: a lane that carries slices is lost at once, if another
+  // one that has its port is up; else that is left to whatever else tells, since it may be short.
+  void port_down(uint8_t lane, const std::string& why, Time now);
+  void port_active(uint8_t lane);
   void tick(Time now);
   // What has changed since this was asked last, in order.
   std::vector<Change> take_changes();
@@ -66,9 +71,11 @@ class PeerLanes {
     Time pause = 0;          // before it is tried
     bool heard = false;      // since it is tried
     bool peer_hears = true;  // likewise
+    std::string port_fault;  // why our port is down; empty: it is not
   };
   static std::string name_of(uint8_t lane) { return std::to_string(lane); }
   void lose(uint8_t lane, const std::string& why, Time now);
+  void lose_without_port(Time now);
   void enter(uint8_t lane, State state, Time now);
   bool fails_alone(uint8_t lane, Time now) const;
 

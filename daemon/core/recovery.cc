@@ -44,7 +44,13 @@ uint32_t ranks_of(const std::vector<Member>& members) {
   return static_cast<uint32_t>(ranks);
 }
 
-// What went, in the order of blame: a rank that died is a reason of its own, a node's is a guess.
+// Whoever starts trainers ends the others so as soon as one has died, and that may be seen first.
+bool ended_on_request(const Failure& failure) {
+  return failure.cause == Cause::kTrainerDied && failure.blame.evidence == kEndedOnRequest;
+}
+
+// What went, in the order of blame: a rank that died is a reason of its own, a node's is a guess,
+// and a rank that was asked to end is seldom the first.
 std::vector<Failure> losses(const View& old, const View& next, const Reports& reports,
                             const std::map<std::string, Failure>& lost) {
   std::vector<Failure> list;
@@ -85,6 +91,8 @@ std::vector<Failure> losses(const View& old, const View& next, const Reports& re
       list.push_back(failure);
     }
   }
+  std::stable_partition(list.begin(), list.end(),
+                        [](const Failure& failure) { return !ended_on_request(failure); });
   return list;
 }
 

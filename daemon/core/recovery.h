@@ -11,6 +11,9 @@
 
 namespace gradring::core {
 
+// The evidence of a trainer that was asked to end, as a daemon writes it (how_it_ended()).
+inline constexpr const char* kEndedOnRequest = "killed by signal 15 (SIGTERM)";
+
 // Which of the nodes that reported can be members of the next view: all of them, but for those that
 // cannot reach one another (of two, the one that more others miss, else the higher name), those
 // that want out, and in an elastic job those without a living rank.

@@ -15,4 +15,6 @@ struct Staging {
   auto operator<=>(const Staging&) const = default;
 };
 
+inline Staging unit_at(uint32_t unit) { return {Staging::Kind::kUnit, unit}; }
+
 }  // namespace gradring::core

@@ -52,6 +52,11 @@ void DataThread::apply(InstallJob& install) {
       StagingMemory::create(engine.slots, engine.start_buffers, spares, engine.plan.slice_bytes_max,
                             options_.staging_limit, std::move(outliving));
   if (!staging) return failed(Cause::kRefused, node, staging.error().message());
+  for (const auto& lane : lanes_) {
+    auto ready = lane->make_ready(staging->memory());
+    if (!ready) return failed(Cause::kRefused, node, ready.error().message());
+    staging->keep_ready(std::move(*ready));
+  }
   for (const core::Member& member : install.view.members) {
     // After a restart nobody is; the next epoch begins when all are.
     if (install.before || member.node == node || shared_.peers.by_node(member.node)) continue;
@@ -62,6 +67,7 @@ void DataThread::apply(InstallJob& install) {
       staging->bytes() + kept + core::eager_bytes_max(engine.plan) <= options_.staging_limit;
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,
                                             options_.feedback_limit, &shared_);
+  share_wires();
 }
 
 void DataThread::apply(const Submit& submit) {
@@ -98,6 +104,17 @@ void DataThread::apply(const SetGrows& set) {
   if (JobExecutor* job = find(set.job)) job->set_grows(set.grows);
 }
 
+void DataThread::apply(const SetWeight& set) {
+  if (JobExecutor* job = find(set.job)) job->weigh(set.weight);
+  share_wires();
+}
+
+void DataThread::share_wires() {
+  uint32_t most = core::kWeightLeast;
+  for (const auto& [id, job] : jobs_) most = std::max(most, job->weight());
+  for (const auto& [id, job] : jobs_) job->share_wires(most);
+}
+
 void DataThread::apply(const RemoveJob& remove) {
   const auto it = jobs_.find(remove.job);
   if (it == jobs_.end()) return;
@@ -105,8 +122,11 @@ void DataThread::apply(const RemoveJob& remove) {
   Failure ended{Cause::kTrainerLeft, {}};
   ended.blame.evidence = "the job has ended";
   it->second->fail(ended);
+  constexpr size_t kEndedMost = 1024;  // between two looks
+  if (options_.metrics && ended_.size() < kEndedMost) ended_.push_back(it->second->figures());
   removed_.push_back(std::move(it->second));
   jobs_.erase(it);
+  share_wires();
 }
 
 void DataThread::apply(const ExpectPeer& expect) {
@@ -146,6 +166,7 @@ void DataThread::apply(const DisconnectPeer& disconnect) {
   const auto lanes = static_cast<uint8_t>(peer.lanes.size());
   for (uint8_t lane = 0; lane < lanes; ++lane) {
     peer.lanes[lane].connected = peer.lanes[lane].carries = false;
+    prober_.on_lost(disconnect.peer, lane, "the connection was ended");
     close(disconnect.peer, lane);
   }
 }
@@ -157,6 +178,7 @@ void DataThread::apply(const SetLane& set) {
   switch (set.to) {
     case SetLane::To::kClosed:
       lane.connected = lane.carries = false;
+      prober_.on_lost(set.peer, set.lane, "the lane was given up");
       return close(set.peer, set.lane);
     case SetLane::To::kTried:
       return connect(set.peer, set.lane);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "daemon/clock.h"
 #include "daemon/data/data_thread.h"
 #include "daemon/data/seal.h"
 #include "proto/bundle.h"
@@ -39,6 +40,7 @@ DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byt
   }
   const std::optional<PeerId> from = sender_of(lane, *frame);
   if (!from) return {};
+  if (frame->type == FrameType::kProbe) return prober_.on_payload(*from, *frame);
   DataPeer& peer = shared_.peers.at(*from);
   JobExecutor* job = find(frame->job);
   if (job == nullptr) {
@@ -58,6 +60,7 @@ DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byt
 
 void DataThread::on_message(uint8_t lane, std::span<const std::byte> header, uint64_t cookie) {
   if (BundleMemory::is_number(cookie)) return take_apart(lane, header, cookie);
+  if (Prober::is_number(cookie)) return prober_.on_landed(lane, cookie);
   if (cookie != 0) {
     const Loan loan = shared_.ledger.take_back(cookie);
     loan.job->on_landed(loan.at);
@@ -71,9 +74,10 @@ void DataThread::on_message(uint8_t lane, std::span<const std::byte> header, uin
   }
   const std::optional<PeerId> from = shared_.peers.by_token(frame->token);
   JobExecutor* const job = from ? find(frame->job) : nullptr;
-  if (job != nullptr || (from && frame->type == FrameType::kHeartbeat)) {
+  const bool of_no_job = frame->type == FrameType::kHeartbeat || frame->type == FrameType::kProbe;
+  if (job != nullptr || (from && of_no_job)) {
     hear(*from, lane);
-    return deliver_frame(*from, job, *frame);
+    return deliver_frame(*from, lane, job, *frame);
   }
 
   // The control thread posted ExpectPeer before it told the peer its token, and InstallJob before
@@ -98,8 +102,9 @@ void DataThread::lose_damaged(uint8_t lane, std::span<const std::byte> header) {
   on_lost(lane, *from, "the header of a frame from it came damaged");
 }
 
-void DataThread::deliver_frame(PeerId from, JobExecutor* job, const Frame& frame) {
+void DataThread::deliver_frame(PeerId from, uint8_t lane, JobExecutor* job, const Frame& frame) {
   if (frame.type == FrameType::kHeartbeat) return;
+  if (frame.type == FrameType::kProbe) return prober_.on_frame(from, lane, frame, !jobs_.empty());
   if (job != nullptr && job->on_frame(from, frame, now_)) return;
   // The last CREDIT or STABLE of a job that ended well often comes after its end, and nobody needs
   // it.
@@ -110,7 +115,7 @@ void DataThread::deliver_frame(PeerId from, JobExecutor* job, const Frame& frame
 
 void DataThread::deliver_early_frame(uint8_t lane, const Frame& frame) {
   const std::optional<PeerId> from = sender_of(lane, frame);
-  if (from) deliver_frame(*from, find(frame.job), frame);
+  if (from) deliver_frame(*from, lane, find(frame.job), frame);
 }
 
 int DataThread::deliver_early_frames() {
@@ -124,14 +129,21 @@ int DataThread::deliver_early_frames() {
 }
 
 void DataThread::on_aborted(uint64_t cookie) {
+  if (Prober::is_number(cookie)) return prober_.on_aborted();
   if (BundleMemory::is_number(cookie)) return bundles_.give_back(cookie);
   const Loan loan = shared_.ledger.take_back(cookie);
   loan.job->on_aborted(loan.at);
 }
 
 void DataThread::on_sent(uint64_t token) {
+  if (Prober::is_number(token)) return prober_.on_sent();
   if (BundleMemory::is_number(token)) return shared_.outbox.on_bundle_sent(token);
   const Loan loan = shared_.ledger.take_back(token);
+  std::vector<DataLane>& lanes = shared_.peers.at(loan.to).lanes;
+  if (loan.since != 0 && loan.lane < lanes.size()) {
+    ++lanes[loan.lane].sends;
+    lanes[loan.lane].send_time += monotonic_now() - loan.since;
+  }
   loan.job->on_sent(loan.at);
 }
 
@@ -139,6 +151,7 @@ void DataThread::on_lost(uint8_t lane, PeerId peer, const std::string& why) {
   DataPeer& of = shared_.peers.at(peer);
   if (lane >= of.lanes.size() || !std::exchange(of.lanes[lane].connected, false)) return;
   of.lanes[lane].carries = false;
+  prober_.on_lost(peer, lane, why);
   events_->post(PeerDataLost{peer, of.link, lane, why});
 }
 

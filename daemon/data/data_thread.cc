@@ -16,6 +16,10 @@ namespace {
 // KiB are about half a millisecond of summing.
 constexpr uint32_t kSlicesPerTurn = 8;
 
+// Nobody reads metrics more often than that, and a little less keeps step with whoever reads them
+// each second.
+constexpr core::Time kFiguresPause = 900 * core::kMillisecond;
+
 }  // namespace
 
 DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events)
@@ -29,15 +33,20 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
   shared_.flight = options.flight;
   shared_.remember_ends = options.remember_ends;
   shared_.time_sums = options.time_sums;
+  shared_.count_ops = options.metrics;
 }
 
 DataThread::~DataThread() = default;
 
 void DataThread::run() {
   owner_.adopt();
+  core::Time began = 0;  // the turn before, if it did something: it ends where this one begins
   while (running_) {
     const core::Time now = monotonic_now();
-    if (do_work(now) > 0) {
+    if (began != 0) watch_.worked(now - began);
+    const bool worked = do_work(now) > 0;
+    began = worked ? now : 0;
+    if (worked) {
       look_on_.worked(now);
     } else {
       rest(now);
@@ -56,6 +65,7 @@ int DataThread::do_work(core::Time now) {
   for (size_t lane = 0; lane < lanes_.size(); ++lane) work += lanes_[lane]->progress(ears_[lane]);
   work += retry_sends();
   work += pump_jobs();
+  work += prober_.pump(now);
   free_removed_jobs();
   shared_.outbox.flush();
   if (now >= next_pulse_) pulse(now);
@@ -72,6 +82,10 @@ int DataThread::retry_sends() {
 // Staging memory that was to be sent and cannot be.
 void DataThread::give_back(const std::vector<uint64_t>& loans) {
   for (const uint64_t number : loans) {
+    if (Prober::is_number(number)) {
+      prober_.on_sent();
+      continue;
+    }
     const Loan loan = shared_.ledger.take_back(number);
     loan.job->on_sent(loan.at);
   }
@@ -89,7 +103,8 @@ void DataThread::free_removed_jobs() {
 
 void DataThread::rest(core::Time now) {
   // Yielding, since trainers share the processors.
-  if ((slices_under_way() || !rings_.empty()) && look_on_.goes_on(now)) {
+  const bool awaits = slices_under_way() || !rings_.empty() || prober_.busy(now);
+  if (awaits && look_on_.goes_on(now)) {
     sched_yield();
     return;
   }
@@ -102,7 +117,8 @@ void DataThread::rest(core::Time now) {
   }
   const size_t bells = fds_.size();
   if (!rest_rings()) return rise_rings({});
-  const core::Time left = std::max<core::Time>(next_pulse_ - now, 0);
+  const core::Time due = std::min(next_pulse_, prober_.next_deadline());
+  const core::Time left = std::max<core::Time>(due - now, 0);
   const timespec timeout{left / core::kSecond, left % core::kSecond};
   ppoll(fds_.data(), fds_.size(), &timeout, nullptr);
   rise_rings(std::span(fds_).subspan(bells));
@@ -132,6 +148,7 @@ void DataThread::pulse(core::Time now) {
 
   if (events_->full()) return;  // the control thread is behind; the next pulse says the same
   Pulse pulse;
+  pulse.at = monotonic_now();
   pulse.progress = turns_;
   for (DataPeer& peer : peers) {
     PeerTraffic& traffic = pulse.peers.emplace_back();
@@ -140,17 +157,19 @@ void DataThread::pulse(core::Time now) {
     traffic.damaged = peer.damaged;
     for (DataLane& lane : peer.lanes) {
       const bool heard = std::exchange(lane.heard, false) && peer.connected;
-      traffic.lanes.push_back({heard, lane.sent_bytes, lane.received_bytes});
+      traffic.lanes.push_back(
+          {heard, lane.sent_bytes, lane.received_bytes, lane.sends, lane.send_time});
     }
   }
   for (const auto& [id, job] : jobs_) {
     pulse.jobs.push_back({id, job->engine().counters().ops_completed,
-                          static_cast<uint32_t>(job->engine().open_ops())});
+                          static_cast<uint32_t>(job->engine().open_ops()), job->moved()});
     pulse.staging_bytes += job->staging_bytes();
     pulse.feedback_bytes_most = std::max(pulse.feedback_bytes_most, job->feedback_bytes());
   }
   for (const auto& [id, job] : jobs_) {
     if (OpsTimed timed = job->take_times(); !timed.times.empty()) events_->post(std::move(timed));
+    for (const core::LateChange& change : job->take_late(now)) events_->post(RankLate{id, change});
   }
   for (const auto& job : removed_) pulse.staging_bytes += job->staging_bytes();
   for (const auto& lane : lanes_) pulse.transport += lane->counters();
@@ -160,7 +179,18 @@ void DataThread::pulse(core::Time now) {
   pulse.frames_malformed = frames_malformed_;
   pulse.frames_damaged = frames_damaged_;
   pulse.frames_stale = frames_stale_;
+  pulse.figures = take_figures(now);
   events_->post(std::move(pulse));
+}
+
+std::shared_ptr<const DataFigures> DataThread::take_figures(core::Time now) {
+  if (!options_.metrics || now < next_figures_) return nullptr;
+  next_figures_ = now + kFiguresPause;
+  auto figures = std::make_shared<DataFigures>();
+  for (const auto& [id, job] : jobs_) figures->jobs.push_back(job->figures());
+  figures->ended = std::exchange(ended_, {});
+  figures->loop = watch_.take();
+  return figures;
 }
 
 // Memory goes only when the transport has let go of it.
@@ -171,7 +201,8 @@ void DataThread::close_transports() {
   constexpr int kTurns =
       1000;  // disconnect() completes what is under way at once or in the next turn
   const auto lends = [this] {
-    return !shared_.ledger.empty() || shared_.outbox.lends() || bundles_.taken() > 0;
+    return !shared_.ledger.empty() || shared_.outbox.lends() || bundles_.taken() > 0 ||
+           prober_.lends();
   };
   for (int turn = 0; turn < kTurns && lends(); ++turn) {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane]->progress(ears_[lane]);

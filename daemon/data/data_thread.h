@@ -10,8 +10,10 @@
 
 #include "daemon/data/job_executor.h"
 #include "daemon/data/messages.h"
+#include "daemon/data/prober.h"
 #include "daemon/data/session_ring.h"
 #include "daemon/look_on.h"
+#include "daemon/loop_watch.h"
 #include "daemon/thread_owner.h"
 #include "transport/transport.h"
 
@@ -36,6 +38,7 @@ class DataThread final {
     bool time_sums = false;       // Somebody looks for better tables: see OpTimes.
     uint32_t reduce_threads = 0;  // that help this one
     uint64_t bundle_bytes = 0;    // of small frames that go to a peer together; 0: each by itself
+    bool metrics = false;         // somebody reads DataFigures
   };
 
   DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);
@@ -93,11 +96,18 @@ class DataThread final {
   void apply(const AdoptView& adopt);
   void apply(const SetGrows& set);
   void apply(const RemoveJob& remove);
+  void apply(const SetWeight& set);
+  void share_wires();
+  void apply(const SetTrace& trace) { shared_.flight->trace(trace.to); }
   void apply(const ExpectPeer& expect);
   void apply(const ConnectPeer& connect);
   void apply(const DisconnectPeer& disconnect);
   void apply(const SetLane& set);
   void apply(const DescribeJob& describe);
+  void apply(const StartProbe& start) {
+    prober_.start(start, options_.engine.plan.slice_bytes_max, !jobs_.empty());
+  }
+  void apply(const RefuseProbes& refuse) { prober_.refuse(refuse.all); }
   void apply(const StopData&) { running_ = false; }
 
   // arrive.cc
@@ -110,7 +120,7 @@ class DataThread final {
   std::optional<PeerId> sender_of(uint8_t lane, const Frame& frame);
   void hear(PeerId peer, uint8_t lane);
   void lose_damaged(uint8_t lane, std::span<const std::byte> header);
-  void deliver_frame(PeerId from, JobExecutor* job, const Frame& frame);
+  void deliver_frame(PeerId from, uint8_t lane, JobExecutor* job, const Frame& frame);
   void deliver_early_frame(uint8_t lane, const Frame& frame);
   int deliver_early_frames();
   // unbundle.cc
@@ -122,6 +132,7 @@ class DataThread final {
   int pump_jobs();
   void free_removed_jobs();
   void pulse(core::Time now);
+  std::shared_ptr<const DataFigures> take_figures(core::Time now);
   void connect(PeerId peer, uint8_t lane);
   void close(PeerId peer, uint8_t lane);
   void close_transports();
@@ -136,6 +147,7 @@ class DataThread final {
   ThreadOwner owner_;
 
   DataShared shared_;
+  Prober prober_{&shared_};
   std::map<SessionId, std::unique_ptr<SessionRing>> rings_;
   Jobs jobs_;
   // No longer anybody's, but pieces of their staging memory are still with the transport.
@@ -153,6 +165,9 @@ class DataThread final {
   core::Time now_ = 0;  // of this turn
   LookOn look_on_;
   core::Time next_pulse_ = 0;
+  core::Time next_figures_ = 0;
+  std::vector<JobFigures> ended_;  // for the next figures
+  LoopWatch watch_;
   uint64_t turns_ = 0;
   uint64_t heartbeats_ = 0;
   uint64_t frames_forged_ = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/clock.h"
 #include "daemon/data/job_executor.h"
 
 namespace gradring::daemon {
@@ -32,6 +33,7 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
       checksum_(options.checksum),
       checksums_(options.slots, options.start_buffers),
       arriving_(options.slots),
+      steps_(monotonic_now()),
       feedback_(feedback_max) {
   if (memory_) {
     const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
@@ -60,10 +62,24 @@ void JobExecutor::go_on_from(const EngineMemory& before,
   }
   told_ = before.told;
   engine_.restore(before.record);
+  count_again(lent);
   if (!before.landing) return;
   // Half of the slice may have been copied; its value lies where it came from.
   const core::Op* const op = engine_.find(before.landing->key);
   if (op != nullptr && op->open()) deliver(*op, before.landing->slice, before.landing->from);
+}
+
+// When they were submitted the last daemon knew; for those who watch they begin anew.
+void JobExecutor::count_again(const std::vector<InstallJob::Lent>& lent) {
+  if (!shared_->count_ops) return;
+  for (const InstallJob::Lent& l : lent) {
+    const core::Op* const op = engine_.find(l.key);
+    const auto known = local(l.rank).lent.find(l.ticket);
+    if (op == nullptr || !op->signature || known == local(l.rank).lent.end()) continue;
+    known->second.collective = op->signature->collective;
+    known->second.bytes = op->signature->bytes();
+    known->second.since = monotonic_now();
+  }
 }
 
 void JobExecutor::remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome) {

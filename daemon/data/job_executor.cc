@@ -24,6 +24,7 @@ void JobExecutor::meet_members() {
     peer_of_.push_back(shared_->peers.by_node(member.node));
   }
   flight_.emplace(shared_->flight, engine_);
+  steps_.begin_epoch();
   const bool first = engine_.me() == 0 && view.members.size() > 1;
   times_.begin(view, shared_->time_sums && first && !view.tuning.fixed);
 }
@@ -48,14 +49,22 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
       return;
     }
   }
-  rank.lent[ticket] = {command.session, key,          command.input,
-                       command.output,  command.ring, segments_of(command.submission)};
+  const Signature& signature = command.submission.signature;
+  rank.lent[ticket] = {command.session,
+                       key,
+                       command.input,
+                       command.output,
+                       command.ring,
+                       segments_of(command.submission),
+                       signature.collective,
+                       signature.bytes(),
+                       shared_->count_ops ? monotonic_now() : 0};
   flight_->submitted(command.submission);
   times_.submitted(key, command.submission.signature);
+  steps_.submitted(rank.rank, now);
   const Status refused = engine_.submit(command.submission, now);
   if (refused.ok()) {
     rank.last_submission = now;
-    if (rank.lent.count(ticket) > 0) flight_->ready(key, command.submission.signature);
     return;
   }
   complete(rank.rank, ticket, refusal(rank.rank, refused.message()));
@@ -65,23 +74,6 @@ core::Outcome JobExecutor::refusal(uint32_t rank, const std::string& why) const 
   core::Outcome outcome = core::refused(rank, why);
   outcome.epoch = engine_.view().epoch;
   return outcome;
-}
-
-JobDescription JobExecutor::describe(uint64_t query) const {
-  constexpr size_t kOpsShown = 64;  // as client.proto promises
-  JobDescription description;
-  description.query = query;
-  description.found = true;
-  description.ops = engine_.progress(kOpsShown);
-  for (size_t i = 0; i < locals_.size(); ++i) {
-    const uint32_t rank = locals_[i].rank;
-    description.ranks.push_back(
-        {rank, engine_.submitted(rank), locals_[i].last_submission, nonfinite_.inputs(rank)});
-  }
-  description.ops_completed = engine_.counters().ops_completed;
-  description.ops_open = static_cast<uint32_t>(engine_.open_ops());
-  description.staging_bytes = staging_.bytes();
-  return description;
 }
 
 std::optional<uint32_t> JobExecutor::member_of(PeerId peer) const {
@@ -111,14 +103,7 @@ bool JobExecutor::on_frame(PeerId from, const Frame& frame, core::Time now) {
   const std::optional<uint32_t> member = member_of(from);
   if (!member) return false;
   flight_->frame_received(*member, frame);
-  if (frame.type == FrameType::kAllReady) {
-    const core::Op* const op = engine_.find(frame.key);
-    if (op != nullptr && op->signature) flight_->ready(frame.key, *op->signature);
-  }
   engine_.on_frame(*member, frame, now);
-  if (frame.type == FrameType::kReady && !engine_.failed()) {
-    flight_->ready(frame.key, frame.ready.signature);
-  }
   return true;
 }
 
@@ -176,12 +161,7 @@ void JobExecutor::on_landed(core::Staging at) {
   if (at.kind == core::Staging::Kind::kUnit) {
     const auto& [member, frame, stale] = engine_.parcel(at.index);
     if (!stale) flight_->frame_received(member, frame);
-    const bool ready = !stale && frame.type == FrameType::kReady;
-    const OpKey key = frame.key;
-    const Signature signature = frame.ready.signature;
-    engine_.on_parcel_landed(at.index);
-    if (ready && !engine_.failed()) flight_->ready(key, signature);
-    return;
+    return engine_.on_parcel_landed(at.index, monotonic_now());
   }
   const auto& [from, slice] = arriving_[at.index];
   std::optional<uint32_t>& known = checksums_.of(at);
@@ -279,9 +259,9 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
     std::optional<uint32_t>& known = checksums_.of(from);
     if (!known) known = checksum_of(from, frame.slice.length);
     stamped.slice.crc32c = *known;
-    if (frame.slice.attempt > 1) flight_->slice_resent(frame);
+    if (frame.slice.attempt > 1) flight_->slice_resent(stamped);
   }
-  if (lend(*lane, *peer_of_[member], stamped, from) && forwarded) flight_->slice_forwarded(frame);
+  if (lend(*lane, *peer_of_[member], stamped, from) && forwarded) flight_->slice_forwarded(stamped);
 }
 
 void JobExecutor::send_direct(uint32_t member, const Frame& frame, core::Staging from) {
@@ -304,7 +284,8 @@ bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Stagin
   DataPeer& peer = shared_->peers.at(to);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
-  const uint64_t loan = shared_->ledger.lend({this, from});
+  const core::Time since = shared_->count_ops ? monotonic_now() : 0;
+  const uint64_t loan = shared_->ledger.lend({this, from, to, lane, since});
   const std::span<const std::byte> payload(memory_at(from), payload_of(frame));
   const Outbox::Sent sent = shared_->outbox.send(lane, to, sealed(stamped), payload, loan);
   if (sent == Outbox::Sent::kLent) {
@@ -318,13 +299,26 @@ bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Stagin
   return true;
 }
 
+void JobExecutor::moves(const core::Op& op) {
+  flight_->moves(op);
+  steps_.moves(op);
+}
+
 void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
   flight_->completed(rank, lent->second.key, outcome);
   times_.ended(lent->second.key, outcome.verdict == Verdict::kOk);
+  if (outcome.verdict != Verdict::kFailed) {
+    moved_[static_cast<size_t>(lent->second.collective)] += lent->second.bytes;
+  }
+  if (lent->second.since != 0) {
+    const Lent& what = lent->second;
+    stats_.record(what.collective, what.bytes, outcome, monotonic_now() - what.since);
+  }
   if (log_ && shared_->remember_ends) remember_told(lent->second.session, ticket, outcome);
   SessionRing* const ring = lent->second.ring;
+  steps_.ended(rank, monotonic_now(), ring == nullptr ? 0 : ring->input_wait());
   if (ring == nullptr || !ring->end(ticket, lent->second.segments, outcome)) {
     shared_->events->post(Completed{lent->second.session, ticket, outcome});
   }

@@ -8,6 +8,8 @@
 
 #include "daemon/core/epoch_gate.h"
 #include "daemon/core/job_engine.h"
+#include "daemon/core/step_times.h"
+#include "daemon/core/weights.h"
 #include "daemon/data/checksums.h"
 #include "daemon/data/error_feedback.h"
 #include "daemon/data/kept_slices.h"
@@ -34,6 +36,7 @@ struct DataShared {
   FlightRing* flight = FlightRing::off();
   bool remember_ends = false;  // trainers may ask again for the ends of their submissions
   bool time_sums = false;      // somebody looks for better tables
+  bool count_ops = false;      // somebody reads metrics
   PeerTable peers;
   Ledger ledger;
   PassRunner passes;
@@ -58,9 +61,18 @@ class JobExecutor final : private core::EngineActions {
   void freeze(uint64_t epoch);
   void adopt(const core::Proposal& proposal, core::Time now);
   void set_grows(bool grows) { engine_.set_grows(grows); }
+  void weigh(uint32_t weight) { weight_ = weight; }
+  uint32_t weight() const { return weight_; }
+  // `most`: the weight of the weightiest of this node.
+  void share_wires(uint32_t most) {
+    engine_.set_window(core::window_of(weight_, most, engine_.slots()));
+  }
   void tick(core::Time now) { engine_.tick(now); }
+  std::vector<core::LateChange> take_late(core::Time now) { return steps_.take_changes(now); }
   OpsTimed take_times() { return {id(), engine_.view().epoch, times_.take()}; }
   JobDescription describe(uint64_t query) const;
+  JobFigures figures() const;
+  const BytesMoved& moved() const { return moved_; }
 
   // ---- from the transport ----
   // The member that this peer is in the job, if it is one.
@@ -96,6 +108,9 @@ class JobExecutor final : private core::EngineActions {
     std::byte* output = nullptr;
     SessionRing* ring = nullptr;  // the way it came, if not by message
     OpenTicket segments = {};
+    Collective collective = Collective::kBarrier;
+    uint64_t bytes = 0;
+    core::Time since = 0;  // where ops are counted
   };
   struct LocalRank {
     uint32_t rank = 0;
@@ -123,10 +138,12 @@ class JobExecutor final : private core::EngineActions {
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
   void send_direct(uint32_t member, const Frame& frame, core::Staging from) override;
+  void moves(const core::Op& op) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void fail_job(const Failure& failure) override;
 
   void go_on_from(const EngineMemory& before, const std::vector<InstallJob::Lent>& lent);
+  void count_again(const std::vector<InstallJob::Lent>& lent);
   void remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome);
   core::Outcome refusal(uint32_t rank, const std::string& why) const;
   LocalRank& local(uint32_t rank);
@@ -147,6 +164,7 @@ class JobExecutor final : private core::EngineActions {
   bool lend(uint8_t lane, PeerId to, const Frame& frame, core::Staging from);
 
   DataShared* const shared_;
+  uint32_t weight_ = core::kWeightLeast;
   StagingMemory staging_;
   core::JobEngine engine_;
   std::optional<JobFlight> flight_;  // made anew in each epoch
@@ -159,6 +177,9 @@ class JobExecutor final : private core::EngineActions {
   std::vector<Arriving> arriving_;  // by slot
   std::vector<LocalRank> locals_;   // all that this node ever had in the job
   OpTimes times_;
+  core::StepTimes steps_;
+  OpStats stats_;
+  BytesMoved moved_{};
   NonfiniteWatch nonfinite_;
   ErrorFeedback feedback_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves

@@ -168,6 +168,10 @@ void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from
   copy.bytes = op.plan.length_of(slice);
   copy.wire = op.plan.wire;
   if (!outputs_.empty()) shared_->passes.run(copy, {});
+  // Now and not when it goes on: for that it may have to wait until after the op is complete here.
+  if (from.kind == core::Staging::Kind::kSlot) {
+    staging_.slots().holds(from.index, {op.key, slice, op.slices[slice].value.epoch});
+  }
   if (log_) log_->landed();
   flight_->slice_delivered(op.key, slice);
 }

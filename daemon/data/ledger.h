@@ -5,6 +5,7 @@
 
 #include "daemon/core/job_engine.h"
 #include "proto/check.h"
+#include "transport/transport.h"
 
 namespace gradring::daemon {
 
@@ -15,6 +16,10 @@ class JobExecutor;
 struct Loan {
   JobExecutor* job = nullptr;
   core::Staging at;
+  // Of what is on its way out, where that is measured; else `since` is 0.
+  transport::PeerId to = 0;
+  uint8_t lane = 0;
+  core::Time since = 0;
 };
 
 class Ledger {

@@ -12,8 +12,12 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/membership.h"
+#include "daemon/core/probe_sender.h"
+#include "daemon/core/step_times.h"
 #include "daemon/core/tuner.h"
+#include "daemon/data/job_figures.h"
 #include "daemon/fd.h"
+#include "daemon/flight/ring.h"
 #include "daemon/mailbox.h"
 #include "daemon/records/job_memory.h"
 #include "transport/shm/segment.h"
@@ -133,6 +137,15 @@ struct SetGrows {
 struct RemoveJob {
   JobId job{};
 };
+// Its share of a wire that several jobs want.
+struct SetWeight {
+  JobId job{};
+  uint32_t weight = 1;
+};
+// Write down what happens there as well; null: no more.
+struct SetTrace {
+  FlightSlots* to = nullptr;
+};
 // Frames that carry `token` come from this peer. Known before the peer can send the first one.
 struct ExpectPeer {
   PeerId peer = 0;
@@ -147,6 +160,7 @@ struct ConnectPeer {
   std::vector<std::string> addresses;  // of its lanes
   uint64_t token = 0;                  // goes into every frame to this peer
   uint64_t bundle_bytes = 0;           // that it takes at most; 0: frames one by one alone
+  bool probes = false;                 // it answers them
 };
 struct DisconnectPeer {
   PeerId peer = 0;
@@ -167,12 +181,27 @@ struct DescribeJob {
   uint64_t query = 0;
   JobId job{};
 };
+// Measure a lane: ProbeEnded is the answer, within core::probe_time_max().
+struct StartProbe {
+  uint64_t query = 0;
+  std::string to;
+  uint8_t lane = 0;
+  bool latency = false;
+  uint32_t bytes = 0;  // of a message; 0: of a slice, or for latency none
+  core::Time measure = 0;
+  bool forced = false;  // also beside jobs
+};
+// This daemon drains: no probes; or it serves again.
+struct RefuseProbes {
+  bool all = true;
+};
 struct StopData {};
 
 using Command =
     std::variant<OpenRing, LendSegment, TakeBackSegment, CloseRing, InstallJob, Submit, LeaveRank,
-                 FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob, ExpectPeer,
-                 ConnectPeer, DisconnectPeer, SetLane, DescribeJob, StopData>;
+                 FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob, SetTrace,
+                 SetWeight, ExpectPeer, ConnectPeer, DisconnectPeer, SetLane, DescribeJob,
+                 StartProbe, RefuseProbes, StopData>;
 
 // ---- to the control thread ----
 
@@ -244,6 +273,8 @@ struct LaneTraffic {
   bool heard = false;  // any frame since the last pulse
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
+  uint64_t sends = 0;
+  core::Time send_time = 0;
 };
 struct PeerTraffic {
   uint64_t link = 0;
@@ -266,9 +297,11 @@ struct JobTraffic {
   JobId job{};
   uint64_t ops_completed = 0;
   uint32_t ops_open = 0;
+  BytesMoved moved{};
 };
 // Every quarter of `suspect`: that the data thread lives, whom it heard, and what it counted.
 struct Pulse {
+  core::Time at = 0;               // when all of it was counted
   uint64_t progress = 0;           // turns of the data thread
   std::vector<PeerTraffic> peers;  // by PeerId
   std::vector<JobTraffic> jobs;
@@ -278,9 +311,10 @@ struct Pulse {
   uint64_t frames_forged = 0;   // no peer of ours was given that token
   uint64_t frames_malformed = 0;
   uint64_t frames_damaged = 0;
-  uint64_t frames_stale = 0;         // of a job that is not here
-  uint64_t staging_bytes = 0;        // of all jobs
-  uint64_t feedback_bytes_most = 0;  // of the job that has most
+  uint64_t frames_stale = 0;                   // of a job that is not here
+  uint64_t staging_bytes = 0;                  // of all jobs
+  uint64_t feedback_bytes_most = 0;            // of the job that has most
+  std::shared_ptr<const DataFigures> figures;  // once a second, where somebody reads metrics
 };
 
 // Sums that ended since the last pulse, where somebody looks for a better table.
@@ -300,10 +334,17 @@ struct NonfiniteOrigin {
   std::string name;      // of the op, for people
   uint64_t element = 0;  // of the op
   core::Time at = 0;
+  int64_t pid = 0;  // of the rank; 0: not known. The control thread fills it in
 };
 struct NonfiniteFound {
   JobId job{};
   NonfiniteOrigin origin;
+};
+
+// A rank of this node that others wait for, or do not any more.
+struct RankLate {
+  JobId job{};
+  core::LateChange change;
 };
 
 struct RankActivity {
@@ -317,15 +358,29 @@ struct JobDescription {
   bool found = false;
   std::vector<core::OpProgress> ops;
   std::vector<RankActivity> ranks;
+  std::vector<core::StepReport> steps;
   uint64_t ops_completed = 0;
   uint32_t ops_open = 0;
   uint64_t staging_bytes = 0;
 };
 
-using Event =
-    std::variant<Completed, SegmentTakenBack, RingClosed, RingBroken, EngineFailed, EngineDrained,
-                 JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineAsksToStandIn, EngineCondemned,
-                 EpochDiffers, PeerDataLost, NonfiniteFound, OpsTimed, Pulse, JobDescription>;
+struct ProbeEnded {
+  uint64_t query = 0;
+  Status status;
+  uint8_t lane = 0;
+  uint32_t bytes = 0;  // of a message
+  core::ProbeFigures figures;
+};
+
+// Not of the data thread: what peers-from names by now.
+struct PeersFound {
+  std::vector<std::string> addresses;
+};
+
+using Event = std::variant<PeersFound, Completed, SegmentTakenBack, RingClosed, RingBroken,
+                           EngineFailed, EngineDrained, JobFrozen, EngineAbsent, EngineAtJoinPoint,
+                           EngineAsksToStandIn, EngineCondemned, EpochDiffers, PeerDataLost,
+                           NonfiniteFound, RankLate, OpsTimed, Pulse, JobDescription, ProbeEnded>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

@@ -18,6 +18,8 @@ struct DataLane {
   bool heard = false;      // since the last pulse
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
+  uint64_t sends = 0;        // of payloads that went from where they lay, where that is measured
+  core::Time send_time = 0;  // for which these were lent to the transport, together
 };
 
 // A peer as the data thread knows it. The token is all that makes a frame credible: UCX does not
@@ -28,6 +30,7 @@ struct DataPeer {
   uint64_t token_expected = 0;  // in frames from it; 0: none
   uint64_t token_to_send = 0;
   bool connected = false;  // from ConnectPeer to DisconnectPeer; each lane knows for itself
+  bool probes = false;     // it answers them
   std::vector<DataLane> lanes;
   uint64_t dropped_frames = 0;
   uint64_t damaged = 0;  // slices and frames
@@ -56,10 +59,15 @@ class PeerTable {
   }
   void connected(const ConnectPeer& connect) {
     DataPeer& peer = at(connect.peer);
+    if (peer.node != connect.node) {  // what was counted is another's
+      peer.lanes.clear();
+      peer.dropped_frames = peer.damaged = 0;
+    }
     peer.link = connect.link;
     peer.node = connect.node;
     peer.token_to_send = connect.token;
     peer.connected = true;
+    peer.probes = connect.probes;
     peer.lanes.resize(connect.addresses.size());
     for (size_t i = 0; i < peer.lanes.size(); ++i) {
       DataLane& lane = peer.lanes[i];

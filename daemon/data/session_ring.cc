@@ -2,6 +2,8 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace gradring::daemon {
@@ -16,6 +18,12 @@ RingPair* pair_in(const OpenRing& open) {
 SessionRing::SessionRing(const OpenRing& open)
     : open_(open), submissions_(&pair_in(open)->submissions), ends_(&pair_in(open)->ends) {
   for (const auto& [segment, memory] : open.segments) lend(segment, memory);
+}
+
+core::Time SessionRing::input_wait() const {
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<core::Time>::max());
+  const uint64_t told = pair_in(open_)->words.input_wait_ns.load(std::memory_order_relaxed);
+  return static_cast<core::Time>(std::min(told, kMost));
 }
 
 bool SessionRing::take_back(uint64_t segment) {

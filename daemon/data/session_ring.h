@@ -47,6 +47,9 @@ class SessionRing final : private TrainerMemory {
   // Sends what found no room. Returns how many went.
   int flush();
 
+  // What its trainer says that it has waited for input, ever.
+  core::Time input_wait() const;
+
   // ---- sleep ----
   int bell() const { return open_.shared->submitted.get(); }
   // False: there is work.

@@ -45,9 +45,11 @@ StagingMemory::StagingMemory(StagingMemory&& other) noexcept
       base_(std::exchange(other.base_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       slots_(std::move(other.slots_)),
-      slice_bytes_(other.slice_bytes_) {}
+      slice_bytes_(other.slice_bytes_),
+      ready_(std::move(other.ready_)) {}
 
 StagingMemory::~StagingMemory() {
+  ready_.clear();
   if (base_ != nullptr && !memory_) munmap(base_, bytes_);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tl/expected.hpp>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "daemon/data/slot_buffers.h"
 #include "proto/status.h"
 #include "transport/shm/segment.h"
+#include "transport/transport.h"
 
 namespace gradring::daemon {
 
@@ -53,6 +55,11 @@ class StagingMemory {
       units_.push_back(std::make_unique_for_overwrite<std::byte[]>(kUnitsAtOnce * unit_bytes));
     }
   }
+  // For as long as this lives, and before the transports end.
+  void keep_ready(std::unique_ptr<transport::Registration> registration) {
+    if (registration) ready_.push_back(std::move(registration));
+  }
+  std::span<std::byte> memory() const { return {base_, bytes_}; }
   uint64_t bytes() const { return bytes_ + units_.size() * kUnitsAtOnce * unit_bytes_; }
 
  private:
@@ -69,6 +76,7 @@ class StagingMemory {
   uint64_t bytes_;
   SlotBuffers slots_;
   uint64_t slice_bytes_;
+  std::vector<std::unique_ptr<transport::Registration>> ready_;
 };
 
 }  // namespace gradring::daemon

@@ -8,8 +8,6 @@ JobFlight::JobFlight(FlightRing* ring, const core::JobEngine& engine)
     : ring_(ring),
       job_(prefix_of(engine.view().incarnation)),
       epoch_(engine.view().epoch),
-      all_(static_cast<uint32_t>(engine.view().members[engine.me()].ranks.size()) +
-           engine.awaited()),
       arriving_(engine.slots()) {}
 
 FlightEvent JobFlight::event(FlightKind kind, const OpKey& key) const {
@@ -30,10 +28,9 @@ void JobFlight::submitted(const core::Submission& submission) {
   ring_->record(e, submission.key.space == 0 ? std::string_view() : submission.name);
 }
 
-void JobFlight::ready(const OpKey& key, const Signature& signature) {
-  if (tally_.add(key) != all_) return;
-  FlightEvent e = event(FlightKind::kOpMoves, key);
-  e.value = signature.bytes();
+void JobFlight::moves(const core::Op& op) {
+  FlightEvent e = event(FlightKind::kOpMoves, op.key);
+  e.value = op.signature->bytes();
   ring_->record(e);
 }
 
@@ -94,13 +91,13 @@ void JobFlight::slice_forwarded(const Frame& frame) {
 void JobFlight::record_slice(FlightKind kind, const OpKey& key, const SliceBody& slice) {
   FlightEvent e = event(kind, key);
   e.index = slice.slice;
+  e.rank = slice.lane;
   e.code = static_cast<uint8_t>(slice.phase);
   e.value = slice.hop;
   ring_->record(e);
 }
 
 void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome) {
-  tally_.forget(key);
   const bool good = outcome.verdict != Verdict::kFailed;
   FlightEvent e = event(good ? FlightKind::kOpDone : FlightKind::kOpFailed, key);
   e.rank = rank;

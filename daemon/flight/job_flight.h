@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
-#include "daemon/flight/ready_tally.h"
 #include "daemon/flight/ring.h"
 
 namespace gradring::daemon {
@@ -16,9 +15,7 @@ class JobFlight {
   JobFlight(FlightRing* ring, const core::JobEngine& engine);
 
   void submitted(const core::Submission& submission);
-  // One more of all local ranks and other members is ready: a submission that the engine has taken,
-  // or a READY that it was given, or the ALL READY that stands for all others.
-  void ready(const OpKey& key, const Signature& signature);
+  void moves(const core::Op& op);
   void frame_sent(uint32_t member, const Frame& frame);
   void frame_received(uint32_t member, const Frame& frame);
 
@@ -48,8 +45,6 @@ class JobFlight {
   FlightRing* const ring_;
   const JobPrefix job_;
   const uint64_t epoch_;
-  const uint32_t all_;  // local ranks, and frames that tell of others
-  ReadyTally tally_;
   std::vector<Arriving> arriving_;  // by slot
 };
 

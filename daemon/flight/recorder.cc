@@ -1,81 +1,17 @@
 #include "daemon/flight/recorder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
-
-#include "daemon/fd.h"
-#include "proto/version.h"
 
 namespace gradring::daemon {
 namespace {
 
-constexpr std::array<std::string_view, 2> kThreads = {"control", "data"};
-
-// It names jobs, programs and pids: for the daemon's user and group.
-constexpr mode_t kMode = 0640;
-
 std::string unpublished(const std::string& directory) {
   return directory + "/" + kFlightFile + ".new";
-}
-
-std::string content_of(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Shown to people next to monotonic times. Nothing is measured or decided by it.
-int64_t wall_offset(core::Time now) {
-  timespec wall{};
-  clock_gettime(CLOCK_REALTIME, &wall);
-  return wall.tv_sec * core::kSecond + wall.tv_nsec - now;
-}
-
-FlightHeader describe_self(const std::string& node, uint64_t events) {
-  FlightHeader header;
-  header.magic = kFlightMagic;
-  header.version = kFlightVersion;
-  header.event_bytes = kFlightEventBytes;
-  header.pid = getpid();
-  header.pid_start = start_in_stat(content_of("/proc/self/stat")).value_or(0);
-  struct stat space {};
-  if (stat("/proc/self/ns/pid", &space) == 0) header.pid_space = space.st_ino;
-  std::string boot = content_of("/proc/sys/kernel/random/boot_id");
-  while (!boot.empty() && boot.back() == '\n') boot.pop_back();
-  put_text(header.machine_boot, boot);
-  header.started = monotonic_now();
-  header.wall_offset = wall_offset(header.started);
-  put_text(header.node, node);
-  put_text(header.product, kProductVersion);
-  header.ring_count = kThreads.size();
-  for (size_t i = 0; i < kThreads.size(); ++i) {
-    put_text(header.rings[i].thread, kThreads[i]);
-    header.rings[i].offset = kFlightHeaderBytes + i * events * kFlightEventBytes;
-    header.rings[i].events = events;
-  }
-  return header;
-}
-
-// With all of its blocks; an error is an errno.
-int make_file(const std::string& path, size_t bytes, Fd* made) {
-  unlink(path.c_str());
-  Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file || fchmod(file.get(), kMode) != 0) return errno;
-  if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
-    return error;
-  }
-  *made = std::move(file);
-  return 0;
 }
 
 }  // namespace
@@ -83,30 +19,14 @@ int make_file(const std::string& path, size_t bytes, Fd* made) {
 Status FlightRecorder::open(const std::string& directory, const std::string& node,
                             uint64_t bytes_per_ring) {
   directory_ = directory;
-  const uint64_t events = bytes_per_ring / kFlightEventBytes;
-  if (events == 0) return {};
-  const std::string path = unpublished(directory);
-  const auto refuse = [&path](int error) {
-    unlink(path.c_str());
-    return Status(Code::kResourceExhausted,
-                  fmt::format("cannot make {}: {}", path, std::strerror(error)));
-  };
-  bytes_ = kFlightHeaderBytes + kThreads.size() * events * kFlightEventBytes;
-  Fd file;
-  if (const int error = make_file(path, bytes_, &file); error != 0) return refuse(error);
-  // Populated, so that no event waits for a page.
-  void* base =
-      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0);
-  if (base == MAP_FAILED) return refuse(errno);
-  base_ = static_cast<std::byte*>(base);
-
-  const FlightHeader header = describe_self(node, events);
-  std::memcpy(base_, &header, sizeof header);
-  const auto ring = [&](size_t i) {
-    return FlightRing(reinterpret_cast<FlightEvent*>(base_ + header.rings[i].offset), events);
-  };
-  control_ = ring(0);
-  data_ = ring(1);
+  node_ = node;
+  // Of the life before, and of use to nobody.
+  unlink((directory + "/" + kTraceFile).c_str());
+  if (bytes_per_ring < kFlightEventBytes) return {};
+  Status made = file_.make(unpublished(directory), node, bytes_per_ring);
+  if (!made.ok()) return made;
+  control_ = FlightRing(*file_.control());
+  data_ = FlightRing(*file_.data());
   return {};
 }
 
@@ -114,7 +34,7 @@ Status FlightRecorder::publish() {
   const std::string path = directory_ + "/" + kFlightFile;
   const std::string before = directory_ + "/" + kFlightFileBefore;
   const bool kept = rename(path.c_str(), before.c_str()) == 0 || errno == ENOENT;
-  if (!kept || (base_ != nullptr && rename(unpublished(directory_).c_str(), path.c_str()) != 0)) {
+  if (!kept || (file_.there() && rename(unpublished(directory_).c_str(), path.c_str()) != 0)) {
     return {Code::kInternal,
             fmt::format("cannot put {} into its place: {}", path, std::strerror(errno))};
   }
@@ -122,10 +42,25 @@ Status FlightRecorder::publish() {
   return {};
 }
 
+Status FlightRecorder::begin_trace(uint64_t bytes_per_ring) {
+  if (!trace_.there()) {
+    Status made = trace_.make(directory_ + "/" + kTraceFile, node_, bytes_per_ring);
+    if (!made.ok()) return made;
+  }
+  if (!tracing_) trace_since_ = monotonic_now();
+  tracing_ = true;
+  control_.trace(trace_.control());
+  return {};
+}
+
+void FlightRecorder::end_trace() {
+  tracing_ = false;
+  control_.trace(nullptr);
+}
+
 FlightRecorder::~FlightRecorder() {
-  if (base_ == nullptr) return;
-  munmap(base_, bytes_);
-  if (!published_) unlink(unpublished(directory_).c_str());
+  if (file_.there() && !published_) unlink(unpublished(directory_).c_str());
+  if (trace_.there()) unlink((directory_ + "/" + kTraceFile).c_str());
 }
 
 }  // namespace gradring::daemon

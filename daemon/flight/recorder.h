@@ -1,19 +1,21 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <string>
 
+#include "daemon/core/time.h"
+#include "daemon/flight/file.h"
 #include "daemon/flight/ring.h"
 #include "proto/status.h"
 
 namespace gradring::daemon {
 
-// The file of proto/flight.h in the runtime directory, mapped and written by this process: what is
-// in it stays there however the process ends. All of its blocks are taken at the start, so that a
-// disk that fills up later cannot kill the daemon by SIGBUS.
+// What each thread writes down, in the runtime directory: always in the last megabytes of the file
+// `flight-recorder`, and while somebody traces also in the larger `trace`. What is in them stays
+// there however the process ends.
 //
-// It is made beside the file of the life before and takes that one's place in publish(), once the
-// daemon is known to start: else each failed attempt would push out what is to be read.
+// The recorder's file is made beside that of the life before and takes its place in publish(), once
+// the daemon is known to start: else each failed attempt would push out what is to be read.
 class FlightRecorder {
  public:
   FlightRecorder() = default;
@@ -30,11 +32,26 @@ class FlightRecorder {
   FlightRing* control() { return &control_; }
   FlightRing* data() { return &data_; }
 
+  // ---- traces; control thread only ----
+  // The control thread's ring traces from now on; the data thread has to be told to use
+  // trace_file()->data(). The file stays until the daemon ends, and the next trace goes on in it.
+  Status begin_trace(uint64_t bytes_per_ring);
+  void end_trace();
+  bool tracing() const { return tracing_; }
+  core::Time trace_since() const { return trace_since_; }
+
+  // Null where there is none.
+  const FlightFile* file() const { return file_.there() ? &file_ : nullptr; }
+  FlightFile* trace_file() { return trace_.there() ? &trace_ : nullptr; }
+
  private:
   std::string directory_;
-  std::byte* base_ = nullptr;
-  size_t bytes_ = 0;
+  std::string node_;
+  FlightFile file_;
+  FlightFile trace_;
   bool published_ = false;
+  bool tracing_ = false;
+  core::Time trace_since_ = 0;
   FlightRing control_;
   FlightRing data_;
 };

@@ -12,7 +12,7 @@ constexpr size_t kTextMax = 10 * kFlightTextBytes;
 }  // namespace
 
 void FlightRing::record(const FlightEvent& event, std::string_view name, std::string_view words) {
-  if (slots_ == nullptr) return;
+  if (!on()) return;
   std::array<char, kTextMax> text;
   size_t size = name.copy(text.data(), kTextMax);
   if (!words.empty() && size < kTextMax) {

@@ -9,27 +9,16 @@
 
 namespace gradring::daemon {
 
-// Where one thread writes down what it does: the last some thousand events, in memory that outlives
-// the process. Some tens of nanoseconds each, no lock, no allocation and no system call (the clock
-// is read in user space). For one thread; others, and other processes, may read meanwhile.
-class FlightRing {
+// Memory of a ring of events and where its one writer is in it. Other threads, and other processes,
+// may read the memory meanwhile.
+class FlightSlots {
  public:
-  // Records nothing.
-  FlightRing() = default;
+  FlightSlots() = default;
   // `count` slots, all zero.
-  FlightRing(FlightEvent* slots, uint64_t count) : slots_(slots), count_(count) {}
+  FlightSlots(FlightEvent* slots, uint64_t count) : slots_(slots), count_(count) {}
 
-  // The event's sequence and time are set here.
-  void record(const FlightEvent& event) {
-    if (slots_ != nullptr) put(event, monotonic_now());
-  }
-  // With what people call it, and something in words. Takes further events, up to some limit.
-  void record(const FlightEvent& event, std::string_view name, std::string_view words = {});
-
-  // For who was given none. Shared by all: nothing is ever written to it.
-  static FlightRing* off();
-
- private:
+  bool there() const { return slots_ != nullptr; }
+  // The event's sequence and time are set here. Requires there().
   void put(const FlightEvent& event, core::Time now) {
     FlightEvent& slot = slots_[next_];
     const std::atomic_ref<uint64_t> sequence(slot.sequence);
@@ -43,10 +32,43 @@ class FlightRing {
     next_ = next_ + 1 == count_ ? 0 : next_ + 1;
   }
 
+ private:
   FlightEvent* slots_ = nullptr;
   uint64_t count_ = 0;
   uint64_t next_ = 0;
   uint64_t written_ = 0;
+};
+
+// Where one thread writes down what it does: the last some thousand events, in memory that outlives
+// the process, and while somebody traces also in a larger one. Some tens of nanoseconds each, no
+// lock, no allocation and no system call (the clock is read in user space). For one thread.
+class FlightRing {
+ public:
+  // Records nothing.
+  FlightRing() = default;
+  explicit FlightRing(const FlightSlots& always) : always_(always) {}
+
+  void record(const FlightEvent& event) {
+    if (on()) put(event, monotonic_now());
+  }
+  // With what people call it, and something in words. Takes further events, up to some limit.
+  void record(const FlightEvent& event, std::string_view name, std::string_view words = {});
+
+  // From now on there as well; null: no more.
+  void trace(FlightSlots* to) { trace_ = to; }
+
+  // For who was given none. Shared by all: nothing is ever written to it.
+  static FlightRing* off();
+
+ private:
+  bool on() const { return always_.there() || trace_ != nullptr; }
+  void put(const FlightEvent& event, core::Time now) {
+    if (always_.there()) always_.put(event, now);
+    if (trace_ != nullptr) trace_->put(event, now);
+  }
+
+  FlightSlots always_;
+  FlightSlots* trace_ = nullptr;
 };
 
 }  // namespace gradring::daemon

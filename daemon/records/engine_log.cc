@@ -41,7 +41,8 @@ void EngineLog::submitted(const core::Op& op, const core::Submission& submission
 
 namespace {
 
-void to_wire(const core::Op& op, uint32_t slice, const core::ValueId& value, wire::SliceHeld* to) {
+void write_held(const core::Op& op, uint32_t slice, const core::ValueId& value,
+                wire::SliceHeld* to) {
   gradring::to_wire(op.key, to->mutable_key());
   to->set_slice(slice);
   to->set_slices(op.plan.slices);
@@ -55,7 +56,7 @@ void to_wire(const core::Op& op, uint32_t slice, const core::ValueId& value, wir
 void EngineLog::held(const core::Op& op, uint32_t slice, const core::ValueId& value,
                      core::Staging from) {
   wire::SliceHeld* entry = held_.mutable_held();
-  to_wire(op, slice, value, entry);
+  write_held(op, slice, value, entry);
   entry->set_staging_kind(static_cast<uint32_t>(from.kind));
   entry->set_staging_index(from.index);
   log_->append(held_);
@@ -80,7 +81,7 @@ void EngineLog::dropped(const core::Op& op, uint32_t slice) {
 }
 
 void EngineLog::elsewhere(const core::Op& op, uint32_t slice, const core::ValueId& value) {
-  to_wire(op, slice, value, elsewhere_.mutable_elsewhere());
+  write_held(op, slice, value, elsewhere_.mutable_elsewhere());
   log_->append(elsewhere_);
 }
 

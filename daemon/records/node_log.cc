@@ -30,6 +30,7 @@ bool apply(const wire::NodeEntry& entry, const std::string& node, NodeMemory* to
     case wire::NodeEntry::kJob: {
       core::JobRecord job;
       if (!from_wire(entry.job(), &job)) return false;
+      if (entry.job().weight() != 0) to->weights[job.view.incarnation] = entry.job().weight();
       to->jobs[job.view.incarnation] = std::move(job);
       return true;
     }
@@ -163,9 +164,18 @@ void NodeLog::over(SessionId session) {
 void NodeLog::save(const core::JobRecord& job) {
   if (!log_) return;
   wire::NodeEntry& entry = jobs_[job.view.incarnation];
+  const uint32_t weight = entry.job().weight();
   entry.mutable_job()->Clear();
   to_wire(job, entry.mutable_job());
+  entry.mutable_job()->set_weight(weight);
   append(wire::NodeEntry(entry));
+}
+
+void NodeLog::save_weight(const JobId& job, uint32_t weight) {
+  const auto known = jobs_.find(job);
+  if (!log_ || known == jobs_.end()) return;
+  known->second.mutable_job()->set_weight(weight);
+  append(wire::NodeEntry(known->second));
 }
 
 void NodeLog::over(const JobId& job) {

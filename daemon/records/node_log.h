@@ -19,7 +19,8 @@ struct NodeMemory {
   uint64_t life = 0;
   std::map<SessionId, wire::SessionRecord> sessions;
   std::map<JobId, core::JobRecord> jobs;
-  bool restoring = false;  // that life died while it took over from the one before
+  std::map<JobId, uint32_t> weights;  // of those whose weight was set
+  bool restoring = false;             // that life died while it took over from the one before
 };
 
 // Nothing if it is of another node or version, or damaged.
@@ -40,6 +41,7 @@ class NodeLog {
   void save(const Session& session);
   void over(SessionId session);
   void save(const core::JobRecord& job);
+  void save_weight(const JobId& job, uint32_t weight);
   void over(const JobId& job);
   // What open() returned is in use now, and did no harm.
   void restored();

@@ -46,6 +46,7 @@ class Environment : public ::testing::Test {
                                            "GRADRING_COMPRESSION",
                                            "GRADRING_PRIORITIES",
                                            "GRADRING_DETERMINISTIC",
+                                           "GRADRING_JOIN_TIMEOUT",
                                            "GRADRING_RANK",
                                            "GRADRING_SIZE",
                                            "GRADRING_LOCAL_RANK",
@@ -95,6 +96,22 @@ TEST_F(Environment, NamesTheWayToPriorities) {
   EXPECT_STREQ(init().priorities, "learned");
   set("GRADRING_DETERMINISTIC", "on");
   EXPECT_STREQ(init().deterministic, "on");
+}
+
+TEST_F(Environment, NamesTheSecondsToWaitForAllRanks) {
+  set("GRADRING_JOIN_TIMEOUT", "30");
+  EXPECT_EQ(init().join_timeout_ms, 30000);
+  for (const char* bad : {"30s", "-1", "soon"}) {
+    set("GRADRING_JOIN_TIMEOUT", bad);
+    gradring_options options = init();
+    EXPECT_EQ(options.join_timeout_ms, -1);
+    options.rank = 0;
+    options.size = 1;
+    options.job = "j";
+    gradring_comm* comm = nullptr;
+    EXPECT_EQ(gradring_open(&options, &comm), GRADRING_ERR_INVALID);
+    EXPECT_THAT(gradring_last_error(), HasSubstr("GRADRING_JOIN_TIMEOUT is no number of seconds"));
+  }
 }
 
 TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {
@@ -198,16 +215,45 @@ TEST_F(Environment, OfSlurm) {
   set("SLURM_NTASKS", "16");
   set("SLURM_LOCALID", "3");
   set("SLURM_JOB_ID", "4242");
-  gradring_options options = init();
+  set("SLURM_STEP_ID", "0");
+  const gradring_options options = init();
   EXPECT_EQ(options.rank, 7);
   EXPECT_EQ(options.size, 16);
   EXPECT_EQ(options.local_rank, 3);
-  EXPECT_EQ(options.job, nullptr) << "an allocation may run several jobs";
-  set("SLURM_STEP_ID", "0");
+  EXPECT_STREQ(options.job, "4242.0");
+  set("TORCHELASTIC_RUN_ID", "none");
   EXPECT_STREQ(init().job, "4242.0");
+  set("TORCHELASTIC_RUN_ID", "run");
+  EXPECT_STREQ(init().job, "4242.0/run") << "a step may run several torchruns";
+}
+
+TEST_F(Environment, OfTheShellOfASlurmAllocationIsNoTrainers) {
+  set("SLURM_PROCID", "0");
+  set("SLURM_NTASKS", "16");
+  set("SLURM_LOCALID", "0");
+  set("SLURM_JOB_ID", "4242");
+  for (const char* step : {"", "4294967290", "4294967291"}) {
+    set("SLURM_STEP_ID", step);
+    const gradring_options options = init();
+    EXPECT_EQ(options.rank, -1) << step;
+    EXPECT_EQ(options.size, -1) << step;
+    EXPECT_EQ(options.local_rank, -1) << step;
+    EXPECT_EQ(options.job, nullptr) << step;
+  }
+}
+
+TEST_F(Environment, OfAnMpirunInASlurmAllocationIsTheSameOnAllNodes) {
+  set("SLURM_JOB_ID", "4242");
+  set("PMIX_NAMESPACE", "1934");
+  set("OMPI_COMM_WORLD_RANK", "1");
+  EXPECT_STREQ(init().job, "1934") << "where mpirun is";
+  set("SLURM_STEP_ID", "0");
+  EXPECT_STREQ(init().job, "1934") << "where its srun has started it";
 }
 
 TEST_F(Environment, GoesByTheDocumentedOrder) {
+  set("SLURM_JOB_ID", "8");
+  set("SLURM_STEP_ID", "1");
   set("SLURM_PROCID", "5");
   EXPECT_EQ(init().rank, 5);
   set("PMI_RANK", "4");
@@ -219,6 +265,8 @@ TEST_F(Environment, GoesByTheDocumentedOrder) {
   set("GRADRING_RANK", "1");
   EXPECT_EQ(init().rank, 1);
 
+  set("SLURM_STEP_ID", "");
+  set("OMPI_COMM_WORLD_RANK", "");
   set("MASTER_ADDR", "a");
   set("MASTER_PORT", "1");
   EXPECT_STREQ(init().job, "a:1");
@@ -226,9 +274,10 @@ TEST_F(Environment, GoesByTheDocumentedOrder) {
   EXPECT_STREQ(init().job, "elastic");
   set("PMIX_NAMESPACE", "pmix");
   EXPECT_STREQ(init().job, "pmix");
-  set("SLURM_JOB_ID", "8");
   set("SLURM_STEP_ID", "1");
-  EXPECT_STREQ(init().job, "8.1");
+  EXPECT_STREQ(init().job, "8.1/elastic");
+  set("OMPI_COMM_WORLD_RANK", "3");
+  EXPECT_STREQ(init().job, "pmix");
   set("GRADRING_JOB", "mine");
   EXPECT_STREQ(init().job, "mine");
 }

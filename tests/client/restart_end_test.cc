@@ -151,6 +151,7 @@ TEST_F(RestartEnds, IfItRefusesWhatIsSubmittedAgain) {
 // Then it will not be back for us, whatever its grace.
 TEST_F(RestartEnds, IfItSaidBeforeThatTheJobIsOver) {
   for (const bool said_last : {false, true}) {
+    daemon_.set([](Script& script) { script.refuse_hello.reset(); });
     comm_ = open(daemon_);
     const gradring_request request = submit(comm_, barrier_op());
     ++submits_;
@@ -163,6 +164,8 @@ TEST_F(RestartEnds, IfItSaidBeforeThatTheJobIsOver) {
       EXPECT_EQ(gradring_wait(comm_.get(), request, 100, nullptr), GRADRING_ERR_DEADLINE);
     }
     const size_t hellos = daemon_.wait_for_hellos(0).size();
+    // Where the end of the connection overtakes the words, its next life knows nothing of us.
+    daemon_.set([](Script& script) { script.refuse_hello = refusal(Code::kNotFound, "who?"); });
     daemon_.hang_up();
     EXPECT_STREQ(wait_failed(request).message, "the daemon was told to stop");
     if (!said_last) {

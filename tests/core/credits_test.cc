@@ -29,6 +29,39 @@ TEST(SendCredits, ARepeatedOrOvertakenCreditDoesNoHarm) {
   EXPECT_EQ(credits.free(), 2u);
 }
 
+TEST(SendCredits, AWindowBoundsWhatBegins) {
+  SendCredits credits(8, 8);
+  credits.take();
+  credits.take();
+  credits.limit(3);
+  EXPECT_EQ(credits.free_to_start(), 1u);
+  credits.take();
+  EXPECT_EQ(credits.free_to_start(), 0u);
+  EXPECT_EQ(credits.free(), 5u) << "for what moves on";
+  EXPECT_TRUE(credits.on_freed_total(2));
+  EXPECT_EQ(credits.free_to_start(), 2u);
+  credits.limit(8);
+  EXPECT_EQ(credits.free_to_start(), 7u);
+}
+
+// More may be under way than a window that shrinks allows; and in a new epoch no slot is known to
+// be free.
+TEST(SendCredits, AWindowMayShrinkBelowWhatIsUnderWay) {
+  SendCredits credits(8, 0);
+  credits.limit(2);
+  EXPECT_EQ(credits.free_to_start(), 0u);
+  EXPECT_TRUE(credits.on_freed_total(8));
+  EXPECT_EQ(credits.free_to_start(), 2u);
+  credits.limit(8);
+  for (int i = 0; i < 6; ++i) credits.take();
+  credits.limit(2);
+  EXPECT_EQ(credits.free_to_start(), 0u);
+  EXPECT_TRUE(credits.on_freed_total(12));
+  EXPECT_EQ(credits.free_to_start(), 0u);
+  EXPECT_TRUE(credits.on_freed_total(13));
+  EXPECT_EQ(credits.free_to_start(), 1u);
+}
+
 TEST(SendCredits, MoreFreedThanSentIsALie) {
   SendCredits credits(4, 4);
   EXPECT_FALSE(credits.on_freed_total(1));

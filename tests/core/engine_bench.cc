@@ -103,7 +103,8 @@ class Town {
       const Letter& letter = mail_.front();
       JobEngine& to = nodes_[letter.to]->engine;
       if (is_direct(letter.frame)) {
-        if (const auto unit = to.on_parcel(letter.from, letter.frame)) to.on_parcel_landed(*unit);
+        if (const auto unit = to.on_parcel(letter.from, letter.frame))
+          to.on_parcel_landed(*unit, 0);
       } else if (letter.frame.type == FrameType::kSlice) {
         if (const auto slot = to.on_slice(letter.from, letter.frame)) to.on_slice_landed(*slot);
       } else {

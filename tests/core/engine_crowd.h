@@ -35,6 +35,7 @@ class Crowd {
     void send_direct(uint32_t member, const Frame& frame, Staging from) override {
       post(member, frame, from);
     }
+    void moves(const Op&) override {}
     void complete(uint32_t, uint64_t, const Outcome& outcome) override {
       outcomes.push_back(outcome);
     }

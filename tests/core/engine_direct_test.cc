@@ -15,9 +15,9 @@ EngineOptions direct() {
 }
 
 // Members trust one another with data once they have spoken in the epoch: a first op goes round.
-struct Story {
-  explicit Story(uint32_t nodes, uint32_t ranks_per_node = 1, EngineOptions options = direct(),
-                 const std::string& policy = "fail")
+struct DirectStory {
+  explicit DirectStory(uint32_t nodes, uint32_t ranks_per_node = 1,
+                       EngineOptions options = direct(), const std::string& policy = "fail")
       : ring(nodes, ranks_per_node, options, policy) {
     ring.submit_all(op(1000), barrier());
     ring.run();
@@ -61,7 +61,7 @@ TEST(EngineDirect, TheBitsAreThoseOfTheRing) {
       for (const uint64_t count : {1u, 16u, 17u, 40u, 100u, 128u}) {
         for (const Place place : {Place::kApart, Place::kInPlace}) {
           SCOPED_TRACE(testing::Message() << nodes << " x " << ranks << ", " << count << " floats");
-          Story story(nodes, ranks);
+          DirectStory story(nodes, ranks);
           const auto tickets = story.submit(0, count, place);
           story.ring.run();
           ASSERT_TRUE(story.ring.all_ok(tickets));
@@ -77,7 +77,7 @@ TEST(EngineDirect, TheBitsAreThoseOfTheRing) {
 
 TEST(EngineDirect, AverageIsDividedOnce) {
   for (const uint64_t count : {8u, 100u}) {
-    Story story(3, 2);
+    DirectStory story(3, 2);
     const auto tickets = story.ring.submit_all(op(0), average_of(count));
     story.ring.run();
     ASSERT_TRUE(story.ring.all_ok(tickets));
@@ -88,7 +88,7 @@ TEST(EngineDirect, AverageIsDividedOnce) {
 }
 
 TEST(EngineDirect, AWholeOpTakesOneWay) {
-  Story story(4);
+  DirectStory story(4);
   const uint64_t before = story.slices();
   const auto tickets = story.submit(0, 16);
   for (uint32_t node = 0; node < 4; ++node) story.ring.pump(node);
@@ -104,7 +104,7 @@ TEST(EngineDirect, AWholeOpTakesOneWay) {
 }
 
 TEST(EngineDirect, PartsGoThereAndBack) {
-  Story story(4);
+  DirectStory story(4);
   const uint64_t before = story.slices();
   const auto tickets = story.submit(0, 128);
   story.ring.run();
@@ -123,7 +123,7 @@ TEST(EngineDirect, TheFirstOpOfAnEpochGoesRound) {
 
 // b has no room for more, and says READY without data. All see that.
 TEST(EngineDirect, WhereOneMemberHasNoRoomAllGoRound) {
-  Story story(3);
+  DirectStory story(3);
   std::vector<Ticket> lonely;
   for (uint64_t i = 0; i < kEagerWindow; ++i) {
     lonely.push_back(story.ring.submit(1, op(100 + i), sum_of(16), values_of(1, 16, 100 + i)));
@@ -151,7 +151,7 @@ TEST(EngineDirect, WhereOneMemberHasNoRoomAllGoRound) {
 TEST(EngineDirect, AnyOrderOfArrivalsGivesTheSameBits) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Story story(4, 2);
+    DirectStory story(4, 2);
     std::vector<Ticket> tickets;
     for (uint64_t number = 0; number < 6; ++number) {
       for (const Ticket ticket : story.submit(number, 10 + 25 * number)) tickets.push_back(ticket);
@@ -169,7 +169,7 @@ TEST(EngineDirect, AnyOrderOfArrivalsGivesTheSameBits) {
 }
 
 TEST(EngineDirect, AMismatchMovesNothing) {
-  Story story(3);
+  DirectStory story(3);
   const auto a = story.ring.submit(0, op(0), sum_of(16), values_of(0, 16));
   const auto b = story.ring.submit(1, op(0), sum_of(15), values_of(1, 15));
   const auto c = story.ring.submit(2, op(0), sum_of(16), values_of(2, 16));
@@ -188,7 +188,7 @@ TEST(EngineDirect, AMismatchMovesNothing) {
 // has.
 TEST(EngineDirect, WhatOneSurvivorHasAllGet) {
   for (const uint64_t count : {16u, 100u}) {
-    Story story(3, 1, direct(), "elastic min=1");
+    DirectStory story(3, 1, direct(), "elastic min=1");
     story.ring.hold(2, 1);
     const auto tickets = story.submit(0, count);
     story.ring.run();
@@ -207,7 +207,7 @@ TEST(EngineDirect, ADeathAtAnyMomentLeavesTheSurvivorsEqual) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Random random(seed);
-    Story story(3 + static_cast<uint32_t>(random.below(2)), 1, direct(), "elastic min=1");
+    DirectStory story(3 + static_cast<uint32_t>(random.below(2)), 1, direct(), "elastic min=1");
     const uint64_t count = 1 + random.below(150);
     const Place place = random.below(2) == 0 ? Place::kApart : Place::kInPlace;
     const auto first = story.submit(0, count, place);
@@ -235,7 +235,7 @@ TEST(EngineDirect, ADeathAtAnyMomentLeavesTheSurvivorsEqual) {
 
 // Ops with their data follow one another without a word about who is done but in the next READY.
 TEST(EngineDirect, OneAfterTheOtherNeedsNoOtherFrames) {
-  Story story(3);
+  DirectStory story(3);
   for (uint64_t number = 0; number < 100; ++number) {
     const auto tickets = story.submit(number, 16);
     for (uint32_t node = 0; node < 3; ++node) story.ring.pump(node);
@@ -263,7 +263,7 @@ Frame ready_with(const Ring& ring, OpKey key, uint64_t serial, uint32_t length) 
 }
 
 TEST(EngineDirect, DataThatDoesNotFitItsOpBreaksTheRules) {
-  Story story(3);
+  DirectStory story(3);
   story.ring.inject(1, 0, ready_with(story.ring, op(5), 1, 32));
   ASSERT_EQ(story.ring.failures(0).size(), 1u);
   EXPECT_EQ(story.ring.failures(0)[0].cause, Cause::kProtocol);
@@ -271,14 +271,14 @@ TEST(EngineDirect, DataThatDoesNotFitItsOpBreaksTheRules) {
 }
 
 TEST(EngineDirect, MoreDataThanMayBeUnderWayBreaksTheRules) {
-  Story story(3);
+  DirectStory story(3);
   story.ring.inject(1, 0, ready_with(story.ring, op(5), kEagerWindow + 1, 64));
   ASSERT_EQ(story.ring.failures(0).size(), 1u);
   EXPECT_EQ(story.ring.failures(0)[0].cause, Cause::kProtocol);
 }
 
 TEST(EngineDirect, AFinalFromWhoDidNotSumItBreaksTheRules) {
-  Story story(3);
+  DirectStory story(3);
   story.submit(0, 100);
   Frame frame = story.ring.frame(FrameType::kSlice, op(0));
   frame.slice.slice = 2;  // c's
@@ -290,7 +290,7 @@ TEST(EngineDirect, AFinalFromWhoDidNotSumItBreaksTheRules) {
 }
 
 TEST(EngineDirect, DoneWithWhatWasNeverSentBreaksTheRules) {
-  Story story(3);
+  DirectStory story(3);
   Frame frame = story.ring.frame(FrameType::kDone, {});
   frame.done = {0, 1};
   story.ring.inject(1, 0, frame);
@@ -299,7 +299,7 @@ TEST(EngineDirect, DoneWithWhatWasNeverSentBreaksTheRules) {
 }
 
 TEST(EngineDirect, WhatComesTwiceCountsOnce) {
-  Story story(3);
+  DirectStory story(3);
   const auto tickets = story.submit(0, 16);
   for (uint32_t node = 0; node < 3; ++node) story.ring.pump(node);
   const Frame ready = story.ring.peek(1, 0, FrameType::kReady);

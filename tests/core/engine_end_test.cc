@@ -9,12 +9,6 @@ namespace {
 
 using testing::HasSubstr;
 
-Failure lost(const std::string& node) {
-  Failure failure{Cause::kPeerLost, {}};
-  failure.blame.node = node;
-  return failure;
-}
-
 // ---- leaving ----
 
 TEST(EngineLeave, BeforeAnOpThatOthersWaitForIsToldOnceAndNamesTheRank) {

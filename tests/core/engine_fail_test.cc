@@ -5,12 +5,6 @@
 namespace gradring::core {
 namespace {
 
-Failure lost(const std::string& node) {
-  Failure failure{Cause::kPeerLost, {}};
-  failure.blame.node = node;
-  return failure;
-}
-
 TEST(EngineFail, EachOpenSubmissionEndsOnceWithTheCauseAndSoDoLaterOnes) {
   Ring ring(3, 2);
   const std::vector<Ticket> done = ring.submit_all(op(0), sum_of(100));

@@ -44,6 +44,26 @@ TEST(EngineFlow, TheRingNeverFillsInAnyOrderOfArrivals) {
   }
 }
 
+// Also one that shrinks in the middle, when more is under way than it allows.
+TEST(EngineFlow, AWindowHoldsUpNothingForGood) {
+  for (uint32_t nodes = 2; nodes <= 5; ++nodes) {
+    for (const uint32_t window : {2u, 3u}) {
+      SCOPED_TRACE(testing::Message() << nodes << " nodes, a window of " << window);
+      Ring ring(nodes, 1, small_slices(8));
+      std::vector<Ticket> tickets;
+      for (uint64_t k = 0; k < 4; ++k) {
+        for (Ticket ticket : ring.submit_all(op(k), sum_of(4000))) tickets.push_back(ticket);
+      }
+      for (int i = 0; i < 40; ++i) {
+        for (uint32_t node = 0; node < nodes; ++node) ring.pump(node);
+      }
+      for (uint32_t node = 0; node < nodes; ++node) ring.engine(node).set_window(window);
+      ring.run();
+      ASSERT_TRUE(ring.all_ok(tickets));
+    }
+  }
+}
+
 TEST(EngineFlow, ANewSliceNeedsTwoCredits) {
   Ring ring(2, 1, small_slices(3));
   ring.hold(1, 0);

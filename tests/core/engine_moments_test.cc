@@ -13,7 +13,7 @@ constexpr uint64_t kOps = 6;
 constexpr uint64_t kLate = 4;   // submitted by some before the fault and by others after it
 constexpr uint64_t kAfter = 5;  // submitted by all after it
 
-struct Story {
+struct MomentsStory {
   uint32_t nodes = 3;
   uint32_t ranks_per_node = 1;
   std::string policy = "elastic";
@@ -25,7 +25,7 @@ struct Story {
 
 class Moment {
  public:
-  explicit Moment(const Story& story)
+  explicit Moment(const MomentsStory& story)
       : story_(story),
         random_(story.seed),
         ring_(story.nodes, story.ranks_per_node, small_slices(2 + story.seed % 3), story.policy),
@@ -216,7 +216,7 @@ class Moment {
     return least == outcome.ranks_min;
   }
 
-  const Story story_;
+  const MomentsStory story_;
   Random random_;
   Ring ring_;
   std::vector<Signature> ops_;
@@ -225,7 +225,7 @@ class Moment {
 };
 
 // Tells the story for every moment until the job is over before the fault comes.
-void tell_every_moment(Story story, uint64_t stride = 1) {
+void tell_every_moment(MomentsStory story, uint64_t stride = 1) {
   for (story.moment = 0;; story.moment += stride) {
     SCOPED_TRACE(testing::Message() << story.nodes << " nodes, policy " << story.policy << ", seed "
                                     << story.seed << ", moment " << story.moment);
@@ -237,7 +237,7 @@ void tell_every_moment(Story story, uint64_t stride = 1) {
   EXPECT_GT(story.moment, 50u) << "too short to be of interest";
 }
 
-void tell_for_seeds(Story story, uint64_t seeds, uint64_t stride = 1) {
+void tell_for_seeds(MomentsStory story, uint64_t seeds, uint64_t stride = 1) {
   for (story.seed = 1; story.seed <= seeds; ++story.seed) {
     tell_every_moment(story, stride);
     if (testing::Test::HasFailure()) return;
@@ -253,7 +253,7 @@ TEST(EngineMoments, ANodeOfTwoDies) { tell_for_seeds({2, 2, "elastic"}, 12); }
 TEST(EngineMoments, ANodeOfFourWithTwoRanksEachDies) { tell_for_seeds({4, 2, "elastic"}, 12, 3); }
 
 TEST(EngineMoments, TwoOfFourDieOneAfterTheOther) {
-  Story story{4, 1, "elastic"};
+  MomentsStory story{4, 1, "elastic"};
   story.faults = 2;
   tell_for_seeds(story, 12, 3);
   story.policy = "fail";
@@ -261,14 +261,14 @@ TEST(EngineMoments, TwoOfFourDieOneAfterTheOther) {
 }
 
 TEST(EngineMoments, ThreeOfFourDieOneAfterTheOther) {
-  Story story{4, 1, "elastic"};
+  MomentsStory story{4, 1, "elastic"};
   story.faults = 3;
   tell_for_seeds(story, 24, 5);
 }
 
 TEST(EngineMoments, ASlowLinkCostsNothing) {
   for (const char* policy : {"fail", "elastic"}) {
-    Story story{3, 2, policy};
+    MomentsStory story{3, 2, policy};
     story.deadly = false;
     story.faults = 2;
     tell_for_seeds(story, 12, 2);

@@ -15,8 +15,8 @@ EngineOptions with_checksums() {
   return options;
 }
 
-struct Story : Ring {
-  explicit Story(const std::string& policy = "fail", uint32_t nodes = 3)
+struct ResendStory : Ring {
+  explicit ResendStory(const std::string& policy = "fail", uint32_t nodes = 3)
       : Ring(nodes, 2, with_checksums(), policy) {}
   void expect_nothing_in_use() {
     for (uint32_t node = 0; node < nodes(); ++node) {
@@ -31,7 +31,7 @@ struct Story : Ring {
 };
 
 TEST(EngineResend, WithoutDamageEveryBufferComesBack) {
-  Story ring;
+  ResendStory ring;
   const auto tickets = ring.submit_all(op(0), sum_of(1000));
   ring.run();
   EXPECT_TRUE(ring.all_ok(tickets));
@@ -40,7 +40,7 @@ TEST(EngineResend, WithoutDamageEveryBufferComesBack) {
 }
 
 TEST(EngineResend, EverySliceMayComeDamagedTwice) {
-  Story ring;
+  ResendStory ring;
   ring.damages = [](uint32_t, uint32_t, const SliceBody& slice) { return slice.attempt <= 2; };
   const auto tickets = ring.submit_all(op(0), sum_of(1000));
   ring.run();
@@ -58,7 +58,7 @@ TEST(EngineResend, EverySliceMayComeDamagedTwice) {
 
 TEST(EngineResend, InAnyOrder) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
-    Story ring("fail", 2 + seed % 3);
+    ResendStory ring("fail", 2 + seed % 3);
     Random dice(seed);
     ring.damages = [&dice](uint32_t, uint32_t, const SliceBody& slice) {
       return slice.attempt < kAttempts && dice.below(4) == 0;
@@ -76,7 +76,7 @@ TEST(EngineResend, InAnyOrder) {
 
 // No member has completed the op: it fails, on all of them with the same words, and nothing else.
 TEST(EngineResend, AfterTheThirdTimeTheNextViewFailsTheOpEverywhere) {
-  Story ring;
+  ResendStory ring;
   ring.damages = [](uint32_t from, uint32_t, const SliceBody& slice) {
     return from == 1 && slice.slice == 1 && slice.phase == Phase::kPartial;
   };
@@ -109,7 +109,7 @@ TEST(EngineResend, AfterTheThirdTimeTheNextViewFailsTheOpEverywhere) {
 // Somebody has been told OK, so nobody may be told FAILED: the two ends of the link part.
 TEST(EngineResend, WhatAMemberHasCompletedDoesNotFail) {
   for (const bool elastic : {true, false}) {
-    Story ring(elastic ? "elastic min=1" : "fail");
+    ResendStory ring(elastic ? "elastic min=1" : "fail");
     ring.damages = [](uint32_t from, uint32_t to, const SliceBody& slice) {
       return from == 0 && to == 1 && slice.phase == Phase::kFinal;
     };
@@ -137,7 +137,7 @@ TEST(EngineResend, WhatAMemberHasCompletedDoesNotFail) {
 // end on all members.
 TEST(EngineResend, ACondemnationThatDiedWithItsDaemonIsComeToAgainOrNotNeeded) {
   for (const bool healed : {true, false}) {
-    Story ring;
+    ResendStory ring;
     ring.damages = [](uint32_t from, uint32_t, const SliceBody& slice) {
       return from == 1 && slice.slice == 1 && slice.phase == Phase::kPartial;
     };
@@ -164,7 +164,7 @@ TEST(EngineResend, ACondemnationThatDiedWithItsDaemonIsComeToAgainOrNotNeeded) {
 }
 
 TEST(EngineResend, WhatAMemberHasCompletedDoesNotFailAfterARestartEither) {
-  Story ring("elastic min=1");
+  ResendStory ring("elastic min=1");
   ring.damages = [](uint32_t from, uint32_t to, const SliceBody& slice) {
     return from == 0 && to == 1 && slice.phase == Phase::kFinal;
   };
@@ -185,7 +185,7 @@ TEST(EngineResend, WhatAMemberHasCompletedDoesNotFailAfterARestartEither) {
 TEST(EngineResend, ARestartAtAnyMomentNeitherHangsNorSumsTwice) {
   uint64_t stale = 0;
   for (uint64_t seed = 1; seed <= 150; ++seed) {
-    Story ring("fail", 2 + seed % 3);
+    ResendStory ring("fail", 2 + seed % 3);
     Random dice(seed);
     ring.damages = [&dice](uint32_t, uint32_t, const SliceBody& slice) {
       return slice.attempt < kAttempts && dice.below(2) == 0;
@@ -215,7 +215,7 @@ TEST(EngineResend, ARestartAtAnyMomentNeitherHangsNorSumsTwice) {
 
 TEST(EngineResend, WhatCannotBeIsAFaultOfTheProtocol) {
   for (const bool nack : {true, false}) {
-    Story ring;
+    ResendStory ring;
     Frame frame = ring.frame(nack ? FrameType::kNack : FrameType::kCredit, {});
     frame.nack.serial = frame.nack.attempt = 1;
     frame.credit.confirmed_total = 1;
@@ -227,7 +227,7 @@ TEST(EngineResend, WhatCannotBeIsAFaultOfTheProtocol) {
 
 // The epoch ends while one slice is awaited again and others are not confirmed.
 TEST(EngineResend, TheNextEpochBeginsWithAllSlotsFree) {
-  Story ring;
+  ResendStory ring;
   ring.damages = [](uint32_t, uint32_t, const SliceBody& slice) { return slice.attempt == 1; };
   const auto tickets = ring.submit_all(op(0), sum_of(1000), Place::kInPlace);
   Random random(5);

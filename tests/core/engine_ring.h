@@ -73,6 +73,12 @@ Values values_of(uint32_t rank, uint64_t count, uint64_t op = 0);
 // added, and so on around the ring.
 Values ring_sum(const View& view, uint64_t count, uint64_t op, uint32_t slice_floats);
 
+inline Failure lost(const std::string& node) {
+  Failure failure{Cause::kPeerLost, {}};
+  failure.blame.node = node;
+  return failure;
+}
+
 class Ring {
  public:
   explicit Ring(uint32_t nodes, uint32_t ranks_per_node = 1,

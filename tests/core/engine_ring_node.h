@@ -161,6 +161,7 @@ class Ring::Node : public EngineActions {
     post(member, {frame, Values(payload.begin(), payload.end()), from});
   }
 
+  void moves(const Op&) override {}
   void complete(uint32_t rank, uint64_t ticket, const Outcome& outcome) override {
     const Account& account = ring_->accounts_.at(ticket);
     EXPECT_EQ(account.ticket.rank, rank);
@@ -187,7 +188,7 @@ class Ring::Node : public EngineActions {
       const auto unit = engine.on_parcel(*member, parcel.frame);
       if (!unit) return;
       std::copy(parcel.payload.begin(), parcel.payload.end(), at({Staging::Kind::kUnit, *unit}));
-      return engine.on_parcel_landed(*unit);
+      return engine.on_parcel_landed(*unit, ring_->now);
     }
     if (parcel.frame.type != FrameType::kSlice) {
       return engine.on_frame(*member, parcel.frame, ring_->now);

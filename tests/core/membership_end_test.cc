@@ -11,8 +11,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::string node_of(uint32_t rank) { return std::string(1, static_cast<char>('a' + rank)); }
-
 std::vector<SessionId> run_job(Town* town, uint32_t ranks) {
   std::vector<SessionId> sessions;
   for (uint32_t rank = 0; rank < ranks; ++rank) {

@@ -12,8 +12,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string node_of(uint32_t rank) { return std::string(1, static_cast<char>('a' + rank)); }
-
 std::vector<SessionId> join_one_rank_each(Town* town, uint32_t ranks) {
   std::vector<SessionId> sessions;
   for (uint32_t rank = 0; rank < ranks; ++rank) {

@@ -8,8 +8,6 @@
 namespace gradring::core {
 namespace {
 
-std::string node_of(uint32_t rank) { return std::string(1, static_cast<char>('a' + rank)); }
-
 TEST(MembershipRankLost, AnElasticJobFormsWithoutATrainerThatDiesWhileProposed) {
   for (const uint32_t victim : {0u, 1u, 2u}) {
     SCOPED_TRACE(testing::Message() << "rank " << victim);

@@ -26,6 +26,8 @@ JoinRequest trainer(uint32_t rank, uint32_t size);
 // "Claims(0 2)", "Claims()", "Propose", "Reject(why)", ...
 std::string name_of(const JobMessage& message);
 
+inline std::string node_of(uint32_t rank) { return std::string(1, static_cast<char>('a' + rank)); }
+
 class Town {
  public:
   // All daemons are connected with one another, unless told.

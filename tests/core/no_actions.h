@@ -19,6 +19,7 @@ class NoActions : public EngineActions {
   void fetch(const Op&, uint32_t, Staging) override {}
   std::optional<ResultDigest> digest(const Op&) override { return std::nullopt; }
   void at_join_point() override {}
+  void moves(const Op&) override {}
   void stand_in(uint32_t, const OpKey&, const std::optional<Signature>&) override {}
 };
 

@@ -12,7 +12,7 @@
 namespace gradring::core {
 namespace {
 
-std::vector<std::string> names(uint32_t count) {
+std::vector<std::string> addresses(uint32_t count) {
   std::vector<std::string> all;
   for (uint32_t i = 0; i < count; ++i) {
     all.push_back("10.0." + std::to_string(i / 256) + "." + std::to_string(i % 256) + ":7300");
@@ -51,17 +51,17 @@ struct Streets {
 
 TEST(Overlay, SmallClustersAreAFullMesh) {
   for (const uint32_t count : {1u, 2u, 8u, 65u}) {
-    const Overlay overlay(names(count), 64);
+    const Overlay overlay(addresses(count), 64);
     EXPECT_TRUE(overlay.full_mesh());
     for (uint32_t a = 0; a < count; ++a) EXPECT_EQ(overlay.links_of(a).size(), count - 1);
   }
-  EXPECT_FALSE(Overlay(names(66), 64).full_mesh());
+  EXPECT_FALSE(Overlay(addresses(66), 64).full_mesh());
 }
 
 TEST(Overlay, LinksAreFewAndMutualWhateverTheSize) {
   for (const uint32_t links_max : {4u, 10u, 64u}) {
     for (const uint32_t count : {6u, 7u, 8u, 66u, 100u, 1000u, 1024u, 3000u}) {
-      const Overlay overlay(names(count), links_max);
+      const Overlay overlay(addresses(count), links_max);
       for (uint32_t a = 0; a < count; ++a) {
         const auto links = overlay.links_of(a);
         ASSERT_LE(links.size(), links_max);
@@ -79,7 +79,7 @@ TEST(Overlay, LinksAreFewAndMutualWhateverTheSize) {
 }
 
 TEST(Overlay, TheOrderOfTheConfigurationDoesNotMatter) {
-  auto some = names(300);
+  auto some = addresses(300);
   const Overlay first(some, 64);
   std::reverse(some.begin(), some.end());
   some.push_back(some.front());
@@ -94,7 +94,7 @@ TEST(Overlay, TheOrderOfTheConfigurationDoesNotMatter) {
 }
 
 TEST(Overlay, AThousandNodesHaveNineteenLinksAndShortWays) {
-  const Overlay overlay(names(1024), 64);
+  const Overlay overlay(addresses(1024), 64);
   EXPECT_EQ(overlay.links_of(0).size(), 19u);
   EXPECT_LE(overlay.hops_most(), 5u);
   const Streets streets(overlay);
@@ -111,7 +111,7 @@ TEST(Overlay, AThousandNodesHaveNineteenLinksAndShortWays) {
 }
 
 TEST(Relay, FindsAWayWithATenthOfTheLinksDown) {
-  const Overlay overlay(names(1024), 64);
+  const Overlay overlay(addresses(1024), 64);
   Streets streets(overlay);
   Random random(7);
   for (uint32_t a = 0; a < 1024; ++a) {
@@ -133,7 +133,7 @@ TEST(Relay, FindsAWayWithATenthOfTheLinksDown) {
 }
 
 TEST(Relay, FindsAWayPastManyDeadNeighbours) {
-  const Overlay overlay(names(256), 64);
+  const Overlay overlay(addresses(256), 64);
   Streets streets(overlay);
   std::set<uint32_t> dead;
   for (uint32_t place = 100; place < 116; ++place) dead.insert(place);  // one rack
@@ -151,7 +151,7 @@ TEST(Relay, FindsAWayPastManyDeadNeighbours) {
 }
 
 TEST(Relay, AsksNobodyToPassOnWhoDoesNotKnowHow) {
-  const Overlay overlay(names(100), 10);
+  const Overlay overlay(addresses(100), 10);
   Relay relay(&overlay, 0);
   const auto links = overlay.links_of(0);
   for (const uint32_t link : links) relay.link_up(link, false);

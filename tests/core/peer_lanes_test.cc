@@ -111,6 +111,47 @@ TEST_F(TwoLanes, OneThatComesAndGoesIsLeftAloneLongerEachTime) {
   EXPECT_LT(now_ - broke, last);
 }
 
+TEST_F(TwoLanes, OneWhosePortIsDownIsLostAtOnceAndTriedWhenThePortIsBack) {
+  lanes_.port_down(1, "its port is down", now_);
+  const auto lost = lanes_.take_changes();
+  ASSERT_THAT(lost, SizeIs(1));
+  EXPECT_EQ(lost[0].lane, 1);
+  EXPECT_EQ(lost[0].to, State::kDown);
+  EXPECT_TRUE(lost[0].was_used);
+  EXPECT_EQ(lost[0].why, "its port is down");
+  EXPECT_EQ(lanes_.heard_lanes(), 0b01u) << "the other end is told";
+  EXPECT_THAT(pass(60 * kSecond, 0b01, 0b01), IsEmpty()) << "nobody tries a port that is down";
+  lanes_.port_active(1);
+  const auto back = pass(3 * kSecond, 0b11, 0b11);
+  ASSERT_THAT(back, SizeIs(2));
+  EXPECT_EQ(back[1].to, State::kUp);
+}
+
+TEST_F(TwoLanes, ThePortOfTheLastLaneIsLeftAlone) {
+  lanes_.port_down(1, "its port is down", now_);
+  lanes_.port_down(0, "its port is down", now_);
+  ASSERT_THAT(lanes_.take_changes(), SizeIs(1)) << "it may be short";
+  EXPECT_EQ(lanes_.state(0), State::kUp);
+  // The other one is back first, so it is the one to use.
+  lanes_.port_active(1);
+  const auto changes = pass(5 * kSecond, 0b11, 0b11);
+  EXPECT_EQ(lanes_.state(1), State::kUp);
+  EXPECT_EQ(lanes_.state(0), State::kDown);
+  EXPECT_EQ(changes.back().lane, 0);
+  lanes_.port_active(0);
+  pass(5 * kSecond, 0b11, 0b11);
+  EXPECT_EQ(lanes_.state(0), State::kUp);
+}
+
+TEST(OneLane, OutlivesItsPort) {
+  PeerLanes lanes(1, {1 * kSecond, 3 * kSecond}, 50 * kSecond);
+  lanes.port_down(0, "its port is down", 50 * kSecond);
+  lanes.port_down(9, "there is no such lane", 50 * kSecond);
+  EXPECT_FALSE(lanes.changed());
+  lanes.tick(50 * kSecond + 900 * kMillisecond);
+  EXPECT_TRUE(lanes.any_up());
+}
+
 TEST_F(TwoLanes, WhenBothAreSilentNoneIsLeft) {
   pass(3500 * kMillisecond, 0, 0b11);
   EXPECT_FALSE(lanes_.any_up());

@@ -212,6 +212,21 @@ TEST(Recovery, PolicyFailSparesWhatNeedsNothingThatIsLost) {
   EXPECT_EQ(submitted.fate().kind, OpFate::Kind::kFail) << "it died before it had submitted";
 }
 
+TEST(Recovery, WhoWasAskedToEndIsBlamedLast) {
+  Reporters job(4, "fail");
+  const auto dies = [&](uint32_t rank, const std::string& evidence) {
+    Report& report = job.reports.at(name(rank));
+    report.lost.push_back({rank, {Cause::kTrainerDied, {rank, report.node, 7, "", evidence}}});
+    report.ranks.clear();
+  };
+  dies(0, kEndedOnRequest);
+  dies(1, "killed by signal 9 (SIGKILL)");
+  job.lose("d");
+  EXPECT_EQ(job.decided().view.closed->blame.rank, 1u);
+  job.reports.at("b").lost.clear();
+  EXPECT_EQ(job.decided().view.closed->cause, Cause::kPeerLost) << "the node before who was asked";
+}
+
 TEST(Recovery, NothingLostClosesNothing) {
   Reporters all(3, "fail");
   all.has("a", {kU});

@@ -20,7 +20,7 @@ constexpr uint32_t kLarge = 14;  // up to 16 MiB
 constexpr Choice kRingOf64K{Choice::Way::kRing, 64 << 10};
 constexpr Choice kRingOf128K{Choice::Way::kRing, 128 << 10};
 
-TunerOptions options() {
+TunerOptions tuner_options() {
   TunerOptions options;
   options.members = 4;
   options.plan.direct_members_max = 8;
@@ -33,7 +33,7 @@ using Cost = std::function<double(uint32_t size_class, const Choice& choice)>;
 // A job that trains: its ops are timed, its view gets whatever table is wanted.
 struct Job {
   explicit Job(Cost c, uint64_t seed = 1, const Tuning& first = {})
-      : tuner(options(), first), view(first), cost(std::move(c)), random(seed) {}
+      : tuner(tuner_options(), first), view(first), cost(std::move(c)), random(seed) {}
 
   // Now and then an op takes many times as long.
   Time time_of(uint32_t size_class, const Choice& choice) {
@@ -68,12 +68,13 @@ struct Job {
 
 TEST(Tuner, TheDefaultsAreAmongItsCandidates) {
   for (uint32_t c = 0; c < kSizeClasses; ++c) {
-    EXPECT_THAT(Tuner::candidates(c, options()), Contains(Choice{})) << c;
+    EXPECT_THAT(Tuner::candidates(c, tuner_options()), Contains(Choice{})) << c;
   }
-  EXPECT_THAT(Tuner::candidates(kLarge, options()), Contains(kRingOf64K));
-  EXPECT_THAT(Tuner::candidates(kLarge, options()), Not(Contains(Choice{Choice::Way::kWhole, 0})))
+  EXPECT_THAT(Tuner::candidates(kLarge, tuner_options()), Contains(kRingOf64K));
+  EXPECT_THAT(Tuner::candidates(kLarge, tuner_options()),
+              Not(Contains(Choice{Choice::Way::kWhole, 0})))
       << "that is more than goes directly";
-  EXPECT_THAT(Tuner::candidates(kSmall, options()), Contains(Choice{Choice::Way::kWhole, 0}));
+  EXPECT_THAT(Tuner::candidates(kSmall, tuner_options()), Contains(Choice{Choice::Way::kWhole, 0}));
 }
 
 TEST(Tuner, FindsWhatIsBetterInEachClass) {
@@ -89,10 +90,10 @@ TEST(Tuner, FindsWhatIsBetterInEachClass) {
     EXPECT_EQ(job.view.settled(kLarge), kRingOf128K) << "seed " << seed;
     EXPECT_EQ(job.view.settled(kSmall), (Choice{Choice::Way::kWhole, 0})) << "seed " << seed;
     EXPECT_FALSE(job.view.searching()) << "nothing is tried for ever";
-    EXPECT_LE(job.changes, options().changes_most);
+    EXPECT_LE(job.changes, tuner_options().changes_most);
     for (const TunedFinding& finding : job.tuner.findings()) {
       EXPECT_GT(finding.gain, 0.1);
-      EXPECT_GE(finding.samples, options().samples_least);
+      EXPECT_GE(finding.samples, tuner_options().samples_least);
       EXPECT_EQ(finding.before, Choice{});
     }
   }
@@ -104,7 +105,7 @@ TEST(Tuner, ChanceTakesNothingsPlace) {
     Job job([](uint32_t, const Choice&) { return 500.0; }, seed);
     job.train(100'000, {kSmall, kLarge});
     EXPECT_TRUE(job.tuner.over());
-    EXPECT_LE(job.changes, options().changes_most);
+    EXPECT_LE(job.changes, tuner_options().changes_most);
     changed += job.view == Tuning{} ? 0 : 1;
   }
   EXPECT_LE(changed, 5);
@@ -152,7 +153,7 @@ TEST(Tuner, AsksForTheSameUntilItComesAbout) {
 TEST(Tuner, WhatIsKnownIsNotTriedAgain) {
   Tuning first;
   first.set({kLarge, kRingOf128K, {}});
-  Tuner tuner(options(), first, {kSmall, kLarge});
+  Tuner tuner(tuner_options(), first, {kSmall, kLarge});
   EXPECT_TRUE(tuner.over());
   for (int i = 0; i < 1000; ++i) {
     tuner.add({kLarge, false, 1000});

@@ -16,7 +16,7 @@ Signature floats(uint64_t count) {
   return {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, count};
 }
 
-PlanOptions options() {
+PlanOptions plan_options() {
   PlanOptions plan;
   plan.direct_members_max = 8;
   return plan;
@@ -24,7 +24,8 @@ PlanOptions options() {
 
 Plan plan_of(const Tuning& tuning, uint64_t bytes, uint32_t members, OpKey key = {}) {
   const Signature signature = floats(bytes / 4);
-  return make_plan(signature, members, 0, {}, tuned(options(), tuning, key, signature, members));
+  return make_plan(signature, members, 0, {},
+                   tuned(plan_options(), tuning, key, signature, members));
 }
 
 constexpr Choice kDefault;
@@ -61,7 +62,7 @@ TEST(Tuning, AnEmptyTableChangesNothing) {
   for (uint64_t bytes = 4; bytes <= (256 << 20); bytes *= 2) {
     const Signature signature = floats(bytes / 4);
     for (const uint32_t members : {1u, 2u, 5u}) {
-      const Plan plain = make_plan(signature, members, 0, {}, options());
+      const Plan plain = make_plan(signature, members, 0, {}, plan_options());
       const Plan with = plan_of({}, bytes, members);
       EXPECT_EQ(with.slice_bytes, plain.slice_bytes);
       EXPECT_EQ(with.slices, plain.slices);
@@ -96,7 +97,7 @@ TEST(Tuning, WhatCannotBeGoesByDefault) {
 TEST(Tuning, OnlySumsToEverybodyAreTuned) {
   Signature broadcast = floats(1 << 20);
   broadcast.collective = Collective::kBroadcast;
-  const PlanOptions with = tuned(options(), all(slices_of(64 << 10)), {}, broadcast, 4);
+  const PlanOptions with = tuned(plan_options(), all(slices_of(64 << 10)), {}, broadcast, 4);
   EXPECT_EQ(with.slice_bytes_tuned, 0u);
 }
 

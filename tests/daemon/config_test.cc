@@ -64,6 +64,27 @@ TEST_F(ConfigTest, TakesATableOfSumsOrSaysWhatIsWrongWithIt) {
   EXPECT_THAT(told({"--tuning", "on"}), HasSubstr("write default, auto, or a table"));
 }
 
+TEST_F(ConfigTest, TakesWhatAnRdmaCardSendsBy) {
+  const Config by_itself = load({})->config;
+  EXPECT_FALSE(by_itself.rdma_gid_index || by_itself.rdma_traffic_class);
+  EXPECT_EQ(by_itself.rdma_timeout, core::kSecond);
+  EXPECT_EQ(by_itself.rdma_retries, 7u);
+  EXPECT_EQ(load({"--rdma-gid-index", "0"})->config.rdma_gid_index, 0u);
+  EXPECT_EQ(load({"--rdma-path-mtu", "512"})->config.rdma_path_mtu, 512u);
+  EXPECT_FALSE(load({"--rdma-path-mtu", "auto"})->config.rdma_path_mtu);
+  for (const auto& [option, value, right] :
+       {std::array{"--rdma-gid-index", "256", "auto, or a number from 0 to 255"},
+        {"--rdma-traffic-class", "-1", "from 0 to 255"},
+        {"--rdma-service-level", "16", "from 0 to 15"},
+        {"--rdma-path-mtu", "256", "auto, 512, 1024, 2048 or 4096"},
+        {"--rdma-timeout", "0", "from 1ms to 1h"},
+        {"--rdma-timeout", "2h", "from 1ms to 1h"},
+        {"--rdma-retries", "8", "from 0 to 7"},
+        {"--rdma-rnr-retries", "x", "from 0 to 7"}}) {
+    EXPECT_THAT(told({option, value}), HasSubstr(right));
+  }
+}
+
 TEST_F(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   write("default.conf", "slots = 4\nmax-jobs = 5\ndecide = 7s\npeer = f:1\npeer = g:1\n");
   environment_ = {
@@ -85,6 +106,13 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"control-links", "4"},
                                                    {"net-device", "eth0"},
                                                    {"listen-also", "10.1.0.1:7300"},
+                                                   {"rdma-gid-index", "3"},
+                                                   {"rdma-traffic-class", "106"},
+                                                   {"rdma-service-level", "3"},
+                                                   {"rdma-path-mtu", "4096"},
+                                                   {"rdma-timeout", "67ms"},
+                                                   {"rdma-retries", "3"},
+                                                   {"rdma-rnr-retries", "6"},
                                                    {"key", "k"},
                                                    {"allowed-keys", "a"},
                                                    {"insecure", "true"},
@@ -96,6 +124,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"policy", "elastic min=2 max=8"},
                                                    {"quorum-wait", "5s"},
                                                    {"completion", "stable"},
+                                                   {"metrics", "127.0.0.1:7390"},
                                                    {"drain-timeout", "1s"},
                                                    {"segment-limit", "1G"},
                                                    {"segments-per-session", "1"},
@@ -119,7 +148,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
     for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(toupper(c));
     // That the variable is read shows when its value is bad.
     if (name == "node" || name == "runtime-dir" || name == "listen" || name == "key" ||
-        name == "allowed-keys" || name == "socket-group") {
+        name == "allowed-keys" || name == "socket-group" || name == "metrics") {
       environment_ = {{variable, ""}};
     } else if (name == "peer" || name == "net-device" || name == "listen-also") {
       environment_ = {{variable, "a,,b"}};
@@ -202,6 +231,11 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--listen", "myhost:7300"}, "listen", "numeric"},
       {{"--listen", "10.0.0.1:7300"}, "listen", "insecure"},
       {{"--listen", "0.0.0.0:7300"}, "listen", "gradringctl keygen"},
+      {{"--metrics", "7390"}, "metrics", "127.0.0.1:7390"},
+      {{"--metrics", "localhost:7390"}, "metrics", "numeric"},
+      {{"--metrics", "0.0.0.0:7390"}, "metrics", "127.0.0.1:7390"},
+      {{"--metrics", "[::]:7390"}, "metrics", "every network"},
+      {{"--metrics", "127.0.0.1:7300"}, "metrics", "another port"},
       {{"--listen-also", "0.0.0.0:7300"}, "listen-also", "one network"},
       {{"--listen-also", "127.0.0.1:7300"}, "listen-also", "twice"},
       {{"--listen-also", "10.1.0.1:7300"}, "10.1.0.1:7300", "insecure"},

@@ -9,7 +9,7 @@
 namespace gradring::daemon {
 namespace {
 
-constexpr size_t kCount = 100'000;  // some hundred slices
+constexpr size_t kOfManySlices = 100'000;  // some hundred slices
 
 class DataLanes : public DataThreadTest {
  protected:
@@ -31,8 +31,8 @@ class DataLanes : public DataThreadTest {
     return lanes;
   }
   void submit(uint64_t sequence) {
-    x_ = numbers(kCount, 1);
-    y_ = numbers(kCount, 2);
+    x_ = numbers(kOfManySlices, 1);
+    y_ = numbers(kOfManySlices, 2);
     a_.submit(view_, 0, x_, sequence);
     b_.submit(view_, 1, y_, sequence);
   }
@@ -40,8 +40,8 @@ class DataLanes : public DataThreadTest {
     for (DataNode* node : {&a_, &b_}) {
       EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kOk);
     }
-    EXPECT_EQ(x_, numbers(kCount, 3));
-    EXPECT_EQ(y_, numbers(kCount, 3));
+    EXPECT_EQ(x_, numbers(kOfManySlices, 3));
+    EXPECT_EQ(y_, numbers(kOfManySlices, 3));
   }
   // What both nodes sent on each lane, as soon as that has been counted.
   std::vector<uint64_t> sent_by_lane(uint64_t least) {
@@ -87,7 +87,7 @@ class DataLanes : public DataThreadTest {
 TEST_F(DataLanes, ShareTheSlices) {
   submit(0);
   expect_sum();
-  const std::vector<uint64_t> sent = sent_by_lane(kCount * sizeof(float));
+  const std::vector<uint64_t> sent = sent_by_lane(kOfManySlices * sizeof(float));
   ASSERT_EQ(sent.size(), 2u);
   EXPECT_NEAR(static_cast<double>(sent[0]), static_cast<double>(sent[1]), 2 * kSliceBytes);
 }
@@ -97,7 +97,7 @@ TEST_F(DataLanes, OneThatBreaksIsToldAndTheOtherGoesOn) {
   for (DataNode* node : {&a_, &b_}) EXPECT_EQ(node->next<PeerDataLost>().lane, 1);
   submit(0);
   expect_sum();
-  EXPECT_EQ(sent_by_lane(kCount * sizeof(float))[1], 0u);
+  EXPECT_EQ(sent_by_lane(kOfManySlices * sizeof(float))[1], 0u);
 }
 
 TEST_F(DataLanes, WhatOneSwallowedIsSentInTheNextEpoch) {
@@ -117,18 +117,18 @@ TEST_F(DataLanes, OneThatIsMendedIsHeardBeforeItCarries) {
   a_.next<Pulse>([](const Pulse& pulse) { return pulse.peers.at(0).lanes.at(1).heard; });
   submit(0);
   expect_sum();
-  EXPECT_EQ(sent_by_lane(kCount * sizeof(float))[1], 0u);
+  EXPECT_EQ(sent_by_lane(kOfManySlices * sizeof(float))[1], 0u);
   set_lane_1(SetLane::To::kCarries);
   submit(1);
   expect_sum();
-  EXPECT_GT(sent_by_lane(2 * kCount * sizeof(float))[1], 0u);
+  EXPECT_GT(sent_by_lane(2 * kOfManySlices * sizeof(float))[1], 0u);
 }
 
 TEST_F(DataLanes, NewsOfAnEarlierConnectionChangeNothing) {
   a_.post(SetLane{0, 6, 1, SetLane::To::kClosed});
   submit(0);
   expect_sum();
-  EXPECT_GT(sent_by_lane(kCount * sizeof(float))[1], 0u);
+  EXPECT_GT(sent_by_lane(kOfManySlices * sizeof(float))[1], 0u);
 }
 
 }  // namespace

@@ -125,11 +125,11 @@ class DataThreadTest : public testing::Test {
                             kTokenOfB = 0xb0b;  // expected in frames to that node
 
   // `bundle_bytes`: of the bundles that both take.
-  void connect(DataNode& a, DataNode& b, uint64_t bundle_bytes = 0) {
+  void connect(DataNode& a, DataNode& b, uint64_t bundle_bytes = 0, bool probes = true) {
     a.post(ExpectPeer{0, kTokenOfA});
     b.post(ExpectPeer{0, kTokenOfB});
-    a.post(ConnectPeer{0, 7, b.name(), b.addresses(), kTokenOfB, bundle_bytes});
-    b.post(ConnectPeer{0, 8, a.name(), a.addresses(), kTokenOfA, bundle_bytes});
+    a.post(ConnectPeer{0, 7, b.name(), b.addresses(), kTokenOfB, bundle_bytes, probes});
+    b.post(ConnectPeer{0, 8, a.name(), a.addresses(), kTokenOfA, bundle_bytes, probes});
   }
   static std::vector<float> numbers(size_t count, float factor) {
     std::vector<float> data(count);

@@ -12,8 +12,8 @@
 namespace gradring::daemon {
 namespace {
 
-constexpr WireType kAll[] = {WireType::kFloat16, WireType::kBfloat16, WireType::kInt8};
-constexpr size_t kCount = 80'000;  // above what goes as it is, and no whole number of slices
+constexpr WireType kPacked[] = {WireType::kFloat16, WireType::kBfloat16, WireType::kInt8};
+constexpr size_t kElements = 80'000;  // above what goes as it is, and no whole number of slices
 
 class DataWireTest : public DataThreadTest {
  protected:
@@ -58,13 +58,13 @@ class DataWireTest : public DataThreadTest {
     submit(signature, data, space);
     wait();
   }
-  static Signature sum(WireType wire, size_t count = kCount) {
+  static Signature sum(WireType wire, size_t count = kElements) {
     Signature s{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, count};
     s.wire = wire;
     return s;
   }
   // Of no power of two.
-  static std::vector<std::vector<float>> thirds(size_t count = kCount) {
+  static std::vector<std::vector<float>> thirds(size_t count = kElements) {
     std::vector<std::vector<float>> data;
     for (uint32_t rank = 0; rank < 4; ++rank) {
       std::vector<float> one(count);
@@ -90,12 +90,12 @@ class DataWireTest : public DataThreadTest {
 };
 
 TEST_F(DataWireTest, AllRanksGetTheSameBitsCloseToTheSum) {
-  for (const WireType wire : kAll) {
+  for (const WireType wire : kPacked) {
     SCOPED_TRACE(name_of(wire));
     auto data = thirds();
-    std::vector<float> exact(kCount, 0);
+    std::vector<float> exact(kElements, 0);
     for (const auto& one : data) {
-      for (size_t i = 0; i < kCount; ++i) exact[i] += one[i];
+      for (size_t i = 0; i < kElements; ++i) exact[i] += one[i];
     }
     run(sum(wire), &data);
     for (uint32_t rank = 1; rank < 4; ++rank) ASSERT_EQ(data[rank], data[0]) << rank;
@@ -104,7 +104,7 @@ TEST_F(DataWireTest, AllRanksGetTheSameBitsCloseToTheSum) {
                        : wire == WireType::kBfloat16 ? 4
                                                      : 700.f / 127;
     bool rounded = false;
-    for (size_t i = 0; i < kCount; ++i) {
+    for (size_t i = 0; i < kElements; ++i) {
       ASSERT_NEAR(data[0][i], exact[i], step) << i;
       rounded = rounded || data[0][i] != exact[i];
     }
@@ -116,17 +116,17 @@ TEST_F(DataWireTest, AllRanksGetTheSameBitsCloseToTheSum) {
 TEST_F(DataWireTest, EachNodeRoundsWhatItSends) {
   auto data = thirds();
   const auto node_sum = [&](uint32_t first) {
-    std::vector<float> total(kCount);
+    std::vector<float> total(kElements);
     const std::vector<const void*> inputs = {data[first].data(), data[first + 1].data()};
-    transport::fold(Dtype::kFloat32, ReduceOp::kSum, inputs, total.data(), kCount, 0);
+    transport::fold(Dtype::kFloat32, ReduceOp::kSum, inputs, total.data(), kElements, 0);
     return total;
   };
   const std::vector<float> of_a = node_sum(0), of_b = node_sum(2);
   const auto onto = [&](uint32_t first, const std::vector<float>& came) {
-    std::vector<float> total(kCount);
+    std::vector<float> total(kElements);
     const std::vector<const void*> inputs = {data[first].data(), data[first + 1].data(),
                                              came.data()};
-    transport::fold(Dtype::kFloat32, ReduceOp::kSum, inputs, total.data(), kCount, 0);
+    transport::fold(Dtype::kFloat32, ReduceOp::kSum, inputs, total.data(), kElements, 0);
     return through(WireType::kBfloat16, total);
   };
   const std::vector<float> ends_at_b = onto(2, through(WireType::kBfloat16, of_a));
@@ -178,18 +178,18 @@ TEST_F(DataWireTest, WhoBroughtANanIsNamedAsEver) {
 }
 
 TEST_F(DataWireTest, ReduceScatterEndsRoundedWhereItBelongs) {
-  Signature s{Collective::kReduceScatter, Dtype::kFloat32, ReduceOp::kAverage, 0, kCount / 4, 4};
+  Signature s{Collective::kReduceScatter, Dtype::kFloat32, ReduceOp::kAverage, 0, kElements / 4, 4};
   s.wire = WireType::kBfloat16;
   auto data = thirds();
   const auto before = data;
   run(s, &data);
   for (uint32_t rank = 0; rank < 4; ++rank) {
-    const auto begin = data[rank].begin() + rank * (kCount / 4);
-    const std::vector<float> mine(begin, begin + kCount / 4);
+    const auto begin = data[rank].begin() + rank * (kElements / 4);
+    const std::vector<float> mine(begin, begin + kElements / 4);
     EXPECT_EQ(through(WireType::kBfloat16, mine), mine) << rank;
     for (size_t i = 0; i < mine.size(); ++i) {
       float exact = 0;
-      for (const auto& one : before) exact += one[rank * kCount / 4 + i] / 4;
+      for (const auto& one : before) exact += one[rank * kElements / 4 + i] / 4;
       ASSERT_NEAR(mine[i], exact, 1.5f) << rank << " " << i;
     }
   }
@@ -198,30 +198,30 @@ TEST_F(DataWireTest, ReduceScatterEndsRoundedWhereItBelongs) {
 TEST_F(DataWireTest, RoundingOfNamedOpsIsMadeGoodInLaterSteps) {
   constexpr int kSteps = 20;
   const auto data = thirds();
-  std::vector<double> exact(kCount, 0), named(kCount, 0), unnamed(kCount, 0);
+  std::vector<double> exact(kElements, 0), named(kElements, 0), unnamed(kElements, 0);
   for (const auto& one : data) {
-    for (size_t i = 0; i < kCount; ++i) exact[i] += kSteps * double{one[i]};
+    for (size_t i = 0; i < kElements; ++i) exact[i] += kSteps * double{one[i]};
   }
   for (int step = 0; step < kSteps; ++step) {
     for (auto* total : {&named, &unnamed}) {
       auto round = data;
       run(sum(WireType::kInt8), &round, total == &named ? 7 : 0);
-      for (size_t i = 0; i < kCount; ++i) (*total)[i] += round[0][i];
+      for (size_t i = 0; i < kElements; ++i) (*total)[i] += round[0][i];
     }
   }
   const auto error = [&](const std::vector<double>& total) {
     double worst = 0;
-    for (size_t i = 0; i < kCount; ++i) worst = std::max(worst, std::abs(total[i] - exact[i]));
+    for (size_t i = 0; i < kElements; ++i) worst = std::max(worst, std::abs(total[i] - exact[i]));
     return worst;
   };
   const Pulse pulse = a_.next<Pulse>([](const Pulse& one) { return one.feedback_bytes_most > 0; });
-  EXPECT_EQ(pulse.feedback_bytes_most, kCount * sizeof(float));
+  EXPECT_EQ(pulse.feedback_bytes_most, kElements * sizeof(float));
   EXPECT_LT(error(named), 2 * 700. / 127);
   EXPECT_GT(error(unnamed), 3 * error(named));
 }
 
 TEST_F(DataWireTest, AnOverflowOfTheWireIsNamed) {
-  std::vector<std::vector<float>> data(4, std::vector<float>(kCount, 1.f));
+  std::vector<std::vector<float>> data(4, std::vector<float>(kElements, 1.f));
   for (auto& one : data) one[12'345] = 20'000;
   submit(sum(WireType::kFloat16), &data);
   // 40,000 fits where it is first rounded, 80,000 does not where it becomes final.

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <thread>
 
-#include "daemon/flight/ready_tally.h"
 #include "daemon/flight/recorder.h"
 #include "tests/daemon/scratch.h"
 #include "tools/ctl/flight/fate.h"
@@ -234,19 +233,6 @@ TEST_F(FlightRecorderTest, SwitchedOffItKeepsTheLifeBeforeAndNothingElse) {
   off.control()->record(numbered(1), "name");
   EXPECT_NE(access(path_.c_str(), F_OK), 0);
   EXPECT_EQ(access(before_.c_str(), F_OK), 0);
-}
-
-TEST(ReadyTally, CountsEachOpAndNeverTooMuch) {
-  ReadyTally tally;
-  EXPECT_EQ(tally.add({0, 1}), 1u);
-  EXPECT_EQ(tally.add({0, 2}), 1u);
-  EXPECT_EQ(tally.add({0, 1}), 2u);
-  tally.forget({0, 1});
-  EXPECT_EQ(tally.add({0, 1}), 1u);
-  EXPECT_EQ(tally.add({0, 257}), 1u) << "takes the place of op 1";
-  tally.forget({0, 1});
-  EXPECT_EQ(tally.add({0, 257}), 2u);
-  EXPECT_EQ(tally.add({0, 1}), 1u);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct Flips {
 };
 
 // Any transport, with bits that flip between the sender's memory and the receiver's.
-class FlippingTransport final : public transport::Transport {
+class FlippingTransport : public transport::Transport {
  public:
   FlippingTransport(std::unique_ptr<transport::Transport> under, Flips* flips)
       : under_(std::move(under)), flips_(flips) {}

@@ -23,9 +23,6 @@ namespace {
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
-constexpr auto kOk = static_cast<uint32_t>(Verdict::kOk);
-constexpr auto kFailed = static_cast<uint32_t>(Verdict::kFailed);
-
 int code_of(const wire::DaemonMessage& answer) { return static_cast<int>(answer.refused().code()); }
 
 wire::StatusReport status_of(RawTrainer& trainer) {

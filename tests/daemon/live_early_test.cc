@@ -12,9 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr auto kOk = static_cast<uint32_t>(Verdict::kOk);
-constexpr auto kFailed = static_cast<uint32_t>(Verdict::kFailed);
-
 class LiveEarlyTest : public testing::Test {
  protected:
   LiveDaemon daemon_;

@@ -28,7 +28,8 @@ pid_t child_of(pid_t keeper) {
   return child;
 }
 
-// The record of the control thread, in the memory of a daemon that lives.
+// The record of the control thread, in the memory of a daemon that lives. A job's has a head too,
+// of other fields, and may have the lower descriptor.
 std::optional<RecordLog> node_log_of(pid_t daemon) {
   for (const auto& entry :
        std::filesystem::directory_iterator("/proc/" + std::to_string(daemon) + "/fd")) {
@@ -42,7 +43,7 @@ std::optional<RecordLog> node_log_of(pid_t daemon) {
       first.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
       return false;
     });
-    if (first.has_head()) return std::move(*log);
+    if (first.head().life() != 0) return std::move(*log);
   }
   return std::nullopt;
 }

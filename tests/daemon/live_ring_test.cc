@@ -21,9 +21,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr auto kOk = static_cast<uint32_t>(Verdict::kOk);
-constexpr auto kFailed = static_cast<uint32_t>(Verdict::kFailed);
-
 std::optional<wire::AttachReply> ask_for_rings(RawTrainer& trainer, std::vector<Fd>* fds) {
   wire::AttachRequest request;
   request.mutable_rings()->set_request(trainer.next_request());

@@ -104,6 +104,15 @@ TEST(LiveStart, APortInUseIsNamed) {
   EXPECT_NE(access(scratch.path("run/attach.sock").c_str(), F_OK), 0) << "half started";
 }
 
+TEST(LiveStart, APortForMetricsThatIsInUseIsNamed) {
+  LiveDaemon first;
+  const Scratch scratch;
+  std::vector<std::string> flags = flags_for(scratch);
+  flags.insert(flags.end(), {"--metrics", first.listen()});
+  expect_refusal(flags, "metrics: cannot listen at " + first.listen() + ": it is in use");
+  EXPECT_NE(access(scratch.path("run/attach.sock").c_str(), F_OK), 0) << "half started";
+}
+
 TEST(LiveStart, StaleSocketsOfAKilledDaemonAreReplaced) {
   LiveDaemon daemon;
   daemon.signal(SIGKILL);
@@ -148,6 +157,17 @@ TEST(LiveStart, DrainingLetsJobsEndAndTakesNoNewOnes) {
   EXPECT_EQ(refused.refused().code(), static_cast<uint32_t>(Code::kUnavailable));
   running.submit(RawTrainer::allreduce(memory, 16, 0));
   EXPECT_EQ(running.completion().verdict(), static_cast<uint32_t>(Verdict::kOk));
+  EXPECT_TRUE(daemon.runs());
+  EXPECT_TRUE(running.leave().has_left());
+  EXPECT_EQ(daemon.stop().status, 0);
+}
+
+TEST(LiveStart, ToldOfARestartItDrainsWhereNobodyKeepsWhatTheNextOneNeeds) {
+  LiveDaemon daemon({"--restart-grace", "20s"});
+  RawTrainer running(daemon.runtime_dir());
+  ASSERT_TRUE(form_job("job", {&running}));
+  daemon.signal(SIGUSR1);
+  while (daemon.log().find("draining") == std::string::npos) std::this_thread::sleep_for(1ms);
   EXPECT_TRUE(daemon.runs());
   EXPECT_TRUE(running.leave().has_left());
   EXPECT_EQ(daemon.stop().status, 0);

@@ -125,31 +125,28 @@ TEST_F(NonfiniteWatchTest, ASumOfFiniteValuesThatIsNotFiniteIsAnOverflowOfNobody
 class NonfiniteReportTest : public testing::Test {
  protected:
   NonfiniteReportTest() {
-    view_.size = 2;
-    view_.members = {{"a", {{0, 0, 4711, 1}}}, {"b", {{1, 0, 4712, 1}}}};
-    origin_ = {Kind::kNan, 1, {99, 7}, "grad\n.7", 12034, 5 * core::kSecond};
+    origin_ = {Kind::kNan, 1, {99, 7}, "grad\n.7", 12034, 5 * core::kSecond, 4712};
   }
-  core::View view_;
   NonfiniteOrigin origin_;
 };
 
 TEST_F(NonfiniteReportTest, IsOneLineForTheLog) {
   EXPECT_EQ(
-      describe(origin_, view_),
+      describe(origin_),
       "first NaN of this node's ranks: rank 1 (pid 4712), op \"grad\\n.7\" use 7 element 12034");
   origin_.kind = Kind::kInfinity;
   origin_.name.clear();
   origin_.key = {0, 17};
-  EXPECT_EQ(describe(origin_, view_),
+  EXPECT_EQ(describe(origin_),
             "first infinity of this node's ranks: rank 1 (pid 4712), op 17 element 12034");
   origin_.kind = Kind::kOverflow;
   origin_.rank = kNoRank;
-  EXPECT_EQ(describe(origin_, view_),
+  EXPECT_EQ(describe(origin_),
             "first overflow in a sum of this node: op 17 element 12034; its inputs were finite");
 }
 
 TEST_F(NonfiniteReportTest, TellsOtherNodesAnAge) {
-  auto report = report_of(origin_, view_, "b", 7 * core::kSecond + 4'000);
+  auto report = report_of(origin_, "b", 7 * core::kSecond + 4'000);
   EXPECT_EQ(report.kind(), "nan");
   EXPECT_EQ(report.node(), "b");
   EXPECT_EQ(report.rank(), 1u);
@@ -159,7 +156,7 @@ TEST_F(NonfiniteReportTest, TellsOtherNodesAnAge) {
   EXPECT_EQ(report.age_us(), 2'000'004u);
   origin_.kind = Kind::kOverflow;
   origin_.rank = kNoRank;
-  report = report_of(origin_, view_, "b", 0);
+  report = report_of(origin_, "b", 0);
   EXPECT_EQ(report.kind(), "overflow");
   EXPECT_FALSE(report.has_rank());
   EXPECT_EQ(report.age_us(), 0u);

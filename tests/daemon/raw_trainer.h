@@ -7,9 +7,14 @@
 #include <zmq.hpp>
 
 #include "daemon/fd.h"
+#include "proto/verdict.h"
 #include "proto/wire.h"
 
 namespace gradring::daemon {
+
+// As they come in messages.
+inline constexpr auto kOk = static_cast<uint32_t>(Verdict::kOk);
+inline constexpr auto kFailed = static_cast<uint32_t>(Verdict::kFailed);
 
 // A connection to the attach socket that can say anything, sensible or not.
 class RawAttach {

@@ -220,6 +220,21 @@ TEST(Sessions, AConnectionBelongsToOneSessionAtATime) {
   EXPECT_EQ(sessions.find_by_route("r2"), nullptr);
 }
 
+TEST(Users, AllWhoAreNotMappedIntoAUserNamespaceAreOne) {
+  const std::string whole = "         0          0 4294967295\n", part = "0 100000 65536\n";
+  EXPECT_TRUE(is_one_user(65534, whole, 65534));  // nobody, of the machine itself
+  EXPECT_TRUE(is_one_user(65533, part, 65534));
+  EXPECT_FALSE(is_one_user(65534, part, 65534));
+  EXPECT_FALSE(is_one_user(65534, "0 1000 1\n1 4294967294 1\n", 65534));
+  EXPECT_FALSE(is_one_user(7, part, 7));
+  EXPECT_TRUE(is_one_user(7));
+}
+
+TEST(Users, OneWhosePidIsNotSeenHasNone) {
+  EXPECT_EQ(describe({1000, 71}), "pid 71, uid 1000");
+  EXPECT_EQ(describe({1000, 0}), "in a pid namespace not seen from here, uid 1000");
+}
+
 TEST(PeerAddress, TheLastThreeFieldsCount) {
   EXPECT_EQ(parse_peer_address("localhost:1000:100:4711"), (Credentials{1000, 4711}));
   EXPECT_EQ(parse_peer_address("a:b:c:0:0:1"), (Credentials{0, 1}));

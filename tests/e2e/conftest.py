@@ -24,6 +24,17 @@ def pytest_addoption(parser):
     parser.addoption("--first-seed", type=int, default=1, help="of these programs")
 
 
+def pytest_sessionfinish(session):
+    """With several processes (-n of pytest-xdist) each hands its figures to the first."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["figures"] = FIGURES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    FIGURES.extend(getattr(node, "workeroutput", {}).get("figures", []))
+
+
 def pytest_terminal_summary(terminalreporter):
     if FIGURES:
         terminalreporter.section("figures")

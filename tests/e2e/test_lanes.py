@@ -83,3 +83,54 @@ def test_a_lost_card_costs_no_op(ring, figure, policy, card, how):
            f"pause {pause:.1f} s; {told_of}")
     assert pause < RECOVERED_WITHIN
     wait_until(lambda: all_used(ring), 40, "the card is used again")
+
+
+SLOW = {"suspect": "20s", "decide": "40s"}  # so nothing of what follows can be by heartbeats
+
+
+@pytest.mark.parametrize("how", ["down", "unplugged"])
+def test_a_port_without_a_link_is_said_and_given_up_at_once(namespaces, make_cluster, figure, how):
+    ring = make_cluster(2, network=functools.partial(Namespaces, cards=2), settings=SLOW).start()
+    job = ring.launch("at-once", [TRAINER, "--ops", "200", "--count", "300000", "--delay-ms", "20"])
+    wait_for_all(job, "done", 20)
+    lost = time.monotonic()
+    if how == "down":
+        ring.network.set_link(1, "down", 1)
+    else:
+        ring.network.unplug(1, 1)
+
+    def given_up(node, other):
+        return [lane["state"] for lane in lanes_of(ring.nodes[node])[other]] == ["up", "lost"]
+
+    wait_until(lambda: given_up(1, "n0"), 15, "the node without the link gives the lane up")
+    wait_until(lambda: given_up(0, "n1"), 15, "and the other is told")
+    took = time.monotonic() - lost
+    assert lanes_of(ring.nodes[1])["n0"][1]["reason"] == "its port eth1 is down"
+    assert lanes_of(ring.nodes[1])["n0"][1]["port_state"] == "down"
+    ports = [lane["ports"] for lane in ring.nodes[1].ask("topology")["nodes"][0]["lanes"]]
+    assert [one[0]["state"] for one in ports] == ["active", "down"], ports
+    kinds = [(one["event"], one["about"].get("port")) for one in ring.nodes[1].ask("events")["events"]]
+    assert ("port down", "eth1") in kinds, kinds
+    statuses = job.wait(60)
+    assert statuses == [0] * 2, (ring.nodes[0].log(60), [one.says()[-600:] for one in job])
+    assert_untouched(job, 200)
+    figure(f"lanes: a port {how} under load with suspect = 20s: given up at both ends after {took:.2f} s, "
+           f"longest pause {longest_step(job):.2f} s")
+    if how == "down":
+        ring.network.set_link(1, "up", 1)
+    else:
+        ring.network.plug_in(1, 1)
+    wait_until(lambda: ring.nodes[1].ask("topology")["nodes"][0]["lanes"][1]["ports"][0]["state"] == "active", 15,
+               "the port is back")
+
+
+def test_the_port_of_the_only_lane_may_flap(namespaces, make_cluster):
+    ring = make_cluster(2, network=Namespaces, settings=SLOW).start()
+    job = ring.launch("flaps", [TRAINER, "--ops", "100", "--count", "30000", "--delay-ms", "20"])
+    wait_for_all(job, "done", 20)
+    ring.network.unplug(1)
+    wait_until(lambda: "port eth0 of lane 0 is down" in ring.nodes[1].log(60), 15, "it is said")
+    assert [lane["state"] for lane in lanes_of(ring.nodes[1])["n0"]] == ["up"]
+    ring.network.plug_in(1)
+    assert job.wait(60) == [0] * 2, (ring.nodes[1].log(60), [one.says()[-600:] for one in job])
+    assert_untouched(job, 100)

@@ -1,6 +1,10 @@
 """Where a NaN comes from is told, by every node, long after it has spread to all."""
 
+import signal
+
 from checks import TRAINER, wait_for_all
+
+import cluster as testbed
 
 COUNT = 300_001  # five slices
 SPOILT = COUNT // 2  # where the trainer puts the bad value
@@ -55,4 +59,16 @@ def test_of_a_healthy_job_nothing_is_said(pair):
     wait_for_all(job, "done", 2)
     assert "first_nonfinite" not in pair.nodes[0].ask("job", "sound")
     assert "NaN" not in pair.nodes[0].ctl("job", "sound")[1]
+    job.kill()
+
+
+def test_the_first_nan_is_told_after_its_rank_is_gone(pair):
+    job = pair.launch("survived", [*STEPS, "--policy", "elastic"], per_node=2, of_rank={3: ["--at", "2", "--act", "nan"]})
+    wait_for_all(job, "done", 7)
+    job[3].signal(signal.SIGKILL)
+    testbed.wait_until(lambda: pair.nodes[0].ask("job", "survived")["size"] == 3, 20, "the others go on")
+    for node in pair.nodes:
+        report = node.ask("job", "survived")
+        assert origin_of(report) == ("nan", job[3].node.name, 3, 2, SPOILT)
+        assert report["first_nonfinite"]["pid"] == job[3].pid
     job.kill()

@@ -221,6 +221,7 @@ int main(int argc, char** argv) {
   say({{"event", "joined"},
        {"rank", gradring_rank(comm)},
        {"size", gradring_size(comm)},
+       {"local_rank", gradring_local_rank(comm)},
        {"node", gradring_node(comm)},
        {"epoch", gradring_epoch(comm)},
        {"pid", getpid()}});

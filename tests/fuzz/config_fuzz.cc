@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "daemon/config.h"
+#include "daemon/discovery/host_list.h"
+#include "daemon/discovery/peer_source.h"
 #include "daemon/keys.h"
 #include "daemon/records/tuning_store.h"
 #include "daemon/tuning_text.h"
@@ -36,13 +38,16 @@ class MemoryFile {
 
 const std::vector<std::string>& samples() {
   static const std::vector<std::string> kSamples = {
-      "node = a\nlisten = 10.0.0.1:7300\npeer = 10.0.0.2:7300\npeer = [::1]:7301\ninsecure = "
-      "true\n",
-      "# times\nsuspect = 500ms\ndecide = 3s\nop-deadline = 30m\nrestart-grace = 0\n",
+      "node = a\nlisten = 10.0.0.1:7300\npeer = 10.0.0.2:7300\npeer = [::1]:7301\n",
+      "insecure = true\n# times\nsuspect = 500ms\ndecide = 3s\nop-deadline = 30m\nrestart-grace = "
+      "0\n",
       "segment-limit = 2G\nslots = 16\nslice-bytes = 256K\nsocket-mode = 0660\nlog-level = debug\n",
       "a 10.0.0.1:7300 rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n",
       "tuning = 64K:parts,1M:128K,rest:ring\ntuning-file = /tmp/t\n",
       "64K:parts,1M:128K,rest:ring",
+      "gpu[01-03,07],rack[1-2]n[0-9],login",
+      "10.0.0.1:7300\nnode-b # the second\n[::1]:7301\n",
+      "dns:gradring.default.svc:7300",
       R"(found { nodes { name: "a" ranks: 2 } version: "1" table: "64K:ring" searched: "64K" })",
       "%invalid_line%\nnode = %value%\n%option%=%canonical_option%\n",
       "public = \"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\"\n"
@@ -77,6 +82,24 @@ void read_tables(const std::string& bytes) {
   fuzz::require(again && *again == *table, "a table is read as it is written");
 }
 
+// Where peers come from. What is believed can be dialled.
+void read_sources(const std::string& bytes) {
+  if (const auto source = daemon::parse_peer_source(bytes)) {
+    fuzz::require(source->kind == daemon::PeerSource::Kind::kFile || source->port != 0,
+                  "a source has a port");
+  }
+  if (const auto hosts = daemon::expand_host_list(bytes)) {
+    for (const std::string& host : *hosts) fuzz::require(!host.empty(), "a host has a name");
+  } else {
+    has_words(hosts.error());
+  }
+  const auto addresses = daemon::addresses_in(bytes);
+  if (!addresses) return has_words(addresses.error());
+  for (const std::string& address : *addresses) {
+    fuzz::require(daemon::parse_host_port(address).has_value(), "an address can be dialled");
+  }
+}
+
 void read_found(const MemoryFile& file) {
   static const daemon::TunedFor kOn = {{{"a", 2, 0}}, 65536, "1"};
   const auto known = daemon::TuningStore(file.path()).find(kOn);
@@ -108,6 +131,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(*time >= 0, "time is not negative");
   (void)daemon::parse_size(bytes);
   read_tables(bytes);
+  read_sources(bytes);
   read_found(file);
   return 0;
 }

@@ -21,6 +21,8 @@ std::vector<std::string> make_samples() {
     frame.ready.eager = type % 2 == 1;
     frame.ready.length = frame.ready.eager ? 4096 : 0;
     frame.ready.serial = 1;
+    frame.probe.kind = ProbeKind::kData;
+    frame.probe.length = 4096;
     const FrameBytes bytes = encode(frame);
     samples.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }

@@ -36,6 +36,10 @@ std::vector<std::string> make_samples() {
   add(message);
   message.mutable_job_query_reply()->mutable_report()->add_ops()->mutable_key()->set_space(9);
   add(message);
+  message.mutable_question()->mutable_query()->set_job("job");
+  add(message);
+  message.mutable_reply()->mutable_reply()->mutable_job()->add_ranks()->set_rank(1);
+  add(message);
   for (const core::JobMessage& sample : daemon::sample_messages()) {
     message = daemon::to_wire(sample);
     add(message);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holds the documents to what is in the tree: links lead somewhere, a promise that is said to hold names
-a test that exists, and every library the build asks for is explained.
+a test that exists, as does every test of Python that a page names, and every library the build asks for is explained.
 
 usage: docs.py ROOT        exit 0: no complaint; 1: complaints on stdout
 """
@@ -14,6 +14,7 @@ import tree
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 PROMISE = re.compile(r"^\|.*\*\*(holds|in part)\*\*")
 TEST_NAME = re.compile(r"`((?:[\w/.-]+\.py::\w+)|(?:\w+\.\w+))`")
+MENTIONED = re.compile(r"`(tests/[\w/.-]+\.py(?:::\w+)?)`")
 CONTRACT = "docs/failure-contract.md"
 
 
@@ -62,6 +63,14 @@ def unproven_promises(root, text):
                 yield f"{CONTRACT}:{number}: there is no test {name}."
 
 
+def missing_tests(root, path, text):
+    """Tests of Python that a page names and that are not there."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in MENTIONED.findall(line):
+            if not (test_exists(root, name, ()) if "::" in name else (root / name).is_file()):
+                yield f"{path}:{number}: there is no test {name}."
+
+
 def unexplained_libraries(cmake, text):
     for match in re.finditer(r"(?:find_package\((\w+)|IMPORTED_TARGET (\w+))", cmake):
         name = match[1] or match[2]
@@ -77,7 +86,10 @@ def check(root):
     complaints = []
     for path in tree.files(root):
         if path.suffix == ".md":
-            complaints.extend(broken_links(root, path, (root / path).read_text()))
+            text = (root / path).read_text()
+            complaints.extend(broken_links(root, path, text))
+            if path.as_posix() != CONTRACT:  # whose promises say more, below
+                complaints.extend(missing_tests(root, path, text))
     complaints.extend(unproven_promises(root, (root / CONTRACT).read_text()))
     complaints.extend(unexplained_libraries((root / "cmake/dependencies.cmake").read_text(),
                                             (root / "docs/dependencies.md").read_text()))

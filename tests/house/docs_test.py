@@ -55,6 +55,14 @@ class Documents(unittest.TestCase):
                    "| x | **holds** (test: `tests/e2e/test_death.py::test_of_a`) |\n")
         self.assert_one("no test tests/e2e/test_death.py::test_of_a")
 
+    def test_a_test_that_a_page_names(self):
+        self.plant("docs/faq.md", "`tests/e2e/test_death.py::test_of_a_trainer` `tests/e2e/test_death.py`\n")
+        self.assertEqual(docs.check(self.root), [])
+        self.plant("docs/faq.md", "It holds.\n`tests/e2e/test_death.py::test_of_b`\n")
+        self.assert_one("docs/faq.md:2: there is no test tests/e2e/test_death.py::test_of_b")
+        self.plant("docs/faq.md", "`tests/e2e/test_life.py`\n")
+        self.assert_one("docs/faq.md:1: there is no test tests/e2e/test_life.py")
+
     def test_a_library_that_nobody_explains(self):
         self.plant("cmake/dependencies.cmake", "find_package(Threads)\nfind_package(Boost 1.74)\n")
         self.assert_one("Boost")

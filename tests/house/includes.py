@@ -30,13 +30,17 @@ LIBRARIES = {
     "json": r"nlohmann/",
     "ucx": r"uc[pstm]/",
     "verbs": r"infiniband/",
+    "hwloc": r"hwloc\.h$",
+    "yaml": r"yaml-cpp/",
     "highway": r"hwy/",
     "isal": r"isa-l/",
+    "prometheus": r"prometheus/",
     "cuda": r"cuda",
     "nccl": r"nccl",
     "gloo": r"gloo/",
     "oneccl": r"oneapi/ccl",
     "nanobind": r"nanobind/",
+    "ncurses": r"curses\.h$",
 }
 STANDARD = re.compile(r"^[a-z_]+[0-9]*$|^std(int|def|bool)\.h$")
 POSIX = re.compile(r"^\w+\.h$|^(sys|netinet|net|arpa|linux|bits|asm)/")
@@ -72,6 +76,10 @@ ROOMS = [
     Room(r"daemon/core/", (r"daemon/core/", PLAIN_PROTO), ("fmt", "expected"), impure=False,
          instead="The core is pure: let it ask by an action, and let daemon/control or daemon/data do it "
                  "and answer with an event. Time comes in as `now`."),
+    Room(r"transport/machine/", (r"transport/machine/", PLAIN_PROTO),
+         ("fmt", "expected", "protobuf", "hwloc", "verbs", "yaml"), posix=True,
+         instead="It says what a machine is made of, and what is near to what: nothing of jobs, peers or "
+                 "the transport."),
     Room(r"transport/(?P<body>\w+)/", (INTERFACES, r"transport/{body}/", PLAIN_PROTO),
          ("fmt", "expected", "spdlog", "ucx", "verbs", "highway", "isal", "cuda", "nccl"), posix=True,
          instead="An engine moves or adds bytes and has no opinions: hand it what it needs as an "
@@ -86,7 +94,11 @@ ROOMS = [
                            PLAIN_PROTO), ("fmt", "expected", "spdlog", "systemd"), posix=True,
          instead="The keeper is a parent that must not fail: no ZeroMQ, no protobuf, nothing of the daemon "
                  "that it keeps."),
-    Room(r"daemon/", (r"daemon/", INTERFACES, r"proto/"),
+    Room(r"daemon/metrics/", (r"daemon/metrics/", r"daemon/(clock|config|fd)\.h$", r"daemon/core/time\.h$",
+                              r"daemon/data/(job_figures|op_stats)\.h$", PLAIN_PROTO),
+         ("fmt", "expected", "prometheus"), posix=True,
+         instead="What is shown to Prometheus is made from a snapshot; let daemon/control fill that in."),
+    Room(r"daemon/", (r"daemon/", INTERFACES, r"proto/", r"transport/machine/(look_apart|port_watch)\.h$"),
          ("fmt", "expected", "protobuf", "zmq", "spdlog", "boost", "systemd", "json"), posix=True,
          instead="Speak to engines through the interface headers in transport/; daemon/main.cc alone "
                  "chooses a body and hands it in."),
@@ -103,6 +115,11 @@ ROOMS = [
                  "both need to proto."),
     Room(r"tools/lib/compare/", (r"tools/lib/compare/", r"gradring/"), ("gloo", "oneccl"), posix=True,
          instead="A rank of a peer knows that peer, and gradring's knows its library."),
+    Room(r"tools/ctl/topology/", (r"tools/", r"transport/machine/(look|look_apart|recording)\.h$", r"proto/"),
+         ("fmt", "expected", "protobuf", "boost", "json"), posix=True,
+         instead="What is shown comes from the daemon; transport/machine is here for recordings alone."),
+    Room(r"tools/ctl/top/screen\.", (r"tools/", r"proto/"), ("fmt", "expected", "ncurses"), posix=True,
+         instead="What the screen shows is made without it, by top/frame."),
     Room(r"tools/", (r"tools/", r"gradring/", r"proto/"),
          ("fmt", "expected", "protobuf", "zmq", "boost", "json"), posix=True,
          instead="A tool is a client: it asks the daemon by proto/client.proto or through "

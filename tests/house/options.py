@@ -5,58 +5,46 @@ usage: options.py GRADRINGD ROOT        exit 0: no complaint; 1: complaints on s
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-TABLE = "docs/configure.md"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/docs"))
+
+import option_table  # noqa: E402  (found by the line above)
+
+PAGE = "docs/configure.md"
 SAMPLE = "systemd/gradringd.conf"
-COMMAND_LINE_ONLY = {"config", "check-config", "keep", "help", "version"}
-
-
-def options_of_help(text):
-    """Option to default ('' if the help shows none)."""
-    options, current = {}, None
-    for line in text.splitlines():
-        match = re.match(r"\s{2,}(?:-\w \[ )?--([a-z][a-z-]*)", line)
-        if match:
-            current = match[1]
-            options[current] = line
-        elif current and re.match(r"\s{8,}\S", line):
-            options[current] += " " + line.strip()
-        else:
-            current = None
-    return {name: (re.search(r"\[([^\[\]=]+)\]\s*$", said) or [None, ""])[1]
-            for name, said in options.items() if name not in COMMAND_LINE_ONLY}
-
-
-def options_of_table(text):
-    section = text.split("## Options", 1)[1].split("\n## ", 1)[0]
-    return {name: default.strip("` ")
-            for name, default in re.findall(r"(?m)^\| `([a-z-]+)` \|([^|]*)\|", section)}
 
 
 def options_of_sample(text):
     return dict(re.findall(r"(?m)^#([a-z-]+) = (.*)$", text))
 
 
-def compare(said, table, sample):
-    for where, found in ((TABLE, table), (SAMPLE, sample)):
-        for name in sorted(said.keys() - found.keys()):
-            yield f"{where}: does not have {name}, which gradringd --help lists."
-        for name in sorted(found.keys() - said.keys()):
-            yield f"{where}: has {name}, which gradringd --help does not list."
-        for name in sorted(said.keys() & found.keys()):
-            if said[name] and said[name] != found[name]:
-                yield f"{where}: {name} is {found[name]!r}, the daemon's default is {said[name]!r}."
+def complaints_about_sample(options, sample):
+    for name in sorted(options.keys() - sample.keys()):
+        yield f"{SAMPLE}: does not have {name}, which gradringd --help lists."
+    for name in sorted(sample.keys() - options.keys()):
+        yield f"{SAMPLE}: has {name}, which gradringd --help does not list."
+    for name in sorted(options.keys() & sample.keys()):
+        default, _ = options[name]
+        # A default in words, as "half of the memory", is no value that the sample could show.
+        if default.startswith("`") and default.strip("`") != sample[name]:
+            yield f"{SAMPLE}: {name} is {sample[name]!r}, the daemon's default is {default.strip('`')!r}."
+
+
+def compare(options, page, sample):
+    if not options:
+        yield "gradringd --help shows no options."
+    for one in option_table.differences(page, options):
+        yield f"{PAGE}: {one}"
+    yield from complaints_about_sample(options, options_of_sample(sample))
 
 
 if __name__ == "__main__":
     binary, root = sys.argv[1], Path(sys.argv[2])
-    shown = options_of_help(subprocess.run([binary, "--help"], check=True, capture_output=True,
-                                           text=True, timeout=30).stdout)
-    complaints = ["gradringd --help shows no options."] if not shown else list(compare(
-        shown, options_of_table((root / TABLE).read_text()),
-        options_of_sample((root / SAMPLE).read_text())))
+    shown = option_table.options_of_help(option_table.help_of(binary))
+    complaints = list(compare(shown, (root / PAGE).read_text(), (root / SAMPLE).read_text()))
+    if any(one.startswith(PAGE) for one in complaints):
+        complaints.append(f"To mend {PAGE}: tools/docs/option_table.py {binary} {PAGE}")
     print("\n".join(complaints) or f"{len(shown)} options, documented as they are")
     sys.exit(1 if complaints else 0)

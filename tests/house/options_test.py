@@ -1,8 +1,9 @@
-"""An option that the documents lack, that they invented, or whose default they have wrong is found."""
+"""An option that the documents lack, that they invented, or of which they say something else than the daemon is found."""
 
 import unittest
 
-import options
+import options  # which finds option_table
+from options import option_table
 
 HELP = """usage: gradringd [SETTING]...
 
@@ -15,37 +16,60 @@ Settings:
                           carries the gradients [127.0.0.1:7300]
   --peer HOST:PORT        another daemon
   --insecure [=arg(=true)]  no encryption [false]
+  --an-option-with-a-long-name COUNT
+                          this or that, a|b; default: as many as there
+                          are
 
 Precedence: flag [first].
 """
-TABLE = """## Options
-| `listen` | `127.0.0.1:7300` | where |
-| `peer` | | another |
-| `insecure` | `false` | none |
+PAGE = """# Configuration
+## Options
+
+In words.
+
+| option | default | meaning | more |
+| --- | --- | --- | --- |
+| `listen` | `127.0.0.1:7300` | where peers reach this daemon; its network also carries the gradients | [here](#a) |
+| `peer` | | another daemon | |
+| `insecure` | `false` | no encryption | a \\| b |
+| `an-option-with-a-long-name` | as many as there are | this or that, a\\|b | |
+
+More words.
 ## Next
-| `other` | | not ours |
+| `other` | | not ours | |
 """
-SAMPLE = "# a comment\n#listen = 127.0.0.1:7300\n#peer = a:1\n#insecure = false\n"
+SAMPLE = ("# a comment\n#listen = 127.0.0.1:7300\n#peer = a:1\n#insecure = false\n"
+          "#an-option-with-a-long-name = 7\n")
+OPTIONS = option_table.options_of_help(HELP)
 
 
-def complaints(table=TABLE, sample=SAMPLE):
-    return list(options.compare(options.options_of_help(HELP), options.options_of_table(table),
-                                options.options_of_sample(sample)))
+def complaints(page=PAGE, sample=SAMPLE):
+    return list(options.compare(OPTIONS, page, sample))
 
 
 class Options(unittest.TestCase):
     def test_true_documents(self):
         self.assertEqual(complaints(), [])
+        self.assertEqual(option_table.renewed(PAGE, OPTIONS), PAGE)
 
     def test_a_missing_option(self):
-        self.assertIn("does not have peer", complaints(table=TABLE.replace("`peer`", "peer"))[0])
+        self.assertIn("does not have peer", complaints(page=PAGE.replace("| `peer` | | another daemon | |\n", ""))[0])
         self.assertIn("does not have insecure", complaints(sample=SAMPLE.replace("#insecure", "#"))[0])
 
     def test_an_invented_option(self):
         self.assertIn("has magic", complaints(sample=SAMPLE + "#magic = 1\n")[0])
+        self.assertIn("has magic", complaints(page=PAGE.replace("| `peer`", "| `magic` | 1 | none | |\n| `peer`"))[0])
 
     def test_a_wrong_default(self):
-        self.assertIn("default is '127.0.0.1:7300'", complaints(table=TABLE.replace("7300", "7301"))[0])
+        self.assertIn("127.0.0.1:7301", complaints(page=PAGE.replace("7300", "7301"))[0])
+        self.assertIn("default is '127.0.0.1:7300'", complaints(sample=SAMPLE.replace("7300", "7301"))[0])
+
+    def test_a_meaning_that_is_not_the_programs(self):
+        self.assertIn("says of peer", complaints(page=PAGE.replace("another daemon", "a friend"))[0])
+
+    def test_the_table_is_renewed_and_what_people_wrote_is_kept(self):
+        stale = PAGE.replace("7300", "7301").replace("| `peer` | | another daemon | |\n", "| `magic` | | none | |\n")
+        self.assertEqual(option_table.renewed(stale, OPTIONS), PAGE)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ class Manners(unittest.TestCase):
         self.assertEqual(found("daemon/a.cc", "int x;\n" * 400), [])
         self.assertEqual(found("docs/a.md", "words\n" * 1000), [])
 
+    def test_python_has_narrow_lines(self):
+        self.assert_one(found("tools/a.py", "x = 1\n" + "#" * 141 + "\n"), "tools/a.py:2: 141 columns")
+        self.assertEqual(found("tools/a.py", "#" * 140 + "\n"), [])
+
     def test_a_header_is_included_once(self):
         self.assert_one(found("proto/a.h", "int x;\n"), "#pragma once")
         self.assertEqual(found("proto/a.h", "#ifndef A_H\n#define A_H\n#endif\n"), [])

@@ -27,7 +27,7 @@ Frame frame_of(FrameType type) {
   return frame;
 }
 
-Frame ready() {
+Frame full_ready() {
   Frame frame = frame_of(FrameType::kReady);
   frame.ready.rank = 0x21222324;
   frame.ready.contributions = 0x11121314;
@@ -59,7 +59,7 @@ Frame stable() {
 }
 
 std::vector<Frame> one_of_each() {
-  std::vector<Frame> frames = {ready(), slice()};
+  std::vector<Frame> frames = {full_ready(), slice()};
   frames.push_back(frame_of(FrameType::kCredit));
   frames.back().credit = {7, UINT64_MAX, UINT64_MAX - 1};
   frames.push_back(stable());
@@ -83,6 +83,8 @@ std::vector<Frame> one_of_each() {
       0xd1d2d3d4,
       UINT64_MAX,
       {Collective::kAllreduce, Dtype::kFloat64, ReduceOp::kMax, 0, uint64_t{1} << 33}};
+  frames.push_back(frame_of(FrameType::kProbe));
+  frames.back().probe = {ProbeKind::kData, ProbeRefusal::kNone, true, 4096, UINT64_MAX, 1, 2, 3};
   return frames;
 }
 
@@ -103,9 +105,10 @@ void expect_equal(const Frame& a, const Frame& b) {
   EXPECT_EQ(a.done, b.done);
   EXPECT_EQ(a.all_ready, b.all_ready);
   EXPECT_EQ(a.wanted, b.wanted);
+  EXPECT_EQ(a.probe, b.probe);
 }
 
-std::string hex(const FrameBytes& bytes) {
+std::string in_hex(const FrameBytes& bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -142,7 +145,7 @@ TEST(Frame, EveryTypeSurvivesTheTrip) {
 // The layout is an agreement with daemons of other builds: when one of these fails, the change
 // needs a new kFrameVersion.
 TEST(Frame, TheBytesOfReadyAreTheseForEver) {
-  EXPECT_EQ(hex(encode(ready())),
+  EXPECT_EQ(in_hex(encode(full_ready())),
             "47524446070100008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
@@ -155,7 +158,7 @@ TEST(Frame, TheBytesOfReadyAreTheseForEver) {
 }
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
-  EXPECT_EQ(hex(encode(slice())),
+  EXPECT_EQ(in_hex(encode(slice())),
             "47524446070200008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
@@ -168,7 +171,7 @@ TEST(Frame, TheBytesOfSliceAreTheseForEver) {
 }
 
 TEST(Frame, TheBytesOfStableAreTheseForEver) {
-  EXPECT_EQ(hex(encode(stable())),
+  EXPECT_EQ(in_hex(encode(stable())),
             "47524446070400008877665544332211"
             "\na0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
             "\n03000000000000000807060504030201"
@@ -195,13 +198,13 @@ TEST(Frame, StableTellsOfEachOfItsSlicesAlone) {
 
 // A member without contributions has no part in the op, and could not have said that it is ready.
 TEST(Frame, ReadyWithoutContributionsIsRefused) {
-  Frame frame = ready();
+  Frame frame = full_ready();
   frame.ready.contributions = 0;
   EXPECT_EQ(refusal(encode(frame), 0), "frame type 1 has a value outside its range");
 }
 
 TEST(Frame, ReadySaysWhetherTheJobGrows) {
-  Frame frame = ready();
+  Frame frame = full_ready();
   for (const bool grows : {false, true}) {
     frame.ready.grows = grows;
     const auto decoded = decode(encode(frame), 0);
@@ -211,7 +214,7 @@ TEST(Frame, ReadySaysWhetherTheJobGrows) {
 }
 
 TEST(Frame, ReadyMayHaveItsDataWithIt) {
-  Frame frame = ready();
+  Frame frame = full_ready();
   frame.ready.length = 4096;
   EXPECT_TRUE(is_direct(frame));
   const auto decoded = decode(encode(frame), 4096);
@@ -221,13 +224,40 @@ TEST(Frame, ReadyMayHaveItsDataWithIt) {
 }
 
 TEST(Frame, DataWithoutANumberIsRefused) {
-  Frame frame = ready();
+  Frame frame = full_ready();
   frame.ready.serial = 0;
   EXPECT_EQ(refusal(encode(frame), 0), "frame type 1 has a value outside its range");
   frame.ready.eager = false;
   EXPECT_EQ(refusal(encode(frame), 0), "");
   frame.ready.length = 64;
   EXPECT_EQ(refusal(encode(frame), 64), "frame type 1 has a value outside its range");
+}
+
+TEST(Frame, AProbeHasAPayloadInItsDataAlone) {
+  Frame frame = frame_of(FrameType::kProbe);
+  frame.probe.kind = ProbeKind::kData;
+  frame.probe.length = kProbeBytesMax;
+  EXPECT_EQ(refusal(encode(frame), kProbeBytesMax), "");
+  frame.probe.length = kProbeBytesMax + 1;
+  EXPECT_THAT(refusal(encode(frame), kProbeBytesMax + 1), HasSubstr("outside its range"));
+  frame.probe.length = 1;
+  for (const ProbeKind kind :
+       {ProbeKind::kAsk, ProbeKind::kGranted, ProbeKind::kEcho, ProbeKind::kEnd}) {
+    frame.probe.kind = kind;
+    EXPECT_THAT(refusal(encode(frame), 1), HasSubstr("outside its range"));
+  }
+}
+
+TEST(Frame, AProbeIsRefusedWithAReason) {
+  Frame frame = frame_of(FrameType::kProbe);
+  frame.probe.kind = ProbeKind::kRefused;
+  EXPECT_THAT(refusal(encode(frame), 0), HasSubstr("outside its range"));
+  frame.probe.refusal = ProbeRefusal::kBusy;
+  EXPECT_EQ(refusal(encode(frame), 0), "");
+  EXPECT_THAT(refusal_with(frame, 57, kProbeRefusalLast + 1), HasSubstr("outside its range"));
+  frame.probe.kind = ProbeKind::kGranted;
+  EXPECT_THAT(refusal(encode(frame), 0), HasSubstr("outside its range"));
+  EXPECT_THAT(refusal_with(frame, 56, kProbeKindLast + 1), HasSubstr("outside its range"));
 }
 
 TEST(Frame, ASliceMayComeStraight) {
@@ -264,7 +294,7 @@ TEST(Frame, GarbageIsRefused) {
 
 TEST(Frame, AnotherVersionIsRefusedWithBothNumbers) {
   for (const uint8_t version : {0, kFrameVersion - 1, kFrameVersion + 1, 255}) {
-    EXPECT_EQ(refusal_with(ready(), kVersionAt, version),
+    EXPECT_EQ(refusal_with(full_ready(), kVersionAt, version),
               "frame version " + std::to_string(version) + ", this daemon speaks 7");
   }
 }
@@ -332,7 +362,9 @@ TEST(Frame, PayloadOfAnotherLengthIsRefused) {
   }
   for (const Frame& other : one_of_each()) {
     if (other.type == FrameType::kSlice) continue;
-    EXPECT_EQ(refusal(encode(other), 1), "frame says 0 payload bytes, 1 came");
+    const uint32_t own = other.type == FrameType::kProbe ? other.probe.length : 0;
+    EXPECT_EQ(refusal(encode(other), 1),
+              "frame says " + std::to_string(own) + " payload bytes, 1 came");
   }
 }
 

@@ -1,6 +1,7 @@
 """Trainers in Python on real daemons. Runs with the interpreter that has gradring, torch and pytest."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ sys.path.insert(0, str(ROOT / "tools/lib"))
 import cluster as testbed  # noqa: E402  (found by the line above)
 
 TRAINERS = ROOT / "tests/python/trainers"
+
+# Run in the background of a script these tests, and with them all trainers, would begin with Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
@@ -27,16 +31,19 @@ class Ring:
         self._runs = 0
 
     def environment(self):
+        # Gloo goes by the name of the host else, which is the same on all nodes.
+        device = "eth0" if isinstance(self.cluster.network, testbed.Namespaces) else "lo"
         # One thread a rank: they share two processors.
-        return ["/usr/bin/env", "OMP_NUM_THREADS=1", "PYTHONWARNINGS=ignore", "TORCH_CPP_LOG_LEVEL=ERROR"]
+        return ["/usr/bin/env", f"GLOO_SOCKET_IFNAME={device}", "OMP_NUM_THREADS=1", "PYTHONWARNINGS=ignore",
+                "TORCH_CPP_LOG_LEVEL=ERROR"]
 
-    def launch(self, script, *words, per_node=2, name=None):
+    def launch(self, script, *words, per_node=2, name=None, nodes=None):
         """The ranks of a job that meet through a file, which is the first word they get."""
         self._runs += 1
         name = name or f"{script}-{self._runs}"
         store = self.cluster.folder / f"store-{self._runs}"
         command = [*self.environment(), sys.executable, TRAINERS / f"{script}.py", store, *words]
-        return self.cluster.launch(name, command, per_node=per_node)
+        return self.cluster.launch(name, command, per_node=per_node, nodes=nodes)
 
     def run(self, script, *words, per_node=2, seconds=120):
         """The same; all must end well. What each rank reported, by rank."""

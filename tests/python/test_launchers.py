@@ -1,10 +1,13 @@
-"""The same script under each way that torch has to start two ranks on each of two nodes."""
+"""The same script under each way that torch has to start two ranks on each of two nodes, and torchrun on four."""
 
+import os
+import re
 import socket
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import TRAINERS, reports
+from conftest import TRAINERS, Ring, reports
 
 import cluster as testbed
 
@@ -19,6 +22,7 @@ def free_port():
 
 def launch(ring, of_node):
     """Runs `of_node(host of the first, port, index, own host)` on each; how many ranks had the right sum."""
+    ranks = 2 * len(ring.nodes)
     hosts = [node.address.rpartition(":")[0] for node in ring.nodes]
     port = str(free_port())
     agents = []
@@ -30,14 +34,18 @@ def launch(ring, of_node):
     for agent in agents:
         assert agent.wait(90) == 0, agent.says()[-500:] + agent.complains()[-2500:]
     # Ranks write to one file, and may do so within one another's lines.
-    return sum(agent.says().count('{"total": 10.0}') for agent in agents)
+    return sum(agent.says().count(f'{{"total": {ranks * (ranks + 1) / 2}}}') for agent in agents)
+
+
+def torchrun(nodes):
+    return lambda host, port, node, own: [
+        "-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", "2", "--rdzv-backend", "c10d",
+        "--rdzv-id", "by-torchrun", "--rdzv-endpoint", f"{host}:{port}", "--rdzv-conf", f"is_host={int(node == 0)}",
+        "--local-addr", own, SCRIPT]
 
 
 WAYS = {
-    "torchrun": lambda host, port, node, own: [
-        "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-id",
-        "by-torchrun", "--rdzv-endpoint", f"{host}:{port}", "--rdzv-conf", f"is_host={int(node == 0)}",
-        "--local-addr", own, SCRIPT],
+    "torchrun": torchrun(2),
     "torch.distributed.launch": lambda host, port, node, own: [
         "-m", "torch.distributed.launch", "--nnodes", "2", "--node_rank", str(node), "--nproc-per-node", "2",
         "--master_addr", host, "--master_port", port, SCRIPT],
@@ -50,6 +58,30 @@ def test_four_ranks_meet(ring, way):
     assert launch(ring, WAYS[way]) == 4
 
 
+def test_eight_ranks_meet_on_four_nodes(request):
+    programs = Path(request.config.getoption("--programs")).resolve()
+    network, _ = testbed.best_network()
+    with testbed.Cluster(programs, 4, network) as made:
+        assert launch(Ring(made.start()), torchrun(4)) == 8
+        assert "by-torchrun" in [job["name"] for job in made.nodes[3].ask("jobs")["jobs"]]
+
+
+@pytest.mark.skipif(testbed.why_no_slurm() is not None, reason=str(testbed.why_no_slurm()))
+def test_gradring_run_becomes_srun_and_tells_ranks_what_torch_asks_for(ring, request):
+    if not isinstance(ring.cluster.network, testbed.Namespaces):
+        pytest.skip(f"needs network namespaces: {testbed.why_no_namespaces()}")
+    slurm = testbed.Slurm(ring.cluster)
+    request.addfinalizer(slurm.stop)
+    host = ring.nodes[0].address.rpartition(":")[0]
+    process = slurm.process("by-srun", [
+        "salloc", "--nodes=2", "--exclusive", ring.cluster.program("gradring-run"), "--np=4", "--runtime-dir",
+        f"{ring.cluster.folder}/%h", *ring.environment(), sys.executable, SCRIPT],
+        MASTER_ADDR=host, MASTER_PORT=str(free_port()))
+    assert process.wait(90) == 0, process.says()[-500:] + process.complains()[-2500:]
+    assert process.says().count('{"total": 10.0}') == 4
+    assert any(re.fullmatch(r"\d+\.0", job["name"]) for job in ring.nodes[0].ask("jobs")["jobs"])
+
+
 def test_a_job_is_shown_by_its_name(ring):
     job = ring.launch("waits", name="shown")
     testbed.wait_until(lambda: any("waiting" in one for one in reports(job[0])), 60, "rank 0 waits")
@@ -57,3 +89,17 @@ def test_a_job_is_shown_by_its_name(ring):
     assert [one["name"] for one in shown["jobs"] if one["state"] != "ended"] == ["shown"], shown
     for trainer in job:
         trainer.kill()
+
+
+def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
+    path = f"{TRAINERS}:{os.environ.get('PYTHONPATH', '')}"
+    unset = ["/usr/bin/env", "-u", "RANK", "-u", "WORLD_SIZE", "-u", "LOCAL_RANK", "-u", "LOCAL_WORLD_SIZE", "-u",
+             "GRADRING_JOB", f"PATH={ring.cluster.programs}:/usr/bin:/bin", f"PYTHONPATH={path}"]
+    job = ring.cluster.launch("functions", [*unset, sys.executable, TRAINERS / "functions.py", path],
+                              nodes=ring.nodes[:1])
+    assert job.wait(90) == [0], job[0].complains()[-2000:]
+    told = {name: value for one in reports(job[0]) for name, value in one.items()}
+    assert told["results"] == [[0, 60.0], [1, 60.0], [2, 60.0]]
+    assert "rank 1" in told["raised"] and "LookupError: no such thing" in told["raised"]
+    assert "ended with 3" in told["ended"]
+    assert "KiB" in told["large"]

@@ -4,13 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gradring
 from gradring import _native
 
 # Of the C and C++ runtime, which every machine with Python has.
 RUNTIME = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libpthread", "libdl", "librt", "libresolv", "libstdc++",
            "libgcc_s")
-CHECKS = 8
+CHECKS = 9
 
 
 def test_needs_nothing_of_the_machine():
@@ -40,6 +42,8 @@ def test_says_what_to_do_where_there_is_no_daemon(tmp_path):
         assert error.code == gradring.Code.UNAVAILABLE and "start the daemon" in str(error)
     else:
         raise AssertionError("there is no daemon")
+    with pytest.raises(TypeError):
+        _native.open(runtime_directory=str(tmp_path))
 
 
 def test_the_native_part(ring):

@@ -97,7 +97,8 @@ void Member::take(const Parcel& parcel) {
     cost_ += took(payload, machine_.receive_copy_gbs);
   }
   if (is_direct(frame)) {
-    if (const auto unit = engine_.on_parcel(parcel.from, frame)) engine_.on_parcel_landed(*unit);
+    if (const auto unit = engine_.on_parcel(parcel.from, frame))
+      engine_.on_parcel_landed(*unit, now_);
   } else if (frame.type == FrameType::kSlice) {
     if (const auto slot = engine_.on_slice(parcel.from, frame)) engine_.on_slice_landed(*slot);
   } else {

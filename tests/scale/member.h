@@ -69,6 +69,7 @@ class Member final : private core::EngineActions {
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
   void send_direct(uint32_t member, const Frame& frame, core::Staging from) override;
+  void moves(const core::Op&) override {}
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   // A model in which nothing dies has no use for these; they would mean that it is wrong.
   void fail_job(const Failure& failure) override;

@@ -240,7 +240,7 @@ void SimJob::on_parcel(uint32_t member, const Frame& frame, const Payload& paylo
       Value& landed = self->staging({core::Staging::Kind::kUnit, *unit});
       std::copy(payload->bytes.begin(), payload->bytes.end(), landed.bytes.begin());
       landed.passes = payload->passes;
-      self->engine_.on_parcel_landed(*unit);
+      self->engine_.on_parcel_landed(*unit, self->world_->events().now());
       self->wake();
     });
   });

@@ -44,6 +44,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   void send(uint32_t member, const Frame& frame) override;
   void send_slice(uint32_t member, const Frame& frame, core::Staging from) override;
   void send_direct(uint32_t member, const Frame& frame, core::Staging from) override;
+  void moves(const core::Op&) override {}
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void fail_job(const Failure& failure) override;
   void absent(const core::Absence& absence) override;

@@ -173,6 +173,8 @@ std::string describe(const Frame& f) {
       return head + "WANTED" + op +
              fmt::format(" by rank {} for {} ns, {}", f.wanted.rank, f.wanted.waited,
                          describe(f.wanted.signature));
+    case FrameType::kProbe:
+      return head + fmt::format("PROBE {} {}", f.probe.probe, f.probe.count);
     case FrameType::kHeartbeat:
       break;
   }

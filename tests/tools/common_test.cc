@@ -70,6 +70,8 @@ TEST(Text, NamesCannotDriveTheTerminal) {
 }
 
 TEST(Text, CountsAndStates) {
+  EXPECT_EQ(rank_at(3, "a", 71), "rank 3 (node a, pid 71)");
+  EXPECT_EQ(rank_at(3, "a\n", 0), "rank 3 (node a\\x0a)");
   EXPECT_EQ(counted(1, "rank"), "1 rank");
   EXPECT_EQ(counted(0, "rank"), "0 ranks");
   EXPECT_EQ(describe_process_state("T"), "T stopped");

@@ -104,6 +104,26 @@ TEST(FlightFile, AnEventThatIsOverwrittenWhileItIsReadIsLeftOut) {
   EXPECT_THAT(values(*life), ElementsAre(2, 3, 4));
 }
 
+TEST(FlightFile, WhatIsAtRestIsReadOnceAndNoFurtherThanItWasWritten) {
+  FlightBytes file(100'000);
+  for (uint64_t i = 1; i <= 5000; ++i) file.add(0, static_cast<int64_t>(i), numbered(i));
+  const std::string bytes = file.bytes();
+  const auto read_with = [&](bool at_rest) {
+    uint64_t read = 0;
+    const auto counted = [&](uint64_t offset, std::span<std::byte> to) {
+      read += to.size();
+      return read_from(bytes)(offset, to);
+    };
+    const auto life = read_flight(bytes.size(), counted, at_rest);
+    EXPECT_TRUE(life) << life.error();
+    EXPECT_EQ(life->entries.size(), 5000u);
+    return read;
+  };
+  const uint64_t once = read_with(true);
+  EXPECT_LT(once, 5000 * kFlightEventBytes + (1 << 20)) << "of " << bytes.size();
+  EXPECT_GT(read_with(false), 2 * once);
+}
+
 TEST(FlightFile, NumbersInStrangePlacesAreNotBelieved) {
   FlightBytes file(4);
   for (uint64_t i = 1; i <= 4; ++i) file.add(0, static_cast<int64_t>(i), numbered(i));

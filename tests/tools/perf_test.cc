@@ -10,6 +10,7 @@
 
 #include "tests/tools/process.h"
 #include "tests/tools/schema.h"
+#include "tools/common/bus_factor.h"
 #include "tools/perf/buffers.h"
 #include "tools/perf/pattern.h"
 #include "tools/perf/show.h"

@@ -34,6 +34,26 @@ TEST(Hosts, RefuseWhatIsNoHost) {
   }
 }
 
+TEST(Hosts, HaveAsManySlotsAsIsSaidForAll) {
+  EXPECT_THAT(*parse_hosts("a,b:1", 4), ElementsAre(Slots{"a", 4}, Slots{"b", 1}));
+}
+
+TEST(Hostfile, IsReadAsMpirunReadsIt) {
+  EXPECT_THAT(
+      *parse_hostfile("# ours\n\n  a slots=2\nb\tslots=4 max_slots=8 # fast\nc\nd:3\na slots=1"),
+      ElementsAre(Slots{"a", 3}, Slots{"b", 4}, Slots{"c", 1}, Slots{"d", 3}));
+  EXPECT_THAT(*parse_hostfile("a\r\nb slots=2\r\n", 8), ElementsAre(Slots{"a", 8}, Slots{"b", 2}));
+}
+
+TEST(Hostfile, NamesTheLineThatIsWrong) {
+  const auto error = [](const char* text) { return parse_hostfile(text).error(); };
+  EXPECT_THAT(error("a slots=2\nb slots=0\n"), HasSubstr("line 2: \"slots=0\""));
+  EXPECT_THAT(error("a slots=x"), HasSubstr("line 1"));
+  EXPECT_THAT(error("a 2"), HasSubstr("HOST slots=N"));
+  EXPECT_THAT(error("-oProxyCommand=x slots=1"), HasSubstr("no host name"));
+  EXPECT_THAT(error(" # nobody\n"), HasSubstr("names no host"));
+}
+
 TEST(Place, FillsHostsInTheirOrder) {
   EXPECT_THAT(*place(3, {}), ElementsAre(Share{"", 0, 3}));
   EXPECT_THAT(*place(4, {{"a", 2}, {"b", 2}}), ElementsAre(Share{"a", 0, 2}, Share{"b", 2, 2}));
@@ -59,6 +79,14 @@ TEST(Tagger, TagsWholeLines) {
   EXPECT_EQ(tagger.flush(), "");
 }
 
+TEST(Tagger, PutsTheTimeInFront) {
+  Tagger tagger("[3] ", [] { return std::string("noon "); });
+  EXPECT_EQ(tagger.feed("one\ntwo\n"), "noon [3] one\nnoon [3] two\n");
+  Tagger nothing("");
+  EXPECT_EQ(nothing.feed("half a li"), "half a li");
+  EXPECT_EQ(nothing.flush(), "");
+}
+
 TEST(Tagger, CutsLinesWithoutEnd) {
   Tagger tagger("> ");
   const std::string all = tagger.feed(std::string(Tagger::kLineMax * 2 + 10, 'x'));
@@ -79,19 +107,25 @@ Launch two_of_four() {
   launch.policy = "elastic min=2";
   launch.restarts = 3;
   launch.tag = true;
+  launch.stamp = true;
+  launch.output = "/logs";
   return launch;
 }
 
 TEST(Launch, GivesEachRankItsPlace) {
   setenv("GRADRING_RANK", "99", 1);  // of an outer launch
   setenv("RANK", "98", 1);
+  setenv("HOROVOD_RANK", "97", 1);
   const auto processes = processes_of(two_of_four());
   unsetenv("GRADRING_RANK");
   unsetenv("RANK");
+  unsetenv("HOROVOD_RANK");
   ASSERT_EQ(processes.size(), 2u);
   const auto& second = processes[1];
   EXPECT_EQ(second.label, "rank 3");
   EXPECT_EQ(second.tag, "[3] ");
+  EXPECT_TRUE(second.stamp);
+  EXPECT_EQ(second.output, "/logs/rank.3");
   EXPECT_EQ(second.directory, "/tmp");
   EXPECT_FALSE(second.lifeline);
   for (const char* variable :
@@ -102,6 +136,17 @@ TEST(Launch, GivesEachRankItsPlace) {
   }
   EXPECT_THAT(second.environment, Not(Contains("RANK=98")));
   EXPECT_THAT(second.environment, Not(Contains("GRADRING_RANK=99")));
+  EXPECT_THAT(second.environment, Not(Contains("HOROVOD_RANK=97")));
+  EXPECT_THAT(second.environment, Contains("PYTHONUNBUFFERED=1"));
+}
+
+TEST(Launch, FoldersOfRanksSortAsTheRanksDo) {
+  Launch launch = two_of_four();
+  EXPECT_EQ(processes_of(launch)[0].output, "/logs/rank.2");
+  launch.size = 11;
+  EXPECT_EQ(processes_of(launch)[0].output, "/logs/rank.02");
+  launch.output.clear();
+  EXPECT_EQ(processes_of(launch)[0].output, "");
 }
 
 TEST(Launch, TravelsAsOneLine) {
@@ -114,22 +159,27 @@ TEST(Launch, TravelsAsOneLine) {
   EXPECT_EQ(there->command, two_of_four().command);
   EXPECT_EQ(there->policy, "elastic min=2");
   EXPECT_EQ(there->restarts, 3);
+  EXPECT_TRUE(there->stamp);
+  EXPECT_EQ(there->output, "/logs");
   for (const char* bad : {"", "{}", "[]", "garbage", R"({"host":"a"})"})
     EXPECT_FALSE(from_line(bad)) << bad;
 }
 
 TEST(Launch, SendsOnlyWhatIsMeantForOthers) {
   setenv("GRADRING_TIMELINE", "t.json", 1);
+  setenv("HOROVOD_LOG_LEVEL", "debug", 1);
   setenv("MY_OWN", "1", 1);
   setenv("MY_PRIVATE", "1", 1);
   const auto sent = environment_to_send({"MY_OWN", "NEW=2", "NOT_THERE"});
   EXPECT_THAT(sent, Contains("GRADRING_TIMELINE=t.json"));
+  EXPECT_THAT(sent, Contains("HOROVOD_LOG_LEVEL=debug"));
   EXPECT_THAT(sent, Contains("MY_OWN=1"));
   EXPECT_THAT(sent, Contains("NEW=2"));
   EXPECT_THAT(sent, Not(Contains("MY_PRIVATE=1")));
   EXPECT_THAT(sent, Not(Contains(HasSubstr("NOT_THERE"))));
   EXPECT_THAT(variables_to_set({"MY_OWN", "NEW=2"}), ElementsAre("NEW=2"));
   unsetenv("GRADRING_TIMELINE");
+  unsetenv("HOROVOD_LOG_LEVEL");
 }
 
 TEST(Launch, TokensDiffer) {

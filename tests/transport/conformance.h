@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,6 +44,13 @@ struct BodyKind {
 };
 inline void PrintTo(const BodyKind& kind, std::ostream* out) { *out << kind.name; }  // NOLINT
 std::vector<BodyKind> all_bodies();
+
+// What UCX's bodies run over: the loopback interface, or what CONFORMANCE_DEVICE names, as in
+// rxe0:1.
+inline std::string ucx_device() {
+  const char* named = std::getenv("CONFORMANCE_DEVICE");
+  return named != nullptr ? named : "lo";
+}
 
 // Remembers all it is told, and checks that nothing is told twice.
 class Recorder : public Events {

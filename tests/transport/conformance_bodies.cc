@@ -126,7 +126,7 @@ class UcxBody final : public Body {
   explicit UcxBody(size_t rendezvous_bytes) : rendezvous_bytes_(rendezvous_bytes) {}
   std::unique_ptr<Transport> make(const std::string& /*name*/) override {
     UcxOptions options;
-    options.listen_address = "127.0.0.1";
+    options.devices = {ucx_device()};
     if (rendezvous_bytes_ != 0) options.rendezvous_bytes = rendezvous_bytes_;
     auto made = make_ucx_transport(options);
     if (!made) throw std::runtime_error(made.error().message());

@@ -1,4 +1,4 @@
-// The peer that dies: a process with a UCX transport on the loopback interface. Writes its address
+// The peer that dies: a process with a UCX transport on ucx_device(). Writes its address
 // to stdout as a line of hexadecimal digits, reads the one to connect to from stdin, and sends
 // without end. usage: conformance_peer RENDEZVOUS_BYTES (0: none)
 #include <fcntl.h>
@@ -50,7 +50,7 @@ class Sink final : public Events {
 int main(int /*argc*/, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   gradring::transport::UcxOptions options;
-  options.devices = {"lo"};
+  options.devices = {gradring::transport::conformance::ucx_device()};
   if (const size_t bytes = std::strtoul(argv[1], nullptr, 10)) options.rendezvous_bytes = bytes;
   auto transport = gradring::transport::make_ucx_transport(options);
   if (!transport) return 1;

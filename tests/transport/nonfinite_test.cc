@@ -28,9 +28,9 @@ constexpr std::array<Values, 4> kFloats = {{
 constexpr std::array<Dtype, 5> kIntegers = {Dtype::kInt8, Dtype::kInt16, Dtype::kInt32,
                                             Dtype::kInt64, Dtype::kUint8};
 
-class Array {
+class Elements {
  public:
-  Array(Dtype dtype, size_t count, uint64_t value) : element_(size_of(dtype)) {
+  Elements(Dtype dtype, size_t count, uint64_t value) : element_(size_of(dtype)) {
     bytes_.resize(element_ * count);
     for (size_t i = 0; i < count; ++i) set(i, value);
   }
@@ -47,7 +47,7 @@ class Array {
 constexpr size_t kCount = 357;
 constexpr std::array<size_t, 8> kPlaces = {0, 1, 31, 64, 200, 351, 355, 356};
 
-FoldFindings sum(Dtype dtype, Array& a, Array& b, Array& out, uint32_t divisor = 0) {
+FoldFindings sum(Dtype dtype, Elements& a, Elements& b, Elements& out, uint32_t divisor = 0) {
   const auto op = divisor == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
   return fold(dtype, op, std::array<const void*, 2>{a.data(), b.data()}, out.data(), kCount,
               divisor);
@@ -62,7 +62,7 @@ TEST_P(Nonfinite, OneInAnyInputAtAnyPlaceIsFoundByEveryOperation) {
          {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
       for (const size_t place : kPlaces) {
         for (size_t guilty = 0; guilty < 3; ++guilty) {
-          std::vector<Array> inputs(3, Array(v.dtype, kCount, v.one));
+          std::vector<Elements> inputs(3, Elements(v.dtype, kCount, v.one));
           inputs[guilty].set(place, v.nan);
           const auto findings =
               fold(v.dtype, op,
@@ -79,8 +79,8 @@ TEST_P(Nonfinite, OneInAnyInputAtAnyPlaceIsFoundByEveryOperation) {
 TEST_P(Nonfinite, ASumThatOutgrowsItsTypeIsAnOverflowAtItsFirstElement) {
   for (const Values& v : kFloats) {
     for (const size_t place : kPlaces) {
-      const Array ones(v.dtype, kCount, v.one);
-      Array a = ones, b(v.dtype, kCount, v.largest), out = ones;
+      const Elements ones(v.dtype, kCount, v.one);
+      Elements a = ones, b(v.dtype, kCount, v.largest), out = ones;
       a.set(place, v.largest);
       a.set(kCount - 1, v.largest);
       const size_t many = place == kCount - 1 ? 1 : 2;
@@ -96,7 +96,7 @@ TEST_P(Nonfinite, ASumThatOutgrowsItsTypeIsAnOverflowAtItsFirstElement) {
 
 TEST_P(Nonfinite, ValuesThatCameInfiniteAndSumsThatBecomeSoAreToldApart) {
   for (const Values& v : kFloats) {
-    Array a(v.dtype, kCount, v.largest), b(v.dtype, kCount, v.one);
+    Elements a(v.dtype, kCount, v.largest), b(v.dtype, kCount, v.one);
     a.set(10, v.infinity);
     b.set(12, v.negative_nan);
     b.set(11, v.largest);
@@ -107,8 +107,8 @@ TEST_P(Nonfinite, ValuesThatCameInfiniteAndSumsThatBecomeSoAreToldApart) {
 
 TEST_P(Nonfinite, HalfTypesOverflowWhereTheyAreRounded) {
   // 65504 + 16 is the tie that rounds to infinity; a little less does not.
-  Array a(Dtype::kFloat16, kCount, 0x7bff), b(Dtype::kFloat16, kCount, 0x4bff);
-  Array out = a;
+  Elements a(Dtype::kFloat16, kCount, 0x7bff), b(Dtype::kFloat16, kCount, 0x4bff);
+  Elements out = a;
   EXPECT_EQ(sum(Dtype::kFloat16, a, b, out), FoldFindings());
   b.set(7, 0x4c00);
   EXPECT_EQ(sum(Dtype::kFloat16, a, b, out), (FoldFindings{1, 1, 7}));
@@ -116,7 +116,7 @@ TEST_P(Nonfinite, HalfTypesOverflowWhereTheyAreRounded) {
   EXPECT_EQ(sum(Dtype::kFloat16, a, a, out, 2), FoldFindings());
   EXPECT_EQ(sum(Dtype::kFloat16, a, a, out), (FoldFindings{kCount, kCount, 0}));
   // The largest bfloat16, and half of what its last bit is worth: 2^119.
-  Array c(Dtype::kBfloat16, kCount, 0x7f7f), d(Dtype::kBfloat16, kCount, 0x7afe);
+  Elements c(Dtype::kBfloat16, kCount, 0x7f7f), d(Dtype::kBfloat16, kCount, 0x7afe);
   EXPECT_EQ(sum(Dtype::kBfloat16, c, d, out), FoldFindings());
   d.set(355, 0x7b00);
   EXPECT_EQ(sum(Dtype::kBfloat16, c, d, out), (FoldFindings{1, 1, 355}));
@@ -124,7 +124,7 @@ TEST_P(Nonfinite, HalfTypesOverflowWhereTheyAreRounded) {
 
 TEST_P(Nonfinite, IntegersAreAlwaysFinite) {
   for (const Dtype dtype : kIntegers) {
-    Array a(dtype, kCount, ~uint64_t{0}), b = a;
+    Elements a(dtype, kCount, ~uint64_t{0}), b = a;
     EXPECT_EQ(sum(dtype, a, b, a), FoldFindings()) << name_of(dtype);
     size_t first = 0;
     EXPECT_EQ(count_nonfinite(dtype, a.data(), kCount, &first), 0u);
@@ -136,11 +136,11 @@ TEST_P(Nonfinite, IntegersAreAlwaysFinite) {
 TEST_P(Nonfinite, AFoldWhileFiniteWritesUpToThereAndNothingBehind) {
   for (const Values& v : kFloats) {
     for (const size_t place : kPlaces) {
-      Array a(v.dtype, kCount, v.one), b(v.dtype, kCount, v.one), sum_there(v.dtype, kCount, 0);
+      Elements a(v.dtype, kCount, v.one), b(v.dtype, kCount, v.one), sum_there(v.dtype, kCount, 0);
       const std::array<const void*, 2> inputs{a.data(), b.data()};
       sum(v.dtype, a, b, sum_there);
       b.set(place, v.infinity);
-      Array before = a;
+      Elements before = a;
       const size_t folded = fold_while_finite(v.dtype, ReduceOp::kSum, inputs, a.data(), kCount, 0);
       ASSERT_LE(folded, place);
       ASSERT_GE(folded + 4 * 64 / size_of(v.dtype), place) << "four vectors of 512 bits at most";
@@ -148,11 +148,11 @@ TEST_P(Nonfinite, AFoldWhileFiniteWritesUpToThereAndNothingBehind) {
       EXPECT_EQ(std::memcmp(a.data(), sum_there.data(), bytes), 0);
       EXPECT_EQ(std::memcmp(a.at(folded), before.at(folded), kCount * size_of(v.dtype) - bytes), 0);
     }
-    Array a(v.dtype, kCount, v.one);
+    Elements a(v.dtype, kCount, v.one);
     const std::array<const void*, 2> inputs{a.data(), a.data()};
     EXPECT_EQ(fold_while_finite(v.dtype, ReduceOp::kSum, inputs, a.data(), kCount, 0), kCount);
   }
-  Array a(Dtype::kInt32, kCount, 0x7f800000);  // no number that could be infinite
+  Elements a(Dtype::kInt32, kCount, 0x7f800000);  // no number that could be infinite
   const std::array<const void*, 2> inputs{a.data(), a.data()};
   EXPECT_EQ(fold_while_finite(Dtype::kInt32, ReduceOp::kSum, inputs, a.data(), kCount, 0), kCount);
 }
@@ -160,7 +160,7 @@ TEST_P(Nonfinite, AFoldWhileFiniteWritesUpToThereAndNothingBehind) {
 TEST_P(Nonfinite, AScanCountsThemAndFindsTheFirst) {
   for (const Values& v : kFloats) {
     for (size_t count = 0; count <= 130; ++count) {
-      Array a(v.dtype, count, v.largest);
+      Elements a(v.dtype, count, v.largest);
       size_t first = 7;
       ASSERT_EQ(count_nonfinite(v.dtype, a.data(), count, &first), 0u) << count;
       ASSERT_EQ(first, count);

@@ -86,6 +86,11 @@ std::string counted(uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string rank_at(uint32_t rank, std::string_view node, int64_t pid) {
+  return fmt::format("rank {} (node {}{})", rank, printable(node),
+                     pid != 0 ? fmt::format(", pid {}", pid) : "");
+}
+
 std::string describe_process_state(std::string_view letter) {
   static constexpr std::pair<char, std::string_view> kMeanings[] = {{'R', "running"},
                                                                     {'S', "sleeping"},

@@ -23,6 +23,10 @@ std::string format_ago(uint64_t milliseconds);
 // "1 job", "3 jobs"
 std::string counted(uint64_t count, std::string_view noun);
 
+// "rank 3 (node a, pid 71)"; without a pid where the daemon cannot know it: the trainer is in a pid
+// namespace that it does not see.
+std::string rank_at(uint32_t rank, std::string_view node, int64_t pid);
+
 // The letter of /proc/PID/stat with its meaning: "T stopped".
 std::string describe_process_state(std::string_view letter);
 

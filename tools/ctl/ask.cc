@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <utility>
 #include <zmq.hpp>
 
 #include "proto/version.h"
@@ -16,9 +18,6 @@
 
 namespace gradring::tools {
 namespace {
-
-constexpr std::chrono::milliseconds kPatience{3000};
-constexpr uint64_t kRequest = 1;  // the only one on this connection
 
 tl::unexpected<Status> refuse(Code code, std::string message) {
   return tl::unexpected(Status(code, std::move(message)));
@@ -63,14 +62,7 @@ Status knock(const std::string& runtime_dir, const std::string& path) {
                             std::strerror(error), how_to_start(runtime_dir)));
 }
 
-tl::expected<wire::QueryReply, Status> judge(const zmq::message_t& frame, const std::string& path) {
-  wire::DaemonMessage message;
-  if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
-    return refuse(Code::kIncompatible,
-                  fmt::format("the program at {} answers with something that is not of gradring's "
-                              "protocol {}",
-                              path, describe(kClientProtocols)));
-  }
+Reply judge(const wire::DaemonMessage& message, const std::string& path) {
   if (message.has_refused()) {
     return refuse(static_cast<Code>(message.refused().code()),
                   printable(message.refused().message()));
@@ -86,42 +78,138 @@ tl::expected<wire::QueryReply, Status> judge(const zmq::message_t& frame, const 
 
 }  // namespace
 
-tl::expected<wire::QueryReply, Status> ask(const std::string& runtime_dir,
-                                           const wire::Query& query) {
-  const std::string path = runtime_dir + "/control.sock";
-  if (Status status = knock(runtime_dir, path); !status.ok()) return tl::unexpected(status);
+struct Questions::Parts {
+  std::string path;
+  zmq::context_t context{1};
+  zmq::socket_t socket{context, zmq::socket_type::dealer};
+  uint64_t next_request = 1;
 
-  wire::ClientMessage message;
-  message.set_protocol(kClientProtocols.newest);
-  message.set_oldest_protocol(kClientProtocols.oldest);
-  message.set_request(kRequest);
-  *message.mutable_query() = query;
-  const std::string bytes = message.SerializeAsString();
-
-  try {
-    zmq::context_t context(1);
-    zmq::socket_t socket(context, zmq::socket_type::dealer);
-    socket.set(zmq::sockopt::linger, 0);
-    socket.set(zmq::sockopt::immediate, 1);
-    socket.set(zmq::sockopt::sndtimeo, static_cast<int>(kPatience.count()));
-    socket.connect("ipc://" + path);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    if (socket.send(zmq::buffer(bytes), zmq::send_flags::none).has_value()) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          deadline - std::chrono::steady_clock::now());
-      // 0 would be "look once", -1 "for ever".
-      socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::max<int64_t>(left.count(), 1)));
-      zmq::message_t frame;
-      if (socket.recv(frame).has_value()) return judge(frame, path);
-    }
-  } catch (const zmq::error_t& error) {
-    return refuse(Code::kInternal, fmt::format("talking to {}: {}", path, error.what()));
+  Status send(const std::vector<wire::Query>& queries);
+  Status receive(uint64_t first, std::chrono::milliseconds patience,
+                 std::vector<std::optional<Reply>>* replies);
+  std::string silence(std::chrono::milliseconds patience) const {
+    return fmt::format(
+        "the daemon at {} did not answer within {} s: is it stopped, or very busy? "
+        "Its log may say",
+        path, patience.count() / 1000);
   }
-  return refuse(
-      Code::kDeadlineExceeded,
-      fmt::format("the daemon at {} did not answer within {} s: is it stopped, or very busy? "
-                  "Its log may say",
-                  path, kPatience.count() / 1000));
+};
+
+Questions::Questions(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Questions::Questions(Questions&&) noexcept = default;
+Questions::~Questions() = default;
+
+tl::expected<Questions, Status> Questions::open(const std::string& runtime_dir) {
+  auto parts = std::make_unique<Parts>();
+  parts->path = runtime_dir + "/control.sock";
+  if (Status status = knock(runtime_dir, parts->path); !status.ok()) return tl::unexpected(status);
+  try {
+    parts->socket.set(zmq::sockopt::linger, 0);
+    parts->socket.set(zmq::sockopt::sndtimeo, static_cast<int>(kPatience.count()));
+    parts->socket.connect("ipc://" + parts->path);
+  } catch (const zmq::error_t& error) {
+    return refuse(Code::kInternal, fmt::format("talking to {}: {}", parts->path, error.what()));
+  }
+  return Questions(std::move(parts));
+}
+
+Status Questions::Parts::send(const std::vector<wire::Query>& queries) {
+  for (const wire::Query& query : queries) {
+    wire::ClientMessage message;
+    message.set_protocol(kClientProtocols.newest);
+    message.set_oldest_protocol(kClientProtocols.oldest);
+    message.set_request(next_request++);
+    *message.mutable_query() = query;
+    const std::string bytes = message.SerializeAsString();
+    if (!socket.send(zmq::buffer(bytes), zmq::send_flags::none).has_value())
+      return {Code::kDeadlineExceeded, silence(kPatience)};
+  }
+  return {};
+}
+
+// Until each has an answer, or the time is over.
+Status Questions::Parts::receive(uint64_t first, std::chrono::milliseconds patience,
+                                 std::vector<std::optional<Reply>>* replies) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (size_t missing = replies->size(); missing > 0;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    // 0 would be "look once", -1 "for ever".
+    socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::max<int64_t>(left.count(), 1)));
+    zmq::message_t frame;
+    if (!socket.recv(frame).has_value()) break;
+    wire::DaemonMessage message;
+    if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
+      return {Code::kIncompatible,
+              fmt::format("the program at {} answers with something that is not of gradring's "
+                          "protocol {}",
+                          path, describe(kClientProtocols))};
+    }
+    if (message.request() == 0 && message.has_refused()) {  // whatever it was that was asked
+      return {static_cast<Code>(message.refused().code()), printable(message.refused().message())};
+    }
+    const uint64_t index = message.request() - first;
+    if (index >= replies->size() || (*replies)[index]) continue;  // late, of an earlier question
+    (*replies)[index] = judge(message, path);
+    --missing;
+  }
+  return {};
+}
+
+std::vector<Reply> Questions::ask(const std::vector<wire::Query>& queries,
+                                  std::chrono::milliseconds patience) {
+  std::vector<std::optional<Reply>> replies(queries.size());
+  const uint64_t first = parts_->next_request;
+  Status fault;
+  try {
+    fault = parts_->send(queries);
+    if (fault.ok()) fault = parts_->receive(first, patience, &replies);
+  } catch (const zmq::error_t& error) {
+    fault = Status(Code::kInternal, fmt::format("talking to {}: {}", parts_->path, error.what()));
+  }
+  if (fault.ok()) fault = Status(Code::kDeadlineExceeded, parts_->silence(patience));
+  std::vector<Reply> answers;
+  for (auto& reply : replies) {
+    answers.push_back(reply ? std::move(*reply) : Reply(tl::unexpected(fault)));
+  }
+  return answers;
+}
+
+Reply ask(const Context& context, wire::Query query) {
+  auto questions = Questions::open(context.runtime_dir);
+  if (!questions) return tl::unexpected(questions.error());
+  query.set_node(context.node);
+  return questions->ask(query);
+}
+
+tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions) {
+  wire::Query status;
+  status.set_what(wire::Query::STATUS);
+  wire::Query peers;
+  peers.set_what(wire::Query::PEERS);
+  const auto about = questions.ask({status, peers});
+  for (const Reply& reply : about) {
+    if (!reply) return tl::unexpected(reply.error());
+  }
+  std::vector<std::string> nodes = {about[0]->status().node()};
+  for (const wire::PeerReport& peer : about[1]->peers().peers()) {
+    if (peer.state() == "up") nodes.push_back(peer.node());
+  }
+  return nodes;
+}
+
+tl::expected<std::vector<NodeReply>, Status> ask_all_nodes(Questions& questions,
+                                                           const wire::Query& query) {
+  const auto nodes = all_nodes(questions);
+  if (!nodes) return tl::unexpected(nodes.error());
+  std::vector<wire::Query> queries(nodes->size(), query);
+  for (size_t i = 1; i < nodes->size(); ++i) queries[i].set_node((*nodes)[i]);
+  std::vector<Reply> replies = questions.ask(queries);
+  std::vector<NodeReply> all;
+  for (size_t i = 0; i < nodes->size(); ++i) {
+    all.push_back({(*nodes)[i], std::move(replies[i])});
+  }
+  return all;
 }
 
 }  // namespace gradring::tools

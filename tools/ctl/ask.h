@@ -1,18 +1,54 @@
 #pragma once
 
+#include <chrono>
+#include <memory>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "client.pb.h"
 #include "proto/status.h"
+#include "tools/ctl/command.h"
 
 namespace gradring::tools {
 
-// Puts one question to the daemon of `runtime_dir` and waits for the answer, three seconds at most.
-// Errors: UNAVAILABLE at once when nobody listens there, PERMISSION_DENIED at once when the socket
-// may not be used, DEADLINE_EXCEEDED when the daemon does not answer, INCOMPATIBLE when the answer
-// makes no sense, and whatever the daemon itself refuses with. Every message says what to do.
-tl::expected<wire::QueryReply, Status> ask(const std::string& runtime_dir,
-                                           const wire::Query& query);
+using Reply = tl::expected<wire::QueryReply, Status>;
+
+// A connection to the daemon in a runtime directory. Not thread-safe.
+class Questions {
+ public:
+  // Errors: UNAVAILABLE if there is no daemon, PERMISSION_DENIED, INVALID_ARGUMENT.
+  static tl::expected<Questions, Status> open(const std::string& runtime_dir);
+  Questions(Questions&&) noexcept;
+  ~Questions();
+
+  static constexpr std::chrono::milliseconds kPatience{3000};
+
+  // The answers in the order of the questions, all within 3 s, or as long as what is asked takes:
+  // what did not come by then is DEADLINE_EXCEEDED. Other errors: what the daemon refuses with,
+  // INCOMPATIBLE.
+  std::vector<Reply> ask(const std::vector<wire::Query>& queries,
+                         std::chrono::milliseconds patience = kPatience);
+  Reply ask(const wire::Query& query) { return ask(std::vector{query}).front(); }
+
+ private:
+  struct Parts;
+  explicit Questions(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+// One question, to the node that the context names.
+Reply ask(const Context& context, wire::Query query);
+
+// This daemon's node, then its peers that are up.
+tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions);
+
+// Each node's answer to a question: this daemon's first, then those of its peers that are up.
+struct NodeReply {
+  std::string node;
+  Reply reply;
+};
+tl::expected<std::vector<NodeReply>, Status> ask_all_nodes(Questions& questions,
+                                                           const wire::Query& query);
 
 }  // namespace gradring::tools

@@ -38,7 +38,9 @@ nlohmann::ordered_json document_of(const Answer& answer);
 
 struct Context {
   std::string runtime_dir;
-  Style style;
+  std::string node{};  // whom the daemon there asks; empty: nobody, it answers itself
+  Style style{};
+  bool json = false;  // an answer is wanted, and for scripts
 };
 
 using Arguments = std::vector<std::string>;   // of the command, options included
@@ -48,7 +50,16 @@ Result run_status(const Context& context, const Arguments& arguments);
 Result run_peers(const Context& context, const Arguments& arguments);
 Result run_jobs(const Context& context, const Arguments& arguments);
 Result run_job(const Context& context, const Arguments& arguments);
+Result run_topology(const Context& context, const Arguments& arguments);
 Result run_flight_recorder(const Context& context, const Arguments& arguments);
+Result run_bandwidth(const Context& context, const Arguments& arguments);
+Result run_top(const Context& context, const Arguments& arguments);
+Result run_trace(const Context& context, const Arguments& arguments);
+Result run_doctor(const Context& context, const Arguments& arguments);
+Result run_events(const Context& context, const Arguments& arguments);
+Result run_set(const Context& context, const Arguments& arguments);
+Result run_support_bundle(const Context& context, const Arguments& arguments);
+Result run_drain(const Context& context, const Arguments& arguments);
 Result run_keygen(const Context& context, const Arguments& arguments);
 
 // The renderings, apart from the question.

@@ -10,6 +10,7 @@
 #include "tools/ctl/ask.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/nonfinite.h"
+#include "tools/ctl/steps.h"
 #include "tools/ctl/tuning.h"
 #include "tools/ctl/waits.h"
 
@@ -37,7 +38,7 @@ std::vector<std::string> problems_of(const wire::JobReport& report,
   for (const auto& rank : report.ranks()) {
     if (rank.state() == "dead" || is_halted(rank.process_state())) {
       problems.push_back(fmt::format(
-          "rank {} (node {}, pid {}) is {}", rank.rank(), printable(rank.node()), rank.pid(),
+          "{} is {}", rank_at(rank.rank(), rank.node(), rank.pid()),
           rank.state() == "dead" ? "dead"
                                  : "in state " + describe_process_state(rank.process_state())));
     }
@@ -56,15 +57,17 @@ std::vector<std::string> problems_of(const wire::JobReport& report,
 }
 
 nlohmann::ordered_json json_of(const wire::RankReport& rank) {
-  return {{"rank", rank.rank()},
-          {"node", rank.node()},
-          {"pid", rank.pid()},
-          {"local_rank", rank.local_rank()},
-          {"state", rank.state()},
-          {"process_state", rank.process_state()},
-          {"ops_submitted", rank.ops_submitted()},
-          {"quiet_seconds", seconds(rank.quiet_ms())},
-          {"nonfinite", rank.nonfinite()}};
+  nlohmann::ordered_json json = {{"rank", rank.rank()},
+                                 {"node", rank.node()},
+                                 {"pid", rank.pid()},
+                                 {"local_rank", rank.local_rank()},
+                                 {"state", rank.state()},
+                                 {"process_state", rank.process_state()},
+                                 {"ops_submitted", rank.ops_submitted()},
+                                 {"quiet_seconds", seconds(rank.quiet_ms())},
+                                 {"nonfinite", rank.nonfinite()}};
+  if (rank.has_steps()) json["steps"] = tools::json_of(rank.steps());
+  return json;
 }
 
 nlohmann::ordered_json json_of(const OpenOp& op) {
@@ -103,10 +106,12 @@ std::string heading_of(const wire::JobReport& report, const Style& style) {
   if (!nodes.empty())
     where += " on " + counted(nodes.size(), "node");  // a job that is over has none
   std::string text = fmt::format(
-      "job {}{}: {}, {}, epoch {}, policy {}, uid {}, begun {}\n", printable(summary.name()),
+      "job {}{}: {}, {}, epoch {}, policy {}, uid {}{}, begun {}\n", printable(summary.name()),
       summary.incarnation().empty() ? "" : fmt::format(" ({})", printable(summary.incarnation())),
       summary.state() == "failed" ? style.bad(state) : style.good(state), where, summary.epoch(),
-      printable(summary.policy()), summary.uid(), format_ago(summary.age_ms()));
+      printable(summary.policy()), summary.uid(),
+      summary.weight() == 0 ? "" : fmt::format(", weight {}", summary.weight()),
+      format_ago(summary.age_ms()));
   text += fmt::format("{} done, {} open; staging {} of {}\n",
                       counted(summary.ops_completed(), "op"), summary.ops_open(),
                       format_bytes(report.staging_bytes()), format_bytes(report.staging_cap()));
@@ -151,6 +156,7 @@ Answer show(const wire::JobReport& report, const Style& style) {
   const auto ops = open_ops(report);
   Answer answer{heading_of(report, style) + ranks_of(report, style), to_json(report.summary()),
                 problems_of(report, ops)};
+  answer.text += steps_of(report, style);
   if (report.has_first_nonfinite()) {
     answer.text += fmt::format("\n{}\n", describe(report.first_nonfinite()));
   }
@@ -170,6 +176,7 @@ Answer show(const wire::JobReport& report, const Style& style) {
   answer.json["ranks"] = ranks;
   answer.json["ops"] = open;
   answer.json["silent_nodes"] = silent;
+  if (const auto straggler = straggler_of(report)) answer.json["straggler"] = json_of(*straggler);
   if (report.has_first_nonfinite()) {
     answer.json["first_nonfinite"] = json_of(report.first_nonfinite());
   }
@@ -185,7 +192,7 @@ Result run_job(const Context& context, const Arguments& arguments) {
   wire::Query query;
   query.set_what(wire::Query::JOB);
   query.set_job(arguments[0]);
-  const auto reply = ask(context.runtime_dir, query);
+  const auto reply = ask(context, query);
   if (!reply) return tl::unexpected(reply.error());
   return show(reply->job(), context.style);
 }

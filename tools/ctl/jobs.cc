@@ -26,6 +26,7 @@ nlohmann::ordered_json to_json(const wire::JobSummary& summary) {
           {"age_seconds", seconds(summary.age_ms())},
           {"ops_completed", summary.ops_completed()},
           {"ops_open", summary.ops_open()},
+          {"weight", summary.weight()},
           {"explanation", summary.explanation()}};
 }
 
@@ -40,6 +41,7 @@ Answer show(const wire::JobsReport& report, const Style& style) {
                {"begun"},
                {"ops done", Table::Align::kRight},
                {"open", Table::Align::kRight},
+               {"weight", Table::Align::kRight},
                {"what"}});
   for (const auto& job : report.jobs()) {
     const bool failed = job.state() == kFailed;
@@ -51,6 +53,7 @@ Answer show(const wire::JobsReport& report, const Style& style) {
                        : std::to_string(job.size()),
                std::to_string(job.uid()), format_ago(job.age_ms()),
                std::to_string(job.ops_completed()), std::to_string(job.ops_open()),
+               job.weight() == 0 ? "-" : std::to_string(job.weight()),
                printable(job.explanation())});
     jobs.push_back(to_json(job));
     if (failed) answer.problems.push_back(fmt::format("job {} has failed", name));
@@ -64,7 +67,7 @@ Result run_jobs(const Context& context, const Arguments& arguments) {
   if (Status status = no_arguments(arguments); !status.ok()) return tl::unexpected(status);
   wire::Query query;
   query.set_what(wire::Query::JOBS);
-  const auto reply = ask(context.runtime_dir, query);
+  const auto reply = ask(context, query);
   if (!reply) return tl::unexpected(reply.error());
   return show(reply->jobs(), context.style);
 }

@@ -11,6 +11,7 @@
 #include "tools/common/option_error.h"
 #include "tools/common/text.h"
 #include "tools/ctl/command.h"
+#include "tools/ctl/watch.h"
 
 namespace {
 
@@ -23,6 +24,8 @@ struct Command {
   std::string_view arguments;
   std::string_view help;
   Result (*run)(const Context&, const Arguments&);
+  bool of_this_node = false;  // it asks no daemon
+  bool once = false;          // it does something, or shows itself: nothing to --watch
 };
 
 constexpr std::array kCommands = {
@@ -30,11 +33,38 @@ constexpr std::array kCommands = {
     Command{"peers", "", "the daemons it is connected with, and since when", run_peers},
     Command{"jobs", "", "the jobs that have trainers on this node", run_jobs},
     Command{"job", "NAME", "one job: its ranks, and who waits for whom, for how long", run_job},
+    Command{
+        "topology", "[--svg FILE] [--dot FILE]",
+        "GPUs, network cards and what is near to what; lanes and rings. --record DIR writes this "
+        "machine down, --replay DIR shows such a one",
+        run_topology},
     Command{"flight-recorder", "[JOB] [--last N]",
             "what the daemon did last, also after it died: N events, 100 or else 0 for all",
-            run_flight_recorder},
+            run_flight_recorder, true},
+    Command{"bandwidth", "[--seconds S]",
+            "what goes from node to node right now, lane by lane. --matrix [--size BYTES] "
+            "[--svg FILE] [--force] measures what could go, --latency how long it takes",
+            run_bandwidth},
+    Command{"top", "[--once [--size 80x24]] [--all]",
+            "a screen of jobs, links and limits, each second anew; --once prints it", run_top,
+            false, true},
+    Command{"trace", "start|stop|dump [-o FILE] [--job JOB]",
+            "what all daemons do from start to stop, or did last, as a file for ui.perfetto.dev",
+            run_trace, false, true},
+    Command{"doctor", "[--seconds S]",
+            "what usually goes wrong, here and between nodes, and what to do about it", run_doctor},
+    Command{"events", "[--since 10m] [--all] [--follow]",
+            "what happened on this node, or on all: jobs, peers, deaths, drains", run_events},
+    Command{"set", "JOB weight=N", "its share of a wire that other jobs want as well, 1 to 100",
+            run_set, false, true},
+    Command{"drain", "[--timeout S] | --cancel",
+            "take no new jobs, let those that run end, and stop; or take jobs again", run_drain,
+            false, true},
+    Command{"support-bundle", "[-o FILE.tar.gz]",
+            "all that somebody needs who is to help, without keys, in one file", run_support_bundle,
+            false, true},
     Command{"keygen", "[--out DIR] [--name NODE] [--address HOST:PORT]",
-            "make the key pair of a node", run_keygen},
+            "make the key pair of a node", run_keygen, true, true},
 };
 
 enum Exit { kGood = 0, kUnhealthy = 1, kUsage = 2, kUnreachable = 3 };
@@ -64,12 +94,27 @@ bool wants_colour() {
          std::string_view(term) != "dumb";
 }
 
+// How to call a command, and beside it what it is for, in lines of a terminal. The manual page is
+// made from it (tools/manual/helptext.py).
+std::string help_of(const Command& command) {
+  constexpr size_t kColumn = 36, kWidth = 80;
+  std::string text = fmt::format("  {} {}", command.name, command.arguments);
+  size_t used = text.size();
+  if (used + 2 > kColumn) used = kWidth;  // it has a line to itself
+  std::istringstream words{std::string(command.help)};
+  for (std::string word; words >> word;) {
+    const bool fits = used + 1 + word.size() <= kWidth;
+    if (!fits) text += "\n";
+    const size_t indent = fits ? (used < kColumn ? kColumn - used : 1) : kColumn;
+    text += fmt::format("{:{}}{}", "", indent, word);
+    used = (fits ? used + indent : kColumn) + word.size();
+  }
+  return text + "\n";
+}
+
 void print_help(const po::options_description& options) {
   std::cout << "usage: gradringctl [OPTION]... COMMAND\n\nCommands\n";
-  for (const Command& command : kCommands) {
-    fmt::print("  {:<33} {}\n", fmt::format("{} {}", command.name, command.arguments),
-               command.help);
-  }
+  for (const Command& command : kCommands) std::cout << help_of(command);
   std::cout << "\n"
             << options
             << "\nExit code: 0 good, 1 what was asked about is unhealthy, 2 usage, 3 the daemon "
@@ -84,32 +129,62 @@ int complain(std::string_view where, const std::string& message, Exit code) {
   return code;
 }
 
-int tell(const Command& command, const Answer& answer, bool json, const Style& style) {
-  if (json) {
-    // Names from outside may hold anything: what is not UTF-8 is replaced, not thrown at the user.
-    fmt::print("{}\n",
-               document_of(answer).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+// How answers are printed.
+struct Manner {
+  bool json = false;
+  bool watched = false;  // others follow
+  bool screen = false;   // each on a screen of its own
+  double seconds = kWatchSeconds;
+};
+
+std::string document_text(const Answer& answer, const Manner& manner) {
+  // Names from outside may hold anything: what is not UTF-8 is replaced, not thrown at the user.
+  return document_of(answer).dump(manner.watched ? -1 : 2, ' ', false,
+                                  nlohmann::json::error_handler_t::replace);
+}
+
+int tell(const Command& command, const Answer& answer, const Manner& manner, const Style& style) {
+  if (manner.json) {
+    fmt::print("{}\n", document_text(answer, manner));
   } else {
     fmt::print("{}", answer.text);
-    if (!answer.problems.empty()) fmt::print("\n");
+    if (!answer.problems.empty() && !answer.text.empty()) fmt::print("\n");
     for (const auto& problem : answer.problems) fmt::print("{} {}\n", style.bad("!"), problem);
+    if (manner.watched && !manner.screen) fmt::print("\n");
   }
   if (std::fflush(stdout) != 0)
     return complain(command.name, "cannot write the answer", kUnhealthy);
   return answer.problems.empty() ? kGood : kUnhealthy;
 }
 
+int run(const Command& command, const Context& context, const Arguments& arguments,
+        const Manner& manner) {
+  const auto answer = command.run(context, arguments);
+  if (manner.screen) {
+    fmt::print("\x1b[H\x1b[2J{}\n\n",
+               context.style.faint(
+                   fmt::format("{} every {} s; Ctrl-C ends it", command.name, manner.seconds)));
+  }
+  if (answer) return tell(command, *answer, manner, context.style);
+  const Exit code = exit_code_of(answer.error().code());
+  return complain(command.name, answer.error().message() + (code == kUsage ? "; see --help" : ""),
+                  code);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Context context;
-  bool json = false;
+  Manner manner;
   po::options_description shown("Options");
   // clang-format off
   shown.add_options()
     ("runtime-dir", po::value(&context.runtime_dir)->default_value(default_runtime_dir())->value_name("DIR"),
      "of the daemon; GRADRING_RUNTIME_DIR")
-    ("json", po::bool_switch(&json), "answer for scripts")
+    ("node", po::value(&context.node)->value_name("NODE"),
+     "ask this peer, through the daemon here (status, peers, jobs, job, top, events, drain)")
+    ("json", po::bool_switch(&manner.json), "answer for scripts")
+    ("watch", po::value(&manner.seconds)->value_name("[S]"), "ask again each S seconds, 2 where no number follows, until Ctrl-C; with --json one answer a line")
     ("version", "print the version")
     ("help,h", "show this");
   // clang-format on
@@ -123,7 +198,7 @@ int main(int argc, char** argv) {
   Arguments rest;
   po::variables_map values;
   try {
-    const auto parsed = po::command_line_parser(argc, argv)
+    const auto parsed = po::command_line_parser(with_watch_seconds({argv + 1, argv + argc}))
                             .options(all)
                             .positional(positions)
                             .allow_unregistered()
@@ -138,14 +213,26 @@ int main(int argc, char** argv) {
   if (values.count("version") > 0) return fmt::print("gradringctl {}\n", kProductVersion), kGood;
   if (rest.empty()) return complain("", "which command? See --help", kUsage);
 
-  context.style.colour = !json && wants_colour();
+  context.json = manner.json;
+  context.style.colour = !manner.json && wants_colour();
+  manner.watched = values.count("watch") > 0;
+  manner.screen = manner.watched && !manner.json && isatty(STDOUT_FILENO) == 1;
+  if (Status fault = fault_of_watch(manner.seconds); !fault.ok()) {
+    return complain("", fault.message() + "; see --help", kUsage);
+  }
   for (const Command& command : kCommands) {
     if (command.name != rest[0]) continue;
-    const auto answer = command.run(context, Arguments(rest.begin() + 1, rest.end()));
-    if (answer) return tell(command, *answer, json, context.style);
-    const Exit code = exit_code_of(answer.error().code());
-    return complain(command.name, answer.error().message() + (code == kUsage ? "; see --help" : ""),
-                    code);
+    if (command.of_this_node && !context.node.empty()) {
+      return complain(command.name, "it asks no daemon, so --node says nothing to it", kUsage);
+    }
+    const Arguments arguments(rest.begin() + 1, rest.end());
+    if (!manner.watched) return run(command, context, arguments, manner);
+    if (command.once) {
+      return complain(command.name, "it is done once, so --watch says nothing to it", kUsage);
+    }
+    const auto goes_on = [](int code) { return code != kUsage && std::ferror(stdout) == 0; };
+    return watch(
+        manner.seconds, [&] { return run(command, context, arguments, manner); }, goes_on);
   }
   return complain("", fmt::format("there is no command \"{}\"; see --help", printable(rest[0])),
                   kUsage);

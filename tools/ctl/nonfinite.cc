@@ -10,7 +10,6 @@
 namespace gradring::tools {
 
 std::string describe(const wire::NonfiniteReport& origin) {
-  const std::string node = printable(origin.node());
   const std::string op =
       origin.name().empty()
           ? fmt::format("op {}", origin.key().sequence())
@@ -19,11 +18,10 @@ std::string describe(const wire::NonfiniteReport& origin) {
       fmt::format("{} element {}, {}", op, origin.element(), format_ago(origin.age_us() / 1000));
   if (!origin.has_rank()) {
     return fmt::format("first overflow: node {}, {}; all values were finite, their sum was not",
-                       node, where);
+                       printable(origin.node()), where);
   }
-  return fmt::format("first {}: rank {} (node {}, pid {}), {}",
-                     origin.kind() == "nan" ? "NaN" : printable(origin.kind()), origin.rank(), node,
-                     origin.pid(), where);
+  return fmt::format("first {}: {}, {}", origin.kind() == "nan" ? "NaN" : printable(origin.kind()),
+                     rank_at(origin.rank(), origin.node(), origin.pid()), where);
 }
 
 nlohmann::ordered_json json_of(const wire::NonfiniteReport& origin) {

@@ -28,7 +28,11 @@ nlohmann::ordered_json json_of(const wire::LaneReport& lane) {
           {"state", lane.state()},
           {"reason", lane.reason()},
           {"sent_bytes", lane.sent_bytes()},
-          {"received_bytes", lane.received_bytes()}};
+          {"received_bytes", lane.received_bytes()},
+          {"path_bytes_per_second", lane.path_bytes_per_second()},
+          {"port_state", lane.port_state()},
+          {"retransmits_per_second", lane.retransmits_per_second()},
+          {"pauses_per_second", lane.pauses_per_second()}};
 }
 
 nlohmann::ordered_json json_of(const wire::PeerReport& peer) {
@@ -78,6 +82,12 @@ Answer show(const wire::PeersReport& report, const Style& style) {
                peer.relayed() ? "relayed" : "link", printable(peer.version())});
     peers.push_back(json_of(peer));
     for (const wire::LaneReport& lane : peer.lanes()) {
+      // Left in use where there is no other.
+      if (lane.state() == kUp && !lane.port_state().empty() && lane.port_state() != "active") {
+        answer.problems.push_back(fmt::format("our port of the lane on {} to {} is {}",
+                                              printable(lane.device()), name_of(peer),
+                                              printable(lane.port_state())));
+      }
       if (lane.state() == kUp) continue;
       answer.problems.push_back(fmt::format("the lane on {} to {} is not used: {}",
                                             printable(lane.device()), name_of(peer),
@@ -99,7 +109,7 @@ Result run_peers(const Context& context, const Arguments& arguments) {
   if (Status status = no_arguments(arguments); !status.ok()) return tl::unexpected(status);
   wire::Query query;
   query.set_what(wire::Query::PEERS);
-  const auto reply = ask(context.runtime_dir, query);
+  const auto reply = ask(context, query);
   if (!reply) return tl::unexpected(reply.error());
   return show(reply->peers(), context.style);
 }

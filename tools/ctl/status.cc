@@ -118,7 +118,7 @@ Result run_status(const Context& context, const Arguments& arguments) {
   if (Status status = no_arguments(arguments); !status.ok()) return tl::unexpected(status);
   wire::Query query;
   query.set_what(wire::Query::STATUS);
-  const auto reply = ask(context.runtime_dir, query);
+  const auto reply = ask(context, query);
   if (!reply) return tl::unexpected(reply.error());
   return show(reply->status(), context.style);
 }

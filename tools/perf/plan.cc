@@ -80,10 +80,4 @@ Blocks blocks_of(const Case& of, int ranks) {
   return *(pairs ? Blocks::of_pairs(std::move(counts), n) : Blocks::of_ranks(std::move(counts)));
 }
 
-double bus_factor(Collective collective, int ranks) {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  if (collective == Collective::kAllreduce) return 2 * others;
-  return in_blocks(collective) ? others : 1;
-}
-
 }  // namespace gradring::tools

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "proto/version.h"
+#include "tools/common/bus_factor.h"
 #include "tools/common/text.h"
 
 namespace gradring::tools {

@@ -19,10 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string_view name_in(std::string_view variable) {
-  return variable.substr(0, variable.find('='));
-}
-
 void set(std::vector<std::string>* environment, std::string_view name, std::string_view value) {
   std::erase_if(*environment, [&](const std::string& one) { return name_in(one) == name; });
   environment->push_back(fmt::format("{}={}", name, value));
@@ -34,30 +30,63 @@ std::vector<std::string> own_environment() {
   return all;
 }
 
-// Left from an outer launch these would be taken before RANK, WORLD_SIZE and LOCAL_RANK.
+// Left from an outer launch these would be taken before, or beside, what this one says.
 bool would_mislead(std::string_view name) {
-  return name == "GRADRING_RANK" || name == "GRADRING_SIZE" || name == "GRADRING_LOCAL_RANK" ||
-         name == "GRADRING_LOCAL_SIZE";
+  static constexpr std::array<std::string_view, 14> kPlaces = {"RANK",
+                                                               "WORLD_SIZE",
+                                                               "LOCAL_RANK",
+                                                               "LOCAL_WORLD_SIZE",
+                                                               "GRADRING_RANK",
+                                                               "GRADRING_SIZE",
+                                                               "GRADRING_LOCAL_RANK",
+                                                               "GRADRING_LOCAL_SIZE",
+                                                               "HOROVOD_RANK",
+                                                               "HOROVOD_SIZE",
+                                                               "HOROVOD_LOCAL_RANK",
+                                                               "HOROVOD_LOCAL_SIZE",
+                                                               "HOROVOD_CROSS_RANK",
+                                                               "HOROVOD_CROSS_SIZE"};
+  return std::ranges::find(kPlaces, name) != kPlaces.end();
+}
+
+bool is_set(const std::vector<std::string>& environment, std::string_view name) {
+  return std::ranges::any_of(environment,
+                             [&](const std::string& one) { return name_in(one) == name; });
+}
+
+// rank.07 of 16: so that the names sort as the ranks do.
+std::string folder_of(const Launch& launch, int rank) {
+  if (launch.output.empty()) return "";
+  return fmt::format("{}/rank.{:0{}}", launch.output, rank, std::to_string(launch.size - 1).size());
 }
 
 std::vector<std::string> environment_of(const Launch& launch, int local_rank) {
+  auto all = environment_of_all(launch);
+  set(&all, "RANK", std::to_string(launch.share.first_rank + local_rank));
+  set(&all, "WORLD_SIZE", std::to_string(launch.size));
+  set(&all, "LOCAL_RANK", std::to_string(local_rank));
+  set(&all, "LOCAL_WORLD_SIZE", std::to_string(launch.share.count));
+  return all;
+}
+
+}  // namespace
+
+std::string_view name_in(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
+
+std::vector<std::string> environment_of_all(const Launch& launch) {
   auto all = own_environment();
   for (const std::string& variable : launch.environment) {
     set(&all, name_in(variable), variable.substr(variable.find('=') + 1));
   }
   std::erase_if(all, [](const std::string& one) { return would_mislead(name_in(one)); });
-  set(&all, "RANK", std::to_string(launch.share.first_rank + local_rank));
-  set(&all, "WORLD_SIZE", std::to_string(launch.size));
-  set(&all, "LOCAL_RANK", std::to_string(local_rank));
-  set(&all, "LOCAL_WORLD_SIZE", std::to_string(launch.share.count));
-  set(&all, "GRADRING_JOB", launch.job);
-  set(&all, "GRADRING_JOB_TOKEN", launch.token);
+  if (!launch.job.empty()) set(&all, "GRADRING_JOB", launch.job);
+  if (!launch.token.empty()) set(&all, "GRADRING_JOB_TOKEN", launch.token);
   if (!launch.policy.empty()) set(&all, "GRADRING_POLICY", launch.policy);
   if (!launch.runtime_dir.empty()) set(&all, "GRADRING_RUNTIME_DIR", launch.runtime_dir);
   return all;
 }
-
-}  // namespace
 
 std::vector<Process> processes_of(const Launch& launch) {
   std::vector<Process> processes;
@@ -69,6 +98,12 @@ std::vector<Process> processes_of(const Launch& launch) {
     process.environment = environment_of(launch, local);
     process.directory = launch.directory;
     if (launch.tag) process.tag = fmt::format("[{}] ", rank);
+    process.stamp = launch.stamp;
+    process.output = folder_of(launch, rank);
+    // Python keeps what it prints to a pipe to itself until it has 8 KiB, or loses it.
+    if (process.piped() && !is_set(process.environment, "PYTHONUNBUFFERED")) {
+      process.environment.emplace_back("PYTHONUNBUFFERED=1");
+    }
     processes.push_back(std::move(process));
   }
   return processes;
@@ -87,7 +122,9 @@ std::string to_line(const Launch& launch) {
                          {"command", launch.command},
                          {"policy", launch.policy},
                          {"restarts", launch.restarts},
-                         {"tag", launch.tag}};
+                         {"tag", launch.tag},
+                         {"stamp", launch.stamp},
+                         {"output", launch.output}};
   return document.dump();
 }
 
@@ -108,6 +145,8 @@ tl::expected<Launch, std::string> from_line(const std::string& line) {
     launch.policy = document.at("policy");
     launch.restarts = document.at("restarts");
     launch.tag = document.at("tag");
+    launch.stamp = document.at("stamp");
+    launch.output = document.at("output");
   } catch (const json::exception& error) {
     return tl::unexpected(fmt::format(
         "what to run came garbled: {}; are both hosts on the same version?", error.what()));
@@ -118,15 +157,17 @@ tl::expected<Launch, std::string> from_line(const std::string& line) {
   return launch;
 }
 
-std::vector<std::string> environment_to_send(const std::vector<std::string>& more) {
+bool goes_along(std::string_view name) {
   static constexpr std::array<std::string_view, 4> kPaths = {"PATH", "LD_LIBRARY_PATH",
                                                              "PYTHONPATH", "VIRTUAL_ENV"};
+  return name.starts_with("GRADRING_") || name.starts_with("HOROVOD_") ||
+         std::ranges::find(kPaths, name) != kPaths.end();
+}
+
+std::vector<std::string> environment_to_send(const std::vector<std::string>& more) {
   std::vector<std::string> chosen;
   for (const std::string& variable : own_environment()) {
-    const auto name = name_in(variable);
-    if (name.starts_with("GRADRING_") || std::ranges::find(kPaths, name) != kPaths.end()) {
-      chosen.push_back(variable);
-    }
+    if (goes_along(name_in(variable))) chosen.push_back(variable);
   }
   for (const std::string& wanted : more) {
     if (wanted.find('=') != std::string::npos) {

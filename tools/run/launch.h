@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace gradring::tools {
 // questions.
 struct Launch {
   Share share;
-  int size = 0;  // of the whole job
-  std::string job;
+  int size = 0;     // of the whole job
+  std::string job;  // empty: as its launcher names it
   std::string token;
   std::string runtime_dir;               // empty: as the environment says
   std::string directory;                 // to run in
@@ -23,7 +24,13 @@ struct Launch {
   std::string policy;  // of the job; empty: as the environment says
   int restarts = 0;    // how often each rank may be started anew
   bool tag = false;    // begin each line of output with the rank
+  bool stamp = false;  // and with the time
+  std::string output;  // absolute folder in which each rank's output is kept as well; empty: none
 };
+
+// What all of its ranks have in their environment, here: that of this process, without what another
+// launcher said of its rank's place.
+std::vector<std::string> environment_of_all(const Launch& launch);
 
 // Its ranks as processes of this host.
 std::vector<Process> processes_of(const Launch& launch);
@@ -32,8 +39,13 @@ std::vector<Process> processes_of(const Launch& launch);
 std::string to_line(const Launch& launch);
 tl::expected<Launch, std::string> from_line(const std::string& line);
 
-// The variables that go along to another host: those of gradring, the paths that find programs and
-// libraries, and `more`, each NAME (as it is here) or NAME=VALUE.
+// NAME of NAME=VALUE.
+std::string_view name_in(std::string_view variable);
+
+// Whether a variable goes along to another host unasked: those of gradring and of Horovod, and the
+// paths that find programs and libraries.
+bool goes_along(std::string_view name);
+// The variables that go along: these, and `more`, each NAME (as it is here) or NAME=VALUE.
 std::vector<std::string> environment_to_send(const std::vector<std::string>& more);
 // Of `more`, what has to be set on this host too.
 std::vector<std::string> variables_to_set(const std::vector<std::string>& more);

@@ -9,6 +9,7 @@
 
 #include "tools/run/launch.h"
 #include "tools/run/options.h"
+#include "tools/run/rank.h"
 #include "tools/run/supervisor.h"
 
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using namespace gradring::tools;
 
 constexpr int kUsage = 2;
+constexpr int kCannotRun = 127;
 
 int complain(const std::string& message, int code) {
   fmt::print(stderr, "gradring-run: {}\n", message);
@@ -43,6 +45,7 @@ std::string job_name(const RunOptions& options) {
   const char* named = std::getenv("GRADRING_JOB");
   if (!options.job.empty()) return options.job;
   if (named != nullptr && *named != '\0') return named;
+  if (options.launcher != Launcher::kOwn) return "";
   return fmt::format("run-{}-{}", host_name(), random_token().substr(0, 8));
 }
 
@@ -69,6 +72,30 @@ Rules rules_of(const Launch& launch) {
   return rules;
 }
 
+void tell(const Launch& launch, const std::string& how, const RunOptions& options) {
+  if (!options.verbose) return;
+  fmt::print(stderr, "gradring-run: job {}: {} of {} by {}: {}\n", launch.job,
+             describe_ranks(launch.share), launch.size, how, fmt::join(launch.command, " "));
+}
+
+int become_launcher(const RunOptions& options, Launch launch) {
+  launch.environment = variables_to_set(options.send);
+  const Handover handover = hand_over(options, launch);
+  if (options.verbose)
+    fmt::print(stderr, "gradring-run: becomes {}\n", fmt::join(handover.command, " "));
+  return complain(become(handover.command, handover.environment), kCannotRun);
+}
+
+int be_rank(const RunOptions& options) {
+  const auto place = place_by_launcher();
+  if (!place) return complain(place.error(), kUsage);
+  Launch launch;
+  launch.runtime_dir = with_host(options.runtime_dir, host_name());
+  auto environment = environment_of_all(launch);
+  environment.insert(environment.end(), place->begin(), place->end());
+  return complain(become(options.command, environment), kCannotRun);
+}
+
 int launch(const RunOptions& options) {
   const auto shares = place(options.ranks, options.hosts);
   if (!shares) return complain(shares.error(), kUsage);
@@ -82,6 +109,9 @@ int launch(const RunOptions& options) {
   common.policy = options.policy;
   common.restarts = options.restarts;
   common.tag = options.tag;
+  common.stamp = options.stamp;
+  common.output = options.output;
+  if (options.launcher != Launcher::kOwn) return become_launcher(options, common);
 
   std::vector<Process> processes;
   for (const Share& share : *shares) {
@@ -91,10 +121,12 @@ int launch(const RunOptions& options) {
     if (is_here(share.host)) {
       one.environment = variables_to_set(options.send);
       for (Process& process : processes_of(one)) processes.push_back(std::move(process));
+      tell(one, "here", options);
       continue;
     }
     one.environment = environment_to_send(options.send);
     processes.push_back(connection_to(one, options.rsh));
+    tell(one, fmt::format("{}", fmt::join(processes.back().command, " ")), options);
     if (processes.back().lifeline->size() > kLifelineMax) {
       return complain(
           fmt::format("the command and the variables that go to {} are longer than {} KiB",
@@ -129,8 +161,10 @@ int main(int argc, char** argv) {
   const auto options = parse_run_options({argv + 1, argv + argc});
   if (!options) return complain(options.error(), kUsage);
   if (!*options) return 0;
+  if (!(*options)->warning.empty()) fmt::print(stderr, "gradring-run: {}\n", (*options)->warning);
   try {
-    return (*options)->agent ? serve() : launch(**options);
+    if ((*options)->agent) return serve();
+    return (*options)->as_rank ? be_rank(**options) : launch(**options);
   } catch (const std::exception& error) {
     return complain(error.what(), 1);
   }

@@ -12,6 +12,8 @@
 #include "proto/version.h"
 #include "tools/common/option_error.h"
 #include "tools/common/text.h"
+#include "tools/run/build_report.h"
+#include "tools/run/horovod_flags.h"
 #include "tools/run/launch.h"
 
 namespace gradring::tools {
@@ -19,15 +21,15 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr int kRanksMax = 65536;
-
 constexpr char kIntroduction[] =
     "usage: gradring-run -np N [OPTION]... COMMAND [ARGUMENT]...\n"
     "\n"
     "Starts N ranks of COMMAND, which find one another through the gradringd of their host.\n"
     "\n"
     "  gradring-run -np 4 gradring-digits\n"
-    "  gradring-run -np 8 -H alpha:4,beta:4 python3 train.py\n";
+    "  gradring-run -np 8 -H alpha:4,beta:4 python3 train.py\n"
+    "\n"
+    "Where a command began with horovodrun, gradring-run may stand in its place.\n";
 
 constexpr char kEnding[] =
     "\nEach rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GRADRING_JOB and\n"
@@ -39,9 +41,14 @@ constexpr char kEnding[] =
     "\n"
     "On other hosts gradring-run must lie at the same path. It is started through --rsh and ends "
     "what it\n"
-    "runs when the connection ends. Variables named GRADRING_*, PATH, LD_LIBRARY_PATH, PYTHONPATH "
-    "and\n"
-    "VIRTUAL_ENV go along, others with -x.\n"
+    "runs when the connection ends. Variables named GRADRING_* or HOROVOD_*, PATH, "
+    "LD_LIBRARY_PATH,\n"
+    "PYTHONPATH and VIRTUAL_ENV go along, others with -x.\n"
+    "\n"
+    "srun and mpirun take the place of gradring-run, with flags that say the same. They name the "
+    "job "
+    "unless\n"
+    "--job does, cannot start a rank anew, and show output and end ranks in their own way.\n"
     "\n"
     "Under torchrun, srun, mpirun or Kubernetes no launcher of gradring is needed.\n"
     "\n"
@@ -51,26 +58,28 @@ constexpr char kEnding[] =
     "100 at most; signals and programs that cannot be started as above.\n";
 
 struct Raw {
-  int ranks = 0;
-  std::string hosts, rsh;
+  std::string hosts, rsh, launcher, launcher_args;
+  HorovodFlags horovod;
 };
 
 void describe_options(Raw* raw, RunOptions* options, po::options_description* shown,
                       po::options_description* hidden) {
   // clang-format off
   shown->add_options()
-    ("np,n", po::value(&raw->ranks)->value_name("N"), "how many ranks; also -np N")
+    ("np,n", po::value(&options->ranks)->value_name("N"), "how many ranks; also -np N")
     ("hosts,H", po::value(&raw->hosts)->value_name("HOST:N,..."), "where, with the ranks each host may run; default: all here")
     ("rsh", po::value(&raw->rsh)->default_value("ssh")->value_name("CMD"), "starts a command on another host: CMD HOST COMMAND")
+    ("launcher", po::value(&raw->launcher)->default_value("auto")->value_name("LAUNCHER"), "who starts the ranks: ssh (gradring-run itself, by --rsh on other hosts), srun, mpirun (Open MPI's), or auto: srun inside a Slurm allocation unless -H says where, else ssh")
+    ("launcher-args", po::value(&raw->launcher_args)->value_name("ARGS"), "more flags for srun or mpirun, in one word")
     ("runtime-dir", po::value(&options->runtime_dir)->value_name("DIR"), "of the daemons; %h stands for the host; default: GRADRING_RUNTIME_DIR")
     ("job", po::value(&options->job)->value_name("NAME"), "name of the job; default: GRADRING_JOB, else a new one")
     ("policy", po::value(&options->policy)->value_name("POLICY"), "of the job: \"fail\", or \"elastic min=A max=B\": a rank that fails does not end the others; default: GRADRING_POLICY, else fail")
     ("restarts", po::value(&options->restarts)->default_value(0)->value_name("N"), "start each rank anew that fails, N times at most; for elastic jobs")
     ("env,x", po::value(&options->send)->value_name("NAME[=VALUE]"), "a variable that goes along to other hosts, or that is set; may be repeated")
     ("tag", po::bool_switch(&options->tag), "begin each line of output with its rank")
-    ("version", "print the version")
+    ("version,v", "print the version")
     ("help,h", "show this");
-  hidden->add_options()("agent", po::bool_switch(&options->agent));
+  hidden->add_options()("agent", po::bool_switch(&options->agent))("rank", po::bool_switch(&options->as_rank));
   // clang-format on
 }
 
@@ -85,7 +94,7 @@ size_t command_begins(const std::vector<std::string>& words, const po::options_d
     const bool alone = is_long ? word.find('=') == std::string::npos : word.size() == 2;
     const auto* option =
         all.find_nothrow(is_long ? word.substr(2, word.find('=') - 2) : word.substr(0, 2), false);
-    if (alone && option != nullptr && option->semantic()->max_tokens() > 0) ++i;
+    if (alone && option != nullptr) i += option->semantic()->max_tokens();
   }
   return words.size();
 }
@@ -96,11 +105,19 @@ std::vector<std::string> split_words(const std::string& text) {
 }
 
 tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
-  if (options->agent) return {};
-  if (raw.ranks < 1 || raw.ranks > kRanksMax) {
+  if (options->agent || options->as_rank) return {};
+  if (options->ranks < 1 || options->ranks > kRanksMax) {
     return tl::unexpected(fmt::format("how many ranks? -np takes 1 to {}; see --help", kRanksMax));
   }
   if (options->command.empty()) return tl::unexpected(std::string("which command? See --help"));
+  options->rsh = split_words(raw.rsh);
+  if (options->rsh.empty()) return tl::unexpected(std::string("--rsh is empty"));
+  if (!raw.hosts.empty()) {
+    const auto hosts = parse_hosts(raw.hosts, std::max(raw.horovod.slots, 1));
+    if (!hosts) return tl::unexpected("-H: " + hosts.error());
+    options->hosts = *hosts;
+  }
+  if (auto taken = take_horovod_flags(raw.horovod, options); !taken) return taken;
   if (options->policy.empty()) {
     const char* named = std::getenv("GRADRING_POLICY");
     options->policy = named != nullptr ? named : "";
@@ -110,14 +127,10 @@ tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
     return tl::unexpected(std::string(
         "--restarts is for jobs that go on without a rank: say --policy elastic as well"));
   }
-  options->ranks = raw.ranks;
-  options->rsh = split_words(raw.rsh);
-  if (options->rsh.empty()) return tl::unexpected(std::string("--rsh is empty"));
-  if (!raw.hosts.empty()) {
-    const auto hosts = parse_hosts(raw.hosts);
-    if (!hosts) return tl::unexpected("-H: " + hosts.error());
-    options->hosts = *hosts;
-  }
+  options->launcher_args = split_words(raw.launcher_args);
+  const auto launcher = choose_launcher(raw.launcher, *options);
+  if (!launcher) return tl::unexpected(launcher.error());
+  options->launcher = *launcher;
   return {};
 }
 
@@ -128,11 +141,13 @@ tl::expected<std::optional<RunOptions>, std::string> parse_run_options(
   RunOptions options;
   Raw raw;
   po::options_description shown("Options", 100), hidden, all;
+  po::options_description horovod("As horovodrun has them", 100);
   describe_options(&raw, &options, &shown, &hidden);
-  all.add(shown).add(hidden);
+  describe_horovod_flags(&raw.horovod, &options, &horovod);
+  all.add(shown).add(horovod).add(hidden);
 
   std::vector<std::string> own = words;
-  std::ranges::replace(own, "-np", "--np");  // as other launchers spell it
+  spell_for_boost(&own);
   const size_t begin = command_begins(own, all);
   // The command as it was given: its own -np is none of our business.
   options.command.assign(words.begin() + static_cast<ptrdiff_t>(begin), words.end());
@@ -150,13 +165,19 @@ tl::expected<std::optional<RunOptions>, std::string> parse_run_options(
     return tl::unexpected(fmt::format("{}; see --help", printable(words_of(error))));
   }
   if (values.count("help") > 0) {
-    std::cout << kIntroduction << "\n" << shown << kEnding;
+    std::cout << kIntroduction << "\n" << shown << "\n" << horovod << kEnding;
     return std::optional<RunOptions>();
   }
   if (values.count("version") > 0) {
     std::cout << "gradring-run " << kProductVersion << "\n";
     return std::optional<RunOptions>();
   }
+  if (values.count("check-build") > 0) {
+    std::cout << describe_build();
+    return std::optional<RunOptions>();
+  }
+  if (const auto good = refuse_flags(values); !good) return tl::unexpected(good.error());
+  options.warning = describe_needless(values);
   if (const auto good = judge(raw, &options); !good) return tl::unexpected(good.error());
   return options;
 }

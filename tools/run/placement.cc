@@ -4,29 +4,33 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <sstream>
 
 #include "tools/common/text.h"
 
 namespace gradring::tools {
 namespace {
 
-constexpr int kSlotsMax = 4096;  // a host with more is a slip of the pen
+tl::expected<int, std::string> parse_slots(std::string_view number, std::string_view shown) {
+  int slots = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), slots);
+  if (error != std::errc() || end != number.data() + number.size() || slots < 1 ||
+      slots > kSlotsMax) {
+    return tl::unexpected(
+        fmt::format("\"{}\": the number of ranks is not 1 to {}", printable(shown), kSlotsMax));
+  }
+  return slots;
+}
 
-tl::expected<Slots, std::string> parse_host(std::string_view text) {
-  Slots slots{std::string(text), 1};
+tl::expected<Slots, std::string> parse_host(std::string_view text, int default_slots) {
+  Slots slots{std::string(text), default_slots};
   const size_t bracket = text.rfind(']');
   const size_t colon = text.rfind(':');
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || bracket < colon)) {
-    const std::string_view number = text.substr(colon + 1);
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), slots.count);
-    if (error != std::errc() || end != number.data() + number.size() || slots.count < 1 ||
-        slots.count > kSlotsMax) {
-      return tl::unexpected(
-          fmt::format("\"{}\": the number of ranks behind the colon is not 1 to {}",
-                      printable(text), kSlotsMax));
-    }
-    slots.host = text.substr(0, colon);
+    const auto count = parse_slots(text.substr(colon + 1), text);
+    if (!count) return tl::unexpected(count.error());
+    slots = {std::string(text.substr(0, colon)), *count};
   }
   if (slots.host.size() > 2 && slots.host.front() == '[' && slots.host.back() == ']') {
     slots.host = slots.host.substr(1, slots.host.size() - 2);
@@ -39,23 +43,60 @@ tl::expected<Slots, std::string> parse_host(std::string_view text) {
   return slots;
 }
 
+// One line of a file without its comment; its host may be followed by words of which slots= counts.
+tl::expected<Slots, std::string> parse_line(const std::vector<std::string>& words, int slots) {
+  auto host = parse_host(words[0], slots);
+  for (size_t i = 1; host && i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
+    if (!word.starts_with("slots=")) {
+      return tl::unexpected(
+          fmt::format("\"{}\" is not understood; write: HOST slots=N", printable(word)));
+    }
+    const auto count = parse_slots(word.substr(word.find('=') + 1), word);
+    if (!count) return tl::unexpected(count.error());
+    host->count = *count;
+  }
+  return host;
+}
+
+void add(const Slots& next, std::vector<Slots>* hosts) {
+  const auto known = std::ranges::find(*hosts, next.host, &Slots::host);
+  if (known == hosts->end()) {
+    hosts->push_back(next);
+  } else {
+    known->count += next.count;
+  }
+}
+
 }  // namespace
 
-tl::expected<std::vector<Slots>, std::string> parse_hosts(std::string_view text) {
+tl::expected<std::vector<Slots>, std::string> parse_hosts(std::string_view text, int slots) {
   std::vector<Slots> hosts;
   while (true) {
     const size_t comma = text.find(',');
-    const auto next = parse_host(text.substr(0, comma));
+    const auto next = parse_host(text.substr(0, comma), slots);
     if (!next) return tl::unexpected(next.error());
-    const auto known = std::ranges::find(hosts, next->host, &Slots::host);
-    if (known == hosts.end()) {
-      hosts.push_back(*next);
-    } else {
-      known->count += next->count;
-    }
+    add(*next, &hosts);
     if (comma == std::string_view::npos) return hosts;
     text.remove_prefix(comma + 1);
   }
+}
+
+tl::expected<std::vector<Slots>, std::string> parse_hostfile(std::string_view text, int slots) {
+  std::vector<Slots> hosts;
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::istringstream stream(line.substr(0, line.find('#')));
+    const std::vector<std::string> words(std::istream_iterator<std::string>(stream), {});
+    if (words.empty()) continue;
+    const auto next = parse_line(words, slots);
+    if (!next) return tl::unexpected(fmt::format("line {}: {}", number, next.error()));
+    add(*next, &hosts);
+  }
+  if (hosts.empty()) return tl::unexpected(std::string("it names no host"));
+  return hosts;
 }
 
 tl::expected<std::vector<Share>, std::string> place(int ranks, const std::vector<Slots>& hosts) {
@@ -68,9 +109,10 @@ tl::expected<std::vector<Share>, std::string> place(int ranks, const std::vector
     next += count;
   }
   if (next < ranks) {
-    return tl::unexpected(fmt::format(
-        "-np {} is more than the {} that -H has room for; write host:ranks for each host", ranks,
-        next));
+    return tl::unexpected(
+        fmt::format("-np {} is more than the {} that the hosts have room for; write HOST:N for "
+                    "each (in a hostfile: HOST slots=N)",
+                    ranks, next));
   }
   return shares;
 }

@@ -86,8 +86,8 @@ tl::expected<Child, std::string> start(const Process& process, int guards_door) 
     return tl::unexpected(fmt::format("{}: {}: {}", process.label, doing, std::strerror(error)));
   };
   Pipe in, out, err, report;
-  const bool tagged = !process.tag.empty();
-  if (!report.open() || (tagged && (!out.open() || !err.open())))
+  const bool piped = process.piped();
+  if (!report.open() || (piped && (!out.open() || !err.open())))
     return fail("making a pipe", errno);
   if (process.lifeline && !in.open()) return fail("making a pipe", errno);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -127,7 +127,7 @@ tl::expected<Child, std::string> start(const Process& process, int guards_door) 
     }
     child.lifeline = in.take(Pipe::kWrite);
   }
-  if (tagged) {
+  if (piped) {
     child.out = out.take(Pipe::kRead);
     child.err = err.take(Pipe::kRead);
     fcntl(child.out, F_SETFL, O_NONBLOCK);

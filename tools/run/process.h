@@ -15,11 +15,16 @@ struct Process {
   std::vector<std::string> command;      // found through PATH of `environment`
   std::vector<std::string> environment;  // all of it, NAME=VALUE
   std::string directory;                 // empty: stay here
-  std::string tag;                       // begins each line it prints; empty: it prints directly
+  std::string tag;                       // begins each line it prints
+  bool stamp = false;                    // the time does so, in front of the tag
+  std::string output;                    // folder for the files stdout and stderr; empty: none
   int ranks = 1;                         // it stands for; more only behind a lifeline
   // With a value: written to its standard input, which then stays open as the thread by which it
   // hangs; closing it asks the process to end. Without: its input is empty.
   std::optional<std::string> lifeline;
+
+  // Whether what it prints comes to us; else it prints where we do.
+  bool piped() const { return stamp || !tag.empty() || !output.empty(); }
 };
 
 // The running child. Descriptors are -1 where there is none, close on exec, and the owner's to

@@ -36,31 +36,8 @@ sigset_t handled_signals() {
   return set;
 }
 
-void write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) return;  // nobody reads any more
-    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-  }
-}
-
-// Copies what is there; closes the descriptor at its end.
-void drain(int* fd, Tagger* tagger, int to, bool last) {
-  std::array<char, 16384> bytes;
-  while (*fd >= 0) {
-    const ssize_t got = read(*fd, bytes.data(), bytes.size());
-    if (got > 0) {
-      write_all(to, tagger->feed({bytes.data(), static_cast<size_t>(got)}));
-      continue;
-    }
-    if (got < 0 && errno == EINTR) continue;
-    if (got == 0 || last) {
-      write_all(to, tagger->flush());
-      close(*fd);
-      *fd = -1;
-    }
-    return;
-  }
+Tagger tagger_of(const Process& process) {
+  return Tagger(process.tag, process.stamp ? time_now : nullptr);
 }
 
 std::string describe_end(const siginfo_t& info) {
@@ -72,8 +49,13 @@ std::string describe_end(const siginfo_t& info) {
 
 Supervisor::Supervisor(std::vector<Process> processes, Rules rules) : rules_(std::move(rules)) {
   for (Process& process : processes) {
-    const std::string tag = process.tag;
-    members_.push_back({std::move(process), {}, false, 0, Tagger(tag), Tagger(tag)});
+    const Tagger tagger = tagger_of(process);
+    members_.push_back({std::move(process),
+                        {},
+                        false,
+                        0,
+                        Stream(tagger, STDOUT_FILENO),
+                        Stream(tagger, STDERR_FILENO)});
   }
   const sigset_t set = handled_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -109,6 +91,11 @@ int Supervisor::run() {
   }
   take_output(true);
   for (Member& member : members_) {
+    for (const Stream* stream : {&member.out, &member.err}) {
+      if (!stream->failed_file().empty())
+        say(fmt::format("{} could not take all of the output; is there room?",
+                        stream->failed_file()));
+    }
     if (member.child.lifeline >= 0) close(member.child.lifeline);
     if (member.child.pid > 0) waitpid(member.child.pid, nullptr, WNOHANG);
   }
@@ -116,9 +103,17 @@ int Supervisor::run() {
   return exit_code_ != 0 ? exit_code_ : std::min(failures_, kFailuresMax);
 }
 
+tl::expected<void, std::string> Supervisor::save_output(Member* member) {
+  const std::string& folder = member->process.output;
+  if (folder.empty()) return {};
+  if (auto saved = member->out.save_to(folder + "/stdout"); !saved) return saved;
+  return member->err.save_to(folder + "/stderr");
+}
+
 bool Supervisor::start_all(const Guard& guard) {
   for (Member& member : members_) {
-    const auto child = start(member.process, guard.door());
+    const auto saved = save_output(&member);
+    const auto child = saved ? start(member.process, guard.door()) : tl::unexpected(saved.error());
     if (!child) {
       say(child.error());
       fail(127);
@@ -158,7 +153,7 @@ void Supervisor::take_signals() {
     if (number == SIGCHLD) continue;
     fail(128 + number);
     if (phase_ == Phase::kRunning) {
-      say(fmt::format("{}: ending {}", strsignal(number), counted(members_.size(), "process")));
+      say(fmt::format("{}: ending {}", strsignal(number), counted(members_.size(), "program")));
       end_all();
     } else if (phase_ == Phase::kEnding) {
       say(fmt::format("{} once more: killing what is left", strsignal(number)));
@@ -169,8 +164,8 @@ void Supervisor::take_signals() {
 
 void Supervisor::take_output(bool last) {
   for (Member& member : members_) {
-    drain(&member.child.out, &member.out, STDOUT_FILENO, last);
-    drain(&member.child.err, &member.err, STDERR_FILENO, last);
+    member.out.drain(&member.child.out, last);
+    member.err.drain(&member.child.err, last);
   }
 }
 
@@ -219,8 +214,8 @@ void Supervisor::lose(Member& member, int code, const std::string& how) {
 }
 
 bool Supervisor::start_anew(Member& member) {
-  drain(&member.child.out, &member.out, STDOUT_FILENO, true);
-  drain(&member.child.err, &member.err, STDERR_FILENO, true);
+  member.out.drain(&member.child.out, true);
+  member.err.drain(&member.child.err, true);
   const auto child = start(member.process, guards_door_);
   if (!child) {
     say(child.error());

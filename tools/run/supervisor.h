@@ -5,10 +5,11 @@
 #include <chrono>
 #include <set>
 #include <string>
+#include <tl/expected.hpp>
 #include <vector>
 
 #include "tools/run/process.h"
-#include "tools/run/tagger.h"
+#include "tools/run/stream.h"
 
 namespace gradring::tools {
 
@@ -52,9 +53,10 @@ class Supervisor {
     Child child;
     bool ended = false;
     int restarts = 0;
-    Tagger out, err;
+    Stream out, err;
   };
 
+  static tl::expected<void, std::string> save_output(Member* member);
   bool start_all(const Guard& guard);
   void wait_for_event();
   void take_signals();

@@ -5,6 +5,7 @@
 namespace gradring::tools {
 
 std::string Tagger::feed(std::string_view bytes) {
+  if (tag_.empty() && now_ == nullptr) return std::string(bytes);
   std::string lines;
   while (!bytes.empty()) {
     const size_t newline = bytes.find('\n');
@@ -22,7 +23,7 @@ std::string Tagger::feed(std::string_view bytes) {
 std::string Tagger::flush() { return rest_.empty() ? "" : cut(); }
 
 std::string Tagger::cut() {
-  std::string line = tag_ + rest_ + "\n";
+  std::string line = (now_ != nullptr ? now_() : "") + tag_ + rest_ + "\n";
   rest_.clear();
   return line;
 }

@@ -5,10 +5,13 @@
 
 namespace gradring::tools {
 
-// Cuts a stream of output into lines and puts a tag in front of each.
+// Cuts a stream of output into lines and puts the time and a tag in front of each. Where there is
+// neither, everything passes as it came.
 class Tagger {
  public:
-  explicit Tagger(std::string tag) : tag_(std::move(tag)) {}
+  using Now = std::string (*)();
+
+  explicit Tagger(std::string tag, Now now = nullptr) : tag_(std::move(tag)), now_(now) {}
 
   // The lines that are complete with `bytes`, tagged; an unfinished one is kept for the next call.
   // A line beyond kLineMax is cut.
@@ -22,6 +25,7 @@ class Tagger {
   std::string cut();
 
   std::string tag_;
+  Now now_;
   std::string rest_;
 };
 

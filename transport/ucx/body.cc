@@ -1,6 +1,7 @@
 #include "transport/ucx/body.h"
 
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "transport/ucx/address.h"
@@ -12,6 +13,13 @@ namespace {
 // Turns of the worker in one progress() while connections close: twice what UCX was seen to need.
 constexpr int kCloseTurns = 8;
 
+// Never destroyed.
+template <typename T>
+T* immortal() {
+  static auto* const kThing = new T;
+  return kThing;
+}
+
 std::string body_name() {
   unsigned major = 0, minor = 0, release = 0;
   ucp_get_version(&major, &minor, &release);
@@ -20,17 +28,32 @@ std::string body_name() {
 
 }  // namespace
 
-UcxTransport::UcxTransport(UcxWorker worker, DeviceChoice choice, std::optional<size_t> whole_bytes)
+UcxTransport::UcxTransport(UcxWorker worker, DeviceChoice choice, std::optional<size_t> whole_bytes,
+                           bool awaits_wiring)
     : choice_(std::move(choice)),
       whole_bytes_(whole_bytes),
+      awaits_wiring_(awaits_wiring),
       name_(body_name()),
       worker_(std::move(worker)) {}
 
 UcxTransport::~UcxTransport() {
   for (auto& [peer, link] : links_) close(std::move(link));
   links_.clear();
+  if (!choice_.any_rdma()) {  // over TCP UCX can close what it still connects
+    for (std::unique_ptr<Link>& link : std::exchange(parked_, {})) {
+      link->wired = true;
+      close(std::move(link));
+    }
+  }
   const auto deadline = std::chrono::steady_clock::now() + kCloseDeadline;
   while (!closing_.empty() && std::chrono::steady_clock::now() < deadline) turn_worker(nullptr);
+  if (parked_.empty()) return;
+  // UCX cannot take these down (see GOTCHAS.md); nobody turns the worker any more, so what it would
+  // call is never called, and the process is about to end.
+  using Left = std::pair<UcxWorker, std::vector<std::unique_ptr<Link>>>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  immortal<std::vector<Left>>()->emplace_back(std::move(worker_), std::move(parked_));
 }
 
 Status UcxTransport::listen() {
@@ -75,6 +98,7 @@ int UcxTransport::turn_worker(Events* events) {
     to_close_.pop_back();
   }
   bury_failed();
+  close_parked();
   reap_closing();
   return work;
 }

@@ -19,11 +19,14 @@
 namespace gradring::transport {
 
 // One thread drives it; the methods are in body.cc (the turn of the worker), links.cc
-// (connections), send.cc and arrive.cc.
+// (connections), send.cc, arrive.cc and ready.cc (memory).
 class UcxTransport final : public Transport {
  public:
   // Payloads up to `whole_bytes` leave in one piece, without a request of UCX's; unset: none do.
-  UcxTransport(UcxWorker worker, DeviceChoice choice, std::optional<size_t> whole_bytes);
+  // With `awaits_wiring` nothing is sent on, and nothing done to, an endpoint that UCX still
+  // connects: see GOTCHAS.md.
+  UcxTransport(UcxWorker worker, DeviceChoice choice, std::optional<size_t> whole_bytes,
+               bool awaits_wiring);
   ~UcxTransport() override;
   UcxTransport(const UcxTransport&) = delete;
   UcxTransport& operator=(const UcxTransport&) = delete;
@@ -38,6 +41,8 @@ class UcxTransport final : public Transport {
   void disconnect(PeerId peer) override;
   Status send(PeerId peer, const FrameBytes& header, std::span<const std::byte> payload,
               uint64_t token) override;
+  tl::expected<std::unique_ptr<Registration>, Status> make_ready(
+      std::span<std::byte> memory) override;
   int progress(Events& events) override;
   int event_fd() const override { return worker_.event_fd(); }
   bool arm() override;
@@ -59,6 +64,9 @@ class UcxTransport final : public Transport {
     UcxTransport* owner = nullptr;
     PeerId peer = 0;
     ucp_ep_h ep = nullptr;
+    std::string address;   // raw, of the other end
+    bool wired = true;     // or UCX still connects it
+    bool awaited = false;  // UCX will say that it is wired, or cannot be
     bool failed = false;
     std::string why;           // it failed
     std::deque<Send> waiting;  // until the connection takes them
@@ -87,6 +95,7 @@ class UcxTransport final : public Transport {
                                  size_t bytes, const ucp_am_recv_param_t* param);
   static void on_send_ended(void* request, ucs_status_t status, void* send);
   static void on_receive_ended(void* request, ucs_status_t status, size_t bytes, void* receive);
+  static void on_wired(void* request, ucs_status_t status, void* link);
   static void on_endpoint_failed(void* link, ucp_ep_h ep, ucs_status_t status);
 
   ucs_status_t arrive(std::span<const std::byte> header, void* data, size_t bytes, bool rendezvous);
@@ -104,6 +113,9 @@ class UcxTransport final : public Transport {
   void end_receive(Receive* receive, bool ok);
   void fail(Link* link, const std::string& why);
   void forget_loss(PeerId peer);
+  Status open_endpoint(Link* link);
+  std::unique_ptr<Link> take_parked(const std::string& address);
+  void close_parked();
   void close(std::unique_ptr<Link> link);
   void bury_failed();
   void reap_closing();
@@ -112,12 +124,14 @@ class UcxTransport final : public Transport {
 
   const DeviceChoice choice_;
   const std::optional<size_t> whole_bytes_;
+  const bool awaits_wiring_;
   const std::string name_;
   Events* events_ =
       nullptr;  // set while the worker is progressed: the only time messages may arrive
   std::unordered_map<PeerId, std::unique_ptr<Link>> links_;
   std::vector<std::unique_ptr<Link>> to_close_;   // by calls made from inside the worker's progress
   std::vector<std::unique_ptr<Link>> closing_;    // closed, and UCX still has something of theirs
+  std::vector<std::unique_ptr<Link>> parked_;     // ours no more, and not wired yet
   size_t failures_ = 0;                           // links that failed since the last look
   std::unordered_map<PeerId, std::string> lost_;  // and not connected anew: why
   Pool<Send> sends_;  // that UCX has in hand: it reads the header until the send ends

@@ -1,4 +1,6 @@
 // Connections: made, lost and let go of.
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "transport/ucx/address.h"
@@ -20,23 +22,69 @@ Status UcxTransport::connect(PeerId peer, const std::string& sealed) {
   }
   disconnect(peer);  // what is left of a connection that broke
 
-  auto link = std::make_unique<Link>();
-  link->owner = this;
+  std::unique_ptr<Link> link = take_parked(opened.raw);
+  if (link == nullptr) {
+    link = std::make_unique<Link>();
+    link->owner = this;
+    link->address = opened.raw;
+    if (const Status opening = open_endpoint(link.get()); !opening.ok()) {
+      return {Code::kUnavailable,
+              "UCX cannot connect to " + who + " over " + devices() + ": " + opening.message()};
+    }
+  }
   link->peer = peer;
+  links_[peer] = std::move(link);
+  return {};
+}
+
+Status UcxTransport::open_endpoint(Link* link) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(opened.raw.data());
+  params.address = reinterpret_cast<const ucp_address_t*>(link->address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &UcxTransport::on_endpoint_failed;
-  params.err_handler.arg = link.get();
+  params.err_handler.arg = link;
   const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &link->ep);
-  if (status != UCS_OK) {
-    return {Code::kUnavailable, "UCX cannot connect to " + who + " over " + devices() + ": " +
-                                    ucs_status_string(status)};
-  }
-  links_[peer] = std::move(link);
+  if (status != UCS_OK) return {Code::kUnavailable, ucs_status_string(status)};
+  if (!awaits_wiring_) return {};
+  // A flush ends when both ends have met.
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = &UcxTransport::on_wired;
+  param.user_data = link;
+  link->wired = !UCS_PTR_IS_PTR(ucp_ep_flush_nbx(link->ep, &param));
+  link->awaited = !link->wired;
   return {};
+}
+
+void UcxTransport::on_wired(void* request, ucs_status_t status, void* link) {
+  auto* wired = static_cast<Link*>(link);
+  wired->wired = true;
+  wired->awaited = false;
+  ucp_request_free(request);
+  if (status != UCS_OK) wired->owner->fail(wired, broke(status));
+}
+
+// A peer that cannot be reached is tried again and again: by one endpoint, which goes on trying.
+std::unique_ptr<UcxTransport::Link> UcxTransport::take_parked(const std::string& address) {
+  const auto found = std::ranges::find_if(parked_, [&](const std::unique_ptr<Link>& link) {
+    return link->address == address && !link->failed;
+  });
+  if (found == parked_.end()) return nullptr;
+  std::unique_ptr<Link> link = std::move(*found);
+  parked_.erase(found);
+  return link;
+}
+
+void UcxTransport::close_parked() {
+  const auto first_wired =
+      std::stable_partition(parked_.begin(), parked_.end(),
+                            [](const std::unique_ptr<Link>& link) { return !link->wired; });
+  std::vector<std::unique_ptr<Link>> wired(std::make_move_iterator(first_wired),
+                                           std::make_move_iterator(parked_.end()));
+  parked_.erase(first_wired, parked_.end());
+  for (std::unique_ptr<Link>& link : wired) close(std::move(link));
 }
 
 void UcxTransport::disconnect(PeerId peer) {
@@ -77,6 +125,10 @@ void UcxTransport::fail(Link* link, const std::string& why) {
 void UcxTransport::close(std::unique_ptr<Link> link) {
   for (const Send& send : link->waiting) end_send(send, false);
   link->waiting.clear();
+  if (!link->wired) {
+    parked_.push_back(std::move(link));
+    return;
+  }
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -110,7 +162,7 @@ void UcxTransport::reap_closing() {
     }
   }
   std::erase_if(closing_, [](const std::unique_ptr<Link>& link) {
-    return link->closing == nullptr && link->outstanding == 0;
+    return link->closing == nullptr && link->outstanding == 0 && !link->awaited;
   });
 }
 

@@ -12,7 +12,7 @@
 namespace gradring::transport {
 namespace {
 
-// Trainers' segments are pinned while slices move, and they are as large as the model.
+// Slots of some dozens of jobs, and what UCX itself has for each connection.
 constexpr uint64_t kLeastBytes = uint64_t{1} << 30;
 
 }  // namespace

@@ -37,6 +37,7 @@ Status UcxTransport::unconnected(PeerId peer) const {
 }
 
 UcxTransport::Posted UcxTransport::post(const Send& send) {
+  if (!send.link->wired) return Posted::kBusy;
   return whole_bytes_ && send.payload.size() <= *whole_bytes_ ? post_whole(send)
                                                               : post_request(send);
 }

@@ -12,17 +12,42 @@ namespace {
 // Options of a transport (as against UCX's own) are found by their full name from this version on;
 // up to then by the name without the transport's, by every transport that has such an option.
 constexpr unsigned kFullNamesSinceMinor = 17;
+constexpr unsigned kClosesUnwiredSinceMinor = 14;
+// From this version on UD reads from the packet itself whether it came by IPv4 or IPv6.
+constexpr unsigned kDgidReadSinceMinor = 19;
 
-std::string tcp_option(const std::string& name) {
+bool is_at_least(unsigned wanted_minor) {
   unsigned major = 0, minor = 0, release = 0;
   ucp_get_version(&major, &minor, &release);
-  return (major > 1 || minor >= kFullNamesSinceMinor ? "TCP_" : "") + name;
+  return major > 1 || minor >= wanted_minor;
+}
+
+std::string tcp_option(const std::string& name) {
+  return (is_at_least(kFullNamesSinceMinor) ? "TCP_" : "") + name;
+}
+
+// Those of the transports lie in tables that have the same names in all versions, one for RC and UD
+// together (IB_) and one for RC; the GID's belongs to the card, which has a prefix only since.
+void add_rdma(const RdmaOptions& options, std::vector<UcxSetting>* settings) {
+  const auto add = [settings](const std::string& name, const auto& value, const char* unit = "") {
+    if (value) settings->push_back({name, std::to_string(*value) + unit});
+  };
+  add(is_at_least(kFullNamesSinceMinor) ? "IB_GID_INDEX" : "GID_INDEX", options.gid_index);
+  add("IB_TRAFFIC_CLASS", options.traffic_class);
+  add("IB_SL", options.service_level);
+  add("IB_PATH_MTU", options.path_mtu);
+  if (options.timeout) add("RC_TIMEOUT", std::optional(options.timeout->count()), "ms");
+  add("RC_RETRY_COUNT", options.retries);
+  add("RC_RNR_RETRY_COUNT", options.rnr_retries);
 }
 
 }  // namespace
 
+bool ucx_closes_unwired() { return is_at_least(kClosesUnwiredSinceMinor); }
+
 std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
-                                     const std::optional<size_t>& rendezvous_bytes) {
+                                     const std::optional<size_t>& rendezvous_bytes,
+                                     const RdmaOptions& options) {
   const bool rdma = choice.any_rdma();
   const bool tcp = std::any_of(choice.devices.begin(), choice.devices.end(),
                                [](const UcxDevice& device) { return !device.rdma; });
@@ -60,6 +85,16 @@ std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
     // Newer versions choose the protocol by estimates that know nothing of the above.
     settings.push_back({"PROTO_ENABLE", "n"});
   }
+  // Up to then UD drops every packet of RoCEv2 over IPv4 whose card does not tell its kind in the
+  // service level of the completion, as only those of one maker do; no connection comes about then.
+  if (rdma && !is_at_least(kDgidReadSinceMinor)) settings.push_back({"UD_ETH_DGID_CHECK", "n"});
+  // An endpoint that gives up connecting is closed, which it must not be. So it goes on, for 30
+  // days, and tries again when as little as a hundredth of the time has passed that it took so far.
+  if (rdma && !ucx_closes_unwired()) {
+    settings.push_back({"UD_TIMEOUT", "2592000s"});
+    settings.push_back({"UD_TIMER_BACKOFF", "1.01"});
+  }
+  if (rdma) add_rdma(options, &settings);
   if (rendezvous_bytes) {
     settings.push_back({"RNDV_THRESH", std::to_string(*rendezvous_bytes)});
   } else if (!rdma) {

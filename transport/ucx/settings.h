@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transport/ucx/devices.h"
+#include "transport/ucx/rdma_options.h"
 
 namespace gradring::transport {
 
@@ -18,6 +19,11 @@ struct UcxSetting {
 // All that this body decides about UCX. Set in code, so that UCX_ variables in the environment of
 // an operator, meant for some MPI, do not change it.
 std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
-                                     const std::optional<size_t>& rendezvous_bytes);
+                                     const std::optional<size_t>& rendezvous_bytes,
+                                     const RdmaOptions& options);
+
+// Whether this version of UCX can close an endpoint over RDMA that it still connects; older ones
+// abort the process.
+bool ucx_closes_unwired();
 
 }  // namespace gradring::transport

@@ -33,11 +33,16 @@ tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOpt
   if (Status status = check_memlock(*choice, lockable_memory()); !status.ok()) {
     return tl::unexpected(status);
   }
+  if (choice->any_rdma() && !options.rdma.gid_reason.empty()) {
+    choice->reason += "; " + options.rdma.gid_reason;
+  }
   const auto whole_bytes = whole_bytes_of(*choice, options);
-  auto worker = UcxWorker::open(settings_for(*choice, options.rendezvous_bytes));
+  const bool awaits_wiring =
+      options.rendezvous_bytes || (choice->any_rdma() && !ucx_closes_unwired());
+  auto worker = UcxWorker::open(settings_for(*choice, options.rendezvous_bytes, options.rdma));
   if (!worker) return tl::unexpected(worker.error());
-  auto transport =
-      std::make_unique<UcxTransport>(std::move(*worker), std::move(*choice), whole_bytes);
+  auto transport = std::make_unique<UcxTransport>(std::move(*worker), std::move(*choice),
+                                                  whole_bytes, awaits_wiring);
   if (Status status = transport->listen(); !status.ok()) return tl::unexpected(status);
   return transport;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transport/transport.h"
+#include "transport/ucx/rdma_options.h"
 
 namespace gradring::transport {
 
@@ -23,6 +24,7 @@ struct UcxOptions {
   // choice over RDMA. The conformance suite sets it to walk RDMA's path on machines that have only
   // TCP.
   std::optional<size_t> rendezvous_bytes;
+  RdmaOptions rdma = {};  // of the devices that are RDMA's
 };
 
 // UCX active messages between worker addresses; the reasons are in GOTCHAS.md. May be made on one

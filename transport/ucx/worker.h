@@ -20,6 +20,7 @@ class UcxWorker {
   ~UcxWorker();
 
   ucp_worker_h get() const { return worker_; }
+  ucp_context_h context() const { return context_; }
   int event_fd() const { return event_fd_; }
   const std::string& address() const { return address_; }  // raw bytes of ucp_worker_get_address
 

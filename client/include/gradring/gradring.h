@@ -142,7 +142,9 @@ typedef struct gradring_options {
   int32_t size;
   int32_t local_rank;
   int32_t local_size;
-  int64_t join_timeout_ms; /* how long to wait for all ranks; 0: the daemon's form-deadline */
+  /* How long to wait for all ranks; 0: the daemon's form-deadline. GRADRING_JOIN_TIMEOUT, in
+   * seconds */
+  int64_t join_timeout_ms;
   /* What happens when ranks are lost, the same for all of them. "fail", the default: the job ends.
    * "elastic min=A max=B": it goes on with those who are left while they are at least A ranks
    * (default 1), and takes in ranks with numbers below B (default: below the size that they say
@@ -168,15 +170,18 @@ typedef struct gradring_options {
  *   local rank  GRADRING_LOCAL_RANK, LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID,
  *               SLURM_LOCALID
  *   local size  GRADRING_LOCAL_SIZE, LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS
- *   job         GRADRING_JOB, else SLURM_JOB_ID.SLURM_STEP_ID, else the MPI/PMIx namespace, else
+ *   job         GRADRING_JOB, else under mpirun its namespace, else SLURM_JOB_ID.SLURM_STEP_ID (with
+ *               /TORCHELASTIC_RUN_ID under torchrun), else the PMIx namespace, else
  *               TORCHELASTIC_RUN_ID unless "none", else MASTER_ADDR:MASTER_PORT (a loopback address
  *               with the host's name in front, so that scripts on different hosts never meet)
  *   token       GRADRING_JOB_TOKEN, else made from TORCHELASTIC_RESTART_COUNT if torchrun runs one
  *               node (GROUP_WORLD_SIZE), because on several the counts may differ
  *   policy      GRADRING_POLICY, else "fail"
  *   wire        GRADRING_WIRE, GRADRING_COMPRESSION, else "native"
+ *   join timeout  GRADRING_JOIN_TIMEOUT, in seconds
  *   priorities  GRADRING_PRIORITIES, else "given"
  *   deterministic  GRADRING_DETERMINISTIC, else "off"
+ * Slurm's count in the steps that srun starts, not in the shell of sbatch or salloc.
  * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to
  * set. The strings live until the calling thread's next call of this function. */
 /* clang-format on */
@@ -400,6 +405,11 @@ typedef struct gradring_learned_priority {
 GRADRING_API gradring_code gradring_learned_priorities(gradring_comm* comm,
                                                        gradring_learned_priority* learned,
                                                        uint32_t capacity, uint32_t* count);
+
+/* This rank has waited so long for its next batch: it counts as `input` in what `gradringctl job`
+ * shows of where the time of its steps goes, and else as computing. Costs no message. Of the
+ * communicator that gradring_open made. */
+GRADRING_API gradring_code gradring_waited_for_input(gradring_comm* comm, uint64_t nanoseconds);
 
 /* A barrier of all ranks at which new ones may come into an elastic job; in any other job it is
  * just a barrier. Call it at the head of each training step, or of every so many. Returns when all

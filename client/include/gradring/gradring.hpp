@@ -38,13 +38,14 @@ struct Scale {
 // A call that failed; what() is the library's sentence.
 class Error : public std::runtime_error {
  public:
-  Error(gradring_code code, const std::string& message)
-      : std::runtime_error(message), code_(code) {}
+  Error(gradring_code code, const std::string& message) : std::runtime_error(message), code_(code) {
+    result_.blamed_rank = -1;
+  }
   Error(gradring_code code, const std::string& message, const gradring_result& result)
       : std::runtime_error(message), code_(code), result_(result) {}
 
   gradring_code code() const { return code_; }
-  // Who is to blame, when a request failed (code FAILED); else zero.
+  // Who is to blame, when a request failed; else all zero, and blamed_rank -1.
   const gradring_result& result() const { return result_; }
 
  private:
@@ -428,6 +429,10 @@ class Communicator {
     std::vector<LearnedPriority> learned;
     for (uint32_t i = 0; i < count; ++i) learned.push_back({told[i].name, told[i].priority});
     return learned;
+  }
+  // That this rank has waited for its next batch.
+  void waited_for_input(std::chrono::nanoseconds time) const {
+    check(gradring_waited_for_input(comm_.get(), static_cast<uint64_t>(time.count())));
   }
   // Waits for all ranks, and for those that come in; the view is the same for all of them. Throws
   // Error if the op failed, or if another op of this communicator is under way.

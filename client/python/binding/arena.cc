@@ -1,8 +1,13 @@
 #include "client/python/binding/arena.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <string>
 
 namespace gradring::python {
 namespace {
@@ -18,7 +23,32 @@ size_t capacity_for(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + step - 1) / step * step;
 }
 
+Error no_mapping(size_t bytes) {
+  return {GRADRING_ERR_EXHAUSTED, "cannot map " + std::to_string(bytes) +
+                                      " bytes at another address: " + std::strerror(errno)};
+}
+
 }  // namespace
+
+void Arena::Block::show_at(void* pages) const {
+  std::memcpy(data, pages, bytes);
+  // With an old size of 0 the pages of a shared mapping are mapped once more.
+  if (::mremap(data, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) == MAP_FAILED) {
+    throw no_mapping(bytes);
+  }
+}
+
+void Arena::Block::hide_at(void* pages) const {
+  void* const own =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (own == MAP_FAILED) throw no_mapping(bytes);
+  std::memcpy(own, data, bytes);
+  if (::mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) == MAP_FAILED) {
+    const Error error = no_mapping(bytes);
+    ::munmap(own, bytes);
+    throw error;
+  }
+}
 
 Arena::~Arena() {
   for (const auto& [capacity, data] : idle_) gradring_free(comm_.get(), data);
@@ -63,6 +93,11 @@ void Arena::give_back(std::byte* data, size_t capacity) {
     idle_bytes_ -= largest->first;
     idle_.erase(largest);
   }
+}
+
+void Arena::copy(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+  copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 std::shared_ptr<const Arena::Block> Arena::around(const void* at, size_t bytes) const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <gradring/gradring.hpp>
 #include <map>
 #include <memory>
@@ -24,6 +26,12 @@ class Arena : public std::enable_shared_from_this<Arena> {
   struct Block {
     std::byte* data = nullptr;
     size_t bytes = 0;  // that were asked for
+
+    // Lets these pages of the process be another view of the block, with what is in them; they are
+    // a mapping of at least the block's size, which whoever made it unmaps as before. hide_at()
+    // puts memory of the process's own in their place, with the same content. Throw Error.
+    void show_at(void* pages) const;
+    void hide_at(void* pages) const;
   };
   // Page aligned, and with whatever is in it. Throws Error.
   std::shared_ptr<const Block> take(size_t bytes);
@@ -31,10 +39,15 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // The block in use around these bytes; null if they are ordinary memory.
   std::shared_ptr<const Block> around(const void* at, size_t bytes) const;
 
+  // memcpy between a block and ordinary memory, counted.
+  void copy(void* to, const void* from, size_t bytes);
+  uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
+
  private:
   void give_back(std::byte* data, size_t capacity);
 
   const std::shared_ptr<gradring_comm> comm_;
+  std::atomic<uint64_t> copied_bytes_{0};
   mutable std::mutex mutex_;
   std::multimap<size_t, std::byte*> idle_;  // by capacity
   size_t idle_bytes_ = 0;

@@ -2,8 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <gradring/gradring.hpp>
 #include <thread>
 #include <utility>
 
@@ -16,14 +18,42 @@ inline void handle_signals() {
   if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
 }
 
+// A thread that comes back for the interpreter's lock when there is no interpreter any more ends
+// the process by an abort. So waits end before the interpreter does.
+class Waits {
+ public:
+  class Inside {
+   public:
+    Inside() { ++inside_; }
+    ~Inside() { --inside_; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+  };
+
+  static bool are_over() { return over_; }
+  // Before the interpreter ends, with its lock: returns when no thread waits any more, or after a
+  // second.
+  static void end() {
+    over_ = true;
+    const nanobind::gil_scoped_release unlocked;
+    for (auto left = 10 * kSignalsEvery; inside_ > 0 && left.count() > 0; --left)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  static inline std::atomic<bool> over_{false};
+  static inline std::atomic<int> inside_{0};
+};
+
 // Calls wait(milliseconds) until it is true or the time is over (-1: never), without the
-// interpreter's lock, and looks for signals in between.
+// interpreter's lock, and looks for signals in between. Throws Error when the interpreter ends.
 template <class Wait>
 bool wait_with_signals(int64_t timeout_ms, Wait wait) {
   using Clock = std::chrono::steady_clock;
+  const Waits::Inside inside;
   const auto end = Clock::now() + std::chrono::milliseconds(timeout_ms);
   for (;;) {
-    int64_t slice = kSignalsEvery.count();
+    int64_t slice = Waits::are_over() ? 0 : kSignalsEvery.count();
     if (timeout_ms >= 0) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
       slice = std::clamp<int64_t>(left, 0, slice);
@@ -33,6 +63,9 @@ bool wait_with_signals(int64_t timeout_ms, Wait wait) {
       if (wait(slice)) return true;
     }
     handle_signals();
+    if (Waits::are_over()) {
+      throw Error(GRADRING_ERR_UNAVAILABLE, "the process ended before what it waited for did");
+    }
     if (timeout_ms >= 0 && Clock::now() >= end) return false;
   }
 }

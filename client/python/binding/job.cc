@@ -1,7 +1,7 @@
 #include "client/python/binding/job.h"
 
 #include <algorithm>
-#include <cstring>
+#include <mutex>
 #include <utility>
 
 namespace gradring::python {
@@ -17,10 +17,37 @@ void set(int32_t& field, const std::optional<int32_t>& value) {
 
 std::shared_ptr<gradring_comm> owned(gradring_comm* comm) { return {comm, gradring_close}; }
 
+// What a process has opened; few, and of each no more than that.
+class Opened {
+ public:
+  void add(const std::shared_ptr<gradring_comm>& comm) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(comms_, [](const auto& known) { return known.expired(); });
+    comms_.push_back(comm);
+  }
+  std::vector<std::shared_ptr<gradring_comm>> all() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<gradring_comm>> alive;
+    for (const auto& known : comms_) {
+      if (auto comm = known.lock()) alive.push_back(std::move(comm));
+    }
+    return alive;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<gradring_comm>> comms_;
+};
+
+Opened& opened() {
+  static Opened all;
+  return all;
+}
+
 }  // namespace
 
 Job::Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena)
-    : comm_(std::move(comm)), arena_(std::move(arena)), leftovers_(std::make_shared<Leftovers>()) {}
+    : comm_(std::move(comm)), arena_(std::move(arena)) {}
 
 std::shared_ptr<Job> Job::open(const JobOptions& options) {
   gradring_options all;
@@ -36,11 +63,16 @@ std::shared_ptr<Job> Job::open(const JobOptions& options) {
   set(all.size, options.size);
   set(all.local_rank, options.local_rank);
   set(all.local_size, options.local_size);
-  all.join_timeout_ms = options.join_timeout_ms;
+  if (options.join_timeout_ms != 0) all.join_timeout_ms = options.join_timeout_ms;
   gradring_comm* made = nullptr;
   check(gradring_open(&all, &made));
   auto comm = owned(made);
+  opened().add(comm);
   return std::shared_ptr<Job>(new Job(comm, std::make_shared<Arena>(comm)));
+}
+
+void Job::waited_for_input(uint64_t nanoseconds) {
+  for (const auto& comm : opened().all()) gradring_waited_for_input(comm.get(), nanoseconds);
 }
 
 std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
@@ -53,6 +85,7 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
 Pending::Parts Job::prepare(Call& call) const {
   Pending::Parts parts;
   parts.comm = comm_;
+  parts.arena = arena_;
   const auto place = [&](const Extent& extent) {
     auto block = arena_->around(extent.at, extent.bytes);
     const bool shared = block != nullptr;
@@ -71,13 +104,13 @@ Pending::Parts Job::prepare(Call& call) const {
     if (!shared) parts.copy_out = {call.output.at, at, call.output.bytes};
     if (in_place && call.input.bytes > 0) {
       call.op.input = at;
-      if (!shared) std::memcpy(at, call.input.at, call.input.bytes);
+      if (!shared) arena_->copy(at, call.input.at, call.input.bytes);
     }
   }
   if (!in_place && call.input.bytes > 0) {
     const auto [at, shared] = place(call.input);
     call.op.input = at;
-    if (!shared) std::memcpy(at, call.input.at, call.input.bytes);
+    if (!shared) arena_->copy(at, call.input.at, call.input.bytes);
   }
   call.op.struct_size = sizeof(call.op);
   call.op.name = call.name.empty() ? nullptr : call.name.c_str();
@@ -87,14 +120,14 @@ Pending::Parts Job::prepare(Call& call) const {
 }
 
 std::unique_ptr<Pending> Job::start(Call& call) const {
-  leftovers_->sweep();
+  leftovers_.sweep();
   Pending::Parts parts = prepare(call);
   check(gradring_submit(comm_.get(), &call.op, &parts.request));
   return std::make_unique<Pending>(std::move(parts));
 }
 
 std::vector<std::unique_ptr<Pending>> Job::start_all(std::vector<Call>& calls) const {
-  leftovers_->sweep();
+  leftovers_.sweep();
   std::vector<Pending::Parts> parts;
   std::vector<gradring_op> ops;
   for (Call& call : calls) {
@@ -113,7 +146,7 @@ std::vector<std::unique_ptr<Pending>> Job::start_all(std::vector<Call>& calls) c
 }
 
 void Job::drop(Pending& pending) const {
-  if (auto parts = pending.leave()) leftovers_->add(std::move(*parts));
+  if (auto parts = pending.leave()) leftovers_.add(std::move(*parts));
 }
 
 }  // namespace gradring::python

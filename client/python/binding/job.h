@@ -36,11 +36,15 @@ struct Call {
 
 // A rank's place in a job or in a group of its ranks.
 //
-// Thread-safe, and needs no interpreter lock. Throws Error.
-class Job {
+// Thread-safe, and needs no interpreter lock. Throws Error. Shared from this, so that threads that
+// hold one let go of it without that lock too: nanobind would count Python's references otherwise.
+class Job : public std::enable_shared_from_this<Job> {
  public:
   static std::shared_ptr<Job> open(const JobOptions& options);
   std::shared_ptr<Job> group(const std::vector<uint32_t>& ranks) const;
+
+  // Tells all jobs that were opened and are there still (gradring_waited_for_input).
+  static void waited_for_input(uint64_t nanoseconds);
 
   gradring_comm* comm() const { return comm_.get(); }
   Arena& arena() const { return *arena_; }
@@ -58,7 +62,7 @@ class Job {
 
   std::shared_ptr<gradring_comm> comm_;
   std::shared_ptr<Arena> arena_;
-  std::shared_ptr<Leftovers> leftovers_;
+  mutable Leftovers leftovers_;
 };
 
 }  // namespace gradring::python

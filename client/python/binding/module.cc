@@ -12,6 +12,7 @@
 
 #include "client/python/binding/interruptible.h"
 #include "client/python/binding/job.h"
+#include "client/python/binding/numbers.h"
 
 namespace nb = nanobind;
 
@@ -42,9 +43,8 @@ class Request {
   ~Request() { job_->drop(*pending_); }
 
   bool wait(int64_t timeout_ms) {
-    const auto look = [this](int64_t ms) { return pending_->wait(ms); };
-    // Most ops that are looked at are done: then nothing is locked or unlocked.
-    const bool done = timeout_ms == 0 ? pending_->wait(0) : wait_with_signals(timeout_ms, look);
+    const bool done =
+        wait_with_signals(timeout_ms, [this](int64_t ms) { return pending_->wait(ms); });
     if (done) owner_.reset();
     return done;
   }
@@ -57,16 +57,18 @@ class Request {
 };
 
 Extent extent_of(uintptr_t at, size_t bytes) {
-  return {reinterpret_cast<void*>(at),
-          bytes};  // NOLINT(performance-no-int-to-ptr): Python has numbers
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has numbers
+  return {reinterpret_cast<void*>(at), bytes};
 }
 
-Call make_call(gradring_collective collective, gradring_dtype dtype, uint64_t count,
-               uintptr_t input, size_t input_bytes, uintptr_t output, size_t output_bytes,
-               gradring_reduce_op op, uint32_t root, std::string name, int32_t priority,
-               gradring_wire wire, double prescale, double postscale,
-               std::vector<uint64_t> counts) {
-  Call call;
+std::unique_ptr<Call> make_call(gradring_collective collective, gradring_dtype dtype,
+                                uint64_t count, uintptr_t input, size_t input_bytes,
+                                uintptr_t output, size_t output_bytes, gradring_reduce_op op,
+                                uint32_t root, std::string name, int32_t priority,
+                                gradring_wire wire, double prescale, double postscale,
+                                std::vector<uint64_t> counts) {
+  auto made = std::make_unique<Call>();
+  Call& call = *made;
   call.op.collective = collective;
   call.op.dtype = dtype;
   call.op.op = op;
@@ -80,7 +82,7 @@ Call make_call(gradring_collective collective, gradring_dtype dtype, uint64_t co
   call.counts = std::move(counts);
   call.input = extent_of(input, input_bytes);
   call.output = extent_of(output, output_bytes);
-  return call;
+  return made;
 }
 
 std::unique_ptr<Request> start(std::shared_ptr<Job> job, Call& call, nb::object owner) {
@@ -129,6 +131,23 @@ nb::dict view(const Job& job) {
   return view_of(job, view);
 }
 
+// What the environment says of this rank (gradring_options_init); None where it says nothing.
+nb::dict told() {
+  gradring_options options;
+  gradring_options_init(&options);
+  const auto number = [](int32_t value) {
+    return value < 0 ? nb::object(nb::none()) : nb::object(nb::int_(value));
+  };
+  const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
+  nb::dict told;
+  told["rank"] = number(options.rank);
+  told["size"] = number(options.size);
+  told["job"] = text(options.job);
+  told["token"] = text(options.token);
+  told["policy"] = text(options.policy);
+  return told;
+}
+
 void check_result(gradring_code code, const gradring_result& result) {
   if (code != GRADRING_OK) throw Error(code, gradring_last_error(), result);
 }
@@ -172,88 +191,32 @@ void raise_in_python(const std::exception_ptr& thrown, void*) {
 
 }  // namespace
 
-void define_numbers(nb::module_& m) {
-  nb::enum_<gradring_collective>(m, "Collective", nb::is_arithmetic())
-      .value("ALLREDUCE", GRADRING_ALLREDUCE)
-      .value("BROADCAST", GRADRING_BROADCAST)
-      .value("BARRIER", GRADRING_BARRIER)
-      .value("ALLGATHER", GRADRING_ALLGATHER)
-      .value("REDUCE_SCATTER", GRADRING_REDUCE_SCATTER)
-      .value("REDUCE", GRADRING_REDUCE)
-      .value("GATHER", GRADRING_GATHER)
-      .value("SCATTER", GRADRING_SCATTER)
-      .value("ALLTOALL", GRADRING_ALLTOALL)
-      .value("SEND", GRADRING_SEND)
-      .value("RECV", GRADRING_RECV);
-  nb::enum_<gradring_dtype>(m, "Dtype", nb::is_arithmetic())
-      .value("FLOAT32", GRADRING_FLOAT32)
-      .value("FLOAT64", GRADRING_FLOAT64)
-      .value("FLOAT16", GRADRING_FLOAT16)
-      .value("BFLOAT16", GRADRING_BFLOAT16)
-      .value("INT8", GRADRING_INT8)
-      .value("INT16", GRADRING_INT16)
-      .value("INT32", GRADRING_INT32)
-      .value("INT64", GRADRING_INT64)
-      .value("UINT8", GRADRING_UINT8)
-      .value("UINT16", GRADRING_UINT16)
-      .value("UINT32", GRADRING_UINT32)
-      .value("UINT64", GRADRING_UINT64)
-      .value("BOOL", GRADRING_BOOL)
-      .value("FLOAT8_E4M3", GRADRING_FLOAT8_E4M3)
-      .value("FLOAT8_E5M2", GRADRING_FLOAT8_E5M2);
-  nb::enum_<gradring_reduce_op>(m, "ReduceOp", nb::is_arithmetic())
-      .value("SUM", GRADRING_SUM)
-      .value("AVERAGE", GRADRING_AVERAGE)
-      .value("MIN", GRADRING_MIN)
-      .value("MAX", GRADRING_MAX)
-      .value("PRODUCT", GRADRING_PRODUCT)
-      .value("BAND", GRADRING_BAND)
-      .value("BOR", GRADRING_BOR)
-      .value("BXOR", GRADRING_BXOR);
-  nb::enum_<gradring_wire>(m, "Wire", nb::is_arithmetic())
-      .value("DEFAULT", GRADRING_WIRE_DEFAULT)
-      .value("FLOAT16", GRADRING_WIRE_FLOAT16)
-      .value("BFLOAT16", GRADRING_WIRE_BFLOAT16)
-      .value("INT8", GRADRING_WIRE_INT8)
-      .value("NATIVE", GRADRING_WIRE_NATIVE);
-  nb::enum_<gradring_code>(m, "Code", nb::is_arithmetic())
-      .value("INVALID", GRADRING_ERR_INVALID)
-      .value("NOT_FOUND", GRADRING_ERR_NOT_FOUND)
-      .value("PERMISSION", GRADRING_ERR_PERMISSION)
-      .value("EXHAUSTED", GRADRING_ERR_EXHAUSTED)
-      .value("UNAVAILABLE", GRADRING_ERR_UNAVAILABLE)
-      .value("DEADLINE", GRADRING_ERR_DEADLINE)
-      .value("FAILED", GRADRING_ERR_FAILED)
-      .value("INCOMPATIBLE", GRADRING_ERR_INCOMPATIBLE)
-      .value("INTERNAL", GRADRING_ERR_INTERNAL)
-      .value("FORKED", GRADRING_ERR_FORKED);
-  nb::enum_<gradring_cause>(m, "Cause", nb::is_arithmetic())
-      .value("NONE", GRADRING_CAUSE_NONE)
-      .value("MISMATCH", GRADRING_CAUSE_MISMATCH)
-      .value("TRAINER_DIED", GRADRING_CAUSE_TRAINER_DIED)
-      .value("TRAINER_LEFT", GRADRING_CAUSE_TRAINER_LEFT)
-      .value("PEER_LOST", GRADRING_CAUSE_PEER_LOST)
-      .value("PEER_SILENT", GRADRING_CAUSE_PEER_SILENT)
-      .value("DEADLINE", GRADRING_CAUSE_DEADLINE)
-      .value("PROTOCOL", GRADRING_CAUSE_PROTOCOL)
-      .value("REFUSED", GRADRING_CAUSE_REFUSED)
-      .value("DRAINED", GRADRING_CAUSE_DRAINED)
-      .value("EXCLUDED", GRADRING_CAUSE_EXCLUDED)
-      .value("NO_QUORUM", GRADRING_CAUSE_NO_QUORUM)
-      .value("ROOT_LOST", GRADRING_CAUSE_ROOT_LOST)
-      .value("CORRUPTED", GRADRING_CAUSE_CORRUPTED);
-}
-
 NB_MODULE(_native, m) {
-  nb::set_leak_warnings(false);
+  nb::set_leak_warnings(false);  // torch's own globals hold groups until the process ends
   define_numbers(m);
   nb::register_exception_translator(raise_in_python);
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&Waits::end));
+  m.def("end_waits", &Waits::end);
+  m.def("told", &told);
+  m.def("waited_for_input", [](uint64_t nanoseconds) {
+    const nb::gil_scoped_release unlocked;
+    Job::waited_for_input(nanoseconds);
+  });
   m.def("version", [] { return std::string(gradring_version()); });
 
   nb::class_<Memory>(m, "Memory", nb::type_slots(memory_slots))
       .def_prop_ro("address",
                    [](const Memory& self) { return reinterpret_cast<uintptr_t>(self.block->data); })
-      .def_prop_ro("nbytes", [](const Memory& self) { return self.block->bytes; });
+      .def_prop_ro("nbytes", [](const Memory& self) { return self.block->bytes; })
+      .def("show_at",
+           [](const Memory& self, uintptr_t pages) {
+             const nb::gil_scoped_release unlocked;
+             self.block->show_at(extent_of(pages, self.block->bytes).at);
+           })
+      .def("hide_at", [](const Memory& self, uintptr_t pages) {
+        const nb::gil_scoped_release unlocked;
+        self.block->hide_at(extent_of(pages, self.block->bytes).at);
+      });
 
   nb::class_<gradring_result>(m, "Result")
       .def_prop_ro(
@@ -265,17 +228,8 @@ NB_MODULE(_native, m) {
       .def_ro("size", &gradring_result::size);
 
   nb::class_<Call>(m, "Call").def(
-      "__init__",
-      [](Call* self, gradring_collective collective, gradring_dtype dtype, uint64_t count,
-         uintptr_t input, size_t input_bytes, uintptr_t output, size_t output_bytes,
-         gradring_reduce_op op, uint32_t root, std::string name, int32_t priority,
-         gradring_wire wire, double prescale, double postscale, std::vector<uint64_t> counts) {
-        new (self) Call(make_call(collective, dtype, count, input, input_bytes, output,
-                                  output_bytes, op, root, std::move(name), priority, wire, prescale,
-                                  postscale, std::move(counts)));
-      },
-      nb::arg("collective"), nb::arg("dtype") = GRADRING_UINT8, nb::arg("count") = 0,
-      nb::arg("input") = 0, nb::arg("input_bytes") = 0, nb::arg("output") = 0,
+      nb::new_(&make_call), nb::arg("collective"), nb::arg("dtype") = GRADRING_UINT8,
+      nb::arg("count") = 0, nb::arg("input") = 0, nb::arg("input_bytes") = 0, nb::arg("output") = 0,
       nb::arg("output_bytes") = 0, nb::arg("op") = GRADRING_SUM, nb::arg("root") = 0,
       nb::arg("name") = "", nb::arg("priority") = 0, nb::arg("wire") = GRADRING_WIRE_DEFAULT,
       nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
@@ -291,6 +245,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("local_rank", [](const Job& self) { return gradring_local_rank(self.comm()); })
       .def_prop_ro("local_size", [](const Job& self) { return gradring_local_size(self.comm()); })
       .def_prop_ro("epoch", [](const Job& self) { return gradring_epoch(self.comm()); })
+      .def_prop_ro("copied_bytes", [](const Job& self) { return self.arena().copied_bytes(); })
       .def_prop_ro("node", [](const Job& self) { return std::string(gradring_node(self.comm())); })
       .def("group",
            [](const std::shared_ptr<Job>& self, const std::vector<uint32_t>& ranks) {
@@ -307,30 +262,33 @@ NB_MODULE(_native, m) {
       .def("join_point", &join_point)
       .def("join", &join);
 
-  m.def("open", [](const nb::kwargs& given) {
-    JobOptions options;
-    const auto text = [&](const char* key, std::optional<std::string>& to) {
-      if (given.contains(key)) to = nb::cast<std::optional<std::string>>(given[key]);
-    };
-    const auto number = [&](const char* key, std::optional<int32_t>& to) {
-      if (given.contains(key)) to = nb::cast<std::optional<int32_t>>(given[key]);
-    };
-    text("runtime_dir", options.runtime_dir);
-    text("job", options.job);
-    text("token", options.token);
-    text("policy", options.policy);
-    text("wire", options.wire);
-    text("priorities", options.priorities);
-    text("deterministic", options.deterministic);
-    number("rank", options.rank);
-    number("size", options.size);
-    number("local_rank", options.local_rank);
-    number("local_size", options.local_size);
-    if (given.contains("join_timeout_ms")) {
-      options.join_timeout_ms = nb::cast<int64_t>(given["join_timeout_ms"]);
-    }
-    return run_with_signals([options] { return Job::open(options); });
-  });
+  using Text = std::optional<std::string>;
+  using Number = std::optional<int32_t>;
+  m.def(
+      "open",
+      [](Text runtime_dir, Text job, Text token, Text policy, Text wire, Text priorities,
+         Text deterministic, Number rank, Number size, Number local_rank, Number local_size,
+         int64_t join_timeout_ms) {
+        const JobOptions options{std::move(runtime_dir),
+                                 std::move(job),
+                                 std::move(token),
+                                 std::move(policy),
+                                 std::move(wire),
+                                 std::move(priorities),
+                                 std::move(deterministic),
+                                 rank,
+                                 size,
+                                 local_rank,
+                                 local_size,
+                                 join_timeout_ms};
+        return run_with_signals([options] { return Job::open(options); });
+      },
+      nb::kw_only(), nb::arg("runtime_dir") = nb::none(), nb::arg("job") = nb::none(),
+      nb::arg("token") = nb::none(), nb::arg("policy") = nb::none(), nb::arg("wire") = nb::none(),
+      nb::arg("priorities") = nb::none(), nb::arg("deterministic") = nb::none(),
+      nb::arg("rank") = nb::none(), nb::arg("size") = nb::none(),
+      nb::arg("local_rank") = nb::none(), nb::arg("local_size") = nb::none(),
+      nb::arg("join_timeout_ms") = 0);
 }
 
 }  // namespace gradring::python

@@ -1,7 +1,6 @@
 #include "client/python/binding/pending.h"
 
 #include <chrono>
-#include <cstring>
 
 namespace gradring::python {
 
@@ -27,7 +26,7 @@ bool Pending::wait_once(int64_t timeout_ms) {
   } else {
     result_ = result;
     const CopyOut& out = parts_.copy_out;
-    if (out.bytes > 0) std::memcpy(out.to, out.from, out.bytes);
+    if (out.bytes > 0) parts_.arena->copy(out.to, out.from, out.bytes);
   }
   parts_.blocks.clear();
   if (error_) throw Error(*error_);

@@ -23,9 +23,12 @@ class Pending {
     size_t bytes = 0;
   };
   struct Parts {
+    // That it names. Let go of after the communicator, which may end with it: nobody else is to
+    // have them before.
+    std::vector<std::shared_ptr<const Arena::Block>> blocks;
     std::shared_ptr<gradring_comm> comm;
+    std::shared_ptr<Arena> arena;
     gradring_request request = 0;
-    std::vector<std::shared_ptr<const Arena::Block>> blocks;  // that it names
     CopyOut copy_out;
   };
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._native import Cause, Code
+
 
 class GradringError(RuntimeError):
     """A call that failed. Its text is one sentence that says what happened, to whom and what to do.
@@ -14,12 +16,11 @@ class GradringError(RuntimeError):
         pid: its process there, or None.
     """
 
-    def __init__(self, message: str, code: int = 9, cause: int = 0, rank: int = -1, node: str = "", pid: int = 0):
-        from . import _native
-
+    def __init__(self, message: str, code: int = Code.INTERNAL, cause: int = Cause.NONE, rank: int = -1,
+                 node: str = "", pid: int = 0):
         super().__init__(message)
-        self.code = _native.Code(code)
-        self.cause = _native.Cause(cause)
+        self.code = Code(code)
+        self.cause = Cause(cause)
         self.rank = rank if rank >= 0 else None
         self.node = node or None
         self.pid = pid or None
@@ -28,3 +29,7 @@ class GradringError(RuntimeError):
         arguments = (str(self), int(self.code), int(self.cause), -1 if self.rank is None else self.rank,
                      self.node or "", self.pid or 0)
         return type(self), arguments
+
+
+# As Horovod calls it.
+HorovodInternalError = GradringError

@@ -16,7 +16,9 @@ for life in range(3):
     dist.all_reduce(tensor)
     say(life=life, total=tensor[0].item())
     if life < 2:
+        world = dist.group.WORLD
         dist.destroy_process_group()
+        assert not world.is_open and not side.is_open, "it keeps its job"
 work = dist.all_reduce(torch.ones(1000), async_op=True)
 future = work.get_future()
 del work

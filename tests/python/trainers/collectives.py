@@ -8,6 +8,8 @@ from report import say
 RANK, SIZE = meet()
 TOTAL = SIZE * (SIZE + 1) // 2
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+MOVED = (torch.float8_e4m3fn, torch.float8_e5m2)
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 
@@ -24,6 +26,14 @@ def all_reduce_of_every_type():
         tensor = of_rank(RANK + 1, 1000, dtype)
         dist.all_reduce(tensor)
         assert (tensor == TOTAL).all(), dtype
+    for dtype in UNSIGNED:
+        tensor = of_rank(RANK + 1, 1000, dtype)
+        dist.all_reduce(tensor)
+        assert set(tensor.tolist()) == {TOTAL}, dtype
+    for dtype in MOVED:
+        tensor = torch.full((5,), RANK + 1.0).to(dtype)
+        dist.broadcast(tensor, 2)
+        assert (tensor.float() == 3).all(), dtype
 
 
 def all_reduce_with_every_op():
@@ -35,6 +45,17 @@ def all_reduce_with_every_op():
     tensor = of_rank(RANK + 1)
     dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
     assert (tensor == 2.5).all()
+    for dtype in INTEGERS + UNSIGNED:
+        tensor = of_rank(RANK + 1, dtype=dtype)
+        dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+        assert set(tensor.tolist()) == {2}, (dtype, tensor)
+    square = (torch.arange(-6, 6).reshape(4, 3) + RANK).t()  # not contiguous; the average has halves, of either sign
+    wanted = torch.trunc((torch.arange(-6, 6).reshape(4, 3) + 1.5).t())
+    dist.reduce(square, 1, op=dist.ReduceOp.AVG)
+    assert RANK != 1 or torch.equal(square.double(), wanted.double()), square
+    share = torch.empty(2, dtype=torch.int64)
+    dist.reduce_scatter_tensor(share, torch.arange(2 * SIZE) + RANK, op=dist.ReduceOp.AVG)
+    assert share.tolist() == [2 * RANK + 1, 2 * RANK + 2], share
     tensor = of_rank(RANK + 1)
     dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5))
     assert (tensor == 5).all()
@@ -180,6 +201,23 @@ def groups():
     dist.barrier(group=mine)
 
 
+def coalesced():
+    from torch.distributed import _functional_collectives as functional
+
+    world = dist.group.WORLD
+    pair = [of_rank(RANK + 1), of_rank(10 * (RANK + 1), 5)]
+    for got, want in zip(functional.all_reduce_coalesced(pair, "sum", world), (TOTAL, 10 * TOTAL), strict=True):
+        assert (got == want).all()
+    for got, times in zip(functional.all_gather_into_tensor_coalesced(pair, world), (1, 10), strict=True):
+        assert torch.equal(got.reshape(SIZE, -1)[:, 0], times * torch.arange(1.0, SIZE + 1))
+    whole = [torch.arange(float(SIZE)), torch.ones(2 * SIZE)]
+    first, second = functional.reduce_scatter_tensor_coalesced(whole, "sum", [0, 0], world)
+    assert first.tolist() == [RANK * SIZE] and second.tolist() == [SIZE, SIZE]
+    gathered = [[torch.empty(3), torch.empty(5)] for _ in range(SIZE)]
+    dist.all_gather_coalesced(gathered, pair)
+    assert all((one[0] == rank + 1).all() and (one[1] == 10 * (rank + 1)).all() for rank, one in enumerate(gathered))
+
+
 def functional_and_sharded():
     from torch.distributed import _functional_collectives as functional
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
@@ -197,6 +235,7 @@ def what_makes_no_sense_is_refused_in_words():
     for call, words in ((lambda: dist.all_gather_into_tensor(*uneven), "needs 4 times 2 elements"),
                         (lambda: dist.broadcast(torch.eye(2).to_sparse(), 0), "sparse"),
                         (lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)), "split sizes"),
+                        (lambda: dist.all_reduce(torch.empty(2, device="meta")), "this one is on meta"),
                         (lambda: dist.recv(torch.empty(1)), "name the rank")):
         try:
             call()
@@ -210,7 +249,7 @@ CHECKS = [
     all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
     all_reduce_of_complex_numbers, all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once,
     futures, broadcast_and_reduce, all_gather, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one,
-    groups, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
+    groups, coalesced, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
 ]
 for check in CHECKS:
     check()

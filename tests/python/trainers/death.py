@@ -1,4 +1,4 @@
-"""Trains until somebody dies, by DDP or by sums of its own, and says what was told of it."""
+"""Trains until somebody dies, by DDP, with the hook or without, or by sums of its own, and says what was told of it."""
 
 import sys
 import time
@@ -7,13 +7,16 @@ import torch
 from meet import meet
 from report import say
 
+import gradring.torch
 from gradring import GradringError
 
 meet()
-WITH_DDP = sys.argv[2] == "ddp"
+WITH_DDP = sys.argv[2] != "sums"
 tensor = torch.ones(1000)
 if WITH_DDP:
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(50, 50))
+if sys.argv[2] == "ddp-hook":
+    model.register_comm_hook(None, gradring.torch.allreduce_hook)
 for step in range(100000):
     try:
         if WITH_DDP:

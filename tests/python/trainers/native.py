@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import sys
 
 import numpy
 from report import say
@@ -94,8 +95,17 @@ def a_mismatch_names_both():
         raise AssertionError("10 and 11 elements were summed")
 
 
+def threads_of_the_binding_count_no_references():
+    """They may end while the interpreter does, when nobody may count any more."""
+    before = sys.getrefcount(job)
+    for _ in range(300):
+        job.join_point()
+        assert sys.getrefcount(job) == before
+
+
 for check in (the_view_and_the_place_are_told, shared_memory_is_summed_where_it_lies,
               ordinary_memory_is_written_when_it_is_waited_for, memory_is_used_again, what_is_dropped_disturbs_nobody,
-              all_or_none_are_submitted, errors_can_be_sent_to_other_processes, a_mismatch_names_both):
+              all_or_none_are_submitted, errors_can_be_sent_to_other_processes, a_mismatch_names_both,
+              threads_of_the_binding_count_no_references):
     check()
     say(right=check.__name__)

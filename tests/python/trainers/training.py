@@ -9,6 +9,8 @@ from meet import meet
 from report import say
 from torch.nn.parallel import DistributedDataParallel
 
+import gradring.torch
+
 STEPS, EACH = 6, 8
 RANK, SIZE = meet()
 
@@ -64,6 +66,10 @@ def fp16():
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     return None, fp16_compress_hook
+
+
+def own_hook(name="allreduce_hook"):
+    return None, getattr(gradring.torch, name)
 
 
 def power_sgd():
@@ -135,6 +141,10 @@ WAYS = {
     "ddp-views": lambda: ddp(gradient_as_bucket_view=True),
     "ddp-unused-and-sparse": lambda: ddp(with_table=True, find_unused_parameters=True),
     "ddp-fp16": lambda: ddp(hook=fp16),
+    "ddp-hook": lambda: ddp(hook=own_hook),
+    "ddp-hook-views": lambda: ddp(hook=own_hook, gradient_as_bucket_view=True),
+    "ddp-hook-sparse": lambda: ddp(with_table=True, hook=own_hook, find_unused_parameters=True),
+    "ddp-bf16-wire": lambda: ddp(hook=lambda: own_hook("bf16_wire_hook")),
     "ddp-powersgd": lambda: ddp(hook=power_sgd),
     "zero": lambda: ddp(optimizer_of=zero),
     "fsdp1": fsdp1,
@@ -144,7 +154,7 @@ WAYS = {
 }
 for way in sys.argv[2:]:
     trained = WAYS[way]()
-    alone = Model(way == "ddp-unused-and-sparse")
+    alone = Model("sparse" in way)
     train(alone, sgd(alone.parameters()), slice(None))
     off = 0.0 if way == "join" else float((trained - weights(alone.parameters())).abs().max())
     say(way=way, digest=hashlib.sha256(trained.numpy().tobytes()).hexdigest(), off=off)

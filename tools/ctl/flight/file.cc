@@ -28,22 +28,44 @@ Numbers numbers_of(std::span<const std::byte> ring) {
   return numbers;
 }
 
+// What has been written of a ring: it is written from its beginning, so behind a piece that was not
+// touched there is nothing.
+std::optional<std::vector<std::byte>> used_part(const FlightRingPlace& place,
+                                                const ReadAt& read_at) {
+  constexpr uint64_t kPieceEvents = (256 << 10) / kFlightEventBytes;
+  std::vector<std::byte> bytes;
+  for (uint64_t first = 0; first < place.events; first += kPieceEvents) {
+    const uint64_t events = std::min(kPieceEvents, place.events - first);
+    const uint64_t offset = first * kFlightEventBytes;
+    bytes.resize(offset + events * kFlightEventBytes);
+    const std::span<std::byte> piece = std::span(bytes).subspan(offset);
+    if (!read_at(place.offset + offset, piece)) return std::nullopt;
+    if (std::ranges::all_of(numbers_of(piece), [](uint64_t number) { return number == 0; })) break;
+  }
+  return bytes;
+}
+
 // The whole events of a ring, oldest first. The kernel copies a ring in no promised order, so what
 // counts is read between two looks at the numbers: a slot that had the same one both times was not
 // touched meanwhile.
 std::optional<std::vector<FlightEvent>> whole_events(const FlightRingPlace& place,
-                                                     const ReadAt& read_at) {
-  std::vector<std::byte> bytes(place.events * kFlightEventBytes), later(bytes.size());
-  if (!read_at(place.offset, bytes)) return std::nullopt;
+                                                     const ReadAt& read_at, bool at_rest) {
+  auto used = used_part(place, read_at);
+  if (!used) return std::nullopt;
+  std::vector<std::byte>& bytes = *used;
   const Numbers before = numbers_of(bytes);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (!read_at(place.offset, bytes)) return std::nullopt;
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (!read_at(place.offset, later)) return std::nullopt;
-  const Numbers after = numbers_of(later);
+  Numbers after = before;
+  if (!at_rest) {
+    std::vector<std::byte> later(bytes.size());
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (!read_at(place.offset, bytes)) return std::nullopt;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (!read_at(place.offset, later)) return std::nullopt;
+    after = numbers_of(later);
+  }
 
   std::vector<FlightEvent> events;
-  for (uint64_t i = 0; i < place.events; ++i) {
+  for (uint64_t i = 0; i < before.size(); ++i) {
     const FlightEvent event = event_at(bytes, i);
     const uint64_t number = event.sequence;
     const bool whole = number == before[i] && number == after[i];
@@ -89,14 +111,15 @@ int64_t FlightLife::last_time() const {
   return entries.empty() ? header.started : entries.back().event.time;
 }
 
-tl::expected<FlightLife, std::string> read_flight(uint64_t file_bytes, const ReadAt& read_at) {
+tl::expected<FlightLife, std::string> read_flight(uint64_t file_bytes, const ReadAt& read_at,
+                                                  bool at_rest) {
   std::vector<std::byte> head(std::min<uint64_t>(file_bytes, kFlightHeaderBytes));
   if (!read_at(0, head)) return tl::unexpected(std::string("its header cannot be read"));
   const auto header = decode_flight_header(head, file_bytes);
   if (!header) return tl::unexpected(header.error());
   FlightLife life{*header, {}, 0};
   for (uint32_t i = 0; i < header->ring_count; ++i) {
-    const auto events = whole_events(header->rings[i], read_at);
+    const auto events = whole_events(header->rings[i], read_at, at_rest);
     if (!events) return tl::unexpected(fmt::format("ring {} cannot be read", i));
     add_entries(*events, i, &life.entries);
     if (!events->empty()) life.overwritten += events->front().sequence - 1;

@@ -34,8 +34,10 @@ struct FlightLife {
 using ReadAt = std::function<bool(uint64_t offset, std::span<std::byte> to)>;
 
 // Believes nothing of what it reads, and reads while the daemon writes: an event that is not whole
-// is left out. The error is a clause about "it", the file.
-tl::expected<FlightLife, std::string> read_flight(uint64_t file_bytes, const ReadAt& read_at);
+// is left out. `at_rest`: nobody writes any more, so one look is enough and not three. The error is
+// a clause about "it", the file.
+tl::expected<FlightLife, std::string> read_flight(uint64_t file_bytes, const ReadAt& read_at,
+                                                  bool at_rest = false);
 
 // Errors: UNAVAILABLE if there is no such file, PERMISSION_DENIED, INTERNAL if it cannot be a
 // recorder's.

@@ -145,6 +145,7 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
     case FlightKind::kSliceForwarded:
     case FlightKind::kSliceDelivered:
     case FlightKind::kSliceAborted:
+      told->who = event.rank == kNoRank ? "" : fmt::format("lane {}", event.rank);
       told->detail = slice_of(event);
       return;
     default:

@@ -8,6 +8,8 @@ from .cluster import Cluster, Job
 from .network import Loopback, Namespaces, best_network, cubic, why_no_namespaces
 from .node import Node
 from .process import Footprint, Process, TookTooLong, children_of, cpu_seconds, run, state_of, tail, wait_until
+from .slurm import Slurm, why_no_slurm
 
-__all__ = ["Cluster", "Footprint", "Job", "Loopback", "Namespaces", "Node", "Process", "TookTooLong",
-           "best_network", "cpu_seconds", "cubic", "run", "state_of", "tail", "wait_until", "why_no_namespaces"]
+__all__ = ["Cluster", "Footprint", "Job", "Loopback", "Namespaces", "Node", "Process", "Slurm", "TookTooLong",
+           "best_network", "cpu_seconds", "cubic", "run", "state_of", "tail", "wait_until", "why_no_namespaces",
+           "why_no_slurm"]

@@ -1,5 +1,6 @@
 """A whole ring, its jobs, and its end."""
 
+import contextlib
 import shutil
 import signal
 import tempfile
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from .network import Loopback
 from .node import Node
-from .process import Process, holders_of, marked, run, wait_until
+from .process import Process, TookTooLong, holders_of, marked, run, wait_until
 
 
 class Job:
@@ -90,11 +91,15 @@ class Cluster:
 
     def start(self, kept=()):
         """Starts all daemons, those of the nodes of these indices with a keeper, and returns when all are connected."""
-        for node in self.nodes:
-            self.processes.append(node.run_daemon(*(["--keep"] if node.index in kept else [])))
+        self.start_daemons(kept)
         for node in self.nodes:
             node.wait_ready(len(self.nodes) - 1)
         return self
+
+    def start_daemons(self, kept=()):
+        """The same, and waits for nothing."""
+        for node in self.nodes:
+            self.processes.append(node.run_daemon(*(["--keep"] if node.index in kept else [])))
 
     def launch(self, name, command, per_node=1, nodes=None, token=None, uids=None, of_rank=None):
         """Starts a job: `per_node` trainers on each node, ranks in the order of the nodes.
@@ -139,6 +144,8 @@ class Cluster:
                 daemon.signal(signal.SIGTERM)  # all at once, then each is waited for
         for node in getattr(self, "nodes", []):
             complaints.append(node.stop())
+        with contextlib.suppress(TookTooLong):  # what belonged to those that were killed ends a moment later
+            wait_until(lambda: not marked(self.mark), 2, "all processes are gone")
         for pid, words in marked(self.mark).items():
             complaints.append(f"process {pid} was left behind: {words}")
         holders = holders_of(self._segments)

@@ -156,6 +156,13 @@ class Namespaces:
         """Takes the node's device "down", which it sees, or "up"."""
         self._ip(self.space(node), f"link set eth{card} {state}")
 
+    def unplug(self, node, card=0):
+        """Takes the cable out: the node's device loses its carrier, and keeps its addresses and routes."""
+        self._ip(self._switch, f"link set {self._port(node, card)} down")
+
+    def plug_in(self, node, card=0):
+        self._ip(self._switch, f"link set {self._port(node, card)} up")
+
     def shape(self, rate="1gbit"):
         """Limits what each node sends, and what it receives, to a rate.
 
@@ -171,7 +178,7 @@ class Namespaces:
     def slow_down(self, node, rate):
         """Limits what the node sends."""
         self._ip(self.space(node), "link set dev eth0 gso_max_size 32768")
-        run("tc", "-n", self.space(node), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb",
+        run("tc", "-n", self.space(node), "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb",
             "latency", "50ms")
 
     def within(self, *command):

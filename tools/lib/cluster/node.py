@@ -22,6 +22,18 @@ class Node:
         self.programs = None  # a folder of its own, if it is to have one
         self._starts = 0
 
+    def as_host(self):
+        """What a command begins with, behind the prefix, to run under the node's name and to find others by theirs.
+
+        In a namespace only.
+        """
+        hosts = self._cluster.folder / "hosts"
+        if not hosts.exists():
+            hosts.write_text("127.0.0.1 localhost\n" + "".join(
+                f"{node.address.rpartition(':')[0]} {node.name}\n" for node in self._cluster.nodes))
+        return ["unshare", "--uts", "--mount", "sh", "-c",
+                f'mount --bind {hosts} /etc/hosts && hostname {self.name} && exec "$@"', "sh"]
+
     def write_config(self, peers, settings):
         """A value of None leaves a setting out; one that may be given several times can be a list."""
         lines = {"node": self.name, "runtime-dir": self.runtime_dir, "listen": self.address, **settings}

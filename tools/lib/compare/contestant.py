@@ -30,7 +30,8 @@ class Context:
 
 def compiled(context, name, compiler, sources, *flags):
     target = context.folder / name
-    testbed.run(*compiler, *COMPILE, f"-I{context.root}", "-o", target, *[HERE / "ranks" / source for source in sources], *flags, seconds=60)
+    testbed.run(*compiler, *COMPILE, f"-I{context.root}", "-o", target,
+                *[HERE / "ranks" / source for source in sources], *flags, seconds=60)
     return target
 
 

@@ -84,4 +84,5 @@ def today(program):
 def all_of(path: Path, say):
     program = Program(path, say)
     sums, steps = today(program)
-    return {"check": program("check"), "horovod": horovod(program), "horovod_exact": horovod_exact(program), "limits": limits(program), "sums": sums, "steps": steps}
+    return {"check": program("check"), "horovod": horovod(program), "horovod_exact": horovod_exact(program),
+            "limits": limits(program), "sums": sums, "steps": steps}

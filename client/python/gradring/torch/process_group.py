@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import collections
+
 import torch
 import torch.distributed as dist
 
 from .. import _native
-from .._native import Call, Collective
+from .._native import Call, Collective, ReduceOp
+from .frontend import TENSORS
 from .reduce_ops import how_to_reduce
-from .tensors import Place
+from .residence import Residence
+from .staging import Stage
+from .tensors import Move
 from .work import Work
+
+_SMALL = 64  # elements, of works that are kept alive for a while
 
 
 def _one(tensors, what):
@@ -25,12 +32,19 @@ class ProcessGroup(dist.ProcessGroup):
     they are submitted.
     """
 
-    def __init__(self, job: _native.Job, timeout, name: str):
+    def __init__(self, job: _native.Job, timeout, name: str, at_shutdown=lambda: None):
+        """`timeout`: a timedelta; `at_shutdown()`: called once, before the job is left."""
         super().__init__(job.rank, job.size)
+        self._at_shutdown = at_shutdown
         self.job = job
+        self.residence = Residence(job)
+        self._stage = Stage()
         self._timeout = timeout.total_seconds()
         self._label = name
         self._description = "undefined"
+        # DDP's join() hands a work to C++, which waits for it in the backward pass and does not keep it alive for
+        # Python; without its Python half it would be waited for for ever.
+        self._recent: collections.deque[Work] = collections.deque(maxlen=64)
 
     # ---- what it is ----
     @property
@@ -54,7 +68,12 @@ class ProcessGroup(dist.ProcessGroup):
         self._description = description
 
     def shutdown(self):
-        self.job = None
+        if self.is_open:
+            self._at_shutdown()
+            self._stage.close()
+            self.residence.leave()
+        self.job = self.residence = None
+        self._recent.clear()
 
     def abort(self):
         self.shutdown()
@@ -66,18 +85,42 @@ class ProcessGroup(dist.ProcessGroup):
         return f"<gradring.torch.ProcessGroup {self._label!r}: rank {self.rank()} of {self.size()}>"
 
     # ---- how ops start ----
-    def _start(self, what, calls, outputs, finish=lambda: None, owner=None):
-        if self.job is None:
+    def start(self, what, moves, outputs, finish=lambda: None):
+        """Submits moves as one Work, whose result is `outputs`; see Work for `finish`, before which they are home."""
+        def end():
+            for move in moves:
+                move.bring_home()
+            finish()
+        fetches = [fetch for move in moves for fetch in move.fetches()]
+        return self.start_calls(what, [move.call for move in moves], outputs, end, moves, fetches)
+
+    def start_calls(self, what, calls, outputs, finish=lambda: None, owner=None, fetches=()):
+        """Submits native calls as one Work, behind the copies of `fetches` and all ops that were started before."""
+        job = self.job
+        if job is None:
             raise RuntimeError(f"gradring: {what} on a process group that has been destroyed")
-        requests = self.job.start_all(calls, owner) if len(calls) > 1 else [self.job.start(calls[0], owner)]
-        return Work(f"{what} of {self.size()} ranks", requests, outputs, finish, self._timeout)
+
+        def submit():
+            return job.start_all(calls, owner) if len(calls) > 1 else [job.start(calls[0], owner)]
+        late = bool(fetches) or self._stage.busy()
+        work = Work(f"{what} of {self.size()} ranks", None if late else submit(), outputs, finish, self._timeout)
+        if late:
+            self._stage.add(fetches, lambda: work.submitted(submit()), work.not_submitted)
+        return work
 
     def _move(self, what, collective, source, target, count, outputs=None, **details):
         """An op from one dense tensor, or none, to another, or none, with `count` elements a block."""
-        call, finish = _call(collective, source, target, count, **details)
-        return self._start(what, [call], outputs if outputs is not None else [target], finish, [source, target])
+        move = Move(collective, source, target, count, **details)
+        return self.start(what, [move], outputs if outputs is not None else [target])
 
     # ---- reductions ----
+    def _reduction(self, collective, source, target, count, op, **details):
+        """The Move of one. An average of integers, which the daemon refuses to make, is rounded towards 0."""
+        how = how_to_reduce(op)
+        if how["op"] == ReduceOp.AVERAGE and not source.is_floating_point() and source.dtype != torch.bool:
+            return IntegerAverage(self.size(), collective, source, target, count, **details)
+        return Move(collective, source, target, count, **how, **details)
+
     def allreduce(self, tensors, opts=None):
         opts = opts or dist.AllreduceOptions()
         if any(one.layout == torch.sparse_coo for one in tensors):
@@ -87,16 +130,19 @@ class ProcessGroup(dist.ProcessGroup):
         return self.allreduce_coalesced(tensors, opts)
 
     def allreduce_coalesced(self, tensors, opts=None):
-        details = how_to_reduce(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
-        made = [_call(Collective.ALLREDUCE, one, one, one.numel(), **details) for one in tensors]
-        return self._start("all_reduce", [call for call, _ in made], list(tensors), _all(made), list(tensors))
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        made = [self._reduction(Collective.ALLREDUCE, one, one, one.numel(), op) for one in tensors]
+        work = self.start("all_reduce", made, list(tensors))
+        if sum(one.numel() for one in tensors) <= _SMALL:
+            self._recent.append(work)
+        return work
 
     def reduce(self, tensors, opts):
         tensor = _one(tensors, "reduce")
         root = opts.rootRank
         scratch = tensor if self.rank() == root else None
-        return self._move("reduce", Collective.REDUCE, tensor, scratch, tensor.numel(), list(tensors), root=root,
-                          **how_to_reduce(opts.reduceOp))
+        move = self._reduction(Collective.REDUCE, tensor, scratch, tensor.numel(), opts.reduceOp, root=root)
+        return self.start("reduce", [move], list(tensors))
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         output, parts = _one(outputs, "reduce_scatter"), _one(inputs, "reduce_scatter")
@@ -108,16 +154,17 @@ class ProcessGroup(dist.ProcessGroup):
         return self._reduce_scatter(output, tensor, opts)
 
     def _reduce_scatter(self, output, tensor, opts):
-        details = how_to_reduce(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
-        return self._move("reduce_scatter", Collective.REDUCE_SCATTER, tensor, output, output.numel(), **details)
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        move = self._reduction(Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
+        return self.start("reduce_scatter", [move], [output])
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
-        details = how_to_reduce(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         for output, tensor in zip(outputs, inputs, strict=True):
             _check_times("reduce_scatter_tensor", tensor, output, self.size())
-        made = [_call(Collective.REDUCE_SCATTER, tensor, output, output.numel(), **details)
+        made = [self._reduction(Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
                 for output, tensor in zip(outputs, inputs, strict=True)]
-        return self._start("reduce_scatter", [call for call, _ in made], list(outputs), _all(made), [inputs, outputs])
+        return self.start("reduce_scatter", made, list(outputs))
 
     # ---- to all ----
     def broadcast(self, tensors, opts):
@@ -129,9 +176,9 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather(self, outputs, inputs, opts=None):
         parts, tensor = _one(outputs, "all_gather"), _one(inputs, "all_gather")
         _check_parts("all_gather", parts, tensor, self.size())
-        whole = torch.empty((self.size(), tensor.numel()), dtype=tensor.dtype)
-        call, _ = _call(Collective.ALLGATHER, tensor, whole, tensor.numel())
-        return self._start("all_gather", [call], [list(parts)], _spread(whole, parts), [whole, parts, tensor])
+        whole = torch.empty((self.size(), tensor.numel()), dtype=tensor.dtype, device="cpu")
+        move = Move(Collective.ALLGATHER, tensor, whole, tensor.numel())
+        return self.start("all_gather", [move], [list(parts)], _spread(whole, parts))
 
     def _allgather_base(self, output, tensor, opts=None):
         _check_times("all_gather_into_tensor", output, tensor, self.size())
@@ -140,30 +187,29 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         for output, tensor in zip(outputs, inputs, strict=True):
             _check_times("all_gather_into_tensor", output, tensor, self.size())
-        made = [_call(Collective.ALLGATHER, tensor, output, tensor.numel())
+        made = [Move(Collective.ALLGATHER, tensor, output, tensor.numel())
                 for output, tensor in zip(outputs, inputs, strict=True)]
-        return self._start("all_gather", [call for call, _ in made], list(outputs), _all(made), [inputs, outputs])
+        return self.start("all_gather", made, list(outputs))
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         """`outputs[r][i]` is what rank r gives for the i-th input."""
-        wholes = [torch.empty((self.size(), one.numel()), dtype=one.dtype) for one in inputs]
-        calls = [_call(Collective.ALLGATHER, one, whole, one.numel())[0]
-                 for one, whole in zip(inputs, wholes, strict=True)]
+        wholes = [torch.empty((self.size(), one.numel()), dtype=one.dtype, device="cpu") for one in inputs]
+        made = [Move(Collective.ALLGATHER, one, whole, one.numel()) for one, whole in zip(inputs, wholes, strict=True)]
 
         def finish():
             for i, whole in enumerate(wholes):
                 _spread(whole, [parts[i] for parts in outputs])()
-        return self._start("all_gather", calls, outputs, finish, [wholes, outputs, inputs])
+        return self.start("all_gather", made, outputs, finish)
 
     # ---- to one, from one ----
     def gather(self, outputs, inputs, opts):
         tensor, mine = _one(inputs, "gather"), self.rank() == opts.rootRank
-        whole = torch.empty((self.size(), tensor.numel()), dtype=tensor.dtype) if mine else None
+        whole = torch.empty((self.size(), tensor.numel()), dtype=tensor.dtype, device="cpu") if mine else None
         parts = _one(outputs, "gather") if mine else []
         if mine:
             _check_parts("gather", parts, tensor, self.size())
-        call, _ = _call(Collective.GATHER, tensor, whole, tensor.numel(), root=opts.rootRank)
-        return self._start("gather", [call], [list(parts)], _spread(whole, parts), [whole, parts, tensor])
+        move = Move(Collective.GATHER, tensor, whole, tensor.numel(), root=opts.rootRank)
+        return self.start("gather", [move], [list(parts)], _spread(whole, parts))
 
     def scatter(self, outputs, inputs, opts):
         output, mine = _one(outputs, "scatter"), self.rank() == opts.rootRank
@@ -184,7 +230,7 @@ class ProcessGroup(dist.ProcessGroup):
             return self._move("all_to_all", Collective.ALLTOALL, tensor, output, tensor.numel() // self.size())
         given = _elements(tensor, input_splits, self.size())
         taken = _elements(output, output_splits, self.size())
-        counts = self._exchange(given)
+        counts = self.exchange(given)
         told = counts[self.rank()::self.size()]
         if told != taken:
             raise ValueError(f"gradring: all_to_all: the ranks give this one {told} elements, and it takes {taken}")
@@ -192,20 +238,20 @@ class ProcessGroup(dist.ProcessGroup):
 
     def alltoall(self, outputs, inputs, opts=None):
         given, taken = [one.numel() for one in inputs], [one.numel() for one in outputs]
-        counts = self._exchange(given)
+        counts = self.exchange(given)
         source = torch.cat([one.reshape(-1) for one in inputs])
-        whole = torch.empty(sum(taken), dtype=source.dtype)
-        call, _ = _call(Collective.ALLTOALL, source, whole, 0, counts=counts)
+        whole = torch.empty(sum(taken), dtype=source.dtype, device="cpu")
+        move = Move(Collective.ALLTOALL, source, whole, 0, counts=counts)
 
         def finish():
             for part, got in zip(outputs, whole.split(taken), strict=True):
                 part.copy_(got.view(part.shape))
-        return self._start("all_to_all", [call], list(outputs), finish, [source, whole, outputs])
+        return self.start("all_to_all", [move], list(outputs), finish)
 
-    def _exchange(self, numbers):
+    def exchange(self, numbers):
         """The numbers of all ranks, one rank's after the other's."""
-        mine = torch.tensor(numbers, dtype=torch.int64)
-        everybody = torch.empty(len(numbers) * self.size(), dtype=torch.int64)
+        mine = torch.tensor(numbers, dtype=torch.int64, device="cpu")
+        everybody = torch.empty(len(numbers) * self.size(), dtype=torch.int64, device="cpu")
         self._allgather_base(everybody, mine).wait()
         return everybody.tolist()
 
@@ -225,7 +271,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- none ----
     def barrier(self, opts=None):
-        return self._start("barrier", [Call(Collective.BARRIER)], [])
+        return self.start_calls("barrier", [Call(Collective.BARRIER)], [])
 
     # Names that torch uses from 2.13 on.
     all_gather_single = _allgather_base
@@ -235,26 +281,17 @@ class ProcessGroup(dist.ProcessGroup):
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
 
-def _call(collective, source, target, count, **details):
-    """The native call, and what is to be done when it is over. Equal tensors: in place."""
-    given = Place(source) if source is not None else None
-    taken = given if target is source else Place(target) if target is not None else None
-    call = Call(collective, dtype=(given or taken).dtype, count=count, input=given.address if given else 0,
-                input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
-                output_bytes=taken.nbytes if taken else 0, **details)
-    kept = (given, taken)  # until it is over
+class IntegerAverage(Move):
+    """A sum that is divided once it is there."""
 
-    def finish():
-        if kept[1] is not None:
-            kept[1].bring_home()
-    return call, finish
+    def __init__(self, size, *where, **details):
+        super().__init__(*where, op=ReduceOp.SUM, **details)
+        self._size = size
 
-
-def _all(made):
-    def finish():
-        for _, one in made:
-            one()
-    return finish
+    def bring_home(self):
+        if self.taken is not None:
+            TENSORS.divide(self.taken.dense, self._size)
+        super().bring_home()
 
 
 def _spread(whole, parts):

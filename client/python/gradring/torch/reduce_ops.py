@@ -22,7 +22,8 @@ def how_to_reduce(op) -> dict:
     """The arguments of a native call that say it."""
     kind = getattr(op, "op", op)
     if kind == dist.ReduceOp.PREMUL_SUM:
-        return {"op": ReduceOp.SUM, "prescale": float(op.factor)}
+        _, factor = op.__getstate__()  # before torch 2.13 it has no attribute of it
+        return {"op": ReduceOp.SUM, "prescale": float(factor)}
     for known, details in _OPS.items():
         if kind == known:
             return details

@@ -7,24 +7,24 @@ import sys
 import uuid
 from pathlib import Path
 
-from .. import _native
+from .. import _native, timeline
 from .process_group import ProcessGroup
 
-# The communicators whose ranks are those of torch's default group, by the store that made them; groups
-# are made from the newest.
-_roots: list[ProcessGroup] = []
+# torch's default group, while it is gradring's: other groups are made from its job.
+_world: ProcessGroup | None = None
 
 
 def create(options, backend_options=None):
     """What torch.distributed calls for each group that this rank is in."""
-    ranks = list(options.global_ranks_in_group)
-    root = next((one for one in reversed(_roots) if one.is_open), None)
-    if root is None or not ranks:
-        group = ProcessGroup(_open(options), options.timeout, options.group_id)
-        if not ranks:
-            _roots[:] = [one for one in _roots if one.is_open] + [group]
-        return group
-    return ProcessGroup(root.job.group(ranks), options.timeout, options.group_id)
+    global _world
+    ranks = list(options.global_ranks_in_group)  # none: the default group
+    if ranks and _world is not None and _world.is_open:
+        return ProcessGroup(_world.job.group(ranks), options.timeout, options.group_id)
+    if ranks:
+        return ProcessGroup(_open(options), options.timeout, options.group_id)
+    _world = ProcessGroup(_open(options), options.timeout, options.group_id, at_shutdown=timeline.end)
+    timeline.begin(options.group_rank)
+    return _world
 
 
 def _open(options):
@@ -42,9 +42,10 @@ def _agree_on_name(store, rank):
 
 
 def _name_for_people():
+    step = os.environ.get("SLURM_STEP_ID")
     for variable in ("GRADRING_JOB", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"):
         value = os.environ.get(variable, "")
         if value and value != "none":
-            return value
+            return f"{value}.{step}" if variable == "SLURM_JOB_ID" and step else value
     script = Path(sys.argv[0] if sys.argv else "").stem
     return script or "torch"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.distributed as dist
 
-from .._native import Call, Collective
-from .tensors import Place
+from .._native import Collective
+from .tensors import Move
 
 
 def allreduce_sparse(group, tensor, opts):
@@ -15,25 +17,16 @@ def allreduce_sparse(group, tensor, opts):
         raise NotImplementedError(f"gradring: all_reduce of sparse tensors with {opts.reduceOp}")
     mine = tensor.coalesce()
     indices, values = mine.indices().t().contiguous(), mine.values().contiguous()
-    rows = group._exchange([indices.shape[0]])
+    rows = group.exchange([indices.shape[0]])
     gathered = []
-    calls = []
+    moves = []
     for part in (indices, values):
-        width = _width(part)
-        whole = torch.empty((sum(rows), *part.shape[1:]), dtype=part.dtype)
-        source, target = Place(part), Place(whole)
-        calls.append(Call(Collective.ALLGATHER, dtype=source.dtype, input=source.address, input_bytes=source.nbytes,
-                          output=target.address, output_bytes=target.nbytes, counts=[count * width for count in rows]))
+        width = math.prod(part.shape[1:])
+        whole = torch.empty((sum(rows), *part.shape[1:]), dtype=part.dtype, device="cpu")
+        moves.append(Move(Collective.ALLGATHER, part, whole, 0, counts=[count * width for count in rows]))
         gathered.append(whole)
 
     def finish():
         total = torch.sparse_coo_tensor(gathered[0].t(), gathered[1], tensor.shape).coalesce()
-        tensor.copy_(total)
-    return group._start("all_reduce of a sparse tensor", calls, [tensor], finish, [indices, values, gathered])
-
-
-def _width(part):
-    width = 1
-    for length in part.shape[1:]:
-        width *= length
-    return width
+        tensor.copy_(total.to(tensor.device))
+    return group.start("all_reduce of a sparse tensor", moves, [tensor], finish)

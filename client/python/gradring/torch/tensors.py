@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from .._native import Dtype
+from .._native import Call, Dtype
+from .devices import device_of
 
 DTYPES = {
     torch.float32: Dtype.FLOAT32,
@@ -26,8 +27,6 @@ for _name, _dtype in (("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32), ("uint
 
 def dtype_of(tensor: torch.Tensor) -> Dtype:
     """Raises TypeError for what gradring cannot move."""
-    if tensor.device.type != "cpu":
-        raise TypeError(f"gradring has tensors on the CPU only as yet, and this one is on {tensor.device}")
     if tensor.layout != torch.strided:
         raise TypeError(f"gradring sums sparse tensors in all_reduce only; this one is {tensor.layout}")
     try:
@@ -37,12 +36,16 @@ def dtype_of(tensor: torch.Tensor) -> Dtype:
 
 
 class Place:
-    """A tensor to be read or written: itself where it is dense, else a dense stand-in."""
+    """A tensor to be read or written: itself where it is dense and on the host, else a dense stand-in there."""
 
     def __init__(self, tensor: torch.Tensor):
         self.tensor = tensor
         self.dtype = dtype_of(tensor)
-        self.dense = tensor if tensor.is_contiguous() else tensor.contiguous()
+        self.device = device_of(tensor)
+        if self.device is not None:
+            self.dense = self.device.host(tensor)  # until it is fetched, with anything in it
+        else:
+            self.dense = tensor if tensor.is_contiguous() else tensor.contiguous()
 
     @property
     def address(self) -> int:
@@ -54,5 +57,30 @@ class Place:
 
     def bring_home(self) -> None:
         """After it was written."""
-        if self.dense is not self.tensor:
+        if self.device is not None:
+            self.device.deliver([(self.dense, self.tensor)])
+        elif self.dense is not self.tensor:
             self.tensor.copy_(self.dense)
+
+
+class Move:
+    """A native call from one tensor, or none, to another, or none, which are kept alive. The same twice: in place."""
+
+    def __init__(self, collective, source: torch.Tensor | None, target: torch.Tensor | None, count: int, **details):
+        self.given = Place(source) if source is not None else None
+        self.taken = self.given if target is source else Place(target) if target is not None else None
+        given, taken = self.given, self.taken
+        self.call = Call(collective, dtype=(given or taken).dtype, count=count, input=given.address if given else 0,
+                         input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
+                         output_bytes=taken.nbytes if taken else 0, **details)
+
+    def fetches(self) -> list:
+        """What has to be copied from which device before the call."""
+        if self.given is None or self.given.device is None:
+            return []
+        return [(self.given.device, [(self.given.tensor, self.given.dense)])]
+
+    def bring_home(self) -> None:
+        """After the call is done."""
+        if self.taken is not None:
+            self.taken.bring_home()

@@ -5,27 +5,31 @@ from __future__ import annotations
 import atexit
 import queue
 import threading
+import time
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
-from ..errors import GradringError
+from .. import _native
 from .._native import Code
+from ..errors import GradringError
 
 
 class Work(dist.Work):
-    """One collective under way, of one or several of the library's requests.
+    """One collective under way, of one or several of the library's requests, or soon under way.
 
     `wait` and `get_future` may be used both and from any thread. The outputs are written by the time
     that either tells of the end, and must not be looked at before.
     """
 
     def __init__(self, what, requests, outputs, finish, timeout):
-        """`finish()`: run once, when all requests are done well. `timeout`: seconds, of wait()."""
+        """`requests`: None if they come later, by submitted(). `finish()`: run once, when all are done well.
+        `timeout`: seconds, of wait()."""
         super().__init__()
         self._what = what
-        self._requests = requests
+        self._requests = requests or ()
+        self._submitted = threading.Event() if requests is None else None
         self._outputs = outputs
         self._finish = finish
         self._timeout = timeout
@@ -34,6 +38,14 @@ class Work(dist.Work):
         self._error = None
         self._future = None
         self._end_told = None
+
+    def submitted(self, requests):
+        self._requests = requests
+        self._submitted.set()
+
+    def not_submitted(self, error):
+        self._end(error)
+        self._submitted.set()
 
     def wait(self, timeout=timedelta(0)):
         """True when it is done. Raises GradringError if it failed, or is not done in time."""
@@ -82,6 +94,15 @@ class Work(dist.Work):
 
     def _complete(self, seconds):
         """Whether it is done, after so many seconds at most; 0 is a look, else not to be done is an error."""
+        if self._submitted is not None and not self._submitted.is_set():
+            began = time.monotonic()
+            if not self._submitted.wait(min(seconds, threading.TIMEOUT_MAX)):
+                if seconds == 0:
+                    return False
+                raise GradringError(f"{self._what}: timeout after {seconds:g} s, and the device has not come to it yet",
+                                    Code.DEADLINE)
+            if seconds > 0:
+                seconds = max(seconds - (time.monotonic() - began), 0.001)
         for request in self._requests:
             if self._done:
                 break
@@ -89,8 +110,8 @@ class Work(dist.Work):
                 if not request.wait(int(seconds * 1000)):
                     if seconds == 0:
                         return False
-                    raise GradringError(f"{self._what} is still under way after {seconds:g} s; "
-                                        "'gradringctl jobs' says who waits for whom", int(Code.DEADLINE))
+                    raise GradringError(f"{self._what}: timeout after {seconds:g} s, and it is still under way; "
+                                        "'gradringctl jobs' says who waits for whom", Code.DEADLINE)
             except GradringError as error:
                 if error.code != Code.DEADLINE:
                     self._end(error)
@@ -116,7 +137,7 @@ class Work(dist.Work):
     def _finish_future(self):
         try:
             self._complete(self._timeout)
-        except GradringError as error:
+        except Exception as error:  # whatever it is, whoever has the future must hear of it
             self._end(error)
 
 
@@ -148,6 +169,7 @@ class _Finisher:
     def stop(self):
         if self._thread is not None:
             self._works.put(None)
+            _native.end_waits()  # callbacks of futures need the interpreter
             self._thread.join(1)
 
     def _run(self):

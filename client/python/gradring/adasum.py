@@ -1,0 +1,76 @@
+"""Adaptive summation (Maleki and others, MLSys 2021), as <gradring/adasum.hpp> has it.
+
+Gradients a and b become (1 - a.b / (2 a.a)) a + (1 - a.b / (2 b.b)) b: of ranks 0 and 1, 2 and 3, ..., then of the
+results, as in a tournament. All products follow from those of the ranks' own vectors, so it is one alltoall, a small
+sum and one allgather.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import exchange
+from .arrays import ARRAYS, as_array
+from .process_sets import ProcessSet
+from .reduce_ops import Sum
+
+
+def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, process_set: ProcessSet):
+    """As exchange.allreduce. Raises TypeError for anything but float16, float32 and float64."""
+    names = process_set.names()
+    full = names.check(name, "adasum") or names.automatic("adasum")
+    sources = [frontend.dense(tensor) for tensor in tensors]
+    vectors = []
+    for source in sources:
+        array = as_array(source)
+        if array.dtype not in (np.float16, np.float32, np.float64):
+            raise TypeError(f"gradring: Adasum of {array.dtype}; it takes float16, float32 and float64")
+        vectors.append(array.reshape(-1) * array.dtype.type(prescale))
+
+    def work():
+        results = []
+        for i, vector in enumerate(vectors):
+            combined = _combine(vector, f"{full}/{i}", process_set) * vector.dtype.type(postscale)
+            dense = frontend.empty(tuple(sources[i].shape), tensors[i])
+            as_array(dense)[...] = combined.reshape(tuple(sources[i].shape))
+            if outputs is None:
+                results.append(frontend.result(dense, tensors[i]))
+            else:
+                frontend.copy(dense, outputs[i])
+                results.append(outputs[i])
+        return results
+    return exchange.staged(names, full, work, False)
+
+
+def _combine(vector, name, process_set):
+    size = process_set.size()
+    block = max(-(-vector.size // size), 1)
+    padded = np.zeros(block * size, vector.dtype)
+    padded[:vector.size] = vector
+    how = {"process_set": process_set, "now": True}
+    # My part of everybody's vector, one row a rank.
+    parts = exchange.alltoall(ARRAYS, padded.reshape(size, block), [1] * size, name=f"{name}/parts", **how).wait()[0]
+    wide = parts.astype(np.float64)
+    products = exchange.allreduce(ARRAYS, [wide @ wide.T], op=Sum, name=f"{name}/products",
+                                  process_set=process_set).wait()[0]
+    mine = (weights(products) @ wide).astype(vector.dtype)
+    return exchange.allgather(ARRAYS, [mine], name=f"{name}/result", **how).wait()[0][:vector.size]
+
+
+def weights(products: np.ndarray) -> np.ndarray:
+    """By how much each rank's vector counts. `products`: n x n, of the ranks' vectors with one another."""
+    count = np.ones(len(products))
+    team = np.arange(len(products))  # of each rank, at this level
+    while len(products) > 1:
+        n = len(products)
+        factors = np.ones(n)
+        for i in range(0, n - 1, 2):
+            both = products[i, i + 1]
+            for one in (i, i + 1):
+                factors[one] = 1 - both / (2 * products[one, one]) if products[one, one] > 0 else 1.0
+        count *= factors[team]
+        team //= 2
+        scaled = factors[:, None] * products * factors
+        starts = np.arange(0, n, 2)
+        products = np.add.reduceat(np.add.reduceat(scaled, starts, axis=0), starts, axis=1)
+    return count

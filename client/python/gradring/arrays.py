@@ -1,0 +1,98 @@
+"""NumPy arrays, and whatever speaks DLPack or the buffer protocol, as tensors to exchange."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ._native import Dtype
+from .places import Place
+
+DTYPES = {
+    "float32": Dtype.FLOAT32,
+    "float64": Dtype.FLOAT64,
+    "float16": Dtype.FLOAT16,
+    "bfloat16": Dtype.BFLOAT16,
+    "int8": Dtype.INT8,
+    "int16": Dtype.INT16,
+    "int32": Dtype.INT32,
+    "int64": Dtype.INT64,
+    "uint8": Dtype.UINT8,
+    "uint16": Dtype.UINT16,
+    "uint32": Dtype.UINT32,
+    "uint64": Dtype.UINT64,
+    "bool": Dtype.BOOL,
+    "float8_e4m3fn": Dtype.FLOAT8_E4M3,
+    "float8_e5m2": Dtype.FLOAT8_E5M2,
+}
+
+
+class Arrays:
+    """The Frontend of numpy.ndarray."""
+
+    def dense(self, tensor: Any, writable: bool = False) -> np.ndarray:
+        array = as_array(tensor)
+        if writable and not array.flags.writeable:
+            raise TypeError(f"gradring: the output is a {type(tensor).__name__} that cannot be written")
+        return array if array.flags.c_contiguous and array.dtype.isnative else np.array(array, order="C")
+
+    def place(self, dense: np.ndarray) -> Place:
+        try:
+            dtype = DTYPES[dense.dtype.name]
+        except KeyError:
+            raise TypeError(f"gradring cannot move {dense.dtype}") from None
+        return Place(dense.ctypes.data, dense.nbytes, dense.size, dtype, dense.shape, dense)
+
+    def empty(self, shape, like: Any) -> np.ndarray:
+        return np.empty(shape, as_array(like).dtype)
+
+    def copy(self, source, target) -> None:
+        np.copyto(as_array(target), source)
+
+    def result(self, dense, like):
+        return dense
+
+    def scaled(self, dense, factor):
+        return (dense.astype(np.float64) * factor).astype(dense.dtype)
+
+    def divide(self, dense, divisor) -> None:
+        np.multiply(np.sign(dense), np.abs(dense) // divisor, out=dense)
+
+
+ARRAYS = Arrays()
+
+
+def as_array(tensor: Any) -> np.ndarray:
+    """A view where that is possible: of arrays, of what has DLPack on the CPU, of buffers. Raises TypeError."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if isinstance(tensor, (bool, int, float, list, tuple, np.generic)):
+        return np.asarray(tensor)
+    if hasattr(tensor, "__dlpack__"):
+        try:
+            return np.from_dlpack(tensor)
+        except (BufferError, RuntimeError, TypeError):
+            pass  # types that DLPack, or NumPy's part of it, does not have, such as bfloat16
+    if hasattr(tensor, "__array__"):
+        return np.asarray(tensor)
+    try:
+        view = memoryview(tensor)
+    except TypeError:
+        raise TypeError(f"gradring: a {type(tensor).__name__} is no array: it has no DLPack and no buffer") from None
+    return np.asarray(view)
+
+
+def like(result: np.ndarray, given: Any) -> Any:
+    """A result as the kind of array that was given, where its library takes DLPack; else a NumPy array."""
+    if isinstance(given, (np.ndarray, np.generic, bool, int, float, list, tuple)) or not hasattr(given, "__dlpack__"):
+        return result
+    if hasattr(given, "__array_namespace__"):
+        library = given.__array_namespace__()
+    else:
+        library = sys.modules.get(type(given).__module__.partition(".")[0])
+    try:
+        return library.from_dlpack(result)
+    except (AttributeError, BufferError, RuntimeError, TypeError):
+        return library.asarray(result) if hasattr(library, "asarray") else result

@@ -1,0 +1,58 @@
+"""The loop around a training function."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any, Callable
+
+from .._native import Code
+from ..errors import GradringError
+from ..world import world
+from .interrupts import HostsUpdatedInterrupt
+from .state import State
+
+PATIENCE = 30.0  # seconds for ops that were started before the one that failed
+
+
+def run(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A training function, whose first argument is a State, that is called again when ranks were lost or came in.
+
+    It begins with the state that all ranks share. After an op that failed, where the job goes on, that is the one of
+    the last commit; after HostsUpdatedInterrupt the present one. Raises the op's GradringError where the job does not
+    go on: it is not elastic, this node was excluded, or fewer ranks are left than its policy asks for.
+    """
+
+    @functools.wraps(function)
+    def begun_again(state: State, *args, **keywords):
+        in_sync = False
+        while True:
+            try:
+                if not in_sync:
+                    state.sync()
+                return function(state, *args, **keywords)
+            except HostsUpdatedInterrupt as interrupt:
+                in_sync = interrupt.skip_sync
+            except GradringError as error:
+                in_sync = False
+                state.restore()
+                _meet_after(error)
+            state.on_reset()
+    return begun_again
+
+
+def _meet_after(error: GradringError) -> None:
+    """All ranks that are left, and such as come in, at one point."""
+    one = world()
+    if not one.elastic:
+        raise error
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            one.join_point()
+            return
+        except GradringError as over:
+            # Refused while ops are under way; these end by themselves, as all ranks have started them.
+            if over.code != Code.INVALID or time.monotonic() > deadline:
+                raise error from over
+            time.sleep(0.01)

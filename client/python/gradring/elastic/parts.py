@@ -1,0 +1,63 @@
+"""State that lies in objects of a framework: models, optimizers, samplers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable
+
+from ..objects import broadcast_object
+from ..world import world
+from .state import ObjectState
+
+
+class Keeper:
+    """Of one object: knows how to read its state, as something that can be pickled, and how to write it."""
+
+    def __init__(self, part: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]):
+        self.part = part
+        self._read = read
+        self._write = write
+        self.save()
+
+    def save(self) -> None:
+        self._kept = copy.deepcopy(self._read(self.part))
+
+    def restore(self) -> None:
+        self._write(self.part, copy.deepcopy(self._kept))
+
+    def sync(self) -> None:
+        """All ranks call it: they take over the state of the rank that has the job's."""
+        self._kept = broadcast_object(self._read(self.part), root_rank=world().oldest)
+        self.restore()
+
+    def reset(self) -> None:
+        """After the ranks have changed."""
+
+
+class PartsState(ObjectState):
+    """Objects with a keeper each, and attributes that can be pickled."""
+
+    def __init__(self, keepers: dict[str, Keeper], **values: Any):
+        object.__setattr__(self, "_keepers", keepers)
+        super().__init__(**values)
+        for name, keeper in keepers.items():
+            object.__setattr__(self, name, keeper.part)
+
+    def save(self):
+        for keeper in self._keepers.values():
+            keeper.save()
+        super().save()
+
+    def restore(self):
+        for keeper in self._keepers.values():
+            keeper.restore()
+        super().restore()
+
+    def sync(self):
+        for keeper in self._keepers.values():
+            keeper.sync()
+        super().sync()
+
+    def reset(self):
+        for keeper in self._keepers.values():
+            keeper.reset()

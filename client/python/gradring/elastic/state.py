@@ -1,0 +1,93 @@
+"""What ranks share: kept to go back to, and handed to those that come in."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Iterable
+
+from ..objects import broadcast_object
+from ..world import world
+from .interrupts import HostsUpdatedInterrupt
+
+
+class State:
+    """What a training function goes on from. Not thread-safe: it belongs to the thread that trains."""
+
+    def __init__(self):
+        self._reset_callbacks: list[Callable[[], None]] = []
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Functions to be called, in this order, whenever the ranks have changed: what depends on size(), such as the
+        learning rate, belongs there."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def commit(self) -> None:
+        """Keeps the state, and looks who is there. All ranks call it after the same step.
+
+        Raises HostsUpdatedInterrupt, on all of them, if the ranks have changed.
+        """
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Takes in ranks that wait for it. All ranks call it after the same step; ops that were started must have been
+        waited for. Cheaper than a commit, as nothing is kept. Raises HostsUpdatedInterrupt."""
+        one = world()
+        grew = one.grew
+        if one.elastic and one.join_point():
+            raise HostsUpdatedInterrupt(skip_sync=one.grew == grew)
+
+    def save(self) -> None:
+        """Keeps the state in this process's memory."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Goes back to what was kept last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Takes over the state of the rank that has the job's, `world().oldest`. All ranks call it."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """After the ranks have changed, before the callbacks."""
+
+
+class ObjectState(State):
+    """Attributes that can be pickled; each keyword becomes one, with its first value."""
+
+    def __init__(self, bcast_object: Callable[..., Any] | None = None, get_rank: Callable[[], int] | None = None,
+                 **values):
+        """`bcast_object`, `get_rank`: Horovod asks for them; ours serve where they are None."""
+        super().__init__()
+        self._bcast_object = bcast_object or broadcast_object
+        self._names = list(values)
+        self._kept: dict[str, Any] = {}
+        for name, value in values.items():
+            setattr(self, name, value)
+        self._keep()
+
+    def save(self):
+        self._keep()
+
+    def restore(self):
+        self._take(self._kept)
+
+    def sync(self):
+        if not self._names:
+            return
+        self._keep()
+        self._kept = self._bcast_object(self._kept, root_rank=world().oldest)
+        self._take(self._kept)
+
+    def _keep(self):
+        self._kept = {name: copy.deepcopy(getattr(self, name)) for name in self._names}
+
+    def _take(self, kept):
+        for name, value in kept.items():
+            setattr(self, name, copy.deepcopy(value))

@@ -1,0 +1,289 @@
+"""The collectives, on the tensors of any framework: what all front ends are made of.
+
+Each starts an op and returns its Handle. Tensors that are in use must not be written, and outputs not read, before the
+handle was waited for. `name`: ops of one name and kind are matched across ranks with each other; without, by their
+place in the program. `process_set`: the ranks that take part, which all must call it. Errors that concern a call alone
+are raised at once; what only all ranks together can see, by the handle, on each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import Any, Sequence
+
+from ._native import Call, Cause, Code, Collective, Dtype, ReduceOp, Wire
+from .errors import GradringError
+from .handles import Handle, RequestHandle, StagedHandle
+from .places import FLOATS, Frontend, Place
+from .process_sets import ProcessSet, global_process_set
+from .reduce_ops import Adasum, Average, Sum
+from .world import gather, rank
+
+
+def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = None, *, op=Average,
+              name: str | None = None, prescale: float = 1.0, postscale: float = 1.0, wire: Wire = Wire.DEFAULT,
+              priority: int = 0, process_set: ProcessSet = global_process_set) -> Handle:
+    """The handle's result: a list of the outputs. `outputs`: the tensors themselves for in place; None: new ones.
+    Several tensors are one op to the others: all of them are handed over, or none is."""
+    if op is Adasum:
+        from .adasum import allreduce_adasum
+
+        return allreduce_adasum(frontend, tensors, outputs, name=name, prescale=prescale, postscale=postscale,
+                                process_set=process_set)
+    details = {"op": op, "wire": wire, "priority": priority}
+    homes = []
+    calls = []
+    names = process_set.names()
+    full = names.check(name, "allreduce")
+    size = len(process_set.ranks)
+    for i, tensor in enumerate(tensors):
+        home = _Home(frontend, tensor, outputs[i] if outputs is not None else None)
+        given, taken = home.given, home.taken
+        own = _own_scaling(given.dtype, op, prescale, postscale)
+        if own and prescale != 1.0:
+            home.replace_input(frontend.scaled(home.source, prescale))
+            given = home.given
+        if own:
+            home.finish_with(_integers(frontend, size if op == Average else 1, postscale))
+        calls.append(_call(Collective.ALLREDUCE, given, taken, given.count, name=_numbered(full, i, len(tensors)),
+                           **(details | {"op": Sum} if own and op == Average else details),
+                           prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
+        homes.append(home)
+    handle = _start(process_set, calls, homes, lambda: [home.bring() for home in homes])
+    names.hold(full, handle)
+    return handle
+
+
+def broadcast(frontend: Frontend, tensor, output=None, *, root_rank: int, name: str | None = None,
+              process_set: ProcessSet = global_process_set) -> Handle:
+    """Result: the output. `root_rank`: of the whole job, also where the set is not all of it."""
+    names = process_set.names()
+    full = names.check(name, "broadcast")
+    home = _Home(frontend, tensor, output)
+    source = home.given if rank() == root_rank else None
+    call = _call(Collective.BROADCAST, source, home.taken, home.taken.count, name=full,
+                 root=process_set.place_of(root_rank))
+    handle = _start(process_set, [call], home, home.bring)
+    names.hold(full, handle)
+    return handle
+
+
+def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: str | None = None, prescale: float = 1.0,
+                  postscale: float = 1.0, wire: Wire = Wire.DEFAULT,
+                  process_set: ProcessSet = global_process_set) -> Handle:
+    """Result: this rank's part of each sum. Rows are shared out evenly; where they cannot be, the first ranks have one
+    more."""
+    if op not in (Average, Sum):
+        raise NotImplementedError(f"gradring: reducescatter with {op}; it takes Average or Sum")
+    names = process_set.names()
+    full = names.check(name, "reducescatter")
+    calls, kept, outputs, ends = [], [], [], []
+    for i, tensor in enumerate(tensors):
+        source = frontend.dense(tensor)
+        given = frontend.place(source)
+        if not given.shape:
+            raise ValueError("gradring: reducescatter shares out rows, and a scalar has none")
+        own = _own_scaling(given.dtype, op, prescale, postscale)
+        if own and prescale != 1.0:
+            source = frontend.scaled(source, prescale)
+            given = frontend.place(source)
+        rows = _shares(given.shape[0], process_set.size())
+        width = given.count // given.shape[0] if given.shape[0] else 0
+        output = frontend.empty((rows[process_set.rank()], *given.shape[1:]), tensor)
+        calls.append(_call(Collective.REDUCE_SCATTER, given, frontend.place(output), 0, op=Sum if own else op,
+                           name=_numbered(full, i, len(tensors)), counts=[share * width for share in rows],
+                           wire=wire, prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
+        if own:
+            ends.append((_integers(frontend, process_set.size() if op == Average else 1, postscale), output))
+        kept.append(source)
+        outputs.append(output)
+
+    def finish():
+        for end, output in ends:
+            end(output)
+        return [frontend.result(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
+    handle = _start(process_set, calls, [kept, outputs], finish)
+    names.hold(full, handle)
+    return handle
+
+
+def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
+              process_set: ProcessSet = global_process_set, equal: bool = False, now: bool = False) -> Handle:
+    """Result: of each tensor, the rows of all ranks, one below the other. Ranks may have different numbers of rows.
+    `equal`: they do not, so nobody need ask for them. `now`: the caller will wait at once."""
+    names = process_set.names()
+    full = names.check(name, "allgather") or names.automatic("allgather")
+    sources = [frontend.dense(tensor) for tensor in tensors]
+    places = [frontend.place(source) for source in sources]
+    for place in places:
+        if not place.shape:
+            raise ValueError("gradring: allgather puts rows together, and a scalar has none; give it one dimension")
+
+    def work():
+        if equal:
+            rows = [[place.shape[0]] * process_set.size() for place in places]
+        else:
+            rows = _exchange_rows(process_set, full, places)
+        calls, outputs = [], []
+        for i, place in enumerate(places):
+            width = math.prod(place.shape[1:])
+            output = frontend.empty((sum(rows[i]), *place.shape[1:]), tensors[i])
+            calls.append(_call(Collective.ALLGATHER, place, frontend.place(output), 0,
+                               name=_numbered(full, i, len(places)), counts=[count * width for count in rows[i]]))
+            outputs.append(output)
+        _start(process_set, calls, [sources, outputs], None).wait()
+        return [frontend.result(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
+    return staged(names, full, work, now)
+
+
+def alltoall(frontend: Frontend, tensor, splits: Sequence[int] | None = None, *, name: str | None = None,
+             process_set: ProcessSet = global_process_set, now: bool = False) -> Handle:
+    """Result: the rows that the others had for this rank, in the order of ranks, and a list of how many each had.
+    `splits[r]`: how many of this rank's rows are rank r's; None: all the same."""
+    names = process_set.names()
+    full = names.check(name, "alltoall") or names.automatic("alltoall")
+    source = frontend.dense(tensor)
+    place = frontend.place(source)
+    size, mine = process_set.size(), process_set.rank()
+    if not place.shape:
+        raise ValueError("gradring: alltoall shares out rows, and a scalar has none")
+    splits = _checked_splits(splits, place.shape[0], size)
+    width = math.prod(place.shape[1:])
+
+    def work():
+        told = _gather_numbers(process_set, f"{full}/rows", [width, int(place.dtype), *splits])
+        _agree(full, "widths of rows", [one[0] for one in told])
+        _agree(full, "types", [one[1] for one in told])
+        rows = [one[2:] for one in told]
+        received = [row[mine] for row in rows]
+        output = frontend.empty((sum(received), *place.shape[1:]), tensor)
+        call = _call(Collective.ALLTOALL, place, frontend.place(output), 0, name=full,
+                     counts=[count * width for row in rows for count in row])
+        _start(process_set, [call], [source, output], None).wait()
+        return frontend.result(output, tensor), received
+    return staged(names, full, work, now)
+
+
+def barrier(*, process_set: ProcessSet = global_process_set) -> Handle:
+    """Result: None, once all ranks have called it."""
+    return _start(process_set, [Call(Collective.BARRIER)], None, lambda: None)
+
+
+class _Home:
+    """One tensor's way through an op: from where it lies, through a dense form, to where the result belongs."""
+
+    def __init__(self, frontend: Frontend, tensor, output=None):
+        self._frontend = frontend
+        self._tensor = tensor
+        self._target = output
+        self._end = None
+        self.source = frontend.dense(tensor)
+        self.given = frontend.place(self.source)
+        if output is None:
+            self._dense = frontend.empty(self.given.shape, tensor)
+        elif output is tensor:
+            self._dense = self.source
+        else:
+            self._dense = frontend.dense(output, writable=True)
+        self.taken = self.given if self._dense is self.source else frontend.place(self._dense)
+
+    def replace_input(self, tensor):
+        self.source = tensor
+        self.given = self._frontend.place(tensor)
+
+    def finish_with(self, end):
+        self._end = end
+
+    def bring(self) -> Any:
+        if self._end is not None:
+            self._end(self._dense)
+        if self._target is None:
+            return self._frontend.result(self._dense, self._tensor)
+        if self._dense is not self._target:
+            self._frontend.copy(self._dense, self._target)
+        return self._target
+
+
+def _call(collective, given: Place | None, taken: Place | None, count: int, **details) -> Call:
+    known = given or taken
+    return Call(collective, dtype=known.dtype, count=count, input=given.address if given else 0,
+                input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
+                output_bytes=taken.nbytes if taken else 0, **details)
+
+
+def _start(process_set, calls, owner, finish) -> RequestHandle:
+    job = process_set.job()
+    requests = job.start_all(calls, owner) if len(calls) > 1 else [job.start(one, owner) for one in calls]
+    return RequestHandle(requests, finish)
+
+
+def staged(names, full, work, now):
+    if now:
+        handle = RequestHandle([], work)
+    else:
+        handle = StagedHandle(work)
+    names.hold(full, handle)
+    return handle
+
+
+def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) -> bool:
+    """Whether averages and factors are ours to compute: the daemon does so for floating point numbers alone."""
+    return dtype not in FLOATS and (op == Average or prescale != 1.0 or postscale != 1.0)
+
+
+def _integers(frontend, divisor, factor):
+    def end(tensor):
+        if divisor != 1:
+            frontend.divide(tensor, divisor)
+        if factor != 1.0:
+            frontend.copy(frontend.scaled(tensor, factor), tensor)
+    return end
+
+
+def _numbered(full, i, count):
+    return f"{full}/{i}" if full and count > 1 else full
+
+
+def _shares(rows: int, size: int) -> list[int]:
+    return [rows // size + (rank < rows % size) for rank in range(size)]
+
+
+def _checked_splits(splits, rows, size) -> list[int]:
+    if splits is None:
+        if rows % size:
+            raise ValueError(f"gradring: alltoall of {rows} rows among {size} ranks: give splits")
+        return [rows // size] * size
+    splits = [int(one) for one in splits]
+    if len(splits) != size or sum(splits) != rows or min(splits, default=0) < 0:
+        raise ValueError(f"gradring: alltoall of {rows} rows among {size} ranks with splits {splits}")
+    return splits
+
+
+def _exchange_rows(process_set, full, places) -> list[list[int]]:
+    """Of each tensor, how many rows each rank has."""
+    mine = [number for place in places for number in (place.shape[0], math.prod(place.shape[1:]), int(place.dtype))]
+    told = _gather_numbers(process_set, f"{full}/rows", mine)
+    for i in range(len(places)):
+        _agree(full, "widths of rows", [one[3 * i + 1] for one in told])
+        _agree(full, "types", [one[3 * i + 2] for one in told])
+    return [[one[3 * i] for one in told] for i in range(len(places))]
+
+
+def _gather_numbers(process_set, name, numbers: list[int]) -> list[list[int]]:
+    """One list of each rank; ranks with lists of other lengths end it as a mismatch."""
+    mine = array("q", numbers).tobytes()
+    told = gather(process_set.job(), mine, process_set.size(), name).cast("q").tolist()
+    lists = [told[at:at + len(numbers)] for at in range(0, len(told), len(numbers))]
+    for rank, one in enumerate(lists):
+        if not any(one):  # there is no type 0
+            raise GradringError(f"rank {rank} has joined, and '{name.removesuffix('/rows')}' needs its rows",
+                                Code.FAILED, Cause.MISMATCH)
+    return lists
+
+
+def _agree(full, what, values):
+    for rank, value in enumerate(values):
+        if value != values[0]:
+            raise GradringError(f"the ranks do not agree on the {what} of '{full}': rank 0 has {values[0]}, "
+                                f"rank {rank} has {value}", Code.FAILED, Cause.MISMATCH)

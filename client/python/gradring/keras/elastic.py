@@ -1,0 +1,99 @@
+"""Elastic training of Keras's models.
+
+    @gradring.keras.elastic.run
+    def train(state):
+        state.model.fit(data, epochs=EPOCHS - state.epoch,
+                        callbacks=[UpdateEpochStateCallback(state), CommitStateCallback(state)])
+
+    train(KerasState(model, epoch=0, batch=0))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run
+from ..elastic.parts import Keeper, PartsState
+
+__all__ = ["CommitStateCallback", "HorovodInternalError", "HostsUpdatedInterrupt", "KerasState", "ObjectState", "State",
+           "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
+
+
+class KerasState(PartsState):
+    """A model, its optimizer, and anything that can be pickled, such as `epoch` and `batch`."""
+
+    def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None, **values: Any):
+        """`optimizer`: None is the one that the model was compiled with. The model must have been built."""
+        if not model.built:
+            raise ValueError("gradring: KerasState of a model without weights; build it first, or call it once")
+        optimizer = optimizer or getattr(model, "optimizer", None)
+        if optimizer is not None:
+            optimizer.build(model.trainable_variables)
+        parts = {"model": model, **({"optimizer": optimizer} if optimizer is not None else {})}
+        super().__init__({name: Keeper(part, _read, _write) for name, part in parts.items()}, **values)
+
+
+def _read(part):
+    return [np.array(keras.ops.convert_to_numpy(one)) for one in part.variables]
+
+
+def _write(part, values):
+    for one, value in zip(part.variables, values, strict=True):
+        one.assign(value)
+
+
+class CommitStateCallback(keras.callbacks.Callback):
+    """Commits the state after so many batches, and after each epoch. Ranks come in there, and whoever is left learns
+    that others are gone: fit() ends by HostsUpdatedInterrupt then, and run() calls it again. Put it behind those that
+    keep `batch` and `epoch`."""
+
+    def __init__(self, state: State, batches_per_commit: int = 1):
+        super().__init__()
+        self._state = state
+        self._batches_per_commit = batches_per_commit
+
+    def on_train_begin(self, logs=None):
+        self._left = self._batches_per_commit
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._left -= 1
+        if self._left == 0:
+            self._left = self._batches_per_commit
+            self._state.commit()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._state.commit()
+
+
+class UpdateBatchStateCallback(keras.callbacks.Callback):
+    """Keeps `state.batch`, the batches of this epoch that are done, so that training can go on in the middle of it."""
+
+    def __init__(self, state: State):
+        super().__init__()
+        self._state = state
+
+    def on_train_begin(self, logs=None):
+        self._first = self._state.batch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._state.batch = self._first + batch + 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._first = self._state.batch = 0
+
+
+class UpdateEpochStateCallback(keras.callbacks.Callback):
+    """Keeps `state.epoch`, the epochs that are done, over all calls of fit(), each of which counts from 0."""
+
+    def __init__(self, state: State):
+        super().__init__()
+        self._state = state
+
+    def on_train_begin(self, logs=None):
+        self._first = self._state.epoch
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._state.epoch = self._first + epoch + 1

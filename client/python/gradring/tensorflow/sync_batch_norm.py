@@ -1,0 +1,40 @@
+"""Batch normalization over the batches of all ranks."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from ..process_sets import ProcessSet, global_process_set
+from ..reduce_ops import Sum
+from . import differentiable
+from .bridge import name_for
+
+
+class SyncBatchNormalization(keras.layers.BatchNormalization):
+    """keras.layers.BatchNormalization, whose mean and variance, in training, are those of all ranks' examples together.
+    The ranks may have different numbers of them."""
+
+    def __init__(self, fused: bool = False, process_set: ProcessSet = global_process_set, **kwargs):
+        if fused is not False:
+            raise ValueError(f"gradring: SyncBatchNormalization(fused={fused}); there is none that is fused")
+        kwargs.setdefault("name", "sync_batch_normalization")
+        super().__init__(**kwargs)
+        self._process_set = process_set
+
+    def _moments(self, inputs, mask):
+        mean, variance = super()._moments(inputs, mask)
+        if not self._process_set.included() or self._process_set.size() == 1:
+            return mean, variance
+        if mask is None:
+            shape = tf.shape(inputs)
+            count = tf.reduce_prod(tf.gather(shape, self._reduction_axes))
+        else:
+            count = tf.reduce_sum(tf.cast(mask, tf.int32))
+        count = tf.cast(count, mean.dtype)
+        # Weighted by their counts, so that ranks with more examples count for more.
+        mine = tf.stack([mean, variance + tf.square(mean), tf.ones_like(mean)]) * count
+        total = differentiable.allreduce([mine], Sum, 1.0, 1.0, name_for("batch_norm", None),
+                                         self._process_set)[0]
+        mean, mean_of_squares = total[0] / total[2], total[1] / total[2]
+        return mean, mean_of_squares - tf.square(mean)

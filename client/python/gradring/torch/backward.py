@@ -1,0 +1,90 @@
+"""Counting backward passes, parameter by parameter."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+
+import torch
+
+
+def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
+    """A name for each of the optimizer's parameters. Raises ValueError unless there is one, and one only."""
+    if named_parameters is None:
+        return [(f"allreduce.noname.{i}.{j}", parameter) for i, group in enumerate(optimizer.param_groups)
+                for j, parameter in enumerate(group["params"])]
+    pairs = list(named_parameters)
+    if not all(isinstance(one, tuple) for one in pairs):
+        raise ValueError("gradring: named_parameters must be (name, parameter) pairs, such as model.named_parameters()")
+    twice = sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+    if twice:
+        raise ValueError(f"gradring: parameters of one name in named_parameters: {', '.join(twice)}")
+    known = {id(parameter) for _, parameter in pairs}
+    without = [tuple(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]
+               if id(parameter) not in known]
+    if without:
+        raise ValueError(f"gradring: {len(without)} of the optimizer's parameters are not in named_parameters, of "
+                         f"shapes {', '.join(map(str, without[:5]))}")
+    return pairs
+
+
+class Passes:
+    """A part of optimizers' classes: knows of which parameters the gradients are complete.
+
+    Attributes:
+        backward_passes_per_step: how many passes make a gradient.
+    """
+
+    def _begin(self, pairs, backward_passes_per_step, process_set):
+        self._parameter_names = {parameter: name for name, parameter in pairs}
+        self._process_set = process_set
+        self.backward_passes_per_step = backward_passes_per_step
+        self._left: dict[torch.Tensor, int] = {}  # passes
+
+    def _trainable(self):
+        return [one for group in self.param_groups for one in group["params"] if one.requires_grad]
+
+    def _watch(self, parameters):
+        # Models outlive optimizers.
+        mine = weakref.ref(self)
+
+        def told(parameter):
+            if (optimizer := mine()) is not None:
+                optimizer._count(parameter)
+        for one in parameters:
+            self._left[one] = self.backward_passes_per_step
+            one.register_post_accumulate_grad_hook(told)
+
+    def _count(self, parameter):
+        if self._left[parameter] == 0:
+            raise AssertionError(
+                f"the gradient of {self._parameter_names[parameter]} was computed more than backward_passes_per_step "
+                f"({self.backward_passes_per_step}) times before step(): raise it to add gradients up on this rank")
+        self._left[parameter] -= 1
+        if self._left[parameter] == 0:
+            self._passed(parameter)
+
+    def _passed(self, parameter):
+        """For whoever has something to do then."""
+
+    def _under_way(self) -> bool:
+        """Whether anything came by since the last exchange."""
+        return any(left != self.backward_passes_per_step for left in self._left.values())
+
+    def _start_anew(self):
+        for one in self._left:
+            self._left[one] = self.backward_passes_per_step
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """From the next step on."""
+        if passes <= 0:
+            raise ValueError(f"gradring: backward_passes_per_step is {passes}; it must be 1 at least")
+        self.backward_passes_per_step = passes
+        self._start_anew()
+
+    def zero_grad(self, *args, **keywords) -> None:
+        """The optimizer's own. Raises AssertionError between backward() and step() or synchronize()."""
+        if self._under_way():
+            raise AssertionError("optimizer.zero_grad() after backward() and before optimizer.step() or "
+                                 "optimizer.synchronize(): gradients are being exchanged")
+        super().zero_grad(*args, **keywords)

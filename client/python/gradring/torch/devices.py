@@ -1,0 +1,85 @@
+"""Tensors on devices, whose memory the daemon does not see: how they come to the host and back."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol, Sequence
+
+import torch
+
+Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]  # (from, to)
+
+
+class Device(Protocol):
+    """One device. All of it may be called from any thread."""
+
+    def host(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Dense memory of the host, of this shape and type, with anything in it."""
+
+    def mark(self) -> Any:
+        """The place that the calling thread's work on the device has reached."""
+
+    def fetch(self, mark: Any, pairs: Pairs) -> None:
+        """Copies to the host, once the device has come to the mark. Returns when that is done."""
+
+    def deliver(self, pairs: Pairs) -> None:
+        """Copies to the device. Returns when that is done."""
+
+
+class Accelerator:
+    """A Device that has streams and events, as CUDA and XPU do.
+
+    Both ways have a stream of their own, so that copies neither wait for what trainers compute meanwhile nor keep it
+    waiting. Copies are made by the device out of and into pinned memory.
+    """
+
+    def __init__(self, device: torch.device):
+        self._torch = torch.get_device_module(device)
+        self._device = device
+        self._out = self._torch.Stream(device=device)
+        self._in = self._torch.Stream(device=device)
+
+    def host(self, tensor):
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+
+    def mark(self):
+        return self._torch.current_stream(self._device).record_event()
+
+    def fetch(self, mark, pairs):
+        self._out.wait_event(mark)
+        self._copy(self._out, pairs)
+
+    def deliver(self, pairs):
+        # What reads these tensors was begun before the op was, which came behind it (mark).
+        self._copy(self._in, pairs)
+
+    def _copy(self, stream, pairs):
+        with torch.no_grad(), self._torch.stream(stream):
+            for source, target in pairs:
+                target.copy_(source, non_blocking=True)
+            # Nobody but this thread may wait for it: the tensors are given back to others after that.
+            stream.synchronize()
+
+
+_known: dict[torch.device, Device] = {}
+_lock = threading.Lock()
+
+
+def device_of(tensor: torch.Tensor) -> Device | None:
+    """Where the tensor is; None: on the host. Raises TypeError for devices without streams."""
+    if tensor.device.type == "cpu":
+        return None
+    with _lock:
+        if tensor.device not in _known:
+            _known[tensor.device] = _open(tensor.device)
+        return _known[tensor.device]
+
+
+def _open(device):
+    try:
+        known = torch.get_device_module(device)
+    except RuntimeError:
+        known = None
+    if not hasattr(known, "Stream") or not known.is_available():
+        raise TypeError(f"gradring has tensors of the CPU, CUDA and XPU, and this one is on {device}")
+    return Accelerator(device)

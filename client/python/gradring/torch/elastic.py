@@ -1,0 +1,59 @@
+"""Elastic training of PyTorch's models: gradring.elastic with what torch keeps its state in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run
+from ..elastic.parts import Keeper, PartsState
+from ..objects import allgather_object
+from .sampler import ElasticSampler
+
+__all__ = ["ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "TorchState",
+           "run"]
+
+
+class TorchState(PartsState):
+    """Models, optimizers, samplers, and anything that can be pickled.
+
+        state = TorchState(model, optimizer, sampler=sampler, epoch=0)
+
+    Whatever has a state_dict() is kept, handed over and loaded by that; an ElasticSampler takes over what any rank has
+    processed. Everything else is an attribute as in ObjectState.
+    """
+
+    def __init__(self, model: torch.nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None,
+                 **values: Any):
+        parts = {"model": model, "optimizer": optimizer, **values}
+        keepers = {name: _keeper_of(part) for name, part in parts.items() if hasattr(part, "state_dict")}
+        super().__init__(keepers, **{name: value for name, value in values.items() if name not in keepers})
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name in self._keepers:
+            self._keepers[name] = _keeper_of(value)
+
+
+class _SamplerKeeper(Keeper):
+    """What one rank has processed, all have."""
+
+    def sync(self):
+        self._kept = _together(allgather_object(self.part.state_dict()))
+        self.restore()
+
+    def reset(self):
+        self.part.reset()
+
+
+def _together(states: list[dict]) -> dict:
+    """Of the ranks that are furthest, all that they have processed."""
+    epoch = max(one["epoch"] for one in states)
+    processed = set().union(*(one["processed_indices"] for one in states if one["epoch"] == epoch))
+    return {"epoch": epoch, "processed_indices": processed}
+
+
+def _keeper_of(part) -> Keeper:
+    kind = _SamplerKeeper if isinstance(part, ElasticSampler) else Keeper
+    return kind(part, lambda one: one.state_dict(), lambda one, state: one.load_state_dict(state))

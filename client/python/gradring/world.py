@@ -1,0 +1,143 @@
+"""This process's place among the ranks of its job."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+from . import _native
+from ._native import Call, Collective, Dtype
+from .handles import Names
+
+_CARD = struct.Struct("<16sqq")  # what a rank tells of itself: its node's digest, its local rank, its number
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where this rank is among those that are there. Of an elastic job: since the last join point."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int  # this node's place among the nodes that have a rank of this local rank
+    cross_size: int
+    is_homogeneous: bool
+    numbers: tuple[int, ...]  # by which the daemons know the ranks, ascending
+
+
+class World:
+    """A job that this process is in."""
+
+    def __init__(self, job: _native.Job, elastic: bool):
+        self.job = job
+        self.elastic = elastic
+        self.names = Names()
+        self.grew = 0
+        self.oldest = 0  # the rank that has the job's state
+        self.standing: Standing | None = None
+        if elastic:
+            self.join_point()
+        else:
+            self.standing = self._find_out(tuple(range(job.size)))
+
+    def join_point(self) -> bool:
+        """A barrier at which ranks may come in, in elastic jobs. Whether any did, or some were lost, since the last."""
+        view = self.job.join_point()
+        numbers = tuple(view["ranks"])
+        changed = view["grew"] != self.grew or self.standing is None or numbers != self.standing.numbers
+        if view["grew"] != self.grew:
+            self.names.start_anew()
+        if changed:
+            self.grew = view["grew"]
+            self.standing = self._find_out(numbers)
+        self.oldest = numbers.index(view["oldest"])
+        return changed
+
+    def _find_out(self, numbers):
+        digest = hashlib.blake2b(self.job.node.encode(), digest_size=16).digest()
+        told = gather(self.job, _CARD.pack(digest, self.job.local_rank, self.job.rank), len(numbers))
+        return _standing_of(self.job.rank, sorted(_CARD.iter_unpack(told), key=lambda card: card[2]))
+
+
+def gather(job: _native.Job, mine: bytes, ranks: int, name: str = "") -> memoryview:
+    """The bytes of all ranks, one after the other; ranks with another number of bytes end it as a mismatch."""
+    source, target = job.allocate(len(mine)), job.allocate(len(mine) * ranks)
+    memoryview(source).cast("B")[:] = mine
+    call = Call(Collective.ALLGATHER, dtype=Dtype.UINT8, count=len(mine), input=source.address,
+                input_bytes=source.nbytes, output=target.address, output_bytes=target.nbytes, name=name)
+    job.start(call, [source, target]).wait()
+    return memoryview(target).cast("B")
+
+
+def _standing_of(mine: int, cards: list[tuple[bytes, int, int]]) -> Standing:
+    """`mine`: this rank's number; `cards`: node, local rank and number of each rank, by number."""
+    nodes: dict[bytes, dict[int, int]] = {}  # of each, number -> local rank
+    for node, local_rank, number in cards:
+        nodes.setdefault(node, {})[number] = local_rank
+    for local in nodes.values():
+        # By position where launchers told nothing, or where ranks that are lost left gaps.
+        if sorted(local.values()) != list(range(len(local))):
+            local.update({number: place for place, number in enumerate(local)})
+    mine_on = next(local for local in nodes.values() if mine in local)
+    like_mine = [local for local in nodes.values() if mine_on[mine] in local.values()]
+    numbers = tuple(number for _, _, number in cards)
+    return Standing(rank=numbers.index(mine), size=len(numbers), local_rank=mine_on[mine], local_size=len(mine_on),
+                    cross_rank=like_mine.index(mine_on), cross_size=len(like_mine),
+                    is_homogeneous=len({len(local) for local in nodes.values()}) == 1, numbers=numbers)
+
+
+_world: World | None = None
+
+
+def enter(world: World | None) -> None:
+    """What init() and shutdown() set."""
+    global _world
+    _world = world
+
+
+def world() -> World:
+    if _world is None:
+        raise ValueError("gradring has not been initialized; call init() first")
+    return _world
+
+
+def is_initialized() -> bool:
+    return _world is not None
+
+
+def _standing() -> Standing:
+    return world().standing
+
+
+def rank() -> int:
+    """This process's number among all, 0 to size() - 1."""
+    return _standing().rank
+
+
+def size() -> int:
+    return _standing().size
+
+
+def local_rank() -> int:
+    """This process's number on its node."""
+    return _standing().local_rank
+
+
+def local_size() -> int:
+    return _standing().local_size
+
+
+def cross_rank() -> int:
+    """This node's number among the nodes that have a process of this local rank."""
+    return _standing().cross_rank
+
+
+def cross_size() -> int:
+    return _standing().cross_size
+
+
+def is_homogeneous() -> bool:
+    """Whether all nodes have as many ranks."""
+    return _standing().is_homogeneous

@@ -1,0 +1,1 @@
+"""What scripts take from horovod.common."""

@@ -1,0 +1,3 @@
+"""What an op raises that failed."""
+
+from gradring import HorovodInternalError as HorovodInternalError

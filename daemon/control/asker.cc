@@ -1,0 +1,34 @@
+#include "daemon/control/asker.h"
+
+#include <utility>
+
+#include "daemon/clock.h"
+
+namespace gradring::daemon {
+
+void Answers::give(const Asker& asker, wire::QueryReply reply) {
+  if (reply.answered_at() == 0) reply.set_answered_at(monotonic_now());
+  if (!asker.node.empty()) {
+    wire::PeerMessage message;
+    message.mutable_reply()->set_id(asker.request);
+    *message.mutable_reply()->mutable_reply() = std::move(reply);
+    peers_->send(asker.node, std::move(message));
+    return;
+  }
+  wire::DaemonMessage message;
+  message.set_request(asker.request);
+  *message.mutable_reply() = std::move(reply);
+  clients_->answer(asker.routing_id, std::move(message));
+}
+
+void Answers::refuse(const Asker& asker, const Status& why) {
+  if (asker.node.empty()) return clients_->refuse(asker.routing_id, asker.request, why);
+  wire::PeerMessage message;
+  message.mutable_reply()->set_id(asker.request);
+  wire::Refused* refused = message.mutable_reply()->mutable_refused();
+  refused->set_code(static_cast<uint32_t>(why.code()));
+  refused->set_message(why.message());
+  peers_->send(asker.node, std::move(message));
+}
+
+}  // namespace gradring::daemon

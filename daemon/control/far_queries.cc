@@ -1,0 +1,76 @@
+#include "daemon/control/far_queries.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+namespace gradring::daemon {
+namespace {
+
+// Longer than a peer takes for an answer that it has to gather from others.
+constexpr core::Time kForPeer = 2 * core::kSecond;
+
+constexpr size_t kPendingMax = 256;
+
+}  // namespace
+
+void FarQueries::ask(const Asker& asker, const wire::Query& query, core::Time now,
+                     core::Time takes) {
+  if (pending_.size() >= kPendingMax) {
+    return answers_.refuse(asker,
+                           {Code::kResourceExhausted, "too many queries at once; try again"});
+  }
+  wire::PeerMessage message;
+  message.mutable_question()->set_id(next_);
+  message.mutable_question()->set_uid(asker.uid);
+  *message.mutable_question()->mutable_query() = query;
+  message.mutable_question()->mutable_query()->clear_node();
+  if (!peers_->send(query.node(), std::move(message))) {
+    return answers_.refuse(
+        asker, {Code::kNotFound, fmt::format("this daemon is not connected with a node {}; "
+                                             "gradringctl peers lists those that it is with",
+                                             query.node())});
+  }
+  pending_[next_++] = {asker, query.node(), now, kForPeer + takes};
+}
+
+void FarQueries::on_reply(const std::string& node, const wire::Reply& reply, core::Time now) {
+  const auto it = pending_.find(reply.id());
+  if (it == pending_.end() || it->second.node != node) return;
+  const Pending pending = std::move(it->second);
+  pending_.erase(it);
+  if (!reply.has_reply()) {
+    const Status why(static_cast<Code>(reply.refused().code()), reply.refused().message());
+    return answers_.refuse(pending.asker, why);
+  }
+  wire::QueryReply answer = reply.reply();
+  answer.set_forwarded_at(pending.asked);
+  answer.set_returned_at(now);
+  answers_.give(pending.asker, std::move(answer));
+}
+
+void FarQueries::tick(core::Time now) {
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (now < it->second.asked + it->second.patience) {
+      ++it;
+      continue;
+    }
+    answers_.refuse(it->second.asker,
+                    {Code::kDeadlineExceeded,
+                     fmt::format("node {} did not answer within {} s: it is busy, stopped, or of a "
+                                 "release that does not know the question",
+                                 it->second.node, it->second.patience / core::kSecond)});
+    it = pending_.erase(it);
+  }
+}
+
+core::Time FarQueries::next_deadline() const {
+  core::Time next = std::numeric_limits<core::Time>::max();
+  for (const auto& [id, pending] : pending_) {
+    next = std::min(next, pending.asked + pending.patience);
+  }
+  return next;
+}
+
+}  // namespace gradring::daemon

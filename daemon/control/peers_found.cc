@@ -1,0 +1,62 @@
+// Peers that come and go by what peers-from says.
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+#include "daemon/control/peers.h"
+
+namespace gradring::daemon {
+
+bool Peers::is_own(const std::string& address) const {
+  const auto& also = config_.listen_also;
+  return address == config_.listen || own_addresses_.count(address) > 0 ||
+         std::find(also.begin(), also.end(), address) != also.end();
+}
+
+void Peers::found(const std::vector<std::string>& addresses) {
+  std::set<std::string> fresh(addresses.begin(), addresses.end());
+  std::erase_if(fresh, [this](const std::string& address) { return is_own(address); });
+  size_t gone = 0;
+  for (Peer& peer : peers_) {
+    const bool named = fresh.erase(peer.link.address()) > 0;
+    if (peer.configured) continue;
+    if (peer.listed && !named) ++gone;
+    peer.listed = named;
+  }
+  for (const std::string& address : fresh) add(address);
+  spdlog::info("peers-from: {} peers, {} of them new, {} gone", count(), fresh.size(), gone);
+}
+
+void Peers::add(const std::string& address) {
+  retire();
+  const auto free = std::find_if(peers_.begin(), peers_.end(),
+                                 [](const Peer& peer) { return !peer.listed && !peer.up; });
+  Peer* peer = free == peers_.end() ? nullptr : &*free;
+  if (peer == nullptr) {
+    peer = &peers_.emplace_back(PeerLink(static_cast<PeerId>(peers_.size()), address));
+  } else {
+    peer->link.readdress(address);
+  }
+  peer->configured = false;
+  peer->listed = true;
+}
+
+// One that is up stays in use: that a list has lost it says nothing of it.
+void Peers::retire() {
+  for (Peer& peer : peers_) {
+    if (peer.listed || peer.up || (!peer.link.open() && peer.node.empty())) continue;
+    peer.link.drop("no longer in peers-from", now_);
+    peer.node.clear();
+    peer.version.clear();
+    peer.told.clear();
+    peer.boot_id = 0;
+    peer.refused = false;
+    peer.up_since = peer.heard = 0;
+    peer.traffic = {};
+    paths_.forget(peer.link.id());
+  }
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,95 @@
+#include "daemon/metrics/server.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "daemon/clock.h"
+#include "daemon/config.h"
+#include "daemon/fd.h"
+#include "daemon/metrics/families.h"
+
+namespace gradring::daemon::metrics {
+namespace {
+
+// Bounds of the HTTP server. Prometheus asks every few seconds with one connection; a few more
+// threads let a person look while another connection says nothing.
+std::vector<std::string> options_for(const std::string& address) {
+  return {"listening_ports",    address,  //
+          "num_threads",        "4",      //
+          "connection_queue",   "16",     // accepted and not yet looked at
+          "listen_backlog",     "16",     //
+          "request_timeout_ms", "2000",   // for reading a request, and for writing each part
+          "enable_keep_alive",  "no",     // a connection that is kept is a thread that is kept
+          "max_request_size",   "8192"};
+}
+
+class Reader final : public prometheus::Collectable {
+ public:
+  explicit Reader(const Board* board) : board_(board) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    const auto snapshot = board_->look();
+    if (snapshot == nullptr) return {};
+    return families_of(*snapshot, monotonic_now());
+  }
+
+ private:
+  const Board* const board_;
+};
+
+// The library does not tell why it cannot listen, so the kernel is asked once more.
+std::string why_not(const std::string& address) {
+  const auto where = parse_host_port(address);
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (!where ||
+      getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found) != 0) {
+    return "it is no numeric address";
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> info(found, &freeaddrinfo);
+  const Fd probe(socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(probe.get(), info->ai_addr, info->ai_addrlen) == 0 && listen(probe.get(), 1) == 0) {
+    return "the HTTP server does not start";
+  }
+  return errno == EADDRINUSE ? "it is in use; choose another port" : std::strerror(errno);
+}
+
+}  // namespace
+
+// The reader goes first when all goes: the server knows it by a weak pointer.
+struct Server::Parts {
+  explicit Parts(const std::string& address) : exposer(options_for(address)) {}
+  prometheus::Exposer exposer;
+  std::shared_ptr<prometheus::Collectable> reader;
+};
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Server::~Server() = default;
+
+tl::expected<std::unique_ptr<Server>, Status> Server::start(const std::string& address,
+                                                            const Board* board) {
+  try {
+    auto parts = std::make_unique<Parts>(address);
+    parts->reader = std::make_shared<Reader>(board);
+    parts->exposer.RegisterCollectable(parts->reader);
+    return std::unique_ptr<Server>(new Server(std::move(parts)));
+  } catch (const std::exception&) {  // of the library, which says no more than that it failed
+    return tl::unexpected(Status(Code::kUnavailable, fmt::format("metrics: cannot listen at {}: {}",
+                                                                 address, why_not(address))));
+  }
+}
+
+}  // namespace gradring::daemon::metrics

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/event_ring.h"
+#include "proto/status.h"
+
+// What administrators wait for in the log. In the journal each has an id that never changes
+// (docs/operate.md), and fields to search by; elsewhere it is a line like any other.
+namespace gradring::daemon {
+
+enum class Notice : uint8_t {
+  kReady,
+  kJobFormed,
+  kJobFailed,
+  kPeerUp,
+  kPeerLost,
+  kTrainerDied,
+  kDraining,
+  kLimitHit,
+  kJobEnded,
+  kViewChanged,
+  kPeerSuspected,
+  kPeerAway,
+  kLaneLost,
+  kLaneBack,
+  kNonfinite,
+  kReread,
+  kNotReread,
+  kServingAgain,
+  kWeightSet,
+  kRankLate,
+  kRankPunctual,
+  kPortDown,
+  kPortActive,
+  kPortChanged,
+};
+
+// The journal's MESSAGE_ID: 32 hexadecimal digits.
+const char* message_id(Notice notice);
+
+// Names of fields begin with GRADRING_; values may hold anything.
+using NoticeFields = std::vector<std::pair<const char*, std::string>>;
+
+// "job formed"
+const char* name_of(Notice notice);
+
+// Whatever is told from now on, whatever the log's level. Once, before any other thread; it
+// outlives them all.
+void remember_in(EventRing* ring);
+
+// Logs `text` through spdlog's default logger. Any thread.
+void tell(Notice notice, spdlog::level::level_enum level, const NoticeFields& fields,
+          const std::string& text);
+
+// A refusal for want of room (kResourceExhausted) as kLimitHit, at most once a second: whoever is
+// refused may ask again at once. Others are nobody's business but the asker's. Control thread.
+void tell_limit(const Status& refusal);
+
+// Writes to the journal, with priorities, ids and fields; null where stderr does not lead there.
+spdlog::sink_ptr make_journal_sink();
+
+}  // namespace gradring::daemon

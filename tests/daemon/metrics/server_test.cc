@@ -1,0 +1,128 @@
+// Against a real socket: what a scraper gets, and what one can do that means no good.
+
+#include "daemon/metrics/server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+
+#include "daemon/fd.h"
+#include "daemon/metrics/board.h"
+#include "tests/daemon/live_daemon.h"
+
+namespace gradring::daemon::metrics {
+namespace {
+
+using testing::HasSubstr;
+
+Fd connect_to(int port) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  if (connect(fd.get(), to, sizeof address) != 0) fd.reset();
+  return fd;
+}
+
+// What comes until the other side closes, or for 20 s.
+std::string answer_on(const Fd& fd) {
+  std::string text;
+  pollfd waiting{fd.get(), POLLIN, 0};
+  char bytes[4096];
+  while (poll(&waiting, 1, 20'000) > 0) {
+    const ssize_t count = recv(fd.get(), bytes, sizeof bytes, 0);
+    if (count <= 0) break;
+    text.append(bytes, static_cast<size_t>(count));
+  }
+  return text;
+}
+
+std::string ask(int port, const std::string& request) {
+  const Fd fd = connect_to(port);
+  if (!fd) return "";
+  send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  return answer_on(fd);
+}
+
+const char* const kScrape = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+class MetricsServer : public testing::Test {
+ protected:
+  MetricsServer() : port_(free_port()) {
+    auto started = Server::start(address(), &board_);
+    if (started) server_ = std::move(*started);
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  void show(const std::string& node) {
+    auto snapshot = std::make_shared<Snapshot>();
+    snapshot->node = node;
+    board_.show(std::move(snapshot));
+  }
+
+  const int port_;
+  Board board_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(MetricsServer, ShowsTheLatestSnapshot) {
+  ASSERT_NE(server_, nullptr);
+  EXPECT_THAT(ask(port_, kScrape), HasSubstr("200 OK")) << "also before the first one";
+  show("a");
+  EXPECT_THAT(ask(port_, kScrape), HasSubstr("gradring_draining{node=\"a\"} 0\n"));
+  show("b");
+  EXPECT_THAT(ask(port_, kScrape), HasSubstr("gradring_draining{node=\"b\"} 0\n"));
+}
+
+TEST_F(MetricsServer, ServesNothingElse) {
+  ASSERT_NE(server_, nullptr);
+  EXPECT_THAT(ask(port_, "GET / HTTP/1.0\r\n\r\n"), HasSubstr(" 404 "));
+  EXPECT_THAT(ask(port_, "GET /../../etc/passwd HTTP/1.0\r\n\r\n"), HasSubstr(" 40"));
+  EXPECT_THAT(ask(port_, "PUT /metrics HTTP/1.0\r\nContent-Length: 1\r\n\r\nx"),
+              testing::Not(HasSubstr("200 OK")));
+}
+
+TEST_F(MetricsServer, AScraperThatMeansNoGoodHoldsUpNobodyForLong) {
+  ASSERT_NE(server_, nullptr);
+  show("a");
+  EXPECT_THAT(ask(port_, std::string(100'000, 'x') + "\r\n\r\n"), testing::Not(HasSubstr(" 200 ")));
+  // More silent connections than there are threads and places to wait.
+  std::vector<Fd> silent;
+  for (int i = 0; i < 24; ++i) silent.push_back(connect_to(port_));
+  // Each is given up after a while, so whoever asks again and again gets through.
+  std::string answer;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (answer.find("200 OK") == std::string::npos && std::chrono::steady_clock::now() < until) {
+    answer = ask(port_, kScrape);
+  }
+  EXPECT_THAT(answer, HasSubstr("gradring_draining{node=\"a\"} 0\n"));
+  // And the end waits for none of them.
+  silent.clear();
+  for (int i = 0; i < 8; ++i) silent.push_back(connect_to(port_));
+  const auto before = std::chrono::steady_clock::now();
+  server_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+}
+
+TEST_F(MetricsServer, APortThatIsTakenIsNamed) {
+  ASSERT_NE(server_, nullptr);
+  const auto second = Server::start(address(), &board_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().message(),
+            "metrics: cannot listen at " + address() + ": it is in use; choose another port");
+}
+
+TEST_F(MetricsServer, AnAddressThatIsNotOursIsNamed) {
+  const auto second = Server::start("203.0.113.1:7390", &board_);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message(), HasSubstr("203.0.113.1:7390: Cannot assign"));
+}
+
+}  // namespace
+}  // namespace gradring::daemon::metrics

@@ -1,0 +1,105 @@
+"""What it costs to be watched: sums of one size after another, with and without metrics, flight recorder and a trace.
+
+usage: bench_watching.py [--programs DIR] [--nodes N] [--rounds N]
+
+Three rings of daemons on loopback live at the same time and take turns, so that whatever else the machine does befalls all:
+one keeps nothing, one has the flight recorder (as by default) and metrics that Prometheus reads each second, and one is
+traced besides. Where Prometheus is not installed, this program reads the pages in its place. Printed are, by size, the best
+round's time of an op and the daemon's processor time for it, and the ratios to the first ring. Exit status 0 if no ratio of
+the best is above 1.02: on a machine that does other things as well, the best is what says most of the daemon.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+from monitor import ROOT, Monitored, testbed, why_no_prometheus
+
+RATIO_MOST = 1.02
+CASES = [(1024, 1, 4000), (1024, 64, 200), (1 << 20, 1, 200), (32 << 20, 1, 20)]  # size, together, iterations
+
+
+def measure(ring, name, size, together, iterations):
+    """(seconds of an op, processor seconds of a daemon for it)."""
+    results = ring.folder / f"{name}.json"
+    used = testbed.cpu_seconds(ring.nodes[0].daemon_pid())
+    job = ring.launch(name, ["gradring-perf", "allreduce", "--min", str(size), "--max", str(size), "--together",
+                             str(together), "--iters", str(iterations), "--warmup", "2", "--json", str(results)])
+    statuses = job.wait(300)
+    if any(statuses):
+        sys.exit(f"gradring-perf: {statuses}\n{job[0].complains()}")
+    used = testbed.cpu_seconds(ring.nodes[0].daemon_pid()) - used
+    return json.loads(results.read_text())["results"][0]["time_seconds"], used / (iterations + 2) / together
+
+
+def read_each_second(monitored, over):
+    def read():
+        while not over.wait(1):
+            for address in monitored.addresses:
+                urllib.request.urlopen(f"http://{address}/metrics", timeout=20).read()
+    threading.Thread(target=read, daemon=True).start()
+
+
+class Rings:
+    """Rings on loopback that live at the same time: nothing is watched, everything but a trace is, everything is."""
+
+    def __init__(self, options, stack):
+        self.over = threading.Event()
+        self.by_name = {}
+        reason = why_no_prometheus()
+        if reason:
+            print(f"read by this program: {reason}")
+        for name in ("without", "watched", "traced"):
+            ring = stack.enter_context(testbed.Cluster(options.programs, options.nodes))
+            self.by_name[name] = ring
+            if name == "without":
+                for node in ring.nodes:
+                    ring.configure(node, flight_recorder_size="0")
+                ring.start()
+                continue
+            monitored = Monitored(ring, watch=not reason)
+            if reason:
+                read_each_second(monitored, self.over)
+        status, _, complaint = self.by_name["traced"].nodes[0].ctl("trace", "start")  # on all of its nodes
+        if status:
+            sys.exit(complaint)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=Path, default=ROOT / "build/bin")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=25)
+    options = parser.parse_args()
+    worst = 0
+    with contextlib.ExitStack() as stack:
+        rings = Rings(options, stack)
+        names = list(rings.by_name)
+        for size, together, iterations in CASES:
+            took, used = {name: [] for name in names}, {name: [] for name in names}
+            for turn in range(options.rounds):
+                first = turn % len(names)  # each goes first as often as the others
+                for name in names[first:] + names[:first]:
+                    one = measure(rings.by_name[name], f"bench-{name}-{size}-{together}-{turn}", size, together, iterations)
+                    took[name].append(one[0])
+                    used[name].append(one[1])
+            print(f"{together:>3} x {size:>9} B   best {min(took['without']) * 1e6:9.1f} us, "
+                  f"processor {statistics.median(used['without']) * 1e6:8.1f} us", end="")
+            for name in names[1:]:
+                ratio = min(took[name]) / min(took["without"])
+                median = statistics.median(took[name]) / statistics.median(took["without"])
+                worst = max(worst, ratio)
+                print(f"; {name} {ratio:.3f} (medians {median:.3f}), {statistics.median(used[name]) * 1e6:8.1f} us", end="")
+            print(flush=True)
+        rings.over.set()
+    print(f"{'OK  ' if worst <= RATIO_MOST else 'MISS'}  the largest ratio is {worst:.3f}; at most {RATIO_MOST}")
+    return 0 if worst <= RATIO_MOST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""A drain that is asked for: of this node, of another, watched, cut short, taken back."""
+
+import json
+import signal
+import subprocess
+
+from checks import DRAINED, TRAINER, run_job, wait_failed, wait_for_all
+
+import cluster as testbed
+
+ENDLESS = [TRAINER, "--ops", "100000", "--delay-ms", "5"]
+
+
+def start_drain(node, *words):
+    """gradringctl drain, in the background."""
+    return subprocess.Popen([node.program("gradringctl"), "--runtime-dir", node.runtime_dir, "--json", "drain", *words],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def end_of(drain, seconds=40):
+    out, err = drain.communicate(timeout=seconds)
+    return drain.returncode, json.loads(out) if out else None, err
+
+
+def draining(node):
+    return node.ask("status")["state"] == "draining"
+
+
+def test_an_idle_node_is_drained_at_once(make_cluster):
+    single = make_cluster(1).start()
+    status, out, err = single.nodes[0].ctl("drain")
+    assert status == 0 and "node n0 has drained and stopped" in out, (out, err)
+    assert single.nodes[0].daemon.wait(10) == 0
+    status, _, said = single.nodes[0].ctl("drain")
+    assert status == 3 and "no gradringd" in said
+
+
+def test_a_drain_waits_for_jobs_and_takes_no_new_ones(make_cluster):
+    pair = make_cluster(2).start()
+    job = pair.launch("going", [TRAINER, "--ops", "300", "--delay-ms", "10"])
+    wait_for_all(job, "done", 2)
+    first = pair.nodes[0]
+    drain = start_drain(first, "--timeout", "120")
+    testbed.wait_until(lambda: draining(first), 20, "it drains")
+    late = pair.launch("late", [TRAINER, "--ops", "1"], nodes=[first])
+    assert late.wait(20) != [0]
+    assert "takes no new jobs" in late[0].says() + late[0].complains()
+    assert job.wait(60) == [0, 0]
+    status, told, said = end_of(drain)
+    assert status == 0 and told["result"] == "drained" and told["jobs_cut_off"] == [], (told, said)
+    assert "1 job left (going)" in said
+    assert first.daemon.wait(10) == 0
+
+
+def test_a_drain_ends_when_its_time_is_over(make_cluster):
+    pair = make_cluster(2).start()
+    job = pair.launch("endless", ENDLESS)
+    wait_for_all(job, "done", 2)
+    status, told, said = end_of(start_drain(pair.nodes[1], "--timeout", "1"))
+    assert status == 1 and told["result"] == "stopped" and told["jobs_cut_off"] == ["endless"], (told, said)
+    assert wait_failed(job[0], 20).get("cause", DRAINED) == DRAINED
+    assert pair.nodes[1].daemon.wait(10) == 0
+    job.wait(20)
+
+
+def test_another_node_is_drained_from_here(make_cluster):
+    pair = make_cluster(2).start()
+    status, told, said = end_of(start_drain(pair.nodes[0], "--node", "n1"))
+    assert status == 0 and told["node"] == "n1" and told["result"] == "drained", (told, said)
+    assert pair.nodes[1].daemon.wait(10) == 0
+    assert pair.nodes[0].ask("status")["state"] == "ready"
+    status, _, said = pair.nodes[0].ctl("--node", "n7", "drain")
+    assert status == 1 and "n7" in said
+
+
+def test_a_drain_can_be_taken_back(make_cluster):
+    single = make_cluster(1).start()
+    node = single.nodes[0]
+    job = single.launch("kept", ENDLESS)
+    wait_for_all(job, "done", 2)
+    drain = start_drain(node, "--timeout", "300")
+    testbed.wait_until(lambda: draining(node), 20, "it drains")
+    status, out, _ = node.ctl("drain", "--cancel")
+    assert status == 0 and "takes jobs again" in out
+    status, told, _ = end_of(drain)
+    assert status == 1 and told["result"] == "cancelled"
+    assert node.ask("status")["state"] == "ready"
+    assert job[0].running()
+    run_job(single, "new", "--ops", "3")
+    status, _, said = node.ctl("drain", "--cancel")
+    assert status == 1 and "nothing to cancel" in said
+    job.kill()
+
+
+def test_the_drain_of_a_signal_cannot_be_taken_back(make_cluster):
+    single = make_cluster(1, settings={"drain-timeout": "60s"}).start()
+    node = single.nodes[0]
+    job = single.launch("kept", ENDLESS)
+    wait_for_all(job, "done", 2)
+    drain = start_drain(node, "--timeout", "300")
+    testbed.wait_until(lambda: draining(node), 20, "it drains")
+    node.daemon.signal(signal.SIGTERM)  # the first: it drains on
+    testbed.wait_until(lambda: node.ctl("drain", "--cancel")[0] == 1, 20, "the signal is read")
+    assert "cannot be taken back" in node.ctl("drain", "--cancel")[2]
+    assert node.daemon.running() and job[0].running()
+    node.daemon.signal(signal.SIGTERM)
+    status, told, _ = end_of(drain)
+    assert status == 1 and told["result"] == "stopped" and told["jobs_cut_off"] == ["kept"]
+    assert node.daemon.wait(10) == 0
+    job.wait(20)
+
+
+def test_nonsense_is_refused(pair):
+    for words, complaint in ((["--timeout", "x"], "timeout"), (["--timeout", "-2"], "0 to"), (["now"], "positional"),
+                             (["--cancel", "--timeout", "3"], "--cancel")):
+        status, _, said = pair.nodes[0].ctl("drain", *words)
+        assert status == 2 and complaint in said, (words, said)

@@ -1,0 +1,188 @@
+"""What Prometheus gets of a running job: every query of the dashboard, every rule and alert, every name."""
+
+import functools
+import re
+import subprocess
+
+import pytest
+from checks import TRAINER, run_job, wait_for_all
+from cluster import Cluster, Loopback, wait_until
+from monitor import ROOT, RULES, Monitored, dashboard, parse, why_no_prometheus
+
+# Longer than the test asks questions; it kills them.
+STEPS = [TRAINER, "--ops", "100000", "--delay-ms", "5", "--count", "300001", "--keep-going"]
+PATIENCE = 90
+
+
+@pytest.fixture(scope="module")
+def watched(programs):
+    """Two daemons, a job of two ranks on each, and a Prometheus that has seen some seconds of it."""
+    reason = why_no_prometheus()
+    if reason:
+        pytest.skip(reason)
+    ring = Cluster(programs, 2, Loopback)
+    try:
+        monitored = Monitored(ring)
+        monitored.job = ring.launch("train", STEPS, per_node=2)
+        wait_for_all(monitored.job, "done", 2)
+        monitored.wait_for('rate(gradring_ops_total{job="train", outcome="ok"}[10s]) > 0', PATIENCE)
+        monitored.wait_for("job:gradring_bus_bandwidth_bytes_per_second:rate1m > 0", PATIENCE)
+    except BaseException:
+        ring.close()
+        raise
+    yield monitored
+    complaints = ring.close()
+    assert not complaints, "\n".join(complaints)
+
+
+def documented():
+    """{family: (type, labels)} of docs/metrics.md."""
+    rows = re.findall(r"(?m)^\| `(gradring_\w+)` \| (\w+) \|([^|]*)\|", (ROOT / "docs/metrics.md").read_text())
+    return {name: (kind, {label.strip() for label in labels.split(",") if label.strip()}) for name, kind, labels in rows}
+
+
+def alerts():
+    text = (RULES / "alerts.yml").read_text()
+    return dict(re.findall(r"- alert: (\w+)\n\s+expr: >?\s*((?:.|\n)*?)\n\s+(?:for|labels):", text))
+
+
+# ---- in health ----
+
+def test_every_query_of_the_dashboard_has_data(watched):
+    queries = dashboard.queries()
+    assert len(queries) > 30
+    for title, expression in queries:
+        watched.wait_for(dashboard.substitute(expression), 30, f"panel '{title}' has data: {expression}")
+
+
+def test_the_dashboard_can_be_narrowed_to_a_node_and_a_job(watched):
+    for title, expression in dashboard.queries():
+        found = watched.api.query(dashboard.substitute(expression, node="n1", job="train"))
+        nodes = {series["metric"].get("node", "n1") for series in found}
+        jobs = {series["metric"].get("job", "train") for series in found}
+        # What is of no training job has the job of the scrape.
+        assert nodes <= {"n1"} and jobs <= {"train", "gradring"}, (title, found)
+        nobody = watched.api.query(dashboard.substitute(expression, node="nobody", job="nothing"))
+        assert all(float(series["value"][1]) == 0 for series in nobody), (title, nobody)
+
+
+def test_alerts_are_silent_in_health(watched):
+    found = alerts()
+    assert len(found) == (RULES / "alerts.yml").read_text().count("- alert:")
+    for name, expression in found.items():
+        assert watched.api.query(expression) == [], name
+
+
+def test_prometheus_takes_the_rules(watched):
+    groups = watched.api.get("rules")["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) == len(alerts()) + (RULES / "recording.yml").read_text().count("- record:")
+    wait_until(lambda: all(rule["health"] != "unknown" for group in watched.api.get("rules")["groups"]
+                           for rule in group["rules"]), 30, "every rule was evaluated")
+    bad = [rule for group in watched.api.get("rules")["groups"] for rule in group["rules"] if rule["health"] != "ok"]
+    assert not bad, bad
+
+
+def test_every_family_is_documented_and_every_documented_one_is_there(watched):
+    families = parse(watched.page())
+    strangers = {name for name in families if not name.startswith(("gradring_", "exposer_"))}
+    assert not strangers, f"names that docs/metrics.md does not speak of: {strangers}"
+    ours = {name: kind for name, (kind, _) in families.items() if name.startswith("gradring_")}
+    assert {name: kind for name, (kind, _) in documented().items()} == ours
+
+
+def test_labels_are_those_that_are_documented(watched):
+    for name, (_, labels) in parse(watched.page()).items():
+        if name.startswith("gradring_") and labels:
+            assert labels == documented()[name][1] | {"node"}, name
+
+
+def test_every_alert_says_what_to_do_and_has_a_test(watched):
+    told = (ROOT / "docs/metrics.md").read_text()
+    tested = (RULES / "alerts_test.yml").read_text()
+    for name in alerts():
+        assert f"`{name}`" in told, f"docs/metrics.md does not say what to do about {name}"
+        assert re.search(rf"alertname: {name}\n\s+exp_alerts:", tested), f"alerts_test.yml has no case in which {name} fires"
+
+
+def test_figures_are_true(watched):
+    """What Prometheus counts of a job is what the trainers and gradringctl count."""
+    api = watched.api
+    assert {series["metric"]["node"]: series["value"][1] for series in api.query('gradring_job_ranks{job="train"}')} == {
+        "n0": "4", "n1": "4"}
+    ranks = {series["metric"]["rank"] for series in api.query('gradring_rank_submissions_total{job="train"}')}
+    assert ranks == {"0", "1", "2", "3"}
+    counted = int(api.query('sum(gradring_rank_submissions_total{job="train", rank="0"})')[0]["value"][1])
+    shown = {rank["rank"]: rank["ops_submitted"] for rank in watched.cluster.nodes[0].ask("job", "train")["ranks"]}
+    assert 0 < counted <= shown[0]
+    # Each op of 300,001 float32, of two ranks here; the page is of one moment.
+    page = watched.page()
+    number = lambda pattern: float(re.search(pattern, page)[1])  # noqa: E731
+    ops = number(r'gradring_ops_total\{.*collective="allreduce",outcome="ok"\} (\S+)')
+    assert number(r'gradring_op_bytes_total\{.*collective="allreduce"\} (\S+)') == pytest.approx(ops * 300_001 * 4, rel=1e-3)
+    assert number(r'gradring_op_duration_seconds_count\{.*size="16MiB"\} (\S+)') == ops
+    assert number(r"gradring_loop_busy_seconds_total\{.*thread=\"data\"\} (\S+)") > 0
+    assert number(r"gradring_snapshot_age_seconds\{.*\} (\S+)") < PATIENCE
+
+
+# ---- and in trouble: the last of this file, since the job does not outlive it ----
+
+def test_the_death_of_a_trainer_raises_alerts(watched):
+    watched.job[3].kill()
+    for name in ("GradringTrainerDied", "GradringJobFailed"):
+        watched.wait_for(f'ALERTS{{alertname="{name}", alertstate="firing", node="n1"}}', PATIENCE)
+    failed = watched.wait_for('sum by (job) (gradring_ops_total{job="train", outcome="failed"}) > 0', PATIENCE)
+    assert failed[0]["metric"]["job"] == "train"
+    causes = {series["metric"]["cause"] for series in watched.api.query("gradring_client_deaths_total > 0")}
+    assert causes == {"killed"}
+    watched.job.kill()
+
+
+def test_the_loss_of_a_peer_raises_alerts(watched):
+    watched.cluster.nodes[1].daemon.kill()
+    watched.wait_for('ALERTS{alertname="GradringPeerLost", alertstate="firing", node="n0", peer="n1"}', PATIENCE)
+    watched.wait_for('ALERTS{alertname="GradringDown", alertstate="firing"}', PATIENCE)
+    watched.wait_for('gradring_peer_losses_total{node="n0", peer="n1", cause="peer lost"} == 1', PATIENCE)
+
+
+# ---- a network of its own ----
+
+READ = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7390/metrics', timeout=20).read().decode())"
+SLOWER = 3  # as GradringLaneSlow says; the link is five times slower, and its queue fills
+
+
+def test_a_slow_lane_stands_out(make_cluster, namespaces):
+    ring = make_cluster(2, network=functools.partial(namespaces, cards=2), settings={"metrics": "127.0.0.1:7390"})
+    ring.network.shape("500mbit")
+    for node in (0, 1):
+        ring.network.inside(node, "tc", "qdisc", "change", "dev", "eth1", "root", "tbf", "rate", "100mbit", "burst", "64kb",
+                            "latency", "50ms")
+    ring.start()
+    run_job(ring, "uneven", "--ops", "4", "--count", "4000000", seconds=120)
+
+    def means():
+        page = ring.network.inside(0, "python3", "-c", READ)
+        took, sends = ({lane: float(value) for lane, value in re.findall(
+            rf'gradring_lane_{what}_total\{{.*lane="(\d)"\}} (\S+)', page)} for what in ("send_seconds", "sends"))
+        return all(sends.get(lane) for lane in "01") and {lane: took[lane] / sends[lane] for lane in "01"}
+    mean = wait_until(means, PATIENCE, "both lanes have sent")
+    assert mean["1"] > SLOWER * mean["0"], mean
+
+
+# ---- without a daemon ----
+
+def test_each_alert_fires_when_it_should():
+    reason = why_no_prometheus()
+    if reason:
+        pytest.skip(reason)
+    for words in (["check", "rules", "recording.yml", "alerts.yml"], ["check", "config", "prometheus.yml"],
+                  ["test", "rules", "alerts_test.yml"]):
+        done = subprocess.run(["promtool", *words], cwd=RULES, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_asks_for_nothing_that_is_not_there():
+    for title, expression in [*dashboard.queries(), *alerts().items()]:
+        for name in re.findall(r"(?<!:)\b(gradring_\w+)", expression):
+            base = re.sub(r"_(bucket|sum|count)$", "", name)
+            assert base in documented() or "gradring_lane_send_seconds:mean1m" in expression, f"{title}: {name}"

@@ -1,0 +1,54 @@
+"""`import gradring`: NumPy arrays on real daemons."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+from conftest import TRAINERS, reports
+from gradring.adasum import weights
+from gradring.world import _standing_of
+
+OPS = 20
+
+
+def test_every_op_gives_what_it_must(ring):
+    for said in ring.run("arrays"):
+        assert len(said) == OPS
+
+
+def test_a_script_that_nobody_launched_is_a_job_of_one(ring):
+    script = ("import gradring; gradring.init(); from report import say;"
+              "say(rank=gradring.rank(), size=gradring.size(), mean=float(gradring.allreduce([2.5])[0]))")
+    unset = ["/usr/bin/env", "-u", "RANK", "-u", "WORLD_SIZE", "-u", "LOCAL_RANK", "-u", "GRADRING_JOB",
+             f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}:{TRAINERS}"]
+    job = ring.cluster.launch("alone", [*unset, sys.executable, "-c", script], nodes=ring.nodes[:1])
+    assert job.wait(60) == [0], job[0].complains()
+    assert reports(job[0]) == [{"rank": 0, "size": 1, "mean": 2.5}]
+
+
+@pytest.mark.parametrize("way", ["stages", "future"])
+def test_a_process_may_end_with_an_op_under_way(ring, way):
+    """Also with one that a thread waits for, which must not be caught by the end of the interpreter."""
+    for said in ring.run("ends", way):
+        assert [list(one) for one in said] == [["ended"]]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+def test_adasum_of_orthogonal_gradients_is_their_sum_and_of_equal_ones_their_mean(ranks):
+    assert np.allclose(weights(np.eye(ranks)), 1)
+    equal = weights(np.ones((ranks, ranks)))
+    assert np.isclose(equal.sum(), 1)
+
+
+def test_local_and_cross_ranks_of_nodes_that_differ():
+    cards = [(b"a", 0, 0), (b"a", 1, 1), (b"b", 0, 2)]
+    standings = [_standing_of(number, cards) for number in range(3)]
+    assert [(one.local_rank, one.local_size, one.cross_rank, one.cross_size) for one in standings] == [
+        (0, 2, 0, 2), (1, 2, 0, 1), (0, 1, 1, 2)]
+    assert not standings[0].is_homogeneous
+
+
+def test_ranks_that_are_left_are_counted_anew():
+    one = _standing_of(5, [(b"a", 1, 3), (b"a", 3, 5)])
+    assert (one.rank, one.size, one.local_rank, one.local_size, one.numbers) == (1, 2, 1, 2, (3, 5))

@@ -1,0 +1,64 @@
+"""Ranks that are lost in the middle of training, and ranks that come back."""
+
+import signal
+import sys
+import time
+
+import pytest
+from conftest import TRAINERS, reports
+
+from gradring.torch.elastic import _together
+
+STEPS = 30
+
+
+def wait_until(condition, seconds, complaint):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, complaint()
+        time.sleep(0.05)
+
+
+def steps(trainer):
+    return [one for one in reports(trainer) if "step" in one]
+
+
+@pytest.mark.parametrize("victim", [3, 0])
+def test_goes_on_without_a_rank_and_takes_it_in_again(ring, victim):
+    """Whoever is left has what all had, and who comes back has it as well, also where rank 0 was lost."""
+    job = ring.launch("elastic", str(STEPS))
+    wait_until(lambda: all(len(steps(one)) >= 5 for one in job), 60, lambda: [one.complains()[-1500:] for one in job])
+    job[victim].signal(signal.SIGKILL)
+    left = [one for rank, one in enumerate(job) if rank != victim]
+    wait_until(lambda: all(steps(one)[-1]["size"] == 3 for one in left), 20,
+               lambda: [one.complains()[-1500:] for one in left])
+    command = [*ring.environment(), sys.executable, TRAINERS / "elastic.py", "-", str(STEPS)]
+    again = ring.cluster.start_trainer(job.name, command, ring.nodes[victim // 2], victim, 4, victim % 2, 2)
+    everybody = [*left, again]
+    for one in everybody:
+        assert one.wait(90) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+    ends = [reports(one)[-1] for one in everybody]
+    assert all(end["size"] == 4 and end["weights"] == ends[0]["weights"] for end in ends), ends
+    assert all(end["resets"] == [3, 4] for end in ends[:3]) and ends[3]["resets"] == [], ends
+    assert steps(again)[0]["step"] > 5  # it did not begin at the beginning
+
+
+def test_what_was_processed_is_put_together():
+    states = [{"epoch": 1, "processed_indices": {1, 2}}, {"epoch": 1, "processed_indices": {3}},
+              {"epoch": 0, "processed_indices": {9}}]
+    assert _together(states) == {"epoch": 1, "processed_indices": {1, 2, 3}}
+
+
+def test_keras_goes_on_without_a_rank(ring):
+    pytest.importorskip("keras", reason="keras is not installed (tests/python/requirements-full.txt)")
+    pytest.importorskip("tensorflow", reason="tensorflow is not installed (tests/python/requirements-full.txt)")
+    job = ring.launch("keras_elastic", "3")
+    wait_until(lambda: all(len(steps(one)) >= 3 for one in job), 120, lambda: [one.complains()[-1500:] for one in job])
+    job[1].signal(signal.SIGKILL)
+    left = [job[0], job[2], job[3]]
+    for one in left:
+        assert one.wait(90) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+    ends = [reports(one)[-1] for one in left]
+    assert all(end["resets"] == [3] and end["epoch"] >= 3 for end in ends), ends
+    assert all(end["weights"] == ends[0]["weights"] for end in ends), ends
+    assert all(end["synced"] == [0.0, 7.0, 0] for end in ends), ends

@@ -1,0 +1,18 @@
+"""`import gradring.torch as hvd`: Horovod's names, on real daemons."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+CHECKS_OF_OPS = 13
+CHECKS_OF_OPTIMIZERS = 14
+
+
+def test_every_op_gives_what_it_must(ring):
+    for said in ring.run("horovod_ops"):
+        assert len(said) == CHECKS_OF_OPS
+
+
+def test_optimizers_do_as_one_process_that_has_all_batches(ring):
+    for said in ring.run("horovod_optimizer"):
+        assert len(said) == CHECKS_OF_OPTIMIZERS

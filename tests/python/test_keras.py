@@ -1,0 +1,25 @@
+"""`import gradring.keras`, on two nodes with one rank each."""
+
+import importlib.util
+
+import pytest
+
+if importlib.util.find_spec("keras") is None or importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("Keras is not installed: tests/python/requirements-full.txt has it", allow_module_level=True)
+
+CHECKS = 12
+OF_OTHERS = ["fits_as_one_process_would", "gradients_in_groups", "overflow_of_one_rank", "callbacks", "sparse_gradients"]
+
+
+def test_models_train_together_as_one_process_would(ring):
+    """All in one job: to import TensorFlow takes longer than the checks."""
+    for said in ring.run("keras_checks", per_node=1, seconds=300):
+        assert len(said) == CHECKS
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_so_they_do_with_other_backends(ring, backend, monkeypatch):
+    pytest.importorskip(backend)
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    for said in ring.run("keras_checks", *OF_OTHERS, per_node=1, seconds=300):
+        assert [one["ok"] for one in said] == OF_OTHERS

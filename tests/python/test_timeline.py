@@ -1,0 +1,33 @@
+"""Horovod's timeline: a file that shows all ranks, made by gradringctl."""
+
+import json
+import logging
+
+import pytest
+
+from gradring import timeline
+
+
+@pytest.mark.parametrize("how", ["environment", "script", "torch"])
+def test_a_timeline_has_all_ranks(ring, tmp_path, how):
+    if how == "torch":
+        pytest.importorskip("torch")
+    file = tmp_path / "timeline.json"
+    said = ring.run("timeline", how, file, ring.cluster.program("gradringctl").parent)
+    assert said[0][-1]["there"]
+    events = json.loads(file.read_text())["traceEvents"]
+    tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert tracks >= {"rank 0", "rank 1", "rank 2", "rank 3", "lane 0"}
+    assert sum(event["name"] == "ALLREDUCE" for event in events) >= 4 * 4
+    if how != "torch":
+        assert any("weights" in event["name"] for event in events)
+
+
+def test_no_picture_is_no_failure(tmp_path, caplog, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("GRADRING_TIMELINE", str(tmp_path / "timeline.json"))
+    with caplog.at_level(logging.WARNING, "gradring"):
+        timeline.begin(1)
+        timeline.begin(0)
+        timeline.end()
+    assert [one.getMessage() for one in caplog.records] == ["no timeline: there is no gradringctl in PATH"]

@@ -1,0 +1,226 @@
+"""Each op of `import gradring` on NumPy arrays, against what NumPy computes. Says "ok" for each."""
+
+import gc
+
+import gradring
+import numpy as np
+from report import say
+
+gradring.init()
+rank, size = gradring.rank(), gradring.size()
+inputs = [np.random.default_rng(one).standard_normal((6, 5)) for one in range(size)]  # of all ranks
+
+
+def refused(error, word, function, *args, **keywords):
+    try:
+        function(*args, **keywords)
+    except error as told:
+        assert word in str(told), told
+        return
+    raise AssertionError(f"{function.__name__}{args} was not refused")
+
+
+def places():
+    assert (gradring.local_rank(), gradring.local_size()) == (rank % 2, 2)
+    assert (gradring.cross_rank(), gradring.cross_size()) == (rank // 2, size // 2)
+    assert gradring.is_homogeneous()
+
+
+def sums():
+    for dtype in ("float32", "float64", "float16", "int8", "int32", "int64", "uint8", "uint16"):
+        mine = (inputs[rank] * 3).astype(dtype)
+        total = sum((one * 3).astype(dtype).astype("float64") for one in inputs)
+        got = gradring.allreduce(mine, op=gradring.Sum)
+        assert got.dtype == dtype and got.shape == mine.shape
+        assert np.allclose(got, total.astype(dtype), rtol=1e-2 if dtype == "float16" else 1e-6), dtype
+
+
+def averages():
+    assert np.allclose(gradring.allreduce(inputs[rank]), sum(inputs) / size)
+    numbers = np.arange(5) + rank
+    assert (gradring.allreduce(numbers) == sum(np.arange(5) + one for one in range(size)) // size).all()
+    assert (gradring.allreduce(-numbers) == -(sum(np.arange(5) + one for one in range(size)) // size)).all()
+    assert (gradring.allreduce(numbers, average=False) == sum(np.arange(5) + one for one in range(size))).all()
+    refused(ValueError, "not both", gradring.allreduce, numbers, average=True, op=gradring.Sum)
+
+
+def other_reductions():
+    for op, function in ((gradring.Min, np.min), (gradring.Max, np.max), (gradring.Product, np.prod)):
+        assert np.allclose(gradring.allreduce(inputs[rank], op=op), function(inputs, axis=0))
+
+
+def factors():
+    got = gradring.allreduce(inputs[rank], op=gradring.Sum, prescale_factor=0.5, postscale_factor=3.0)
+    assert np.allclose(got, 1.5 * sum(inputs))
+    got = gradring.allreduce(np.full(3, 10 + rank), op=gradring.Sum, prescale_factor=0.5, postscale_factor=2.0)
+    assert (got == 2 * sum((10 + one) // 2 for one in range(size))).all()
+
+
+def in_place_and_not_dense():
+    mine = np.asfortranarray(inputs[rank])
+    assert gradring.allreduce(mine, out=mine) is mine and np.allclose(mine, sum(inputs) / size)
+    mine = np.repeat(inputs[rank], 2, axis=1)[:, ::2]
+    gradring.allreduce(mine, out=mine)
+    assert np.allclose(mine, sum(inputs) / size)
+
+
+def shared_memory():
+    array = gradring.empty((6, 5), np.float64)
+    array[...] = inputs[rank]
+    gradring.allreduce(array, out=array)
+    assert np.allclose(array, sum(inputs) / size)
+    view = array[2:4]
+    del array
+    gc.collect()
+    assert np.allclose(view, (sum(inputs) / size)[2:4])
+    assert gradring.empty(0).shape == (0,)
+    refused(TypeError, "complex", gradring.empty, 3, np.complex64)
+
+
+def by_name_in_any_order():
+    names = [f"gradient {i}" for i in range(20)]
+    order = names if rank % 2 else names[::-1]
+    handles = {name: gradring.allreduce_async(np.array([float(name[9:])]), name=name, op=gradring.Sum)
+               for name in order}
+    refused(ValueError, "still under way", twice)
+    gradring.barrier()  # before anybody goes on to what ends it
+    for name, handle in handles.items():
+        assert gradring.synchronize(handle)[0] == size * float(name[9:])
+        assert gradring.poll(handle)
+
+
+def twice():
+    """Also where nobody has the first one's handle."""
+    gradring.allreduce_async(np.ones(1), name=f"of rank {rank} alone", op=gradring.Sum)
+    gc.collect()
+    gradring.allreduce_async(np.ones(1), name=f"of rank {rank} alone")
+
+
+def what_the_others_wait_for():
+    """So that what `twice` left under way ends."""
+    handles = [gradring.allreduce_async(np.ones(1), name=f"of rank {one} alone", op=gradring.Sum)
+               for one in range(size) if one != rank]
+    for handle in handles:
+        assert gradring.synchronize(handle) == [size]
+
+
+def groups_of_arrays():
+    got = gradring.grouped_allreduce([inputs[rank], np.array([rank])], op=gradring.Sum)
+    assert np.allclose(got[0], sum(inputs)) and got[1] == [size * (size - 1) // 2]
+    got = gradring.grouped_allgather([inputs[rank][:rank], np.array([[rank]])])
+    assert np.allclose(got[0], np.concatenate([one[:i] for i, one in enumerate(inputs)]))
+    assert (got[1][:, 0] == range(size)).all()
+    got = gradring.grouped_reducescatter([inputs[rank], np.ones((size, 2))], op=gradring.Sum)
+    assert (got[1] == size).all() and got[1].shape == (1, 2)
+
+
+def rows_put_together():
+    whole = np.concatenate([one[:i] for i, one in enumerate(inputs)])
+    assert np.array_equal(gradring.allgather(inputs[rank][:rank]), whole)
+    handles = [gradring.allgather_async(np.full((i, 2), rank), name=f"rows {i}") for i in range(6)]
+    for i in range(6) if rank % 2 else range(5, -1, -1):  # nobody may need another's wait
+        assert gradring.synchronize(handles[i]).shape == (i * size, 2)
+    refused(gradring.GradringError, "do not agree on the widths", gradring.allgather, np.ones((2, 3 + rank % 2)))
+    refused(ValueError, "scalar", gradring.allgather, np.float32(1))
+
+
+def broadcasts():
+    assert np.array_equal(gradring.broadcast(inputs[rank], 1), inputs[1])
+    mine = inputs[rank].copy()
+    assert gradring.broadcast(mine, 2, out=mine) is mine and np.array_equal(mine, inputs[2])
+    refused(ValueError, "no rank 99", gradring.broadcast, mine, 99)
+    mine = {"from": rank, "rows": [1, 2]} if rank == 3 else None  # of another type than the root's
+    assert gradring.broadcast_object(mine, 3) == {"from": 3, "rows": [1, 2]}
+    assert gradring.allgather_object("x" * rank) == ["x" * one for one in range(size)]
+
+
+def each_to_each():
+    rows = np.repeat(np.arange(size), np.arange(size) + 1)
+    got, received = gradring.alltoall(rows, np.arange(size) + 1)
+    assert (got == rank).all() and (received == rank + 1).all()
+    assert (gradring.alltoall(np.arange(size)) == rank).all()
+    refused(ValueError, "with splits", gradring.alltoall, rows, [1])
+
+
+def shares_of_sums():
+    total = sum(inputs)
+    shares = np.array_split(total, size)
+    assert np.allclose(gradring.reducescatter(inputs[rank], op=gradring.Sum), shares[rank])
+    assert np.allclose(gradring.reducescatter(inputs[rank]), shares[rank] / size)
+    refused(NotImplementedError, "Average or Sum", gradring.reducescatter, inputs[rank], op=gradring.Max)
+
+
+def adaptive_sums():
+    apart = np.eye(size, dtype=np.float32)[rank]
+    assert np.allclose(gradring.allreduce(apart, op=gradring.Adasum), 1)
+    assert np.allclose(gradring.allreduce(np.ones(7), op=gradring.Adasum), 1)
+    got = gradring.allreduce(apart.astype(np.float16), op=gradring.Adasum)
+    assert got.dtype == np.float16 and np.allclose(got, 1)
+    refused(TypeError, "Adasum of int64", gradring.allreduce, np.ones(3, np.int64), op=gradring.Adasum)
+
+
+def process_sets():
+    even, odd = (gradring.add_process_set(range(first, size, 2)) for first in (0, 1))
+    mine, other = (even, odd) if rank % 2 == 0 else (odd, even)
+    assert mine.included() and not other.included() and mine.rank() == rank // 2 and other.rank() is None
+    assert gradring.process_set_ids() == [0, 1, 2]
+    assert gradring.allreduce(np.array([rank]), op=gradring.Sum, process_set=mine) == [sum(mine.ranks)]
+    assert gradring.broadcast(np.array([rank]), mine.ranks[1], process_set=mine) == [mine.ranks[1]]
+    assert np.array_equal(gradring.allgather(np.full(rank, rank), process_set=mine),
+                          np.concatenate([np.full(one, one) for one in mine.ranks]))
+    refused(ValueError, "not in the process set", gradring.allreduce, np.ones(1), process_set=other)
+    refused(ValueError, "has these ranks already", gradring.add_process_set, mine.ranks)
+    refused(ValueError, "in a job of", gradring.add_process_set, [0, 99])
+    assert gradring.remove_process_set(even) and gradring.remove_process_set(odd)
+    assert not gradring.remove_process_set(gradring.global_process_set)
+    refused(ValueError, "has not been added", mine.size)
+
+
+def mistakes():
+    refused(gradring.GradringError, "mismatch", gradring.allreduce, np.ones(3 + rank % 2))
+    refused(TypeError, "cannot move", gradring.allreduce, np.ones(3, np.complex64))
+    refused(TypeError, "no array", gradring.allreduce, object())
+    refused(ValueError, "500 bytes", gradring.allreduce, np.ones(3), name="x" * 600)
+
+
+def uneven_data():
+    for _ in range(rank):
+        gradring.allreduce(np.ones(3), name="step", op=gradring.Sum)
+    assert gradring.join() == size - 1
+    if rank != 0:
+        refused(gradring.GradringError, "rank 0 has joined", gradring.allgather, np.ones(3))
+    gradring.join()
+    assert gradring.allgather(np.full(1, rank)).tolist() == list(range(size))
+
+
+def other_libraries():
+    import torch
+
+    got = gradring.allreduce(torch.full((3,), float(rank)), op=gradring.Sum)
+    assert isinstance(got, torch.Tensor) and got.tolist() == [sum(range(size))] * 3
+    got = gradring.allreduce(bytearray([rank, 1]), op=gradring.Sum)
+    assert got.tolist() == [sum(range(size)), size]
+
+
+def another_life():
+    gradring.shutdown()
+    assert not gradring.is_initialized()
+    refused(ValueError, "not been initialized", gradring.rank)
+    gradring.init()
+    assert (gradring.rank(), gradring.size()) == (rank, size)
+    gradring.barrier()
+    gradring.shutdown()
+    sets = [gradring.ProcessSet(ranks) for ranks in ([0, 1], [1, 0])]
+    refused(ValueError, "has these ranks already", gradring.init, process_sets=sets)
+    assert not gradring.is_initialized()
+    gradring.init(process_sets=sets[:1])
+    assert gradring.process_set_ids() == [0, 1] and sets[0].included() == (rank < 2)
+
+
+for one in (places, sums, averages, other_reductions, factors, in_place_and_not_dense, shared_memory,
+            by_name_in_any_order, what_the_others_wait_for, groups_of_arrays, rows_put_together, broadcasts,
+            each_to_each, shares_of_sums, adaptive_sums, process_sets, mistakes, uneven_data, other_libraries,
+            another_life):
+    one()
+    say(ok=one.__name__)
+gradring.shutdown()

@@ -1,0 +1,162 @@
+"""Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right."""
+
+import threading
+
+import torch
+import torch.distributed as dist
+from far_device import DEVICE, far
+from meet import meet
+from report import say
+
+import gradring.torch as hvd
+from gradring._native import Wire
+from gradring.torch import devices, hooks
+
+# Which only real devices have.
+devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
+
+RANK, SIZE = meet()
+TOTAL = SIZE * (SIZE + 1) // 2
+
+
+def here(tensor):
+    assert tensor.device.type == "far", tensor.device
+    return tensor.to("cpu")
+
+
+def of_rank(rank, count=3, dtype=torch.float32):
+    return far(torch.full((count,), rank, dtype=dtype))
+
+
+def reductions():
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        tensor = of_rank(RANK + 1, 1000, dtype)
+        dist.all_reduce(tensor)
+        assert (here(tensor) == TOTAL).all(), dtype
+    tensor = of_rank(RANK + 1, dtype=torch.int32)
+    dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+    assert here(tensor).tolist() == [2, 2, 2]
+    turned = far(torch.arange(12.0).reshape(3, 4)).t()
+    dist.all_reduce(turned)
+    assert torch.equal(here(turned), torch.arange(12.0).reshape(3, 4).t() * SIZE)
+    for root in range(SIZE):
+        tensor = of_rank(RANK + 1)
+        dist.reduce(tensor, root)
+        assert (here(tensor) == (TOTAL if RANK == root else RANK + 1)).all()
+    part = of_rank(0, 2)
+    dist.reduce_scatter_tensor(part, far(torch.arange(2.0 * SIZE)))
+    assert here(part).tolist() == [2.0 * RANK * SIZE, (2.0 * RANK + 1) * SIZE]
+
+
+def moves():
+    tensor = of_rank(RANK)
+    dist.broadcast(tensor, 2)
+    assert (here(tensor) == 2).all()
+    parts = [of_rank(-1) for _ in range(SIZE)]
+    dist.all_gather(parts, of_rank(RANK))
+    assert [here(part)[0].item() for part in parts] == list(range(SIZE))
+    whole = of_rank(-1, 3 * SIZE)
+    dist.all_gather_into_tensor(whole, of_rank(RANK))
+    assert here(whole)[::3].tolist() == list(range(SIZE))
+    got = of_rank(-1, SIZE)
+    dist.all_to_all_single(got, far(torch.arange(float(SIZE)) + 10 * RANK))
+    assert here(got).tolist() == [10 * rank + RANK for rank in range(SIZE)]
+    parts = [of_rank(-1) for _ in range(SIZE)] if RANK == 1 else None
+    dist.gather(of_rank(RANK), parts, dst=1)
+    assert RANK != 1 or [here(part)[0].item() for part in parts] == list(range(SIZE))
+    work = dist.isend(of_rank(RANK), (RANK + 1) % SIZE)
+    got = of_rank(-1)
+    dist.recv(got, (RANK - 1) % SIZE)
+    work.wait()
+    assert (here(got) == (RANK - 1) % SIZE).all()
+
+
+def what_the_device_computes_before_is_awaited_and_the_caller_is_not():
+    tensor, may_go_on = of_rank(0), threading.Event()
+    DEVICE.default.launch(may_go_on.wait)
+    DEVICE.default.launch(lambda: tensor.raw.fill_(RANK + 1))
+    work = dist.all_reduce(tensor, async_op=True)
+    assert not work.is_completed(), "the device has not come to it"
+    try:
+        work.wait(timeout=torch.distributed.timedelta(seconds=0.05))
+        raise AssertionError("it came too early")
+    except hvd.GradringError as error:
+        assert "the device has not come to it yet" in str(error), error
+    may_go_on.set()
+    work.wait()
+    assert (here(tensor) == TOTAL).all()
+    tensor = of_rank(RANK + 1)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    assert (here(future.wait()[0]) == TOTAL).all()
+
+
+def ops_of_the_host_do_not_overtake_those_that_wait_for_a_device():
+    """One rank's device is late; the others' ops are matched with its by their order."""
+    may_go_on = threading.Event()
+    if RANK == 0:
+        DEVICE.default.launch(may_go_on.wait)
+    first, second, third = of_rank(RANK + 1), torch.full((3,), float(RANK)), torch.full((7,), RANK + 1.0)
+    works = [dist.all_reduce(first, async_op=True), dist.broadcast(second, 1, async_op=True),
+             dist.all_reduce(third, async_op=True)]
+    may_go_on.set()
+    for work in works:
+        work.wait()
+    assert (here(first) == TOTAL).all() and (second == 1).all() and (third == TOTAL).all()
+
+
+def buckets_of_ddp():
+    class Bucket:
+        def __init__(self, numbers):
+            self.numbers = numbers
+
+        def buffer(self):
+            return self.numbers
+    for wire in (Wire.DEFAULT, Wire.BFLOAT16):
+        bucket = Bucket(of_rank(RANK + 1, 1000))
+        mean = hooks._mean(None, bucket, wire).wait()
+        assert (here(mean) == TOTAL / SIZE).all()
+
+
+def names_of_horovod():
+    dist.destroy_process_group()
+    hvd.init()
+    tensor = of_rank(RANK + 1)
+    assert (here(hvd.allreduce(tensor, op=hvd.Sum)) == TOTAL).all()
+    assert (here(tensor) == RANK + 1).all()
+    hvd.allreduce_(tensor, op=hvd.Average)
+    assert (here(tensor) == TOTAL / SIZE).all()
+    rows = here(hvd.allgather(far(torch.full((RANK + 1, 2), float(RANK)))))
+    assert rows[:, 0].tolist() == [rank for rank in range(SIZE) for _ in range(rank + 1)]
+    tensor = of_rank(RANK)
+    hvd.broadcast_(tensor, 3)
+    assert (here(tensor) == 3).all()
+    got, counts = hvd.alltoall(far(torch.arange(float(SIZE)) + 10 * RANK), splits=torch.ones(SIZE, dtype=torch.int64))
+    assert here(got).tolist() == [10 * rank + RANK for rank in range(SIZE)]
+    assert (here(hvd.reducescatter(far(torch.ones(SIZE, 2)), op=hvd.Sum)) == SIZE).all()
+    assert (here(hvd.allreduce(of_rank(RANK + 1), op=hvd.Adasum)) > 0).all()
+
+
+def a_group_that_is_destroyed_keeps_nobody_waiting():
+    may_go_on = threading.Event()
+    dist_group = dist.new_group()
+    DEVICE.default.launch(may_go_on.wait)
+    first = dist.all_reduce(of_rank(1), group=dist_group, async_op=True)
+    second = dist.all_reduce(of_rank(1), group=dist_group, async_op=True)
+    dist.destroy_process_group(dist_group)
+    may_go_on.set()
+    failed = 0
+    for work in (first, second):
+        try:
+            work.wait()
+        except (RuntimeError, hvd.GradringError) as error:
+            failed += 1
+            assert "destroyed" in str(error) or "left" in str(error) or "closed" in str(error), error
+    assert failed > 0
+
+
+for check in (reductions, moves, what_the_device_computes_before_is_awaited_and_the_caller_is_not,
+              ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, buckets_of_ddp,
+              a_group_that_is_destroyed_keeps_nobody_waiting, names_of_horovod):
+    check()
+    say(right=check.__name__)
+hvd.shutdown()

@@ -1,0 +1,135 @@
+"""A device that is none: torch takes its tensors for those of a device called "far", whose work is done later, in order.
+
+Everything but pinned memory is as torch has it for CUDA: streams, events, copies that do not block. It needs PyTorch
+2.13, whose way to make devices in Python is experimental.
+"""
+
+import queue
+import threading
+
+import torch
+from torch.utils import backend_registration
+from torch.utils._pytree import tree_map
+
+
+class Stream:
+    """Work in order, on a thread."""
+
+    def __init__(self, device=None):
+        self._work = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            self._work.get()()
+
+    def launch(self, work):
+        self._work.put(work)
+
+    def record_event(self):
+        reached = threading.Event()
+        self.launch(reached.set)
+        return reached
+
+    def wait_event(self, event):
+        self.launch(event.wait)
+
+    def synchronize(self):
+        self.record_event().wait()
+
+
+class _On:
+    def __init__(self, stream):
+        self._stream = stream
+
+    def __enter__(self):
+        self._before = DEVICE.current_stream()
+        DEVICE.local.stream = self._stream
+
+    def __exit__(self, *_):
+        DEVICE.local.stream = self._before
+
+
+class _Module:
+    """What torch.far is."""
+
+    Stream = Stream
+    stream = _On
+
+    def __init__(self):
+        self.default = Stream()
+        self.local = threading.local()
+
+    def current_stream(self, device=None):
+        return getattr(self.local, "stream", self.default)
+
+    def is_available(self):
+        return True
+
+    is_initialized = is_available
+
+    def device_count(self):
+        return 1
+
+    def current_device(self):
+        return 0
+
+    def _is_in_bad_fork(self):
+        return False
+
+    def manual_seed_all(self, seed):
+        pass
+
+
+DEVICE = _Module()
+
+
+def _raw(one):
+    return one.raw if isinstance(one, Far) else one
+
+
+class Far(torch.Tensor):
+    """A tensor of the device, around one of the host."""
+
+    @staticmethod
+    def __new__(cls, raw):
+        made = torch.Tensor._make_wrapper_subclass(cls, raw.size(), strides=raw.stride(), dtype=raw.dtype, device="far:0")
+        made.raw = raw
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        stream = DEVICE.current_stream()
+        if function.__name__.startswith("copy_"):
+            target, source = _raw(args[0]), _raw(args[1])
+            stream.launch(lambda: target.copy_(source))
+            if not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False)):
+                stream.synchronize()
+            return args[0]
+        stream.synchronize()
+        device = kwargs.pop("device", None)
+        result = function(*tree_map(_raw, args), **tree_map(_raw, kwargs))
+        if device is not None and torch.device(device).type == "cpu":
+            return result
+        return tree_map(lambda one: Far(one) if isinstance(one, torch.Tensor) else one, result)
+
+
+def far(tensor):
+    return Far(tensor.clone())
+
+
+backend_registration._setup_privateuseone_for_python_backend("far", backend_module=DEVICE)
+_library = torch.library.Library("aten", "IMPL")
+
+
+def _empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
+    return Far(torch.empty_strided(size, stride, dtype=dtype))
+
+
+def _empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return Far(torch.empty(size, dtype=dtype))
+
+
+_library.impl("empty_strided", _empty_strided, "PrivateUse1")
+_library.impl("empty.memory_format", _empty, "PrivateUse1")

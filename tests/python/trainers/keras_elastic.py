@@ -1,0 +1,54 @@
+"""Elastic training of a Keras model. STORE EPOCHS; says its place after each batch, and the weights at the end."""
+
+import os
+import sys
+import time
+
+os.environ.update(KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from report import say  # noqa: E402
+
+import gradring.keras as hvd  # noqa: E402
+from gradring.keras import elastic  # noqa: E402
+from gradring.tensorflow.elastic import TensorFlowState  # noqa: E402
+
+EPOCHS = int(sys.argv[2])
+hvd.init(policy="elastic min=1")
+keras.utils.set_random_seed(hvd.rank())  # each begins elsewhere, so that only the sync makes them alike
+points = np.random.default_rng(1).standard_normal((32, 4)).astype(np.float32)
+goals = points @ np.array([[1], [2], [3], [4]], np.float32)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)), "mse", run_eagerly=True)
+resets = []
+
+
+class Say(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        say(step=state.batch, epoch=state.epoch, size=hvd.size(), pid=os.getpid())
+        time.sleep(0.05)
+
+
+@elastic.run
+def train(state):
+    # Until it has gone on without somebody for an epoch or more.
+    while state.epoch < EPOCHS or not resets:
+        model.fit(points, goals, batch_size=8, epochs=1, verbose=0, shuffle=False,
+                  callbacks=[elastic.UpdateBatchStateCallback(state), elastic.UpdateEpochStateCallback(state), Say(),
+                             elastic.CommitStateCallback(state, batches_per_commit=2)])
+
+
+state = elastic.KerasState(model, epoch=0, batch=0)
+state.register_reset_callbacks([lambda: resets.append(hvd.size())])
+train(state)
+
+variable = tf.Variable([float(hvd.rank()), 7.0])
+variables = TensorFlowState([variable], number=hvd.rank())
+variables.sync()
+synced = [float(one) for one in variable.numpy()] + [variables.number]
+variable.assign([9.0, 9.0])
+variables.restore()
+assert variable.numpy()[1] == 7.0
+say(synced=synced, weights=[float(one) for one in np.ravel(model.get_weights()[0])], resets=resets, epoch=state.epoch)

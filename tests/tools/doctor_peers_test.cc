@@ -1,0 +1,179 @@
+// What gradringctl doctor finds between nodes, and how it tells all of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/doctor_facts.h"
+#include "tests/tools/schema.h"
+#include "tools/ctl/doctor/gather.h"
+#include "tools/ctl/doctor/show.h"
+
+namespace gradring::tools::doctor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(DoctorPeers, WhoIsNotUpIsToldWithWhatToTry) {
+  Facts facts = healthy_facts();
+  wire::PeerReport* peer = facts.nodes[0].peers.mutable_peers(0);
+  peer->set_state("lost");
+  peer->set_reason("connection refused");
+  const Finding found = finding_of(check_peers(facts), "peer b");
+  EXPECT_EQ(found.level, Level::kFail);
+  EXPECT_EQ(found.found, "lost: connection refused");
+  EXPECT_THAT(found.remedy, HasSubstr("nc -vz b.example 7300"));
+}
+
+TEST(DoctorPeers, NodesThatDiffer) {
+  Facts facts = healthy_facts();
+  facts.nodes[1].status.set_version("0.2.0");
+  facts.nodes[2].status.mutable_settings(0)->set_value("off");
+  facts.nodes[2].status.mutable_settings(1)->set_value("1500");
+  const Findings findings = check_peers(facts);
+  EXPECT_EQ(finding_of(findings, "versions").found, "0.1.0 on a, c; 0.2.0 on b");
+  EXPECT_EQ(finding_of(findings, "checksum").found, "off on c; on on a, b");
+  EXPECT_EQ(finding_of(findings, "mtu of lane 0").level, Level::kWarn);
+  EXPECT_EQ(finding_of(findings, "port").check, "");
+  EXPECT_THAT(finding_of(findings, "mtu of lane 0").remedy, HasSubstr("vanish"));
+}
+
+TEST(DoctorPeers, AddressesOfCardsThatDoNotMeet) {
+  Facts facts = healthy_facts();
+  for (NodeFacts& node : facts.nodes) {
+    wire::Setting* setting = node.status.add_settings();
+    setting->set_name("addresses of lane 0");
+    setting->set_value(node.node == "b" ? "RoCE v2, IPv6" : "RoCE v2, IPv4");
+  }
+  const Finding found = finding_of(check_peers(facts), "addresses of lane 0");
+  EXPECT_EQ(found.found, "RoCE v2, IPv4 on a, c; RoCE v2, IPv6 on b");
+  EXPECT_THAT(found.remedy, HasSubstr("rdma-gid-index"));
+}
+
+TEST(DoctorPeers, PortsThatDifferOnMachinesThatDiffer) {
+  Facts facts = healthy_facts();
+  facts.nodes[0].status.set_listen("10.0.0.1:7300");
+  facts.nodes[1].status.set_listen("10.0.0.2:7301");
+  EXPECT_EQ(finding_of(check_peers(facts), "port").found, "7300 on a; 7301 on b");
+  facts.nodes[1].status.set_listen("10.0.0.1:7301");
+  EXPECT_EQ(finding_of(check_peers(facts), "port").check, "");
+}
+
+TEST(DoctorPeers, ClocksThatAreApart) {
+  Facts facts = healthy_facts();
+  facts.nodes[2].clock_ahead_ns = -90'000'000'000;
+  EXPECT_EQ(finding_of(check_peers(facts), "clocks").found, "c is 90.0 s behind");
+  // Within what the comparison can tell.
+  facts.nodes[2].clock_ahead_ns = 2'000'000'000;
+  facts.nodes[2].round_trip_ns = 3'000'000'000;
+  EXPECT_EQ(finding_of(check_peers(facts), "clocks").level, Level::kOk);
+}
+
+TEST(DoctorPeers, WhoIsSilentAndWhoIsAlone) {
+  Facts facts = healthy_facts();
+  facts.nodes[1].fault = "node b did not answer within 2 s";
+  EXPECT_EQ(finding_of(check_peers(facts), "node b").level, Level::kWarn);
+  facts.nodes.resize(1);
+  facts.nodes[0].peers.clear_peers();
+  EXPECT_EQ(finding_of(check_peers(facts), "peers").level, Level::kSkip);
+  EXPECT_THAT(check_links(facts), IsEmpty());
+}
+
+TEST(DoctorLinks, FewerLanes) {
+  Facts facts = healthy_facts();
+  wire::LaneReport* lane = facts.nodes[1].peers.mutable_peers(0)->add_lanes();
+  lane->set_device("eth1 (TCP)");
+  lane->set_state("lost");
+  lane->set_reason("silent for 3.0 s");
+  const Findings findings = check_links(facts);
+  EXPECT_EQ(finding_of(findings, "lanes b -> a").level, Level::kFail);
+  EXPECT_EQ(finding_of(findings, "lanes b -> a").found,
+            "1 of 2 lanes, eth1 (TCP) is lost: silent for 3.0 s");
+  EXPECT_EQ(finding_of(findings, "lanes a -> b").level, Level::kWarn);
+}
+
+TEST(DoctorLinks, ARoundTripThatIsFarLonger) {
+  Facts facts = healthy_facts();
+  facts.nodes.push_back(facts.nodes[2]);
+  facts.nodes.back().node = "d";
+  facts.nodes.back().round_trip_ns = 60'000'000;
+  EXPECT_EQ(finding_of(check_links(facts), "round trip d").found,
+            "60.0 ms, the median of all is 0.4 ms");
+  facts.nodes.back().round_trip_ns = 4'000'000;  // a busy machine's
+  EXPECT_EQ(finding_of(check_links(facts), "round trips").level, Level::kOk);
+}
+
+TEST(DoctorLinks, ASlowLink) {
+  Facts facts = healthy_facts();
+  facts.rates[1].path_bytes_per_second = 0.5e9;
+  const Finding slow = finding_of(check_links(facts), "slow link");
+  EXPECT_EQ(slow.level, Level::kFail);
+  EXPECT_EQ(slow.found, "b -> c by eth0 (TCP) reaches 4.000 Gbit/s, the median of all is 24.000");
+  for (LaneRate& rate : facts.rates) rate.path_bytes_per_second = 0;
+  EXPECT_EQ(finding_of(check_links(facts), "slow link").level, Level::kSkip);
+  for (LaneRate& rate : facts.rates) rate.sent_bytes_per_second = 0;
+  EXPECT_THAT(finding_of(check_links(facts), "slow link").found, HasSubstr("no gradients"));
+}
+
+TEST(SlowLinks, AreThoseFarBelowTheMedianOfLanesThatCarry) {
+  std::vector<LaneRate> rates = {{"a", "b", "eth0", "up", 100, 1000},
+                                 {"b", "c", "eth0", "up", 100, 900},
+                                 {"c", "d", "eth0", "up", 100, 449},
+                                 {"d", "a", "eth0", "up", 100, 1100},
+                                 {"a", "c", "eth0", "up", 9, 1}};  // hardly used: not measured
+  const auto slow = slow_links(rates);
+  ASSERT_EQ(slow.size(), 1u);
+  EXPECT_EQ(slow[0].lane.from, "c");
+  rates[3].path_bytes_per_second = 100;  // then c's waits for acknowledgements over d's, or may
+  ASSERT_EQ(slow_links(rates).size(), 1u);
+  EXPECT_EQ(slow_links(rates)[0].lane.from, "d");
+  rates[3].path_bytes_per_second = 1100;
+  rates[2].path_bytes_per_second = 500;
+  EXPECT_THAT(slow_links(rates), IsEmpty());
+  rates.resize(2);
+  rates[0].path_bytes_per_second = 1;
+  EXPECT_THAT(slow_links(rates), IsEmpty());
+}
+
+TEST(ShowDoctor, LinesForPeopleAndTheSameForScripts) {
+  Facts facts = healthy_facts();
+  facts.net[1].up = false;
+  facts.clock.synchronised = false;
+  const Answer answer = show(examine(facts), Style{});
+  EXPECT_EQ(offence(schema_of("doctor"), document_of(answer)), "");
+  EXPECT_THAT(answer.problems, ElementsAre("device eth0: is down"));
+  EXPECT_THAT(answer.text, HasSubstr("FAIL  device eth0"));
+  EXPECT_THAT(answer.text, HasSubstr("-> ip link set eth0 up"));
+  EXPECT_THAT(answer.text, HasSubstr("WARN  clock"));
+  EXPECT_EQ(answer.json["fail"], 1);
+  EXPECT_EQ(answer.json["warn"], 1);
+  EXPECT_THAT(show(examine(facts), Style{true}).text, HasSubstr("\x1b[31mFAIL\x1b[0m"));
+}
+
+TEST(ShowDoctor, WithoutADaemonTheMachineIsStillLookedAt) {
+  Facts facts;
+  facts.runtime_dir = "/nowhere";
+  facts.daemon_fault = "no gradringd at /nowhere/control.sock";
+  gather_host("", 0, &facts);
+  const Answer answer = show(examine(facts), Style{});
+  EXPECT_EQ(offence(schema_of("doctor"), document_of(answer)), "");
+  EXPECT_THAT(answer.problems, testing::Contains(HasSubstr("daemon: no gradringd")));
+  EXPECT_THAT(answer.text, HasSubstr("memlock"));
+}
+
+TEST(Acs, IsFoundInTheListOfCapabilities) {
+  std::string config(4096, '\0');
+  EXPECT_EQ(redirects(config.substr(0, 64)), std::nullopt);  // all that others than root see
+  EXPECT_EQ(redirects(config), false);
+  config[0x100] = 1;  // another capability, the next at 0x140
+  config[0x103] = 0x14;
+  config[0x140] = 13;
+  EXPECT_EQ(redirects(config), false);
+  config[0x146] = 0x04;
+  EXPECT_EQ(redirects(config), true);
+  config[0x103] = 0x10;  // a list that bites its tail
+  EXPECT_EQ(redirects(config), false);
+}
+
+}  // namespace
+}  // namespace gradring::tools::doctor

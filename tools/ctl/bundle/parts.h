@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "tools/ctl/ask.h"
+#include "tools/ctl/command.h"
+
+namespace gradring::tools {
+
+// One file of a support bundle.
+struct BundlePart {
+  std::string path;  // in the bundle: "nodes/n0/status.json"
+  std::string what;  // for people
+  // Its content, or a sentence on why it cannot be had.
+  std::function<tl::expected<std::string, std::string>()> read;
+  bool binary = false;  // nothing is taken out of it
+};
+
+// All that there is to ask for: of each node what gradringctl knows, and of this machine what only
+// it knows. Errors: those of questions to the daemon; then there are the parts of this machine.
+struct BundlePlan {
+  std::vector<BundlePart> parts;
+  Status daemon;                     // OK, or why none could be asked
+  std::vector<std::string> secrets;  // of this node's key file, if it could be read
+};
+BundlePlan plan_bundle(const Context& context);
+
+// The configuration file that a daemon was started with, of the words of its command line.
+std::string config_file_of(const std::vector<std::string>& command_line);
+
+}  // namespace gradring::tools

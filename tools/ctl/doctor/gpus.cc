@@ -1,0 +1,89 @@
+// GPUs, and what stands between them and the cards.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/common/text.h"
+#include "tools/ctl/doctor/finding.h"
+
+namespace gradring::tools::doctor {
+namespace {
+
+uint32_t links_of(const wire::GpuReport& gpu) {
+  uint32_t links = 0;
+  for (const wire::NvLinkReport& link : gpu.nvlinks()) links += link.count();
+  return links;
+}
+
+// GPUs of one machine have the same number of links, unless one is broken.
+Finding nvlink(const wire::MachineReport& machine) {
+  if (machine.gpus_size() < 2)
+    return skip("NVLink", fmt::format("{} here", counted(machine.gpus_size(), "GPU")));
+  uint32_t most = 0;
+  for (const wire::GpuReport& gpu : machine.gpus()) most = std::max(most, links_of(gpu));
+  if (most == 0) return skip("NVLink", "no GPU here has any");
+  std::string fewer;
+  for (int i = 0; i < machine.gpus_size(); ++i) {
+    const uint32_t links = links_of(machine.gpus(i));
+    if (links < most)
+      fewer += fmt::format("{}GPU {} has {} of {}", fewer.empty() ? "" : ", ", i, links, most);
+  }
+  if (fewer.empty()) return ok("NVLink", fmt::format("{} on each GPU", counted(most, "link")));
+  return fail("NVLink", fewer,
+              "nvidia-smi nvlink --status names the link; dmesg | grep -i xid its fault");
+}
+
+bool has_rdma(const wire::MachineReport& machine) {
+  return std::ranges::any_of(
+      machine.nics(), [](const wire::NicReport& nic) { return nic.rdma().ports_size() > 0; });
+}
+
+Finding gpu_direct(const PciFacts& pci) {
+  if (pci.peer_memory) return ok("GPUDirect", "nvidia_peermem is loaded");
+  if (pci.open_kernel_driver) return ok("GPUDirect", "dmabuf, by NVIDIA's open kernel modules");
+  return warn("GPUDirect", "neither nvidia_peermem nor dmabuf: cards cannot read GPUs' memory",
+              "modprobe nvidia_peermem, or install NVIDIA's open kernel modules");
+}
+
+Finding iommu(const PciFacts& pci) {
+  if (!pci.iommu) return ok("IOMMU", "off");
+  if (*pci.iommu == "identity") return ok("IOMMU", "passes through");
+  return warn("IOMMU",
+              fmt::format("translates ({}): what goes from card to GPU goes over it",
+                          printable(*pci.iommu)),
+              "iommu=pt on the kernel's command line");
+}
+
+Finding acs(const PciFacts& pci) {
+  if (!pci.acs_readable) return skip("PCI ACS", "only root may read it");
+  if (pci.acs_bridges.empty()) return ok("PCI ACS", "redirects nothing");
+  std::string some;
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(pci.acs_bridges.size(), kShown); ++i)
+    some += (i == 0 ? "" : ", ") + pci.acs_bridges[i];
+  if (pci.acs_bridges.size() > kShown) some += ", ...";
+  return warn("PCI ACS",
+              fmt::format("on at {} ({}): what goes from card to GPU goes over the processor",
+                          counted(pci.acs_bridges.size(), "bridge"), some),
+              "turn ACS off in the firmware, or setpci -s BRIDGE ECAP_ACS+6.w=0000");
+}
+
+}  // namespace
+
+Findings check_gpus(const Facts& facts) {
+  const wire::MachineReport& machine = facts.topology.machine();
+  if (machine.gpus().empty()) {
+    return {skip("GPU", machine.fault().empty() ? "none here" : printable(machine.fault()))};
+  }
+  Findings findings = {nvlink(machine)};
+  if (!has_rdma(machine)) {
+    findings.push_back(skip("GPUDirect", "no RDMA card here"));
+    return findings;
+  }
+  findings.push_back(gpu_direct(facts.pci));
+  findings.push_back(iommu(facts.pci));
+  findings.push_back(acs(facts.pci));
+  return findings;
+}
+
+}  // namespace gradring::tools::doctor

@@ -1,0 +1,63 @@
+// The daemon itself, and the machine's clock and processors.
+#include <fmt/format.h>
+
+#include "tools/common/text.h"
+#include "tools/ctl/doctor/finding.h"
+
+namespace gradring::tools::doctor {
+namespace {
+
+Finding governor(const ClockFacts& clock) {
+  if (clock.governors.empty())
+    return skip("governor", "the kernel does not scale frequencies here");
+  std::string found;
+  bool saves = false;
+  for (const auto& [name, count] : clock.governors) {
+    found += fmt::format("{}{} on {}", found.empty() ? "" : ", ", printable(name),
+                         counted(count, "processor"));
+    saves = saves || name == "powersave" || name == "conservative";
+  }
+  return saves ? warn("governor", found, "cpupower frequency-set -g performance")
+               : ok("governor", found);
+}
+
+Finding clock_of(const ClockFacts& clock) {
+  if (!clock.synchronised)
+    return skip("clock", "the kernel does not say whether it is synchronised");
+  if (*clock.synchronised) return ok("clock", "synchronised");
+  return warn(
+      "clock", "not synchronised: log lines of two nodes cannot be put in order",
+      "start chronyd or systemd-timesyncd; verdicts go by monotonic time and are not touched");
+}
+
+}  // namespace
+
+Findings check_daemon(const Facts& facts) {
+  if (!facts.daemon_fault.empty()) {
+    return {fail("daemon", printable(facts.daemon_fault),
+                 "systemctl status gradringd; journalctl -u gradringd says why it ended")};
+  }
+  const wire::StatusReport& status = facts.nodes.front().status;
+  const std::string found =
+      fmt::format("{}, gradringd {}, up {}", printable(status.state()), printable(status.version()),
+                  format_duration(status.uptime_ms()));
+  Findings findings = {
+      status.state() == "ready"
+          ? ok("daemon", found)
+          : warn("daemon", found, "it takes no new jobs: systemctl restart gradringd")};
+  for (const wire::Limit& limit : status.limits()) {
+    constexpr double kNear = 0.9;
+    if (limit.cap() == 0 ||
+        static_cast<double>(limit.used()) < kNear * static_cast<double>(limit.cap()))
+      continue;
+    findings.push_back(warn(
+        fmt::format("limit {}", printable(limit.name())),
+        fmt::format("{} of {} {} are used", limit.used(), limit.cap(), printable(limit.unit())),
+        fmt::format("raise {} in gradringd.conf and reload", printable(limit.name()))));
+  }
+  return findings;
+}
+
+Findings check_host(const Facts& facts) { return {clock_of(facts.clock), governor(facts.clock)}; }
+
+}  // namespace gradring::tools::doctor

@@ -1,0 +1,167 @@
+// The other nodes: whether they are there, and whether they are alike.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "tools/common/text.h"
+#include "tools/ctl/doctor/finding.h"
+
+namespace gradring::tools::doctor {
+namespace {
+
+// Beyond this, log lines of two nodes appear in the wrong order to whoever reads them.
+constexpr int64_t kClockApartNs = 1'000'000'000;
+
+std::string name_of(const wire::PeerReport& peer) {
+  return printable(peer.node().empty() ? peer.address() : peer.node());
+}
+
+std::string how_to_reach(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos)
+    return "is its daemon running, and the port open in the firewall?";
+  std::string host = address.substr(0, colon);
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  const std::string port = printable(address.substr(colon + 1));
+  return fmt::format(
+      "nc -vz {} {}: refused, start its daemon; silent, open TCP port {} in the firewalls",
+      printable(host), port, port);
+}
+
+Findings reachable(const NodeFacts& own) {
+  Findings findings;
+  for (const wire::PeerReport& peer : own.peers.peers()) {
+    if (peer.state() == "up") continue;
+    const std::string why = peer.reason().empty() ? "" : ": " + printable(peer.reason());
+    findings.push_back(fail("peer " + name_of(peer), printable(peer.state()) + why,
+                            peer.state() == "refused"
+                                ? "keys, versions and node names must fit; the reason says which"
+                                : how_to_reach(peer.address())));
+  }
+  if (findings.empty())
+    findings.push_back(ok("peers", fmt::format("{} up", counted(own.peers.peers_size(), "peer"))));
+  return findings;
+}
+
+// "a, b" have it
+using Holders = std::map<std::string, std::vector<std::string>>;
+
+std::string told(const Holders& holders) {
+  constexpr size_t kShown = 4;
+  std::string text;
+  for (const auto& [value, nodes] : holders) {
+    text += fmt::format("{}{} on ", text.empty() ? "" : "; ",
+                        value.empty() ? "nothing" : printable(value));
+    for (size_t i = 0; i < std::min(nodes.size(), kShown); ++i)
+      text += (i == 0 ? "" : ", ") + printable(nodes[i]);
+    if (nodes.size() > kShown) text += fmt::format(" and {} more", nodes.size() - kShown);
+  }
+  return text;
+}
+
+Findings silent(const Facts& facts) {
+  Findings findings;
+  for (const NodeFacts& node : facts.nodes) {
+    if (node.fault.empty()) continue;
+    findings.push_back(warn("node " + printable(node.node),
+                            "gave no answer: " + printable(node.fault),
+                            "is it busy, or of an older version? gradringctl --node NODE status"));
+  }
+  return findings;
+}
+
+Finding versions(const Facts& facts) {
+  Holders holders;
+  for (const NodeFacts& node : facts.nodes) {
+    if (node.fault.empty()) holders[node.status.version()].push_back(node.node);
+  }
+  if (holders.size() == 1)
+    return ok("versions", printable(holders.begin()->first) + " on all nodes");
+  return warn("versions", told(holders),
+              "finish the upgrade: install the same release on all nodes");
+}
+
+// Of daemons that share a machine each has its own.
+Holders ports_of(const Facts& facts) {
+  std::set<std::string> hosts;
+  Holders ports;
+  for (const NodeFacts& node : facts.nodes) {
+    const std::string& listen = node.status.listen();
+    const size_t colon = listen.rfind(':');
+    if (colon == std::string::npos) continue;
+    if (!hosts.insert(listen.substr(0, colon)).second) return {};
+    ports[listen.substr(colon + 1)].push_back(node.node);
+  }
+  return ports;
+}
+
+const char* how_to_make_alike(const std::string& name) {
+  if (name.starts_with("mtu ")) {
+    return "set the same MTU on all nodes; larger packets than the way takes vanish";
+  }
+  if (name.starts_with("addresses ")) {
+    return "RoCE v1 and v2, IPv4 and IPv6 do not meet: rdma-gid-index, or the same addresses on "
+           "all "
+           "nodes";
+  }
+  return "set the same in gradringd.conf of all nodes";
+}
+
+// That of lanes' MTUs is worst: what fits into one's packets is dropped by the other without a
+// word.
+Findings settings(const Facts& facts) {
+  std::map<std::string, Holders> by_name;
+  for (const NodeFacts& node : facts.nodes) {
+    for (const wire::Setting& one : node.status.settings())
+      by_name[one.name()][one.value()].push_back(node.node);
+  }
+  if (Holders ports = ports_of(facts); !ports.empty()) by_name["port"] = std::move(ports);
+  Findings findings;
+  for (const auto& [name, holders] : by_name) {
+    if (holders.size() < 2) continue;
+    findings.push_back(warn(printable(name), told(holders), how_to_make_alike(name)));
+  }
+  if (findings.empty()) {
+    findings.push_back(
+        ok("settings", fmt::format("{} alike on all nodes", counted(by_name.size(), "setting"))));
+  }
+  return findings;
+}
+
+Finding clocks(const Facts& facts) {
+  std::string apart;
+  int64_t most = 0;
+  for (const NodeFacts& node : facts.nodes) {
+    if (!node.fault.empty() || !node.round_trip_ns) continue;
+    const int64_t ahead = std::abs(node.clock_ahead_ns);
+    most = std::max(most, ahead);
+    if (ahead <= kClockApartNs + *node.round_trip_ns / 2) continue;
+    apart +=
+        fmt::format("{}{} is {:.1f} s {}", apart.empty() ? "" : ", ", printable(node.node),
+                    static_cast<double>(ahead) / 1e9, node.clock_ahead_ns > 0 ? "ahead" : "behind");
+  }
+  if (apart.empty())
+    return ok("clocks", fmt::format("at most {:.3f} s apart", static_cast<double>(most) / 1e9));
+  return warn("clocks", apart, "synchronise them by NTP; only the order of log lines suffers");
+}
+
+}  // namespace
+
+Findings check_peers(const Facts& facts) {
+  if (facts.nodes.empty()) return {};
+  const NodeFacts& own = facts.nodes.front();
+  if (own.peers.peers().empty())
+    return {skip("peers", "none are configured: jobs stay on this node")};
+  Findings findings = reachable(own);
+  for (Finding& one : silent(facts)) findings.push_back(std::move(one));
+  findings.push_back(versions(facts));
+  for (Finding& one : settings(facts)) findings.push_back(std::move(one));
+  findings.push_back(clocks(facts));
+  return findings;
+}
+
+}  // namespace gradring::tools::doctor

@@ -1,0 +1,149 @@
+// gradringctl bandwidth --matrix, --latency: measures the lanes between daemons.
+#include "tools/ctl/probe/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+
+#include "tools/common/progress.h"
+#include "tools/common/text.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/probe/cells.h"
+#include "tools/ctl/probe/show.h"
+
+namespace gradring::tools {
+namespace {
+
+// More than a daemon takes in any case, which answers also when nothing comes through.
+std::chrono::milliseconds patience_for(const ProbeWish& wish) {
+  const double seconds = 15 + (wish.force ? 7 : 2) * std::max(wish.seconds, 2.0);
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+wire::Query query_of(wire::Query::What what) {
+  wire::Query query;
+  query.set_what(what);
+  return query;
+}
+
+// What all nodes say; those that do not answer are told of in `problems`.
+tl::expected<std::vector<NodeReply>, Status> ask_all(Questions& questions, wire::Query::What what,
+                                                     std::vector<std::string>* problems) {
+  auto replies = ask_all_nodes(questions, query_of(what));
+  if (!replies) return tl::unexpected(replies.error());
+  std::vector<NodeReply> good;
+  for (NodeReply& one : *replies) {
+    if (one.reply) {
+      good.push_back(std::move(one));
+    } else if (problems != nullptr) {
+      problems->push_back(printable(one.reply.error().message()));
+    }
+  }
+  return good;
+}
+
+tl::expected<std::vector<ProbedNode>, Status> ask_about_nodes(Questions& questions,
+                                                              std::vector<std::string>* problems) {
+  auto peers = ask_all(questions, wire::Query::PEERS, problems);
+  if (!peers) return tl::unexpected(peers.error());
+  auto topologies = ask_all(questions, wire::Query::TOPOLOGY, nullptr);
+  if (!topologies) return tl::unexpected(topologies.error());
+  std::vector<ProbedNode> nodes;
+  for (NodeReply& one : *peers) {
+    nodes.push_back({one.node, std::move(*one.reply->mutable_peers()), {}});
+    const auto it = std::ranges::find(*topologies, one.node, &NodeReply::node);
+    if (it != topologies->end()) nodes.back().topology = it->reply->topology();
+  }
+  return nodes;
+}
+
+// Jobs that would have to share their network with the measurement.
+Status refusal_beside_jobs(Questions& questions) {
+  const auto replies = ask_all(questions, wire::Query::JOBS, nullptr);
+  if (!replies) return replies.error();
+  for (const NodeReply& one : *replies) {
+    for (const wire::JobSummary& job : one.reply->jobs().jobs()) {
+      if (job.state() != "running" && job.state() != "forming") continue;
+      return {Code::kAborted,
+              fmt::format("job {} has trainers on node {}, and to measure takes the network from "
+                          "them: wait for its end, or use --force, which takes a tenth of the time",
+                          printable(job.name()), printable(one.node))};
+    }
+  }
+  return {};
+}
+
+wire::Query order_of(const ProbeWish& wish, const ProbeCell& cell) {
+  wire::Query query = query_of(wire::Query::PROBE);
+  query.set_node(cell.from);
+  query.mutable_probe()->set_to(cell.to);
+  query.mutable_probe()->set_lane(cell.lane);
+  query.mutable_probe()->set_latency(wish.latency);
+  query.mutable_probe()->set_bytes(wish.bytes);
+  query.mutable_probe()->set_measure_ms(static_cast<uint64_t>(wish.seconds * 1000));
+  query.mutable_probe()->set_force(wish.force);
+  return query;
+}
+
+// Only what holds for all cells is an error of the whole.
+Status fill(Questions& questions, const ProbeWish& wish, ProbeMatrix* matrix) {
+  ProgressBar bar("measuring", ProgressBar::Shows::kCount);
+  uint64_t done = 0;
+  for (ProbeCell& cell : matrix->cells) {
+    bar.show(done++, matrix->cells.size());
+    if (!cell.fault.empty()) continue;
+    const Reply reply = questions.ask({order_of(wish, cell)}, patience_for(wish)).front();
+    if (reply && reply->has_probe()) {
+      cell.figures = reply->probe();
+      cell.device = reply->probe().device();
+    } else if (reply) {
+      cell.fault = "its daemon answered another question";
+    } else if (reply.error().code() == Code::kPermissionDenied) {
+      return reply.error();
+    } else {
+      cell.fault =
+          reply.error().message() == "unknown query"
+              ? fmt::format("the gradringd of node {} is of a release that knows no probes",
+                            cell.from)
+              : reply.error().message();
+    }
+  }
+  return {};
+}
+
+Status write(const std::string& file, const std::string& text) {
+  if (file.empty()) return {};
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (out) return {};
+  return {Code::kInternal, fmt::format("cannot write {}: {}", file, std::strerror(errno))};
+}
+
+}  // namespace
+
+Result measure(const Context& context, const ProbeWish& wish) {
+  auto questions = Questions::open(context.runtime_dir);
+  if (!questions) return tl::unexpected(questions.error());
+  if (!wish.force) {
+    if (Status why = refusal_beside_jobs(*questions); !why.ok()) return tl::unexpected(why);
+  }
+  std::vector<std::string> problems;
+  const auto nodes = ask_about_nodes(*questions, &problems);
+  if (!nodes) return tl::unexpected(nodes.error());
+  ProbeMatrix matrix = cells_of(*nodes);
+  matrix.latency = wish.latency;
+  matrix.forced = wish.force;
+  matrix.seconds = wish.seconds;
+  if (Status why = fill(*questions, wish, &matrix); !why.ok()) return tl::unexpected(why);
+  if (Status why = write(wish.svg, draw_probes(matrix)); !why.ok()) return tl::unexpected(why);
+  Answer answer = show_probes(matrix, context.style);
+  answer.problems.insert(answer.problems.end(), problems.begin(), problems.end());
+  return answer;
+}
+
+}  // namespace gradring::tools

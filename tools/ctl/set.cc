@@ -1,0 +1,85 @@
+// gradringctl set: what can be changed of a job while it runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "tools/common/table.h"
+#include "tools/common/text.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/command.h"
+
+namespace gradring::tools {
+namespace {
+
+tl::expected<wire::Query, Status> parse(const Context& context, const Arguments& arguments) {
+  const auto refuse = [](std::string why) {
+    return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
+  };
+  if (!context.node.empty()) return refuse("it is set on all nodes of the job: leave out --node");
+  if (arguments.size() != 2) {
+    return refuse("it takes a job and what to set, as in: set train weight=4");
+  }
+  const std::string& what = arguments[1];
+  const size_t equals = what.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return refuse(
+        fmt::format("\"{}\" sets nothing: write NAME=VALUE, as in weight=4", printable(what)));
+  }
+  wire::Query query;
+  query.set_what(wire::Query::SET);
+  query.set_job(arguments[0]);
+  query.mutable_setting()->set_name(what.substr(0, equals));
+  query.mutable_setting()->set_value(what.substr(equals + 1));
+  return query;
+}
+
+// Nodes that do not know the job have no part in it; if none does, that is the answer.
+std::optional<Status> refusal_of(const std::vector<NodeReply>& replies) {
+  std::optional<Status> refusal;
+  for (const NodeReply& one : replies) {
+    if (one.reply) return std::nullopt;
+    const bool better = !refusal || refusal->code() == Code::kNotFound;
+    if (better) refusal = one.reply.error();
+  }
+  return refusal;
+}
+
+}  // namespace
+
+Result run_set(const Context& context, const Arguments& arguments) {
+  const auto query = parse(context, arguments);
+  if (!query) return tl::unexpected(query.error());
+  auto questions = Questions::open(context.runtime_dir);
+  if (!questions) return tl::unexpected(questions.error());
+  const auto replies = ask_all_nodes(*questions, *query);
+  if (!replies) return tl::unexpected(replies.error());
+  if (const auto refusal = refusal_of(*replies)) return tl::unexpected(*refusal);
+  Answer answer;
+  auto nodes = nlohmann::ordered_json::array();
+  Table table({{"node"}, {"job"}, {printable(query->setting().name())}, {"before"}});
+  for (const NodeReply& one : *replies) {
+    if (!one.reply) {
+      if (one.reply.error().code() != Code::kNotFound) {
+        answer.problems.push_back(fmt::format("node {}: {}", printable(one.node),
+                                              printable(one.reply.error().message())));
+      }
+      continue;
+    }
+    const wire::SetReport& set = one.reply->set();
+    table.add(
+        {printable(one.node), printable(set.job()), printable(set.now()), printable(set.before())});
+    nodes.push_back({{"node", one.node},
+                     {"incarnation", set.incarnation()},
+                     {"before", set.before()},
+                     {"now", set.now()}});
+  }
+  answer.text = table.str();
+  answer.json = {{"job", query->job()},
+                 {"setting", query->setting().name()},
+                 {"value", query->setting().value()},
+                 {"nodes", nodes}};
+  return answer;
+}
+
+}  // namespace gradring::tools

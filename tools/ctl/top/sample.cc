@@ -1,0 +1,117 @@
+#include "tools/ctl/top/sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/common/text.h"
+
+namespace gradring::tools::top {
+namespace {
+
+// A daemon answers 64 questions about jobs at a time, to all who ask.
+constexpr size_t kJobsMost = 32;
+// Questions that a daemon passes on for one look, of the 256 it passes on at a time.
+constexpr size_t kPeersMost = 64;
+
+wire::Query query_of(wire::Query::What what, const std::string& node) {
+  wire::Query query;
+  query.set_what(what);
+  query.set_node(node);
+  return query;
+}
+
+std::vector<std::string> nodes_of(const Sample& sample, const Choice& choice) {
+  if (!choice.all) return {choice.node.empty() ? sample.here : choice.node};
+  std::vector<std::string> nodes = {sample.here};
+  nodes.insert(nodes.end(), sample.peers.begin(), sample.peers.end());
+  return nodes;
+}
+
+// A daemon that asks itself by name would look for a peer.
+std::string address_of(const Sample& sample, const std::string& node) {
+  return node == sample.here ? "" : node;
+}
+
+// What a job is asked for by: its name is not its own before it has begun.
+std::string key_of(const wire::JobSummary& job) {
+  return job.incarnation().empty() ? job.name() : job.incarnation();
+}
+
+void ask_for_jobs(Questions& questions, const std::map<std::string, std::string>& jobs,
+                  Sample* sample) {
+  std::vector<wire::Query> queries;
+  std::vector<std::string> answering;
+  for (const auto& [job, node] : jobs) {
+    if (queries.size() == kJobsMost) {
+      sample->problems.push_back(
+          fmt::format("{} are not shown", counted(jobs.size() - kJobsMost, "more job")));
+      break;
+    }
+    queries.push_back(query_of(wire::Query::JOB, address_of(*sample, node)));
+    queries.back().set_job(job);
+    answering.push_back(node);
+  }
+  if (queries.empty()) return;
+  std::vector<Reply> replies = questions.ask(queries);
+  for (size_t i = 0; i < replies.size(); ++i) {
+    // A job that has gone since it was listed is no news.
+    if (replies[i]) sample->jobs.push_back({answering[i], std::move(*replies[i]->mutable_job())});
+  }
+}
+
+}  // namespace
+
+tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& choice) {
+  const auto about =
+      questions.ask({query_of(wire::Query::STATUS, ""), query_of(wire::Query::PEERS, "")});
+  for (const Reply& reply : about) {
+    if (!reply) return tl::unexpected(reply.error());
+  }
+  Sample sample;
+  sample.here = about[0]->status().node();
+  for (const wire::PeerReport& peer : about[1]->peers().peers()) {
+    if (peer.state() == "up" && sample.peers.size() < kPeersMost) {
+      sample.peers.push_back(peer.node());
+    }
+  }
+
+  constexpr size_t kQuestions = 3;  // to each node
+  const std::vector<std::string> nodes = nodes_of(sample, choice);
+  std::vector<wire::Query> queries;
+  for (const std::string& node : nodes) {
+    for (const auto what : {wire::Query::STATUS, wire::Query::PEERS, wire::Query::JOBS}) {
+      queries.push_back(query_of(what, address_of(sample, node)));
+    }
+  }
+  for (const std::string& peer : sample.peers) {
+    queries.push_back(query_of(wire::Query::JOBS, peer));
+  }
+  std::vector<Reply> replies = questions.ask(queries);
+
+  std::map<std::string, std::string> jobs;  // and the first node that has it
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    Reply* const of_node = &replies[i * kQuestions];
+    const auto fault = std::find_if(of_node, of_node + kQuestions,
+                                    [](const Reply& reply) { return !reply.has_value(); });
+    if (fault != of_node + kQuestions) {
+      sample.problems.push_back(
+          fmt::format("node {}: {}", printable(nodes[i]), printable(fault->error().message())));
+      continue;
+    }
+    sample.nodes.push_back({nodes[i], std::move(*of_node[0]->mutable_status()),
+                            std::move(*of_node[1]->mutable_peers())});
+    for (const wire::JobSummary& job : of_node[2]->jobs().jobs()) {
+      jobs.try_emplace(key_of(job), nodes[i]);
+    }
+  }
+  for (size_t i = 0; i < sample.peers.size(); ++i) {
+    const Reply& echo = replies[nodes.size() * kQuestions + i];
+    if (!echo || echo->returned_at() <= echo->forwarded_at()) continue;
+    sample.rtt_ns[sample.peers[i]] = echo->returned_at() - echo->forwarded_at();
+  }
+  ask_for_jobs(questions, jobs, &sample);
+  return sample;
+}
+
+}  // namespace gradring::tools::top

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "client.pb.h"
+#include "proto/status.h"
+#include "tools/ctl/ask.h"
+
+namespace gradring::tools::top {
+
+// Whose links and jobs are looked at: of all nodes that answer, or of one.
+struct Choice {
+  bool all = false;
+  std::string node{};  // of one; empty: of the daemon that is asked
+
+  bool operator==(const Choice&) const = default;
+};
+
+struct NodeSample {
+  std::string node;
+  wire::StatusReport status;
+  wire::PeersReport peers;
+};
+
+struct JobSample {
+  std::string answered;  // the node whose counts are in it
+  wire::JobReport report;
+};
+
+// What daemons say at about the same moment.
+struct Sample {
+  std::string here;                // the node of the daemon that is asked
+  std::vector<std::string> peers;  // of it, that are up
+  std::vector<NodeSample> nodes;   // that were chosen and answered
+  std::vector<JobSample> jobs;
+  // From here to a peer and back by the control connections, its answering included.
+  std::map<std::string, int64_t> rtt_ns;
+  std::vector<std::string> problems;  // sentences: who did not answer, and why
+};
+
+// Each in a bounded time, as Questions says; its errors are those of the daemon here.
+tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& choice);
+
+}  // namespace gradring::tools::top

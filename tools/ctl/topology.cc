@@ -1,0 +1,108 @@
+// gradringctl topology: what the node is made of, and what gradring makes of it.
+#include <fmt/format.h>
+
+#include <boost/program_options.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "tools/common/option_error.h"
+#include "tools/common/text.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/command.h"
+#include "tools/ctl/topology/recordings.h"
+#include "tools/ctl/topology/show.h"
+
+namespace gradring::tools {
+namespace {
+
+namespace po = boost::program_options;
+
+struct Question {
+  std::string svg;
+  std::string dot;
+  std::string record;
+  std::string replay;
+  bool all = false;
+};
+
+tl::expected<Question, Status> parse(const Arguments& arguments) {
+  Question question;
+  Arguments rest;
+  po::options_description known;
+  known.add_options()("svg", po::value(&question.svg))("dot", po::value(&question.dot))(
+      "all", po::bool_switch(&question.all))("record", po::value(&question.record))(
+      "replay", po::value(&question.replay))("rest", po::value(&rest));
+  po::positional_options_description positions;
+  positions.add("rest", -1);
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments).options(known).positional(positions).run(),
+              values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
+  }
+  if (Status status = no_arguments(rest); !status.ok()) return tl::unexpected(status);
+  if (!question.record.empty() && !question.replay.empty()) {
+    return tl::unexpected(
+        Status(Code::kInvalidArgument,
+               "--record writes this machine, --replay shows another: one of them"));
+  }
+  return question;
+}
+
+Status write(const std::string& file, const std::string& text) {
+  if (file.empty()) return Status();
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (out) return Status();
+  return Status(Code::kInternal, fmt::format("cannot write {}: {}", file, std::strerror(errno)));
+}
+
+// Of one node, or of all that answer; `problems`: why others do not.
+tl::expected<TopologyReports, Status> ask_daemon(const Context& context, bool all,
+                                                 std::vector<std::string>* problems) {
+  wire::Query query;
+  query.set_what(wire::Query::TOPOLOGY);
+  if (!all) {
+    const auto reply = ask(context, query);
+    if (!reply) return tl::unexpected(reply.error());
+    return TopologyReports{reply->topology()};
+  }
+  auto questions = Questions::open(context.runtime_dir);
+  if (!questions) return tl::unexpected(questions.error());
+  const auto replies = ask_all_nodes(*questions, query);
+  if (!replies) return tl::unexpected(replies.error());
+  TopologyReports reports;
+  for (const NodeReply& one : *replies) {
+    if (one.reply) {
+      reports.push_back(one.reply->topology());
+    } else {
+      problems->push_back(printable(one.reply.error().message()));
+    }
+  }
+  return reports;
+}
+
+}  // namespace
+
+Result run_topology(const Context& context, const Arguments& arguments) {
+  const auto question = parse(arguments);
+  if (!question) return tl::unexpected(question.error());
+  if (!question->record.empty()) return record_machine(question->record);
+  std::vector<std::string> problems;
+  const auto reports = question->replay.empty() ? ask_daemon(context, question->all, &problems)
+                                                : replay_machine(question->replay);
+  if (!reports) return tl::unexpected(reports.error());
+  Answer answer = show(*reports, context.style);
+  answer.problems.insert(answer.problems.end(), problems.begin(), problems.end());
+  if (Status status = write(question->svg, svg_of(*reports)); !status.ok())
+    return tl::unexpected(status);
+  if (Status status = write(question->dot, dot_of(*reports)); !status.ok())
+    return tl::unexpected(status);
+  return answer;
+}
+
+}  // namespace gradring::tools

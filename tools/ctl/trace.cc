@@ -1,0 +1,152 @@
+// gradringctl trace: what all daemons do, as a timeline to look at.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "tools/common/option_error.h"
+#include "tools/common/progress.h"
+#include "tools/common/text.h"
+#include "tools/ctl/ask.h"
+#include "tools/ctl/command.h"
+#include "tools/ctl/trace/chrome.h"
+#include "tools/ctl/trace/collect.h"
+
+namespace gradring::tools {
+namespace {
+
+namespace po = boost::program_options;
+
+struct Wanted {
+  std::string action;
+  std::string file;
+  std::string job;
+};
+
+tl::expected<Wanted, Status> parse(const Arguments& arguments) {
+  const auto refuse = [](std::string why) {
+    return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
+  };
+  Wanted wanted;
+  std::vector<std::string> actions;
+  po::options_description known;
+  known.add_options()("output,o", po::value(&wanted.file))("job", po::value(&wanted.job))(
+      "action", po::value(&actions));
+  po::positional_options_description positions;
+  positions.add("action", -1);
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments).options(known).positional(positions).run(),
+              values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    return refuse(words_of(error));
+  }
+  if (actions.size() != 1 ||
+      (actions[0] != "start" && actions[0] != "stop" && actions[0] != "dump")) {
+    return refuse("it takes one of start, stop and dump");
+  }
+  wanted.action = actions[0];
+  const bool writes = wanted.action != "start";
+  if (writes && wanted.file.empty()) return refuse("where to? Say -o FILE");
+  if (!writes && !(wanted.file.empty() && wanted.job.empty())) {
+    return refuse("start takes no options: all is traced, and stop says what to write");
+  }
+  return wanted;
+}
+
+// Of all nodes. Problems: who does not.
+tl::expected<Answer, Status> set_tracing(Questions& questions, bool on) {
+  wire::Query query;
+  query.set_what(wire::Query::TRACE);
+  query.set_trace_on(on);
+  const auto replies = ask_all_nodes(questions, query);
+  if (!replies) return tl::unexpected(replies.error());
+  if (!replies->front().reply) return tl::unexpected(replies->front().reply.error());
+  Answer answer;
+  auto nodes = nlohmann::ordered_json::array();
+  for (const NodeReply& one : *replies) {
+    if (one.reply) {
+      nodes.push_back(one.node);
+    } else {
+      answer.problems.push_back(printable(one.reply.error().message()));
+    }
+  }
+  answer.text = fmt::format(
+      "tracing on {}; \"gradringctl trace stop -o FILE\" ends it and writes what there was\n",
+      counted(nodes.size(), "node"));
+  answer.json = {{"tracing", on}, {"nodes", nodes}};
+  return answer;
+}
+
+Result write(Questions& questions, const Wanted& wanted) {
+  const bool trace = wanted.action == "stop";
+  ProgressBar bar("reading");
+  const auto collected =
+      collect(questions, trace, [&bar](uint64_t done, uint64_t all) { bar.show(done, all); });
+  if (!collected) return tl::unexpected(collected.error());
+  const Timeline timeline = timeline_of(collected->nodes, wanted.job);
+  Answer answer;
+  for (const Status& missing : collected->missing) {
+    answer.problems.push_back(printable(missing.message()));
+  }
+  if (timeline.lost > 0 && trace) {
+    answer.problems.push_back(
+        fmt::format("{} were overwritten before they were read: a larger trace-size, or a shorter "
+                    "trace, loses none",
+                    counted(timeline.lost, "event")));
+  }
+  std::ofstream file(wanted.file, std::ios::trunc);
+  if (file) write_chrome(timeline, file);
+  file.close();
+  if (!file) {
+    return tl::unexpected(Status(
+        Code::kInternal, fmt::format("cannot write {}: {}", wanted.file, std::strerror(errno))));
+  }
+  int64_t first = std::numeric_limits<int64_t>::max();
+  int64_t last = 0;
+  for (const OpSpan& op : timeline.ops) {
+    if (op.submitted != 0) first = std::min(first, op.submitted);
+    last = std::max({last, op.submitted, op.ended});
+  }
+  const double seconds = last > first ? static_cast<double>(last - first) / 1e9 : 0;
+  answer.text = fmt::format("{}: {} and {} of {:.3f} s on {}; open it at https://ui.perfetto.dev\n",
+                            printable(wanted.file), counted(timeline.ops.size(), "op"),
+                            counted(timeline.slices.size(), "slice"), seconds,
+                            counted(collected->nodes.size(), "node"));
+  auto nodes = nlohmann::ordered_json::array();
+  for (const NodeFlight& node : collected->nodes) nodes.push_back(node.node);
+  answer.json = {{"file", wanted.file},
+                 {"nodes", nodes},
+                 {"ops", timeline.ops.size()},
+                 {"slices", timeline.slices.size()},
+                 {"moments", timeline.moments.size()},
+                 {"seconds", seconds},
+                 {"overwritten", timeline.lost}};
+  return answer;
+}
+
+}  // namespace
+
+Result run_trace(const Context& context, const Arguments& arguments) {
+  const auto wanted = parse(arguments);
+  if (!wanted) return tl::unexpected(wanted.error());
+  auto questions = Questions::open(context.runtime_dir);
+  if (!questions) return tl::unexpected(questions.error());
+  if (wanted->action == "start") return set_tracing(*questions, true);
+  if (wanted->action == "dump") return write(*questions, *wanted);
+  const auto stopped = set_tracing(*questions, false);
+  if (!stopped) return tl::unexpected(stopped.error());
+  auto answer = write(*questions, *wanted);
+  if (answer) {
+    answer->problems.insert(answer->problems.begin(), stopped->problems.begin(),
+                            stopped->problems.end());
+  }
+  return answer;
+}
+
+}  // namespace gradring::tools

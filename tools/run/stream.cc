@@ -1,0 +1,73 @@
+#include "tools/run/stream.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+namespace gradring::tools {
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return;  // nobody reads any more
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+std::string time_now() {
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now();
+  const auto since = std::chrono::duration_cast<milliseconds>(now.time_since_epoch()).count();
+  const std::time_t seconds = since / 1000;
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03} ", fmt::localtime(seconds), since % 1000);
+}
+
+tl::expected<void, std::string> Stream::save_to(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (!error) {
+    file_.reset(std::fopen(path.c_str(), "we"));
+    if (file_ == nullptr) error = {errno, std::generic_category()};
+  }
+  if (error) return tl::unexpected(fmt::format("cannot write {}: {}", path, error.message()));
+  if (std::setvbuf(file_.get(), nullptr, _IONBF, 0) != 0) {
+    return tl::unexpected(fmt::format("cannot write {} as it comes", path));
+  }
+  path_ = path;
+  return {};
+}
+
+void Stream::save(std::string_view bytes) {
+  if (file_ == nullptr) return;
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) == bytes.size()) return;
+  failed_ = path_;
+  file_.reset();
+}
+
+void Stream::drain(int* fd, bool last) {
+  std::array<char, 16384> bytes;
+  while (*fd >= 0) {
+    const ssize_t got = read(*fd, bytes.data(), bytes.size());
+    if (got > 0) {
+      const std::string_view read_now(bytes.data(), static_cast<size_t>(got));
+      save(read_now);
+      write_all(to_, tagger_.feed(read_now));
+      continue;
+    }
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0 || last) {
+      write_all(to_, tagger_.flush());
+      close(*fd);
+      *fd = -1;
+    }
+    return;
+  }
+}
+
+}  // namespace gradring::tools
