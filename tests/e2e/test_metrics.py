@@ -2,6 +2,7 @@
 
 import functools
 import re
+import signal
 import subprocess
 
 import pytest
@@ -128,6 +129,11 @@ def test_figures_are_true(watched):
 # ---- and in trouble: the last of this file, since the job does not outlive it ----
 
 def test_the_death_of_a_trainer_raises_alerts(watched):
+    # Between two ops it would take none with it: it dies while the others wait for it.
+    watched.job[3].signal(signal.SIGSTOP)
+    node = watched.cluster.nodes[0]
+    wait_until(lambda: [op for op in node.ask("job", "train")["ops"] if any(who.get("rank") == 3 for who in op["waiting_for"])],
+               PATIENCE, "the others wait for rank 3")
     watched.job[3].kill()
     for name in ("GradringTrainerDied", "GradringJobFailed"):
         watched.wait_for(f'ALERTS{{alertname="{name}", alertstate="firing", node="n1"}}', PATIENCE)
