@@ -1,8 +1,5 @@
 #pragma once
 
-#include <array>
-#include <bitset>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -24,22 +21,15 @@ struct LateChange {
 // once in ten seconds. Pure; one thread.
 class LateWatch {
  public:
-  // A step ended: others had to wait for this rank, or not, and it was so late.
-  void step(bool waited_for, Time late);
-  // What is to be told; its rank is the caller's to fill in.
-  std::optional<LateChange> changed(Time now);
+  static constexpr uint32_t kWindow = 100;  // the steps to count, at most
+
+  // Others had to wait for the rank in so many of its last steps: whether late() is another now,
+  // which is to be told.
+  bool turns(uint32_t times, uint32_t of, Time now);
+  bool late() const { return late_; }
 
  private:
-  static constexpr uint32_t kWindow = 100;
-
-  uint32_t times() const { return static_cast<uint32_t>(waited_.count()); }
-  Time median() const;
-
-  std::bitset<kWindow> waited_;
-  std::array<Time, kWindow> late_{};
-  uint32_t next_ = 0;
-  uint32_t seen_ = 0;  // at most kWindow
-  bool told_late_ = false;
+  bool late_ = false;
   std::optional<Time> told_at_;
 };
 

@@ -1,6 +1,7 @@
 #include "daemon/core/step_times.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gradring::core {
 namespace {
@@ -12,6 +13,14 @@ constexpr Time kLate = 2 * kMillisecond;
 constexpr Time kLatePart = 50;
 
 constexpr Time microseconds(uint32_t us) { return static_cast<Time>(us) * (kMillisecond / 1000); }
+
+// Of none: 0.
+Time median_of(std::vector<Time> times) {
+  if (times.empty()) return 0;
+  const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
 
 }  // namespace
 
@@ -96,7 +105,6 @@ void StepTimes::end_step(Rank& who, Time now, Time input) {
     const auto bound = std::lower_bound(kLatenessBounds.begin(), kLatenessBounds.end(), step.late);
     ++who.ever.lateness[static_cast<size_t>(bound - kLatenessBounds.begin())];
     who.ever.late_sum += step.late;
-    who.watch.step(step.waited_for, step.late);
   }
   who.began = now;
   who.input = input;
@@ -110,13 +118,27 @@ StepTotals StepTimes::totals(uint32_t rank) const {
   return it != ranks_.end() ? it->ever : StepTotals{};
 }
 
+std::vector<Time> StepTimes::lateness(const Rank& who, size_t steps) {
+  std::vector<Time> late;
+  for (size_t back = 1; back <= std::min(steps, who.recent.size()); ++back) {
+    const Step& step = who.recent[(who.ever.steps - back) % kRecent];
+    if (step.waited_for) late.push_back(step.late);
+  }
+  return late;
+}
+
 std::vector<LateChange> StepTimes::take_changes(Time now) {
   std::vector<LateChange> changes;
   for (Rank& who : ranks_) {
-    auto change = who.watch.changed(now);
-    if (!change) continue;
-    change->rank = who.rank;
-    changes.push_back(*change);
+    std::vector<Time> late = lateness(who, LateWatch::kWindow);
+    LateChange change;
+    change.rank = who.rank;
+    change.times = static_cast<uint32_t>(late.size());
+    change.of = std::min(LateWatch::kWindow, static_cast<uint32_t>(who.recent.size()));
+    if (!who.watch.turns(change.times, change.of, now)) continue;
+    change.late = who.watch.late();
+    change.median = median_of(std::move(late));
+    changes.push_back(change);
   }
   return changes;
 }
@@ -128,17 +150,10 @@ std::vector<StepReport> StepTimes::report() const {
     report.rank = who.rank;
     report.ever = who.ever;
     report.recent = static_cast<uint32_t>(who.recent.size());
-    std::vector<Time> late;
-    for (const Step& step : who.recent) {
-      report.mean += step.split;
-      if (step.waited_for) late.push_back(step.late);
-    }
+    for (const Step& step : who.recent) report.mean += step.split;
+    std::vector<Time> late = lateness(who, kRecent);
     report.late = static_cast<uint32_t>(late.size());
-    if (!late.empty()) {
-      std::nth_element(late.begin(), late.begin() + static_cast<ptrdiff_t>(late.size() / 2),
-                       late.end());
-      report.late_median = late[late.size() / 2];
-    }
+    report.late_median = median_of(std::move(late));
     if (const auto steps = static_cast<Time>(who.recent.size()); steps > 0) {
       StepSplit& mean = report.mean;
       for (Time* part :

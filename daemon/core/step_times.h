@@ -104,6 +104,8 @@ class StepTimes {
   };
 
   Rank& of(uint32_t rank);
+  // By how much it came late where others had to wait for it, in its last `steps`, of kRecent.
+  static std::vector<Time> lateness(const Rank& rank, size_t steps);
   void end_step(Rank& rank, Time now, Time input);
 
   Time since_;

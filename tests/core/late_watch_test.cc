@@ -7,24 +7,48 @@
 namespace gradring::core {
 namespace {
 
-void steps(LateWatch* watch, int count, bool waited_for, Time late = 0) {
-  for (int i = 0; i < count; ++i) watch->step(waited_for, late);
-}
+// A rank's steps of 100 ms, and whether it is time to tell that others wait for it.
+class LateSteps {
+ public:
+  LateSteps() { steps(1, 0); }  // what comes before the first exchange is no step
+
+  void steps(int count, Time late) {
+    for (int i = 0; i < count; ++i) {
+      now_ += 95 * kMillisecond;
+      times_.submitted(0, now_);
+      Op op;
+      op.locals.emplace_back(Submission{});
+      op.arrivals = {now_ - late, {now_}, static_cast<uint32_t>(late / (kMillisecond / 1000))};
+      times_.moves(op);
+      now_ += 5 * kMillisecond;
+      times_.ended(0, now_, 0);
+    }
+  }
+  std::optional<LateChange> changed(Time now) {
+    const auto changes = times_.take_changes(now);
+    if (changes.empty()) return std::nullopt;
+    return changes.at(0);
+  }
+
+ private:
+  StepTimes times_{0};
+  Time now_ = 0;
+};
 
 TEST(LateWatch, FewStepsSayNothing) {
-  LateWatch watch;
-  steps(&watch, 19, true, 40 * kMillisecond);
-  EXPECT_FALSE(watch.changed(kSecond));
-  steps(&watch, 1, true, 40 * kMillisecond);
-  EXPECT_TRUE(watch.changed(kSecond));
+  LateSteps rank;
+  rank.steps(19, 40 * kMillisecond);
+  EXPECT_FALSE(rank.changed(kSecond));
+  rank.steps(1, 40 * kMillisecond);
+  EXPECT_TRUE(rank.changed(kSecond));
 }
 
 TEST(LateWatch, TellsHowOftenAndByHowMuchInTheMiddle) {
-  LateWatch watch;
-  steps(&watch, 12, false, 1 * kMillisecond);
-  steps(&watch, 4, true, 10 * kMillisecond);
-  steps(&watch, 5, true, 50 * kMillisecond);
-  const auto change = watch.changed(kSecond);
+  LateSteps rank;
+  rank.steps(12, 1 * kMillisecond);
+  rank.steps(4, 10 * kMillisecond);
+  rank.steps(5, 50 * kMillisecond);
+  const auto change = rank.changed(kSecond);
   ASSERT_TRUE(change);
   EXPECT_TRUE(change->late);
   EXPECT_EQ(change->times, 9u);
@@ -33,36 +57,46 @@ TEST(LateWatch, TellsHowOftenAndByHowMuchInTheMiddle) {
 }
 
 TEST(LateWatch, ATailOfLateStepsIsNotEnough) {
-  LateWatch watch;
-  steps(&watch, 70, false);
-  steps(&watch, 30, true, 40 * kMillisecond);
-  EXPECT_FALSE(watch.changed(kSecond)) << "30 of 100 are less than a third";
-  steps(&watch, 4, true, 40 * kMillisecond);
-  EXPECT_TRUE(watch.changed(kSecond));
+  LateSteps rank;
+  rank.steps(70, 0);
+  rank.steps(30, 40 * kMillisecond);
+  EXPECT_FALSE(rank.changed(kSecond)) << "30 of 100 are less than a third";
+  rank.steps(4, 40 * kMillisecond);
+  EXPECT_TRUE(rank.changed(kSecond));
+}
+
+TEST(LateWatch, OnlyTheLast100StepsCount) {
+  LateSteps rank;
+  rank.steps(520, 0);  // more than are kept
+  rank.steps(34, 40 * kMillisecond);
+  const auto change = rank.changed(kSecond);
+  ASSERT_TRUE(change);
+  EXPECT_EQ(change->times, 34u);
+  EXPECT_EQ(change->of, 100u);
 }
 
 TEST(LateWatch, IsToldOnceAndThenWhenItIsOver) {
-  LateWatch watch;
-  steps(&watch, 100, true, 40 * kMillisecond);
-  EXPECT_TRUE(watch.changed(kSecond));
-  EXPECT_FALSE(watch.changed(kSecond * 60)) << "nothing has changed";
-  steps(&watch, 90, false);
-  EXPECT_FALSE(watch.changed(kSecond * 60)) << "10 of the last 100 were late";
-  steps(&watch, 1, false);
-  const auto change = watch.changed(kSecond * 60);
+  LateSteps rank;
+  rank.steps(100, 40 * kMillisecond);
+  EXPECT_TRUE(rank.changed(kSecond));
+  EXPECT_FALSE(rank.changed(kSecond * 60)) << "nothing has changed";
+  rank.steps(90, 0);
+  EXPECT_FALSE(rank.changed(kSecond * 60)) << "10 of the last 100 were late";
+  rank.steps(1, 0);
+  const auto change = rank.changed(kSecond * 60);
   ASSERT_TRUE(change);
   EXPECT_FALSE(change->late);
   EXPECT_EQ(change->times, 9u);
 }
 
 TEST(LateWatch, WhoWaversIsToldOfOnceInTenSeconds) {
-  LateWatch watch;
-  steps(&watch, 100, true, 40 * kMillisecond);
-  EXPECT_TRUE(watch.changed(kSecond));
-  steps(&watch, 100, false);
-  EXPECT_FALSE(watch.changed(kSecond * 2));
-  EXPECT_FALSE(watch.changed(kSecond * 11 - 1));
-  EXPECT_TRUE(watch.changed(kSecond * 11));
+  LateSteps rank;
+  rank.steps(100, 40 * kMillisecond);
+  EXPECT_TRUE(rank.changed(kSecond));
+  rank.steps(100, 0);
+  EXPECT_FALSE(rank.changed(kSecond * 2));
+  EXPECT_FALSE(rank.changed(kSecond * 11 - 1));
+  EXPECT_TRUE(rank.changed(kSecond * 11));
 }
 
 TEST(LateWatch, StepsOfARankAreItsOwn) {
