@@ -33,7 +33,7 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
   shared_.flight = options.flight;
   shared_.remember_ends = options.remember_ends;
   shared_.time_sums = options.time_sums;
-  shared_.count_ops = options.metrics;
+  shared_.time_sends = options.metrics;
 }
 
 DataThread::~DataThread() = default;

@@ -58,7 +58,9 @@ void JobExecutor::go_on_from(const EngineMemory& before,
   }
   for (const InstallJob::Lent& l : lent) {
     local(l.rank).session = l.session;
-    local(l.rank).lent[l.ticket] = {l.session, l.key, l.input, l.output};
+    Lent& known = local(l.rank).lent[l.ticket];
+    known = {l.session, l.key, l.input, l.output};
+    known.since = monotonic_now();  // when it was submitted the last daemon knew
   }
   told_ = before.told;
   engine_.restore(before.record);
@@ -69,16 +71,14 @@ void JobExecutor::go_on_from(const EngineMemory& before,
   if (op != nullptr && op->open()) deliver(*op, before.landing->slice, before.landing->from);
 }
 
-// When they were submitted the last daemon knew; for those who watch they begin anew.
+// What they are the engine's record says.
 void JobExecutor::count_again(const std::vector<InstallJob::Lent>& lent) {
-  if (!shared_->count_ops) return;
   for (const InstallJob::Lent& l : lent) {
     const core::Op* const op = engine_.find(l.key);
     const auto known = local(l.rank).lent.find(l.ticket);
     if (op == nullptr || !op->signature || known == local(l.rank).lent.end()) continue;
     known->second.collective = op->signature->collective;
     known->second.bytes = op->signature->bytes();
-    known->second.since = monotonic_now();
   }
 }
 

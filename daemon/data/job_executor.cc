@@ -50,15 +50,11 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
     }
   }
   const Signature& signature = command.submission.signature;
-  rank.lent[ticket] = {command.session,
-                       key,
-                       command.input,
-                       command.output,
-                       command.ring,
-                       segments_of(command.submission),
-                       signature.collective,
-                       signature.bytes(),
-                       shared_->count_ops ? monotonic_now() : 0};
+  rank.lent[ticket] = {command.session,      key,
+                       command.input,        command.output,
+                       command.ring,         segments_of(command.submission),
+                       signature.collective, signature.bytes(),
+                       monotonic_now()};
   flight_->submitted(command.submission);
   times_.submitted(key, command.submission.signature);
   steps_.submitted(rank.rank, now);
@@ -284,7 +280,7 @@ bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Stagin
   DataPeer& peer = shared_->peers.at(to);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
-  const core::Time since = shared_->count_ops ? monotonic_now() : 0;
+  const core::Time since = shared_->time_sends ? monotonic_now() : 0;
   const uint64_t loan = shared_->ledger.lend({this, from, to, lane, since});
   const std::span<const std::byte> payload(memory_at(from), payload_of(frame));
   const Outbox::Sent sent = shared_->outbox.send(lane, to, sealed(stamped), payload, loan);
@@ -309,16 +305,12 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   const auto lent = owner.lent.find(ticket);
   flight_->completed(rank, lent->second.key, outcome);
   times_.ended(lent->second.key, outcome.verdict == Verdict::kOk);
-  if (outcome.verdict != Verdict::kFailed) {
-    moved_[static_cast<size_t>(lent->second.collective)] += lent->second.bytes;
-  }
-  if (lent->second.since != 0) {
-    const Lent& what = lent->second;
-    stats_.record(what.collective, what.bytes, outcome, monotonic_now() - what.since);
-  }
+  const Lent& what = lent->second;
+  const core::Time now = monotonic_now();
+  stats_.record(what.collective, what.bytes, outcome, now - what.since);
   if (log_ && shared_->remember_ends) remember_told(lent->second.session, ticket, outcome);
   SessionRing* const ring = lent->second.ring;
-  steps_.ended(rank, monotonic_now(), ring == nullptr ? 0 : ring->input_wait());
+  steps_.ended(rank, now, ring == nullptr ? 0 : ring->input_wait());
   if (ring == nullptr || !ring->end(ticket, lent->second.segments, outcome)) {
     shared_->events->post(Completed{lent->second.session, ticket, outcome});
   }

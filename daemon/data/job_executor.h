@@ -36,7 +36,7 @@ struct DataShared {
   FlightRing* flight = FlightRing::off();
   bool remember_ends = false;  // trainers may ask again for the ends of their submissions
   bool time_sums = false;      // somebody looks for better tables
-  bool count_ops = false;      // somebody reads metrics
+  bool time_sends = false;     // somebody reads metrics
   PeerTable peers;
   Ledger ledger;
   PassRunner passes;
@@ -72,7 +72,7 @@ class JobExecutor final : private core::EngineActions {
   OpsTimed take_times() { return {id(), engine_.view().epoch, times_.take()}; }
   JobDescription describe(uint64_t query) const;
   JobFigures figures() const;
-  const BytesMoved& moved() const { return moved_; }
+  const BytesMoved& moved() const { return stats_.bytes; }
 
   // ---- from the transport ----
   // The member that this peer is in the job, if it is one.
@@ -110,7 +110,7 @@ class JobExecutor final : private core::EngineActions {
     OpenTicket segments = {};
     Collective collective = Collective::kBarrier;
     uint64_t bytes = 0;
-    core::Time since = 0;  // where ops are counted
+    core::Time since = 0;
   };
   struct LocalRank {
     uint32_t rank = 0;
@@ -179,7 +179,6 @@ class JobExecutor final : private core::EngineActions {
   OpTimes times_;
   core::StepTimes steps_;
   OpStats stats_;
-  BytesMoved moved_{};
   NonfiniteWatch nonfinite_;
   ErrorFeedback feedback_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves

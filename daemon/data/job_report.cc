@@ -38,7 +38,7 @@ JobFigures JobExecutor::figures() const {
                              steps_.totals(local.rank)});
     for (const auto& [ticket, lent] : local.lent) {
       const bool older = figures.oldest_open == 0 || lent.since < figures.oldest_open;
-      if (lent.since != 0 && older) figures.oldest_open = lent.since;
+      if (older) figures.oldest_open = lent.since;
     }
   }
   figures.ops_open = static_cast<uint32_t>(engine_.open_ops());

@@ -43,9 +43,9 @@ struct OpStats {
   };
 
   std::array<std::array<uint64_t, kEnds>, kCollectives> ended{};  // by Collective
-  std::array<uint64_t, kCollectives> bytes{};  // of those that ended well, as the rank counts them
-  std::array<uint64_t, kCauses> failed{};      // by Cause, of those that did not
-  std::array<Durations, kSizes> durations{};   // of those that ended well and moved data
+  BytesMoved bytes{};
+  std::array<uint64_t, kCauses> failed{};     // by Cause, of those that did not
+  std::array<Durations, kSizes> durations{};  // of those that ended well and moved data
 
   // `took`: from this rank's submission until its end, so waiting for others is part of it.
   void record(Collective collective, uint64_t op_bytes, const core::Outcome& outcome,
