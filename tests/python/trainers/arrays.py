@@ -4,20 +4,12 @@ import gc
 
 import gradring
 import numpy as np
+from expect import refused
 from report import say
 
 gradring.init()
 rank, size = gradring.rank(), gradring.size()
 inputs = [np.random.default_rng(one).standard_normal((6, 5)) for one in range(size)]  # of all ranks
-
-
-def refused(error, word, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except error as told:
-        assert word in str(told), told
-        return
-    raise AssertionError(f"{function.__name__}{args} was not refused")
 
 
 def places():

@@ -3,6 +3,7 @@
 import gradring
 import gradring.torch as hvd
 import torch
+from expect import refused
 from report import say
 
 hvd.init()
@@ -12,15 +13,6 @@ mine = inputs[rank]
 total = torch.stack(inputs).sum(0)
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-
-
-def refused(error, word, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except error as told:
-        assert word in str(told), told
-        return
-    raise AssertionError(f"{function.__name__}{args} was not refused")
 
 
 def close(got, expected, tolerance=1e-5):

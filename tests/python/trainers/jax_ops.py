@@ -9,6 +9,7 @@ import gradring.jax as gradring  # noqa: E402  (reads the lines above)
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from expect import close as equal, refused  # noqa: E402
 from report import say  # noqa: E402
 
 gradring.init()
@@ -20,22 +21,13 @@ mean, total = np.mean(inputs, axis=0), np.sum(inputs, axis=0)
 
 def close(got, expected):
     assert isinstance(got, jax.Array), type(got)
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(expected, np.float64), rtol=1e-5, atol=1e-6)
+    equal(got, expected)
 
 
 def both(function, *args):
     """Of a call, and of a compiled one."""
     yield function(*args)
     yield jax.jit(function)(*args)
-
-
-def refused(error, word, function, *args):
-    try:
-        function(*args)
-    except error as told:
-        assert word in str(told), told
-        return
-    raise AssertionError(f"{word} was not refused")
 
 
 def refused_last(word, function, *args):

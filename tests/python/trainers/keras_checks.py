@@ -12,6 +12,7 @@ import keras  # noqa: E402  (after what TensorFlow reads as it is imported; and 
 import gradring.keras as hvd  # noqa: E402
 import numpy as np  # noqa: E402
 from gradring import exchange  # noqa: E402
+from expect import close, refused  # noqa: E402
 from report import say  # noqa: E402
 
 hvd.init()
@@ -24,20 +25,6 @@ DATA = generator.standard_normal((STEPS, size, EACH, 6)).astype(np.float32)  # b
 WANTED = generator.standard_normal((STEPS, size, EACH, 2)).astype(np.float32)
 MINE = DATA[:, rank].reshape(-1, 6), WANTED[:, rank].reshape(-1, 2)
 ALL = DATA.reshape(-1, 6), WANTED.reshape(-1, 2)
-
-
-def refused(error, word, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except error as told:
-        assert word in str(told), told
-        return
-    raise AssertionError(f"{function} {args} {keywords} was not refused")
-
-
-def close(got, wanted, **how):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(wanted, np.float64), **{"rtol": 1e-5,
-                               "atol": 1e-6, **how})
 
 
 def model_of(seed=0, dtype=None):

@@ -12,6 +12,7 @@ import tensorflow as tf  # noqa: E402  (after what it reads as it is imported; a
 import gradring.tensorflow as hvd  # noqa: E402
 import graph_training  # noqa: E402
 import numpy as np  # noqa: E402
+from expect import close, refused  # noqa: E402
 from report import say  # noqa: E402
 
 v1 = tf.compat.v1
@@ -20,20 +21,6 @@ hvd.init()
 rank, size = hvd.rank(), hvd.size()
 inputs = [np.random.default_rng(one).standard_normal((6, 5)).astype(np.float32) for one in range(size)]  # of all ranks
 total = sum(inputs)
-
-
-def refused(error, word, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except error as told:
-        assert word in str(told), told
-        return
-    raise AssertionError(f"{function} {args} {keywords} was not refused")
-
-
-def close(got, wanted, **how):
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(wanted, np.float64), **{"rtol": 1e-5,
-                               "atol": 1e-6, **how})
 
 
 def run(check):
