@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/core/median.h"
+
 namespace gradring::core {
 namespace {
 
@@ -15,13 +17,6 @@ constexpr Time kLatePart = 50;
 constexpr Time microseconds(uint32_t us) { return static_cast<Time>(us) * (kMillisecond / 1000); }
 
 // Of none: 0.
-Time median_of(std::vector<Time> times) {
-  if (times.empty()) return 0;
-  const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
 }  // namespace
 
 StepSplit& StepSplit::operator+=(const StepSplit& other) {

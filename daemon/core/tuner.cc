@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "daemon/core/median.h"
+
 namespace gradring::core {
 namespace {
 
@@ -19,12 +21,6 @@ constexpr uint64_t kRoundMost = 8192;
 // Standard deviations by which the ranks of two samples must differ. One comparison in 700 would
 // say so by chance, and a search makes some tens.
 constexpr double kSure = 3;
-
-Time median_of(std::vector<Time> times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
 
 // By how many standard deviations more pairs than half have the smaller one in `b` (the test of
 // Mann and Whitney): unlike a mean it does not mind a few ops that took a second.
