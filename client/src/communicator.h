@@ -254,8 +254,6 @@ class Communicator final : private Session::Events {
   ForkWatch fork_watch_;  // last: it refers to the others
 };
 
-std::string token_within(const View& view);
-
 // Whether it is a send or a receive, which no daemon knows.
 bool goes_to_a_peer(const gradring_op& op);
 

@@ -38,10 +38,7 @@ std::string in_hex(const std::string& bytes) {
 
 }  // namespace
 
-// Of jobs within the job, as it is since it grew last.
-std::string token_within(const View& view) {
-  return fmt::format("{}-{}", in_hex(view.incarnation), view.grown);
-}
+std::string Within::token() const { return fmt::format("{}-{}", in_hex(incarnation), grown); }
 
 // All its ranks come to the same name and token by themselves: the list is the same, and so is how
 // often it was used before.
@@ -74,7 +71,8 @@ tl::expected<Settings, Status> Communicator::settings_of_group(const std::vector
   Settings settings = settings_;
   settings.job += fmt::format("[{}]", in_words(ranks));
   if (nth > 1) settings.job += fmt::format("#{}", nth);
-  settings.token = token_within(view);
+  settings.within = Within{view.incarnation, view.grown, ranks};
+  settings.token = settings.within->token();
   settings.policy = "fail";
   settings.rank = static_cast<uint32_t>(own - ranks.begin());
   settings.size = static_cast<uint32_t>(ranks.size());

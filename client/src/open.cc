@@ -73,6 +73,12 @@ wire::ClientMessage Communicator::join_message() const {
   join.set_policy(settings_.policy);
   join.set_deterministic(settings_.deterministic);
   join.set_timeout_ms(static_cast<uint64_t>(settings_.join_timeout_ms));
+  if (settings_.within) {
+    wire::Within& within = *join.mutable_within();
+    within.set_incarnation(settings_.within->incarnation);
+    within.set_grown(settings_.within->grown);
+    for (const uint32_t rank : settings_.within->ranks) within.add_ranks(rank);
+  }
   return message;
 }
 

@@ -106,10 +106,11 @@ tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
 Settings Communicator::settings_of_pair(uint32_t peer, uint32_t nth) const {
   const View& view = views_.newest();
   Settings settings = settings_;
-  settings.job +=
-      fmt::format("[{}:{}]", std::min(peer, settings_.rank), std::max(peer, settings_.rank));
+  const auto [lower, higher] = std::minmax(peer, settings_.rank);
+  settings.job += fmt::format("[{}:{}]", lower, higher);
   if (nth > 1) settings.job += fmt::format("#{}", nth);
-  settings.token = token_within(view);
+  settings.within = Within{view.incarnation, view.grown, {lower, higher}};
+  settings.token = settings.within->token();
   settings.policy = "fail";
   settings.wire = WireType::kNative;
   settings.learns_priorities = false;

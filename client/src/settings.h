@@ -3,13 +3,26 @@
 #include <gradring/gradring.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "proto/status.h"
 #include "proto/types.h"
 
 namespace gradring::client {
+
+// Of a group or a pair: its ranks in the job that it is made from, as that one is since it grew
+// last.
+struct Within {
+  std::string incarnation;
+  uint64_t grown = 0;
+  std::vector<uint32_t> ranks;
+
+  // All of them come to the same by themselves.
+  std::string token() const;
+};
 
 // gradring_options, checked and owned.
 struct Settings {
@@ -24,6 +37,7 @@ struct Settings {
   uint32_t size = 0;
   int32_t local_rank = -1;  // -1: by position among the job's ranks on the node
   int64_t join_timeout_ms = 0;
+  std::optional<Within> within;
   bool rings = true;  // submissions go through shared memory where the daemon can
 
   // What it means in full, the daemon reads out of it.

@@ -15,6 +15,12 @@ namespace {
 // A library of ours sends none, a broken program soon this many.
 constexpr uint32_t kMalformedMax = 16;
 
+bool from_wire(const wire::Within& from, core::Within* to) {
+  to->grown = from.grown();
+  to->ranks.assign(from.ranks().begin(), from.ranks().end());
+  return gradring::from_wire(from.incarnation(), &to->job);
+}
+
 }  // namespace
 
 void Requests::handle(const ClientRouter::Received& received, core::Time now) {
@@ -140,6 +146,14 @@ void Requests::join(const Asked& asked, Session& session, const wire::Join& join
   request.pid = session.who.pid;
   request.timeout =
       static_cast<core::Time>(std::min(join.timeout_ms(), kTimeoutMax)) * core::kMillisecond;
+
+  if (join.has_within() && (static_cast<uint32_t>(join.within().ranks_size()) != join.size() ||
+                            !from_wire(join.within(), &request.within.emplace()))) {
+    return refuse({Code::kInvalidArgument,
+                   fmt::format("job {} is said to be within another one, but not by {} of its "
+                               "ranks and its incarnation; this is a fault of the client library",
+                               join.job(), join.size())});
+  }
 
   session.part = JobPart::kJoining;  // before the call: it may answer at once
   session.join_request = asked.request;

@@ -23,6 +23,13 @@
 
 namespace gradring::core {
 
+// Of a job that has some ranks of another one, as that one was when it took ranks in last.
+struct Within {
+  JobId job{};
+  uint64_t grown = 0;  // epoch
+  std::vector<uint32_t> ranks;
+};
+
 // A trainer asks to be one rank of a job. uid and pid come from the kernel.
 struct JoinRequest {
   SessionId session = 0;
@@ -36,6 +43,7 @@ struct JoinRequest {
   uint32_t uid = 0;
   int64_t pid = 0;
   Time timeout = 0;
+  std::optional<Within> within;
 };
 
 // What membership wants done; calls come from inside its events and must not call back into it.
@@ -290,6 +298,12 @@ class Membership {
   void set_joiners(Live& live);
 
   void forget_claims_of(const std::string& node);
+
+  // membership_within.cc
+  // Not ok: the job it is within has lost a rank that this one needs.
+  Status fit_within(const JoinRequest& request) const;
+  bool fail_if_unfit(const GatheringKey& key);
+  void fail_unfit_within(const JobId& job);
 
   // membership_restore.cc
   // Of our ranks in the view, in its order; 0: that one is gone.

@@ -244,7 +244,10 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   }
   if (!fresh.empty()) retire_claims({live.view.job, live.token});
   lose_unconnected(id);
-  live.decisions.emplace_back([this](Live& remaining) { invite(remaining); });
+  live.decisions.emplace_back([this, id](Live& remaining) {
+    fail_unfit_within(id);
+    invite(remaining);
+  });
 }
 
 // Who came in is connected to this node as it believes, but this node may know better.

@@ -67,7 +67,7 @@ Status Membership::check_join(const JoinRequest& r) const {
       return taken(live.view.uid);
     }
   }
-  return {};
+  return fit_within(r);
 }
 
 Status Membership::join(const JoinRequest& request, Time now) {

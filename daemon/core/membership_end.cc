@@ -38,6 +38,7 @@ void Membership::fail_job(Live& live, const Failure& cause, const std::string& h
     live.present.clear();
     retire_claims({live.view.job, live.token});
   }
+  fail_unfit_within(id);
 }
 
 void Membership::on_job_failed(const std::string& from, const JobFailed& message) {

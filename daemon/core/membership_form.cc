@@ -251,7 +251,7 @@ void Membership::return_to_gathering(const JobId& job) {
     gatherings_.erase(key);
     return;
   }
-  settle(key);
+  if (!fail_if_unfit(key)) settle(key);
 }
 
 // The proposer's clock decides for all: its own trainers have waited long enough.

@@ -53,6 +53,8 @@ TEST_F(Group, IsAJobOfItsOwnWithRanksInTheOrderOfTheList) {
   EXPECT_EQ(joined.job(), "job[3,1,5-7]");
   EXPECT_EQ(joined.policy(), "fail");
   EXPECT_NE(joined.token(), join(1).token());
+  EXPECT_FALSE(join(1).has_within());
+  EXPECT_THAT(joined.within().ranks(), testing::ElementsAre(3, 1, 5, 6, 7));
   EXPECT_EQ(gradring_rank(job_.get()), 1);
   EXPECT_EQ(gradring_size(job_.get()), 8);
 }
@@ -82,6 +84,7 @@ TEST_F(Group, OfAGroupNamesItsRanks) {
   const Comm group = group_of({1, 2, 4});
   const Comm inner = group_of(group, {2, 0});
   EXPECT_EQ(join(3).job(), "job[1-2,4][2,0]");
+  EXPECT_THAT(join(3).within().ranks(), testing::ElementsAre(2, 0)) << "by its numbers there";
   EXPECT_EQ(gradring_rank(inner.get()), 1);
 }
 

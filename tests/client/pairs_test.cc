@@ -73,6 +73,9 @@ TEST_F(Pairs, AreJobsOfTwoRanksAndABroadcastEach) {
   EXPECT_EQ(with_0.job(), "job[0:1]");
   EXPECT_EQ(with_0.rank(), 1u);
   EXPECT_EQ(with_0.token(), with_5.token());
+  EXPECT_THAT(with_5.within().ranks(), testing::ElementsAre(1, 5));
+  EXPECT_THAT(with_0.within().ranks(), testing::ElementsAre(0, 1));
+  EXPECT_EQ(with_0.within().grown(), 1u);
   const auto operations = daemon_.wait_for_operations(2);
   for (const wire::Operation& operation : operations) {
     Signature signature;

@@ -252,6 +252,13 @@ TEST_F(LiveClientTest, JoinsThatMakeNoSenseAreRefusedAtOnce) {
   message.mutable_join()->set_policy("sometimes");
   EXPECT_THAT(trainer.ask(message).refused().message(), HasSubstr("elastic"));
   EXPECT_TRUE(trainer.leave().has_refused());
+  message.mutable_join()->clear_policy();
+  for (const int ranks : {0, 1, 2}) {  // of the size said, but an incarnation of 3 bytes
+    wire::Within& within = *message.mutable_join()->mutable_within();
+    within.set_incarnation(ranks == 1 ? "abc" : std::string(16, 'i'));
+    while (within.ranks_size() < ranks) within.add_ranks(0);
+    EXPECT_THAT(trainer.ask(message).refused().message(), testing::HasSubstr("within another"));
+  }
   EXPECT_TRUE(trainer.join("job", 0, 1).has_joined());
   EXPECT_TRUE(trainer.join("another", 0, 1).has_refused()) << "one job at a time";
 }

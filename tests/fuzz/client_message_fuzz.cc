@@ -30,6 +30,8 @@ std::vector<std::string> make_samples() {
   join.set_protocol(1);
   join.mutable_join()->set_job("job");
   join.mutable_join()->set_size(4);
+  join.mutable_join()->mutable_within()->set_incarnation(std::string(16, 'i'));
+  join.mutable_join()->mutable_within()->add_ranks(2);
   samples.push_back(join.SerializeAsString());
 
   wire::ClientMessage query;

@@ -1,0 +1,110 @@
+// A job within a job: it cannot come about without a rank that the outer one has lost.
+
+#include <gmock/gmock.h>
+
+#include "tests/core/membership_town.h"
+
+namespace gradring::core {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// An elastic job of three ranks, each on a node of its own.
+class MembershipWithin : public ::testing::Test {
+ protected:
+  MembershipWithin() {
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      JoinRequest request = trainer(rank, 3);
+      request.policy = "elastic";
+      ranks_.push_back(town_.join(node_of(rank), request));
+    }
+    town_.run();
+    outer_ = town_.job_of(ranks_[0]);
+  }
+  JoinRequest pair(uint32_t rank, uint32_t place, std::vector<uint32_t> ranks) {
+    JoinRequest request = trainer(place, 2);
+    request.job = "train[" + std::to_string(ranks[0]) + ":" + std::to_string(ranks[1]) + "]";
+    request.within = Within{outer_, town_.at(node_of(rank)).view_of(outer_)->grown, ranks};
+    return request;
+  }
+  void kill(uint32_t rank) {
+    town_.die(ranks_[rank]);
+    town_.settle();
+  }
+
+  Town town_{3};
+  std::vector<SessionId> ranks_;
+  JobId outer_{};
+};
+
+TEST_F(MembershipWithin, ComesAboutWhereAllItsRanksAreThere) {
+  const SessionId one = town_.join("b", pair(1, 0, {1, 2}));
+  const SessionId two = town_.join("c", pair(2, 1, {1, 2}));
+  town_.run();
+  EXPECT_TRUE(town_.admitted(one) && town_.admitted(two));
+}
+
+TEST_F(MembershipWithin, GathersNoLongerWhenOneOfItsRanksIsLost) {
+  const SessionId waits = town_.join("b", pair(1, 0, {1, 2}));
+  const SessionId other = town_.join("a", pair(0, 0, {0, 1}));
+  town_.run();
+  kill(2);
+  EXPECT_THAT(town_.refusal(waits),
+              AllOf(HasSubstr("job train[1:2] cannot come about: rank 2 of job train is gone"),
+                    HasSubstr("killed by signal 9")));
+  EXPECT_TRUE(town_.waits(other)) << "it needs no rank that is lost";
+  town_.join("b", pair(1, 1, {0, 1}));
+  town_.run();
+  EXPECT_TRUE(town_.admitted(other));
+}
+
+TEST_F(MembershipWithin, IsRefusedToWhoComesLater) {
+  kill(2);
+  const Status refused = town_.refused_join("b", pair(1, 0, {1, 2}));
+  EXPECT_EQ(refused.code(), Code::kAborted);
+  EXPECT_THAT(refused.message(), HasSubstr("rank 2 of job train is gone"));
+}
+
+TEST_F(MembershipWithin, IsNotWaitedForWhenItsProposalComesBack) {
+  const SessionId one = town_.join("b", pair(1, 0, {1, 2}));
+  const SessionId two = town_.join("c", pair(2, 1, {1, 2}));
+  while (town_.engines("b") == 1) ASSERT_TRUE(town_.deliver("b", "c") || town_.deliver("c", "b"));
+  town_.cut("b", "c");
+  town_.settle();
+  EXPECT_TRUE(town_.refusal(one) != "" || town_.refusal(two) != "")
+      << "of two nodes that lost each other one is out of the outer job";
+  EXPECT_FALSE(town_.waits(one) && town_.waits(two));
+}
+
+TEST_F(MembershipWithin, DoesNotTakeOneThatCameInLaterForTheOneThatItNeeds) {
+  JoinRequest before = pair(1, 0, {1, 2});
+  before.within->grown = 0;  // all have come in the first epoch
+  EXPECT_THAT(town_.refused_join("b", before).message(), HasSubstr("rank 1 of job train is gone"));
+}
+
+TEST_F(MembershipWithin, EndsWithAJobThatFails) {
+  JoinRequest request = trainer(0, 2), other = trainer(1, 2);
+  request.job = other.job = "strict";
+  const SessionId first = town_.join("a", request), second = town_.join("b", other);
+  town_.run();
+  JoinRequest inner = trainer(0, 2);
+  inner.job = "strict[0-1]";
+  inner.within = Within{town_.job_of(first), 1, {0, 1}};
+  const SessionId waits = town_.join("a", inner);
+  town_.run();
+  town_.die(second);
+  town_.settle();
+  EXPECT_THAT(town_.refusal(waits),
+              HasSubstr("job strict[0-1] cannot come about: job strict has failed"));
+}
+
+TEST_F(MembershipWithin, OfAnotherUidSaysNothing) {
+  kill(2);
+  JoinRequest stranger = pair(1, 0, {1, 2});
+  stranger.uid = 4711;
+  EXPECT_TRUE(town_.waits(town_.join("b", stranger)));
+}
+
+}  // namespace
+}  // namespace gradring::core
