@@ -34,6 +34,11 @@ bool Communicator::over() {
   return !refusal().ok();
 }
 
+std::optional<Outcome> Communicator::job_failure() {
+  Inside inside(*this);
+  return job_failure_;
+}
+
 void Communicator::close() {
   const Status why(Code::kUnavailable,
                    "the communicator was closed by another thread during this call");

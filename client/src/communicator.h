@@ -157,9 +157,11 @@ class Communicator final : private Session::Events {
   std::optional<FarRequest> far_request(uint64_t ticket);
   tl::expected<std::optional<Outcome>, Status> wait_far(uint64_t ticket, const FarRequest& far,
                                                         TimePoint deadline);
+  void tell_in_our_numbers(const FarRequest& far, Outcome* told) const;
   std::vector<std::shared_ptr<Communicator>> all_pairs() const;
   void interrupt(const Status& why);
   bool over();
+  std::optional<Outcome> job_failure();
 
   // join.cc
   struct Scratch {

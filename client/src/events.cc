@@ -32,6 +32,8 @@ bool Communicator::on_completed(const wire::Completed& completed) {
   for (const wire::Completion& completion : completed.completions()) {
     Outcome outcome;
     if (!from_wire(completion, &outcome)) return false;
+    // Why its job did not come about the answer to the join has said.
+    if (job_failure_ && job_ == 0 && !outcome.good()) outcome = *job_failure_;
     seen_.prove(completion.ticket());
     if (!take_end(completion.ticket(), std::move(outcome))) return false;
   }

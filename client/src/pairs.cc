@@ -38,10 +38,16 @@ tl::expected<uint64_t, Status> Communicator::submit_to_peer(const gradring_op& o
   if (!pair) return tl::unexpected(pair.error());
   lock.unlock();
   const auto ticket = (*pair)->submit(*inner);
+  auto failure = ticket ? std::nullopt : (*pair)->job_failure();
   lock.lock();
+  FarRequest far{*pair, ticket.value_or(0), op.root, op.collective == GRADRING_SEND};
+  if (failure) {
+    tell_in_our_numbers(far, &*failure);
+    return tl::unexpected(Status(Code::kAborted, failure->message));
+  }
   if (!ticket) return tl::unexpected(ticket.error());
   const uint64_t number = session_.next_number();
-  far_[number] = {*pair, *ticket, op.root, op.collective == GRADRING_SEND};
+  far_[number] = std::move(far);
   return number;
 }
 
@@ -136,13 +142,17 @@ tl::expected<std::optional<Outcome>, Status> Communicator::wait_far(uint64_t tic
   inside.lock().lock();
   if (!outcome || !*outcome) return outcome;
   far_.erase(ticket);
-  Outcome& told = **outcome;
-  if (told.good()) return outcome;
-  uint32_t& blamed = told.failure.blame.rank;
-  if (blamed != kNoRank) blamed = blamed == far.body->settings_.rank ? settings_.rank : far.peer;
-  told.message =
-      fmt::format("{} rank {}: {}", far.sends ? "send to" : "receive from", far.peer, told.message);
+  if (!(*outcome)->good()) tell_in_our_numbers(far, &**outcome);
   return outcome;
+}
+
+// A pair's ranks are 0 and 1.
+void Communicator::tell_in_our_numbers(const FarRequest& far, Outcome* told) const {
+  const bool says_no_more = told->message == describe(told->failure);
+  uint32_t& blamed = told->failure.blame.rank;
+  if (blamed != kNoRank) blamed = blamed == far.body->settings_.rank ? settings_.rank : far.peer;
+  told->message = fmt::format("{} rank {}: {}", far.sends ? "send to" : "receive from", far.peer,
+                              says_no_more ? describe(told->failure) : told->message);
 }
 
 std::vector<std::shared_ptr<Communicator>> Communicator::all_pairs() const {

@@ -139,6 +139,24 @@ TEST_F(Pairs, SayWhoDidNotCome) {
   EXPECT_EQ(join(3).join().job(), "job[1:5]#2");
 }
 
+TEST_F(Pairs, TellOfWhatWasSubmittedEarlyWhyTheJoinFailed) {
+  hold_joins();
+  const gradring_request request = send(5);
+  const wire::Operation early = daemon_.wait_for_operations(1).at(0);
+  wire::DaemonMessage gone;
+  gone.set_request(join(2).request());
+  *gone.mutable_refused() = refusal(Code::kAborted, "rank 5 is gone");
+  daemon_.send(gone);
+  wire::Completion end;
+  end.set_verdict(static_cast<uint32_t>(Verdict::kFailed));
+  to_wire(Failure{Cause::kRefused, {0, "fake", 1, "", "its job did not come about"}},
+          end.mutable_failure());
+  daemon_.complete(early, end);
+  EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
+  EXPECT_STREQ(result_.message, "send to rank 5: rank 5 is gone");
+  EXPECT_EQ(result_.blamed_rank, -1) << "not this rank";
+}
+
 TEST_F(Pairs, BlameByTheNumbersOfTheJob) {
   daemon_.set([](Script& script) { script.complete = false; });
   const gradring_request request = receive(0);
@@ -157,9 +175,11 @@ TEST_F(Pairs, BlameByTheNumbersOfTheJob) {
   const gradring_request other = receive(5);
   failure.blame.rank = 1;
   to_wire(failure, end.mutable_failure());
+  end.set_message(describe(failure));
   daemon_.complete(daemon_.wait_for_operations(2).at(1), end);
   EXPECT_EQ(wait(other), GRADRING_ERR_FAILED);
   EXPECT_EQ(result_.blamed_rank, 5);
+  EXPECT_STREQ(result_.message, "receive from rank 5: trainer died: rank 5");
 }
 
 TEST_F(Pairs, AreRefusedWhereTheyMakeNoSense) {
