@@ -1,0 +1,97 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "tests/device/answers.h"
+#include "tests/device/gpu_things.h"
+#include "tests/device/questions.h"
+
+namespace gradring::device {
+namespace {
+
+constexpr size_t kGi = 1ull << 30;
+constexpr int kRuns = 30;
+
+// As a trainer's segment is: a memfd, mapped and touched.
+class Segment {
+ public:
+  explicit Segment(size_t bytes) : bytes_(bytes) {
+    const int fd = ::memfd_create("gpu-questions", MFD_CLOEXEC);
+    if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+      if (fd >= 0) ::close(fd);
+      throw std::runtime_error("no memfd of " + size_in_words(bytes));
+    }
+    at_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    ::close(fd);
+    if (at_ == MAP_FAILED) throw std::runtime_error("could not map " + size_in_words(bytes));
+  }
+  ~Segment() { ::munmap(at_, bytes_); }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  std::byte* get() const { return static_cast<std::byte*>(at_); }
+
+ private:
+  const size_t bytes_;
+  void* at_ = nullptr;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void say_rate(const std::string& what, size_t bytes, const Spread& us) {
+  constexpr double kPerGb = 1e3;  // bytes a microsecond in a GB/s
+  say(what, static_cast<double>(bytes) / us.median / kPerGb, "GB/s");
+}
+
+}  // namespace
+
+void ask_pinned() {
+  check(cudaFree(nullptr), "a context");
+  const Segment segment(kGi);
+  auto start = std::chrono::steady_clock::now();
+  check(cudaHostRegister(segment.get(), kGi, cudaHostRegisterDefault), "cudaHostRegister");
+  say("cudaHostRegister of 1 GiB of a memfd", 1e3 * seconds_since(start), "ms");
+  const DeviceMemory to(kGi / 2), from(kGi / 2);
+  const Stream up, down;
+  std::byte* const read = segment.get();
+  std::byte* const written = segment.get() + kGi / 2;
+  const auto copy_up = [&](size_t bytes) {
+    check(cudaMemcpyAsync(to.get(), read, bytes, cudaMemcpyHostToDevice, up.get()), "to the GPU");
+  };
+  const auto copy_down = [&](size_t bytes) {
+    check(cudaMemcpyAsync(written, from.get(), bytes, cudaMemcpyDeviceToHost, down.get()),
+          "to the host");
+  };
+  for (const size_t bytes : {size_t{64} << 10, size_t{1} << 20, size_t{16} << 20, kGi / 2}) {
+    const std::string size = size_in_words(bytes);
+    say_rate("to the GPU, " + size, bytes, spread_of(time_each(kRuns, [&] {
+               copy_up(bytes);
+               up.synchronize();
+             })));
+    say_rate("to the host, " + size, bytes, spread_of(time_each(kRuns, [&] {
+               copy_down(bytes);
+               down.synchronize();
+             })));
+    say_rate("both at once, sum, " + size, 2 * bytes, spread_of(time_each(kRuns, [&] {
+               copy_up(bytes);
+               copy_down(bytes);
+               up.synchronize();
+               down.synchronize();
+             })));
+  }
+  start = std::chrono::steady_clock::now();
+  check(cudaHostUnregister(segment.get()), "cudaHostUnregister");
+  say("cudaHostUnregister", 1e3 * seconds_since(start), "ms");
+  say_rate("to the GPU from memory that is not pinned, 512 MiB", kGi / 2,
+           spread_of(time_each(5, [&] {
+             copy_up(kGi / 2);
+             up.synchronize();
+           })));
+}
+
+}  // namespace gradring::device

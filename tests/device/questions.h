@@ -1,0 +1,22 @@
+#pragma once
+
+namespace gradring::device {
+
+// Each measures and says what it found; it throws std::runtime_error where it cannot.
+
+// What kernels and copies of a daemon take while a trainer's kernels fill the GPU, and what they
+// cost it. Under MPS, where a control daemon of it answers, that is another answer.
+void ask_beside_a_trainer();
+// What it costs to open another process's memory and events, and to order streams by those.
+void ask_import();
+// What cudaHostRegister takes for a memfd, and how fast copies to and from it are, one way and both
+// at once.
+void ask_pinned();
+// What NCCL does with one rank, and with two on one GPU.
+void ask_nccl();
+
+// The other process of each.
+void be_a_trainer();
+void be_an_exporter();
+
+}  // namespace gradring::device
