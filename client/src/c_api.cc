@@ -25,7 +25,7 @@ struct gradring_comm {
 
 // The ABI: these sizes may only grow, and then copy_sized and write_result serve older callers.
 static_assert(sizeof(gradring_options) == 88);
-static_assert(sizeof(gradring_op) == 104);
+static_assert(sizeof(gradring_op) == 112);
 static_assert(sizeof(gradring_result) == 696);
 static_assert(sizeof(gradring_view) == 552);
 static_assert(sizeof(gradring_learned_priority) == 520);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "client/src/gpu_memory.h"
 #include "client/src/mapping.h"
 
 namespace gradring::client {
@@ -19,6 +20,7 @@ struct Common {
   std::byte* base = nullptr;
   uint64_t bytes = 0;
   std::shared_ptr<const Mapping> mapping;
+  std::shared_ptr<const GpuMemory> gpu;
   uint64_t session = 0;
   std::string secret;
   uint64_t segment = 0;

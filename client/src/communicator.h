@@ -179,6 +179,7 @@ class Communicator final : private Session::Events {
 
   // The parts of a submission: its checks and loans, and its message.
   tl::expected<Request, Status> prepare(const gradring_op& op);
+  static Status fetch(const Request& request, void* stream);
   Status send(std::unique_lock<std::mutex>& lock, std::span<Request> requests, uint64_t* tickets);
   void send_message(uint64_t ticket, const Request& request);
   // Waits for its end and takes it out.

@@ -27,13 +27,13 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
     return tl::unexpected(mapping.error());
   }
   std::byte* data = mapping->data();
-  return Segment{ready.segment(), data, bytes,
-                 std::make_shared<const Mapping>(std::move(*mapping))};
+  return Segment{ready.segment(), data, bytes, std::make_shared<const Mapping>(std::move(*mapping)),
+                 nullptr};
 }
 
 Segment& Communicator::enter(Segment segment) {
   Segment& entered = segments_.insert(std::move(segment));
-  commons_->offer({0, entered.base, entered.bytes, entered.mapping, session_.id(),
+  commons_->offer({0, entered.base, entered.bytes, entered.mapping, entered.gpu, session_.id(),
                    session_.secret(), entered.id});
   return entered;
 }
@@ -62,7 +62,8 @@ Status Communicator::borrow_for(std::unique_lock<std::mutex>& lock, const gradri
       if (Status freed = free_segment(lock, id); !freed.ok()) return freed;
       continue;
     }
-    segments_.insert({id, common->base, common->bytes, common->mapping, common->number});
+    segments_.insert(
+        {id, common->base, common->bytes, common->mapping, common->gpu, common->number});
   }
   return {};
 }
@@ -105,7 +106,13 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   if (segments_.touches(memory, bytes)) return overlaps;
   auto segment = make_segment(inside.lock(), bytes);
   if (!segment) return segment.error();
+  auto gpu = GpuMemory::of(memory, segment->mapping);
+  if (!gpu) {
+    static_cast<void>(free_segment(inside.lock(), segment->id));
+    return gpu.error();
+  }
   segment->base = static_cast<std::byte*>(memory);
+  segment->gpu = std::move(*gpu);
   // Asked again, because another thread may have registered it in the meantime.
   if (!segments_.touches(memory, bytes)) {
     enter(std::move(*segment));

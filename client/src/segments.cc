@@ -2,9 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <iterator>
 
 namespace gradring::client {
+
+Status Loan::fetch(uint64_t bytes, void* stream) const {
+  const auto& gpu = place_.segment->gpu;
+  if (gpu != nullptr) return gpu->fetch(shared(), users(), bytes, stream);
+  std::memcpy(shared(), users(), bytes);
+  return {};
+}
+
+Status Loan::deliver(uint64_t bytes) const {
+  const auto& gpu = place_.segment->gpu;
+  if (gpu != nullptr) return gpu->deliver(users(), shared(), bytes);
+  std::memcpy(users(), shared(), bytes);
+  return {};
+}
+
+Status Loan::reach(void* stream) const { return place_.segment->gpu->reach(stream); }
 
 tl::expected<Place, Status> Segments::find(const void* start, uint64_t bytes,
                                            std::string_view what) {

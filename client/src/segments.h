@@ -9,18 +9,20 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "client/src/gpu_memory.h"
 #include "client/src/mapping.h"
 #include "proto/status.h"
 
 namespace gradring::client {
 
-// Memory of the user that ops may name: a segment itself (gradring_alloc), or ordinary memory with
-// a segment that follows it like a shadow (gradring_register).
+// Memory of the user that ops may name: a segment itself (gradring_alloc), or other memory with a
+// segment that follows it like a shadow (gradring_register).
 struct Segment {
   uint64_t id = 0;  // the daemon's
   std::byte* base = nullptr;
   uint64_t bytes = 0;                      // as asked for; the mapping has whole pages
   std::shared_ptr<const Mapping> mapping;  // with the communicators that borrow it
+  std::shared_ptr<const GpuMemory> gpu;    // likewise; null: what `base` points to is the host's
   // Not 0: another communicator's (Commons), lent to the session of this one.
   uint64_t borrowed = 0;
   uint64_t lent = 0;  // loans of requests that are not waited for yet
@@ -53,10 +55,19 @@ class Loan {
   bool registered() const { return any() && place_.segment->registered(); }
   uint64_t segment_id() const { return place_.segment->id; }
   uint64_t offset() const { return place_.offset; }
+  bool of_a_gpu() const { return any() && place_.segment->gpu != nullptr; }
+
+  // Between registered memory and its shadow. Lent memory cannot be freed, so these need no lock.
+  // What comes from a GPU comes behind what was put on `stream` until now.
+  Status fetch(uint64_t bytes, void* stream) const;
+  Status deliver(uint64_t bytes) const;
+  // Nothing that was put on `stream` until now uses it any more.
+  Status reach(void* stream) const;
+
+ private:
   std::byte* users() const { return place_.segment->base + place_.offset; }
   std::byte* shared() const { return place_.segment->mapping->data() + place_.offset; }
 
- private:
   Place place_;
 };
 

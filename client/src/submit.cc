@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
@@ -91,17 +90,26 @@ Status Communicator::submit(std::span<const gradring_op> ops, uint64_t* tickets)
     if (!request) return request.error();
     requests.push_back(std::move(*request));
   }
-  const auto is_copied = [](const Request& request) { return request.input.registered(); };
+  const auto is_copied = [](const Request& request) {
+    return request.input.registered() || request.output.of_a_gpu();
+  };
   if (std::any_of(requests.begin(), requests.end(), is_copied)) {
-    // Lent memory cannot be freed, so it can be copied without the lock.
     lock.unlock();
-    for (const Request& request : requests) {
-      if (!is_copied(request)) continue;
-      std::memcpy(request.input.shared(), request.input.users(), request.extent.input);
+    Status fetched;
+    for (size_t i = 0; i < requests.size() && fetched.ok(); ++i) {
+      fetched = fetch(requests[i], ops[i].stream);
     }
     lock.lock();
+    if (!fetched.ok()) return fetched;
   }
   return send(lock, requests, tickets);
+}
+
+Status Communicator::fetch(const Request& request, void* stream) {
+  Status reached;
+  if (request.output.of_a_gpu()) reached = request.output.reach(stream);
+  if (!reached.ok() || !request.input.registered()) return reached;
+  return request.input.fetch(request.extent.input, stream);
 }
 
 tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {

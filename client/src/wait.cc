@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
 #include "client/src/communicator.h"
@@ -42,10 +41,10 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
   Request request = std::move(found->second);
   requests_.erase(found);
   if (request.outcome.good() && request.output.registered()) {
-    // Lent memory cannot be freed, so it can be copied without the lock.
     lock.unlock();
-    std::memcpy(request.output.users(), request.output.shared(), request.extent.output);
+    const Status delivered = request.output.deliver(request.extent.output);
     lock.lock();
+    if (!delivered.ok()) return tl::unexpected(delivered);
   }
   return std::optional<Outcome>(std::move(request.outcome));
 }

@@ -230,7 +230,12 @@ GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
 /* Lets ops name ordinary memory: the library keeps a shared copy of the same size, copies in at
  * submit and copies out when the completed request is first seen by wait or test. Costs two copies
  * an op; use gradring_alloc where you can. The memory stays yours and must outlive the
- * registration. */
+ * registration.
+ * It may be memory of an NVIDIA GPU, by its address there, however it was allocated (INTERNAL where
+ * the driver will not copy it). The GPU makes the copies then: submit waits for the op's stream
+ * (gradring_op.stream) and for the copy, wait for the one back; INVALID if that stream is being
+ * captured into a graph. Where the copy back fails, wait returns INTERNAL although the op is done.
+ */
 GRADRING_API gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes);
 GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory);
 
@@ -306,6 +311,9 @@ typedef struct gradring_op {
    */
   const uint64_t* counts;
   uint64_t counts_length;
+  /* Of buffers on a GPU: the CUDA stream (cudaStream_t, CUstream) whose work so far comes before
+   * the op. NULL is CUDA's default stream. */
+  void* stream;
 } gradring_op;
 
 typedef uint64_t gradring_request;

@@ -1,0 +1,60 @@
+#include "client/src/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <mutex>
+
+namespace gradring::client {
+namespace {
+
+template <typename Function>
+bool find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(::dlsym(library, name));
+  return *function != nullptr;
+}
+
+bool find_all(void* library, CudaDriver* d) {
+  return find(library, "cuPointerGetAttribute", &d->pointer_attribute) &&
+         find(library, "cuDeviceGet", &d->get_device) &&
+         find(library, "cuDevicePrimaryCtxRetain", &d->retain_primary) &&
+         find(library, "cuDevicePrimaryCtxRelease_v2", &d->release_primary) &&
+         find(library, "cuCtxPushCurrent_v2", &d->push_context) &&
+         find(library, "cuCtxPopCurrent_v2", &d->pop_context) &&
+         find(library, "cuMemHostRegister_v2", &d->register_host) &&
+         find(library, "cuMemHostUnregister", &d->unregister_host) &&
+         find(library, "cuStreamCreate", &d->create_stream) &&
+         find(library, "cuStreamDestroy_v2", &d->destroy_stream) &&
+         find(library, "cuStreamSynchronize", &d->synchronize) &&
+         find(library, "cuStreamIsCapturing", &d->is_capturing) &&
+         find(library, "cuMemcpyDtoHAsync_v2", &d->copy_to_host) &&
+         find(library, "cuMemcpyHtoDAsync_v2", &d->copy_to_device) &&
+         find(library, "cuGetErrorName", &d->name_of);
+}
+
+}  // namespace
+
+std::string CudaDriver::in_words(Result result) const {
+  const char* name = nullptr;
+  if (name_of(result, &name) == kSuccess && name != nullptr) return name;
+  return "error " + std::to_string(result) + " of CUDA";
+}
+
+// Looked for again as long as there is none: a process may load it at any time.
+const CudaDriver* cuda_driver() {
+  static std::mutex mutex;
+  static std::unique_ptr<const CudaDriver> known;
+  const std::lock_guard lock(mutex);
+  if (known != nullptr) return known.get();
+  void* const library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  auto driver = std::make_unique<CudaDriver>();
+  if (!find_all(library, driver.get())) {
+    ::dlclose(library);
+    return nullptr;
+  }
+  known = std::move(driver);  // and the library stays
+  return known.get();
+}
+
+}  // namespace gradring::client

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gradring::client {
+
+// The functions of NVIDIA's driver that the library calls, by the names and numbers of its cuda.h,
+// where they have been the same since CUDA 10. It is looked up, never linked or loaded: a process
+// that has memory of a GPU has loaded it already, and all others need none.
+struct CudaDriver {
+  using Result = int;
+  using Context = void*;
+  using Stream = void*;
+  using Address = uint64_t;
+
+  static constexpr Result kSuccess = 0;
+  // Of an address: cuPointerGetAttribute.
+  static constexpr int kContextOf = 1;
+  static constexpr int kMemoryTypeOf = 2;
+  static constexpr int kDeviceOf = 9;
+  static constexpr unsigned kDeviceMemory = 2;  // CU_MEMORYTYPE_DEVICE
+  static constexpr unsigned kNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
+
+  Result (*pointer_attribute)(void* value, int attribute, Address) = nullptr;
+  Result (*get_device)(int* device, int ordinal) = nullptr;
+  Result (*retain_primary)(Context*, int device) = nullptr;
+  Result (*release_primary)(int device) = nullptr;
+  Result (*push_context)(Context) = nullptr;
+  Result (*pop_context)(Context*) = nullptr;
+  Result (*register_host)(void*, size_t bytes, unsigned flags) = nullptr;
+  Result (*unregister_host)(void*) = nullptr;
+  Result (*create_stream)(Stream*, unsigned flags) = nullptr;
+  Result (*destroy_stream)(Stream) = nullptr;
+  Result (*synchronize)(Stream) = nullptr;
+  Result (*is_capturing)(Stream, int* status) = nullptr;
+  Result (*copy_to_host)(void* host, Address, size_t bytes, Stream) = nullptr;
+  Result (*copy_to_device)(Address, const void* host, size_t bytes, Stream) = nullptr;
+  Result (*name_of)(Result, const char**) = nullptr;
+
+  // "CUDA_ERROR_ILLEGAL_ADDRESS"
+  std::string in_words(Result result) const;
+};
+
+// Null where this process has loaded no driver, or one that is older. Thread-safe; valid for as
+// long as the process lives.
+const CudaDriver* cuda_driver();
+
+}  // namespace gradring::client

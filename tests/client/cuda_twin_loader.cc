@@ -1,0 +1,17 @@
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "tests/client/cuda_twin.h"
+
+namespace gradring::test {
+
+const CudaTwin& cuda_twin() {
+  static const CudaTwin* const twin = [] {
+    void* const library = ::dlopen(CUDA_TWIN, RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) ADD_FAILURE() << ::dlerror();
+    return static_cast<const CudaTwin*>(::dlsym(library, "gradring_cuda_twin"));
+  }();
+  return *twin;
+}
+
+}  // namespace gradring::test
