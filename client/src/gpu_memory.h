@@ -5,7 +5,7 @@
 #include <memory>
 #include <tl/expected.hpp>
 
-#include "client/src/cuda_driver.h"
+#include "client/src/gpu_context.h"
 #include "client/src/mapping.h"
 #include "proto/status.h"
 
@@ -32,14 +32,10 @@ class GpuMemory {
   Status deliver(std::byte* device, const std::byte* host, uint64_t bytes) const;
 
  private:
-  class Current;
-  GpuMemory(const CudaDriver& driver, std::shared_ptr<const Mapping> shadow);
+  GpuMemory(std::shared_ptr<const GpuContext> context, std::shared_ptr<const Mapping> shadow);
 
-  const CudaDriver& driver_;
+  const std::shared_ptr<const GpuContext> context_;
   const std::shared_ptr<const Mapping> shadow_;
-  CudaDriver::Context context_ = nullptr;
-  int primary_of_ = -1;  // the device whose primary context we hold on to; -1: none
-  CudaDriver::Stream deliveries_ = nullptr;
   bool pinned_ = false;
 };
 

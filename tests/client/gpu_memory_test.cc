@@ -152,6 +152,14 @@ TEST_F(GpuMemory, NeedsNoPinnedPages) {
   EXPECT_THAT(read(memory), Each(2));
 }
 
+TEST_F(GpuMemory, OfOneGpuHasOneStream) {
+  registered();
+  const int one = twin_.held();
+  registered();
+  registered(true);
+  EXPECT_EQ(twin_.held(), one + 2) << "pages are pinned, and nothing else is opened";
+}
+
 TEST_F(GpuMemory, OfAGpuThatIsFullIsRefusedAndLeavesNothing) {
   for (const char* function : {"cuStreamCreate", "cuDevicePrimaryCtxRetain"}) {
     twin_.answer(function, kOutOfMemory);

@@ -1,0 +1,66 @@
+#include "client/src/gpu_context.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+namespace gradring::client {
+namespace {
+
+std::mutex contexts_mutex;
+std::map<CudaDriver::Context, std::weak_ptr<const GpuContext>> contexts;
+
+}  // namespace
+
+GpuContext::Current::Current(const GpuContext& context)
+    : driver_(context.driver_), result_(driver_.push_context(context.context_)) {}
+
+GpuContext::Current::~Current() {
+  CudaDriver::Context ours = nullptr;
+  if (result_ == CudaDriver::kSuccess) driver_.pop_context(&ours);
+}
+
+tl::expected<std::shared_ptr<const GpuContext>, Status> GpuContext::of(const CudaDriver& driver,
+                                                                       const void* memory) {
+  const auto address = reinterpret_cast<CudaDriver::Address>(memory);
+  const std::shared_ptr<GpuContext> made(new GpuContext(driver));
+  const auto refuse = [&](CudaDriver::Result result, std::string_view what) {
+    return tl::unexpected(made->failed(result, fmt::format("{} for {}", what, memory)));
+  };
+  driver.pointer_attribute(&made->context_, CudaDriver::kContextOf, address);
+  if (made->context_ == nullptr) {  // memory of a pool belongs to no context
+    int ordinal = 0, device = 0;
+    auto result = driver.pointer_attribute(&ordinal, CudaDriver::kDeviceOf, address);
+    if (result == CudaDriver::kSuccess) result = driver.get_device(&device, ordinal);
+    if (result == CudaDriver::kSuccess) result = driver.retain_primary(&made->context_, device);
+    if (result != CudaDriver::kSuccess) return refuse(result, "no context of a GPU");
+    made->primary_of_ = device;
+  }
+  const std::lock_guard lock(contexts_mutex);
+  std::erase_if(contexts, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const GpuContext>& known = contexts[made->context_];
+  if (auto shared = known.lock()) return shared;
+  const Current current(*made);
+  if (current.result() != CudaDriver::kSuccess) {
+    return refuse(current.result(), "could not enter the context of the GPU");
+  }
+  const auto stream = driver.create_stream(&made->deliveries_, CudaDriver::kNonBlocking);
+  if (stream != CudaDriver::kSuccess) return refuse(stream, "no stream for copies");
+  known = made;
+  return made;
+}
+
+GpuContext::~GpuContext() {
+  if (deliveries_ != nullptr) {
+    const Current current(*this);
+    if (current.result() == CudaDriver::kSuccess) driver_.destroy_stream(deliveries_);
+  }
+  if (primary_of_ >= 0) driver_.release_primary(primary_of_);
+}
+
+Status GpuContext::failed(CudaDriver::Result result, std::string_view what) const {
+  return {Code::kInternal, fmt::format("{}: {}", what, driver_.in_words(result))};
+}
+
+}  // namespace gradring::client

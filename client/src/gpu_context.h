@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <tl/expected.hpp>
+
+#include "client/src/cuda_driver.h"
+#include "proto/status.h"
+
+namespace gradring::client {
+
+// A context of a GPU, and a stream in it by which results are brought back: one for all memory of
+// that context. Thread-safe.
+class GpuContext {
+ public:
+  // Of memory that is a GPU's. An error says why it cannot be used.
+  static tl::expected<std::shared_ptr<const GpuContext>, Status> of(const CudaDriver& driver,
+                                                                    const void* memory);
+  ~GpuContext();
+  GpuContext(const GpuContext&) = delete;
+  GpuContext& operator=(const GpuContext&) = delete;
+
+  const CudaDriver& driver() const { return driver_; }
+  CudaDriver::Stream deliveries() const { return deliveries_; }
+
+  // The calling thread is in the context as long as this lives, and then in its own again.
+  class Current {
+   public:
+    explicit Current(const GpuContext& context);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    CudaDriver::Result result() const { return result_; }
+
+   private:
+    const CudaDriver& driver_;
+    const CudaDriver::Result result_;
+  };
+
+  Status failed(CudaDriver::Result result, std::string_view what) const;
+
+ private:
+  explicit GpuContext(const CudaDriver& driver) : driver_(driver) {}
+
+  const CudaDriver& driver_;
+  CudaDriver::Context context_ = nullptr;
+  int primary_of_ = -1;  // the device whose primary context we hold on to; -1: none
+  CudaDriver::Stream deliveries_ = nullptr;
+};
+
+}  // namespace gradring::client
