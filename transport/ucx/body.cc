@@ -85,6 +85,7 @@ int UcxTransport::progress(Events& events) {
   // A rendezvous send that is cancelled ends two or three turns of the worker later. The owner was
   // promised it now; only a network card may take longer.
   for (int turn = 0; !closing_.empty() && turn < kCloseTurns; ++turn) work += turn_worker(&events);
+  if (awake_turns_ > 0) --awake_turns_;
   return work + tell(events);
 }
 
@@ -105,6 +106,8 @@ int UcxTransport::turn_worker(Events* events) {
 
 bool UcxTransport::arm() {
   if (!notices_.empty() || failures_ != 0) return false;
+  // What UCX cancels it ends in the worker's turns, and raises no event for that.
+  if (!closing_.empty() && awake_turns_ > 0) return false;
   // Any error counts as busy: turning once too often is better than sleeping through a message.
   return ucp_worker_arm(worker_.get()) == UCS_OK;
 }

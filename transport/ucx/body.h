@@ -129,8 +129,9 @@ class UcxTransport final : public Transport {
   Events* events_ =
       nullptr;  // set while the worker is progressed: the only time messages may arrive
   std::unordered_map<PeerId, std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Link>> to_close_;   // by calls made from inside the worker's progress
-  std::vector<std::unique_ptr<Link>> closing_;    // closed, and UCX still has something of theirs
+  std::vector<std::unique_ptr<Link>> to_close_;  // by calls made from inside the worker's progress
+  std::vector<std::unique_ptr<Link>> closing_;   // closed, and UCX still has something of theirs
+  int awake_turns_ = 0;  // for so many more a link that is closing keeps us from sleeping
   std::vector<std::unique_ptr<Link>> parked_;     // ours no more, and not wired yet
   size_t failures_ = 0;                           // links that failed since the last look
   std::unordered_map<PeerId, std::string> lost_;  // and not connected anew: why

@@ -31,4 +31,8 @@ inline constexpr size_t kSendsMax = 4096;
 // immediate; a card that does not answer within this is not going to.
 inline constexpr std::chrono::seconds kCloseDeadline{2};
 
+// Turns of progress() in which a link that is closing keeps its owner awake. UCX ends what it
+// cancels within a few; what takes longer waits for a network card, which raises an event.
+inline constexpr int kAwakeTurns = 64;
+
 }  // namespace gradring::transport

@@ -135,6 +135,7 @@ void UcxTransport::close(std::unique_ptr<Link> link) {
   const ucs_status_ptr_t request = ucp_ep_close_nbx(link->ep, &param);
   if (UCS_PTR_IS_PTR(request)) link->closing = request;
   closing_.push_back(std::move(link));
+  awake_turns_ = kAwakeTurns;
 }
 
 void UcxTransport::bury_failed() {
