@@ -24,11 +24,11 @@ GpuContext::Current::~Current() {
 tl::expected<std::shared_ptr<const GpuContext>, Status> GpuContext::of(const CudaDriver& driver,
                                                                        const void* memory) {
   const auto address = reinterpret_cast<CudaDriver::Address>(memory);
-  const std::shared_ptr<GpuContext> made(new GpuContext(driver));
+  std::shared_ptr<GpuContext> made(new GpuContext(driver));
   const auto refuse = [&](CudaDriver::Result result, std::string_view what) {
     return tl::unexpected(made->failed(result, fmt::format("{} for {}", what, memory)));
   };
-  driver.pointer_attribute(&made->context_, CudaDriver::kContextOf, address);
+  driver.pointer_attribute(static_cast<void*>(&made->context_), CudaDriver::kContextOf, address);
   if (made->context_ == nullptr) {  // memory of a pool belongs to no context
     int ordinal = 0, device = 0;
     auto result = driver.pointer_attribute(&ordinal, CudaDriver::kDeviceOf, address);

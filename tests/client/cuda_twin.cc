@@ -22,6 +22,7 @@ constexpr unsigned kDeviceMemory = 2;
 struct Range {
   std::vector<char> bytes;
   bool pooled = false;
+  void* addresses = nullptr;
 };
 struct Gpu {
   std::mutex mutex;
@@ -69,20 +70,21 @@ uint64_t twin_alloc(size_t bytes, bool pooled) {
   void* const base =
       ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   const auto address = reinterpret_cast<uint64_t>(base);
-  gpu().ranges[address] = {std::vector<char>(bytes), pooled};
+  gpu().ranges[address] = {std::vector<char>(bytes), pooled, base};
   return address;
 }
 
 void twin_free(uint64_t address) {
   const std::lock_guard lock(gpu().mutex);
-  ::munmap(reinterpret_cast<void*>(address), gpu().ranges.at(address).bytes.size());
+  const Range& range = gpu().ranges.at(address);
+  ::munmap(range.addresses, range.bytes.size());
   gpu().ranges.erase(address);
 }
 
 void twin_write_later(void* stream, uint64_t address, const void* data, size_t bytes) {
   const std::lock_guard lock(gpu().mutex);
   const auto* first = static_cast<const char*>(data);
-  gpu().work[stream].push_back([address, kept = std::vector<char>(first, first + bytes)] {
+  gpu().work[stream].emplace_back([address, kept = std::vector<char>(first, first + bytes)] {
     std::memcpy(at(address, kept.size()), kept.data(), kept.size());
     return kSuccess;
   });
@@ -115,6 +117,8 @@ int twin_held() {
 
 }  // namespace
 
+// The names are the driver's.
+// NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
 
 extern const gradring::test::CudaTwin gradring_cuda_twin;
@@ -246,3 +250,4 @@ int cuGetErrorName(int result, const char** name) {
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)

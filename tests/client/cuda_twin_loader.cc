@@ -6,12 +6,12 @@
 namespace gradring::test {
 
 const CudaTwin& cuda_twin() {
-  static const CudaTwin* const twin = [] {
+  static const CudaTwin* const kTwin = [] {
     void* const library = ::dlopen(CUDA_TWIN, RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) ADD_FAILURE() << ::dlerror();
     return static_cast<const CudaTwin*>(::dlsym(library, "gradring_cuda_twin"));
   }();
-  return *twin;
+  return *kTwin;
 }
 
 }  // namespace gradring::test

@@ -1,7 +1,7 @@
 // Memory of a GPU that is registered: on a driver that the test brings along.
 #include <gmock/gmock.h>
 
-#include <numeric>
+#include <bit>
 #include <vector>
 
 #include "tests/client/cuda_twin.h"
@@ -24,7 +24,7 @@ class GpuMemory : public ::testing::Test {
     EXPECT_EQ(twin_.held(), 0) << "nothing stays pinned, open or entered";
   }
 
-  static void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+  static void* pointer(uint64_t address) { return std::bit_cast<void*>(address); }
   uint64_t registered(bool pooled = false) {
     const uint64_t address = twin_.alloc(kBytes, pooled);
     EXPECT_EQ(gradring_register(job_.get(), pointer(address), kBytes), GRADRING_OK)
