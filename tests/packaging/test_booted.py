@@ -1,5 +1,6 @@
 """The service on a host that systemd has booted: start, watchdog, restart under a job, stop, and what the journal says."""
 
+import json
 import re
 
 import pytest
@@ -47,8 +48,14 @@ def pid_of(host):
 
 def long_job(host, *more):
     """A job of two ranks that runs until it is stopped, once it does."""
+    def running():
+        asked = host.run("gradringctl", "jobs", "--json", check=False)
+        jobs = json.loads(asked.stdout)["jobs"] if asked.stdout else []
+        return {one["incarnation"] for one in jobs if one["state"] == "running"}
+
+    others = running()  # one that has just been killed may be among them
     job = host.start("gradring-perf", "allreduce", "--ranks", "2", "--min", "1M", "--max", "1M", "--iters", "1000000", *more)
-    wait_until(lambda: "perf" in host.run("gradringctl", "jobs", check=False).stdout and job.poll() is None, 30, "the job runs")
+    wait_until(lambda: running() - others and job.poll() is None, 30, "the job runs")
     return job
 
 
