@@ -7,7 +7,7 @@
 namespace gradring::client {
 
 // The functions of NVIDIA's driver that the library calls, by the names and numbers of its cuda.h,
-// where they have been the same since CUDA 10. It is looked up, never linked or loaded: a process
+// where they have been the same since CUDA 11. It is looked up, never linked or loaded: a process
 // that has memory of a GPU has loaded it already, and all others need none.
 struct CudaDriver {
   using Result = int;

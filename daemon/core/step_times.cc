@@ -16,7 +16,6 @@ constexpr Time kLatePart = 50;
 
 constexpr Time microseconds(uint32_t us) { return static_cast<Time>(us) * (kMillisecond / 1000); }
 
-// Of none: 0.
 }  // namespace
 
 StepSplit& StepSplit::operator+=(const StepSplit& other) {

@@ -34,7 +34,7 @@ struct Gpu {
   std::map<std::string, int> answers;
   int primaries = 0;
   int entered = 0;
-  char context = 0, next_stream = 0;
+  char context = 0;
 };
 Gpu& gpu() {
   static Gpu the_gpu;

@@ -6,8 +6,8 @@ Three rings of daemons on loopback live at the same time and take turns, so that
 one keeps nothing, one has the flight recorder (as by default) and metrics that Prometheus reads each second, and one is
 traced besides. Where Prometheus is not installed, this program reads the pages in its place. Printed are, by size, the time
 of an op and the daemon's processor time for it, and the ratios to the first ring: medians of the rounds' own, each of which
-compares neighbours in time, with the limits between which the true median lies 95 times of 100. Exit status 0 unless a
-ratio is beyond doubt above 1.02, by its lower limit.
+compares neighbours in time, with the limits between which the true median lies 95 times of 100. Exit status 0 if no
+median is above 1.02: where the limits are far apart, take more rounds, or a machine that is quieter.
 """
 
 import argparse
@@ -101,11 +101,11 @@ def main():
                   f"processor {statistics.median(used['without']) * 1e6:8.1f} us", end="")
             for name in names[1:]:
                 ratio, low, high = median_and_limits([a / b for a, b in zip(took[name], took["without"])])
-                worst = max(worst, low)
+                worst = max(worst, ratio)
                 print(f"; {name} {ratio:.3f} ({low:.3f} to {high:.3f}), {statistics.median(used[name]) * 1e6:8.1f} us", end="")
             print(flush=True)
         rings.over.set()
-    print(f"{'OK  ' if worst <= RATIO_MOST else 'MISS'}  the largest lower limit is {worst:.3f}; at most {RATIO_MOST}")
+    print(f"{'OK  ' if worst <= RATIO_MOST else 'MISS'}  the largest ratio is {worst:.3f}; at most {RATIO_MOST}")
     return 0 if worst <= RATIO_MOST else 1
 
 
