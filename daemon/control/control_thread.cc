@@ -89,8 +89,12 @@ ControlThread::ControlThread(const Setup& setup)
 Status ControlThread::open() {
   owner_.adopt();
   const auto memory = node_log_.open(setup_.store, setup_.config.node, setup_.identity.boot_id);
-  sessions_.remember_in(&node_log_, setup_.store);
   const core::Time grace = node_log_.on() ? setup_.config.restart_grace : 0;
+  // Without a grace a restart ends what this daemon holds, so none of that is written down: only
+  // what it promises to other daemons is.
+  jobs_.outlive_restarts(grace > 0);
+  const bool knows_of_some = memory && !memory->sessions.empty();
+  if (grace > 0 || knows_of_some) sessions_.remember_in(&node_log_, setup_.store);
   if (grace != setup_.config.restart_grace) {
     spdlog::warn(
         "restart-grace has no effect: nobody keeps what is under way while gradringd restarts; run "

@@ -79,7 +79,7 @@ void Jobs::install(const core::View& view, const std::vector<SessionId>&) {
   tunings_->entered(view);
   connect_members(view);
   InstallJob install{view, *view.index_of(node_), nullptr, nullptr, {}};
-  if (records_.log->on()) {
+  if (data_outlives_) {
     auto memory = JobMemory::create(view.incarnation, records_.sizes, records_.store);
     if (memory) {
       install.memory = std::move(*memory);
@@ -100,6 +100,8 @@ void Jobs::restore(const core::View& view, InstallJob install) {
 }
 
 void Jobs::record(const core::JobRecord& job) { records_.log->save(job); }
+
+void Jobs::forget(const JobId& job) { records_.log->over(job); }
 
 void Jobs::tell_again(Session& session) {
   if (session.part == JobPart::kClosed) return close(session.id, session.job, session.failure);

@@ -57,6 +57,10 @@ class Jobs final : public core::MembershipActions {
         flight_(flight),
         records_(records) {}
 
+  // Whether the data planes of jobs that begin from now on are written down, so that another life
+  // of this daemon can go on with them. That has its price (docs/upgrade.md).
+  void outlive_restarts(bool they_do) { data_outlives_ = they_do; }
+
   const Job* find(const JobId& id) const;
   // Empty if it is not there.
   std::string name_of(const JobId& id) const;
@@ -103,6 +107,7 @@ class Jobs final : public core::MembershipActions {
   void set_grows(const JobId& job, bool grows) override;
   core::Tuning tuning_for(const core::View& view, bool deterministic) override;
   void record(const core::JobRecord& job) override;
+  void forget(const JobId& job) override;
   void view_changed(SessionId session, const core::View& view) override;
   void remove(const JobId& job) override;
   std::string unreachable_peers() const override;
@@ -115,6 +120,7 @@ class Jobs final : public core::MembershipActions {
   Tunings* const tunings_;
   FlightRing* const flight_;
   const Records records_;
+  bool data_outlives_ = false;
   std::map<JobId, Job> jobs_;  // installed and not yet removed
   uint64_t next_handle_ = 1;
   std::array<uint64_t, kCauseLast + 1> failures_{};

@@ -15,6 +15,8 @@
 namespace gradring::daemon {
 namespace {
 
+constexpr const char* kKilled = "its daemon was killed (restart-grace is 0)";
+
 // Where a daemon's death is a death, its next life still speaks for what it promised, and waits so
 // long for the others to hear it.
 constexpr core::Time kSpeakFor = 3 * core::kSecond;
@@ -58,12 +60,16 @@ void ControlThread::restore(const NodeMemory& memory) {
       if (weight != memory.weights.end()) jobs_.set_weight(id, weight->second);
       continue;
     }
-    spdlog::error("job {} cannot go on after the restart: {}", job.view.job, status.message());
-    JobMemory::forget(id, setup_.store);
     Failure failure{Cause::kPeerLost, {}};
     failure.blame.node = setup_.config.node;
-    failure.blame.evidence = "its daemon was restarted and cannot go on: " + status.message();
+    failure.blame.evidence = kKilled;
+    if (setup_.config.restart_grace > 0) {
+      failure.blame.evidence = "its daemon was restarted and cannot go on: " + status.message();
+      spdlog::error("job {} cannot go on after the restart: {}", job.view.job, status.message());
+    }
+    JobMemory::forget(id, setup_.store);
     for (const core::LocalPlace& place : job.local) jobs_.close(place.session, id, failure);
+    membership_.bear_witness(job, failure, now);
   }
   std::vector<std::pair<SessionId, std::string>> ended;
   sessions_.for_each([&](Session& session) {
@@ -71,7 +77,7 @@ void ControlThread::restore(const NodeMemory& memory) {
     if (waits && !session.pidfd) {
       ended.emplace_back(session.id, "ended while its daemon was restarted");
     } else if (waits && setup_.config.restart_grace == 0) {
-      ended.emplace_back(session.id, "its daemon was killed (restart-grace is 0)");
+      ended.emplace_back(session.id, kKilled);
     } else if (session.pidfd) {
       epoll_.add(session.pidfd.get(), tag_of(Source::kPidfd, session.id));
     }

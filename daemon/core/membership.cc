@@ -93,6 +93,7 @@ void Membership::peer_up(const std::string& node) {
     actions_->send(node, change::Ask{id, live.view.epoch});
     if (live.done.count(node_) > 0) actions_->send(node, JobDone{id});
   }
+  for (auto& [id, witness] : witnesses_) witness.meet(node);
   for (const auto& [key, gathering] : gatherings_) {
     if (!gathering.local.empty()) publish(key, gathering);
   }
@@ -160,6 +161,7 @@ bool Membership::lose_while_forming(const JobId& job, const std::string& node) {
 
 void Membership::on_message(const std::string& from, const JobMessage& message, Time now) {
   now_ = std::max(now_, now);
+  if (testify(from, message)) return;
   if (const auto* claims = std::get_if<Claims>(&message)) return on_claims(from, *claims, now);
   if (const auto* propose = std::get_if<Propose>(&message)) return on_propose(from, *propose);
   if (const auto* accept = std::get_if<Accept>(&message)) return on_accept(from, *accept);
@@ -181,6 +183,7 @@ void Membership::tick(Time now) {
   now_ = std::max(now_, now);
   expire_proposals();
   tick_changes();
+  forget_witnesses();
   ask_if_joining();
   std::vector<GatheringKey> late;
   for (const auto& [key, gathering] : gatherings_) {
@@ -274,6 +277,21 @@ std::vector<JobInfo> Membership::jobs() const {
                     live.since,
                     {},
                     live.explanation});
+  }
+  for (const auto& [id, witness] : witnesses_) {
+    const View& view = witness.record().view;
+    list.push_back(
+        {view.job,
+         id,
+         JobState::kFailed,
+         view.epoch,
+         view.size,
+         view.uid,
+         view.policy,
+         witness.record().since,
+         {},
+         "its daemon was killed, and its ranks here are lost; this one votes on who goes "
+         "on without them"});
   }
   list.insert(list.end(), history_.begin(), history_.end());
   return list;

@@ -18,6 +18,7 @@
 #include "daemon/core/time.h"
 #include "daemon/core/view.h"
 #include "daemon/core/view_change.h"
+#include "daemon/core/witness.h"
 #include "proto/status.h"
 #include "proto/verdict.h"
 
@@ -77,6 +78,8 @@ class MembershipActions {
   // Must be safe before anything else is sent (rule R1). Of no worth any more once the engine is
   // failed or the job removed.
   virtual void record(const JobRecord&) {}
+  // Of a job without a data plane here: what was recorded of it is of no worth any more.
+  virtual void forget(const JobId&) {}
   // Tells a trainer that it is in another view now.
   virtual void view_changed(SessionId session, const View& view) = 0;
   // Tells a member of a failed job, unasked.
@@ -162,6 +165,9 @@ class Membership {
   // Before anything else happens, for each job recorded by the last one; its engine is there, in
   // this epoch. For each other member that is not done peer_up() or peer_lost() must follow.
   void restore(const JobRecord& record, uint64_t engine_epoch, Time now);
+  // The same where the job's data plane did not outlive it: its ranks are lost, as `failure` says,
+  // and of an elastic job the vote is left, for those who go on.
+  void bear_witness(const JobRecord& record, const Failure& failure, Time now);
 
   void tick(Time now);
   // When tick() should be called again because of a view change; 0: nothing is due.
@@ -313,6 +319,9 @@ class Membership {
   void lose_strangers(Live& live);
   void go_on_if_met(const JobId& job);
   void go_on_where_met();
+  // Whether the message is about a job of which only the vote is left here.
+  bool testify(const std::string& from, const JobMessage& message);
+  void forget_witnesses();
 
   // end.cc
   enum class Tell { kAll, kLeft, kNobody };
@@ -345,6 +354,7 @@ class Membership {
   std::map<JobId, std::pair<std::string, Propose>>
       deferred_;  // wait for a connection of ours; by whom
   std::map<JobId, Live> live_;
+  std::map<JobId, Witness> witnesses_;
   std::vector<JobInfo> history_;
   std::map<JobId, change::Commit> commits_;  // of jobs that this node is no longer in (rule V6)
 };

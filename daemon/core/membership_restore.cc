@@ -6,6 +6,7 @@
 
 #include "daemon/core/membership.h"
 #include "daemon/core/membership_hands.h"
+#include "daemon/core/policy.h"
 
 namespace gradring::core {
 
@@ -123,6 +124,40 @@ void Membership::go_on_where_met() {
   std::vector<JobId> jobs;
   for (const auto& [id, live] : live_) jobs.push_back(id);
   for (const JobId& id : jobs) go_on_if_met(id);
+}
+
+void Membership::bear_witness(const JobRecord& record, const Failure& failure, Time now) {
+  now_ = std::max(now_, now);
+  const JobId id = record.view.incarnation;
+  const bool elastic = parse_policy(record.view.policy).value_or(Policy{}).elastic;
+  // Under policy fail whoever is left ends the job at once.
+  if (!elastic || record.view.closed) return actions_->forget(id);
+  const auto witness = witnesses_.try_emplace(id, node_, record, failure, now_, actions_).first;
+  actions_->record(witness->second.record());
+  for (const std::string& node : peers_) witness->second.meet(node);
+  forget_witnesses();
+}
+
+bool Membership::testify(const std::string& from, const JobMessage& message) {
+  const JobId id = job_of(message);
+  const auto witness = witnesses_.find(id);
+  if (witness == witnesses_.end()) return false;
+  witness->second.on_message(from, message, now_);
+  forget_witnesses();
+  // Other ranks of this node may be about to come in.
+  return live_.count(id) == 0;
+}
+
+void Membership::forget_witnesses() {
+  // Long after whoever lacks a quorum has given up.
+  const Time patience = 2 * options_.change.quorum_wait;
+  std::erase_if(witnesses_, [&](const auto& entry) {
+    const auto& [id, witness] = entry;
+    if (!witness.over(now_, patience)) return false;
+    if (const auto& commit = witness.excluded_by()) remember(*commit);
+    actions_->forget(id);
+    return true;
+  });
 }
 
 void Membership::peer_away(const std::string& node) {

@@ -63,6 +63,9 @@ std::vector<Failure> losses(const View& old, const View& next, const Reports& re
     if (next.index_of(member.node)) continue;
     const auto known = lost.find(member.node);
     const auto report = reports.find(member.node);
+    if (report != reports.end() && report->second.ranks.empty() && !report->second.lost.empty()) {
+      continue;  // it has said itself how each was lost
+    }
     if (known != lost.end()) {
       list.push_back(known->second);
     } else if (report == reports.end()) {

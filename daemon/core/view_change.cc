@@ -37,6 +37,7 @@ void ViewChange::lost(const std::string& node, const Failure& failure, bool for_
 void ViewChange::found(const std::string& node, Time now) {
   now_ = now;
   const bool was_away = away_.erase(node) > 0;
+  if (!was_away) ask_again(node);  // it may speak for one that is lost
   if (left_.count(node) > 0) return;
   lost_.erase(node);
   suspected_.erase(node);

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from checks import (
@@ -79,6 +80,29 @@ def test_without_a_grace_the_same_is_a_death(make_cluster, figure):
     for trainer in job:
         trainer.wait(20)
     run_job(cluster, "next", "--ops", "5", per_node=1)
+
+
+def memory_kept_by(keeper):
+    """Pieces of memory that would outlive the daemon: each is a file without a name that its keeper has open."""
+    names = [os.readlink(fd) for fd in Path(f"/proc/{keeper.pid}/fd").iterdir()]
+    return sum(name.startswith("/memfd:") for name in names)
+
+
+@pytest.mark.parametrize("flags, kept", [((), 0), (GRACE, 3)], ids=["no grace", "grace"])
+def test_what_nobody_would_go_on_with_is_not_written_down(make_cluster, flags, kept):
+    """Records of slices have their price, and without a grace a restart ends the job anyway. What was promised to
+    other daemons is kept in both cases."""
+    cluster = kept_cluster(make_cluster, 2, *flags)
+    keeper = cluster.nodes[0].daemon
+    before = memory_kept_by(keeper)
+    assert before == 1
+    job = cluster.launch("priced", [TRAINER, "--ops", "100000", "--delay-ms", "5"])
+    wait_for_all(job, "done", 5)
+    segments = memory_kept_by(keeper) - before - kept
+    assert segments == 0 if not flags else segments > 0
+    for trainer in job:
+        trainer.kill()
+        trainer.wait(20)
 
 
 def test_a_trainer_that_computes_meanwhile_notices_nothing(make_cluster):

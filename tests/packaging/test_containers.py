@@ -60,14 +60,15 @@ def measured(said):
 
 
 def without_containers(root, tmp_path, command):
-    """The same on the same machine, in no namespace."""
+    """The same on the same machine, in no namespace, but in sessions: the kernel shares processors among those as among
+    containers."""
     environment = ["env", "WORLD_SIZE=2", "GRADRING_JOB=first", "GRADRING_RUNTIME_DIR=/tmp/ring"]
     started = []
     try:
         for number, words in enumerate((["gradringd", "--node", "a"], ["RANK=0", *command], ["RANK=1", *command])):
             with open(tmp_path / f"{number}.log", "wb") as log:
                 started.append(subprocess.Popen(root.command(*environment, *words), stdin=subprocess.DEVNULL, stdout=log,
-                                                stderr=subprocess.STDOUT))
+                                                stderr=subprocess.STDOUT, start_new_session=True))
             wait_until(lambda: "is ready" in (tmp_path / "0.log").read_text(), 30, "the daemon is ready")
         assert [one.wait(120) for one in started[1:]] == [0, 0], (tmp_path / "1.log").read_text()
     finally:

@@ -96,7 +96,8 @@ bool World::had_quorum(const Trainer& trainer) const {
     const uint32_t node = index_of(member.node);
     const auto epoch = known_.find({job, node});  // none in another life
     const bool takes_part =
-        nodes_[node]->has_engine(job) && epoch != known_.end() && epoch->second > 0;
+        nodes_[node]->testifies(job) ||
+        (nodes_[node]->has_engine(job) && epoch != known_.end() && epoch->second > 0);
     if (reached(node) && takes_part && (node == self || left_.count({job, node}) == 0)) {
       votes.push_back(member.node);
     }

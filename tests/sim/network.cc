@@ -125,24 +125,18 @@ SimNode& World::next_life(uint32_t index) {
   return *nodes_[index];
 }
 
-// A new daemon in its place. It knows nothing, or it knows what the last one has promised and can
-// speak for that (rule R2); the trainers are gone in any case.
+// A new daemon in its place. It knows nothing, or what the last one has promised, and can speak for
+// that (rule R2); its data and the trainers are gone in any case.
 void World::bear_again(const Fault& fault, Time when) {
   const uint32_t index = fault.a;
   events_.in(when, [this, index, remembers = fault.remembers] {
     if (nodes_[index]->alive()) return;
     SimNode& node = next_life(index);
     trace([&] { return node.name() + " is born again"; });
+    std::erase_if(known_, [index](const auto& entry) { return entry.first.second == index; });
     if (remembers) {
-      node.remember(*graves_.back());
-      forget_ended(index);
-      expect_others(index);
-      for (const core::SessionId session : node.known_sessions()) {
-        node.run(
-            [&node, session] { node.membership().session_lost(session, "ended with its daemon"); });
-      }
-    } else {
-      std::erase_if(known_, [index](const auto& entry) { return entry.first.second == index; });
+      ++stats_.witnesses;
+      node.testify(*graves_.back());
     }
     for (const auto& trainer : trainers_) {
       if (trainer->node() == index) trainer->reborn();

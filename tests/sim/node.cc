@@ -12,6 +12,17 @@ namespace {
 
 constexpr Time kMailDelay = 200'000;  // between the planes of one daemon
 
+// To the next life.
+core::JobRecord told_by(core::JobRecord record) {
+  if (core::planted(core::Bug::kRestartWithoutRecord)) {
+    core::AcceptorRecord forgot;
+    forgot.epoch = record.acceptor.epoch;
+    forgot.last_commit = record.acceptor.last_commit;
+    record.acceptor = forgot;
+  }
+  return record;
+}
+
 }  // namespace
 
 SimNode::SimNode(World* world, uint32_t index, uint64_t life)
@@ -25,16 +36,19 @@ void SimNode::remember(const SimNode& before) {
     jobs_[id] = std::make_shared<SimJob>(world_, this, *before.jobs_.at(id));
   }
   for (const auto& [id, record] : before.records_) {
-    core::JobRecord known = record;
-    if (core::planted(core::Bug::kRestartWithoutRecord)) {
-      known.acceptor = {};
-      known.acceptor.epoch = record.acceptor.epoch;
-      known.acceptor.last_commit = record.acceptor.last_commit;
-    }
+    const core::JobRecord known = told_by(record);
     records_[id] = known;
     membership_.restore(known, jobs_.at(id)->engine().view().epoch, world_->events().now());
   }
   schedule_tick();
+}
+
+void SimNode::testify(const SimNode& before) {
+  Failure failure{Cause::kPeerLost, {}};
+  failure.blame.evidence = "ended with its daemon";
+  for (const auto& [id, record] : before.records_) {
+    membership_.bear_witness(told_by(record), failure, world_->events().now());
+  }
 }
 
 std::vector<core::SessionId> SimNode::known_sessions() const {

@@ -108,6 +108,9 @@ class SimNode : public core::MembershipActions {
   // Another life of the daemon is to follow, for the same trainers.
   bool comes_back() const { return comes_back_; }
   void remember(const SimNode& before);
+  // Knows what the last life has promised, and nothing else.
+  void testify(const SimNode& before);
+  bool testifies(const JobId& job) const { return has_record(job) && !has_engine(job); }
   // Sessions of the last life.
   bool has_record(const JobId& job) const { return records_.count(job) > 0; }
   std::vector<core::SessionId> known_sessions() const;
@@ -143,6 +146,7 @@ class SimNode : public core::MembershipActions {
   void record(const core::JobRecord& record) override {
     records_[record.view.incarnation] = record;
   }
+  void forget(const JobId& job) override { records_.erase(job); }
   void view_changed(core::SessionId session, const core::View& view) override;
   void close(core::SessionId session, const JobId& job, const Failure& failure) override;
   void remove(const JobId& job) override;

@@ -296,9 +296,8 @@ Blocks draw_blocks(const OpSpec& op, uint32_t ranks) {
 }
 
 bool Scenario::keeps_records() const {
-  return std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
-    return fault.kind == FaultKind::kRestart || fault.remembers;
-  });
+  return std::any_of(faults.begin(), faults.end(),
+                     [](const Fault& fault) { return fault.kind == FaultKind::kRestart; });
 }
 
 Scenario draw_scenario(uint64_t seed, uint32_t nodes) {

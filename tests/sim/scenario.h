@@ -65,7 +65,7 @@ struct Fault {
   uint32_t percent = 0;    // of the slices
   Time detected = 0;       // until the nodes know, at most
   Time lasts = 0;          // 0: for ever
-  bool remembers = false;  // a crashed node's next daemon finds the records of the last
+  bool remembers = false;  // a crashed node's next daemon knows what the last one promised
 };
 
 // A node asks for another table for all of its jobs.

@@ -36,6 +36,7 @@ struct Stats {
   uint64_t trainers_done = 0;
   uint64_t restarts = 0;  // of daemons that came back with their records
   uint64_t restarts_while_forming = 0;
+  uint64_t witnesses = 0;  // daemons that came back with what the last had promised, and no more
   uint64_t lanes_lost = 0;
   uint64_t damaged = 0;    // slices with a flipped bit
   uint64_t condemned = 0;  // ops, after the third time
