@@ -55,6 +55,25 @@ tl::expected<std::byte*, std::string> locate(const char* which, const wire::Buff
   return segment->data() + buffer.offset();
 }
 
+// Likewise a word in the segment of one of the op's buffers, with which it is lent; none if it is
+// not said to be there.
+tl::expected<StreamWord, std::string> locate(const char* which, const wire::StreamWord& word,
+                                             const core::Submission& submission,
+                                             const TrainerMemory& memory) {
+  if (word.value() == 0) return StreamWord();
+  const uint64_t segment = word.segment();
+  if (segment == 0 ||
+      (segment != submission.input.segment && segment != submission.output.segment)) {
+    return Refusal(fmt::format("{}: segment {} has none of the op's buffers", which, segment));
+  }
+  wire::Buffer place;
+  place.set_segment(segment);
+  place.set_offset(word.offset());
+  auto at = locate(which, place, sizeof(uint32_t), Dtype::kUint32, memory);
+  if (!at) return Refusal(at.error());
+  return StreamWord{reinterpret_cast<uint32_t*>(*at), word.value()};
+}
+
 bool overlap(const std::byte* a, uint64_t a_bytes, const std::byte* b, uint64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -111,6 +130,11 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
     checked.input = *input;
     submission.input = {operation.input().segment(), operation.input().offset()};
   }
+  auto reached = locate("word of the stream", operation.reached(), submission, memory);
+  auto ended = locate("word of the end", operation.ended(), submission, memory);
+  if (!reached || !ended) return Refusal(!reached ? reached.error() : ended.error());
+  checked.reached = *reached;
+  checked.ended = *ended;
   if (extent.input == 0 || extent.output == 0 ||
       !overlap(checked.input, extent.input, checked.output, extent.output)) {
     return checked;

@@ -8,6 +8,7 @@
 #include <tl/expected.hpp>
 
 #include "daemon/core/op.h"
+#include "proto/stream_word.h"
 #include "proto/wire.h"
 
 namespace gradring::daemon {
@@ -28,6 +29,8 @@ struct CheckedOperation {
   core::Submission submission;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  StreamWord reached;
+  StreamWord ended;
 };
 
 // The refusal is a sentence for the trainer, which is of this rank. Nothing of `operation` is

@@ -22,7 +22,7 @@ namespace gradring {
 // numbers: each keeps its own, and writes it down for the other to see.
 inline constexpr uint64_t kRingSlots = 1024;
 // Changes with anything below.
-inline constexpr uint32_t kRingLayout = 4;
+inline constexpr uint32_t kRingLayout = 5;
 
 // A named op comes this way only from its second use on: the name itself is told in a message.
 struct RingSubmission {
@@ -44,8 +44,15 @@ struct RingSubmission {
   std::array<uint8_t, 4> reserved{};
   double prescale = 1;
   double postscale = 1;
+  // Of buffers on a GPU: words in the input's or the output's segment, and in the output's; 0:
+  // none.
+  uint64_t reached_segment = 0;
+  uint64_t reached_offset = 0;
+  uint64_t ended_offset = 0;
+  uint32_t reached_value = 0;
+  uint32_t ended_value = 0;
 };
-static_assert(sizeof(RingSubmission) == 104 && std::is_trivially_copyable_v<RingSubmission>);
+static_assert(sizeof(RingSubmission) == 136 && std::is_trivially_copyable_v<RingSubmission>);
 
 // What failed is told in a message, which has room for the reason.
 struct RingEnd {

@@ -243,6 +243,11 @@ gradring_code gradring_wait(gradring_comm* comm, gradring_request request, int64
   });
 }
 
+gradring_code gradring_wait_on_stream(gradring_comm* comm, gradring_request request, void* stream) {
+  return on(comm,
+            [&](Communicator& body) { return remember(body.wait_on_stream(request, stream)); });
+}
+
 gradring_code gradring_test(gradring_comm* comm, gradring_request request, int* done,
                             gradring_result* result) {
   if (done == nullptr) return invalid("done is NULL");

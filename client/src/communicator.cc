@@ -53,6 +53,9 @@ void Communicator::close() {
   pairs.swap(pairs_);
   session_.end_interruption();
   commons_->withdraw_all(session_.id());
+  for (const auto& [ticket, request] : requests_) {
+    if (request.ended.any()) request.ended.word().set();  // whatever stream waits for it
+  }
   // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.
   if (session_.lost() || joining_) return;
   wire::ClientMessage message;

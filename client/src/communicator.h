@@ -78,6 +78,8 @@ class Communicator final : private Session::Events {
   Status submit(std::span<const gradring_op> ops, uint64_t* tickets);
   // An empty optional: it is still under way.
   tl::expected<std::optional<Outcome>, Status> wait(uint64_t request, TimePoint deadline);
+  // This stream of a GPU waits for it, and for its result; we do not, where the driver can do that.
+  Status wait_on_stream(uint64_t request, void* stream);
   // Submits a join point and waits for it; the view is the one in which all ranks left it.
   struct Joined {
     Outcome outcome;
@@ -179,9 +181,15 @@ class Communicator final : private Session::Events {
 
   // The parts of a submission: its checks and loans, and its message.
   tl::expected<Request, Status> prepare(const gradring_op& op);
-  static Status fetch(const Request& request, void* stream);
+  static Status fetch(Request* request, void* stream, bool orders);
+  static tl::expected<bool, Status> begin_behind(Request* request, void* stream);
   Status send(std::unique_lock<std::mutex>& lock, std::span<Request> requests, uint64_t* tickets);
   void send_message(uint64_t ticket, const Request& request);
+  // An error if it is not there, or the wait was interrupted; the end if it has not ended in time.
+  tl::expected<Requests::iterator, Status> wait_for_end(std::unique_lock<std::mutex>& lock,
+                                                        uint64_t ticket, TimePoint deadline);
+  tl::expected<bool, Status> deliver_on(std::unique_lock<std::mutex>& lock, Request* request,
+                                        uint64_t ticket, void* stream);
   // Waits for its end and takes it out.
   tl::expected<std::optional<Outcome>, Status> take(std::unique_lock<std::mutex>& lock,
                                                     uint64_t ticket, TimePoint deadline);

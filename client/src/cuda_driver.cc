@@ -32,6 +32,18 @@ bool find_all(void* library, CudaDriver* d) {
          find(library, "cuGetErrorName", &d->name_of);
 }
 
+// All of them or none.
+void find_those_of_order(void* library, CudaDriver* d) {
+  const bool all = find(library, "cuMemHostGetDevicePointer_v2", &d->device_address) &&
+                   find(library, "cuEventCreate", &d->create_event) &&
+                   find(library, "cuEventDestroy_v2", &d->destroy_event) &&
+                   find(library, "cuEventRecord", &d->record_event) &&
+                   find(library, "cuStreamWaitEvent", &d->wait_for_event) &&
+                   find(library, "cuStreamWriteValue32_v2", &d->write_word) &&
+                   find(library, "cuStreamWaitValue32_v2", &d->wait_for_word);
+  if (!all) d->wait_for_word = nullptr;
+}
+
 }  // namespace
 
 std::string CudaDriver::in_words(Result result) const {
@@ -53,6 +65,7 @@ const CudaDriver* cuda_driver() {
     ::dlclose(library);
     return nullptr;
   }
+  find_those_of_order(library, driver.get());
   known = std::move(driver);  // and the library stays
   return known.get();
 }

@@ -13,6 +13,7 @@ struct CudaDriver {
   using Result = int;
   using Context = void*;
   using Stream = void*;
+  using Event = void*;
   using Address = uint64_t;
 
   static constexpr Result kSuccess = 0;
@@ -22,6 +23,9 @@ struct CudaDriver {
   static constexpr int kDeviceOf = 9;
   static constexpr unsigned kDeviceMemory = 2;  // CU_MEMORYTYPE_DEVICE
   static constexpr unsigned kNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
+  static constexpr unsigned kMapped = 3;        // CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP
+  static constexpr unsigned kNoTiming = 2;      // CU_EVENT_DISABLE_TIMING
+  static constexpr unsigned kAtLeast = 0;       // CU_STREAM_WAIT_VALUE_GEQ
 
   Result (*pointer_attribute)(void* value, int attribute, Address) = nullptr;
   Result (*get_device)(int* device, int ordinal) = nullptr;
@@ -38,6 +42,17 @@ struct CudaDriver {
   Result (*copy_to_host)(void* host, Address, size_t bytes, Stream) = nullptr;
   Result (*copy_to_device)(Address, const void* host, size_t bytes, Stream) = nullptr;
   Result (*name_of)(Result, const char**) = nullptr;
+
+  // Of drivers since CUDA 11.7; null in older ones, and where one of them is.
+  Result (*device_address)(Address*, void* host, unsigned flags) = nullptr;
+  Result (*create_event)(Event*, unsigned flags) = nullptr;
+  Result (*destroy_event)(Event) = nullptr;
+  Result (*record_event)(Event, Stream) = nullptr;
+  Result (*wait_for_event)(Stream, Event, unsigned flags) = nullptr;
+  Result (*write_word)(Stream, Address, uint32_t value, unsigned flags) = nullptr;
+  Result (*wait_for_word)(Stream, Address, uint32_t value, unsigned flags) = nullptr;
+  // Whether streams can be put into an order with the daemon's work.
+  bool orders() const { return wait_for_word != nullptr; }
 
   // "CUDA_ERROR_ILLEGAL_ADDRESS"
   std::string in_words(Result result) const;

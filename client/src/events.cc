@@ -132,6 +132,8 @@ void Communicator::end(Request& request, Outcome outcome) const {
   // What failed here, without the daemon's word, has no epoch of its own.
   outcome.size = (outcome.epoch == 0 ? views_.newest() : views_.at(outcome.epoch)).size();
   request.outcome = std::move(outcome);
+  // A daemon that is gone, or has refused it, sets nothing, and a stream must not wait for ever.
+  if (request.ended.any()) request.ended.word().set();
 }
 
 }  // namespace gradring::client

@@ -54,9 +54,20 @@ tl::expected<std::shared_ptr<const GpuContext>, Status> GpuContext::of(const Cud
 GpuContext::~GpuContext() {
   if (deliveries_ != nullptr) {
     const Current current(*this);
-    if (current.result() == CudaDriver::kSuccess) driver_.destroy_stream(deliveries_);
+    const bool inside = current.result() == CudaDriver::kSuccess;
+    if (inside) driver_.destroy_stream(deliveries_);
+    if (inside && here_ != nullptr) driver_.destroy_event(here_);
   }
   if (primary_of_ >= 0) driver_.release_primary(primary_of_);
+}
+
+CudaDriver::Result GpuContext::follow(CudaDriver::Stream later, CudaDriver::Stream earlier) const {
+  const std::lock_guard lock(follow_mutex_);
+  auto result = CudaDriver::kSuccess;
+  if (here_ == nullptr) result = driver_.create_event(&here_, CudaDriver::kNoTiming);
+  if (result == CudaDriver::kSuccess) result = driver_.record_event(here_, earlier);
+  if (result == CudaDriver::kSuccess) result = driver_.wait_for_event(later, here_, 0);
+  return result;
 }
 
 Status GpuContext::failed(CudaDriver::Result result, std::string_view what) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <tl/expected.hpp>
 
@@ -37,6 +38,10 @@ class GpuContext {
     const CudaDriver::Result result_;
   };
 
+  // What is put on `later` from now on comes behind what was put on `earlier` until now. Where the
+  // driver orders(); in the context.
+  CudaDriver::Result follow(CudaDriver::Stream later, CudaDriver::Stream earlier) const;
+
   Status failed(CudaDriver::Result result, std::string_view what) const;
 
  private:
@@ -46,6 +51,8 @@ class GpuContext {
   CudaDriver::Context context_ = nullptr;
   int primary_of_ = -1;  // the device whose primary context we hold on to; -1: none
   CudaDriver::Stream deliveries_ = nullptr;
+  mutable std::mutex follow_mutex_;
+  mutable CudaDriver::Event here_ = nullptr;  // recorded and waited for at once, again and again
 };
 
 }  // namespace gradring::client

@@ -15,38 +15,151 @@ CudaDriver::Address address_of(const void* memory) {
   return reinterpret_cast<CudaDriver::Address>(memory);
 }
 
+constexpr CudaDriver::Result kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
+
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.
-bool is_of_a_capture(CudaDriver::Result result) { return result >= 900 && result <= 908; }
+constexpr CudaDriver::Result kOfACapture = 900;
+bool is_of_a_capture(CudaDriver::Result result) { return result >= kOfACapture && result <= 908; }
 
 }  // namespace
 
-tl::expected<std::shared_ptr<const GpuMemory>, Status> GpuMemory::of(
-    const void* memory, std::shared_ptr<const Mapping> shadow) {
+HeldWord& HeldWord::operator=(HeldWord&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(number_, other.number_);
+  std::swap(word_, other.word_);
+  return *this;
+}
+
+HeldWord::~HeldWord() {
+  if (any()) memory_->give_back(number_);
+}
+
+uint64_t HeldWord::offset() const { return memory_->offset_of(number_); }
+
+bool GpuMemory::is_of_a_gpu(const void* memory) {
   const CudaDriver* const driver = cuda_driver();
   unsigned type = 0;
   // What the driver does not know is the host's.
-  const bool on_a_gpu =
-      driver != nullptr &&
-      driver->pointer_attribute(&type, CudaDriver::kMemoryTypeOf, address_of(memory)) == kSuccess &&
-      type == CudaDriver::kDeviceMemory;
-  if (!on_a_gpu) return nullptr;
-  auto context = GpuContext::of(*driver, memory);
+  return driver != nullptr &&
+         driver->pointer_attribute(&type, CudaDriver::kMemoryTypeOf, address_of(memory)) ==
+             kSuccess &&
+         type == CudaDriver::kDeviceMemory;
+}
+
+tl::expected<std::shared_ptr<const GpuMemory>, Status> GpuMemory::of(
+    const void* memory, uint64_t bytes, std::shared_ptr<const Mapping> shadow) {
+  auto context = GpuContext::of(*cuda_driver(), memory);
   if (!context) return tl::unexpected(context.error());
-  return std::shared_ptr<const GpuMemory>(new GpuMemory(std::move(*context), std::move(shadow)));
+  return std::shared_ptr<const GpuMemory>(
+      new GpuMemory(std::move(*context), bytes, std::move(shadow)));
 }
 
 // Where pages cannot be pinned, copies are slower and no less right.
-GpuMemory::GpuMemory(std::shared_ptr<const GpuContext> context,
+GpuMemory::GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
                      std::shared_ptr<const Mapping> shadow)
-    : context_(std::move(context)), shadow_(std::move(shadow)) {
+    : context_(std::move(context)),
+      shadow_(std::move(shadow)),
+      words_(shadow_->data(), StreamWords::behind(bytes)) {
   const Current current(*context_);
   pinned_ = current.result() == kSuccess &&
-            context_->driver().register_host(shadow_->data(), shadow_->bytes(), 0) == kSuccess;
+            context_->driver().register_host(shadow_->data(), shadow_->bytes(),
+                                             CudaDriver::kMapped) == kSuccess;
 }
 
+// Nothing is on its way out of or into the shadow after that: whoever has a stream that waits for
+// an op has set its word by now.
 GpuMemory::~GpuMemory() {
+  const CudaDriver& driver = context_->driver();
   const Current current(*context_);
-  if (pinned_ && current.result() == kSuccess) context_->driver().unregister_host(shadow_->data());
+  if (current.result() != kSuccess) return;
+  if (fetches_ != nullptr) {
+    driver.synchronize(fetches_);
+    driver.destroy_stream(fetches_);
+  }
+  if (pinned_) driver.unregister_host(shadow_->data());
+}
+
+HeldWord GpuMemory::take_word() const {
+  if (!pinned_ || !context_->driver().orders()) return {};
+  const auto taken = words_.take();
+  if (!taken) return {};
+  return {shared_from_this(), taken->first, taken->second};
+}
+
+CudaDriver::Result GpuMemory::address_of_word(const StreamWord& word,
+                                              CudaDriver::Address* address) const {
+  return context_->driver().device_address(address, word.at, 0);
+}
+
+CudaDriver::Result GpuMemory::open_fetches() const {
+  const std::lock_guard lock(fetches_mutex_);
+  if (fetches_ != nullptr) return kSuccess;
+  return context_->driver().create_stream(&fetches_, CudaDriver::kNonBlocking);
+}
+
+Status GpuMemory::capture_or(CudaDriver::Result result, std::string_view what) const {
+  if (!is_of_a_capture(result)) return context_->failed(result, what);
+  return {Code::kInvalidArgument,
+          "the op's stream is being captured into a CUDA graph, of which gradring's ops cannot "
+          "be a part: submit them between the replays of graphs"};
+}
+
+tl::expected<bool, Status> GpuMemory::begin(std::byte* host, const std::byte* device,
+                                            uint64_t bytes, CudaDriver::Stream stream,
+                                            const StreamWord& reached) const {
+  const CudaDriver& driver = context_->driver();
+  const Current current(*context_);
+  auto result = current.result();
+  int capturing = 0;
+  if (result == kSuccess) result = driver.is_capturing(stream, &capturing);
+  if (capturing != 0) result = kOfACapture;
+  CudaDriver::Address word = 0;
+  if (result == kSuccess) result = address_of_word(reached, &word);
+  if (result == kSuccess) result = open_fetches();
+  if (result == kSuccess) result = context_->follow(fetches_, stream);
+  if (result == kSuccess && bytes > 0) {
+    result = driver.copy_to_host(host, address_of(device), bytes, fetches_);
+  }
+  if (result == kSuccess) result = driver.write_word(fetches_, word, reached.value, 0);
+  if (result == kNotSupported) return false;
+  if (result == kSuccess) return true;
+  return tl::unexpected(
+      capture_or(result, fmt::format("{} bytes at {} of the GPU could not be copied to the host",
+                                     bytes, static_cast<const void*>(device))));
+}
+
+tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, const StreamWord& ended,
+                                                 std::byte* device, const std::byte* host,
+                                                 uint64_t bytes) const {
+  const CudaDriver& driver = context_->driver();
+  const Current current(*context_);
+  auto result = current.result();
+  int capturing = 0;
+  if (result == kSuccess) result = driver.is_capturing(stream, &capturing);
+  if (capturing != 0) result = kOfACapture;
+  CudaDriver::Address word = 0;
+  if (result == kSuccess) result = address_of_word(ended, &word);
+  if (result == kSuccess) result = open_fetches();
+  if (result == kSuccess) {
+    result = driver.wait_for_word(stream, word, ended.value, CudaDriver::kAtLeast);
+  }
+  if (result == kNotSupported) return false;
+  if (result == kSuccess) result = driver.copy_to_device(address_of(device), host, bytes, stream);
+  // Whoever lets go of the shadow waits for that stream, and so for this.
+  if (result == kSuccess) result = context_->follow(fetches_, stream);
+  if (result == kSuccess) return true;
+  return tl::unexpected(
+      capture_or(result, fmt::format("the result of {} bytes cannot be copied to {} of the GPU",
+                                     bytes, static_cast<const void*>(device))));
+}
+
+Status GpuMemory::join_delivery(CudaDriver::Stream stream) const {
+  const Current current(*context_);
+  auto result = current.result();
+  if (result == kSuccess) result = open_fetches();
+  if (result == kSuccess) result = context_->follow(stream, fetches_);
+  if (result == kSuccess) return {};
+  return capture_or(result, "the stream cannot wait for the result on the GPU");
 }
 
 Status GpuMemory::reach(CudaDriver::Stream stream) const {
@@ -55,14 +168,10 @@ Status GpuMemory::reach(CudaDriver::Stream stream) const {
   auto result = current.result();
   int capturing = 0;
   if (result == kSuccess) result = driver.is_capturing(stream, &capturing);
-  if (capturing != 0 || is_of_a_capture(result)) {
-    return {Code::kInvalidArgument,
-            "the op's stream is being captured into a CUDA graph, of which gradring's ops cannot "
-            "be a part: submit them between the replays of graphs"};
-  }
+  if (capturing != 0) result = kOfACapture;
   if (result == kSuccess) result = driver.synchronize(stream);
   if (result == kSuccess) return {};
-  return context_->failed(result, "the work before the op failed on the GPU");
+  return capture_or(result, "the work before the op failed on the GPU");
 }
 
 Status GpuMemory::fetch(std::byte* host, const std::byte* device, uint64_t bytes,

@@ -3,24 +3,75 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <tl/expected.hpp>
 
 #include "client/src/gpu_context.h"
 #include "client/src/mapping.h"
+#include "client/src/stream_words.h"
 #include "proto/status.h"
 
 namespace gradring::client {
 
+class GpuMemory;
+
+// A word that a request holds, with the memory behind which it lies. Moves, does not copy.
+class HeldWord {
+ public:
+  HeldWord() = default;
+  HeldWord(std::shared_ptr<const GpuMemory> memory, uint32_t number, StreamWord word)
+      : memory_(std::move(memory)), number_(number), word_(word) {}
+  HeldWord(HeldWord&& other) noexcept { *this = std::move(other); }
+  HeldWord& operator=(HeldWord&& other) noexcept;
+  ~HeldWord();
+
+  bool any() const { return memory_ != nullptr; }
+  const StreamWord& word() const { return word_; }
+  uint64_t offset() const;  // within the segment
+
+ private:
+  std::shared_ptr<const GpuMemory> memory_;
+  uint32_t number_ = 0;
+  StreamWord word_;
+};
+
 // Registered memory of a GPU: what copies it to the segment that follows it, and back. Copies are
 // made by the GPU, out of and into pages that are pinned where the system allows it. Thread-safe.
-class GpuMemory {
+//
+// Where the driver has what it takes and the pages are pinned, streams are put into an order with
+// the daemon's work by words in that segment, and nobody waits: begin() and deliver_on(). Else the
+// caller waits: fetch() and deliver().
+class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
  public:
-  // Null: the memory is the host's. An error says why a GPU's cannot be used.
+  // What the shadow of a buffer needs, the words included.
+  static uint64_t shadow_bytes(uint64_t bytes) {
+    return StreamWords::behind(bytes) + StreamWords::kBytes;
+  }
+  static bool is_of_a_gpu(const void* memory);
+  // Of `bytes` from there on. An error says why it cannot be used.
   static tl::expected<std::shared_ptr<const GpuMemory>, Status> of(
-      const void* memory, std::shared_ptr<const Mapping> shadow);
+      const void* memory, uint64_t bytes, std::shared_ptr<const Mapping> shadow);
   ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
+
+  // A word, if streams can be put into an order and one is free; else one that is none.
+  HeldWord take_word() const;
+  void give_back(uint32_t word) const { words_.give_back(word); }
+  uint64_t offset_of(uint32_t word) const { return words_.offset_of(word); }
+
+  // Behind what was put on `stream` until now: copies, unless `bytes` is 0, and sets the word. Not
+  // waited for. Refused where the stream is being captured into a graph. False: the driver does not
+  // do that after all.
+  tl::expected<bool, Status> begin(std::byte* host, const std::byte* device, uint64_t bytes,
+                                   CudaDriver::Stream stream, const StreamWord& reached) const;
+  // `stream` waits for the word, and then copies. Not waited for; likewise.
+  tl::expected<bool, Status> deliver_on(CudaDriver::Stream stream, const StreamWord& ended,
+                                        std::byte* device, const std::byte* host,
+                                        uint64_t bytes) const;
+
+  // `stream` waits for all that deliver_on() has begun.
+  Status join_delivery(CudaDriver::Stream stream) const;
 
   // Waits until the GPU has done what was put on `stream` until now. Refused where the stream is
   // being captured into a graph: nothing is done then that could be waited for.
@@ -32,11 +83,20 @@ class GpuMemory {
   Status deliver(std::byte* device, const std::byte* host, uint64_t bytes) const;
 
  private:
-  GpuMemory(std::shared_ptr<const GpuContext> context, std::shared_ptr<const Mapping> shadow);
+  GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
+            std::shared_ptr<const Mapping> shadow);
+  CudaDriver::Result address_of_word(const StreamWord& word, CudaDriver::Address* address) const;
+  CudaDriver::Result open_fetches() const;
+  Status capture_or(CudaDriver::Result result, std::string_view what) const;
 
   const std::shared_ptr<const GpuContext> context_;
   const std::shared_ptr<const Mapping> shadow_;
+  mutable StreamWords words_;
   bool pinned_ = false;
+  // Of this memory alone: what is on it may wait for ops of other ranks, and others' copies must
+  // not wait for those too. Made with the first op.
+  mutable std::mutex fetches_mutex_;
+  mutable CudaDriver::Stream fetches_ = nullptr;
 };
 
 }  // namespace gradring::client

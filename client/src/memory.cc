@@ -104,15 +104,19 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   Inside inside(*this);
   give_back_withdrawn(inside.lock());
   if (segments_.touches(memory, bytes)) return overlaps;
-  auto segment = make_segment(inside.lock(), bytes);
+  const bool on_a_gpu = GpuMemory::is_of_a_gpu(memory);
+  auto segment = make_segment(inside.lock(), on_a_gpu ? GpuMemory::shadow_bytes(bytes) : bytes);
   if (!segment) return segment.error();
-  auto gpu = GpuMemory::of(memory, segment->mapping);
-  if (!gpu) {
-    static_cast<void>(free_segment(inside.lock(), segment->id));
-    return gpu.error();
+  if (on_a_gpu) {
+    auto gpu = GpuMemory::of(memory, bytes, segment->mapping);
+    if (!gpu) {
+      static_cast<void>(free_segment(inside.lock(), segment->id));
+      return gpu.error();
+    }
+    segment->gpu = std::move(*gpu);
   }
   segment->base = static_cast<std::byte*>(memory);
-  segment->gpu = std::move(*gpu);
+  segment->bytes = bytes;
   // Asked again, because another thread may have registered it in the meantime.
   if (!segments_.touches(memory, bytes)) {
     enter(std::move(*segment));

@@ -46,6 +46,11 @@ struct Request {
   int32_t priority = 0;
   uint64_t step = 0;  // of the NeedOrder that waits for its being asked for; 0: none does
   double prescale = 1;
+  // Of buffers on a GPU whose streams are in an order with the daemon's work: it counts when
+  // `reached` has come, and `ended` is set when it has ended.
+  HeldWord reached;
+  HeldWord ended;
+  bool delivered = false;  // a stream brings the result, or it has been brought
   Outcome outcome;
 
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }

@@ -7,6 +7,11 @@
 
 namespace gradring::client {
 
+tl::expected<bool, Status> Loan::begin(uint64_t bytes, void* stream,
+                                       const StreamWord& reached) const {
+  return place_.segment->gpu->begin(shared(), users(), bytes, stream, reached);
+}
+
 Status Loan::fetch(uint64_t bytes, void* stream) const {
   const auto& gpu = place_.segment->gpu;
   if (gpu != nullptr) return gpu->fetch(shared(), users(), bytes, stream);

@@ -57,6 +57,18 @@ class Loan {
   uint64_t offset() const { return place_.offset; }
   bool of_a_gpu() const { return any() && place_.segment->gpu != nullptr; }
 
+  // Of a GPU's memory, and one that is none where its streams cannot be put into an order.
+  HeldWord take_word() const { return place_.segment->gpu->take_word(); }
+  // When the stream has come there, the word is set, and the first `bytes` are in the shadow.
+  tl::expected<bool, Status> begin(uint64_t bytes, void* stream, const StreamWord& reached) const;
+  // What a delivery by a stream needs, for longer than the loan lasts.
+  struct Delivery {
+    std::shared_ptr<const GpuMemory> gpu;
+    std::byte* device = nullptr;
+    const std::byte* host = nullptr;
+  };
+  Delivery delivery() const { return {place_.segment->gpu, users(), shared()}; }
+
   // Between registered memory and its shadow. Lent memory cannot be freed, so these need no lock.
   // What comes from a GPU comes behind what was put on `stream` until now.
   Status fetch(uint64_t bytes, void* stream) const;

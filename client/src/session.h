@@ -77,6 +77,7 @@ class Session final : private Reader::Source {
   // Whether a daemon that goes away may come back, by the welcome of its present or last life.
   bool resumable() const { return connection_->welcome.restart_grace_ms() > 0; }
   bool lends() const { return connection_->welcome.lends(); }
+  bool orders_streams() const { return connection_->welcome.stream_words(); }
   uint64_t id() const { return connection_->welcome.session(); }
   const std::string& secret() const { return connection_->welcome.secret(); }
   bool away() const { return resumption_.has_value(); }

@@ -25,6 +25,17 @@ void to_wire(const Loan& loan, wire::Buffer* to) {
   to->set_offset(loan.offset());
 }
 
+// Each lies in the segment of one of the op's buffers.
+const Loan& place_of_reached(const Request& request) {
+  return request.input.of_a_gpu() ? request.input : request.output;
+}
+
+void to_wire(const Loan& loan, const HeldWord& word, wire::StreamWord* to) {
+  to->set_segment(loan.segment_id());
+  to->set_offset(word.offset());
+  to->set_value(word.word().value);
+}
+
 void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   to->set_ticket(ticket);
   gradring::to_wire(request.key, to->mutable_key());
@@ -36,6 +47,10 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   to->set_position(request.position);
   to->set_prescale(factor_to_wire(request.prescale));
   gradring::to_wire(request.signature.blocks, to->mutable_counts());
+  if (request.reached.any()) {
+    to_wire(place_of_reached(request), request.reached, to->mutable_reached());
+  }
+  if (request.ended.any()) to_wire(request.output, request.ended, to->mutable_ended());
 }
 
 RingSubmission ring_entry(uint64_t ticket, const Request& request) {
@@ -60,6 +75,15 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
   if (request.output.any()) {
     entry.output_segment = request.output.segment_id();
     entry.output_offset = request.output.offset();
+  }
+  if (request.reached.any()) {
+    entry.reached_segment = place_of_reached(request).segment_id();
+    entry.reached_offset = request.reached.offset();
+    entry.reached_value = request.reached.word().value;
+  }
+  if (request.ended.any()) {
+    entry.ended_offset = request.ended.offset();
+    entry.ended_value = request.ended.word().value;
   }
   return entry;
 }
@@ -93,11 +117,12 @@ Status Communicator::submit(std::span<const gradring_op> ops, uint64_t* tickets)
   const auto is_copied = [](const Request& request) {
     return request.input.registered() || request.output.of_a_gpu();
   };
+  const bool orders = session_.orders_streams();
   if (std::any_of(requests.begin(), requests.end(), is_copied)) {
     lock.unlock();
     Status fetched;
     for (size_t i = 0; i < requests.size() && fetched.ok(); ++i) {
-      fetched = fetch(requests[i], ops[i].stream);
+      fetched = fetch(&requests[i], ops[i].stream, orders);
     }
     lock.lock();
     if (!fetched.ok()) return fetched;
@@ -105,11 +130,37 @@ Status Communicator::submit(std::span<const gradring_op> ops, uint64_t* tickets)
   return send(lock, requests, tickets);
 }
 
-Status Communicator::fetch(const Request& request, void* stream) {
+// Nothing of the op is begun before its stream has come to it. Where that can be left to the daemon
+// nobody waits here.
+Status Communicator::fetch(Request* request, void* stream, bool orders) {
+  const Loan& input = request->input;
+  const Loan& output = request->output;
+  if (orders && (input.of_a_gpu() || output.of_a_gpu())) {
+    const auto begun = begin_behind(request, stream);
+    if (!begun) return begun.error();
+    if (*begun) return {};
+  }
   Status reached;
-  if (request.output.of_a_gpu()) reached = request.output.reach(stream);
-  if (!reached.ok() || !request.input.registered()) return reached;
-  return request.input.fetch(request.extent.input, stream);
+  if (output.of_a_gpu()) reached = output.reach(stream);
+  if (!reached.ok() || !input.registered()) return reached;
+  return input.fetch(request->extent.input, stream);
+}
+
+// False: it cannot be left to the daemon.
+tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* stream) {
+  const Loan& place = request->input.of_a_gpu() ? request->input : request->output;
+  HeldWord reached = place.take_word();
+  if (!reached.any()) return false;
+  if (request->input.registered() && !request->input.of_a_gpu()) {
+    Status copied = request->input.fetch(request->extent.input, nullptr);
+    if (!copied.ok()) return tl::unexpected(std::move(copied));
+  }
+  const uint64_t bytes = request->input.of_a_gpu() ? request->extent.input : 0;
+  const auto begun = place.begin(bytes, stream, reached.word());
+  if (!begun || !*begun) return begun;
+  request->reached = std::move(reached);
+  if (request->output.of_a_gpu()) request->ended = request->output.take_word();
+  return true;
 }
 
 tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/src/communicator.h"
+#include "client/src/refusal.h"
 
 namespace gradring::client {
 namespace {
@@ -25,6 +26,23 @@ tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
 tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock<std::mutex>& lock,
                                                                 uint64_t ticket,
                                                                 TimePoint deadline) {
+  auto found = wait_for_end(lock, ticket, deadline);
+  if (!found) return tl::unexpected(found.error());
+  if (*found == requests_.end()) return std::optional<Outcome>();
+
+  Request request = std::move((*found)->second);
+  requests_.erase(*found);
+  if (request.outcome.good() && request.output.registered() && !request.delivered) {
+    lock.unlock();
+    const Status delivered = request.output.deliver(request.extent.output);
+    lock.lock();
+    if (!delivered.ok()) return tl::unexpected(delivered);
+  }
+  return std::optional<Outcome>(std::move(request.outcome));
+}
+
+tl::expected<Requests::iterator, Status> Communicator::wait_for_end(
+    std::unique_lock<std::mutex>& lock, uint64_t ticket, TimePoint deadline) {
   auto found = requests_.find(ticket);
   if (found != requests_.end()) asked_for(found->second);
   session_.wait_for_end(lock, deadline, [&] {
@@ -33,20 +51,62 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
     return found == requests_.end() || found->second.outcome.ended() || session_.interrupted();
   });
   if (found == requests_.end()) return tl::unexpected(unknown(ticket));
-  if (!found->second.outcome.ended()) {
-    if (session_.interrupted()) return tl::unexpected(session_.why_over());
-    return std::optional<Outcome>();
-  }
+  if (found->second.outcome.ended()) return found;
+  if (session_.interrupted()) return tl::unexpected(session_.why_over());
+  return requests_.end();
+}
 
-  Request request = std::move(found->second);
-  requests_.erase(found);
-  if (request.outcome.good() && request.output.registered()) {
-    lock.unlock();
-    const Status delivered = request.output.deliver(request.extent.output);
-    lock.lock();
-    if (!delivered.ok()) return tl::unexpected(delivered);
+Status Communicator::wait_on_stream(uint64_t ticket, void* stream) {
+  if (const auto far = far_request(ticket)) {
+    return far->body->wait_on_stream(far->ticket, stream);
   }
-  return std::optional<Outcome>(std::move(request.outcome));
+  Inside inside(*this);
+  auto found = requests_.find(ticket);
+  if (found == requests_.end()) return unknown(ticket);
+  if (!found->second.output.of_a_gpu()) {
+    return invalid(
+        fmt::format("request {}, {}, has no output on a GPU that a stream could wait "
+                    "for; wait for it with gradring_wait",
+                    ticket, describe(found->second)));
+  }
+  if (found->second.ended.any()) {
+    const auto begun = deliver_on(inside.lock(), &found->second, ticket, stream);
+    if (!begun) return begun.error();
+    if (*begun) return {};
+  }
+  // Then it has to be done here.
+  const auto ended = wait_for_end(inside.lock(), ticket, kNever);
+  if (!ended) return ended.error();
+  Request& request = (*ended)->second;
+  if (!request.outcome.good() || request.delivered) return {};
+  Status delivered = request.output.deliver(request.extent.output);
+  request.delivered = delivered.ok();
+  return delivered;
+}
+
+// A stream with much to do may keep whoever puts more on it waiting, so others must be able to go
+// on.
+tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>& lock,
+                                                    Request* request, uint64_t ticket,
+                                                    void* stream) {
+  asked_for(*request);
+  const Loan::Delivery way = request->output.delivery();
+  const StreamWord ended = request->ended.word();
+  const uint64_t bytes = request->extent.output;
+  const bool another_does = std::exchange(request->delivered, true);
+  lock.unlock();
+  if (another_does) {
+    Status joined = way.gpu->join_delivery(stream);
+    lock.lock();
+    if (!joined.ok()) return tl::unexpected(std::move(joined));
+    return true;
+  }
+  auto begun = way.gpu->deliver_on(stream, ended, way.device, way.host, bytes);
+  lock.lock();
+  const auto still_there = requests_.find(ticket);
+  const bool done = begun && *begun;
+  if (!done && still_there != requests_.end()) still_there->second.delivered = false;
+  return begun;
 }
 
 // Also by a look that finds it under way: that this one is looked at before the others is what

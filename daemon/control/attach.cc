@@ -190,6 +190,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
   welcome->set_resumed(resumed != nullptr);
   welcome->set_ring_layout(kRingLayout);
   welcome->set_lends(true);
+  welcome->set_stream_words(true);
   if (!send(session, reply)) return;
   sessions_->save(session);
   events_->session_opened(session);

@@ -203,7 +203,9 @@ void Queries::add_own_part(const Jobs::Job& job, const JobDescription& descripti
     to->set_pid(info->pid);
     to->set_local_rank(info->local_rank);
     const auto over = job.ranks_over.find(activity.rank);
-    to->set_state(over != job.ranks_over.end() ? over->second : waits ? "waiting" : "training");
+    const char* const state = waits ? "waiting" : activity.held > 0 ? "GPU behind" : "training";
+    to->set_state(over != job.ranks_over.end() ? over->second : state);
+    to->set_ops_held(activity.held);
     if (over == job.ranks_over.end())
       to->set_process_state(std::string(1, process_state(info->pid)));
     to->set_ops_submitted(activity.submitted);

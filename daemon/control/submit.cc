@@ -111,7 +111,8 @@ void Requests::submit(Session& session, const wire::Operation& operation,
     if (segment != 0) ++session.segments.at(segment).uses;
   }
   parts_.commands->post(Submit{session.id, session.job, std::move(checked->submission),
-                               checked->input, checked->output, std::move(seen)});
+                               checked->input, checked->output, std::move(seen), nullptr,
+                               checked->reached, checked->ended});
 }
 
 void Requests::refuse_submission(Session& session, uint64_t ticket, const std::string& why) {

@@ -71,21 +71,58 @@ void DataThread::apply(InstallJob& install) {
 }
 
 void DataThread::apply(const Submit& submit) {
-  if (JobExecutor* job = find(submit.job)) return job->submit(submit, now_);
-  const core::Outcome outcome =
-      core::refused(submit.submission.rank, "the job has ended on this node");
+  JobExecutor* const job = find(submit.job);
+  if (job == nullptr) return refuse(submit, "the job has ended on this node");
+  if (!submit.reached || submit.reached.has_come()) return job->submit(submit, now_);
+  if (gate_.hold(submit, now_)) return;
+  refuse(submit, fmt::format("{} ops wait for a GPU to come to them already; wait for some first",
+                             StreamGate::kHeldMax));
+}
+
+void DataThread::refuse(const Submit& submit, const std::string& why) {
+  const core::Outcome outcome = core::refused(submit.submission.rank, why);
   if (submit.ring != nullptr) {
     submit.ring->end(submit.submission.ticket, segments_of(submit.submission), outcome);
   }
+  if (submit.ended) submit.ended.set();
   events_->post(Completed{submit.session, submit.submission.ticket, outcome});
 }
 
+int DataThread::pass_gate() {
+  if (gate_.empty()) return 0;
+  const std::vector<Submit> reached = gate_.take_reached();
+  for (const Submit& submit : reached) apply(submit);
+  return static_cast<int>(reached.size());
+}
+
+void DataThread::refuse_held(const std::function<bool(const Submit&)>& wanted) {
+  for (const Submit& submit : gate_.take(wanted)) {
+    refuse(submit, "its GPU had not come to it when the trainer left");
+  }
+}
+
 void DataThread::apply(const LeaveRank& leave) {
-  if (JobExecutor* job = find(leave.job)) job->leave(leave.rank, leave.why);
+  JobExecutor* const job = find(leave.job);
+  if (job == nullptr) return;
+  // What a GPU has come to counts, as what a trainer without one had submitted.
+  pass_gate();
+  refuse_held([&leave](const Submit& submit) {
+    return submit.job == leave.job && submit.submission.rank == leave.rank;
+  });
+  job->leave(leave.rank, leave.why);
 }
 
 void DataThread::apply(const FailJob& fail) {
-  if (JobExecutor* job = find(fail.job)) job->fail(fail.failure);
+  JobExecutor* const job = find(fail.job);
+  if (job == nullptr) return;
+  job->fail(fail.failure);
+  submit_held(fail.job, *job);
+}
+
+// To a job that is over, which tells them why.
+void DataThread::submit_held(const JobId& id, JobExecutor& job) {
+  const auto of_it = [&id](const Submit& submit) { return submit.job == id; };
+  for (const Submit& held : gate_.take(of_it)) job.submit(held, now_);
 }
 
 void DataThread::apply(const MemberGone& gone) {
@@ -97,7 +134,10 @@ void DataThread::apply(const FreezeJob& freeze) {
 }
 
 void DataThread::apply(const AdoptView& adopt) {
-  if (JobExecutor* job = find(adopt.job)) job->adopt(*adopt.proposal, now_);
+  JobExecutor* const job = find(adopt.job);
+  if (job == nullptr) return;
+  job->adopt(*adopt.proposal, now_);
+  if (adopt.proposal->view.closed) submit_held(adopt.job, *job);
 }
 
 void DataThread::apply(const SetGrows& set) {
@@ -122,6 +162,7 @@ void DataThread::apply(const RemoveJob& remove) {
   Failure ended{Cause::kTrainerLeft, {}};
   ended.blame.evidence = "the job has ended";
   it->second->fail(ended);
+  submit_held(remove.job, *it->second);
   constexpr size_t kEndedMost = 1024;  // between two looks
   if (options_.metrics && ended_.size() < kEndedMost) ended_.push_back(it->second->figures());
   removed_.push_back(std::move(it->second));
@@ -191,7 +232,9 @@ void DataThread::apply(const SetLane& set) {
 void DataThread::apply(const DescribeJob& describe) {
   JobExecutor* job = find(describe.job);
   if (job != nullptr) {
-    events_->post(job->describe(describe.query));
+    JobDescription description = job->describe(describe.query);
+    for (RankActivity& rank : description.ranks) rank.held = gate_.held_by(describe.job, rank.rank);
+    events_->post(std::move(description));
   } else {
     JobDescription nothing;
     nothing.query = describe.query;

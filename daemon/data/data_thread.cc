@@ -61,6 +61,7 @@ int DataThread::do_work(core::Time now) {
   ++turns_;
   int work = take_commands();
   work += serve_rings();
+  work += pass_gate();
   work += deliver_early_frames();
   for (size_t lane = 0; lane < lanes_.size(); ++lane) work += lanes_[lane]->progress(ears_[lane]);
   work += retry_sends();
@@ -117,7 +118,8 @@ void DataThread::rest(core::Time now) {
   }
   const size_t bells = fds_.size();
   if (!rest_rings()) return rise_rings({});
-  const core::Time due = std::min(next_pulse_, prober_.next_deadline());
+  core::Time due = std::min(next_pulse_, prober_.next_deadline());
+  if (!gate_.empty()) due = std::min(due, gate_.next_look(now));
   const core::Time left = std::max<core::Time>(due - now, 0);
   const timespec timeout{left / core::kSecond, left % core::kSecond};
   ppoll(fds_.data(), fds_.size(), &timeout, nullptr);

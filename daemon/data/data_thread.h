@@ -12,6 +12,7 @@
 #include "daemon/data/messages.h"
 #include "daemon/data/prober.h"
 #include "daemon/data/session_ring.h"
+#include "daemon/data/stream_gate.h"
 #include "daemon/look_on.h"
 #include "daemon/loop_watch.h"
 #include "daemon/thread_owner.h"
@@ -89,6 +90,10 @@ class DataThread final {
   void rise_rings(std::span<const pollfd> bells);
   // apply_command.cc
   void apply(const Submit& submit);
+  void refuse(const Submit& submit, const std::string& why);
+  int pass_gate();
+  void submit_held(const JobId& id, JobExecutor& job);
+  void refuse_held(const std::function<bool(const Submit&)>& wanted);
   void apply(const LeaveRank& leave);
   void apply(const FailJob& fail);
   void apply(const MemberGone& gone);
@@ -150,6 +155,7 @@ class DataThread final {
   Prober prober_{&shared_};
   std::map<SessionId, std::unique_ptr<SessionRing>> rings_;
   Jobs jobs_;
+  StreamGate gate_;
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;
   std::vector<Command> taken_;  // kept for its capacity

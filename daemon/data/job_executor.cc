@@ -50,10 +50,15 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
     }
   }
   const Signature& signature = command.submission.signature;
-  rank.lent[ticket] = {command.session,      key,
-                       command.input,        command.output,
-                       command.ring,         segments_of(command.submission),
-                       signature.collective, signature.bytes(),
+  rank.lent[ticket] = {command.session,
+                       key,
+                       command.input,
+                       command.output,
+                       command.ring,
+                       command.ended,
+                       segments_of(command.submission),
+                       signature.collective,
+                       signature.bytes(),
                        monotonic_now()};
   flight_->submitted(command.submission);
   times_.submitted(key, command.submission.signature);
@@ -311,6 +316,7 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   if (log_ && shared_->remember_ends) remember_told(lent->second.session, ticket, outcome);
   SessionRing* const ring = lent->second.ring;
   steps_.ended(rank, now, ring == nullptr ? 0 : ring->input_wait());
+  if (what.ended) what.ended.set();
   if (ring == nullptr || !ring->end(ticket, lent->second.segments, outcome)) {
     shared_->events->post(Completed{lent->second.session, ticket, outcome});
   }

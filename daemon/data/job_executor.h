@@ -107,6 +107,7 @@ class JobExecutor final : private core::EngineActions {
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
     SessionRing* ring = nullptr;  // the way it came, if not by message
+    StreamWord ended = {};
     OpenTicket segments = {};
     Collective collective = Collective::kBarrier;
     uint64_t bytes = 0;

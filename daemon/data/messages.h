@@ -20,6 +20,7 @@
 #include "daemon/flight/ring.h"
 #include "daemon/mailbox.h"
 #include "daemon/records/job_memory.h"
+#include "proto/stream_word.h"
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
 
@@ -103,6 +104,8 @@ struct Submit {
   std::byte* output = nullptr;
   std::vector<uint64_t> seen = {};  // tickets of this rank whose end the trainer has taken in
   SessionRing* ring = nullptr;      // the way it came, if not by message
+  StreamWord reached = {};          // it counts when that has come
+  StreamWord ended = {};            // to be set when it has ended
 };
 struct LeaveRank {
   JobId job{};
@@ -352,6 +355,7 @@ struct RankActivity {
   uint64_t submitted = 0;
   core::Time last_submission = 0;  // 0: none yet
   uint64_t nonfinite = 0;          // values of its inputs that were NaN or infinite
+  uint32_t held = 0;               // ops that it has handed over and its GPU has not come to
 };
 struct JobDescription {
   uint64_t query = 0;

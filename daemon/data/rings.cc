@@ -34,6 +34,10 @@ void DataThread::apply(const CloseRing& close) {
   if (ring == nullptr) return;
   for (uint64_t turn = 0; turn < kRingSlots && take_submissions(close.session, *ring) > 0; ++turn) {
   }
+  pass_gate();
+  refuse_held([&close](const Submit& submit) {
+    return submit.ring != nullptr && submit.session == close.session;
+  });
   ring->close();
 }
 

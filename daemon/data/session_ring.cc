@@ -56,6 +56,12 @@ const wire::Operation& SessionRing::take() {
   taken_.set_priority(entry.priority);
   taken_.set_position(entry.position);
   taken_.set_prescale(factor_to_wire(entry.prescale));
+  taken_.mutable_reached()->set_segment(entry.reached_segment);
+  taken_.mutable_reached()->set_offset(entry.reached_offset);
+  taken_.mutable_reached()->set_value(entry.reached_value);
+  taken_.mutable_ended()->set_segment(entry.output_segment);
+  taken_.mutable_ended()->set_offset(entry.ended_offset);
+  taken_.mutable_ended()->set_value(entry.ended_value);
   return taken_;
 }
 
@@ -75,6 +81,8 @@ tl::expected<Submit, std::string> SessionRing::check() {
   Submit submit{open_.session, open_.job, std::move(checked->submission), checked->input,
                 checked->output};
   submit.ring = this;
+  submit.reached = checked->reached;
+  submit.ended = checked->ended;
   return submit;
 }
 

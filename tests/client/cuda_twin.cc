@@ -3,42 +3,94 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "proto/stream_word.h"
+
 namespace {
 
-constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kIllegalAddress = 700,
-              kCaptureUnsupported = 900;
+using Clock = std::chrono::steady_clock;
+using gradring::StreamWord;
+
+constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400,
+              kIllegalAddress = 700, kCaptureUnsupported = 900;
 constexpr int kContextOf = 1, kMemoryTypeOf = 2, kDeviceOf = 9;
 constexpr unsigned kDeviceMemory = 2;
+// What is put on a stream is done that much later, so that whoever does not wait sees nothing.
+constexpr auto kLate = std::chrono::milliseconds(1);
+
+// Nothing: it cannot be done yet.
+using Act = std::function<std::optional<int>()>;
 
 struct Range {
   std::vector<char> bytes;
   bool pooled = false;
   void* addresses = nullptr;
 };
+struct Stream {
+  std::deque<std::pair<Clock::time_point, Act>> work;
+  int error = kSuccess;  // of what was done since somebody waited for it
+  bool held = false;
+  bool made = false;  // by cuStreamCreate; others are the tests' own
+};
+struct Event {
+  uint64_t recorded = 0;
+  std::set<uint64_t> done;  // of those: streams may come to the later ones first
+};
 struct Gpu {
   std::mutex mutex;
+  std::condition_variable done;
   std::map<uint64_t, Range> ranges;
-  std::map<void*, std::vector<std::function<int()>>> work;  // by stream
-  std::set<void*> streams = {nullptr};
+  std::map<void*, Stream> streams = {{nullptr, {}}};
+  std::map<void*, Event> events;
   std::set<void*> capturing;
-  std::set<void*> pinned;
+  std::map<void*, size_t> pinned;
   std::map<std::string, int> answers;
   int primaries = 0;
   int entered = 0;
   char context = 0;
 };
+
+// What the streams have come to; in turns, as far as each can go.
+[[noreturn]] void work_on(Gpu* gpu) {
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const std::lock_guard lock(gpu->mutex);
+    for (auto& [id, stream] : gpu->streams) {
+      while (!stream.held && !stream.work.empty()) {
+        const auto& [since, act] = stream.work.front();
+        if (Clock::now() - since < kLate) break;
+        const std::optional<int> result = act();
+        if (!result) break;
+        if (stream.error == kSuccess) stream.error = *result;
+        stream.work.pop_front();
+      }
+    }
+    gpu->done.notify_all();
+  }
+}
+
+// Outlives everything: its thread never ends.
 Gpu& gpu() {
-  static Gpu the_gpu;
-  return the_gpu;
+  static Gpu* const kTheGpu = [] {
+    auto* const made = new Gpu;
+    std::thread(work_on, made).detach();
+    return made;
+  }();
+  return *kTheGpu;
 }
 thread_local std::vector<void*> contexts;
 
@@ -57,10 +109,11 @@ int told(const char* function) {
   return found == gpu().answers.end() ? kSuccess : found->second;
 }
 
-int enqueue(void* stream, std::function<int()> act) {
+int enqueue(void* stream, Act act) {
   if (contexts.empty()) return kInvalidContext;
-  if (gpu().streams.count(stream) == 0) return kInvalidValue;
-  gpu().work[stream].push_back(std::move(act));
+  const auto found = gpu().streams.find(stream);
+  if (found == gpu().streams.end()) return kInvalidHandle;
+  found->second.work.emplace_back(Clock::now(), std::move(act));
   return kSuccess;
 }
 
@@ -84,10 +137,22 @@ void twin_free(uint64_t address) {
 void twin_write_later(void* stream, uint64_t address, const void* data, size_t bytes) {
   const std::lock_guard lock(gpu().mutex);
   const auto* first = static_cast<const char*>(data);
-  gpu().work[stream].emplace_back([address, kept = std::vector<char>(first, first + bytes)] {
+  const auto write = [address, kept = std::vector<char>(first, first + bytes)] {
     std::memcpy(at(address, kept.size()), kept.data(), kept.size());
     return kSuccess;
-  });
+  };
+  gpu().streams[stream].work.emplace_back(Clock::now(), write);
+}
+
+void twin_hold(void* stream, bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().streams[stream].held = on;
+}
+
+void twin_wait_for(void* stream) {
+  std::unique_lock lock(gpu().mutex);
+  Stream& waited = gpu().streams[stream];
+  gpu().done.wait(lock, [&waited] { return waited.work.empty(); });
 }
 
 void twin_read(uint64_t address, void* data, size_t bytes) {
@@ -111,8 +176,10 @@ void twin_answer(const char* function, int result) {
 
 int twin_held() {
   const std::lock_guard lock(gpu().mutex);
-  return static_cast<int>(gpu().pinned.size() + gpu().streams.size()) - 1 + gpu().primaries +
-         gpu().entered;
+  const auto streams = std::count_if(gpu().streams.begin(), gpu().streams.end(),
+                                     [](const auto& entry) { return entry.second.made; });
+  return static_cast<int>(gpu().pinned.size() + gpu().events.size()) + static_cast<int>(streams) +
+         gpu().primaries + gpu().entered;
 }
 
 }  // namespace
@@ -122,8 +189,9 @@ int twin_held() {
 extern "C" {
 
 extern const gradring::test::CudaTwin gradring_cuda_twin;
-const gradring::test::CudaTwin gradring_cuda_twin = {
-    twin_alloc, twin_free, twin_write_later, twin_read, twin_capture, twin_answer, twin_held};
+const gradring::test::CudaTwin gradring_cuda_twin = {twin_alloc,   twin_free,     twin_write_later,
+                                                     twin_hold,    twin_wait_for, twin_read,
+                                                     twin_capture, twin_answer,   twin_held};
 
 int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
   const std::lock_guard lock(gpu().mutex);
@@ -181,10 +249,10 @@ int cuCtxPopCurrent_v2(void** context) {
   return kSuccess;
 }
 
-int cuMemHostRegister_v2(void* memory, size_t, unsigned) {
+int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuMemHostRegister_v2"); result != kSuccess) return result;
-  return gpu().pinned.insert(memory).second ? kSuccess : kInvalidValue;
+  return gpu().pinned.emplace(memory, bytes).second ? kSuccess : kInvalidValue;
 }
 
 int cuMemHostUnregister(void* memory) {
@@ -192,30 +260,96 @@ int cuMemHostUnregister(void* memory) {
   return gpu().pinned.erase(memory) == 1 ? kSuccess : kInvalidValue;
 }
 
+// Only of memory that is pinned; the GPU sees it where the host does.
+int cuMemHostGetDevicePointer_v2(uint64_t* address, void* memory, unsigned) {
+  const std::lock_guard lock(gpu().mutex);
+  for (const auto& [base, bytes] : gpu().pinned) {
+    const auto offset = reinterpret_cast<uint64_t>(memory) - reinterpret_cast<uint64_t>(base);
+    if (offset >= bytes) continue;
+    *address = reinterpret_cast<uint64_t>(memory);
+    return kSuccess;
+  }
+  return kInvalidValue;
+}
+
 int cuStreamCreate(void** stream, unsigned) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuStreamCreate"); result != kSuccess) return result;
   *stream = new char;
-  gpu().streams.insert(*stream);
+  gpu().streams[*stream].made = true;
   return kSuccess;
 }
 
 int cuStreamDestroy_v2(void* stream) {
   const std::lock_guard lock(gpu().mutex);
-  if (gpu().streams.erase(stream) == 0) return kInvalidValue;
-  gpu().work.erase(stream);
+  if (stream == nullptr || gpu().streams.erase(stream) == 0) return kInvalidValue;
   delete static_cast<char*>(stream);
   return kSuccess;
 }
 
 int cuStreamSynchronize(void* stream) {
-  const std::lock_guard lock(gpu().mutex);
+  std::unique_lock lock(gpu().mutex);
   if (gpu().capturing.count(stream) > 0) return kCaptureUnsupported;
-  int result = told("cuStreamSynchronize");
-  for (const auto& act : std::exchange(gpu().work[stream], {})) {
-    if (const int done = act(); result == kSuccess) result = done;
-  }
-  return result;
+  Stream& waited = gpu().streams[stream];
+  gpu().done.wait(lock, [&waited] { return waited.work.empty(); });
+  const int result = std::exchange(waited.error, kSuccess);
+  const int wanted = told("cuStreamSynchronize");
+  return wanted != kSuccess ? wanted : result;
+}
+
+int cuEventCreate(void** event, unsigned) {
+  const std::lock_guard lock(gpu().mutex);
+  if (const int result = told("cuEventCreate"); result != kSuccess) return result;
+  *event = new char;
+  gpu().events[*event];
+  return kSuccess;
+}
+
+int cuEventDestroy_v2(void* event) {
+  const std::lock_guard lock(gpu().mutex);
+  if (gpu().events.erase(event) == 0) return kInvalidValue;
+  delete static_cast<char*>(event);
+  return kSuccess;
+}
+
+int cuEventRecord(void* event, void* stream) {
+  const std::lock_guard lock(gpu().mutex);
+  if (gpu().events.count(event) == 0) return kInvalidHandle;
+  return enqueue(stream, [event, number = ++gpu().events[event].recorded] {
+    const auto known = gpu().events.find(event);
+    if (known != gpu().events.end()) known->second.done.insert(number);
+    return kSuccess;
+  });
+}
+
+// For what was recorded until now.
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {
+  const std::lock_guard lock(gpu().mutex);
+  if (gpu().events.count(event) == 0) return kInvalidHandle;
+  return enqueue(stream, [event, number = gpu().events[event].recorded]() -> std::optional<int> {
+    const auto known = gpu().events.find(event);
+    const bool waits = known != gpu().events.end() && number > 0;
+    if (waits && known->second.done.count(number) == 0) return std::nullopt;
+    return kSuccess;
+  });
+}
+
+int cuStreamWriteValue32_v2(void* stream, uint64_t address, uint32_t value, unsigned) {
+  const std::lock_guard lock(gpu().mutex);
+  if (const int result = told("cuStreamWriteValue32_v2"); result != kSuccess) return result;
+  return enqueue(stream, [=] {
+    StreamWord{reinterpret_cast<uint32_t*>(address), value}.set();
+    return kSuccess;
+  });
+}
+
+int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsigned) {
+  const std::lock_guard lock(gpu().mutex);
+  if (const int result = told("cuStreamWaitValue32_v2"); result != kSuccess) return result;
+  return enqueue(stream, [=]() -> std::optional<int> {
+    if (!StreamWord{reinterpret_cast<uint32_t*>(address), value}.has_come()) return std::nullopt;
+    return kSuccess;
+  });
 }
 
 int cuStreamIsCapturing(void* stream, int* status) {
@@ -226,6 +360,7 @@ int cuStreamIsCapturing(void* stream, int* status) {
 
 int cuMemcpyDtoHAsync_v2(void* host, uint64_t address, size_t bytes, void* stream) {
   const std::lock_guard lock(gpu().mutex);
+  if (at(address, bytes) == nullptr) return kIllegalAddress;
   return enqueue(stream, [=] {
     const char* const from = at(address, bytes);
     if (from == nullptr) return kIllegalAddress;
@@ -236,6 +371,7 @@ int cuMemcpyDtoHAsync_v2(void* host, uint64_t address, size_t bytes, void* strea
 
 int cuMemcpyHtoDAsync_v2(uint64_t address, const void* host, size_t bytes, void* stream) {
   const std::lock_guard lock(gpu().mutex);
+  if (at(address, bytes) == nullptr) return kIllegalAddress;
   return enqueue(stream, [=] {
     char* const to = at(address, bytes);
     if (to == nullptr) return kIllegalAddress;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "proto/stream_word.h"
 #include "proto/types.h"
 #include "tests/client/fake_daemon.h"
 #include "tests/client/fake_sockets.h"
@@ -63,6 +64,7 @@ void FakeDaemon::greet(Session& session, uint64_t id, const wire::AttachHello& h
     reply.mutable_welcome()->set_restart_grace_ms(script_.restart_grace_ms);
     reply.mutable_welcome()->set_resumed(resumes);
     reply.mutable_welcome()->set_lends(script_.lends);
+    reply.mutable_welcome()->set_stream_words(script_.stream_words);
     known_.insert(number);
   }
   send_packet(session.fd, reply.SerializeAsString());
@@ -212,8 +214,18 @@ wire::Joined FakeDaemon::joined(const Script& script) const {
 void FakeDaemon::compute_once(const std::string& routing_id, const wire::Operation& operation) {
   for (const auto& [id, session] : sessions_) {
     if (session.routing_id != routing_id) continue;
-    if (computed_.insert({id, operation.ticket()}).second) compute(operation);
+    if (!computed_.insert({id, operation.ticket()}).second) continue;
+    const StreamWord reached{word_at(operation.reached()), operation.reached().value()};
+    while (reached && !reached.has_come()) std::this_thread::yield();
+    compute(operation);
+    const StreamWord ended{word_at(operation.ended()), operation.ended().value()};
+    if (ended) ended.set();
   }
+}
+
+uint32_t* FakeDaemon::word_at(const wire::StreamWord& word) {
+  if (word.value() == 0) return nullptr;
+  return reinterpret_cast<uint32_t*>(segments_.at(word.segment()).memory.data() + word.offset());
 }
 
 // Sums of float32 as if every rank had the same input; everything else passes unchanged.

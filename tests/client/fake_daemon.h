@@ -46,6 +46,7 @@ struct Script {
   std::optional<wire::DaemonMessage> say_after_open;
   bool answer_join = true;
   bool lends = true;
+  bool stream_words = true;
   bool close_after_join = false;  // the job fails in the moment it is formed
   bool answer_leave = true;
   Memory memory = Memory::kSealed;
@@ -127,6 +128,8 @@ class FakeDaemon {
   wire::Joined joined(const Script& script) const;
   void compute_once(const std::string& routing_id, const wire::Operation& operation);
   void compute(const wire::Operation& operation);
+  // Null where there is none.
+  uint32_t* word_at(const wire::StreamWord& word);
   void send_to(const std::string& routing_id, const std::string& bytes);
   void open_sockets();
   void close_listeners();

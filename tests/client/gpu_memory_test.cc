@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <bit>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "tests/client/cuda_twin.h"
@@ -13,9 +15,9 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr size_t kCount = 1000;
-constexpr size_t kBytes = kCount * sizeof(float);
-constexpr int kOutOfMemory = 2;
+constexpr size_t kGpuCount = 1000;
+constexpr size_t kGpuBytes = kGpuCount * sizeof(float);
+constexpr int kOutOfMemory = 2, kNotSupported = 801;
 
 class GpuMemory : public ::testing::Test {
  protected:
@@ -26,18 +28,18 @@ class GpuMemory : public ::testing::Test {
 
   static void* pointer(uint64_t address) { return std::bit_cast<void*>(address); }
   uint64_t registered(bool pooled = false) {
-    const uint64_t address = twin_.alloc(kBytes, pooled);
-    EXPECT_EQ(gradring_register(job_.get(), pointer(address), kBytes), GRADRING_OK)
+    const uint64_t address = twin_.alloc(kGpuBytes, pooled);
+    EXPECT_EQ(gradring_register(job_.get(), pointer(address), kGpuBytes), GRADRING_OK)
         << gradring_last_error();
     return address;
   }
   void write_later(uint64_t address, float value, void* stream = nullptr) {
-    const std::vector<float> values(kCount, value);
-    twin_.write_later(stream, address, values.data(), kBytes);
+    const std::vector<float> values(kGpuCount, value);
+    twin_.write_later(stream, address, values.data(), kGpuBytes);
   }
   std::vector<float> read(uint64_t address) const {
-    std::vector<float> values(kCount);
-    twin_.read(address, values.data(), kBytes);
+    std::vector<float> values(kGpuCount);
+    twin_.read(address, values.data(), kGpuBytes);
     return values;
   }
   static gradring_op sum(uint64_t input, uint64_t output, void* stream = nullptr) {
@@ -46,11 +48,24 @@ class GpuMemory : public ::testing::Test {
     op.collective = GRADRING_ALLREDUCE;
     op.dtype = GRADRING_FLOAT32;
     op.op = GRADRING_SUM;
-    op.count = kCount;
+    op.count = kGpuCount;
     op.input = pointer(input);
     op.output = pointer(output);
     op.stream = stream;
     return op;
+  }
+  // An op that the daemon does not answer by itself.
+  gradring_request submit_alone(const gradring_op& op) {
+    daemon_.set([](Script& script) { script.complete = false; });
+    return submit(job_, op);
+  }
+  static wire::DaemonMessage completed(const wire::Operation& operation,
+                                       const wire::Completion& end) {
+    wire::DaemonMessage message;
+    wire::Completion& told = *message.mutable_completed()->add_completions();
+    told = end;
+    told.set_ticket(operation.ticket());
+    return message;
   }
   gradring_code wait(gradring_request request) {
     return gradring_wait(job_.get(), request, 10'000, nullptr);
@@ -77,15 +92,15 @@ TEST_F(GpuMemory, IsReadWhenItsStreamHasComeThere) {
   const uint64_t input = registered(), output = registered();
   write_later(output, 7, nullptr);  // what was asked for before is done before
   write_later(input, 1, &other);
-  twin_.write_later(nullptr, input, std::vector<float>(kCount, 5).data(), kBytes);
+  twin_.write_later(nullptr, input, std::vector<float>(kGpuCount, 5).data(), kGpuBytes);
   ASSERT_EQ(wait(submit(job_, sum(input, output))), GRADRING_OK) << gradring_last_error();
   EXPECT_THAT(read(output), Each(10)) << "of the op's stream alone";
 }
 
 TEST_F(GpuMemory, MeetsMemoryOfTheHostInOneOp) {
   const uint64_t on_gpu = registered();
-  std::vector<float> on_host(kCount, 4);
-  ASSERT_EQ(gradring_register(job_.get(), on_host.data(), kBytes), GRADRING_OK);
+  std::vector<float> on_host(kGpuCount, 4);
+  ASSERT_EQ(gradring_register(job_.get(), on_host.data(), kGpuBytes), GRADRING_OK);
   gradring_op op = sum(0, on_gpu);
   op.input = on_host.data();
   write_later(on_gpu, 7);  // before the op, although nothing of it is read
@@ -122,16 +137,16 @@ TEST_F(GpuMemory, OfAStreamThatIsCapturedIsRefused) {
 }
 
 TEST_F(GpuMemory, ThatCannotBeCopiedIsAnErrorInWords) {
-  const uint64_t memory = twin_.alloc(kBytes, false);
+  const uint64_t memory = twin_.alloc(kGpuBytes, false);
   // The last page of what was said is not there.
-  ASSERT_EQ(gradring_register(job_.get(), pointer(memory), 2 * kBytes), GRADRING_OK);
+  ASSERT_EQ(gradring_register(job_.get(), pointer(memory), 2 * kGpuBytes), GRADRING_OK);
   gradring_op op = sum(memory, memory);
-  op.count = 2 * kCount;
+  op.count = 2 * kGpuCount;
   gradring_request request = 0;
   EXPECT_EQ(gradring_submit(job_.get(), &op, &request), GRADRING_ERR_INTERNAL);
   EXPECT_THAT(gradring_last_error(), HasSubstr("8000 bytes at"));
   EXPECT_THAT(gradring_last_error(), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
-  op.count = kCount;
+  op.count = kGpuCount;
   EXPECT_EQ(wait(submit(job_, op)), GRADRING_OK) << gradring_last_error();
 }
 
@@ -143,13 +158,154 @@ TEST_F(GpuMemory, ThatGoesAwayWhileItsOpIsUnderWayIsToldByWait) {
   EXPECT_THAT(gradring_last_error(), HasSubstr("the op is done, but its result of 4000 bytes"));
 }
 
-TEST_F(GpuMemory, NeedsNoPinnedPages) {
+// Where streams cannot be put into an order with the daemon's work, the caller waits for them.
+TEST_F(GpuMemory, NeedsNoPinnedPagesAndNoOrderOfStreams) {
+  const auto sums = [this](uint64_t memory) {
+    write_later(memory, 1);
+    const gradring_request request = submit(job_, sum(memory, memory));
+    EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK)
+        << gradring_last_error();
+    EXPECT_THAT(read(memory), Each(2)) << "it is there by now";
+    EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+    EXPECT_FALSE(daemon_.wait_for_operations(1).back().has_reached());
+  };
   twin_.answer("cuMemHostRegister_v2", kOutOfMemory);
-  const uint64_t memory = registered();
+  const uint64_t not_pinned = registered();
   twin_.answer("cuMemHostRegister_v2", 0);
-  write_later(memory, 1);
-  ASSERT_EQ(wait(submit(job_, sum(memory, memory))), GRADRING_OK) << gradring_last_error();
-  EXPECT_THAT(read(memory), Each(2));
+  sums(not_pinned);
+  twin_.answer("cuStreamWriteValue32_v2", kNotSupported);
+  sums(registered());
+  twin_.answer("cuStreamWriteValue32_v2", 0);
+  daemon_.set([](Script& script) { script.stream_words = false; });
+  job_.reset();
+  job_ = open(daemon_);
+  sums(registered());
+}
+
+// ---- streams in an order with the daemon's work ----
+
+class GpuStreams : public GpuMemory {
+ protected:
+  void TearDown() override {
+    twin_.hold(nullptr, false);
+    GpuMemory::TearDown();
+  }
+  void sleep_a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+  char other_ = 0;
+  void* const another_stream_ = &other_;
+};
+
+TEST_F(GpuStreams, NobodyWaitsForThem) {
+  const uint64_t memory = registered();
+  twin_.hold(nullptr, true);
+  write_later(memory, 3);
+  const gradring_request request = submit(job_, sum(memory, memory));  // returns
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK)
+      << gradring_last_error();  // and so does this
+  EXPECT_EQ(gradring_wait(job_.get(), request, 20, nullptr), GRADRING_ERR_DEADLINE);
+  twin_.hold(nullptr, false);
+  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+  twin_.wait_for(nullptr);
+  EXPECT_THAT(read(memory), Each(6));
+}
+
+TEST_F(GpuStreams, OneMayWaitForWhatAnotherBegan) {
+  const uint64_t input = registered(), output = registered();
+  write_later(input, 4, another_stream_);
+  const gradring_request request = submit(job_, sum(input, output, another_stream_));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK);
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, another_stream_), GRADRING_OK)
+      << "several may";
+  twin_.wait_for(another_stream_);
+  EXPECT_THAT(read(output), Each(8));
+  EXPECT_EQ(wait(request), GRADRING_OK);
+}
+
+// What waits in vain behind one op must not keep those of others.
+TEST_F(GpuStreams, DoNotWaitForOneAnother) {
+  const uint64_t slow = registered(), quick = registered();
+  twin_.hold(nullptr, true);
+  write_later(slow, 1);
+  write_later(quick, 2, another_stream_);
+  const auto late = submit_alone(sum(slow, slow));
+  const gradring_request early = submit(job_, sum(quick, quick, another_stream_));
+  daemon_.complete(daemon_.wait_for_operations(2).at(1));
+  EXPECT_EQ(wait(early), GRADRING_OK) << gradring_last_error();
+  EXPECT_THAT(read(quick), Each(4));
+  twin_.hold(nullptr, false);
+  daemon_.complete(daemon_.wait_for_operations(2).at(0));
+  EXPECT_EQ(wait(late), GRADRING_OK);
+  EXPECT_THAT(read(slow), Each(2));
+}
+
+TEST_F(GpuStreams, GoOnWhenTheOpFailsOrTheDaemonIsGone) {
+  const uint64_t memory = registered();
+  daemon_.set([](Script& script) { script.complete = false; });
+  write_later(memory, 3);
+  gradring_request request = submit(job_, sum(memory, memory));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK);
+  sleep_a_moment();
+  EXPECT_THAT(read(memory), Each(3)) << "it waits";
+  wire::Completion failed;
+  failed.set_verdict(GRADRING_VERDICT_FAILED);
+  failed.set_message("rank 1 died");
+  daemon_.send(completed(daemon_.wait_for_operations(1).at(0), failed));
+  EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
+  twin_.wait_for(nullptr);
+
+  request = submit(job_, sum(memory, memory));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK);
+  daemon_.wait_for_operations(2);
+  daemon_.die();
+  EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
+  twin_.wait_for(nullptr);
+}
+
+TEST_F(GpuStreams, GoOnWhenTheCommunicatorIsClosed) {
+  const uint64_t memory = registered();
+  daemon_.set([](Script& script) { script.complete = false; });
+  const gradring_request request = submit(job_, sum(memory, memory));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK);
+  job_.reset();
+  twin_.wait_for(nullptr);
+}
+
+TEST_F(GpuStreams, MoreOpsThanThereAreWordsGoWithoutThem) {
+  const uint64_t memory = registered();
+  daemon_.set([](Script& script) { script.complete = false; });
+  std::vector<gradring_request> requests;
+  for (int i = 0; i < 70; ++i) {
+    gradring_op op = sum(memory, memory);
+    op.count = 1;
+    requests.push_back(submit(job_, op));
+  }
+  size_t with_words = 0;
+  for (const auto& operation : daemon_.wait_for_operations(70)) {
+    with_words += operation.has_reached() ? 1 : 0;
+    daemon_.complete(operation);
+  }
+  EXPECT_EQ(with_words, 32u) << "of 64 words, two an op";
+  for (const gradring_request request : requests) EXPECT_EQ(wait(request), GRADRING_OK);
+}
+
+TEST_F(GpuStreams, CannotWaitForWhatIsNotOnAGpuNorIntoAGraph) {
+  const uint64_t memory = registered();
+  std::vector<float> on_host(kGpuCount);
+  ASSERT_EQ(gradring_register(job_.get(), on_host.data(), kGpuBytes), GRADRING_OK);
+  gradring_op op = sum(memory, 0);
+  op.output = on_host.data();
+  gradring_request request = submit(job_, op);
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("has no output on a GPU"));
+  EXPECT_EQ(wait(request), GRADRING_OK);
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_ERR_NOT_FOUND);
+  request = submit(job_, sum(memory, memory));
+  twin_.capture(nullptr, true);
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("captured into a CUDA graph"));
+  twin_.capture(nullptr, false);
+  EXPECT_EQ(wait(request), GRADRING_OK) << "which brings the result, then";
 }
 
 TEST_F(GpuMemory, OfOneGpuHasOneStream) {
@@ -163,13 +319,13 @@ TEST_F(GpuMemory, OfOneGpuHasOneStream) {
 TEST_F(GpuMemory, OfAGpuThatIsFullIsRefusedAndLeavesNothing) {
   for (const char* function : {"cuStreamCreate", "cuDevicePrimaryCtxRetain"}) {
     twin_.answer(function, kOutOfMemory);
-    const uint64_t memory = twin_.alloc(kBytes, true);
-    EXPECT_EQ(gradring_register(job_.get(), pointer(memory), kBytes), GRADRING_ERR_INTERNAL);
+    const uint64_t memory = twin_.alloc(kGpuBytes, true);
+    EXPECT_EQ(gradring_register(job_.get(), pointer(memory), kGpuBytes), GRADRING_ERR_INTERNAL);
     EXPECT_THAT(gradring_last_error(), HasSubstr("error 2 of CUDA"));
     twin_.answer(function, 0);
     EXPECT_EQ(twin_.held(), 0);
     EXPECT_EQ(daemon_.segments(), 0u);
-    EXPECT_EQ(gradring_register(job_.get(), pointer(memory), kBytes), GRADRING_OK);
+    EXPECT_EQ(gradring_register(job_.get(), pointer(memory), kGpuBytes), GRADRING_OK);
     ASSERT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_OK);
   }
 }

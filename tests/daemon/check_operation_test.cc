@@ -98,6 +98,35 @@ TEST_F(CheckOperationTest, NothingBeyondTheSegmentIsReached) {
   EXPECT_THAT(with(0, ~uint64_t{0}), HasSubstr("beyond"));
 }
 
+TEST_F(CheckOperationTest, WordsOfStreamsLieInTheSegmentsOfItsBuffers) {
+  wire::Operation operation = good();
+  operation.mutable_output()->set_segment(kOther);
+  EXPECT_FALSE(check_operation(operation, 1, memory_)->reached);
+  operation.mutable_reached()->set_segment(kSegment);
+  operation.mutable_reached()->set_offset(kPage - 4);
+  operation.mutable_reached()->set_value(3);
+  operation.mutable_ended()->set_segment(kOther);
+  operation.mutable_ended()->set_offset(64);
+  operation.mutable_ended()->set_value(4);
+  const auto checked = check_operation(operation, 1, memory_);
+  ASSERT_TRUE(checked) << checked.error();
+  EXPECT_EQ(reinterpret_cast<std::byte*>(checked->reached.at), base(kSegment) + kPage - 4);
+  EXPECT_EQ(checked->reached.value, 3u);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(checked->ended.at), base(kOther) + 64);
+
+  const auto beyond = [](wire::Operation& op) {
+    op.mutable_ended()->set_segment(kSegment);
+    op.mutable_ended()->set_offset(kPage - 3);
+    op.mutable_ended()->set_value(1);
+  };
+  EXPECT_THAT(told(beyond), HasSubstr("word of the end"));
+  EXPECT_THAT(told([](wire::Operation& op) {
+                op.mutable_reached()->set_segment(kOther);  // not lent with this op
+                op.mutable_reached()->set_value(1);
+              }),
+              HasSubstr("segment 6 has none of the op's buffers"));
+}
+
 TEST_F(CheckOperationTest, EachRefusalSaysWhy) {
   using Op = wire::Operation&;
   EXPECT_THAT(told([](Op o) { o.mutable_input()->set_segment(77); }),

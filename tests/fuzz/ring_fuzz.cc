@@ -44,8 +44,14 @@ std::vector<std::string> make_samples() {
     entry.position = 1;
     entry.output_offset = kBytes / 2;
   }
+  Input of_a_gpu = good;
+  for (RingSubmission& entry : of_a_gpu.entries) {
+    entry.reached_segment = kSegment;
+    entry.reached_offset = entry.ended_offset = kBytes - sizeof(uint32_t);
+    entry.reached_value = entry.ended_value = 1;
+  }
   std::vector<std::string> samples;
-  for (const Input& input : {good, blocks}) {
+  for (const Input& input : {good, blocks, of_a_gpu}) {
     samples.emplace_back(reinterpret_cast<const char*>(&input), sizeof input);
   }
   return samples;
@@ -104,6 +110,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Extent extent = extent_of(submission.signature, submission.rank, submission.position);
     within_the_segment(submit->input, extent.input);
     within_the_segment(submit->output, extent.output);
+    for (const StreamWord& word : {submit->reached, submit->ended}) {
+      if (word) within_the_segment(reinterpret_cast<const std::byte*>(word.at), sizeof(uint32_t));
+    }
     accepted.push_back(std::move(*submit));
   }
   core::Outcome outcome;

@@ -46,7 +46,7 @@ STANDARD = re.compile(r"^[a-z_]+[0-9]*$|^std(int|def|bool)\.h$")
 POSIX = re.compile(r"^\w+\.h$|^(sys|netinet|net|arpa|linux|bits|asm)/")
 
 # Of proto, all that needs no protobuf and is not shared by two processes at one time.
-PLAIN_PROTO = r"proto/(?!wire\.|ring\.)\w+\.h$"
+PLAIN_PROTO = r"proto/(?!wire\.|ring\.|stream_word\.)\w+\.h$"
 # The interfaces of transport: its own headers, and the segment, of which there is one body only.
 INTERFACES = r"transport/(\w+|shm/segment)\.h$"
 IMPURE = {"thread", "mutex", "shared_mutex", "condition_variable", "future", "atomic", "semaphore",
@@ -66,7 +66,7 @@ class Room:
 
 # The first room whose path matches a file is the file's room.
 ROOMS = [
-    Room(r"proto/(wire|ring)\.", (r"proto/",), ("fmt", "expected", "protobuf"),
+    Room(r"proto/(wire|ring|stream_word)\.", (r"proto/",), ("fmt", "expected", "protobuf"),
          instead="proto is what two processes agree on and nothing else; put the code into the program "
                  "that needs it."),
     Room(r"proto/", (PLAIN_PROTO,), ("fmt", "expected"), impure=False,

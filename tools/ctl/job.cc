@@ -65,7 +65,8 @@ nlohmann::ordered_json json_of(const wire::RankReport& rank) {
                                  {"process_state", rank.process_state()},
                                  {"ops_submitted", rank.ops_submitted()},
                                  {"quiet_seconds", seconds(rank.quiet_ms())},
-                                 {"nonfinite", rank.nonfinite()}};
+                                 {"nonfinite", rank.nonfinite()},
+                                 {"ops_held", rank.ops_held()}};
   if (rank.has_steps()) json["steps"] = tools::json_of(rank.steps());
   return json;
 }

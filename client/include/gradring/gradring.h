@@ -232,10 +232,12 @@ GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
  * an op; use gradring_alloc where you can. The memory stays yours and must outlive the
  * registration.
  * It may be memory of an NVIDIA GPU, by its address there, however it was allocated (INTERNAL where
- * the driver will not copy it). The GPU makes the copies then: submit waits for the op's stream
- * (gradring_op.stream) and for the copy, wait for the one back; INVALID if that stream is being
- * captured into a graph. Where the copy back fails, wait returns INTERNAL although the op is done.
- */
+ * the driver will not copy it). The GPU makes the copies then, behind what is on the op's stream
+ * (gradring_op.stream) when it is submitted, and an op counts as submitted when its stream has come
+ * there: nobody waits for that, unless the driver is older than CUDA 11.7 or the pages of the copy
+ * could not be pinned; then submit does. INVALID if that stream is being captured into a graph.
+ * gradring_wait brings the result back and waits for that; gradring_wait_on_stream lets a stream
+ * wait. Where the copy back fails, wait returns INTERNAL although the op is done. */
 GRADRING_API gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes);
 GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory);
 
@@ -351,6 +353,18 @@ GRADRING_API gradring_code gradring_wait(gradring_comm* comm, gradring_request r
 /* gradring_wait with timeout 0, told as a flag: *done 1 consumes the request like wait. */
 GRADRING_API gradring_code gradring_test(gradring_comm* comm, gradring_request request, int* done,
                                          gradring_result* result);
+
+/* Of a request whose output is on a GPU: this CUDA stream (NULL: the default stream) waits for it,
+ * and has the result then; the caller does not wait, unless the driver is older than CUDA 11.7 or
+ * the pages behind the memory could not be pinned. It may be any stream of that GPU, and several
+ * may wait for one request. INVALID where the output is not a GPU's, or while the stream is being
+ * captured into a graph.
+ * The request is still to be waited for by gradring_wait, which then brings nothing: it tells how
+ * the op ended. If it failed, the stream goes on with an output that means nothing. Let some
+ * thread be in gradring_wait for it: the library has no thread of its own, and if the daemon dies
+ * the stream waits until a call of this communicator finds out. */
+GRADRING_API gradring_code gradring_wait_on_stream(gradring_comm* comm, gradring_request request,
+                                                   void* stream);
 
 /* Submit and wait. */
 GRADRING_API gradring_code gradring_allreduce(gradring_comm* comm, const void* input, void* output,

@@ -162,6 +162,10 @@ class Request {
     return wait_ms(ms > 0 ? static_cast<int64_t>(ms) : 0, result);
   }
   bool test(gradring_result* result = nullptr) { return wait_ms(0, result); }
+  // A CUDA stream waits for it, and has the result then; see gradring_wait_on_stream.
+  void wait_on_stream(void* stream) {
+    check(gradring_wait_on_stream(comm_.get(), number_, stream));
+  }
 
  private:
   friend class Communicator;

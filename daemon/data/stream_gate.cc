@@ -1,0 +1,55 @@
+#include "daemon/data/stream_gate.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gradring::daemon {
+namespace {
+
+// The timer of a sleep is not finer than some tens of microseconds; and once it has been waited so
+// long for a stream, a moment more is nothing.
+constexpr core::Time kLookSoonest = core::kMillisecond / 50;
+constexpr core::Time kLookLatest = core::kMillisecond / 2;
+constexpr core::Time kPartOfWait = 8;
+
+}  // namespace
+
+bool StreamGate::hold(const Submit& submit, core::Time now) {
+  const auto same = [&submit](const Held& held) { return held.submit.session == submit.session; };
+  if (static_cast<size_t>(std::count_if(held_.begin(), held_.end(), same)) >= kHeldMax) {
+    return false;
+  }
+  held_.push_back({submit, now});
+  return true;
+}
+
+std::vector<Submit> StreamGate::take_reached() {
+  const auto has_come = [](const Submit& submit) { return submit.reached.has_come(); };
+  const bool any = std::any_of(held_.begin(), held_.end(),
+                               [&](const Held& held) { return has_come(held.submit); });
+  if (!any) return {};  // as in nearly each turn
+  return take(has_come);
+}
+
+std::vector<Submit> StreamGate::take(const std::function<bool(const Submit&)>& wanted) {
+  std::vector<Submit> taken;
+  const auto kept = std::stable_partition(
+      held_.begin(), held_.end(), [&wanted](const Held& held) { return !wanted(held.submit); });
+  for (auto it = kept; it != held_.end(); ++it) taken.push_back(std::move(it->submit));
+  held_.erase(kept, held_.end());
+  return taken;
+}
+
+uint32_t StreamGate::held_by(const JobId& job, uint32_t rank) const {
+  return static_cast<uint32_t>(std::count_if(held_.begin(), held_.end(), [&](const Held& held) {
+    return held.submit.job == job && held.submit.submission.rank == rank;
+  }));
+}
+
+core::Time StreamGate::next_look(core::Time now) const {
+  core::Time youngest = 0;
+  for (const Held& held : held_) youngest = std::max(youngest, held.since);
+  return now + std::clamp((now - youngest) / kPartOfWait, kLookSoonest, kLookLatest);
+}
+
+}  // namespace gradring::daemon

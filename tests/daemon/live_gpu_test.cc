@@ -1,0 +1,103 @@
+// Memory of a GPU through libgradring and a real daemon, on a driver that the tests bring along;
+// each rank is a thread.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <gradring/gradring.hpp>
+#include <vector>
+
+#include "tests/client/cuda_twin.h"
+#include "tests/daemon/live_ranks.h"
+
+namespace gradring::daemon {
+namespace {
+
+using test::cuda_twin;
+using testing::Each;
+
+constexpr size_t kCount = 50'000;
+constexpr size_t kBytes = kCount * sizeof(float);
+
+// Of one rank, with a stream of its own.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(const Communicator& job) : job_(job) {
+    EXPECT_EQ(gradring_register(job.handle(), pointer(), kBytes), GRADRING_OK)
+        << gradring_last_error();
+  }
+  ~DeviceBuffer() {
+    EXPECT_EQ(gradring_unregister(job_.handle(), pointer()), GRADRING_OK) << gradring_last_error();
+    cuda_twin().free(address_);
+  }
+  void write_later(float value) {
+    const std::vector<float> values(kCount, value);
+    cuda_twin().write_later(&stream_, address_, values.data(), kBytes);
+  }
+  std::vector<float> read() const {
+    std::vector<float> values(kCount);
+    cuda_twin().read(address_, values.data(), kBytes);
+    return values;
+  }
+  gradring_op sum() {
+    gradring_op op{};
+    op.struct_size = sizeof(op);
+    op.collective = GRADRING_ALLREDUCE;
+    op.dtype = GRADRING_FLOAT32;
+    op.op = GRADRING_SUM;
+    op.count = kCount;
+    op.input = op.output = pointer();
+    op.stream = &stream_;
+    return op;
+  }
+  void* stream() { return &stream_; }
+
+ private:
+  void* pointer() const { return std::bit_cast<void*>(address_); }
+
+  const Communicator& job_;
+  const uint64_t address_ = cuda_twin().alloc(kBytes, false);
+  char stream_ = 0;
+};
+
+class LiveGpu : public LiveRanks {
+ protected:
+  void SetUp() override { cuda_twin(); }
+};
+
+// A training loop that never waits for its GPU: what is put on the stream is in order by itself.
+TEST_F(LiveGpu, ManyStepsArePutOnAStreamAtOnce) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job);
+    std::vector<Request> steps;
+    for (int step = 1; step <= 20; ++step) {
+      gradients.write_later(static_cast<float>(step * (job.rank() + 1)));
+      steps.push_back(job.start(gradients.sum()));
+      steps.back().wait_on_stream(gradients.stream());
+    }
+    for (Request& step : steps) step.wait();
+    cuda_twin().wait_for(gradients.stream());
+    EXPECT_THAT(gradients.read(), Each(200)) << "20 times 1 + 2 + 3 + 4";
+  });
+}
+
+TEST_F(LiveGpu, ASlowStreamHoldsUpItsOwnOpAlone) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer slow(job), quick(job);
+    if (job.rank() == 0) cuda_twin().hold(slow.stream(), true);
+    slow.write_later(1);
+    quick.write_later(2);
+    Request late = job.start(slow.sum());
+    job.start(quick.sum()).wait();
+    EXPECT_THAT(quick.read(), Each(8));
+    EXPECT_FALSE(late.wait_for(std::chrono::milliseconds(20)));
+    job.barrier();
+    if (job.rank() == 0) cuda_twin().hold(slow.stream(), false);
+    late.wait();
+    EXPECT_THAT(slow.read(), Each(4));
+  });
+}
+
+}  // namespace
+}  // namespace gradring::daemon
