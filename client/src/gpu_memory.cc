@@ -86,15 +86,24 @@ HeldWord GpuMemory::take_word() const {
   return {shared_from_this(), taken->first, taken->second};
 }
 
-CudaDriver::Result GpuMemory::address_of_word(const StreamWord& word,
-                                              CudaDriver::Address* address) const {
-  return context_->driver().device_address(address, word.at, 0);
-}
-
 CudaDriver::Result GpuMemory::open_fetches() const {
   const std::lock_guard lock(fetches_mutex_);
   if (fetches_ != nullptr) return kSuccess;
   return context_->driver().create_stream(&fetches_, CudaDriver::kNonBlocking);
+}
+
+CudaDriver::Result GpuMemory::not_captured(CudaDriver::Stream stream) const {
+  int capturing = 0;
+  const auto result = context_->driver().is_capturing(stream, &capturing);
+  return capturing != 0 ? kOfACapture : result;
+}
+
+CudaDriver::Result GpuMemory::prepare(CudaDriver::Stream stream, const StreamWord& word,
+                                      CudaDriver::Address* address) const {
+  auto result = not_captured(stream);
+  if (result == kSuccess) result = context_->driver().device_address(address, word.at, 0);
+  if (result == kSuccess) result = open_fetches();
+  return result;
 }
 
 Status GpuMemory::capture_or(CudaDriver::Result result, std::string_view what) const {
@@ -109,13 +118,9 @@ tl::expected<bool, Status> GpuMemory::begin(std::byte* host, const std::byte* de
                                             const StreamWord& reached) const {
   const CudaDriver& driver = context_->driver();
   const Current current(*context_);
-  auto result = current.result();
-  int capturing = 0;
-  if (result == kSuccess) result = driver.is_capturing(stream, &capturing);
-  if (capturing != 0) result = kOfACapture;
   CudaDriver::Address word = 0;
-  if (result == kSuccess) result = address_of_word(reached, &word);
-  if (result == kSuccess) result = open_fetches();
+  auto result = current.result();
+  if (result == kSuccess) result = prepare(stream, reached, &word);
   if (result == kSuccess) result = context_->follow(fetches_, stream);
   if (result == kSuccess && bytes > 0) {
     result = driver.copy_to_host(host, address_of(device), bytes, fetches_);
@@ -133,13 +138,9 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
                                                  uint64_t bytes) const {
   const CudaDriver& driver = context_->driver();
   const Current current(*context_);
-  auto result = current.result();
-  int capturing = 0;
-  if (result == kSuccess) result = driver.is_capturing(stream, &capturing);
-  if (capturing != 0) result = kOfACapture;
   CudaDriver::Address word = 0;
-  if (result == kSuccess) result = address_of_word(ended, &word);
-  if (result == kSuccess) result = open_fetches();
+  auto result = current.result();
+  if (result == kSuccess) result = prepare(stream, ended, &word);
   if (result == kSuccess) {
     result = driver.wait_for_word(stream, word, ended.value, CudaDriver::kAtLeast);
   }
@@ -166,9 +167,7 @@ Status GpuMemory::reach(CudaDriver::Stream stream) const {
   const CudaDriver& driver = context_->driver();
   const Current current(*context_);
   auto result = current.result();
-  int capturing = 0;
-  if (result == kSuccess) result = driver.is_capturing(stream, &capturing);
-  if (capturing != 0) result = kOfACapture;
+  if (result == kSuccess) result = not_captured(stream);
   if (result == kSuccess) result = driver.synchronize(stream);
   if (result == kSuccess) return {};
   return capture_or(result, "the work before the op failed on the GPU");

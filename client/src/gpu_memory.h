@@ -85,8 +85,12 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
  private:
   GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
             std::shared_ptr<const Mapping> shadow);
-  CudaDriver::Result address_of_word(const StreamWord& word, CudaDriver::Address* address) const;
+  // In the context, these three.
   CudaDriver::Result open_fetches() const;
+  CudaDriver::Result not_captured(CudaDriver::Stream stream) const;
+  // For an order by this word: its address, a stream of our own, and that theirs is not captured.
+  CudaDriver::Result prepare(CudaDriver::Stream stream, const StreamWord& word,
+                             CudaDriver::Address* address) const;
   Status capture_or(CudaDriver::Result result, std::string_view what) const;
 
   const std::shared_ptr<const GpuContext> context_;

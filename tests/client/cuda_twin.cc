@@ -134,24 +134,38 @@ void twin_free(uint64_t address) {
   gpu().ranges.erase(address);
 }
 
-void twin_write_later(void* stream, uint64_t address, const void* data, size_t bytes) {
+void* twin_make_stream() {
   const std::lock_guard lock(gpu().mutex);
-  const auto* first = static_cast<const char*>(data);
-  const auto write = [address, kept = std::vector<char>(first, first + bytes)] {
-    std::memcpy(at(address, kept.size()), kept.data(), kept.size());
+  void* const stream = new char;
+  gpu().streams[stream];
+  return stream;
+}
+
+void twin_end_stream(void* stream) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().streams.erase(stream);
+  delete static_cast<char*>(stream);
+}
+
+void twin_fill_later(void* stream, uint64_t address, float value, size_t count) {
+  const std::lock_guard lock(gpu().mutex);
+  const auto fill = [=] {
+    auto* const to = reinterpret_cast<float*>(at(address, count * sizeof(float)));
+    if (to == nullptr) return kIllegalAddress;
+    std::fill_n(to, count, value);
     return kSuccess;
   };
-  gpu().streams[stream].work.emplace_back(Clock::now(), write);
+  gpu().streams.at(stream).work.emplace_back(Clock::now(), fill);
 }
 
 void twin_hold(void* stream, bool on) {
   const std::lock_guard lock(gpu().mutex);
-  gpu().streams[stream].held = on;
+  gpu().streams.at(stream).held = on;
 }
 
 void twin_wait_for(void* stream) {
   std::unique_lock lock(gpu().mutex);
-  Stream& waited = gpu().streams[stream];
+  Stream& waited = gpu().streams.at(stream);
   gpu().done.wait(lock, [&waited] { return waited.work.empty(); });
 }
 
@@ -189,9 +203,12 @@ int twin_held() {
 extern "C" {
 
 extern const gradring::test::CudaTwin gradring_cuda_twin;
-const gradring::test::CudaTwin gradring_cuda_twin = {twin_alloc,   twin_free,     twin_write_later,
-                                                     twin_hold,    twin_wait_for, twin_read,
-                                                     twin_capture, twin_answer,   twin_held};
+const gradring::test::CudaTwin gradring_cuda_twin = {
+    {twin_alloc, twin_free, twin_make_stream, twin_end_stream, twin_fill_later, twin_hold,
+     twin_wait_for, twin_read},
+    twin_capture,
+    twin_answer,
+    twin_held};
 
 int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
   const std::lock_guard lock(gpu().mutex);
@@ -290,7 +307,8 @@ int cuStreamDestroy_v2(void* stream) {
 int cuStreamSynchronize(void* stream) {
   std::unique_lock lock(gpu().mutex);
   if (gpu().capturing.count(stream) > 0) return kCaptureUnsupported;
-  Stream& waited = gpu().streams[stream];
+  if (gpu().streams.count(stream) == 0) return kInvalidHandle;
+  Stream& waited = gpu().streams.at(stream);
   gpu().done.wait(lock, [&waited] { return waited.work.empty(); });
   const int result = std::exchange(waited.error, kSuccess);
   const int wanted = told("cuStreamSynchronize");

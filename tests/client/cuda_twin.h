@@ -8,26 +8,37 @@
 // and what is put on a stream is done a moment later, by a thread of its own.
 namespace gradring::test {
 
-struct CudaTwin {
+// What a program does with a GPU. Any thread.
+struct TestGpu {
   // `pooled`: of no context, as memory of cudaMallocAsync is.
   uint64_t (*alloc)(size_t bytes, bool pooled);
   void (*free)(uint64_t address);
-  // What a kernel would write, when the stream gets there. Null: the default stream.
-  void (*write_later)(void* stream, uint64_t address, const void* data, size_t bytes);
-  // Does not go on as long as that is so: a kernel that takes its time.
+  // Null is the default stream.
+  void* (*make_stream)();
+  void (*end_stream)(void* stream);
+  // What a kernel would write, when the stream gets there.
+  void (*fill_later)(void* stream, uint64_t address, float value, size_t count);
+  // What is put on the stream from now on waits until that is over: a kernel that takes its time.
   void (*hold)(void* stream, bool on);
-  // As its own program would; from any thread.
   void (*wait_for)(void* stream);
   void (*read)(uint64_t address, void* data, size_t bytes);
+};
+
+struct CudaTwin {
+  TestGpu gpu;
   void (*capture)(void* stream, bool on);
   // From now on this function answers so; 0: as it should.
   void (*answer)(const char* function, int result);
   // What somebody holds on to: pinned ranges, streams, events, primary contexts and contexts of a
-  // thread.
+  // thread. Streams of make_stream do not count.
   int (*held)();
 };
 
 // Loads it into this process, once.
 const CudaTwin& cuda_twin();
+
+// The twin; or, where GRADRING_TEST_GPU is "real", the first GPU of this machine.
+const TestGpu& test_gpu();
+const TestGpu& real_gpu();
 
 }  // namespace gradring::test

@@ -1,6 +1,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "tests/client/cuda_twin.h"
 
 namespace gradring::test {
@@ -12,6 +15,12 @@ const CudaTwin& cuda_twin() {
     return static_cast<const CudaTwin*>(::dlsym(library, "gradring_cuda_twin"));
   }();
   return *kTwin;
+}
+
+const TestGpu& test_gpu() {
+  const char* const wanted = std::getenv("GRADRING_TEST_GPU");
+  const bool real = wanted != nullptr && wanted == std::string_view("real");
+  return real ? real_gpu() : cuda_twin().gpu;
 }
 
 }  // namespace gradring::test

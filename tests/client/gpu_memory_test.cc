@@ -28,18 +28,17 @@ class GpuMemory : public ::testing::Test {
 
   static void* pointer(uint64_t address) { return std::bit_cast<void*>(address); }
   uint64_t registered(bool pooled = false) {
-    const uint64_t address = twin_.alloc(kGpuBytes, pooled);
+    const uint64_t address = gpu_.alloc(kGpuBytes, pooled);
     EXPECT_EQ(gradring_register(job_.get(), pointer(address), kGpuBytes), GRADRING_OK)
         << gradring_last_error();
     return address;
   }
   void write_later(uint64_t address, float value, void* stream = nullptr) {
-    const std::vector<float> values(kGpuCount, value);
-    twin_.write_later(stream, address, values.data(), kGpuBytes);
+    gpu_.fill_later(stream, address, value, kGpuCount);
   }
   std::vector<float> read(uint64_t address) const {
     std::vector<float> values(kGpuCount);
-    twin_.read(address, values.data(), kGpuBytes);
+    gpu_.read(address, values.data(), kGpuBytes);
     return values;
   }
   static gradring_op sum(uint64_t input, uint64_t output, void* stream = nullptr) {
@@ -72,6 +71,7 @@ class GpuMemory : public ::testing::Test {
   }
 
   const CudaTwin& twin_ = cuda_twin();
+  const TestGpu& gpu_ = twin_.gpu;
   FakeDaemon daemon_;
   Comm job_ = open(daemon_);  // of two ranks, and all give the same
 };
@@ -83,16 +83,16 @@ TEST_F(GpuMemory, IsSummedByWayOfTheHost) {
     ASSERT_EQ(wait(submit(job_, sum(memory, memory))), GRADRING_OK) << gradring_last_error();
     EXPECT_THAT(read(memory), Each(6));
     ASSERT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_OK);
-    twin_.free(memory);
+    gpu_.free(memory);
   }
 }
 
 TEST_F(GpuMemory, IsReadWhenItsStreamHasComeThere) {
-  char other = 0;
+  void* const other = gpu_.make_stream();
   const uint64_t input = registered(), output = registered();
   write_later(output, 7, nullptr);  // what was asked for before is done before
-  write_later(input, 1, &other);
-  twin_.write_later(nullptr, input, std::vector<float>(kGpuCount, 5).data(), kGpuBytes);
+  write_later(input, 1, other);
+  write_later(input, 5);
   ASSERT_EQ(wait(submit(job_, sum(input, output))), GRADRING_OK) << gradring_last_error();
   EXPECT_THAT(read(output), Each(10)) << "of the op's stream alone";
 }
@@ -137,7 +137,7 @@ TEST_F(GpuMemory, OfAStreamThatIsCapturedIsRefused) {
 }
 
 TEST_F(GpuMemory, ThatCannotBeCopiedIsAnErrorInWords) {
-  const uint64_t memory = twin_.alloc(kGpuBytes, false);
+  const uint64_t memory = gpu_.alloc(kGpuBytes, false);
   // The last page of what was said is not there.
   ASSERT_EQ(gradring_register(job_.get(), pointer(memory), 2 * kGpuBytes), GRADRING_OK);
   gradring_op op = sum(memory, memory);
@@ -153,7 +153,7 @@ TEST_F(GpuMemory, ThatCannotBeCopiedIsAnErrorInWords) {
 TEST_F(GpuMemory, ThatGoesAwayWhileItsOpIsUnderWayIsToldByWait) {
   const uint64_t memory = registered();
   const gradring_request request = submit(job_, sum(memory, memory));
-  twin_.free(memory);
+  gpu_.free(memory);
   EXPECT_EQ(wait(request), GRADRING_ERR_INTERNAL);
   EXPECT_THAT(gradring_last_error(), HasSubstr("the op is done, but its result of 4000 bytes"));
 }
@@ -187,26 +187,25 @@ TEST_F(GpuMemory, NeedsNoPinnedPagesAndNoOrderOfStreams) {
 class GpuStreams : public GpuMemory {
  protected:
   void TearDown() override {
-    twin_.hold(nullptr, false);
+    gpu_.hold(nullptr, false);
     GpuMemory::TearDown();
   }
   void sleep_a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-  char other_ = 0;
-  void* const another_stream_ = &other_;
+  void* const another_stream_ = gpu_.make_stream();
 };
 
 TEST_F(GpuStreams, NobodyWaitsForThem) {
   const uint64_t memory = registered();
-  twin_.hold(nullptr, true);
+  gpu_.hold(nullptr, true);
   write_later(memory, 3);
   const gradring_request request = submit(job_, sum(memory, memory));  // returns
   EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK)
       << gradring_last_error();  // and so does this
   EXPECT_EQ(gradring_wait(job_.get(), request, 20, nullptr), GRADRING_ERR_DEADLINE);
-  twin_.hold(nullptr, false);
+  gpu_.hold(nullptr, false);
   EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
-  twin_.wait_for(nullptr);
+  gpu_.wait_for(nullptr);
   EXPECT_THAT(read(memory), Each(6));
 }
 
@@ -217,7 +216,7 @@ TEST_F(GpuStreams, OneMayWaitForWhatAnotherBegan) {
   ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK);
   ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, another_stream_), GRADRING_OK)
       << "several may";
-  twin_.wait_for(another_stream_);
+  gpu_.wait_for(another_stream_);
   EXPECT_THAT(read(output), Each(8));
   EXPECT_EQ(wait(request), GRADRING_OK);
 }
@@ -225,7 +224,7 @@ TEST_F(GpuStreams, OneMayWaitForWhatAnotherBegan) {
 // What waits in vain behind one op must not keep those of others.
 TEST_F(GpuStreams, DoNotWaitForOneAnother) {
   const uint64_t slow = registered(), quick = registered();
-  twin_.hold(nullptr, true);
+  gpu_.hold(nullptr, true);
   write_later(slow, 1);
   write_later(quick, 2, another_stream_);
   const auto late = submit_alone(sum(slow, slow));
@@ -233,7 +232,7 @@ TEST_F(GpuStreams, DoNotWaitForOneAnother) {
   daemon_.complete(daemon_.wait_for_operations(2).at(1));
   EXPECT_EQ(wait(early), GRADRING_OK) << gradring_last_error();
   EXPECT_THAT(read(quick), Each(4));
-  twin_.hold(nullptr, false);
+  gpu_.hold(nullptr, false);
   daemon_.complete(daemon_.wait_for_operations(2).at(0));
   EXPECT_EQ(wait(late), GRADRING_OK);
   EXPECT_THAT(read(slow), Each(2));
@@ -252,14 +251,14 @@ TEST_F(GpuStreams, GoOnWhenTheOpFailsOrTheDaemonIsGone) {
   failed.set_message("rank 1 died");
   daemon_.send(completed(daemon_.wait_for_operations(1).at(0), failed));
   EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
-  twin_.wait_for(nullptr);
+  gpu_.wait_for(nullptr);
 
   request = submit(job_, sum(memory, memory));
   ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK);
   daemon_.wait_for_operations(2);
   daemon_.die();
   EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
-  twin_.wait_for(nullptr);
+  gpu_.wait_for(nullptr);
 }
 
 TEST_F(GpuStreams, GoOnWhenTheCommunicatorIsClosed) {
@@ -268,7 +267,7 @@ TEST_F(GpuStreams, GoOnWhenTheCommunicatorIsClosed) {
   const gradring_request request = submit(job_, sum(memory, memory));
   ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr), GRADRING_OK);
   job_.reset();
-  twin_.wait_for(nullptr);
+  gpu_.wait_for(nullptr);
 }
 
 TEST_F(GpuStreams, MoreOpsThanThereAreWordsGoWithoutThem) {
@@ -319,7 +318,7 @@ TEST_F(GpuMemory, OfOneGpuHasOneStream) {
 TEST_F(GpuMemory, OfAGpuThatIsFullIsRefusedAndLeavesNothing) {
   for (const char* function : {"cuStreamCreate", "cuDevicePrimaryCtxRetain"}) {
     twin_.answer(function, kOutOfMemory);
-    const uint64_t memory = twin_.alloc(kGpuBytes, true);
+    const uint64_t memory = gpu_.alloc(kGpuBytes, true);
     EXPECT_EQ(gradring_register(job_.get(), pointer(memory), kGpuBytes), GRADRING_ERR_INTERNAL);
     EXPECT_THAT(gradring_last_error(), HasSubstr("error 2 of CUDA"));
     twin_.answer(function, 0);

@@ -14,30 +14,25 @@
 namespace gradring::daemon {
 namespace {
 
-using test::cuda_twin;
+using test::test_gpu;
 using testing::Each;
-
-constexpr size_t kCount = 50'000;
-constexpr size_t kBytes = kCount * sizeof(float);
 
 // Of one rank, with a stream of its own.
 class DeviceBuffer {
  public:
-  explicit DeviceBuffer(const Communicator& job) : job_(job) {
-    EXPECT_EQ(gradring_register(job.handle(), pointer(), kBytes), GRADRING_OK)
+  explicit DeviceBuffer(const Communicator& job, size_t count = 50'000) : job_(job), count_(count) {
+    EXPECT_EQ(gradring_register(job.handle(), pointer(), bytes()), GRADRING_OK)
         << gradring_last_error();
   }
   ~DeviceBuffer() {
     EXPECT_EQ(gradring_unregister(job_.handle(), pointer()), GRADRING_OK) << gradring_last_error();
-    cuda_twin().free(address_);
+    test_gpu().free(address_);
+    test_gpu().end_stream(stream_);
   }
-  void write_later(float value) {
-    const std::vector<float> values(kCount, value);
-    cuda_twin().write_later(&stream_, address_, values.data(), kBytes);
-  }
+  void write_later(float value) { test_gpu().fill_later(stream_, address_, value, count_); }
   std::vector<float> read() const {
-    std::vector<float> values(kCount);
-    cuda_twin().read(address_, values.data(), kBytes);
+    std::vector<float> values(count_);
+    test_gpu().read(address_, values.data(), bytes());
     return values;
   }
   gradring_op sum() {
@@ -46,24 +41,27 @@ class DeviceBuffer {
     op.collective = GRADRING_ALLREDUCE;
     op.dtype = GRADRING_FLOAT32;
     op.op = GRADRING_SUM;
-    op.count = kCount;
+    op.count = count_;
     op.input = op.output = pointer();
-    op.stream = &stream_;
+    op.stream = stream_;
     return op;
   }
-  void* stream() { return &stream_; }
+  void* stream() const { return stream_; }
 
  private:
   void* pointer() const { return std::bit_cast<void*>(address_); }
 
+  size_t bytes() const { return count_ * sizeof(float); }
+
   const Communicator& job_;
-  const uint64_t address_ = cuda_twin().alloc(kBytes, false);
-  char stream_ = 0;
+  const size_t count_;
+  const uint64_t address_ = test_gpu().alloc(bytes(), false);
+  void* const stream_ = test_gpu().make_stream();
 };
 
 class LiveGpu : public LiveRanks {
  protected:
-  void SetUp() override { cuda_twin(); }
+  void SetUp() override { test_gpu(); }
 };
 
 // A training loop that never waits for its GPU: what is put on the stream is in order by itself.
@@ -77,15 +75,29 @@ TEST_F(LiveGpu, ManyStepsArePutOnAStreamAtOnce) {
       steps.back().wait_on_stream(gradients.stream());
     }
     for (Request& step : steps) step.wait();
-    cuda_twin().wait_for(gradients.stream());
+    test_gpu().wait_for(gradients.stream());
     EXPECT_THAT(gradients.read(), Each(200)) << "20 times 1 + 2 + 3 + 4";
+  });
+}
+
+TEST_F(LiveGpu, EverySizeIsSummed) {
+  run("train", [](Communicator& job) {
+    for (const size_t count : {1, 3, 1023, 65'536, (1 << 18) + 1}) {
+      DeviceBuffer gradients(job, count);
+      gradients.write_later(static_cast<float>(job.rank() + 1));
+      Request sum = job.start(gradients.sum());
+      sum.wait_on_stream(gradients.stream());
+      test_gpu().wait_for(gradients.stream());
+      EXPECT_THAT(gradients.read(), Each(10)) << count;
+      sum.wait();
+    }
   });
 }
 
 TEST_F(LiveGpu, ASlowStreamHoldsUpItsOwnOpAlone) {
   run("train", [](Communicator& job) {
     DeviceBuffer slow(job), quick(job);
-    if (job.rank() == 0) cuda_twin().hold(slow.stream(), true);
+    if (job.rank() == 0) test_gpu().hold(slow.stream(), true);
     slow.write_later(1);
     quick.write_later(2);
     Request late = job.start(slow.sum());
@@ -93,7 +105,7 @@ TEST_F(LiveGpu, ASlowStreamHoldsUpItsOwnOpAlone) {
     EXPECT_THAT(quick.read(), Each(8));
     EXPECT_FALSE(late.wait_for(std::chrono::milliseconds(20)));
     job.barrier();
-    if (job.rank() == 0) cuda_twin().hold(slow.stream(), false);
+    if (job.rank() == 0) test_gpu().hold(slow.stream(), false);
     late.wait();
     EXPECT_THAT(slow.read(), Each(4));
   });

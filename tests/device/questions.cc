@@ -26,6 +26,7 @@ constexpr Question kQuestions[] = {
      ask_beside_a_trainer},
     {"import", "Opening another process's memory and events", ask_import},
     {"pinned", "Copies to and from a memfd that is pinned", ask_pinned},
+    {"words", "Words that put streams and the host into an order", ask_words},
     {"nccl", "NCCL with one rank, and with two on one GPU", ask_nccl},
 };
 

@@ -12,6 +12,8 @@ void ask_import();
 // What cudaHostRegister takes for a memfd, and how fast copies to and from it are, one way and both
 // at once.
 void ask_pinned();
+// What the words take by which streams and the host are put into an order.
+void ask_words();
 // What NCCL does with one rank, and with two on one GPU.
 void ask_nccl();
 
