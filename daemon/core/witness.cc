@@ -35,7 +35,7 @@ Witness::Witness(std::string node, const JobRecord& record, const Failure& failu
 
 // The last life may have brought about a view with this node in it that only it knows of.
 void Witness::meet(const std::string& node) {
-  if (node == node_ || !record_.view.index_of(node)) return;
+  if (excluded_by_ || node == node_ || !record_.view.index_of(node)) return;
   leave(node);
   actions_->send(node, change::Ask{record_.view.incarnation, record_.view.epoch});
 }
@@ -46,6 +46,7 @@ void Witness::leave(const std::string& member) {
 
 void Witness::on_message(const std::string& from, const JobMessage& message, Time now) {
   heard_ = std::max(heard_, now);
+  if (excluded_by_) return;
   std::visit([&](const auto& m) { on(from, m); }, message);
 }
 
@@ -112,6 +113,8 @@ void Witness::on(const std::string&, const change::Commit& m) {
 }
 
 void Witness::on(const std::string& from, const change::Ask& m) {
+  // A guest that the last life had invited: nobody expects it here any more.
+  if (m.epoch == 0) return actions_->send(from, Reject{record_.view.incarnation, ""});
   const auto& known = record_.acceptor.last_commit;
   if (m.epoch < record_.view.epoch && known) actions_->send(from, *known);
   if (m.epoch > record_.view.epoch) {

@@ -152,6 +152,27 @@ TEST_F(WitnessStory, IsOverWhenTheOthersAreOrNobodyAsks) {
   EXPECT_TRUE(next_.jobs().empty()) << "who is left ends such a job at once";
 }
 
+// The last life knew of it, and ended before it had written down that it was out.
+TEST_F(WitnessStory, OfAViewThatLeavesItOutPassesThatOn) {
+  JobRecord record = record_;
+  record.acceptor = {};
+  record.acceptor.epoch = 4;
+  record.acceptor.last_commit = change::Commit{job_, 4, {1, "b"}, without_a(record_)};
+  EXPECT_CALL(hands_, forget(job_));
+  next_.peer_up("b");
+  said_.clear();
+  come_back(record);
+  EXPECT_TRUE(said_.empty() && next_.jobs().empty());
+  hear(change::Ask{job_, 3});
+  EXPECT_EQ(std::get<change::Commit>(said_.at(0)).epoch, 4u);
+}
+
+TEST_F(WitnessStory, TellsAGuestThatItIsNotExpected) {
+  come_back(record_);
+  hear(change::Ask{job_, 0});
+  only<Reject>();
+}
+
 // Ranks that are started anew on this node come in as others', while the vote of the dead is there.
 TEST_F(WitnessStory, IsOverWhenOtherRanksOfThisNodeHaveComeIn) {
   come_back(record_);
