@@ -1,214 +1,24 @@
 // Functions of libcuda.so.1, with the numbers and names of its cuda.h.
-#include "tests/client/cuda_twin.h"
-
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <set>
-#include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "proto/stream_word.h"
+#include "tests/client/cuda_twin_gpu.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using gradring::StreamWord;
+using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 
-constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400,
-              kIllegalAddress = 700, kCaptureUnsupported = 900;
 constexpr int kContextOf = 1, kMemoryTypeOf = 2, kDeviceOf = 9;
 constexpr unsigned kDeviceMemory = 2;
-// What is put on a stream is done that much later, so that whoever does not wait sees nothing.
-constexpr auto kLate = std::chrono::milliseconds(1);
-
-// Nothing: it cannot be done yet.
-using Act = std::function<std::optional<int>()>;
-
-struct Range {
-  std::vector<char> bytes;
-  bool pooled = false;
-  void* addresses = nullptr;
-};
-struct Stream {
-  std::deque<std::pair<Clock::time_point, Act>> work;
-  int error = kSuccess;  // of what was done since somebody waited for it
-  bool held = false;
-  bool made = false;  // by cuStreamCreate; others are the tests' own
-};
-struct Event {
-  uint64_t recorded = 0;
-  std::set<uint64_t> done;  // of those: streams may come to the later ones first
-};
-struct Gpu {
-  std::mutex mutex;
-  std::condition_variable done;
-  std::map<uint64_t, Range> ranges;
-  std::map<void*, Stream> streams = {{nullptr, {}}};
-  std::map<void*, Event> events;
-  std::set<void*> capturing;
-  std::map<void*, size_t> pinned;
-  std::map<std::string, int> answers;
-  int primaries = 0;
-  int entered = 0;
-  char context = 0;
-};
-
-// What the streams have come to; in turns, as far as each can go.
-[[noreturn]] void work_on(Gpu* gpu) {
-  for (;;) {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    const std::lock_guard lock(gpu->mutex);
-    for (auto& [id, stream] : gpu->streams) {
-      while (!stream.held && !stream.work.empty()) {
-        const auto& [since, act] = stream.work.front();
-        if (Clock::now() - since < kLate) break;
-        const std::optional<int> result = act();
-        if (!result) break;
-        if (stream.error == kSuccess) stream.error = *result;
-        stream.work.pop_front();
-      }
-    }
-    gpu->done.notify_all();
-  }
-}
-
-// Outlives everything: its thread never ends.
-Gpu& gpu() {
-  static Gpu* const kTheGpu = [] {
-    auto* const made = new Gpu;
-    std::thread(work_on, made).detach();
-    return made;
-  }();
-  return *kTheGpu;
-}
-thread_local std::vector<void*> contexts;
-
-// What lies there; null: not all of it is one range.
-char* at(uint64_t address, size_t bytes) {
-  auto after = gpu().ranges.upper_bound(address);
-  if (after == gpu().ranges.begin()) return nullptr;
-  auto& [base, range] = *std::prev(after);
-  const uint64_t offset = address - base;
-  const bool fits = offset <= range.bytes.size() && bytes <= range.bytes.size() - offset;
-  return fits ? range.bytes.data() + offset : nullptr;
-}
-
-int told(const char* function) {
-  const auto found = gpu().answers.find(function);
-  return found == gpu().answers.end() ? kSuccess : found->second;
-}
-
-int enqueue(void* stream, Act act) {
-  if (contexts.empty()) return kInvalidContext;
-  const auto found = gpu().streams.find(stream);
-  if (found == gpu().streams.end()) return kInvalidHandle;
-  found->second.work.emplace_back(Clock::now(), std::move(act));
-  return kSuccess;
-}
-
-uint64_t twin_alloc(size_t bytes, bool pooled) {
-  const std::lock_guard lock(gpu().mutex);
-  // An address that is nobody else's, and that nobody can read.
-  void* const base =
-      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  const auto address = reinterpret_cast<uint64_t>(base);
-  gpu().ranges[address] = {std::vector<char>(bytes), pooled, base};
-  return address;
-}
-
-void twin_free(uint64_t address) {
-  const std::lock_guard lock(gpu().mutex);
-  const Range& range = gpu().ranges.at(address);
-  ::munmap(range.addresses, range.bytes.size());
-  gpu().ranges.erase(address);
-}
-
-void* twin_make_stream() {
-  const std::lock_guard lock(gpu().mutex);
-  void* const stream = new char;
-  gpu().streams[stream];
-  return stream;
-}
-
-void twin_end_stream(void* stream) {
-  const std::lock_guard lock(gpu().mutex);
-  gpu().streams.erase(stream);
-  delete static_cast<char*>(stream);
-}
-
-void twin_fill_later(void* stream, uint64_t address, float value, size_t count) {
-  const std::lock_guard lock(gpu().mutex);
-  const auto fill = [=] {
-    auto* const to = reinterpret_cast<float*>(at(address, count * sizeof(float)));
-    if (to == nullptr) return kIllegalAddress;
-    std::fill_n(to, count, value);
-    return kSuccess;
-  };
-  gpu().streams.at(stream).work.emplace_back(Clock::now(), fill);
-}
-
-void twin_hold(void* stream, bool on) {
-  const std::lock_guard lock(gpu().mutex);
-  gpu().streams.at(stream).held = on;
-}
-
-void twin_wait_for(void* stream) {
-  std::unique_lock lock(gpu().mutex);
-  Stream& waited = gpu().streams.at(stream);
-  gpu().done.wait(lock, [&waited] { return waited.work.empty(); });
-}
-
-void twin_read(uint64_t address, void* data, size_t bytes) {
-  const std::lock_guard lock(gpu().mutex);
-  std::memcpy(data, at(address, bytes), bytes);
-}
-
-void twin_capture(void* stream, bool on) {
-  const std::lock_guard lock(gpu().mutex);
-  if (on) {
-    gpu().capturing.insert(stream);
-  } else {
-    gpu().capturing.erase(stream);
-  }
-}
-
-void twin_answer(const char* function, int result) {
-  const std::lock_guard lock(gpu().mutex);
-  gpu().answers[function] = result;
-}
-
-int twin_held() {
-  const std::lock_guard lock(gpu().mutex);
-  const auto streams = std::count_if(gpu().streams.begin(), gpu().streams.end(),
-                                     [](const auto& entry) { return entry.second.made; });
-  return static_cast<int>(gpu().pinned.size() + gpu().events.size()) + static_cast<int>(streams) +
-         gpu().primaries + gpu().entered;
-}
 
 }  // namespace
 
 // The names are the driver's.
 // NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
-
-extern const gradring::test::CudaTwin gradring_cuda_twin;
-const gradring::test::CudaTwin gradring_cuda_twin = {
-    {twin_alloc, twin_free, twin_make_stream, twin_end_stream, twin_fill_later, twin_hold,
-     twin_wait_for, twin_read},
-    twin_capture,
-    twin_answer,
-    twin_held};
 
 int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
   const std::lock_guard lock(gpu().mutex);

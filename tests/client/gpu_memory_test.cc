@@ -91,10 +91,13 @@ TEST_F(GpuMemory, IsReadWhenItsStreamHasComeThere) {
   void* const other = gpu_.make_stream();
   const uint64_t input = registered(), output = registered();
   write_later(output, 7, nullptr);  // what was asked for before is done before
+  gpu_.hold(other, true);
   write_later(input, 1, other);
   write_later(input, 5);
   ASSERT_EQ(wait(submit(job_, sum(input, output))), GRADRING_OK) << gradring_last_error();
   EXPECT_THAT(read(output), Each(10)) << "of the op's stream alone";
+  gpu_.hold(other, false);
+  gpu_.wait_for(other);
 }
 
 TEST_F(GpuMemory, MeetsMemoryOfTheHostInOneOp) {

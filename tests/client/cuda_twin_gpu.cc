@@ -1,0 +1,165 @@
+// The GPU of the tests, and what a program does with it.
+#include "tests/client/cuda_twin_gpu.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "tests/client/cuda_twin.h"
+
+namespace gradring::test::twin {
+namespace {
+
+// What is put on a stream is done that much later, so that whoever does not wait sees nothing.
+constexpr auto kLate = std::chrono::milliseconds(1);
+
+// What the streams have come to; in turns, as far as each can go.
+[[noreturn]] void work_on(Gpu* gpu) {
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const std::lock_guard lock(gpu->mutex);
+    for (auto& [id, stream] : gpu->streams) {
+      while (!stream.held && !stream.work.empty()) {
+        const auto& [since, act] = stream.work.front();
+        if (Clock::now() - since < kLate) break;
+        const std::optional<int> result = act();
+        if (!result) break;
+        if (stream.error == kSuccess) stream.error = *result;
+        stream.work.pop_front();
+      }
+    }
+    gpu->done.notify_all();
+  }
+}
+
+}  // namespace
+
+// Its thread never ends.
+Gpu& gpu() {
+  static Gpu* const kTheGpu = [] {
+    auto* const made = new Gpu;
+    std::thread(work_on, made).detach();
+    return made;
+  }();
+  return *kTheGpu;
+}
+
+char* at(uint64_t address, size_t bytes) {
+  auto after = gpu().ranges.upper_bound(address);
+  if (after == gpu().ranges.begin()) return nullptr;
+  auto& [base, range] = *std::prev(after);
+  const uint64_t offset = address - base;
+  const bool fits = offset <= range.bytes.size() && bytes <= range.bytes.size() - offset;
+  return fits ? range.bytes.data() + offset : nullptr;
+}
+
+int told(const char* function) {
+  const auto found = gpu().answers.find(function);
+  return found == gpu().answers.end() ? kSuccess : found->second;
+}
+
+int enqueue(void* stream, Act act) {
+  if (contexts.empty()) return kInvalidContext;
+  const auto found = gpu().streams.find(stream);
+  if (found == gpu().streams.end()) return kInvalidHandle;
+  found->second.work.emplace_back(Clock::now(), std::move(act));
+  return kSuccess;
+}
+
+namespace {
+
+uint64_t twin_alloc(size_t bytes, bool pooled) {
+  const std::lock_guard lock(gpu().mutex);
+  // An address that is nobody else's, and that nobody can read.
+  void* const base =
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto address = reinterpret_cast<uint64_t>(base);
+  gpu().ranges[address] = {std::vector<char>(bytes), pooled, base};
+  return address;
+}
+
+void twin_free(uint64_t address) {
+  const std::lock_guard lock(gpu().mutex);
+  const Range& range = gpu().ranges.at(address);
+  ::munmap(range.addresses, range.bytes.size());
+  gpu().ranges.erase(address);
+}
+
+void* twin_make_stream() {
+  const std::lock_guard lock(gpu().mutex);
+  void* const stream = new char;
+  gpu().streams[stream];
+  return stream;
+}
+
+void twin_end_stream(void* stream) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().streams.erase(stream);
+  delete static_cast<char*>(stream);
+}
+
+void twin_fill_later(void* stream, uint64_t address, float value, size_t count) {
+  const std::lock_guard lock(gpu().mutex);
+  const auto fill = [=] {
+    auto* const to = reinterpret_cast<float*>(at(address, count * sizeof(float)));
+    if (to == nullptr) return kIllegalAddress;
+    std::fill_n(to, count, value);
+    return kSuccess;
+  };
+  gpu().streams.at(stream).work.emplace_back(Clock::now(), fill);
+}
+
+void twin_hold(void* stream, bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().streams.at(stream).held = on;
+}
+
+void twin_wait_for(void* stream) {
+  std::unique_lock lock(gpu().mutex);
+  Stream& waited = gpu().streams.at(stream);
+  gpu().done.wait(lock, [&waited] { return waited.work.empty(); });
+}
+
+void twin_read(uint64_t address, void* data, size_t bytes) {
+  const std::lock_guard lock(gpu().mutex);
+  std::memcpy(data, at(address, bytes), bytes);
+}
+
+void twin_capture(void* stream, bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  if (on) {
+    gpu().capturing.insert(stream);
+  } else {
+    gpu().capturing.erase(stream);
+  }
+}
+
+void twin_answer(const char* function, int result) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().answers[function] = result;
+}
+
+int twin_held() {
+  const std::lock_guard lock(gpu().mutex);
+  const auto streams = std::count_if(gpu().streams.begin(), gpu().streams.end(),
+                                     [](const auto& entry) { return entry.second.made; });
+  return static_cast<int>(gpu().pinned.size() + gpu().events.size()) + static_cast<int>(streams) +
+         gpu().primaries + gpu().entered;
+}
+
+}  // namespace
+}  // namespace gradring::test::twin
+
+using namespace gradring::test::twin;  // NOLINT: this file is of that
+
+extern "C" {
+extern const gradring::test::CudaTwin gradring_cuda_twin;
+const gradring::test::CudaTwin gradring_cuda_twin = {
+    {twin_alloc, twin_free, twin_make_stream, twin_end_stream, twin_fill_later, twin_hold,
+     twin_wait_for, twin_read},
+    twin_capture,
+    twin_answer,
+    twin_held};
+}
