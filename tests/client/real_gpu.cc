@@ -23,12 +23,17 @@ void must(int result, const char* what) {
   std::abort();
 }
 
-template <typename Function>
-Function* find(const char* name) {
+void* look_up(const char* name) {
   static void* const kDriver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   void* const found = kDriver == nullptr ? nullptr : ::dlsym(kDriver, name);
-  must(found == nullptr ? 1 : 0, name);
-  return reinterpret_cast<Function*>(found);
+  if (found != nullptr) return found;
+  std::fprintf(stderr, "real_gpu: there is no %s: %s\n", name, ::dlerror());
+  std::abort();
+}
+
+template <typename Function>
+Function* find(const char* name) {
+  return reinterpret_cast<Function*>(look_up(name));
 }
 
 void* primary_context() {
