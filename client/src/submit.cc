@@ -156,7 +156,7 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
     if (!copied.ok()) return tl::unexpected(std::move(copied));
   }
   const uint64_t bytes = request->input.of_a_gpu() ? request->extent.input : 0;
-  const auto begun = place.begin(bytes, stream, reached.word());
+  auto begun = place.begin(bytes, stream, reached.word());
   if (!begun || !*begun) return begun;
   request->reached = std::move(reached);
   if (request->output.of_a_gpu()) request->ended = request->output.take_word();

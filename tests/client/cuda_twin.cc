@@ -1,4 +1,5 @@
 // Functions of libcuda.so.1, with the numbers and names of its cuda.h.
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -166,7 +167,7 @@ int cuStreamWriteValue32_v2(void* stream, uint64_t address, uint32_t value, unsi
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuStreamWriteValue32_v2"); result != kSuccess) return result;
   return enqueue(stream, [=] {
-    StreamWord{reinterpret_cast<uint32_t*>(address), value}.set();
+    StreamWord{std::bit_cast<uint32_t*>(address), value}.set();
     return kSuccess;
   });
 }
@@ -175,7 +176,7 @@ int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsig
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuStreamWaitValue32_v2"); result != kSuccess) return result;
   return enqueue(stream, [=]() -> std::optional<int> {
-    if (!StreamWord{reinterpret_cast<uint32_t*>(address), value}.has_come()) return std::nullopt;
+    if (!StreamWord{std::bit_cast<uint32_t*>(address), value}.has_come()) return std::nullopt;
     return kSuccess;
   });
 }

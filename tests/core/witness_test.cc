@@ -11,7 +11,6 @@
 namespace gradring::core {
 namespace {
 
-using testing::_;
 using testing::NiceMock;
 
 // Rank 0 on a, which is this node, rank 1 on b.

@@ -18,7 +18,7 @@ core::JobRecord told_by(core::JobRecord record) {
     core::AcceptorRecord forgot;
     forgot.epoch = record.acceptor.epoch;
     forgot.last_commit = record.acceptor.last_commit;
-    record.acceptor = forgot;
+    record.acceptor = std::move(forgot);
   }
   return record;
 }
