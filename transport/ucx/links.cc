@@ -5,6 +5,7 @@
 
 #include "transport/ucx/address.h"
 #include "transport/ucx/body.h"
+#include "transport/ucx/constants.h"
 
 namespace gradring::transport {
 
