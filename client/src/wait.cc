@@ -78,9 +78,14 @@ Status Communicator::wait_on_stream(uint64_t ticket, void* stream) {
   const auto ended = wait_for_end(inside.lock(), ticket, kNever);
   if (!ended) return ended.error();
   Request& request = (*ended)->second;
-  if (!request.outcome.good() || request.delivered) return {};
-  Status delivered = request.output.deliver(request.extent.output);
-  request.delivered = delivered.ok();
+  if (!request.outcome.good() || std::exchange(request.delivered, true)) return {};
+  const Loan::Delivery way = request.output.delivery();
+  const uint64_t bytes = request.extent.output;
+  inside.lock().unlock();  // nobody else waits for this copy
+  Status delivered = way.gpu->deliver(way.device, way.host, bytes);
+  inside.lock().lock();
+  const auto still_there = requests_.find(ticket);
+  if (!delivered.ok() && still_there != requests_.end()) still_there->second.delivered = false;
   return delivered;
 }
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "daemon/core/membership.h"
-#include "daemon/core/planted.h"
 
 namespace gradring::core {
 
