@@ -58,6 +58,7 @@ void DataThread::run() {
 int DataThread::do_work(core::Time now) {
   owner_.check();
   now_ = now;
+  shared_.flight->turn(now);
   ++turns_;
   int work = take_commands();
   work += serve_rings();

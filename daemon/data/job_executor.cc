@@ -50,6 +50,7 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
     }
   }
   const Signature& signature = command.submission.signature;
+  const core::Time at = monotonic_now();  // `now` is as old as the turn
   rank.lent[ticket] = {command.session,
                        key,
                        command.input,
@@ -59,8 +60,8 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
                        segments_of(command.submission),
                        signature.collective,
                        signature.bytes(),
-                       monotonic_now()};
-  flight_->submitted(command.submission);
+                       at};
+  flight_->submitted(command.submission, at);
   times_.submitted(key, command.submission.signature);
   steps_.submitted(rank.rank, now);
   const Status refused = engine_.submit(command.submission, now);
@@ -285,9 +286,10 @@ bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Stagin
   DataPeer& peer = shared_->peers.at(to);
   Frame stamped = frame;
   stamped.token = peer.token_to_send;
-  const core::Time since = shared_->time_sends ? monotonic_now() : 0;
-  const uint64_t loan = shared_->ledger.lend({this, from, to, lane, since});
   const std::span<const std::byte> payload(memory_at(from), payload_of(frame));
+  const bool timed = shared_->time_sends && payload.size() > Outbox::kGatheredPayloadMax;
+  const core::Time since = timed ? monotonic_now() : 0;
+  const uint64_t loan = shared_->ledger.lend({this, from, to, lane, since});
   const Outbox::Sent sent = shared_->outbox.send(lane, to, sealed(stamped), payload, loan);
   if (sent == Outbox::Sent::kLent) {
     ++loans_;
@@ -308,10 +310,10 @@ void JobExecutor::moves(const core::Op& op) {
 void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
-  flight_->completed(rank, lent->second.key, outcome);
   times_.ended(lent->second.key, outcome.verdict == Verdict::kOk);
   const Lent& what = lent->second;
   const core::Time now = monotonic_now();
+  flight_->completed(rank, what.key, outcome, now);
   stats_.record(what.collective, what.bytes, outcome, now - what.since);
   if (log_ && shared_->remember_ends) remember_told(lent->second.session, ticket, outcome);
   SessionRing* const ring = lent->second.ring;

@@ -19,19 +19,19 @@ FlightEvent JobFlight::event(FlightKind kind, const OpKey& key) const {
   return event;
 }
 
-void JobFlight::submitted(const core::Submission& submission) {
+void JobFlight::submitted(const core::Submission& submission, core::Time at) {
   FlightEvent e = event(FlightKind::kOpSubmitted, submission.key);
   e.rank = submission.rank;
   e.code = static_cast<uint8_t>(submission.signature.collective);
   e.value = submission.signature.bytes();
   // The key of an op without a name says it all.
-  ring_->record(e, submission.key.space == 0 ? std::string_view() : submission.name);
+  ring_->record(e, at, submission.key.space == 0 ? std::string_view() : submission.name);
 }
 
 void JobFlight::moves(const core::Op& op) {
   FlightEvent e = event(FlightKind::kOpMoves, op.key);
   e.value = op.signature->bytes();
-  ring_->record(e);
+  ring_->record(e, ring_->now());
 }
 
 void JobFlight::frame_sent(uint32_t member, const Frame& frame) {
@@ -39,7 +39,7 @@ void JobFlight::frame_sent(uint32_t member, const Frame& frame) {
   const bool ready = frame.type == FrameType::kReady;
   FlightEvent e = event(ready ? FlightKind::kReadySent : FlightKind::kMismatchSent, frame.key);
   e.index = member;
-  ring_->record(e);
+  ring_->record(e, ring_->now());
 }
 
 void JobFlight::frame_received(uint32_t member, const Frame& frame) {
@@ -49,7 +49,7 @@ void JobFlight::frame_received(uint32_t member, const Frame& frame) {
       event(ready ? FlightKind::kReadyReceived : FlightKind::kMismatchReceived, frame.key);
   e.index = member;
   if (ready) e.rank = frame.ready.rank;
-  ring_->record(e);
+  ring_->record(e, ring_->now());
 }
 
 void JobFlight::slice_started(const OpKey& key, uint32_t slice) {
@@ -97,13 +97,14 @@ void JobFlight::record_slice(FlightKind kind, const OpKey& key, const SliceBody&
   ring_->record(e);
 }
 
-void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome) {
+void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome,
+                          core::Time at) {
   const bool good = outcome.verdict != Verdict::kFailed;
   FlightEvent e = event(good ? FlightKind::kOpDone : FlightKind::kOpFailed, key);
   e.rank = rank;
   if (good) {
     e.code = static_cast<uint8_t>(outcome.verdict);
-    return ring_->record(e);
+    return ring_->record(e, at);
   }
   const Failure& failure = outcome.failure;
   e.code = static_cast<uint8_t>(failure.cause);
@@ -111,7 +112,7 @@ void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& 
   // When a job ends, thousands of ops may fail for one reason: it is told once, with the job's end.
   const bool own = failure.cause == Cause::kMismatch || failure.cause == Cause::kRefused ||
                    failure.cause == Cause::kCorrupted;
-  ring_->record(e, {}, own ? std::string_view(failure.blame.evidence) : std::string_view());
+  ring_->record(e, at, {}, own ? std::string_view(failure.blame.evidence) : std::string_view());
 }
 
 void JobFlight::condemned(const Failure& failure) {

@@ -14,7 +14,9 @@ class JobFlight {
  public:
   JobFlight(FlightRing* ring, const core::JobEngine& engine);
 
-  void submitted(const core::Submission& submission);
+  void submitted(const core::Submission& submission, core::Time at);
+  // An op has several of these three, and of many small ones none may look at the clock: their time
+  // is the ring's now().
   void moves(const core::Op& op);
   void frame_sent(uint32_t member, const Frame& frame);
   void frame_received(uint32_t member, const Frame& frame);
@@ -30,7 +32,7 @@ class JobFlight {
   void slice_forwarded(const Frame& frame);
   void slice_delivered(const OpKey& key, uint32_t slice);
 
-  void completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome);
+  void completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome, core::Time at);
   void failed(const Failure& failure);
   void condemned(const Failure& failure);
 

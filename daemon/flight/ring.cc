@@ -12,6 +12,11 @@ constexpr size_t kTextMax = 10 * kFlightTextBytes;
 }  // namespace
 
 void FlightRing::record(const FlightEvent& event, std::string_view name, std::string_view words) {
+  if (on()) record(event, monotonic_now(), name, words);
+}
+
+void FlightRing::record(const FlightEvent& event, core::Time at, std::string_view name,
+                        std::string_view words) {
   if (!on()) return;
   std::array<char, kTextMax> text;
   size_t size = name.copy(text.data(), kTextMax);
@@ -19,12 +24,11 @@ void FlightRing::record(const FlightEvent& event, std::string_view name, std::st
     text[size++] = '\0';
     size += words.copy(text.data() + size, kTextMax - size);
   }
-  const core::Time now = monotonic_now();
-  put(event, now);
-  for (size_t at = 0; at < size; at += kFlightTextBytes) {
+  put(event, at);
+  for (size_t from = 0; from < size; from += kFlightTextBytes) {
     FlightEvent more;
-    set_text(more, {text.data() + at, std::min(kFlightTextBytes, size - at)});
-    put(more, now);
+    set_text(more, {text.data() + from, std::min(kFlightTextBytes, size - from)});
+    put(more, at);
   }
 }
 

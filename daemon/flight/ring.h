@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string_view>
@@ -51,8 +52,23 @@ class FlightRing {
   void record(const FlightEvent& event) {
     if (on()) put(event, monotonic_now());
   }
+  // For who has looked at the clock already, or for whom now() is near enough. Within the ring time
+  // never goes back: an event that follows a later one gets the time of that.
+  void record(const FlightEvent& event, core::Time at) {
+    if (on()) put(event, at);
+  }
   // With what people call it, and something in words. Takes further events, up to some limit.
   void record(const FlightEvent& event, std::string_view name, std::string_view words = {});
+  void record(const FlightEvent& event, core::Time at, std::string_view name,
+              std::string_view words = {});
+
+  // When the last event was, or when turn() was called if that is later: off by what the caller has
+  // done since. A look at the clock costs as much as the rest of an event, and of a small op there
+  // are several.
+  core::Time now() const { return now_; }
+  void turn(core::Time now) {
+    if (on()) now_ = std::max(now_, now);
+  }
 
   // From now on there as well; null: no more.
   void trace(FlightSlots* to) { trace_ = to; }
@@ -62,13 +78,15 @@ class FlightRing {
 
  private:
   bool on() const { return always_.there() || trace_ != nullptr; }
-  void put(const FlightEvent& event, core::Time now) {
-    if (always_.there()) always_.put(event, now);
-    if (trace_ != nullptr) trace_->put(event, now);
+  void put(const FlightEvent& event, core::Time at) {
+    now_ = std::max(now_, at);
+    if (always_.there()) always_.put(event, now_);
+    if (trace_ != nullptr) trace_->put(event, now_);
   }
 
   FlightSlots always_;
   FlightSlots* trace_ = nullptr;
+  core::Time now_ = 0;
 };
 
 }  // namespace gradring::daemon

@@ -109,6 +109,33 @@ TEST_F(FlightRecorderTest, TextOfAnyLengthComesBackAsFarAsItFits) {
   EXPECT_EQ(life.entries[4].words, std::string(318, 'w'));
 }
 
+TEST_F(FlightRecorderTest, TimeNeverGoesBackWithinARing) {
+  FlightRecorder recorder;
+  start(recorder);
+  FlightRing& ring = *recorder.data();
+  ring.turn(1000);
+  EXPECT_EQ(ring.now(), 1000);
+  ring.record(numbered(1), ring.now());
+  ring.record(numbered(2), 3000);
+  ring.turn(2000);  // began before the event, and was told late
+  EXPECT_EQ(ring.now(), 3000);
+  ring.record(numbered(3), 2500, "name");
+  ring.record(numbered(4));
+  const core::Time looked = ring.now();
+  EXPECT_GT(looked, 3000);
+  ring.record(numbered(5), ring.now());
+  const FlightLife life = read(path_);
+  std::vector<int64_t> times;
+  for (const tools::FlightEntry& entry : life.entries) times.push_back(entry.event.time);
+  EXPECT_EQ(times, (std::vector<int64_t>{1000, 3000, 3000, looked, looked}));
+}
+
+TEST(FlightRing, ThatRecordsNothingKeepsNoTime) {
+  FlightRing::off()->turn(1000);  // all threads share it
+  FlightRing::off()->record({}, 1000);
+  EXPECT_EQ(FlightRing::off()->now(), 0);
+}
+
 // The reader copies the ring while its writer goes round it some thousand times.
 TEST_F(FlightRecorderTest, AReaderSeesWholeEventsOnlyWhileTheyAreWritten) {
   FlightRecorder recorder;
