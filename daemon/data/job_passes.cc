@@ -50,7 +50,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   const bool stays = order.leaves || !order.deliver;
   const bool copies = order.source == core::Fold::kSource;
   before_long_work(length);
-  if (!order.onto_arrived) flight_->slice_started(op.key, order.slice);
+  if (!order.onto_arrived) flight_->slice_started(op.key, order.slice, length);
 
   inputs_.clear();
   factors_.clear();
@@ -95,7 +95,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   if (stays && order.at.kind != core::Staging::Kind::kUnit) {
     made(order.at, op.plan.packed_length_of(order.slice));
   }
-  if (order.deliver) flight_->slice_delivered(op.key, order.slice);
+  if (order.deliver) flight_->slice_delivered(op.key, order.slice, length);
 }
 
 // Before the result is written over the inputs. `offset`: in the trainers' buffers, of what begins
@@ -148,7 +148,7 @@ void JobExecutor::sum(const core::SumOrder& order) {
     look(op, op.plan.input_at(order.slice) + first, first, bytes, found);
   };
   shared_->passes.run(pass, std::ref(spoilt));
-  if (!order.partial) flight_->slice_delivered(op.key, order.slice);
+  if (!order.partial) flight_->slice_delivered(op.key, order.slice, length);
 }
 
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
@@ -173,7 +173,7 @@ void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from
     staging_.slots().holds(from.index, {op.key, slice, op.slices[slice].value.epoch});
   }
   if (log_) log_->landed();
-  flight_->slice_delivered(op.key, slice);
+  flight_->slice_delivered(op.key, slice, op.plan.length_of(slice));
 }
 
 const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {

@@ -3,6 +3,12 @@
 #include <string>
 
 namespace gradring::daemon {
+namespace {
+
+// Summed or copied within a microsecond or two.
+constexpr uint32_t kShortSlice = 8 << 10;
+
+}  // namespace
 
 JobFlight::JobFlight(FlightRing* ring, const core::JobEngine& engine)
     : ring_(ring),
@@ -52,16 +58,20 @@ void JobFlight::frame_received(uint32_t member, const Frame& frame) {
   ring_->record(e, ring_->now());
 }
 
-void JobFlight::slice_started(const OpKey& key, uint32_t slice) {
-  FlightEvent e = event(FlightKind::kSliceStarted, key);
-  e.index = slice;
-  ring_->record(e);
+core::Time JobFlight::time_of(uint32_t bytes) const {
+  return bytes > kShortSlice && ring_->on() ? monotonic_now() : ring_->now();
 }
 
-void JobFlight::slice_delivered(const OpKey& key, uint32_t slice) {
+void JobFlight::slice_started(const OpKey& key, uint32_t slice, uint32_t bytes) {
+  FlightEvent e = event(FlightKind::kSliceStarted, key);
+  e.index = slice;
+  ring_->record(e, time_of(bytes));
+}
+
+void JobFlight::slice_delivered(const OpKey& key, uint32_t slice, uint32_t bytes) {
   FlightEvent e = event(FlightKind::kSliceDelivered, key);
   e.index = slice;
-  ring_->record(e);
+  ring_->record(e, time_of(bytes));
 }
 
 void JobFlight::slice_arrives(uint32_t slot, const Frame& frame) {
@@ -94,7 +104,7 @@ void JobFlight::record_slice(FlightKind kind, const OpKey& key, const SliceBody&
   e.rank = slice.lane;
   e.code = static_cast<uint8_t>(slice.phase);
   e.value = slice.hop;
-  ring_->record(e);
+  ring_->record(e, time_of(slice.length));
 }
 
 void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome,

@@ -21,7 +21,8 @@ class JobFlight {
   void frame_sent(uint32_t member, const Frame& frame);
   void frame_received(uint32_t member, const Frame& frame);
 
-  void slice_started(const OpKey& key, uint32_t slice);
+  // Of a short one too, what is done with it takes less than the look at the clock is worth.
+  void slice_started(const OpKey& key, uint32_t slice, uint32_t bytes);
   // The header has come, the payload follows into this slot.
   void slice_arrives(uint32_t slot, const Frame& frame);
   void slice_landed(uint32_t slot);
@@ -30,7 +31,7 @@ class JobFlight {
   void slice_damaged(uint32_t slot);
   void slice_resent(const Frame& frame);
   void slice_forwarded(const Frame& frame);
-  void slice_delivered(const OpKey& key, uint32_t slice);
+  void slice_delivered(const OpKey& key, uint32_t slice, uint32_t bytes);
 
   void completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome, core::Time at);
   void failed(const Failure& failure);
@@ -43,6 +44,7 @@ class JobFlight {
   };
   FlightEvent event(FlightKind kind, const OpKey& key) const;
   void record_slice(FlightKind kind, const OpKey& key, const SliceBody& slice);
+  core::Time time_of(uint32_t bytes) const;
 
   FlightRing* const ring_;
   const JobPrefix job_;

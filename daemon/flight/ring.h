@@ -49,6 +49,9 @@ class FlightRing {
   FlightRing() = default;
   explicit FlightRing(const FlightSlots& always) : always_(always) {}
 
+  // Whether anything is.
+  bool on() const { return always_.there() || trace_ != nullptr; }
+
   void record(const FlightEvent& event) {
     if (on()) put(event, monotonic_now());
   }
@@ -77,7 +80,6 @@ class FlightRing {
   static FlightRing* off();
 
  private:
-  bool on() const { return always_.there() || trace_ != nullptr; }
   void put(const FlightEvent& event, core::Time at) {
     now_ = std::max(now_, at);
     if (always_.there()) always_.put(event, now_);

@@ -55,8 +55,9 @@ void write_states(const Snapshot& snapshot, Page* page) {
 
 // A slow way shows as sends that take long: each lane is dealt as many slices as its siblings.
 void write_sends(const Peers& peers, Page* page) {
-  Family sends = page->counter("gradring_lane_sends_total",
-                               "Slices of more than 4 KiB that the transport took to send from where they lay");
+  Family sends = page->counter(
+      "gradring_lane_sends_total",
+      "Slices of more than 4 KiB that the transport took to send from where they lay");
   for_each_lane(
       peers, [&](const Labels& labels, const LaneSeries& lane) { sends.add(labels, lane.sends); });
   Family took = page->counter("gradring_lane_send_seconds_total",

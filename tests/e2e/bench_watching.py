@@ -22,7 +22,9 @@ from pathlib import Path
 from monitor import ROOT, Monitored, testbed, why_no_prometheus
 
 RATIO_MOST = 1.02
-CASES = [(1024, 1, 20000), (1024, 64, 1000), (1 << 20, 1, 400), (32 << 20, 1, 20)]  # size, together, iterations
+# Size, together, iterations: some tenths of a second. A run has a speed of its own, by where its processes come to lie,
+# so that many short ones tell more than a few long ones.
+CASES = [(1024, 1, 5000), (1024, 64, 250), (1 << 20, 1, 200), (32 << 20, 1, 10)]
 
 
 def measure(ring, name, size, together, iterations):
@@ -83,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=Path, default=ROOT / "build/bin")
     parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=160)
     options = parser.parse_args()
     worst = 0
     with contextlib.ExitStack() as stack:
