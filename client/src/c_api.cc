@@ -243,9 +243,15 @@ gradring_code gradring_wait(gradring_comm* comm, gradring_request request, int64
   });
 }
 
-gradring_code gradring_wait_on_stream(gradring_comm* comm, gradring_request request, void* stream) {
-  return on(comm,
-            [&](Communicator& body) { return remember(body.wait_on_stream(request, stream)); });
+gradring_code gradring_wait_on_stream(gradring_comm* comm, gradring_request request, void* stream,
+                                      int64_t timeout_ms) {
+  if (timeout_ms < -1) return invalid("timeout_ms is negative; use -1 to wait as long as it takes");
+  return on(comm, [&](Communicator& body) {
+    const auto deadline = gradring::client::deadline_after(timeout_ms);
+    const auto waits = body.wait_on_stream(request, stream, deadline);
+    if (!waits) return remember(waits.error());
+    return *waits ? GRADRING_OK : remember(body.still_under_way(request, timeout_ms));
+  });
 }
 
 gradring_code gradring_test(gradring_comm* comm, gradring_request request, int* done,

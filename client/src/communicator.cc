@@ -69,6 +69,7 @@ void Communicator::abandon() {
   for (const auto& pair : all_pairs()) pair->abandon();
   requests_.clear();
   segments_.clear();
+  stages_.clear();
   session_.abandon_in_child();
 }
 

@@ -26,6 +26,7 @@
 #include "client/src/segments.h"
 #include "client/src/session.h"
 #include "client/src/settings.h"
+#include "client/src/stages.h"
 #include "client/src/view.h"
 #include "proto/status.h"
 
@@ -78,8 +79,9 @@ class Communicator final : private Session::Events {
   Status submit(std::span<const gradring_op> ops, uint64_t* tickets);
   // An empty optional: it is still under way.
   tl::expected<std::optional<Outcome>, Status> wait(uint64_t request, TimePoint deadline);
-  // This stream of a GPU waits for it, and for its result; we do not, where the driver can do that.
-  Status wait_on_stream(uint64_t request, void* stream);
+  // This stream of a GPU waits for it, and for its result. Where the driver cannot do that we wait
+  // in its place, and false is that it is still under way.
+  tl::expected<bool, Status> wait_on_stream(uint64_t request, void* stream, TimePoint deadline);
   // Submits a join point and waits for it; the view is the one in which all ranks left it.
   struct Joined {
     Outcome outcome;
@@ -180,7 +182,14 @@ class Communicator final : private Session::Events {
   void on_stand_in(const wire::StandIn& asked) override;
 
   // The parts of a submission: its checks and loans, and its message.
-  tl::expected<Request, Status> prepare(const gradring_op& op);
+  tl::expected<Request, Status> prepare(std::unique_lock<std::mutex>& lock, const gradring_op& op);
+  Status lend(std::unique_lock<std::mutex>& lock, const gradring_op& op, Request* request);
+  bool needs_stage(const void* memory);
+  tl::expected<Place, Status> place(std::unique_lock<std::mutex>& lock, const void* memory,
+                                    uint64_t bytes, std::string_view what);
+  tl::expected<Segment*, Status> stage(std::unique_lock<std::mutex>& lock, const void* memory,
+                                       uint64_t bytes);
+  void give_back_stages(std::unique_lock<std::mutex>& lock, uint64_t idle_most);
   static Status fetch(Request* request, void* stream, bool orders);
   static tl::expected<bool, Status> begin_behind(Request* request, void* stream);
   Status send(std::unique_lock<std::mutex>& lock, std::span<Request> requests, uint64_t* tickets);
@@ -235,6 +244,7 @@ class Communicator final : private Session::Events {
   int inside_ = 0;
   Session session_;
   Segments segments_;
+  Stages stages_;
   uint64_t withdrawals_seen_ = 0;                     // of commons_
   std::map<std::vector<uint32_t>, uint32_t> groups_;  // made so far, by their ranks ...
   uint64_t groups_since_ = 0;                         // ... since the job grew in this epoch

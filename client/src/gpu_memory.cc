@@ -54,6 +54,11 @@ tl::expected<std::shared_ptr<const GpuMemory>, Status> GpuMemory::of(
       new GpuMemory(std::move(*context), bytes, std::move(shadow)));
 }
 
+bool GpuMemory::serves(const void* memory) const {
+  const auto context = GpuContext::of(context_->driver(), memory);
+  return context && *context == context_;
+}
+
 // Where pages cannot be pinned, copies are slower and no less right.
 GpuMemory::GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
                      std::shared_ptr<const Mapping> shadow)
@@ -161,6 +166,17 @@ Status GpuMemory::join_delivery(CudaDriver::Stream stream) const {
   if (result == kSuccess) result = context_->follow(stream, fetches_);
   if (result == kSuccess) return {};
   return capture_or(result, "the stream cannot wait for the result on the GPU");
+}
+
+Status GpuMemory::come_behind(const GpuMemory& other) const {
+  auto result = kSuccess;
+  {
+    const Current current(*context_);
+    result = current.result();
+    if (result == kSuccess) result = open_fetches();
+  }
+  if (result != kSuccess) return context_->failed(result, "no stream for copies");
+  return other.join_delivery(fetches_);
 }
 
 Status GpuMemory::reach(CudaDriver::Stream stream) const {

@@ -51,6 +51,8 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   // Of `bytes` from there on. An error says why it cannot be used.
   static tl::expected<std::shared_ptr<const GpuMemory>, Status> of(
       const void* memory, uint64_t bytes, std::shared_ptr<const Mapping> shadow);
+  // Whether this is of the same GPU.
+  bool serves(const void* memory) const;
   ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
@@ -72,6 +74,8 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
 
   // `stream` waits for all that deliver_on() has begun.
   Status join_delivery(CudaDriver::Stream stream) const;
+  // What begin() is called for from now on waits for all that deliver_on() of `other` has begun.
+  Status come_behind(const GpuMemory& other) const;
 
   // Waits until the GPU has done what was put on `stream` until now. Refused where the stream is
   // being captured into a graph: nothing is done then that could be waited for.

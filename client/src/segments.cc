@@ -12,6 +12,12 @@ tl::expected<bool, Status> Loan::begin(uint64_t bytes, void* stream,
   return place_.segment->gpu->begin(shared(), users(), bytes, stream, reached);
 }
 
+Status Loan::come_behind(const Loan& before) const {
+  const Segment& segment = *before.place_.segment;
+  if (!segment.staged || place_.segment == &segment) return {};
+  return place_.segment->gpu->come_behind(*segment.gpu);
+}
+
 Status Loan::fetch(uint64_t bytes, void* stream) const {
   const auto& gpu = place_.segment->gpu;
   if (gpu != nullptr) return gpu->fetch(shared(), users(), bytes, stream);

@@ -25,7 +25,8 @@ struct Segment {
   std::shared_ptr<const GpuMemory> gpu;    // likewise; null: what `base` points to is the host's
   // Not 0: another communicator's (Commons), lent to the session of this one.
   uint64_t borrowed = 0;
-  uint64_t lent = 0;  // loans of requests that are not waited for yet
+  uint64_t lent = 0;    // loans of requests that are not waited for yet
+  bool staged = false;  // stands in for memory that nobody registered (Stages), another each time
 
   bool registered() const { return base != mapping->data(); }
 };
@@ -61,6 +62,9 @@ class Loan {
   HeldWord take_word() const { return place_.segment->gpu->take_word(); }
   // When the stream has come there, the word is set, and the first `bytes` are in the shadow.
   tl::expected<bool, Status> begin(uint64_t bytes, void* stream, const StreamWord& reached) const;
+  // What is begun here from now on comes behind what the streams of `before` have begun to deliver
+  // out of the same stage for others; nothing to do where it is no stage.
+  Status come_behind(const Loan& before) const;
   // What a delivery by a stream needs, for longer than the loan lasts.
   struct Delivery {
     std::shared_ptr<const GpuMemory> gpu;

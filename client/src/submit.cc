@@ -110,7 +110,7 @@ Status Communicator::submit(std::span<const gradring_op> ops, uint64_t* tickets)
     if (Status borrowed = borrow_for(lock, op); !borrowed.ok()) return borrowed;
   }
   for (const gradring_op& op : ops) {
-    auto request = prepare(op);
+    auto request = prepare(lock, op);
     if (!request) return request.error();
     requests.push_back(std::move(*request));
   }
@@ -155,6 +155,10 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
     Status copied = request->input.fetch(request->extent.input, nullptr);
     if (!copied.ok()) return tl::unexpected(std::move(copied));
   }
+  if (request->output.of_a_gpu()) {
+    Status behind = place.come_behind(request->output);
+    if (!behind.ok()) return tl::unexpected(std::move(behind));
+  }
   const uint64_t bytes = request->input.of_a_gpu() ? request->extent.input : 0;
   auto begun = place.begin(bytes, stream, reached.word());
   if (!begun || !*begun) return begun;
@@ -163,7 +167,8 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
   return true;
 }
 
-tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
+tl::expected<Request, Status> Communicator::prepare(std::unique_lock<std::mutex>& lock,
+                                                    const gradring_op& op) {
   const View& view = views_.newest();
   const auto signature = check_op(op, view.size(), settings_.elastic(), settings_.wire);
   if (!signature) return tl::unexpected(signature.error());
@@ -196,16 +201,7 @@ tl::expected<Request, Status> Communicator::prepare(const gradring_op& op) {
         "input {} of {} bytes and output {} of {} bytes overlap; they must be {}", op.input,
         extent.input, op.output, extent.output, in_place_words(signature->collective))));
   }
-  if (extent.input != 0) {
-    const auto from = segments_.find(op.input, extent.input, "input");
-    if (!from) return tl::unexpected(from.error());
-    request.input = Loan(*from);
-  }
-  if (extent.output != 0) {
-    const auto to = segments_.find(op.output, extent.output, "output");
-    if (!to) return tl::unexpected(to.error());
-    request.output = Loan(*to);
-  }
+  if (Status lent = lend(lock, op, &request); !lent.ok()) return tl::unexpected(lent);
   return request;
 }
 

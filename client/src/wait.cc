@@ -56,29 +56,30 @@ tl::expected<Requests::iterator, Status> Communicator::wait_for_end(
   return requests_.end();
 }
 
-Status Communicator::wait_on_stream(uint64_t ticket, void* stream) {
+tl::expected<bool, Status> Communicator::wait_on_stream(uint64_t ticket, void* stream,
+                                                        TimePoint deadline) {
   if (const auto far = far_request(ticket)) {
-    return far->body->wait_on_stream(far->ticket, stream);
+    return far->body->wait_on_stream(far->ticket, stream, deadline);
   }
   Inside inside(*this);
   auto found = requests_.find(ticket);
-  if (found == requests_.end()) return unknown(ticket);
+  if (found == requests_.end()) return tl::unexpected(unknown(ticket));
   if (!found->second.output.of_a_gpu()) {
-    return invalid(
-        fmt::format("request {}, {}, has no output on a GPU that a stream could wait "
-                    "for; wait for it with gradring_wait",
-                    ticket, describe(found->second)));
+    return tl::unexpected(
+        invalid(fmt::format("request {}, {}, has no output on a GPU that a stream could wait "
+                            "for; wait for it with gradring_wait",
+                            ticket, describe(found->second))));
   }
   if (found->second.ended.any()) {
     const auto begun = deliver_on(inside.lock(), &found->second, ticket, stream);
-    if (!begun) return begun.error();
-    if (*begun) return {};
+    if (!begun || *begun) return begun;
   }
   // Then it has to be done here.
-  const auto ended = wait_for_end(inside.lock(), ticket, kNever);
-  if (!ended) return ended.error();
+  const auto ended = wait_for_end(inside.lock(), ticket, deadline);
+  if (!ended) return tl::unexpected(ended.error());
+  if (*ended == requests_.end()) return false;
   Request& request = (*ended)->second;
-  if (!request.outcome.good() || std::exchange(request.delivered, true)) return {};
+  if (!request.outcome.good() || std::exchange(request.delivered, true)) return true;
   const Loan::Delivery way = request.output.delivery();
   const uint64_t bytes = request.extent.output;
   inside.lock().unlock();  // nobody else waits for this copy
@@ -86,7 +87,8 @@ Status Communicator::wait_on_stream(uint64_t ticket, void* stream) {
   inside.lock().lock();
   const auto still_there = requests_.find(ticket);
   if (!delivered.ok() && still_there != requests_.end()) still_there->second.delivered = false;
-  return delivered;
+  if (!delivered.ok()) return tl::unexpected(std::move(delivered));
+  return true;
 }
 
 // A stream with much to do may keep whoever puts more on it waiting, so others must be able to go

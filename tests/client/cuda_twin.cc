@@ -209,6 +209,15 @@ int cuMemcpyHtoDAsync_v2(uint64_t address, const void* host, size_t bytes, void*
   });
 }
 
+// It must not call the driver, which here as there would wait for the stream that it is on.
+int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  const std::lock_guard lock(gpu().mutex);
+  return enqueue(stream, [=] {
+    function(data);
+    return kSuccess;
+  });
+}
+
 int cuGetErrorName(int result, const char** name) {
   *name = result == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS" : nullptr;
   return *name == nullptr ? kInvalidValue : kSuccess;

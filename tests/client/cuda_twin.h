@@ -26,6 +26,9 @@ struct TestGpu {
 
 struct CudaTwin {
   TestGpu gpu;
+  // The host's memory that an allocation is made of, for work that is put on a stream
+  // (cuLaunchHostFunc).
+  void* (*behind)(uint64_t address);
   void (*capture)(void* stream, bool on);
   // From now on this function answers so; 0: as it should.
   void (*answer)(const char* function, int result);

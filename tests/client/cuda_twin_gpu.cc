@@ -127,6 +127,11 @@ void twin_read(uint64_t address, void* data, size_t bytes) {
   std::memcpy(data, at(address, bytes), bytes);
 }
 
+void* twin_behind(uint64_t address) {
+  const std::lock_guard lock(gpu().mutex);
+  return at(address, 1);
+}
+
 void twin_capture(void* stream, bool on) {
   const std::lock_guard lock(gpu().mutex);
   if (on) {
@@ -161,6 +166,7 @@ extern const gradring::test::CudaTwin gradring_cuda_twin;
 const gradring::test::CudaTwin gradring_cuda_twin = {
     {twin_alloc, twin_free, twin_make_stream, twin_end_stream, twin_fill_later, twin_hold,
      twin_wait_for, twin_read},
+    twin_behind,
     twin_capture,
     twin_answer,
     twin_held};

@@ -20,12 +20,17 @@ using testing::Each;
 // Of one rank, with a stream of its own.
 class DeviceBuffer {
  public:
-  explicit DeviceBuffer(const Communicator& job, size_t count = 50'000) : job_(job), count_(count) {
+  explicit DeviceBuffer(const Communicator& job, size_t count = 50'000, bool registered = true)
+      : job_(job), count_(count), registered_(registered) {
+    if (!registered_) return;
     EXPECT_EQ(gradring_register(job.handle(), pointer(), bytes()), GRADRING_OK)
         << gradring_last_error();
   }
   ~DeviceBuffer() {
-    EXPECT_EQ(gradring_unregister(job_.handle(), pointer()), GRADRING_OK) << gradring_last_error();
+    if (registered_) {
+      EXPECT_EQ(gradring_unregister(job_.handle(), pointer()), GRADRING_OK)
+          << gradring_last_error();
+    }
     test_gpu().free(address_);
     test_gpu().end_stream(stream_);
   }
@@ -55,6 +60,7 @@ class DeviceBuffer {
 
   const Communicator& job_;
   const size_t count_;
+  const bool registered_;
   const uint64_t address_ = test_gpu().alloc(bytes(), false);
   void* const stream_ = test_gpu().make_stream();
 };
@@ -83,13 +89,15 @@ TEST_F(LiveGpu, ManyStepsArePutOnAStreamAtOnce) {
 TEST_F(LiveGpu, EverySizeIsSummed) {
   run("train", [](Communicator& job) {
     for (const size_t count : {1, 3, 1023, 65'536, (1 << 18) + 1}) {
-      DeviceBuffer gradients(job, count);
-      gradients.write_later(static_cast<float>(job.rank() + 1));
-      Request sum = job.start(gradients.sum());
-      sum.wait_on_stream(gradients.stream());
-      test_gpu().wait_for(gradients.stream());
-      EXPECT_THAT(gradients.read(), Each(10)) << count;
-      sum.wait();
+      for (const bool registered : {true, false}) {
+        DeviceBuffer gradients(job, count, registered);
+        gradients.write_later(static_cast<float>(job.rank() + 1));
+        Request sum = job.start(gradients.sum());
+        sum.wait_on_stream(gradients.stream());
+        test_gpu().wait_for(gradients.stream());
+        EXPECT_THAT(gradients.read(), Each(10)) << count << (registered ? ", registered" : "");
+        sum.wait();
+      }
     }
   });
 }

@@ -232,12 +232,14 @@ GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
  * an op; use gradring_alloc where you can. The memory stays yours and must outlive the
  * registration.
  * It may be memory of an NVIDIA GPU, by its address there, however it was allocated (INTERNAL where
- * the driver will not copy it). The GPU makes the copies then, behind what is on the op's stream
- * (gradring_op.stream) when it is submitted, and an op counts as submitted when its stream has come
- * there: nobody waits for that, unless the driver is older than CUDA 11.7 or the pages of the copy
- * could not be pinned; then submit does. INVALID if that stream is being captured into a graph.
- * gradring_wait brings the result back and waits for that; gradring_wait_on_stream lets a stream
- * wait. Where the copy back fails, wait returns INTERNAL although the op is done. */
+ * the driver will not copy it), which ops may also name without that: then pinned memory that is
+ * made when it is first needed, and kept for the next op of about that size, is the copy (of what
+ * is idle, 512 MiB for each communicator). The GPU makes the copies, behind what is on the op's
+ * stream (gradring_op.stream) when it is submitted, and an op counts as submitted when its stream
+ * has come there: nobody waits for that, unless the driver is older than CUDA 11.7 or the pages of
+ * the copy could not be pinned; then submit does. INVALID if that stream is being captured into a
+ * graph. gradring_wait brings the result back and waits for that; gradring_wait_on_stream lets a
+ * stream wait. Where the copy back fails, wait returns INTERNAL although the op is done. */
 GRADRING_API gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes);
 GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory);
 
@@ -288,7 +290,7 @@ typedef struct gradring_op {
   gradring_reduce_op op; /* of ALLREDUCE, REDUCE_SCATTER and REDUCE */
   uint32_t root;         /* of BROADCAST, REDUCE, GATHER and SCATTER: a rank; else the other one */
   uint64_t count;        /* elements, as above; 0 is an op that moves nothing */
-  const void* input;     /* within allocated or registered memory */
+  const void* input;     /* within allocated or registered memory, or a GPU's */
   void* output;          /* likewise; must not overlap the input unless it is in place */
   /* NULL: matched across ranks in program order; else by name and use count. UTF-8, at most 512
    * bytes; use the same names in each step. */
@@ -355,16 +357,17 @@ GRADRING_API gradring_code gradring_test(gradring_comm* comm, gradring_request r
                                          gradring_result* result);
 
 /* Of a request whose output is on a GPU: this CUDA stream (NULL: the default stream) waits for it,
- * and has the result then; the caller does not wait, unless the driver is older than CUDA 11.7 or
- * the pages behind the memory could not be pinned. It may be any stream of that GPU, and several
- * may wait for one request. INVALID where the output is not a GPU's, or while the stream is being
- * captured into a graph.
- * The request is still to be waited for by gradring_wait, which then brings nothing: it tells how
- * the op ended. If it failed, the stream goes on with an output that means nothing. Let some
- * thread be in gradring_wait for it: the library has no thread of its own, and if the daemon dies
- * the stream waits until a call of this communicator finds out. */
+ * and has the result then. The caller does not wait, unless the driver is older than CUDA 11.7 or
+ * the pages behind the memory could not be pinned: then it does in the stream's stead, as long as
+ * timeout_ms says (as for gradring_wait), and DEADLINE is that it is under way still. It may be any
+ * stream of that GPU, and several may wait for one request. INVALID where the output is not a
+ * GPU's, or while the stream is being captured into a graph. The request is still to be waited for
+ * by gradring_wait, which then brings nothing: it tells how the op ended. If it failed, the stream
+ * goes on with an output that means nothing. Let some thread be in gradring_wait for it: the
+ * library has no thread of its own, and if the daemon dies the stream waits until a call of this
+ * communicator finds out. */
 GRADRING_API gradring_code gradring_wait_on_stream(gradring_comm* comm, gradring_request request,
-                                                   void* stream);
+                                                   void* stream, int64_t timeout_ms);
 
 /* Submit and wait. */
 GRADRING_API gradring_code gradring_allreduce(gradring_comm* comm, const void* input, void* output,

@@ -164,7 +164,7 @@ class Request {
   bool test(gradring_result* result = nullptr) { return wait_ms(0, result); }
   // A CUDA stream waits for it, and has the result then; see gradring_wait_on_stream.
   void wait_on_stream(void* stream) {
-    check(gradring_wait_on_stream(comm_.get(), number_, stream));
+    check(gradring_wait_on_stream(comm_.get(), number_, stream, -1));
   }
 
  private:

@@ -1,0 +1,86 @@
+// Memory of a GPU that nobody registered.
+#include <gmock/gmock.h>
+
+#include "tests/client/gpu_memory_fixture.h"
+
+namespace gradring::test {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TEST_F(GpuMemory, ThatNobodyRegisteredIsSummedToo) {
+  void* const stream = gpu_.make_stream();
+  for (int round = 0; round < 3; ++round) {
+    const uint64_t input = gpu_.alloc(kGpuBytes, false), output = gpu_.alloc(kGpuBytes, true);
+    write_later(input, 3, stream);
+    ASSERT_EQ(wait(submit(job_, sum(input, output, stream))), GRADRING_OK) << gradring_last_error();
+    EXPECT_THAT(read(output), Each(6));
+    write_later(output, 2, stream);
+    ASSERT_EQ(wait(submit(job_, sum(output, output, stream))), GRADRING_OK)
+        << gradring_last_error();
+    EXPECT_THAT(read(output), Each(4));
+    gpu_.free(input);
+    gpu_.free(output);
+  }
+  EXPECT_EQ(daemon_.segments(), 2u) << "what stood in for one stands in for the next";
+}
+
+TEST_F(GpuMemory, ThatNobodyRegisteredIsInPlaceAlsoInBlocks) {
+  const uint64_t memory = gpu_.alloc(2 * kGpuBytes, false);
+  write_later(memory, 5);
+  gradring_op op = sum(memory, memory);
+  op.collective = GRADRING_ALLGATHER;  // of two ranks; this is the first
+  ASSERT_EQ(wait(submit(job_, op)), GRADRING_OK) << gradring_last_error();
+  EXPECT_THAT(read(memory), Each(5));
+  EXPECT_EQ(daemon_.segments(), 1u);
+}
+
+TEST_F(GpuMemory, ThatNobodyRegisteredMeetsWhatSomebodyDid) {
+  const uint64_t known = registered(), unknown = gpu_.alloc(kGpuBytes, false);
+  write_later(unknown, 1);
+  ASSERT_EQ(wait(submit(job_, sum(unknown, known))), GRADRING_OK) << gradring_last_error();
+  ASSERT_EQ(wait(submit(job_, sum(known, unknown))), GRADRING_OK) << gradring_last_error();
+  EXPECT_THAT(read(unknown), Each(4));
+  gradring_op too_long = sum(known, known);
+  too_long.count = kGpuCount + 1;
+  gradring_request request = 0;
+  EXPECT_EQ(gradring_submit(job_.get(), &too_long, &request), GRADRING_ERR_NOT_FOUND)
+      << "registered memory is as long as it was said to be";
+}
+
+TEST_F(GpuMemory, OfNobodyThatIsIdleGoesBackWhenItIsMuch) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const auto use = [this](uint64_t bytes) {
+    const uint64_t memory = gpu_.alloc(bytes, false);
+    gradring_op op = sum(memory, memory);
+    op.count = bytes / sizeof(float);
+    EXPECT_EQ(wait(submit(job_, op)), GRADRING_OK) << gradring_last_error();
+    gpu_.free(memory);
+  };
+  use(256 * kMiB);
+  use(320 * kMiB);
+  EXPECT_EQ(daemon_.segments(), 2u);
+  use(kMiB);
+  EXPECT_EQ(daemon_.segments(), 2u) << "the largest one went";
+}
+
+TEST_F(GpuMemory, OfNobodyMakesRoomForMore) {
+  const uint64_t small = gpu_.alloc(kGpuBytes, false), large = gpu_.alloc(2 * kGpuBytes, false);
+  ASSERT_EQ(wait(submit(job_, sum(small, small))), GRADRING_OK) << gradring_last_error();
+  wire::Refused full;
+  full.set_code(static_cast<uint32_t>(Code::kResourceExhausted));
+  full.set_message("this uid has all that it may");
+  daemon_.set([&](Script& script) { script.refuse_allocate = full; });
+  gradring_op op = sum(large, large);
+  op.count = 2 * kGpuCount;
+  gradring_request request = 0;
+  EXPECT_EQ(gradring_submit(job_.get(), &op, &request), GRADRING_ERR_EXHAUSTED);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("has all that it may"));
+  EXPECT_EQ(daemon_.segments(), 0u) << "what was idle has been given back first";
+  daemon_.set([](Script& script) { script.refuse_allocate.reset(); });
+  EXPECT_EQ(wait(submit(job_, op)), GRADRING_OK) << gradring_last_error();
+}
+
+}  // namespace
+}  // namespace gradring::test

@@ -1,0 +1,160 @@
+// Streams of a GPU in an order with the daemon's work.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "tests/client/gpu_memory_fixture.h"
+
+namespace gradring::test {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class GpuStreams : public GpuMemory {
+ protected:
+  void TearDown() override {
+    gpu_.hold(nullptr, false);
+    GpuMemory::TearDown();
+  }
+  void sleep_a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+  void* const another_stream_ = gpu_.make_stream();
+};
+
+TEST_F(GpuStreams, NobodyWaitsForThem) {
+  const uint64_t memory = registered();
+  gpu_.hold(nullptr, true);
+  write_later(memory, 3);
+  const gradring_request request = submit(job_, sum(memory, memory));  // returns
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK)
+      << gradring_last_error();  // and so does this
+  EXPECT_EQ(gradring_wait(job_.get(), request, 20, nullptr), GRADRING_ERR_DEADLINE);
+  gpu_.hold(nullptr, false);
+  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+  gpu_.wait_for(nullptr);
+  EXPECT_THAT(read(memory), Each(6));
+}
+
+TEST_F(GpuStreams, OneMayWaitForWhatAnotherBegan) {
+  const uint64_t input = registered(), output = registered();
+  write_later(input, 4, another_stream_);
+  const gradring_request request = submit(job_, sum(input, output, another_stream_));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, another_stream_, -1), GRADRING_OK)
+      << "several may";
+  gpu_.wait_for(another_stream_);
+  EXPECT_THAT(read(output), Each(8));
+  EXPECT_EQ(wait(request), GRADRING_OK);
+}
+
+// What waits in vain behind one op must not keep those of others.
+TEST_F(GpuStreams, DoNotWaitForOneAnother) {
+  const uint64_t slow = registered(), quick = registered();
+  gpu_.hold(nullptr, true);
+  write_later(slow, 1);
+  write_later(quick, 2, another_stream_);
+  const auto late = submit_alone(sum(slow, slow));
+  const gradring_request early = submit(job_, sum(quick, quick, another_stream_));
+  daemon_.complete(daemon_.wait_for_operations(2).at(1));
+  EXPECT_EQ(wait(early), GRADRING_OK) << gradring_last_error();
+  EXPECT_THAT(read(quick), Each(4));
+  gpu_.hold(nullptr, false);
+  daemon_.complete(daemon_.wait_for_operations(2).at(0));
+  EXPECT_EQ(wait(late), GRADRING_OK);
+  EXPECT_THAT(read(slow), Each(2));
+}
+
+// The memory that stood in for the output is lent to another op before the first result has left
+// it.
+TEST_F(GpuStreams, ThatAreLateKeepTheResultsOfMemoryThatNobodyRegistered) {
+  const auto fresh = [this] { return gpu_.alloc(kGpuBytes, false); };
+  const uint64_t first = fresh(), first_sum = fresh(), second = fresh(), second_sum = fresh();
+  write_later(first, 1, another_stream_);
+  const gradring_request early = submit(job_, sum(first, first_sum, another_stream_));
+  gpu_.hold(nullptr, true);
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), early, nullptr, -1), GRADRING_OK);
+  EXPECT_EQ(wait(early), GRADRING_OK) << "it has ended, and its result is not there yet";
+  write_later(second, 2, another_stream_);
+  const gradring_request late = submit(job_, sum(second, second_sum, another_stream_));
+  sleep_a_moment();
+  gpu_.hold(nullptr, false);
+  EXPECT_EQ(wait(late), GRADRING_OK) << gradring_last_error();
+  gpu_.wait_for(nullptr);
+  EXPECT_THAT(read(first_sum), Each(2));
+  EXPECT_THAT(read(second_sum), Each(4));
+}
+
+TEST_F(GpuStreams, GoOnWhenTheOpFailsOrTheDaemonIsGone) {
+  const uint64_t memory = registered();
+  daemon_.set([](Script& script) { script.complete = false; });
+  write_later(memory, 3);
+  gradring_request request = submit(job_, sum(memory, memory));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+  sleep_a_moment();
+  EXPECT_THAT(read(memory), Each(3)) << "it waits";
+  wire::Completion failed;
+  failed.set_verdict(GRADRING_VERDICT_FAILED);
+  failed.set_message("rank 1 died");
+  daemon_.send(completed(daemon_.wait_for_operations(1).at(0), failed));
+  EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
+  gpu_.wait_for(nullptr);
+
+  request = submit(job_, sum(memory, memory));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+  daemon_.wait_for_operations(2);
+  daemon_.die();
+  EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
+  gpu_.wait_for(nullptr);
+}
+
+TEST_F(GpuStreams, GoOnWhenTheCommunicatorIsClosed) {
+  const uint64_t memory = registered();
+  daemon_.set([](Script& script) { script.complete = false; });
+  const gradring_request request = submit(job_, sum(memory, memory));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+  job_.reset();
+  gpu_.wait_for(nullptr);
+}
+
+TEST_F(GpuStreams, MoreOpsThanThereAreWordsGoWithoutThem) {
+  const uint64_t memory = registered();
+  daemon_.set([](Script& script) { script.complete = false; });
+  std::vector<gradring_request> requests;
+  for (int i = 0; i < 70; ++i) {
+    gradring_op op = sum(memory, memory);
+    op.count = 1;
+    requests.push_back(submit(job_, op));
+  }
+  size_t with_words = 0;
+  for (const auto& operation : daemon_.wait_for_operations(70)) {
+    with_words += operation.has_reached() ? 1 : 0;
+    daemon_.complete(operation);
+  }
+  EXPECT_EQ(with_words, 32u) << "of 64 words, two an op";
+  for (const gradring_request request : requests) EXPECT_EQ(wait(request), GRADRING_OK);
+}
+
+TEST_F(GpuStreams, CannotWaitForWhatIsNotOnAGpuNorIntoAGraph) {
+  const uint64_t memory = registered();
+  std::vector<float> on_host(kGpuCount);
+  ASSERT_EQ(gradring_register(job_.get(), on_host.data(), kGpuBytes), GRADRING_OK);
+  gradring_op op = sum(memory, 0);
+  op.output = on_host.data();
+  gradring_request request = submit(job_, op);
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("has no output on a GPU"));
+  EXPECT_EQ(wait(request), GRADRING_OK);
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_ERR_NOT_FOUND);
+  request = submit(job_, sum(memory, memory));
+  twin_.capture(nullptr, true);
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("captured into a CUDA graph"));
+  twin_.capture(nullptr, false);
+  EXPECT_EQ(wait(request), GRADRING_OK) << "which brings the result, then";
+}
+
+}  // namespace
+}  // namespace gradring::test
