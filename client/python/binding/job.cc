@@ -81,17 +81,31 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
   return std::shared_ptr<Job>(new Job(owned(made), arena_));
 }
 
-// Where the memory is none of the arena's, a block of it stands in.
 Pending::Parts Job::prepare(Call& call) const {
   Pending::Parts parts;
   parts.comm = comm_;
   parts.arena = arena_;
+  if (call.on_gpu) {
+    call.op.input = call.input.at;
+    call.op.output = call.output.at;
+  } else {
+    place(call, &parts);
+  }
+  call.op.struct_size = sizeof(call.op);
+  call.op.name = call.name.empty() ? nullptr : call.name.c_str();
+  call.op.counts = call.counts.empty() ? nullptr : call.counts.data();
+  call.op.counts_length = call.counts.size();
+  return parts;
+}
+
+// Where the memory is none of the arena's, a block of it stands in.
+void Job::place(Call& call, Pending::Parts* parts) const {
   const auto place = [&](const Extent& extent) {
     auto block = arena_->around(extent.at, extent.bytes);
     const bool shared = block != nullptr;
     if (!shared) block = arena_->take(extent.bytes);
     std::byte* const at = shared ? static_cast<std::byte*>(extent.at) : block->data;
-    parts.blocks.push_back(std::move(block));
+    parts->blocks.push_back(std::move(block));
     return std::pair(at, shared);
   };
   const bool in_place = call.input.at == call.output.at && call.output.bytes > 0;
@@ -101,7 +115,7 @@ Pending::Parts Job::prepare(Call& call) const {
                        std::max(call.output.bytes, in_place ? call.input.bytes : 0)};
     const auto [at, shared] = place(whole);
     call.op.output = at;
-    if (!shared) parts.copy_out = {call.output.at, at, call.output.bytes};
+    if (!shared) parts->copy_out = {call.output.at, at, call.output.bytes};
     if (in_place && call.input.bytes > 0) {
       call.op.input = at;
       if (!shared) arena_->copy(at, call.input.at, call.input.bytes);
@@ -112,11 +126,6 @@ Pending::Parts Job::prepare(Call& call) const {
     call.op.input = at;
     if (!shared) arena_->copy(at, call.input.at, call.input.bytes);
   }
-  call.op.struct_size = sizeof(call.op);
-  call.op.name = call.name.empty() ? nullptr : call.name.c_str();
-  call.op.counts = call.counts.empty() ? nullptr : call.counts.data();
-  call.op.counts_length = call.counts.size();
-  return parts;
 }
 
 std::unique_ptr<Pending> Job::start(Call& call) const {

@@ -32,6 +32,8 @@ struct Call {
   std::vector<uint64_t> counts;
   Extent input;
   Extent output;  // the same as the input: in place
+  // Both are a GPU's, which the library copies itself, behind what is on op.stream.
+  bool on_gpu = false;
 };
 
 // A rank's place in a job or in a group of its ranks.
@@ -59,6 +61,7 @@ class Job : public std::enable_shared_from_this<Job> {
  private:
   Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena);
   Pending::Parts prepare(Call& call) const;
+  void place(Call& call, Pending::Parts* parts) const;
 
   std::shared_ptr<gradring_comm> comm_;
   std::shared_ptr<Arena> arena_;

@@ -48,6 +48,10 @@ class Request {
     if (done) owner_.reset();
     return done;
   }
+  bool wait_on_stream(uintptr_t stream, int64_t timeout_ms) {
+    return wait_with_signals(
+        timeout_ms, [this, stream](int64_t ms) { return pending_->wait_on_stream(stream, ms); });
+  }
   std::optional<gradring_result> result() const { return pending_->result(); }
 
  private:
@@ -66,7 +70,7 @@ std::unique_ptr<Call> make_call(gradring_collective collective, gradring_dtype d
                                 uintptr_t output, size_t output_bytes, gradring_reduce_op op,
                                 uint32_t root, std::string name, int32_t priority,
                                 gradring_wire wire, double prescale, double postscale,
-                                std::vector<uint64_t> counts) {
+                                std::vector<uint64_t> counts, std::optional<uintptr_t> gpu_stream) {
   auto made = std::make_unique<Call>();
   Call& call = *made;
   call.op.collective = collective;
@@ -82,6 +86,8 @@ std::unique_ptr<Call> make_call(gradring_collective collective, gradring_dtype d
   call.counts = std::move(counts);
   call.input = extent_of(input, input_bytes);
   call.output = extent_of(output, output_bytes);
+  call.on_gpu = gpu_stream.has_value();
+  call.op.stream = extent_of(gpu_stream.value_or(0), 0).at;
   return made;
 }
 
@@ -233,10 +239,12 @@ NB_MODULE(_native, m) {
       nb::arg("output_bytes") = 0, nb::arg("op") = GRADRING_SUM, nb::arg("root") = 0,
       nb::arg("name") = "", nb::arg("priority") = 0, nb::arg("wire") = GRADRING_WIRE_DEFAULT,
       nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
-      nb::arg("counts") = std::vector<uint64_t>());
+      nb::arg("counts") = std::vector<uint64_t>(), nb::arg("gpu_stream") = nb::none());
 
   nb::class_<Request>(m, "Request")
       .def("wait", &Request::wait, nb::arg("timeout_ms") = -1)
+      .def("wait_on_stream", &Request::wait_on_stream, nb::arg("stream"),
+           nb::arg("timeout_ms") = -1)
       .def_prop_ro("result", &Request::result);
 
   nb::class_<Job>(m, "Job")

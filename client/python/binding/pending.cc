@@ -33,6 +33,19 @@ bool Pending::wait_once(int64_t timeout_ms) {
   return true;
 }
 
+// Not under the mutex, which somebody may hold while waiting for the end. Who takes the request by
+// that in this very moment will have let go of it soon.
+bool Pending::wait_on_stream(uintptr_t stream, int64_t timeout_ms) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has numbers
+  void* const waits = reinterpret_cast<void*>(stream);
+  const gradring_code code =
+      gradring_wait_on_stream(parts_.comm.get(), parts_.request, waits, timeout_ms);
+  if (code == GRADRING_ERR_DEADLINE) return false;
+  if (code == GRADRING_ERR_NOT_FOUND) return wait(timeout_ms);
+  check(code);
+  return true;
+}
+
 std::optional<gradring_result> Pending::result() const {
   const std::lock_guard lock(mutex_);
   return result_;

@@ -37,6 +37,10 @@ class Pending {
   // True once the op is done and its result is where it belongs; false if the time is over first
   // (-1: never). Throws Error if it failed, as often as it is asked.
   bool wait(int64_t timeout_ms);
+  // Of an op on a GPU's memory: this stream waits for it, and has the result then. False: it cannot
+  // wait by itself, and the time was over first. Nothing where somebody has waited for the op, and
+  // so brought the result.
+  bool wait_on_stream(uintptr_t stream, int64_t timeout_ms);
   // Of an op that is done well.
   std::optional<gradring_result> result() const;
 

@@ -1,5 +1,11 @@
-"""Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right."""
+"""Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right.
 
+The second word says which device. None: one whose work the host has to wait for. The path of the tests' driver: one
+whose streams wait for ops by themselves. "cuda": a GPU.
+"""
+
+import os
+import sys
 import threading
 
 import torch
@@ -9,18 +15,27 @@ from meet import meet
 from report import say
 
 import gradring.torch as hvd
-from gradring._native import Wire
+from gradring._native import Cause, Wire
 from gradring.torch import devices, hooks
 
-# Which only real devices have.
-devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
+WHICH = sys.argv[2] if len(sys.argv) > 2 else "staged"
+if WHICH == "cuda":
+    def far(tensor):
+        return tensor.to("cuda", copy=True)
+elif WHICH != "staged":
+    import twin_device
+
+    twin_device.use(WHICH)
+
+if WHICH != "cuda":  # it has pinned memory
+    devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
 
 RANK, SIZE = meet()
 TOTAL = SIZE * (SIZE + 1) // 2
 
 
 def here(tensor):
-    assert tensor.device.type == "far", tensor.device
+    assert tensor.device.type in ("far", "cuda"), tensor.device
     return tensor.to("cpu")
 
 
@@ -104,6 +119,96 @@ def ops_of_the_host_do_not_overtake_those_that_wait_for_a_device():
     assert (here(first) == TOTAL).all() and (second == 1).all() and (third == TOTAL).all()
 
 
+def nobody_waits_for_the_device():
+    tensor = of_rank(0)
+    DEVICE.default.hold(True)
+    DEVICE.default.launch(lambda: tensor.raw.fill_(RANK + 1))
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work.wait()  # the stream waits, and nobody else
+    DEVICE.default.launch(lambda: tensor.raw.mul_(10))
+    other = dist.all_reduce(tensor, async_op=True)
+    future = other.get_future()
+    assert future.done() and not work.is_completed() and not other.is_completed()
+    DEVICE.default.hold(False)
+    other.wait()
+    assert (here(tensor) == 10 * SIZE * TOTAL).all()
+    while not (work.is_completed() and other.is_completed()):
+        pass  # the word that a stream waits for comes a little before the end
+    assert work.is_success() and other.is_success()
+    assert future.value()[0] is tensor
+
+
+def results_find_their_way_without_anybody():
+    """Also where they need to be spread, and nobody asks."""
+    parts = [of_rank(-1) for _ in range(SIZE)]
+    work = dist.all_gather(parts, of_rank(RANK), async_op=True)
+    while not work.is_completed():
+        pass
+    assert [part.raw[0].item() for part in parts] == list(range(SIZE))
+
+
+def what_comes_from_a_rank_does_not_keep_others_waiting():
+    """The receive is last to be served, and first to be asked for."""
+    got, tensor = of_rank(-1), of_rank(RANK + 1)
+    if RANK == 0:
+        late = dist.irecv(got, 1)
+        dist.all_reduce(tensor)
+        dist.all_reduce(tensor)
+        late.wait()
+        assert (here(got) == 7).all()
+    else:
+        dist.all_reduce(tensor)
+        dist.all_reduce(tensor)
+        here(tensor)
+        if RANK == 1:
+            dist.isend(of_rank(7), 0).wait()
+    assert (here(tensor) == TOTAL * SIZE).all()
+
+
+def an_error_is_told_by_whatever_comes_next():
+    group = dist.new_group()
+
+    def fails():
+        return dist.all_reduce(of_rank(1, 3 if RANK == 0 else 4), group=group, async_op=True)
+
+    def tells(call):
+        try:
+            call()
+        except hvd.GradringError as error:
+            assert error.cause == Cause.MISMATCH, error
+            return True
+        return False
+    work = fails()
+    told = tells(work.wait)  # which may know by now
+    while not work.is_completed():
+        pass
+    assert told or tells(work.wait)
+    unheard = fails()  # of which nobody asks
+    while unheard not in group._unheard._works.copy():
+        pass
+    assert tells(lambda: dist.all_reduce(of_rank(1), group=group))
+    tensor = of_rank(RANK + 1)
+    dist.all_reduce(tensor, group=group)  # once is enough
+    assert (here(tensor) == TOTAL).all(), "and no stream waits for ever"
+
+
+def a_wait_can_be_made_to_block():
+    os.environ["GRADRING_TORCH_BLOCKING_WAIT"] = "1"
+    tensor = of_rank(RANK + 1)
+    DEVICE.default.hold(True)
+    work = dist.all_reduce(tensor, async_op=True)
+    try:
+        work.wait(timeout=torch.distributed.timedelta(seconds=0.05))
+        raise AssertionError("it came too early")
+    except hvd.GradringError as error:
+        assert "still under way" in str(error), error
+    DEVICE.default.hold(False)
+    work.wait()
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    assert (here(future.wait()[0]) == SIZE * TOTAL).all()
+    del os.environ["GRADRING_TORCH_BLOCKING_WAIT"]
+
+
 def buckets_of_ddp():
     class Bucket:
         def __init__(self, numbers):
@@ -154,9 +259,12 @@ def a_group_that_is_destroyed_keeps_nobody_waiting():
     assert failed > 0
 
 
-for check in (reductions, moves, what_the_device_computes_before_is_awaited_and_the_caller_is_not,
-              ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, buckets_of_ddp,
-              a_group_that_is_destroyed_keeps_nobody_waiting, names_of_horovod):
+STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
+          ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, a_group_that_is_destroyed_keeps_nobody_waiting)
+LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next)
+HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block)
+OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA}.get(WHICH, LIKE_CUDA + HELD)
+for check in (reductions, moves, buckets_of_ddp, *OTHERS, names_of_horovod):
     check()
     say(right=check.__name__)
 hvd.shutdown()

@@ -61,6 +61,23 @@ class Accelerator:
             stream.synchronize()
 
 
+class Ordered(Accelerator):
+    """NVIDIA's GPUs, by torch's name for them: the library copies what is there, and its streams wait for ops."""
+
+    def current(self):
+        return self._torch.current_stream(self._device)
+
+    def stream(self):
+        return self._torch.Stream(device=self._device)
+
+    def on(self, stream):
+        """What is done inside is put on this stream."""
+        return self._torch.stream(stream)
+
+    def future(self):
+        return torch.futures.Future(devices=[self._device])
+
+
 _known: dict[torch.device, Device] = {}
 _lock = threading.Lock()
 
@@ -82,4 +99,5 @@ def _open(device):
         known = None
     if not hasattr(known, "Stream") or not known.is_available():
         raise TypeError(f"gradring has tensors of the CPU, CUDA and XPU, and this one is on {device}")
-    return Accelerator(device)
+    # torch has AMD's under the name of CUDA.
+    return Ordered(device) if device.type == "cuda" and torch.version.cuda else Accelerator(device)

@@ -10,11 +10,12 @@ import torch.distributed as dist
 from .. import _native
 from .._native import Call, Collective, ReduceOp
 from .frontend import TENSORS
+from .ordered import OrderedWork, Unheard
 from .reduce_ops import how_to_reduce
 from .residence import Residence
 from .staging import Stage
-from .tensors import Move
-from .work import Work
+from .tensors import Move, scratch
+from .work import Finisher, Work
 
 _SMALL = 64  # elements, of works that are kept alive for a while
 
@@ -39,6 +40,9 @@ class ProcessGroup(dist.ProcessGroup):
         self.job = job
         self.residence = Residence(job)
         self._stage = Stage()
+        self._results: dict = {}  # the streams by which results come to a device
+        self._unheard = Unheard()
+        self._watch = Finisher("gradring-watch", OrderedWork.complete, self._unheard.add)
         self._timeout = timeout.total_seconds()
         self._label = name
         self._description = "undefined"
@@ -71,6 +75,7 @@ class ProcessGroup(dist.ProcessGroup):
         if self.is_open:
             self._at_shutdown()
             self._stage.close()
+            self._watch.stop()
             self.residence.leave()
         self.job = self.residence = None
         self._recent.clear()
@@ -91,22 +96,42 @@ class ProcessGroup(dist.ProcessGroup):
             for move in moves:
                 move.bring_home()
             finish()
+        device = moves[0].device if moves else None
+        if device is not None and all(move.device is device for move in moves):
+            return self._start_on(device, what, moves, outputs, end)
         fetches = [fetch for move in moves for fetch in move.fetches()]
         return self.start_calls(what, [move.call for move in moves], outputs, end, moves, fetches)
 
     def start_calls(self, what, calls, outputs, finish=lambda: None, owner=None, fetches=()):
         """Submits native calls as one Work, behind the copies of `fetches` and all ops that were started before."""
-        job = self.job
-        if job is None:
-            raise RuntimeError(f"gradring: {what} on a process group that has been destroyed")
+        job = self._usable(what)
 
         def submit():
-            return job.start_all(calls, owner) if len(calls) > 1 else [job.start(calls[0], owner)]
+            return _start_all(job, calls, owner)
         late = bool(fetches) or self._stage.busy()
         work = Work(f"{what} of {self.size()} ranks", None if late else submit(), outputs, finish, self._timeout)
         if late:
             self._stage.add(fetches, lambda: work.submitted(submit()), work.not_submitted)
         return work
+
+    def _start_on(self, device, what, moves, outputs, finish):
+        self._stage.wait_until_idle()
+        requests = _start_all(self._usable(what), [move.call for move in moves], moves)
+        # What comes from one rank may wait for what goes to another: such results keep nobody else's waiting.
+        first = moves[0]
+        way = (device, first.peer) if first.collective == Collective.RECV else device
+        if way not in self._results:
+            self._results[way] = device.stream()
+        work = OrderedWork(f"{what} of {self.size()} ranks", requests, [move.brings for move in moves], outputs, finish,
+                           self._timeout, device, self._results[way], moves)
+        self._watch.add(work)
+        return work
+
+    def _usable(self, what):
+        self._unheard.tell()
+        if self.job is None:
+            raise RuntimeError(f"gradring: {what} on a process group that has been destroyed")
+        return self.job
 
     def _move(self, what, collective, source, target, count, outputs=None, **details):
         """An op from one dense tensor, or none, to another, or none, with `count` elements a block."""
@@ -176,7 +201,7 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather(self, outputs, inputs, opts=None):
         parts, tensor = _one(outputs, "all_gather"), _one(inputs, "all_gather")
         _check_parts("all_gather", parts, tensor, self.size())
-        whole = torch.empty((self.size(), tensor.numel()), dtype=tensor.dtype, device="cpu")
+        whole = scratch((self.size(), tensor.numel()), tensor)
         move = Move(Collective.ALLGATHER, tensor, whole, tensor.numel())
         return self.start("all_gather", [move], [list(parts)], _spread(whole, parts))
 
@@ -193,7 +218,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         """`outputs[r][i]` is what rank r gives for the i-th input."""
-        wholes = [torch.empty((self.size(), one.numel()), dtype=one.dtype, device="cpu") for one in inputs]
+        wholes = [scratch((self.size(), one.numel()), one) for one in inputs]
         made = [Move(Collective.ALLGATHER, one, whole, one.numel()) for one, whole in zip(inputs, wholes, strict=True)]
 
         def finish():
@@ -204,7 +229,7 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- to one, from one ----
     def gather(self, outputs, inputs, opts):
         tensor, mine = _one(inputs, "gather"), self.rank() == opts.rootRank
-        whole = torch.empty((self.size(), tensor.numel()), dtype=tensor.dtype, device="cpu") if mine else None
+        whole = scratch((self.size(), tensor.numel()), tensor) if mine else None
         parts = _one(outputs, "gather") if mine else []
         if mine:
             _check_parts("gather", parts, tensor, self.size())
@@ -240,7 +265,7 @@ class ProcessGroup(dist.ProcessGroup):
         given, taken = [one.numel() for one in inputs], [one.numel() for one in outputs]
         counts = self.exchange(given)
         source = torch.cat([one.reshape(-1) for one in inputs])
-        whole = torch.empty(sum(taken), dtype=source.dtype, device="cpu")
+        whole = scratch(sum(taken), source)
         move = Move(Collective.ALLTOALL, source, whole, 0, counts=counts)
 
         def finish():
@@ -290,8 +315,16 @@ class IntegerAverage(Move):
 
     def bring_home(self):
         if self.taken is not None:
-            TENSORS.divide(self.taken.dense, self._size)
+            dense = self.taken.dense
+            if self.device is not None:
+                dense.div_(self._size, rounding_mode="trunc")
+            else:
+                TENSORS.divide(dense, self._size)
         super().bring_home()
+
+
+def _start_all(job, calls, owner):
+    return job.start_all(calls, owner) if len(calls) > 1 else [job.start(calls[0], owner)]
 
 
 def _spread(whole, parts):

@@ -18,12 +18,17 @@ class Stage:
     def __init__(self):
         self._waiting: queue.SimpleQueue = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
         self._under_way = 0
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def busy(self) -> bool:
         return self._under_way > 0
+
+    def wait_until_idle(self) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: self._under_way == 0)
 
     def add(self, fetches: list[tuple[Device, list]], submit: Callable[[], None],
             fail: Callable[[Exception], None]) -> None:
@@ -60,3 +65,4 @@ class Stage:
                 del item, marked, submit, fail  # tensors, which must not live until the next op
                 with self._lock:
                     self._under_way -= 1
+                    self._idle.notify_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .._native import Call, Dtype
-from .devices import device_of
+from .devices import Ordered, device_of
 
 DTYPES = {
     torch.float32: Dtype.FLOAT32,
@@ -35,13 +35,26 @@ def dtype_of(tensor: torch.Tensor) -> Dtype:
         raise TypeError(f"gradring cannot move {tensor.dtype}") from None
 
 
-class Place:
-    """A tensor to be read or written: itself where it is dense and on the host, else a dense stand-in there."""
+def ordered_device(*tensors: torch.Tensor | None) -> Ordered | None:
+    """The one device that all of them are on, if its streams wait for ops; None: ops go by way of the host."""
+    devices = {device_of(tensor) for tensor in tensors if tensor is not None}
+    device = devices.pop() if len(devices) == 1 else None
+    return device if isinstance(device, Ordered) else None
 
-    def __init__(self, tensor: torch.Tensor):
+
+def scratch(shape, like: torch.Tensor) -> torch.Tensor:
+    """Memory with anything in it, where ops on `like` can use it without another copy."""
+    return torch.empty(shape, dtype=like.dtype, device=like.device if ordered_device(like) else "cpu")
+
+
+class Place:
+    """A tensor to be read or written: itself where it is dense and the library can copy it, else a dense stand-in."""
+
+    def __init__(self, tensor: torch.Tensor, ordered: Ordered | None = None):
+        """`ordered`: the tensor's device, where its streams wait for the op."""
         self.tensor = tensor
         self.dtype = dtype_of(tensor)
-        self.device = device_of(tensor)
+        self.device = None if ordered else device_of(tensor)
         if self.device is not None:
             self.dense = self.device.host(tensor)  # until it is fetched, with anything in it
         else:
@@ -67,12 +80,21 @@ class Move:
     """A native call from one tensor, or none, to another, or none, which are kept alive. The same twice: in place."""
 
     def __init__(self, collective, source: torch.Tensor | None, target: torch.Tensor | None, count: int, **details):
-        self.given = Place(source) if source is not None else None
-        self.taken = self.given if target is source else Place(target) if target is not None else None
+        self.collective, self.peer = collective, details.get("root", 0)
+        self.device = ordered_device(source, target)
+        if self.device is not None:
+            details["gpu_stream"] = self.device.current().cuda_stream
+        self.given = Place(source, self.device) if source is not None else None
+        self.taken = self.given if target is source else Place(target, self.device) if target is not None else None
         given, taken = self.given, self.taken
         self.call = Call(collective, dtype=(given or taken).dtype, count=count, input=given.address if given else 0,
                          input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
                          output_bytes=taken.nbytes if taken else 0, **details)
+
+    @property
+    def brings(self) -> bool:
+        """Whether there is a result."""
+        return self.taken is not None and self.taken.nbytes > 0
 
     def fetches(self) -> list:
         """What has to be copied from which device before the call."""

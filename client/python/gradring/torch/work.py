@@ -110,8 +110,7 @@ class Work(dist.Work):
                 if not request.wait(int(seconds * 1000)):
                     if seconds == 0:
                         return False
-                    raise GradringError(f"{self._what}: timeout after {seconds:g} s, and it is still under way; "
-                                        "'gradringctl jobs' says who waits for whom", Code.DEADLINE)
+                    raise self._too_late(seconds)
             except GradringError as error:
                 if error.code != Code.DEADLINE:
                     self._end(error)
@@ -120,6 +119,10 @@ class Work(dist.Work):
         if self._error is not None:
             raise self._error
         return True
+
+    def _too_late(self, seconds):
+        return GradringError(f"{self._what}: timeout after {seconds:g} s, and it is still under way; 'gradringctl jobs' "
+                             "says who waits for whom", Code.DEADLINE)
 
     def _end(self, error):
         with self._lock:
@@ -148,10 +151,14 @@ def _unwrap(told):
     return outputs
 
 
-class _Finisher:
-    """The thread that waits for works whose future is asked for, as nobody else does."""
+class Finisher:
+    """A thread that waits for works, one after the other, as nobody else does."""
 
-    def __init__(self):
+    def __init__(self, name, wait, ended=lambda told: None):
+        """`wait(work)` returns when its end is known, and what `ended` is told then."""
+        self._name = name
+        self._wait = wait
+        self._ended = ended
         self._works = queue.SimpleQueue()
         self._thread = None
         self._lock = threading.Lock()
@@ -159,7 +166,7 @@ class _Finisher:
     def add(self, work):
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="gradring-finisher", daemon=True)
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
         self._works.put(work)
 
@@ -167,15 +174,23 @@ class _Finisher:
         return threading.current_thread() is self._thread
 
     def stop(self):
+        """A wait under way goes on, for a second."""
         if self._thread is not None:
             self._works.put(None)
-            _native.end_waits()  # callbacks of futures need the interpreter
             self._thread.join(1)
 
     def _run(self):
         while (work := self._works.get()) is not None:
-            work._finish_future()
+            self._ended(self._wait(work))
+            del work  # with its tensors, which must not live until the next one
 
 
-_finisher = _Finisher()
-atexit.register(_finisher.stop)
+_finisher = Finisher("gradring-finisher", Work._finish_future)
+
+
+def _stop_at_exit():
+    _native.end_waits()  # callbacks of futures need the interpreter
+    _finisher.stop()
+
+
+atexit.register(_stop_at_exit)
