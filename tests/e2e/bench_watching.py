@@ -4,11 +4,11 @@ usage: bench_watching.py [--programs DIR] [--nodes N] [--rounds N]
 
 Four rings of daemons on loopback live at the same time and take turns, so that whatever else the machine does befalls all:
 one keeps nothing, nor does another, by which one sees what equal rings differ by, one has the flight recorder (as by
-default) and metrics that Prometheus reads each second, and one is traced besides. Where Prometheus is not installed, this program reads the pages in its place. Printed are, by size, the time
-of an op and the daemon's processor time for it, and the ratios to the first ring: medians of the rounds' own, each of which
-compares neighbours in time, with the limits between which the true median lies 95 times of 100. Exit status 0 if no
-median is above 1.02, and above what equal rings differ by: where the limits are far apart, take more rounds, or a machine
-that is quieter.
+default) and metrics that Prometheus reads each second, and one is traced besides. Where Prometheus is not installed, this
+program reads the pages in its place. Printed are, by size, the time of an op and the daemon's processor time for it, and the
+ratios to the first ring: medians of the rounds' own, each of which compares neighbours in time, with the limits between
+which the true median lies 95 times of 100. Exit status 0 if no median is above 1.02, and above what equal rings differ by:
+where the limits are far apart, take more rounds, or a machine that is quieter.
 """
 
 import argparse
@@ -112,7 +112,8 @@ def main():
                 print(f"; {name} {ratio:.3f} ({low:.3f} to {high:.3f}), {statistics.median(used[name]) * 1e6:8.1f} us", end="")
             print(flush=True)
         rings.over.set()
-    print(f"{'OK  ' if worst <= RATIO_MOST else 'MISS'}  the largest ratio is {worst:.3f} of what equal rings differ by; at most {RATIO_MOST}")
+    print(f"{'OK  ' if worst <= RATIO_MOST else 'MISS'}  the largest ratio is {worst:.3f} of what equal rings differ by; "
+          f"at most {RATIO_MOST}")
     return 0 if worst <= RATIO_MOST else 1
 
 
