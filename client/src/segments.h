@@ -72,6 +72,8 @@ class Loan {
     const std::byte* host = nullptr;
   };
   Delivery delivery() const { return {place_.segment->gpu, users(), shared()}; }
+  // The same once more: the request may be taken and its loan end, while somebody still needs it.
+  Loan again() const { return Loan(place_); }
 
   // Between registered memory and its shadow. Lent memory cannot be freed, so these need no lock.
   // What comes from a GPU comes behind what was put on `stream` until now.

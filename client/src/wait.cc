@@ -81,6 +81,7 @@ tl::expected<bool, Status> Communicator::wait_on_stream(uint64_t ticket, void* s
   Request& request = (*ended)->second;
   if (!request.outcome.good() || std::exchange(request.delivered, true)) return true;
   const Loan::Delivery way = request.output.delivery();
+  const Loan kept = request.output.again();
   const uint64_t bytes = request.extent.output;
   inside.lock().unlock();  // nobody else waits for this copy
   Status delivered = way.gpu->deliver(way.device, way.host, bytes);
@@ -98,6 +99,9 @@ tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>
                                                     void* stream) {
   asked_for(*request);
   const Loan::Delivery way = request->output.delivery();
+  // A stage must not be lent to the next op before its stream knows that this result is to leave
+  // it.
+  const Loan kept = request->output.again();
   const StreamWord ended = request->ended.word();
   const uint64_t bytes = request->extent.output;
   const bool another_does = std::exchange(request->delivered, true);
