@@ -31,13 +31,13 @@ void JobFlight::submitted(const core::Submission& submission, core::Time at) {
   e.code = static_cast<uint8_t>(submission.signature.collective);
   e.value = submission.signature.bytes();
   // The key of an op without a name says it all.
-  ring_->record(e, at, submission.key.space == 0 ? std::string_view() : submission.name);
+  ring_->record_at(e, at, submission.key.space == 0 ? std::string_view() : submission.name);
 }
 
 void JobFlight::moves(const core::Op& op) {
   FlightEvent e = event(FlightKind::kOpMoves, op.key);
   e.value = op.signature->bytes();
-  ring_->record(e, ring_->now());
+  ring_->record_at(e, ring_->now());
 }
 
 void JobFlight::frame_sent(uint32_t member, const Frame& frame) {
@@ -45,7 +45,7 @@ void JobFlight::frame_sent(uint32_t member, const Frame& frame) {
   const bool ready = frame.type == FrameType::kReady;
   FlightEvent e = event(ready ? FlightKind::kReadySent : FlightKind::kMismatchSent, frame.key);
   e.index = member;
-  ring_->record(e, ring_->now());
+  ring_->record_at(e, ring_->now());
 }
 
 void JobFlight::frame_received(uint32_t member, const Frame& frame) {
@@ -55,7 +55,7 @@ void JobFlight::frame_received(uint32_t member, const Frame& frame) {
       event(ready ? FlightKind::kReadyReceived : FlightKind::kMismatchReceived, frame.key);
   e.index = member;
   if (ready) e.rank = frame.ready.rank;
-  ring_->record(e, ring_->now());
+  ring_->record_at(e, ring_->now());
 }
 
 core::Time JobFlight::time_of(uint32_t bytes) const {
@@ -65,13 +65,13 @@ core::Time JobFlight::time_of(uint32_t bytes) const {
 void JobFlight::slice_started(const OpKey& key, uint32_t slice, uint32_t bytes) {
   FlightEvent e = event(FlightKind::kSliceStarted, key);
   e.index = slice;
-  ring_->record(e, time_of(bytes));
+  ring_->record_at(e, time_of(bytes));
 }
 
 void JobFlight::slice_delivered(const OpKey& key, uint32_t slice, uint32_t bytes) {
   FlightEvent e = event(FlightKind::kSliceDelivered, key);
   e.index = slice;
-  ring_->record(e, time_of(bytes));
+  ring_->record_at(e, time_of(bytes));
 }
 
 void JobFlight::slice_arrives(uint32_t slot, const Frame& frame) {
@@ -104,7 +104,7 @@ void JobFlight::record_slice(FlightKind kind, const OpKey& key, const SliceBody&
   e.rank = slice.lane;
   e.code = static_cast<uint8_t>(slice.phase);
   e.value = slice.hop;
-  ring_->record(e, time_of(slice.length));
+  ring_->record_at(e, time_of(slice.length));
 }
 
 void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome,
@@ -114,7 +114,7 @@ void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& 
   e.rank = rank;
   if (good) {
     e.code = static_cast<uint8_t>(outcome.verdict);
-    return ring_->record(e, at);
+    return ring_->record_at(e, at);
   }
   const Failure& failure = outcome.failure;
   e.code = static_cast<uint8_t>(failure.cause);
@@ -122,7 +122,7 @@ void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& 
   // When a job ends, thousands of ops may fail for one reason: it is told once, with the job's end.
   const bool own = failure.cause == Cause::kMismatch || failure.cause == Cause::kRefused ||
                    failure.cause == Cause::kCorrupted;
-  ring_->record(e, at, {}, own ? std::string_view(failure.blame.evidence) : std::string_view());
+  ring_->record_at(e, at, {}, own ? std::string_view(failure.blame.evidence) : std::string_view());
 }
 
 void JobFlight::condemned(const Failure& failure) {

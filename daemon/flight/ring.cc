@@ -12,11 +12,11 @@ constexpr size_t kTextMax = 10 * kFlightTextBytes;
 }  // namespace
 
 void FlightRing::record(const FlightEvent& event, std::string_view name, std::string_view words) {
-  if (on()) record(event, monotonic_now(), name, words);
+  if (on()) record_at(event, monotonic_now(), name, words);
 }
 
-void FlightRing::record(const FlightEvent& event, core::Time at, std::string_view name,
-                        std::string_view words) {
+void FlightRing::record_at(const FlightEvent& event, core::Time at, std::string_view name,
+                           std::string_view words) {
   if (!on()) return;
   std::array<char, kTextMax> text;
   size_t size = name.copy(text.data(), kTextMax);

@@ -57,13 +57,13 @@ class FlightRing {
   }
   // For who has looked at the clock already, or for whom now() is near enough. Within the ring time
   // never goes back: an event that follows a later one gets the time of that.
-  void record(const FlightEvent& event, core::Time at) {
+  void record_at(const FlightEvent& event, core::Time at) {
     if (on()) put(event, at);
   }
   // With what people call it, and something in words. Takes further events, up to some limit.
   void record(const FlightEvent& event, std::string_view name, std::string_view words = {});
-  void record(const FlightEvent& event, core::Time at, std::string_view name,
-              std::string_view words = {});
+  void record_at(const FlightEvent& event, core::Time at, std::string_view name,
+                 std::string_view words = {});
 
   // When the last event was, or when turn() was called if that is later: off by what the caller has
   // done since. A look at the clock costs as much as the rest of an event, and of a small op there

@@ -97,8 +97,11 @@ TEST_F(FlightRecorderTest, TextOfAnyLengthComesBackAsFarAsItFits) {
   recorder.control()->record(numbered(3), std::string(32, 'n'));
   recorder.control()->record(numbered(4), std::string(10'000, 'n'), "too late");
   recorder.control()->record(numbered(5), "n", std::string(10'000, 'w'));
+  recorder.control()->record(numbered(6), {}, "words alone");
   const FlightLife life = read(path_);
-  ASSERT_EQ(life.entries.size(), 5u);
+  ASSERT_EQ(life.entries.size(), 6u);
+  EXPECT_EQ(life.entries[5].name, "");
+  EXPECT_EQ(life.entries[5].words, "words alone");
   EXPECT_EQ(life.entries[0].name, "name");
   EXPECT_EQ(life.entries[0].words, "words");
   EXPECT_EQ(life.entries[1].name, "");
@@ -115,15 +118,15 @@ TEST_F(FlightRecorderTest, TimeNeverGoesBackWithinARing) {
   FlightRing& ring = *recorder.data();
   ring.turn(1000);
   EXPECT_EQ(ring.now(), 1000);
-  ring.record(numbered(1), ring.now());
-  ring.record(numbered(2), 3000);
+  ring.record_at(numbered(1), ring.now());
+  ring.record_at(numbered(2), 3000);
   ring.turn(2000);  // began before the event, and was told late
   EXPECT_EQ(ring.now(), 3000);
-  ring.record(numbered(3), 2500, "name");
+  ring.record_at(numbered(3), 2500, "name");
   ring.record(numbered(4));
   const core::Time looked = ring.now();
   EXPECT_GT(looked, 3000);
-  ring.record(numbered(5), ring.now());
+  ring.record_at(numbered(5), ring.now());
   const FlightLife life = read(path_);
   std::vector<int64_t> times;
   for (const tools::FlightEntry& entry : life.entries) times.push_back(entry.event.time);
@@ -132,7 +135,7 @@ TEST_F(FlightRecorderTest, TimeNeverGoesBackWithinARing) {
 
 TEST(FlightRing, ThatRecordsNothingKeepsNoTime) {
   FlightRing::off()->turn(1000);  // all threads share it
-  FlightRing::off()->record({}, 1000);
+  FlightRing::off()->record_at({}, 1000);
   EXPECT_EQ(FlightRing::off()->now(), 0);
 }
 
