@@ -170,10 +170,10 @@ Status Communicator::lend(std::unique_lock<std::mutex>& lock, const gradring_op&
   const Extent& extent = request->extent;
   const auto* const input = static_cast<const std::byte*>(op.input);
   const auto* const output = static_cast<const std::byte*>(op.output);
-  // Both were seen not to overlap unless it is in place.
-  const bool in_place = extent.input != 0 && extent.output != 0 && input < output + extent.output &&
-                        output < input + extent.input;
-  if (in_place && needs_stage(input) && needs_stage(output)) {
+  const bool both_need_one =
+      extent.input != 0 && extent.output != 0 && needs_stage(input) && needs_stage(output);
+  // They were seen not to overlap unless it is in place.
+  if (both_need_one && input < output + extent.output && output < input + extent.input) {
     const std::byte* const first = std::min(input, output);
     const std::byte* const end = std::max(input + extent.input, output + extent.output);
     const auto both = stage(lock, first, static_cast<uint64_t>(end - first));
