@@ -183,7 +183,9 @@ class Communicator final : private Session::Events {
 
   // The parts of a submission: its checks and loans, and its message.
   tl::expected<Request, Status> prepare(std::unique_lock<std::mutex>& lock, const gradring_op& op);
-  Status lend(std::unique_lock<std::mutex>& lock, const gradring_op& op, Request* request);
+  // lend.cc; `overlap`: the buffers do, which they may in place.
+  Status lend(std::unique_lock<std::mutex>& lock, const gradring_op& op, bool overlap,
+              Request* request);
   bool needs_stage(const void* memory);
   tl::expected<Place, Status> place(std::unique_lock<std::mutex>& lock, const void* memory,
                                     uint64_t bytes, std::string_view what);

@@ -194,14 +194,14 @@ tl::expected<Request, Status> Communicator::prepare(std::unique_lock<std::mutex>
         invalid(fmt::format("input {} or output {} is not aligned to the {} bytes of {}", op.input,
                             op.output, element, name_of(signature->dtype))));
   }
-  if (extent.input != 0 && extent.output != 0 &&
-      overlap(op.input, extent.input, op.output, extent.output) &&
-      !in_place(*signature, request.position, op.input, op.output)) {
+  const bool overlaps = extent.input != 0 && extent.output != 0 &&
+                        overlap(op.input, extent.input, op.output, extent.output);
+  if (overlaps && !in_place(*signature, request.position, op.input, op.output)) {
     return tl::unexpected(invalid(fmt::format(
         "input {} of {} bytes and output {} of {} bytes overlap; they must be {}", op.input,
         extent.input, op.output, extent.output, in_place_words(signature->collective))));
   }
-  if (Status lent = lend(lock, op, &request); !lent.ok()) return tl::unexpected(lent);
+  if (Status lent = lend(lock, op, overlaps, &request); !lent.ok()) return tl::unexpected(lent);
   return request;
 }
 
