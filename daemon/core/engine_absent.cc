@@ -60,15 +60,19 @@ void JobEngine::check_absent(const Op& op) {
   }
   for (size_t i = 0; i < locals_.size(); ++i) {
     Local& local = locals_[i];
-    if (!local.member || !local.left || (i < op.locals.size() && op.locals[i])) continue;
+    const Submission* const of = i < op.locals.size() && op.locals[i] ? &*op.locals[i] : nullptr;
+    const bool counts = of && of->counts && of->input_here == Submission::kAllHere;
+    if (!local.member || !local.left || counts) continue;
     if (std::exchange(local.told, true)) continue;
     Failure failure = *local.left;
     if (failure.cause == Cause::kTrainerLeft) {
-      failure.blame = blame_of(local.rank, "left the job without submitting " + title(op) + " (" +
-                                               (op.signature ? describe(*op.signature) : "") +
-                                               "), which others wait for");
+      const std::string what =
+          title(op) + " (" + (op.signature ? describe(*op.signature) : "") + ")";
+      failure.blame = blame_of(
+          local.rank, of ? "left the job before its GPU had brought the whole input of " + what
+                         : "left the job without submitting " + what + ", which others wait for");
     }
-    actions_->absent({local.rank, view_.members[me_].node, failure});
+    actions_->absent({local.rank, view_.members[me_].node, failure, of != nullptr});
   }
 }
 

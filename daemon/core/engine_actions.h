@@ -65,11 +65,13 @@ struct ResultDigest {
   std::optional<uint32_t> odd_rank;  // another one, whose output differs
 };
 
-// An op waits for a rank or a member that will never submit it: only another view can end it.
+// An op waits for a rank or a member that will never submit it, or never bring the rest of its
+// input: only another view can end it.
 struct Absence {
   std::optional<uint32_t> rank;  // of this node
   std::string node;
   Failure failure;
+  bool unfinished = false;  // it has submitted the op, which is open here until that view
 };
 
 // What the engine wants done. Calls come from inside the engine's events, in an order that must be

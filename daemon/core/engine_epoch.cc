@@ -20,6 +20,7 @@ Report JobEngine::freeze() {
     end_sending();
     end_eager();
   }
+  give_up_unfinished();
   stable_.clear();  // these die with their epoch
   Report report;
   report.node = view_.members[me_].node;
@@ -41,12 +42,13 @@ OpReport JobEngine::report_of(const Op& op) const {
   r.signature = op.signature;
   r.completed = op.state == OpState::kCompleted;
   r.expected = op.expected;
-  if (r.completed || all_local(op)) r.contributions = locals_here(op);
+  if (r.completed || all_local(op)) r.contributions = contributions_here(op);
   for (const auto& local : op.locals) {
     if (!local) continue;
     if (!r.signature) r.signature = local->signature;
-    r.root_here = r.root_here || (local->signature.collective == Collective::kBroadcast &&
-                                  local->rank == local->signature.root);
+    r.root_here =
+        r.root_here || (local->counts && local->signature.collective == Collective::kBroadcast &&
+                        local->rank == local->signature.root);
   }
   r.outcome = op.outcome;
   if (op.slices.empty()) return r;

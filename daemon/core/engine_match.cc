@@ -67,11 +67,18 @@ uint32_t JobEngine::locals_here(const Op& op) const {
                                              [](const auto& local) { return local.has_value(); }));
 }
 
+uint32_t JobEngine::contributions_here(const Op& op) const {
+  return static_cast<uint32_t>(
+      std::count_if(op.locals.begin(), op.locals.end(),
+                    [](const auto& local) { return local && local->counts; }));
+}
+
 // What a rank that is dead submitted before still counts; what it did not is not waited for once
 // the view is without it.
 bool JobEngine::all_local(const Op& op) const {
   for (size_t i = 0; i < locals_.size(); ++i) {
-    if (locals_[i].member && !(i < op.locals.size() && op.locals[i])) return false;
+    if (!locals_[i].member) continue;
+    if (i >= op.locals.size() || !op.locals[i] || !op.locals[i]->counts) return false;
   }
   return true;
 }
@@ -156,6 +163,8 @@ Status JobEngine::submit(const Submission& submission, Time now) {
 
   op.locals[index] = submission;
   op.locals[index]->key = key;
+  op.locals[index]->input_here = 0;
+  input_came(submission.rank, key, submission.input_here);
   ++local.open;
   ++local.submitted;
   if (join_point) ++local.join_points;
@@ -228,7 +237,8 @@ void JobEngine::say_ready(Op& op) {
     if (granted >= options_.slots) return;
   }
   plan(op);
-  op.contributed = locals_here(op);
+  // None where this node has only what is final to give.
+  op.contributed = std::max(contributions_here(op), 1u);
   op.grows = op.grows || (op.key.space == OpKey::kJoinSpace && grows_);
   if (tree_) {
     if (anybody_joined()) want(op, speaker_of(op));

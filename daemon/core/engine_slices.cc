@@ -233,9 +233,15 @@ bool JobEngine::work_forward() {
 }
 
 bool JobEngine::work_landed() {
-  if (landed_.empty()) return false;
-  const uint32_t index = landed_.front();
-  landed_.pop_front();
+  const auto next = std::find_if(landed_.begin(), landed_.end(), [this](uint32_t index) {
+    const Slot& slot = slots_[index];
+    if (slot.op == nullptr) return true;
+    const uint8_t step = slot.op->slices[slot.slice].next_step;
+    return can_fold(*slot.op, slot.slice, steps_of(*slot.op, slot.slice)[step]);
+  });
+  if (next == landed_.end()) return false;
+  const uint32_t index = *next;
+  landed_.erase(next);
   Slot& slot = slots_[index];
   if (slot.op == nullptr) {
     release_slot(index);
@@ -292,17 +298,10 @@ bool JobEngine::work_hand() {
 // slices always has one into which the first waiting slice can move.
 bool JobEngine::work_start() {
   const uint32_t credits_to_start = planted(Bug::kStartWithOneSlot) ? 1 : 2;
-  while (!starting_.empty()) {
-    Op& op = *starting_.front();
-    while (op.next_start < op.plan.slices && op.slices[op.next_start].route != Route::kCompute) {
-      op.next_start = op.plan.next_start(op.next_start + 1);
-    }
-    if (op.next_start < op.plan.slices) break;
-    starting_.pop_front();
-  }
-  if (starting_.empty() || free_starts_.empty()) return false;
+  Op* const next = next_to_start();
+  if (next == nullptr || free_starts_.empty()) return false;
   if (members() > 1 && credits_.free_to_start() < credits_to_start) return false;
-  Op& op = *starting_.front();
+  Op& op = *next;
   const uint32_t buffer = free_starts_.back();
   free_starts_.pop_back();
   const uint32_t slice = op.next_start;

@@ -155,7 +155,7 @@ bool JobEngine::anybody_joined() const {
 // knows the rank speaks at once, then who knows its node: from below upwards, since whoever is
 // above knows less; and then, from above downwards, who has heard nothing from the first member.
 Time JobEngine::patience(const Op& op) const {
-  if (!all_local(op)) return 0;
+  if (!all_local(op) || !input_is_here(op)) return 0;
   if (!tree_ || op.all_ready()) return kTimeToSpeak;
   if (!subtree_is_ready(op)) return (1 + tree_.levels() - tree_.depth()) * kTimeToSpeak;
   return (1 + tree_.levels() + tree_.depth()) * kTimeToSpeak;

@@ -227,6 +227,14 @@ Failure JobEngine::deadline_failure(const Op& op) const {
     failure.blame = blame_of(locals_[i].rank, what + "this rank never submitted it");
     return failure;
   }
+  for (const auto& local : op.locals) {
+    if (!local || local->input_here == Submission::kAllHere) continue;
+    const uint64_t all = extent_of(local->signature, local->rank, local->position).input;
+    failure.blame =
+        blame_of(local->rank, what + "its GPU has brought " + std::to_string(local->input_here) +
+                                  " of the " + std::to_string(all) + " bytes of its input");
+    return failure;
+  }
   for (const uint32_t i : missing_members(op)) {
     failure.blame.node = view_.members[i].node;
     failure.blame.evidence = what + "this node has not said that its ranks submitted it";

@@ -52,8 +52,10 @@ class JobEngine {
   // A refusal concerns this submission alone; nothing is kept of it and nothing completes. The very
   // same once more (its ticket tells) is known already.
   Status submit(const Submission& submission, Time now);
-  // The trainer left, in good order or not: it submits nothing more. An op that others wait for
-  // without it is told by absent().
+  // So many bytes of what was submitted with fewer are there by now. Not where a journal is kept.
+  void input_came(uint32_t rank, const OpKey& key, uint64_t bytes);
+  // The trainer left, in good order or not: it submits nothing more, nor does more of its inputs
+  // come. An op that others wait for without it is told by absent().
   void leave(uint32_t rank, const Failure& why);
   // A member that was done with the job is not there any more: an op without its READY is told by
   // absent().
@@ -176,12 +178,19 @@ class JobEngine {
   bool moved(const Op& op) const;
   bool all_local(const Op& op) const;
   uint32_t locals_here(const Op& op) const;
+  uint32_t contributions_here(const Op& op) const;
   void line_up(Op& op);
   void say_ready(Op& op);
   void check_ready(Op& op);
   void on_ready(uint32_t from, const Frame& frame, std::optional<uint32_t> unit);
   void on_mismatch(uint32_t from, const Frame& frame);
   uint32_t speaker_of(const Op& op) const;
+
+  // engine_inputs.cc
+  bool can_fold(const Op& op, uint32_t slice, const Step& step) const;
+  bool input_is_here(const Op& op) const;
+  Op* next_to_start();
+  void give_up_unfinished();
 
   // engine_absent.cc
   bool is_final_here(const Op& op) const;

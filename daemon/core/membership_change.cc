@@ -111,6 +111,7 @@ void Membership::engine_absent(const JobId& job, const Absence& absence) {
   const bool known = std::any_of(live.lost.begin(), live.lost.end(),
                                  [&](const LostRank& lost) { return lost.rank == *absence.rank; });
   if (!known) live.lost.push_back({*absence.rank, absence.failure});
+  if (absence.unfinished) live.last_rank_lost = 0;  // what it left behind cannot complete
   // One that is dead has asked already, but perhaps not in this view.
   if (live.last_rank_lost == 0) want_change(job, true);
 }

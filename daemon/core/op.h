@@ -23,6 +23,8 @@ struct BufferRef {
 
 // One rank's part in an op, as it was submitted.
 struct Submission {
+  static constexpr uint64_t kAllHere = UINT64_MAX;
+
   uint32_t rank = 0;
   uint64_t ticket = 0;
   OpKey key;
@@ -33,6 +35,11 @@ struct Submission {
   uint32_t position = 0;  // of an op that needs all of its ranks: which of them this one is
   double prescale = 1;    // the input is multiplied by it
   int32_t priority = 0;   // of ops that are ready, the highest starts first
+  // Bytes of the input, from its beginning, that are there; the rest is on its way.
+  uint64_t input_here = kAllHere;
+  // Else the rest of the input never came. Its rank is gone, nothing of it is folded, and its
+  // output is where what is final of the op is kept for others.
+  bool counts = true;
 
   bool operator==(const Submission&) const = default;
 };

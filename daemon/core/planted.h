@@ -54,8 +54,10 @@ enum class Bug : uint8_t {
   kRisesInHaste,             // D10
   kTunedInHaste,             // V11
   kTableOfBefore,            // V11
+  kFoldedInHaste,            // D3b
+  kUnfinishedIsWaitedFor,    // D3b
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kTableOfBefore);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kUnfinishedIsWaitedFor);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

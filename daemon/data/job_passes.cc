@@ -60,7 +60,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
     if (!local) continue;
     const Lent& lent = lent_to(*local);
     if (order.deliver && block.goes_to(local->rank)) outputs_.push_back(lent.output + output_at);
-    if (copies && local->rank != block.source) continue;
+    if (!local->counts || (copies && local->rank != block.source)) continue;
     inputs_.push_back(lent.input + input_at);
     factors_.push_back(local->prescale);
     folded_.push_back(local->rank);

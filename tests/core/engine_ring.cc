@@ -144,7 +144,8 @@ Ticket Ring::submit(uint32_t rank, OpKey key, const Signature& signature, Values
                                                      {account.output, 0},
                                                      rank,
                                                      1,
-                                                     priority},
+                                                     priority,
+                                                     input_here},
                                                     now);
   EXPECT_TRUE(status.ok()) << status.message();
   return account.ticket;

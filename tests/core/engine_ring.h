@@ -92,7 +92,8 @@ class Ring {
   const View& view() const { return view_; }  // the first one
 
   // ---- trainers ----
-  int32_t priority = 0;  // of what is submitted from now on
+  int32_t priority = 0;                        // of what is submitted from now on
+  uint64_t input_here = Submission::kAllHere;  // likewise: bytes of its input
   Ticket submit(uint32_t rank, OpKey key, const Signature& signature, Values input = {},
                 Place place = Place::kApart, const std::string& name = "");
   // A submission that must be refused; why it was.

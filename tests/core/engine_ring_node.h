@@ -66,7 +66,7 @@ class Ring::Node : public EngineActions {
     const Values arrived(to, to + count);
     bool empty = true;
     for (const auto& local : order.op->locals) {
-      if (!local) continue;  // of a rank that died before it submitted
+      if (!local || !local->counts) continue;  // of a rank that died before it submitted all
       if (order.source == Fold::kSource && local->rank != block.source) continue;
       EXPECT_EQ(ring_->outcomes_.count(local->ticket), 0u) << "reads a buffer that was given back";
       const Values& from = ring_->memory_[local->input.segment];

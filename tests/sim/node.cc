@@ -132,6 +132,15 @@ void SimNode::submit(const JobId& job, Trainer* trainer, const core::Submission&
   });
 }
 
+void SimNode::input_came(const JobId& job, Trainer* trainer, const core::Submission& submission) {
+  if (jobs_.count(job) == 0) return;
+  with_job(job, [trainer, submission, session = trainer->session()](SimJob& sim) {
+    if (trainer->session() != session) return;
+    sim.engine().input_came(submission.rank, submission.key, submission.input_here);
+    sim.wake();
+  });
+}
+
 void SimNode::on_data(uint32_t from, const Frame& frame, const Payload& payload) {
   const auto it = jobs_.find(frame.job);
   if (it != jobs_.end()) it->second->on_data(from, frame, payload);

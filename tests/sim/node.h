@@ -126,6 +126,7 @@ class SimNode : public core::MembershipActions {
   void run(const std::function<void()>& what);
   void retune(const core::Tuning& tuning);
   void submit(const JobId& job, Trainer* trainer, const core::Submission& submission);
+  void input_came(const JobId& job, Trainer* trainer, const core::Submission& submission);
   void to_control(std::function<void()> what);
   void to_data(std::function<void()> what);
   void on_data(uint32_t from, const Frame& frame, const Payload& payload);

@@ -44,7 +44,7 @@ void SimJob::fold(const core::FoldOrder& order) {
   std::vector<Input> inputs;
   std::vector<uint32_t> ranks;
   for (const auto& submission : op.locals) {
-    if (!submission) continue;
+    if (!submission || !submission->counts) continue;
     if (order.source == core::Fold::kSource && submission->rank != block.source) continue;
     inputs.push_back(
         {lent(*submission).memory->data() + submission->input.offset + at, submission->prescale});

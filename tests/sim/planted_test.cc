@@ -64,12 +64,14 @@ constexpr Planted kPlanted[] = {
     {Bug::kOwnOutputIsEnough, "OwnOutputIsEnough", 1000},
     {Bug::kEndedElsewhereIgnored, "EndedElsewhereIgnored", 1000},
     {Bug::kDoneBeforeFinal, "DoneBeforeFinal", 3000},
-    {Bug::kOwnOrderOfSum, "OwnOrderOfSum", 100},
+    {Bug::kOwnOrderOfSum, "OwnOrderOfSum", 1000},
     {Bug::kDataToTheUnheard, "DataToTheUnheard", 1000},
     {Bug::kSubtreeIsEnough, "SubtreeIsEnough", 1000},
     {Bug::kNobodyIsAsked, "NobodyIsAsked", 1000},
     {Bug::kRisesInHaste, "RisesInHaste", 1000},
     {Bug::kTableOfBefore, "TableOfBefore", 100},
+    {Bug::kFoldedInHaste, "FoldedInHaste", 100},
+    {Bug::kUnfinishedIsWaitedFor, "UnfinishedIsWaitedFor", 1000},
 };
 
 class PlantedBug : public testing::TestWithParam<Planted> {};

@@ -268,6 +268,15 @@ void draw_uneven_data(Scenario* s) {
   }
 }
 
+// Likewise: some inputs are still on their way when their ops are submitted.
+void draw_coming(Scenario* s) {
+  Random random(s->seed ^ 0x636f6d696e670000u);
+  if (chance(&random, 50)) return;
+  for (JobSpec& job : s->jobs) {
+    for (OpSpec& op : job.ops) op.comes = chance(&random, 50);
+  }
+}
+
 // Likewise.
 void draw_lanes(Scenario* s) {
   Random random(s->seed ^ 0x6c616e6573000000u);
@@ -341,6 +350,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   }
   draw_damage(&s);
   draw_lanes(&s);
+  draw_coming(&s);
   return s;
 }
 

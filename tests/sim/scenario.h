@@ -19,6 +19,7 @@ struct OpSpec {
   bool named = false;
   bool prescaled = false;         // by each rank's own factor
   bool uneven = false;            // in blocks of up to signature.count elements
+  bool comes = false;             // its inputs come in pieces, after the submission
   int32_t priority = 0;           // of the first rank; each other one has its own
   std::optional<uint32_t> after;  // every trainer waits for that op before it submits this one
 };

@@ -84,6 +84,8 @@ class Trainer {
   void come_back();
   Signature signature_of(uint32_t op) const;
   void prepare(uint32_t op);
+  void hold_back(core::Submission* submission);
+  void bring(uint64_t ticket, std::vector<std::byte> rest, uint64_t here);
   uint32_t position_in(const Buffers& b) const;
   OpKey key_of(uint32_t op, uint32_t step) const;
   std::pair<uint32_t, uint32_t> op_of(const OpKey& key) const;

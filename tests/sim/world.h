@@ -41,6 +41,7 @@ struct Stats {
   uint64_t damaged = 0;    // slices with a flipped bit
   uint64_t condemned = 0;  // ops, after the third time
   uint64_t stood_in = 0;   // for by ranks without more data
+  uint64_t pieces = 0;     // of inputs that came when their op was submitted already
   uint64_t retunes_asked = 0;
   uint64_t retuned = 0;  // views with another table, entered by a node
 };
