@@ -55,10 +55,10 @@ tl::expected<std::byte*, std::string> locate(const char* which, const wire::Buff
   return segment->data() + buffer.offset();
 }
 
-// Likewise a word in the segment of one of the op's buffers, with which it is lent; none if it is
-// not said to be there.
+// Likewise a word in the segment of one of the op's buffers, with which it is lent, for so many
+// parts; none if it is not said to be there.
 tl::expected<StreamWord, std::string> locate(const char* which, const wire::StreamWord& word,
-                                             const core::Submission& submission,
+                                             uint32_t parts, const core::Submission& submission,
                                              const TrainerMemory& memory) {
   if (word.value() == 0) return StreamWord();
   const uint64_t segment = word.segment();
@@ -71,7 +71,7 @@ tl::expected<StreamWord, std::string> locate(const char* which, const wire::Stre
   place.set_offset(word.offset());
   auto at = locate(which, place, sizeof(uint32_t), Dtype::kUint32, memory);
   if (!at) return Refusal(at.error());
-  return StreamWord{reinterpret_cast<uint32_t*>(*at), word.value()};
+  return StreamWord{reinterpret_cast<uint32_t*>(*at), word.value(), parts};
 }
 
 bool overlap(const std::byte* a, uint64_t a_bytes, const std::byte* b, uint64_t b_bytes) {
@@ -130,8 +130,14 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
     checked.input = *input;
     submission.input = {operation.input().segment(), operation.input().offset()};
   }
-  auto reached = locate("word of the stream", operation.reached(), submission, memory);
-  auto ended = locate("word of the end", operation.ended(), submission, memory);
+  const uint64_t part = checked.part_bytes = operation.part_bytes();
+  if (part != 0 && part < kPartBytesLeast) {
+    return Refusal(
+        fmt::format("parts of {} bytes; at least {} are allowed", part, kPartBytesLeast));
+  }
+  const uint32_t parts_in = parts_of(extent.input, part), parts_out = parts_of(extent.output, part);
+  auto reached = locate("word of the stream", operation.reached(), parts_in, submission, memory);
+  auto ended = locate("word of the end", operation.ended(), parts_out, submission, memory);
   if (!reached || !ended) return Refusal(!reached ? reached.error() : ended.error());
   checked.reached = *reached;
   checked.ended = *ended;

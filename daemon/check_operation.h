@@ -29,8 +29,9 @@ struct CheckedOperation {
   core::Submission submission;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  StreamWord reached;
-  StreamWord ended;
+  StreamWord reached;  // for each part of the input
+  StreamWord ended;    // of the output
+  uint64_t part_bytes = 0;
 };
 
 // The refusal is a sentence for the trainer, which is of this rank. Nothing of `operation` is

@@ -41,7 +41,7 @@ struct RingSubmission {
   uint8_t dtype = 0;
   uint8_t op = 0;
   uint8_t wire = 0;
-  std::array<uint8_t, 4> reserved{};
+  uint32_t part_kib = 0;  // client.proto has it in bytes; as unknown to who knows no parts
   double prescale = 1;
   double postscale = 1;
   // Of buffers on a GPU: words in the input's or the output's segment, and in the output's; 0:

@@ -112,7 +112,7 @@ void Requests::submit(Session& session, const wire::Operation& operation,
   }
   parts_.commands->post(Submit{session.id, session.job, std::move(checked->submission),
                                checked->input, checked->output, std::move(seen), nullptr,
-                               checked->reached, checked->ended});
+                               checked->reached, checked->ended, checked->part_bytes});
 }
 
 void Requests::refuse_submission(Session& session, uint64_t ticket, const std::string& why) {

@@ -73,7 +73,7 @@ void DataThread::apply(InstallJob& install) {
 void DataThread::apply(const Submit& submit) {
   JobExecutor* const job = find(submit.job);
   if (job == nullptr) return refuse(submit, "the job has ended on this node");
-  if (!submit.reached || submit.reached.has_come()) return job->submit(submit, now_);
+  if (job->may_begin(submit)) return job->submit(submit, now_);
   if (gate_.hold(submit, now_)) return;
   refuse(submit, fmt::format("{} ops wait for a GPU to come to them already; wait for some first",
                              StreamGate::kHeldMax));
@@ -90,7 +90,10 @@ void DataThread::refuse(const Submit& submit, const std::string& why) {
 
 int DataThread::pass_gate() {
   if (gate_.empty()) return 0;
-  const std::vector<Submit> reached = gate_.take_reached();
+  const std::vector<Submit> reached = gate_.take([this](const Submit& submit) {
+    const JobExecutor* const job = find(submit.job);
+    return job == nullptr || job->may_begin(submit);
+  });
   for (const Submit& submit : reached) apply(submit);
   return static_cast<int>(reached.size());
 }
@@ -233,7 +236,9 @@ void DataThread::apply(const DescribeJob& describe) {
   JobExecutor* job = find(describe.job);
   if (job != nullptr) {
     JobDescription description = job->describe(describe.query);
-    for (RankActivity& rank : description.ranks) rank.held = gate_.held_by(describe.job, rank.rank);
+    for (RankActivity& rank : description.ranks) {
+      rank.held += gate_.held_by(describe.job, rank.rank);
+    }
     events_->post(std::move(description));
   } else {
     JobDescription nothing;

@@ -121,6 +121,7 @@ void DataThread::rest(core::Time now) {
   if (!rest_rings()) return rise_rings({});
   core::Time due = std::min(next_pulse_, prober_.next_deadline());
   if (!gate_.empty()) due = std::min(due, gate_.next_look(now));
+  for (const auto& [id, job] : jobs_) due = std::min(due, job->next_look(now));
   const core::Time left = std::max<core::Time>(due - now, 0);
   const timespec timeout{left / core::kSecond, left % core::kSecond};
   ppoll(fds_.data(), fds_.size(), &timeout, nullptr);

@@ -64,7 +64,16 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   flight_->submitted(command.submission, at);
   times_.submitted(key, command.submission.signature);
   steps_.submitted(rank.rank, now);
-  const Status refused = engine_.submit(command.submission, now);
+  const uint64_t input_here = PassingParts::input_here(command);
+  parts_.add(command, input_here, at);
+  Status refused;
+  if (input_here == core::Submission::kAllHere) {
+    refused = engine_.submit(command.submission, now);
+  } else {
+    core::Submission coming = command.submission;
+    coming.input_here = input_here;
+    refused = engine_.submit(coming, now);
+  }
   if (refused.ok()) {
     rank.last_submission = now;
     return;
@@ -153,6 +162,7 @@ void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
     peer_of_.push_back(shared_->peers.by_node(member.node));
   }
   engine_.adopt(proposal);
+  parts_.begin_epoch();
   meet_members();
   for (const auto& [from, frame] : gate_.take_waiting()) on_frame(from, frame, now);
   settle();
@@ -194,6 +204,7 @@ void JobExecutor::on_sent(core::Staging at) {
 
 uint32_t JobExecutor::pump(uint32_t budget) {
   settle();
+  parts_.look(&engine_);
   const uint32_t work = engine_.pump(budget);
   settle();
   if (log_ && log_->long_grown()) log_->begin(engine_.record());
@@ -322,6 +333,7 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   if (ring == nullptr || !ring->end(ticket, lent->second.segments, outcome)) {
     shared_->events->post(Completed{lent->second.session, ticket, outcome});
   }
+  parts_.drop(rank, ticket);
   owner.lent.erase(lent);
 }
 
@@ -332,6 +344,7 @@ void JobExecutor::fail_job(const Failure& failure) {
 
 void JobExecutor::leave(uint32_t rank, const Failure& why) {
   told_.erase(local(rank).session);
+  parts_.look(&engine_);  // what its GPU has brought by now counts
   engine_.leave(rank, why);
 }
 

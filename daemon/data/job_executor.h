@@ -19,6 +19,7 @@
 #include "daemon/data/op_times.h"
 #include "daemon/data/outbox.h"
 #include "daemon/data/pass.h"
+#include "daemon/data/passing_parts.h"
 #include "daemon/data/peer_table.h"
 #include "daemon/data/staging.h"
 #include "daemon/flight/job_flight.h"
@@ -52,6 +53,11 @@ class JobExecutor final : private core::EngineActions {
               uint64_t kept_max, uint64_t feedback_max, DataShared* shared);
 
   // ---- commands ----
+  // Whether its GPU has brought what it takes to begin. What is written down is brought whole.
+  bool may_begin(const Submit& command) const {
+    if (!command.reached) return true;
+    return log_ ? command.reached.has_come() : command.reached.parts_come() > 0;
+  }
   void submit(const Submit& command, core::Time now);
   void leave(uint32_t rank, const Failure& why);
   void fail(const Failure& failure) { engine_.fail(failure); }
@@ -91,6 +97,8 @@ class JobExecutor final : private core::EngineActions {
 
   // At most `budget` slices; returns the amount of work done.
   uint32_t pump(uint32_t budget);
+  // When to pump() although nothing happened, as far as anybody here knows.
+  core::Time next_look(core::Time now) const { return parts_.next_look(now); }
 
   const core::JobEngine& engine() const { return engine_; }
   const JobId& id() const { return engine_.view().incarnation; }
@@ -182,6 +190,7 @@ class JobExecutor final : private core::EngineActions {
   OpStats stats_;
   NonfiniteWatch nonfinite_;
   ErrorFeedback feedback_;
+  PassingParts parts_;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
   std::vector<double> factors_;                 // that they are multiplied by

@@ -104,8 +104,9 @@ struct Submit {
   std::byte* output = nullptr;
   std::vector<uint64_t> seen = {};  // tickets of this rank whose end the trainer has taken in
   SessionRing* ring = nullptr;      // the way it came, if not by message
-  StreamWord reached = {};          // it counts when that has come
+  StreamWord reached = {};          // it counts when the first part of that has come
   StreamWord ended = {};            // to be set when it has ended
+  uint64_t part_bytes = 0;          // of both
 };
 struct LeaveRank {
   JobId job{};
@@ -355,7 +356,7 @@ struct RankActivity {
   uint64_t submitted = 0;
   core::Time last_submission = 0;  // 0: none yet
   uint64_t nonfinite = 0;          // values of its inputs that were NaN or infinite
-  uint32_t held = 0;               // ops that it has handed over and its GPU has not come to
+  uint32_t held = 0;  // ops that it has handed over, and its GPU has not brought all of the input
 };
 struct JobDescription {
   uint64_t query = 0;

@@ -62,6 +62,7 @@ const wire::Operation& SessionRing::take() {
   taken_.mutable_ended()->set_segment(entry.output_segment);
   taken_.mutable_ended()->set_offset(entry.ended_offset);
   taken_.mutable_ended()->set_value(entry.ended_value);
+  taken_.set_part_bytes(uint64_t{entry.part_kib} << 10);
   return taken_;
 }
 
@@ -83,6 +84,7 @@ tl::expected<Submit, std::string> SessionRing::check() {
   submit.ring = this;
   submit.reached = checked->reached;
   submit.ended = checked->ended;
+  submit.part_bytes = checked->part_bytes;
   return submit;
 }
 

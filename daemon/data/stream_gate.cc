@@ -14,6 +14,10 @@ constexpr core::Time kPartOfWait = 8;
 
 }  // namespace
 
+core::Time next_look(core::Time now, core::Time since) {
+  return now + std::clamp((now - since) / kPartOfWait, kLookSoonest, kLookLatest);
+}
+
 bool StreamGate::hold(const Submit& submit, core::Time now) {
   const auto same = [&submit](const Held& held) { return held.submit.session == submit.session; };
   if (static_cast<size_t>(std::count_if(held_.begin(), held_.end(), same)) >= kHeldMax) {
@@ -23,15 +27,10 @@ bool StreamGate::hold(const Submit& submit, core::Time now) {
   return true;
 }
 
-std::vector<Submit> StreamGate::take_reached() {
-  const auto has_come = [](const Submit& submit) { return submit.reached.has_come(); };
-  const bool any = std::any_of(held_.begin(), held_.end(),
-                               [&](const Held& held) { return has_come(held.submit); });
-  if (!any) return {};  // as in nearly each turn
-  return take(has_come);
-}
-
 std::vector<Submit> StreamGate::take(const std::function<bool(const Submit&)>& wanted) {
+  const bool any = std::any_of(held_.begin(), held_.end(),
+                               [&wanted](const Held& held) { return wanted(held.submit); });
+  if (!any) return {};  // as in nearly each turn
   std::vector<Submit> taken;
   const auto kept = std::stable_partition(
       held_.begin(), held_.end(), [&wanted](const Held& held) { return !wanted(held.submit); });
@@ -49,7 +48,7 @@ uint32_t StreamGate::held_by(const JobId& job, uint32_t rank) const {
 core::Time StreamGate::next_look(core::Time now) const {
   core::Time youngest = 0;
   for (const Held& held : held_) youngest = std::max(youngest, held.since);
-  return now + std::clamp((now - youngest) / kPartOfWait, kLookSoonest, kLookLatest);
+  return daemon::next_look(now, youngest);
 }
 
 }  // namespace gradring::daemon

@@ -9,8 +9,13 @@
 
 namespace gradring::daemon {
 
+// When to look again at a word that somebody waits for since then: a stream can write one and wake
+// nobody. Who has waited long is looked at seldom: what that adds to an op is an eighth of what its
+// stream took at most.
+core::Time next_look(core::Time now, core::Time since);
+
 // Submissions whose input a GPU has still to write: they do not count before their stream has come
-// to them. A stream can write a word and wake nobody, so somebody has to look. Data thread only.
+// to them. Data thread only.
 class StreamGate {
  public:
   // Of one session; more would be a trainer that names the same words again and again.
@@ -18,16 +23,13 @@ class StreamGate {
 
   // False: it has too many here already.
   bool hold(const Submit& submit, core::Time now);
-  // Those that count now, in the order in which they came.
-  std::vector<Submit> take_reached();
-  // Those that will never count, whatever their stream does.
+  // In the order in which they came: those that count now, and those that never will.
   std::vector<Submit> take(const std::function<bool(const Submit&)>& wanted);
 
   bool empty() const { return held_.empty(); }
   // Of a rank of a job.
   uint32_t held_by(const JobId& job, uint32_t rank) const;
-  // When to look again. Who has waited long is looked at seldom: what that adds to an op is an
-  // eighth of what its stream took at most.
+  // Of whoever waits the shortest.
   core::Time next_look(core::Time now) const;
 
  private:

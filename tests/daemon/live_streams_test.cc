@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -135,6 +137,96 @@ TEST_F(LiveStreams, SomeThousandOfOneTrainerAndNoMore) {
   const wire::Completion end = x_->completion();
   EXPECT_EQ(cause(end), Cause::kRefused);
   EXPECT_THAT(end.message(), HasSubstr("4096 ops wait for a GPU"));
+}
+
+// Inputs of several slices, that come in parts.
+class LiveParts : public LiveStreams {
+ protected:
+  static constexpr uint64_t kPart = uint64_t{1} << 20;
+  static constexpr uint32_t kParts = 4;
+  static constexpr uint64_t kFloats = kPart / sizeof(float);
+
+  void SetUp() override {
+    LiveStreams::SetUp();
+    theirs_ = x_->allocate(4096 + kParts * kPart);
+    mine_ = y_->allocate(kParts * kPart);
+    std::fill_n(mine_.data, kParts * kFloats, 2.0f);
+  }
+  StreamWord word(uint32_t number) const {
+    auto* const words = reinterpret_cast<uint32_t*>(theirs_.data + kParts * kFloats);
+    return {words + 16 * number, 7, kParts};
+  }
+  void submit_both() {
+    wire::Operation operation = RawTrainer::allreduce(theirs_, kParts * kFloats, 0);
+    for (auto* to : {operation.mutable_reached(), operation.mutable_ended()}) {
+      to->set_segment(theirs_.segment);
+      to->set_value(7);
+    }
+    operation.mutable_reached()->set_offset(kParts * kPart);
+    operation.mutable_ended()->set_offset(kParts * kPart + 64);
+    operation.set_part_bytes(kPart);
+    x_->submit(operation);
+    y_->submit(RawTrainer::allreduce(mine_, kParts * kFloats, 0));
+  }
+  // As its GPU does.
+  void come(uint32_t parts) {
+    std::fill_n(theirs_.data + (parts - 1) * kFloats, kFloats, 1.0f * parts);
+    word(0).set_come(parts);
+  }
+  bool gone(uint32_t parts) const {
+    for (int i = 0; i < 1000 && word(1).parts_come() < parts; ++i) ::usleep(10'000);
+    return word(1).parts_come() == parts;
+  }
+};
+
+TEST_F(LiveParts, AreExchangedAsTheyCome) {
+  submit_both();
+  EXPECT_FALSE(y_->receive(kAMoment));
+  EXPECT_EQ(rank_of_x().ops_submitted(), 0u);
+  for (uint32_t part = 1; part < kParts; ++part) {
+    come(part);
+    ASSERT_TRUE(gone(part)) << part;
+    EXPECT_EQ(theirs_.data[part * kFloats - 1], 2.0f + part) << "the result may be fetched";
+    EXPECT_EQ(mine_.data[part * kFloats], 2.0f) << "and what comes behind it is as it was";
+  }
+  EXPECT_EQ(rank_of_x().ops_submitted(), 1u);
+  EXPECT_EQ(rank_of_x().ops_held(), 1u) << "it is not all there";
+  come(kParts);
+  EXPECT_EQ(verdict(x_->completion()), Verdict::kOk);
+  EXPECT_EQ(verdict(y_->completion()), Verdict::kOk);
+  EXPECT_TRUE(word(1).has_come());
+  for (uint32_t i = 0; i < kParts * kFloats; ++i) {
+    ASSERT_EQ(mine_.data[i], 3.0f + i / kFloats) << i;
+  }
+  EXPECT_EQ(rank_of_x().ops_held(), 0u);
+}
+
+TEST_F(LiveParts, OfATrainerThatDiesBetweenThemEndTheOp) {
+  submit_both();
+  come(1);
+  ASSERT_TRUE(gone(1));
+  x_.reset();
+  const wire::Completion end = y_->completion();
+  EXPECT_EQ(verdict(end), Verdict::kFailed);
+  EXPECT_EQ(cause(end), Cause::kTrainerDied);
+  EXPECT_TRUE(daemon_.runs());
+}
+
+TEST_F(LiveParts, OfOneThatLeavesBetweenThemAreNamed) {
+  submit_both();
+  come(1);
+  ASSERT_TRUE(gone(1));
+  x_->leave();
+  const wire::Completion end = y_->completion();
+  EXPECT_EQ(cause(end), Cause::kTrainerLeft);
+  EXPECT_THAT(end.failure().blame().evidence(), HasSubstr("before its GPU had brought"));
+}
+
+TEST_F(LiveParts, ThatAreTooSmallAreRefused) {
+  wire::Operation operation = RawTrainer::allreduce(theirs_, 16, 0);
+  operation.set_part_bytes(4096);
+  x_->submit(operation);
+  EXPECT_THAT(x_->completion().message(), HasSubstr("parts of 4096 bytes"));
 }
 
 TEST_F(LiveStreams, WordsOutsideOfItsBuffersSegmentsAreRefused) {
