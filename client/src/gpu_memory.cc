@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace gradring::client {
@@ -20,6 +21,12 @@ constexpr CudaDriver::Result kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.
 constexpr CudaDriver::Result kOfACapture = 900;
 bool is_of_a_capture(CudaDriver::Result result) { return result >= kOfACapture && result <= 908; }
+
+GpuMemory::Copy part_of(const GpuMemory::Copy& copy, uint32_t part) {
+  const uint64_t first = part * copy.part_bytes;
+  const uint64_t most = copy.part_bytes == 0 ? copy.bytes : copy.part_bytes;
+  return {copy.host + first, copy.device + first, std::min(most, copy.bytes - first), most};
+}
 
 }  // namespace
 
@@ -84,9 +91,9 @@ GpuMemory::~GpuMemory() {
   if (pinned_) driver.unregister_host(shadow_->data());
 }
 
-HeldWord GpuMemory::take_word() const {
+HeldWord GpuMemory::take_word(uint32_t parts) const {
   if (!pinned_ || !context_->driver().orders()) return {};
-  const auto taken = words_.take();
+  const auto taken = words_.take(parts);
   if (!taken) return {};
   return {shared_from_this(), taken->first, taken->second};
 }
@@ -118,45 +125,53 @@ Status GpuMemory::capture_or(CudaDriver::Result result, std::string_view what) c
           "be a part: submit them between the replays of graphs"};
 }
 
-tl::expected<bool, Status> GpuMemory::begin(std::byte* host, const std::byte* device,
-                                            uint64_t bytes, CudaDriver::Stream stream,
+tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream stream,
                                             const StreamWord& reached) const {
   const CudaDriver& driver = context_->driver();
   const Current current(*context_);
   CudaDriver::Address word = 0;
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, reached, &word);
+  const std::lock_guard lock(go_);
   if (result == kSuccess) result = context_->follow(fetches_, stream);
-  if (result == kSuccess && bytes > 0) {
-    result = driver.copy_to_host(host, address_of(device), bytes, fetches_);
+  const uint32_t parts = parts_of(copy.bytes, copy.part_bytes);
+  for (uint32_t i = 0; i < parts && result == kSuccess && copy.bytes > 0; ++i) {
+    const Copy part = part_of(copy, i);
+    result = driver.copy_to_host(part.host, address_of(part.device), part.bytes, fetches_);
+    if (result == kSuccess && i + 1 < parts) {
+      result = driver.write_word(fetches_, word, reached.value_of(i), 0);
+    }
   }
   if (result == kSuccess) result = driver.write_word(fetches_, word, reached.value, 0);
   if (result == kNotSupported) return false;
   if (result == kSuccess) return true;
   return tl::unexpected(
       capture_or(result, fmt::format("{} bytes at {} of the GPU could not be copied to the host",
-                                     bytes, static_cast<const void*>(device))));
+                                     copy.bytes, static_cast<const void*>(copy.device))));
 }
 
 tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, const StreamWord& ended,
-                                                 std::byte* device, const std::byte* host,
-                                                 uint64_t bytes) const {
+                                                 const Copy& copy) const {
   const CudaDriver& driver = context_->driver();
   const Current current(*context_);
   CudaDriver::Address word = 0;
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, ended, &word);
-  if (result == kSuccess) {
-    result = driver.wait_for_word(stream, word, ended.value, CudaDriver::kAtLeast);
+  for (uint32_t i = 0; i < ended.parts && result == kSuccess; ++i) {
+    const Copy part = part_of(copy, i);
+    result = driver.wait_for_word(stream, word, ended.value_of(i), CudaDriver::kAtLeast);
+    if (result == kNotSupported) return false;
+    if (result == kSuccess) {
+      result = driver.copy_to_device(address_of(part.device), part.host, part.bytes, stream);
+    }
   }
-  if (result == kNotSupported) return false;
-  if (result == kSuccess) result = driver.copy_to_device(address_of(device), host, bytes, stream);
   // Whoever lets go of the shadow waits for that stream, and so for this.
+  const std::lock_guard lock(go_);
   if (result == kSuccess) result = context_->follow(fetches_, stream);
   if (result == kSuccess) return true;
   return tl::unexpected(
       capture_or(result, fmt::format("the result of {} bytes cannot be copied to {} of the GPU",
-                                     bytes, static_cast<const void*>(device))));
+                                     copy.bytes, static_cast<const void*>(copy.device))));
 }
 
 Status GpuMemory::join_delivery(CudaDriver::Stream stream) const {
@@ -176,6 +191,7 @@ Status GpuMemory::come_behind(const GpuMemory& other) const {
     if (result == kSuccess) result = open_fetches();
   }
   if (result != kSuccess) return context_->failed(result, "no stream for copies");
+  const std::lock_guard lock(go_);
   return other.join_delivery(fetches_);
 }
 

@@ -57,20 +57,27 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
 
-  // A word, if streams can be put into an order and one is free; else one that is none.
-  HeldWord take_word() const;
+  // A word for so many parts, if streams can be put into an order and one is free; else one that is
+  // none.
+  HeldWord take_word(uint32_t parts) const;
   void give_back(uint32_t word) const { words_.give_back(word); }
   uint64_t offset_of(uint32_t word) const { return words_.offset_of(word); }
 
-  // Behind what was put on `stream` until now: copies, unless `bytes` is 0, and sets the word. Not
-  // waited for. Refused where the stream is being captured into a graph. False: the driver does not
-  // do that after all.
-  tl::expected<bool, Status> begin(std::byte* host, const std::byte* device, uint64_t bytes,
-                                   CudaDriver::Stream stream, const StreamWord& reached) const;
-  // `stream` waits for the word, and then copies. Not waited for; likewise.
+  // What is copied by one stream, in parts of so many bytes: the last may be shorter.
+  struct Copy {
+    std::byte* host = nullptr;
+    std::byte* device = nullptr;
+    uint64_t bytes = 0;
+    uint64_t part_bytes = 0;
+  };
+  // Behind what was put on `stream` until now: copies part after part to the host, unless there are
+  // no bytes, and sets the word for each. Not waited for. Refused where the stream is being
+  // captured into a graph. False: the driver does not do that after all.
+  tl::expected<bool, Status> begin(const Copy& copy, CudaDriver::Stream stream,
+                                   const StreamWord& reached) const;
+  // `stream` waits for each part, and then copies it from the host. Not waited for; likewise.
   tl::expected<bool, Status> deliver_on(CudaDriver::Stream stream, const StreamWord& ended,
-                                        std::byte* device, const std::byte* host,
-                                        uint64_t bytes) const;
+                                        const Copy& copy) const;
 
   // `stream` waits for all that deliver_on() has begun.
   Status join_delivery(CudaDriver::Stream stream) const;
@@ -105,6 +112,9 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   // not wait for those too. Made with the first op.
   mutable std::mutex fetches_mutex_;
   mutable CudaDriver::Stream fetches_ = nullptr;
+  // What is put on that stream in one go: when the first part of an input is there, the others must
+  // need nothing but copies.
+  mutable std::mutex go_;
 };
 
 }  // namespace gradring::client

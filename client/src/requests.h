@@ -50,7 +50,8 @@ struct Request {
   // `reached` has come, and `ended` is set when it has ended.
   HeldWord reached;
   HeldWord ended;
-  bool delivered = false;  // a stream brings the result, or it has been brought
+  uint64_t part_bytes = 0;  // in which they tell of the buffers
+  bool delivered = false;   // a stream brings the result, or it has been brought
   Outcome outcome;
 
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }

@@ -7,9 +7,9 @@
 
 namespace gradring::client {
 
-tl::expected<bool, Status> Loan::begin(uint64_t bytes, void* stream,
+tl::expected<bool, Status> Loan::begin(uint64_t bytes, uint64_t part_bytes, void* stream,
                                        const StreamWord& reached) const {
-  return place_.segment->gpu->begin(shared(), users(), bytes, stream, reached);
+  return place_.segment->gpu->begin({shared(), users(), bytes, part_bytes}, stream, reached);
 }
 
 Status Loan::come_behind(const Loan& before) const {

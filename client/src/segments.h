@@ -59,19 +59,22 @@ class Loan {
   bool of_a_gpu() const { return any() && place_.segment->gpu != nullptr; }
 
   // Of a GPU's memory, and one that is none where its streams cannot be put into an order.
-  HeldWord take_word() const { return place_.segment->gpu->take_word(); }
-  // When the stream has come there, the word is set, and the first `bytes` are in the shadow.
-  tl::expected<bool, Status> begin(uint64_t bytes, void* stream, const StreamWord& reached) const;
+  HeldWord take_word(uint32_t parts) const { return place_.segment->gpu->take_word(parts); }
+  // When the stream has come there, the first `bytes` come to the shadow, part after part, and the
+  // word tells.
+  tl::expected<bool, Status> begin(uint64_t bytes, uint64_t part_bytes, void* stream,
+                                   const StreamWord& reached) const;
   // What is begun here from now on comes behind what the streams of `before` have begun to deliver
   // out of the same stage for others; nothing to do where it is no stage.
   Status come_behind(const Loan& before) const;
   // What a delivery by a stream needs, for longer than the loan lasts.
   struct Delivery {
     std::shared_ptr<const GpuMemory> gpu;
-    std::byte* device = nullptr;
-    const std::byte* host = nullptr;
+    GpuMemory::Copy copy;
   };
-  Delivery delivery() const { return {place_.segment->gpu, users(), shared()}; }
+  Delivery delivery(uint64_t bytes, uint64_t part_bytes) const {
+    return {place_.segment->gpu, {shared(), users(), bytes, part_bytes}};
+  }
   // The same once more: the request may be taken and its loan end, while somebody still needs it.
   Loan again() const { return Loan(place_); }
 

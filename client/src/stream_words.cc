@@ -2,15 +2,16 @@
 
 namespace gradring::client {
 
-std::optional<std::pair<uint32_t, StreamWord>> StreamWords::take() {
+std::optional<std::pair<uint32_t, StreamWord>> StreamWords::take(uint32_t parts) {
   const std::lock_guard lock(mutex_);
   for (uint32_t i = 0; i < kCount; ++i) {
     Word& word = words_[i];
     if (word.taken) continue;
     word.taken = true;
-    if (++word.value == 0) ++word.value;  // 0 says that there is no word
+    word.value += parts;
+    if (word.value == 0) ++word.value;  // 0 says that there is no word
     auto* const at = reinterpret_cast<uint32_t*>(segment_ + offset_of(i));
-    return std::pair(i, StreamWord{at, word.value});
+    return std::pair(i, StreamWord{at, word.value, parts});
   }
   return std::nullopt;
 }

@@ -27,8 +27,8 @@ class StreamWords {
 
   StreamWords(std::byte* segment, uint64_t offset) : segment_(segment), offset_(offset) {}
 
-  // With a value that none before it had; nothing if all are in use.
-  std::optional<std::pair<uint32_t, StreamWord>> take();
+  // With values that none before it had; nothing if all are in use.
+  std::optional<std::pair<uint32_t, StreamWord>> take(uint32_t parts);
   void give_back(uint32_t number);
   // Within the segment.
   uint64_t offset_of(uint32_t number) const { return offset_ + number * kStride; }

@@ -20,6 +20,12 @@ bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
   return low < high ? high - low < a_bytes : low - high < b_bytes;
 }
 
+uint64_t part_bytes_for(const Extent& extent) {
+  const uint64_t eighth = std::max(extent.input, extent.output) / kPartsMost;
+  const uint64_t whole_pages = (eighth + kPartBytesLeast) / kPartBytesLeast * kPartBytesLeast;
+  return std::max(kPartBytes, whole_pages);
+}
+
 void to_wire(const Loan& loan, wire::Buffer* to) {
   to->set_segment(loan.segment_id());
   to->set_offset(loan.offset());
@@ -51,6 +57,7 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
     to_wire(place_of_reached(request), request.reached, to->mutable_reached());
   }
   if (request.ended.any()) to_wire(request.output, request.ended, to->mutable_ended());
+  to->set_part_bytes(request.part_bytes);
 }
 
 RingSubmission ring_entry(uint64_t ticket, const Request& request) {
@@ -85,6 +92,7 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
     entry.ended_offset = request.ended.offset();
     entry.ended_value = request.ended.word().value;
   }
+  entry.part_kib = static_cast<uint32_t>(request.part_bytes >> 10);
   return entry;
 }
 
@@ -149,21 +157,24 @@ Status Communicator::fetch(Request* request, void* stream, bool orders) {
 // False: it cannot be left to the daemon.
 tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* stream) {
   const Loan& place = request->input.of_a_gpu() ? request->input : request->output;
-  HeldWord reached = place.take_word();
+  const Extent& extent = request->extent;
+  const uint64_t part = request->part_bytes = part_bytes_for(extent);
+  HeldWord reached = place.take_word(parts_of(extent.input, part));
   if (!reached.any()) return false;
   if (request->input.registered() && !request->input.of_a_gpu()) {
-    Status copied = request->input.fetch(request->extent.input, nullptr);
+    Status copied = request->input.fetch(extent.input, nullptr);
     if (!copied.ok()) return tl::unexpected(std::move(copied));
   }
   if (request->output.of_a_gpu()) {
     Status behind = place.come_behind(request->output);
     if (!behind.ok()) return tl::unexpected(std::move(behind));
   }
-  const uint64_t bytes = request->input.of_a_gpu() ? request->extent.input : 0;
-  auto begun = place.begin(bytes, stream, reached.word());
+  const uint64_t bytes = request->input.of_a_gpu() ? extent.input : 0;
+  auto begun = place.begin(bytes, part, stream, reached.word());
   if (!begun || !*begun) return begun;
   request->reached = std::move(reached);
-  if (request->output.of_a_gpu()) request->ended = request->output.take_word();
+  if (!request->output.of_a_gpu()) return true;
+  request->ended = request->output.take_word(parts_of(extent.output, part));
   return true;
 }
 

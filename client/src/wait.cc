@@ -80,11 +80,10 @@ tl::expected<bool, Status> Communicator::wait_on_stream(uint64_t ticket, void* s
   if (*ended == requests_.end()) return false;
   Request& request = (*ended)->second;
   if (!request.outcome.good() || std::exchange(request.delivered, true)) return true;
-  const Loan::Delivery way = request.output.delivery();
+  const auto [gpu, copy] = request.output.delivery(request.extent.output, request.part_bytes);
   const Loan kept = request.output.again();
-  const uint64_t bytes = request.extent.output;
   inside.lock().unlock();  // nobody else waits for this copy
-  Status delivered = way.gpu->deliver(way.device, way.host, bytes);
+  Status delivered = gpu->deliver(copy.device, copy.host, copy.bytes);
   inside.lock().lock();
   const auto still_there = requests_.find(ticket);
   if (!delivered.ok() && still_there != requests_.end()) still_there->second.delivered = false;
@@ -98,12 +97,11 @@ tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>
                                                     Request* request, uint64_t ticket,
                                                     void* stream) {
   asked_for(*request);
-  const Loan::Delivery way = request->output.delivery();
+  const Loan::Delivery way = request->output.delivery(request->extent.output, request->part_bytes);
   // A stage must not be lent to the next op before its stream knows that this result is to leave
   // it.
   const Loan kept = request->output.again();
   const StreamWord ended = request->ended.word();
-  const uint64_t bytes = request->extent.output;
   const bool another_does = std::exchange(request->delivered, true);
   lock.unlock();
   if (another_does) {
@@ -112,7 +110,7 @@ tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>
     if (!joined.ok()) return tl::unexpected(std::move(joined));
     return true;
   }
-  auto begun = way.gpu->deliver_on(stream, ended, way.device, way.host, bytes);
+  auto begun = way.gpu->deliver_on(stream, ended, way.copy);
   lock.lock();
   const auto still_there = requests_.find(ticket);
   const bool done = begun && *begun;

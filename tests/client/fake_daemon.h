@@ -99,6 +99,8 @@ class FakeDaemon {
   void come_back();
   // The next life knows no session.
   void forget();
+  // In a segment that was named in an operation; null: there is no word.
+  uint32_t* word_at(const wire::StreamWord& word);
   // Closes the attach sockets only, as one that stops does before its last words have gone out.
   void hang_up();
   // Stays, and does nothing more.
@@ -129,7 +131,6 @@ class FakeDaemon {
   void compute_once(const std::string& routing_id, const wire::Operation& operation);
   void compute(const wire::Operation& operation);
   // Null where there is none.
-  uint32_t* word_at(const wire::StreamWord& word);
   void send_to(const std::string& routing_id, const std::string& bytes);
   void open_sockets();
   void close_listeners();

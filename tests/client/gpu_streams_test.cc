@@ -1,10 +1,12 @@
 // Streams of a GPU in an order with the daemon's work.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "proto/stream_word.h"
 #include "tests/client/gpu_memory_fixture.h"
 
 namespace gradring::test {
@@ -117,6 +119,50 @@ TEST_F(GpuStreams, GoOnWhenTheCommunicatorIsClosed) {
   ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
   job_.reset();
   gpu_.wait_for(nullptr);
+}
+
+// 5 MiB in parts of 2: of the result some is fetched before the op has ended.
+TEST_F(GpuStreams, FetchALargeResultPartAfterPart) {
+  constexpr uint64_t kPart = uint64_t{2} << 20, kBytes = uint64_t{5} << 20;
+  const uint64_t memory = gpu_.alloc(kBytes, false);
+  gradring_op op = sum(memory, memory);
+  op.count = kBytes / sizeof(float);
+  for (uint64_t at = 0; at < kBytes; at += kPart / 2) {
+    gpu_.fill_later(nullptr, memory + at, 1.0f + static_cast<float>(at / kPart),
+                    kPart / 2 / sizeof(float));
+  }
+  const gradring_request request = submit_alone(op);
+  const auto begins = [&](uint64_t part) {
+    float value = 0;
+    gpu_.read(memory + part * kPart, &value, sizeof(value));
+    return value;
+  };
+  const wire::Operation operation = daemon_.wait_for_operations(1).at(0);
+  EXPECT_EQ(operation.part_bytes(), kPart);
+  const StreamWord reached{daemon_.word_at(operation.reached()), operation.reached().value(), 3};
+  while (!reached.has_come()) sleep_a_moment();
+  const wire::Buffer& output = operation.output();
+  wire::StreamWord first;
+  first.set_segment(output.segment());
+  first.set_offset(output.offset());
+  first.set_value(1);
+  auto* const result = reinterpret_cast<float*>(daemon_.word_at(first));
+  EXPECT_EQ(result[2 * kPart / sizeof(float)], 3) << "all of the input is there";
+  std::fill_n(result, op.count, 8.0f);
+
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+  const StreamWord ended{daemon_.word_at(operation.ended()), operation.ended().value(), 3};
+  ended.set_come(1);
+  while (begins(0) != 8) sleep_a_moment();
+  sleep_a_moment();
+  EXPECT_EQ(begins(1), 2) << "that may not be final";
+  ended.set_come(2);
+  while (begins(1) != 8) sleep_a_moment();
+  daemon_.complete(operation);
+  EXPECT_EQ(wait(request), GRADRING_OK);
+  gpu_.wait_for(nullptr);
+  EXPECT_EQ(begins(2), 16) << "as this daemon sums";
+  gpu_.free(memory);
 }
 
 TEST_F(GpuStreams, MoreOpsThanThereAreWordsGoWithoutThem) {

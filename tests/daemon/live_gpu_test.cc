@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <functional>
 #include <gradring/gradring.hpp>
 #include <vector>
 
@@ -35,6 +37,14 @@ class DeviceBuffer {
     test_gpu().end_stream(stream_);
   }
   void write_later(float value) { test_gpu().fill_later(stream_, address_, value, count_); }
+  // Other values in each block.
+  static constexpr size_t kBlock = 100'000;
+  void write_later(const std::function<float(size_t block)>& value) {
+    for (size_t at = 0; at < count_; at += kBlock) {
+      test_gpu().fill_later(stream_, address_ + at * sizeof(float), value(at / kBlock),
+                            std::min(kBlock, count_ - at));
+    }
+  }
   std::vector<float> read() const {
     std::vector<float> values(count_);
     test_gpu().read(address_, values.data(), bytes());
@@ -98,6 +108,25 @@ TEST_F(LiveGpu, EverySizeIsSummed) {
         EXPECT_THAT(gradients.read(), Each(10)) << count << (registered ? ", registered" : "");
         sum.wait();
       }
+    }
+  });
+}
+
+// In parts, each of which has values of its own.
+TEST_F(LiveGpu, WhatIsLargeIsSummedInParts) {
+  run("train", [](Communicator& job) {
+    constexpr size_t kCount = (size_t{5} << 20) + 3;
+    DeviceBuffer gradients(job, kCount, job.rank() % 2 == 0);
+    for (int step = 0; step < 3; ++step) {
+      gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+      Request sum = job.start(gradients.sum());
+      sum.wait_on_stream(gradients.stream());
+      test_gpu().wait_for(gradients.stream());
+      const std::vector<float> sums = gradients.read();
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(sums[i], 10.0f * (1 + i / DeviceBuffer::kBlock)) << i;
+      }
+      sum.wait();
     }
   });
 }
