@@ -24,8 +24,8 @@ bool is_of_a_capture(CudaDriver::Result result) { return result >= kOfACapture &
 
 GpuMemory::Copy part_of(const GpuMemory::Copy& copy, uint32_t part) {
   const uint64_t first = part * copy.part_bytes;
-  const uint64_t most = copy.part_bytes == 0 ? copy.bytes : copy.part_bytes;
-  return {copy.host + first, copy.device + first, std::min(most, copy.bytes - first), most};
+  const uint64_t bytes = std::min(copy.part_bytes, copy.bytes - first);
+  return {copy.host + first, copy.device + first, bytes, copy.part_bytes};
 }
 
 }  // namespace
@@ -134,15 +134,14 @@ tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream
   if (result == kSuccess) result = prepare(stream, reached, &word);
   const std::lock_guard lock(go_);
   if (result == kSuccess) result = context_->follow(fetches_, stream);
-  const uint32_t parts = parts_of(copy.bytes, copy.part_bytes);
-  for (uint32_t i = 0; i < parts && result == kSuccess && copy.bytes > 0; ++i) {
-    const Copy part = part_of(copy, i);
-    result = driver.copy_to_host(part.host, address_of(part.device), part.bytes, fetches_);
-    if (result == kSuccess && i + 1 < parts) {
-      result = driver.write_word(fetches_, word, reached.value_of(i), 0);
+  const bool copies = copy.bytes > 0;
+  for (uint32_t i = copies ? 0 : reached.parts - 1; i < reached.parts && result == kSuccess; ++i) {
+    if (copies) {
+      const Copy part = part_of(copy, i);
+      result = driver.copy_to_host(part.host, address_of(part.device), part.bytes, fetches_);
     }
+    if (result == kSuccess) result = driver.write_word(fetches_, word, reached.value_of(i), 0);
   }
-  if (result == kSuccess) result = driver.write_word(fetches_, word, reached.value, 0);
   if (result == kNotSupported) return false;
   if (result == kSuccess) return true;
   return tl::unexpected(

@@ -63,7 +63,8 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   void give_back(uint32_t word) const { words_.give_back(word); }
   uint64_t offset_of(uint32_t word) const { return words_.offset_of(word); }
 
-  // What is copied by one stream, in parts of so many bytes: the last may be shorter.
+  // What is copied by one stream, in as many parts of so many bytes as its word has: the last may
+  // be shorter.
   struct Copy {
     std::byte* host = nullptr;
     std::byte* device = nullptr;

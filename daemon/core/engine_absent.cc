@@ -69,7 +69,7 @@ void JobEngine::check_absent(const Op& op) {
       const std::string what =
           title(op) + " (" + (op.signature ? describe(*op.signature) : "") + ")";
       failure.blame = blame_of(
-          local.rank, of ? "left the job before its GPU had brought the whole input of " + what
+          local.rank, of ? "left the job before the whole input of " + what + " had come"
                          : "left the job without submitting " + what + ", which others wait for");
     }
     actions_->absent({local.rank, view_.members[me_].node, failure, of != nullptr});

@@ -1,6 +1,6 @@
-// Inputs that come while their op is under way, as those in the memory of a GPU do: from the
-// beginning on, and each rank's for itself. A slice is folded when what it takes of them is there.
-// Nobody else knows of it: to other members such a node is one that is a little slower.
+// Inputs that come while their op is under way: from the beginning on, and each rank's for itself.
+// A slice is folded when what it takes of them is there. Nobody else knows of it: to other members
+// such a node is one that is a little slower.
 
 #include <algorithm>
 

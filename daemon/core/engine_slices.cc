@@ -298,9 +298,10 @@ bool JobEngine::work_hand() {
 // slices always has one into which the first waiting slice can move.
 bool JobEngine::work_start() {
   const uint32_t credits_to_start = planted(Bug::kStartWithOneSlot) ? 1 : 2;
-  Op* const next = next_to_start();
-  if (next == nullptr || free_starts_.empty()) return false;
+  if (starting_.empty() || free_starts_.empty()) return false;
   if (members() > 1 && credits_.free_to_start() < credits_to_start) return false;
+  Op* const next = next_to_start();
+  if (next == nullptr) return false;
   Op& op = *next;
   const uint32_t buffer = free_starts_.back();
   free_starts_.pop_back();

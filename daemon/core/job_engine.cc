@@ -231,8 +231,8 @@ Failure JobEngine::deadline_failure(const Op& op) const {
     if (!local || local->input_here == Submission::kAllHere) continue;
     const uint64_t all = extent_of(local->signature, local->rank, local->position).input;
     failure.blame =
-        blame_of(local->rank, what + "its GPU has brought " + std::to_string(local->input_here) +
-                                  " of the " + std::to_string(all) + " bytes of its input");
+        blame_of(local->rank, what + "of its input only " + std::to_string(local->input_here) +
+                                  " of " + std::to_string(all) + " bytes have come");
     return failure;
   }
   for (const uint32_t i : missing_members(op)) {

@@ -18,15 +18,15 @@ void PassingParts::add(const Submit& submit, uint64_t input_here, core::Time now
   const core::Submission& s = submit.submission;
   if (input_here != core::Submission::kAllHere) {
     const auto parts = static_cast<uint32_t>(input_here / submit.part_bytes);
-    coming_.push_back({s.rank, s.ticket, s.key, submit.reached, submit.part_bytes, parts, now});
+    coming_.push_back({{s.rank, s.ticket, s.key, submit.reached, submit.part_bytes}, parts, now});
   }
   if (submit.ended && submit.ended.parts > 1) {
-    going_.push_back({s.rank, s.ticket, s.key, submit.ended, submit.part_bytes});
+    going_.push_back({{s.rank, s.ticket, s.key, submit.ended, submit.part_bytes}});
   }
 }
 
 void PassingParts::drop(uint32_t rank, uint64_t ticket) {
-  const auto is_it = [&](const auto& one) { return one.rank == rank && one.ticket == ticket; };
+  const auto is_it = [&](const Passing& one) { return one.rank == rank && one.ticket == ticket; };
   std::erase_if(coming_, is_it);
   std::erase_if(going_, is_it);
 }

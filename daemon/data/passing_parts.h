@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "daemon/core/job_engine.h"
@@ -32,21 +31,18 @@ class PassingParts {
   core::Time next_look(core::Time now) const;
 
  private:
-  struct Coming {
+  struct Passing {
     uint32_t rank = 0;
     uint64_t ticket = 0;
     OpKey key;
     StreamWord word;
     uint64_t part_bytes = 0;
+  };
+  struct Coming : Passing {
     uint32_t parts = 0;  // the engine knows of
     core::Time since = 0;
   };
-  struct Going {
-    uint32_t rank = 0;
-    uint64_t ticket = 0;
-    OpKey key;
-    StreamWord word;
-    uint64_t part_bytes = 0;
+  struct Going : Passing {
     uint32_t slice = 0;  // the first that is not known to be there
     uint64_t bytes = 0;  // of the output, before that one
   };

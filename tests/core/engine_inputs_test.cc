@@ -107,7 +107,7 @@ TEST_F(EngineInputs, OfARankThatLeavesNeverCome) {
   EXPECT_TRUE(absence.unfinished);
   EXPECT_EQ(absence.rank, std::optional<uint32_t>(1));
   EXPECT_THAT(absence.failure.blame.evidence,
-              HasSubstr("before its GPU had brought the whole input of op 0"));
+              HasSubstr("left the job before the whole input of op 0"));
   ring.lose_rank(1);
   ring.change_view();
   ring.run();
@@ -156,7 +156,7 @@ TEST_F(EngineInputs, ThatDoNotComeAreWhatADeadlineNames) {
   ASSERT_EQ(ring.failures(1).size(), 1u);
   EXPECT_EQ(ring.failures(1)[0].blame.rank, 1u);
   EXPECT_THAT(ring.failures(1)[0].blame.evidence,
-              HasSubstr("its GPU has brought 2000 of the 4000 bytes"));
+              HasSubstr("of its input only 2000 of 4000 bytes have come"));
 }
 
 }  // namespace

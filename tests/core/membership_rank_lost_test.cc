@@ -83,6 +83,30 @@ TEST(MembershipRankLost, ANodeWhoseLastRankDiedIsNotLeftOutBecauseAnotherRankDie
   EXPECT_TRUE(town.admitted(sessions[0]) && town.admitted(sessions[2]));
 }
 
+TEST(MembershipRankLost, ALastWillThatCannotCompleteIsNotWaitedFor) {
+  Town town(2);
+  town.drains_at_once = false;
+  std::vector<SessionId> sessions;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    JoinRequest request = trainer(rank, 2);
+    request.policy = "elastic";
+    sessions.push_back(town.join(node_of(rank), request));
+  }
+  town.run();
+  const JobId job = town.job_of(sessions[0]);
+  town.die(sessions[1]);
+  town.run();
+  ASSERT_TRUE(town.at("a").view_of(job)->index_of("b"));
+  Absence absence{1, "b", {Cause::kTrainerDied, {}}};
+  town.at("b").engine_absent(job, absence);
+  town.run();
+  EXPECT_TRUE(town.at("a").view_of(job)->index_of("b")) << "others may still complete";
+  absence.unfinished = true;
+  town.at("b").engine_absent(job, absence);
+  town.run();
+  EXPECT_FALSE(town.at("a").view_of(job)->index_of("b"));
+}
+
 TEST(MembershipRankLost, ALastWillIsNotWaitedForLonger) {
   Town town(2);
   town.drains_at_once = false;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "proto/stream_word.h"
 #include "proto/verdict.h"
@@ -24,6 +25,7 @@ constexpr int kAMoment = 50;  // milliseconds, for what must not come
 
 class LiveStreams : public testing::Test {
  protected:
+  explicit LiveStreams(const std::vector<std::string>& flags = {}) : daemon_(flags) {}
   void SetUp() override {
     ASSERT_TRUE(form_job("job", {x_.get(), y_.get()}));
     theirs_ = x_->allocate(4096);
@@ -142,6 +144,7 @@ TEST_F(LiveStreams, SomeThousandOfOneTrainerAndNoMore) {
 // Inputs of several slices, that come in parts.
 class LiveParts : public LiveStreams {
  protected:
+  using LiveStreams::LiveStreams;
   static constexpr uint64_t kPart = uint64_t{1} << 20;
   static constexpr uint32_t kParts = 4;
   static constexpr uint64_t kFloats = kPart / sizeof(float);
@@ -219,7 +222,24 @@ TEST_F(LiveParts, OfOneThatLeavesBetweenThemAreNamed) {
   x_->leave();
   const wire::Completion end = y_->completion();
   EXPECT_EQ(cause(end), Cause::kTrainerLeft);
-  EXPECT_THAT(end.failure().blame().evidence(), HasSubstr("before its GPU had brought"));
+  EXPECT_THAT(end.failure().blame().evidence(), HasSubstr("before the whole input of"));
+}
+
+class LivePartsOnRecord : public LiveParts {
+ protected:
+  LivePartsOnRecord() : LiveParts({"--keep", "--restart-grace", "20s"}) {}
+};
+
+// The next daemon could not tell what of them its predecessor had seen.
+TEST_F(LivePartsOnRecord, AreWaitedForAsOne) {
+  submit_both();
+  for (uint32_t part = 1; part < kParts; ++part) come(part);
+  EXPECT_FALSE(y_->receive(kAMoment));
+  EXPECT_EQ(rank_of_x().ops_submitted(), 0u);
+  come(kParts);
+  EXPECT_EQ(verdict(x_->completion()), Verdict::kOk);
+  EXPECT_EQ(verdict(y_->completion()), Verdict::kOk);
+  EXPECT_EQ(mine_.data[kParts * kFloats - 1], 2.0f + kParts);
 }
 
 TEST_F(LiveParts, ThatAreTooSmallAreRefused) {
