@@ -354,4 +354,16 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   return s;
 }
 
+Scenario draw_mismatched(uint64_t seed) {
+  Scenario scenario = draw_scenario(seed, 0);
+  for (JobSpec& job : scenario.jobs) {
+    const auto size = static_cast<uint32_t>(job.node_of_rank.size());
+    if (job.ops[0].signature.collective == Collective::kBarrier || size < 2) continue;
+    job.mismatch_rank = static_cast<uint32_t>(seed % size);
+    job.mismatch_step = 0;
+    job.mismatch_lasts = true;
+  }
+  return scenario;
+}
+
 }  // namespace gradring::sim

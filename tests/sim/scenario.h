@@ -120,4 +120,7 @@ Scenario draw_retuned(uint64_t seed);
 // ops or more and at least one fault.
 Scenario draw_scenario(uint64_t seed, uint32_t nodes);
 
+// Likewise; and one rank of each job differs from the others in one op of every step.
+Scenario draw_mismatched(uint64_t seed);
+
 }  // namespace gradring::sim

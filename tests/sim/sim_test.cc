@@ -131,6 +131,18 @@ TEST(Simulation, AnotherTableIsOnlyAPause) {
   EXPECT_GT(retuned, seeds * 2);
 }
 
+// Ops of which two ranks think differently fail, also while views change; others go on.
+TEST(Simulation, RanksThatDifferInEveryStep) {
+  uint64_t mismatches = 0;
+  const uint64_t seeds = kSanitized ? 30 : 400;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    World world(draw_mismatched(seed));
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    mismatches += world.stats().mismatches;
+  }
+  EXPECT_GT(mismatches, seeds * 5);
+}
+
 // The checks see damage: each kind is found within a few seeds.
 class Damage : public testing::TestWithParam<Sabotage> {};
 
