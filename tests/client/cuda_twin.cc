@@ -1,6 +1,8 @@
-// Functions of libcuda.so.1, with the numbers and names of its cuda.h.
+// Functions of libcuda.so.1, with the numbers and names of its cuda.h: contexts, streams and
+// events. Memory is in cuda_twin_memory.cc, kernels in cuda_twin_kernels.cc.
+#include <array>
 #include <bit>
-#include <cstring>
+#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -12,8 +14,8 @@ namespace {
 using gradring::StreamWord;
 using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 
-constexpr int kContextOf = 1, kMemoryTypeOf = 2, kDeviceOf = 9;
-constexpr unsigned kDeviceMemory = 2;
+// An attribute of a device.
+constexpr int kMultiprocessors = 16;
 
 }  // namespace
 
@@ -21,48 +23,67 @@ constexpr unsigned kDeviceMemory = 2;
 // NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
 
-int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
+int cuInit(unsigned) {
   const std::lock_guard lock(gpu().mutex);
-  auto after = gpu().ranges.upper_bound(address);
-  if (at(address, 1) == nullptr) return kInvalidValue;
-  const Range& range = std::prev(after)->second;
-  switch (attribute) {
-    case kContextOf:
-      *static_cast<void**>(value) = range.pooled ? nullptr : &gpu().context;
-      return kSuccess;
-    case kMemoryTypeOf:
-      *static_cast<unsigned*>(value) = kDeviceMemory;
-      return kSuccess;
-    case kDeviceOf:
-      *static_cast<int*>(value) = 0;
-      return kSuccess;
-    default:
-      return kInvalidValue;
-  }
+  return told("cuInit");
+}
+
+int cuDeviceGetCount(int* count) {
+  const std::lock_guard lock(gpu().mutex);
+  *count = gpu().count;
+  return told("cuDeviceGetCount");
 }
 
 int cuDeviceGet(int* device, int ordinal) {
+  const std::lock_guard lock(gpu().mutex);
   *device = ordinal;
-  return ordinal == 0 ? kSuccess : kInvalidValue;
+  return ordinal >= 0 && ordinal < gpu().count ? kSuccess : kInvalidValue;
 }
 
-int cuDevicePrimaryCtxRetain(void** context, int) {
+int cuDeviceGetName(char* name, int bytes, int) {
+  return std::snprintf(name, static_cast<size_t>(bytes), "Twin") > 0 ? kSuccess : kInvalidValue;
+}
+
+// The same in all processes.
+int cuDeviceGetUuid_v2(std::array<char, 16>* uuid, int device) {
+  *uuid = {'g', 'r', 'a', 'd', 'r', 'i', 'n', 'g', ' ', 't', 'w', 'i', 'n', ' ', '#'};
+  uuid->back() = static_cast<char>('0' + device);
+  return kSuccess;
+}
+
+int cuDeviceGetUuid(std::array<char, 16>* uuid, int device) {
+  return cuDeviceGetUuid_v2(uuid, device);
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = 2;
+  return attribute == kMultiprocessors ? kSuccess : kInvalidValue;
+}
+
+int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  const std::lock_guard lock(gpu().mutex);
+  *can = device != peer && told("cuDeviceCanAccessPeer") == kSuccess ? 1 : 0;
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int device) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuDevicePrimaryCtxRetain"); result != kSuccess) return result;
+  if (device < 0 || device >= gpu().count) return kInvalidValue;
   ++gpu().primaries;
-  *context = &gpu().context;
+  *context = &gpu().contexts.at(static_cast<size_t>(device));
   return kSuccess;
 }
 
 int cuDevicePrimaryCtxRelease_v2(int) {
   const std::lock_guard lock(gpu().mutex);
-  --gpu().primaries;
+  if (--gpu().primaries == 0) gpu().peers.clear();
   return kSuccess;
 }
 
 int cuCtxPushCurrent_v2(void* context) {
   const std::lock_guard lock(gpu().mutex);
-  if (context != &gpu().context) return kInvalidContext;
+  if (gpu_of(context) < 0) return kInvalidContext;
   contexts.push_back(context);
   ++gpu().entered;
   return kSuccess;
@@ -77,35 +98,33 @@ int cuCtxPopCurrent_v2(void** context) {
   return kSuccess;
 }
 
-int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
+// From the current context to that one.
+int cuCtxEnablePeerAccess(void* context, unsigned) {
   const std::lock_guard lock(gpu().mutex);
-  if (const int result = told("cuMemHostRegister_v2"); result != kSuccess) return result;
-  return gpu().pinned.emplace(memory, bytes).second ? kSuccess : kInvalidValue;
+  if (contexts.empty() || gpu_of(context) < 0) return kInvalidContext;
+  const bool fresh = gpu().peers.emplace(gpu_of(contexts.back()), gpu_of(context)).second;
+  return fresh ? kSuccess : kPeerAlready;
 }
 
-int cuMemHostUnregister(void* memory) {
-  const std::lock_guard lock(gpu().mutex);
-  return gpu().pinned.erase(memory) == 1 ? kSuccess : kInvalidValue;
+int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return kSuccess;
 }
 
-// Only of memory that is pinned; the GPU sees it where the host does.
-int cuMemHostGetDevicePointer_v2(uint64_t* address, void* memory, unsigned) {
-  const std::lock_guard lock(gpu().mutex);
-  for (const auto& [base, bytes] : gpu().pinned) {
-    const auto offset = reinterpret_cast<uint64_t>(memory) - reinterpret_cast<uint64_t>(base);
-    if (offset >= bytes) continue;
-    *address = reinterpret_cast<uint64_t>(memory);
-    return kSuccess;
-  }
-  return kInvalidValue;
-}
-
-int cuStreamCreate(void** stream, unsigned) {
+int cuStreamCreateWithPriority(void** stream, unsigned, int) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuStreamCreate"); result != kSuccess) return result;
+  if (contexts.empty()) return kInvalidContext;
   *stream = new char;
-  gpu().streams[*stream].made = true;
+  Stream& made = gpu().streams[*stream];
+  made.made = true;
+  made.gpu = gpu_of(contexts.back());
   return kSuccess;
+}
+
+int cuStreamCreate(void** stream, unsigned flags) {
+  return cuStreamCreateWithPriority(stream, flags, 0);
 }
 
 int cuStreamDestroy_v2(void* stream) {
@@ -126,6 +145,13 @@ int cuStreamSynchronize(void* stream) {
   return wanted != kSuccess ? wanted : result;
 }
 
+int cuStreamQuery(void* stream) {
+  const std::lock_guard lock(gpu().mutex);
+  const auto found = gpu().streams.find(stream);
+  if (found == gpu().streams.end()) return kInvalidHandle;
+  return found->second.work.empty() ? found->second.error : kNotReady;
+}
+
 int cuEventCreate(void** event, unsigned) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuEventCreate"); result != kSuccess) return result;
@@ -144,11 +170,22 @@ int cuEventDestroy_v2(void* event) {
 int cuEventRecord(void* event, void* stream) {
   const std::lock_guard lock(gpu().mutex);
   if (gpu().events.count(event) == 0) return kInvalidHandle;
-  return enqueue(stream, [event, number = ++gpu().events[event].recorded] {
+  return enqueue(stream, [event, stream, number = ++gpu().events[event].recorded] {
     const auto known = gpu().events.find(event);
-    if (known != gpu().events.end()) known->second.done.insert(number);
+    if (known == gpu().events.end()) return kSuccess;
+    known->second.done.insert(number);
+    known->second.error = gpu().streams.at(stream).error;
     return kSuccess;
   });
+}
+
+int cuEventQuery(void* event) {
+  const std::lock_guard lock(gpu().mutex);
+  const auto known = gpu().events.find(event);
+  if (known == gpu().events.end()) return kInvalidHandle;
+  const uint64_t last = known->second.recorded;
+  if (last > 0 && known->second.done.count(last) == 0) return kNotReady;
+  return known->second.error;
 }
 
 // For what was recorded until now.
@@ -185,28 +222,6 @@ int cuStreamIsCapturing(void* stream, int* status) {
   const std::lock_guard lock(gpu().mutex);
   *status = gpu().capturing.count(stream) > 0 ? 1 : 0;
   return told("cuStreamIsCapturing");
-}
-
-int cuMemcpyDtoHAsync_v2(void* host, uint64_t address, size_t bytes, void* stream) {
-  const std::lock_guard lock(gpu().mutex);
-  if (at(address, bytes) == nullptr) return kIllegalAddress;
-  return enqueue(stream, [=] {
-    const char* const from = at(address, bytes);
-    if (from == nullptr) return kIllegalAddress;
-    std::memcpy(host, from, bytes);
-    return kSuccess;
-  });
-}
-
-int cuMemcpyHtoDAsync_v2(uint64_t address, const void* host, size_t bytes, void* stream) {
-  const std::lock_guard lock(gpu().mutex);
-  if (at(address, bytes) == nullptr) return kIllegalAddress;
-  return enqueue(stream, [=] {
-    char* const to = at(address, bytes);
-    if (to == nullptr) return kIllegalAddress;
-    std::memcpy(to, host, bytes);
-    return kSuccess;
-  });
 }
 
 // It must not call the driver, which here as there would wait for the stream that it is on.

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// A driver of one GPU that is made of the host's memory, under the driver's own name: what the
-// library looks up finds it. Its addresses cannot be read by the host, as little as those of a GPU;
-// and what is put on a stream is done a moment later, by a thread of its own.
+// A driver of GPUs that are made of the host's memory, under the driver's own name: what the
+// library and the daemon look up finds it. Its addresses cannot be read by the host, as little as
+// those of a GPU; and what is put on a stream is done a moment later, by a thread of its own.
 namespace gradring::test {
 
 // What a program does with a GPU. Any thread.
@@ -30,11 +30,20 @@ struct CudaTwin {
   // (cuLaunchHostFunc).
   void* (*behind)(uint64_t address);
   void (*capture)(void* stream, bool on);
-  // From now on this function answers so; 0: as it should.
+  // From now on this function answers so; 0: as it should. "later": whatever a GPU does with memory
+  // fails so, when the stream gets there.
   void (*answer)(const char* function, int result);
-  // What somebody holds on to: pinned ranges, streams, events, primary contexts and contexts of a
-  // thread. Streams of make_stream do not count.
+  // What somebody holds on to: pinned ranges, streams, events, modules, memory of cuMemAlloc or of
+  // another process, primary contexts and contexts of a thread. Streams of make_stream and memory
+  // of alloc do not count.
   int (*held)();
+
+  // From now on there are so many GPUs, 4 at the most; at first there is one. What is said above of
+  // the GPU is said of the first.
+  void (*have)(int count);
+  uint64_t (*alloc_on)(int gpu, size_t bytes);
+  // hold() of all streams that somebody has on it.
+  void (*hold_gpu)(int gpu, bool on);
 };
 
 // Loads it into this process, once.
@@ -42,6 +51,7 @@ const CudaTwin& cuda_twin();
 
 // The twin; or, where GRADRING_TEST_GPU is "real", the first GPU of this machine.
 const TestGpu& test_gpu();
+bool is_real();
 const TestGpu& real_gpu();
 
 }  // namespace gradring::test

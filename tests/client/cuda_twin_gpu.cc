@@ -2,8 +2,10 @@
 #include "tests/client/cuda_twin_gpu.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <thread>
 
@@ -46,13 +48,54 @@ Gpu& gpu() {
   return *kTheGpu;
 }
 
-char* at(uint64_t address, size_t bytes) {
+std::pair<const uint64_t, Range>* range_of(uint64_t address) {
   auto after = gpu().ranges.upper_bound(address);
   if (after == gpu().ranges.begin()) return nullptr;
-  auto& [base, range] = *std::prev(after);
-  const uint64_t offset = address - base;
-  const bool fits = offset <= range.bytes.size() && bytes <= range.bytes.size() - offset;
-  return fits ? range.bytes.data() + offset : nullptr;
+  auto& found = *std::prev(after);
+  return address - found.first <= found.second.size ? &found : nullptr;
+}
+
+char* at(uint64_t address, size_t bytes) {
+  auto* const found = range_of(address);
+  if (found == nullptr) return nullptr;
+  const uint64_t offset = address - found->first;
+  return bytes <= found->second.size - offset ? found->second.bytes + offset : nullptr;
+}
+
+uint64_t add_range(Range range) {
+  void* const bytes =
+      ::mmap(nullptr, range.size, PROT_READ | PROT_WRITE, MAP_SHARED, range.file, 0);
+  if (bytes == MAP_FAILED) return 0;
+  range.bytes = static_cast<char*>(bytes);
+  range.buffer = ++gpu().buffers;
+  // An address that is nobody else's, and that nobody can read.
+  void* const base =
+      ::mmap(nullptr, range.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto address = reinterpret_cast<uint64_t>(base);
+  gpu().ranges[address] = std::move(range);
+  return address;
+}
+
+void end_range(uint64_t address) {
+  const Range& range = gpu().ranges.at(address);
+  ::munmap(range.bytes, range.size);
+  ::munmap(std::bit_cast<void*>(address), range.size);
+  ::close(range.file);
+  gpu().ranges.erase(address);
+}
+
+uint64_t allocate(int number, size_t wanted) {
+  const size_t bytes = std::max<size_t>(wanted, 1);
+  Range range{.size = bytes, .file = ::memfd_create("memory of a GPU", MFD_CLOEXEC), .gpu = number};
+  const bool made = ::ftruncate(range.file, static_cast<off_t>(bytes)) == 0;
+  return made ? add_range(std::move(range)) : 0;
+}
+
+int gpu_of(void* context) {
+  const auto& all = gpu().contexts;
+  const auto found =
+      std::find_if(all.begin(), all.end(), [context](const char& one) { return &one == context; });
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
 }
 
 int told(const char* function) {
@@ -68,23 +111,42 @@ int enqueue(void* stream, Act act) {
   return kSuccess;
 }
 
+int enqueue_work(void* stream, Act act) {
+  return enqueue(stream, [act = std::move(act)]() -> std::optional<int> {
+    const int wanted = told("later");
+    return wanted != kSuccess ? wanted : act();
+  });
+}
+
 namespace {
 
 uint64_t twin_alloc(size_t bytes, bool pooled) {
   const std::lock_guard lock(gpu().mutex);
-  // An address that is nobody else's, and that nobody can read.
-  void* const base =
-      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  const auto address = reinterpret_cast<uint64_t>(base);
-  gpu().ranges[address] = {std::vector<char>(bytes), pooled, base};
+  const uint64_t address = allocate(0, bytes);
+  gpu().ranges.at(address).pooled = pooled;
   return address;
+}
+
+uint64_t twin_alloc_on(int number, size_t bytes) {
+  const std::lock_guard lock(gpu().mutex);
+  return allocate(number, bytes);
 }
 
 void twin_free(uint64_t address) {
   const std::lock_guard lock(gpu().mutex);
-  const Range& range = gpu().ranges.at(address);
-  ::munmap(range.addresses, range.bytes.size());
-  gpu().ranges.erase(address);
+  end_range(address);
+}
+
+void twin_have(int count) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().count = count;
+}
+
+void twin_hold_gpu(int number, bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  for (auto& [id, stream] : gpu().streams) {
+    if (stream.made && stream.gpu == number) stream.held = on;
+  }
 }
 
 void* twin_make_stream() {
@@ -150,8 +212,11 @@ int twin_held() {
   const std::lock_guard lock(gpu().mutex);
   const auto streams = std::count_if(gpu().streams.begin(), gpu().streams.end(),
                                      [](const auto& entry) { return entry.second.made; });
-  return static_cast<int>(gpu().pinned.size() + gpu().events.size()) + static_cast<int>(streams) +
-         gpu().primaries + gpu().entered;
+  const auto ranges = std::count_if(
+      gpu().ranges.begin(), gpu().ranges.end(),
+      [](const auto& entry) { return entry.second.allocated || !entry.second.handle.empty(); });
+  return static_cast<int>(gpu().pinned.size() + gpu().events.size() + gpu().modules.size()) +
+         static_cast<int>(streams + ranges) + gpu().primaries + gpu().entered;
 }
 
 }  // namespace
@@ -169,6 +234,9 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_behind,
     twin_capture,
     twin_answer,
-    twin_held};
+    twin_held,
+    twin_have,
+    twin_alloc_on,
+    twin_hold_gpu};
 }
 // NOLINTEND(readability-identifier-naming)

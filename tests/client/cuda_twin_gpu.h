@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -19,26 +20,37 @@ namespace gradring::test::twin {
 using Clock = std::chrono::steady_clock;
 
 // By the numbers of cuda.h.
-inline constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400,
-                     kIllegalAddress = 700, kCaptureUnsupported = 900;
+inline constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kMapFailed = 205,
+                     kAlreadyMapped = 208, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
+                     kIllegalAddress = 700, kPeerAlready = 704, kMisaligned = 716,
+                     kCaptureUnsupported = 900;
+inline constexpr int kGpusMax = 4;
 
 // Nothing: it cannot be done yet.
 using Act = std::function<std::optional<int>()>;
 
+// Memory of a GPU is a file without a name, which another process can open too.
 struct Range {
-  std::vector<char> bytes;
+  char* bytes = nullptr;
+  size_t size = 0;
+  int file = -1;  // another process's: that was opened
+  int gpu = 0;
+  uint64_t buffer = 0;  // never twice
   bool pooled = false;
-  void* addresses = nullptr;
+  bool allocated = false;   // by cuMemAlloc; others are the tests' own
+  std::string handle = {};  // by which it was opened
 };
 struct Stream {
   std::deque<std::pair<Clock::time_point, Act>> work;
   int error = kSuccess;  // of what was done since somebody waited for it
   bool held = false;
   bool made = false;  // by cuStreamCreate; others are the tests' own
+  int gpu = 0;
 };
 struct Event {
   uint64_t recorded = 0;
   std::set<uint64_t> done;  // of those: streams may come to the later ones first
+  int error = kSuccess;     // of what its stream had done before
 };
 struct Gpu {
   std::mutex mutex;
@@ -49,9 +61,13 @@ struct Gpu {
   std::set<void*> capturing;
   std::map<void*, size_t> pinned;
   std::map<std::string, int> answers;
+  std::set<void*> modules;
+  std::set<std::pair<int, int>> peers;  // the first one reaches memory of the other
+  uint64_t buffers = 0;
+  int count = 1;
   int primaries = 0;
   int entered = 0;
-  char context = 0;
+  std::array<char, kGpusMax> contexts = {};  // by their addresses
 };
 
 // The one there is; it outlives everything.
@@ -63,8 +79,18 @@ inline thread_local std::vector<void*> contexts;
 
 // What lies there; null: not all of it is one range.
 char* at(uint64_t address, size_t bytes);
+// The range that it lies in, with its address; null: none.
+std::pair<const uint64_t, Range>* range_of(uint64_t address);
+// A range of this file, which it takes; 0: it cannot be mapped.
+uint64_t add_range(Range range);
+void end_range(uint64_t address);
+uint64_t allocate(int gpu, size_t bytes);
+// -1: none.
+int gpu_of(void* context);
 // What this function is to answer.
 int told(const char* function);
 int enqueue(void* stream, Act act);
+// The same for what a GPU does with memory, and may fail at: answer("later", ...).
+int enqueue_work(void* stream, Act act);
 
 }  // namespace gradring::test::twin

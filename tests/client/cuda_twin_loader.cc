@@ -17,10 +17,11 @@ const CudaTwin& cuda_twin() {
   return *kTwin;
 }
 
-const TestGpu& test_gpu() {
+bool is_real() {
   const char* const wanted = std::getenv("GRADRING_TEST_GPU");
-  const bool real = wanted != nullptr && wanted == std::string_view("real");
-  return real ? real_gpu() : cuda_twin().gpu;
+  return wanted != nullptr && wanted == std::string_view("real");
 }
+
+const TestGpu& test_gpu() { return is_real() ? real_gpu() : cuda_twin().gpu; }
 
 }  // namespace gradring::test

@@ -63,8 +63,8 @@ void fold_by_shares(const Fold& f, Memory& memory) {
         return &cuda::fold_share<decltype(format), decltype(operation)>;
       });
   const auto inputs = f.inputs_in(memory.data());
-  const auto arguments =
-      cuda::fold_arguments(f.kind.dtype, inputs, f.out_in(memory.data()), f.count, f.divisor);
+  void* const out = f.out_in(memory.data());
+  const auto arguments = cuda::fold_arguments(f.kind.dtype, inputs, {&out, 1}, f.count, f.divisor);
   constexpr size_t kThreads = 7;
   for (size_t thread = 0; thread < kThreads; ++thread) share(arguments, thread, kThreads);
 }

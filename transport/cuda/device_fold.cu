@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "proto/reduction.h"
+#include "transport/cuda/fold_arguments.h"
 #include "transport/cuda/fold_share.h"
 
 namespace gradring::transport {
@@ -14,15 +15,10 @@ namespace {
 
 using cuda::FoldArguments;
 
-// 8 blocks of 256 are the 2048 threads that a data-centre GPU's multiprocessor holds at the most.
-// More blocks would only wait for one another, so that a long array is strided over instead.
-constexpr unsigned kBlockThreads = 256;
-constexpr unsigned kBlocksPerMultiprocessor = 8;
-
 // __grid_constant__: the pointers are read where the launch put them; without it a thread would
 // copy all of them to memory of its own, to index them.
 template <class Format, class Op>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(cuda::kBlockThreads)
     fold_kernel(const __grid_constant__ FoldArguments arguments) {
   const size_t thread = size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   cuda::fold_share<Format, Op>(arguments, thread, size_t{gridDim.x} * blockDim.x);
@@ -89,13 +85,11 @@ Status device_fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs
                                     "): see what nvidia-smi says, or fold on the host"};
   }
 
-  FoldArguments arguments = cuda::fold_arguments(dtype, inputs, out, count, divisor);
-  const size_t useful = std::max(arguments.packs, arguments.loose);  // threads
-  const size_t blocks = std::min((useful + kBlockThreads - 1) / kBlockThreads,
-                                 size_t{kBlocksPerMultiprocessor} * multiprocessors);
+  FoldArguments arguments = cuda::fold_arguments(dtype, inputs, {&out, 1}, count, divisor);
+  const unsigned blocks = cuda::fold_blocks(arguments, multiprocessors);
   void* parameters[] = {&arguments};
-  error = cudaLaunchKernel(kernel_for(dtype, op), dim3(static_cast<unsigned>(blocks)),
-                           dim3(kBlockThreads), parameters, 0, stream);
+  error = cudaLaunchKernel(kernel_for(dtype, op), dim3(blocks), dim3(cuda::kBlockThreads),
+                           parameters, 0, stream);
   if (error != cudaSuccess) {
     cudaGetLastError();
     return {

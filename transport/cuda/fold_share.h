@@ -3,54 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 
 #include "proto/types.h"
-#include "transport/cuda/device_fold.h"
 #include "transport/cuda/elements.h"
+#include "transport/cuda/fold_arguments.h"
 
-// The fold as many threads do it, each its share: by CUDA's (device_fold.cu), or in the tests by a
-// loop on the host.
+// The fold as many threads do it, each its share: by CUDA's (device_fold.cu, fold_kernels.cu), or
+// in the tests by a loop on the host.
 namespace gradring::transport::cuda {
 
-// The widest load a thread has. By reckoning, not yet by measurement: 2,000 threads of 16 bytes on
-// each multiprocessor are about what an H100's memory delivers in the time that a load takes.
-inline constexpr size_t kWideBytes = 16;
-
-// Elements come in three parts: a head up to the first 16-byte boundary, packs of 16 bytes, a tail.
-// Where the pointers have no such boundaries in common, everything is head.
-struct FoldArguments {
-  const void* inputs[kDeviceFoldInputsMax];
-  void* out;
-  size_t head;   // elements before the first pack
-  size_t packs;  // of kWideBytes
-  size_t loose;  // elements before and behind the packs
-  uint32_t num_inputs;
-  uint32_t divisor;  // 0: none
-};
-
-inline FoldArguments fold_arguments(Dtype dtype, std::span<const void* const> inputs, void* out,
-                                    size_t count, uint32_t divisor) {
-  FoldArguments a = {};
-  a.out = out;
-  a.num_inputs = static_cast<uint32_t>(inputs.size());
-  a.divisor = divisor;
-  const size_t misaligned = reinterpret_cast<uintptr_t>(out) % kWideBytes;
-  bool in_step = true;
-  for (size_t r = 0; r < inputs.size(); ++r) {
-    a.inputs[r] = inputs[r];
-    in_step = in_step && reinterpret_cast<uintptr_t>(inputs[r]) % kWideBytes == misaligned;
-  }
-  const size_t element = size_of(dtype);
-  a.head = (kWideBytes - misaligned) % kWideBytes / element;
-  if (!in_step || a.head > count) a.head = count;
-  a.packs = (count - a.head) / (kWideBytes / element);
-  a.loose = count - a.packs * (kWideBytes / element);
-  return a;
-}
-
 // Elements first to first + kLanes - 1, read with one load an input and written with one store.
-// All inputs are read before anything is written: therefore `out` may be any of them.
+// All inputs are read before anything is written: therefore outs may be any of them.
 template <class Format, class Op, class Load, size_t kLanes>
 inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first) {
   using Stored = typename Format::Stored;
@@ -69,7 +32,9 @@ inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first)
   for (size_t i = 0; i < kLanes; ++i) lanes[i] = finish<Format>(folded[i], a.divisor);
   Load result;
   std::memcpy(&result, lanes, sizeof(result));
-  *reinterpret_cast<Load*>(static_cast<Stored*>(a.out) + first) = result;
+  for (uint32_t r = 0; r < a.num_outs; ++r) {
+    *reinterpret_cast<Load*>(static_cast<Stored*>(a.outs[r]) + first) = result;
+  }
 }
 
 // The share of thread number `thread` of `threads`. Neighbouring threads take neighbouring packs,

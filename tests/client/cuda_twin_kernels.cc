@@ -1,0 +1,115 @@
+// Functions of libcuda.so.1 for kernels, with the names of its cuda.h. There is one kind of kernels
+// (transport/cuda/fold_kernels.cu), which is known by its name: the reducer does what it would.
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "proto/reduction.h"
+#include "tests/client/cuda_twin_gpu.h"
+#include "transport/cuda/fold_arguments.h"
+#include "transport/reducer.h"
+
+namespace {
+
+using namespace gradring::test::twin;  // NOLINT: this is the driver of that
+using gradring::Dtype;
+using gradring::ReduceOp;
+using gradring::transport::cuda::FoldArguments;
+using gradring::transport::cuda::kWideBytes;
+
+struct Function {
+  Dtype dtype;
+  ReduceOp op;
+};
+
+// What a GPU would reach from there, at a boundary that its loads need.
+int look_up(int number, const void* pointer, const Function& f, const FoldArguments& a,
+            std::vector<char*>* found) {
+  const auto address = std::bit_cast<uint64_t>(pointer);
+  const size_t element = size_of(f.dtype);
+  const size_t count = a.loose + a.packs * (kWideBytes / element);
+  char* const bytes = at(address, count * element);
+  if (bytes == nullptr) return kIllegalAddress;
+  const int owner = range_of(address)->second.gpu;
+  if (owner != number && gpu().peers.count({number, owner}) == 0) return kIllegalAddress;
+  const bool wide = a.packs > 0 && (address + a.head * element) % kWideBytes != 0;
+  if (wide || address % element != 0) return kMisaligned;
+  found->push_back(bytes);
+  return kSuccess;
+}
+
+int fold(int number, const Function& f, const FoldArguments& a) {
+  std::vector<char*> outs, found;
+  int result = kSuccess;
+  for (uint32_t i = 0; i < a.num_outs && result == kSuccess; ++i) {
+    result = look_up(number, a.outs[i], f, a, &outs);
+  }
+  for (uint32_t i = 0; i < a.num_inputs && result == kSuccess; ++i) {
+    result = look_up(number, a.inputs[i], f, a, &found);
+  }
+  if (result != kSuccess) return result;
+  const std::vector<const void*> inputs(found.begin(), found.end());
+  const size_t count = a.loose + a.packs * (kWideBytes / size_of(f.dtype));
+  gradring::transport::fold(f.dtype, f.op, inputs, outs[0], count, a.divisor);
+  for (char* const out : outs) std::memmove(out, outs[0], count * size_of(f.dtype));
+  return kSuccess;
+}
+
+}  // namespace
+
+// The names are the driver's.
+// NOLINTBEGIN(readability-identifier-naming)
+extern "C" {
+
+// Any image will do.
+int cuModuleLoadData(void** module, const void* image) {
+  const std::lock_guard lock(gpu().mutex);
+  if (const int result = told("cuModuleLoadData"); result != kSuccess) return result;
+  if (contexts.empty()) return kInvalidContext;
+  if (image == nullptr) return kInvalidValue;
+  *module = new char;
+  gpu().modules.insert(*module);
+  return kSuccess;
+}
+
+int cuModuleUnload(void* module) {
+  const std::lock_guard lock(gpu().mutex);
+  if (gpu().modules.erase(module) == 0) return kInvalidHandle;
+  delete static_cast<char*>(module);
+  return kSuccess;
+}
+
+// They are never taken away, as those of a module are.
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  const std::lock_guard lock(gpu().mutex);
+  if (gpu().modules.count(module) == 0) return kInvalidHandle;
+  static std::map<std::string, Function> functions;
+  int dtype = 0, op = 0;
+  if (std::sscanf(name, "gradring_fold_%d_%d", &dtype, &op) != 2) return kNotFound;
+  const Function named = {static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)};
+  const bool there = named.op != ReduceOp::kAverage && can_reduce(named.dtype, named.op).ok();
+  if (!there) return kNotFound;
+  *function = &functions.try_emplace(name, named).first->second;
+  return kSuccess;
+}
+
+int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned, void* stream,
+                   void** parameters, void** extra) {
+  const std::lock_guard lock(gpu().mutex);
+  if (const int result = told("cuLaunchKernel"); result != kSuccess) return result;
+  const auto threads = uint64_t{block_x} * block_y * block_z;
+  const bool shaped = grid_x > 0 && grid_y == 1 && grid_z == 1 && threads > 0 && threads <= 1024;
+  if (function == nullptr || !shaped || extra != nullptr) return kInvalidValue;
+  if (contexts.empty()) return kInvalidContext;
+  return enqueue_work(
+      stream, [number = gpu_of(contexts.back()), kernel = *static_cast<const Function*>(function),
+               arguments = *static_cast<const FoldArguments*>(parameters[0])] {
+        return fold(number, kernel, arguments);
+      });
+}
+
+}  // extern "C"
+// NOLINTEND(readability-identifier-naming)

@@ -1,0 +1,162 @@
+#include <gmock/gmock.h>
+
+#include "tests/transport/gpus_fixture.h"
+
+namespace gradring::transport {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Several GPUs, and several things at once.
+class GpuOrder : public GpusOfTheDaemon {
+ protected:
+  static std::byte* bytes_of(std::vector<float>& floats) {
+    return reinterpret_cast<std::byte*>(floats.data());
+  }
+  Memory lend_floats(const std::vector<float>& values, int gpu) {
+    Bytes bytes(values.size() * sizeof(float));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return lend(bytes, 0, gpu);
+  }
+  Status sum(const std::vector<Memory>& of, std::vector<float>& out, uint64_t ticket) {
+    std::vector<GpuRange> inputs;
+    for (const Memory& memory : of) inputs.push_back({memory.get(), 0});
+    return gpus_->begin({Dtype::kFloat32, ReduceOp::kSum, inputs, bytes_of(out), out.size()},
+                        ticket);
+  }
+  Bytes behind(uint64_t address, size_t offset, size_t count) const {
+    const auto* const begin = static_cast<const std::byte*>(twin_.behind(address)) + offset;
+    return {begin, begin + count};
+  }
+  void all_end_well(size_t many) {
+    const auto ended = ends();
+    EXPECT_EQ(ended.size(), many);
+    for (const auto& [ticket, status] : ended) EXPECT_TRUE(status.ok()) << status.message();
+  }
+};
+
+TEST_F(GpuOrder, AreNamedForPeople) {
+  EXPECT_EQ(gpus_->name(), "1 GPU, Twin");
+  have(3);
+  EXPECT_EQ(gpus_->name(), "3 GPUs, Twin");
+}
+
+TEST_F(GpuOrder, MemoryOfSeveralGpusIsSummedByAnyOfThem) {
+  have(3);
+  const Memory a = lend_floats({1, 2}, 0), b = lend_floats({10, 20}, 1), c = lend_floats({5, 5}, 2);
+  std::vector<std::vector<float>> outs(6, std::vector<float>(2));
+  for (size_t i = 0; i < outs.size(); ++i) ASSERT_TRUE(sum({a, b, c}, outs[i], i).ok());
+  all_end_well(outs.size());
+  for (const auto& out : outs) EXPECT_EQ(out, (std::vector<float>{16, 27}));
+}
+
+TEST_F(GpuOrder, TheGpusOfASumTakeTurns) {
+  have(2);
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 1);
+  std::vector<float> first(1), second(1);
+  ASSERT_TRUE(sum({a, b}, first, 1).ok());
+  ASSERT_TRUE(sum({a, b}, second, 2).ok());
+  all_end_well(2);  // the streams of both are there now
+  first = second = {0};
+  twin_.hold_gpu(0, true);
+  ASSERT_TRUE(sum({a, b}, first, 1).ok());
+  ASSERT_TRUE(sum({a, b}, second, 2).ok());
+  let_gpus_work();
+  EXPECT_EQ(first[0] + second[0], 11) << "the other GPU has done one of them, and one only";
+  twin_.hold_gpu(0, false);
+  all_end_well(2);
+  EXPECT_EQ(first[0] + second[0], 22);
+}
+
+TEST_F(GpuOrder, GpusThatCannotReadOneAnotherAreToldSo) {
+  have(2);
+  twin_.answer("cuDeviceCanAccessPeer", 1);
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 1);
+  twin_.answer("cuDeviceCanAccessPeer", 0);
+  std::vector<float> out(1);
+  const Status refused = sum({a, b}, out, 1);
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("can reach the memory of all others"));
+  ASSERT_TRUE(sum({b, b}, out, 2).ok());
+  all_end_well(1);
+  EXPECT_EQ(out, std::vector<float>{20});
+  // What is spread needs nobody to read another's.
+  const Bytes bytes = random_bytes(4);
+  ASSERT_TRUE(
+      gpus_->begin({bytes.data(), std::vector<GpuRange>{{a.get(), 0}, {b.get(), 0}}, 4}, 3).ok());
+  all_end_well(1);
+  for (const auto& [address, gpu] : allocated_) EXPECT_EQ(behind(address, 0, 4), bytes);
+}
+
+TEST_F(GpuOrder, WhatIsSummedLaterIntoTheSameMemoryStays) {
+  have(2);
+  const Memory a = lend_floats({1, 1, 1, 1}, 0), b = lend_floats({20, 20, 20, 20}, 1);
+  std::vector<float> out(4), other(4);
+  ASSERT_TRUE(sum({a, a}, out, 1).ok());
+  ASSERT_TRUE(sum({b, b}, out, 2).ok());
+  all_end_well(2);
+  EXPECT_EQ(out, std::vector<float>(4, 40));
+
+  twin_.hold_gpu(0, true);
+  ASSERT_TRUE(sum({a, a}, out, 3).ok());
+  ASSERT_TRUE(sum({b, b}, other, 4).ok());  // elsewhere: it need not wait
+  const std::vector<GpuRange> two = {{b.get(), 0}, {b.get(), 0}};
+  ASSERT_TRUE(gpus_->begin({Dtype::kFloat32, ReduceOp::kSum, two, bytes_of(out) + 12, 1}, 5).ok());
+  let_gpus_work();
+  EXPECT_EQ(other, std::vector<float>(4, 40));
+  out.back() = 0;
+  let_gpus_work();
+  EXPECT_EQ(out.back(), 0) << "the GPU that is free has not gone ahead";
+  twin_.hold_gpu(0, false);
+  all_end_well(3);
+  EXPECT_EQ(out, (std::vector<float>{2, 2, 2, 40}));
+}
+
+TEST_F(GpuOrder, ASumIsThereBeforeItIsSpread) {
+  have(2);
+  const Memory a = lend_floats({1, 2}, 0), b = lend_floats({0, 0}, 1);
+  std::vector<float> out(2);
+  const std::vector<GpuRange> to = {{b.get(), 0}};
+  ASSERT_TRUE(sum({a, a}, out, 1).ok());
+  ASSERT_TRUE(gpus_->begin({bytes_of(out), to, 8}, 2).ok());
+  all_end_well(2);
+  twin_.hold_gpu(0, true);
+  out = {0, 0};
+  ASSERT_TRUE(sum({a, a}, out, 3).ok());
+  ASSERT_TRUE(gpus_->begin({bytes_of(out), to, 8}, 4).ok());
+  ASSERT_TRUE(sum({b, b}, out, 5).ok());
+  let_gpus_work();
+  twin_.hold_gpu(0, false);
+  all_end_well(3);
+  EXPECT_EQ(out, (std::vector<float>{4, 8}));
+}
+
+TEST_F(GpuOrder, WhatIsSpreadComesToAllOutputsAndNowhereElse) {
+  have(2);
+  const size_t bytes = (size_t{9} << 20) + 5;  // several pieces
+  const Bytes source = random_bytes(bytes);
+  const Bytes before = random_bytes(bytes + 20);
+  std::vector<Memory> memory;
+  std::vector<GpuRange> outputs;
+  for (const int gpu : {0, 1, 1}) {
+    memory.push_back(lend(before, 0, gpu));
+    outputs.push_back({memory.back().get(), 3 + outputs.size()});
+  }
+  for (uint64_t ticket = 0; ticket < 2; ++ticket) {  // from either GPU
+    ASSERT_TRUE(gpus_->begin({source.data(), outputs, bytes}, ticket).ok());
+    all_end_well(1);
+    size_t with_source = 0;
+    for (const auto& [address, gpu] : allocated_) {
+      for (const size_t offset : {3, 4, 5}) {
+        Bytes expected = before;
+        std::copy(source.begin(), source.end(), expected.begin() + static_cast<ptrdiff_t>(offset));
+        with_source += behind(address, 0, bytes + 20) == expected ? 1 : 0;
+      }
+      std::memcpy(twin_.behind(address), before.data(), before.size());
+    }
+    EXPECT_EQ(with_source, outputs.size());
+  }
+}
+
+}  // namespace
+}  // namespace gradring::transport

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tl/expected.hpp>
+
+namespace gradring::transport::cuda {
+
+// The functions of NVIDIA's driver that are called here, by the names and numbers of its cuda.h,
+// where they have been the same since CUDA 11. It is looked up, never linked: a daemon without GPUs
+// needs none.
+struct Driver {
+  using Result = int;
+  using Device = int;
+  using Context = void*;
+  using Stream = void*;
+  using Event = void*;
+  using Module = void*;
+  using Function = void*;
+  using Address = uint64_t;
+  using Uuid = std::array<std::byte, 16>;
+  struct IpcHandle {  // passed by value
+    std::array<std::byte, 64> bytes;
+  };
+
+  static constexpr Result kSuccess = 0;
+  static constexpr Result kNotReady = 600;
+  static constexpr Result kPeerAlready = 704;        // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+  static constexpr int kMultiprocessors = 16;        // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+  static constexpr unsigned kOpenWithPeers = 1;      // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+  static constexpr unsigned kPortableAndMapped = 3;  // CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP
+  static constexpr unsigned kNonBlocking = 1;        // CU_STREAM_NON_BLOCKING
+  static constexpr unsigned kNoTiming = 2;           // CU_EVENT_DISABLE_TIMING
+
+  Result (*init)(unsigned flags) = nullptr;
+  Result (*name_of)(Result, const char**) = nullptr;
+
+  Result (*count_devices)(int*) = nullptr;
+  Result (*get_device)(Device*, int ordinal) = nullptr;
+  Result (*device_name)(char*, int bytes, Device) = nullptr;
+  // Of a slice of a GPU (MIG) its own, where the driver can tell.
+  Result (*device_uuid)(Uuid*, Device) = nullptr;
+  Result (*device_attribute)(int* value, int attribute, Device) = nullptr;
+  Result (*can_access_peer)(int* can, Device, Device peer) = nullptr;
+
+  Result (*retain_primary)(Context*, Device) = nullptr;
+  Result (*release_primary)(Device) = nullptr;
+  Result (*push_context)(Context) = nullptr;
+  Result (*pop_context)(Context*) = nullptr;
+  Result (*enable_peer)(Context peer, unsigned flags) = nullptr;
+  Result (*priority_range)(int* least, int* greatest) = nullptr;
+
+  Result (*open_handle)(Address*, IpcHandle, unsigned flags) = nullptr;
+  Result (*close_handle)(Address) = nullptr;
+  Result (*address_range)(Address* base, size_t* bytes, Address) = nullptr;
+  Result (*allocate)(Address*, size_t bytes) = nullptr;
+  Result (*free)(Address) = nullptr;
+  Result (*register_host)(void*, size_t bytes, unsigned flags) = nullptr;
+  Result (*unregister_host)(void*) = nullptr;
+
+  Result (*create_stream)(Stream*, unsigned flags, int priority) = nullptr;
+  Result (*destroy_stream)(Stream) = nullptr;
+  Result (*query_stream)(Stream) = nullptr;
+  Result (*create_event)(Event*, unsigned flags) = nullptr;
+  Result (*destroy_event)(Event) = nullptr;
+  Result (*record_event)(Event, Stream) = nullptr;
+  Result (*query_event)(Event) = nullptr;
+  Result (*wait_for_event)(Stream, Event, unsigned flags) = nullptr;
+
+  Result (*copy_to_host)(void* host, Address, size_t bytes, Stream) = nullptr;
+  Result (*copy_to_device)(Address, const void* host, size_t bytes, Stream) = nullptr;
+  Result (*copy_between)(Address to, Address from, size_t bytes, Stream) = nullptr;
+
+  Result (*load_module)(Module*, const void* image) = nullptr;
+  Result (*unload_module)(Module) = nullptr;
+  Result (*get_function)(Function*, Module, const char* name) = nullptr;
+  Result (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,
+                   void** parameters, void** extra) = nullptr;
+
+  // "CUDA_ERROR_ILLEGAL_ADDRESS"
+  std::string in_words(Result result) const;
+};
+
+// The driver of this machine, ready to be called; an error says why there is none. Thread-safe;
+// valid for as long as the process lives.
+tl::expected<const Driver*, std::string> driver();
+
+}  // namespace gradring::transport::cuda

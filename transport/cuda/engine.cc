@@ -1,0 +1,259 @@
+#include "transport/cuda/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "transport/cuda/check.h"
+#include "transport/cuda/enqueue.h"
+
+namespace gradring::transport::cuda {
+namespace {
+
+static_assert(kGpuInputsMax == kDeviceFoldInputsMax, "a kernel takes what a sum may have");
+
+Status cannot_reach() {
+  return {
+      Code::kUnavailable,
+      "no GPU among those of a sum can reach the memory of all others: see what nvidia-smi topo "
+      "-p2p r says, or sum on the host"};
+}
+
+// Host memory that all GPUs may reach, those too that start later.
+class Pinned : public Registration {
+ public:
+  Pinned(std::shared_ptr<const Gpu> gpu, void* memory) : gpu_(std::move(gpu)), memory_(memory) {}
+  ~Pinned() override {
+    const Gpu::Current current(*gpu_);
+    if (current.result() == Driver::kSuccess) gpu_->driver().unregister_host(memory_);
+  }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+ private:
+  const std::shared_ptr<const Gpu> gpu_;  // in whose context it was pinned
+  void* const memory_;
+};
+
+}  // namespace
+
+Engine::Engine(std::vector<std::shared_ptr<Gpu>> gpus)
+    : gpus_(std::move(gpus)), openings_(gpus_.size()), queues_(gpus_.size()) {}
+
+// Whoever lent memory to it may take it back afterwards.
+Engine::~Engine() {
+  for (const auto& queue : queues_) {
+    if (queue != nullptr) queue->gpu().rest();
+  }
+}
+
+std::string Engine::name() const {
+  std::vector<std::string> kinds;
+  for (const auto& gpu : gpus_) {
+    if (std::find(kinds.begin(), kinds.end(), gpu->name()) == kinds.end()) {
+      kinds.push_back(gpu->name());
+    }
+  }
+  return fmt::format("{} GPU{}, {}", gpus_.size(), gpus_.size() == 1 ? "" : "s",
+                     fmt::join(kinds, " and "));
+}
+
+Status Engine::start() {
+  const std::lock_guard lock(starting_);
+  Status first;
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    Status status = start(i);
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+// With starting_ held.
+Status Engine::start(size_t index) {
+  if (openings_[index] != nullptr) return {};
+  Gpu& gpu = *gpus_[index];
+  Status status = gpu.start();
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    if (openings_[i] == nullptr) continue;
+    gpu.connect(*gpus_[i]);
+    gpus_[i]->connect(gpu);
+  }
+  openings_[index] = std::make_shared<Openings>(gpus_[index]);
+  return {};
+}
+
+tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Engine::open(const GpuShare& share) {
+  if (Status broken = why_broken(); !broken.ok()) {
+    return tl::unexpected(Status(Code::kUnavailable, broken.message()));
+  }
+  const auto found = std::find_if(gpus_.begin(), gpus_.end(),
+                                  [&share](const auto& gpu) { return gpu->uuid() == share.gpu; });
+  if (found == gpus_.end()) {
+    return tl::unexpected(
+        Status(Code::kInvalidArgument,
+               fmt::format("{} is none of the daemon's ({}): let its container and its "
+                           "CUDA_VISIBLE_DEVICES have every GPU that trainers here use",
+                           in_words(share.gpu), name())));
+  }
+  const auto index = static_cast<size_t>(found - gpus_.begin());
+  std::shared_ptr<Openings> openings;
+  {
+    const std::lock_guard lock(starting_);
+    if (Status status = start(index); !status.ok()) return tl::unexpected(std::move(status));
+    openings = openings_[index];
+  }
+  return openings->open(share);
+}
+
+tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(
+    std::span<std::byte> memory) {
+  if (Status broken = why_broken(); !broken.ok()) {
+    return tl::unexpected(Status(Code::kUnavailable, broken.message()));
+  }
+  const std::lock_guard lock(starting_);
+  // Any will do; one that has its context already, if there is one.
+  const auto running = std::find_if(openings_.begin(), openings_.end(),
+                                    [](const auto& openings) { return openings != nullptr; });
+  const size_t index =
+      running == openings_.end() ? 0 : static_cast<size_t>(running - openings_.begin());
+  if (Status status = start(index); !status.ok()) return tl::unexpected(std::move(status));
+  const Gpu& gpu = *gpus_[index];
+  const Gpu::Current current(gpu);
+  auto result = current.result();
+  if (result == Driver::kSuccess) {
+    result = gpu.driver().register_host(memory.data(), memory.size(), Driver::kPortableAndMapped);
+  }
+  if (result == Driver::kSuccess) return std::make_unique<Pinned>(gpus_[index], memory.data());
+  return tl::unexpected(Status(
+      Code::kUnavailable,
+      gpu.words(fmt::format("did not pin {} bytes of the daemon's memory", memory.size()), result) +
+          ". Leave that much of the host's memory to it"));
+}
+
+Status Engine::why_broken() const {
+  const std::lock_guard lock(breaking_);
+  return broken_;
+}
+
+// The first one is the reason of all that follow.
+void Engine::has_failed(const Gpu& gpu, Driver::Result result) {
+  const std::lock_guard lock(breaking_);
+  if (!broken_.ok()) return;
+  broken_ = {
+      Code::kInternal,
+      gpu.words("has failed", result) +
+          ". The daemon uses no GPU any more until it is started anew; see nvidia-smi and the "
+          "kernel's log for what it is"};
+}
+
+Queue* Engine::choose(std::span<const GpuRange> ranges, bool reading) {
+  uint64_t theirs = 0;
+  for (const GpuRange& range : ranges) {
+    theirs |= static_cast<const Opened*>(range.memory)->gpu().bit();
+  }
+  std::array<size_t, kGpusMax> fit{};
+  size_t many = 0;
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    if ((theirs & gpus_[i]->bit()) == 0) continue;
+    if (!reading || gpus_[i]->reaches(theirs)) fit[many++] = i;
+  }
+  if (many == 0) return nullptr;
+  const size_t index = fit[turn_++ % many];
+  if (queues_[index] == nullptr) queues_[index] = std::make_unique<Queue>(gpus_[index]);
+  return queues_[index].get();
+}
+
+Status Engine::begin(const Sum& sum, uint64_t ticket) {
+  Status status = check(sum);
+  if (!status.ok()) return status;
+  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
+  if (sum.count == 0) {
+    ended_at_once_.push_back(ticket);
+    return {};
+  }
+  Queue* const queue = choose(sum.inputs, true);
+  if (queue == nullptr) return cannot_reach();
+  const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
+  return put(*queue, ticket, host, [&] { return enqueue(queue->gpu(), sum); });
+}
+
+Status Engine::begin(const Allreduce& all, uint64_t ticket) {
+  Status status = check(all);
+  if (!status.ok()) return status;
+  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
+  if (all.count == 0) {
+    ended_at_once_.push_back(ticket);
+    return {};
+  }
+  std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
+  ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
+  Queue* const queue = choose(ranges, true);
+  if (queue == nullptr) return cannot_reach();
+  return put(*queue, ticket, {}, [&] { return enqueue(queue->gpu(), all); });
+}
+
+Status Engine::begin(const Spread& spread, uint64_t ticket) {
+  Status status = check(spread);
+  if (!status.ok()) return status;
+  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
+  if (spread.bytes == 0 || spread.outputs.empty()) {
+    ended_at_once_.push_back(ticket);
+    return {};
+  }
+  Queue* const queue = choose(spread.outputs, false);
+  const Queue::Host host{spread.from, spread.bytes};
+  return put(*queue, ticket, host, [&] { return enqueue(queue->gpu(), spread); });
+}
+
+Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host,
+                   const std::function<Driver::Result()>& enqueue) {
+  const Gpu& gpu = queue.gpu();
+  const Gpu::Current current(gpu);
+  Driver::Event event = nullptr;
+  auto result = current.result();
+  if (result == Driver::kSuccess) result = queue.take_event(&event);
+  if (result != Driver::kSuccess) {
+    return {Code::kUnavailable, gpu.words("takes no work of the daemon", result)};
+  }
+  for (const auto& other : queues_) {
+    const bool is_another = other != nullptr && other.get() != &queue;
+    if (is_another && result == Driver::kSuccess) result = queue.follow(*other, host);
+  }
+  if (result == Driver::kSuccess) result = enqueue();
+  if (result == Driver::kSuccess) result = gpu.driver().record_event(event, gpu.stream());
+  // Some of it may be under way: it has begun, and will be told to have ended so.
+  if (result != Driver::kSuccess) has_failed(gpu, result);
+  queue.push(ticket, event, host);
+  return {};
+}
+
+void Engine::take_ended(std::vector<Ended>* ended) {
+  for (const uint64_t ticket : std::exchange(ended_at_once_, {})) ended->push_back({ticket, {}});
+  for (const auto& queue : queues_) {
+    if (queue == nullptr || queue->empty()) continue;
+    const Gpu::Current current(queue->gpu());
+    while (!queue->empty()) {
+      // After a failure an event may never have been recorded: what counts then is that nothing
+      // on the stream can touch the memory any more.
+      Status broken = why_broken();
+      auto result = current.result();
+      if (result == Driver::kSuccess) result = queue->ask(!broken.ok());
+      if (result == Driver::kNotReady) break;
+      if (result != Driver::kSuccess) {
+        has_failed(queue->gpu(), result);
+        broken = why_broken();
+      }
+      ended->push_back({queue->pop(), std::move(broken)});
+    }
+  }
+}
+
+bool Engine::busy() const {
+  const auto works = [](const auto& queue) { return queue != nullptr && !queue->empty(); };
+  return !ended_at_once_.empty() || std::any_of(queues_.begin(), queues_.end(), works);
+}
+
+}  // namespace gradring::transport::cuda

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/cuda/gpu.h"
+#include "transport/cuda/opened.h"
+#include "transport/cuda/queue.h"
+#include "transport/gpus.h"
+
+namespace gradring::transport::cuda {
+
+class Engine : public Gpus {
+ public:
+  explicit Engine(std::vector<std::shared_ptr<Gpu>> gpus);
+  ~Engine() override;
+
+  std::string name() const override;
+  Status start() override;
+  tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> open(const GpuShare& share) override;
+  tl::expected<std::unique_ptr<Registration>, Status> make_ready(
+      std::span<std::byte> memory) override;
+  Status begin(const Sum& sum, uint64_t ticket) override;
+  Status begin(const Allreduce& allreduce, uint64_t ticket) override;
+  Status begin(const Spread& spread, uint64_t ticket) override;
+  void take_ended(std::vector<Ended>* ended) override;
+  bool busy() const override;
+
+ private:
+  Status start(size_t index);
+  Status why_broken() const;
+  void has_failed(const Gpu& gpu, Driver::Result result);
+  // Of the GPUs that these lie on, in turn. `reading`: that can read the memory of all others;
+  // null: there is none.
+  Queue* choose(std::span<const GpuRange> ranges, bool reading);
+  Status put(Queue& queue, uint64_t ticket, Queue::Host host,
+             const std::function<Driver::Result()>& enqueue);
+
+  const std::vector<std::shared_ptr<Gpu>> gpus_;
+
+  std::mutex starting_;
+  std::vector<std::shared_ptr<Openings>> openings_;  // null: not started
+
+  mutable std::mutex breaking_;
+  Status broken_;
+
+  // Of the thread that begins.
+  std::vector<std::unique_ptr<Queue>> queues_;  // null: nothing was begun there
+  std::vector<uint64_t> ended_at_once_;
+  size_t turn_ = 0;
+};
+
+}  // namespace gradring::transport::cuda

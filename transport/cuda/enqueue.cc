@@ -1,0 +1,86 @@
+#include "transport/cuda/enqueue.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "transport/cuda/opened.h"
+
+namespace gradring::transport::cuda {
+namespace {
+
+const Gpu& gpu_of(const GpuRange& range) { return static_cast<const Opened*>(range.memory)->gpu(); }
+
+Driver::Address address_of(const GpuRange& range) {
+  return static_cast<const Opened*>(range.memory)->begin() + range.offset;
+}
+
+}  // namespace
+
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum) {
+  const size_t element = size_of(sum.dtype);
+  if (sum.inputs.size() == 1) {
+    return gpu.driver().copy_to_host(sum.out, address_of(sum.inputs[0]), sum.count * element,
+                                     gpu.stream());
+  }
+  std::array<const void*, kGpuInputsMax> inputs{};
+  for (uint64_t done = 0; done < sum.count;) {
+    const uint64_t count = std::min(sum.count - done, kPieceBytes / element);
+    for (size_t i = 0; i < sum.inputs.size(); ++i) {
+      inputs[i] = std::bit_cast<const void*>(address_of(sum.inputs[i]) + done * element);
+    }
+    const auto result = gpu.fold(sum.dtype, sum.op, {inputs.data(), sum.inputs.size()},
+                                 sum.out + done * element, count);
+    if (result != Driver::kSuccess) return result;
+    done += count;
+  }
+  return Driver::kSuccess;
+}
+
+// In pieces, so that others' kernels have a turn in between.
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all) {
+  const size_t element = size_of(all.dtype);
+  std::array<const void*, kGpuInputsMax> inputs{};
+  std::array<void*, kGpuInputsMax> outs{};
+  for (uint64_t done = 0; done < all.count;) {
+    const uint64_t count = std::min(all.count - done, kPieceBytes / element);
+    for (size_t i = 0; i < all.inputs.size(); ++i) {
+      inputs[i] = std::bit_cast<const void*>(address_of(all.inputs[i]) + done * element);
+    }
+    for (size_t i = 0; i < all.outputs.size(); ++i) {
+      outs[i] = std::bit_cast<void*>(address_of(all.outputs[i]) + done * element);
+    }
+    const auto result =
+        gpu.launch(all.dtype, all.op,
+                   fold_arguments(all.dtype, {inputs.data(), all.inputs.size()},
+                                  {outs.data(), all.outputs.size()}, count, all.divisor));
+    if (result != Driver::kSuccess) return result;
+    done += count;
+  }
+  return Driver::kSuccess;
+}
+
+// Over the link to the host once, and then from GPU to GPU where they reach one another.
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Spread& spread) {
+  const Driver& driver = gpu.driver();
+  const auto here = std::find_if(spread.outputs.begin(), spread.outputs.end(),
+                                 [&](const GpuRange& output) { return &gpu_of(output) == &gpu; });
+  for (uint64_t done = 0; done < spread.bytes;) {
+    const uint64_t bytes = std::min(spread.bytes - done, kPieceBytes);
+    const Driver::Address first = address_of(*here) + done;
+    auto result = driver.copy_to_device(first, spread.from + done, bytes, gpu.stream());
+    for (auto output = spread.outputs.begin(); output != spread.outputs.end(); ++output) {
+      const Driver::Address to = address_of(*output) + done;
+      if (result != Driver::kSuccess) return result;
+      if (output == here) continue;
+      result = gpu.reaches(gpu_of(*output).bit())
+                   ? driver.copy_between(to, first, bytes, gpu.stream())
+                   : driver.copy_to_device(to, spread.from + done, bytes, gpu.stream());
+    }
+    if (result != Driver::kSuccess) return result;
+    done += bytes;
+  }
+  return Driver::kSuccess;
+}
+
+}  // namespace gradring::transport::cuda

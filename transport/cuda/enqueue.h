@@ -1,0 +1,15 @@
+#pragma once
+
+#include "transport/cuda/gpu.h"
+#include "transport/gpus.h"
+
+// What a sum and a spread are for the stream of one GPU. In its context; checked before (check.h).
+namespace gradring::transport::cuda {
+
+// It reaches the GPUs of all inputs, and of all outputs.
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum);
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& allreduce);
+// It has one of the outputs.
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Spread& spread);
+
+}  // namespace gradring::transport::cuda

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "proto/types.h"
+#include "transport/cuda/device_fold.h"
+
+// What a kernel that folds is told. Without any header of CUDA's, so that whoever launches it by
+// the driver needs no toolkit.
+namespace gradring::transport::cuda {
+
+// The widest load a thread has. By reckoning, not yet by measurement: 2,000 threads of 16 bytes on
+// each multiprocessor are about what an H100's memory delivers in the time that a load takes.
+inline constexpr size_t kWideBytes = 16;
+
+// 8 blocks of 256 are the 2048 threads that a data-centre GPU's multiprocessor holds at the most.
+// More blocks would only wait for one another, so that a long array is strided over instead.
+inline constexpr unsigned kBlockThreads = 256;
+inline constexpr unsigned kBlocksPerMultiprocessor = 8;
+
+// Elements come in three parts: a head up to the first 16-byte boundary, packs of 16 bytes, a tail.
+// Where the pointers have no such boundaries in common, everything is head.
+struct FoldArguments {
+  const void* inputs[kDeviceFoldInputsMax];
+  void* outs[kDeviceFoldInputsMax];  // the same result for each
+  size_t head;                       // elements before the first pack
+  size_t packs;                      // of kWideBytes
+  size_t loose;                      // elements before and behind the packs
+  uint32_t num_inputs;
+  uint32_t num_outs;
+  uint32_t divisor;  // 0: none
+};
+
+// At least one input and one out, and kDeviceFoldInputsMax of each at the most.
+inline FoldArguments fold_arguments(Dtype dtype, std::span<const void* const> inputs,
+                                    std::span<void* const> outs, size_t count, uint32_t divisor) {
+  FoldArguments a = {};
+  a.num_inputs = static_cast<uint32_t>(inputs.size());
+  a.num_outs = static_cast<uint32_t>(outs.size());
+  a.divisor = divisor;
+  const size_t misaligned = reinterpret_cast<uintptr_t>(outs[0]) % kWideBytes;
+  bool in_step = true;
+  const auto keeps_step = [&in_step, misaligned](const void* pointer) {
+    in_step = in_step && reinterpret_cast<uintptr_t>(pointer) % kWideBytes == misaligned;
+  };
+  for (size_t r = 0; r < inputs.size(); ++r) keeps_step(a.inputs[r] = inputs[r]);
+  for (size_t r = 0; r < outs.size(); ++r) keeps_step(a.outs[r] = outs[r]);
+  const size_t element = size_of(dtype);
+  a.head = (kWideBytes - misaligned) % kWideBytes / element;
+  if (!in_step || a.head > count) a.head = count;
+  a.packs = (count - a.head) / (kWideBytes / element);
+  a.loose = count - a.packs * (kWideBytes / element);
+  return a;
+}
+
+// How many blocks of kBlockThreads have something to do; at least one element is folded.
+inline unsigned fold_blocks(const FoldArguments& arguments, int multiprocessors) {
+  const size_t useful = std::max(arguments.packs, arguments.loose);  // threads
+  return static_cast<unsigned>(
+      std::min((useful + kBlockThreads - 1) / kBlockThreads,
+               size_t{kBlocksPerMultiprocessor} * static_cast<size_t>(multiprocessors)));
+}
+
+}  // namespace gradring::transport::cuda

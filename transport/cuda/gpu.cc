@@ -1,0 +1,199 @@
+#include "transport/cuda/gpu.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <chrono>
+#include <thread>
+
+#include "proto/reduction.h"
+
+namespace gradring::transport::cuda {
+namespace {
+
+// What a GPU has begun takes milliseconds. One that has not ended by then never will, and whoever
+// waits for it, as the driver does before it frees anything, waits forever.
+constexpr auto kEndsWithin = std::chrono::seconds(10);
+
+// No module: every driver refuses it.
+alignas(64) constexpr std::array<std::byte, 64> kNoKernels{};
+
+// Of the two that are the same, the kernel's name has the first.
+ReduceOp kernel_op(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
+
+}  // namespace
+
+std::string in_words(const Driver::Uuid& uuid) {
+  std::string words = "GPU";
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) words += '-';
+    words += fmt::format("{:02x}", std::to_integer<unsigned>(uuid[i]));
+  }
+  return words;
+}
+
+Gpu::Current::Current(const Gpu& gpu)
+    : driver_(gpu.driver_), result_(driver_.push_context(gpu.context_)) {}
+
+Gpu::Current::~Current() {
+  Driver::Context ours = nullptr;
+  if (result_ == Driver::kSuccess) driver_.pop_context(&ours);
+}
+
+Gpu::Gpu(const Driver& driver, Driver::Device device, unsigned index,
+         std::span<const std::byte> kernels)
+    : driver_(driver), device_(device), index_(index), kernels_(kernels) {
+  std::array<char, 128> name{};
+  const bool told = driver_.device_name(name.data(), static_cast<int>(name.size()) - 1, device) ==
+                    Driver::kSuccess;
+  name_ = told ? name.data() : "a GPU without a name";
+  driver_.device_uuid(&uuid_, device);
+}
+
+// What still works is left alone, with all that it works with.
+Gpu::~Gpu() {
+  if (started_ && rest()) stop();
+}
+
+bool Gpu::rest() const {
+  const Current current(*this);
+  const auto until = std::chrono::steady_clock::now() + kEndsWithin;
+  while (driver_.query_stream(stream_) == Driver::kNotReady) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+std::string Gpu::words(std::string_view what, Driver::Result result) const {
+  return fmt::format("{} ({}) {}: {}", name_, in_words(uuid_), what, driver_.in_words(result));
+}
+
+Status Gpu::takes_kernels() {
+  if (driver_.retain_primary(&context_, device_) != Driver::kSuccess) return {};  // perhaps later
+  Status status;
+  {
+    const Current current(*this);
+    if (current.result() == Driver::kSuccess) status = load();
+  }
+  stop();
+  return status;
+}
+
+Status Gpu::load() {
+  const void* const image = kernels_.empty() ? kNoKernels.data() : kernels_.data();
+  auto result = driver_.load_module(&module_, image);
+  if (result != Driver::kSuccess) module_ = nullptr;
+  if (result == Driver::kSuccess) result = find_kernels();
+  if (result == Driver::kSuccess) return {};
+  if (kernels_.empty()) {
+    return {Code::kUnavailable, "this gradringd was built without GPU kernels (GRADRING_CUDA)"};
+  }
+  return {Code::kUnavailable,
+          words("does not take the kernels of this gradringd", result) +
+              ". Build it for this kind of GPU (CMAKE_CUDA_ARCHITECTURES), or update the driver"};
+}
+
+// All at once: a driver may load a kernel when it is first asked for, and wait for the GPU then.
+Driver::Result Gpu::find_kernels() {
+  for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
+    for (uint8_t op = 1; op <= kReduceOpLast; ++op) {
+      if (!can_reduce(static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)).ok()) continue;
+      const auto named = static_cast<int>(kernel_op(static_cast<ReduceOp>(op)));
+      const std::string name = fmt::format("gradring_fold_{}_{}", dtype, named);
+      const auto result = driver_.get_function(&functions_[dtype][op], module_, name.c_str());
+      if (result != Driver::kSuccess) return result;
+    }
+  }
+  return Driver::kSuccess;
+}
+
+Status Gpu::start() {
+  if (started_) return {};
+  if (const auto result = driver_.retain_primary(&context_, device_); result != Driver::kSuccess) {
+    context_ = nullptr;
+    return {
+        Code::kUnavailable,
+        words("gives the daemon no context", result) +
+            ". See what nvidia-smi says: its memory may be full, or its compute mode exclusive"};
+  }
+  Status status;
+  {
+    const Current current(*this);
+    status = current.result() == Driver::kSuccess
+                 ? make()
+                 : Status{Code::kUnavailable,
+                          words("cannot be entered by the daemon", current.result())};
+  }
+  started_ = status.ok();
+  if (!started_) stop();
+  return status;
+}
+
+Status Gpu::make() {
+  Status status = load();
+  if (!status.ok()) return status;
+  driver_.device_attribute(&multiprocessors_, Driver::kMultiprocessors, device_);
+  // Ahead of the trainer's kernels where both could run: these are short, and it waits for them.
+  int least = 0, greatest = 0;
+  driver_.priority_range(&least, &greatest);
+  const auto stream = driver_.create_stream(&stream_, Driver::kNonBlocking, greatest);
+  if (stream != Driver::kSuccess) {
+    stream_ = nullptr;
+    return {Code::kUnavailable, words("has no stream for the daemon", stream)};
+  }
+  // kWideBytes: so that a result can lie as its inputs do.
+  const auto scratch = driver_.allocate(&scratch_, kPieceBytes + kWideBytes);
+  if (scratch == Driver::kSuccess) return {};
+  scratch_ = 0;
+  return {Code::kUnavailable,
+          words("has no memory left for sums of the daemon", scratch) +
+              fmt::format(". Leave {} MiB of it to the daemon", kPieceBytes >> 20)};
+}
+
+// Whatever there is of it.
+void Gpu::stop() {
+  if (context_ == nullptr) return;
+  {
+    const Current current(*this);
+    if (current.result() == Driver::kSuccess) {
+      if (scratch_ != 0) driver_.free(scratch_);
+      if (stream_ != nullptr) driver_.destroy_stream(stream_);
+      if (module_ != nullptr) driver_.unload_module(module_);
+    }
+  }
+  driver_.release_primary(device_);
+  scratch_ = 0;
+  stream_ = nullptr;
+  module_ = nullptr;
+  context_ = nullptr;
+}
+
+void Gpu::connect(const Gpu& peer) {
+  int can = 0;
+  const auto asked = driver_.can_access_peer(&can, device_, peer.device_);
+  if (asked != Driver::kSuccess || can == 0) return;
+  const Current current(*this);
+  if (current.result() != Driver::kSuccess) return;
+  const auto result = driver_.enable_peer(peer.context_, 0);
+  if (result != Driver::kSuccess && result != Driver::kPeerAlready) return;
+  reached_.fetch_or(peer.bit());
+}
+
+Driver::Result Gpu::fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs,
+                         std::byte* out, uint64_t count) const {
+  const Driver::Address result = scratch_ + std::bit_cast<uintptr_t>(inputs[0]) % kWideBytes;
+  void* const to = std::bit_cast<void*>(result);
+  const auto launched = launch(dtype, op, fold_arguments(dtype, inputs, {&to, 1}, count, 0));
+  if (launched != Driver::kSuccess) return launched;
+  return driver_.copy_to_host(out, result, count * size_of(dtype), stream_);
+}
+
+Driver::Result Gpu::launch(Dtype dtype, ReduceOp op, FoldArguments arguments) const {
+  void* parameters[] = {&arguments};
+  return driver_.launch(functions_[static_cast<uint8_t>(dtype)][static_cast<uint8_t>(op)],
+                        fold_blocks(arguments, multiprocessors_), 1, 1, kBlockThreads, 1, 1, 0,
+                        stream_, parameters, nullptr);
+}
+
+}  // namespace gradring::transport::cuda

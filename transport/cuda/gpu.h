@@ -1,0 +1,111 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "proto/status.h"
+#include "proto/types.h"
+#include "transport/cuda/driver.h"
+#include "transport/cuda/fold_arguments.h"
+
+namespace gradring::transport::cuda {
+
+// The most that is folded at once: a kernel for so much takes longer to run than to launch, and
+// what it needs for its result is small beside what a trainer leaves free. The copy of one piece to
+// the host takes some 80 us, so that others on the stream do not wait long either.
+inline constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+
+// One GPU: its primary context, a stream in it, memory for a piece of a result, and the kernels. It
+// has none of them before start(), since a context takes hundreds of megabytes that its trainers
+// may want.
+class Gpu {
+ public:
+  // `kernels`: the image of a module; empty: there are none.
+  Gpu(const Driver& driver, Driver::Device device, unsigned index,
+      std::span<const std::byte> kernels);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  // "NVIDIA H100 80GB HBM3"
+  const std::string& name() const { return name_; }
+  const Driver::Uuid& uuid() const { return uuid_; }
+  const Driver& driver() const { return driver_; }
+  unsigned index() const { return index_; }
+  uint64_t bit() const { return uint64_t{1} << index_; }
+
+  // Whether it takes the kernels, as far as that can be told now. Holds on to nothing.
+  Status takes_kernels();
+  // One thread at a time for this and connect(). Failed: as before, and may be tried again.
+  Status start();
+  bool started() const { return started_; }
+  // From now on its kernels may read memory of `peer` where the machine has a way for them. Both
+  // have started.
+  void connect(const Gpu& peer);
+
+  // ---- any thread, after start() ----
+  Driver::Stream stream() const { return stream_; }
+  // Of GPUs by their bits, itself among them.
+  bool reaches(uint64_t gpus) const { return (gpus & ~(reached_.load() | bit())) == 0; }
+  // Enqueues the fold of at most kPieceBytes, and the copy of its result to `out`. Only what
+  // can_reduce().
+  Driver::Result fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, std::byte* out,
+                      uint64_t count) const;
+  // Enqueues a fold alone; at least one element.
+  Driver::Result launch(Dtype dtype, ReduceOp op, FoldArguments arguments) const;
+
+  // Waits until what was begun has ended. False: it has not within some seconds, and never will.
+  bool rest() const;
+
+  // The calling thread is in the context as long as this lives, and then in its own again.
+  class Current {
+   public:
+    explicit Current(const Gpu& gpu);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    Driver::Result result() const { return result_; }
+
+   private:
+    const Driver& driver_;
+    const Driver::Result result_;
+  };
+
+  // "NVIDIA H100 80GB HBM3 (GPU-8d5a...) WHAT: CUDA_ERROR_ILLEGAL_ADDRESS"
+  std::string words(std::string_view what, Driver::Result result) const;
+
+ private:
+  Status load();
+  Status make();
+  Driver::Result find_kernels();
+  void stop();
+
+  const Driver& driver_;
+  const Driver::Device device_;
+  const unsigned index_;
+  const std::span<const std::byte> kernels_;
+  std::string name_;
+  Driver::Uuid uuid_{};
+
+  bool started_ = false;
+  Driver::Context context_ = nullptr;
+  Driver::Module module_ = nullptr;
+  Driver::Stream stream_ = nullptr;
+  Driver::Address scratch_ = 0;
+  int multiprocessors_ = 1;
+  std::array<std::array<Driver::Function, kReduceOpLast + 1>, kDtypeLast + 1> functions_{};
+  std::atomic<uint64_t> reached_ = 0;  // bits of others
+};
+
+// More are in no machine.
+inline constexpr unsigned kGpusMax = 64;
+
+// "GPU-8d5a23c4-...", as nvidia-smi writes it.
+std::string in_words(const Driver::Uuid& uuid);
+
+}  // namespace gradring::transport::cuda

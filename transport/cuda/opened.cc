@@ -1,0 +1,79 @@
+#include "transport/cuda/opened.h"
+
+#include <fmt/format.h>
+
+namespace gradring::transport::cuda {
+
+tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Openings::open(const GpuShare& share) {
+  const std::lock_guard lock(mutex_);
+  auto known = open_.find(share.handle);
+  const bool fresh = known == open_.end();
+  if (fresh) {
+    auto mapped = map(share.handle);
+    if (!mapped) return tl::unexpected(mapped.error());
+    known = open_.emplace(share.handle, *mapped).first;
+  }
+  Allocation& allocation = known->second;
+  const bool fits =
+      share.offset <= allocation.bytes && share.bytes <= allocation.bytes - share.offset;
+  if (!fits) {
+    const Status refused(
+        Code::kInvalidArgument,
+        fmt::format("{} bytes from byte {} on are no part of an allocation of {} bytes on {}: "
+                    "register memory as it was allocated, and as long as it lives",
+                    share.bytes, share.offset, allocation.bytes, in_words(gpu_->uuid())));
+    if (fresh) {
+      close(allocation);
+      open_.erase(known);
+    }
+    return tl::unexpected(refused);
+  }
+  ++allocation.owners;
+  return std::make_shared<const Opened>(shared_from_this(), share, allocation.begin + share.offset);
+}
+
+tl::expected<Openings::Allocation, Status> Openings::map(const Handle& handle) const {
+  const Driver& driver = gpu_->driver();
+  const Gpu::Current current(*gpu_);
+  auto result = current.result();
+  Allocation allocation;
+  if (result == Driver::kSuccess) {
+    result = driver.open_handle(&allocation.begin, {handle}, Driver::kOpenWithPeers);
+  }
+  if (result != Driver::kSuccess) {
+    return tl::unexpected(Status(
+        Code::kUnavailable,
+        gpu_->words("did not let the daemon open memory of its trainer", result) +
+            ". Trainer and daemon need to see the same processes (containers: --pid=host) and the "
+            "whole GPU (no MIG), and memory of cudaMallocAsync or of PyTorch's expandable segments "
+            "cannot be opened"));
+  }
+  Driver::Address base = 0;
+  size_t bytes = 0;
+  result = driver.address_range(&base, &bytes, allocation.begin);
+  if (result == Driver::kSuccess) {
+    allocation.bytes = bytes - (allocation.begin - base);
+    return allocation;
+  }
+  driver.close_handle(allocation.begin);
+  return tl::unexpected(
+      Status(Code::kUnavailable, gpu_->words("does not say how long the memory is that the daemon "
+                                             "has opened",
+                                             result) +
+                                     ". Update NVIDIA's driver"));
+}
+
+void Openings::give_back(const Handle& handle) {
+  const std::lock_guard lock(mutex_);
+  const auto known = open_.find(handle);
+  if (--known->second.owners > 0) return;
+  close(known->second);
+  open_.erase(known);
+}
+
+void Openings::close(const Allocation& allocation) const {
+  const Gpu::Current current(*gpu_);
+  if (current.result() == Driver::kSuccess) gpu_->driver().close_handle(allocation.begin);
+}
+
+}  // namespace gradring::transport::cuda

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "proto/status.h"
+#include "proto/types.h"
+#include "transport/transport.h"
+
+namespace gradring::transport {
+
+// Memory of a GPU that its process lets others open.
+struct GpuShare {
+  std::array<std::byte, 64> handle{};  // of the allocation that it lies in: CUipcMemHandle
+  std::array<std::byte, 16> gpu{};     // CUuuid: indices differ from process to process
+  uint64_t offset = 0;                 // within the allocation, in bytes
+  uint64_t bytes = 0;
+};
+
+// Such memory, open in this process until the object ends. Whose it is may die first.
+class OpenGpuMemory {
+ public:
+  virtual ~OpenGpuMemory() = default;
+  virtual uint64_t bytes() const = 0;
+};
+
+struct GpuRange {
+  const OpenGpuMemory* memory = nullptr;
+  uint64_t offset = 0;  // bytes
+};
+
+// What the GPUs of this machine do for the daemon with memory of its trainers: they sum it into the
+// host's, and spread the host's over it. Nothing here waits for a GPU.
+class Gpus {
+ public:
+  virtual ~Gpus() = default;
+
+  // ---- any thread ----
+  // "2 GPUs, NVIDIA H100 80GB HBM3", for people.
+  virtual std::string name() const = 0;
+  // Takes of each GPU what it needs, which is some hundred megabytes and may last for seconds; else
+  // whoever first opens memory of it waits so long. What cannot be had now is tried again then.
+  virtual Status start() = 0;
+  // kInvalidArgument: it is none of these GPUs, or not that many bytes. kUnavailable: the GPU would
+  // not, in words for its trainer.
+  virtual tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> open(
+      const GpuShare& share) = 0;
+  // Host memory for sums and from which is spread: pinned until the registration ends.
+  virtual tl::expected<std::unique_ptr<Registration>, Status> make_ready(
+      std::span<std::byte> memory) = 0;
+
+  // ---- one thread ----
+  // The sum of `inputs` in this order, as fold() of transport/reducer.h makes it; of one it is a
+  // copy.
+  struct Sum {
+    Dtype dtype = Dtype::kFloat32;
+    ReduceOp op = ReduceOp::kSum;
+    std::span<const GpuRange> inputs;  // kGpuInputsMax at most; each aligned to its elements
+    std::byte* out = nullptr;          // of the host, made ready
+    uint64_t count = 0;                // elements
+  };
+  // Likewise, but the result goes to all outputs at once, divided by `divisor` if that is not 0
+  // (floats alone): an output may be one of the inputs, or not overlap any of them.
+  struct Allreduce {
+    Dtype dtype = Dtype::kFloat32;
+    ReduceOp op = ReduceOp::kSum;
+    std::span<const GpuRange> inputs;   // as above
+    std::span<const GpuRange> outputs;  // as many at the most, and as aligned
+    uint32_t divisor = 0;
+    uint64_t count = 0;  // elements
+  };
+  struct Spread {
+    const std::byte* from = nullptr;  // of the host, made ready
+    std::span<const GpuRange> outputs;
+    uint64_t bytes = 0;
+  };
+  // Begins it; all memory stays lent until take_ended() has told of this ticket, once. In the order
+  // in which they began where they touch the same memory of the host. Refused: nothing was begun.
+  virtual Status begin(const Sum& sum, uint64_t ticket) = 0;
+  virtual Status begin(const Allreduce& allreduce, uint64_t ticket) = 0;
+  virtual Status begin(const Spread& spread, uint64_t ticket) = 0;
+
+  struct Ended {
+    uint64_t ticket = 0;
+    Status status;  // an error: the GPU failed, and everything after it will
+  };
+  // What has ended since the last time is added to `ended`.
+  virtual void take_ended(std::vector<Ended>* ended) = 0;
+  // Something that was begun has not been told to have ended.
+  virtual bool busy() const = 0;
+};
+
+inline constexpr size_t kGpuInputsMax = 64;
+
+}  // namespace gradring::transport
