@@ -6,6 +6,7 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/planted.h"
+#include "proto/check.h"
 
 namespace gradring::core {
 
@@ -18,6 +19,15 @@ void JobEngine::input_came(uint32_t rank, const OpKey& key, uint64_t bytes) {
   const bool all = bytes == Submission::kAllHere ||
                    bytes >= extent_of(of->signature, of->rank, of->position).input;
   of->input_here = all ? Submission::kAllHere : bytes;
+}
+
+void JobEngine::inputs_come_again(const OpKey& key) {
+  GRADRING_CHECK(frozen_, "nothing is folded while inputs are replaced");
+  const auto it = ops_.find(key);
+  if (it == ops_.end()) return;
+  for (std::optional<Submission>& of : it->second->locals) {
+    if (of && of->counts) of->input_here = 0;
+  }
 }
 
 bool JobEngine::input_is_here(const Op& op) const {

@@ -54,6 +54,8 @@ class JobEngine {
   Status submit(const Submission& submission, Time now);
   // So many bytes of what was submitted with fewer are there by now. Not where a journal is kept.
   void input_came(uint32_t rank, const OpKey& key, uint64_t bytes);
+  // Between freeze() and adopt(): all of them, as where their sum came and one counts no more.
+  void inputs_come_again(const OpKey& key);
   // The trainer left, in good order or not: it submits nothing more, nor does more of its inputs
   // come. An op that others wait for without it is told by absent().
   void leave(uint32_t rank, const Failure& why);
@@ -129,8 +131,7 @@ class JobEngine {
   // Completed, and some member may still lack a slice.
   size_t kept_ops() const { return ops_.size() - open_ - failed_open_; }
   std::vector<OpProgress> progress(size_t most) const;
-  // Null if there is none of that key.
-  const Op* find(const OpKey& key) const;
+  const Op* find(const OpKey& key) const;  // null: there is none
   // Submissions accepted so far from a rank that is or was of this node.
   uint64_t submitted(uint32_t rank) const;
   // Whether a rank of this node has no more data, so that its values are none of its own.
@@ -361,9 +362,8 @@ class JobEngine {
   std::deque<uint32_t> landed_;   // slots whose payload is complete
   std::deque<uint32_t> forward_;  // slots whose value waits for a credit
   std::deque<Op*> handing_;       // with slices that we give out
-  std::deque<Op*>
-      starting_;  // ready ops with slices that start here: the most urgent first, then the oldest
-  std::set<OpKey> waiting_;  // final, but no room to keep their slices
+  std::deque<Op*> starting_;      // ready, and slices start here: most urgent first, then oldest
+  std::set<OpKey> waiting_;       // final, but no room to keep their slices
   struct StableSlice {
     OpKey key;
     uint32_t slice = 0;

@@ -159,5 +159,28 @@ TEST_F(EngineInputs, ThatDoNotComeAreWhatADeadlineNames) {
               HasSubstr("of its input only 2000 of 4000 bytes have come"));
 }
 
+// As where inputs of several ranks came as their sum, and that is made anew without one of them.
+TEST_F(EngineInputs, MayHaveToComeAgainInTheNextEpoch) {
+  Ring& ring = this->ring(2, "elastic");
+  const std::vector<Ticket> tickets = submit(op(0), kBytes / 2);
+  ring.run();
+  const uint32_t before = final_slices(0);
+  ring.lose_rank(1);
+  for (const uint32_t node : {0u, 1u}) ring.freeze(node);
+  ring.engine(0).inputs_come_again(op(0));
+  const Proposal proposal = ring.decide();
+  for (const uint32_t node : {0u, 1u}) ring.adopt(node, proposal);
+  ring.run();
+  EXPECT_EQ(final_slices(0), before) << "rank 0's input has not come again";
+  ring.engine(0).input_came(0, op(0), Submission::kAllHere);
+  ring.run();
+  for (const uint32_t rank : {0u, 2u, 3u}) {
+    EXPECT_EQ(ring.outcome(tickets[rank]).verdict, Verdict::kOkShrunk);
+    EXPECT_EQ(ring.result(tickets[rank]), ring.result(tickets[0]));
+  }
+  ring.engine(0).freeze();
+  ring.engine(0).inputs_come_again(op(7));  // of which nothing is known
+}
+
 }  // namespace
 }  // namespace gradring::core
