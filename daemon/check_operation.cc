@@ -74,6 +74,34 @@ tl::expected<StreamWord, std::string> locate(const char* which, const wire::Stre
   return StreamWord{reinterpret_cast<uint32_t*>(*at), word.value(), parts};
 }
 
+// Of which GPU's memory a buffer is, that the daemon is to fetch or to write.
+tl::expected<transport::GpuRange, std::string> on_gpu(const char* which, const core::BufferRef& at,
+                                                      uint64_t bytes, const TrainerMemory& memory) {
+  const transport::OpenGpuMemory* const gpu = memory.gpu(at.segment);
+  if (gpu == nullptr) {
+    return Refusal(fmt::format("{}: segment {} stands for no GPU's memory that was shared", which,
+                               at.segment));
+  }
+  if (at.offset > gpu->bytes() || bytes > gpu->bytes() - at.offset) {
+    return Refusal(fmt::format("{}: {} bytes at offset {} reach beyond the {} bytes on the GPU",
+                               which, bytes, at.offset, gpu->bytes()));
+  }
+  return transport::GpuRange{gpu, at.offset};
+}
+
+// Empty if GPUs can do that.
+std::string fault_on_gpu(const core::Submission& submission, const wire::Operation& operation) {
+  const Signature& s = submission.signature;
+  if (s.collective != Collective::kAllreduce || s.count == 0) {
+    return fmt::format("GPUs of the daemon sum for an allreduce alone, not for {}", describe(s));
+  }
+  if (submission.prescale != 1) return "GPUs of the daemon do not scale inputs";
+  if (operation.reached().value() == 0) {
+    return "what lies on a GPU needs a word that says when it is there";
+  }
+  return "";
+}
+
 bool overlap(const std::byte* a, uint64_t a_bytes, const std::byte* b, uint64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -135,7 +163,18 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
     return Refusal(
         fmt::format("parts of {} bytes; at least {} are allowed", part, kPartBytesLeast));
   }
-  const uint32_t parts_in = parts_of(extent.input, part), parts_out = parts_of(extent.output, part);
+  uint32_t parts_in = parts_of(extent.input, part), parts_out = parts_of(extent.output, part);
+  if (operation.on_gpu()) {
+    if (std::string fault = fault_on_gpu(submission, operation); !fault.empty()) {
+      return Refusal(fault);
+    }
+    auto input = on_gpu("input", submission.input, extent.input, memory);
+    auto output = on_gpu("output", submission.output, extent.output, memory);
+    if (!input || !output) return Refusal(!input ? input.error() : output.error());
+    checked.gpu_input = *input;
+    checked.gpu_output = *output;
+    parts_in = parts_out = 1;
+  }
   auto reached = locate("word of the stream", operation.reached(), parts_in, submission, memory);
   auto ended = locate("word of the end", operation.ended(), parts_out, submission, memory);
   if (!reached || !ended) return Refusal(!reached ? reached.error() : ended.error());

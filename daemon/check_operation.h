@@ -10,6 +10,7 @@
 #include "daemon/core/op.h"
 #include "proto/stream_word.h"
 #include "proto/wire.h"
+#include "transport/gpus.h"
 
 namespace gradring::daemon {
 
@@ -18,6 +19,8 @@ class TrainerMemory {
  public:
   // Nothing: it has no such segment.
   virtual std::optional<std::span<std::byte>> find(uint64_t segment) const = 0;
+  // The memory of a GPU for which that segment stands; null: none that was shared.
+  virtual const transport::OpenGpuMemory* gpu(uint64_t /*segment*/) const { return nullptr; }
 
  protected:
   ~TrainerMemory() = default;
@@ -32,6 +35,8 @@ struct CheckedOperation {
   StreamWord reached;  // for each part of the input
   StreamWord ended;    // of the output
   uint64_t part_bytes = 0;
+  transport::GpuRange gpu_input;  // of what lies on a GPU for the daemon to fetch; else none
+  transport::GpuRange gpu_output;
 };
 
 // The refusal is a sentence for the trainer, which is of this rank. Nothing of `operation` is

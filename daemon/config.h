@@ -48,6 +48,7 @@ struct Config {
   std::string completion;
   bool checksum = false;
   bool verify = false;
+  bool gpu_sums = false;
   bool deterministic = false;
   std::string tuning;       // default, auto, or a table
   std::string tuning_file;  // of tables that were found

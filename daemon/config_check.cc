@@ -206,12 +206,19 @@ std::string fault_of_limits(const Config& config) {
   return "";
 }
 
+std::string fault_of_gpu_sums(const Config& config) {
+  if (!config.gpu_sums || config.restart_grace == 0) return "";
+  return "gpu-sums: what GPUs have summed is in no record, so that a restart would lose it; leave "
+         "it off, or restart-grace at 0";
+}
+
 }  // namespace
 
 std::string fault_of(const Config& config) {
   using Check = std::string (*)(const Config&);
-  for (const Check check : {fault_of_node, fault_of_runtime_dir, fault_of_addresses,
-                            fault_of_security, fault_of_metrics, fault_of_times, fault_of_limits}) {
+  for (const Check check :
+       {fault_of_node, fault_of_runtime_dir, fault_of_addresses, fault_of_security,
+        fault_of_metrics, fault_of_times, fault_of_limits, fault_of_gpu_sums}) {
     if (std::string fault = check(config); !fault.empty()) return fault;
   }
   return "";

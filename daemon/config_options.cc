@@ -276,6 +276,10 @@ const std::vector<Option>& all_options() {
       {"checksum", "ON", "off",
        "slices carry a checksum, and one that came damaged is sent again (on), or not (off)", false,
        on_off(&Config::checksum)},
+      {"gpu-sums", "ON", "off",
+       "what the ranks of this node have on its GPUs is summed there before it goes to other nodes "
+       "(on), or in the host's memory (off)",
+       false, on_off(&Config::gpu_sums)},
       {"tuning", "TABLE", "default",
        "how sums go between nodes, by their size: default, auto (measured while jobs run), or a "
        "table such as 64K:parts,1M:128K,rest:ring; the same on all nodes",

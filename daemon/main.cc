@@ -29,6 +29,8 @@
 #include "daemon/metrics/server.h"
 #include "daemon/notice.h"
 #include "proto/version.h"
+#include "transport/cuda/fold_kernels.h"
+#include "transport/cuda/gpus.h"
 #include "transport/machine/gids.h"
 #include "transport/machine/look_apart.h"
 #include "transport/machine/port_watch.h"
@@ -201,6 +203,24 @@ tl::expected<std::unique_ptr<metrics::Server>, Status> serve_metrics(const Confi
   return metrics::Server::start(config.metrics, &board);
 }
 
+// Null where GPUs are not to sum, or there are none: then what lies on one goes by way of the host.
+std::shared_ptr<transport::Gpus> open_gpus(const Config& config, StandingFacts* facts) {
+  facts->gpu_sums_reason = "gpu-sums is off";
+  if (!config.gpu_sums) return nullptr;
+  auto gpus = transport::open_gpus(transport::fold_kernels());
+  if (!gpus) {
+    facts->gpu_sums_reason = "gpu-sums is on, but " + gpus.error().message();
+    spdlog::warn("no GPU sums here: {}", facts->gpu_sums_reason);
+    return nullptr;
+  }
+  // Now, since nobody waits for this daemon yet.
+  if (const Status started = (*gpus)->start(); !started.ok()) spdlog::warn(started.message());
+  facts->gpu_sums_by = (*gpus)->name();
+  facts->gpu_sums_reason = "gpu-sums is on";
+  spdlog::info("what ranks here have on GPUs is summed on {}", facts->gpu_sums_by);
+  return *gpus;
+}
+
 // What can be known at once: a node list that is not there will not come.
 std::string fault_of_sources(const Config& config) {
   for (const std::string& text : config.peers_from) {
@@ -291,17 +311,19 @@ int serve(const Config& config, MadeLanes made, FdStore* store, machine::LookApa
   if (!config.metrics.empty()) setup.metrics = &board;
   const auto metrics = serve_metrics(config, board);
   if (!metrics) return refuse(metrics.error().message());
+  const std::shared_ptr<transport::Gpus> gpus = open_gpus(config, &setup.facts);
+  setup.gpus = gpus.get();
   ControlThread control(setup);
   if (const Status status = control.open(); !status.ok()) return refuse(status.message());
   warn_of(flight.publish());
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
-  DataThread data(
-      std::move(lanes),
-      {engine, config.staging_limit, config.feedback_limit, config.suspect / 4, flight.data(),
-       config.restart_grace > 0, config.tuning == "auto",
-       static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes, !config.metrics.empty()},
-      &commands, &events);
+  DataThread data(std::move(lanes),
+                  {engine, config.staging_limit, config.feedback_limit, config.suspect / 4,
+                   flight.data(), config.restart_grace > 0, config.tuning == "auto",
+                   static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes,
+                   !config.metrics.empty(), gpus},
+                  &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   tell(Notice::kReady, spdlog::level::info, {{"GRADRING_NODE", config.node}},
        fmt::format("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,

@@ -24,6 +24,7 @@ struct Common {
   uint64_t session = 0;
   std::string secret;
   uint64_t segment = 0;
+  bool opened = false;
 };
 
 // The memory of a communicator and of all groups made from it and from them. Thread-safe; its lock

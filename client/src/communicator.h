@@ -137,6 +137,8 @@ class Communicator final : private Session::Events {
   Segment& enter(Segment segment);
   Status borrow_for(std::unique_lock<std::mutex>& lock, const gradring_op& op);
   void give_back_withdrawn(std::unique_lock<std::mutex>& lock);
+  bool let_daemon_open(std::unique_lock<std::mutex>& lock, const Segment& segment,
+                       const void* memory, uint64_t bytes);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);
   Status give_back(std::unique_lock<std::mutex>& lock, Segment& segment);
 

@@ -44,6 +44,14 @@ void find_those_of_order(void* library, CudaDriver* d) {
   if (!all) d->wait_for_word = nullptr;
 }
 
+void find_those_of_sharing(void* library, CudaDriver* d) {
+  const bool all = find(library, "cuMemGetAddressRange_v2", &d->range_around) &&
+                   find(library, "cuIpcGetMemHandle", &d->get_handle) &&
+                   (find(library, "cuDeviceGetUuid_v2", &d->uuid_of) ||
+                    find(library, "cuDeviceGetUuid", &d->uuid_of));
+  if (!all) d->uuid_of = nullptr;
+}
+
 }  // namespace
 
 std::string CudaDriver::in_words(Result result) const {
@@ -66,6 +74,7 @@ const CudaDriver* cuda_driver() {
     return nullptr;
   }
   find_those_of_order(library, driver.get());
+  find_those_of_sharing(library, driver.get());
   known = std::move(driver);  // and the library stays
   return known.get();
 }

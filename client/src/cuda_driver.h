@@ -21,6 +21,7 @@ struct CudaDriver {
   static constexpr int kContextOf = 1;
   static constexpr int kMemoryTypeOf = 2;
   static constexpr int kDeviceOf = 9;
+  static constexpr int kMayBeOpened = 10;       // CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
   static constexpr unsigned kDeviceMemory = 2;  // CU_MEMORYTYPE_DEVICE
   static constexpr unsigned kNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
   static constexpr unsigned kMapped = 3;        // CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP
@@ -51,6 +52,11 @@ struct CudaDriver {
   Result (*wait_for_event)(Stream, Event, unsigned flags) = nullptr;
   Result (*write_word)(Stream, Address, uint32_t value, unsigned flags) = nullptr;
   Result (*wait_for_word)(Stream, Address, uint32_t value, unsigned flags) = nullptr;
+  // Another process may open what these tell of; null where one of them is.
+  Result (*range_around)(Address* base, size_t* bytes, Address) = nullptr;
+  Result (*get_handle)(void* handle, Address base) = nullptr;
+  Result (*uuid_of)(void* uuid, int device) = nullptr;
+  bool shares() const { return uuid_of != nullptr; }
   // Whether streams can be put into an order with the daemon's work.
   bool orders() const { return wait_for_word != nullptr; }
 

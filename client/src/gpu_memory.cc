@@ -157,10 +157,10 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, ended, &word);
   for (uint32_t i = 0; i < ended.parts && result == kSuccess; ++i) {
-    const Copy part = part_of(copy, i);
     result = driver.wait_for_word(stream, word, ended.value_of(i), CudaDriver::kAtLeast);
     if (result == kNotSupported) return false;
-    if (result == kSuccess) {
+    if (result == kSuccess && copy.bytes > 0) {
+      const Copy part = part_of(copy, i);
       result = driver.copy_to_device(address_of(part.device), part.host, part.bytes, stream);
     }
   }

@@ -7,6 +7,7 @@
 #include <tl/expected.hpp>
 
 #include "client/src/gpu_context.h"
+#include "client/src/gpu_handle.h"
 #include "client/src/mapping.h"
 #include "client/src/stream_words.h"
 #include "proto/status.h"
@@ -51,6 +52,10 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   // Of `bytes` from there on. An error says why it cannot be used.
   static tl::expected<std::shared_ptr<const GpuMemory>, Status> of(
       const void* memory, uint64_t bytes, std::shared_ptr<const Mapping> shadow);
+  // By which the daemon may open as much of it.
+  tl::expected<GpuHandle, Status> handle(const void* memory, uint64_t bytes) const {
+    return handle_of(*context_, memory, bytes);
+  }
   // Whether this is of the same GPU.
   bool serves(const void* memory) const;
   ~GpuMemory();
@@ -76,7 +81,8 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   // captured into a graph. False: the driver does not do that after all.
   tl::expected<bool, Status> begin(const Copy& copy, CudaDriver::Stream stream,
                                    const StreamWord& reached) const;
-  // `stream` waits for each part, and then copies it from the host. Not waited for; likewise.
+  // `stream` waits for each part, and then copies it from the host, unless there are no bytes. Not
+  // waited for; likewise.
   tl::expected<bool, Status> deliver_on(CudaDriver::Stream stream, const StreamWord& ended,
                                         const Copy& copy) const;
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "client/src/communicator.h"
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
@@ -34,7 +36,7 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
 Segment& Communicator::enter(Segment segment) {
   Segment& entered = segments_.insert(std::move(segment));
   commons_->offer({0, entered.base, entered.bytes, entered.mapping, entered.gpu, session_.id(),
-                   session_.secret(), entered.id});
+                   session_.secret(), entered.id, entered.opened});
   return entered;
 }
 
@@ -62,8 +64,9 @@ Status Communicator::borrow_for(std::unique_lock<std::mutex>& lock, const gradri
       if (Status freed = free_segment(lock, id); !freed.ok()) return freed;
       continue;
     }
-    segments_.insert(
-        {id, common->base, common->bytes, common->mapping, common->gpu, common->number});
+    Segment borrowed{id, common->base, common->bytes, common->mapping, common->gpu, common->number};
+    borrowed.opened = common->opened;
+    segments_.insert(std::move(borrowed));
   }
   return {};
 }
@@ -114,6 +117,7 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
       return gpu.error();
     }
     segment->gpu = std::move(*gpu);
+    segment->opened = let_daemon_open(inside.lock(), *segment, memory, bytes);
   }
   segment->base = static_cast<std::byte*>(memory);
   segment->bytes = bytes;
@@ -124,6 +128,24 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   }
   static_cast<void>(free_segment(inside.lock(), segment->id));
   return overlaps;
+}
+
+// Where it cannot, we copy what lies there, and nothing else differs.
+bool Communicator::let_daemon_open(std::unique_lock<std::mutex>& lock, const Segment& segment,
+                                   const void* memory, uint64_t bytes) {
+  if (!session_.sums_on_gpus()) return false;
+  const auto handle = segment.gpu->handle(memory, bytes);
+  if (!handle) return false;
+  wire::ClientMessage message;
+  wire::ShareGpuMemory* const share = message.mutable_share_gpu();
+  share->set_segment(segment.id);
+  share->set_handle(handle->allocation.data(), handle->allocation.size());
+  share->set_gpu(handle->gpu.data(), handle->gpu.size());
+  share->set_offset(handle->offset);
+  share->set_bytes(bytes);
+  return session_
+      .call(lock, std::move(message), wire::DaemonMessage::kGpuShared, Clock::now() + kCallTime)
+      .has_value();
 }
 
 Status Communicator::free(void* memory) {

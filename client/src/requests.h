@@ -51,6 +51,7 @@ struct Request {
   HeldWord reached;
   HeldWord ended;
   uint64_t part_bytes = 0;  // in which they tell of the buffers
+  bool on_gpu = false;      // the daemon fetches the input there, and brings the result
   bool delivered = false;   // a stream brings the result, or it has been brought
   Outcome outcome;
 

@@ -27,6 +27,7 @@ struct Segment {
   uint64_t borrowed = 0;
   uint64_t lent = 0;    // loans of requests that are not waited for yet
   bool staged = false;  // stands in for memory that nobody registered (Stages), another each time
+  bool opened = false;  // of a GPU, and the daemon can reach it there
 
   bool registered() const { return base != mapping->data(); }
 };
@@ -57,6 +58,7 @@ class Loan {
   uint64_t segment_id() const { return place_.segment->id; }
   uint64_t offset() const { return place_.offset; }
   bool of_a_gpu() const { return any() && place_.segment->gpu != nullptr; }
+  bool opened() const { return any() && place_.segment->opened; }
 
   // Of a GPU's memory, and one that is none where its streams cannot be put into an order.
   HeldWord take_word(uint32_t parts) const { return place_.segment->gpu->take_word(parts); }

@@ -78,6 +78,7 @@ class Session final : private Reader::Source {
   bool resumable() const { return connection_->welcome.restart_grace_ms() > 0; }
   bool lends() const { return connection_->welcome.lends(); }
   bool orders_streams() const { return connection_->welcome.stream_words(); }
+  bool sums_on_gpus() const { return connection_->welcome.sums_on_gpus(); }
   uint64_t id() const { return connection_->welcome.session(); }
   const std::string& secret() const { return connection_->welcome.secret(); }
   bool away() const { return resumption_.has_value(); }

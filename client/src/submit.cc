@@ -26,6 +26,13 @@ uint64_t part_bytes_for(const Extent& extent) {
   return std::max(kPartBytes, whole_pages);
 }
 
+// Less is sooner there by a copy of ours: the daemon's GPUs begin when all ranks here have come.
+bool may_stay_on_gpu(const Request& request) {
+  return request.input.opened() && request.output.opened() &&
+         request.signature.collective == Collective::kAllreduce && request.prescale == 1 &&
+         request.extent.input > kPartBytes;
+}
+
 void to_wire(const Loan& loan, wire::Buffer* to) {
   to->set_segment(loan.segment_id());
   to->set_offset(loan.offset());
@@ -58,6 +65,7 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   }
   if (request.ended.any()) to_wire(request.output, request.ended, to->mutable_ended());
   to->set_part_bytes(request.part_bytes);
+  to->set_on_gpu(request.on_gpu);
 }
 
 RingSubmission ring_entry(uint64_t ticket, const Request& request) {
@@ -159,7 +167,8 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
   const Loan& place = request->input.of_a_gpu() ? request->input : request->output;
   const Extent& extent = request->extent;
   const uint64_t part = request->part_bytes = part_bytes_for(extent);
-  HeldWord reached = place.take_word(parts_of(extent.input, part));
+  const bool stays = may_stay_on_gpu(*request);
+  HeldWord reached = place.take_word(stays ? 1 : parts_of(extent.input, part));
   if (!reached.any()) return false;
   if (request->input.registered() && !request->input.of_a_gpu()) {
     Status copied = request->input.fetch(extent.input, nullptr);
@@ -169,12 +178,13 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
     Status behind = place.come_behind(request->output);
     if (!behind.ok()) return tl::unexpected(std::move(behind));
   }
-  const uint64_t bytes = request->input.of_a_gpu() ? extent.input : 0;
+  const uint64_t bytes = request->input.of_a_gpu() && !stays ? extent.input : 0;
   auto begun = place.begin(bytes, part, stream, reached.word());
   if (!begun || !*begun) return begun;
   request->reached = std::move(reached);
+  request->on_gpu = stays;
   if (!request->output.of_a_gpu()) return true;
-  request->ended = request->output.take_word(parts_of(extent.output, part));
+  request->ended = request->output.take_word(stays ? 1 : parts_of(extent.output, part));
   return true;
 }
 
@@ -268,10 +278,10 @@ void Communicator::send_message(uint64_t ticket, const Request& request) {
   session_.send(std::move(message));
 }
 
-// A name is told in a message first, and now and then what ends we have taken in; so are counts,
-// for which a ring's entries have no room.
+// A name is told in a message first, and now and then what ends we have taken in; so are counts and
+// what lies on a GPU, for which a ring's entries have no room.
 bool Communicator::may_ring(const Request& request) const {
-  if (request.signature.blocks.uneven()) return false;
+  if (request.signature.blocks.uneven() || request.on_gpu) return false;
   if (request.is_join_point() || newcomer_ || seen_.untold() >= kSeenUntold) return false;
   if (!request.name.empty() && names_told_.count(hash_of_name(request.name)) == 0) return false;
   return session_.takes_ring_entries();

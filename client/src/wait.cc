@@ -32,7 +32,8 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
 
   Request request = std::move((*found)->second);
   requests_.erase(*found);
-  if (request.outcome.good() && request.output.registered() && !request.delivered) {
+  const bool elsewhere = request.output.registered() && !request.on_gpu;
+  if (request.outcome.good() && elsewhere && !request.delivered) {
     lock.unlock();
     const Status delivered = request.output.deliver(request.extent.output);
     lock.lock();
@@ -79,7 +80,8 @@ tl::expected<bool, Status> Communicator::wait_on_stream(uint64_t ticket, void* s
   if (!ended) return tl::unexpected(ended.error());
   if (*ended == requests_.end()) return false;
   Request& request = (*ended)->second;
-  if (!request.outcome.good() || std::exchange(request.delivered, true)) return true;
+  if (!request.outcome.good() || request.on_gpu) return true;
+  if (std::exchange(request.delivered, true)) return true;
   const auto [gpu, copy] = request.output.delivery(request.extent.output, request.part_bytes);
   const Loan kept = request.output.again();
   inside.lock().unlock();  // nobody else waits for this copy
@@ -97,7 +99,8 @@ tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>
                                                     Request* request, uint64_t ticket,
                                                     void* stream) {
   asked_for(*request);
-  const Loan::Delivery way = request->output.delivery(request->extent.output, request->part_bytes);
+  const uint64_t bytes = request->on_gpu ? 0 : request->extent.output;
+  const Loan::Delivery way = request->output.delivery(bytes, request->part_bytes);
   // A stage must not be lent to the next op before its stream knows that this result is to leave
   // it.
   const Loan kept = request->output.again();

@@ -191,6 +191,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
   welcome->set_ring_layout(kRingLayout);
   welcome->set_lends(true);
   welcome->set_stream_words(true);
+  welcome->set_sums_on_gpus(identity_.sums_on_gpus);
   if (!send(session, reply)) return;
   sessions_->save(session);
   events_->session_opened(session);

@@ -31,6 +31,7 @@ class AttachServer {
     std::string node;
     uint64_t boot_id = 0;
     core::Time restart_grace = 0;  // 0: sessions end with the daemon
+    bool sums_on_gpus = false;
   };
   AttachServer(std::string path, const Identity& identity, Sessions* sessions, Rings* rings,
                Epoll* epoll, SessionEvents* events)

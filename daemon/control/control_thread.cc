@@ -74,10 +74,11 @@ ControlThread::ControlThread(const Setup& setup)
             setup.flight, {&node_log_, setup.store, setup.job_sizes}),
       membership_(setup.config.node, membership_options_of(setup.config), random_u64(), &jobs_),
       attach_(setup.config.runtime_dir + "/attach.sock",
-              {setup.config.node, setup.identity.boot_id}, &sessions_, &rings_, &epoll_, this),
+              {setup.config.node, setup.identity.boot_id, 0, setup.gpus != nullptr}, &sessions_,
+              &rings_, &epoll_, this),
       queries_(setup.config, setup.facts),
       requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
-                               &queries_, this, setup.flight}),
+                               &queries_, this, setup.flight, setup.gpus}),
       vitals_(setup.config, setup.facts, setup.metrics) {
   const Queries::Parts parts{&sessions_, &clients_,  &membership_,  &jobs_,         &peers_,
                              &ports_,    &requests_, &tunings_,     setup.commands, setup.recorder,

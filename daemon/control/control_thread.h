@@ -48,6 +48,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
     machine::PortWatch* port_watch = nullptr;
     metrics::Board* metrics = nullptr;  // where somebody watches
     core::PlanOptions plan;
+    transport::Gpus* gpus = nullptr;  // null: they sum for nobody
     // Reads the configuration anew, for SIGHUP; an error is one line.
     std::function<tl::expected<Config, std::string>()> reload;
   };

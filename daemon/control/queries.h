@@ -38,6 +38,8 @@ struct StandingFacts {
   std::string devices_reason;
   core::Time started = 0;
   std::vector<Lane> lanes;
+  std::string gpu_sums_by;  // the GPUs that sum for ranks of this node; empty: none does
+  std::string gpu_sums_reason;
 
   std::vector<std::string> device_names() const {
     std::vector<std::string> names;

@@ -121,6 +121,9 @@ wire::StatusReport Queries::status_report() const {
   add_counter(&report, "registered_bytes", pulse_.transport.registered_bytes);
   add_counter(&report, "bundles_sent", pulse_.bundles_sent);
   add_counter(&report, "frames_bundled", pulse_.frames_bundled);
+  add_counter(&report, "gpu_input_bytes", pulse_.gpus.inputs);
+  add_counter(&report, "gpu_sum_bytes", pulse_.gpus.sums);
+  add_counter(&report, "gpu_result_bytes", pulse_.gpus.results);
   add_counter(&report, "frames_forged", pulse_.frames_forged);
   add_counter(&report, "frames_malformed", pulse_.frames_malformed);
   add_counter(&report, "frames_damaged", pulse_.frames_damaged);

@@ -70,6 +70,8 @@ void Requests::handle(const ClientRouter::Received& received, core::Time now) {
       return leave(asked, *session, message.leave());
     case wire::ClientMessage::kFree:
       return free(asked, *session, message.free());
+    case wire::ClientMessage::kShareGpu:
+      return share_gpu(asked, *session, message.share_gpu());
     default:
       return malformed(received);
   }

@@ -38,6 +38,7 @@ class Requests {
     QuerySink* queries = nullptr;
     SessionEvents* session_events = nullptr;
     FlightRing* flight = FlightRing::off();
+    transport::Gpus* gpus = nullptr;  // null: they sum for nobody
   };
   Requests(const Config& config, const Parts& parts) : config_(config), parts_(parts) {}
 
@@ -63,6 +64,8 @@ class Requests {
   void leave(const Asked& asked, Session& session, const wire::Leave& leave);
   void free(const Asked& asked, Session& session, const wire::FreeSegment& free);
   void free_now(Session& session, uint64_t request, uint64_t segment);
+  // share_gpu.cc
+  void share_gpu(const Asked& asked, Session& session, const wire::ShareGpuMemory& share);
   // submit.cc
   void keep_early(Session& session, const wire::Operation& operation);
   void submit(Session& session, const wire::Submit& submit);

@@ -211,7 +211,9 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::borrow(
     return refused(Code::kResourceExhausted,
                    fmt::format("cannot open a segment once more: {}", std::strerror(errno)));
   }
-  return enter(session, it->second.shared, again.get());
+  const auto entered = enter(session, it->second.shared, again.get());
+  entered.second->gpu = it->second.gpu;
+  return entered;
 }
 
 void Sessions::adopt(Session& session, uint64_t segment, transport::Segment memory) {

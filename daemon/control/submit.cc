@@ -25,6 +25,11 @@ class SegmentsOf final : public TrainerMemory {
     if (it == session_.segments.end()) return std::nullopt;
     return it->second.memory();
   }
+  const transport::OpenGpuMemory* gpu(uint64_t segment) const override {
+    const auto it = session_.segments.find(segment);
+    if (it == session_.segments.end() || !it->second.gpu) return nullptr;
+    return it->second.gpu->open.get();
+  }
 
  private:
   const Session& session_;
@@ -112,7 +117,8 @@ void Requests::submit(Session& session, const wire::Operation& operation,
   }
   parts_.commands->post(Submit{session.id, session.job, std::move(checked->submission),
                                checked->input, checked->output, std::move(seen), nullptr,
-                               checked->reached, checked->ended, checked->part_bytes});
+                               checked->reached, checked->ended, checked->part_bytes,
+                               checked->gpu_input, checked->gpu_output});
 }
 
 void Requests::refuse_submission(Session& session, uint64_t ticket, const std::string& why) {

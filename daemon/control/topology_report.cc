@@ -61,6 +61,10 @@ wire::TopologyReport Queries::topology_report() const {
       shown->set_state(lane.state());
     }
   }
+  wire::GpuSumsReport* const sums = report.mutable_gpu_sums();
+  sums->set_on_gpus(!facts_.gpu_sums_by.empty());
+  sums->set_by(facts_.gpu_sums_by);
+  sums->set_reason(facts_.gpu_sums_reason);
   parts_.ports->add_to(&report, monotonic_now());
   add_rings(&report);
   return report;

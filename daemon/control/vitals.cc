@@ -118,6 +118,7 @@ void Vitals::fill_traffic(metrics::Snapshot* to, const Pulse& pulse) const {
   to->registered_bytes = pulse.transport.registered_bytes;
   to->bundles_sent = pulse.bundles_sent;
   to->frames_bundled = pulse.frames_bundled;
+  to->gpus = pulse.gpus;
   to->frames_dropped = {{"forged", pulse.frames_forged},
                         {"malformed", pulse.frames_malformed},
                         {"damaged", pulse.frames_damaged},

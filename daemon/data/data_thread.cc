@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "daemon/clock.h"
@@ -27,7 +29,7 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
       commands_(commands),
       events_(events),
       lanes_(std::move(lanes)),
-      shared_(&lanes_, events, options.reduce_threads, options.bundle_bytes) {
+      shared_(&lanes_, events, options.reduce_threads, options.bundle_bytes, options.gpus) {
   const auto count = static_cast<uint8_t>(lanes_.size());
   for (uint8_t lane = 0; lane < count; ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
@@ -66,6 +68,7 @@ int DataThread::do_work(core::Time now) {
   work += deliver_early_frames();
   for (size_t lane = 0; lane < lanes_.size(); ++lane) work += lanes_[lane]->progress(ears_[lane]);
   work += retry_sends();
+  work += end_gpu_work();
   work += pump_jobs();
   work += prober_.pump(now);
   free_removed_jobs();
@@ -91,6 +94,12 @@ void DataThread::give_back(const std::vector<uint64_t>& loans) {
     const Loan loan = shared_.ledger.take_back(number);
     loan.job->on_sent(loan.at);
   }
+}
+
+int DataThread::end_gpu_work() {
+  const std::vector<GpuDesk::Ended>& ended = shared_.gpus.take_ended();
+  for (const auto& [work, status] : ended) work.job->on_gpu_ended(work, status);
+  return static_cast<int>(ended.size());
 }
 
 int DataThread::pump_jobs() {
@@ -121,6 +130,7 @@ void DataThread::rest(core::Time now) {
   if (!rest_rings()) return rise_rings({});
   core::Time due = std::min(next_pulse_, prober_.next_deadline());
   if (!gate_.empty()) due = std::min(due, gate_.next_look(now));
+  if (shared_.gpus.busy()) due = std::min(due, shared_.gpus.next_look(now));
   for (const auto& [id, job] : jobs_) due = std::min(due, job->next_look(now));
   const core::Time left = std::max<core::Time>(due - now, 0);
   const timespec timeout{left / core::kSecond, left % core::kSecond};
@@ -179,6 +189,7 @@ void DataThread::pulse(core::Time now) {
   for (const auto& lane : lanes_) pulse.transport += lane->counters();
   pulse.bundles_sent = shared_.outbox.bundles();
   pulse.frames_bundled = shared_.outbox.frames_bundled();
+  pulse.gpus = shared_.gpus.traffic();
   pulse.frames_forged = frames_forged_;
   pulse.frames_malformed = frames_malformed_;
   pulse.frames_damaged = frames_damaged_;
@@ -210,6 +221,11 @@ void DataThread::close_transports() {
   };
   for (int turn = 0; turn < kTurns && lends(); ++turn) {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane]->progress(ears_[lane]);
+  }
+  // A GPU that hangs keeps what it was given, and this process from ending no longer than that.
+  constexpr int kGpuTurns = 2000;
+  for (int turn = 0; turn < kGpuTurns && shared_.gpus.busy(); ++turn) {
+    if (end_gpu_work() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

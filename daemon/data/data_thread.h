@@ -40,6 +40,7 @@ class DataThread final {
     uint32_t reduce_threads = 0;  // that help this one
     uint64_t bundle_bytes = 0;    // of small frames that go to a peer together; 0: each by itself
     bool metrics = false;         // somebody reads DataFigures
+    std::shared_ptr<transport::Gpus> gpus = {};  // null: none sums for trainers
   };
 
   DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);
@@ -134,6 +135,7 @@ class DataThread final {
 
   int retry_sends();
   void give_back(const std::vector<uint64_t>& loans);
+  int end_gpu_work();
   int pump_jobs();
   void free_removed_jobs();
   void pulse(core::Time now);

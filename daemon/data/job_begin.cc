@@ -34,7 +34,13 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
       checksums_(options.slots, options.start_buffers),
       arriving_(options.slots),
       steps_(monotonic_now()),
-      feedback_(feedback_max) {
+      feedback_(feedback_max),
+      gpu_ops_(
+          &shared->gpus, this,
+          [this](uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
+            tell_end(rank, ticket, outcome);
+          },
+          [this](const std::string& why) { gpu_failed(why); }) {
   if (memory_) {
     const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
     kept_ = std::make_unique<KeptSlices>(std::move(memory_->kept), places);

@@ -11,6 +11,14 @@
 
 namespace gradring::daemon {
 
+namespace {
+
+constexpr uint32_t kSlicesAtOnce = 64;
+// Sums take a GPU milliseconds, and a trainer's kernels that it waits for some more.
+constexpr core::Time kGpusRestWithin = 10 * core::kSecond;
+
+}  // namespace
+
 // Who is in the view now, and by which connection.
 void JobExecutor::meet_members() {
   const core::View& view = engine_.view();
@@ -66,18 +74,20 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   steps_.submitted(rank.rank, now);
   const uint64_t input_here = PassingParts::input_here(command);
   parts_.add(command, input_here, at);
+  if (command.on_gpu()) gpu_ops_.add(command);
   Status refused;
-  if (input_here == core::Submission::kAllHere) {
+  if (input_here == core::Submission::kAllHere && !command.on_gpu()) {
     refused = engine_.submit(command.submission, now);
   } else {
     core::Submission coming = command.submission;
-    coming.input_here = input_here;
+    coming.input_here = command.on_gpu() ? 0 : input_here;
     refused = engine_.submit(coming, now);
   }
   if (refused.ok()) {
     rank.last_submission = now;
     return;
   }
+  if (command.on_gpu()) gpu_ops_.drop(key, rank.rank, ticket);
   complete(rank.rank, ticket, refusal(rank.rank, refused.message()));
 }
 
@@ -146,9 +156,28 @@ std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, uint32_t 
 // ---- epochs ----
 
 void JobExecutor::freeze(uint64_t epoch) {
+  to_freeze_.reset();
   if (engine_.view().epoch != epoch || engine_.failed()) return;
+  // What GPUs are overwriting is to be final, and known to be.
+  if (!gpu_ops_.come_to_rest()) {
+    to_freeze_ = {epoch, monotonic_now()};
+    return;
+  }
+  while (!gpu_ops_.empty() && engine_.pump(kSlicesAtOnce) > 0) continue;
   shared_->events->post(
       JobFrozen{id(), epoch, std::make_shared<const core::Report>(engine_.freeze())});
+}
+
+void JobExecutor::freeze_when_at_rest() {
+  if (!to_freeze_) return;
+  const auto [epoch, since] = *to_freeze_;
+  freeze(epoch);
+  if (!to_freeze_) return;
+  to_freeze_->since = since;
+  if (monotonic_now() - since < kGpusRestWithin || std::exchange(gpus_hang_, true)) return;
+  gpu_failed(
+      "it has not ended within 10 s what it was given, and the view cannot change before; "
+      "see nvidia-smi and the kernel's log");
 }
 
 void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
@@ -156,6 +185,7 @@ void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
   told_drained_ = false;
   feedback_.clear();
   settle();
+  gpu_ops_.end_epoch(&engine_);
   // The engine speaks to the new members from inside adopt(), so they must be known before.
   peer_of_.clear();
   for (const core::Member& member : proposal.view.members) {
@@ -205,8 +235,10 @@ void JobExecutor::on_sent(core::Staging at) {
 uint32_t JobExecutor::pump(uint32_t budget) {
   settle();
   parts_.look(&engine_);
+  if (!gpu_ops_.empty()) gpu_ops_.look(&engine_);
   const uint32_t work = engine_.pump(budget);
   settle();
+  freeze_when_at_rest();
   if (log_ && log_->long_grown()) log_->begin(engine_.record());
   if (!told_drained_ && engine_.drained()) {
     told_drained_ = true;
@@ -319,6 +351,14 @@ void JobExecutor::moves(const core::Op& op) {
 }
 
 void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
+  if (!gpu_ops_.empty()) {
+    const OpKey key = local(rank).lent.at(ticket).key;
+    if (gpu_ops_.hold_end(key, rank, ticket, outcome)) return;
+  }
+  tell_end(rank, ticket, outcome);
+}
+
+void JobExecutor::tell_end(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
   LocalRank& owner = local(rank);
   const auto lent = owner.lent.find(ticket);
   times_.ended(lent->second.key, outcome.verdict == Verdict::kOk);
@@ -337,6 +377,15 @@ void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& 
   owner.lent.erase(lent);
 }
 
+void JobExecutor::gpu_failed(const std::string& why) {
+  const core::Member& me = engine_.view().members[engine_.me()];
+  Failure failure{Cause::kRefused, {}};
+  failure.blame.node = me.node;
+  failure.blame.device = "GPU";
+  failure.blame.evidence = why;
+  fail_job(failure);
+}
+
 void JobExecutor::fail_job(const Failure& failure) {
   flight_->failed(failure);
   shared_->events->post(EngineFailed{id(), failure});
@@ -345,6 +394,7 @@ void JobExecutor::fail_job(const Failure& failure) {
 void JobExecutor::leave(uint32_t rank, const Failure& why) {
   told_.erase(local(rank).session);
   parts_.look(&engine_);  // what its GPU has brought by now counts
+  gpu_ops_.leave(rank);
   engine_.leave(rank, why);
 }
 

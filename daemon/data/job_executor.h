@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/epoch_gate.h"
@@ -12,6 +13,7 @@
 #include "daemon/core/weights.h"
 #include "daemon/data/checksums.h"
 #include "daemon/data/error_feedback.h"
+#include "daemon/data/gpu_ops.h"
 #include "daemon/data/kept_slices.h"
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
@@ -29,8 +31,9 @@ namespace gradring::daemon {
 
 // What all jobs of the data thread share.
 struct DataShared {
-  DataShared(const Lanes* lanes, EventBox* box, uint32_t helpers, size_t bundle_bytes)
-      : outbox(lanes, bundle_bytes), events(box), passes(helpers) {}
+  DataShared(const Lanes* lanes, EventBox* box, uint32_t helpers, size_t bundle_bytes,
+             std::shared_ptr<transport::Gpus> of_this_node)
+      : outbox(lanes, bundle_bytes), events(box), passes(helpers), gpus(std::move(of_this_node)) {}
 
   Outbox outbox;
   EventBox* const events;
@@ -41,6 +44,7 @@ struct DataShared {
   PeerTable peers;
   Ledger ledger;
   PassRunner passes;
+  GpuDesk gpus;
 };
 
 // The hands of one job's engine: adds, copies and sends what the engine decides, in its staging
@@ -95,6 +99,11 @@ class JobExecutor final : private core::EngineActions {
   void on_aborted(core::Staging at);
   void on_sent(core::Staging at);
 
+  // ---- from the GPUs ----
+  void on_gpu_ended(const GpuWork& work, const Status& status) {
+    gpu_ops_.on_ended(work, status, &engine_);
+  }
+
   // At most `budget` slices; returns the amount of work done.
   uint32_t pump(uint32_t budget);
   // When to pump() although nothing happened, as far as anybody here knows.
@@ -104,8 +113,8 @@ class JobExecutor final : private core::EngineActions {
   const JobId& id() const { return engine_.view().incarnation; }
   uint64_t staging_bytes() const { return staging_.bytes(); }
   uint64_t feedback_bytes() const { return feedback_.bytes(); }
-  // Nothing of the staging memory is with the transport: it may be unmapped.
-  bool may_be_freed() const { return loans_ == 0; }
+  // Nothing of its memory is with the transport or a GPU: it may be unmapped.
+  bool may_be_freed() const { return loans_ == 0 && !gpu_ops_.under_way(); }
   bool busy() const { return loans_ > 0 || engine_.open_ops() > 0; }
 
  private:
@@ -149,6 +158,9 @@ class JobExecutor final : private core::EngineActions {
   void send_direct(uint32_t member, const Frame& frame, core::Staging from) override;
   void moves(const core::Op& op) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
+  void tell_end(uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
+  void gpu_failed(const std::string& why);
+  void freeze_when_at_rest();
   void fail_job(const Failure& failure) override;
 
   void go_on_from(const EngineMemory& before, const std::vector<InstallJob::Lent>& lent);
@@ -191,6 +203,14 @@ class JobExecutor final : private core::EngineActions {
   NonfiniteWatch nonfinite_;
   ErrorFeedback feedback_;
   PassingParts parts_;
+  GpuOps gpu_ops_;
+  // Once GPUs have come to rest.
+  struct ToFreeze {
+    uint64_t epoch = 0;
+    core::Time since = 0;
+  };
+  std::optional<ToFreeze> to_freeze_;
+  bool gpus_hang_ = false;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
   std::vector<double> factors_;                 // that they are multiplied by

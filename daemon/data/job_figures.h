@@ -37,6 +37,13 @@ struct JobFigures {
   uint64_t feedback_bytes = 0;
 };
 
+// What this node's GPUs did for ranks here, in bytes.
+struct GpuTraffic {
+  uint64_t inputs = 0;   // that they summed, or copied where there was nothing to sum
+  uint64_t sums = 0;     // of them, brought to the host's memory
+  uint64_t results = 0;  // taken from the host's memory to the ranks'
+};
+
 // How a thread spends its time, turn by turn of its loop.
 struct LoopFigures {
   core::Time busy = 0;     // of all turns in which it did something

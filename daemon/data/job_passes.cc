@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "daemon/clock.h"
 #include "daemon/data/job_executor.h"
@@ -51,16 +52,29 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   const bool copies = order.source == core::Fold::kSource;
   before_long_work(length);
   if (!order.onto_arrived) flight_->slice_started(op.key, order.slice, length);
+  if (gpu_ops_.stays_there(op.key)) {  // by now it is there
+    return flight_->slice_delivered(op.key, order.slice, length);
+  }
 
   inputs_.clear();
   factors_.clear();
   folded_.clear();
   outputs_.clear();
+  const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
+  bool summed = leader == nullptr;  // what its GPUs have, or it is not theirs to sum
   for (const auto& local : op.locals) {
     if (!local) continue;
     const Lent& lent = lent_to(*local);
-    if (order.deliver && block.goes_to(local->rank)) outputs_.push_back(lent.output + output_at);
+    const bool stands = leader == nullptr || leader->rank == local->rank;
+    if (order.deliver && stands && block.goes_to(local->rank)) {
+      outputs_.push_back(lent.output + output_at);
+    }
     if (!local->counts || (copies && local->rank != block.source)) continue;
+    if (!std::exchange(summed, true)) {
+      inputs_.push_back(leader->input + input_at);
+      factors_.push_back(1);
+    }
+    if (leader != nullptr) continue;
     inputs_.push_back(lent.input + input_at);
     factors_.push_back(local->prescale);
     folded_.push_back(local->rank);
@@ -156,8 +170,11 @@ void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from
   const uint64_t at = op.plan.output_at(slice);
   before_long_work(op.plan.length_of(slice));
   outputs_.clear();
+  const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
   for (const auto& local : op.locals) {
-    if (local && block.goes_to(local->rank)) outputs_.push_back(lent_to(*local).output + at);
+    if (!local || !block.goes_to(local->rank)) continue;
+    if (leader != nullptr && leader->rank != local->rank) continue;
+    outputs_.push_back(lent_to(*local).output + at);
   }
   const void* const arrived = memory_at(from);
   Pass copy;
@@ -231,8 +248,10 @@ void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
 
 std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {
   std::optional<core::ResultDigest> digest;
+  if (gpu_ops_.stays_there(op.key)) return std::nullopt;
+  const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
   for (const auto& local : op.locals) {
-    if (!local) continue;
+    if (!local || (leader != nullptr && leader->rank != local->rank)) continue;
     const uint64_t bytes = extent_of(*op.signature, local->rank, local->position).output;
     const uint32_t crc = transport::crc32c({lent_to(*local).output, bytes});
     if (!digest) digest = {crc, local->rank, std::nullopt};

@@ -13,7 +13,8 @@ JobDescription JobExecutor::describe(uint64_t query) const {
   for (size_t i = 0; i < locals_.size(); ++i) {
     const uint32_t rank = locals_[i].rank;
     description.ranks.push_back({rank, engine_.submitted(rank), locals_[i].last_submission,
-                                 nonfinite_.inputs(rank), parts_.coming_of(rank)});
+                                 nonfinite_.inputs(rank),
+                                 parts_.coming_of(rank) + gpu_ops_.coming_of(rank)});
   }
   description.steps = steps_.report();
   description.ops_completed = engine_.counters().ops_completed;

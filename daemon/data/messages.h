@@ -21,6 +21,7 @@
 #include "daemon/mailbox.h"
 #include "daemon/records/job_memory.h"
 #include "proto/stream_word.h"
+#include "transport/gpus.h"
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
 
@@ -107,6 +108,10 @@ struct Submit {
   StreamWord reached = {};          // it counts when the first part of that has come
   StreamWord ended = {};            // to be set when it has ended
   uint64_t part_bytes = 0;          // of both
+  // Where the daemon's GPUs bring it and take it back: what `input` and `output` stand for.
+  transport::GpuRange gpu_input = {};
+  transport::GpuRange gpu_output = {};
+  bool on_gpu() const { return gpu_input.memory != nullptr; }
 };
 struct LeaveRank {
   JobId job{};
@@ -312,7 +317,8 @@ struct Pulse {
   transport::Counters transport;
   uint64_t bundles_sent = 0;    // messages of several frames
   uint64_t frames_bundled = 0;  // in them
-  uint64_t frames_forged = 0;   // no peer of ours was given that token
+  GpuTraffic gpus;
+  uint64_t frames_forged = 0;  // no peer of ours was given that token
   uint64_t frames_malformed = 0;
   uint64_t frames_damaged = 0;
   uint64_t frames_stale = 0;                   // of a job that is not here

@@ -83,6 +83,12 @@ void write_traffic(const Snapshot& s, Page* page) {
       .add({}, s.bundles_sent);
   page->counter("gradring_frames_bundled_total", "Frames that went in them")
       .add({}, s.frames_bundled);
+  page->counter("gradring_gpu_input_bytes_total", "Bytes of inputs that this node's GPUs summed")
+      .add({}, s.gpus.inputs);
+  page->counter("gradring_gpu_sum_bytes_total", "Bytes that they brought to the host of those")
+      .add({}, s.gpus.sums);
+  page->counter("gradring_gpu_result_bytes_total", "Bytes that they took back from the host")
+      .add({}, s.gpus.results);
   add_all(page->counter("gradring_frames_dropped_total", "Frames that were not believed, by cause"),
           "cause", s.frames_dropped);
   add_all(page->counter("gradring_malformed_messages_total",

@@ -130,6 +130,7 @@ struct Snapshot {
   uint64_t registered_bytes = 0;
   uint64_t bundles_sent = 0;
   uint64_t frames_bundled = 0;
+  GpuTraffic gpus;
   std::map<std::string, uint64_t> frames_dropped;      // by why
   std::map<std::string, uint64_t> malformed_messages;  // by whom
 };

@@ -24,8 +24,17 @@ class TwoSegments final : public TrainerMemory {
     if (it == segments_.end()) return std::nullopt;
     return it->second.memory();
   }
+  const transport::OpenGpuMemory* gpu(uint64_t segment) const override {
+    return segment == kSegment && shared_ ? &gpu_ : nullptr;
+  }
+  void share() { shared_ = true; }
 
  private:
+  struct HalfAPage final : transport::OpenGpuMemory {
+    uint64_t bytes() const override { return kPage / 2; }
+  };
+  const HalfAPage gpu_;
+  bool shared_ = false;
   static transport::Segment page() { return std::move(*transport::Segment::create(kPage)); }
 
   std::map<uint64_t, transport::Segment> segments_ = [] {
@@ -125,6 +134,54 @@ TEST_F(CheckOperationTest, WordsOfStreamsLieInTheSegmentsOfItsBuffers) {
                 op.mutable_reached()->set_value(1);
               }),
               HasSubstr("segment 6 has none of the op's buffers"));
+}
+
+TEST_F(CheckOperationTest, OnAGpuItNamesMemoryThatWasShared) {
+  const auto on_gpu = [](wire::Operation& op) {
+    op.set_on_gpu(true);
+    op.set_part_bytes(kPartBytesLeast);
+    op.mutable_reached()->set_segment(kSegment);
+    op.mutable_reached()->set_offset(kPage - 4);
+    op.mutable_reached()->set_value(3);
+  };
+  EXPECT_THAT(told(on_gpu), HasSubstr("input: segment 5 stands for no GPU's memory"));
+  memory_.share();
+  wire::Operation operation = good();
+  on_gpu(operation);
+  operation.mutable_input()->set_offset(64);
+  operation.mutable_output()->set_offset(64);
+  const auto checked = check_operation(operation, 1, memory_);
+  ASSERT_TRUE(checked) << checked.error();
+  EXPECT_EQ(checked->gpu_input.memory, memory_.gpu(kSegment));
+  EXPECT_EQ(checked->gpu_input.offset, 64u);
+  EXPECT_EQ(checked->gpu_output.offset, 64u);
+  EXPECT_EQ(checked->reached.parts, 1u);
+  EXPECT_EQ(check_operation(good(), 1, memory_)->gpu_input.memory, nullptr);
+
+  const auto spoilt = [&](const std::function<void(wire::Operation&)>& spoil) {
+    return told([&](wire::Operation& op) {
+      on_gpu(op);
+      spoil(op);
+    });
+  };
+  EXPECT_THAT(spoilt([](wire::Operation& op) { op.mutable_output()->set_segment(kOther); }),
+              HasSubstr("output: segment 6 stands for no GPU's memory"));
+  EXPECT_THAT(spoilt([](wire::Operation& op) {
+                op.mutable_input()->set_offset(kPage / 2 - 60);
+                op.mutable_output()->set_offset(kPage / 2 - 60);
+              }),
+              HasSubstr("reach beyond the 2048 bytes on the GPU"));
+  EXPECT_THAT(spoilt([](wire::Operation& op) { op.mutable_reached()->set_value(0); }),
+              HasSubstr("needs a word"));
+  EXPECT_THAT(spoilt([](wire::Operation& op) { op.set_prescale(2); }), HasSubstr("do not scale"));
+  EXPECT_THAT(
+      spoilt([](wire::Operation& op) {
+        op.mutable_signature()->set_collective(static_cast<uint32_t>(Collective::kBroadcast));
+        op.mutable_signature()->set_op(static_cast<uint32_t>(ReduceOp::kNone));
+      }),
+      HasSubstr("for an allreduce alone, not for broadcast"));
+  EXPECT_THAT(spoilt([](wire::Operation& op) { op.mutable_signature()->set_count(0); }),
+              HasSubstr("for an allreduce alone"));
 }
 
 TEST_F(CheckOperationTest, EachRefusalSaysWhy) {

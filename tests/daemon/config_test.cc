@@ -136,6 +136,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"max-jobs", "1"},
                                                    {"checksum", "on"},
                                                    {"verify", "on"},
+                                                   {"gpu-sums", "on"},
                                                    {"flight-recorder-size", "0"},
                                                    {"socket-mode", "0600"},
                                                    {"socket-group", "root"},
@@ -163,6 +164,11 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
   const auto help = load({"--help"});
   ASSERT_TRUE(help);
   for (const auto& [name, value] : good) EXPECT_THAT(help->text, HasSubstr("--" + name));
+}
+
+TEST_F(ConfigTest, SumsOnGpusDoNotOutliveADaemon) {
+  EXPECT_EQ(told({"--gpu-sums=on"}), "");
+  EXPECT_THAT(told({"--gpu-sums=on", "--restart-grace=5s"}), HasSubstr("gpu-sums: "));
 }
 
 TEST_F(ConfigTest, ASwitchNeedsNoValue) {

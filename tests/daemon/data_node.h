@@ -41,6 +41,9 @@ class DataNode {
  public:
   DataNode(transport::Fabric& fabric, const std::string& name)
       : DataNode(name, fabric.join(name)) {}
+  DataNode(transport::Fabric& fabric, const std::string& name,
+           std::shared_ptr<transport::Gpus> gpus)
+      : DataNode(name, only(fabric.join(name)), false, 1 << 20, false, 0, std::move(gpus)) {}
   DataNode(const std::string& name, std::unique_ptr<transport::Transport> transport,
            bool checksum = false, uint64_t staging_limit = 1 << 20, bool verify = false,
            uint32_t direct_members_max = 0)
@@ -48,7 +51,8 @@ class DataNode {
                  direct_members_max) {}
   // With several lanes.
   DataNode(const std::string& name, Lanes lanes, bool checksum = false,
-           uint64_t staging_limit = 1 << 20, bool verify = false, uint32_t direct_members_max = 0)
+           uint64_t staging_limit = 1 << 20, bool verify = false, uint32_t direct_members_max = 0,
+           std::shared_ptr<transport::Gpus> gpus = {})
       : name_(name), commands_(4096), events_(65536) {
     for (const auto& lane : lanes) addresses_.push_back(lane->address());
     DataThread::Options options;
@@ -61,6 +65,7 @@ class DataNode {
     options.feedback_limit = 1 << 20;
     options.pulse = 10 * core::kMillisecond;
     options.bundle_bytes = kBundleBytesMax;  // to peers that take them
+    options.gpus = std::move(gpus);
     data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
     thread_ = std::thread([this] { data_->run(); });
   }

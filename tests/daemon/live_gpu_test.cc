@@ -6,12 +6,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <gradring/gradring.hpp>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/client/cuda_twin.h"
 #include "tests/daemon/live_ranks.h"
+#include "tests/daemon/raw_trainer.h"
 
 namespace gradring::daemon {
 namespace {
@@ -22,8 +27,12 @@ using testing::Each;
 // Of one rank, with a stream of its own.
 class DeviceBuffer {
  public:
-  explicit DeviceBuffer(const Communicator& job, size_t count = 50'000, bool registered = true)
-      : job_(job), count_(count), registered_(registered) {
+  explicit DeviceBuffer(const Communicator& job, size_t count = 50'000, bool registered = true,
+                        bool pooled = false)
+      : job_(job),
+        count_(count),
+        registered_(registered),
+        address_(test_gpu().alloc(bytes(), pooled)) {
     if (!registered_) return;
     EXPECT_EQ(gradring_register(job.handle(), pointer(), bytes()), GRADRING_OK)
         << gradring_last_error();
@@ -71,7 +80,7 @@ class DeviceBuffer {
   const Communicator& job_;
   const size_t count_;
   const bool registered_;
-  const uint64_t address_ = test_gpu().alloc(bytes(), false);
+  const uint64_t address_;
   void* const stream_ = test_gpu().make_stream();
 };
 
@@ -146,6 +155,162 @@ TEST_F(LiveGpu, ASlowStreamHoldsUpItsOwnOpAlone) {
     late.wait();
     EXPECT_THAT(slow.read(), Each(4));
   });
+}
+
+// The daemon has the GPU as well, and sums there what is registered and large.
+class LiveGpuSums : public LiveRanks {
+ protected:
+  LiveGpuSums() : LiveGpuSums({}, "live", 0) {}
+  LiveGpuSums(const std::vector<std::string>& flags, const std::string& node, int port)
+      : LiveRanks(with_gpu_sums(flags), node, port) {
+    test_gpu();
+  }
+  static std::vector<std::string> with_gpu_sums(std::vector<std::string> flags) {
+    if (!test::is_real()) setenv("LD_LIBRARY_PATH", CUDA_TWIN_FOLDER, 1);  // of the daemon
+    flags.insert(flags.end(), {"--gpu-sums", "on"});
+    return flags;
+  }
+  // What the daemon says that its GPUs did, once it says so.
+  void expect_traffic(uint64_t inputs, uint64_t sums, uint64_t results) {
+    constexpr int kLooks = 200;
+    for (int look = 0; look < kLooks && counted("gpu_input_bytes") < inputs; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    EXPECT_EQ(counted("gpu_input_bytes"), inputs);
+    EXPECT_EQ(counted("gpu_sum_bytes"), sums);
+    EXPECT_EQ(counted("gpu_result_bytes"), results);
+  }
+  uint64_t counted(const std::string& name) {
+    wire::ClientMessage query;
+    query.mutable_query()->set_what(wire::Query::STATUS);
+    const wire::StatusReport report = watcher_.ask(query).reply().status();
+    for (const auto& counter : report.counters()) {
+      if (counter.name() == name) return counter.value();
+    }
+    ADD_FAILURE() << "no counter " << name;
+    return 0;
+  }
+  static constexpr uint64_t kBytes = ((uint64_t{5} << 20) + 3) * sizeof(float);
+  static constexpr size_t kCount = (size_t{5} << 20) + 3;  // ten parts of two MiB
+  static void expect_sums(const DeviceBuffer& gradients) {
+    const std::vector<float> sums = gradients.read();
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(sums[i], 10.0f * (1 + i / DeviceBuffer::kBlock)) << i;
+    }
+  }
+
+  RawTrainer watcher_{daemon_.runtime_dir()};
+};
+
+TEST_F(LiveGpuSums, AreThoseOfTheHost) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount);
+    for (int step = 0; step < 3; ++step) {
+      gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+      Request sum = job.start(gradients.sum());
+      if (step < 2) {
+        sum.wait_on_stream(gradients.stream());
+        test_gpu().wait_for(gradients.stream());
+        expect_sums(gradients);
+        sum.wait();
+      } else {
+        sum.wait();  // without a stream: then it is there
+        expect_sums(gradients);
+      }
+    }
+  });
+  expect_traffic(3 * kRanks * kBytes, 0, 0);  // none of it left the GPU
+}
+
+// Of what nobody registered the daemon knows no handle.
+TEST_F(LiveGpuSums, WhereSomeHaveNoneThereAllTheSame) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount, job.rank() != 2);
+    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+    Request sum = job.start(gradients.sum());
+    sum.wait_on_stream(gradients.stream());
+    test_gpu().wait_for(gradients.stream());
+    expect_sums(gradients);
+    sum.wait();
+  });
+  constexpr uint64_t kEach = (kRanks - 1) * kBytes;
+  expect_traffic(kEach, kEach, kEach);
+}
+
+// No other process can open such memory.
+TEST_F(LiveGpuSums, WhatIsOfAPoolGoesByWayOfTheHost) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount, true, true);
+    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+    Request sum = job.start(gradients.sum());
+    sum.wait_on_stream(gradients.stream());
+    test_gpu().wait_for(gradients.stream());
+    expect_sums(gradients);
+    sum.wait();
+  });
+  expect_traffic(0, 0, 0);
+}
+
+TEST_F(LiveGpuSums, ASlowStreamIsWaitedFor) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount);
+    if (job.rank() == 1) test_gpu().hold(gradients.stream(), true);
+    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+    Request sum = job.start(gradients.sum());
+    EXPECT_FALSE(sum.wait_for(std::chrono::milliseconds(20)));
+    job.barrier();
+    if (job.rank() == 1) test_gpu().hold(gradients.stream(), false);
+    sum.wait_on_stream(gradients.stream());
+    test_gpu().wait_for(gradients.stream());
+    expect_sums(gradients);
+    sum.wait();
+  });
+}
+
+// Memory of a group's parent is open for the group as well.
+TEST_F(LiveGpuSums, OfAGroupTakeItsMemberMemory) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount);
+    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+    Communicator group = job.group({0, 1, 2, 3});
+    Request sum = group.start(gradients.sum());
+    sum.wait_on_stream(gradients.stream());
+    test_gpu().wait_for(gradients.stream());
+    expect_sums(gradients);
+    sum.wait();
+    group.barrier();
+  });
+  expect_traffic(kRanks * kBytes, 0, 0);
+}
+
+struct TwoPorts {
+  const int port_a = free_port(), port_b = free_port();
+  static std::vector<std::string> to(int port) {
+    return {"--peer", "127.0.0.1:" + std::to_string(port)};
+  }
+};
+// Ranks 0 and 1 on one node, 2 and 3 on another.
+class LiveGpuSumsOfNodes : private TwoPorts, public LiveGpuSums {
+ protected:
+  LiveGpuSumsOfNodes() : LiveGpuSums(to(port_b), "a", port_a) {}
+  const LiveDaemon& daemon_of(int rank) const override { return rank < 2 ? daemon_ : b_; }
+
+  LiveDaemon b_{with_gpu_sums(to(port_a)), "b", port_b};
+};
+
+TEST_F(LiveGpuSumsOfNodes, LeaveEachNodeOnce) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount);
+    for (int step = 0; step < 3; ++step) {
+      gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+      Request sum = job.start(gradients.sum());
+      sum.wait_on_stream(gradients.stream());
+      test_gpu().wait_for(gradients.stream());
+      expect_sums(gradients);
+      sum.wait();
+    }
+  });
+  expect_traffic(3 * 2 * kBytes, 3 * kBytes, 3 * kBytes);
 }
 
 }  // namespace

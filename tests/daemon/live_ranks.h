@@ -12,9 +12,14 @@
 
 namespace gradring::daemon {
 
-// A job of four ranks on one real daemon, each a thread of the test.
+// A job of four ranks on one real daemon, if the test has no more, each a thread of the test.
 class LiveRanks : public testing::Test {
  protected:
+  explicit LiveRanks(const std::vector<std::string>& flags = {}, const std::string& node = "live",
+                     int port = 0)
+      : daemon_(flags, node, port) {}
+  // Whose trainer this rank is.
+  virtual const LiveDaemon& daemon_of(int /*rank*/) const { return daemon_; }
   static constexpr int kRanks = 4;
 
   // Runs the ranks of a job to their ends.
@@ -24,7 +29,7 @@ class LiveRanks : public testing::Test {
       ranks.emplace_back([&, rank] {
         gradring_options options{};
         options.struct_size = sizeof(options);
-        options.runtime_dir = daemon_.runtime_dir().c_str();
+        options.runtime_dir = daemon_of(rank).runtime_dir().c_str();
         options.job = name.c_str();
         options.rank = rank;
         options.size = kRanks;

@@ -65,6 +65,21 @@ size_t count_of(const std::string& text, const std::string& word) {
   return count;
 }
 
+TEST(ShowTopology, SaysWhereWhatLiesOnGpusIsSummed) {
+  TopologyReports reports = replay("server-4x2");
+  auto* const sums = reports[0].mutable_gpu_sums();
+  sums->set_reason("gpu-sums is off");
+  EXPECT_THAT(show(reports, Style{}).text,
+              HasSubstr("summed in the host's memory: gpu-sums is off"));
+  sums->set_on_gpus(true);
+  sums->set_by("4 GPUs, NVIDIA H100");
+  sums->set_reason("gpu-sums is on");
+  const Answer answer = show(reports, Style{});
+  expect_sound(answer);
+  EXPECT_THAT(answer.text, HasSubstr("summed on 4 GPUs, NVIDIA H100: gpu-sums is on"));
+  EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["by"], "4 GPUs, NVIDIA H100");
+}
+
 TEST(ShowTopology, PrintsTheMatrixAsNvidiaSmiDoes) {
   const Answer answer = show(replay("server-4x2"), Style{});
   expect_sound(answer);

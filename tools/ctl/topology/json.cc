@@ -170,7 +170,11 @@ nlohmann::ordered_json json_of(const wire::TopologyReport& report) {
           {"machine", json_of(report.machine())},
           {"lanes", array_of(report.lanes(), [](const auto& lane) { return json_of(lane); })},
           {"peers", array_of(report.peers(), [](const auto& peer) { return json_of(peer); })},
-          {"rings", array_of(report.rings(), [](const auto& ring) { return json_of(ring); })}};
+          {"rings", array_of(report.rings(), [](const auto& ring) { return json_of(ring); })},
+          {"gpu_sums",
+           {{"on_gpus", report.gpu_sums().on_gpus()},
+            {"by", report.gpu_sums().by()},
+            {"reason", report.gpu_sums().reason()}}}};
 }
 
 }  // namespace gradring::tools

@@ -266,6 +266,15 @@ std::string rings_text(const wire::TopologyReport& report) {
   return text;
 }
 
+// Of a machine without GPUs there is nothing to say.
+std::string gpu_sums_of(const wire::TopologyReport& report) {
+  const wire::GpuSumsReport& sums = report.gpu_sums();
+  if (sums.reason().empty() || (report.machine().gpus().empty() && !sums.on_gpus())) return "";
+  const std::string where = sums.on_gpus() ? "on " + printable(sums.by()) : "in the host's memory";
+  return fmt::format("\nwhat ranks here have on GPUs is summed {}: {}\n", where,
+                     printable(sums.reason()));
+}
+
 }  // namespace
 
 std::string text_of(const wire::TopologyReport& report, const Style& style) {
@@ -281,7 +290,7 @@ std::string text_of(const wire::TopologyReport& report, const Style& style) {
   for (const std::string& note : machine.notes()) {
     text += fmt::format("\nnote: {}\n", printable(note));
   }
-  return text + nodes_of(report, style) + rings_text(report);
+  return text + gpu_sums_of(report) + nodes_of(report, style) + rings_text(report);
 }
 
 }  // namespace gradring::tools

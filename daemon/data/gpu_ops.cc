@@ -1,0 +1,313 @@
+#include "daemon/data/gpu_ops.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gradring::daemon {
+namespace {
+
+transport::GpuRange from(const transport::GpuRange& range, uint64_t bytes) {
+  return {range.memory, range.offset + bytes};
+}
+
+}  // namespace
+
+void GpuOps::add(const Submit& submit) {
+  const core::Submission& s = submit.submission;
+  OnGpu& on = ops_[s.key];
+  // Whose differs from the first one's is no part of an op that ever begins.
+  if (on.ranks.empty()) {
+    on.dtype = s.signature.dtype;
+    on.op = s.signature.op;
+    on.bytes = s.signature.bytes();
+    on.part_bytes = submit.part_bytes == 0 ? on.bytes : submit.part_bytes;
+  }
+  on.ranks.push_back({.rank = s.rank,
+                      .ticket = s.ticket,
+                      .input = submit.gpu_input,
+                      .output = submit.gpu_output,
+                      .host_input = submit.input,
+                      .host_output = submit.output});
+}
+
+void GpuOps::drop(const OpKey& key, uint32_t rank, uint64_t ticket) {
+  const auto it = ops_.find(key);
+  std::erase_if(it->second.ranks, [&](const Rank& one) { return one.is(rank, ticket); });
+  if (it->second.ranks.empty()) ops_.erase(it);
+}
+
+const GpuOps::Leader* GpuOps::leader_of(const OpKey& key) const {
+  if (ops_.empty()) return nullptr;
+  const auto it = ops_.find(key);
+  return it != ops_.end() && it->second.way == Way::kTogether ? &it->second.leader : nullptr;
+}
+
+bool GpuOps::stays_there(const OpKey& key) const {
+  if (ops_.empty()) return false;
+  const auto it = ops_.find(key);
+  return it != ops_.end() && it->second.way == Way::kThere;
+}
+
+void GpuOps::look(core::JobEngine* engine) {
+  for (auto it = ops_.begin(); it != ops_.end();) {
+    const auto at = it++;
+    OnGpu& on = at->second;
+    const core::Op* const op = engine->find(at->first);
+    const bool open = op != nullptr && op->open() && !on.ended;
+    // Sums of before, which do not count, would land on those that do.
+    if (open && !on.begun && on.under_way == 0 && op->ready_here()) begin(on, *op, *engine);
+    if (!open || !on.begun) continue;
+    count_final(on, *op);
+    // In parts, since each has its price; the rest goes when the op ends.
+    spread(at->first, on, on.final_bytes / on.part_bytes * on.part_bytes);
+  }
+}
+
+GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
+                            const core::JobEngine& engine) const {
+  const auto on_gpu = [&on](const core::Submission& local) {
+    return std::any_of(on.ranks.begin(), on.ranks.end(),
+                       [&local](const Rank& one) { return one.is(local.rank, local.ticket); });
+  };
+  const bool all = std::all_of(op.locals.begin(), op.locals.end(),
+                               [&](const auto& local) { return !local || on_gpu(*local); });
+  if (!all || on.ranks.size() > transport::kGpuInputsMax) return Way::kEach;
+  const bool alone = engine.view().members.size() == 1 && op.slices_held == 0;
+  const bool as_it_is = op.plan.wire == WireType::kNative && op.signature->postscale == 1;
+  return alone && as_it_is ? Way::kThere : Way::kTogether;
+}
+
+void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {
+  // Once together, always: its results lie in one place.
+  const Way way = on.way == Way::kTogether ? on.way : way_for(on, op, engine);
+  if (way == Way::kThere && resting_) return;
+  Status begun = begin(on, op, way);
+  const bool may_be_each = on.way == Way::kEach && way != Way::kEach && on.under_way == 0;
+  if (!begun.ok() && begun.code() == Code::kUnavailable && may_be_each) {
+    begun = begin(on, op, Way::kEach);
+  }
+  if (!begun.ok()) fail(begun);
+}
+
+void GpuOps::choose_sources(OnGpu& on, const core::Op& op, Way way) const {
+  on.sources.clear();
+  for (const auto& local : op.locals) {
+    if (!local) continue;
+    const auto one = std::find_if(on.ranks.begin(), on.ranks.end(), [&](const Rank& rank) {
+      return rank.is(local->rank, local->ticket);
+    });
+    if (one == on.ranks.end()) continue;
+    if (on.leader.input == nullptr) on.leader = {one->rank, one->host_input};
+    if (!local->counts) continue;
+    if (way == Way::kEach || on.sources.empty()) on.sources.emplace_back();
+    on.sources.back().ranks.push_back(static_cast<size_t>(one - on.ranks.begin()));
+  }
+  // Of what is final, or will be handed, nobody looks at the input; and it may be overwritten.
+  std::vector<Run> runs;
+  bool adjacent = false;
+  for (uint32_t slice = 0; slice < op.plan.slices; ++slice) {
+    const core::SliceProgress& progress = op.slices[slice];
+    const bool wanted =
+        progress.route == core::Route::kCompute && progress.state == core::SliceState::kUntouched;
+    if (wanted && adjacent && runs.back().bytes < on.part_bytes) {
+      runs.back().bytes += op.plan.length_of(slice);
+    } else if (wanted) {
+      runs.push_back({op.plan.input_at(slice), op.plan.length_of(slice)});
+    }
+    adjacent = wanted;
+  }
+  for (Source& source : on.sources) source.runs = runs;
+}
+
+Status GpuOps::begin(OnGpu& on, const core::Op& op, Way way) {
+  choose_sources(on, op, way);
+  for (uint32_t s = 0; s < on.sources.size(); ++s) {
+    const Source& source = on.sources[s];
+    for (uint32_t r = 0; r < source.runs.size(); ++r) {
+      Status begun = begin_run(on, op, way, source, source.runs[r], {job_, op.key, true, s, r});
+      if (!begun.ok()) return begun;
+      ++on.under_way;
+    }
+  }
+  on.way = way;
+  on.begun = true;
+  if (way == Way::kThere) on.spread = on.bytes;
+  return {};
+}
+
+Status GpuOps::begin_run(const OnGpu& on, const core::Op& op, Way way, const Source& source,
+                         const Run& run, const GpuWork& work) {
+  const uint64_t count = run.bytes / size_of(on.dtype);
+  ranges_.clear();
+  for (const size_t rank : source.ranks) ranges_.push_back(from(on.ranks[rank].input, run.first));
+  if (way == Way::kThere) {
+    outputs_.clear();
+    for (const Rank& rank : on.ranks) {
+      if (!rank.gone) outputs_.push_back(from(rank.output, run.first));
+    }
+    const uint32_t divisor = on.op == ReduceOp::kAverage ? op.contributed : 0;
+    return desk_->begin(
+        transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, divisor, count}, work);
+  }
+  // It is the trainer's memory, which it has lent for this.
+  const std::byte* const to =
+      way == Way::kTogether ? on.leader.input : on.ranks[source.ranks[0]].host_input;
+  auto* const out = const_cast<std::byte*>(to) + run.first;  // NOLINT
+  return desk_->begin(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work);
+}
+
+bool GpuOps::come_to_rest() {
+  resting_ = true;
+  return std::none_of(ops_.begin(), ops_.end(), [](const auto& entry) {
+    return entry.second.way == Way::kThere && entry.second.under_way > 0;
+  });
+}
+
+// As far as it is without a gap.
+void GpuOps::count_final(OnGpu& on, const core::Op& op) const {
+  if (op.slices.size() != op.plan.slices) return;
+  for (; on.final_slices < op.plan.slices; ++on.final_slices) {
+    if (op.slices[on.final_slices].state == core::SliceState::kUntouched) break;
+    on.final_bytes += op.plan.length_of(on.final_slices);
+  }
+}
+
+void GpuOps::spread(const OpKey& key, OnGpu& on, uint64_t until) {
+  if (until <= on.spread) return;
+  Status begun;
+  std::vector<size_t> all;
+  for (size_t i = 0; i < on.ranks.size() && begun.ok(); ++i) {
+    if (on.ranks[i].gone) continue;
+    if (on.way == Way::kTogether) {
+      all.push_back(i);
+    } else {
+      begun = spread_over(key, on, on.ranks[i].host_output, {i}, until);
+    }
+  }
+  const auto leads = [&on](const Rank& one) { return one.rank == on.leader.rank; };
+  if (!all.empty()) {
+    const auto leader = std::find_if(on.ranks.begin(), on.ranks.end(), leads);
+    begun = spread_over(key, on, leader->host_output, all, until);
+  }
+  on.spread = until;
+  if (!begun.ok()) fail(begun);
+}
+
+Status GpuOps::spread_over(const OpKey& key, OnGpu& on, const std::byte* host,
+                           const std::vector<size_t>& ranks, uint64_t until) {
+  ranges_.clear();
+  for (const size_t rank : ranks) ranges_.push_back(from(on.ranks[rank].output, on.spread));
+  Status begun = desk_->begin(transport::Gpus::Spread{host + on.spread, ranges_, until - on.spread},
+                              {job_, key, false});
+  if (begun.ok()) ++on.under_way;
+  return begun;
+}
+
+void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine* engine) {
+  const auto at = ops_.find(work.key);
+  OnGpu& on = at->second;
+  --on.under_way;
+  if (!status.ok()) {
+    for (Rank& rank : on.ranks) {
+      if (!rank.outcome) continue;
+      rank.outcome = core::refused(
+          rank.rank, "the op is done, but its result is not on its GPU: " + status.message());
+    }
+    fail(status);
+  } else if (work.sums && on.begun) {
+    Source& source = on.sources[work.source];
+    source.runs[work.run].here = true;
+    tell(on, source, work.key, engine);
+  }
+  settle(at);
+}
+
+void GpuOps::fail(const Status& status) {
+  if (!std::exchange(gpu_failed_, true)) failed_(status.message());
+}
+
+void GpuOps::tell(const OnGpu& on, const Source& source, const OpKey& key,
+                  core::JobEngine* engine) const {
+  const auto missing = std::find_if(source.runs.begin(), source.runs.end(),
+                                    [](const Run& run) { return !run.here; });
+  const uint64_t here = missing == source.runs.end() ? core::Submission::kAllHere : missing->first;
+  for (const size_t rank : source.ranks) engine->input_came(on.ranks[rank].rank, key, here);
+}
+
+bool GpuOps::hold_end(const OpKey& key, uint32_t rank, uint64_t ticket,
+                      const core::Outcome& outcome) {
+  const auto at = ops_.find(key);
+  if (at == ops_.end()) return false;
+  OnGpu& on = at->second;
+  const auto one = std::find_if(on.ranks.begin(), on.ranks.end(), [&](const Rank& known) {
+    return known.is(rank, ticket) && !known.outcome;
+  });
+  if (one == on.ranks.end()) return false;
+  one->outcome = outcome;
+  on.ended = true;
+  if (outcome.verdict != Verdict::kFailed) spread(key, on, on.bytes);
+  settle(at);
+  return true;
+}
+
+// Tells the ends that wait, once no GPU has anything to do with their memory.
+void GpuOps::settle(Ops::iterator at) {
+  OnGpu& on = at->second;
+  if (on.under_way > 0 || !on.ended) return;
+  for (Rank& rank : on.ranks) {
+    if (!rank.outcome || std::exchange(rank.told, true)) continue;
+    end_(rank.rank, rank.ticket, *rank.outcome);
+  }
+  const bool all =
+      std::all_of(on.ranks.begin(), on.ranks.end(), [](const Rank& rank) { return rank.told; });
+  if (all) ops_.erase(at);
+}
+
+void GpuOps::leave(uint32_t rank) {
+  for (auto& [key, on] : ops_) {
+    for (Rank& one : on.ranks) one.gone = one.gone || one.rank == rank;
+  }
+}
+
+void GpuOps::end_epoch(core::JobEngine* engine) {
+  resting_ = false;
+  for (auto& [key, on] : ops_) {
+    on.final_slices = 0;  // they may be cut differently from now on
+    on.final_bytes = 0;
+    const core::Op* const op = engine->find(key);
+    if (op == nullptr || !op->open() || !on.begun) continue;
+    if (on.way != Way::kTogether) continue;
+    const auto counts = [&](const Source& source) {
+      return std::all_of(source.ranks.begin(), source.ranks.end(), [&](size_t rank) {
+        return std::any_of(op->locals.begin(), op->locals.end(), [&](const auto& local) {
+          return local && local->counts && local->rank == on.ranks[rank].rank;
+        });
+      });
+    };
+    if (std::all_of(on.sources.begin(), on.sources.end(), counts)) continue;
+    on.begun = false;
+    engine->inputs_come_again(key);
+  }
+}
+
+uint32_t GpuOps::coming_of(uint32_t rank) const {
+  uint32_t coming = 0;
+  for (const auto& [key, on] : ops_) {
+    const bool here = std::any_of(on.ranks.begin(), on.ranks.end(),
+                                  [rank](const Rank& one) { return one.rank == rank; });
+    const bool whole =
+        on.begun && std::all_of(on.sources.begin(), on.sources.end(), [](const Source& source) {
+          return std::all_of(source.runs.begin(), source.runs.end(),
+                             [](const Run& run) { return run.here; });
+        });
+    coming += here && !whole ? 1 : 0;
+  }
+  return coming;
+}
+
+bool GpuOps::under_way() const {
+  return std::any_of(ops_.begin(), ops_.end(),
+                     [](const auto& entry) { return entry.second.under_way > 0; });
+}
+
+}  // namespace gradring::daemon

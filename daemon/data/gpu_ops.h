@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/core/job_engine.h"
+#include "daemon/data/gpu_desk.h"
+#include "daemon/data/messages.h"
+
+namespace gradring::daemon {
+
+// The ops of a job whose buffers the daemon can reach on the node's GPUs. Where all of the node's
+// ranks have such, GPUs sum their inputs, and the ring takes the sum from the host's memory of the
+// first of them; there it leaves its results too, which GPUs then spread over all. So of each byte
+// one copy leaves the GPUs and one comes back, however many ranks there are; and none where all
+// ranks of the job are on this node. Where some have no such buffers, each one's is copied for
+// itself. Data thread only.
+class GpuOps {
+ public:
+  using End = std::function<void(uint32_t rank, uint64_t ticket, const core::Outcome& outcome)>;
+  // `failed`: a GPU did not do what it was to do; nothing of this job can go on.
+  using Failed = std::function<void(const std::string& why)>;
+  GpuOps(GpuDesk* desk, JobExecutor* job, End end, Failed failed)
+      : desk_(desk), job_(job), end_(std::move(end)), failed_(std::move(failed)) {}
+
+  // Before the engine knows of it: with nothing of its input there.
+  void add(const Submit& submit);
+  // The engine would not have it.
+  void drop(const OpKey& key, uint32_t rank, uint64_t ticket);
+
+  // Whose host memory stands for that of all ranks here.
+  struct Leader {
+    uint32_t rank = 0;
+    const std::byte* input = nullptr;
+  };
+  // Null: each rank's stands for itself.
+  const Leader* leader_of(const OpKey& key) const;
+  // Its sums are made on the GPUs alone: no memory of the host has any part in it.
+  bool stays_there(const OpKey& key) const;
+
+  // Begins what can be begun: sums of what is ready, and what is final goes to the GPUs.
+  void look(core::JobEngine* engine);
+  // From now on nothing is begun that overwrites inputs before the engine knows of its end: an
+  // epoch is to end. True: nothing of that kind is under way.
+  bool come_to_rest();
+  void on_ended(const GpuWork& work, const Status& status, core::JobEngine* engine);
+  // The engine is done with this rank's part. False: it is none of these. Else the end is told once
+  // GPUs have let go of its memory, with its result where it is a good one.
+  bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
+  // Its memory is given nothing any more.
+  void leave(uint32_t rank);
+  // Between freeze() and adopt(): sums with inputs that count no more are made anew. Whatever may
+  // begin, may again.
+  void end_epoch(core::JobEngine* engine);
+
+  // Ops of this rank whose input is not all here.
+  uint32_t coming_of(uint32_t rank) const;
+  bool empty() const { return ops_.empty(); }
+  bool under_way() const;
+
+ private:
+  struct Rank {
+    uint32_t rank = 0;
+    uint64_t ticket = 0;
+    transport::GpuRange input, output;
+    const std::byte* host_input = nullptr;
+    std::byte* host_output = nullptr;
+    bool gone = false;
+    std::optional<core::Outcome> outcome = {};  // to be told
+    bool told = false;
+
+    bool is(uint32_t number, uint64_t of) const { return rank == number && ticket == of; }
+  };
+  // A part of the input, from the beginning on.
+  struct Run {
+    uint64_t first = 0;
+    uint64_t bytes = 0;
+    bool here = false;
+  };
+  // What comes to one place of the host's memory.
+  struct Source {
+    std::vector<size_t> ranks;  // of the op's, in this order
+    std::vector<Run> runs;
+  };
+  enum class Way : uint8_t {
+    kEach,      // each rank's input comes to its own host memory, and its result from there
+    kTogether,  // their sum to the leader's, and all results from there
+    kThere,     // allreduce on the GPUs
+  };
+  struct OnGpu {
+    Dtype dtype = Dtype::kFloat32;
+    ReduceOp op = ReduceOp::kSum;
+    uint64_t bytes = 0;
+    uint64_t part_bytes = 0;
+    std::vector<Rank> ranks;
+    bool begun = false;
+    Way way = Way::kEach;
+    Leader leader;
+    std::vector<Source> sources;
+    uint32_t under_way = 0;
+    uint32_t final_slices = 0;  // from the first on
+    uint64_t final_bytes = 0;   // in them
+    uint64_t spread = 0;        // of those, given to the GPUs
+    bool ended = false;         // for some rank: nothing is begun any more
+  };
+  using Ops = std::map<OpKey, OnGpu>;
+
+  Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
+  void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);
+  Status begin(OnGpu& on, const core::Op& op, Way way);
+  Status begin_run(const OnGpu& on, const core::Op& op, Way way, const Source& source,
+                   const Run& run, const GpuWork& work);
+  void choose_sources(OnGpu& on, const core::Op& op, Way way) const;
+  void count_final(OnGpu& on, const core::Op& op) const;
+  void spread(const OpKey& key, OnGpu& on, uint64_t until);
+  Status spread_over(const OpKey& key, OnGpu& on, const std::byte* from,
+                     const std::vector<size_t>& ranks, uint64_t until);
+  void tell(const OnGpu& on, const Source& source, const OpKey& key, core::JobEngine* engine) const;
+  void settle(Ops::iterator at);
+  void fail(const Status& status);
+
+  GpuDesk* const desk_;
+  JobExecutor* const job_;
+  const End end_;
+  const Failed failed_;
+  bool gpu_failed_ = false;
+  bool resting_ = false;
+  Ops ops_;
+  std::vector<transport::GpuRange> ranges_;   // kept for its capacity
+  std::vector<transport::GpuRange> outputs_;  // likewise
+};
+
+}  // namespace gradring::daemon

@@ -1,0 +1,367 @@
+// What a node's ranks have on its GPUs is summed there, and goes to other nodes as one.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "daemon/core/recovery.h"
+#include "tests/daemon/data_node.h"
+#include "tests/daemon/slow_gpus.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint64_t kPartBytes = 64 << 10;
+constexpr size_t kFloats = 3 * kPartBytes / sizeof(float) + 1000;  // three parts and a piece
+constexpr float kUntouched = -1;
+
+// Node a has ranks 0 and 1, and GPUs; node b has rank 2, and none.
+class DataGpu : public DataThreadTest {
+ protected:
+  struct Rank {
+    explicit Rank(float factor) : gpu(numbers(kFloats, factor)), host(kFloats, kUntouched) {}
+    std::vector<float> gpu;
+    std::vector<float> host;  // its shadow, which nobody but the daemon writes
+    SlowGpus::Memory memory{&gpu};
+  };
+
+  void SetUp() override {
+    connect(a_, b_);
+    a_.install(view_);
+    b_.install(view_);
+  }
+  core::Submission submission(uint32_t rank, uint64_t sequence) const {
+    core::Submission submission;
+    submission.rank = rank;
+    submission.ticket = sequence + 1;
+    submission.key = {0, sequence};
+    submission.signature = {Collective::kAllreduce, Dtype::kFloat32, op_, 0, kFloats};
+    submission.signature.postscale = postscale_;
+    return submission;
+  }
+  void submit(uint32_t number, Rank& rank, uint64_t sequence = 0) {
+    auto* const host = reinterpret_cast<std::byte*>(rank.host.data());
+    Submit submit{number + 1000, view_.incarnation, submission(number, sequence), host, host};
+    submit.part_bytes = kPartBytes;
+    submit.gpu_input = submit.gpu_output = {&rank.memory, 0};
+    a_.post(submit);
+  }
+  void submit_all(uint64_t sequence = 0) {
+    submit(0, x_, sequence);
+    submit(1, y_, sequence);
+    b_.submit(view_, 2, z_, sequence);
+  }
+  Verdict end_on(DataNode& node) { return node.next<Completed>().outcome.verdict; }
+  uint32_t final_slices(DataNode& node) {
+    node.post(DescribeJob{1, view_.incarnation});
+    const auto description = node.next<JobDescription>();
+    return description.ops.empty() ? 0 : description.ops[0].slices_final;
+  }
+  void until_final_on_b(uint32_t least) {
+    while (final_slices(b_) < least && !HasFailure()) std::this_thread::sleep_for(1ms);
+  }
+  // Rank 1 is lost.
+  void next_epoch() {
+    std::map<std::string, core::Report> reports;
+    Failure died{Cause::kTrainerDied, {}};
+    died.blame.rank = 1;
+    for (DataNode* node : {&a_, &b_}) {
+      node->post(FreezeJob{view_.incarnation, view_.epoch});
+      core::Report report = *node->next<JobFrozen>().report;
+      report.node = node->name();
+      report.ranks = view_.members[*view_.index_of(node->name())].ranks;
+      std::erase_if(report.ranks, [](const core::RankInfo& info) { return info.rank == 1; });
+      if (node == &a_) report.lost.push_back({1, died});
+      report.reachable = {"a", "b"};
+      reports[node->name()] = report;
+    }
+    const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
+    ASSERT_TRUE(proposal) << proposal.error();
+    view_ = proposal->view;
+    for (DataNode* node : {&a_, &b_}) {
+      node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
+    }
+  }
+  void leave(uint32_t rank) {
+    Failure died{Cause::kTrainerDied, {}};
+    died.blame.rank = rank;
+    a_.post(LeaveRank{view_.incarnation, rank, died});
+  }
+
+  std::shared_ptr<SlowGpus> gpus_ = std::make_shared<SlowGpus>();
+  DataNode a_{fabric_, "a", gpus_};
+  DataNode b_{fabric_, "b"};
+  core::View view_ = view_of({{"a", 2}, {"b", 1}}, 1);
+  Rank x_{1}, y_{2};
+  ReduceOp op_ = ReduceOp::kSum;
+  double postscale_ = 1;
+  std::vector<float> z_ = numbers(kFloats, 3);
+  const std::vector<float> sum_ = numbers(kFloats, 6);
+};
+
+TEST_F(DataGpu, WhatRanksHaveThereGoesAsOne) {
+  for (uint64_t step = 0; step < 3; ++step) {
+    x_.gpu = numbers(kFloats, 1);
+    y_.gpu = numbers(kFloats, 2);
+    z_ = numbers(kFloats, 3);
+    submit_all(step);
+    for (DataNode* node : {&a_, &a_, &b_}) EXPECT_EQ(end_on(*node), Verdict::kOk);
+    EXPECT_EQ(x_.gpu, sum_);
+    EXPECT_EQ(y_.gpu, sum_);
+    EXPECT_EQ(z_, sum_);
+  }
+  EXPECT_THAT(y_.host, Each(kUntouched)) << "rank 0's stands for both";
+  EXPECT_THAT(gpus_->sums(), Each(2));
+  EXPECT_THAT(gpus_->spreads(), Each(2));
+  EXPECT_GE(gpus_->sums().size(), 3 * 4u) << "in parts";
+}
+
+// Of node a alone.
+class DataGpuAlone : public DataGpu {
+ protected:
+  void begin(const std::string& policy = "fail") {
+    view_ = view_of({{"a", 2}}, 2);
+    view_.policy = policy;
+    a_.install(view_);
+  }
+  void until_begun(size_t parts) {
+    while (gpus_->allreduces().size() < parts && !HasFailure()) std::this_thread::sleep_for(1ms);
+  }
+};
+
+TEST_F(DataGpuAlone, NothingLeavesTheGpus) {
+  begin();
+  submit(0, x_);
+  submit(1, y_);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, numbers(kFloats, 3));
+  EXPECT_EQ(y_.gpu, x_.gpu);
+  EXPECT_THAT(x_.host, Each(kUntouched));
+  EXPECT_THAT(gpus_->allreduces(), Each(2));
+  EXPECT_THAT(gpus_->sums(), IsEmpty());
+  EXPECT_THAT(gpus_->spreads(), IsEmpty());
+}
+
+TEST_F(DataGpuAlone, AnAverageIsDividedThere) {
+  begin();
+  op_ = ReduceOp::kAverage;
+  submit(0, x_);
+  submit(1, y_);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, numbers(kFloats, 1.5));
+  EXPECT_EQ(y_.gpu, x_.gpu);
+}
+
+TEST_F(DataGpuAlone, WhatIsScaledAfterwardsGoesByWayOfTheHost) {
+  begin();
+  postscale_ = 2;
+  submit(0, x_);
+  submit(1, y_);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, sum_);
+  EXPECT_THAT(gpus_->allreduces(), IsEmpty());
+}
+
+// Its inputs are being overwritten, so that nothing could be summed anew.
+TEST_F(DataGpuAlone, ADeathInTheMidstChangesNothingAnyMore) {
+  begin("elastic min=1 max=2");
+  gpus_->let(1);
+  submit(0, x_);
+  submit(1, y_);
+  until_begun(4);
+  leave(1);
+  EXPECT_TRUE(a_.next<EngineAbsent>().absence.unfinished);
+  a_.post(FreezeJob{view_.incarnation, view_.epoch});
+  a_.post(DescribeJob{1, view_.incarnation});
+  a_.next<JobDescription>();
+  EXPECT_TRUE(gpus_->busy()) << "it is waited for";
+  gpus_->let_all();
+  EXPECT_TRUE(a_.next<JobFrozen>().report->ops.empty()) << "it is complete";
+  EXPECT_EQ(x_.gpu, numbers(kFloats, 3));
+}
+
+TEST_F(DataGpu, WhereOneHasNoneThereEachIsCopiedForItself) {
+  std::vector<float> y = numbers(kFloats, 2);
+  submit(0, x_);
+  a_.submit(view_, 1, y);
+  b_.submit(view_, 2, z_);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, sum_);
+  EXPECT_EQ(y, sum_);
+  EXPECT_THAT(gpus_->sums(), Each(1));
+}
+
+TEST_F(DataGpu, WhereNoGpuReachesAllOthersToo) {
+  gpus_->cannot_sum_together();
+  submit_all();
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, sum_);
+  EXPECT_EQ(y_.gpu, sum_);
+  EXPECT_THAT(gpus_->sums(), Each(1));
+}
+
+TEST_F(DataGpu, APartGoesRoundWhileTheNextIsSummed) {
+  gpus_->let(1);
+  submit_all();
+  until_final_on_b(kPartBytes / kSliceBytes / 2);
+  EXPECT_LT(final_slices(b_), 2 * kPartBytes / kSliceBytes) << "the rest is not summed yet";
+  EXPECT_EQ(x_.gpu, numbers(kFloats, 1)) << "nothing was spread";
+  gpus_->let_all();
+  EXPECT_EQ(end_on(b_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, sum_);
+}
+
+// The trainer must not be told before its GPU has the result.
+TEST_F(DataGpu, AnEndWaitsUntilTheResultIsThere) {
+  gpus_->let(4);  // the sums
+  submit_all();
+  EXPECT_EQ(end_on(b_), Verdict::kOk);
+  uint32_t open = 1;
+  while (open > 0 && !HasFailure()) {  // for other nodes it is over
+    a_.post(DescribeJob{1, view_.incarnation});
+    open = a_.next<JobDescription>().ops_open;
+  }
+  EXPECT_EQ(x_.gpu, numbers(kFloats, 1));
+  gpus_->let_all();
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, sum_);
+  EXPECT_EQ(y_.gpu, sum_);
+}
+
+// What is final has its part, the rest is summed without it: by all from the same values.
+TEST_F(DataGpu, AfterADeathSumsAreMadeWithoutTheDead) {
+  view_.policy = "elastic min=1 max=3";
+  view_.incarnation[0] = 3;
+  a_.install(view_);
+  b_.install(view_);
+  gpus_->let(1);
+  submit_all();
+  until_final_on_b(kPartBytes / kSliceBytes / 2);
+  leave(1);
+  EXPECT_TRUE(a_.next<EngineAbsent>().absence.unfinished);
+  const float before = y_.gpu.back();
+  next_epoch();
+  gpus_->let_all();
+  std::vector<Completed> ends = {a_.next<Completed>(), a_.next<Completed>(), b_.next<Completed>()};
+  for (const Completed& end : ends) {
+    EXPECT_EQ(end.outcome.verdict, Verdict::kOkShrunk);
+    EXPECT_EQ(end.outcome.ranks_min, 2u);
+    EXPECT_EQ(end.outcome.ranks_max, 3u);
+  }
+  EXPECT_EQ(x_.gpu, z_);
+  EXPECT_EQ(y_.gpu.back(), before) << "nobody has use for it there";
+  const std::vector<float> without = numbers(kFloats, 4);
+  size_t whole = 0;
+  for (size_t i = 0; i < kFloats; ++i) {
+    ASSERT_TRUE(z_[i] == sum_[i] || z_[i] == without[i]) << i;
+    whole += z_[i] == sum_[i] && sum_[i] != without[i] ? 1 : 0;
+  }
+  EXPECT_GT(whole, 0u);
+  EXPECT_EQ(z_.back(), without.back());
+  EXPECT_THAT(gpus_->sums(), Contains(1));
+}
+
+// Rank 0's memory stands for both, also when it is the one that dies.
+TEST_F(DataGpu, AfterTheDeathOfWhoseMemoryStandsForAll) {
+  view_.policy = "elastic min=1 max=3";
+  view_.incarnation[0] = 4;
+  a_.install(view_);
+  b_.install(view_);
+  gpus_->let(2);
+  submit(1, x_);  // so that the dead one is the first of the node
+  Rank& dead = y_;
+  submit(0, dead);
+  b_.submit(view_, 2, z_);
+  until_final_on_b(kPartBytes / kSliceBytes / 2);
+  leave(0);
+  a_.next<EngineAbsent>();
+  std::map<std::string, core::Report> reports;
+  Failure died{Cause::kTrainerDied, {}};
+  died.blame.rank = 0;
+  for (DataNode* node : {&a_, &b_}) {
+    node->post(FreezeJob{view_.incarnation, view_.epoch});
+    core::Report report = *node->next<JobFrozen>().report;
+    report.node = node->name();
+    report.ranks = view_.members[*view_.index_of(node->name())].ranks;
+    std::erase_if(report.ranks, [](const core::RankInfo& info) { return info.rank == 0; });
+    if (node == &a_) report.lost.push_back({0, died});
+    report.reachable = {"a", "b"};
+    reports[node->name()] = report;
+  }
+  const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
+  ASSERT_TRUE(proposal) << proposal.error();
+  view_ = proposal->view;
+  for (DataNode* node : {&a_, &b_}) {
+    node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
+  }
+  gpus_->let_all();
+  EXPECT_EQ(end_on(b_), Verdict::kOkShrunk);
+  EXPECT_EQ(end_on(a_), Verdict::kOkShrunk);
+  EXPECT_EQ(end_on(a_), Verdict::kOkShrunk);
+  EXPECT_EQ(x_.gpu, z_);
+  EXPECT_EQ(z_.back(), numbers(kFloats, 4).back()) << "1 + 3";
+}
+
+TEST_F(DataGpu, AGpuThatFailsIsNamedByTheJobsEnd) {
+  gpus_->let(1);
+  submit_all();
+  until_final_on_b(1);
+  gpus_->fail("CUDA_ERROR_ILLEGAL_ADDRESS");
+  const auto failed = a_.next<EngineFailed>();
+  EXPECT_EQ(failed.failure.blame.node, "a");
+  EXPECT_THAT(describe(failed.failure), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  a_.post(FailJob{view_.incarnation, failed.failure});
+  EXPECT_EQ(end_on(a_), Verdict::kFailed);
+  EXPECT_EQ(end_on(a_), Verdict::kFailed);
+}
+
+// Whoever was lent memory gives it back first.
+TEST_F(DataGpu, AJobThatIsRemovedEndsWhenItsGpusAreDone) {
+  gpus_->let(0);
+  submit_all();
+  while (gpus_->sums().size() < 4 && !HasFailure()) std::this_thread::sleep_for(1ms);
+  a_.post(RemoveJob{view_.incarnation});
+  a_.post(DescribeJob{1, view_.incarnation});
+  EXPECT_FALSE(a_.next<JobDescription>().found);
+  EXPECT_TRUE(gpus_->busy());
+  gpus_->let_all();
+  EXPECT_EQ(end_on(a_), Verdict::kFailed);
+  EXPECT_EQ(end_on(a_), Verdict::kFailed);
+  EXPECT_THAT(gpus_->spreads(), IsEmpty());
+  EXPECT_EQ(x_.gpu, numbers(kFloats, 1));
+}
+
+TEST_F(DataGpu, WhatTheEngineRefusesLeavesTheOpenOneAlone) {
+  gpus_->let(0);
+  submit(0, x_);
+  core::Submission again = submission(0, 0);
+  again.ticket = 77;
+  Submit once_more{1000, view_.incarnation, again, nullptr, nullptr};
+  once_more.gpu_input = once_more.gpu_output = {&x_.memory, 0};
+  a_.post(once_more);
+  const auto refused = a_.next<Completed>();
+  EXPECT_EQ(refused.outcome.failure.cause, Cause::kRefused);
+  submit(1, y_);
+  b_.submit(view_, 2, z_);
+  gpus_->let_all();
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(end_on(a_), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, sum_);
+  EXPECT_EQ(y_.gpu, sum_);
+}
+
+}  // namespace
+}  // namespace gradring::daemon

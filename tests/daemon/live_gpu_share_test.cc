@@ -1,0 +1,172 @@
+// Memory of a GPU that a trainer lets a real daemon open, said in raw messages: with nonsense in
+// them, and by trainers that die.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/stream_word.h"
+#include "tests/client/cuda_twin.h"
+#include "tests/daemon/live_daemon.h"
+#include "tests/daemon/raw_trainer.h"
+#include "tests/transport/gpus_share.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kFloats = 64 << 10;
+constexpr uint64_t kBytes = kFloats * sizeof(float);
+constexpr uint64_t kWordAt = kBytes;
+
+std::vector<std::string> flags(bool gpu_sums) {
+  if (!test::is_real()) setenv("LD_LIBRARY_PATH", CUDA_TWIN_FOLDER, 1);  // of the daemon
+  if (!gpu_sums) return {};
+  return {"--gpu-sums", "on"};
+}
+
+class LiveGpuShare : public testing::Test {
+ protected:
+  explicit LiveGpuShare(bool gpu_sums = true) : daemon_(flags(gpu_sums)) {}
+  void SetUp() override {
+    if (test::is_real()) GTEST_SKIP() << "this is about the tests' own GPU";
+  }
+
+  // Of one trainer, with a segment that stands for it.
+  struct Shared {
+    RawTrainer::Memory segment;
+    uint64_t address = 0;
+  };
+  Shared make(RawTrainer& of) {
+    Shared made{of.allocate(kBytes + 4096), test::cuda_twin().gpu.alloc(kBytes, false)};
+    made_.push_back(made.address);
+    return made;
+  }
+  ~LiveGpuShare() override {
+    for (const uint64_t address : made_) test::cuda_twin().gpu.free(address);
+  }
+  static wire::ClientMessage share(const Shared& what) {
+    const transport::GpuShare share = test::share_of(what.address, 0, kBytes, 0);
+    wire::ClientMessage message;
+    wire::ShareGpuMemory* const to = message.mutable_share_gpu();
+    to->set_segment(what.segment.segment);
+    to->set_handle(share.handle.data(), share.handle.size());
+    to->set_gpu(share.gpu.data(), share.gpu.size());
+    to->set_offset(share.offset);
+    to->set_bytes(share.bytes);
+    return message;
+  }
+  static void fill(const Shared& what, float value) {
+    std::fill_n(static_cast<float*>(test::cuda_twin().behind(what.address)), kFloats, value);
+  }
+  static float first(const Shared& what) {
+    return *static_cast<float*>(test::cuda_twin().behind(what.address));
+  }
+  static wire::Operation on_gpu(const Shared& what, uint64_t sequence) {
+    wire::Operation operation = RawTrainer::allreduce(what.segment, kFloats, sequence);
+    operation.set_on_gpu(true);
+    operation.mutable_reached()->set_segment(what.segment.segment);
+    operation.mutable_reached()->set_offset(kWordAt);
+    operation.mutable_reached()->set_value(7);
+    return operation;
+  }
+  static void reach(const Shared& what) {
+    StreamWord{reinterpret_cast<uint32_t*>(what.segment.data) + kWordAt / 4, 7}.set();
+  }
+
+  LiveDaemon daemon_;
+  std::vector<uint64_t> made_;
+  std::unique_ptr<RawTrainer> x_ = std::make_unique<RawTrainer>(daemon_.runtime_dir());
+  std::unique_ptr<RawTrainer> y_ = std::make_unique<RawTrainer>(daemon_.runtime_dir());
+};
+
+TEST_F(LiveGpuShare, IsSummedAndBroughtBack) {
+  ASSERT_TRUE(form_job("job", {x_.get(), y_.get()}));
+  const Shared x = make(*x_), y = make(*y_);
+  EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
+  EXPECT_TRUE(y_->ask(share(y)).has_gpu_shared());
+  fill(x, 2);
+  fill(y, 3);
+  x_->submit(on_gpu(x, 0));
+  y_->submit(on_gpu(y, 0));
+  reach(x);
+  EXPECT_FALSE(x_->receive(30)) << "the other's stream has not come to it";
+  reach(y);
+  EXPECT_EQ(x_->completion().verdict(), kOk);
+  EXPECT_EQ(y_->completion().verdict(), kOk);
+  EXPECT_EQ(first(x), 5);
+  EXPECT_EQ(first(y), 5);
+}
+
+TEST_F(LiveGpuShare, NonsenseIsRefusedInWords) {
+  const Shared x = make(*x_);
+  const auto told = [&](const std::function<void(wire::ShareGpuMemory&)>& spoil) {
+    wire::ClientMessage message = share(x);
+    spoil(*message.mutable_share_gpu());
+    return x_->ask(message).refused().message();
+  };
+  using Share = wire::ShareGpuMemory;
+  EXPECT_THAT(told([](Share& s) { s.set_handle("short"); }), HasSubstr("a handle of 5 bytes"));
+  EXPECT_THAT(told([](Share& s) { s.set_gpu(std::string(17, 'x')); }), HasSubstr("named in 17"));
+  EXPECT_THAT(told([](Share& s) { s.set_bytes(0); }), HasSubstr("0 bytes"));
+  EXPECT_THAT(told([](Share& s) { s.set_bytes(kBytes + 8192); }), HasSubstr("do not fit"));
+  EXPECT_THAT(told([](Share& s) { s.set_segment(77); }), HasSubstr("segment 77 does not belong"));
+  EXPECT_THAT(told([](Share& s) { s.set_handle(std::string(64, 'x')); }),
+              HasSubstr("cannot be opened"));
+  EXPECT_THAT(told([](Share& s) { s.set_gpu(std::string(16, 'x')); }),
+              HasSubstr("is none of the daemon's"));
+  EXPECT_NE(told([](Share& s) { s.set_offset(~uint64_t{0}); }), "");
+  EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
+  EXPECT_THAT(told([](Share&) {}), HasSubstr("already"));
+  EXPECT_TRUE(daemon_.runs());
+}
+
+// The daemon has it open, and its job is told as ever.
+TEST_F(LiveGpuShare, OfATrainerThatDiesHarmsNobodyElse) {
+  ASSERT_TRUE(form_job("job", {x_.get(), y_.get()}));
+  const Shared x = make(*x_), y = make(*y_);
+  EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
+  EXPECT_TRUE(y_->ask(share(y)).has_gpu_shared());
+  x_->submit(on_gpu(x, 0));
+  y_->submit(on_gpu(y, 0));
+  reach(y);
+  x_.reset();
+  const wire::Completion end = y_->completion();
+  EXPECT_EQ(end.verdict(), kFailed);
+  EXPECT_EQ(static_cast<Cause>(end.failure().cause()), Cause::kTrainerDied);
+  RawTrainer z(daemon_.runtime_dir());
+  const Shared again = make(z);
+  EXPECT_TRUE(z.ask(share(again)).has_gpu_shared());
+}
+
+TEST_F(LiveGpuShare, IsClosedWithItsSegment) {
+  const Shared x = make(*x_);
+  EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
+  wire::ClientMessage free;
+  free.mutable_free()->set_segment(x.segment.segment);
+  EXPECT_TRUE(x_->ask(free).has_freed());
+  EXPECT_THAT(x_->ask(share(x)).refused().message(), HasSubstr("does not belong"));
+}
+
+class LiveGpuUnshared : public LiveGpuShare {
+ protected:
+  LiveGpuUnshared() : LiveGpuShare(false) {}
+};
+
+TEST_F(LiveGpuUnshared, ADaemonThatSumsOnNoneSaysSo) {
+  ASSERT_TRUE(form_job("job", {x_.get(), y_.get()}));
+  const Shared x = make(*x_);
+  EXPECT_THAT(x_->ask(share(x)).refused().message(), HasSubstr("(gpu-sums)"));
+  x_->submit(on_gpu(x, 0));
+  EXPECT_THAT(x_->completion().message(), HasSubstr("stands for no GPU's memory"));
+}
+
+}  // namespace
+}  // namespace gradring::daemon

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/gpus.h"
+#include "transport/reducer.h"
+
+namespace gradring::daemon {
+
+// GPUs of the host's memory, which do what they were given when the test lets them: whatever is
+// read or written too early or too late shows.
+class SlowGpus final : public transport::Gpus {
+ public:
+  class Memory final : public transport::OpenGpuMemory {
+   public:
+    explicit Memory(std::vector<float>* data) : data_(data) {}
+    uint64_t bytes() const override { return data_->size() * sizeof(float); }
+    std::byte* at(uint64_t offset) const {
+      return reinterpret_cast<std::byte*>(data_->data()) + offset;
+    }
+
+   private:
+    std::vector<float>* const data_;
+  };
+
+  // So many more things may be done; at first all.
+  void let(size_t many) {
+    const std::lock_guard lock(mutex_);
+    allowed_ = many;
+  }
+  void let_all() { let(SIZE_MAX); }
+  void fail(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    failure_ = why;
+  }
+  // What one GPU cannot sum, since it does not reach the others.
+  void cannot_sum_together() {
+    const std::lock_guard lock(mutex_);
+    apart_ = true;
+  }
+  // How many inputs each sum had that was begun, and outputs each spread.
+  std::vector<size_t> sums() const {
+    const std::lock_guard lock(mutex_);
+    return sums_;
+  }
+  std::vector<size_t> allreduces() const {
+    const std::lock_guard lock(mutex_);
+    return allreduces_;
+  }
+  std::vector<size_t> spreads() const {
+    const std::lock_guard lock(mutex_);
+    return spreads_;
+  }
+
+  std::string name() const override { return "a slow GPU"; }
+  Status start() override { return {}; }
+  tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> open(
+      const transport::GpuShare&) override {
+    return tl::unexpected(Status(Code::kUnavailable, "not here"));
+  }
+  tl::expected<std::unique_ptr<transport::Registration>, Status> make_ready(
+      std::span<std::byte>) override {
+    return nullptr;
+  }
+
+  Status begin(const Sum& sum, uint64_t ticket) override {
+    const std::lock_guard lock(mutex_);
+    if (apart_ && sum.inputs.size() > 1)
+      return {Code::kUnavailable, "they do not reach each other"};
+    sums_.push_back(sum.inputs.size());
+    std::vector<const void*> inputs;
+    for (const transport::GpuRange& range : sum.inputs) inputs.push_back(address(range));
+    work_.push_back({ticket, [sum, inputs] {
+                       transport::fold(sum.dtype, sum.op, inputs, sum.out, sum.count, 0);
+                     }});
+    return {};
+  }
+  Status begin(const Allreduce& all, uint64_t ticket) override {
+    const std::lock_guard lock(mutex_);
+    if (apart_ && all.inputs.size() > 1)
+      return {Code::kUnavailable, "they do not reach each other"};
+    allreduces_.push_back(all.inputs.size());
+    std::vector<const void*> inputs;
+    std::vector<std::byte*> outputs;
+    for (const transport::GpuRange& range : all.inputs) inputs.push_back(address(range));
+    for (const transport::GpuRange& range : all.outputs) outputs.push_back(address(range));
+    work_.push_back({ticket, [all, inputs, outputs] {
+                       transport::fold(all.dtype, all.op, inputs, outputs[0], all.count,
+                                       all.divisor);
+                       const size_t bytes = all.count * size_of(all.dtype);
+                       for (std::byte* to : outputs) std::memmove(to, outputs[0], bytes);
+                     }});
+    return {};
+  }
+  Status begin(const Spread& spread, uint64_t ticket) override {
+    const std::lock_guard lock(mutex_);
+    spreads_.push_back(spread.outputs.size());
+    std::vector<std::byte*> outputs;
+    for (const transport::GpuRange& range : spread.outputs) outputs.push_back(address(range));
+    work_.push_back({ticket, [spread, outputs] {
+                       for (std::byte* to : outputs) std::memcpy(to, spread.from, spread.bytes);
+                     }});
+    return {};
+  }
+  void take_ended(std::vector<Ended>* ended) override {
+    const std::lock_guard lock(mutex_);
+    for (; !work_.empty() && (allowed_ > 0 || !failure_.empty()); work_.pop_front()) {
+      const auto& [ticket, act] = work_.front();
+      if (failure_.empty()) {
+        act();
+        allowed_ -= allowed_ == SIZE_MAX ? 0 : 1;
+        ended->push_back({ticket, {}});
+      } else {
+        ended->push_back({ticket, {Code::kInternal, failure_}});
+      }
+    }
+  }
+  bool busy() const override {
+    const std::lock_guard lock(mutex_);
+    return !work_.empty();
+  }
+
+ private:
+  struct Work {
+    uint64_t ticket = 0;
+    std::function<void()> act;
+  };
+  static std::byte* address(const transport::GpuRange& range) {
+    return static_cast<const Memory*>(range.memory)->at(range.offset);
+  }
+
+  mutable std::mutex mutex_;
+  std::deque<Work> work_;
+  size_t allowed_ = SIZE_MAX;
+  std::string failure_;
+  bool apart_ = false;
+  std::vector<size_t> sums_;
+  std::vector<size_t> allreduces_;
+  std::vector<size_t> spreads_;
+};
+
+}  // namespace gradring::daemon
