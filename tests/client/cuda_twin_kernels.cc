@@ -1,9 +1,12 @@
 // Functions of libcuda.so.1 for kernels, with the names of its cuda.h. There is one kind of kernels
 // (transport/cuda/fold_kernels.cu), which is known by its name: the reducer does what it would.
 #include <bit>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "proto/reduction.h"
@@ -86,8 +89,13 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   const std::lock_guard lock(gpu().mutex);
   if (gpu().modules.count(module) == 0) return kInvalidHandle;
   static std::map<std::string, Function> functions;
-  int dtype = 0, op = 0;
-  if (std::sscanf(name, "gradring_fold_%d_%d", &dtype, &op) != 2) return kNotFound;
+  constexpr std::string_view kName = "gradring_fold_";
+  if (std::string_view(name).substr(0, kName.size()) != kName) return kNotFound;
+  char* behind = nullptr;
+  const long dtype = std::strtol(name + kName.size(), &behind, 10);
+  if (*behind != '_') return kNotFound;
+  const long op = std::strtol(behind + 1, &behind, 10);
+  if (*behind != '\0') return kNotFound;
   const Function named = {static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)};
   const bool there = named.op != ReduceOp::kAverage && can_reduce(named.dtype, named.op).ok();
   if (!there) return kNotFound;

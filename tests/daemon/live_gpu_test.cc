@@ -48,6 +48,11 @@ class DeviceBuffer {
   void write_later(float value) { test_gpu().fill_later(stream_, address_, value, count_); }
   // Other values in each block.
   static constexpr size_t kBlock = 100'000;
+  // From 1 on, of the block in which this element lies.
+  static float number_at(size_t element) {
+    const size_t block = element / kBlock;
+    return static_cast<float>(1 + block);
+  }
   void write_later(const std::function<float(size_t block)>& value) {
     for (size_t at = 0; at < count_; at += kBlock) {
       test_gpu().fill_later(stream_, address_ + at * sizeof(float), value(at / kBlock),
@@ -133,7 +138,7 @@ TEST_F(LiveGpu, WhatIsLargeIsSummedInParts) {
       test_gpu().wait_for(gradients.stream());
       const std::vector<float> sums = gradients.read();
       for (size_t i = 0; i < kCount; ++i) {
-        ASSERT_EQ(sums[i], 10.0f * (1 + i / DeviceBuffer::kBlock)) << i;
+        ASSERT_EQ(sums[i], 10.0f * DeviceBuffer::number_at(i)) << i;
       }
       sum.wait();
     }
@@ -195,7 +200,7 @@ class LiveGpuSums : public LiveRanks {
   static void expect_sums(const DeviceBuffer& gradients) {
     const std::vector<float> sums = gradients.read();
     for (size_t i = 0; i < kCount; ++i) {
-      ASSERT_EQ(sums[i], 10.0f * (1 + i / DeviceBuffer::kBlock)) << i;
+      ASSERT_EQ(sums[i], 10.0f * DeviceBuffer::number_at(i)) << i;
     }
   }
 

@@ -20,10 +20,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const std::string kMachines = GRADRING_MACHINES;
-
 TopologyReports replay(const std::string& name) {
-  auto reports = replay_machine(kMachines + "/" + name);
+  auto reports = replay_machine(GRADRING_MACHINES "/" + name);
   EXPECT_TRUE(reports) << reports.error().message();
   return reports ? *reports : TopologyReports{};
 }
@@ -249,8 +247,9 @@ TEST(DrawTopology, NamesCannotBreakOut) {
 TEST(CtlTopology, ReplaysAndDraws) {
   const TemporaryFolder folder;
   const std::string svg = folder.path() + "/a.svg", dot = folder.path() + "/a.dot";
-  const auto outcome = run({GRADRINGCTL, "--json", "topology", "--replay", kMachines + "/consumer",
-                            "--svg", svg, "--dot", dot});
+  const std::string consumer = GRADRING_MACHINES "/consumer";
+  const auto outcome =
+      run({GRADRINGCTL, "--json", "topology", "--replay", consumer, "--svg", svg, "--dot", dot});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(offence(schema_of("topology"), nlohmann::json::parse(outcome.out)), "");
   std::string first;
@@ -283,7 +282,7 @@ TEST(CtlTopology, SaysWhatIsWrong) {
   const auto broken = run({GRADRINGCTL, "topology", "--replay", folder.path()});
   EXPECT_EQ(broken.exit_code, 1);
   EXPECT_THAT(broken.err, HasSubstr("hwloc.xml"));
-  const std::string where = kMachines + "/consumer";
+  const std::string where = GRADRING_MACHINES "/consumer";
   const auto unwritable =
       run({GRADRINGCTL, "topology", "--replay", where, "--svg", folder.path() + "/no/a.svg"});
   EXPECT_EQ(unwritable.exit_code, 1);
