@@ -63,6 +63,7 @@ ControlThread::ControlThread(const Setup& setup)
     : setup_(setup),
       tick_interval_(setup.config.suspect / 4),
       context_(kIoThreads, kSocketsMax),
+      gpu_opener_(setup.gpus, setup.events),
       sessions_(session_limits_of(setup.config)),
       router_(&context_, setup.config.runtime_dir + "/control.sock"),
       clients_(&router_, &sessions_),
@@ -78,7 +79,7 @@ ControlThread::ControlThread(const Setup& setup)
               &rings_, &epoll_, this),
       queries_(setup.config, setup.facts),
       requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
-                               &queries_, this, setup.flight, setup.gpus}),
+                               &queries_, this, setup.flight, &gpu_opener_}),
       vitals_(setup.config, setup.facts, setup.metrics) {
   const Queries::Parts parts{&sessions_, &clients_,  &membership_,  &jobs_,         &peers_,
                              &ports_,    &requests_, &tunings_,     setup.commands, setup.recorder,

@@ -54,6 +54,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   };
   // Expects SIGTERM, SIGINT, SIGHUP and SIGUSR1 to be blocked in every thread.
   explicit ControlThread(const Setup& setup);
+  ~ControlThread() override;
 
   // Binds everything. The caller holds the lock of the runtime directory.
   Status open();
@@ -75,6 +76,8 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   void apply(const EngineFailed& failed, core::Time now);
   void apply(const EngineDrained& drained, core::Time now);
   void apply(const PeersFound& peers, core::Time now);
+  void apply(const GpuMemoryOpened& opened, core::Time) { requests_.gpu_opened(opened); }
+  void apply(const GpuMemoryClosed& closed, core::Time) { requests_.gpu_closed(closed); }
   void apply(const JobFrozen& frozen, core::Time now);
   void apply(const EngineAbsent& absent, core::Time now);
   void apply(const EngineAtJoinPoint& at, core::Time now);
@@ -134,6 +137,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   Epoll epoll_;
   Fd signals_;
   NodeLog node_log_;
+  GpuOpener gpu_opener_;
   Sessions sessions_;
   ClientRouter router_;
   Clients clients_;

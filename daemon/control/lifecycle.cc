@@ -69,6 +69,13 @@ Status ControlThread::open_signals() {
   return {};
 }
 
+// What was opened for trainers must not outlive the sessions that it is charged to.
+ControlThread::~ControlThread() {
+  gpu_opener_.end();
+  setup_.events->take(&taken_);
+  taken_.clear();
+}
+
 void ControlThread::read_signals(core::Time now) {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {

@@ -9,6 +9,7 @@
 #include "daemon/control/attach.h"
 #include "daemon/control/client_router.h"
 #include "daemon/control/clients.h"
+#include "daemon/control/gpu_opener.h"
 #include "daemon/control/jobs.h"
 #include "daemon/control/sessions.h"
 #include "daemon/core/membership.h"
@@ -38,7 +39,7 @@ class Requests {
     QuerySink* queries = nullptr;
     SessionEvents* session_events = nullptr;
     FlightRing* flight = FlightRing::off();
-    transport::Gpus* gpus = nullptr;  // null: they sum for nobody
+    GpuOpener* opener = nullptr;
   };
   Requests(const Config& config, const Parts& parts) : config_(config), parts_(parts) {}
 
@@ -47,6 +48,9 @@ class Requests {
   int submit_early();
   // The data thread's answer, of a session that is there.
   void taken_back(Session& session, const SegmentTakenBack& back);
+  // The opener's, of one that was there when it was asked.
+  void gpu_opened(const GpuMemoryOpened& opened);
+  void gpu_closed(const GpuMemoryClosed& closed);
   // Joins are refused in words from now on.
   void set_draining(bool draining) { draining_ = draining; }
 
@@ -64,8 +68,12 @@ class Requests {
   void leave(const Asked& asked, Session& session, const wire::Leave& leave);
   void free(const Asked& asked, Session& session, const wire::FreeSegment& free);
   void free_now(Session& session, uint64_t request, uint64_t segment);
+  void tell_freed(Session& session, uint64_t request);
   // share_gpu.cc
   void share_gpu(const Asked& asked, Session& session, const wire::ShareGpuMemory& share);
+  void refuse_share(const Session& session, uint64_t request, const Status& why);
+  void close_gpu(Session& session, uint64_t request,
+                 const std::shared_ptr<const SharedGpuMemory>& memory);
   // submit.cc
   void keep_early(Session& session, const wire::Operation& operation);
   void submit(Session& session, const wire::Submit& submit);

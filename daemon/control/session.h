@@ -15,24 +15,18 @@
 #include "daemon/data/messages.h"
 #include "daemon/fd.h"
 #include "proto/wire.h"
-#include "transport/gpus.h"
 #include "transport/shm/segment.h"
 
 namespace gradring::daemon {
 
 using core::SessionId;
 
-// Memory of a GPU that is open here, and the segment that stands for it made ready for GPUs.
-struct SharedGpuMemory {
-  std::shared_ptr<const transport::OpenGpuMemory> open;
-  std::unique_ptr<transport::Registration> ready;
-};
-
 struct SharedSegment {
   // Of several sessions of one process, perhaps; charged to its uid until the last lets it go.
   std::shared_ptr<const transport::Segment> shared;
   uint64_t uses = 0;  // open ops of this session that read or write it
   std::shared_ptr<const SharedGpuMemory> gpu = {};  // for which it stands, if that was shared
+  bool gpu_asked = false;                           // that is open, or about to be opened
 
   std::span<std::byte> memory() const { return shared->memory(); }
   uint64_t bytes() const { return memory().size(); }

@@ -4,7 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <memory>
+#include <array>
 #include <utility>
 
 #include "daemon/control/requests.h"
@@ -19,39 +19,34 @@ bool bytes_of(const std::string& from, std::array<std::byte, kBytes>* to) {
   return true;
 }
 
-tl::expected<std::shared_ptr<const SharedGpuMemory>, Status> open_for(
-    transport::Gpus* gpus, const SharedSegment& segment, const wire::ShareGpuMemory& share) {
-  transport::GpuShare what;
-  what.offset = share.offset();
-  what.bytes = share.bytes();
-  if (!bytes_of(share.handle(), &what.handle) || !bytes_of(share.gpu(), &what.gpu)) {
-    return tl::unexpected(Status(Code::kInvalidArgument,
-                                 fmt::format("a handle of {} bytes for a GPU named in {}; they "
-                                             "have 64 and 16",
-                                             share.handle().size(), share.gpu().size())));
+Status check(const wire::ShareGpuMemory& share, const SharedSegment& segment,
+             transport::GpuShare* to) {
+  to->offset = share.offset();
+  to->bytes = share.bytes();
+  if (!bytes_of(share.handle(), &to->handle) || !bytes_of(share.gpu(), &to->gpu)) {
+    return {Code::kInvalidArgument,
+            fmt::format("a handle of {} bytes for a GPU named in {}; they have 64 and 16",
+                        share.handle().size(), share.gpu().size())};
   }
   if (share.bytes() == 0 || share.bytes() > segment.bytes()) {
-    return tl::unexpected(Status(Code::kInvalidArgument,
-                                 fmt::format("{} bytes of a GPU do not fit a segment of {} bytes",
-                                             share.bytes(), segment.bytes())));
+    return {Code::kInvalidArgument,
+            fmt::format("{} bytes of a GPU do not fit a segment of {} bytes", share.bytes(),
+                        segment.bytes())};
   }
-  auto open = gpus->open(what);
-  if (!open) return tl::unexpected(open.error());
-  auto ready = gpus->make_ready(segment.memory());
-  if (!ready) return tl::unexpected(ready.error());
-  return std::make_shared<const SharedGpuMemory>(
-      SharedGpuMemory{std::move(*open), std::move(*ready)});
+  return {};
 }
 
 }  // namespace
 
+void Requests::refuse_share(const Session& session, uint64_t request, const Status& why) {
+  spdlog::info("a GPU's memory of {} goes by way of its trainer: {}", describe(session.who),
+               why.message());
+  parts_.clients->refuse(session.routing_id, request, why);
+}
+
 void Requests::share_gpu(const Asked& asked, Session& session, const wire::ShareGpuMemory& share) {
-  const auto refuse = [&](const Status& why) {
-    spdlog::info("a GPU's memory of {} goes by way of its trainer: {}", describe(session.who),
-                 why.message());
-    parts_.clients->refuse(asked.routing_id, asked.request, why);
-  };
-  if (parts_.gpus == nullptr) {
+  const auto refuse = [&](const Status& why) { refuse_share(session, asked.request, why); };
+  if (!parts_.opener->works()) {
     return refuse({Code::kUnavailable, "the GPUs of this daemon sum for nobody (gpu-sums)"});
   }
   const auto it = session.segments.find(share.segment());
@@ -59,18 +54,54 @@ void Requests::share_gpu(const Asked& asked, Session& session, const wire::Share
     return refuse({Code::kNotFound,
                    fmt::format("segment {} does not belong to this session", share.segment())});
   }
-  if (it->second.gpu) {
+  if (it->second.gpu_asked) {
     return refuse({Code::kInvalidArgument,
                    fmt::format("segment {} stands for a GPU's memory already", share.segment())});
   }
-  auto shared = open_for(parts_.gpus, it->second, share);
-  if (!shared) return refuse(shared.error());
-  it->second.gpu = std::move(*shared);
-  spdlog::debug("{} bytes on a GPU of {} are open here", share.bytes(), describe(session.who));
+  transport::GpuShare what;
+  if (Status fault = check(share, it->second, &what); !fault.ok()) return refuse(fault);
+  it->second.gpu_asked = true;
+  parts_.opener->open(session.id, asked.request, share.segment(), it->second.shared, what);
+}
+
+void Requests::gpu_opened(const GpuMemoryOpened& opened) {
+  Session* const session = parts_.sessions->find(opened.session);
+  if (session == nullptr || session->gone) return;
+  const auto it = session->segments.find(opened.segment);
+  if (it == session->segments.end()) {
+    return refuse_share(*session, opened.request,
+                        {Code::kNotFound, fmt::format("segment {} was freed before its GPU's memory "
+                                                      "was open",
+                                                      opened.segment)});
+  }
+  if (opened.memory == nullptr) {
+    it->second.gpu_asked = false;
+    return refuse_share(*session, opened.request, opened.refused);
+  }
+  it->second.gpu = opened.memory;
+  spdlog::debug("{} bytes on a GPU of {} are open here", opened.memory->open->bytes(),
+                describe(session->who));
   wire::DaemonMessage message;
-  message.set_request(asked.request);
+  message.set_request(opened.request);
   message.mutable_gpu_shared();
-  parts_.clients->tell(session, std::move(message));
+  parts_.clients->tell(*session, std::move(message));
+}
+
+// Its trainer may free what lies on the GPU when that is told, so nobody else may have it by then:
+// other sessions of the process, which have borrowed the segment, need it for ops under way alone.
+void Requests::close_gpu(Session& session, uint64_t request,
+                         const std::shared_ptr<const SharedGpuMemory>& memory) {
+  parts_.sessions->for_each([&memory](Session& other) {
+    for (auto& [id, segment] : other.segments) {
+      if (segment.gpu == memory && segment.uses == 0) segment.gpu.reset();
+    }
+  });
+  parts_.opener->tell_when_closed(session.id, request);
+}
+
+void Requests::gpu_closed(const GpuMemoryClosed& closed) {
+  Session* const session = parts_.sessions->find(closed.session);
+  if (session != nullptr && !session->gone) tell_freed(*session, closed.request);
 }
 
 }  // namespace gradring::daemon

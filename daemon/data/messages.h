@@ -16,6 +16,7 @@
 #include "daemon/core/step_times.h"
 #include "daemon/core/tuner.h"
 #include "daemon/data/job_figures.h"
+#include "daemon/data/shared_gpu_memory.h"
 #include "daemon/fd.h"
 #include "daemon/flight/ring.h"
 #include "daemon/mailbox.h"
@@ -70,8 +71,7 @@ struct TakeBackSegment {
   uint64_t segment = 0;
   uint64_t request = 0;  // of the trainer
 };
-// The session has left the job, or is gone: RingClosed follows when none of its submissions is
-// open.
+// The session has left or is gone: RingClosed follows when none of its submissions is open.
 struct CloseRing {
   SessionId session = 0;
 };
@@ -214,7 +214,7 @@ using Command =
 
 // ---- to the control thread ----
 
-// Exactly one for each Submit; of one that came by a ring only if it failed.
+// One for each Submit; of one that came by a ring only if it failed.
 struct Completed {
   SessionId session = 0;
   uint64_t ticket = 0;
@@ -388,10 +388,11 @@ struct PeersFound {
   std::vector<std::string> addresses;
 };
 
-using Event = std::variant<PeersFound, Completed, SegmentTakenBack, RingClosed, RingBroken,
-                           EngineFailed, EngineDrained, JobFrozen, EngineAbsent, EngineAtJoinPoint,
-                           EngineAsksToStandIn, EngineCondemned, EpochDiffers, PeerDataLost,
-                           NonfiniteFound, RankLate, OpsTimed, Pulse, JobDescription, ProbeEnded>;
+using Event = std::variant<PeersFound, GpuMemoryOpened, GpuMemoryClosed, Completed,
+                           SegmentTakenBack, RingClosed, RingBroken, EngineFailed, EngineDrained,
+                           JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineAsksToStandIn,
+                           EngineCondemned, EpochDiffers, PeerDataLost, NonfiniteFound, RankLate,
+                           OpsTimed, Pulse, JobDescription, ProbeEnded>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

@@ -155,6 +155,21 @@ TEST_F(LiveGpuShare, IsClosedWithItsSegment) {
   EXPECT_THAT(x_->ask(share(x)).refused().message(), HasSubstr("does not belong"));
 }
 
+TEST_F(LiveGpuShare, MayBeFreedBeforeItIsOpen) {
+  for (int i = 0; i < 20; ++i) {
+    const Shared x = make(*x_);
+    wire::ClientMessage asked = share(x), free;
+    asked.set_request(x_->next_request());
+    x_->send(asked);
+    free.mutable_free()->set_segment(x.segment.segment);
+    free.set_request(x_->next_request());
+    x_->send(free);
+    const wire::DaemonMessage answer = x_->answer_to(asked.request());
+    EXPECT_TRUE(answer.has_gpu_shared() || answer.has_refused());
+    EXPECT_TRUE(x_->answer_to(free.request()).has_freed());
+  }
+}
+
 class LiveGpuUnshared : public LiveGpuShare {
  protected:
   LiveGpuUnshared() : LiveGpuShare(false) {}

@@ -243,5 +243,30 @@ TEST_P(DeviceFold, HoldsAtTheEdgesOfEveryFormat) {
   }
 }
 
+// By a loop on the host; a GPU's is launched by the driver (transport/cuda/gpu.h).
+TEST(FoldShare, WritesTheSameToAllOuts) {
+  constexpr size_t kCount = 1003;
+  for (const bool in_step : {true, false}) {
+    const size_t skew = in_step ? 0 : 1;
+    std::vector<float> a(kCount + 4), b(kCount + 4), c(kCount + 4, -1);
+    for (size_t i = 0; i < kCount; ++i) {
+      a[i] = static_cast<float>(i);
+      b[i] = static_cast<float>(2 * i);
+    }
+    const void* const inputs[] = {a.data(), b.data()};
+    void* const outs[] = {a.data(), b.data(), c.data() + skew};
+    const auto arguments = cuda::fold_arguments(Dtype::kFloat32, inputs, outs, kCount, 3);
+    for (size_t thread = 0; thread < 5; ++thread) {
+      cuda::fold_share<cuda::Float32, cuda::Sum>(arguments, thread, 5);
+    }
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(a[i], static_cast<float>(i)) << "(i + 2 i) / 3";
+      ASSERT_EQ(b[i], a[i]);
+      ASSERT_EQ(c[i + skew], a[i]);
+    }
+    EXPECT_EQ(c[kCount + skew], -1);
+  }
+}
+
 }  // namespace
 }  // namespace gradring::transport

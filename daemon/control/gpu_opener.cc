@@ -1,0 +1,73 @@
+#include "daemon/control/gpu_opener.h"
+
+#include <utility>
+
+namespace gradring::daemon {
+
+GpuOpener::GpuOpener(transport::Gpus* gpus, EventBox* events) : gpus_(gpus), events_(events) {
+  if (gpus_ != nullptr) thread_ = std::thread([this] { run(); });
+}
+
+void GpuOpener::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void GpuOpener::put(std::function<void()> work) {
+  std::unique_lock lock(mutex_);
+  if (ends_) {
+    lock.unlock();
+    return work();
+  }
+  works_.push_back(std::move(work));
+  changed_.notify_one();
+}
+
+void GpuOpener::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ends_ || !works_.empty(); });
+    if (works_.empty()) return;
+    const std::function<void()> work = std::move(works_.front());
+    works_.pop_front();
+    lock.unlock();
+    work();
+    lock.lock();
+  }
+}
+
+void GpuOpener::open(SessionId session, uint64_t request, uint64_t segment,
+                     std::shared_ptr<const transport::Segment> stands_for_it,
+                     const transport::GpuShare& share) {
+  put([this, session, request, segment, share, memory = std::move(stands_for_it)] {
+    auto opened = open(memory, share);
+    GpuMemoryOpened told{session, request, segment, nullptr, {}};
+    if (opened) {
+      told.memory = std::move(*opened);
+    } else {
+      told.refused = opened.error();
+    }
+    events_->post(std::move(told));
+  });
+}
+
+void GpuOpener::tell_when_closed(SessionId session, uint64_t request) {
+  put([this, session, request] { events_->post(GpuMemoryClosed{session, request}); });
+}
+
+tl::expected<std::shared_ptr<const SharedGpuMemory>, Status> GpuOpener::open(
+    std::shared_ptr<const transport::Segment> segment, const transport::GpuShare& share) {
+  auto memory = gpus_->open(share);
+  if (!memory) return tl::unexpected(memory.error());
+  auto ready = gpus_->make_ready(segment->memory());
+  if (!ready) return tl::unexpected(ready.error());
+  const auto let_go = [this](const SharedGpuMemory* last) { put([last] { delete last; }); };
+  return std::shared_ptr<const SharedGpuMemory>(
+      new SharedGpuMemory{std::move(segment), std::move(*memory), std::move(*ready)}, let_go);
+}
+
+}  // namespace gradring::daemon

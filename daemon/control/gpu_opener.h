@@ -1,0 +1,56 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "daemon/data/messages.h"
+#include "transport/gpus.h"
+#include "transport/shm/segment.h"
+
+namespace gradring::daemon {
+
+// Opens memory of GPUs and pins the segments that stand for it, and closes and unpins them: with a
+// driver that takes 0.1 s for each GB and longer for a GPU that is busy, so on a thread of its own,
+// in the order in which it was asked. Control thread, but for the last owner of what it opened,
+// which may be let go of on any. It must outlive all of that.
+class GpuOpener {
+ public:
+  // Null: there are no GPUs, and nothing is asked.
+  GpuOpener(transport::Gpus* gpus, EventBox* events);
+  ~GpuOpener() { end(); }
+  GpuOpener(const GpuOpener&) = delete;
+  GpuOpener& operator=(const GpuOpener&) = delete;
+
+  bool works() const { return gpus_ != nullptr; }
+  // Waits for what was asked. From then on nothing is opened, and whoever lets go of something
+  // closes it himself.
+  void end();
+
+  // GpuMemoryOpened is the answer.
+  void open(SessionId session, uint64_t request, uint64_t segment,
+            std::shared_ptr<const transport::Segment> stands_for_it,
+            const transport::GpuShare& share);
+  // GpuMemoryClosed, when all that was let go of by now is closed.
+  void tell_when_closed(SessionId session, uint64_t request);
+
+ private:
+  void put(std::function<void()> work);
+  void run();
+  tl::expected<std::shared_ptr<const SharedGpuMemory>, Status> open(
+      std::shared_ptr<const transport::Segment> segment, const transport::GpuShare& share);
+
+  transport::Gpus* const gpus_;
+  EventBox* const events_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> works_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gradring::daemon
