@@ -69,10 +69,11 @@ void Requests::gpu_opened(const GpuMemoryOpened& opened) {
   if (session == nullptr || session->gone) return;
   const auto it = session->segments.find(opened.segment);
   if (it == session->segments.end()) {
-    return refuse_share(*session, opened.request,
-                        {Code::kNotFound, fmt::format("segment {} was freed before its GPU's memory "
-                                                      "was open",
-                                                      opened.segment)});
+    return refuse_share(
+        *session, opened.request,
+        {Code::kNotFound, fmt::format("segment {} was freed before its GPU's memory "
+                                      "was open",
+                                      opened.segment)});
   }
   if (opened.memory == nullptr) {
     it->second.gpu_asked = false;

@@ -128,8 +128,8 @@ TEST_F(GpuStreams, FetchALargeResultPartAfterPart) {
   gradring_op op = sum(memory, memory);
   op.count = kBytes / sizeof(float);
   for (uint64_t at = 0; at < kBytes; at += kPart / 2) {
-    gpu_.fill_later(nullptr, memory + at, 1.0f + static_cast<float>(at / kPart),
-                    kPart / 2 / sizeof(float));
+    const uint64_t part = at / kPart;
+    gpu_.fill_later(nullptr, memory + at, static_cast<float>(1 + part), kPart / 2 / sizeof(float));
   }
   const gradring_request request = submit_alone(op);
   const auto begins = [&](uint64_t part) {

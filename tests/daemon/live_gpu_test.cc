@@ -178,7 +178,10 @@ class LiveGpuSums : public LiveRanks {
   // What the daemon says that its GPUs did, once it says so.
   void expect_traffic(uint64_t inputs, uint64_t sums, uint64_t results) {
     constexpr int kLooks = 200;
-    for (int look = 0; look < kLooks && counted("gpu_input_bytes") < inputs; ++look) {
+    const auto all = [&] {
+      return counted("gpu_input_bytes") >= inputs && counted("gpu_result_bytes") >= results;
+    };
+    for (int look = 0; look < kLooks && !all(); ++look) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     EXPECT_EQ(counted("gpu_input_bytes"), inputs);

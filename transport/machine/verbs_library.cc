@@ -44,8 +44,8 @@ int VerbsLibrary::query_port(ibv_context* context, uint8_t number, ibv_port_attr
 }
 
 const VerbsLibrary* verbs_library() {
-  static const std::optional<VerbsLibrary> library = load_verbs();
-  return library ? &*library : nullptr;
+  static const std::optional<VerbsLibrary> kLibrary = load_verbs();
+  return kLibrary ? &*kLibrary : nullptr;
 }
 
 }  // namespace gradring::machine

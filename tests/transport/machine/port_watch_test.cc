@@ -103,7 +103,7 @@ TEST_F(Watched, APortThatGoesDownAndComesBackIsToldAtOnce) {
 
 TEST_F(Watched, OtherChangesAreToldByName) {
   wait_open();
-  const std::pair<int, PortChange> kTold[] = {
+  constexpr std::pair<int, PortChange> kTold[] = {
       {IBV_EVENT_GID_CHANGE, PortChange::kAddresses},
       {IBV_EVENT_LID_CHANGE, PortChange::kLid},
       {IBV_EVENT_PKEY_CHANGE, PortChange::kPartitions},
