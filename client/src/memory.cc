@@ -135,14 +135,17 @@ bool Communicator::let_daemon_open(std::unique_lock<std::mutex>& lock, const Seg
                                    const void* memory, uint64_t bytes) {
   if (!session_.sums_on_gpus()) return false;
   const auto handle = segment.gpu->handle(memory, bytes);
-  if (!handle) return false;
   wire::ClientMessage message;
   wire::ShareGpuMemory* const share = message.mutable_share_gpu();
   share->set_segment(segment.id);
-  share->set_handle(handle->allocation.data(), handle->allocation.size());
-  share->set_gpu(handle->gpu.data(), handle->gpu.size());
-  share->set_offset(handle->offset);
   share->set_bytes(bytes);
+  if (handle) {
+    share->set_handle(handle->allocation.data(), handle->allocation.size());
+    share->set_gpu(handle->gpu.data(), handle->gpu.size());
+    share->set_offset(handle->offset);
+  } else {
+    share->set_cannot(handle.error().message());
+  }
   return session_
       .call(lock, std::move(message), wire::DaemonMessage::kGpuShared, Clock::now() + kCallTime)
       .has_value();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include "daemon/control/requests.h"
@@ -17,6 +18,15 @@ bool bytes_of(const std::string& from, std::array<std::byte, kBytes>* to) {
   if (from.size() != kBytes) return false;
   std::transform(from.begin(), from.end(), to->begin(), [](char c) { return std::byte(c); });
   return true;
+}
+
+// A trainer's words, as far as they fit a line of the log.
+std::string one_line(std::string words) {
+  constexpr size_t kMost = 300;
+  words.resize(std::min(words.size(), kMost));
+  std::replace_if(
+      words.begin(), words.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, ' ');
+  return words;
 }
 
 Status check(const wire::ShareGpuMemory& share, const SharedSegment& segment,
@@ -53,6 +63,9 @@ void Requests::share_gpu(const Asked& asked, Session& session, const wire::Share
   if (it == session.segments.end()) {
     return refuse({Code::kNotFound,
                    fmt::format("segment {} does not belong to this session", share.segment())});
+  }
+  if (!share.cannot().empty()) {
+    return refuse({Code::kUnavailable, one_line(share.cannot())});
   }
   if (it->second.gpu_asked) {
     return refuse({Code::kInvalidArgument,

@@ -10,6 +10,11 @@ transport::GpuRange from(const transport::GpuRange& range, uint64_t bytes) {
   return {range.memory, range.offset + bytes};
 }
 
+// What is begun at once, of each op and each way: a GPU always has something to do, and the driver
+// never so much that it would make us wait. Of a run the GPU makes pieces (transport/cuda).
+constexpr uint32_t kRunsAtOnce = 4;
+constexpr uint64_t kRunBytesMost = uint64_t{64} << 20;
+
 }  // namespace
 
 void GpuOps::add(const Submit& submit) {
@@ -20,7 +25,7 @@ void GpuOps::add(const Submit& submit) {
     on.dtype = s.signature.dtype;
     on.op = s.signature.op;
     on.bytes = s.signature.bytes();
-    on.part_bytes = submit.part_bytes == 0 ? on.bytes : submit.part_bytes;
+    on.part_bytes = std::min(submit.part_bytes == 0 ? on.bytes : submit.part_bytes, kRunBytesMost);
   }
   on.ranks.push_back({.rank = s.rank,
                       .ticket = s.ticket,
@@ -55,11 +60,13 @@ void GpuOps::look(core::JobEngine* engine) {
     const core::Op* const op = engine->find(at->first);
     const bool open = op != nullptr && op->open() && !on.ended;
     // Sums of before, which do not count, would land on those that do.
-    if (open && !on.begun && on.under_way == 0 && op->ready_here()) begin(on, *op, *engine);
+    const bool may = why_failed_.empty() && on.under_way == 0;
+    if (open && may && !on.begun && op->ready_here()) begin(on, *op, *engine);
     if (!open || !on.begun) continue;
     count_final(on, *op);
     // In parts, since each has its price; the rest goes when the op ends.
-    spread(at->first, on, on.final_bytes / on.part_bytes * on.part_bytes);
+    on.may_spread = std::max(on.may_spread, on.final_bytes / on.part_bytes * on.part_bytes);
+    spread_more(at->first, on);
   }
 }
 
@@ -79,17 +86,28 @@ GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
 
 void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {
   // Once together, always: its results lie in one place.
-  const Way way = on.way == Way::kTogether ? on.way : way_for(on, op, engine);
+  const bool again = on.way == Way::kTogether;
+  const Way way = again ? on.way : way_for(on, op, engine);
   if (way == Way::kThere && resting_) return;
   Status begun = begin(on, op, way);
-  const bool may_be_each = on.way == Way::kEach && way != Way::kEach && on.under_way == 0;
+  const bool may_be_each = !again && way != Way::kEach && on.under_way == 0;
   if (!begun.ok() && begun.code() == Code::kUnavailable && may_be_each) {
     begun = begin(on, op, Way::kEach);
   }
   if (!begun.ok()) fail(begun);
 }
 
-void GpuOps::choose_sources(OnGpu& on, const core::Op& op, Way way) const {
+Status GpuOps::begin(OnGpu& on, const core::Op& op, Way way) {
+  on.way = way;
+  on.divisor = on.op == ReduceOp::kAverage ? op.contributed : 0;
+  choose_sources(on, op);
+  Status begun = begin_more(op.key, on);
+  on.begun = begun.ok();
+  if (on.begun && way == Way::kThere) on.spread = on.may_spread = on.bytes;
+  return begun;
+}
+
+void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
   on.sources.clear();
   for (const auto& local : op.locals) {
     if (!local) continue;
@@ -99,7 +117,7 @@ void GpuOps::choose_sources(OnGpu& on, const core::Op& op, Way way) const {
     if (one == on.ranks.end()) continue;
     if (on.leader.input == nullptr) on.leader = {one->rank, one->host_input};
     if (!local->counts) continue;
-    if (way == Way::kEach || on.sources.empty()) on.sources.emplace_back();
+    if (on.way == Way::kEach || on.sources.empty()) on.sources.emplace_back();
     on.sources.back().ranks.push_back(static_cast<size_t>(one - on.ranks.begin()));
   }
   // Of what is final, or will be handed, nobody looks at the input; and it may be overwritten.
@@ -119,39 +137,37 @@ void GpuOps::choose_sources(OnGpu& on, const core::Op& op, Way way) const {
   for (Source& source : on.sources) source.runs = runs;
 }
 
-Status GpuOps::begin(OnGpu& on, const core::Op& op, Way way) {
-  choose_sources(on, op, way);
+Status GpuOps::begin_more(const OpKey& key, OnGpu& on) {
   for (uint32_t s = 0; s < on.sources.size(); ++s) {
-    const Source& source = on.sources[s];
-    for (uint32_t r = 0; r < source.runs.size(); ++r) {
-      Status begun = begin_run(on, op, way, source, source.runs[r], {job_, op.key, true, s, r});
+    Source& source = on.sources[s];
+    while (source.begun < source.runs.size() && source.under_way < kRunsAtOnce) {
+      Status begun =
+          begin_run(on, source, source.runs[source.begun], {job_, key, true, s, source.begun});
       if (!begun.ok()) return begun;
+      ++source.begun;
+      ++source.under_way;
       ++on.under_way;
     }
   }
-  on.way = way;
-  on.begun = true;
-  if (way == Way::kThere) on.spread = on.bytes;
   return {};
 }
 
-Status GpuOps::begin_run(const OnGpu& on, const core::Op& op, Way way, const Source& source,
-                         const Run& run, const GpuWork& work) {
+Status GpuOps::begin_run(const OnGpu& on, const Source& source, const Run& run,
+                         const GpuWork& work) {
   const uint64_t count = run.bytes / size_of(on.dtype);
   ranges_.clear();
   for (const size_t rank : source.ranks) ranges_.push_back(from(on.ranks[rank].input, run.first));
-  if (way == Way::kThere) {
+  if (on.way == Way::kThere) {
     outputs_.clear();
     for (const Rank& rank : on.ranks) {
       if (!rank.gone) outputs_.push_back(from(rank.output, run.first));
     }
-    const uint32_t divisor = on.op == ReduceOp::kAverage ? op.contributed : 0;
     return desk_->begin(
-        transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, divisor, count}, work);
+        transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor, count}, work);
   }
   // It is the trainer's memory, which it has lent for this.
   const std::byte* const to =
-      way == Way::kTogether ? on.leader.input : on.ranks[source.ranks[0]].host_input;
+      on.way == Way::kTogether ? on.leader.input : on.ranks[source.ranks[0]].host_input;
   auto* const out = const_cast<std::byte*>(to) + run.first;  // NOLINT
   return desk_->begin(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work);
 }
@@ -172,58 +188,65 @@ void GpuOps::count_final(OnGpu& on, const core::Op& op) const {
   }
 }
 
-void GpuOps::spread(const OpKey& key, OnGpu& on, uint64_t until) {
-  if (until <= on.spread) return;
+void GpuOps::spread_more(const OpKey& key, OnGpu& on) {
   Status begun;
-  std::vector<size_t> all;
-  for (size_t i = 0; i < on.ranks.size() && begun.ok(); ++i) {
-    if (on.ranks[i].gone) continue;
-    if (on.way == Way::kTogether) {
-      all.push_back(i);
-    } else {
-      begun = spread_over(key, on, on.ranks[i].host_output, {i}, until);
+  while (begun.ok() && on.spread < on.may_spread && on.spreading < kRunsAtOnce) {
+    const uint64_t bytes = std::min(on.may_spread - on.spread, kRunBytesMost);
+    std::vector<size_t> all;
+    for (size_t i = 0; i < on.ranks.size() && begun.ok(); ++i) {
+      if (on.ranks[i].gone) continue;
+      if (on.way == Way::kTogether) {
+        all.push_back(i);
+      } else {
+        begun = spread_over(key, on, on.ranks[i].host_output, {i}, bytes);
+      }
     }
+    const auto leads = [&on](const Rank& one) { return one.rank == on.leader.rank; };
+    if (!all.empty()) {
+      const auto leader = std::find_if(on.ranks.begin(), on.ranks.end(), leads);
+      begun = spread_over(key, on, leader->host_output, all, bytes);
+    }
+    on.spread += bytes;
   }
-  const auto leads = [&on](const Rank& one) { return one.rank == on.leader.rank; };
-  if (!all.empty()) {
-    const auto leader = std::find_if(on.ranks.begin(), on.ranks.end(), leads);
-    begun = spread_over(key, on, leader->host_output, all, until);
-  }
-  on.spread = until;
   if (!begun.ok()) fail(begun);
 }
 
 Status GpuOps::spread_over(const OpKey& key, OnGpu& on, const std::byte* host,
-                           const std::vector<size_t>& ranks, uint64_t until) {
+                           const std::vector<size_t>& ranks, uint64_t bytes) {
   ranges_.clear();
   for (const size_t rank : ranks) ranges_.push_back(from(on.ranks[rank].output, on.spread));
-  Status begun = desk_->begin(transport::Gpus::Spread{host + on.spread, ranges_, until - on.spread},
-                              {job_, key, false});
-  if (begun.ok()) ++on.under_way;
-  return begun;
+  Status begun =
+      desk_->begin(transport::Gpus::Spread{host + on.spread, ranges_, bytes}, {job_, key, false});
+  if (!begun.ok()) return begun;
+  ++on.spreading;
+  ++on.under_way;
+  return {};
 }
 
 void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine* engine) {
   const auto at = ops_.find(work.key);
   OnGpu& on = at->second;
   --on.under_way;
+  if (!work.sums) --on.spreading;
+  if (work.sums && on.begun) --on.sources[work.source].under_way;
   if (!status.ok()) {
-    for (Rank& rank : on.ranks) {
-      if (!rank.outcome) continue;
-      rank.outcome = core::refused(
-          rank.rank, "the op is done, but its result is not on its GPU: " + status.message());
-    }
     fail(status);
   } else if (work.sums && on.begun) {
     Source& source = on.sources[work.source];
     source.runs[work.run].here = true;
     tell(on, source, work.key, engine);
+    Status more = on.ended ? Status() : begin_more(work.key, on);
+    if (!more.ok()) fail(more);
+  } else if (!work.sums) {
+    spread_more(work.key, on);
   }
   settle(at);
 }
 
 void GpuOps::fail(const Status& status) {
-  if (!std::exchange(gpu_failed_, true)) failed_(status.message());
+  if (!why_failed_.empty()) return;
+  why_failed_ = status.message();
+  failed_(why_failed_);
 }
 
 void GpuOps::tell(const OnGpu& on, const Source& source, const OpKey& key,
@@ -245,7 +268,10 @@ bool GpuOps::hold_end(const OpKey& key, uint32_t rank, uint64_t ticket,
   if (one == on.ranks.end()) return false;
   one->outcome = outcome;
   on.ended = true;
-  if (outcome.verdict != Verdict::kFailed) spread(key, on, on.bytes);
+  if (outcome.verdict != Verdict::kFailed) {
+    on.may_spread = on.bytes;
+    spread_more(key, on);
+  }
   settle(at);
   return true;
 }
@@ -256,7 +282,11 @@ void GpuOps::settle(Ops::iterator at) {
   if (on.under_way > 0 || !on.ended) return;
   for (Rank& rank : on.ranks) {
     if (!rank.outcome || std::exchange(rank.told, true)) continue;
-    end_(rank.rank, rank.ticket, *rank.outcome);
+    const bool there = why_failed_.empty() || rank.outcome->verdict == Verdict::kFailed;
+    end_(rank.rank, rank.ticket,
+         there ? *rank.outcome
+               : core::refused(rank.rank,
+                               "the op is done, but its result is not on its GPU: " + why_failed_));
   }
   const bool all =
       std::all_of(on.ranks.begin(), on.ranks.end(), [](const Rank& rank) { return rank.told; });

@@ -75,7 +75,7 @@ class GpuOps {
 
     bool is(uint32_t number, uint64_t of) const { return rank == number && ticket == of; }
   };
-  // A part of the input, from the beginning on.
+  // A part of the input.
   struct Run {
     uint64_t first = 0;
     uint64_t bytes = 0;
@@ -84,7 +84,9 @@ class GpuOps {
   // What comes to one place of the host's memory.
   struct Source {
     std::vector<size_t> ranks;  // of the op's, in this order
-    std::vector<Run> runs;
+    std::vector<Run> runs;      // from the beginning on
+    uint32_t begun = 0;         // of them
+    uint32_t under_way = 0;
   };
   enum class Way : uint8_t {
     kEach,      // each rank's input comes to its own host memory, and its result from there
@@ -99,26 +101,29 @@ class GpuOps {
     std::vector<Rank> ranks;
     bool begun = false;
     Way way = Way::kEach;
+    uint32_t divisor = 0;
     Leader leader;
     std::vector<Source> sources;
-    uint32_t under_way = 0;
     uint32_t final_slices = 0;  // from the first on
     uint64_t final_bytes = 0;   // in them
+    uint64_t may_spread = 0;    // of those
     uint64_t spread = 0;        // of those, given to the GPUs
-    bool ended = false;         // for some rank: nothing is begun any more
+    uint32_t spreading = 0;     // spreads under way
+    uint32_t under_way = 0;     // of all kinds
+    bool ended = false;         // for some rank: nothing is summed any more
   };
   using Ops = std::map<OpKey, OnGpu>;
 
   Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
   void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);
   Status begin(OnGpu& on, const core::Op& op, Way way);
-  Status begin_run(const OnGpu& on, const core::Op& op, Way way, const Source& source,
-                   const Run& run, const GpuWork& work);
-  void choose_sources(OnGpu& on, const core::Op& op, Way way) const;
+  void choose_sources(OnGpu& on, const core::Op& op) const;
+  Status begin_more(const OpKey& key, OnGpu& on);
+  Status begin_run(const OnGpu& on, const Source& source, const Run& run, const GpuWork& work);
   void count_final(OnGpu& on, const core::Op& op) const;
-  void spread(const OpKey& key, OnGpu& on, uint64_t until);
+  void spread_more(const OpKey& key, OnGpu& on);
   Status spread_over(const OpKey& key, OnGpu& on, const std::byte* from,
-                     const std::vector<size_t>& ranks, uint64_t until);
+                     const std::vector<size_t>& ranks, uint64_t bytes);
   void tell(const OnGpu& on, const Source& source, const OpKey& key, core::JobEngine* engine) const;
   void settle(Ops::iterator at);
   void fail(const Status& status);
@@ -127,7 +132,7 @@ class GpuOps {
   JobExecutor* const job_;
   const End end_;
   const Failed failed_;
-  bool gpu_failed_ = false;
+  std::string why_failed_;  // a GPU; empty: none has
   bool resting_ = false;
   Ops ops_;
   std::vector<transport::GpuRange> ranges_;   // kept for its capacity

@@ -41,7 +41,7 @@ class DataGpu : public DataThreadTest {
     submission.rank = rank;
     submission.ticket = sequence + 1;
     submission.key = {0, sequence};
-    submission.signature = {Collective::kAllreduce, Dtype::kFloat32, op_, 0, kFloats};
+    submission.signature = {Collective::kAllreduce, Dtype::kFloat32, op_, 0, x_.gpu.size()};
     submission.signature.postscale = postscale_;
     return submission;
   }
@@ -211,6 +211,23 @@ TEST_F(DataGpu, WhereNoGpuReachesAllOthersToo) {
   EXPECT_THAT(gpus_->sums(), Each(1));
 }
 
+// However large the op: a driver that was given too much makes whoever gives more wait.
+TEST_F(DataGpu, NoMoreIsBegunThanKeepsAGpuBusy) {
+  constexpr size_t kParts = 30;
+  for (Rank* rank : {&x_, &y_}) {
+    rank->gpu = numbers(kParts * kPartBytes / sizeof(float), rank == &x_ ? 1 : 2);
+    rank->host.assign(rank->gpu.size(), kUntouched);
+  }
+  z_ = numbers(x_.gpu.size(), 3);
+  const std::vector<float> sum = numbers(x_.gpu.size(), 6);
+  submit_all();
+  for (DataNode* node : {&a_, &a_, &b_}) EXPECT_EQ(end_on(*node), Verdict::kOk);
+  EXPECT_EQ(x_.gpu, sum);
+  EXPECT_EQ(y_.gpu, sum);
+  EXPECT_EQ(gpus_->sums().size(), kParts);
+  EXPECT_LE(gpus_->most(), 8u) << "four sums, and four results";
+}
+
 TEST_F(DataGpu, APartGoesRoundWhileTheNextIsSummed) {
   gpus_->let(1);
   submit_all();
@@ -326,6 +343,17 @@ TEST_F(DataGpu, AGpuThatFailsIsNamedByTheJobsEnd) {
   a_.post(FailJob{view_.incarnation, failed.failure});
   EXPECT_EQ(end_on(a_), Verdict::kFailed);
   EXPECT_EQ(end_on(a_), Verdict::kFailed);
+}
+
+// For others it ended well; here it did not.
+TEST_F(DataGpu, AResultThatAGpuDoesNotTakeIsNotToldToBeThere) {
+  gpus_->let(4);  // the sums
+  submit_all();
+  EXPECT_EQ(end_on(b_), Verdict::kOk);
+  gpus_->fail("CUDA_ERROR_UNKNOWN");
+  const auto end = a_.next<Completed>();
+  EXPECT_EQ(end.outcome.verdict, Verdict::kFailed);
+  EXPECT_THAT(end.outcome.failure.blame.evidence, HasSubstr("not on its GPU: CUDA_ERROR_UNKNOWN"));
 }
 
 // Whoever was lent memory gives it back first.

@@ -20,7 +20,9 @@
 namespace gradring::daemon {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 constexpr uint64_t kFloats = 64 << 10;
 constexpr uint64_t kBytes = kFloats * sizeof(float);
@@ -123,6 +125,8 @@ TEST_F(LiveGpuShare, NonsenseIsRefusedInWords) {
   EXPECT_THAT(told([](Share& s) { s.set_gpu(std::string(16, 'x')); }),
               HasSubstr("is none of the daemon's"));
   EXPECT_NE(told([](Share& s) { s.set_offset(~uint64_t{0}); }), "");
+  EXPECT_THAT(told([](Share& s) { s.set_cannot("it is\nvirtual" + std::string(5000, 'x')); }),
+              AllOf(HasSubstr("it is virtual"), SizeIs(300)));
   EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
   EXPECT_THAT(told([](Share&) {}), HasSubstr("already"));
   EXPECT_TRUE(daemon_.runs());

@@ -23,6 +23,7 @@ namespace {
 
 using test::test_gpu;
 using testing::Each;
+using testing::HasSubstr;
 
 // Of one rank, with a stream of its own.
 class DeviceBuffer {
@@ -257,6 +258,7 @@ TEST_F(LiveGpuSums, WhatIsOfAPoolGoesByWayOfTheHost) {
     sum.wait();
   });
   expect_traffic(0, 0, 0);
+  EXPECT_THAT(daemon_.log(), HasSubstr("cudaMallocAsync")) << "the operator can see why";
 }
 
 TEST_F(LiveGpuSums, ASlowStreamIsWaitedFor) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,6 +46,11 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     apart_ = true;
   }
+  // That were under way at one time.
+  size_t most() const {
+    const std::lock_guard lock(mutex_);
+    return most_;
+  }
   // How many inputs each sum had that was begun, and outputs each spread.
   std::vector<size_t> sums() const {
     const std::lock_guard lock(mutex_);
@@ -76,9 +83,8 @@ class SlowGpus final : public transport::Gpus {
     sums_.push_back(sum.inputs.size());
     std::vector<const void*> inputs;
     for (const transport::GpuRange& range : sum.inputs) inputs.push_back(address(range));
-    work_.push_back({ticket, [sum, inputs] {
-                       transport::fold(sum.dtype, sum.op, inputs, sum.out, sum.count, 0);
-                     }});
+    put({ticket,
+         [sum, inputs] { transport::fold(sum.dtype, sum.op, inputs, sum.out, sum.count, 0); }});
     return {};
   }
   Status begin(const Allreduce& all, uint64_t ticket) override {
@@ -90,12 +96,11 @@ class SlowGpus final : public transport::Gpus {
     std::vector<std::byte*> outputs;
     for (const transport::GpuRange& range : all.inputs) inputs.push_back(address(range));
     for (const transport::GpuRange& range : all.outputs) outputs.push_back(address(range));
-    work_.push_back({ticket, [all, inputs, outputs] {
-                       transport::fold(all.dtype, all.op, inputs, outputs[0], all.count,
-                                       all.divisor);
-                       const size_t bytes = all.count * size_of(all.dtype);
-                       for (std::byte* to : outputs) std::memmove(to, outputs[0], bytes);
-                     }});
+    put({ticket, [all, inputs, outputs] {
+           transport::fold(all.dtype, all.op, inputs, outputs[0], all.count, all.divisor);
+           const size_t bytes = all.count * size_of(all.dtype);
+           for (std::byte* to : outputs) std::memmove(to, outputs[0], bytes);
+         }});
     return {};
   }
   Status begin(const Spread& spread, uint64_t ticket) override {
@@ -103,9 +108,9 @@ class SlowGpus final : public transport::Gpus {
     spreads_.push_back(spread.outputs.size());
     std::vector<std::byte*> outputs;
     for (const transport::GpuRange& range : spread.outputs) outputs.push_back(address(range));
-    work_.push_back({ticket, [spread, outputs] {
-                       for (std::byte* to : outputs) std::memcpy(to, spread.from, spread.bytes);
-                     }});
+    put({ticket, [spread, outputs] {
+           for (std::byte* to : outputs) std::memcpy(to, spread.from, spread.bytes);
+         }});
     return {};
   }
   void take_ended(std::vector<Ended>* ended) override {
@@ -131,6 +136,10 @@ class SlowGpus final : public transport::Gpus {
     uint64_t ticket = 0;
     std::function<void()> act;
   };
+  void put(Work work) {
+    work_.push_back(std::move(work));
+    most_ = std::max(most_, work_.size());
+  }
   static std::byte* address(const transport::GpuRange& range) {
     return static_cast<const Memory*>(range.memory)->at(range.offset);
   }
@@ -140,6 +149,7 @@ class SlowGpus final : public transport::Gpus {
   size_t allowed_ = SIZE_MAX;
   std::string failure_;
   bool apart_ = false;
+  size_t most_ = 0;
   std::vector<size_t> sums_;
   std::vector<size_t> allreduces_;
   std::vector<size_t> spreads_;
