@@ -1,6 +1,7 @@
 #include "daemon/core/probe_sender.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gradring::core {
 namespace {
@@ -26,7 +27,8 @@ constexpr uint32_t kWindowLeast = 2;  // with one, nothing would go while its ec
 constexpr size_t kRoundTripsMost = 200'000;
 
 Time at_rank(const std::vector<Time>& sorted, double share) {
-  const auto rank = static_cast<size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5);
+  const auto rank =
+      static_cast<size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)));
   return sorted[std::min(rank, sorted.size() - 1)];
 }
 

@@ -13,7 +13,6 @@ namespace gradring::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 constexpr uint64_t kCount = 8;
 

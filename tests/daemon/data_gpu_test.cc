@@ -94,15 +94,16 @@ class DataGpu : public DataThreadTest {
     a_.post(LeaveRank{view_.incarnation, rank, died});
   }
 
+  // What the nodes read and write outlives them.
+  Rank x_{1}, y_{2};
+  std::vector<float> z_ = numbers(kFloats, 3);
+  const std::vector<float> sum_ = numbers(kFloats, 6);
+  ReduceOp op_ = ReduceOp::kSum;
+  double postscale_ = 1;
+  core::View view_ = view_of({{"a", 2}, {"b", 1}}, 1);
   std::shared_ptr<SlowGpus> gpus_ = std::make_shared<SlowGpus>();
   DataNode a_{fabric_, "a", gpus_};
   DataNode b_{fabric_, "b"};
-  core::View view_ = view_of({{"a", 2}, {"b", 1}}, 1);
-  Rank x_{1}, y_{2};
-  ReduceOp op_ = ReduceOp::kSum;
-  double postscale_ = 1;
-  std::vector<float> z_ = numbers(kFloats, 3);
-  const std::vector<float> sum_ = numbers(kFloats, 6);
 };
 
 TEST_F(DataGpu, WhatRanksHaveThereGoesAsOne) {

@@ -199,7 +199,8 @@ TEST_F(LiveParts, AreExchangedAsTheyCome) {
   EXPECT_EQ(verdict(y_->completion()), Verdict::kOk);
   EXPECT_TRUE(word(1).has_come());
   for (uint32_t i = 0; i < kParts * kFloats; ++i) {
-    ASSERT_EQ(mine_.data[i], 3.0f + i / kFloats) << i;
+    const auto part = static_cast<uint32_t>(i / kFloats);
+    ASSERT_EQ(mine_.data[i], static_cast<float>(3 + part)) << i;
   }
   EXPECT_EQ(rank_of_x().ops_held(), 0u);
 }

@@ -22,7 +22,6 @@ using fold_kinds::all_kinds;
 using fold_kinds::describe;
 using fold_kinds::fill;
 using fold_kinds::Kind;
-using ::testing::HasSubstr;
 
 // An array of elements that begins where only the element's own alignment is kept, and whose
 // neighbours must stay what they are.

@@ -159,10 +159,10 @@ Answer show(const DrainEnd& end, const Style& style) {
   } else if (end.how == How::kCancelled) {
     result = "cancelled";
     answer.text = fmt::format("node {} takes jobs again\n", node);
-    answer.problems.push_back("somebody cancelled the drain");
+    answer.problems.emplace_back("somebody cancelled the drain");
   } else {
     answer.text = fmt::format("node {} is gone after {}\n", node, took);
-    answer.problems.push_back(
+    answer.problems.emplace_back(
         "it was gone before it said how its drain ended: its log, or gradringctl flight-recorder "
         "there, may know");
   }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -139,8 +140,9 @@ tl::expected<EventsWanted, Status> parse_events(const Arguments& arguments) {
 std::optional<uint64_t> parse_age(std::string_view text) {
   constexpr uint64_t kMost = 1'000'000;  // a thousand years in days would still be in range
   uint64_t count = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, count);
+  const char* const begin = std::to_address(text.begin());
+  const char* const end = begin + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, count);
   if (error != std::errc() || count > kMost) return std::nullopt;
   const std::string_view unit(rest, static_cast<size_t>(end - rest));
   if (unit.empty() || unit == "s") return count * 1000;

@@ -104,7 +104,7 @@ std::string help_of(const Command& command) {
   std::istringstream words{std::string(command.help)};
   for (std::string word; words >> word;) {
     const bool fits = used + 1 + word.size() <= kWidth;
-    if (!fits) text += "\n";
+    if (!fits) text += '\n';
     const size_t indent = fits ? (used < kColumn ? kColumn - used : 1) : kColumn;
     text += fmt::format("{:{}}{}", "", indent, word);
     used = (fits ? used + indent : kColumn) + word.size();

@@ -120,6 +120,7 @@ std::string reason_for(const Board& board, size_t gpu, size_t rail) {
 // More rails than GPUs by far: the rest goes round, to each GPU the nearest that is left.
 void add_further(const Board& board, const std::vector<const Rail*>& rails, Affinity* affinity) {
   const size_t gpus = board.rail_of.size();
+  if (gpus == 0) return;
   std::vector<bool> taken(rails.size(), false);
   for (size_t gpu = 0; gpu < gpus; ++gpu) taken[board.rail_of[gpu]] = true;
   for (size_t round = 1; round < rails.size() / gpus; ++round) {

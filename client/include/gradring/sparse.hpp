@@ -30,8 +30,8 @@ SparseRows<T> merged(size_t width, const Buffer<int64_t>& rows, const Buffer<T>&
                      size_t count) {
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&rows](size_t a, size_t b) { return rows[a] < rows[b]; });
+  std::sort(order.begin(), order.end(),
+            [&rows](size_t a, size_t b) { return rows[a] != rows[b] ? rows[a] < rows[b] : a < b; });
   SparseRows<T> sum;
   sum.width = width;
   for (const size_t i : order) {

@@ -30,11 +30,12 @@ GidTable card() {
            {6, "RoCE v2", "fd00::1", "eth0"}}};
 }
 
-const std::vector<OwnAddress> kOwn = {
-    {"192.168.5.1", 24}, {"10.0.0.1", 20}, {"fd00::1", 64}, {"fe80::9a03:9bff:fe00:1", 64}};
+std::vector<OwnAddress> own() {
+  return {{"192.168.5.1", 24}, {"10.0.0.1", 20}, {"fd00::1", 64}, {"fe80::9a03:9bff:fe00:1", 64}};
+}
 
 GidChoice chosen(const std::vector<GidWish::Near>& near, const GidTable& table = card()) {
-  const auto choice = choose_gid(table, {{}, near}, kOwn);
+  const auto choice = choose_gid(table, {{}, near}, own());
   EXPECT_TRUE(choice);
   return choice ? *choice : GidChoice{};
 }
@@ -93,12 +94,12 @@ TEST(Gids, TheLinksOwnAddressIsTheLastResort) {
 }
 
 TEST(Gids, TheOperatorsIndexWinsAndMustBeThere) {
-  const auto choice = choose_gid(card(), {3, {{"10.0.0.1", "listen"}}}, kOwn);
+  const auto choice = choose_gid(card(), {3, {{"10.0.0.1", "listen"}}}, own());
   ASSERT_TRUE(choice);
   EXPECT_EQ(index_of(*choice), 3);
   EXPECT_TRUE(choice->ours);
   EXPECT_THAT(choice->reason, HasSubstr("by rdma-gid-index"));
-  const auto refused = choose_gid(card(), {9, {}}, kOwn);
+  const auto refused = choose_gid(card(), {9, {}}, own());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
   EXPECT_THAT(refused.error().message(),

@@ -12,6 +12,7 @@ namespace {
 
 // hwloc unloads its plugins with the last topology: what their libraries keep for good would look
 // like a leak then.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): C does not throw
 [[maybe_unused]] const hwloc_topology_t kKept = [] {
   hwloc_topology_t topology = nullptr;
   return hwloc_topology_init(&topology) == 0 ? topology : nullptr;

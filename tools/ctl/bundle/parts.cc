@@ -115,7 +115,7 @@ std::string key_file_in(const std::string& config) {
 }
 
 Content libraries_of(int64_t pid) {
-  const Content maps = read_file(fmt::format("/proc/{}/maps", pid));
+  Content maps = read_file(fmt::format("/proc/{}/maps", pid));
   if (!maps) return maps;
   std::set<std::string> libraries;
   std::istringstream lines(*maps);

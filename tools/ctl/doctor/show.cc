@@ -72,7 +72,7 @@ Answer show(const std::vector<Section>& sections, const Style& style) {
       if (one.level == Level::kFail)
         answer.problems.push_back(fmt::format("{}: {}", one.check, one.found));
     }
-    answer.text += "\n";
+    answer.text += '\n';
   }
   answer.text += fmt::format("{} good, {} to look at, {} bad, {} left out\n", counts[0], counts[1],
                              counts[2], counts[3]);

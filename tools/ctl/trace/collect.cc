@@ -122,7 +122,8 @@ tl::expected<Collected, Status> collect(Questions& questions, bool trace,
     auto life = read_flight(part.about.file_bytes(), read_at, part.at_rest);
     if (!life) {
       const std::string why = part.file.fault().ok() ? life.error() : part.file.fault().message();
-      collected.missing.push_back({Code::kUnavailable, fmt::format("node {}: {}", part.node, why)});
+      collected.missing.emplace_back(Code::kUnavailable,
+                                     fmt::format("node {}: {}", part.node, why));
       continue;
     }
     const auto samples = clocks->find(part.node);
