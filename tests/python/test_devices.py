@@ -19,7 +19,7 @@ def test_ops_on_tensors_of_a_device(ring):
 
 @makes_devices
 def test_ops_on_tensors_of_a_device_whose_streams_wait_for_them(ring, pytestconfig):
-    driver = Path(pytestconfig.getoption("--programs")).parent / "lib/libcuda_twin.so"
+    driver = Path(pytestconfig.getoption("--programs")).parent / "lib/cuda_twin/libcuda.so.1"
     for said in ring.run("devices", driver):
         assert len(said) == 9
 
