@@ -301,7 +301,9 @@ void GpuOps::leave(uint32_t rank) {
 
 void GpuOps::end_epoch(core::JobEngine* engine) {
   resting_ = false;
-  for (auto& [key, on] : ops_) {
+  for (auto& entry : ops_) {
+    const OpKey& key = entry.first;
+    OnGpu& on = entry.second;
     on.final_slices = 0;  // they may be cut differently from now on
     on.final_bytes = 0;
     const core::Op* const op = engine->find(key);

@@ -33,7 +33,7 @@ class TwoSegments final : public TrainerMemory {
   struct HalfAPage final : transport::OpenGpuMemory {
     uint64_t bytes() const override { return kPage / 2; }
   };
-  const HalfAPage gpu_;
+  const HalfAPage gpu_{};
   bool shared_ = false;
   static transport::Segment page() { return std::move(*transport::Segment::create(kPage)); }
 
