@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -45,15 +46,15 @@ int cuDeviceGetName(char* name, int bytes, int) {
 }
 
 // The same in all processes.
-int cuDeviceGetUuid_v2(std::array<char, 16>* uuid, int device) {
-  *uuid = {'g', 'r', 'a', 'd', 'r', 'i', 'n', 'g', ' ', 't', 'w', 'i', 'n', ' ', '#'};
-  uuid->back() = static_cast<char>('0' + device);
+int cuDeviceGetUuid_v2(void* uuid, int device) {
+  std::array<char, 16> made = {'g', 'r', 'a', 'd', 'r', 'i', 'n', 'g',
+                               ' ', 't', 'w', 'i', 'n', ' ', '#'};
+  made.back() = static_cast<char>('0' + device);
+  std::memcpy(uuid, made.data(), made.size());
   return kSuccess;
 }
 
-int cuDeviceGetUuid(std::array<char, 16>* uuid, int device) {
-  return cuDeviceGetUuid_v2(uuid, device);
-}
+int cuDeviceGetUuid(void* uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
 
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   *value = 2;

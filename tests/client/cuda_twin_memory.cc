@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tests/client/cuda_twin_gpu.h"
+#include "transport/cuda/driver.h"
 
 namespace {
 
@@ -18,6 +19,8 @@ using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 // Attributes of an address.
 constexpr int kContextOf = 1, kMemoryTypeOf = 2, kBufferOf = 7, kDeviceOf = 9, kCanBeOpened = 10;
 constexpr unsigned kDeviceMemory = 2;
+
+using gradring::transport::cuda::Driver;
 
 // CUipcMemHandle: where another process finds the file. What is freed and allocated anew has
 // another one, as the number of a file alone would not.
@@ -108,19 +111,22 @@ int cuMemGetAddressRange_v2(uint64_t* base, size_t* bytes, uint64_t address) {
   return kSuccess;
 }
 
-int cuIpcGetMemHandle(Handle* handle, uint64_t address) {
+int cuIpcGetMemHandle(void* handle, uint64_t address) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuIpcGetMemHandle"); result != kSuccess) return result;
   const auto found = gpu().ranges.find(address);
   if (found == gpu().ranges.end() || !can_be_opened(found->second)) return kInvalidValue;
   const Range& range = found->second;
-  *handle = {kMagic, ::getpid(), range.file, range.gpu, 0, range.size, range.buffer, {}};
+  const Handle made = {kMagic, ::getpid(), range.file, range.gpu, 0, range.size, range.buffer, {}};
+  std::memcpy(handle, &made, sizeof(made));
   return kSuccess;
 }
 
 // The one who has it may be gone soon after. Not twice, as some drivers have it; of one's own
 // process it is refused by a driver, and done here.
-int cuIpcOpenMemHandle_v2(uint64_t* address, Handle handle, unsigned flags) {
+int cuIpcOpenMemHandle_v2(uint64_t* address, Driver::IpcHandle given, unsigned flags) {
+  Handle handle;
+  std::memcpy(&handle, &given, sizeof(handle));
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuIpcOpenMemHandle_v2"); result != kSuccess) return result;
   constexpr unsigned kLazyPeers = 1;

@@ -26,8 +26,8 @@ inline transport::GpuShare share_of(uint64_t address, uint64_t offset, uint64_t 
                                     int gpu = 0) {
   cuda_twin();
   transport::GpuShare share;
-  call_driver("cuIpcGetMemHandle", &share.handle, address);
-  call_driver("cuDeviceGetUuid_v2", &share.gpu, gpu);
+  call_driver("cuIpcGetMemHandle", static_cast<void*>(&share.handle), address);
+  call_driver("cuDeviceGetUuid_v2", static_cast<void*>(&share.gpu), gpu);
   share.offset = offset;
   share.bytes = bytes;
   return share;

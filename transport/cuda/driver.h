@@ -41,7 +41,7 @@ struct Driver {
   Result (*get_device)(Device*, int ordinal) = nullptr;
   Result (*device_name)(char*, int bytes, Device) = nullptr;
   // Of a slice of a GPU (MIG) its own, where the driver can tell.
-  Result (*device_uuid)(Uuid*, Device) = nullptr;
+  Result (*device_uuid)(void* uuid, Device) = nullptr;
   Result (*device_attribute)(int* value, int attribute, Device) = nullptr;
   Result (*can_access_peer)(int* can, Device, Device peer) = nullptr;
 
