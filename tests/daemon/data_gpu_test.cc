@@ -66,18 +66,18 @@ class DataGpu : public DataThreadTest {
   void until_final_on_b(uint32_t least) {
     while (final_slices(b_) < least && !HasFailure()) std::this_thread::sleep_for(1ms);
   }
-  // Rank 1 is lost.
-  void next_epoch() {
+  // Without this rank of node a.
+  void next_epoch(uint32_t lost) {
     std::map<std::string, core::Report> reports;
     Failure died{Cause::kTrainerDied, {}};
-    died.blame.rank = 1;
+    died.blame.rank = lost;
     for (DataNode* node : {&a_, &b_}) {
       node->post(FreezeJob{view_.incarnation, view_.epoch});
       core::Report report = *node->next<JobFrozen>().report;
       report.node = node->name();
       report.ranks = view_.members[*view_.index_of(node->name())].ranks;
-      std::erase_if(report.ranks, [](const core::RankInfo& info) { return info.rank == 1; });
-      if (node == &a_) report.lost.push_back({1, died});
+      std::erase_if(report.ranks, [lost](const core::RankInfo& info) { return info.rank == lost; });
+      if (node == &a_) report.lost.push_back({lost, died});
       report.reachable = {"a", "b"};
       reports[node->name()] = report;
     }
@@ -271,7 +271,7 @@ TEST_F(DataGpu, AfterADeathSumsAreMadeWithoutTheDead) {
   leave(1);
   EXPECT_TRUE(a_.next<EngineAbsent>().absence.unfinished);
   const float before = y_.gpu.back();
-  next_epoch();
+  next_epoch(1);
   gpus_->let_all();
   std::vector<Completed> ends = {a_.next<Completed>(), a_.next<Completed>(), b_.next<Completed>()};
   for (const Completed& end : ends) {
@@ -306,25 +306,7 @@ TEST_F(DataGpu, AfterTheDeathOfWhoseMemoryStandsForAll) {
   until_final_on_b(kPartBytes / kSliceBytes / 2);
   leave(0);
   a_.next<EngineAbsent>();
-  std::map<std::string, core::Report> reports;
-  Failure died{Cause::kTrainerDied, {}};
-  died.blame.rank = 0;
-  for (DataNode* node : {&a_, &b_}) {
-    node->post(FreezeJob{view_.incarnation, view_.epoch});
-    core::Report report = *node->next<JobFrozen>().report;
-    report.node = node->name();
-    report.ranks = view_.members[*view_.index_of(node->name())].ranks;
-    std::erase_if(report.ranks, [](const core::RankInfo& info) { return info.rank == 0; });
-    if (node == &a_) report.lost.push_back({0, died});
-    report.reachable = {"a", "b"};
-    reports[node->name()] = report;
-  }
-  const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
-  ASSERT_TRUE(proposal) << proposal.error();
-  view_ = proposal->view;
-  for (DataNode* node : {&a_, &b_}) {
-    node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
-  }
+  next_epoch(0);
   gpus_->let_all();
   EXPECT_EQ(end_on(b_), Verdict::kOkShrunk);
   EXPECT_EQ(end_on(a_), Verdict::kOkShrunk);
