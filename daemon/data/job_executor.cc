@@ -11,14 +11,6 @@
 
 namespace gradring::daemon {
 
-namespace {
-
-constexpr uint32_t kSlicesAtOnce = 64;
-// Sums take a GPU milliseconds, and a trainer's kernels that it waits for some more.
-constexpr core::Time kGpusRestWithin = 10 * core::kSecond;
-
-}  // namespace
-
 // Who is in the view now, and by which connection.
 void JobExecutor::meet_members() {
   const core::View& view = engine_.view();
@@ -72,15 +64,18 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   flight_->submitted(command.submission, at);
   times_.submitted(key, command.submission.signature);
   steps_.submitted(rank.rank, now);
-  const uint64_t input_here = PassingParts::input_here(command);
-  parts_.add(command, input_here, at);
-  if (command.on_gpu()) gpu_ops_.add(command);
+  const uint64_t input_here = command.on_gpu() ? 0 : PassingParts::input_here(command);
+  if (command.on_gpu()) {
+    gpu_ops_.add(command);
+  } else {
+    parts_.add(command, input_here, at);
+  }
   Status refused;
-  if (input_here == core::Submission::kAllHere && !command.on_gpu()) {
+  if (input_here == core::Submission::kAllHere) {
     refused = engine_.submit(command.submission, now);
   } else {
     core::Submission coming = command.submission;
-    coming.input_here = command.on_gpu() ? 0 : input_here;
+    coming.input_here = input_here;
     refused = engine_.submit(coming, now);
   }
   if (refused.ok()) {
@@ -151,51 +146,6 @@ std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, uint32_t 
   staging_.slots().use_again(*slot, before && may_be_kept(*before));
   ++loans_;
   return Landing{memory_at(at), shared_->ledger.lend({this, at})};
-}
-
-// ---- epochs ----
-
-void JobExecutor::freeze(uint64_t epoch) {
-  to_freeze_.reset();
-  if (engine_.view().epoch != epoch || engine_.failed()) return;
-  // What GPUs are overwriting is to be final, and known to be.
-  if (!gpu_ops_.come_to_rest()) {
-    to_freeze_ = {epoch, monotonic_now()};
-    return;
-  }
-  while (!gpu_ops_.empty() && engine_.pump(kSlicesAtOnce) > 0) continue;
-  shared_->events->post(
-      JobFrozen{id(), epoch, std::make_shared<const core::Report>(engine_.freeze())});
-}
-
-void JobExecutor::freeze_when_at_rest() {
-  if (!to_freeze_) return;
-  const auto [epoch, since] = *to_freeze_;
-  freeze(epoch);
-  if (!to_freeze_) return;
-  to_freeze_->since = since;
-  if (monotonic_now() - since < kGpusRestWithin || std::exchange(gpus_hang_, true)) return;
-  gpu_failed(
-      "it has not ended within 10 s what it was given, and the view cannot change before; "
-      "see nvidia-smi and the kernel's log");
-}
-
-void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
-  if (engine_.failed()) return;
-  told_drained_ = false;
-  feedback_.clear();
-  settle();
-  gpu_ops_.end_epoch(&engine_);
-  // The engine speaks to the new members from inside adopt(), so they must be known before.
-  peer_of_.clear();
-  for (const core::Member& member : proposal.view.members) {
-    peer_of_.push_back(shared_->peers.by_node(member.node));
-  }
-  engine_.adopt(proposal);
-  parts_.begin_epoch();
-  meet_members();
-  for (const auto& [from, frame] : gate_.take_waiting()) on_frame(from, frame, now);
-  settle();
 }
 
 void JobExecutor::on_landed(core::Staging at) {

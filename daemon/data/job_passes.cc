@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <utility>
 
 #include "daemon/clock.h"
 #include "daemon/data/job_executor.h"
@@ -61,7 +60,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   folded_.clear();
   outputs_.clear();
   const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
-  bool summed = leader == nullptr;  // what its GPUs have, or it is not theirs to sum
+  bool any = false;
   for (const auto& local : op.locals) {
     if (!local) continue;
     const Lent& lent = lent_to(*local);
@@ -70,14 +69,15 @@ void JobExecutor::fold(const core::FoldOrder& order) {
       outputs_.push_back(lent.output + output_at);
     }
     if (!local->counts || (copies && local->rank != block.source)) continue;
-    if (!std::exchange(summed, true)) {
-      inputs_.push_back(leader->input + input_at);
-      factors_.push_back(1);
-    }
+    any = true;
     if (leader != nullptr) continue;
     inputs_.push_back(lent.input + input_at);
     factors_.push_back(local->prescale);
     folded_.push_back(local->rank);
+  }
+  if (leader != nullptr && any) {  // GPUs have summed them
+    inputs_.push_back(leader->input + input_at);
+    factors_.push_back(1);
   }
   const bool packs = op.plan.wire != WireType::kNative;
   const std::byte* const arrived = order.onto_arrived ? memory_at(order.at) : nullptr;

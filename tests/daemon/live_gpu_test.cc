@@ -207,6 +207,14 @@ class LiveGpuSums : public LiveRanks {
       ASSERT_EQ(sums[i], 10.0f * DeviceBuffer::number_at(i)) << i;
     }
   }
+  static void sum_once(Communicator& job, DeviceBuffer& gradients) {
+    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+    Request sum = job.start(gradients.sum());
+    sum.wait_on_stream(gradients.stream());
+    test_gpu().wait_for(gradients.stream());
+    expect_sums(gradients);
+    sum.wait();
+  }
 
   RawTrainer watcher_{daemon_.runtime_dir()};
 };
@@ -235,12 +243,7 @@ TEST_F(LiveGpuSums, AreThoseOfTheHost) {
 TEST_F(LiveGpuSums, WhereSomeHaveNoneThereAllTheSame) {
   run("train", [](Communicator& job) {
     DeviceBuffer gradients(job, kCount, job.rank() != 2);
-    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
-    Request sum = job.start(gradients.sum());
-    sum.wait_on_stream(gradients.stream());
-    test_gpu().wait_for(gradients.stream());
-    expect_sums(gradients);
-    sum.wait();
+    sum_once(job, gradients);
   });
   constexpr uint64_t kEach = (kRanks - 1) * kBytes;
   expect_traffic(kEach, kEach, kEach);
@@ -250,12 +253,7 @@ TEST_F(LiveGpuSums, WhereSomeHaveNoneThereAllTheSame) {
 TEST_F(LiveGpuSums, WhatIsOfAPoolGoesByWayOfTheHost) {
   run("train", [](Communicator& job) {
     DeviceBuffer gradients(job, kCount, true, true);
-    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
-    Request sum = job.start(gradients.sum());
-    sum.wait_on_stream(gradients.stream());
-    test_gpu().wait_for(gradients.stream());
-    expect_sums(gradients);
-    sum.wait();
+    sum_once(job, gradients);
   });
   expect_traffic(0, 0, 0);
   EXPECT_THAT(daemon_.log(), HasSubstr("cudaMallocAsync")) << "the operator can see why";
@@ -312,12 +310,7 @@ TEST_F(LiveGpuSumsOfNodes, LeaveEachNodeOnce) {
   run("train", [](Communicator& job) {
     DeviceBuffer gradients(job, kCount);
     for (int step = 0; step < 3; ++step) {
-      gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
-      Request sum = job.start(gradients.sum());
-      sum.wait_on_stream(gradients.stream());
-      test_gpu().wait_for(gradients.stream());
-      expect_sums(gradients);
-      sum.wait();
+      sum_once(job, gradients);
     }
   });
   expect_traffic(3 * 2 * kBytes, 3 * kBytes, 3 * kBytes);

@@ -24,7 +24,7 @@ LONG_FILES = {
 }
 
 # Data that is kept as it came, and the text of the licence.
-AS_IT_CAME = re.compile(r"^LICENSE$|\.(csv|data|gz|svg|png)$|/(corpus|data)/")
+AS_IT_CAME = re.compile(r"^LICENSE$|\.(csv|data|gz|svg|png)$|/corpus/|^(client/examples|tests/.*)/data/")
 
 # What belongs to somebody's machine and not to the project.
 FORBIDDEN = [

@@ -1,0 +1,62 @@
+// How an epoch of a job ends on this node, and the next one begins.
+
+#include <utility>
+
+#include "daemon/clock.h"
+#include "daemon/data/job_executor.h"
+
+namespace gradring::daemon {
+namespace {
+
+constexpr uint32_t kSlicesAtOnce = 64;
+// Sums take a GPU milliseconds, and a trainer's kernels that it waits for some more.
+constexpr core::Time kGpusRestWithin = 10 * core::kSecond;
+
+}  // namespace
+
+void JobExecutor::freeze(uint64_t epoch) {
+  to_freeze_.reset();
+  if (engine_.view().epoch != epoch || engine_.failed()) return;
+  // What GPUs are overwriting is to be final, and known to be.
+  if (!gpu_ops_.come_to_rest()) {
+    to_freeze_ = {epoch, monotonic_now()};
+    return;
+  }
+  const bool alone =
+      engine_.view().members.size() == 1;  // else they overwrite nothing by themselves
+  while (alone && !gpu_ops_.empty() && engine_.pump(kSlicesAtOnce) > 0) continue;
+  shared_->events->post(
+      JobFrozen{id(), epoch, std::make_shared<const core::Report>(engine_.freeze())});
+}
+
+void JobExecutor::freeze_when_at_rest() {
+  if (!to_freeze_) return;
+  const auto [epoch, since] = *to_freeze_;
+  freeze(epoch);
+  if (!to_freeze_) return;
+  to_freeze_->since = since;
+  if (monotonic_now() - since < kGpusRestWithin || std::exchange(gpus_hang_, true)) return;
+  gpu_failed(
+      "it has not ended within 10 s what it was given, and the view cannot change before; "
+      "see nvidia-smi and the kernel's log");
+}
+
+void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
+  if (engine_.failed()) return;
+  told_drained_ = false;
+  feedback_.clear();
+  settle();
+  gpu_ops_.end_epoch(&engine_);
+  // The engine speaks to the new members from inside adopt(), so they must be known before.
+  peer_of_.clear();
+  for (const core::Member& member : proposal.view.members) {
+    peer_of_.push_back(shared_->peers.by_node(member.node));
+  }
+  engine_.adopt(proposal);
+  parts_.begin_epoch();
+  meet_members();
+  for (const auto& [from, frame] : gate_.take_waiting()) on_frame(from, frame, now);
+  settle();
+}
+
+}  // namespace gradring::daemon
