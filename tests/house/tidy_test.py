@@ -20,6 +20,7 @@ class Manners(unittest.TestCase):
 
     def test_a_long_file_must_give_a_reason(self):
         self.assert_one(found("daemon/a.cc", "int x;\n" * 401), "401 lines")
+        self.assert_one(found("daemon/data/a.cc", "int x;\n" * 401), "401 lines")
         self.assertEqual(found("daemon/a.cc", "int x;\n" * 400), [])
         self.assertEqual(found("docs/a.md", "words\n" * 1000), [])
 
