@@ -63,6 +63,7 @@ void Communicator::close() {
   // Whether it is confirmed or not, the closing of the attach socket says the same, less politely.
   static_cast<void>(session_.call(lock, std::move(message), wire::DaemonMessage::kLeft,
                                   Clock::now() + kLeaveTime));
+  close_blocks(lock);
 }
 
 void Communicator::abandon() {

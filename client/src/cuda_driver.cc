@@ -48,8 +48,11 @@ void find_those_of_sharing(void* library, CudaDriver* d) {
   const bool all = find(library, "cuMemGetAddressRange_v2", &d->range_around) &&
                    find(library, "cuIpcGetMemHandle", &d->get_handle) &&
                    (find(library, "cuDeviceGetUuid_v2", &d->uuid_of) ||
-                    find(library, "cuDeviceGetUuid", &d->uuid_of));
-  if (!all) d->uuid_of = nullptr;
+                    find(library, "cuDeviceGetUuid", &d->uuid_of)) &&
+                   find(library, "cuMemAlloc_v2", &d->allocate) &&
+                   find(library, "cuMemFree_v2", &d->free) &&
+                   find(library, "cuMemcpyDtoDAsync_v2", &d->copy_within);
+  if (!all) d->copy_within = nullptr;
 }
 
 }  // namespace

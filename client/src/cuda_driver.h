@@ -56,7 +56,10 @@ struct CudaDriver {
   Result (*range_around)(Address* base, size_t* bytes, Address) = nullptr;
   Result (*get_handle)(void* handle, Address base) = nullptr;
   Result (*uuid_of)(void* uuid, int device) = nullptr;
-  bool shares() const { return uuid_of != nullptr; }
+  Result (*allocate)(Address*, size_t bytes) = nullptr;
+  Result (*free)(Address) = nullptr;
+  Result (*copy_within)(Address to, Address from, size_t bytes, Stream) = nullptr;
+  bool shares() const { return copy_within != nullptr; }
   // Whether streams can be put into an order with the daemon's work.
   bool orders() const { return wait_for_word != nullptr; }
 

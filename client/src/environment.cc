@@ -154,6 +154,15 @@ int64_t join_timeout_ms_from_environment() {
   return seconds < 0 ? -1 : int64_t{seconds} * 1000;
 }
 
+std::optional<uint64_t> gpu_stage_bytes_from_environment() {
+  constexpr const char* kVariable[] = {"GRADRING_GPU_STAGE_MIB"};
+  constexpr uint64_t kDefault = uint64_t{256} << 20;
+  if (get(kVariable[0]) == nullptr) return kDefault;
+  const int32_t mebibytes = number_from(kVariable);
+  if (mebibytes < 0) return std::nullopt;
+  return static_cast<uint64_t>(mebibytes) << 20;
+}
+
 bool rings_from_environment() {
   const char* submit = get("GRADRING_SUBMIT");
   return submit == nullptr || std::string_view(submit) != "zmq";

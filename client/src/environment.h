@@ -30,6 +30,8 @@ std::string deterministic_from_environment();
 std::string runtime_dir_from_environment();
 // 0: not set; -1: it holds no number of seconds.
 int64_t join_timeout_ms_from_environment();
+// Bytes; nothing: GRADRING_GPU_STAGE_MIB holds no number of MiB.
+std::optional<uint64_t> gpu_stage_bytes_from_environment();
 // GRADRING_SUBMIT=zmq: all submissions are messages.
 bool rings_from_environment();
 

@@ -25,7 +25,7 @@ bool is_of_a_capture(CudaDriver::Result result) { return result >= kOfACapture &
 GpuMemory::Copy part_of(const GpuMemory::Copy& copy, uint32_t part) {
   const uint64_t first = part * copy.part_bytes;
   const uint64_t bytes = std::min(copy.part_bytes, copy.bytes - first);
-  return {copy.host + first, copy.device + first, bytes, copy.part_bytes};
+  return {copy.shadow + first, copy.device + first, bytes, copy.part_bytes, copy.within_gpu};
 }
 
 }  // namespace
@@ -98,6 +98,20 @@ HeldWord GpuMemory::take_word(uint32_t parts) const {
   return {shared_from_this(), taken->first, taken->second};
 }
 
+CudaDriver::Result GpuMemory::to_shadow(const Copy& copy, CudaDriver::Stream stream) const {
+  const CudaDriver& driver = context_->driver();
+  const auto from = address_of(copy.device);
+  return copy.within_gpu ? driver.copy_within(address_of(copy.shadow), from, copy.bytes, stream)
+                         : driver.copy_to_host(copy.shadow, from, copy.bytes, stream);
+}
+
+CudaDriver::Result GpuMemory::from_shadow(const Copy& copy, CudaDriver::Stream stream) const {
+  const CudaDriver& driver = context_->driver();
+  const auto to = address_of(copy.device);
+  return copy.within_gpu ? driver.copy_within(to, address_of(copy.shadow), copy.bytes, stream)
+                         : driver.copy_to_device(to, copy.shadow, copy.bytes, stream);
+}
+
 CudaDriver::Result GpuMemory::open_fetches() const {
   const std::lock_guard lock(fetches_mutex_);
   if (fetches_ != nullptr) return kSuccess;
@@ -136,16 +150,13 @@ tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream
   if (result == kSuccess) result = context_->follow(fetches_, stream);
   const bool copies = copy.bytes > 0;
   for (uint32_t i = copies ? 0 : reached.parts - 1; i < reached.parts && result == kSuccess; ++i) {
-    if (copies) {
-      const Copy part = part_of(copy, i);
-      result = driver.copy_to_host(part.host, address_of(part.device), part.bytes, fetches_);
-    }
+    if (copies) result = to_shadow(part_of(copy, i), fetches_);
     if (result == kSuccess) result = driver.write_word(fetches_, word, reached.value_of(i), 0);
   }
   if (result == kNotSupported) return false;
   if (result == kSuccess) return true;
   return tl::unexpected(
-      capture_or(result, fmt::format("{} bytes at {} of the GPU could not be copied to the host",
+      capture_or(result, fmt::format("{} bytes at {} of the GPU could not be copied from there",
                                      copy.bytes, static_cast<const void*>(copy.device))));
 }
 
@@ -159,10 +170,7 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
   for (uint32_t i = 0; i < ended.parts && result == kSuccess; ++i) {
     result = driver.wait_for_word(stream, word, ended.value_of(i), CudaDriver::kAtLeast);
     if (result == kNotSupported) return false;
-    if (result == kSuccess && copy.bytes > 0) {
-      const Copy part = part_of(copy, i);
-      result = driver.copy_to_device(address_of(part.device), part.host, part.bytes, stream);
-    }
+    if (result == kSuccess && copy.bytes > 0) result = from_shadow(part_of(copy, i), stream);
   }
   // Whoever lets go of the shadow waits for that stream, and so for this.
   const std::lock_guard lock(go_);
@@ -218,18 +226,18 @@ Status GpuMemory::fetch(std::byte* host, const std::byte* device, uint64_t bytes
                           static_cast<const void*>(device)));
 }
 
-Status GpuMemory::deliver(std::byte* device, const std::byte* host, uint64_t bytes) const {
-  const CudaDriver& driver = context_->driver();
+Status GpuMemory::deliver(const Copy& copy) const {
+  if (copy.bytes == 0) return {};
   const Current current(*context_);
   auto result = current.result();
   const auto stream = context_->deliveries();
-  if (result == kSuccess) result = driver.copy_to_device(address_of(device), host, bytes, stream);
-  if (result == kSuccess) result = driver.synchronize(stream);
+  if (result == kSuccess) result = from_shadow(copy, stream);
+  if (result == kSuccess) result = context_->driver().synchronize(stream);
   if (result == kSuccess) return {};
   return context_->failed(
       result, fmt::format("the op is done, but its result of {} bytes could not be copied to {} of "
                           "the GPU",
-                          bytes, static_cast<const void*>(device)));
+                          copy.bytes, static_cast<const void*>(copy.device)));
 }
 
 }  // namespace gradring::client

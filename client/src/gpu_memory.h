@@ -71,18 +71,19 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   // What is copied by one stream, in as many parts of so many bytes as its word has: the last may
   // be shorter.
   struct Copy {
-    std::byte* host = nullptr;
+    std::byte* shadow = nullptr;
     std::byte* device = nullptr;
     uint64_t bytes = 0;
     uint64_t part_bytes = 0;
+    bool within_gpu = false;  // the shadow is a GpuBlock, else the host's
   };
-  // Behind what was put on `stream` until now: copies part after part to the host, unless there are
-  // no bytes, and sets the word for each. Not waited for. Refused where the stream is being
+  // Behind what was put on `stream` until now: copies part after part to the shadow, unless there
+  // are no bytes, and sets the word for each. Not waited for. Refused where the stream is being
   // captured into a graph. False: the driver does not do that after all.
   tl::expected<bool, Status> begin(const Copy& copy, CudaDriver::Stream stream,
                                    const StreamWord& reached) const;
-  // `stream` waits for each part, and then copies it from the host, unless there are no bytes. Not
-  // waited for; likewise.
+  // `stream` waits for each part, and then copies it from the shadow, unless there are no bytes.
+  // Not waited for; likewise.
   tl::expected<bool, Status> deliver_on(CudaDriver::Stream stream, const StreamWord& ended,
                                         const Copy& copy) const;
 
@@ -98,12 +99,14 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   Status fetch(std::byte* host, const std::byte* device, uint64_t bytes,
                CudaDriver::Stream stream) const;
   // Waits until it is there.
-  Status deliver(std::byte* device, const std::byte* host, uint64_t bytes) const;
+  Status deliver(const Copy& copy) const;
 
  private:
   GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
             std::shared_ptr<const Mapping> shadow);
-  // In the context, these three.
+  // In the context, these five.
+  CudaDriver::Result to_shadow(const Copy& copy, CudaDriver::Stream stream) const;
+  CudaDriver::Result from_shadow(const Copy& copy, CudaDriver::Stream stream) const;
   CudaDriver::Result open_fetches() const;
   CudaDriver::Result not_captured(CudaDriver::Stream stream) const;
   // For an order by this word: its address, a stream of our own, and that theirs is not captured.

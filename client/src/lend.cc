@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "client/src/communicator.h"
+#include "client/src/limits.h"
 
 // What an op's buffers lie in: memory that is known, or a stage.
 namespace gradring::client {
@@ -13,19 +14,20 @@ Status Communicator::lend(std::unique_lock<std::mutex>& lock, const gradring_op&
   if (overlap && needs_stage(input) && needs_stage(output)) {
     const std::byte* const first = std::min(input, output);
     const std::byte* const end = std::max(input + extent.input, output + extent.output);
-    const auto both = stage(lock, first, static_cast<uint64_t>(end - first));
+    const auto both =
+        stage(lock, first, static_cast<uint64_t>(end - first), request->suits_gpu_sums());
     if (!both) return both.error();
     request->input = Loan(Place{*both, static_cast<uint64_t>(input - first)});
     request->output = Loan(Place{*both, static_cast<uint64_t>(output - first)});
     return {};
   }
   if (extent.input != 0) {
-    const auto from = place(lock, input, extent.input, "input");
+    const auto from = place(lock, input, extent.input, "input", request->suits_gpu_sums());
     if (!from) return from.error();
     request->input = Loan(*from);
   }
   if (extent.output != 0) {
-    const auto to = place(lock, output, extent.output, "output");
+    const auto to = place(lock, output, extent.output, "output", request->suits_gpu_sums());
     if (!to) return to.error();
     request->output = Loan(*to);
   }
@@ -38,35 +40,31 @@ bool Communicator::needs_stage(const void* memory) {
 
 tl::expected<Place, Status> Communicator::place(std::unique_lock<std::mutex>& lock,
                                                 const void* memory, uint64_t bytes,
-                                                std::string_view what) {
+                                                std::string_view what, bool sums) {
   auto found = segments_.find(memory, bytes, what);
   if (found || !needs_stage(memory)) return found;
-  const auto staged = stage(lock, memory, bytes);
+  const auto staged = stage(lock, memory, bytes, sums);
   if (!staged) return tl::unexpected(staged.error());
   return Place{*staged, 0};
 }
 
-// What nobody registered, of a GPU: some pinned memory of ours stands in for it.
+// What nobody registered, of a GPU: some pinned memory of ours stands in for it, and for a sum that
+// the daemon can make there some of the GPU's too.
 tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>& lock,
-                                                   const void* memory, uint64_t bytes) {
+                                                   const void* memory, uint64_t bytes, bool sums) {
   const uint64_t capacity = Stages::capacity_for(bytes);
-  Segment* stage = stages_.idle(capacity, memory);
+  const bool wants_block = sums && blocks_ && session_.sums_on_gpus();
+  Segment* stage = wants_block ? stages_.idle(capacity, memory, true) : nullptr;
+  std::shared_ptr<const GpuBlock> block;
+  if (stage == nullptr && wants_block) block = make_block(lock, memory, capacity);
+  if (stage == nullptr && block == nullptr) stage = stages_.idle(capacity, memory, false);
   if (stage == nullptr) {
-    give_back_stages(lock, Stages::kIdleMost);
-    auto made = make_segment(lock, GpuMemory::shadow_bytes(capacity));
-    if (!made && made.error().code() == Code::kResourceExhausted) {
-      give_back_stages(lock, 0);
-      made = make_segment(lock, GpuMemory::shadow_bytes(capacity));
-    }
+    auto made = make_stage(lock, memory, capacity);
     if (!made) return tl::unexpected(made.error());
-    auto gpu = GpuMemory::of(memory, capacity, made->mapping);
-    if (!gpu) {
-      static_cast<void>(free_segment(lock, made->id));
-      return tl::unexpected(gpu.error());
-    }
-    made->gpu = std::move(*gpu);
-    made->bytes = capacity;
-    made->staged = true;
+    // Refused once is refused always: the log of the daemon says why.
+    if (block != nullptr) blocks_ = let_daemon_open(lock, *made, block->data(), capacity);
+    made->opened = block != nullptr && blocks_;
+    if (made->opened) made->block = std::move(block);
     stage = &stages_.insert(std::move(*made));
   }
   // The user's, of which nothing is ever read or written by that type.
@@ -74,13 +72,70 @@ tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>&
   return stage;
 }
 
+tl::expected<Segment, Status> Communicator::make_stage(std::unique_lock<std::mutex>& lock,
+                                                       const void* memory, uint64_t capacity) {
+  give_back_stages(lock, Stages::kIdleMost);
+  auto made = make_segment(lock, GpuMemory::shadow_bytes(capacity));
+  if (!made && made.error().code() == Code::kResourceExhausted) {
+    give_back_stages(lock, 0);
+    made = make_segment(lock, GpuMemory::shadow_bytes(capacity));
+  }
+  if (!made) return made;
+  auto gpu = GpuMemory::of(memory, capacity, made->mapping);
+  if (!gpu) {
+    static_cast<void>(free_segment(lock, made->id));
+    return tl::unexpected(gpu.error());
+  }
+  made->gpu = std::move(*gpu);
+  made->bytes = capacity;
+  made->staged = true;
+  return made;
+}
+
+// Null: this process has as many as it may, or the GPU no room.
+std::shared_ptr<const GpuBlock> Communicator::make_block(std::unique_lock<std::mutex>& lock,
+                                                         const void* memory, uint64_t capacity) {
+  const auto made = [&] {
+    lock.unlock();  // the driver may take its time
+    auto block = GpuBlock::beside(memory, capacity, settings_.gpu_stage_bytes);
+    lock.lock();
+    return block;
+  };
+  auto block = made();
+  while (block == nullptr) {
+    auto idle = stages_.take_long_idle_block();
+    if (!idle) break;
+    give_back_stage(lock, std::move(*idle));
+    block = made();
+  }
+  return block;
+}
+
 void Communicator::give_back_stages(std::unique_lock<std::mutex>& lock, uint64_t idle_most) {
   while (auto idle = stages_.take_idle_beyond(idle_most)) {
-    const uint64_t id = idle->id;
-    lock.unlock();
-    idle.reset();  // waits until the GPU has copied the last result
-    lock.lock();
-    static_cast<void>(free_segment(lock, id));  // if it cannot be, it ends with the session
+    give_back_stage(lock, std::move(*idle));
+  }
+}
+
+void Communicator::give_back_stage(std::unique_lock<std::mutex>& lock, Segment stage) {
+  lock.unlock();
+  stage.gpu.reset();  // waits until the GPU has copied the last result
+  lock.lock();
+  static_cast<void>(free_segment(lock, stage.id));  // if it cannot be, it ends with the session
+  lock.unlock();
+  stage.block.reset();  // which the daemon has closed by now
+  lock.lock();
+}
+
+// Memory that another process has open is to be closed there before it goes.
+void Communicator::close_blocks(std::unique_lock<std::mutex>& lock) {
+  const TimePoint deadline = Clock::now() + kLeaveTime;
+  for (const uint64_t id : stages_.ids_of_those_with_blocks()) {
+    if (session_.lost()) return;
+    wire::ClientMessage message;
+    message.mutable_free()->set_segment(id);
+    static_cast<void>(
+        session_.call(lock, std::move(message), wire::DaemonMessage::kFreed, deadline));
   }
 }
 

@@ -51,11 +51,15 @@ struct Request {
   HeldWord reached;
   HeldWord ended;
   uint64_t part_bytes = 0;  // in which they tell of the buffers
-  bool on_gpu = false;      // the daemon fetches the input there, and brings the result
+  bool on_gpu = false;      // the daemon sums there, and brings the result there
   bool delivered = false;   // a stream brings the result, or it has been brought
   Outcome outcome;
 
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }
+  // Whether it is one that the daemon's GPUs can do, if they reach its memory.
+  bool suits_gpu_sums() const;
+  // How its result passes.
+  Passage result() const { return {extent.output, part_bytes, on_gpu}; }
   bool is_join() const { return given_key && given_key->space == OpKey::kNoMoreSpace; }
 };
 

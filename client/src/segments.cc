@@ -7,9 +7,16 @@
 
 namespace gradring::client {
 
-tl::expected<bool, Status> Loan::begin(uint64_t bytes, uint64_t part_bytes, void* stream,
+GpuMemory::Copy Loan::copy(const Passage& passage) const {
+  if (!passage.on_gpu) return {shared(), users(), passage.bytes, passage.part_bytes};
+  const auto& block = place_.segment->block;
+  if (block == nullptr) return {nullptr, users(), 0, 0, true};
+  return {block->data() + place_.offset, users(), passage.bytes, passage.bytes, true};
+}
+
+tl::expected<bool, Status> Loan::begin(const Passage& passage, void* stream,
                                        const StreamWord& reached) const {
-  return place_.segment->gpu->begin({shared(), users(), bytes, part_bytes}, stream, reached);
+  return place_.segment->gpu->begin(copy(passage), stream, reached);
 }
 
 Status Loan::come_behind(const Loan& before) const {
@@ -25,10 +32,10 @@ Status Loan::fetch(uint64_t bytes, void* stream) const {
   return {};
 }
 
-Status Loan::deliver(uint64_t bytes) const {
+Status Loan::deliver(const Passage& passage) const {
   const auto& gpu = place_.segment->gpu;
-  if (gpu != nullptr) return gpu->deliver(users(), shared(), bytes);
-  std::memcpy(users(), shared(), bytes);
+  if (gpu != nullptr) return gpu->deliver(copy(passage));
+  std::memcpy(users(), shared(), passage.bytes);
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "client/src/gpu_block.h"
 #include "client/src/gpu_memory.h"
 #include "client/src/mapping.h"
 #include "proto/status.h"
@@ -28,6 +29,8 @@ struct Segment {
   uint64_t lent = 0;    // loans of requests that are not waited for yet
   bool staged = false;  // stands in for memory that nobody registered (Stages), another each time
   bool opened = false;  // of a GPU, and the daemon can reach it there
+  // Of a stage that is opened: what stands on the GPU for the user's memory.
+  std::shared_ptr<const GpuBlock> block = {};
 
   bool registered() const { return base != mapping->data(); }
 };
@@ -36,6 +39,14 @@ struct Segment {
 struct Place {
   Segment* segment = nullptr;
   uint64_t offset = 0;
+};
+
+// How an op's bytes pass between the user's memory and the daemon: by the segment on the host, or
+// on the GPU, as a whole; registered memory is in its place there already.
+struct Passage {
+  uint64_t bytes = 0;
+  uint64_t part_bytes = 0;
+  bool on_gpu = false;
 };
 
 // What a request holds on to: the segment counts as lent as long as this lives. Moves, does not
@@ -62,9 +73,8 @@ class Loan {
 
   // Of a GPU's memory, and one that is none where its streams cannot be put into an order.
   HeldWord take_word(uint32_t parts) const { return place_.segment->gpu->take_word(parts); }
-  // When the stream has come there, the first `bytes` come to the shadow, part after part, and the
-  // word tells.
-  tl::expected<bool, Status> begin(uint64_t bytes, uint64_t part_bytes, void* stream,
+  // When the stream has come there, that passes to the daemon, part after part, and the word tells.
+  tl::expected<bool, Status> begin(const Passage& passage, void* stream,
                                    const StreamWord& reached) const;
   // What is begun here from now on comes behind what the streams of `before` have begun to deliver
   // out of the same stage for others; nothing to do where it is no stage.
@@ -74,22 +84,21 @@ class Loan {
     std::shared_ptr<const GpuMemory> gpu;
     GpuMemory::Copy copy;
   };
-  Delivery delivery(uint64_t bytes, uint64_t part_bytes) const {
-    return {place_.segment->gpu, {shared(), users(), bytes, part_bytes}};
-  }
+  Delivery delivery(const Passage& passage) const { return {place_.segment->gpu, copy(passage)}; }
   // The same once more: the request may be taken and its loan end, while somebody still needs it.
   Loan again() const { return Loan(place_); }
 
   // Between registered memory and its shadow. Lent memory cannot be freed, so these need no lock.
   // What comes from a GPU comes behind what was put on `stream` until now.
   Status fetch(uint64_t bytes, void* stream) const;
-  Status deliver(uint64_t bytes) const;
+  Status deliver(const Passage& passage) const;
   // Nothing that was put on `stream` until now uses it any more.
   Status reach(void* stream) const;
 
  private:
   std::byte* users() const { return place_.segment->base + place_.offset; }
   std::byte* shared() const { return place_.segment->mapping->data() + place_.offset; }
+  GpuMemory::Copy copy(const Passage& passage) const;
 
   Place place_;
 };

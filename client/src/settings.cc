@@ -86,6 +86,12 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
   }
   settings.deterministic = deterministic == "on";
   settings.rings = rings_from_environment();
+  const auto gpu_stage_bytes = gpu_stage_bytes_from_environment();
+  if (!gpu_stage_bytes) {
+    return tl::unexpected(
+        invalid("GRADRING_GPU_STAGE_MIB is no number of MiB of a GPU's memory; 0 means none"));
+  }
+  settings.gpu_stage_bytes = *gpu_stage_bytes;
   settings.rank = static_cast<uint32_t>(copy->rank);
   settings.size = static_cast<uint32_t>(copy->size);
   settings.local_rank = copy->local_rank;

@@ -38,7 +38,8 @@ struct Settings {
   int32_t local_rank = -1;  // -1: by position among the job's ranks on the node
   int64_t join_timeout_ms = 0;
   std::optional<Within> within;
-  bool rings = true;  // submissions go through shared memory where the daemon can
+  uint64_t gpu_stage_bytes = 0;  // of GPUs' memory, of this process, for GpuBlocks
+  bool rings = true;             // submissions go through shared memory where the daemon can
 
   // What it means in full, the daemon reads out of it.
   bool elastic() const { return policy.rfind("elastic", 0) == 0; }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <list>
 #include <optional>
+#include <vector>
 
 #include "client/src/segments.h"
 
@@ -21,16 +22,28 @@ class Stages {
   // again where sizes differ a little.
   static uint64_t capacity_for(uint64_t bytes);
 
-  // One that nobody uses, of this capacity and for the GPU whose memory this is; null if there is
-  // none.
-  Segment* idle(uint64_t capacity, const void* memory);
+  // One that nobody uses, of this capacity and for the GPU whose memory this is, with a block or
+  // without; null if there is none.
+  Segment* idle(uint64_t capacity, const void* memory, bool with_block);
   Segment& insert(Segment segment);
   // The largest one that nobody uses, if all of those have more than `idle_most` together.
   std::optional<Segment> take_idle_beyond(uint64_t idle_most);
+  // One with a block that nobody has used for kLong uses of others: of a size that is asked for no
+  // more. Others are asked for again in the next step, and making a block takes longer than a step.
+  static constexpr uint64_t kLong = 1000;
+  std::optional<Segment> take_long_idle_block();
+  std::vector<uint64_t> ids_of_those_with_blocks() const;
   void clear() { all_.clear(); }
 
  private:
-  std::list<Segment> all_;  // about as many as ops at a time
+  struct Stage {
+    Segment segment;
+    uint64_t used = 0;  // the number of its last use
+  };
+  std::optional<Segment> take(std::list<Stage>::iterator stage);
+
+  std::list<Stage> all_;  // about as many as ops at a time
+  uint64_t uses_ = 0;
 };
 
 }  // namespace gradring::client

@@ -26,13 +26,6 @@ uint64_t part_bytes_for(const Extent& extent) {
   return std::max(kPartBytes, whole_pages);
 }
 
-// Less is sooner there by a copy of ours: the daemon's GPUs begin when all ranks here have come.
-bool may_stay_on_gpu(const Request& request) {
-  return request.input.opened() && request.output.opened() &&
-         request.signature.collective == Collective::kAllreduce && request.prescale == 1 &&
-         request.extent.input > kPartBytes;
-}
-
 void to_wire(const Loan& loan, wire::Buffer* to) {
   to->set_segment(loan.segment_id());
   to->set_offset(loan.offset());
@@ -167,7 +160,8 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
   const Loan& place = request->input.of_a_gpu() ? request->input : request->output;
   const Extent& extent = request->extent;
   const uint64_t part = request->part_bytes = part_bytes_for(extent);
-  const bool stays = may_stay_on_gpu(*request);
+  const bool stays =
+      request->suits_gpu_sums() && request->input.opened() && request->output.opened();
   HeldWord reached = place.take_word(stays ? 1 : parts_of(extent.input, part));
   if (!reached.any()) return false;
   if (request->input.registered() && !request->input.of_a_gpu()) {
@@ -178,8 +172,8 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
     Status behind = place.come_behind(request->output);
     if (!behind.ok()) return tl::unexpected(std::move(behind));
   }
-  const uint64_t bytes = request->input.of_a_gpu() && !stays ? extent.input : 0;
-  auto begun = place.begin(bytes, part, stream, reached.word());
+  const uint64_t bytes = request->input.of_a_gpu() ? extent.input : 0;
+  auto begun = place.begin({bytes, part, stays}, stream, reached.word());
   if (!begun || !*begun) return begun;
   request->reached = std::move(reached);
   request->on_gpu = stays;

@@ -32,10 +32,9 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
 
   Request request = std::move((*found)->second);
   requests_.erase(*found);
-  const bool elsewhere = request.output.registered() && !request.on_gpu;
-  if (request.outcome.good() && elsewhere && !request.delivered) {
+  if (request.outcome.good() && request.output.registered() && !request.delivered) {
     lock.unlock();
-    const Status delivered = request.output.deliver(request.extent.output);
+    const Status delivered = request.output.deliver(request.result());
     lock.lock();
     if (!delivered.ok()) return tl::unexpected(delivered);
   }
@@ -80,12 +79,11 @@ tl::expected<bool, Status> Communicator::wait_on_stream(uint64_t ticket, void* s
   if (!ended) return tl::unexpected(ended.error());
   if (*ended == requests_.end()) return false;
   Request& request = (*ended)->second;
-  if (!request.outcome.good() || request.on_gpu) return true;
-  if (std::exchange(request.delivered, true)) return true;
-  const auto [gpu, copy] = request.output.delivery(request.extent.output, request.part_bytes);
+  if (!request.outcome.good() || std::exchange(request.delivered, true)) return true;
+  const auto [gpu, copy] = request.output.delivery(request.result());
   const Loan kept = request.output.again();
   inside.lock().unlock();  // nobody else waits for this copy
-  Status delivered = gpu->deliver(copy.device, copy.host, copy.bytes);
+  Status delivered = gpu->deliver(copy);
   inside.lock().lock();
   const auto still_there = requests_.find(ticket);
   if (!delivered.ok() && still_there != requests_.end()) still_there->second.delivered = false;
@@ -99,8 +97,7 @@ tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>
                                                     Request* request, uint64_t ticket,
                                                     void* stream) {
   asked_for(*request);
-  const uint64_t bytes = request->on_gpu ? 0 : request->extent.output;
-  const Loan::Delivery way = request->output.delivery(bytes, request->part_bytes);
+  const Loan::Delivery way = request->output.delivery(request->result());
   // A stage must not be lent to the next op before its stream knows that this result is to leave
   // it.
   const Loan kept = request->output.again();

@@ -47,6 +47,7 @@ class Environment : public ::testing::Test {
                                            "GRADRING_PRIORITIES",
                                            "GRADRING_DETERMINISTIC",
                                            "GRADRING_JOIN_TIMEOUT",
+                                           "GRADRING_GPU_STAGE_MIB",
                                            "GRADRING_RANK",
                                            "GRADRING_SIZE",
                                            "GRADRING_LOCAL_RANK",

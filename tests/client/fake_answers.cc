@@ -65,6 +65,7 @@ void FakeDaemon::greet(Session& session, uint64_t id, const wire::AttachHello& h
     reply.mutable_welcome()->set_resumed(resumes);
     reply.mutable_welcome()->set_lends(script_.lends);
     reply.mutable_welcome()->set_stream_words(script_.stream_words);
+    reply.mutable_welcome()->set_sums_on_gpus(script_.sums_on_gpus);
     known_.insert(number);
   }
   send_packet(session.fd, reply.SerializeAsString());
@@ -165,6 +166,10 @@ void FakeDaemon::answer(const std::string& routing_id, const wire::ClientMessage
       }
       reply.mutable_freed();
       break;
+    case wire::ClientMessage::kShareGpu:
+      reply.mutable_gpu_shared();
+      refusal = script.refuse_share_gpu;
+      break;
     case wire::ClientMessage::kLeave:
       if (!script.answer_leave) return;
       reply.mutable_left();
@@ -232,7 +237,7 @@ uint32_t* FakeDaemon::word_at(const wire::StreamWord& word) {
 void FakeDaemon::compute(const wire::Operation& operation) {
   Signature signature;
   if (!from_wire(operation.signature(), &signature)) return;
-  if (signature.count == 0) return;
+  if (signature.count == 0 || operation.on_gpu()) return;
   if (!operation.has_input() || !operation.has_output()) return;  // nothing to compute here
   std::byte* input =
       segments_.at(operation.input().segment()).memory.data() + operation.input().offset();

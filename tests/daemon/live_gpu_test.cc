@@ -239,10 +239,46 @@ TEST_F(LiveGpuSums, AreThoseOfTheHost) {
   expect_traffic(3 * kRanks * kBytes, 0, 0);  // none of it left the GPU
 }
 
-// Of what nobody registered the daemon knows no handle.
+// As with PyTorch's tensors: whatever they lie in, they pass through memory of the library's.
+TEST_F(LiveGpuSums, AreMadeOfWhatNobodyRegisteredToo) {
+  run("train", [](Communicator& job) {
+    const bool pooled = job.rank() % 2 == 1;
+    DeviceBuffer gradients(job, kCount, false, pooled), sums(job, kCount, false, !pooled);
+    for (int step = 0; step < 2; ++step) sum_once(job, gradients);
+    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+    gradring_op elsewhere = gradients.sum();
+    elsewhere.output = sums.sum().output;
+    job.start(elsewhere).wait();  // without a stream: then it is there
+    expect_sums(sums);
+  });
+  expect_traffic(3 * kRanks * kBytes, 0, 0);
+}
+
+// More of them than may pass at one time.
+TEST_F(LiveGpuSums, OfWhatNobodyRegisteredGoByTheHostWhereTheyAreMany) {
+  setenv("GRADRING_GPU_STAGE_MIB", "100", 1);  // of all ranks, which are one process
+  run("train", [](Communicator& job) {
+    DeviceBuffer first(job, kCount, false), second(job, kCount, false);
+    std::vector<Request> sums;
+    for (DeviceBuffer* const gradients : {&first, &second}) {
+      gradients->write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+      sums.push_back(job.start(gradients->sum()));
+      sums.back().wait_on_stream(gradients->stream());
+    }
+    for (DeviceBuffer* const gradients : {&first, &second}) {
+      test_gpu().wait_for(gradients->stream());
+      expect_sums(*gradients);
+    }
+    for (Request& sum : sums) sum.wait();
+  });
+  unsetenv("GRADRING_GPU_STAGE_MIB");
+  EXPECT_LT(counted("gpu_input_bytes"), 2 * kRanks * kBytes);
+}
+
+// Of what is of a pool the daemon knows no handle.
 TEST_F(LiveGpuSums, WhereSomeHaveNoneThereAllTheSame) {
   run("train", [](Communicator& job) {
-    DeviceBuffer gradients(job, kCount, job.rank() != 2);
+    DeviceBuffer gradients(job, kCount, true, job.rank() == 2);
     sum_once(job, gradients);
   });
   constexpr uint64_t kEach = (kRanks - 1) * kBytes;
@@ -308,7 +344,7 @@ class LiveGpuSumsOfNodes : private TwoPorts, public LiveGpuSums {
 
 TEST_F(LiveGpuSumsOfNodes, LeaveEachNodeOnce) {
   run("train", [](Communicator& job) {
-    DeviceBuffer gradients(job, kCount);
+    DeviceBuffer gradients(job, kCount, job.rank() != 1);
     for (int step = 0; step < 3; ++step) {
       sum_once(job, gradients);
     }

@@ -1,5 +1,6 @@
 """Trainers in Python on real daemons. Runs with the interpreter that has gradring, torch and pytest."""
 
+import contextlib
 import json
 import signal
 import sys
@@ -58,14 +59,34 @@ def reports(trainer):
     return [json.loads(line) for line in trainer.says().splitlines() if line.startswith("{")]
 
 
-@pytest.fixture(scope="module")
-def ring(request):
-    """Two nodes, for the tests of a file."""
-    programs = Path(request.config.getoption("--programs")).resolve()
+@contextlib.contextmanager
+def two_nodes(config, settings=None):
+    programs = Path(config.getoption("--programs")).resolve()
     network, _ = testbed.best_network()
-    made = testbed.Cluster(programs, 2, network=network)
+    made = testbed.Cluster(programs, 2, network=network, settings=settings)
     try:
         yield Ring(made.start())
     finally:
         complaints = made.close()
     assert not complaints, "\n".join(complaints)
+
+
+@pytest.fixture(scope="module")
+def ring(request):
+    """Two nodes, for the tests of a file."""
+    with two_nodes(request.config) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def driver(request):
+    """Of GPUs that are none: tests/client/cuda_twin.h."""
+    return Path(request.config.getoption("--programs")).resolve().parent / "lib/cuda_twin/libcuda.so.1"
+
+
+@pytest.fixture
+def ring_with_gpus(request, driver, monkeypatch):
+    """Two nodes whose daemons sum on GPUs of that driver."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver.parent))
+    with two_nodes(request.config, {"gpu-sums": "on"}) as made:
+        yield made

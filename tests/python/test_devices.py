@@ -1,7 +1,5 @@
 """Tensors on devices go by way of the host. The devices are ones that tests make themselves: no GPU is needed."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch.utils import backend_registration
@@ -14,17 +12,25 @@ makes_devices = pytest.mark.skipif(not hasattr(backend_registration, "_setup_pri
 @makes_devices
 def test_ops_on_tensors_of_a_device(ring):
     for said in ring.run("devices"):
-        assert len(said) == 7
+        assert len(said) == 8
 
 
 @makes_devices
-def test_ops_on_tensors_of_a_device_whose_streams_wait_for_them(ring, pytestconfig):
-    driver = Path(pytestconfig.getoption("--programs")).parent / "lib/cuda_twin/libcuda.so.1"
+def test_ops_on_tensors_of_a_device_whose_streams_wait_for_them(ring, driver):
     for said in ring.run("devices", driver):
-        assert len(said) == 9
+        assert len(said) == 10
+
+
+@makes_devices
+def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ring_with_gpus, driver):
+    for said in ring_with_gpus.run("devices", driver):
+        assert len(said) == 10
+    for node in ring_with_gpus.nodes:
+        counted = node.ask("status")["counters"]
+        assert counted["gpu_input_bytes"] == 2 * counted["gpu_sum_bytes"] > 0, "of two ranks, of which one sum went on"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here, or PyTorch is built without CUDA")
 def test_ops_on_tensors_of_a_gpu(ring):
     for said in ring.run("devices", "cuda"):
-        assert len(said) == 6
+        assert len(said) == 7

@@ -63,6 +63,15 @@ def reductions():
     assert here(part).tolist() == [2.0 * RANK * SIZE, (2.0 * RANK + 1) * SIZE]
 
 
+def sums_of_large_tensors():
+    large = 3 << 20  # bytes; from 2 MiB on a daemon that has the GPUs sums on them
+    for dtype in (torch.float32, torch.bfloat16):
+        tensor = of_rank(RANK + 1, large // dtype.itemsize, dtype)
+        for _ in range(3):
+            dist.all_reduce(tensor)
+        assert (here(tensor) == TOTAL * SIZE * SIZE).all(), dtype
+
+
 def moves():
     tensor = of_rank(RANK)
     dist.broadcast(tensor, 2)
@@ -264,7 +273,7 @@ STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
 LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next)
 HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block)
 OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA}.get(WHICH, LIKE_CUDA + HELD)
-for check in (reductions, moves, buckets_of_ddp, *OTHERS, names_of_horovod):
+for check in (reductions, sums_of_large_tensors, moves, buckets_of_ddp, *OTHERS, names_of_horovod):
     check()
     say(right=check.__name__)
 hvd.shutdown()

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "client/src/gpu_context.h"
+
+namespace gradring::client {
+
+// Memory of ours on a GPU, which the daemon can open: what it sums there of memory that it cannot
+// open, or that nobody let it open, passes through. Thread-safe.
+class GpuBlock {
+ public:
+  // On the GPU that `memory` is of. Null where the driver has so much no more, and where this
+  // process would have more than `most` bytes of such blocks: then everything goes by the host.
+  static std::shared_ptr<const GpuBlock> beside(const void* memory, uint64_t bytes, uint64_t most);
+  // Waits for the GPU, as the driver does. The daemon must have closed it.
+  ~GpuBlock();
+  GpuBlock(const GpuBlock&) = delete;
+  GpuBlock& operator=(const GpuBlock&) = delete;
+
+  std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+
+ private:
+  GpuBlock(std::shared_ptr<const GpuContext> context, CudaDriver::Address address, uint64_t bytes)
+      : context_(std::move(context)), address_(address), bytes_(bytes) {}
+
+  const std::shared_ptr<const GpuContext> context_;
+  const CudaDriver::Address address_;
+  const uint64_t bytes_;
+};
+
+}  // namespace gradring::client
