@@ -90,10 +90,15 @@ tl::expected<transport::GpuRange, std::string> on_gpu(const char* which, const c
 }
 
 // Empty if GPUs can do that.
-std::string fault_on_gpu(const core::Submission& submission, const wire::Operation& operation) {
+std::string fault_on_gpu(const core::Submission& submission, const Extent& extent,
+                         const wire::Operation& operation) {
   const Signature& s = submission.signature;
-  if (s.collective != Collective::kAllreduce || s.count == 0) {
-    return fmt::format("GPUs of the daemon sum for an allreduce alone, not for {}", describe(s));
+  const bool known = s.collective == Collective::kAllreduce ||
+                     s.collective == Collective::kReduceScatter ||
+                     s.collective == Collective::kAllgather;
+  const bool gathers = s.collective == Collective::kAllgather;
+  if (!known || (gathers ? extent.output : extent.input) == 0) {
+    return fmt::format("GPUs of the daemon have no part in {}", describe(s));
   }
   if (submission.prescale != 1) return "GPUs of the daemon do not scale inputs";
   if (operation.reached().value() == 0) {
@@ -165,15 +170,21 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
   }
   uint32_t parts_in = parts_of(extent.input, part), parts_out = parts_of(extent.output, part);
   if (operation.on_gpu()) {
-    if (std::string fault = fault_on_gpu(submission, operation); !fault.empty()) {
+    if (std::string fault = fault_on_gpu(submission, extent, operation); !fault.empty()) {
       return Refusal(fault);
     }
-    auto input = on_gpu("input", submission.input, extent.input, memory);
-    auto output = on_gpu("output", submission.output, extent.output, memory);
-    if (!input || !output) return Refusal(!input ? input.error() : output.error());
-    checked.gpu_input = *input;
-    checked.gpu_output = *output;
-    parts_in = parts_out = 1;
+    if (signature.collective != Collective::kAllgather) {
+      auto input = on_gpu("input", submission.input, extent.input, memory);
+      if (!input) return Refusal(input.error());
+      checked.gpu_input = *input;
+      parts_in = 1;
+    }
+    if (signature.collective != Collective::kReduceScatter) {
+      auto output = on_gpu("output", submission.output, extent.output, memory);
+      if (!output) return Refusal(output.error());
+      checked.gpu_output = *output;
+      parts_out = 1;
+    }
   }
   auto reached = locate("word of the stream", operation.reached(), parts_in, submission, memory);
   auto ended = locate("word of the end", operation.ended(), parts_out, submission, memory);

@@ -35,7 +35,8 @@ struct CheckedOperation {
   StreamWord reached;  // for each part of the input
   StreamWord ended;    // of the output
   uint64_t part_bytes = 0;
-  transport::GpuRange gpu_input;  // of what lies on a GPU for the daemon to fetch; else none
+  // Of what lies on a GPU for the daemon to sum, and to bring results to; else none.
+  transport::GpuRange gpu_input;
   transport::GpuRange gpu_output;
 };
 

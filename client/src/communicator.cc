@@ -60,10 +60,10 @@ void Communicator::close() {
   if (session_.lost() || joining_) return;
   wire::ClientMessage message;
   message.mutable_leave()->set_job(job_);
+  const TimePoint deadline = Clock::now() + kLeaveTime;
   // Whether it is confirmed or not, the closing of the attach socket says the same, less politely.
-  static_cast<void>(session_.call(lock, std::move(message), wire::DaemonMessage::kLeft,
-                                  Clock::now() + kLeaveTime));
-  close_blocks(lock);
+  static_cast<void>(session_.call(lock, std::move(message), wire::DaemonMessage::kLeft, deadline));
+  close_blocks(lock, deadline);
 }
 
 void Communicator::abandon() {

@@ -190,16 +190,16 @@ class Communicator final : private Session::Events {
               Request* request);
   bool needs_stage(const void* memory);
   tl::expected<Place, Status> place(std::unique_lock<std::mutex>& lock, const void* memory,
-                                    uint64_t bytes, std::string_view what, bool sums);
+                                    uint64_t bytes, std::string_view what, bool there);
   tl::expected<Segment*, Status> stage(std::unique_lock<std::mutex>& lock, const void* memory,
-                                       uint64_t bytes, bool sums);
+                                       uint64_t bytes, bool there);
   tl::expected<Segment, Status> make_stage(std::unique_lock<std::mutex>& lock, const void* memory,
                                            uint64_t capacity);
   std::shared_ptr<const GpuBlock> make_block(std::unique_lock<std::mutex>& lock, const void* memory,
                                              uint64_t capacity);
   void give_back_stages(std::unique_lock<std::mutex>& lock, uint64_t idle_most);
   void give_back_stage(std::unique_lock<std::mutex>& lock, Segment stage);
-  void close_blocks(std::unique_lock<std::mutex>& lock);
+  void close_blocks(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   static Status fetch(Request* request, void* stream, bool orders);
   static tl::expected<bool, Status> begin_behind(Request* request, void* stream);
   Status send(std::unique_lock<std::mutex>& lock, std::span<Request> requests, uint64_t* tickets);

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "client/src/communicator.h"
-#include "client/src/limits.h"
 
 // What an op's buffers lie in: memory that is known, or a stage.
 namespace gradring::client {
@@ -14,20 +13,21 @@ Status Communicator::lend(std::unique_lock<std::mutex>& lock, const gradring_op&
   if (overlap && needs_stage(input) && needs_stage(output)) {
     const std::byte* const first = std::min(input, output);
     const std::byte* const end = std::max(input + extent.input, output + extent.output);
-    const auto both =
-        stage(lock, first, static_cast<uint64_t>(end - first), request->suits_gpu_sums());
+    const auto both = stage(lock, first, static_cast<uint64_t>(end - first), request->suits_gpus());
     if (!both) return both.error();
     request->input = Loan(Place{*both, static_cast<uint64_t>(input - first)});
     request->output = Loan(Place{*both, static_cast<uint64_t>(output - first)});
     return {};
   }
   if (extent.input != 0) {
-    const auto from = place(lock, input, extent.input, "input", request->suits_gpu_sums());
+    const bool there = request->suits_gpus() && request->gives_to_gpus();
+    const auto from = place(lock, input, extent.input, "input", there);
     if (!from) return from.error();
     request->input = Loan(*from);
   }
   if (extent.output != 0) {
-    const auto to = place(lock, output, extent.output, "output", request->suits_gpu_sums());
+    const bool there = request->suits_gpus() && request->takes_from_gpus();
+    const auto to = place(lock, output, extent.output, "output", there);
     if (!to) return to.error();
     request->output = Loan(*to);
   }
@@ -40,20 +40,20 @@ bool Communicator::needs_stage(const void* memory) {
 
 tl::expected<Place, Status> Communicator::place(std::unique_lock<std::mutex>& lock,
                                                 const void* memory, uint64_t bytes,
-                                                std::string_view what, bool sums) {
+                                                std::string_view what, bool there) {
   auto found = segments_.find(memory, bytes, what);
   if (found || !needs_stage(memory)) return found;
-  const auto staged = stage(lock, memory, bytes, sums);
+  const auto staged = stage(lock, memory, bytes, there);
   if (!staged) return tl::unexpected(staged.error());
   return Place{*staged, 0};
 }
 
-// What nobody registered, of a GPU: some pinned memory of ours stands in for it, and for a sum that
-// the daemon can make there some of the GPU's too.
+// What nobody registered, of a GPU: some pinned memory of ours stands in for it; and some of the
+// GPU's too, where the daemon's GPUs have a part in the op there.
 tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>& lock,
-                                                   const void* memory, uint64_t bytes, bool sums) {
+                                                   const void* memory, uint64_t bytes, bool there) {
   const uint64_t capacity = Stages::capacity_for(bytes);
-  const bool wants_block = sums && blocks_ && session_.sums_on_gpus();
+  const bool wants_block = there && blocks_ && session_.sums_on_gpus();
   Segment* stage = wants_block ? stages_.idle(capacity, memory, true) : nullptr;
   std::shared_ptr<const GpuBlock> block;
   if (stage == nullptr && wants_block) block = make_block(lock, memory, capacity);
@@ -128,8 +128,7 @@ void Communicator::give_back_stage(std::unique_lock<std::mutex>& lock, Segment s
 }
 
 // Memory that another process has open is to be closed there before it goes.
-void Communicator::close_blocks(std::unique_lock<std::mutex>& lock) {
-  const TimePoint deadline = Clock::now() + kLeaveTime;
+void Communicator::close_blocks(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
   for (const uint64_t id : stages_.ids_of_those_with_blocks()) {
     if (session_.lost()) return;
     wire::ClientMessage message;

@@ -37,9 +37,11 @@ void write_result(const Outcome& outcome, gradring_result* result) {
 }
 
 // Less is sooner there by a copy of ours: the daemon's GPUs begin when all ranks here have come.
-bool Request::suits_gpu_sums() const {
-  return signature.collective == Collective::kAllreduce && prescale == 1 &&
-         extent.input > kPartBytes;
+bool Request::suits_gpus() const {
+  const bool known = signature.collective == Collective::kAllreduce ||
+                     signature.collective == Collective::kReduceScatter ||
+                     signature.collective == Collective::kAllgather;
+  return known && prescale == 1 && std::max(extent.input, extent.output) > kPartBytes;
 }
 
 std::string describe(const Request& request) {

@@ -51,15 +51,17 @@ struct Request {
   HeldWord reached;
   HeldWord ended;
   uint64_t part_bytes = 0;  // in which they tell of the buffers
-  bool on_gpu = false;      // the daemon sums there, and brings the result there
+  bool on_gpu = false;      // the daemon's GPUs have a part in it
   bool delivered = false;   // a stream brings the result, or it has been brought
   Outcome outcome;
 
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }
-  // Whether it is one that the daemon's GPUs can do, if they reach its memory.
-  bool suits_gpu_sums() const;
+  // Whether the daemon's GPUs can have a part in it, if they reach its memory; and which then.
+  bool suits_gpus() const;
+  bool gives_to_gpus() const { return signature.collective != Collective::kAllgather; }
+  bool takes_from_gpus() const { return signature.collective != Collective::kReduceScatter; }
   // How its result passes.
-  Passage result() const { return {extent.output, part_bytes, on_gpu}; }
+  Passage result() const { return {extent.output, part_bytes, on_gpu && takes_from_gpus()}; }
   bool is_join() const { return given_key && given_key->space == OpKey::kNoMoreSpace; }
 };
 

@@ -160,9 +160,12 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
   const Loan& place = request->input.of_a_gpu() ? request->input : request->output;
   const Extent& extent = request->extent;
   const uint64_t part = request->part_bytes = part_bytes_for(extent);
-  const bool stays =
-      request->suits_gpu_sums() && request->input.opened() && request->output.opened();
-  HeldWord reached = place.take_word(stays ? 1 : parts_of(extent.input, part));
+  const bool on_gpu = request->suits_gpus() &&
+                      (!request->gives_to_gpus() || request->input.opened()) &&
+                      (!request->takes_from_gpus() || request->output.opened());
+  const bool gives = on_gpu && request->gives_to_gpus();
+  const bool takes = on_gpu && request->takes_from_gpus();
+  HeldWord reached = place.take_word(gives ? 1 : parts_of(extent.input, part));
   if (!reached.any()) return false;
   if (request->input.registered() && !request->input.of_a_gpu()) {
     Status copied = request->input.fetch(extent.input, nullptr);
@@ -173,12 +176,12 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
     if (!behind.ok()) return tl::unexpected(std::move(behind));
   }
   const uint64_t bytes = request->input.of_a_gpu() ? extent.input : 0;
-  auto begun = place.begin({bytes, part, stays}, stream, reached.word());
+  auto begun = place.begin({bytes, part, gives}, stream, reached.word());
   if (!begun || !*begun) return begun;
   request->reached = std::move(reached);
-  request->on_gpu = stays;
+  request->on_gpu = on_gpu;
   if (!request->output.of_a_gpu()) return true;
-  request->ended = request->output.take_word(stays ? 1 : parts_of(extent.output, part));
+  request->ended = request->output.take_word(takes ? 1 : parts_of(extent.output, part));
   return true;
 }
 

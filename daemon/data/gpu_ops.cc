@@ -22,10 +22,14 @@ void GpuOps::add(const Submit& submit) {
   OnGpu& on = ops_[s.key];
   // Whose differs from the first one's is no part of an op that ever begins.
   if (on.ranks.empty()) {
+    const Extent extent = extent_of(s.signature, s.rank, s.position);
     on.dtype = s.signature.dtype;
     on.op = s.signature.op;
-    on.bytes = s.signature.bytes();
-    on.part_bytes = std::min(submit.part_bytes == 0 ? on.bytes : submit.part_bytes, kRunBytesMost);
+    on.sums = submit.given_on_gpu();
+    on.spreads = submit.gpu_output.memory != nullptr;
+    on.bytes = extent.output;
+    on.part_bytes = submit.part_bytes != 0 ? submit.part_bytes : kRunBytesMost;
+    on.part_bytes = std::min(on.part_bytes, kRunBytesMost);
   }
   on.ranks.push_back({.rank = s.rank,
                       .ticket = s.ticket,
@@ -62,7 +66,7 @@ void GpuOps::look(core::JobEngine* engine) {
     // Sums of before, which do not count, would land on those that do.
     const bool may = why_failed_.empty() && on.under_way == 0;
     if (open && may && !on.begun && op->ready_here()) begin(on, *op, *engine);
-    if (!open || !on.begun) continue;
+    if (!open || !on.begun || !on.spreads) continue;
     count_final(on, *op);
     // In parts, since each has its price; the rest goes when the op ends.
     on.may_spread = std::max(on.may_spread, on.final_bytes / on.part_bytes * on.part_bytes);
@@ -80,7 +84,8 @@ GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
                                [&](const auto& local) { return !local || on_gpu(*local); });
   if (!all || on.ranks.size() > transport::kGpuInputsMax) return Way::kEach;
   const bool alone = engine.view().members.size() == 1 && op.slices_held == 0;
-  const bool as_it_is = op.plan.wire == WireType::kNative && op.signature->postscale == 1;
+  const bool as_it_is =
+      on.sums && on.spreads && op.plan.wire == WireType::kNative && op.signature->postscale == 1;
   return alone && as_it_is ? Way::kThere : Way::kTogether;
 }
 
@@ -109,30 +114,34 @@ Status GpuOps::begin(OnGpu& on, const core::Op& op, Way way) {
 
 void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
   on.sources.clear();
+  on.leader.takes = on.spreads;
   for (const auto& local : op.locals) {
     if (!local) continue;
     const auto one = std::find_if(on.ranks.begin(), on.ranks.end(), [&](const Rank& rank) {
       return rank.is(local->rank, local->ticket);
     });
     if (one == on.ranks.end()) continue;
-    if (on.leader.input == nullptr) on.leader = {one->rank, one->host_input};
+    if (on.leader.rank == kNoRank) on.leader.rank = one->rank;
+    if (!on.sums) continue;
+    if (on.leader.input == nullptr) on.leader.input = one->host_input;
     if (!local->counts) continue;
     if (on.way == Way::kEach || on.sources.empty()) on.sources.emplace_back();
     on.sources.back().ranks.push_back(static_cast<size_t>(one - on.ranks.begin()));
   }
   // Of what is final, or will be handed, nobody looks at the input; and it may be overwritten.
   std::vector<Run> runs;
-  bool adjacent = false;
   for (uint32_t slice = 0; slice < op.plan.slices; ++slice) {
     const core::SliceProgress& progress = op.slices[slice];
+    const uint64_t at = op.plan.input_at(slice);
     const bool wanted =
         progress.route == core::Route::kCompute && progress.state == core::SliceState::kUntouched;
-    if (wanted && adjacent && runs.back().bytes < on.part_bytes) {
+    if (!wanted) continue;
+    const bool adjacent = !runs.empty() && runs.back().first + runs.back().bytes == at;
+    if (adjacent && runs.back().bytes < on.part_bytes) {
       runs.back().bytes += op.plan.length_of(slice);
-    } else if (wanted) {
-      runs.push_back({op.plan.input_at(slice), op.plan.length_of(slice)});
+    } else {
+      runs.push_back({at, op.plan.length_of(slice)});
     }
-    adjacent = wanted;
   }
   for (Source& source : on.sources) source.runs = runs;
 }
@@ -184,6 +193,7 @@ void GpuOps::count_final(OnGpu& on, const core::Op& op) const {
   if (op.slices.size() != op.plan.slices) return;
   for (; on.final_slices < op.plan.slices; ++on.final_slices) {
     if (op.slices[on.final_slices].state == core::SliceState::kUntouched) break;
+    if (op.plan.output_at(on.final_slices) != on.final_bytes) break;
     on.final_bytes += op.plan.length_of(on.final_slices);
   }
 }
@@ -268,7 +278,7 @@ bool GpuOps::hold_end(const OpKey& key, uint32_t rank, uint64_t ticket,
   if (one == on.ranks.end()) return false;
   one->outcome = outcome;
   on.ended = true;
-  if (outcome.verdict != Verdict::kFailed) {
+  if (outcome.verdict != Verdict::kFailed && on.spreads) {
     on.may_spread = on.bytes;
     spread_more(key, on);
   }
@@ -332,7 +342,7 @@ uint32_t GpuOps::coming_of(uint32_t rank) const {
           return std::all_of(source.runs.begin(), source.runs.end(),
                              [](const Run& run) { return run.here; });
         });
-    coming += here && !whole ? 1 : 0;
+    coming += on.sums && here && !whole ? 1 : 0;
   }
   return coming;
 }

@@ -18,7 +18,8 @@ namespace gradring::daemon {
 // first of them; there it leaves its results too, which GPUs then spread over all. So of each byte
 // one copy leaves the GPUs and one comes back, however many ranks there are; and none where all
 // ranks of the job are on this node. Where some have no such buffers, each one's is copied for
-// itself. Data thread only.
+// itself. Of a reduce-scatter GPUs sum the inputs alone, since each rank gets something else; of an
+// allgather they spread the result alone. Data thread only.
 class GpuOps {
  public:
   using End = std::function<void(uint32_t rank, uint64_t ticket, const core::Outcome& outcome)>;
@@ -32,10 +33,14 @@ class GpuOps {
   // The engine would not have it.
   void drop(const OpKey& key, uint32_t rank, uint64_t ticket);
 
-  // Whose host memory stands for that of all ranks here.
+  // Whose host memory stands for that of all ranks here: `input` for what they give, if it is not
+  // null, and its output for what they get, if it takes that.
   struct Leader {
-    uint32_t rank = 0;
+    uint32_t rank = kNoRank;
     const std::byte* input = nullptr;
+    bool takes = false;
+
+    bool takes_for(uint32_t local) const { return takes && local != rank; }
   };
   // Null: each rank's stands for itself.
   const Leader* leader_of(const OpKey& key) const;
@@ -96,7 +101,9 @@ class GpuOps {
   struct OnGpu {
     Dtype dtype = Dtype::kFloat32;
     ReduceOp op = ReduceOp::kSum;
-    uint64_t bytes = 0;
+    bool sums = false;     // its inputs
+    bool spreads = false;  // its results
+    uint64_t bytes = 0;    // of the results
     uint64_t part_bytes = 0;
     std::vector<Rank> ranks;
     bool begun = false;

@@ -64,12 +64,11 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   flight_->submitted(command.submission, at);
   times_.submitted(key, command.submission.signature);
   steps_.submitted(rank.rank, now);
-  const uint64_t input_here = command.on_gpu() ? 0 : PassingParts::input_here(command);
-  if (command.on_gpu()) {
-    gpu_ops_.add(command);
-  } else {
-    parts_.add(command, input_here, at);
-  }
+  uint64_t input_here = core::Submission::kAllHere;
+  if (!command.given_on_gpu()) input_here = PassingParts::input_here(command);
+  parts_.add(command, input_here, at);
+  if (command.given_on_gpu()) input_here = 0;
+  if (command.on_gpu()) gpu_ops_.add(command);
   Status refused;
   if (input_here == core::Submission::kAllHere) {
     refused = engine_.submit(command.submission, now);
@@ -80,6 +79,7 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   }
   if (refused.ok()) {
     rank.last_submission = now;
+    if (command.on_gpu()) gpu_ops_.look(&engine_);  // where results lie, before there are any
     return;
   }
   if (command.on_gpu()) gpu_ops_.drop(key, rank.rank, ticket);

@@ -60,23 +60,24 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   folded_.clear();
   outputs_.clear();
   const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
+  const std::byte* const sums = leader == nullptr ? nullptr : leader->input;
   bool any = false;
   for (const auto& local : op.locals) {
     if (!local) continue;
     const Lent& lent = lent_to(*local);
-    const bool stands = leader == nullptr || leader->rank == local->rank;
-    if (order.deliver && stands && block.goes_to(local->rank)) {
+    const bool another_takes = leader != nullptr && leader->takes_for(local->rank);
+    if (order.deliver && !another_takes && block.goes_to(local->rank)) {
       outputs_.push_back(lent.output + output_at);
     }
     if (!local->counts || (copies && local->rank != block.source)) continue;
     any = true;
-    if (leader != nullptr) continue;
+    if (sums != nullptr) continue;
     inputs_.push_back(lent.input + input_at);
     factors_.push_back(local->prescale);
     folded_.push_back(local->rank);
   }
-  if (leader != nullptr && any) {  // GPUs have summed them
-    inputs_.push_back(leader->input + input_at);
+  if (sums != nullptr && any) {  // GPUs have made them
+    inputs_.push_back(sums + input_at);
     factors_.push_back(1);
   }
   const bool packs = op.plan.wire != WireType::kNative;
@@ -173,7 +174,7 @@ void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from
   const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
   for (const auto& local : op.locals) {
     if (!local || !block.goes_to(local->rank)) continue;
-    if (leader != nullptr && leader->rank != local->rank) continue;
+    if (leader != nullptr && leader->takes_for(local->rank)) continue;
     outputs_.push_back(lent_to(*local).output + at);
   }
   const void* const arrived = memory_at(from);
@@ -251,7 +252,7 @@ std::optional<core::ResultDigest> JobExecutor::digest(const core::Op& op) {
   if (gpu_ops_.stays_there(op.key)) return std::nullopt;
   const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
   for (const auto& local : op.locals) {
-    if (!local || (leader != nullptr && leader->rank != local->rank)) continue;
+    if (!local || (leader != nullptr && leader->takes_for(local->rank))) continue;
     const uint64_t bytes = extent_of(*op.signature, local->rank, local->position).output;
     const uint32_t crc = transport::crc32c({lent_to(*local).output, bytes});
     if (!digest) digest = {crc, local->rank, std::nullopt};

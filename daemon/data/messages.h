@@ -109,9 +109,9 @@ struct Submit {
   StreamWord ended = {};            // to be set when it has ended
   uint64_t part_bytes = 0;          // of both
   // Where the daemon's GPUs bring it and take it back: what `input` and `output` stand for.
-  transport::GpuRange gpu_input = {};
-  transport::GpuRange gpu_output = {};
-  bool on_gpu() const { return gpu_input.memory != nullptr; }
+  transport::GpuRange gpu_input = {}, gpu_output = {};
+  bool given_on_gpu() const { return gpu_input.memory != nullptr; }
+  bool on_gpu() const { return given_on_gpu() || gpu_output.memory != nullptr; }
 };
 struct LeaveRank {
   JobId job{};

@@ -179,9 +179,41 @@ TEST_F(CheckOperationTest, OnAGpuItNamesMemoryThatWasShared) {
         op.mutable_signature()->set_collective(static_cast<uint32_t>(Collective::kBroadcast));
         op.mutable_signature()->set_op(static_cast<uint32_t>(ReduceOp::kNone));
       }),
-      HasSubstr("for an allreduce alone, not for broadcast"));
+      HasSubstr("have no part in broadcast"));
   EXPECT_THAT(spoilt([](wire::Operation& op) { op.mutable_signature()->set_count(0); }),
-              HasSubstr("for an allreduce alone"));
+              HasSubstr("have no part in allreduce"));
+}
+
+// Of these one buffer alone is there.
+TEST_F(CheckOperationTest, OnAGpuAreInputsOfAScatterAndWhatIsGathered) {
+  memory_.share();
+  const auto checked = [this](Collective collective, uint64_t input, uint64_t output) {
+    wire::Operation operation = good();
+    const bool sums = collective == Collective::kReduceScatter;
+    Signature signature{collective, Dtype::kFloat32, sums ? ReduceOp::kSum : ReduceOp::kNone, 0,
+                        128};
+    signature.ranks = 2;
+    to_wire(signature, operation.mutable_signature());
+    operation.mutable_input()->set_segment(input);
+    operation.mutable_output()->set_segment(output);
+    operation.set_on_gpu(true);
+    operation.mutable_reached()->set_segment(kSegment);
+    operation.mutable_reached()->set_offset(kPage - 4);
+    operation.mutable_reached()->set_value(3);
+    return check_operation(operation, 1, memory_);
+  };
+  const auto scattered = checked(Collective::kReduceScatter, kSegment, kOther);
+  ASSERT_TRUE(scattered) << scattered.error();
+  EXPECT_EQ(scattered->gpu_input.memory, memory_.gpu(kSegment));
+  EXPECT_EQ(scattered->gpu_output.memory, nullptr);
+  EXPECT_EQ(checked(Collective::kReduceScatter, kOther, kSegment).error(),
+            "input: segment 6 stands for no GPU's memory that was shared");
+  const auto gathered = checked(Collective::kAllgather, kOther, kSegment);
+  ASSERT_TRUE(gathered) << gathered.error();
+  EXPECT_EQ(gathered->gpu_input.memory, nullptr);
+  EXPECT_EQ(gathered->gpu_output.memory, memory_.gpu(kSegment));
+  EXPECT_EQ(checked(Collective::kAllgather, kSegment, kOther).error(),
+            "output: segment 6 stands for no GPU's memory that was shared");
 }
 
 TEST_F(CheckOperationTest, EachRefusalSaysWhy) {

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/recovery.h"
-#include "tests/daemon/data_node.h"
-#include "tests/daemon/slow_gpus.h"
+#include "tests/daemon/gpu_nodes.h"
 
 namespace gradring::daemon {
 namespace {
@@ -17,12 +15,9 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr uint64_t kPartBytes = 64 << 10;
 constexpr size_t kFloats = 3 * kPartBytes / sizeof(float) + 1000;  // three parts and a piece
-constexpr float kUntouched = -1;
 
-// Node a has ranks 0 and 1, and GPUs; node b has rank 2, and none.
-class DataGpu : public DataThreadTest {
+class DataGpu : public GpuNodes {
  protected:
   struct Rank {
     explicit Rank(float factor) : gpu(numbers(kFloats, factor)), host(kFloats, kUntouched) {}
@@ -31,11 +26,6 @@ class DataGpu : public DataThreadTest {
     SlowGpus::Memory memory{&gpu};
   };
 
-  void SetUp() override {
-    connect(a_, b_);
-    a_.install(view_);
-    b_.install(view_);
-  }
   core::Submission submission(uint32_t rank, uint64_t sequence) const {
     core::Submission submission;
     submission.rank = rank;
@@ -57,53 +47,12 @@ class DataGpu : public DataThreadTest {
     submit(1, y_, sequence);
     b_.submit(view_, 2, z_, sequence);
   }
-  Verdict end_on(DataNode& node) { return node.next<Completed>().outcome.verdict; }
-  uint32_t final_slices(DataNode& node) {
-    node.post(DescribeJob{1, view_.incarnation});
-    const auto description = node.next<JobDescription>();
-    return description.ops.empty() ? 0 : description.ops[0].slices_final;
-  }
-  void until_final_on_b(uint32_t least) {
-    while (final_slices(b_) < least && !HasFailure()) std::this_thread::sleep_for(1ms);
-  }
-  // Without this rank of node a.
-  void next_epoch(uint32_t lost) {
-    std::map<std::string, core::Report> reports;
-    Failure died{Cause::kTrainerDied, {}};
-    died.blame.rank = lost;
-    for (DataNode* node : {&a_, &b_}) {
-      node->post(FreezeJob{view_.incarnation, view_.epoch});
-      core::Report report = *node->next<JobFrozen>().report;
-      report.node = node->name();
-      report.ranks = view_.members[*view_.index_of(node->name())].ranks;
-      std::erase_if(report.ranks, [lost](const core::RankInfo& info) { return info.rank == lost; });
-      if (node == &a_) report.lost.push_back({lost, died});
-      report.reachable = {"a", "b"};
-      reports[node->name()] = report;
-    }
-    const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
-    ASSERT_TRUE(proposal) << proposal.error();
-    view_ = proposal->view;
-    for (DataNode* node : {&a_, &b_}) {
-      node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
-    }
-  }
-  void leave(uint32_t rank) {
-    Failure died{Cause::kTrainerDied, {}};
-    died.blame.rank = rank;
-    a_.post(LeaveRank{view_.incarnation, rank, died});
-  }
 
-  // What the nodes read and write outlives them.
   Rank x_{1}, y_{2};
   std::vector<float> z_ = numbers(kFloats, 3);
   const std::vector<float> sum_ = numbers(kFloats, 6);
   ReduceOp op_ = ReduceOp::kSum;
   double postscale_ = 1;
-  core::View view_ = view_of({{"a", 2}, {"b", 1}}, 1);
-  std::shared_ptr<SlowGpus> gpus_ = std::make_shared<SlowGpus>();
-  DataNode a_{fabric_, "a", gpus_};
-  DataNode b_{fabric_, "b"};
 };
 
 TEST_F(DataGpu, WhatRanksHaveThereGoesAsOne) {

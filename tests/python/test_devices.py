@@ -28,6 +28,7 @@ def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ri
     for node in ring_with_gpus.nodes:
         counted = node.ask("status")["counters"]
         assert counted["gpu_input_bytes"] == 2 * counted["gpu_sum_bytes"] > 0, "of two ranks, of which one sum went on"
+        assert counted["gpu_result_bytes"] == counted["gpu_sum_bytes"], "what is scattered comes back gathered"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here, or PyTorch is built without CUDA")

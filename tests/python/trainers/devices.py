@@ -70,6 +70,11 @@ def sums_of_large_tensors():
         for _ in range(3):
             dist.all_reduce(tensor)
         assert (here(tensor) == TOTAL * SIZE * SIZE).all(), dtype
+    share, whole = of_rank(0, large // 4), of_rank(RANK + 1, SIZE * large // 4)
+    dist.reduce_scatter_tensor(share, whole)
+    assert (here(share) == TOTAL).all()
+    dist.all_gather_into_tensor(whole, share)
+    assert (here(whole) == TOTAL).all()
 
 
 def moves():

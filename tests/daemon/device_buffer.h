@@ -1,0 +1,79 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <gradring/gradring.hpp>
+#include <vector>
+
+#include "tests/client/cuda_twin.h"
+
+namespace gradring::daemon {
+
+// Of one rank, with a stream of its own.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(const Communicator& job, size_t count = 50'000, bool registered = true,
+                        bool pooled = false)
+      : job_(job),
+        count_(count),
+        registered_(registered),
+        address_(test::test_gpu().alloc(bytes(), pooled)) {
+    if (!registered_) return;
+    EXPECT_EQ(gradring_register(job.handle(), pointer(), bytes()), GRADRING_OK)
+        << gradring_last_error();
+  }
+  ~DeviceBuffer() {
+    if (registered_) {
+      EXPECT_EQ(gradring_unregister(job_.handle(), pointer()), GRADRING_OK)
+          << gradring_last_error();
+    }
+    test::test_gpu().free(address_);
+    test::test_gpu().end_stream(stream_);
+  }
+  void write_later(float value) { test::test_gpu().fill_later(stream_, address_, value, count_); }
+  // Other values in each block.
+  static constexpr size_t kBlock = 100'000;
+  // From 1 on, of the block in which this element lies.
+  static float number_at(size_t element) {
+    const size_t block = element / kBlock;
+    return static_cast<float>(1 + block);
+  }
+  void write_later(const std::function<float(size_t block)>& value) {
+    for (size_t at = 0; at < count_; at += kBlock) {
+      test::test_gpu().fill_later(stream_, address_ + at * sizeof(float), value(at / kBlock),
+                                  std::min(kBlock, count_ - at));
+    }
+  }
+  std::vector<float> read() const {
+    std::vector<float> values(count_);
+    test::test_gpu().read(address_, values.data(), bytes());
+    return values;
+  }
+  gradring_op sum() const {
+    gradring_op op{};
+    op.struct_size = sizeof(op);
+    op.collective = GRADRING_ALLREDUCE;
+    op.dtype = GRADRING_FLOAT32;
+    op.op = GRADRING_SUM;
+    op.count = count_;
+    op.input = op.output = pointer();
+    op.stream = stream_;
+    return op;
+  }
+  void* stream() const { return stream_; }
+  void* pointer() const { return std::bit_cast<void*>(address_); }
+
+ private:
+  size_t bytes() const { return count_ * sizeof(float); }
+
+  const Communicator& job_;
+  const size_t count_;
+  const bool registered_;
+  const uint64_t address_;
+  void* const stream_ = test::test_gpu().make_stream();
+};
+
+}  // namespace gradring::daemon

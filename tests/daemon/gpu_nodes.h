@@ -1,0 +1,78 @@
+#pragma once
+
+// A node with GPUs beside one that has none, for tests that are the control thread of both.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "daemon/core/recovery.h"
+#include "tests/daemon/data_node.h"
+#include "tests/daemon/slow_gpus.h"
+
+namespace gradring::daemon {
+
+inline constexpr uint64_t kPartBytes = 64 << 10;
+inline constexpr float kUntouched = -1;
+
+// Node a has ranks 0 and 1, and GPUs; node b has rank 2, and none. The nodes end with the test's
+// body, before what they read and write.
+class GpuNodes : public DataThreadTest {
+ protected:
+  void SetUp() override {
+    connect(a_, b_);
+    a_.install(view_);
+    b_.install(view_);
+  }
+  void TearDown() override {
+    node_a_.reset();
+    node_b_.reset();
+  }
+  Verdict end_on(DataNode& node) { return node.next<Completed>().outcome.verdict; }
+  uint32_t final_slices(DataNode& node) {
+    node.post(DescribeJob{1, view_.incarnation});
+    const auto description = node.next<JobDescription>();
+    return description.ops.empty() ? 0 : description.ops[0].slices_final;
+  }
+  void until_final_on_b(uint32_t least) {
+    while (final_slices(b_) < least && !HasFailure()) std::this_thread::sleep_for(1ms);
+  }
+  // Without this rank of node a.
+  void next_epoch(uint32_t lost) {
+    std::map<std::string, core::Report> reports;
+    Failure died{Cause::kTrainerDied, {}};
+    died.blame.rank = lost;
+    for (DataNode* node : {&a_, &b_}) {
+      node->post(FreezeJob{view_.incarnation, view_.epoch});
+      core::Report report = *node->next<JobFrozen>().report;
+      report.node = node->name();
+      report.ranks = view_.members[*view_.index_of(node->name())].ranks;
+      std::erase_if(report.ranks, [lost](const core::RankInfo& info) { return info.rank == lost; });
+      if (node == &a_) report.lost.push_back({lost, died});
+      report.reachable = {"a", "b"};
+      reports[node->name()] = report;
+    }
+    const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
+    ASSERT_TRUE(proposal) << proposal.error();
+    view_ = proposal->view;
+    for (DataNode* node : {&a_, &b_}) {
+      node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
+    }
+  }
+  void leave(uint32_t rank) {
+    Failure died{Cause::kTrainerDied, {}};
+    died.blame.rank = rank;
+    a_.post(LeaveRank{view_.incarnation, rank, died});
+  }
+
+  core::View view_ = view_of({{"a", 2}, {"b", 1}}, 1);
+  std::shared_ptr<SlowGpus> gpus_ = std::make_shared<SlowGpus>();
+  std::unique_ptr<DataNode> node_a_ = std::make_unique<DataNode>(fabric_, "a", gpus_);
+  std::unique_ptr<DataNode> node_b_ = std::make_unique<DataNode>(fabric_, "b");
+  DataNode& a_ = *node_a_;
+  DataNode& b_ = *node_b_;
+};
+
+}  // namespace gradring::daemon
