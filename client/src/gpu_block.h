@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,7 +21,7 @@ class GpuBlock {
   GpuBlock(const GpuBlock&) = delete;
   GpuBlock& operator=(const GpuBlock&) = delete;
 
-  std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+  std::byte* data() const { return std::bit_cast<std::byte*>(address_); }
 
  private:
   GpuBlock(std::shared_ptr<const GpuContext> context, CudaDriver::Address address, uint64_t bytes)
