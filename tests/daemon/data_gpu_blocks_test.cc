@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
+#include <vector>
 
 #include "tests/daemon/gpu_nodes.h"
 
@@ -31,44 +33,54 @@ class DataGpuBlocks : public GpuNodes {
     std::vector<float> input, output, input_shadow, output_shadow;
     SlowGpus::Memory input_memory{&input}, output_memory{&output};
   };
-  void begin(Collective collective) {
+  void begin(Collective collective,
+             const std::vector<uint64_t>& counts = {kBlock, kBlock, kBlock}) {
     collective_ = collective;
+    counts_ = counts;
     const bool scatters = collective == Collective::kReduceScatter;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      ranks_.at(rank) = std::make_unique<Rank>(scatters ? kAll : kBlock, scatters ? kBlock : kAll,
+      const size_t own = counts.at(rank);
+      ranks_.at(rank) = std::make_unique<Rank>(scatters ? kAll : own, scatters ? own : kAll,
                                                static_cast<float>(rank + 1));
     }
   }
   static std::byte* bytes_of(std::vector<float>& values) {
     return reinterpret_cast<std::byte*>(values.data());
   }
-  Submit part_of(uint32_t number) {
+  Submit part_of(uint32_t number, uint64_t sequence) {
     Rank& rank = *ranks_.at(number);
     core::Submission submission;
     submission.rank = submission.position = number;
-    submission.ticket = 1;
+    submission.ticket = sequence + 1;
+    submission.key = {0, sequence};
     const bool sums = collective_ == Collective::kReduceScatter;
     submission.signature = {collective_, Dtype::kFloat32, sums ? ReduceOp::kSum : ReduceOp::kNone,
                             0, kBlock};
     submission.signature.ranks = kRanks;
+    if (counts_[0] != counts_[1]) {
+      submission.signature.blocks = *Blocks::of_ranks(counts_);
+      submission.signature.count = submission.signature.blocks.longest();
+    }
     Submit submit{number + 1000, view_.incarnation, submission, bytes_of(rank.input),
                   bytes_of(rank.output)};
     submit.part_bytes = kPartBytes;
     return submit;
   }
-  void submit_on_host(uint32_t number) { (number < 2 ? a_ : b_).post(part_of(number)); }
+  void submit_on_host(uint32_t number, uint64_t sequence = 0) {
+    (number < 2 ? a_ : b_).post(part_of(number, sequence));
+  }
   void scatter_on_gpu(uint32_t number, bool in_place = false) {
     Rank& rank = *ranks_.at(number);
-    Submit submit = part_of(number);
+    Submit submit = part_of(number, 0);
     submit.input = bytes_of(rank.input_shadow);
     submit.output = in_place ? bytes_of(rank.input_shadow) + number * kBlock * sizeof(float)
                              : bytes_of(rank.output_shadow);
     submit.gpu_input = {&rank.input_memory, 0};
     a_.post(submit);
   }
-  void gather_on_gpu(uint32_t number) {
+  void gather_on_gpu(uint32_t number, uint64_t sequence = 0) {
     Rank& rank = *ranks_.at(number);
-    Submit submit = part_of(number);
+    Submit submit = part_of(number, sequence);
     submit.output = bytes_of(rank.output_shadow);
     submit.gpu_output = {&rank.output_memory, 0};
     a_.post(submit);
@@ -77,20 +89,22 @@ class DataGpuBlocks : public GpuNodes {
     for (DataNode* node : {&a_, &a_, &b_}) EXPECT_EQ(end_on(*node), Verdict::kOk);
   }
   // What comes to this rank, of so many times the numbers.
-  static std::vector<float> block_of(uint32_t rank, float factor) {
+  std::vector<float> block_of(uint32_t rank, float factor) const {
     const std::vector<float> all = numbers(kAll, factor);
-    const auto first = all.begin() + static_cast<ptrdiff_t>(rank * kBlock);
-    return {first, first + kBlock};
+    const auto before = std::accumulate(counts_.begin(), counts_.begin() + rank, uint64_t{0});
+    const auto first = all.begin() + static_cast<ptrdiff_t>(before);
+    return {first, first + static_cast<ptrdiff_t>(counts_.at(rank))};
   }
-  static std::vector<float> all_blocks() {
+  std::vector<float> all_blocks() const {
     std::vector<float> all;
-    for (const float factor : {1.0f, 2.0f, 3.0f}) {
-      const std::vector<float> block = numbers(kBlock, factor);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      const std::vector<float> block = numbers(counts_.at(rank), static_cast<float>(rank + 1));
       all.insert(all.end(), block.begin(), block.end());
     }
     return all;
   }
 
+  std::vector<uint64_t> counts_;
   Collective collective_ = Collective::kReduceScatter;
   std::array<std::unique_ptr<Rank>, kRanks> ranks_;
 };
@@ -108,6 +122,26 @@ TEST_F(DataGpuBlocks, OfAScatterAreSummedThereAndGoToTheHostOfEach) {
   EXPECT_THAT(ranks_[1]->input_shadow, Each(kUntouched)) << "rank 0's stands for both";
   EXPECT_THAT(gpus_->sums(), Each(2));
   EXPECT_THAT(gpus_->spreads(), IsEmpty());
+}
+
+TEST_F(DataGpuBlocks, MayDiffer) {
+  const std::vector<uint64_t> counts = {kBlock + 1000, 0, kAll - kBlock - 1000};
+  begin(Collective::kReduceScatter, counts);
+  scatter_on_gpu(0);
+  scatter_on_gpu(1);
+  submit_on_host(2);
+  expect_good_ends();
+  EXPECT_EQ(ranks_[0]->output_shadow, block_of(0, 6));
+  EXPECT_EQ(ranks_[2]->output, block_of(2, 6));
+  EXPECT_THAT(gpus_->sums(), Each(2));
+
+  begin(Collective::kAllgather, counts);
+  gather_on_gpu(0, 1);
+  gather_on_gpu(1, 1);
+  submit_on_host(2, 1);
+  expect_good_ends();
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->output, all_blocks());
+  EXPECT_THAT(gpus_->spreads(), Each(2));
 }
 
 TEST_F(DataGpuBlocks, OfAScatterInPlaceToo) {
