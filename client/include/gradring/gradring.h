@@ -234,12 +234,14 @@ GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
  * It may be memory of an NVIDIA GPU, by its address there, however it was allocated (INTERNAL where
  * the driver will not copy it), which ops may also name without that: then pinned memory that is
  * made when it is first needed, and kept for the next op of about that size, is the copy (of what
- * is idle, 512 MiB for each communicator). The GPU makes the copies, behind what is on the op's
- * stream (gradring_op.stream) when it is submitted, and an op counts as submitted when its stream
- * has come there: nobody waits for that, unless the driver is older than CUDA 11.7 or the pages of
- * the copy could not be pinned; then submit does. INVALID if that stream is being captured into a
- * graph. gradring_wait brings the result back and waits for that; gradring_wait_on_stream lets a
- * stream wait. Where the copy back fails, wait returns INTERNAL although the op is done. */
+ * is idle, 512 MiB for each communicator); beside a daemon that sums on GPUs (gpu-sums) so is some
+ * of the GPU's memory, GRADRING_GPU_STAGE_MIB for each process at most. The GPU makes the copies,
+ * behind what is on the op's stream (gradring_op.stream) when it is submitted, and an op counts as
+ * submitted when its stream has come there: nobody waits for that, unless the driver is older than
+ * CUDA 11.7 or the pages of the copy could not be pinned; then submit does. INVALID if that stream
+ * is being captured into a graph. gradring_wait brings the result back and waits for that;
+ * gradring_wait_on_stream lets a stream wait. Where the copy back fails, wait returns INTERNAL
+ * although the op is done. */
 GRADRING_API gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes);
 GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory);
 
