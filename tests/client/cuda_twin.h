@@ -22,6 +22,7 @@ struct TestGpu {
   void (*hold)(void* stream, bool on);
   void (*wait_for)(void* stream);
   void (*read)(uint64_t address, void* data, size_t bytes);
+  void (*write)(uint64_t address, const void* data, size_t bytes);
 };
 
 struct CudaTwin {

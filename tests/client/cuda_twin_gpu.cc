@@ -189,6 +189,11 @@ void twin_read(uint64_t address, void* data, size_t bytes) {
   std::memcpy(data, at(address, bytes), bytes);
 }
 
+void twin_write(uint64_t address, const void* data, size_t bytes) {
+  const std::lock_guard lock(gpu().mutex);
+  std::memcpy(at(address, bytes), data, bytes);
+}
+
 void* twin_behind(uint64_t address) {
   const std::lock_guard lock(gpu().mutex);
   return at(address, 1);
@@ -230,7 +235,7 @@ extern "C" {
 extern const gradring::test::CudaTwin gradring_cuda_twin;
 const gradring::test::CudaTwin gradring_cuda_twin = {
     {twin_alloc, twin_free, twin_make_stream, twin_end_stream, twin_fill_later, twin_hold,
-     twin_wait_for, twin_read},
+     twin_wait_for, twin_read, twin_write},
     twin_behind,
     twin_capture,
     twin_answer,

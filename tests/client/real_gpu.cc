@@ -129,11 +129,17 @@ void real_read(uint64_t address, void* data, size_t bytes) {
   must(find<int(void*, uint64_t, size_t)>("cuMemcpyDtoH_v2")(data, address, bytes), "a copy");
 }
 
+void real_write(uint64_t address, const void* data, size_t bytes) {
+  enter();
+  must(find<int(uint64_t, const void*, size_t)>("cuMemcpyHtoD_v2")(address, data, bytes), "a copy");
+}
+
 }  // namespace
 
 const TestGpu& real_gpu() {
-  static const TestGpu kReal = {real_alloc,      real_free, real_make_stream, real_end_stream,
-                                real_fill_later, real_hold, real_wait_for,    real_read};
+  static const TestGpu kReal = {real_alloc,      real_free,       real_make_stream,
+                                real_end_stream, real_fill_later, real_hold,
+                                real_wait_for,   real_read,       real_write};
   return kReal;
 }
 

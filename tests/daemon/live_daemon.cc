@@ -141,4 +141,20 @@ size_t LiveDaemon::open_files() const {
   return count;
 }
 
+std::vector<std::unique_ptr<LiveDaemon>> live_nodes(size_t count,
+                                                    const std::vector<std::string>& more_flags) {
+  std::vector<int> ports;
+  for (size_t i = 0; i < count; ++i) ports.push_back(free_port());
+  std::vector<std::unique_ptr<LiveDaemon>> nodes;
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<std::string> flags = more_flags;
+    for (size_t peer = 0; peer < count; ++peer) {
+      if (peer == i) continue;
+      flags.insert(flags.end(), {"--peer", "127.0.0.1:" + std::to_string(ports[peer])});
+    }
+    nodes.push_back(std::make_unique<LiveDaemon>(flags, "node" + std::to_string(i), ports[i]));
+  }
+  return nodes;
+}
+
 }  // namespace gradring::daemon

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -61,5 +62,9 @@ class LiveDaemon {
 
 // A port of loopback that is free at this moment.
 int free_port();
+
+// So many, named node0 and so on, each of which has all others for peers.
+std::vector<std::unique_ptr<LiveDaemon>> live_nodes(size_t count,
+                                                    const std::vector<std::string>& more_flags);
 
 }  // namespace gradring::daemon

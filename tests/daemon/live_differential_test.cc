@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/client/cuda_twin.h"
 #include "tests/daemon/live_daemon.h"
+#include "tests/daemon/raw_trainer.h"
 #include "tests/differential/runner.h"
 
 namespace gradring::daemon {
@@ -25,45 +27,49 @@ constexpr uint64_t kPrograms = kSanitized ? 8 : 25;
 // The node of each rank.
 using Placement = std::vector<size_t>;
 
-class LiveDifferentialTest : public testing::TestWithParam<Placement> {
+struct World {
+  Placement placement;
+  bool gpu = false;       // most buffers lie on one, which the tests bring along
+  bool gpu_sums = false;  // and daemons sum there
+};
+
+class LiveDifferentialTest : public testing::TestWithParam<World> {
  protected:
   LiveDifferentialTest() {
-    const size_t nodes = *std::ranges::max_element(GetParam()) + 1;
-    std::vector<int> ports;
-    for (size_t i = 0; i < nodes; ++i) ports.push_back(free_port());
-    for (size_t i = 0; i < nodes; ++i) {
-      std::vector<std::string> flags = {"--op-deadline", "30s"};
-      for (size_t peer = 0; peer < nodes; ++peer) {
-        if (peer == i) continue;
-        flags.insert(flags.end(), {"--peer", "127.0.0.1:" + std::to_string(ports[peer])});
-      }
-      daemons_.push_back(std::make_unique<LiveDaemon>(flags, "node" + std::to_string(i), ports[i]));
-    }
+    if (GetParam().gpu) options_.gpu = &test::test_gpu();
+    if (GetParam().gpu_sums) setenv("LD_LIBRARY_PATH", CUDA_TWIN_FOLDER, 1);  // of the daemons
+    options_.patience = kPatience;
+    options_.choice.large = options_.node_sums = GetParam().gpu_sums;
+    std::vector<std::string> flags = {"--op-deadline", "30s"};
+    if (GetParam().gpu_sums) flags.insert(flags.end(), {"--gpu-sums", "on"});
+    daemons_ = live_nodes(*std::ranges::max_element(placement_) + 1, flags);
   }
 
   void run_rank(size_t rank, uint64_t first_seed) {
     gradring_options options{};
     options.struct_size = sizeof(options);
-    options.runtime_dir = daemons_[GetParam()[rank]]->runtime_dir().c_str();
+    options.runtime_dir = daemons_[placement_[rank]]->runtime_dir().c_str();
     options.job = "train";
     options.rank = static_cast<int>(rank);
-    options.size = static_cast<int>(GetParam().size());
+    options.size = static_cast<int>(placement_.size());
     options.local_rank = options.local_size = -1;
     options.join_timeout_ms = std::chrono::milliseconds(kPatience).count();
     const Communicator world(options);
-    differential::Runner runner(world, kPatience);
+    differential::Runner runner(world, options_);
     for (uint64_t seed = first_seed; seed < first_seed + kPrograms; ++seed) {
       EXPECT_THAT(runner.run(seed), IsEmpty());
     }
     world.barrier();  // nobody leaves while another is at work
   }
 
+  const Placement placement_ = GetParam().placement;
+  differential::RunnerOptions options_;
   std::vector<std::unique_ptr<LiveDaemon>> daemons_;
 };
 
 TEST_P(LiveDifferentialTest, ProgramsComeToWhatTheReferenceSays) {
   std::vector<std::thread> ranks;
-  for (size_t rank = 0; rank < GetParam().size(); ++rank) {
+  for (size_t rank = 0; rank < placement_.size(); ++rank) {
     ranks.emplace_back([this, rank] {
       try {
         run_rank(rank, 1000 * daemons_.size());
@@ -73,17 +79,29 @@ TEST_P(LiveDifferentialTest, ProgramsComeToWhatTheReferenceSays) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
+  for (const auto& daemon : daemons_) {
+    if (!GetParam().gpu_sums) break;
+    RawTrainer watcher(daemon->runtime_dir());
+    EXPECT_GT(watcher.counter("gpu_input_bytes"), 0u) << "all of it went by way of the host";
+  }
 }
 
-std::string name_of(const testing::TestParamInfo<Placement>& placement) {
+std::string name_of(const testing::TestParamInfo<World>& world) {
   std::string name = "RanksOnNodes";
-  for (const size_t node : placement.param) name += "_" + std::to_string(node);
+  for (const size_t node : world.param.placement) name += "_" + std::to_string(node);
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Random, LiveDifferentialTest,
-                         testing::Values(Placement{0, 0, 0, 0}, Placement{0, 1, 0, 1, 0},
-                                         Placement{2, 1, 0, 1, 2, 2}, Placement{0, 1, 2, 3}),
+                         testing::Values(World{{0, 0, 0, 0}}, World{{0, 1, 0, 1, 0}},
+                                         World{{2, 1, 0, 1, 2, 2}}, World{{0, 1, 2, 3}}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(OnAGpu, LiveDifferentialTest,
+                         testing::Values(World{{0, 0, 0, 0}, true}, World{{0, 1, 0, 1, 0}, true}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(SummedByGpus, LiveDifferentialTest,
+                         testing::Values(World{{0, 0, 0}, true, true},
+                                         World{{0, 1, 0, 1}, true, true}),
                          name_of);
 
 }  // namespace

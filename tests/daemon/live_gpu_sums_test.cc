@@ -52,16 +52,7 @@ class LiveGpuSums : public LiveRanks {
     EXPECT_EQ(counted("gpu_sum_bytes"), sums);
     EXPECT_EQ(counted("gpu_result_bytes"), results);
   }
-  uint64_t counted(const std::string& name) {
-    wire::ClientMessage query;
-    query.mutable_query()->set_what(wire::Query::STATUS);
-    const wire::StatusReport report = watcher_.ask(query).reply().status();
-    for (const auto& counter : report.counters()) {
-      if (counter.name() == name) return counter.value();
-    }
-    ADD_FAILURE() << "no counter " << name;
-    return 0;
-  }
+  uint64_t counted(const std::string& name) { return watcher_.counter(name); }
   static constexpr uint64_t kBytes = ((uint64_t{5} << 20) + 3) * sizeof(float);
   static constexpr size_t kCount = (size_t{5} << 20) + 3;  // ten parts of two MiB
   static void expect_sums(const DeviceBuffer& gradients) {

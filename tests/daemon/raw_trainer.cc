@@ -135,6 +135,17 @@ std::optional<wire::DaemonMessage> RawTrainer::receive(int milliseconds) {
   return message;
 }
 
+uint64_t RawTrainer::counter(const std::string& name) {
+  wire::ClientMessage query;
+  query.mutable_query()->set_what(wire::Query::STATUS);
+  const wire::DaemonMessage answer = ask(query);
+  for (const auto& counter : answer.reply().status().counters()) {
+    if (counter.name() == name) return counter.value();
+  }
+  ADD_FAILURE() << "no counter " << name;
+  return 0;
+}
+
 wire::DaemonMessage RawTrainer::ask(wire::ClientMessage message) {
   message.set_request(next_request());
   const uint64_t request = message.request();

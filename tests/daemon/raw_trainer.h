@@ -66,6 +66,8 @@ class RawTrainer {
   // The next one, of any ticket.
   wire::Completion completion();
   wire::DaemonMessage answer_to(uint64_t request);
+  // One of the daemon's counters; 0 and a failed test: it has none of that name.
+  uint64_t counter(const std::string& name);
   // The next message, or nothing within the time.
   std::optional<wire::DaemonMessage> receive(int milliseconds = 10000);
 

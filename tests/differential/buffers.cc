@@ -15,42 +15,92 @@ constexpr auto kUntouched = static_cast<std::byte>(0xc5);
 
 }  // namespace
 
-Arena::Arena(gradring_comm* comm, uint64_t bytes, Kind kind) : comm_(comm), bytes_(bytes) {
+Arena::Arena(gradring_comm* comm, uint64_t bytes, Kind kind, const test::TestGpu* gpu)
+    : comm_(comm),
+      bytes_(bytes),
+      registered_(kind == Kind::kRegistered || kind == Kind::kRegisteredOnGpu) {
   if (kind == Kind::kAllocated) {
     void* memory = nullptr;
     check(gradring_alloc(comm, bytes, &memory));
     memory_ = static_cast<std::byte*>(memory);
-  } else {
-    own_ = std::make_unique<std::byte[]>(bytes);
-    memory_ = own_.get();
-    check(gradring_register(comm, memory_, bytes));
+    return;
   }
+  own_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  memory_ = own_.get();
+  if (kind != Kind::kRegistered) {
+    gpu_ = gpu;
+    gpu_begin_ = gpu->alloc(bytes, false);
+    stream_ = gpu->make_stream();
+  }
+  if (registered_) check(gradring_register(comm, named(memory_), bytes));
 }
 
 // Of a communicator that is over they are gone anyway.
 Arena::~Arena() {
-  static_cast<void>(own_ ? gradring_unregister(comm_, memory_) : gradring_free(comm_, memory_));
+  if (!own_) static_cast<void>(gradring_free(comm_, memory_));
+  if (registered_) static_cast<void>(gradring_unregister(comm_, named(memory_)));
+  if (gpu_ == nullptr) return;
+  gpu_->end_stream(stream_);
+  gpu_->free(gpu_begin_);
 }
 
+void* Arena::named(const std::byte* at) const {
+  if (gpu_ == nullptr) return const_cast<std::byte*>(at);  // NOLINT: it is this arena's
+  return reinterpret_cast<void*>(on_gpu(at));              // NOLINT: as an op names it
+}
+
+void Arena::put(const std::byte* at, uint64_t bytes) const {
+  if (gpu_ != nullptr) gpu_->write(on_gpu(at), at, bytes);
+}
+
+void Arena::get(std::byte* at, uint64_t bytes) const {
+  if (gpu_ != nullptr) gpu_->read(on_gpu(at), at, bytes);
+}
+
+void Arena::wait_for_stream() const {
+  if (gpu_ != nullptr) gpu_->wait_for(stream_);
+}
+
+// As the GPU's memory does, the host's begins at a multiple of a line.
 std::byte* Arena::take(uint64_t bytes) {
-  const auto at = reinterpret_cast<uintptr_t>(memory_) + used_;
+  const auto at = (gpu_ != nullptr ? 0 : reinterpret_cast<uintptr_t>(memory_)) + used_;
   const uint64_t first = used_ + (kLine - at % kLine) % kLine;
   GRADRING_CHECK(first + bytes <= bytes_, "a program takes more memory than it may");
   used_ = first + bytes;
   return memory_ + first;
 }
 
+Arena& Arenas::of(bool registered, bool on_gpu) {
+  const bool there = gpu_ != nullptr && (on_gpu || all_on_gpu_);
+  const auto kind = there ? (registered ? Arena::Kind::kRegisteredOnGpu : Arena::Kind::kOnGpu)
+                          : (registered ? Arena::Kind::kRegistered : Arena::Kind::kAllocated);
+  std::unique_ptr<Arena>& arena = arenas_[static_cast<size_t>(kind)];
+  if (arena == nullptr) arena = std::make_unique<Arena>(comm_, bytes_, kind, gpu_);
+  return *arena;
+}
+
+void Arenas::take_back_all() {
+  for (const auto& arena : arenas_) {
+    if (arena != nullptr) arena->take_back_all();
+  }
+}
+
 Buffer::Buffer(Arena& arena, uint64_t bytes, uint64_t shift)
-    : bytes_(bytes),
+    : arena_(&arena),
+      bytes_(bytes),
       data_(arena.take(shift + bytes + 2 * kMargin) + kMargin + shift),
       image_(bytes + 2 * kMargin, kUntouched) {
   std::fill_n(data_ - kMargin, image_.size(), kUntouched);
+  arena.put(data_ - kMargin, image_.size());
 }
 
 void Buffer::fill(uint64_t at, uint64_t bytes, const Bytes& cycle) {
   repeat(cycle, data_ + at, bytes);
+  arena_->put(data_ + at, bytes);
   accept(at, bytes);
 }
+
+void Buffer::look() { arena_->get(data_ - kMargin, image_.size()); }
 
 void Buffer::accept(uint64_t at, uint64_t bytes) {
   std::copy_n(data_ + at, bytes, image_.begin() + static_cast<ptrdiff_t>(kMargin + at));

@@ -24,8 +24,10 @@ int run(const Orders& orders) {
   gradring_options_init(&options);
   options.join_timeout_ms = orders.patience_ms;
   const gradring::Communicator world(options);
-  gradring::differential::Runner runner(world, std::chrono::milliseconds(orders.patience_ms),
-                                        orders.formed);
+  gradring::differential::RunnerOptions how;
+  how.patience = std::chrono::milliseconds(orders.patience_ms);
+  how.choice.formed = orders.formed;
+  gradring::differential::Runner runner(world, how);
   uint64_t wrong = 0;
   for (uint64_t seed = orders.seed; seed - orders.seed < orders.seeds; ++seed) {
     try {

@@ -173,6 +173,9 @@ Manner manner_of(uint64_t seed, const Op& op, uint32_t rank) {
   manner.says_wire = random.below(2) == 0;
   manner.polls = random.below(4) == 0;
   if (op.scaled) manner.prescale = kFactors[random.below(kFactors.size())];
+  manner.input_on_gpu = random.below(4) != 0;
+  manner.output_on_gpu = random.below(4) != 0;
+  manner.waits_by_stream = random.below(2) == 0;
   return manner;
 }
 

@@ -34,9 +34,10 @@ std::vector<uint32_t> some_of(Random& random, std::vector<uint32_t> ranks) {
 
 // Nothing, one, few, many, and one more or less than what fits into a slice, a part of a small sum
 // or the wire's least, of which there may be as many as there are ranks.
-uint64_t make_count(Random& random, uint64_t element, uint64_t ranks) {
+uint64_t make_count(Random& random, uint64_t element, uint64_t ranks, bool large) {
   static constexpr std::array<uint64_t, 6> kEdges = {64,       4096,      8192,
                                                      64 << 10, 128 << 10, 256 << 10};
+  if (large && one_in(random, 4)) return 1 + random.below((12 << 20) / element);
   const uint64_t kind = random.below(40);
   if (kind < 4) return 0;
   if (kind < 8) return 1;
@@ -49,8 +50,8 @@ uint64_t make_count(Random& random, uint64_t element, uint64_t ranks) {
 
 class Maker {
  public:
-  Maker(uint64_t seed, uint32_t world_size, bool formed)
-      : random_(seed), world_size_(world_size), formed_(formed) {
+  Maker(uint64_t seed, uint32_t world_size, const Choice& choice)
+      : random_(seed), world_size_(world_size), choice_(choice) {
     program_.seed = seed;
   }
 
@@ -70,9 +71,9 @@ class Maker {
     program_.phases = 1 + static_cast<uint32_t>(random_.below(3));
     std::vector<uint32_t> world(world_size_);
     std::iota(world.begin(), world.end(), 0u);
-    program_.in_world = formed_ || one_in(random_, 3);
+    program_.in_world = choice_.formed || one_in(random_, 3);
     program_.groups.push_back({program_.in_world ? world : some_of(random_, world), 0});
-    for (uint64_t left = formed_ ? 0 : random_.below(3); left > 0; --left) {
+    for (uint64_t left = choice_.formed ? 0 : random_.below(3); left > 0; --left) {
       const auto phase = static_cast<uint32_t>(random_.below(program_.phases));
       program_.groups.push_back({some_of(random_, program_.groups[0].ranks), phase});
     }
@@ -104,7 +105,7 @@ class Maker {
         GRADRING_SEND};
     do {
       op.collective = kAll[random_.below(kAll.size())];
-    } while (op.collective == GRADRING_SEND && (formed_ || op.size == 1));
+    } while (op.collective == GRADRING_SEND && (choice_.formed || op.size == 1));
     if (op.collective == GRADRING_BARRIER) return;
     op.dtype = static_cast<Dtype>(1 + random_.below(kDtypeLast));
     if (has_root(op.collective) || op.collective == GRADRING_SEND) {
@@ -133,11 +134,11 @@ class Maker {
   void choose_counts(Op& op) {
     if (op.collective == GRADRING_BARRIER) return;
     const uint64_t element = size_of(op.dtype);
-    op.count = make_count(random_, element, op.size);
+    op.count = make_count(random_, element, op.size, choice_.large);
     if (!in_blocks(op.collective) || !one_in(random_, 3)) return;
     const bool pairs = op.collective == GRADRING_ALLTOALL;
     const size_t blocks = pairs ? size_t{op.size} * op.size : op.size;
-    for (size_t i = 0; i < blocks; ++i) op.counts.push_back(make_count(random_, element, 1));
+    for (size_t i = 0; i < blocks; ++i) op.counts.push_back(make_count(random_, element, 1, false));
   }
 
   // What is rounded to int8 is compared with a tolerance, which is known for fractions.
@@ -198,7 +199,7 @@ class Maker {
       }
       return bytes;
     };
-    const uint64_t left = kProgramBytesMax - std::min(bytes_, kProgramBytesMax);
+    const uint64_t all = program_bytes_max(choice_), left = all - std::min(bytes_, all);
     while (most() > std::max(left, kOpBytesAlways)) {
       op.count /= 2;
       for (uint64_t& count : op.counts) count /= 2;
@@ -208,15 +209,15 @@ class Maker {
 
   Random random_;
   const uint32_t world_size_;
-  const bool formed_;
+  const Choice choice_;
   uint64_t bytes_ = 0;
   Program program_;
 };
 
 }  // namespace
 
-Program make_program(uint64_t seed, uint32_t world_size, bool formed) {
-  return Maker(seed, world_size, formed).make();
+Program make_program(uint64_t seed, uint32_t world_size, const Choice& choice) {
+  return Maker(seed, world_size, choice).make();
 }
 
 }  // namespace gradring::differential

@@ -90,6 +90,10 @@ struct Manner {
   bool says_wire = false;  // even the one that is the default
   bool polls = false;
   double prescale = 1;
+  // Where there is one.
+  bool input_on_gpu = false;
+  bool output_on_gpu = false;
+  bool waits_by_stream = false;  // if the output is on it
 };
 Manner manner_of(uint64_t seed, const Op& op, uint32_t rank);
 
@@ -109,11 +113,17 @@ struct Program {
   std::vector<Op> ops;
 };
 
-// What the buffers of all large ops of a program take on one rank, at most.
-inline constexpr uint64_t kProgramBytesMax = 6 << 20;
+struct Choice {
+  bool formed = false;  // nothing has to come about while it runs, neither groups nor pairs
+  bool large = false;   // many ops are of megabytes
+};
 
-// `formed`: nothing has to come about while it runs, neither groups nor pairs.
-Program make_program(uint64_t seed, uint32_t world_size, bool formed = false);
+// What the buffers of all large ops of a program take on one rank, at most.
+constexpr uint64_t program_bytes_max(const Choice& choice) {
+  return uint64_t{choice.large ? 48u : 6u} << 20;
+}
+
+Program make_program(uint64_t seed, uint32_t world_size, const Choice& choice = {});
 
 // For people: "op 3, allreduce sum of 5 float32, named layer 2, among ranks 4 0 1".
 std::string describe(const Program& program, const Op& op);

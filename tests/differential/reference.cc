@@ -40,8 +40,9 @@ void round_to(WireType wire, Bytes& sum) {
 
 }  // namespace
 
-Reference::Reference(const Program& program, const Op& op, std::vector<uint32_t> nodes)
-    : program_(program), op_(op), nodes_(std::move(nodes)) {}
+Reference::Reference(const Program& program, const Op& op, std::vector<uint32_t> nodes,
+                     bool node_sums)
+    : program_(program), op_(op), nodes_(std::move(nodes)), node_sums_(node_sums) {}
 
 std::vector<Piece> Reference::pieces_for(uint32_t rank) const {
   std::vector<Piece> pieces;
@@ -108,44 +109,57 @@ bool Reference::is_packed(const Ring& ring) const {
          elements * sizeof(float) >= kPackedBytesMin;
 }
 
-Bytes Reference::sum_from(const Ring& ring, uint32_t start,
+Bytes Reference::sum_from(const Ring& ring, uint32_t start, uint32_t summed,
                           const std::vector<Bytes>& inputs) const {
   const bool packed = is_packed(ring);
+  const size_t count = inputs[0].size() / size_of(op_.dtype);
   Bytes sum;
   for (size_t distance = 0; distance < ring.size(); ++distance) {
     const bool last = distance + 1 == ring.size();
+    const size_t member = (start + distance) % ring.size();
     std::vector<const std::byte*> from;
     std::vector<double> factors;
-    for (const uint32_t rank : ring[(start + distance) % ring.size()]) {
+    for (const uint32_t rank : ring[member]) {
       from.push_back(inputs[rank].data());
       factors.push_back(manner_of(program_.seed, op_, rank).prescale);
+    }
+    Bytes own;
+    if ((summed >> member & 1) != 0) {
+      own = fold_reference::fold(op_.dtype, op_.op, from, count, 0);
+      from = {own.data()};
+      factors = {1};
     }
     if (distance > 0) from.push_back(sum.data());
     const transport::Scale scale = {factors, last ? op_.postscale : 1};
     const uint32_t divisor = last && op_.op == ReduceOp::kAverage ? op_.size : 0;
-    const size_t count = inputs[0].size() / size_of(op_.dtype);
     sum = fold_reference::fold(op_.dtype, op_.op, from, count, divisor, scale);
     if (packed && op_.wire != WireType::kInt8) round_to(op_.wire, sum);
   }
   return sum;
 }
 
-std::vector<Bytes> Reference::candidates(const Piece& piece, uint32_t rank) const {
+Reference::Candidates Reference::candidates(const Piece& piece, uint32_t rank) const {
   const auto input_of = [&](uint32_t giver) {
     return cycle_of(program_.seed, op_, giver, piece.from + piece.count);
   };
-  if (!is_reduction(op_.collective)) return {input_of(piece.giver)};
+  if (!is_reduction(op_.collective)) return {{input_of(piece.giver)}};
   std::vector<Bytes> inputs;
   for (uint32_t giver = 0; giver < op_.size; ++giver) inputs.push_back(input_of(giver));
   const Ring members = ring();
-  if (op_.collective != GRADRING_ALLREDUCE) {
-    return {sum_from(members, member_behind(members, rank), inputs)};
+  // What is prescaled is never summed so.
+  const bool may_be_summed = node_sums_ && !op_.scaled && members.size() > 1;
+  const uint32_t ways = may_be_summed ? uint32_t{1} << members.size() : 1;
+  const bool anywhere = op_.collective == GRADRING_ALLREDUCE;
+  const auto first = anywhere ? 0 : member_behind(members, rank);
+  const auto starts = anywhere ? static_cast<uint32_t>(members.size()) : 1;
+  Candidates found;
+  found.first = ways;
+  for (uint32_t start = first; start < first + starts; ++start) {
+    for (uint32_t summed = 0; summed < ways; ++summed) {
+      found.all.push_back(sum_from(members, start, summed, inputs));
+    }
   }
-  std::vector<Bytes> all;
-  for (uint32_t start = 0; start < members.size(); ++start) {
-    all.push_back(sum_from(members, start, inputs));
-  }
-  return all;
+  return found;
 }
 
 // Rounded to int8 on each node by 1/252 of what the largest sum may be. A named op adds what its
@@ -161,13 +175,13 @@ double Reference::tolerance() const {
 std::string Reference::fault_in(const Piece& piece, uint32_t rank, const std::byte* output) const {
   if (piece.count == 0) return "";
   const size_t element = size_of(op_.dtype);
-  const std::vector<Bytes> all = candidates(piece, rank);
+  const Candidates found = candidates(piece, rank);
   const double slack = tolerance();
   uint64_t run = 0;
   for (uint64_t i = 0; i < piece.count; i += run) {
     const uint64_t in_cycle = (piece.from + i) % kPeriod;
     // The first slice begins at the first member, whichever the others begin at.
-    const std::span<const Bytes> may_be = i == 0 ? std::span(all).first(1) : std::span(all);
+    const std::span<const Bytes> all(found.all), may_be = i == 0 ? all.first(found.first) : all;
     run = i == 0 ? 1 : std::min(kPeriod - in_cycle, piece.count - i);
     const size_t at = in_cycle * element;
     const std::byte* const got = output + (piece.to + i) * element;

@@ -21,8 +21,10 @@ struct Piece {
 // where, and in which order it adds.
 class Reference {
  public:
-  // `nodes`: where each rank of the group is.
-  Reference(const Program& program, const Op& op, std::vector<uint32_t> nodes);
+  // `nodes`: where each rank of the group is. `node_sums`: a node may sum its ranks' inputs first,
+  // and add the sum to what came (docs/collectives.md, sums on the node's GPUs).
+  Reference(const Program& program, const Op& op, std::vector<uint32_t> nodes,
+            bool node_sums = false);
 
   // Of the output of one rank. The rest of it must be as it was.
   std::vector<Piece> pieces_for(uint32_t rank) const;
@@ -37,14 +39,21 @@ class Reference {
   bool is_packed(const Ring& ring) const;
   uint32_t member_behind(const Ring& ring, uint32_t rank) const;
   // What the inputs, by rank, are when they have gone once round the ring from that member on.
-  Bytes sum_from(const Ring& ring, uint32_t start, const std::vector<Bytes>& inputs) const;
+  // `summed`: a bit for each member whose own sum is made first.
+  Bytes sum_from(const Ring& ring, uint32_t start, uint32_t summed,
+                 const std::vector<Bytes>& inputs) const;
   // All that it may be: an allreduce may begin anywhere.
-  std::vector<Bytes> candidates(const Piece& piece, uint32_t rank) const;
+  struct Candidates {
+    std::vector<Bytes> all;
+    size_t first = 1;  // so many of them begin at the first member, or wherever they must
+  };
+  Candidates candidates(const Piece& piece, uint32_t rank) const;
   double tolerance() const;
 
   const Program& program_;
   const Op& op_;
   const std::vector<uint32_t> nodes_;
+  const bool node_sums_;
 };
 
 }  // namespace gradring::differential

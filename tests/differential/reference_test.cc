@@ -96,5 +96,26 @@ TEST_F(ReferenceTest, FractionsAreAddedInTheOrderOfTheRing) {
   EXPECT_TRUE(reference.pieces_for(0).empty());
 }
 
+// As the GPUs of a node do it, where what each node does is its own affair.
+TEST_F(ReferenceTest, ANodesSumMayBeMadeFirst) {
+  Op op = op_of(GRADRING_ALLREDUCE, 4, kPeriod);
+  op.dtype = Dtype::kBfloat16;
+  op.values = Values::kFractions;
+  std::vector<Bytes> inputs;
+  for (uint32_t rank = 0; rank < op.size; ++rank) inputs.push_back(cycle_of(7, op, rank, kPeriod));
+  const auto add = [&](const std::vector<const std::byte*>& from) {
+    return fold_reference::fold(op.dtype, op.op, from, kPeriod, 0);
+  };
+  const Bytes first = add({inputs[0].data(), inputs[1].data()});
+  const Bytes second = add({inputs[2].data(), inputs[3].data()});
+  const Bytes sum = add({second.data(), first.data()});
+  const auto fault = [&](bool node_sums) {
+    const Reference reference(program_, op, {0, 0, 1, 1}, node_sums);
+    return reference.fault_in({0, 0, kPeriod, 0}, 0, sum.data());
+  };
+  EXPECT_EQ(fault(true), "");
+  EXPECT_THAT(fault(false), HasSubstr("of the output is")) << "it is rounded once more";
+}
+
 }  // namespace
 }  // namespace gradring::differential

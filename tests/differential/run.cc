@@ -25,13 +25,13 @@ gradring_result empty_result() {
 }  // namespace
 
 Run::Run(const Program& program, const Communicator& world, const std::vector<uint32_t>& nodes,
-         std::chrono::milliseconds patience, Arena& allocated, Arena& registered)
+         bool node_sums, std::chrono::milliseconds patience, Arenas& arenas)
     : program_(program),
       world_(world),
       nodes_(nodes),
+      node_sums_(node_sums),
       patience_(patience),
-      allocated_(allocated),
-      registered_(registered),
+      arenas_(arenas),
       random_(core::Random(program.seed).next() + static_cast<uint64_t>(world.rank())),
       groups_(program.groups.size()),
       digests_(program.groups.size()) {}
@@ -82,7 +82,7 @@ Run::Tasks Run::make_tasks(uint32_t phase) {
   for (const Op& op : program_.ops) {
     const Member& member = groups_[op.group];
     if (op.phase != phase || !member.comm || !takes_part(op, member.rank)) continue;
-    tasks_.push_back(std::make_unique<Task>(program_, op, member.rank, allocated_, registered_));
+    tasks_.push_back(std::make_unique<Task>(program_, op, member.rank, arenas_));
     tasks.push_back(tasks_.back().get());
   }
   return tasks;
@@ -152,6 +152,15 @@ void Run::wait_for(Tasks tasks) {
 }
 
 gradring_code Run::wait(const Communicator& comm, Task& task, gradring_result* result) {
+  if (const Arena* const to = task.waits_by()) {
+    const gradring_code code =
+        gradring_wait_on_stream(comm.handle(), task.request, to->stream(), patience_.count());
+    if (code != GRADRING_OK) return code;
+    const gradring_code ended =
+        gradring_wait(comm.handle(), task.request, patience_.count(), result);
+    to->wait_for_stream();
+    return ended;
+  }
   if (!task.manner().polls) {
     return gradring_wait(comm.handle(), task.request, patience_.count(), result);
   }
@@ -182,7 +191,7 @@ void Run::end(Task& task, gradring_code code, const gradring_result& result) {
   if (result.verdict != GRADRING_VERDICT_OK) {
     complain(op, "ended with verdict " + std::to_string(result.verdict));
   }
-  const std::string fault = task.fault(Reference(program_, op, nodes_of(op.group)));
+  const std::string fault = task.fault(Reference(program_, op, nodes_of(op.group), node_sums_));
   if (!fault.empty()) complain(op, fault);
   if (op.collective == GRADRING_ALLREDUCE) {
     digests_[op.group].push_back({op.number, task.digest()});

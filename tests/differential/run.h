@@ -15,9 +15,9 @@ namespace gradring::differential {
 // One program on one of its ranks.
 class Run {
  public:
-  // `nodes`: of all ranks of the world.
+  // `nodes`: of all ranks of the world. `node_sums`: as of Reference.
   Run(const Program& program, const Communicator& world, const std::vector<uint32_t>& nodes,
-      std::chrono::milliseconds patience, Arena& allocated, Arena& registered);
+      bool node_sums, std::chrono::milliseconds patience, Arenas& arenas);
 
   // To its end. Throws Error where that cannot be reached; its words say what was waited for.
   std::vector<std::string> finish();
@@ -56,9 +56,9 @@ class Run {
   const Program& program_;
   const Communicator& world_;
   const std::vector<uint32_t>& nodes_;
+  const bool node_sums_;
   const std::chrono::milliseconds patience_;
-  Arena& allocated_;
-  Arena& registered_;
+  Arenas& arenas_;
   core::Random random_;  // of what is this rank's own affair
   std::vector<Member> groups_;
   std::vector<std::unique_ptr<Task>> tasks_;

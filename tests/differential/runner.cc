@@ -10,16 +10,16 @@ namespace gradring::differential {
 namespace {
 
 // With the small ops, the margins and all that is not used for the alignment.
-constexpr uint64_t kArenaBytes = kProgramBytesMax + (3 << 20);
+constexpr uint64_t kMore = 3 << 20;
 
 }  // namespace
 
-Runner::Runner(const Communicator& world, std::chrono::milliseconds patience, bool formed)
+Runner::Runner(const Communicator& world, const RunnerOptions& options)
     : world_(world),
-      patience_(patience),
-      formed_(formed),
-      allocated_(world.handle(), kArenaBytes, Arena::Kind::kAllocated),
-      registered_(world.handle(), kArenaBytes, Arena::Kind::kRegistered) {
+      options_(options),
+      arenas_(world.handle(),
+              (options.bytes != 0 ? options.bytes : program_bytes_max(options.choice)) + kMore,
+              options.gpu, options.all_on_gpu) {
   learn_nodes();
 }
 
@@ -36,12 +36,14 @@ void Runner::learn_nodes() {
 }
 
 std::vector<std::string> Runner::run(uint64_t seed) {
-  const Program program = make_program(seed, static_cast<uint32_t>(nodes_.size()), formed_);
+  return run(make_program(seed, static_cast<uint32_t>(nodes_.size()), options_.choice));
+}
+
+std::vector<std::string> Runner::run(const Program& program) {
   const auto me = static_cast<uint32_t>(world_.rank());
   if (std::ranges::find(program.groups[0].ranks, me) == program.groups[0].ranks.end()) return {};
-  allocated_.take_back_all();
-  registered_.take_back_all();
-  Run run(program, world_, nodes_, patience_, allocated_, registered_);
+  arenas_.take_back_all();
+  Run run(program, world_, nodes_, options_.node_sums, options_.patience, arenas_);
   std::vector<std::string> faults = run.finish();
   ops_ += run.ops();
   return faults;

@@ -14,38 +14,46 @@ gradring_wire number_of(WireType wire, bool says_it) {
 
 }  // namespace
 
-Task::Task(const Program& program, const Op& op, uint32_t rank, Arena& allocated, Arena& registered)
+Task::Task(const Program& program, const Op& op, uint32_t rank, Arenas& arenas)
     : program_(program),
       op_(op),
       rank_(rank),
       said_(said_by(op, rank)),
       manner_(manner_of(program.seed, op, rank)),
       extents_(extents_of(said_, rank)) {
-  lay_out(allocated, registered);
+  lay_out(arenas);
   describe();
 }
 
-void Task::lay_out(Arena& allocated, Arena& registered) {
+void Task::lay_out(Arenas& arenas) {
   const uint64_t element = size_of(said_.dtype);
   const uint64_t shift = manner_.shift * element;
-  const auto arena = [&](bool is_registered) -> Arena& {
-    return is_registered ? registered : allocated;
-  };
+  Arena& of_input = arenas.of(manner_.input_registered, manner_.input_on_gpu);
+  Arena& of_output = arenas.of(manner_.output_registered, manner_.output_on_gpu);
   const uint64_t input = extents_.input * element, output = extents_.output * element;
   uint64_t input_at = 0;
   if (manner_.in_place && input != 0 && output != 0) {
-    buffers_.emplace_back(arena(manner_.input_registered), std::max(input, output), shift);
+    buffers_.emplace_back(of_input, std::max(input, output), shift);
     const bool gathers =
         said_.collective == GRADRING_ALLGATHER || said_.collective == GRADRING_GATHER;
     (gathers ? input_at : output_at_) = own_block(said_, rank_) * element;
   } else {
-    buffers_.emplace_back(arena(manner_.input_registered), input, shift);
-    buffers_.emplace_back(arena(manner_.output_registered), output, shift);
+    buffers_.emplace_back(of_input, input, shift);
+    buffers_.emplace_back(of_output, output, shift);
   }
   Buffer& from = buffers_.front();
   if (input != 0) from.fill(input_at, input, cycle_of(program_.seed, said_, rank_, extents_.input));
-  described_.input = from.data() + input_at;
-  described_.output = buffers_.back().data() + output_at_;
+  described_.input = from.named(input_at);
+  described_.output = buffers_.back().named(output_at_);
+  described_.stream =
+      from.arena().on_gpu() ? from.arena().stream() : buffers_.back().arena().stream();
+}
+
+// What fails leaves there what means nothing.
+const Arena* Task::waits_by() const {
+  const Arena& to = buffers_.back().arena();
+  const bool may = extents_.output != 0 && op_.oddity == Oddity::kNone && manner_.waits_by_stream;
+  return may && to.on_gpu() ? &to : nullptr;
 }
 
 void Task::describe() {
@@ -78,6 +86,7 @@ void Task::describe() {
 }
 
 std::string Task::fault(const Reference& reference) {
+  for (Buffer& buffer : buffers_) buffer.look();
   Buffer& to = buffers_.back();
   const uint64_t element = size_of(op_.dtype);
   for (const Piece& piece : reference.pieces_for(rank_)) {
@@ -85,10 +94,15 @@ std::string Task::fault(const Reference& reference) {
     if (!wrong.empty()) return wrong;
     to.accept(output_at_ + piece.to * element, piece.count * element);
   }
-  return fault_after_failure();
+  return fault_elsewhere();
 }
 
-std::string Task::fault_after_failure() const {
+std::string Task::fault_after_failure() {
+  for (Buffer& buffer : buffers_) buffer.look();
+  return fault_elsewhere();
+}
+
+std::string Task::fault_elsewhere() const {
   for (const Buffer& buffer : buffers_) {
     std::string wrong = buffer.fault();
     if (!wrong.empty()) return wrong;

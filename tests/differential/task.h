@@ -17,7 +17,7 @@ namespace gradring::differential {
 class Task {
  public:
   // `rank`: of the op's group.
-  Task(const Program& program, const Op& op, uint32_t rank, Arena& allocated, Arena& registered);
+  Task(const Program& program, const Op& op, uint32_t rank, Arenas& arenas);
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
@@ -28,14 +28,18 @@ class Task {
   const gradring_op& described() const { return described_; }
   gradring_request request = 0;
 
+  // Whose stream may wait for it; null: it waits itself.
+  const Arena* waits_by() const;
+
   // What is wrong with its memory after a good end, or after a failure; empty if nothing is.
   std::string fault(const Reference& reference);
-  std::string fault_after_failure() const;
+  std::string fault_after_failure();
   // Of the bits that are the same on all ranks.
   uint64_t digest() const;
 
  private:
-  void lay_out(Arena& allocated, Arena& registered);
+  void lay_out(Arenas& arenas);
+  std::string fault_elsewhere() const;
   void describe();
 
   const Program& program_;

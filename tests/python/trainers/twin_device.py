@@ -24,6 +24,7 @@ class _Gpu(ctypes.Structure):
                 ("hold", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)),
                 ("wait_for", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
                 ("read", ctypes.c_void_p),
+                ("write", ctypes.c_void_p),
                 ("behind", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint64))]
 
 
