@@ -280,6 +280,10 @@ const std::vector<Option>& all_options() {
        "what the ranks of this node have on its GPUs is summed there before it goes to other nodes "
        "(on), or in the host's memory (off)",
        false, on_off(&Config::gpu_sums)},
+      {"gpu-engine", "ENGINE", "kernels",
+       "what adds what lies on several GPUs: kernels of the daemon's own, nccl, or measured: the "
+       "faster one of them when the daemon starts",
+       false, one_of(&Config::gpu_engine, {"kernels", "nccl", "measured"})},
       {"tuning", "TABLE", "default",
        "how sums go between nodes, by their size: default, auto (measured while jobs run), or a "
        "table such as 64K:parts,1M:128K,rest:ring; the same on all nodes",

@@ -203,11 +203,16 @@ tl::expected<std::unique_ptr<metrics::Server>, Status> serve_metrics(const Confi
   return metrics::Server::start(config.metrics, &board);
 }
 
+transport::GpuSumsBy gpu_sums_by(const std::string& engine) {
+  if (engine == "nccl") return transport::GpuSumsBy::kNccl;
+  return engine == "measured" ? transport::GpuSumsBy::kMeasured : transport::GpuSumsBy::kKernels;
+}
+
 // Null where GPUs are not to sum, or there are none: then what lies on one goes by way of the host.
 std::shared_ptr<transport::Gpus> open_gpus(const Config& config, StandingFacts* facts) {
   facts->gpu_sums_reason = "gpu-sums is off";
   if (!config.gpu_sums) return nullptr;
-  auto gpus = transport::open_gpus(transport::fold_kernels());
+  auto gpus = transport::open_gpus(transport::fold_kernels(), gpu_sums_by(config.gpu_engine));
   if (!gpus) {
     facts->gpu_sums_reason = "gpu-sums is on, but " + gpus.error().message();
     spdlog::warn("no GPU sums here: {}", facts->gpu_sums_reason);
@@ -217,7 +222,9 @@ std::shared_ptr<transport::Gpus> open_gpus(const Config& config, StandingFacts* 
   if (const Status started = (*gpus)->start(); !started.ok()) spdlog::warn(started.message());
   facts->gpu_sums_by = (*gpus)->name();
   facts->gpu_sums_reason = "gpu-sums is on";
-  spdlog::info("what ranks here have on GPUs is summed on {}", facts->gpu_sums_by);
+  facts->gpu_sums_way = (*gpus)->way();
+  spdlog::info("what ranks here have on GPUs is summed on {}, {}", facts->gpu_sums_by,
+               facts->gpu_sums_way);
   return *gpus;
 }
 
@@ -258,6 +265,8 @@ int serve(const Config& config, MadeLanes made, FdStore* store, machine::LookApa
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
+  // NCCL is among the threads of this process, and listens for that: not on a network.
+  if (config.gpu_engine != "kernels") setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   raise_file_limit();
   const StandingFacts facts = facts_of(made);
   Lanes lanes = std::move(made.lanes);

@@ -44,6 +44,8 @@ class Gpus {
   // ---- any thread ----
   // "2 GPUs, NVIDIA H100 80GB HBM3", for people.
   virtual std::string name() const = 0;
+  // How sums of several GPUs are made, likewise: "by NCCL 2.28.9". Settled once start() is over.
+  virtual std::string way() const = 0;
   // Takes of each GPU what it needs, which is some hundred megabytes and may last for seconds; else
   // whoever first opens memory of it waits so long. What cannot be had now is tried again then.
   virtual Status start() = 0;

@@ -65,6 +65,7 @@ wire::TopologyReport Queries::topology_report() const {
   sums->set_on_gpus(!facts_.gpu_sums_by.empty());
   sums->set_by(facts_.gpu_sums_by);
   sums->set_reason(facts_.gpu_sums_reason);
+  sums->set_way(facts_.gpu_sums_way);
   parts_.ports->add_to(&report, monotonic_now());
   add_rings(&report);
   return report;

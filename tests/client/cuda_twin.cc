@@ -100,6 +100,11 @@ int cuCtxPopCurrent_v2(void** context) {
 }
 
 // From the current context to that one.
+int cuCtxGetCurrent(void** context) {
+  *context = contexts.empty() ? nullptr : contexts.back();
+  return kSuccess;
+}
+
 int cuCtxEnablePeerAccess(void* context, unsigned) {
   const std::lock_guard lock(gpu().mutex);
   if (contexts.empty() || gpu_of(context) < 0) return kInvalidContext;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tests/client/cuda_twin.h"
+#include "tests/client/nccl_twin.h"
 
 namespace gradring::test {
 
@@ -13,6 +14,16 @@ const CudaTwin& cuda_twin() {
     void* const library = ::dlopen(CUDA_TWIN, RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) ADD_FAILURE() << ::dlerror();
     return static_cast<const CudaTwin*>(::dlsym(library, "gradring_cuda_twin"));
+  }();
+  return *kTwin;
+}
+
+const NcclTwin& nccl_twin() {
+  static const NcclTwin* const kTwin = [] {
+    cuda_twin();
+    void* const library = ::dlopen(NCCL_TWIN, RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) ADD_FAILURE() << ::dlerror();
+    return static_cast<const NcclTwin*>(::dlsym(library, "gradring_nccl_twin"));
   }();
   return *kTwin;
 }

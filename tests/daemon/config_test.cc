@@ -137,6 +137,7 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"checksum", "on"},
                                                    {"verify", "on"},
                                                    {"gpu-sums", "on"},
+                                                   {"gpu-engine", "measured"},
                                                    {"flight-recorder-size", "0"},
                                                    {"socket-mode", "0600"},
                                                    {"socket-group", "root"},

@@ -17,6 +17,7 @@
 namespace gradring::daemon {
 namespace {
 
+using testing::HasSubstr;
 using testing::IsEmpty;
 using namespace std::chrono_literals;
 
@@ -29,9 +30,20 @@ using Placement = std::vector<size_t>;
 
 struct World {
   Placement placement;
-  bool gpu = false;       // most buffers lie on one, which the tests bring along
-  bool gpu_sums = false;  // and daemons sum there
+  bool gpu = false;              // most buffers lie on one, which the tests bring along
+  bool gpu_sums = false;         // and daemons sum there
+  const char* engine = nullptr;  // by this, on two GPUs that ranks have in turn
 };
+
+// The second GPU of the tests.
+const test::TestGpu& second_gpu() {
+  static const test::TestGpu kSecond = [] {
+    test::TestGpu gpu = test::test_gpu();
+    gpu.alloc = [](size_t bytes, bool) { return test::cuda_twin().alloc_on(1, bytes); };
+    return gpu;
+  }();
+  return kSecond;
+}
 
 class LiveDifferentialTest : public testing::TestWithParam<World> {
  protected:
@@ -39,10 +51,23 @@ class LiveDifferentialTest : public testing::TestWithParam<World> {
     if (GetParam().gpu) options_.gpu = &test::test_gpu();
     if (GetParam().gpu_sums) setenv("LD_LIBRARY_PATH", CUDA_TWIN_FOLDER, 1);  // of the daemons
     options_.patience = kPatience;
-    options_.choice.large = options_.node_sums = GetParam().gpu_sums;
+    options_.choice.large = options_.node_sums.may_be = GetParam().gpu_sums;
     std::vector<std::string> flags = {"--op-deadline", "30s"};
     if (GetParam().gpu_sums) flags.insert(flags.end(), {"--gpu-sums", "on"});
+    if (GetParam().engine != nullptr) {
+      flags.insert(flags.end(), {"--gpu-engine", GetParam().engine});
+      options_.all_on_gpu = true;
+      test::cuda_twin().have(2);
+      setenv("CUDA_TWIN_GPUS", "2", 1);  // of the daemons
+      for (uint32_t rank = 0; rank < placement_.size(); ++rank) {
+        options_.node_sums.gpus.push_back(rank % 2);
+      }
+    }
     daemons_ = live_nodes(*std::ranges::max_element(placement_) + 1, flags);
+  }
+  ~LiveDifferentialTest() override {
+    unsetenv("CUDA_TWIN_GPUS");
+    if (GetParam().engine != nullptr) test::cuda_twin().have(1);
   }
 
   void run_rank(size_t rank, uint64_t first_seed) {
@@ -55,7 +80,9 @@ class LiveDifferentialTest : public testing::TestWithParam<World> {
     options.local_rank = options.local_size = -1;
     options.join_timeout_ms = std::chrono::milliseconds(kPatience).count();
     const Communicator world(options);
-    differential::Runner runner(world, options_);
+    differential::RunnerOptions how = options_;
+    if (GetParam().engine != nullptr && rank % 2 == 1) how.gpu = &second_gpu();
+    differential::Runner runner(world, how);
     for (uint64_t seed = first_seed; seed < first_seed + kPrograms; ++seed) {
       EXPECT_THAT(runner.run(seed), IsEmpty());
     }
@@ -83,6 +110,8 @@ TEST_P(LiveDifferentialTest, ProgramsComeToWhatTheReferenceSays) {
     if (!GetParam().gpu_sums) break;
     RawTrainer watcher(daemon->runtime_dir());
     EXPECT_GT(watcher.counter("gpu_input_bytes"), 0u) << "all of it went by way of the host";
+    const bool nccl = GetParam().engine != nullptr && GetParam().engine == std::string("nccl");
+    EXPECT_THAT(daemon->log(), HasSubstr(nccl ? "by NCCL 2.28.9" : "by kernels"));
   }
 }
 
@@ -102,6 +131,13 @@ INSTANTIATE_TEST_SUITE_P(OnAGpu, LiveDifferentialTest,
 INSTANTIATE_TEST_SUITE_P(SummedByGpus, LiveDifferentialTest,
                          testing::Values(World{{0, 0, 0}, true, true},
                                          World{{0, 1, 0, 1}, true, true}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(OfTwoGpusByKernels, LiveDifferentialTest,
+                         testing::Values(World{{0, 0, 0, 0}, true, true, "kernels"}), name_of);
+INSTANTIATE_TEST_SUITE_P(OfTwoGpusByNccl, LiveDifferentialTest,
+                         testing::Values(World{{0, 0, 0, 0}, true, true, "nccl"},
+                                         World{{0, 0, 1, 1}, true, true, "nccl"}),
                          name_of);
 
 }  // namespace

@@ -66,6 +66,7 @@ class SlowGpus final : public transport::Gpus {
   }
 
   std::string name() const override { return "a slow GPU"; }
+  std::string way() const override { return "by tests"; }
   Status start() override { return {}; }
   tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> open(
       const transport::GpuShare&) override {

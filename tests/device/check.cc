@@ -38,6 +38,7 @@ struct Layout {
   const char* words;
   std::vector<size_t> node_of;  // by rank
   bool sums;                    // gpu-sums
+  bool nccl = false;            // gpu-engine
 };
 
 struct Part {
@@ -63,7 +64,15 @@ class Check {
   explicit Check(const Layout& layout) : layout_(layout) {
     std::vector<std::string> flags = {"--op-deadline", "100s"};
     if (layout.sums) flags.insert(flags.end(), {"--gpu-sums", "on"});
+    if (layout.nccl) flags.insert(flags.end(), {"--gpu-engine", "nccl"});
     nodes_ = daemon::live_nodes(*std::ranges::max_element(layout.node_of) + 1, flags);
+  }
+
+  // What was asked for may not be there.
+  bool can_run() const {
+    if (!layout_.nccl || nodes_[0]->log().find("by NCCL ") != std::string::npos) return true;
+    std::printf("%-38s  left out: the daemon finds no NCCL (LD_LIBRARY_PATH)\n", layout_.words);
+    return false;
   }
 
   // A line; true: all was right.
@@ -118,7 +127,7 @@ class Check {
     how.patience = kPatience;
     how.gpu = &test::test_gpu();
     how.all_on_gpu = part.all_on_gpu;
-    how.node_sums = layout_.sums;
+    how.node_sums.may_be = layout_.sums;
     how.bytes = part.bytes;
     differential::Runner runner(world, how);
     std::vector<std::string> faults;
@@ -161,6 +170,7 @@ int run(const Orders& orders) {
   static const std::vector<Layout> kLayouts = {
       {"one node, 3 ranks, by way of the host", {0, 0, 0}, false},
       {"one node, 3 ranks, summed on the GPU", {0, 0, 0}, true},
+      {"one node, 3 ranks, summed by NCCL", {0, 0, 0}, true, true},
       {"two nodes, 2 ranks on each, by the host", {0, 1, 0, 1}, false},
       {"two nodes, 2 ranks on each, on the GPU", {0, 1, 0, 1}, true}};
   setenv("GRADRING_GPU_STAGE_MIB", "12288", 0);
@@ -170,6 +180,7 @@ int run(const Orders& orders) {
   bool right = true;
   for (const Layout& layout : kLayouts) {
     Check check(layout);
+    if (!check.can_run()) continue;
     for (const Part& part : parts_for(orders, static_cast<uint32_t>(layout.node_of.size()))) {
       right = check.run(part) && right;
     }

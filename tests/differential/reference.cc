@@ -41,8 +41,8 @@ void round_to(WireType wire, Bytes& sum) {
 }  // namespace
 
 Reference::Reference(const Program& program, const Op& op, std::vector<uint32_t> nodes,
-                     bool node_sums)
-    : program_(program), op_(op), nodes_(std::move(nodes)), node_sums_(node_sums) {}
+                     NodeSums node_sums)
+    : program_(program), op_(op), nodes_(std::move(nodes)), node_sums_(std::move(node_sums)) {}
 
 std::vector<Piece> Reference::pieces_for(uint32_t rank) const {
   std::vector<Piece> pieces;
@@ -109,7 +109,24 @@ bool Reference::is_packed(const Ring& ring) const {
          elements * sizeof(float) >= kPackedBytesMin;
 }
 
-Bytes Reference::sum_from(const Ring& ring, uint32_t start, uint32_t summed,
+Bytes Reference::sum_of(const std::vector<uint32_t>& ranks, Way way,
+                        const std::vector<Bytes>& inputs) const {
+  const size_t count = inputs[0].size() / size_of(op_.dtype);
+  const auto fold = [&](const std::vector<const std::byte*>& from) {
+    return fold_reference::fold(op_.dtype, op_.op, from, count, 0);
+  };
+  std::vector<std::vector<const std::byte*>> on_gpus(way == Way::kByGpu ? 2 : 1);
+  for (const uint32_t rank : ranks) {
+    on_gpus[way == Way::kByGpu ? node_sums_.gpus[rank] : 0].push_back(inputs[rank].data());
+  }
+  std::erase_if(on_gpus, [](const auto& none) { return none.empty(); });
+  const Bytes first = fold(on_gpus[0]);
+  if (on_gpus.size() == 1) return first;
+  const Bytes second = fold(on_gpus[1]);
+  return fold({first.data(), second.data()});
+}
+
+Bytes Reference::sum_from(const Ring& ring, uint32_t start, const std::vector<Way>& ways,
                           const std::vector<Bytes>& inputs) const {
   const bool packed = is_packed(ring);
   const size_t count = inputs[0].size() / size_of(op_.dtype);
@@ -124,8 +141,8 @@ Bytes Reference::sum_from(const Ring& ring, uint32_t start, uint32_t summed,
       factors.push_back(manner_of(program_.seed, op_, rank).prescale);
     }
     Bytes own;
-    if ((summed >> member & 1) != 0) {
-      own = fold_reference::fold(op_.dtype, op_.op, from, count, 0);
+    if (ways[member] != Way::kNot) {
+      own = sum_of(ring[member], ways[member], inputs);
       from = {own.data()};
       factors = {1};
     }
@@ -138,6 +155,25 @@ Bytes Reference::sum_from(const Ring& ring, uint32_t start, uint32_t summed,
   return sum;
 }
 
+// What is prescaled is never summed first.
+std::vector<std::vector<Reference::Way>> Reference::ways_for(size_t members) const {
+  std::vector<Way> all = {Way::kNot};
+  if (node_sums_.may_be && !op_.scaled) all.push_back(Way::kByRank);
+  if (all.size() > 1 && !node_sums_.gpus.empty()) all.push_back(Way::kByGpu);
+  std::vector<std::vector<Way>> combined = {{}};
+  for (size_t member = 0; member < members; ++member) {
+    std::vector<std::vector<Way>> longer;
+    for (const auto& ways : combined) {
+      for (const Way way : all) {
+        longer.push_back(ways);
+        longer.back().push_back(way);
+      }
+    }
+    combined = std::move(longer);
+  }
+  return combined;
+}
+
 Reference::Candidates Reference::candidates(const Piece& piece, uint32_t rank) const {
   const auto input_of = [&](uint32_t giver) {
     return cycle_of(program_.seed, op_, giver, piece.from + piece.count);
@@ -146,18 +182,14 @@ Reference::Candidates Reference::candidates(const Piece& piece, uint32_t rank) c
   std::vector<Bytes> inputs;
   for (uint32_t giver = 0; giver < op_.size; ++giver) inputs.push_back(input_of(giver));
   const Ring members = ring();
-  // What is prescaled is never summed so.
-  const bool may_be_summed = node_sums_ && !op_.scaled && members.size() > 1;
-  const uint32_t ways = may_be_summed ? uint32_t{1} << members.size() : 1;
+  const std::vector<std::vector<Way>> ways = ways_for(members.size());
   const bool anywhere = op_.collective == GRADRING_ALLREDUCE;
   const auto first = anywhere ? 0 : member_behind(members, rank);
   const auto starts = anywhere ? static_cast<uint32_t>(members.size()) : 1;
   Candidates found;
-  found.first = ways;
+  found.first = ways.size();
   for (uint32_t start = first; start < first + starts; ++start) {
-    for (uint32_t summed = 0; summed < ways; ++summed) {
-      found.all.push_back(sum_from(members, start, summed, inputs));
-    }
+    for (const auto& some : ways) found.all.push_back(sum_from(members, start, some, inputs));
   }
   return found;
 }

@@ -110,7 +110,7 @@ TEST_F(ReferenceTest, ANodesSumMayBeMadeFirst) {
   const Bytes second = add({inputs[2].data(), inputs[3].data()});
   const Bytes sum = add({second.data(), first.data()});
   const auto fault = [&](bool node_sums) {
-    const Reference reference(program_, op, {0, 0, 1, 1}, node_sums);
+    const Reference reference(program_, op, {0, 0, 1, 1}, {node_sums, {}});
     return reference.fault_in({0, 0, kPeriod, 0}, 0, sum.data());
   };
   EXPECT_EQ(fault(true), "");

@@ -25,7 +25,7 @@ gradring_result empty_result() {
 }  // namespace
 
 Run::Run(const Program& program, const Communicator& world, const std::vector<uint32_t>& nodes,
-         bool node_sums, std::chrono::milliseconds patience, Arenas& arenas)
+         const NodeSums& node_sums, std::chrono::milliseconds patience, Arenas& arenas)
     : program_(program),
       world_(world),
       nodes_(nodes),
@@ -191,7 +191,8 @@ void Run::end(Task& task, gradring_code code, const gradring_result& result) {
   if (result.verdict != GRADRING_VERDICT_OK) {
     complain(op, "ended with verdict " + std::to_string(result.verdict));
   }
-  const std::string fault = task.fault(Reference(program_, op, nodes_of(op.group), node_sums_));
+  const std::string fault =
+      task.fault(Reference(program_, op, nodes_of(op.group), node_sums_of(op.group)));
   if (!fault.empty()) complain(op, fault);
   if (op.collective == GRADRING_ALLREDUCE) {
     digests_[op.group].push_back({op.number, task.digest()});
@@ -243,6 +244,15 @@ std::vector<uint32_t> Run::nodes_of(uint32_t group) const {
   std::vector<uint32_t> nodes;
   for (const uint32_t rank : program_.groups[group].ranks) nodes.push_back(nodes_[rank]);
   return nodes;
+}
+
+NodeSums Run::node_sums_of(uint32_t group) const {
+  NodeSums sums{node_sums_.may_be, {}};
+  if (node_sums_.gpus.empty()) return sums;
+  for (const uint32_t rank : program_.groups[group].ranks) {
+    sums.gpus.push_back(node_sums_.gpus[rank]);
+  }
+  return sums;
 }
 
 std::string Run::place() const {

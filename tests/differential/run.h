@@ -17,7 +17,7 @@ class Run {
  public:
   // `nodes`: of all ranks of the world. `node_sums`: as of Reference.
   Run(const Program& program, const Communicator& world, const std::vector<uint32_t>& nodes,
-      bool node_sums, std::chrono::milliseconds patience, Arenas& arenas);
+      const NodeSums& node_sums, std::chrono::milliseconds patience, Arenas& arenas);
 
   // To its end. Throws Error where that cannot be reached; its words say what was waited for.
   std::vector<std::string> finish();
@@ -47,6 +47,7 @@ class Run {
   void compare_digests(uint32_t group);
   void leave(uint32_t group);
   std::vector<uint32_t> nodes_of(uint32_t group) const;
+  NodeSums node_sums_of(uint32_t group) const;
   const Communicator& comm_of(const Task& task) const { return *groups_[task.op().group].comm; }
   // At the beginning of every sentence.
   std::string place() const;
@@ -56,7 +57,7 @@ class Run {
   const Program& program_;
   const Communicator& world_;
   const std::vector<uint32_t>& nodes_;
-  const bool node_sums_;
+  const NodeSums node_sums_;  // by rank of the world
   const std::chrono::milliseconds patience_;
   Arenas& arenas_;
   core::Random random_;  // of what is this rank's own affair

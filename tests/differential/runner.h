@@ -7,6 +7,7 @@
 
 #include "tests/differential/buffers.h"
 #include "tests/differential/program.h"
+#include "tests/differential/reference.h"
 
 namespace gradring::differential {
 
@@ -15,7 +16,7 @@ struct RunnerOptions {
   Choice choice;
   const test::TestGpu* gpu = nullptr;  // buffers may lie on it
   bool all_on_gpu = false;             // and all do
-  bool node_sums = false;              // as of Reference
+  NodeSums node_sums;                  // as of Reference, by rank of the world
   uint64_t bytes = 0;                  // of a program's buffers; 0: what make_program() takes
 };
 

@@ -72,9 +72,12 @@ TEST(ShowTopology, SaysWhereWhatLiesOnGpusIsSummed) {
   sums->set_on_gpus(true);
   sums->set_by("4 GPUs, NVIDIA H100");
   sums->set_reason("gpu-sums is on");
+  sums->set_way("by NCCL 2.28.9");
   const Answer answer = show(reports, Style{});
   expect_sound(answer);
-  EXPECT_THAT(answer.text, HasSubstr("summed on 4 GPUs, NVIDIA H100: gpu-sums is on"));
+  EXPECT_THAT(answer.text, HasSubstr("summed on 4 GPUs, NVIDIA H100: gpu-sums is on; of several "
+                                     "GPUs by NCCL 2.28.9\n"));
+  EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["way"], "by NCCL 2.28.9");
   EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["by"], "4 GPUs, NVIDIA H100");
 }
 

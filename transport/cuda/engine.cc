@@ -8,6 +8,8 @@
 
 #include "transport/cuda/check.h"
 #include "transport/cuda/enqueue.h"
+#include "transport/cuda/joint.h"
+#include "transport/cuda/launch_lock.h"
 
 namespace gradring::transport::cuda {
 namespace {
@@ -26,6 +28,7 @@ class Pinned : public Registration {
  public:
   Pinned(std::shared_ptr<const Gpu> gpu, void* memory) : gpu_(std::move(gpu)), memory_(memory) {}
   ~Pinned() override {
+    const auto lock = lock_launches();
     const Gpu::Current current(*gpu_);
     if (current.result() == Driver::kSuccess) gpu_->driver().unregister_host(memory_);
   }
@@ -39,11 +42,15 @@ class Pinned : public Registration {
 
 }  // namespace
 
-Engine::Engine(std::vector<std::shared_ptr<Gpu>> gpus)
-    : gpus_(std::move(gpus)), openings_(gpus_.size()), queues_(gpus_.size()) {}
+Engine::Engine(std::vector<std::shared_ptr<Gpu>> gpus, GpuSumsBy by)
+    : gpus_(std::move(gpus)), by_(by), openings_(gpus_.size()), queues_(gpus_.size()) {}
 
 // Whoever lent memory to it may take it back afterwards.
 Engine::~Engine() {
+  const auto rests = [](const auto& queue) { return queue == nullptr || queue->gpu().rest(); };
+  const bool all_rest = std::all_of(queues_.begin(), queues_.end(), rests);
+  if (all_rest || all_ == nullptr) return;
+  all_->abort();
   for (const auto& queue : queues_) {
     if (queue != nullptr) queue->gpu().rest();
   }
@@ -67,8 +74,11 @@ Status Engine::start() {
     Status status = start(i);
     if (first.ok()) first = std::move(status);
   }
+  if (first.ok() && all_ == nullptr) settle_way();
   return first;
 }
+
+std::string Engine::way() const { return way_; }
 
 // With starting_ held.
 Status Engine::start(size_t index) {
@@ -124,6 +134,7 @@ tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(
   const Gpu::Current current(gpu);
   auto result = current.result();
   if (result == Driver::kSuccess) {
+    const auto launches = lock_launches();
     result = gpu.driver().register_host(memory.data(), memory.size(), Driver::kPortableAndMapped);
   }
   if (result == Driver::kSuccess) return std::make_unique<Pinned>(gpus_[index], memory.data());
@@ -138,15 +149,28 @@ Status Engine::why_broken() const {
   return broken_;
 }
 
-// The first one is the reason of all that follow.
 void Engine::has_failed(const Gpu& gpu, Driver::Result result) {
-  const std::lock_guard lock(breaking_);
-  if (!broken_.ok()) return;
-  broken_ = {
-      Code::kInternal,
-      gpu.words("has failed", result) +
-          ". The daemon uses no GPU any more until it is started anew; see nvidia-smi and the "
-          "kernel's log for what it is"};
+  has_failed({Code::kInternal, gpu.words("has failed", result)});
+}
+
+// The first one is the reason of all that follow.
+void Engine::has_failed(const Status& why) {
+  {
+    const std::lock_guard lock(breaking_);
+    if (!broken_.ok()) return;
+    broken_ = {
+        Code::kInternal,
+        why.message() +
+            ". The daemon uses no GPU any more until it is started anew; see nvidia-smi and the "
+            "kernel's log for what it is"};
+  }
+  // NCCL's kernels on other GPUs would wait for it forever.
+  if (all_ != nullptr) all_->abort();
+}
+
+Queue& Engine::queue_of(size_t index) {
+  if (queues_[index] == nullptr) queues_[index] = std::make_unique<Queue>(gpus_[index]);
+  return *queues_[index];
 }
 
 Queue* Engine::choose(std::span<const GpuRange> ranges, bool reading) {
@@ -161,9 +185,7 @@ Queue* Engine::choose(std::span<const GpuRange> ranges, bool reading) {
     if (!reading || gpus_[i]->reaches(theirs)) fit[many++] = i;
   }
   if (many == 0) return nullptr;
-  const size_t index = fit[turn_++ % many];
-  if (queues_[index] == nullptr) queues_[index] = std::make_unique<Queue>(gpus_[index]);
-  return queues_[index].get();
+  return &queue_of(fit[turn_++ % many]);
 }
 
 Status Engine::begin(const Sum& sum, uint64_t ticket) {
@@ -174,9 +196,12 @@ Status Engine::begin(const Sum& sum, uint64_t ticket) {
     ended_at_once_.push_back(ticket);
     return {};
   }
+  const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
+  if (all_ != nullptr && takes(*all_, sum)) {
+    return put_jointly(ticket, host, [&] { return enqueue_jointly(*all_, sum); });
+  }
   Queue* const queue = choose(sum.inputs, true);
   if (queue == nullptr) return cannot_reach();
-  const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
   return put(*queue, ticket, host, [&] { return enqueue(queue->gpu(), sum); });
 }
 
@@ -187,6 +212,9 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
   if (all.count == 0) {
     ended_at_once_.push_back(ticket);
     return {};
+  }
+  if (all_ != nullptr && takes(*all_, all)) {
+    return put_jointly(ticket, {}, [&] { return enqueue_jointly(*all_, all); });
   }
   std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
   ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
@@ -203,8 +231,11 @@ Status Engine::begin(const Spread& spread, uint64_t ticket) {
     ended_at_once_.push_back(ticket);
     return {};
   }
-  Queue* const queue = choose(spread.outputs, false);
   const Queue::Host host{spread.from, spread.bytes};
+  if (all_ != nullptr && takes(*all_, spread)) {
+    return put_jointly(ticket, host, [&] { return enqueue_jointly(*all_, spread); });
+  }
+  Queue* const queue = choose(spread.outputs, false);
   return put(*queue, ticket, host, [&] { return enqueue(queue->gpu(), spread); });
 }
 
@@ -218,10 +249,7 @@ Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host,
   if (result != Driver::kSuccess) {
     return {Code::kUnavailable, gpu.words("takes no work of the daemon", result)};
   }
-  for (const auto& other : queues_) {
-    const bool is_another = other != nullptr && other.get() != &queue;
-    if (is_another && result == Driver::kSuccess) result = queue.follow(*other, host);
-  }
+  result = follow_others(queue, host);
   if (result == Driver::kSuccess) result = enqueue();
   if (result == Driver::kSuccess) result = gpu.driver().record_event(event, gpu.stream());
   // Some of it may be under way: it has begun, and will be told to have ended so.
@@ -230,8 +258,58 @@ Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host,
   return {};
 }
 
+Driver::Result Engine::follow_others(const Queue& queue, Queue::Host host) const {
+  auto result = Driver::kSuccess;
+  for (const auto& other : queues_) {
+    const bool is_another = other != nullptr && other.get() != &queue;
+    if (is_another && result == Driver::kSuccess) result = queue.follow(*other, host);
+  }
+  return result;
+}
+
+Status Engine::put_jointly(uint64_t ticket, Queue::Host host,
+                           const std::function<Status()>& enqueue) {
+  std::vector<Driver::Event> events(gpus_.size());
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    const Gpu::Current current(*gpus_[i]);
+    auto result = current.result();
+    if (result == Driver::kSuccess) result = queue_of(i).take_event(&events[i]);
+    if (result == Driver::kSuccess) continue;
+    for (size_t taken = 0; taken < i; ++taken) queue_of(taken).give_back(events[taken]);
+    return {Code::kUnavailable, gpus_[i]->words("takes no work of the daemon", result)};
+  }
+  // From here on some of it may be under way, as above.
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    const Gpu::Current current(*gpus_[i]);
+    const auto result = follow_others(queue_of(i), host);
+    if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
+  }
+  Status status = why_broken();
+  if (status.ok()) status = enqueue();
+  if (!status.ok()) has_failed(status);
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    const Gpu::Current current(*gpus_[i]);
+    const auto result = gpus_[i]->driver().record_event(events[i], gpus_[i]->stream());
+    if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
+    queue_of(i).push(ticket, events[i], host);
+  }
+  joint_[ticket] = gpus_.size();
+  return {};
+}
+
+bool Engine::is_last(uint64_t ticket) {
+  const auto joint = joint_.find(ticket);
+  if (joint == joint_.end()) return true;
+  if (--joint->second > 0) return false;
+  joint_.erase(joint);
+  return true;
+}
+
 void Engine::take_ended(std::vector<Ended>* ended) {
   for (const uint64_t ticket : std::exchange(ended_at_once_, {})) ended->push_back({ticket, {}});
+  if (!joint_.empty()) {
+    if (const Status fault = all_->fault(); !fault.ok()) has_failed(fault);
+  }
   for (const auto& queue : queues_) {
     if (queue == nullptr || queue->empty()) continue;
     const Gpu::Current current(queue->gpu());
@@ -246,7 +324,8 @@ void Engine::take_ended(std::vector<Ended>* ended) {
         has_failed(queue->gpu(), result);
         broken = why_broken();
       }
-      ended->push_back({queue->pop(), std::move(broken)});
+      const uint64_t ticket = queue->pop();
+      if (is_last(ticket)) ended->push_back({ticket, std::move(broken)});
     }
   }
 }

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "transport/cuda/communicators.h"
 #include "transport/cuda/gpu.h"
+#include "transport/cuda/gpus.h"
 #include "transport/cuda/opened.h"
 #include "transport/cuda/queue.h"
 #include "transport/gpus.h"
@@ -15,10 +18,11 @@ namespace gradring::transport::cuda {
 
 class Engine : public Gpus {
  public:
-  explicit Engine(std::vector<std::shared_ptr<Gpu>> gpus);
+  Engine(std::vector<std::shared_ptr<Gpu>> gpus, GpuSumsBy by);
   ~Engine() override;
 
   std::string name() const override;
+  std::string way() const override;
   Status start() override;
   tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> open(const GpuShare& share) override;
   tl::expected<std::unique_ptr<Registration>, Status> make_ready(
@@ -31,15 +35,27 @@ class Engine : public Gpus {
 
  private:
   Status start(size_t index);
+  void settle_way();
+  // Bytes a second of an allreduce of all GPUs; 0: it does not work.
+  double measure();
+  double measure_once(std::span<const GpuRange> ranges);
   Status why_broken() const;
   void has_failed(const Gpu& gpu, Driver::Result result);
+  void has_failed(const Status& why);
+  Queue& queue_of(size_t index);
   // Of the GPUs that these lie on, in turn. `reading`: that can read the memory of all others;
   // null: there is none.
   Queue* choose(std::span<const GpuRange> ranges, bool reading);
   Status put(Queue& queue, uint64_t ticket, Queue::Host host,
              const std::function<Driver::Result()>& enqueue);
+  // The same on all GPUs, for one ticket.
+  Status put_jointly(uint64_t ticket, Queue::Host host, const std::function<Status()>& enqueue);
+  Driver::Result follow_others(const Queue& queue, Queue::Host host) const;
+  // Has this, which ended on one GPU, ended on all of them?
+  bool is_last(uint64_t ticket);
 
   const std::vector<std::shared_ptr<Gpu>> gpus_;
+  const GpuSumsBy by_;
 
   std::mutex starting_;
   std::vector<std::shared_ptr<Openings>> openings_;  // null: not started
@@ -51,6 +67,11 @@ class Engine : public Gpus {
   std::vector<std::unique_ptr<Queue>> queues_;  // null: nothing was begun there
   std::vector<uint64_t> ended_at_once_;
   size_t turn_ = 0;
+  std::map<uint64_t, size_t> joint_;  // tickets, and on how many GPUs they are not over
+
+  // Since start().
+  std::string way_ = "by kernels that read each other's memory";
+  std::unique_ptr<Communicators> all_;  // null: kernels do it
 };
 
 }  // namespace gradring::transport::cuda

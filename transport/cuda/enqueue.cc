@@ -7,16 +7,6 @@
 #include "transport/cuda/opened.h"
 
 namespace gradring::transport::cuda {
-namespace {
-
-const Gpu& gpu_of(const GpuRange& range) { return static_cast<const Opened*>(range.memory)->gpu(); }
-
-Driver::Address address_of(const GpuRange& range) {
-  return static_cast<const Opened*>(range.memory)->begin() + range.offset;
-}
-
-}  // namespace
-
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum) {
   const size_t element = size_of(sum.dtype);
   if (sum.inputs.size() == 1) {

@@ -22,7 +22,8 @@ Status take_kernels(const std::vector<std::shared_ptr<cuda::Gpu>>& gpus) {
 
 }  // namespace
 
-tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte> kernels) {
+tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte> kernels,
+                                                      GpuSumsBy by) {
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kUnavailable, std::move(why)));
   };
@@ -45,7 +46,7 @@ tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte>
   }
   Status taken = take_kernels(gpus);
   if (!taken.ok()) return tl::unexpected(std::move(taken));
-  return std::make_shared<cuda::Engine>(std::move(gpus));
+  return std::make_shared<cuda::Engine>(std::move(gpus), by);
 }
 
 }  // namespace gradring::transport

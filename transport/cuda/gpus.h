@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <tl/expected.hpp>
@@ -10,6 +11,13 @@
 
 namespace gradring::transport {
 
+// Who adds what lies on several GPUs. The order of additions of floats depends on it.
+enum class GpuSumsBy : uint8_t {
+  kKernels,   // of the daemon's own, which read other GPUs' memory: that of the reducer
+  kNccl,      // what lies on one GPU by kernels, and their sums by NCCL, whose order is its own
+  kMeasured,  // whichever of these is faster when the daemon starts
+};
+
 // The GPUs of this machine, by NVIDIA's driver. `kernels`: fold_kernels(). Nothing is taken of a
 // GPU before start(), or before memory of it is opened; then for as long as this, or what it has
 // opened or made ready, lives. kUnavailable, in words: there is no driver, no GPU, or no kernel for
@@ -17,6 +25,9 @@ namespace gradring::transport {
 //
 // Memory of several GPUs is summed by one of them after another, each of which must be able to read
 // the memory of all others (NVLink, or PCIe where the machine allows it); else the sum is refused.
-tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte> kernels);
+// By NCCL is summed what is on all GPUs, of types and operations that it has as the reducer has
+// them, if start() found it there: how it went is in way().
+tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte> kernels,
+                                                      GpuSumsBy by = GpuSumsBy::kKernels);
 
 }  // namespace gradring::transport

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/cuda/launch_lock.h"
+
 namespace gradring::transport::cuda {
 
 tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Openings::open(const GpuShare& share) {
@@ -38,6 +40,7 @@ tl::expected<Openings::Allocation, Status> Openings::map(const Handle& handle) c
   auto result = current.result();
   Allocation allocation;
   if (result == Driver::kSuccess) {
+    const auto lock = lock_launches();
     result = driver.open_handle(&allocation.begin, {handle}, Driver::kOpenWithPeers);
   }
   if (result != Driver::kSuccess) {
@@ -55,7 +58,7 @@ tl::expected<Openings::Allocation, Status> Openings::map(const Handle& handle) c
     allocation.bytes = bytes - (allocation.begin - base);
     return allocation;
   }
-  driver.close_handle(allocation.begin);
+  close(allocation);
   return tl::unexpected(
       Status(Code::kUnavailable, gpu_->words("does not say how long the memory is that the daemon "
                                              "has opened",
@@ -72,6 +75,7 @@ void Openings::give_back(const Handle& handle) {
 }
 
 void Openings::close(const Allocation& allocation) const {
+  const auto lock = lock_launches();
   const Gpu::Current current(*gpu_);
   if (current.result() == Driver::kSuccess) gpu_->driver().close_handle(allocation.begin);
 }

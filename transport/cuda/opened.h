@@ -41,24 +41,43 @@ class Openings : public std::enable_shared_from_this<Openings> {
   std::map<Handle, Allocation> open_;
 };
 
+// Memory on one of the GPUs, whoever's.
+class OnGpu : public OpenGpuMemory {
+ public:
+  OnGpu(const Gpu& gpu, Driver::Address begin, uint64_t bytes)
+      : gpu_(gpu), begin_(begin), bytes_(bytes) {}
+
+  uint64_t bytes() const override { return bytes_; }
+  Driver::Address begin() const { return begin_; }
+  const Gpu& gpu() const { return gpu_; }
+
+ private:
+  const Gpu& gpu_;
+  const Driver::Address begin_;
+  const uint64_t bytes_;
+};
+
 // A part of such an allocation.
-class Opened : public OpenGpuMemory {
+class Opened : public OnGpu {
  public:
   Opened(std::shared_ptr<Openings> openings, const GpuShare& share, Driver::Address begin)
-      : openings_(std::move(openings)), handle_(share.handle), begin_(begin), bytes_(share.bytes) {}
+      : OnGpu(*openings->gpu_, begin, share.bytes),
+        openings_(std::move(openings)),
+        handle_(share.handle) {}
   ~Opened() override { openings_->give_back(handle_); }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;
 
-  uint64_t bytes() const override { return bytes_; }
-  Driver::Address begin() const { return begin_; }
-  const Gpu& gpu() const { return *openings_->gpu_; }
-
  private:
   const std::shared_ptr<Openings> openings_;
   const std::array<std::byte, 64> handle_;
-  const Driver::Address begin_;
-  const uint64_t bytes_;
 };
+
+inline const Gpu& gpu_of(const GpuRange& range) {
+  return static_cast<const OnGpu*>(range.memory)->gpu();
+}
+inline Driver::Address address_of(const GpuRange& range) {
+  return static_cast<const OnGpu*>(range.memory)->begin() + range.offset;
+}
 
 }  // namespace gradring::transport::cuda

@@ -28,6 +28,7 @@ class Queue {
   // ---- in its context ----
   // An event to be recorded behind what is about to begin.
   Driver::Result take_event(Driver::Event* event);
+  void give_back(Driver::Event event) { spare_.push_back(event); }
   // What is put on the stream from now on comes behind all that `other` has begun in this memory.
   Driver::Result follow(const Queue& other, Host host) const;
   void push(uint64_t ticket, Driver::Event event, Host host) {

@@ -174,7 +174,8 @@ nlohmann::ordered_json json_of(const wire::TopologyReport& report) {
           {"gpu_sums",
            {{"on_gpus", report.gpu_sums().on_gpus()},
             {"by", report.gpu_sums().by()},
-            {"reason", report.gpu_sums().reason()}}}};
+            {"reason", report.gpu_sums().reason()},
+            {"way", report.gpu_sums().way()}}}};
 }
 
 }  // namespace gradring::tools

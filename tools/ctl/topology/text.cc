@@ -271,8 +271,10 @@ std::string gpu_sums_of(const wire::TopologyReport& report) {
   const wire::GpuSumsReport& sums = report.gpu_sums();
   if (sums.reason().empty() || (report.machine().gpus().empty() && !sums.on_gpus())) return "";
   const std::string where = sums.on_gpus() ? "on " + printable(sums.by()) : "in the host's memory";
-  return fmt::format("\nwhat ranks here have on GPUs is summed {}: {}\n", where,
-                     printable(sums.reason()));
+  const std::string way =
+      sums.way().empty() ? "" : fmt::format("; of several GPUs {}", printable(sums.way()));
+  return fmt::format("\nwhat ranks here have on GPUs is summed {}: {}{}\n", where,
+                     printable(sums.reason()), way);
 }
 
 }  // namespace

@@ -1,0 +1,120 @@
+// Which way the engine makes sums of several GPUs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <thread>
+
+#include "transport/cuda/engine.h"
+#include "transport/cuda/launch_lock.h"
+
+namespace gradring::transport::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// As a job gives it: a gradient of some size, in parts.
+constexpr uint64_t kMeasuredBytes = uint64_t{64} << 20;
+constexpr uint64_t kMeasuredParts = 8;
+constexpr int kMeasurements = 4;  // the best counts, and the first is slower
+constexpr auto kMeasuredWithin = std::chrono::seconds(10);
+// Kernels have the order of the host, and no library that may change: what is hardly faster is not
+// worth another.
+constexpr double kWorthIt = 1.1;
+
+// Memory of the daemon's own.
+class Allocated : public OnGpu {
+ public:
+  Allocated(const Gpu& gpu, Driver::Address begin) : OnGpu(gpu, begin, kMeasuredBytes) {}
+  ~Allocated() override {
+    const auto lock = lock_launches();
+    const Gpu::Current current(gpu());
+    if (current.result() == Driver::kSuccess) gpu().driver().free(begin());
+  }
+  Allocated(const Allocated&) = delete;
+  Allocated& operator=(const Allocated&) = delete;
+};
+
+std::string in_words(double bytes_a_second) {
+  if (bytes_a_second == 0) return "which does not work";
+  return fmt::format("{:.1f} GB/s", bytes_a_second / 1e9);
+}
+
+}  // namespace
+
+void Engine::settle_way() {
+  if (by_ == GpuSumsBy::kKernels) return;
+  if (by_ == GpuSumsBy::kMeasured && gpus_.size() == 1) {
+    way_ = "by kernels, since there is one GPU alone";
+    return;
+  }
+  auto made = Communicators::make(gpus_);
+  if (!made) {
+    way_ += ", and not by NCCL: " + made.error().message();
+    return;
+  }
+  const std::string nccl = (*made)->name();
+  if (by_ == GpuSumsBy::kNccl) {
+    all_ = *std::move(made);
+    way_ = "by " + nccl;
+    return;
+  }
+  const double by_kernels = measure();
+  all_ = *std::move(made);
+  const double by_nccl = measure();
+  const bool worth_it = by_nccl > by_kernels * kWorthIt;
+  if (!worth_it) all_.reset();
+  if (by_nccl == 0 && by_kernels > 0 && !busy()) {  // what failed is not used any more
+    const std::lock_guard lock(breaking_);
+    broken_ = {};
+  }
+  way_ = fmt::format("{}: {} MiB of float32 on each GPU by {} {}, by kernels {}",
+                     worth_it ? "by " + nccl : way_, kMeasuredBytes >> 20, nccl, in_words(by_nccl),
+                     in_words(by_kernels));
+}
+
+double Engine::measure() {
+  std::deque<Allocated> memory;
+  std::vector<GpuRange> ranges;
+  for (const auto& gpu : gpus_) {
+    const auto lock = lock_launches();
+    const Gpu::Current current(*gpu);
+    Driver::Address begin = 0;
+    if (gpu->driver().allocate(&begin, kMeasuredBytes) != Driver::kSuccess) return 0;
+    ranges.push_back({&memory.emplace_back(*gpu, begin), 0});
+  }
+  double best = 0;
+  for (int i = 0; i < kMeasurements; ++i) {
+    const double rate = measure_once(ranges);
+    if (rate == 0) return 0;
+    best = std::max(best, rate);
+  }
+  return best;
+}
+
+double Engine::measure_once(std::span<const GpuRange> ranges) {
+  const auto start = Clock::now();
+  constexpr uint64_t kPart = kMeasuredBytes / kMeasuredParts;
+  std::vector<GpuRange> part(ranges.begin(), ranges.end());
+  bool begun = true;
+  for (uint64_t i = 0; i < kMeasuredParts && begun; ++i) {
+    for (GpuRange& range : part) range.offset = i * kPart;
+    const Gpus::Allreduce order{Dtype::kFloat32,      ReduceOp::kSum, part, part, 0,
+                                kPart / sizeof(float)};
+    begun = begin(order, i).ok();
+  }
+  std::vector<Ended> ended;
+  bool in_time = true;
+  while (busy() && in_time) {
+    take_ended(&ended);
+    in_time = Clock::now() < start + kMeasuredWithin;
+    std::this_thread::yield();
+  }
+  const auto is_well = [](const Ended& end) { return end.status.ok(); };
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const bool well = begun && in_time && std::all_of(ended.begin(), ended.end(), is_well);
+  return well ? static_cast<double>(kMeasuredBytes) / seconds : 0;
+}
+
+}  // namespace gradring::transport::cuda

@@ -1,0 +1,182 @@
+#include "transport/cuda/joint.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
+#include <vector>
+
+#include "transport/cuda/opened.h"
+
+namespace gradring::transport::cuda {
+namespace {
+
+bool are_on_all(const Communicators& all, std::span<const GpuRange> ranges) {
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto here = [&](const GpuRange& range) { return &gpu_of(range) == &all.gpu(rank); };
+    if (std::none_of(ranges.begin(), ranges.end(), here)) return false;
+  }
+  return true;
+}
+
+// Elements of a share where so many are cut for all ranks, aligned like the memory of a rank.
+uint64_t share_of(const Communicators& all, uint64_t count, size_t element) {
+  const uint64_t wide = kWideBytes / element;
+  const uint64_t share = (count + all.size() - 1) / all.size();
+  return (share + wide - 1) / wide * wide;
+}
+
+// What of so many a rank's share really holds: the last ones may be shorter, or empty.
+struct Piece {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+Piece piece_of(size_t rank, uint64_t share, uint64_t count) {
+  const uint64_t first = std::min(rank * share, count);
+  return {first, std::min(share, count - first)};
+}
+
+// Does it for each rank in its GPU's context, until one fails.
+Status for_each_rank(const Communicators& all,
+                     const std::function<Driver::Result(size_t, const Gpu&)>& act) {
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const Gpu& gpu = all.gpu(rank);
+    const Gpu::Current current(gpu);
+    auto result = current.result();
+    if (result == Driver::kSuccess) result = act(rank, gpu);
+    if (result != Driver::kSuccess) {
+      return {Code::kUnavailable, gpu.words("took no work of the daemon", result)};
+    }
+  }
+  return {};
+}
+
+// The fold of what of `from` lies on this GPU, to all of `to` there.
+class LocalFold {
+ public:
+  LocalFold(Dtype dtype, ReduceOp op) : dtype_(dtype), op_(op) {}
+  void from(const Gpu& gpu, std::span<const GpuRange> ranges, uint64_t at) {
+    for (const GpuRange& range : ranges) {
+      if (&gpu_of(range) == &gpu) from(address_of(range) + at);
+    }
+  }
+  void from(Driver::Address address) { ins_.push_back(std::bit_cast<const void*>(address)); }
+  void to(const Gpu& gpu, std::span<const GpuRange> ranges, uint64_t at) {
+    for (const GpuRange& range : ranges) {
+      if (&gpu_of(range) == &gpu) to(address_of(range) + at);
+    }
+  }
+  void to(Driver::Address address) { outs_.push_back(std::bit_cast<void*>(address)); }
+  Driver::Result launch(const Gpu& gpu, uint64_t count, uint32_t divisor) const {
+    if (outs_.empty()) return Driver::kSuccess;
+    return gpu.launch(dtype_, op_, fold_arguments(dtype_, ins_, outs_, count, divisor));
+  }
+
+ private:
+  const Dtype dtype_;
+  const ReduceOp op_;
+  std::vector<const void*> ins_;
+  std::vector<void*> outs_;
+};
+
+// Afterwards each rank's share in its part is the sum of all inputs there.
+template <typename Order>
+Status scatter(Communicators& all, const Order& order, uint64_t done, uint64_t count,
+               uint64_t share) {
+  const uint64_t at = done * size_of(order.dtype);
+  Status status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
+    LocalFold fold(order.dtype, order.op);
+    fold.from(gpu, order.inputs, at);
+    fold.to(all.part(rank));
+    return fold.launch(gpu, count, 0);
+  });
+  return status.ok() ? all.reduce_scatter(order.dtype, order.op, share) : status;
+}
+
+}  // namespace
+
+bool takes(const Communicators& all, const Gpus::Sum& sum) {
+  return Communicators::takes(sum.dtype, sum.op) && are_on_all(all, sum.inputs);
+}
+
+bool takes(const Communicators& all, const Gpus::Allreduce& allreduce) {
+  return Communicators::takes(allreduce.dtype, allreduce.op) && are_on_all(all, allreduce.inputs);
+}
+
+bool takes(const Communicators& all, const Gpus::Spread& spread) {
+  return are_on_all(all, spread.outputs);
+}
+
+Status enqueue_jointly(Communicators& all, const Gpus::Sum& sum) {
+  const size_t element = size_of(sum.dtype);
+  for (uint64_t done = 0; done < sum.count;) {
+    const uint64_t count = std::min(sum.count - done, Communicators::kPartBytes / element);
+    const uint64_t share = share_of(all, count, element);
+    Status status = scatter(all, sum, done, count, share);
+    if (status.ok()) {
+      status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
+        const Piece piece = piece_of(rank, share, count);
+        if (piece.count == 0) return Driver::kSuccess;
+        return gpu.driver().copy_to_host(sum.out + (done + piece.first) * element,
+                                         all.part(rank) + rank * share * element,
+                                         piece.count * element, gpu.stream());
+      });
+    }
+    if (!status.ok()) return status;
+    done += count;
+  }
+  return {};
+}
+
+Status enqueue_jointly(Communicators& all, const Gpus::Allreduce& allreduce) {
+  const size_t element = size_of(allreduce.dtype);
+  for (uint64_t done = 0; done < allreduce.count;) {
+    const uint64_t count = std::min(allreduce.count - done, Communicators::kPartBytes / element);
+    const uint64_t share = share_of(all, count, element);
+    Status status = scatter(all, allreduce, done, count, share);
+    if (status.ok()) status = all.all_gather(allreduce.dtype, share);
+    if (status.ok()) {
+      // A fold of one is a copy, but for the divisor and for NaNs, of which there is one alone.
+      status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
+        LocalFold fold(allreduce.dtype, allreduce.op);
+        fold.from(all.part(rank));
+        fold.to(gpu, allreduce.outputs, done * element);
+        return fold.launch(gpu, count, allreduce.divisor);
+      });
+    }
+    if (!status.ok()) return status;
+    done += count;
+  }
+  return {};
+}
+
+Status enqueue_jointly(Communicators& all, const Gpus::Spread& spread) {
+  for (uint64_t done = 0; done < spread.bytes;) {
+    const uint64_t bytes = std::min(spread.bytes - done, Communicators::kPartBytes);
+    const uint64_t share = share_of(all, bytes, 1);
+    Status status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
+      const Piece piece = piece_of(rank, share, bytes);
+      if (piece.count == 0) return Driver::kSuccess;
+      return gpu.driver().copy_to_device(all.part(rank) + rank * share,
+                                         spread.from + done + piece.first, piece.count,
+                                         gpu.stream());
+    });
+    if (status.ok()) status = all.all_gather(Dtype::kUint8, share);
+    if (status.ok()) {
+      status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
+        auto result = Driver::kSuccess;
+        for (const GpuRange& output : spread.outputs) {
+          if (&gpu_of(output) != &gpu || result != Driver::kSuccess) continue;
+          result = gpu.driver().copy_between(address_of(output) + done, all.part(rank), bytes,
+                                             gpu.stream());
+        }
+        return result;
+      });
+    }
+    if (!status.ok()) return status;
+    done += bytes;
+  }
+  return {};
+}
+
+}  // namespace gradring::transport::cuda
