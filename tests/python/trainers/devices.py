@@ -1,7 +1,7 @@
 """Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right.
 
 The second word says which device. None: one whose work the host has to wait for. The path of the tests' driver: one
-whose streams wait for ops by themselves. "cuda": a GPU.
+whose streams wait for ops by themselves. "cuda": a GPU. "cpu": none, but the host itself.
 """
 
 import os
@@ -10,7 +10,6 @@ import threading
 
 import torch
 import torch.distributed as dist
-from far_device import DEVICE, far
 from meet import meet
 from report import say
 
@@ -19,15 +18,17 @@ from gradring._native import Cause, Wire
 from gradring.torch import devices, hooks
 
 WHICH = sys.argv[2] if len(sys.argv) > 2 else "staged"
-if WHICH == "cuda":
+if WHICH in ("cuda", "cpu"):
     def far(tensor):
-        return tensor.to("cuda", copy=True)
-elif WHICH != "staged":
-    import twin_device
+        return tensor.to(WHICH, copy=True)
+else:
+    from far_device import DEVICE, far  # which not every PyTorch can make
 
-    twin_device.use(WHICH)
+    if WHICH != "staged":
+        import twin_device
 
-if WHICH != "cuda":  # it has pinned memory
+        twin_device.use(WHICH)
+    # Pinned memory is a GPU's.
     devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
 
 RANK, SIZE = meet()
@@ -35,7 +36,7 @@ TOTAL = SIZE * (SIZE + 1) // 2
 
 
 def here(tensor):
-    assert tensor.device.type in ("far", "cuda"), tensor.device
+    assert tensor.device.type == WHICH or tensor.device.type == "far", tensor.device
     return tensor.to("cpu")
 
 
@@ -277,7 +278,7 @@ STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
           ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, a_group_that_is_destroyed_keeps_nobody_waiting)
 LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next)
 HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block)
-OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA}.get(WHICH, LIKE_CUDA + HELD)
+OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, LIKE_CUDA + HELD)
 for check in (reductions, sums_of_large_tensors, moves, buckets_of_ddp, *OTHERS, names_of_horovod):
     check()
     say(right=check.__name__)
