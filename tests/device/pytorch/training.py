@@ -1,0 +1,97 @@
+"""Training on one GPU by two ranks, through gradring and through others, beside one process on the same batches.
+
+The ranks' gradients of half a batch each are averaged, a single process has that of the whole: another order of the same
+additions, so weights differ by roundings, which training carries on. With a fault they differ by much more: a gradient
+that is lost, doubled or late moves a weight by lr * |gradient|, some hundredths at the beginning. Of two ranks any right sum has
+the same bits, as a + b has no order; so whether they are Gloo's is told too, and weights with Gloo's bits are right however far
+off training has carried both.
+"""
+
+import numpy as np
+from nccl import PAIR, ask
+from rings import HOST, NODES_HOST, NODES_SUMS, ROOT, SUMS, Failed, Rings, ended
+from table import show
+
+DIGITS = ROOT / "client/examples/data/digits.csv"
+# How far a weight may be from that of one process.
+FLOAT32, FLOAT16 = 1e-3, 2e-2
+TOLERANCES = {"DDP": FLOAT32, "FSDP2": FLOAT32, "SyncBatchNorm": FLOAT32, "GradScaler": FLOAT16}
+SINGLE, GLOO, NCCL = "one process", "gloo", "NCCL"
+SECONDS = 150  # for a job
+
+
+def jobs(setting, nccl):
+    """{name: (backend, ring, ranks)}."""
+    of_gradring = [SUMS] if setting.quick else [SUMS, HOST, NODES_SUMS, NODES_HOST]
+    chosen = {SINGLE: ("gloo", None, 1), GLOO: ("gloo", None, 2)}
+    if nccl.pairs:
+        chosen[NCCL] = ("nccl", None, 2)
+    return {**chosen, **{f"gradring, {ring}": ("gradring", ring, 2) for ring in of_gradring}}
+
+
+def run(setting):
+    nccl = ask(setting, PAIR)
+    chosen = jobs(setting, nccl)
+    ways = [way for way in TOLERANCES if way != "SyncBatchNorm" or setting.device == "cuda"]
+    if len(ways) < len(TOLERANCES):
+        print("SyncBatchNorm: left out, PyTorch has it for GPUs")
+    if not nccl.pairs:
+        print(f"NCCL: left out, {nccl.why}")
+    told, weights, faults = {}, {}, []
+    names = [ring for _, ring, _ in chosen.values() if ring]
+    with Rings(setting, names) as rings:
+        for number, (name, (backend, ring, ranks)) in enumerate(chosen.items()):
+            results = rings.folder / f"weights-{number}"
+            job = rings.launch("train", {"backend": backend, "ways": ways, "results": str(results), "digits": str(DIGITS),
+                                         "epochs": 1 if setting.quick else 6, "steps": 8 if setting.quick else 24},
+                               ranks=ranks, ring=ring, environment=nccl.environment if backend == "nccl" else ())
+            try:
+                told[name] = [{one["way"]: one for one in said} for said in ended(job, SECONDS)]
+            except Failed as error:
+                if ranks == 1:
+                    raise
+                if backend == "gradring":
+                    faults.append(f"{name} did not end well: {error}")
+                print(f"{name}: left out, it did not end well: {error}")
+                continue
+            if ring == SUMS:
+                rings.tell_sums(ring)
+            weights[name] = [np.load(f"{results}.{rank}.npz") for rank in range(ranks)]
+            weights[name] = [{way: one[way] for way in one.files} for one in weights[name]]
+    for way in ways:
+        faults += compare(way, told, weights, gradring=[name for name, how in chosen.items() if how[0] == "gradring"])
+    if faults:
+        raise Failed("\n".join(faults))
+
+
+def compare(way, told, weights, gradring):
+    """Prints how far each is from the single process; the faults of gradring's."""
+    faults, rows = [], []
+    single = weights[SINGLE][0].get(way)
+    if single is None:
+        return [f"{way}: one process refuses it: {told[SINGLE][0][way]['refused']}"]
+    for name, ranks in weights.items():
+        ours, first = name in gradring, told[name][0][way]
+        if "refused" in first:
+            rows.append([name, f"refused: {first['refused'][:90]}"])
+            if ours:
+                faults.append(f"{way}: {name} refuses it: {first['refused']}")
+            continue
+        off = float(np.max([np.abs(one[way] - single) for one in ranks]))
+        gloo = weights.get(GLOO, [{}])[0].get(way)
+        bits = "-" if gloo is None or name in (SINGLE, GLOO) else "the same" if (ranks[0][way] == gloo).all() else \
+            f"{float(np.abs(ranks[0][way] - gloo).max()):.1e} off"
+        alike = len({one[way]["digest"] for one in told[name]}) == 1
+        more = ", ".join(f"{key} {first[key]:.3f}" for key in ("accuracy",) if key in first)
+        if "scales" in first:
+            more = f"{sum(b < a for a, b in zip(first['scales'], first['scales'][1:]))} step skipped"
+        rows.append([name, f"{off:.1e}", bits, "yes" if alike else "NO", more])
+        if ours and not off <= TOLERANCES[way] and bits != "the same":
+            faults.append(f"{way}: {name} is {off:.1e} off, and {TOLERANCES[way]:.0e} is what roundings explain")
+        if ours and not alike:
+            faults.append(f"{way}: the ranks of {name} have different weights")
+        if ours and first.get("scales") != told[SINGLE][0][way].get("scales"):
+            faults.append(f"{way}: {name} scaled by {first['scales']}, one process by {told[SINGLE][0][way]['scales']}")
+    print()
+    show([f"{way} (at most {TOLERANCES[way]:.0e})", "furthest off one process", "bits of gloo", "ranks alike", ""], rows)
+    return faults
