@@ -146,6 +146,7 @@ StandingFacts facts_of(const MadeLanes& made) {
     facts.devices += (facts.devices.empty() ? "" : ", ") + lanes[i]->devices();
     StandingFacts::Lane& lane = facts.lanes.emplace_back(
         StandingFacts::Lane{lanes[i]->devices(), lanes[i]->devices_reason(), {}});
+    lane.reaches_gpus = lanes[i]->reaches_gpus();
     if (const auto& gid = made.gids[i]) {
       lane.gid.set_index(gid->index);
       lane.gid.set_type(gid->type);

@@ -82,6 +82,10 @@ class Transport {
   virtual std::string devices() const = 0;
   virtual std::string devices_reason() const = 0;
 
+  // Whether it was built, and its devices are fit, to send what lies on a GPU: nobody asks it to,
+  // since slices are sent from the host's memory.
+  virtual bool reaches_gpus() const { return false; }
+
   // Opaque bytes by which another transport of the same body can connect() to this one.
   virtual std::string address() const = 0;
 

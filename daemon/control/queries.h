@@ -32,6 +32,7 @@ struct StandingFacts {
     std::string device;
     std::string reason;
     wire::GidReport gid;  // of an RDMA port: the address that is used; of other devices empty
+    bool reaches_gpus = false;
   };
   std::string transport;
   std::string devices;

@@ -47,6 +47,7 @@ wire::TopologyReport Queries::topology_report() const {
     to->set_reason(lane.reason);
     to->set_nic(nic_of(report.machine(), lane.device));
     if (!lane.gid.type().empty()) *to->mutable_gid() = lane.gid;
+    to->set_reaches_gpus(lane.reaches_gpus);
     to->set_path_mtu(config_.rdma_path_mtu.value_or(0));
   }
   const wire::PeersReport peers = parts_.peers->report(monotonic_now());

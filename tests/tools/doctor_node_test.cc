@@ -251,6 +251,9 @@ TEST(Doctor, Gpus) {
     facts.pci.peer_memory = false;
     facts.pci.open_kernel_driver = true;
   });
+  expect(check_gpus, "UCX and GPUs", Level::kOk, "without CUDA", [](Facts&) {});
+  expect(check_gpus, "UCX and GPUs", Level::kOk, "UCX has CUDA",
+         [](Facts& facts) { facts.topology.mutable_lanes(0)->set_reaches_gpus(true); });
   expect(check_gpus, "IOMMU", Level::kWarn, "DMA-FQ",
          [](Facts& facts) { facts.pci.iommu = "DMA-FQ"; });
   expect(check_gpus, "IOMMU", Level::kOk, "off", [](Facts& facts) { facts.pci.iommu.reset(); });

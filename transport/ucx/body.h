@@ -34,6 +34,7 @@ class UcxTransport final : public Transport {
   Status listen();
 
   std::string name() const override { return name_; }
+  bool reaches_gpus() const override { return worker_.knows_cuda(); }
   std::string devices() const override;
   std::string devices_reason() const override { return choice_.reason; }
   std::string address() const override;

@@ -50,6 +50,13 @@ tl::expected<UcxWorker, Status> UcxWorker::open(const std::vector<UcxSetting>& s
   return worker;
 }
 
+bool UcxWorker::knows_cuda() const {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  if (ucp_context_query(context_, &attributes) != UCS_OK) return false;
+  return (attributes.memory_types & (uint64_t{1} << UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
 UcxWorker::UcxWorker(UcxWorker&& other) noexcept
     : context_(std::exchange(other.context_, nullptr)),
       worker_(std::exchange(other.worker_, nullptr)),

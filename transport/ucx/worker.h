@@ -22,6 +22,8 @@ class UcxWorker {
   ucp_worker_h get() const { return worker_; }
   ucp_context_h context() const { return context_; }
   int event_fd() const { return event_fd_; }
+  // UCX was built with CUDA, and found a GPU.
+  bool knows_cuda() const;
   const std::string& address() const { return address_; }  // raw bytes of ucp_worker_get_address
 
  private:

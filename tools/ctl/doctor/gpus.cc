@@ -45,6 +45,15 @@ Finding gpu_direct(const PciFacts& pci) {
               "modprobe nvidia_peermem, or install NVIDIA's open kernel modules");
 }
 
+// It costs a copy either way: gradringd sends from the host's memory.
+Finding network_library(const wire::TopologyReport& topology) {
+  const bool reaches = std::ranges::any_of(
+      topology.lanes(), [](const wire::LaneChoice& lane) { return lane.reaches_gpus(); });
+  return ok("UCX and GPUs", reaches ? "UCX has CUDA; what lies on GPUs is sent from pinned memory"
+                                    : "UCX without CUDA, and what lies on GPUs is sent from pinned "
+                                      "memory in any case");
+}
+
 Finding iommu(const PciFacts& pci) {
   if (!pci.iommu) return ok("IOMMU", "off");
   if (*pci.iommu == "identity") return ok("IOMMU", "passes through");
@@ -76,6 +85,7 @@ Findings check_gpus(const Facts& facts) {
     return {skip("GPU", machine.fault().empty() ? "none here" : printable(machine.fault()))};
   }
   Findings findings = {nvlink(machine)};
+  if (!facts.topology.lanes().empty()) findings.push_back(network_library(facts.topology));
   if (!has_rdma(machine)) {
     findings.push_back(skip("GPUDirect", "no RDMA card here"));
     return findings;

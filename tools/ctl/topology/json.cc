@@ -67,6 +67,7 @@ Json json_of(const wire::GidReport& gid) {
 Json json_of(const wire::LaneChoice& lane) {
   Json json{{"device", lane.device()},
             {"nic", lane.nic()},
+            {"reaches_gpus", lane.reaches_gpus()},
             {"reason", lane.reason()},
             {"ports", array_of(lane.ports(), [](const auto& port) { return json_of(port); })}};
   if (lane.has_gid()) json["gid"] = json_of(lane.gid());
