@@ -1,40 +1,31 @@
 #include "transport/machine/nvml.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
-#include <memory>
 #include <optional>
+
+#include "transport/machine/nvml_library.h"
 
 namespace gradring::machine {
 namespace {
 
-// NVML's C interface as far as it is used here, so that no header of NVIDIA's is needed to build.
-// It is part of the driver and has kept these since driver 450: the numbers in the names are
-// versions, and what is replaced stays.
-using Device = void*;
-struct PciInfo {
-  char bus_id_legacy[16];
-  unsigned domain, bus, device, device_id, subsystem_id;
-  char bus_id[32];
-};
-struct Memory {
-  unsigned long long total, free, used;
-};
-constexpr int kSuccess = 0;
+using nvml::Device;
+using nvml::kGpusMax;
+using nvml::kSuccess;
+using nvml::Memory;
+using nvml::PciInfo;
+
 constexpr unsigned kActive = 1;
 constexpr unsigned kRemoteIsSwitch = 2;
 constexpr unsigned kLinksMax =
     18;  // of an H100; nvmlDeviceGetNvLinkState refuses what is not there
-constexpr unsigned kGpusMax = 1024;
 
 class Nvml {
  public:
   // Empty if all is well.
   std::string load(const std::string& library) {
-    library_.reset(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL));
-    if (!library_) return fmt::format("NVML cannot be loaded: {}", dlerror());
+    if (std::string fault = library_.open(library); !fault.empty()) return fault;
     const bool complete =
         find("nvmlInit_v2", &init) && find("nvmlShutdown", &shutdown) &&
         find("nvmlErrorString", &error_string) &&
@@ -65,15 +56,11 @@ class Nvml {
 
  private:
   template <typename Function>
-  bool find(const char* symbol, Function* function) {
-    *function = reinterpret_cast<Function>(dlsym(library_.get(), symbol));
-    return *function != nullptr;
+  bool find(const char* symbol, Function* function) const {
+    return library_.find(symbol, function);
   }
 
-  struct Close {
-    void operator()(void* library) const { dlclose(library); }
-  };
-  std::unique_ptr<void, Close> library_;
+  nvml::Library library_;
 };
 
 std::string text_from(int (*function)(Device, char*, unsigned), Device device) {

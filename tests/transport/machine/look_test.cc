@@ -38,7 +38,7 @@ TEST(Nvml, TellsItsGpus) {
   const NvmlGpu& gpu = answers.gpus[0];
   EXPECT_EQ(text_of(gpu.pci), "0000:a1:00.0");
   EXPECT_EQ(gpu.name, "NVIDIA Fake 1000");
-  EXPECT_EQ(gpu.uuid, "GPU-0");
+  EXPECT_EQ(gpu.uuid, "GPU-67726164-7269-6e67-2074-77696e202330");
   EXPECT_EQ(gpu.memory_bytes, uint64_t{1} << 34);
   ASSERT_EQ(gpu.nvlinks.size(), 6u);
   EXPECT_EQ(text_of(gpu.nvlinks[3].gpu), "0000:a2:00.0");
