@@ -46,8 +46,8 @@ bool Rings::take_back(const Session& session, uint64_t segment, uint64_t request
   return true;
 }
 
-void Rings::close(const Session& session) {
-  if (session.ring) commands_->post(CloseRing{session.id});
+void Rings::close(const Session& session, const Failure& why) {
+  if (session.ring) commands_->post(CloseRing{session.id, why});
 }
 
 }  // namespace gradring::daemon

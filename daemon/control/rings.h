@@ -24,7 +24,7 @@ class Rings {
   // False: nobody has to be asked. True: SegmentTakenBack will tell.
   bool take_back(const Session& session, uint64_t segment, uint64_t request);
   // Before the job hears that the session leaves it: what was submitted counts.
-  void close(const Session& session);
+  void close(const Session& session, const Failure& why = {});
 
  private:
   CommandBox* const commands_;

@@ -80,7 +80,10 @@ void DataThread::apply(const Submit& submit) {
 }
 
 void DataThread::refuse(const Submit& submit, const std::string& why) {
-  const core::Outcome outcome = core::refused(submit.submission.rank, why);
+  end(submit, core::refused(submit.submission.rank, why));
+}
+
+void DataThread::end(const Submit& submit, const core::Outcome& outcome) {
   if (submit.ring != nullptr) {
     submit.ring->end(submit.submission.ticket, segments_of(submit.submission), outcome);
   }
@@ -98,9 +101,17 @@ int DataThread::pass_gate() {
   return static_cast<int>(reached.size());
 }
 
-void DataThread::refuse_held(const std::function<bool(const Submit&)>& wanted) {
+// A GPU that is lost comes to nothing any more: that is what there is to say.
+void DataThread::end_held(const Failure& why, const std::function<bool(const Submit&)>& wanted) {
+  core::Outcome lost;
+  lost.verdict = Verdict::kFailed;
+  lost.failure = why;
   for (const Submit& submit : gate_.take(wanted)) {
-    refuse(submit, "its GPU had not come to it when the trainer left");
+    if (why.blame.device.empty()) {
+      refuse(submit, "its GPU had not come to it when the trainer left");
+    } else {
+      end(submit, lost);
+    }
   }
 }
 
@@ -109,7 +120,7 @@ void DataThread::apply(const LeaveRank& leave) {
   if (job == nullptr) return;
   // What a GPU has come to counts, as what a trainer without one had submitted.
   pass_gate();
-  refuse_held([&leave](const Submit& submit) {
+  end_held(leave.why, [&leave](const Submit& submit) {
     return submit.job == leave.job && submit.submission.rank == leave.rank;
   });
   job->leave(leave.rank, leave.why);

@@ -92,9 +92,10 @@ class DataThread final {
   // apply_command.cc
   void apply(const Submit& submit);
   void refuse(const Submit& submit, const std::string& why);
+  void end(const Submit& submit, const core::Outcome& outcome);
   int pass_gate();
   void submit_held(const JobId& id, JobExecutor& job);
-  void refuse_held(const std::function<bool(const Submit&)>& wanted);
+  void end_held(const Failure& why, const std::function<bool(const Submit&)>& wanted);
   void apply(const LeaveRank& leave);
   void apply(const FailJob& fail);
   void apply(const MemberGone& gone);

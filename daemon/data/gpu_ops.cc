@@ -65,13 +65,30 @@ void GpuOps::look(core::JobEngine* engine) {
     const bool open = op != nullptr && op->open() && !on.ended;
     // Sums of before, which do not count, would land on those that do.
     const bool may = why_failed_.empty() && on.under_way == 0;
-    if (open && may && !on.begun && op->ready_here()) begin(on, *op, *engine);
+    if (open && may && !on.begun && op->ready_here() && !waits_for_loss(on, *op)) {
+      begin(on, *op, *engine);
+    }
     if (!open || !on.begun || !on.spreads) continue;
     count_final(on, *op);
     // In parts, since each has its price; the rest goes when the op ends.
     on.may_spread = std::max(on.may_spread, on.final_bytes / on.part_bytes * on.part_bytes);
     spread_more(at->first, on);
   }
+}
+
+// Of a rank that counts until the next epoch.
+bool GpuOps::waits_for_loss(const OnGpu& on, const core::Op& op) {
+  return on.sums && std::any_of(on.ranks.begin(), on.ranks.end(), [&op](const Rank& one) {
+           return one.unreadable &&
+                  std::any_of(op.locals.begin(), op.locals.end(), [&one](const auto& local) {
+                    return local && local->counts && one.is(local->rank, local->ticket);
+                  });
+         });
+}
+
+bool GpuOps::is_lost(const OnGpu& on, const Source& source) {
+  return std::any_of(source.ranks.begin(), source.ranks.end(),
+                     [&on](size_t rank) { return on.ranks[rank].unreadable; });
 }
 
 GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
@@ -149,6 +166,7 @@ void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
 Status GpuOps::begin_more(const OpKey& key, OnGpu& on) {
   for (uint32_t s = 0; s < on.sources.size(); ++s) {
     Source& source = on.sources[s];
+    if (is_lost(on, source)) continue;
     while (source.begun < source.runs.size() && source.under_way < kRunsAtOnce) {
       Status begun =
           begin_run(on, source, source.runs[source.begun], {job_, key, true, s, source.begun});
@@ -303,9 +321,23 @@ void GpuOps::settle(Ops::iterator at) {
   if (all) ops_.erase(at);
 }
 
-void GpuOps::leave(uint32_t rank) {
-  for (auto& [key, on] : ops_) {
-    for (Rank& one : on.ranks) one.gone = one.gone || one.rank == rank;
+void GpuOps::leave(uint32_t rank, bool readable) {
+  for (auto& entry : ops_) {
+    OnGpu& on = entry.second;
+    for (Rank& one : on.ranks) {
+      if (one.rank != rank) continue;
+      one.gone = true;
+      one.unreadable = one.unreadable || !readable;
+    }
+    if (on.way != Way::kThere || !on.begun || on.ended) continue;
+    const bool stuck =
+        std::any_of(on.sources.begin(), on.sources.end(), [&on](const Source& source) {
+          return is_lost(on, source) && source.begun < source.runs.size();
+        });
+    if (!stuck) continue;
+    fail({Code::kUnavailable,
+          "a rank's GPU was lost while GPUs wrote a sum over its inputs, so that it cannot be made "
+          "without that rank"});
   }
 }
 

@@ -56,8 +56,9 @@ class GpuOps {
   // The engine is done with this rank's part. False: it is none of these. Else the end is told once
   // GPUs have let go of its memory, with its result where it is a good one.
   bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
-  // Its memory is given nothing any more.
-  void leave(uint32_t rank);
+  // Its memory is given nothing any more. Unless it is readable, nothing is read there either, as
+  // where its GPU is lost: what was not summed by now is summed in the next epoch, without it.
+  void leave(uint32_t rank, bool readable);
   // Between freeze() and adopt(): sums with inputs that count no more are made anew. Whatever may
   // begin, may again.
   void end_epoch(core::JobEngine* engine);
@@ -75,6 +76,7 @@ class GpuOps {
     const std::byte* host_input = nullptr;
     std::byte* host_output = nullptr;
     bool gone = false;
+    bool unreadable = false;
     std::optional<core::Outcome> outcome = {};  // to be told
     bool told = false;
 
@@ -121,6 +123,8 @@ class GpuOps {
   };
   using Ops = std::map<OpKey, OnGpu>;
 
+  static bool is_lost(const OnGpu& on, const Source& source);
+  static bool waits_for_loss(const OnGpu& on, const core::Op& op);
   Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
   void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);
   Status begin(OnGpu& on, const core::Op& op, Way way);

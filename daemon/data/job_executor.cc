@@ -344,7 +344,7 @@ void JobExecutor::fail_job(const Failure& failure) {
 void JobExecutor::leave(uint32_t rank, const Failure& why) {
   told_.erase(local(rank).session);
   parts_.look(&engine_);  // what its GPU has brought by now counts
-  gpu_ops_.leave(rank);
+  gpu_ops_.leave(rank, why.blame.device.empty());
   engine_.leave(rank, why);
 }
 

@@ -74,6 +74,7 @@ struct TakeBackSegment {
 // The session has left or is gone: RingClosed follows when none of its submissions is open.
 struct CloseRing {
   SessionId session = 0;
+  Failure why = {};  // with a device: that is lost, and what waits for it is told so
 };
 
 // Make the data plane of a job.
@@ -95,8 +96,7 @@ struct InstallJob {
   std::shared_ptr<const EngineMemory> before = {};
   std::vector<Lent> lent = {};
 };
-// The memory stays mapped until the Completed of this ticket: submit lends it, completion returns
-// it.
+// The memory stays mapped until the Completed of this ticket: submit lends it, that returns it.
 struct Submit {
   SessionId session = 0;
   JobId job{};

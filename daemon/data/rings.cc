@@ -35,7 +35,7 @@ void DataThread::apply(const CloseRing& close) {
   for (uint64_t turn = 0; turn < kRingSlots && take_submissions(close.session, *ring) > 0; ++turn) {
   }
   pass_gate();
-  refuse_held([&close](const Submit& submit) {
+  end_held(close.why, [&close](const Submit& submit) {
     return submit.ring != nullptr && submit.session == close.session;
   });
   ring->close();

@@ -38,7 +38,7 @@ class DataGpu : public GpuNodes {
   void submit(uint32_t number, Rank& rank, uint64_t sequence = 0) {
     auto* const host = reinterpret_cast<std::byte*>(rank.host.data());
     Submit submit{number + 1000, view_.incarnation, submission(number, sequence), host, host};
-    submit.part_bytes = kPartBytes;
+    submit.part_bytes = part_bytes_;
     submit.gpu_input = submit.gpu_output = {&rank.memory, 0};
     a_.post(submit);
   }
@@ -53,6 +53,7 @@ class DataGpu : public GpuNodes {
   const std::vector<float> sum_ = numbers(kFloats, 6);
   ReduceOp op_ = ReduceOp::kSum;
   double postscale_ = 1;
+  uint64_t part_bytes_ = kPartBytes;
 };
 
 TEST_F(DataGpu, WhatRanksHaveThereGoesAsOne) {
@@ -97,6 +98,19 @@ TEST_F(DataGpuAlone, NothingLeavesTheGpus) {
   EXPECT_THAT(gpus_->allreduces(), Each(2));
   EXPECT_THAT(gpus_->sums(), IsEmpty());
   EXPECT_THAT(gpus_->spreads(), IsEmpty());
+}
+
+// What is overwritten in part can be made anew by nobody.
+TEST_F(DataGpuAlone, AGpuThatIsLostWhileInputsAreOverwrittenIsNamedByTheJobsEnd) {
+  begin("elastic min=1 max=2");
+  part_bytes_ = kSliceBytes;
+  gpus_->let(1);
+  submit(0, x_);
+  submit(1, y_);
+  until_begun(2);
+  leave(1, "GPU-1234");
+  EXPECT_THAT(a_.next<EngineFailed>().failure.blame.evidence, HasSubstr("GPU was lost"));
+  gpus_->let_all();
 }
 
 TEST_F(DataGpuAlone, AnAverageIsDividedThere) {
@@ -239,6 +253,50 @@ TEST_F(DataGpu, AfterADeathSumsAreMadeWithoutTheDead) {
   EXPECT_GT(whole, 0u);
   EXPECT_EQ(z_.back(), without.back());
   EXPECT_THAT(gpus_->sums(), Contains(1));
+}
+
+// A GPU that is lost is asked for nothing any more, neither before the next epoch nor after.
+TEST_F(DataGpu, OfARankWhoseGpuIsLostNothingIsRead) {
+  view_.policy = "elastic min=1 max=3";
+  view_.incarnation[0] = 7;
+  a_.install(view_);
+  b_.install(view_);
+  submit(1, y_);
+  leave(1, "GPU-1234");
+  EXPECT_TRUE(a_.next<EngineAbsent>().absence.unfinished);
+  submit(0, x_);
+  b_.submit(view_, 2, z_);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_THAT(gpus_->sums(), IsEmpty());
+  next_epoch(1);
+  for (DataNode* node : {&a_, &a_, &b_}) EXPECT_EQ(end_on(*node), Verdict::kOkShrunk);
+  EXPECT_EQ(x_.gpu, numbers(kFloats, 4));
+  EXPECT_EQ(z_, x_.gpu);
+  EXPECT_THAT(gpus_->sums(), Each(1));
+}
+
+// What is under way when it is lost ends as it can, and nothing more is begun there.
+TEST_F(DataGpu, OfARankWhoseGpuIsLostInTheMidstNothingMoreIsRead) {
+  view_.policy = "elastic min=1 max=3";
+  view_.incarnation[0] = 8;
+  a_.install(view_);
+  b_.install(view_);
+  gpus_->let(1);
+  part_bytes_ = kSliceBytes;  // more parts than are begun at once
+  submit_all();
+  until_final_on_b(1);
+  leave(1, "GPU-1234");
+  EXPECT_TRUE(a_.next<EngineAbsent>().absence.unfinished);
+  const size_t begun = gpus_->sums().size();
+  gpus_->let_all();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(gpus_->sums().size(), begun);
+  next_epoch(1);
+  for (DataNode* node : {&a_, &a_, &b_}) EXPECT_EQ(end_on(*node), Verdict::kOkShrunk);
+  EXPECT_EQ(x_.gpu, z_);
+  const std::vector<size_t> sums = gpus_->sums();
+  EXPECT_THAT(std::vector<size_t>(sums.begin() + static_cast<ptrdiff_t>(begun), sums.end()),
+              Each(1));
 }
 
 // Rank 0's memory stands for both, also when it is the one that dies.

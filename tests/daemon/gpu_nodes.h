@@ -61,9 +61,11 @@ class GpuNodes : public DataThreadTest {
       node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
     }
   }
-  void leave(uint32_t rank) {
+  // `gpu`: which it has lost.
+  void leave(uint32_t rank, const std::string& gpu = "") {
     Failure died{Cause::kTrainerDied, {}};
     died.blame.rank = rank;
+    died.blame.device = gpu;
     a_.post(LeaveRank{view_.incarnation, rank, died});
   }
 
