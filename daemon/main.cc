@@ -32,6 +32,7 @@
 #include "transport/cuda/fold_kernels.h"
 #include "transport/cuda/gpus.h"
 #include "transport/machine/gids.h"
+#include "transport/machine/gpu_watch.h"
 #include "transport/machine/look_apart.h"
 #include "transport/machine/port_watch.h"
 #include "transport/ucx/ucx_transport.h"
@@ -262,7 +263,13 @@ int keep(const Config& config, const std::string& program, std::vector<std::stri
   return keep::run_keeper(options);
 }
 
-int serve(const Config& config, MadeLanes made, FdStore* store, machine::LookApart* look,
+// What was begun while there was one thread.
+struct Children {
+  machine::GpuWatch gpu_watch;
+  machine::LookApart look;
+};
+
+int serve(const Config& config, MadeLanes made, FdStore* store, Children* children,
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
@@ -301,7 +308,8 @@ int serve(const Config& config, MadeLanes made, FdStore* store, machine::LookApa
   setup.flight = flight.control();
   setup.recorder = &flight;
   setup.store = store;
-  setup.look = look;
+  setup.look = &children->look;
+  setup.gpu_watch = &children->gpu_watch;
   setup.happened = &happened;
   machine::PortWatch port_watch({ports_of_lanes(setup.facts.device_names())});
   setup.port_watch = &port_watch;
@@ -363,9 +371,12 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
   }
   start_logging(config);
   if (invocation->what == What::kKeep) return keep(config, program, arguments);
-  // First of all: it forks, and must not inherit what is opened below.
-  machine::LookApart look;
-  if (invocation->what == What::kRun) look.start(look_options_of(config));
+  // First of all: they fork, and must not inherit what is opened below.
+  Children children;
+  if (invocation->what == What::kRun) {
+    children.gpu_watch.start(config.nvml_library);
+    children.look.start(look_options_of(config));
+  }
   FdStore store;
   auto lanes = make_lanes(config);
   if (!lanes) return refuse(lanes.error().message());
@@ -375,7 +386,7 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
                facts.devices_reason);
     return 0;
   }
-  return serve(config, std::move(*lanes), &store, &look, arguments);
+  return serve(config, std::move(*lanes), &store, &children, arguments);
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ enum class Notice : uint8_t {
   kPortDown,
   kPortActive,
   kPortChanged,
+  kGpuUnusable,
+  kGpuError,
 };
 
 // The journal's MESSAGE_ID: 32 hexadecimal digits.

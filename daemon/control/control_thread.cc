@@ -70,6 +70,7 @@ ControlThread::ControlThread(const Setup& setup)
       rings_(setup.commands),
       peers_(&context_, setup.config, setup.identity, setup.commands, this),
       ports_(setup.facts.device_names(), setup.port_watch),
+      gpu_health_(setup.gpu_watch),
       tunings_(tuning_setup_of(setup), [this] { return peers_.lanes(); }),
       jobs_(setup.config.node, {&sessions_, &clients_, &peers_, setup.commands, &tunings_},
             setup.flight, {&node_log_, setup.store, setup.job_sizes}),
@@ -79,11 +80,11 @@ ControlThread::ControlThread(const Setup& setup)
               &rings_, &epoll_, this),
       queries_(setup.config, setup.facts),
       requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
-                               &queries_, this, setup.flight, &gpu_opener_}),
+                               &queries_, this, setup.flight, &gpu_opener_, &gpu_health_}),
       vitals_(setup.config, setup.facts, setup.metrics) {
-  const Queries::Parts parts{&sessions_, &clients_,  &membership_,  &jobs_,         &peers_,
-                             &ports_,    &requests_, &tunings_,     setup.commands, setup.recorder,
-                             setup.look, this,       setup.happened};
+  const Queries::Parts parts{
+      &sessions_, &clients_, &membership_,   &jobs_,         &peers_,    &ports_, &gpu_health_,
+      &requests_, &tunings_, setup.commands, setup.recorder, setup.look, this,    setup.happened};
   queries_.connect(parts);
   vitals_.connect(parts);
 }
@@ -117,8 +118,7 @@ Status ControlThread::open() {
   if (memory) node_log_.restored();
   setup_.store->forget_rest();  // of another version, or of a life that is over
   epoll_.add(setup_.events->event_fd(), tag_of(Source::kMailbox));
-  if (ports_.event_fd() >= 0) epoll_.add(ports_.event_fd(), tag_of(Source::kPorts));
-  return open_signals();
+  return open_hardware();
 }
 
 void ControlThread::run() {
@@ -323,22 +323,14 @@ int ControlThread::read_descriptors(core::Time now) {
       case Source::kPorts:
         read_ports(now);
         break;
+      case Source::kGpus:
+        read_gpus(now);
+        break;
       case Source::kMailbox:
         break;  // emptied at the start of every turn
     }
   }
   return std::max(count, 0);
-}
-
-// At once, and not when heartbeats or the transport's retries end.
-void ControlThread::read_ports(core::Time now) {
-  for (const Ports::LaneChange& change : ports_.take()) {
-    if (change.down) {
-      peers_.port_down(change.lane, change.why, now);
-    } else {
-      peers_.port_active(change.lane);
-    }
-  }
 }
 
 void ControlThread::session_opened(const Session& session) {

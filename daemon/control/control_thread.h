@@ -12,6 +12,7 @@
 #include "daemon/control/client_router.h"
 #include "daemon/control/clients.h"
 #include "daemon/control/events.h"
+#include "daemon/control/gpu_health.h"
 #include "daemon/control/jobs.h"
 #include "daemon/control/peers.h"
 #include "daemon/control/ports.h"
@@ -46,7 +47,8 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
     JobMemory::Sizes job_sizes;
     const EventRing* happened = nullptr;
     machine::PortWatch* port_watch = nullptr;
-    metrics::Board* metrics = nullptr;  // where somebody watches
+    machine::GpuWatch* gpu_watch = nullptr;  // started
+    metrics::Board* metrics = nullptr;       // where somebody watches
     core::PlanOptions plan;
     transport::Gpus* gpus = nullptr;  // null: they sum for nobody
     // Reads the configuration anew, for SIGHUP; an error is one line.
@@ -95,7 +97,6 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   void erase_if_free(const Session& session);
   int read_clients(core::Time now);
   int read_descriptors(core::Time now);
-  void read_ports(core::Time now);
   int tick_if_due(core::Time now);
   int flush_answers();
 
@@ -113,6 +114,12 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   void restore(const wire::SessionRecord& record, core::Time now);
   Status restore(const core::JobRecord& job, core::Time now);
   Session* session_of(const core::JobRecord& job, const core::Submission& submission);
+
+  // hardware.cc
+  Status open_hardware();
+  void read_ports(core::Time now);
+  void read_gpus(core::Time now);
+  void gpu_lost(SessionId id, const GpuHealth::Lost& lost);
 
   // lifecycle.cc
   Status open_signals();
@@ -144,6 +151,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   Rings rings_;
   Peers peers_;
   Ports ports_;
+  GpuHealth gpu_health_;
   Tunings tunings_;
   Jobs jobs_;
   core::Membership membership_;

@@ -15,7 +15,8 @@ enum class Source : uint8_t {
   kPidfd,
   kMailbox,
   kSignals,
-  kPorts
+  kPorts,
+  kGpus
 };
 
 // A source and, where there are many, the session it belongs to (56 bits), in one word of epoll.

@@ -83,6 +83,7 @@ class Jobs final : public core::MembershipActions {
   // For those who ask: this session's rank has left, or is dead.
   void mark_over(const Session& session, const char* how);
   void close(SessionId session, const JobId& job, const Failure& failure) override;
+  void refuse(SessionId session, const Status& why) override;
   // And tells the log, where whoever looks after the node finds it when the job is gone.
   void mark_nonfinite(const NonfiniteFound& found);
   // That others wait for a rank of this node, or do not any more.
@@ -97,7 +98,6 @@ class Jobs final : public core::MembershipActions {
   void send(const std::string& node, const core::JobMessage& message) override;
   void install(const core::View& view, const std::vector<SessionId>& sessions) override;
   void admit(SessionId session, const core::View& view) override;
-  void refuse(SessionId session, const Status& why) override;
   void leave_engine(const JobId& job, uint32_t rank, const Failure& why) override;
   void fail_engine(const JobId& job, const Failure& failure) override;
   void member_gone(const JobId& job, uint32_t member, const Failure& failure) override;

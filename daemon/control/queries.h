@@ -13,6 +13,7 @@
 #include "daemon/control/drain_queries.h"
 #include "daemon/control/far_queries.h"
 #include "daemon/control/flight_queries.h"
+#include "daemon/control/gpu_health.h"
 #include "daemon/control/jobs.h"
 #include "daemon/control/peers.h"
 #include "daemon/control/ports.h"
@@ -61,6 +62,7 @@ class Queries final : public QuerySink {
     Jobs* jobs = nullptr;
     Peers* peers = nullptr;
     const Ports* ports = nullptr;
+    const GpuHealth* gpu_health = nullptr;
     Requests* requests = nullptr;
     const Tunings* tunings = nullptr;
     CommandBox* commands = nullptr;

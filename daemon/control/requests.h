@@ -9,6 +9,7 @@
 #include "daemon/control/attach.h"
 #include "daemon/control/client_router.h"
 #include "daemon/control/clients.h"
+#include "daemon/control/gpu_health.h"
 #include "daemon/control/gpu_opener.h"
 #include "daemon/control/jobs.h"
 #include "daemon/control/sessions.h"
@@ -40,6 +41,7 @@ class Requests {
     SessionEvents* session_events = nullptr;
     FlightRing* flight = FlightRing::off();
     GpuOpener* opener = nullptr;
+    const GpuHealth* gpu_health = nullptr;
   };
   Requests(const Config& config, const Parts& parts) : config_(config), parts_(parts) {}
 

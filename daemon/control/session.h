@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -27,6 +29,7 @@ struct SharedSegment {
   uint64_t uses = 0;  // open ops of this session that read or write it
   std::shared_ptr<const SharedGpuMemory> gpu = {};  // for which it stands, if that was shared
   bool gpu_asked = false;                           // that is open, or about to be opened
+  std::array<std::byte, 16> gpu_of = {};            // while it is: the GPU's UUID
 
   std::span<std::byte> memory() const { return shared->memory(); }
   uint64_t bytes() const { return memory().size(); }
@@ -40,6 +43,7 @@ using Segments = std::map<uint64_t, SharedSegment>;
 //   kJoining  all ranks are there              kJoined
 //   kJoining  refused                          kNone
 //   kJoined   the job fails                    kClosed    later submissions end with its failure
+//   kJoined   its GPU is lost                  kClosed    likewise, while the job may go on
 //   any       Leave                            kNone
 enum class JobPart : uint8_t { kNone, kJoining, kJoined, kClosed };
 

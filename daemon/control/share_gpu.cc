@@ -72,8 +72,11 @@ void Requests::share_gpu(const Asked& asked, Session& session, const wire::Share
                    fmt::format("segment {} stands for a GPU's memory already", share.segment())});
   }
   transport::GpuShare what;
-  if (Status fault = check(share, it->second, &what); !fault.ok()) return refuse(fault);
+  if (Status wrong = check(share, it->second, &what); !wrong.ok()) return refuse(wrong);
+  const std::string fault = parts_.gpu_health->why_unusable(uuid_text(what.gpu));
+  if (!fault.empty()) return refuse({Code::kUnavailable, fault});
   it->second.gpu_asked = true;
+  it->second.gpu_of = what.gpu;
   parts_.opener->open(session.id, asked.request, share.segment(), it->second.shared, what);
 }
 
@@ -91,6 +94,12 @@ void Requests::gpu_opened(const GpuMemoryOpened& opened) {
   if (opened.memory == nullptr) {
     it->second.gpu_asked = false;
     return refuse_share(*session, opened.request, opened.refused);
+  }
+  // It may have become so meanwhile.
+  const std::string fault = parts_.gpu_health->why_unusable(uuid_text(it->second.gpu_of));
+  if (!fault.empty()) {
+    it->second.gpu_asked = false;
+    return refuse_share(*session, opened.request, {Code::kUnavailable, fault});
   }
   it->second.gpu = opened.memory;
   spdlog::debug("{} bytes on a GPU of {} are open here", opened.memory->open->bytes(),

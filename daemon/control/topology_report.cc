@@ -68,6 +68,7 @@ wire::TopologyReport Queries::topology_report() const {
   sums->set_reason(facts_.gpu_sums_reason);
   sums->set_way(facts_.gpu_sums_way);
   parts_.ports->add_to(&report, monotonic_now());
+  parts_.gpu_health->add_to(&report, monotonic_now());
   add_rings(&report);
   return report;
 }

@@ -107,6 +107,7 @@ void Vitals::fill_peers(metrics::Snapshot* to, core::Time now) const {
   }
   to->peer_series = peers_.series(std::move(peers));
   to->ports = parts_.ports->series();
+  to->gpu_series = parts_.gpu_health->series();
 }
 
 void Vitals::fill_traffic(metrics::Snapshot* to, const Pulse& pulse) const {

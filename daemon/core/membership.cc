@@ -49,7 +49,8 @@ void Membership::leave(SessionId session) {
   gone(live->view.incarnation, session);
 }
 
-void Membership::session_lost(SessionId session, const std::string& evidence) {
+void Membership::session_lost(SessionId session, const std::string& evidence,
+                              const std::string& device) {
   for (auto& [key, gathering] : gatherings_) {
     for (const LocalClaim& claim : gathering.local) {
       if (claim.request.session == session) return drop_claim(key, session);
@@ -61,7 +62,7 @@ void Membership::session_lost(SessionId session, const std::string& evidence) {
     if (claim.request.session != session) continue;
     const JobId id = live->view.incarnation;
     Failure failure{Cause::kTrainerDied, {}};
-    failure.blame = {claim.request.rank, node_, claim.request.pid, "", evidence};
+    failure.blame = {claim.request.rank, node_, claim.request.pid, device, evidence};
     live->present.erase(session);
     if (live->joining) {
       actions_->send(live->inviter, Reject{id, ""});

@@ -129,7 +129,8 @@ class Membership {
   Status join(const JoinRequest& request, Time now);
   void leave(SessionId session);
   // The process is gone without leaving. `evidence`: "killed by signal 9", "exited with status 1".
-  void session_lost(SessionId session, const std::string& evidence);
+  // Or it is of no more use, as one whose GPU is lost; `device` is that.
+  void session_lost(SessionId session, const std::string& evidence, const std::string& device = "");
 
   // ---- peers: messages of a peer may come before peer_up (the other side was connected first),
   // never after peer_lost until its next hello ----

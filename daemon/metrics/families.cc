@@ -40,6 +40,7 @@ std::vector<prometheus::MetricFamily> families_of(const Snapshot& snapshot, core
   write_jobs(snapshot, &page);
   write_peers(snapshot, &page);
   write_ports(snapshot, &page);
+  write_gpus(snapshot, &page);
   return page.take();
 }
 

@@ -76,5 +76,6 @@ void write_node(const Snapshot& snapshot, core::Time now, Page* page);
 void write_jobs(const Snapshot& snapshot, Page* page);
 void write_peers(const Snapshot& snapshot, Page* page);
 void write_ports(const Snapshot& snapshot, Page* page);
+void write_gpus(const Snapshot& snapshot, Page* page);
 
 }  // namespace gradring::daemon::metrics

@@ -88,6 +88,13 @@ struct PortSeries {
   std::vector<std::pair<std::string, uint64_t>> counters;  // none: it counts nothing
 };
 
+// A GPU, or a part of one, that is watched; as many as NVML shows.
+struct GpuSeries {
+  std::string gpu;
+  bool unusable = false;
+  std::vector<std::pair<std::string, uint64_t>> errors;  // by Xid; 32 kinds at most
+};
+
 // A thread's event loop.
 struct LoopSeries {
   core::Time busy = 0;
@@ -121,6 +128,7 @@ struct Snapshot {
   std::map<std::string, uint64_t> peers_by_state;
   std::vector<PeerSeries> peer_series;
   std::vector<PortSeries> ports;
+  std::vector<GpuSeries> gpu_series;
 
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;

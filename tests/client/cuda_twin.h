@@ -40,8 +40,7 @@ struct CudaTwin {
   int (*held)();
 
   // From now on there are so many GPUs, 4 at the most; at first there is one, or as many as
-  // CUDA_TWIN_GPUS in the process' environment says. What is said above of the GPU is said of the
-  // first.
+  // GRADRING_TWIN_GPUS says. What is said above of the GPU is said of the first.
   void (*have)(int count);
   uint64_t (*alloc_on)(int gpu, size_t bytes);
   // hold() of all streams that somebody has on it.

@@ -43,7 +43,7 @@ constexpr auto kLate = std::chrono::milliseconds(1);
 Gpu& gpu() {
   static Gpu* const kTheGpu = [] {
     auto* const made = new Gpu;
-    if (const char* const many = std::getenv("CUDA_TWIN_GPUS")) made->count = std::atoi(many);
+    if (const char* const count = std::getenv("GRADRING_TWIN_GPUS")) made->count = std::atoi(count);
     std::thread(work_on, made).detach();
     return made;
   }();

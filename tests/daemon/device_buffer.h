@@ -17,14 +17,14 @@ class DeviceBuffer {
  public:
   explicit DeviceBuffer(const Communicator& job, size_t count = 50'000, bool registered = true,
                         bool pooled = false)
-      : job_(job),
-        count_(count),
-        registered_(registered),
-        address_(test::test_gpu().alloc(bytes(), pooled)) {
-    if (!registered_) return;
-    EXPECT_EQ(gradring_register(job.handle(), pointer(), bytes()), GRADRING_OK)
-        << gradring_last_error();
+      : DeviceBuffer(job, count, registered,
+                     test::test_gpu().alloc(count * sizeof(float), pooled)) {}
+  // On another GPU of the tests.
+  static DeviceBuffer on(int gpu, const Communicator& job, size_t count) {
+    return DeviceBuffer(job, count, true, test::cuda_twin().alloc_on(gpu, count * sizeof(float)));
   }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer() {
     if (registered_) {
       EXPECT_EQ(gradring_unregister(job_.handle(), pointer()), GRADRING_OK)
@@ -67,6 +67,12 @@ class DeviceBuffer {
   void* pointer() const { return std::bit_cast<void*>(address_); }
 
  private:
+  DeviceBuffer(const Communicator& job, size_t count, bool registered, uint64_t address)
+      : job_(job), count_(count), registered_(registered), address_(address) {
+    if (!registered_) return;
+    EXPECT_EQ(gradring_register(job.handle(), pointer(), bytes()), GRADRING_OK)
+        << gradring_last_error();
+  }
   size_t bytes() const { return count_ * sizeof(float); }
 
   const Communicator& job_;

@@ -58,7 +58,7 @@ class LiveDifferentialTest : public testing::TestWithParam<World> {
       flags.insert(flags.end(), {"--gpu-engine", GetParam().engine});
       options_.all_on_gpu = true;
       test::cuda_twin().have(2);
-      setenv("CUDA_TWIN_GPUS", "2", 1);  // of the daemons
+      setenv("GRADRING_TWIN_GPUS", "2", 1);  // of the daemons
       for (uint32_t rank = 0; rank < placement_.size(); ++rank) {
         options_.node_sums.gpus.push_back(rank % 2);
       }
@@ -66,7 +66,7 @@ class LiveDifferentialTest : public testing::TestWithParam<World> {
     daemons_ = live_nodes(*std::ranges::max_element(placement_) + 1, flags);
   }
   ~LiveDifferentialTest() override {
-    unsetenv("CUDA_TWIN_GPUS");
+    unsetenv("GRADRING_TWIN_GPUS");
     if (GetParam().engine != nullptr) test::cuda_twin().have(1);
   }
 

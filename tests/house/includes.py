@@ -98,7 +98,7 @@ ROOMS = [
                               r"daemon/data/(job_figures|op_stats)\.h$", PLAIN_PROTO),
          ("fmt", "expected", "prometheus"), posix=True,
          instead="What is shown to Prometheus is made from a snapshot; let daemon/control fill that in."),
-    Room(r"daemon/", (r"daemon/", INTERFACES, r"proto/", r"transport/machine/(look_apart|port_watch)\.h$"),
+    Room(r"daemon/", (r"daemon/", INTERFACES, r"proto/", r"transport/machine/(gpu_watch|look_apart|port_watch)\.h$"),
          ("fmt", "expected", "protobuf", "zmq", "spdlog", "boost", "systemd", "json"), posix=True,
          instead="Speak to engines through the interface headers in transport/; daemon/main.cc alone "
                  "chooses a body and hands it in."),

@@ -58,6 +58,8 @@ Snapshot sample() {
   s.peers_by_state = {{"suspect", 1}};
   s.ports.push_back({"mlx5_0", 1, false, {{"down", 2}, {"lid", 1}}, {{"retransmits", 9}}});
   s.ports.push_back({"eth0", 0, true, {{"down", 1}, {"lid", 0}}, {}});
+  s.gpu_series.push_back({"GPU-1234", true, {{"31", 5}, {"79", 1}}});
+  s.gpu_series.push_back({"GPU-5678", false, {}});
   return s;
 }
 
@@ -144,6 +146,18 @@ TEST(Families, PortsAreOfTheirDevices) {
   EXPECT_THAT(page, Not(HasSubstr(R"(gradring_rdma_port_events_total{node="n0",device="eth0")")));
 }
 
+TEST(Families, ErrorsAreOfTheirGpus) {
+  const std::string page = page_of(sample(), 0);
+  for (const char* line : {
+           R"(gradring_gpu_unusable{node="n0",gpu="GPU-1234"} 1)",
+           R"(gradring_gpu_unusable{node="n0",gpu="GPU-5678"} 0)",
+           R"(gradring_gpu_xid_errors_total{node="n0",gpu="GPU-1234",xid="31"} 5)",
+           R"(gradring_gpu_xid_errors_total{node="n0",gpu="GPU-1234",xid="79"} 1)",
+       }) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
 TEST(Families, AJobThatIsOverHasCountersAlone) {
   Snapshot s = sample();
   s.job_series[0].live.reset();
@@ -174,11 +188,11 @@ TEST(Families, NamesFollowTheRules) {
     for (const auto& metric : family.metric) {
       EXPECT_EQ(metric.label.front().name, "node") << family.name;
       for (const auto& label : metric.label) {
-        EXPECT_TRUE(
-            std::set<std::string>({"node", "job", "peer", "lane", "collective", "rank", "outcome",
-                                   "cause", "part", "size", "state", "thread", "version", "device",
-                                   "port", "change", "counter", "transport"})
-                .count(label.name))
+        EXPECT_TRUE(std::set<std::string>({"node",   "job",     "peer",      "lane",   "collective",
+                                           "rank",   "outcome", "cause",     "part",   "size",
+                                           "state",  "thread",  "version",   "device", "port",
+                                           "change", "counter", "transport", "gpu",    "xid"})
+                        .count(label.name))
             << family.name << " has " << label.name;
       }
     }

@@ -1,0 +1,23 @@
+// What the driver tells of the GPUs of this node.
+
+#include "daemon/metrics/labels.h"
+#include "daemon/metrics/page.h"
+
+namespace gradring::daemon::metrics {
+
+void write_gpus(const Snapshot& snapshot, Page* page) {
+  Family unusable = page->gauge("gradring_gpu_unusable",
+                                "1 while the GPU, or the part of one, must be reset before use");
+  for (const GpuSeries& gpu : snapshot.gpu_series) {
+    unusable.add({{"gpu", label_of(gpu.gpu)}}, gpu.unusable ? 1 : 0);
+  }
+  Family errors = page->counter("gradring_gpu_xid_errors_total",
+                                "Errors that NVIDIA's driver told of the GPU, by their number");
+  for (const GpuSeries& gpu : snapshot.gpu_series) {
+    for (const auto& [xid, count] : gpu.errors) {
+      errors.add({{"gpu", label_of(gpu.gpu)}, {"xid", xid}}, count);
+    }
+  }
+}
+
+}  // namespace gradring::daemon::metrics
