@@ -81,6 +81,39 @@ TEST(ShowTopology, SaysWhereWhatLiesOnGpusIsSummed) {
   EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["by"], "4 GPUs, NVIDIA H100");
 }
 
+TEST(ShowTopology, SaysWhichGpusHaveErrorsAndWhatTheyMean) {
+  TopologyReports reports = replay("server-4x2");
+  auto* const told = reports[0].mutable_gpu_errors();
+  told->set_watched(true);
+  EXPECT_THAT(show(reports, Style{}).text, Not(HasSubstr("UUID")));
+  auto* error = told->add_errors();
+  error->set_gpu(reports[0].machine().gpus(2).uuid());
+  error->set_pci(reports[0].machine().gpus(2).place().pci());
+  error->set_error("Xid 79");
+  error->set_verdict("unusable");
+  error->set_what("has fallen off the bus");
+  error->set_remedy("power it off and on");
+  error->set_count(1);
+  error->set_last_ms(3'000);
+  error = told->add_errors();
+  error->set_gpu("MIG-1234");
+  error->set_pci("0000:ee:00.0");
+  error->set_error("Xid 31");
+  error->set_verdict("note");
+  error->set_what("had a kernel that did wrong");
+  error->set_count(12);
+  const Answer answer = show(reports, Style{});
+  expect_sound(answer);
+  EXPECT_THAT(answer.text, HasSubstr("  Xid 79      1  3.0 s ago  unusable: it has fallen off"));
+  EXPECT_THAT(answer.text, HasSubstr("\nGPU2          "));
+  EXPECT_THAT(answer.text, HasSubstr("0000:ee:00.0  MIG-1234"));
+  EXPECT_THAT(answer.problems, ElementsAre(AllOf(HasSubstr("has fallen off the bus (Xid 79)"),
+                                                 HasSubstr("power it off and on"))));
+  EXPECT_EQ(answer.json["nodes"][0]["gpu_errors"]["errors"][1]["count"], 12);
+  told->set_reason("the process ended");
+  EXPECT_THAT(show(reports, Style{}).text, HasSubstr("not heard of: the process ended"));
+}
+
 TEST(ShowTopology, PrintsTheMatrixAsNvidiaSmiDoes) {
   const Answer answer = show(replay("server-4x2"), Style{});
   expect_sound(answer);

@@ -77,6 +77,7 @@ Facts healthy_facts() {
     link->set_gpu(1 - gpu);
     link->set_count(12);
   }
+  facts.topology.mutable_gpu_errors()->set_watched(true);
   add_card(machine, "mlx5_0");
   add_card(machine, "mlx5_1");
   facts.nodes = {node_named("a"), node_named("b"), node_named("c")};

@@ -238,6 +238,37 @@ TEST(Doctor, RdmaOfSoftwareIsLookedAtByItsLane) {
   });
 }
 
+TEST(Doctor, ErrorsOfGpus) {
+  const auto told = [](const char* verdict) {
+    return [verdict](Facts& facts) {
+      wire::GpuErrorReport* const error = facts.topology.mutable_gpu_errors()->add_errors();
+      error->set_gpu("GPU-1234");
+      error->set_pci("0000:17:00.0");
+      error->set_error("Xid 79");
+      error->set_what("has fallen off the bus");
+      error->set_remedy("power it off and on");
+      error->set_verdict(verdict);
+      error->set_count(2);
+      error->set_last_ms(3'000);
+    };
+  };
+  constexpr const char* kCheck = "GPU errors";
+  expect(check_gpus, kCheck, Level::kFail,
+         "GPU-1234 (0000:17:00.0) has fallen off the bus (Xid 79), 3.0 s ago", told("unusable"));
+  expect(check_gpus, kCheck, Level::kWarn, "Xid 79", told("look"));
+  expect(check_gpus, kCheck, Level::kOk, "2 errors of programs", told("note"));
+  expect(check_gpus, kCheck, Level::kWarn, "not heard of: it ended", [](Facts& facts) {
+    facts.topology.mutable_gpu_errors()->set_watched(false);
+    facts.topology.mutable_gpu_errors()->set_reason("it ended");
+  });
+  expect(check_gpus, kCheck, Level::kSkip, "tells of its errors",
+         [](Facts& facts) { facts.topology.mutable_gpu_errors()->set_watched(false); });
+  expect(check_gpus, kCheck, Level::kFail, "Xid 79", [&](Facts& facts) {
+    facts.topology.mutable_machine()->clear_gpus();  // it was lost before it could be looked at
+    told("unusable")(facts);
+  });
+}
+
 TEST(Doctor, Gpus) {
   expect(check_gpus, "NVLink", Level::kFail, "GPU 1 has 11 of 12", [](Facts& facts) {
     facts.topology.mutable_machine()->mutable_gpus(1)->mutable_nvlinks(0)->set_count(11);

@@ -33,6 +33,32 @@ Finding nvlink(const wire::MachineReport& machine) {
               "nvidia-smi nvlink --status names the link; dmesg | grep -i xid its fault");
 }
 
+// What the driver has told since the daemon began.
+Findings errors(const wire::GpuErrorsReport& told) {
+  constexpr const char* kCheck = "GPU errors";
+  Findings findings;
+  uint64_t notes = 0;
+  for (const wire::GpuErrorReport& error : told.errors()) {
+    if (error.verdict() == "note") {
+      notes += error.count();
+      continue;
+    }
+    const std::string found = fmt::format(
+        "{} ({}) {} ({}), {} ago", printable(error.gpu()), printable(error.pci()),
+        printable(error.what()), printable(error.error()), format_duration(error.last_ms()));
+    const auto say = error.verdict() == "unusable" ? fail : warn;
+    findings.push_back(say(kCheck, found, printable(error.remedy())));
+  }
+  if (!told.reason().empty()) {
+    findings.push_back(warn(kCheck, "not heard of: " + printable(told.reason()),
+                            "look at the driver (dmesg, nvidia-smi), then restart gradringd"));
+  }
+  if (!findings.empty()) return findings;
+  if (notes > 0) return {ok(kCheck, fmt::format("{} of programs there", counted(notes, "error")))};
+  if (!told.watched()) return {skip(kCheck, "no GPU here tells of its errors")};
+  return {ok(kCheck, "none since gradringd was started")};
+}
+
 bool has_rdma(const wire::MachineReport& machine) {
   return std::ranges::any_of(
       machine.nics(), [](const wire::NicReport& nic) { return nic.rdma().ports_size() > 0; });
@@ -81,10 +107,13 @@ Finding acs(const PciFacts& pci) {
 
 Findings check_gpus(const Facts& facts) {
   const wire::MachineReport& machine = facts.topology.machine();
+  const wire::GpuErrorsReport& told = facts.topology.gpu_errors();
+  Findings findings = errors(told);
   if (machine.gpus().empty()) {
+    if (!told.errors().empty() || !told.reason().empty()) return findings;
     return {skip("GPU", machine.fault().empty() ? "none here" : printable(machine.fault()))};
   }
-  Findings findings = {nvlink(machine)};
+  findings.push_back(nvlink(machine));
   if (!facts.topology.lanes().empty()) findings.push_back(network_library(facts.topology));
   if (!has_rdma(machine)) {
     findings.push_back(skip("GPUDirect", "no RDMA card here"));

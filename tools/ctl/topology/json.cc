@@ -37,6 +37,13 @@ Json json_of(const wire::GpuReport& gpu) {
   return json;
 }
 
+Json json_of(const wire::GpuErrorReport& error) {
+  return {{"gpu", error.gpu()},     {"pci", error.pci()},
+          {"error", error.error()}, {"verdict", error.verdict()},
+          {"what", error.what()},   {"remedy", error.remedy()},
+          {"count", error.count()}, {"last_seconds", seconds(error.last_ms())}};
+}
+
 template <typename List>
 Json counters_of(const List& list) {
   return array_of(list, [](const wire::PortCounterReport& counter) {
@@ -176,7 +183,12 @@ nlohmann::ordered_json json_of(const wire::TopologyReport& report) {
            {{"on_gpus", report.gpu_sums().on_gpus()},
             {"by", report.gpu_sums().by()},
             {"reason", report.gpu_sums().reason()},
-            {"way", report.gpu_sums().way()}}}};
+            {"way", report.gpu_sums().way()}}},
+          {"gpu_errors",
+           {{"watched", report.gpu_errors().watched()},
+            {"reason", report.gpu_errors().reason()},
+            {"errors", array_of(report.gpu_errors().errors(),
+                                [](const auto& error) { return json_of(error); })}}}};
 }
 
 }  // namespace gradring::tools

@@ -17,6 +17,12 @@ void add_problems(const wire::TopologyReport& report, std::vector<std::string>* 
     problems->push_back(
         fmt::format("{}: the link of lane {} is down", node, printable(lane.device())));
   }
+  for (const auto& error : report.gpu_errors().errors()) {
+    if (error.verdict() != "unusable") continue;
+    problems->push_back(fmt::format("{}: GPU {} {} ({}): {}", node, printable(error.gpu()),
+                                    printable(error.what()), printable(error.error()),
+                                    printable(error.remedy())));
+  }
   for (const auto& peer : report.peers()) {
     const std::string name = printable(peer.node().empty() ? peer.address() : peer.node());
     if (peer.state() != "up") {

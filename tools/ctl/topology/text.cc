@@ -117,6 +117,29 @@ std::string gpus_of(const wire::MachineReport& machine) {
   return "\n" + table.str();
 }
 
+// What the driver told since the daemon began; the table above is of when it did.
+std::string gpu_errors_of(const wire::TopologyReport& report, const Style& style) {
+  const auto& gpus = report.machine().gpus();
+  Table table({{"GPU"}, {"UUID"}, {"error"}, {"times", Table::Align::kRight}, {"last"}, {"means"}});
+  for (const wire::GpuErrorReport& error : report.gpu_errors().errors()) {
+    const auto it = std::find_if(gpus.begin(), gpus.end(), [&error](const wire::GpuReport& gpu) {
+      return gpu.uuid() == error.gpu() || gpu.place().pci() == error.pci();
+    });
+    const bool bad = error.verdict() == "unusable";
+    const std::string means =
+        bad ? "unusable: it " + printable(error.what()) : "it " + printable(error.what());
+    table.add({it == gpus.end() ? printable(error.pci()) : gpu_name(int(it - gpus.begin())),
+               printable(error.gpu()), printable(error.error()), std::to_string(error.count()),
+               format_duration(error.last_ms()) + " ago", bad ? style.bad(means) : means});
+  }
+  std::string text = table.empty() ? "" : "\n" + table.str();
+  if (!report.gpu_errors().reason().empty()) {
+    text += fmt::format("\nerrors of GPUs are not heard of: {}\n",
+                        printable(report.gpu_errors().reason()));
+  }
+  return text;
+}
+
 std::string state_of(const wire::NicReport& nic, const Style& style) {
   return nic.up() ? style.good("up") : style.bad("down");
 }
@@ -283,8 +306,9 @@ std::string text_of(const wire::TopologyReport& report, const Style& style) {
   const wire::MachineReport& machine = report.machine();
   std::string text;
   if (machine.fault().empty()) {
-    text = heading_of(report) + matrix_of(machine) + gpus_of(machine) + nics_of(machine, style) +
-           ports_of(machine, style) + counts_of(machine);
+    text = heading_of(report) + matrix_of(machine) + gpus_of(machine) +
+           gpu_errors_of(report, style) + nics_of(machine, style) + ports_of(machine, style) +
+           counts_of(machine);
   } else {
     text = fmt::format("node {}: its machine cannot be shown: {}\n", printable(report.node()),
                        printable(machine.fault()));
