@@ -14,6 +14,7 @@
 #include "tests/tools/process.h"
 #include "tests/transport/machine/gpu_script.h"
 #include "transport/machine/gpu_records.h"
+#include "transport/machine/nvml.h"
 
 namespace gradring::machine {
 namespace {
@@ -169,6 +170,21 @@ TEST_F(WatchedGpus, TheProcessHoldsNothingOfTheDaemons) {
   EXPECT_EQ(poll(&item, 1, kPatienceMs), 1) << "somebody still has the other end";
   EXPECT_NE(item.revents & POLLHUP, 0);
   close(ends[0]);
+}
+
+// By NVIDIA's own library, whose structures are written down here a second time.
+TEST_F(WatchedGpus, OfThisMachineAreListenedTo) {
+  const NvmlAnswers answers = ask_nvml(kNvmlLibrary);
+  if (answers.gpus.empty()) GTEST_SKIP() << "no GPU of NVIDIA's here: " << answers.absent;
+  start("", kNvmlLibrary);
+  const auto there = next(answers.gpus.size());
+  ASSERT_FALSE(there.empty());
+  EXPECT_EQ(there[0].gpu, answers.gpus[0].uuid);
+  EXPECT_EQ(there[0].pci, answers.gpus[0].pci);
+  poll(nullptr, 0, 500);
+  watch_.take();
+  EXPECT_EQ(watch_.fault(), "");
+  EXPECT_FALSE(watch_.over()) << "this GPU, or what runs it, tells of no errors";
 }
 
 // ---- the pipe ----
