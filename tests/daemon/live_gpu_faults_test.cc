@@ -34,7 +34,13 @@ using namespace std::chrono_literals;
 // Ranks 0 and 1 compute on the first GPU, rank 2 on the second.
 class LiveGpuFaults : public testing::Test {
  protected:
-  LiveGpuFaults() { test::cuda_twin().have(2); }
+  LiveGpuFaults() : LiveGpuFaults({}, "live", 0) {}
+  LiveGpuFaults(const std::vector<std::string>& more, const std::string& node, int port)
+      : daemon_(flags(more), node, port) {
+    if (!test::is_real()) test::cuda_twin().have(2);
+  }
+  // Whose trainer this rank is.
+  virtual const LiveDaemon& daemon_of(int /*rank*/) const { return daemon_; }
   ~LiveGpuFaults() override {
     unsetenv("GRADRING_TWIN_GPUS");
     if (!test::is_real()) test::cuda_twin().have(1);
@@ -42,10 +48,11 @@ class LiveGpuFaults : public testing::Test {
   void SetUp() override {
     if (test::is_real()) GTEST_SKIP() << "this is about the tests' own GPUs";
   }
-  static std::vector<std::string> flags() {
+  static std::vector<std::string> flags(std::vector<std::string> more) {
     setenv("LD_LIBRARY_PATH", CUDA_TWIN_FOLDER, 1);  // of the daemon
     setenv("GRADRING_TWIN_GPUS", "2", 1);
-    return {"--gpu-sums", "on", "--nvml-library", FAKE_NVML};
+    more.insert(more.end(), {"--gpu-sums", "on", "--nvml-library", FAKE_NVML});
+    return more;
   }
 
   static constexpr int kRanks = 3;
@@ -64,7 +71,7 @@ class LiveGpuFaults : public testing::Test {
       ranks.emplace_back([&, rank] {
         gradring_options options{};
         options.struct_size = sizeof(options);
-        options.runtime_dir = daemon_.runtime_dir().c_str();
+        options.runtime_dir = daemon_of(rank).runtime_dir().c_str();
         options.job = name.c_str();
         options.policy = policy;
         options.rank = rank;
@@ -135,7 +142,7 @@ class LiveGpuFaults : public testing::Test {
 
   const Scratch scratch_;
   const GpuScript script_{scratch_.path("events")};
-  LiveDaemon daemon_{flags()};
+  LiveDaemon daemon_;
   std::vector<std::string> errors_;
   std::vector<int64_t> blamed_;
 };
@@ -282,6 +289,38 @@ TEST_F(LiveGpuFaults, TheWatchThatDiesIsSaidOnceAndJobsGoOn) {
   const std::string log = daemon_.log();
   EXPECT_EQ(log.find("not heard of"), log.rfind("not heard of"));
   EXPECT_EQ(watching_child(), -1);
+}
+
+struct TwoPortsOfGpuNodes {
+  const int port_a = free_port(), port_b = free_port();
+  static std::vector<std::string> to(int port) {
+    return {"--peer", "127.0.0.1:" + std::to_string(port)};
+  }
+};
+// Rank 2 is alone on a node of its own.
+class LiveGpuFaultsOfNodes : private TwoPortsOfGpuNodes, public LiveGpuFaults {
+ protected:
+  LiveGpuFaultsOfNodes() : LiveGpuFaults(to(port_b), "a", port_a) {}
+  const LiveDaemon& daemon_of(int rank) const override { return rank < 2 ? daemon_ : b_; }
+
+  const GpuScript script_b_{scratch_.path("events of b")};
+  LiveDaemon b_{flags(to(port_a)), "b", port_b};
+};
+
+TEST_F(LiveGpuFaultsOfNodes, TheOthersGoOnWithoutThatNode) {
+  run("train", kElastic, train([this] { script_b_.happens("xid 1 79"); }, 5));
+  EXPECT_EQ(errors_[0], "");
+  EXPECT_EQ(errors_[1], "");
+  EXPECT_THAT(errors_[2], AllOf(HasSubstr("rank 2, node b"), HasSubstr(kFellOff)));
+  EXPECT_TRUE(daemon_.runs() && b_.runs());
+}
+
+TEST_F(LiveGpuFaultsOfNodes, AllNodesNameTheGpuThatIsLostOnOne) {
+  run("train", "fail", train([this] { script_b_.happens("xid 1 79"); }, 1));
+  for (const std::string& error : errors_) {
+    EXPECT_THAT(error, AllOf(HasSubstr("trainer died: rank 2, node b, pid"),
+                             HasSubstr("device " + GpuScript::gpu(1)), HasSubstr(kFellOff)));
+  }
 }
 
 // It is nobody's but the daemon's.
