@@ -11,7 +11,9 @@ Communicator::Communicator(Settings settings, std::shared_ptr<Commons> commons, 
     : settings_(std::move(settings)),
       commons_(std::move(commons)),
       session_(*this, std::move(place), std::move(connection)),
-      fork_watch_(mutex_, [this] { session_.close_in_child(); }) {}
+      fork_watch_(mutex_, [this] { session_.close_in_child(); }) {
+  GpuPool::get();  // made where we hold no lock that a fork waits for
+}
 
 Communicator::Inside::~Inside() {
   if (!lock_.owns_lock()) lock_.lock();
@@ -44,8 +46,17 @@ void Communicator::close() {
                    "the communicator was closed by another thread during this call");
   decltype(pairs_) pairs;  // these go when our lock is free again (fork_watch.h)
   decltype(far_) far;
+  const auto let_streams_go_on = [this] {
+    for (const auto& [ticket, request] : requests_) {
+      if (request.ended.any()) request.ended.word().set();  // whatever stream waits for it
+    }
+  };
   std::unique_lock lock(mutex_);
   session_.interrupt(why);
+  let_streams_go_on();
+  lock.unlock();
+  GpuPool::get().leave(this);  // who frees some of a GPU's memory waits for nothing here any more
+  lock.lock();
   for (const auto& pair : all_pairs()) pair->interrupt(why);
   left_.wait(lock, [&] { return inside_ == 0; });
   for (const auto& pair : all_pairs()) pair->close();
@@ -53,9 +64,7 @@ void Communicator::close() {
   pairs.swap(pairs_);
   session_.end_interruption();
   commons_->withdraw_all(session_.id());
-  for (const auto& [ticket, request] : requests_) {
-    if (request.ended.any()) request.ended.word().set();  // whatever stream waits for it
-  }
+  let_streams_go_on();  // of what was submitted meanwhile
   // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.
   if (session_.lost() || joining_) return;
   wire::ClientMessage message;
@@ -71,6 +80,7 @@ void Communicator::abandon() {
   requests_.clear();
   segments_.clear();
   stages_.clear();
+  shares_.clear();
   session_.abandon_in_child();
 }
 

@@ -20,6 +20,8 @@
 
 #include "client/src/commons.h"
 #include "client/src/fork_watch.h"
+#include "client/src/gpu_pool.h"
+#include "client/src/gpu_shares.h"
 #include "client/src/need_order.h"
 #include "client/src/requests.h"
 #include "client/src/seen.h"
@@ -34,7 +36,7 @@ namespace gradring::client {
 
 // A trainer's place in its job, behind the C interface. Any thread may call anything at any time;
 // all state is under one mutex, which nobody holds while copying or waiting.
-class Communicator final : private Session::Events {
+class Communicator final : private Session::Events, private GpuPool::User {
  public:
   // Attaches and joins (gradring_open).
   static tl::expected<std::unique_ptr<Communicator>, Status> open(
@@ -140,6 +142,7 @@ class Communicator final : private Session::Events {
   bool let_daemon_open(std::unique_lock<std::mutex>& lock, const Segment& segment,
                        const void* memory, uint64_t bytes);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);
+  Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id, TimePoint deadline);
   Status give_back(std::unique_lock<std::mutex>& lock, Segment& segment);
 
   // pairs.cc: what goes from one rank to one other goes through a communicator of these two, which
@@ -191,15 +194,26 @@ class Communicator final : private Session::Events {
   bool needs_stage(const void* memory);
   tl::expected<Place, Status> place(std::unique_lock<std::mutex>& lock, const void* memory,
                                     uint64_t bytes, std::string_view what, bool there);
+  tl::expected<Place, Status> gpu_place(std::unique_lock<std::mutex>& lock, const void* memory,
+                                        uint64_t bytes, bool there);
   tl::expected<Segment*, Status> stage(std::unique_lock<std::mutex>& lock, const void* memory,
                                        uint64_t bytes, bool there);
   tl::expected<Segment, Status> make_stage(std::unique_lock<std::mutex>& lock, const void* memory,
                                            uint64_t capacity);
+  tl::expected<Segment, Status> make_shadow(std::unique_lock<std::mutex>& lock, const void* memory,
+                                            uint64_t bytes);
   std::shared_ptr<const GpuBlock> make_block(std::unique_lock<std::mutex>& lock, const void* memory,
                                              uint64_t capacity);
   void give_back_stages(std::unique_lock<std::mutex>& lock, uint64_t idle_most);
   void give_back_stage(std::unique_lock<std::mutex>& lock, Segment stage);
   void close_blocks(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  // share.cc
+  std::optional<Place> shared_place(std::unique_lock<std::mutex>& lock, const void* memory,
+                                    uint64_t bytes);
+  GpuShares::Share* make_share(std::unique_lock<std::mutex>& lock,
+                               std::shared_ptr<const GpuAllocation> allocation);
+  void give_back_shares(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  void let_go(TimePoint deadline) noexcept override;
   static Status fetch(Request* request, void* stream, bool orders);
   static tl::expected<bool, Status> begin_behind(Request* request, void* stream);
   Status send(std::unique_lock<std::mutex>& lock, std::span<Request> requests, uint64_t* tickets);
@@ -255,7 +269,9 @@ class Communicator final : private Session::Events {
   Session session_;
   Segments segments_;
   Stages stages_;
-  bool blocks_ = true;                                // the daemon has not refused one of them
+  GpuShares shares_;
+  bool opens_ = true;  // the daemon has not refused to open memory of a GPU that is ours
+  uint64_t pool_withdrawals_seen_ = 0;
   uint64_t withdrawals_seen_ = 0;                     // of commons_
   std::map<std::vector<uint32_t>, uint32_t> groups_;  // made so far, by their ranks ...
   uint64_t groups_since_ = 0;                         // ... since the job grew in this epoch

@@ -13,10 +13,12 @@ Status Communicator::lend(std::unique_lock<std::mutex>& lock, const gradring_op&
   if (overlap && needs_stage(input) && needs_stage(output)) {
     const std::byte* const first = std::min(input, output);
     const std::byte* const end = std::max(input + extent.input, output + extent.output);
-    const auto both = stage(lock, first, static_cast<uint64_t>(end - first), request->suits_gpus());
+    const auto both =
+        gpu_place(lock, first, static_cast<uint64_t>(end - first), request->suits_gpus());
     if (!both) return both.error();
-    request->input = Loan(Place{*both, static_cast<uint64_t>(input - first)});
-    request->output = Loan(Place{*both, static_cast<uint64_t>(output - first)});
+    const auto [segment, offset] = *both;
+    request->input = Loan(Place{segment, offset + static_cast<uint64_t>(input - first)});
+    request->output = Loan(Place{segment, offset + static_cast<uint64_t>(output - first)});
     return {};
   }
   if (extent.input != 0) {
@@ -43,6 +45,16 @@ tl::expected<Place, Status> Communicator::place(std::unique_lock<std::mutex>& lo
                                                 std::string_view what, bool there) {
   auto found = segments_.find(memory, bytes, what);
   if (found || !needs_stage(memory)) return found;
+  return gpu_place(lock, memory, bytes, there);
+}
+
+// Of what nobody registered: `there`, where the daemon's GPUs have a part in the op.
+tl::expected<Place, Status> Communicator::gpu_place(std::unique_lock<std::mutex>& lock,
+                                                    const void* memory, uint64_t bytes,
+                                                    bool there) {
+  if (there) {
+    if (const auto shared = shared_place(lock, memory, bytes)) return *shared;
+  }
   const auto staged = stage(lock, memory, bytes, there);
   if (!staged) return tl::unexpected(staged.error());
   return Place{*staged, 0};
@@ -53,7 +65,7 @@ tl::expected<Place, Status> Communicator::place(std::unique_lock<std::mutex>& lo
 tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>& lock,
                                                    const void* memory, uint64_t bytes, bool there) {
   const uint64_t capacity = Stages::capacity_for(bytes);
-  const bool wants_block = there && blocks_ && session_.sums_on_gpus();
+  const bool wants_block = there && opens_ && session_.sums_on_gpus();
   Segment* stage = wants_block ? stages_.idle(capacity, memory, true) : nullptr;
   std::shared_ptr<const GpuBlock> block;
   if (stage == nullptr && wants_block) block = make_block(lock, memory, capacity);
@@ -62,8 +74,8 @@ tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>&
     auto made = make_stage(lock, memory, capacity);
     if (!made) return tl::unexpected(made.error());
     // Refused once is refused always: the log of the daemon says why.
-    if (block != nullptr) blocks_ = let_daemon_open(lock, *made, block->data(), capacity);
-    made->opened = block != nullptr && blocks_;
+    if (block != nullptr) opens_ = let_daemon_open(lock, *made, block->data(), capacity);
+    made->opened = block != nullptr && opens_;
     if (made->opened) made->block = std::move(block);
     stage = &stages_.insert(std::move(*made));
   }
@@ -74,21 +86,28 @@ tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>&
 
 tl::expected<Segment, Status> Communicator::make_stage(std::unique_lock<std::mutex>& lock,
                                                        const void* memory, uint64_t capacity) {
+  auto made = make_shadow(lock, memory, capacity);
+  if (made) made->staged = true;
+  return made;
+}
+
+// What follows so much memory of a GPU, in memory of the host.
+tl::expected<Segment, Status> Communicator::make_shadow(std::unique_lock<std::mutex>& lock,
+                                                        const void* memory, uint64_t bytes) {
   give_back_stages(lock, Stages::kIdleMost);
-  auto made = make_segment(lock, GpuMemory::shadow_bytes(capacity));
+  auto made = make_segment(lock, GpuMemory::shadow_bytes(bytes));
   if (!made && made.error().code() == Code::kResourceExhausted) {
     give_back_stages(lock, 0);
-    made = make_segment(lock, GpuMemory::shadow_bytes(capacity));
+    made = make_segment(lock, GpuMemory::shadow_bytes(bytes));
   }
   if (!made) return made;
-  auto gpu = GpuMemory::of(memory, capacity, made->mapping);
+  auto gpu = GpuMemory::of(memory, bytes, made->mapping);
   if (!gpu) {
     static_cast<void>(free_segment(lock, made->id));
     return tl::unexpected(gpu.error());
   }
   made->gpu = std::move(*gpu);
-  made->bytes = capacity;
-  made->staged = true;
+  made->bytes = bytes;
   return made;
 }
 
@@ -129,7 +148,10 @@ void Communicator::give_back_stage(std::unique_lock<std::mutex>& lock, Segment s
 
 // Memory that another process has open is to be closed there before it goes.
 void Communicator::close_blocks(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
-  for (const uint64_t id : stages_.ids_of_those_with_blocks()) {
+  std::vector<uint64_t> open = stages_.ids_of_those_with_blocks();
+  const std::vector<uint64_t> shared = shares_.ids();
+  open.insert(open.end(), shared.begin(), shared.end());
+  for (const uint64_t id : open) {
     if (session_.lost()) return;
     wire::ClientMessage message;
     message.mutable_free()->set_segment(id);

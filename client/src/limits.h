@@ -18,6 +18,9 @@ inline constexpr std::chrono::milliseconds kCallTime{30000};
 // On top of a join timeout, which the daemon watches itself: its refusal names the missing ranks,
 // so it should win against our own.
 inline constexpr std::chrono::milliseconds kJoinMargin{5000};
+// For the daemons of all communicators to close memory of a GPU that is freed. Each does so within
+// a millisecond, and what it does not is closed later.
+inline constexpr std::chrono::milliseconds kGpuFreeTime{2000};
 // For the daemon to confirm a leave.
 inline constexpr std::chrono::milliseconds kLeaveTime{2000};
 // Between the closing of the attach socket and giving the session up: a daemon that is told to stop

@@ -44,6 +44,7 @@ Segment& Communicator::enter(Segment segment) {
 // each segment a word with the daemon.
 Status Communicator::borrow_for(std::unique_lock<std::mutex>& lock, const gradring_op& op) {
   give_back_withdrawn(lock);
+  give_back_shares(lock, Clock::now() + kGpuFreeTime);
   for (const void* memory : {op.input, static_cast<const void*>(op.output)}) {
     if (memory == nullptr || segments_.around(memory) != nullptr) continue;
     const auto common = commons_->around(memory);
@@ -187,12 +188,16 @@ Status Communicator::give_back(std::unique_lock<std::mutex>& lock, Segment& segm
 }
 
 Status Communicator::free_segment(std::unique_lock<std::mutex>& lock, uint64_t id) {
+  return free_segment(lock, id, Clock::now() + kCallTime);
+}
+
+Status Communicator::free_segment(std::unique_lock<std::mutex>& lock, uint64_t id,
+                                  TimePoint deadline) {
   // The daemon frees everything with the session, and needs no word about it.
   if (session_.lost()) return {};
   wire::ClientMessage message;
   message.mutable_free()->set_segment(id);
-  const auto freed = session_.call(lock, std::move(message), wire::DaemonMessage::kFreed,
-                                   Clock::now() + kCallTime);
+  const auto freed = session_.call(lock, std::move(message), wire::DaemonMessage::kFreed, deadline);
   if (freed || session_.lost()) return {};
   // Unknown there: a daemon that restarted had freed it, and only its answer was lost.
   return freed.error().code() == Code::kNotFound ? Status() : freed.error();

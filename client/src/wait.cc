@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/src/communicator.h"
+#include "client/src/limits.h"
 #include "client/src/refusal.h"
 
 namespace gradring::client {
@@ -20,7 +21,10 @@ tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
                                                                 TimePoint deadline) {
   if (const auto far = far_request(ticket)) return wait_far(ticket, *far, deadline);
   Inside inside(*this);
-  return take(inside.lock(), ticket, deadline);
+  auto outcome = take(inside.lock(), ticket, deadline);
+  // Some of a GPU's memory may have been freed while this op named it.
+  if (outcome && *outcome) give_back_shares(inside.lock(), Clock::now() + kGpuFreeTime);
+  return outcome;
 }
 
 tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock<std::mutex>& lock,

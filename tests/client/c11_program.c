@@ -20,6 +20,12 @@ int main(void) {
       GRADRING_ERR_INVALID) {
     return 3;
   }
+  void* memory = &comm;
+  if (gradring_gpu_alloc(64, 0, &memory) != GRADRING_ERR_UNAVAILABLE || memory != NULL) return 5;
+  if (strstr(gradring_last_error(), "libcuda.so.1") == NULL) return 6;
+  if (gradring_torch_alloc(64, 0, NULL) != NULL) return 7;
+  gradring_torch_free(NULL, 0, 0, NULL);
+  if (gradring_gpu_free(&comm) != GRADRING_ERR_NOT_FOUND) return 8;
   gradring_close(comm);
   return strlen(gradring_version()) > 0 ? 0 : 4;
 }

@@ -208,6 +208,10 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
 }
 
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  {
+    const std::lock_guard lock(gpu().mutex);
+    if (const int result = told("cuMemcpyDtoDAsync_v2"); result != kSuccess) return result;
+  }
   return copy_within(to, from, bytes, stream);
 }
 

@@ -245,6 +245,33 @@ GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
 GRADRING_API gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes);
 GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory);
 
+/* Memory of an NVIDIA GPU that a daemon can open where it is: ops of any communicator of this
+ * process may name it, or a part of it, as any other memory of a GPU. Beside a daemon that sums on
+ * GPUs (gpu-sums) what its GPUs have a part in is summed there, with no copy within the GPU: the
+ * daemon opens it once for each communicator, when such an op first names it, and it takes as much
+ * pinned memory of the host then. Ops that its GPUs have no part in, and all where it cannot be
+ * opened, go as if somebody else had allocated it.
+ * `device` is CUDA's number of the GPU in this process, which has CUDA initialised: the library
+ * loads no driver. It is in that GPU's primary context, as the runtime's memory is, aligned to 256
+ * bytes at least, and not zero. It is yours until you free it, whichever communicators come and go.
+ * EXHAUSTED: the GPU has not so much left; INVALID: bytes is 0, or there is no such GPU;
+ * UNAVAILABLE: this process has loaded no driver, or CUDA refuses (the message has its word).
+ * gradring_gpu_free may be called at any time, also while ops under way name it: no further op may
+ * then, and it goes when the last of them has been waited for. The GPU has it back when all daemons
+ * have closed it, which is waited for, 2 s at most; where that does not suffice, in a later call of
+ * that communicator. NULL is allowed; NOT_FOUND: no such memory begins there. As CUDA's, it waits
+ * for work on the GPU. What was given to gradring_register is to be unregistered first. A forked
+ * child has none of its parent's: NOT_FOUND there, and the parent is not disturbed. What is not
+ * freed when the process ends goes with it. */
+GRADRING_API gradring_code gradring_gpu_alloc(size_t bytes, int device, void** memory);
+GRADRING_API gradring_code gradring_gpu_free(void* memory);
+
+/* The same two as torch.cuda.memory.CUDAPluggableAllocator has them; `stream` means nothing, and
+ * neither do `bytes` and `device` where it is freed. NULL: there is none, gradring_last_error()
+ * says why. */
+GRADRING_API void* gradring_torch_alloc(ptrdiff_t bytes, int device, void* stream);
+GRADRING_API void gradring_torch_free(void* memory, ptrdiff_t bytes, int device, void* stream);
+
 typedef enum gradring_collective {
   GRADRING_ALLREDUCE = 1,
   GRADRING_BROADCAST = 2,

@@ -133,6 +133,44 @@ class Buffer {
   size_t size_ = 0;
 };
 
+// Memory of an NVIDIA GPU for elements of T, with anything in it, which daemons open where it is
+// (gradring_gpu_alloc). Of no communicator; what ops under way name outlasts it until they have
+// ended.
+template <class T>
+class GpuBuffer {
+ public:
+  static_assert(std::is_trivially_copyable_v<T>, "GPUs and the daemon copy bytes");
+
+  GpuBuffer() = default;
+  // On the GPU of this number of CUDA's.
+  GpuBuffer(size_t size, int device) : size_(size) {
+    if (size > SIZE_MAX / sizeof(T))
+      throw Error(GRADRING_ERR_INVALID, "more than any memory holds");
+    void* memory = nullptr;
+    check(gradring_gpu_alloc(size * sizeof(T), device, &memory));
+    data_ = static_cast<T*>(memory);
+  }
+  GpuBuffer(GpuBuffer&& other) noexcept { swap(other); }
+  GpuBuffer& operator=(GpuBuffer&& other) noexcept {
+    GpuBuffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~GpuBuffer() { gradring_gpu_free(data_); }
+
+  // For the GPU, and for ops: the host cannot read it.
+  T* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  void swap(GpuBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
 // An op under way. Its buffers are lent to the daemon until it is done; so a request that is
 // dropped without wait is waited for first.
 class Request {

@@ -1,0 +1,155 @@
+#include "client/src/gpu_pool.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "client/src/limits.h"
+#include "client/src/refusal.h"
+
+namespace gradring::client {
+namespace {
+
+// What is smaller may lie beside other memory, which whoever opens it then has as well.
+constexpr uint64_t kWholeBlock = uint64_t{2} << 20;
+// More has no GPU, and it could not always be rounded up.
+constexpr uint64_t kGpuBytesMost = uint64_t{1} << 50;
+
+constexpr CudaDriver::Result kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+
+}  // namespace
+
+tl::expected<std::shared_ptr<GpuAllocation>, Status> GpuAllocation::of(int ordinal,
+                                                                       uint64_t bytes) {
+  if (bytes == 0) return tl::unexpected(invalid("bytes is 0"));
+  const auto none = [&](Code code, std::string_view why) {
+    return tl::unexpected(
+        Status(code, fmt::format("no {} bytes of memory of GPU {}: {}", bytes, ordinal, why)));
+  };
+  if (bytes > kGpuBytesMost) return none(Code::kResourceExhausted, "no GPU has as much");
+  const CudaDriver* const driver = cuda_driver();
+  if (driver == nullptr) {
+    return none(Code::kUnavailable,
+                "this process has not loaded NVIDIA's driver (libcuda.so.1), which gradring leaves "
+                "to others; initialise CUDA first");
+  }
+  if (!driver->shares()) return none(Code::kUnavailable, "NVIDIA's driver is too old");
+  std::shared_ptr<GpuAllocation> made(new GpuAllocation(*driver, bytes));
+  int device = 0;
+  auto result = driver->get_device(&device, ordinal);
+  if (result != CudaDriver::kSuccess) {
+    return tl::unexpected(
+        invalid(fmt::format("this process has no GPU {}: {}", ordinal, driver->in_words(result))));
+  }
+  result = driver->retain_primary(&made->context_, device);
+  if (result == CudaDriver::kSuccess) made->device_ = device;
+  if (result == CudaDriver::kSuccess) result = driver->push_context(made->context_);
+  if (result == CudaDriver::kSuccess) {
+    const uint64_t blocks = (bytes + kWholeBlock - 1) / kWholeBlock;
+    result = driver->allocate(&made->address_, blocks * kWholeBlock);
+    CudaDriver::Context ours = nullptr;
+    driver->pop_context(&ours);
+    if (result != CudaDriver::kSuccess) made->address_ = 0;
+  }
+  if (result == CudaDriver::kSuccess) return made;
+  const bool full = result == kOutOfMemory;
+  return none(full ? Code::kResourceExhausted : Code::kUnavailable,
+              full ? "it has so much no more" : driver->in_words(result));
+}
+
+GpuAllocation::~GpuAllocation() {
+  if (address_ != 0 && driver_.push_context(context_) == CudaDriver::kSuccess) {
+    driver_.free(address_);
+    CudaDriver::Context ours = nullptr;
+    driver_.pop_context(&ours);
+  }
+  if (device_ >= 0) driver_.release_primary(device_);
+}
+
+std::byte* GpuAllocation::data() const { return std::bit_cast<std::byte*>(address_); }
+
+// Never destroyed: what is freed while static objects are being destroyed finds it too.
+GpuPool& GpuPool::get() {
+  static std::atomic<GpuPool*> current{new GpuPool(nullptr)};
+  GpuPool* pool = current.load();
+  while (pool->watch_.forked()) {
+    std::unique_ptr<GpuPool> made(new GpuPool(pool));
+    if (current.compare_exchange_strong(pool, made.get())) return *made.release();
+  }
+  return *pool;
+}
+
+tl::expected<void*, Status> GpuPool::alloc(int ordinal, uint64_t bytes) {
+  auto made = GpuAllocation::of(ordinal, bytes);
+  if (!made) return tl::unexpected(made.error());
+  std::byte* const base = (*made)->data();
+  const std::lock_guard lock(mutex_);
+  by_base_.insert_or_assign(base, std::move(*made));
+  return base;
+}
+
+Status GpuPool::free(void* memory) {
+  std::shared_ptr<GpuAllocation> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_base_.find(static_cast<const std::byte*>(memory));
+    if (found == by_base_.end()) {
+      return {Code::kNotFound,
+              fmt::format("{} is not the start of memory that gradring_gpu_alloc gave to this "
+                          "process",
+                          memory)};
+    }
+    taken = std::move(found->second);
+    by_base_.erase(found);
+  }
+  taken->withdraw();
+  ++withdrawals_;
+  have_all_let_go();
+  return {};
+}
+
+std::shared_ptr<const GpuAllocation> GpuPool::around(const void* memory) const {
+  const auto* const address = static_cast<const std::byte*>(memory);
+  const std::lock_guard lock(mutex_);
+  const auto after = by_base_.upper_bound(address);
+  if (after == by_base_.begin()) return nullptr;
+  const auto& [base, allocation] = *std::prev(after);
+  return static_cast<uint64_t>(address - base) < allocation->bytes() ? allocation : nullptr;
+}
+
+void GpuPool::enter(User* user) {
+  const std::lock_guard lock(users_mutex_);
+  users_.try_emplace(user, 0);
+}
+
+void GpuPool::leave(User* user) {
+  std::unique_lock lock(users_mutex_);
+  const auto found = users_.find(user);
+  if (found == users_.end()) return;
+  told_.wait(lock, [found] { return found->second == 0; });
+  users_.erase(found);
+}
+
+// Nobody else's lock is held meanwhile. Those who enter now have none of what is withdrawn.
+void GpuPool::have_all_let_go() {
+  const TimePoint deadline = Clock::now() + kGpuFreeTime;
+  std::unique_lock lock(users_mutex_);
+  std::vector<User*> all;
+  for (const auto& [user, calls] : users_) all.push_back(user);
+  for (User* const user : all) {
+    const auto found = users_.find(user);
+    if (found == users_.end()) continue;
+    ++found->second;
+    lock.unlock();
+    user->let_go(deadline);
+    lock.lock();
+    --found->second;
+    told_.notify_all();
+  }
+}
+
+}  // namespace gradring::client
