@@ -4,16 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <gradring/gradring.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "tests/daemon/device_buffer.h"
-#include "tests/daemon/live_ranks.h"
-#include "tests/daemon/raw_trainer.h"
+#include "tests/daemon/live_gpu_ranks.h"
 
 namespace gradring::daemon {
 namespace {
@@ -21,56 +17,9 @@ namespace {
 using test::test_gpu;
 using testing::HasSubstr;
 
-// The daemon has the GPU as well, and sums there what is registered and large.
-class LiveGpuSums : public LiveRanks {
+class LiveGpuSums : public LiveGpuRanks {
  protected:
-  LiveGpuSums() : LiveGpuSums({}, "live", 0) {}
-  LiveGpuSums(const std::vector<std::string>& flags, const std::string& node, int port)
-      : LiveRanks(with_gpu_sums(flags), node, port) {
-    test_gpu();
-    set_stages("1024");
-  }
-  ~LiveGpuSums() override { unsetenv(kStages); }
-  // MiB of GPU memory for what is not registered, of all ranks: they are one process.
-  static void set_stages(const char* mebibytes) { setenv(kStages, mebibytes, 1); }
-  static constexpr const char* kStages = "GRADRING_GPU_STAGE_MIB";
-  static std::vector<std::string> with_gpu_sums(std::vector<std::string> flags) {
-    if (!test::is_real()) setenv("LD_LIBRARY_PATH", CUDA_TWIN_FOLDER, 1);  // of the daemon
-    flags.insert(flags.end(), {"--gpu-sums", "on"});
-    return flags;
-  }
-  // What the daemon says that its GPUs did, once it says so.
-  void expect_traffic(uint64_t inputs, uint64_t sums, uint64_t results) {
-    constexpr int kLooks = 200;
-    const auto all = [&] {
-      return counted("gpu_input_bytes") >= inputs && counted("gpu_result_bytes") >= results;
-    };
-    for (int look = 0; look < kLooks && !all(); ++look) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    EXPECT_EQ(counted("gpu_input_bytes"), inputs);
-    EXPECT_EQ(counted("gpu_sum_bytes"), sums);
-    EXPECT_EQ(counted("gpu_result_bytes"), results);
-  }
-  uint64_t counted(const std::string& name) { return watcher_.counter(name); }
-  static constexpr uint64_t kBytes = ((uint64_t{5} << 20) + 3) * sizeof(float);
-  static constexpr size_t kCount = (size_t{5} << 20) + 3;  // ten parts of two MiB
-  static void expect_sums(const DeviceBuffer& gradients) {
-    const std::vector<float> sums = gradients.read();
-    for (size_t i = 0; i < kCount; ++i) {
-      ASSERT_EQ(sums[i], 10.0f * DeviceBuffer::number_at(i)) << i;
-    }
-  }
-  static void sum_once(Communicator& job, DeviceBuffer& gradients) {
-    gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
-    Request sum = job.start(gradients.sum());
-    sum.wait_on_stream(gradients.stream());
-    test_gpu().wait_for(gradients.stream());
-    expect_sums(gradients);
-    sum.wait();
-  }
-
-  RawTrainer watcher_{daemon_.runtime_dir()};
+  using LiveGpuRanks::LiveGpuRanks;
 };
 
 TEST_F(LiveGpuSums, AreThoseOfTheHost) {
@@ -218,12 +167,6 @@ TEST_F(LiveGpuSums, AreScatteredAndGathered) {
   }
 }
 
-struct TwoPorts {
-  const int port_a = free_port(), port_b = free_port();
-  static std::vector<std::string> to(int port) {
-    return {"--peer", "127.0.0.1:" + std::to_string(port)};
-  }
-};
 // Ranks 0 and 1 on one node, 2 and 3 on another.
 class LiveGpuSumsOfNodes : private TwoPorts, public LiveGpuSums {
  protected:
