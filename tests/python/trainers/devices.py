@@ -1,7 +1,8 @@
 """Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right.
 
 The second word says which device. None: one whose work the host has to wait for. The path of the tests' driver: one
-whose streams wait for ops by themselves. "cuda": a GPU. "cpu": none, but the host itself.
+whose streams wait for ops by themselves, with "pool" behind it in memory of the library's. "cuda": a GPU. "cpu": none, but the
+host itself.
 """
 
 import os
@@ -27,7 +28,7 @@ else:
     if WHICH != "staged":
         import twin_device
 
-        twin_device.use(WHICH)
+        twin_device.use(WHICH, pool="pool" in sys.argv)
     # Pinned memory is a GPU's.
     devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
 

@@ -10,6 +10,7 @@ import far_device
 import torch
 from far_device import DEVICE, Far
 
+from gradring import _native
 from gradring.torch import devices
 
 
@@ -123,7 +124,7 @@ class _Memory:
             return raw
         flat = raw.contiguous().reshape(-1)
         size = flat.numel() * flat.element_size()
-        address = _driver.gpu.alloc(size, False)
+        address = _allocate(size)
         base = _driver.gpu.behind(address)
         with self._lock:
             bisect.insort(self._bases, base)
@@ -141,10 +142,20 @@ def _new(cls, raw):
     return _plain_new(cls, _memory.resident(raw))
 
 
-def use(path):
-    """Tensors of "far" are the driver's from now on."""
-    global _driver
+def _allocate_in_pool(size):
+    """As PyTorch does in gradring.torch.mem_pool()."""
+    allocate = ctypes.CDLL(_native.__file__).gradring_torch_alloc
+    allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+    address = allocate(size, 0, None)
+    assert address, "the library has no such memory"
+    return address
+
+
+def use(path, pool=False):
+    """Tensors of "far" are the driver's from now on; `pool`: by way of the library."""
+    global _driver, _allocate
     _driver = _Driver(path)
+    _allocate = _allocate_in_pool if pool else lambda size: _driver.gpu.alloc(size, False)
     Far.__new__ = staticmethod(_new)
     Far.data_ptr = lambda self: _memory.address_of(self.raw.data_ptr())
     far_device.Stream = _Stream

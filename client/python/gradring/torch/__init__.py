@@ -28,6 +28,7 @@ from .ops import (allgather_async, allreduce_, allreduce_async, allreduce_async_
                   grouped_allreduce_async, grouped_allreduce_async_, grouped_reducescatter_async, join, poll,
                   reducescatter_async, sparse_allreduce_async, synchronize)
 from .optimizer import DistributedOptimizer
+from .pool import keep_buckets_in, mem_pool
 from .process_group import ProcessGroup
 from .rendezvous import create
 from .sync_batch_norm import SyncBatchNorm
@@ -42,8 +43,8 @@ __all__ = [
     "bf16_wire_hook", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
     "broadcast_optimizer_state", "broadcast_parameters", "elastic", "fp16_wire_hook", "grouped_allgather",
     "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
-    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join", "poll",
-    "reducescatter", "reducescatter_async", "schedules", "sparse_allreduce_async", "synchronize",
+    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join", "keep_buckets_in",
+    "mem_pool", "poll", "reducescatter", "reducescatter_async", "schedules", "sparse_allreduce_async", "synchronize",
 ]
 
 BACKEND = "gradring"

@@ -11,6 +11,7 @@ from .. import _native
 from .._native import Call, Collective, ReduceOp
 from .frontend import TENSORS
 from .ordered import OrderedWork, Unheard
+from .pool import Allocations
 from .reduce_ops import how_to_reduce
 from .residence import Residence
 from .staging import Stage
@@ -40,6 +41,7 @@ class ProcessGroup(dist.ProcessGroup):
         self.job = job
         self.residence = Residence(job)
         self._stage = Stage()
+        self._allocations = Allocations()
         self._results: dict = {}  # the streams by which results come to a device
         self._unheard = Unheard()
         self._watch = Finisher("gradring-watch", OrderedWork.complete, self._unheard.add)
@@ -70,6 +72,10 @@ class ProcessGroup(dist.ProcessGroup):
 
     def setGroupDesc(self, description):
         self._description = description
+
+    # FSDP2 asks so for memory (set_allocate_memory_from_process_group_for_comm).
+    def _get_backend(self, device):
+        return self._allocations if torch.device(device).type == "cuda" else super()._get_backend(device)
 
     def shutdown(self):
         if self.is_open:
