@@ -84,9 +84,10 @@ GpuMemory::~GpuMemory() {
   const CudaDriver& driver = context_->driver();
   const Current current(*context_);
   if (current.result() != kSuccess) return;
-  if (fetches_ != nullptr) {
-    driver.synchronize(fetches_);
-    driver.destroy_stream(fetches_);
+  for (const CudaDriver::Stream stream : {fetches_, words_behind_}) {
+    if (stream == nullptr) continue;
+    driver.synchronize(stream);
+    driver.destroy_stream(stream);
   }
   if (pinned_) driver.unregister_host(shadow_->data());
 }
@@ -112,10 +113,10 @@ CudaDriver::Result GpuMemory::from_shadow(const Copy& copy, CudaDriver::Stream s
                          : driver.copy_to_device(to, copy.shadow, copy.bytes, stream);
 }
 
-CudaDriver::Result GpuMemory::open_fetches() const {
+CudaDriver::Result GpuMemory::open(CudaDriver::Stream* stream) const {
   const std::lock_guard lock(fetches_mutex_);
-  if (fetches_ != nullptr) return kSuccess;
-  return context_->driver().create_stream(&fetches_, CudaDriver::kNonBlocking);
+  if (*stream != nullptr) return kSuccess;
+  return context_->driver().create_stream(stream, CudaDriver::kNonBlocking);
 }
 
 CudaDriver::Result GpuMemory::not_captured(CudaDriver::Stream stream) const {
@@ -129,6 +130,7 @@ CudaDriver::Result GpuMemory::prepare(CudaDriver::Stream stream, const StreamWor
   auto result = not_captured(stream);
   if (result == kSuccess) result = context_->driver().device_address(address, word.at, 0);
   if (result == kSuccess) result = open_fetches();
+  if (result == kSuccess) result = open(&words_behind_);
   return result;
 }
 
@@ -147,12 +149,14 @@ tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, reached, &word);
   const std::lock_guard lock(go_);
-  if (result == kSuccess) result = context_->follow(fetches_, stream);
+  const CudaDriver::Stream by = copy.in_place ? stream : fetches_;
+  if (result == kSuccess && !copy.in_place) result = context_->follow(by, stream);
   const bool copies = copy.bytes > 0;
   for (uint32_t i = copies ? 0 : reached.parts - 1; i < reached.parts && result == kSuccess; ++i) {
-    if (copies) result = to_shadow(part_of(copy, i), fetches_);
-    if (result == kSuccess) result = driver.write_word(fetches_, word, reached.value_of(i), 0);
+    if (copies) result = to_shadow(part_of(copy, i), by);
+    if (result == kSuccess) result = driver.write_word(by, word, reached.value_of(i), 0);
   }
+  if (result == kSuccess && copy.in_place) result = context_->follow(words_behind_, stream);
   if (result == kNotSupported) return false;
   if (result == kSuccess) return true;
   return tl::unexpected(
@@ -174,7 +178,8 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
   }
   // Whoever lets go of the shadow waits for that stream, and so for this.
   const std::lock_guard lock(go_);
-  if (result == kSuccess) result = context_->follow(fetches_, stream);
+  const CudaDriver::Stream behind = copy.in_place ? words_behind_ : fetches_;
+  if (result == kSuccess) result = context_->follow(behind, stream);
   if (result == kSuccess) return true;
   return tl::unexpected(
       capture_or(result, fmt::format("the result of {} bytes cannot be copied to {} of the GPU",

@@ -76,6 +76,9 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
     uint64_t bytes = 0;
     uint64_t part_bytes = 0;
     bool within_gpu = false;  // the shadow is a GpuBlock, else the host's
+    // The daemon reaches the memory itself, and no shadow's order is to be kept: there are no
+    // bytes, and the word is all that streams have to do with.
+    bool in_place = false;
   };
   // Behind what was put on `stream` until now: copies part after part to the shadow, unless there
   // are no bytes, and sets the word for each. Not waited for. Refused where the stream is being
@@ -107,9 +110,10 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   // In the context, these five.
   CudaDriver::Result to_shadow(const Copy& copy, CudaDriver::Stream stream) const;
   CudaDriver::Result from_shadow(const Copy& copy, CudaDriver::Stream stream) const;
-  CudaDriver::Result open_fetches() const;
+  CudaDriver::Result open_fetches() const { return open(&fetches_); }
   CudaDriver::Result not_captured(CudaDriver::Stream stream) const;
-  // For an order by this word: its address, a stream of our own, and that theirs is not captured.
+  CudaDriver::Result open(CudaDriver::Stream* stream) const;
+  // For an order by this word: its address, streams of our own, and that theirs is not captured.
   CudaDriver::Result prepare(CudaDriver::Stream stream, const StreamWord& word,
                              CudaDriver::Address* address) const;
   Status capture_or(CudaDriver::Result result, std::string_view what) const;
@@ -122,6 +126,9 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   // not wait for those too. Made with the first op.
   mutable std::mutex fetches_mutex_;
   mutable CudaDriver::Stream fetches_ = nullptr;
+  // Behind all that other streams have to do with a word and nothing else: ops in one memory must
+  // not wait for one another there, but whoever lets go of the words must.
+  mutable CudaDriver::Stream words_behind_ = nullptr;
   // What is put on that stream in one go: when the first part of an input is there, the others must
   // need nothing but copies.
   mutable std::mutex go_;

@@ -61,7 +61,7 @@ struct Request {
   bool gives_to_gpus() const { return signature.collective != Collective::kAllgather; }
   bool takes_from_gpus() const { return signature.collective != Collective::kReduceScatter; }
   // How its result passes.
-  Passage result() const { return {extent.output, part_bytes, on_gpu && takes_from_gpus()}; }
+  Passage result() const { return {extent.output, part_bytes, on_gpu && takes_from_gpus(), false}; }
   bool is_join() const { return given_key && given_key->space == OpKey::kNoMoreSpace; }
 };
 

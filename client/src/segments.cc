@@ -10,7 +10,7 @@ namespace gradring::client {
 GpuMemory::Copy Loan::copy(const Passage& passage) const {
   if (!passage.on_gpu) return {shared(), users(), passage.bytes, passage.part_bytes};
   const auto& block = place_.segment->block;
-  if (block == nullptr) return {nullptr, users(), 0, 0, true};
+  if (block == nullptr) return {nullptr, users(), 0, 0, true, !passage.in_order};
   return {block->data() + place_.offset, users(), passage.bytes, passage.bytes, true};
 }
 

@@ -47,6 +47,7 @@ struct Passage {
   uint64_t bytes = 0;
   uint64_t part_bytes = 0;
   bool on_gpu = false;
+  bool in_order = false;  // behind what is delivered out of a shadow of the op's other buffer
 };
 
 // What a request holds on to: the segment counts as lent as long as this lives. Moves, does not
@@ -70,6 +71,8 @@ class Loan {
   uint64_t offset() const { return place_.offset; }
   bool of_a_gpu() const { return any() && place_.segment->gpu != nullptr; }
   bool opened() const { return any() && place_.segment->opened; }
+  // Opened where it is: no block stands for it.
+  bool in_place() const { return opened() && place_.segment->block == nullptr; }
 
   // Of a GPU's memory, and one that is none where its streams cannot be put into an order.
   HeldWord take_word(uint32_t parts) const { return place_.segment->gpu->take_word(parts); }

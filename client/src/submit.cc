@@ -176,7 +176,8 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
     if (!behind.ok()) return tl::unexpected(std::move(behind));
   }
   const uint64_t bytes = request->input.of_a_gpu() ? extent.input : 0;
-  auto begun = place.begin({bytes, part, gives}, stream, reached.word());
+  const bool in_order = request->output.of_a_gpu() && !(takes && request->output.in_place());
+  auto begun = place.begin({bytes, part, gives, in_order}, stream, reached.word());
   if (!begun || !*begun) return begun;
   request->reached = std::move(reached);
   request->on_gpu = on_gpu;

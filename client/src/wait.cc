@@ -108,7 +108,7 @@ tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>
   const StreamWord ended = request->ended.word();
   const bool another_does = std::exchange(request->delivered, true);
   lock.unlock();
-  if (another_does) {
+  if (another_does && !way.copy.in_place) {
     Status joined = way.gpu->join_delivery(stream);
     lock.lock();
     if (!joined.ok()) return tl::unexpected(std::move(joined));

@@ -41,6 +41,27 @@ TEST_F(GpuPool, ThatIsFreedMeanwhileGoesWithItsCommunicatorAtTheLatest) {
   EXPECT_FALSE(is_there(memory));
 }
 
+// It waits for a word that lies where the daemon has the rest.
+TEST_F(GpuPool, ThatIsFreedOutlastsTheStreamThatIsToWaitForItsOp) {
+  const uint64_t memory = allocate();
+  void* const first = gpu_.make_stream();
+  void* const second = gpu_.make_stream();
+  const gradring_request request = submit_alone(sum_of(kBytes, memory, memory));
+  gpu_.hold(second, true);
+  for (void* const stream : {first, second}) {
+    ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, stream, -1), GRADRING_OK);
+  }
+  daemon_.complete(last_operation());
+  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+  gpu_.wait_for(first);
+  std::thread another([&] { free(memory); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(is_there(memory));
+  gpu_.hold(second, false);
+  another.join();
+  EXPECT_FALSE(is_there(memory));
+}
+
 TEST_F(GpuPool, StaysUntilTheDaemonHasClosedIt) {
   const uint64_t memory = allocate();
   EXPECT_TRUE(is_on_gpu(sum_of(kBytes, memory, memory)));

@@ -4,7 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "proto/stream_word.h"
 #include "tests/client/gpu_pool_fixture.h"
 
 namespace gradring::test {
@@ -57,6 +60,35 @@ TEST_F(GpuPool, IsWaitedForByStreams) {
     EXPECT_THAT(all_of(memory), Each(5));
   }
   EXPECT_EQ(shared(), 1u);
+}
+
+// They are parts of one buffer to the library, and nothing to one another.
+TEST_F(GpuPool, HasOpsThatDoNotWaitForOneAnother) {
+  const uint64_t memory = allocate(4 * kBytes);
+  void* const slow = gpu_.make_stream();
+  void* const quick = gpu_.make_stream();
+  std::vector<wire::Operation> operations;
+  std::vector<gradring_request> requests;
+  const auto start = [&](uint64_t place, void* stream) {
+    gradring_op op = sum_of(kBytes, memory + place * kBytes, memory + place * kBytes);
+    op.stream = stream;
+    requests.push_back(submit_alone(op));
+    operations.push_back(last_operation());
+    ASSERT_EQ(gradring_wait_on_stream(job_.get(), requests.back(), nullptr, -1), GRADRING_OK);
+  };
+  gpu_.hold(slow, true);
+  start(0, slow);
+  for (uint64_t place = 1; place < 4; ++place) start(place, quick);
+  const auto reached = [&](size_t i) {
+    return StreamWord{daemon_.word_at(operations[i].reached()), operations[i].reached().value()};
+  };
+  for (size_t i = 1; i < 4; ++i) {
+    while (!reached(i).has_come()) std::this_thread::yield();
+  }
+  EXPECT_FALSE(reached(0).has_come());
+  gpu_.hold(slow, false);
+  for (const wire::Operation& operation : operations) daemon_.complete(operation);
+  for (const gradring_request request : requests) EXPECT_EQ(wait(request), GRADRING_OK);
 }
 
 // The one is summed where it is, the other by a copy within the GPU.
