@@ -9,8 +9,8 @@ struct NcclTwin {
   // Communicators that nobody has aborted.
   int (*held)();
   // From now on this function answers so; 0: as it should. "later": what is told of the error of
-  // communicators, and what was enqueued is then not carried out. "after": groups that may be begun;
-  // all later ones are refused.
+  // communicators, and what was enqueued is then not carried out. "after": groups that may be
+  // begun; all later ones are refused.
   void (*answer)(const char* function, int result);
   // How many groups with sums or results there were.
   int (*groups)();
