@@ -173,13 +173,17 @@ tl::expected<CheckedOperation, std::string> check_operation(const wire::Operatio
     if (std::string fault = fault_on_gpu(submission, extent, operation); !fault.empty()) {
       return Refusal(fault);
     }
-    if (signature.collective != Collective::kAllgather) {
+    const bool stays = operation.stays_on_gpu();
+    if (stays && signature.blocks.uneven()) {
+      return Refusal("only equal blocks stay on GPUs of the daemon");
+    }
+    if (stays || signature.collective != Collective::kAllgather) {
       auto input = on_gpu("input", submission.input, extent.input, memory);
       if (!input) return Refusal(input.error());
       checked.gpu_input = *input;
       parts_in = 1;
     }
-    if (signature.collective != Collective::kReduceScatter) {
+    if (stays || signature.collective != Collective::kReduceScatter) {
       auto output = on_gpu("output", submission.output, extent.output, memory);
       if (!output) return Refusal(output.error());
       checked.gpu_output = *output;

@@ -44,6 +44,12 @@ bool Request::suits_gpus() const {
   return known && prescale == 1 && std::max(extent.input, extent.output) > kPartBytes;
 }
 
+bool may_stay(const Request& request, const View& view) {
+  const Signature& s = request.signature;
+  const bool as_it_is = s.wire == WireType::kNative && s.postscale == 1 && !s.blocks.uneven();
+  return as_it_is && view.size() == static_cast<uint32_t>(view.local_size);
+}
+
 std::string describe(const Request& request) {
   if (request.is_join_point()) return gradring::describe(request.signature);
   return fmt::format("{} ({})", gradring::describe(request.signature),

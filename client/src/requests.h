@@ -8,6 +8,7 @@
 #include <string>
 
 #include "client/src/segments.h"
+#include "client/src/view.h"
 #include "proto/types.h"
 #include "proto/verdict.h"
 
@@ -51,6 +52,7 @@ struct Request {
   HeldWord reached;
   HeldWord ended;
   uint64_t part_bytes = 0;  // in which they tell of the buffers
+  bool stays = false;       // on GPUs from end to end, if they have a part in it at all
   bool on_gpu = false;      // the daemon's GPUs have a part in it
   bool delivered = false;   // a stream brings the result, or it has been brought
   Outcome outcome;
@@ -58,12 +60,18 @@ struct Request {
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }
   // Whether the daemon's GPUs can have a part in it, if they reach its memory; and which then.
   bool suits_gpus() const;
-  bool gives_to_gpus() const { return signature.collective != Collective::kAllgather; }
-  bool takes_from_gpus() const { return signature.collective != Collective::kReduceScatter; }
+  bool gives_to_gpus() const { return stays || signature.collective != Collective::kAllgather; }
+  bool takes_from_gpus() const {
+    return stays || signature.collective != Collective::kReduceScatter;
+  }
   // How its result passes.
   Passage result() const { return {extent.output, part_bytes, on_gpu && takes_from_gpus(), false}; }
   bool is_join() const { return given_key && given_key->space == OpKey::kNoMoreSpace; }
 };
+
+// Whether no byte of it needs to leave the GPUs: no other node is there, and none comes while it is
+// under way.
+bool may_stay(const Request& request, const View& view);
 
 // "allreduce sum of 1024 float32 (op 3)"
 std::string describe(const Request& request);

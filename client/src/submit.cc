@@ -59,6 +59,7 @@ void to_wire(uint64_t ticket, const Request& request, wire::Operation* to) {
   if (request.ended.any()) to_wire(request.output, request.ended, to->mutable_ended());
   to->set_part_bytes(request.part_bytes);
   to->set_on_gpu(request.on_gpu);
+  to->set_stays_on_gpu(request.on_gpu && request.stays);
 }
 
 RingSubmission ring_entry(uint64_t ticket, const Request& request) {
@@ -220,6 +221,7 @@ tl::expected<Request, Status> Communicator::prepare(std::unique_lock<std::mutex>
         "input {} of {} bytes and output {} of {} bytes overlap; they must be {}", op.input,
         extent.input, op.output, extent.output, in_place_words(signature->collective))));
   }
+  request.stays = may_stay(request, view);
   if (Status lent = lend(lock, op, overlaps, &request); !lent.ok()) return tl::unexpected(lent);
   return request;
 }

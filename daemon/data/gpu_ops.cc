@@ -4,18 +4,6 @@
 #include <utility>
 
 namespace gradring::daemon {
-namespace {
-
-transport::GpuRange from(const transport::GpuRange& range, uint64_t bytes) {
-  return {range.memory, range.offset + bytes};
-}
-
-// What is begun at once, of each op and each way: a GPU always has something to do, and the driver
-// never so much that it would make us wait. Of a run the GPU makes pieces (transport/cuda).
-constexpr uint32_t kRunsAtOnce = 4;
-constexpr uint64_t kRunBytesMost = uint64_t{64} << 20;
-
-}  // namespace
 
 void GpuOps::add(const Submit& submit) {
   const core::Submission& s = submit.submission;
@@ -27,6 +15,9 @@ void GpuOps::add(const Submit& submit) {
     on.op = s.signature.op;
     on.sums = submit.given_on_gpu();
     on.spreads = submit.gpu_output.memory != nullptr;
+    const bool both = on.sums && on.spreads;
+    on.gathers = both && s.signature.collective == Collective::kAllgather;
+    on.scatters = both && s.signature.collective == Collective::kReduceScatter;
     on.bytes = extent.output;
     on.part_bytes = submit.part_bytes != 0 ? submit.part_bytes : kRunBytesMost;
     on.part_bytes = std::min(on.part_bytes, kRunBytesMost);
@@ -67,6 +58,10 @@ void GpuOps::look(core::JobEngine* engine) {
     const bool may = why_failed_.empty() && on.under_way == 0;
     if (open && may && !on.begun && op->ready_here() && !waits_for_loss(on, *op)) {
       begin(on, *op, *engine);
+      // What nobody takes is not waited for.
+      for (const Source& source : on.sources) {
+        if (on.begun) tell(on, source, at->first, engine);
+      }
     }
     if (!open || !on.begun || !on.spreads) continue;
     count_final(on, *op);
@@ -91,114 +86,6 @@ bool GpuOps::is_lost(const OnGpu& on, const Source& source) {
                      [&on](size_t rank) { return on.ranks[rank].unreadable; });
 }
 
-GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
-                            const core::JobEngine& engine) const {
-  const auto on_gpu = [&on](const core::Submission& local) {
-    return std::any_of(on.ranks.begin(), on.ranks.end(),
-                       [&local](const Rank& one) { return one.is(local.rank, local.ticket); });
-  };
-  const bool all = std::all_of(op.locals.begin(), op.locals.end(),
-                               [&](const auto& local) { return !local || on_gpu(*local); });
-  if (!all || on.ranks.size() > transport::kGpuInputsMax) return Way::kEach;
-  const bool alone = engine.view().members.size() == 1 && op.slices_held == 0;
-  const bool as_it_is =
-      on.sums && on.spreads && op.plan.wire == WireType::kNative && op.signature->postscale == 1;
-  return alone && as_it_is ? Way::kThere : Way::kTogether;
-}
-
-void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {
-  // Once together, always: its results lie in one place.
-  const bool again = on.way == Way::kTogether;
-  const Way way = again ? on.way : way_for(on, op, engine);
-  if (way == Way::kThere && resting_) return;
-  Status begun = begin(on, op, way);
-  const bool may_be_each = !again && way != Way::kEach && on.under_way == 0;
-  if (!begun.ok() && begun.code() == Code::kUnavailable && may_be_each) {
-    begun = begin(on, op, Way::kEach);
-  }
-  if (!begun.ok()) fail(begun);
-}
-
-Status GpuOps::begin(OnGpu& on, const core::Op& op, Way way) {
-  on.way = way;
-  on.divisor = on.op == ReduceOp::kAverage ? op.contributed : 0;
-  choose_sources(on, op);
-  Status begun = begin_more(op.key, on);
-  on.begun = begun.ok();
-  if (on.begun && way == Way::kThere) on.spread = on.may_spread = on.bytes;
-  return begun;
-}
-
-void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
-  on.sources.clear();
-  on.leader.takes = on.spreads;
-  for (const auto& local : op.locals) {
-    if (!local) continue;
-    const auto one = std::find_if(on.ranks.begin(), on.ranks.end(), [&](const Rank& rank) {
-      return rank.is(local->rank, local->ticket);
-    });
-    if (one == on.ranks.end()) continue;
-    if (on.leader.rank == kNoRank) on.leader.rank = one->rank;
-    if (!on.sums) continue;
-    if (on.leader.input == nullptr) on.leader.input = one->host_input;
-    if (!local->counts) continue;
-    if (on.way == Way::kEach || on.sources.empty()) on.sources.emplace_back();
-    on.sources.back().ranks.push_back(static_cast<size_t>(one - on.ranks.begin()));
-  }
-  // Of what is final, or will be handed, nobody looks at the input; and it may be overwritten.
-  std::vector<Run> runs;
-  for (uint32_t slice = 0; slice < op.plan.slices; ++slice) {
-    const core::SliceProgress& progress = op.slices[slice];
-    const uint64_t at = op.plan.input_at(slice);
-    const bool wanted =
-        progress.route == core::Route::kCompute && progress.state == core::SliceState::kUntouched;
-    if (!wanted) continue;
-    const bool adjacent = !runs.empty() && runs.back().first + runs.back().bytes == at;
-    if (adjacent && runs.back().bytes < on.part_bytes) {
-      runs.back().bytes += op.plan.length_of(slice);
-    } else {
-      runs.push_back({at, op.plan.length_of(slice)});
-    }
-  }
-  for (Source& source : on.sources) source.runs = runs;
-}
-
-Status GpuOps::begin_more(const OpKey& key, OnGpu& on) {
-  for (uint32_t s = 0; s < on.sources.size(); ++s) {
-    Source& source = on.sources[s];
-    if (is_lost(on, source)) continue;
-    while (source.begun < source.runs.size() && source.under_way < kRunsAtOnce) {
-      Status begun =
-          begin_run(on, source, source.runs[source.begun], {job_, key, true, s, source.begun});
-      if (!begun.ok()) return begun;
-      ++source.begun;
-      ++source.under_way;
-      ++on.under_way;
-    }
-  }
-  return {};
-}
-
-Status GpuOps::begin_run(const OnGpu& on, const Source& source, const Run& run,
-                         const GpuWork& work) {
-  const uint64_t count = run.bytes / size_of(on.dtype);
-  ranges_.clear();
-  for (const size_t rank : source.ranks) ranges_.push_back(from(on.ranks[rank].input, run.first));
-  if (on.way == Way::kThere) {
-    outputs_.clear();
-    for (const Rank& rank : on.ranks) {
-      if (!rank.gone) outputs_.push_back(from(rank.output, run.first));
-    }
-    return desk_->begin(
-        transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor, count}, work);
-  }
-  // It is the trainer's memory, which it has lent for this.
-  const std::byte* const to =
-      on.way == Way::kTogether ? on.leader.input : on.ranks[source.ranks[0]].host_input;
-  auto* const out = const_cast<std::byte*>(to) + run.first;  // NOLINT
-  return desk_->begin(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work);
-}
-
 bool GpuOps::come_to_rest() {
   resting_ = true;
   return std::none_of(ops_.begin(), ops_.end(), [](const auto& entry) {
@@ -208,7 +95,7 @@ bool GpuOps::come_to_rest() {
 
 // As far as it is without a gap.
 void GpuOps::count_final(OnGpu& on, const core::Op& op) const {
-  if (op.slices.size() != op.plan.slices) return;
+  if (op.slices.size() != op.plan.slices || on.scatters) return;
   for (; on.final_slices < op.plan.slices; ++on.final_slices) {
     if (op.slices[on.final_slices].state == core::SliceState::kUntouched) break;
     if (op.plan.output_at(on.final_slices) != on.final_bytes) break;
@@ -222,7 +109,7 @@ void GpuOps::spread_more(const OpKey& key, OnGpu& on) {
     const uint64_t bytes = std::min(on.may_spread - on.spread, kRunBytesMost);
     std::vector<size_t> all;
     for (size_t i = 0; i < on.ranks.size() && begun.ok(); ++i) {
-      if (on.ranks[i].gone) continue;
+      if (on.ranks[i].gone || on.ranks[i].output.memory == nullptr) continue;
       if (on.way == Way::kTogether) {
         all.push_back(i);
       } else {
@@ -262,9 +149,9 @@ void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine
   } else if (work.sums && on.begun) {
     Source& source = on.sources[work.source];
     source.runs[work.run].here = true;
-    tell(on, source, work.key, engine);
     Status more = on.ended ? Status() : begin_more(work.key, on);
     if (!more.ok()) fail(more);
+    tell(on, source, work.key, engine);
   } else if (!work.sums) {
     spread_more(work.key, on);
   }

@@ -19,7 +19,8 @@ namespace gradring::daemon {
 // one copy leaves the GPUs and one comes back, however many ranks there are; and none where all
 // ranks of the job are on this node. Where some have no such buffers, each one's is copied for
 // itself. Of a reduce-scatter GPUs sum the inputs alone, since each rank gets something else; of an
-// allgather they spread the result alone. Data thread only.
+// allgather they spread the result alone; but where all ranks of the job are on this node they do
+// both, from one GPU to the other. Data thread only.
 class GpuOps {
  public:
   using End = std::function<void(uint32_t rank, uint64_t ticket, const core::Outcome& outcome)>;
@@ -84,8 +85,10 @@ class GpuOps {
   };
   // A part of the input.
   struct Run {
-    uint64_t first = 0;
+    uint64_t first = 0;  // in the input
     uint64_t bytes = 0;
+    uint64_t to = 0;            // in the output
+    uint32_t target = kNoRank;  // whose; of all
     bool here = false;
   };
   // What comes to one place of the host's memory.
@@ -98,14 +101,16 @@ class GpuOps {
   enum class Way : uint8_t {
     kEach,      // each rank's input comes to its own host memory, and its result from there
     kTogether,  // their sum to the leader's, and all results from there
-    kThere,     // allreduce on the GPUs
+    kThere,     // from GPU to GPU
   };
   struct OnGpu {
     Dtype dtype = Dtype::kFloat32;
     ReduceOp op = ReduceOp::kSum;
-    bool sums = false;     // its inputs
-    bool spreads = false;  // its results
-    uint64_t bytes = 0;    // of the results
+    bool sums = false;      // its inputs
+    bool spreads = false;   // its results
+    bool gathers = false;   // both, of an allgather: each input is for itself
+    bool scatters = false;  // both, of a reduce-scatter: each result is for itself
+    uint64_t bytes = 0;     // of the results
     uint64_t part_bytes = 0;
     std::vector<Rank> ranks;
     bool begun = false;
@@ -123,7 +128,18 @@ class GpuOps {
   };
   using Ops = std::map<OpKey, OnGpu>;
 
+  // What is begun at once, of each op and each way: a GPU always has something to do, and the
+  // driver never so much that it would make us wait. Of a run the GPU makes pieces
+  // (transport/cuda).
+  static constexpr uint32_t kRunsAtOnce = 4;
+  static constexpr uint64_t kRunBytesMost = uint64_t{64} << 20;
+  static transport::GpuRange from(const transport::GpuRange& range, uint64_t bytes) {
+    return {range.memory, range.offset + bytes};
+  }
+
+  static bool takes(const Rank& rank, const Run& run);
   static bool is_lost(const OnGpu& on, const Source& source);
+  static std::vector<Run> runs_of(const OnGpu& on, const Source& source, const core::Op& op);
   static bool waits_for_loss(const OnGpu& on, const core::Op& op);
   Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
   void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);

@@ -1,0 +1,213 @@
+// Reduce-scatters and allgathers of a job that is on one node, from GPU to GPU.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/daemon/gpu_nodes.h"
+
+namespace gradring::daemon {
+namespace {
+
+using testing::Each;
+using testing::IsEmpty;
+
+class DataGpuThere : public GpuNodes {
+ protected:
+  static constexpr uint32_t kRanks = 3;
+  static constexpr size_t kBlock = 2 * kPartBytes / sizeof(float) + 1000;
+  static constexpr size_t kAll = kRanks * kBlock;
+  struct Rank {
+    Rank(size_t given, size_t taken, float factor)
+        : input(numbers(given, factor)),
+          output(taken, kUntouched),
+          input_shadow(given, kUntouched),
+          output_shadow(taken, kUntouched) {}
+    std::vector<float> input, output, input_shadow, output_shadow;
+    SlowGpus::Memory input_memory{&input}, output_memory{&output};
+  };
+
+  void begin(Collective collective, const std::string& policy = "fail") {
+    view_ = view_of({{"a", kRanks}}, 2);
+    view_.policy = policy;
+    a_.install(view_);
+    collective_ = collective;
+    const bool scatters = collective == Collective::kReduceScatter;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      ranks_.at(rank) = std::make_unique<Rank>(scatters ? kAll : kBlock, scatters ? kBlock : kAll,
+                                               static_cast<float>(rank + 1));
+    }
+  }
+  static std::byte* bytes_of(std::vector<float>& values) {
+    return reinterpret_cast<std::byte*>(values.data());
+  }
+  Submit part_of(uint32_t number) {
+    Rank& rank = *ranks_.at(number);
+    core::Submission submission;
+    submission.rank = submission.position = number;
+    submission.ticket = 1;
+    const bool sums = collective_ == Collective::kReduceScatter;
+    submission.signature = {collective_, Dtype::kFloat32, sums ? op_ : ReduceOp::kNone, 0, kBlock};
+    submission.signature.ranks = kRanks;
+    Submit submit{number + 1000, view_.incarnation, submission, bytes_of(rank.input),
+                  bytes_of(rank.output)};
+    submit.part_bytes = kPartBytes;
+    return submit;
+  }
+  void submit_on_host(uint32_t number) { a_.post(part_of(number)); }
+  // `in_place`: the own block of the longer one.
+  void submit(uint32_t number, bool in_place = false) {
+    Rank& rank = *ranks_.at(number);
+    Submit submit = part_of(number);
+    submit.input = bytes_of(rank.input_shadow);
+    submit.output = bytes_of(rank.output_shadow);
+    submit.gpu_input = {&rank.input_memory, 0};
+    submit.gpu_output = {&rank.output_memory, 0};
+    const uint64_t own = number * kBlock * sizeof(float);
+    if (in_place && collective_ == Collective::kReduceScatter) {
+      submit.gpu_output = {&rank.input_memory, own};
+      submit.output = bytes_of(rank.input_shadow) + own;
+    } else if (in_place) {
+      std::copy(rank.input.begin(), rank.input.end(),
+                rank.output.begin() + static_cast<ptrdiff_t>(number * kBlock));
+      submit.gpu_input = {&rank.output_memory, own};
+      submit.input = submit.output + own;
+    }
+    a_.post(submit);
+  }
+  void expect_good_ends(uint32_t many = kRanks) {
+    for (uint32_t i = 0; i < many; ++i) EXPECT_EQ(end_on(a_), Verdict::kOk);
+  }
+  void expect_nothing_left_the_gpus() {
+    EXPECT_THAT(gpus_->sums(), IsEmpty());
+    EXPECT_THAT(gpus_->spreads(), IsEmpty());
+    for (const auto& rank : ranks_) {
+      EXPECT_THAT(rank->input_shadow, Each(kUntouched));
+      EXPECT_THAT(rank->output_shadow, Each(kUntouched));
+    }
+  }
+  static std::vector<float> block_of(uint32_t rank, float factor) {
+    const std::vector<float> all = numbers(kAll, factor);
+    const auto first = all.begin() + static_cast<ptrdiff_t>(rank * kBlock);
+    return {first, first + kBlock};
+  }
+  static std::vector<float> all_blocks() {
+    std::vector<float> all;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      const std::vector<float> block = numbers(kBlock, static_cast<float>(rank + 1));
+      all.insert(all.end(), block.begin(), block.end());
+    }
+    return all;
+  }
+
+  Collective collective_ = Collective::kReduceScatter;
+  ReduceOp op_ = ReduceOp::kSum;
+  std::array<std::unique_ptr<Rank>, kRanks> ranks_;
+};
+
+TEST_F(DataGpuThere, BlocksOfAScatterAreSummedWhereTheyAreWanted) {
+  begin(Collective::kReduceScatter);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
+  expect_good_ends();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(ranks_[rank]->output, block_of(rank, 6));
+    EXPECT_EQ(ranks_[rank]->input, numbers(kAll, static_cast<float>(rank + 1)));
+  }
+  EXPECT_THAT(gpus_->allreduces(), Each(kRanks));
+  expect_nothing_left_the_gpus();
+}
+
+TEST_F(DataGpuThere, AnAverageIsDivided) {
+  op_ = ReduceOp::kAverage;
+  begin(Collective::kReduceScatter);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
+  expect_good_ends();
+  EXPECT_EQ(ranks_[2]->output, block_of(2, 2));
+}
+
+TEST_F(DataGpuThere, BlocksThatAreGatheredGoFromOneToAll) {
+  begin(Collective::kAllgather);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
+  expect_good_ends();
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->output, all_blocks());
+  EXPECT_THAT(gpus_->allreduces(), Each(1));
+  expect_nothing_left_the_gpus();
+}
+
+TEST_F(DataGpuThere, InPlaceToo) {
+  begin(Collective::kReduceScatter);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank, true);
+  expect_good_ends();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    const std::vector<float>& input = ranks_[rank]->input;
+    const auto own = input.begin() + static_cast<ptrdiff_t>(rank * kBlock);
+    EXPECT_EQ(std::vector<float>(own, own + kBlock), block_of(rank, 6));
+  }
+  expect_nothing_left_the_gpus();
+}
+
+TEST_F(DataGpuThere, GatheredInPlaceToo) {
+  begin(Collective::kAllgather);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank, rank != 1);
+  expect_good_ends();
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->output, all_blocks());
+  expect_nothing_left_the_gpus();
+}
+
+TEST_F(DataGpuThere, OfAScatterWhereOneHasNoneThereEachGoesByItsOwnHost) {
+  begin(Collective::kReduceScatter);
+  submit(0);
+  submit_on_host(1);
+  submit(2);
+  expect_good_ends();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(ranks_[rank]->output, block_of(rank, 6)) << rank;
+  }
+  EXPECT_THAT(gpus_->allreduces(), IsEmpty());
+}
+
+TEST_F(DataGpuThere, OfWhatIsGatheredWhereOneHasNoneThereEachGoesByItsOwnHost) {
+  begin(Collective::kAllgather);
+  submit_on_host(0);
+  submit(1);
+  submit(2);
+  expect_good_ends();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(ranks_[rank]->output, all_blocks()) << rank;
+  }
+  EXPECT_THAT(gpus_->allreduces(), IsEmpty());
+}
+
+TEST_F(DataGpuThere, WhereNoGpuReachesAllOthersToo) {
+  begin(Collective::kReduceScatter);
+  gpus_->cannot_sum_together();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
+  expect_good_ends();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(ranks_[rank]->output, block_of(rank, 6));
+  }
+}
+
+// Who is gone is given nothing any more, and nobody waits for what it was to get.
+TEST_F(DataGpuThere, ABlockThatNobodyTakesIsNotWaitedFor) {
+  begin(Collective::kReduceScatter, "elastic min=1 max=3");
+  gpus_->let(0);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
+  while (gpus_->allreduces().empty() && !HasFailure()) std::this_thread::sleep_for(1ms);
+  leave(1);
+  a_.next<EngineAbsent>();
+  a_.post(FreezeJob{view_.incarnation, view_.epoch});
+  gpus_->let_all();
+  EXPECT_TRUE(a_.next<JobFrozen>().report->ops.empty()) << "it is complete";
+  EXPECT_EQ(ranks_[0]->output, block_of(0, 6));
+  EXPECT_EQ(ranks_[2]->output, block_of(2, 6));
+  EXPECT_NE(ranks_[1]->output, block_of(1, 6)) << "some of it had not begun";
+}
+
+}  // namespace
+}  // namespace gradring::daemon
