@@ -81,7 +81,10 @@ class LiveDifferentialTest : public testing::TestWithParam<World> {
     options.join_timeout_ms = std::chrono::milliseconds(kPatience).count();
     const Communicator world(options);
     differential::RunnerOptions how = options_;
-    if (GetParam().engine != nullptr && rank % 2 == 1) how.gpu = &second_gpu();
+    if (GetParam().engine != nullptr && rank % 2 == 1) {
+      how.gpu = &second_gpu();
+      how.device = 1;
+    }
     differential::Runner runner(world, how);
     for (uint64_t seed = first_seed; seed < first_seed + kPrograms; ++seed) {
       EXPECT_THAT(runner.run(seed), IsEmpty());

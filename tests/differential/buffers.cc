@@ -15,10 +15,8 @@ constexpr auto kUntouched = static_cast<std::byte>(0xc5);
 
 }  // namespace
 
-Arena::Arena(gradring_comm* comm, uint64_t bytes, Kind kind, const test::TestGpu* gpu)
-    : comm_(comm),
-      bytes_(bytes),
-      registered_(kind == Kind::kRegistered || kind == Kind::kRegisteredOnGpu) {
+Arena::Arena(gradring_comm* comm, uint64_t bytes, Kind kind, const test::TestGpu* gpu, int device)
+    : comm_(comm), bytes_(bytes), kind_(kind) {
   if (kind == Kind::kAllocated) {
     void* memory = nullptr;
     check(gradring_alloc(comm, bytes, &memory));
@@ -29,19 +27,29 @@ Arena::Arena(gradring_comm* comm, uint64_t bytes, Kind kind, const test::TestGpu
   memory_ = own_.get();
   if (kind != Kind::kRegistered) {
     gpu_ = gpu;
-    gpu_begin_ = gpu->alloc(bytes, false);
     stream_ = gpu->make_stream();
   }
-  if (registered_) check(gradring_register(comm, named(memory_), bytes));
+  if (kind == Kind::kPooledOnGpu) {
+    void* memory = nullptr;
+    check(gradring_gpu_alloc(bytes, device, &memory));
+    gpu_begin_ = reinterpret_cast<uint64_t>(memory);
+  } else if (gpu_ != nullptr) {
+    gpu_begin_ = gpu->alloc(bytes, false);
+  }
+  if (is_registered()) check(gradring_register(comm, named(memory_), bytes));
 }
 
 // Of a communicator that is over they are gone anyway.
 Arena::~Arena() {
-  if (!own_) static_cast<void>(gradring_free(comm_, memory_));
-  if (registered_) static_cast<void>(gradring_unregister(comm_, named(memory_)));
+  if (kind_ == Kind::kAllocated) static_cast<void>(gradring_free(comm_, memory_));
+  if (is_registered()) static_cast<void>(gradring_unregister(comm_, named(memory_)));
   if (gpu_ == nullptr) return;
   gpu_->end_stream(stream_);
-  gpu_->free(gpu_begin_);
+  if (kind_ == Kind::kPooledOnGpu) {
+    static_cast<void>(gradring_gpu_free(named(memory_)));
+  } else {
+    gpu_->free(gpu_begin_);
+  }
 }
 
 void* Arena::named(const std::byte* at) const {
@@ -70,12 +78,13 @@ std::byte* Arena::take(uint64_t bytes) {
   return memory_ + first;
 }
 
-Arena& Arenas::of(bool registered, bool on_gpu) {
-  const bool there = gpu_ != nullptr && (on_gpu || all_on_gpu_);
-  const auto kind = there ? (registered ? Arena::Kind::kRegisteredOnGpu : Arena::Kind::kOnGpu)
-                          : (registered ? Arena::Kind::kRegistered : Arena::Kind::kAllocated);
+Arena& Arenas::of(const Place& place) {
+  const bool there = gpu_ != nullptr && (place.on_gpu || all_on_gpu_);
+  auto kind = place.registered ? Arena::Kind::kRegistered : Arena::Kind::kAllocated;
+  if (there) kind = place.pooled ? Arena::Kind::kPooledOnGpu : Arena::Kind::kOnGpu;
+  if (there && place.registered) kind = Arena::Kind::kRegisteredOnGpu;
   std::unique_ptr<Arena>& arena = arenas_[static_cast<size_t>(kind)];
-  if (arena == nullptr) arena = std::make_unique<Arena>(comm_, bytes_, kind, gpu_);
+  if (arena == nullptr) arena = std::make_unique<Arena>(comm_, bytes_, kind, gpu_, device_);
   return *arena;
 }
 

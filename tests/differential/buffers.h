@@ -18,10 +18,10 @@ namespace gradring::differential {
 // which is as the GPU's after put() and get().
 class Arena {
  public:
-  enum class Kind : uint8_t { kAllocated, kRegistered, kOnGpu, kRegisteredOnGpu };
+  enum class Kind : uint8_t { kAllocated, kRegistered, kOnGpu, kRegisteredOnGpu, kPooledOnGpu };
 
-  // `gpu`: of the kinds that need one. Throws Error.
-  Arena(gradring_comm* comm, uint64_t bytes, Kind kind, const test::TestGpu* gpu);
+  // `gpu`: of the kinds that need one, by CUDA's number `device`. Throws Error.
+  Arena(gradring_comm* comm, uint64_t bytes, Kind kind, const test::TestGpu* gpu, int device);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -40,13 +40,16 @@ class Arena {
   void wait_for_stream() const;
 
  private:
+  bool is_registered() const {
+    return kind_ == Kind::kRegistered || kind_ == Kind::kRegisteredOnGpu;
+  }
   uint64_t on_gpu(const std::byte* at) const {
     return gpu_begin_ + static_cast<uint64_t>(at - memory_);
   }
 
   gradring_comm* const comm_;
   const uint64_t bytes_;
-  const bool registered_;
+  const Kind kind_;
   const test::TestGpu* gpu_ = nullptr;
   std::unique_ptr<std::byte[]> own_;
   std::byte* memory_ = nullptr;
@@ -55,23 +58,31 @@ class Arena {
   uint64_t used_ = 0;
 };
 
+// Where a buffer is to be.
+struct Place {
+  bool registered = false;
+  bool on_gpu = false;
+  bool pooled = false;  // of the library's memory, if it is on a GPU and not registered
+};
+
 // One of each kind, made when it is first needed.
 class Arenas {
  public:
   // `gpu`: null: nothing is on one. `all_on_gpu`: all is.
-  Arenas(gradring_comm* comm, uint64_t bytes, const test::TestGpu* gpu, bool all_on_gpu)
-      : comm_(comm), bytes_(bytes), gpu_(gpu), all_on_gpu_(all_on_gpu) {}
+  Arenas(gradring_comm* comm, uint64_t bytes, const test::TestGpu* gpu, int device, bool all_on_gpu)
+      : comm_(comm), bytes_(bytes), gpu_(gpu), device_(device), all_on_gpu_(all_on_gpu) {}
 
   // Throws Error.
-  Arena& of(bool registered, bool on_gpu);
+  Arena& of(const Place& place);
   void take_back_all();
 
  private:
   gradring_comm* const comm_;
   const uint64_t bytes_;  // of each
   const test::TestGpu* const gpu_;
+  const int device_;
   const bool all_on_gpu_;
-  std::array<std::unique_ptr<Arena>, 4> arenas_;
+  std::array<std::unique_ptr<Arena>, 5> arenas_;
 };
 
 // A buffer with a margin in front and behind it, of which every byte that is not known to be

@@ -176,6 +176,8 @@ Manner manner_of(uint64_t seed, const Op& op, uint32_t rank) {
   manner.input_on_gpu = random.below(4) != 0;
   manner.output_on_gpu = random.below(4) != 0;
   manner.waits_by_stream = random.below(2) == 0;
+  manner.input_pooled = random.below(2) == 0;
+  manner.output_pooled = random.below(2) == 0;
   return manner;
 }
 

@@ -93,6 +93,8 @@ struct Manner {
   // Where there is one.
   bool input_on_gpu = false;
   bool output_on_gpu = false;
+  bool input_pooled = false;  // of gradring_gpu_alloc
+  bool output_pooled = false;
   bool waits_by_stream = false;  // if the output is on it
 };
 Manner manner_of(uint64_t seed, const Op& op, uint32_t rank);

@@ -19,7 +19,7 @@ Runner::Runner(const Communicator& world, const RunnerOptions& options)
       options_(options),
       arenas_(world.handle(),
               (options.bytes != 0 ? options.bytes : program_bytes_max(options.choice)) + kMore,
-              options.gpu, options.all_on_gpu) {
+              options.gpu, options.device, options.all_on_gpu) {
   learn_nodes();
 }
 

@@ -15,6 +15,7 @@ struct RunnerOptions {
   std::chrono::milliseconds patience{60'000};  // with any one op
   Choice choice;
   const test::TestGpu* gpu = nullptr;  // buffers may lie on it
+  int device = 0;                      // its number
   bool all_on_gpu = false;             // and all do
   NodeSums node_sums;                  // as of Reference, by rank of the world
   uint64_t bytes = 0;                  // of a program's buffers; 0: what make_program() takes

@@ -28,8 +28,10 @@ Task::Task(const Program& program, const Op& op, uint32_t rank, Arenas& arenas)
 void Task::lay_out(Arenas& arenas) {
   const uint64_t element = size_of(said_.dtype);
   const uint64_t shift = manner_.shift * element;
-  Arena& of_input = arenas.of(manner_.input_registered, manner_.input_on_gpu);
-  Arena& of_output = arenas.of(manner_.output_registered, manner_.output_on_gpu);
+  Arena& of_input =
+      arenas.of({manner_.input_registered, manner_.input_on_gpu, manner_.input_pooled});
+  Arena& of_output =
+      arenas.of({manner_.output_registered, manner_.output_on_gpu, manner_.output_pooled});
   const uint64_t input = extents_.input * element, output = extents_.output * element;
   uint64_t input_at = 0;
   if (manner_.in_place && input != 0 && output != 0) {
