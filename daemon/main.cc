@@ -214,7 +214,7 @@ transport::GpuSumsBy gpu_sums_by(const std::string& engine) {
 std::shared_ptr<transport::Gpus> open_gpus(const Config& config, StandingFacts* facts) {
   facts->gpu_sums_reason = "gpu-sums is off";
   if (!config.gpu_sums) return nullptr;
-  auto gpus = transport::open_gpus(transport::fold_kernels(), gpu_sums_by(config.gpu_engine));
+  auto gpus = transport::open_gpus(transport::fold_kernels(), {gpu_sums_by(config.gpu_engine)});
   if (!gpus) {
     facts->gpu_sums_reason = "gpu-sums is on, but " + gpus.error().message();
     spdlog::warn("no GPU sums here: {}", facts->gpu_sums_reason);

@@ -31,10 +31,10 @@ class GpusOfTheDaemon : public ::testing::Test {
     twin_.have(1);
   }
 
-  void have(int count, GpuSumsBy by = GpuSumsBy::kKernels) {
+  void have(int count, const GpuSums& sums = {}) {
     gpus_.reset();
     twin_.have(count);
-    auto opened = open_gpus({}, by);
+    auto opened = open_gpus({}, sums);
     ASSERT_TRUE(opened) << opened.error().message();
     gpus_ = *std::move(opened);
   }

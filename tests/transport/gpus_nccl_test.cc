@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
 
@@ -26,8 +27,8 @@ class GpuNccl : public GpusOfTheDaemon {
     GpusOfTheDaemon::TearDown();
     EXPECT_EQ(nccl_.held(), 0) << "no communicator stays";
   }
-  void use(int gpus, GpuSumsBy by = GpuSumsBy::kNccl) {
-    have(gpus, by);
+  void use(int gpus, const GpuSums& sums = {GpuSumsBy::kNccl}) {
+    have(gpus, sums);
     const Status started = gpus_->start();
     ASSERT_TRUE(started.ok()) << started.message();
   }
@@ -206,6 +207,21 @@ TEST_F(GpuNccl, ItsErrorEndsWhatIsUnderWayInWords) {
   EXPECT_TRUE(now(all, 0) == all.inputs[0]) << "nothing was written";
 }
 
+// A GPU that is gone says nothing, and NCCL's kernels on the others wait for it.
+TEST_F(GpuNccl, WhatDoesNotEndIsGivenUp) {
+  use(3, {GpuSumsBy::kNccl, std::chrono::milliseconds(50)});
+  const Ranks all = ranks(kSum, 3, 5000, 3);
+  twin_.hold_gpu(2, true);
+  ASSERT_TRUE(
+      gpus_->begin(Gpus::Allreduce{kSum.dtype, kSum.op, all.ranges, all.ranges, 0, 5000}, 1).ok());
+  std::vector<Gpus::Ended> ended;
+  while (nccl_.held() > 0) gpus_->take_ended(&ended);
+  twin_.hold_gpu(2, false);
+  const auto ends_of = ends();
+  const Status& how = ended.empty() ? ends_of.begin()->second : ended[0].status;
+  EXPECT_THAT(how.message(), HasSubstr("did not end within 0.05 s"));
+}
+
 TEST_F(GpuNccl, ACallThatIsRefusedEndsInWords) {
   const Ranks all = ranks(kSum, 3, 5000, 3);
   nccl_.answer("ncclGroupEnd", 5);
@@ -218,17 +234,17 @@ TEST_F(GpuNccl, ACallThatIsRefusedEndsInWords) {
 }
 
 TEST_F(GpuNccl, WhicheverIsFasterIsChosen) {
-  use(2, GpuSumsBy::kMeasured);
+  use(2, {GpuSumsBy::kMeasured});
   EXPECT_THAT(gpus_->way(), HasSubstr("64 MiB of float32 on each GPU by NCCL 2.28.9"));
   EXPECT_THAT(gpus_->way(), HasSubstr("GB/s, by kernels"));
   allreduce(kSum, 4, 1000, 2);
-  use(1, GpuSumsBy::kMeasured);
+  use(1, {GpuSumsBy::kMeasured});
   EXPECT_THAT(gpus_->way(), HasSubstr("one GPU alone"));
 }
 
 TEST_F(GpuNccl, OneThatFailsWhileItIsMeasuredIsNotChosen) {
   nccl_.answer("after", nccl_.groups() + 2);  // those by which it is tried out
-  use(2, GpuSumsBy::kMeasured);
+  use(2, {GpuSumsBy::kMeasured});
   nccl_.answer("after", 0);
   EXPECT_THAT(gpus_->way(), StartsWith("by kernels"));
   EXPECT_THAT(gpus_->way(), HasSubstr("which does not work"));
@@ -240,7 +256,7 @@ TEST_F(GpuNccl, GpusThatDoNotReachOneAnotherAreSummedToo) {
   twin_.answer("cuDeviceCanAccessPeer", 1);
   use(3);
   allreduce(kSum, 4, 1000, 3);
-  use(2, GpuSumsBy::kMeasured);
+  use(2, {GpuSumsBy::kMeasured});
   twin_.answer("cuDeviceCanAccessPeer", 0);
   EXPECT_THAT(gpus_->way(), StartsWith("by NCCL"));
   EXPECT_THAT(gpus_->way(), HasSubstr("by kernels which does not work"));

@@ -42,8 +42,8 @@ class Pinned : public Registration {
 
 }  // namespace
 
-Engine::Engine(std::vector<std::shared_ptr<Gpu>> gpus, GpuSumsBy by)
-    : gpus_(std::move(gpus)), by_(by), openings_(gpus_.size()), queues_(gpus_.size()) {}
+Engine::Engine(std::vector<std::shared_ptr<Gpu>> gpus, const GpuSums& sums)
+    : gpus_(std::move(gpus)), sums_(sums), openings_(gpus_.size()), queues_(gpus_.size()) {}
 
 // Whoever lent memory to it may take it back afterwards.
 Engine::~Engine() {
@@ -293,23 +293,33 @@ Status Engine::put_jointly(uint64_t ticket, Queue::Host host,
     if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
     queue_of(i).push(ticket, events[i], host);
   }
-  joint_[ticket] = gpus_.size();
+  joint_[ticket] = {gpus_.size(), std::chrono::steady_clock::now()};
   return {};
 }
 
 bool Engine::is_last(uint64_t ticket) {
   const auto joint = joint_.find(ticket);
   if (joint == joint_.end()) return true;
-  if (--joint->second > 0) return false;
+  if (--joint->second.left > 0) return false;
   joint_.erase(joint);
   return true;
 }
 
+void Engine::look_at_joint() {
+  Status fault = all_->fault();
+  const auto late = std::chrono::steady_clock::now() - sums_.patience;
+  const auto is_late = [late](const auto& entry) { return entry.second.since < late; };
+  if (fault.ok() && std::any_of(joint_.begin(), joint_.end(), is_late)) {
+    fault = {Code::kInternal,
+             fmt::format("{} did not end within {} s what it had begun on the daemon's GPUs",
+                         all_->name(), sums_.patience.count() / 1e3)};
+  }
+  if (!fault.ok()) has_failed(fault);
+}
+
 void Engine::take_ended(std::vector<Ended>* ended) {
   for (const uint64_t ticket : std::exchange(ended_at_once_, {})) ended->push_back({ticket, {}});
-  if (!joint_.empty()) {
-    if (const Status fault = all_->fault(); !fault.ok()) has_failed(fault);
-  }
+  if (!joint_.empty()) look_at_joint();
   for (const auto& queue : queues_) {
     if (queue == nullptr || queue->empty()) continue;
     const Gpu::Current current(queue->gpu());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,7 +19,7 @@ namespace gradring::transport::cuda {
 
 class Engine : public Gpus {
  public:
-  Engine(std::vector<std::shared_ptr<Gpu>> gpus, GpuSumsBy by);
+  Engine(std::vector<std::shared_ptr<Gpu>> gpus, const GpuSums& sums);
   ~Engine() override;
 
   std::string name() const override;
@@ -53,9 +54,10 @@ class Engine : public Gpus {
   Driver::Result follow_others(const Queue& queue, Queue::Host host) const;
   // Has this, which ended on one GPU, ended on all of them?
   bool is_last(uint64_t ticket);
+  void look_at_joint();
 
   const std::vector<std::shared_ptr<Gpu>> gpus_;
-  const GpuSumsBy by_;
+  const GpuSums sums_;
 
   std::mutex starting_;
   std::vector<std::shared_ptr<Openings>> openings_;  // null: not started
@@ -67,7 +69,11 @@ class Engine : public Gpus {
   std::vector<std::unique_ptr<Queue>> queues_;  // null: nothing was begun there
   std::vector<uint64_t> ended_at_once_;
   size_t turn_ = 0;
-  std::map<uint64_t, size_t> joint_;  // tickets, and on how many GPUs they are not over
+  struct Joint {
+    size_t left = 0;  // GPUs on which it is not over
+    std::chrono::steady_clock::time_point since;
+  };
+  std::map<uint64_t, Joint> joint_;  // by ticket
 
   // Since start().
   std::string way_ = "by kernels that read each other's memory";

@@ -44,8 +44,8 @@ std::string in_words(double bytes_a_second) {
 }  // namespace
 
 void Engine::settle_way() {
-  if (by_ == GpuSumsBy::kKernels) return;
-  if (by_ == GpuSumsBy::kMeasured && gpus_.size() == 1) {
+  if (sums_.by == GpuSumsBy::kKernels) return;
+  if (sums_.by == GpuSumsBy::kMeasured && gpus_.size() == 1) {
     way_ = "by kernels, since there is one GPU alone";
     return;
   }
@@ -55,7 +55,7 @@ void Engine::settle_way() {
     return;
   }
   const std::string nccl = (*made)->name();
-  if (by_ == GpuSumsBy::kNccl) {
+  if (sums_.by == GpuSumsBy::kNccl) {
     all_ = *std::move(made);
     way_ = "by " + nccl;
     return;

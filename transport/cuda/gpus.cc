@@ -23,7 +23,7 @@ Status take_kernels(const std::vector<std::shared_ptr<cuda::Gpu>>& gpus) {
 }  // namespace
 
 tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte> kernels,
-                                                      GpuSumsBy by) {
+                                                      const GpuSums& sums) {
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kUnavailable, std::move(why)));
   };
@@ -46,7 +46,7 @@ tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte>
   }
   Status taken = take_kernels(gpus);
   if (!taken.ok()) return tl::unexpected(std::move(taken));
-  return std::make_shared<cuda::Engine>(std::move(gpus), by);
+  return std::make_shared<cuda::Engine>(std::move(gpus), sums);
 }
 
 }  // namespace gradring::transport

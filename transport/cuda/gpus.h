@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,13 @@ enum class GpuSumsBy : uint8_t {
   kMeasured,  // whichever of these is faster when the daemon starts
 };
 
+struct GpuSums {
+  GpuSumsBy by = GpuSumsBy::kKernels;
+  // For what NCCL has begun: a GPU that is gone lets the others wait for it, and tells nobody. A
+  // trainer's kernels take turns with it, so that it takes milliseconds, or hundreds of them.
+  std::chrono::milliseconds patience{30'000};
+};
+
 // The GPUs of this machine, by NVIDIA's driver. `kernels`: fold_kernels(). Nothing is taken of a
 // GPU before start(), or before memory of it is opened; then for as long as this, or what it has
 // opened or made ready, lives. kUnavailable, in words: there is no driver, no GPU, or no kernel for
@@ -28,6 +36,6 @@ enum class GpuSumsBy : uint8_t {
 // By NCCL is summed what is on all GPUs, of types and operations that it has as the reducer has
 // them, if start() found it there: how it went is in way().
 tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte> kernels,
-                                                      GpuSumsBy by = GpuSumsBy::kKernels);
+                                                      const GpuSums& sums = {});
 
 }  // namespace gradring::transport
