@@ -48,6 +48,17 @@ TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({"allreduce", "--iters", "%value%"}).error(), HasSubstr("--iters"));
 }
 
+TEST(PerfOptions, MemoryIsTheHostsOrAGpus) {
+  EXPECT_EQ((*parse({"allreduce"}))->memory.kind, MemoryKind::kHost);
+  const auto options = parse({"allreduce", "--memory", "gpu-pool", "--gpu", "3"});
+  EXPECT_EQ((*options)->memory.kind, MemoryKind::kPool);
+  EXPECT_EQ((*options)->memory.gpu, 3);
+  EXPECT_EQ((*parse({"allreduce", "--memory", "gpu"}))->memory.gpu, -1);
+  EXPECT_THAT(parse({"allreduce", "--memory", "tape"}).error(), HasSubstr("--memory tape"));
+  EXPECT_THAT(parse({"allreduce", "--gpu", "0"}).error(), HasSubstr("--gpu"));
+  EXPECT_THAT(parse({"allreduce", "--memory", "gpu", "--gpu", "-2"}).error(), HasSubstr("--gpu"));
+}
+
 TEST(PerfOptions, AWireTypeIsNamed) {
   EXPECT_EQ((*parse({"allreduce", "--wire", "bf16", "--check"}))->wire, "bf16");
   EXPECT_THAT(parse({"allreduce", "--wire", "int4"}).error(), HasSubstr("--wire int4"));

@@ -273,11 +273,16 @@ Measurement sample(std::optional<uint64_t> wrong) {
 
 TEST(PerfShow, TheColumnsOfNcclTests) {
   EXPECT_EQ(
-      perf_heading(Collective::kAllreduce, 4, 2, "j\x1b"),
+      perf_heading(Collective::kAllreduce, 4, 2, "j\x1b", ""),
       "# gradring-perf 0.1.0: allreduce, 4 ranks (2 on this node), in place, job j\\x1b\n"
       "#\n"
       "#        size         count      type    redop  root        time    algbw    busbw  #wrong\n"
       "#         (B)    (elements)                                 (us)   (GB/s)   (GB/s)\n");
+}
+
+TEST(PerfShow, NamesTheGpuOnWhichBuffersLie) {
+  EXPECT_THAT(perf_heading(Collective::kAllreduce, 4, 2, "j", "GPU 0, NVIDIA H100 (gpu)"),
+              HasSubstr("in place, job j, on GPU 0, NVIDIA H100 (gpu)\n"));
 }
 
 TEST(PerfShow, Rows) {
@@ -309,11 +314,14 @@ TEST(PerfShow, EndingAveragesAndJudges) {
 }
 
 TEST(PerfShow, DocumentIsAsItsSchemaSays) {
-  const auto document = perf_document(Collective::kAllreduce, 4, {sample(0), sample(2)});
+  const auto document =
+      perf_document(Collective::kAllreduce, 4, {sample(0), sample(2)}, MemoryKind::kHost);
   EXPECT_EQ(offence(schema_of("perf"), document), "");
   EXPECT_EQ(document["wrong"], 2);
   EXPECT_EQ(document["results"][0]["time_seconds"], 0.002);
-  EXPECT_EQ(offence(schema_of("perf"), perf_document(Collective::kBarrier, 1, {})), "");
+  EXPECT_EQ(
+      offence(schema_of("perf"), perf_document(Collective::kBarrier, 1, {}, MemoryKind::kPool)),
+      "");
 }
 
 TEST(Perf, Int8IsNotCheckedWhoeverAsksForIt) {

@@ -56,9 +56,6 @@ int measure(const PerfOptions& options, const gradring_options& place) {
   const auto tell = [speaks](const std::string& text) {
     if (speaks) fmt::print("{}", text), std::fflush(stdout);
   };
-  tell(perf_heading(options.collective, ranks, job.local_size(),
-                    place.job != nullptr ? place.job : ""));
-
   uint64_t largest = 0;
   std::vector<Case> cases;
   for (const Case& one : options.cases) {
@@ -69,7 +66,9 @@ int measure(const PerfOptions& options, const gradring_options& place) {
       return complain(fmt::format("--root {}: there are only {} ranks", one.root, ranks), kUsage);
     }
   }
-  Meter meter(job, largest, options.together);
+  Meter meter(job, largest, options.together, options.memory);
+  tell(perf_heading(options.collective, ranks, job.local_size(),
+                    place.job != nullptr ? place.job : "", meter.memory()));
   std::vector<Measurement> results;
   uint64_t wrong = 0;
   for (const Case& one : cases) {
@@ -79,7 +78,8 @@ int measure(const PerfOptions& options, const gradring_options& place) {
   }
   tell(perf_ending(results, ranks));
   if (speaks && !options.json.empty()) {
-    write_json(options.json, perf_document(options.collective, ranks, results));
+    write_json(options.json,
+               perf_document(options.collective, ranks, results, options.memory.kind));
   }
   job.barrier();  // nobody leaves while another still measures
   return wrong == 0 || !speaks ? 0 : kFailed;

@@ -48,15 +48,24 @@ int good_iterations(double seconds_each) {
   return static_cast<int>(std::clamp<double>(wanted, kIterationsMin, kIterationsMax));
 }
 
-Meter::Meter(Communicator job, uint64_t largest, int together)
+Meter::Meter(Communicator job, uint64_t largest, int together, const MemoryChoice& choice)
     : job_(std::move(job)),
       stride_((std::max<uint64_t>(largest, 1) + kLine - 1) / kLine * kLine),
       together_(together),
-      memory_(job_.allocate<std::byte>(stride_ * static_cast<uint64_t>(together))),
+      memory_(job_, choice, stride_ * static_cast<uint64_t>(together)),
       number_(job_.allocate<int64_t>(1)) {}
 
-std::span<std::byte> Meter::memory_for(const Case& of, uint64_t at, uint64_t count) {
-  return {memory_.data() + at * size_of(of.dtype), count * size_of(of.dtype)};
+template <typename Fill>
+void Meter::fill(const Case& of, uint64_t at, uint64_t count, const Fill& with) {
+  const uint64_t element = size_of(of.dtype);
+  with(memory_.seen(at * element, count * element));
+  memory_.put(at * element, count * element);
+}
+
+std::span<const std::byte> Meter::look_at(const Case& of, uint64_t at, uint64_t count) {
+  const uint64_t element = size_of(of.dtype);
+  memory_.get(at * element, count * element);
+  return memory_.seen(at * element, count * element);
 }
 
 void Meter::wait_for(gradring_request request) {
@@ -73,25 +82,41 @@ void Meter::wait_for(gradring_request request) {
   check(code);
 }
 
-void Meter::run(const Case& of) {
+gradring_request Meter::submit(const Case& of, std::byte* memory) {
   const Blocks blocks = blocks_of(of, job_.size());
   const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
-  const gradring_op op = op_of(of, buffers, job_.size(), blocks, memory_.data());
+  gradring_op op = op_of(of, buffers, job_.size(), blocks, memory);
+  if (memory_.gpu() != nullptr) op.stream = memory_.gpu()->stream();
   gradring_request request = 0;
   check(gradring_submit(job_.handle(), &op, &request));
-  wait_for(request);
+  return request;
+}
+
+// As a trainer does it whose stream has the next thing to do with the result. An op without one, as
+// a barrier, has no stream to wait for it.
+void Meter::finish(std::span<const gradring_request> requests) {
+  for (const gradring_request request : requests) {
+    if (memory_.gpu() == nullptr) break;
+    const void* const stream = memory_.gpu()->stream();
+    const gradring_code code =
+        gradring_wait_on_stream(job_.handle(), request, const_cast<void*>(stream), kPatienceMs);
+    if (code != GRADRING_ERR_INVALID && code != GRADRING_ERR_DEADLINE) check(code);
+  }
+  for (const gradring_request request : requests) wait_for(request);
+  if (memory_.gpu() != nullptr) memory_.gpu()->wait_for_stream();
+}
+
+void Meter::run(const Case& of) {
+  const gradring_request request = submit(of, memory_.named());
+  finish({&request, 1});
 }
 
 void Meter::run_together(const Case& of) {
-  const Blocks blocks = blocks_of(of, job_.size());
-  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
   requests_.clear();
   for (int i = 0; i < together_; ++i) {
-    std::byte* const memory = memory_.data() + stride_ * static_cast<uint64_t>(i);
-    const gradring_op op = op_of(of, buffers, job_.size(), blocks, memory);
-    check(gradring_submit(job_.handle(), &op, &requests_.emplace_back()));
+    requests_.push_back(submit(of, memory_.named() + stride_ * static_cast<uint64_t>(i)));
   }
-  for (const gradring_request request : requests_) wait_for(request);
+  finish(requests_);
 }
 
 double Meter::time(const Case& of, int iterations) {
@@ -105,14 +130,16 @@ uint64_t Meter::wrong_everywhere(const Case& of) {
   if (of.count == 0) return run(of), 0;  // a barrier leaves nothing to look at
   const Pattern pattern(of, job_.rank(), job_.size());
   const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
-  if (!reduces(of.collective)) pattern.fill_otherwise(memory_for(of, 0, buffers.elements));
+  if (!reduces(of.collective)) {
+    fill(of, 0, buffers.elements, [&](auto memory) { pattern.fill_otherwise(memory); });
+  }
   for (const Part& part : buffers.given) {
-    pattern.fill(memory_for(of, part.at, part.count), part.first);
+    fill(of, part.at, part.count, [&](auto memory) { pattern.fill(memory, part.first); });
   }
   run(of);
   uint64_t wrong = 0;
   for (const Part& part : buffers.expected) {
-    wrong += pattern.wrong_elements(memory_for(of, part.at, part.count), part.first);
+    wrong += pattern.wrong_elements(look_at(of, part.at, part.count), part.first);
   }
   number_[0] = static_cast<int64_t>(wrong);
   job_.allreduce(number_, GRADRING_SUM);
@@ -125,8 +152,10 @@ Measurement Meter::measure(const Case& of, const Effort& effort) {
   // Repeated in place, other values would soon be infinite or denormal.
   const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
   for (int i = 0; i < together_; ++i) {
-    std::byte* const memory = memory_.data() + stride_ * static_cast<uint64_t>(i);
-    std::fill_n(memory, buffers.elements * size_of(of.dtype), std::byte{0});
+    const uint64_t at = stride_ * static_cast<uint64_t>(i);
+    const uint64_t bytes = buffers.elements * size_of(of.dtype);
+    std::ranges::fill(memory_.seen(at, bytes), std::byte{0});
+    memory_.put(at, bytes);
   }
   double last = 0;
   const bool chooses = effort.iters == 0;

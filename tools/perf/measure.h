@@ -5,8 +5,10 @@
 #include <gradring/gradring.hpp>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "tools/perf/memory.h"
 #include "tools/perf/plan.h"
 
 namespace gradring::tools {
@@ -35,15 +37,23 @@ class Meter {
  public:
   // `largest` bytes are allocated once for each of the ops that are timed together, and serve all
   // cases. To check, one op goes alone.
-  Meter(Communicator job, uint64_t largest, int together = 1);
+  Meter(Communicator job, uint64_t largest, int together = 1, const MemoryChoice& choice = {});
+
+  // Where its buffers lie, for people.
+  std::string memory() const { return memory_.describe(); }
 
   // Cases are rounded() for the job's ranks.
 
   Measurement measure(const Case& of, const Effort& effort);
 
  private:
-  // Some elements of our memory, as bytes.
-  std::span<std::byte> memory_for(const Case& of, uint64_t at, uint64_t count);
+  // Some elements of our memory, as the host sees them: to be filled, and as they are now.
+  template <typename Fill>
+  void fill(const Case& of, uint64_t at, uint64_t count, const Fill& with);
+  std::span<const std::byte> look_at(const Case& of, uint64_t at, uint64_t count);
+  gradring_request submit(const Case& of, std::byte* memory);
+  // Returns when the result is there.
+  void finish(std::span<const gradring_request> requests);
   void run(const Case& of);
   void run_together(const Case& of);
   void wait_for(gradring_request request);
@@ -53,7 +63,7 @@ class Meter {
   Communicator job_;
   const uint64_t stride_;  // from one op's memory to the next one's
   const int together_;
-  Buffer<std::byte> memory_;
+  Memory memory_;
   Buffer<int64_t> number_;  // for what the ranks agree on
   std::vector<gradring_request> requests_;
 };

@@ -30,6 +30,7 @@ constexpr char kIntroduction[] =
     "\n"
     "  gradring-perf allreduce --ranks 4 --check\n"
     "  gradring-run -np 8 -H alpha:4,beta:4 gradring-perf allreduce --max 64M\n"
+    "  gradring-perf allreduce --ranks 8 --memory gpu\n"
     "\n"
     "With RANK (or GRADRING_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID, ...) in the environment it "
     "is that\n"
@@ -55,7 +56,7 @@ constexpr char kDtypeNames[] =
 constexpr char kOpNames[] = "sum average min max product band bor bxor";
 
 struct Raw {
-  std::string collective, min, max, dtype, op;
+  std::string collective, min, max, dtype, op, memory;
   int64_t factor = 4, root = 0;
   double scale = 1;
   bool all = false, uneven = false;
@@ -155,6 +156,8 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
     ("uneven", po::bool_switch(&raw.uneven), "blocks of different lengths, some of them empty; the size is that of all together")
     ("all", po::bool_switch(&raw.all), "all types and operations")
     ("ranks", po::value(&options.ranks)->value_name("R"), "how many to start on this host")
+    ("memory", po::value(&raw.memory)->default_value("host")->value_name("WHERE"), "where buffers lie: host, gpu (as a framework's tensors), gpu-registered, or gpu-pool (gradring_gpu_alloc)")
+    ("gpu", po::value(&options.memory.gpu)->value_name("N"), "CUDA's number of it; default: each rank on a node the next one")
     ("iters", po::value(&options.iters)->value_name("N"), "timed repetitions; default: what takes about 0.3 s")
     ("together", po::value(&options.together)->default_value(1)->value_name("N"), "submit N ops at a time, each on memory of its own; time is that of all, divided by N")
     ("warmup", po::value(&options.warmup)->default_value(options.warmup)->value_name("N"), "repetitions before")
@@ -195,6 +198,16 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
                     printable(raw.collective)));
   }
   options.collective = *collective;
+  const auto kind = parse_memory_kind(raw.memory);
+  if (!kind) {
+    return tl::unexpected(fmt::format("--memory {} is none of host gpu gpu-registered gpu-pool",
+                                      printable(raw.memory)));
+  }
+  options.memory.kind = *kind;
+  if (values.count("gpu") > 0 && (options.memory.gpu < 0 || *kind == MemoryKind::kHost)) {
+    return tl::unexpected(
+        std::string("--gpu is a number from 0 on, for a --memory that is a GPU's"));
+  }
   auto cases = cases_for(*collective, raw);
   if (!cases) return tl::unexpected(cases.error());
   options.cases = std::move(*cases);

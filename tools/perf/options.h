@@ -5,6 +5,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "tools/perf/memory.h"
 #include "tools/perf/plan.h"
 
 namespace gradring::tools {
@@ -17,6 +18,7 @@ struct PerfOptions {
   int warmup = 2;
   int together = 1;  // ops under way at one time
   bool check = false;
+  MemoryChoice memory;
   std::string json;         // file; empty: none
   std::string runtime_dir;  // empty: as the environment says
   std::string wire;         // likewise

@@ -45,17 +45,18 @@ double bus_bandwidth(const Measurement& one, int ranks) {
   return algorithm_bandwidth(one) * bus_factor(one.of.collective, ranks);
 }
 
-std::string perf_heading(Collective collective, int ranks, int local_ranks,
-                         const std::string& job) {
+std::string perf_heading(Collective collective, int ranks, int local_ranks, const std::string& job,
+                         const std::string& memory) {
   return fmt::format(
-      "# gradring-perf {}: {}, {} ({} on this node), {}, job {}\n"
+      "# gradring-perf {}: {}, {} ({} on this node), {}, job {}{}\n"
       "#\n"
       "# {:>11} {:>13} {:>9} {:>8} {:>5} {:>11} {:>8} {:>8} {:>7}\n"
       "# {:>11} {:>13} {:>9} {:>8} {:>5} {:>11} {:>8} {:>8}\n",
       kProductVersion, name_of(collective), counted(static_cast<uint64_t>(ranks), "rank"),
-      local_ranks, in_place(collective) ? "in place" : "out of place", printable(job), "size",
-      "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "",
-      "", "", "(us)", "(GB/s)", "(GB/s)");
+      local_ranks, in_place(collective) ? "in place" : "out of place", printable(job),
+      memory.empty() ? "" : ", on " + printable(memory), "size", "count", "type", "redop", "root",
+      "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
+      "(GB/s)");
 }
 
 std::string perf_row(const Measurement& one, int ranks) {
@@ -83,7 +84,7 @@ std::string perf_ending(const std::vector<Measurement>& all, int ranks) {
 }
 
 nlohmann::ordered_json perf_document(Collective collective, int ranks,
-                                     const std::vector<Measurement>& all) {
+                                     const std::vector<Measurement>& all, MemoryKind memory) {
   auto rows = nlohmann::ordered_json::array();
   for (const auto& one : all) {
     rows.push_back({{"size_bytes", one.of.bytes()},
@@ -104,6 +105,7 @@ nlohmann::ordered_json perf_document(Collective collective, int ranks,
           {"collective", name_of(collective)},
           {"ranks", ranks},
           {"in_place", in_place(collective)},
+          {"memory", name_of(memory)},
           {"results", rows},
           {"wrong", total.wrong},
           {"average_busbw_bytes_per_second", total.average_bus_bandwidth}};

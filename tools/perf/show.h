@@ -13,12 +13,14 @@ double algorithm_bandwidth(const Measurement& one);
 double bus_bandwidth(const Measurement& one, int ranks);
 
 // The table, piece by piece as it grows. All end in a newline.
-std::string perf_heading(Collective collective, int ranks, int local_ranks, const std::string& job);
+// `memory`: the GPU on which buffers lie; empty: on none.
+std::string perf_heading(Collective collective, int ranks, int local_ranks, const std::string& job,
+                         const std::string& memory);
 std::string perf_row(const Measurement& one, int ranks);
 std::string perf_ending(const std::vector<Measurement>& all, int ranks);
 
 // The whole of it for scripts, as tools/schema/perf.json says.
 nlohmann::ordered_json perf_document(Collective collective, int ranks,
-                                     const std::vector<Measurement>& all);
+                                     const std::vector<Measurement>& all, MemoryKind memory);
 
 }  // namespace gradring::tools
