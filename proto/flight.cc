@@ -89,10 +89,26 @@ std::string_view name_of(FlightKind kind) {
       return "slice damaged";
     case FlightKind::kSliceResent:
       return "slice sent again";
+    case FlightKind::kGpuBegan:
+      return "GPUs began";
+    case FlightKind::kGpuEnded:
+      return "GPUs ended";
     case FlightKind::kViewFrozen:
       return "view frozen";
     case FlightKind::kViewEntered:
       return "view entered";
+  }
+  return "";
+}
+
+std::string_view name_of(GpuTask task) {
+  switch (task) {
+    case GpuTask::kBring:
+      return "bring";
+    case GpuTask::kStay:
+      return "stay";
+    case GpuTask::kSpread:
+      return "spread";
   }
   return "";
 }

@@ -86,9 +86,22 @@ enum class FlightKind : uint16_t {
   kSliceDamaged = 133,  // landed with a wrong checksum; code: phase; value: hop
   kSliceResent = 134,   // it came damaged to the successor; code: phase; value: hop
 
+  kGpuBegan = 144,  // GPUs have something to do for an op; index: which of the job's; code:
+                    // GpuTask; value: bytes of its result
+  kGpuEnded = 145,  // index: as above; code: 1: it failed
+
   kViewFrozen = 160,   // the epoch ends here: a new view is being agreed on
   kViewEntered = 161,  // name: job; value: ranks; index: members; words: how it came about
 };
+// What GPUs do.
+enum class GpuTask : uint8_t {
+  kBring = 1,   // inputs, summed if they are several, to the host's memory
+  kStay = 2,    // inputs to outputs
+  kSpread = 3,  // a result from the host's memory
+};
+// "bring"; empty for a number that this release does not know.
+std::string_view name_of(GpuTask task);
+
 // "op submitted"; empty for a number that this release does not know.
 std::string_view name_of(FlightKind kind);
 

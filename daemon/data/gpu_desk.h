@@ -20,6 +20,7 @@ struct GpuWork {
   bool sums = false;    // else it spreads
   uint32_t source = 0;  // of the op's, for a sum
   uint32_t run = 0;     // of that one's
+  uint32_t number = 0;  // of what the job has begun
 };
 
 // Gives work to GPUs, and says to whom it belongs when it has ended. Data thread only.

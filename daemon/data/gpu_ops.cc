@@ -130,8 +130,8 @@ Status GpuOps::spread_over(const OpKey& key, OnGpu& on, const std::byte* host,
                            const std::vector<size_t>& ranks, uint64_t bytes) {
   ranges_.clear();
   for (const size_t rank : ranks) ranges_.push_back(from(on.ranks[rank].output, on.spread));
-  Status begun =
-      desk_->begin(transport::Gpus::Spread{host + on.spread, ranges_, bytes}, {job_, key, false});
+  Status begun = give(transport::Gpus::Spread{host + on.spread, ranges_, bytes}, {job_, key, false},
+                      GpuTask::kSpread, bytes);
   if (!begun.ok()) return begun;
   ++on.spreading;
   ++on.under_way;

@@ -10,6 +10,7 @@
 #include "daemon/core/job_engine.h"
 #include "daemon/data/gpu_desk.h"
 #include "daemon/data/messages.h"
+#include "proto/flight.h"
 
 namespace gradring::daemon {
 
@@ -26,8 +27,14 @@ class GpuOps {
   using End = std::function<void(uint32_t rank, uint64_t ticket, const core::Outcome& outcome)>;
   // `failed`: a GPU did not do what it was to do; nothing of this job can go on.
   using Failed = std::function<void(const std::string& why)>;
-  GpuOps(GpuDesk* desk, JobExecutor* job, End end, Failed failed)
-      : desk_(desk), job_(job), end_(std::move(end)), failed_(std::move(failed)) {}
+  // For whoever writes down what happens.
+  using Began = std::function<void(const GpuWork& work, GpuTask task, uint64_t bytes)>;
+  GpuOps(GpuDesk* desk, JobExecutor* job, End end, Failed failed, Began began)
+      : desk_(desk),
+        job_(job),
+        end_(std::move(end)),
+        failed_(std::move(failed)),
+        began_(std::move(began)) {}
 
   // Before the engine knows of it: with nothing of its input there.
   void add(const Submit& submit);
@@ -147,6 +154,14 @@ class GpuOps {
   void choose_sources(OnGpu& on, const core::Op& op) const;
   Status begin_more(const OpKey& key, OnGpu& on);
   Status begin_run(const OnGpu& on, const Source& source, const Run& run, const GpuWork& work);
+  template <typename Order>
+  Status give(const Order& order, GpuWork work, GpuTask task, uint64_t bytes) {
+    work.number = number_;
+    Status begun = desk_->begin(order, work);
+    if (begun.ok()) began_(work, task, bytes);
+    if (begun.ok()) ++number_;
+    return begun;
+  }
   void count_final(OnGpu& on, const core::Op& op) const;
   void spread_more(const OpKey& key, OnGpu& on);
   Status spread_over(const OpKey& key, OnGpu& on, const std::byte* from,
@@ -159,6 +174,8 @@ class GpuOps {
   JobExecutor* const job_;
   const End end_;
   const Failed failed_;
+  const Began began_;
+  uint32_t number_ = 0;     // of what is begun next
   std::string why_failed_;  // a GPU; empty: none has
   bool resting_ = false;
   Ops ops_;

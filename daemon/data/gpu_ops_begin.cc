@@ -129,18 +129,19 @@ Status GpuOps::begin_run(const OnGpu& on, const Source& source, const Run& run,
     }
     // What is moved has no type of its own.
     if (on.gathers) {
-      return desk_->begin(transport::Gpus::Allreduce{Dtype::kUint8, ReduceOp::kMax, ranges_,
-                                                     outputs_, 0, run.bytes},
-                          work);
+      return give(transport::Gpus::Allreduce{Dtype::kUint8, ReduceOp::kMax, ranges_, outputs_, 0,
+                                             run.bytes},
+                  work, GpuTask::kStay, run.bytes);
     }
-    return desk_->begin(
-        transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor, count}, work);
+    return give(transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor, count},
+                work, GpuTask::kStay, run.bytes);
   }
   // It is the trainer's memory, which it has lent for this.
   const std::byte* const to =
       on.way == Way::kTogether ? on.leader.input : on.ranks[source.ranks[0]].host_input;
   auto* const out = const_cast<std::byte*>(to) + run.first;  // NOLINT
-  return desk_->begin(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work);
+  return give(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work, GpuTask::kBring,
+              run.bytes);
 }
 
 }  // namespace gradring::daemon

@@ -40,7 +40,10 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
           [this](uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
             tell_end(rank, ticket, outcome);
           },
-          [this](const std::string& why) { gpu_failed(why); }) {
+          [this](const std::string& why) { gpu_failed(why); },
+          [this](const GpuWork& work, GpuTask task, uint64_t bytes) {
+            flight_->gpu_began(work.key, work.number, task, bytes);
+          }) {
   if (memory_) {
     const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
     kept_ = std::make_unique<KeptSlices>(std::move(memory_->kept), places);

@@ -101,6 +101,7 @@ class JobExecutor final : private core::EngineActions {
 
   // ---- from the GPUs ----
   void on_gpu_ended(const GpuWork& work, const Status& status) {
+    flight_->gpu_ended(work.key, work.number, status.ok());
     gpu_ops_.on_ended(work, status, &engine_);
   }
 

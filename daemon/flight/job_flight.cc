@@ -107,6 +107,21 @@ void JobFlight::record_slice(FlightKind kind, const OpKey& key, const SliceBody&
   ring_->record_at(e, time_of(slice.length));
 }
 
+void JobFlight::gpu_began(const OpKey& key, uint32_t number, GpuTask task, uint64_t bytes) {
+  FlightEvent e = event(FlightKind::kGpuBegan, key);
+  e.index = number;
+  e.code = static_cast<uint8_t>(task);
+  e.value = bytes;
+  ring_->record_at(e, ring_->on() ? monotonic_now() : ring_->now());
+}
+
+void JobFlight::gpu_ended(const OpKey& key, uint32_t number, bool good) {
+  FlightEvent e = event(FlightKind::kGpuEnded, key);
+  e.index = number;
+  e.code = good ? 0 : 1;
+  ring_->record_at(e, ring_->on() ? monotonic_now() : ring_->now());
+}
+
 void JobFlight::completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome,
                           core::Time at) {
   const bool good = outcome.verdict != Verdict::kFailed;

@@ -33,6 +33,10 @@ class JobFlight {
   void slice_forwarded(const Frame& frame);
   void slice_delivered(const OpKey& key, uint32_t slice, uint32_t bytes);
 
+  // `number`: of what they do for this job.
+  void gpu_began(const OpKey& key, uint32_t number, GpuTask task, uint64_t bytes);
+  void gpu_ended(const OpKey& key, uint32_t number, bool good);
+
   void completed(uint32_t rank, const OpKey& key, const core::Outcome& outcome, core::Time at);
   void failed(const Failure& failure);
   void condemned(const Failure& failure);

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,6 +74,21 @@ TEST_F(LivePerf, EveryCollectiveIsRight) {
     EXPECT_EQ(ended.exit_code, 0) << collective << ended.err;
     EXPECT_THAT(ended.out, HasSubstr("# Wrong values: 0 OK")) << collective;
   }
+}
+
+TEST_F(LivePerf, WhatGpusDoIsInTheTrace) {
+  const tools::Outcome ended = perf(
+      {"allreduce", "--ranks", "2", "--min", "4M", "--max", "4M", "--memory", "gpu-registered"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const tools::TemporaryFolder folder;
+  const std::string file = folder.path() + "/trace.json";
+  const tools::Outcome dumped = tools::run(
+      {GRADRINGCTL, "--runtime-dir", daemon_.runtime_dir(), "trace", "dump", "-o", file});
+  ASSERT_EQ(dumped.exit_code, 0) << dumped.err;
+  std::ifstream trace(file);
+  const std::string text(std::istreambuf_iterator<char>(trace), {});
+  EXPECT_THAT(text, HasSubstr(R"("name":"GPUs")"));
+  EXPECT_THAT(text, HasSubstr(R"("task":"stay")"));
 }
 
 TEST_F(LivePerf, AGpuThatIsNotThereIsRefusedInWords) {

@@ -106,6 +106,28 @@ TEST(Timeline, ASliceStaysFromWhereItLandsUntilItHasGone) {
   EXPECT_EQ(timeline.slices[0].to, 2700);
 }
 
+At began(int64_t time, uint32_t number, GpuTask task) {
+  return {FlightKind::kGpuBegan, time, kNoRank, number, static_cast<uint8_t>(task), 1 << 20};
+}
+At ended(int64_t time, uint32_t number, bool failed = false) {
+  return {FlightKind::kGpuEnded, time, kNoRank, number, static_cast<uint8_t>(failed ? 1 : 0)};
+}
+
+TEST(Timeline, GpusWorkFromBeginningToEnd) {
+  const auto timeline = timeline_of(
+      {node_of("a", {began(2000, 0, GpuTask::kBring), began(2100, 1, GpuTask::kBring),
+                     ended(2500, 0), began(2600, 2, GpuTask::kSpread), ended(2700, 2, true)})},
+      "");
+  ASSERT_EQ(timeline.gpus.size(), 3u);
+  EXPECT_EQ(timeline.gpus[0].task, "bring");
+  EXPECT_EQ(timeline.gpus[0].bytes, 1u << 20);
+  EXPECT_EQ(timeline.gpus[0].op, "op 17");
+  EXPECT_EQ(timeline.gpus[0].to, 2500);
+  EXPECT_EQ(timeline.gpus[1].to, 0) << "it was not seen to end";
+  EXPECT_TRUE(timeline.gpus[2].failed);
+  EXPECT_TRUE(timeline.moments.size() == 1u) << "none of them is a mark";
+}
+
 TEST(Timeline, WhatWasNotSeenHasNoTime) {
   const auto timeline = timeline_of({node_of("a", {done(5000, 0), submitted(6000, 1)})}, "");
   ASSERT_EQ(timeline.ops.size(), 2u);
@@ -176,6 +198,27 @@ TEST(Chrome, RowsDoNotOverlapAndPhasesLieWithinTheirOp) {
   EXPECT_EQ(arrows, (std::map<std::string, int>{{"s", 1}, {"t", 2}, {"f", 1}}));
   EXPECT_THAT(trace.dump(), testing::AllOf(testing::HasSubstr("\"NEGOTIATE_ALLREDUCE\""),
                                            testing::HasSubstr("\"ALLREDUCE\"")));
+}
+
+TEST(Chrome, GpusHaveATrackOfTheirOwn) {
+  const auto trace = chrome_of(
+      timeline_of({node_of("a", {submitted(1000, 0), moves(1500), began(1600, 0, GpuTask::kStay),
+                                 ended(2500, 0), done(3000, 0)})},
+                  ""));
+  std::vector<std::string> names;
+  int spans = 0, arrows = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "M") names.push_back(event["args"]["name"]);
+    if (event["ph"] == "t") ++arrows;
+    if (event.value("cat", "") != "gpu") continue;
+    ++spans;
+    EXPECT_EQ(event["name"], "op 17 stay");
+    EXPECT_EQ(event["dur"], 0.9);
+    EXPECT_EQ(event["args"]["bytes"], 1 << 20);
+  }
+  EXPECT_EQ(spans, 1);
+  EXPECT_EQ(arrows, 1) << "it belongs to the op";
+  EXPECT_THAT(names, testing::Contains("GPUs"));
 }
 
 TEST(Chrome, NamesMayHoldAnything) {

@@ -29,7 +29,7 @@ std::string cause_of(const FlightEntry& entry) {
 
 // The first op of a job has a key of zeros.
 bool is_of_an_op(FlightKind kind) {
-  return kind >= FlightKind::kOpSubmitted && kind <= FlightKind::kSliceResent &&
+  return kind >= FlightKind::kOpSubmitted && kind <= FlightKind::kGpuEnded &&
          kind != FlightKind::kEngineFailed;
 }
 
@@ -147,6 +147,14 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
     case FlightKind::kSliceAborted:
       told->who = event.rank == kNoRank ? "" : fmt::format("lane {}", event.rank);
       told->detail = slice_of(event);
+      return;
+    case FlightKind::kGpuBegan:
+      told->detail = fmt::format("{} {} (their {})", name_of(static_cast<GpuTask>(event.code)),
+                                 format_bytes(event.value), event.index);
+      return;
+    case FlightKind::kGpuEnded:
+      told->bad = event.code != 0;
+      told->detail = fmt::format("their {}{}", event.index, told->bad ? ", which failed" : "");
       return;
     default:
       told->detail = raw(entry);

@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint32_t kRowsOfATrack = 256;   // of a rank or lane
 constexpr uint32_t kFirstLane = 1 << 24;  // above all ranks
+constexpr uint32_t kGpus = 1 << 25;       // above all lanes
 
 std::string upper(std::string text) {
   std::ranges::transform(text, text.begin(),
@@ -35,6 +36,7 @@ class Writer {
     to_ << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"gradring\"},\"traceEvents\":[";
     for (const OpSpan& op : timeline_.ops) write(op);
     for (const SliceSpan& slice : timeline_.slices) write(slice);
+    for (const GpuSpan& span : timeline_.gpus) write(span);
     for (const Moment& moment : timeline_.moments) write(moment);
     to_ << "\n]}\n";
   }
@@ -51,6 +53,7 @@ class Writer {
     };
     for (const OpSpan& op : timeline_.ops) see(op.submitted), see(op.ended);
     for (const SliceSpan& slice : timeline_.slices) see(slice.from), see(slice.to);
+    for (const GpuSpan& span : timeline_.gpus) see(span.from), see(span.to);
     for (const Moment& moment : timeline_.moments) see(moment.at);
   }
 
@@ -146,6 +149,20 @@ class Writer {
     put(made);
     const auto flow = flows_.find({slice.node, slice.flow});
     if (flow != flows_.end()) put(arrow("t", flow->second, pid, tid, slice.from));
+  }
+
+  void write(const GpuSpan& span) {
+    const uint64_t pid = pid_of(span.node, span.job);
+    const int64_t to = std::max(span.to != 0 ? span.to : last_, span.from + 1);
+    const uint64_t tid = row_of(pid, kGpus, span.from, to, "GPUs");
+    Json made = event("X", span.op + " " + span.task, pid, tid, span.from);
+    made["dur"] = static_cast<double>(to - span.from) / 1e3;
+    made["cat"] = "gpu";
+    made["args"] = {{"task", span.task}, {"bytes", span.bytes}};
+    if (span.failed) made["cname"] = "terrible";
+    put(made);
+    const auto flow = flows_.find({span.node, span.flow});
+    if (flow != flows_.end()) put(arrow("t", flow->second, pid, tid, span.from));
   }
 
   void write(const Moment& moment) {

@@ -35,7 +35,7 @@ uint64_t flow_of(const FlightEvent& event) {
 }
 
 bool is_moment(FlightKind kind) {
-  const bool of_an_op = kind >= FlightKind::kOpSubmitted && kind <= FlightKind::kSliceResent;
+  const bool of_an_op = kind >= FlightKind::kOpSubmitted && kind <= FlightKind::kGpuEnded;
   return !of_an_op || kind == FlightKind::kEngineFailed || kind == FlightKind::kSliceDamaged ||
          kind == FlightKind::kOpCondemned || kind == FlightKind::kMismatchReceived;
 }
@@ -110,6 +110,10 @@ class Reader {
       case FlightKind::kSliceForwarded:
       case FlightKind::kSliceDelivered:
         return end_slice(event);
+      case FlightKind::kGpuBegan:
+        return begin_on_gpus(event);
+      case FlightKind::kGpuEnded:
+        return end_on_gpus(event);
       default:
         break;
     }
@@ -155,13 +159,35 @@ class Reader {
     if (it != slices_.end()) to_->slices[it->second].to = at_;
   }
 
+  void begin_on_gpus(const FlightEvent& event) {
+    GpuSpan span;
+    span.job = job_of(event);
+    span.node = from_.node;
+    span.op = names_.op(event.job, event.key);
+    span.task = gradring::name_of(static_cast<GpuTask>(event.code));
+    span.bytes = event.value;
+    span.from = at_;
+    span.flow = flow_of(event);
+    on_gpus_[{event.job, event.index}] = to_->gpus.size();
+    to_->gpus.push_back(std::move(span));
+  }
+
+  void end_on_gpus(const FlightEvent& event) {
+    const auto it = on_gpus_.find({event.job, event.index});
+    if (it == on_gpus_.end()) return;
+    to_->gpus[it->second].to = at_;
+    to_->gpus[it->second].failed = event.code != 0;
+    on_gpus_.erase(it);
+  }
+
   const NodeFlight& from_;
   const FlightNames names_;
   const std::string about_;
   Timeline* const to_;
   int64_t at_ = 0;
-  std::map<std::pair<OpId, uint32_t>, OpSpan> open_;    // by rank
-  std::map<std::pair<OpId, uint32_t>, size_t> slices_;  // by slice: its latest stay here
+  std::map<std::pair<OpId, uint32_t>, OpSpan> open_;          // by rank
+  std::map<std::pair<OpId, uint32_t>, size_t> slices_;        // by slice: its latest stay here
+  std::map<std::pair<JobPrefix, uint32_t>, size_t> on_gpus_;  // by number: what is under way
 };
 
 }  // namespace
@@ -173,6 +199,7 @@ Timeline timeline_of(const std::vector<NodeFlight>& nodes, const std::string& jo
     return op.submitted != 0 ? op.submitted : op.ended;
   });
   std::ranges::stable_sort(timeline.slices, {}, &SliceSpan::from);
+  std::ranges::stable_sort(timeline.gpus, {}, &GpuSpan::from);
   std::ranges::stable_sort(timeline.moments, {}, &Moment::at);
   return timeline;
 }

@@ -47,6 +47,20 @@ struct SliceSpan {
   uint64_t flow = 0;
 };
 
+// What the GPUs of a node do for an op: bring inputs to the host, add what stays on them, or spread
+// a result.
+struct GpuSpan {
+  std::string job;
+  std::string node;
+  std::string op;
+  std::string task;  // "bring", "stay", "spread"
+  uint64_t bytes = 0;
+  int64_t from = 0;
+  int64_t to = 0;  // 0: not seen
+  bool failed = false;
+  uint64_t flow = 0;
+};
+
 // Something that happened to a node or a job at one moment.
 struct Moment {
   std::string job;  // empty: to the node
@@ -59,6 +73,7 @@ struct Moment {
 struct Timeline {
   std::vector<OpSpan> ops;  // each list by time
   std::vector<SliceSpan> slices;
+  std::vector<GpuSpan> gpus;
   std::vector<Moment> moments;
   uint64_t lost = 0;  // events that were overwritten before they were read
 };
