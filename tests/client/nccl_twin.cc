@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/client/cuda_twin.h"
+#include "transport/cuda/nccl.h"
 
 namespace {
 
@@ -23,15 +24,8 @@ namespace {
 constexpr int kSuccess = 0, kInvalidArgument = 4, kInvalidUsage = 5, kInProgress = 7;
 constexpr int kAsked = 3;  // so often it is still in progress
 
-struct UniqueId {
-  char bytes[128];
-};
-struct Config {
-  size_t size;
-  unsigned magic;
-  unsigned version;
-  int blocking;
-};
+using Nccl = gradring::transport::cuda::Nccl;
+
 struct Clique {
   int ranks = 0;
   std::vector<struct Comm*> comms;
@@ -269,7 +263,7 @@ const char* ncclGetErrorString(int result) {
   return result == 1 ? "unhandled cuda error" : "an error of the tests";
 }
 
-int ncclGetUniqueId(UniqueId* id) {
+int ncclGetUniqueId(Nccl::UniqueId* id) {
   if (const int result = told("ncclGetUniqueId"); result != kSuccess) return result;
   const std::lock_guard lock(mutex);
   std::memset(id, 0, sizeof *id);
@@ -277,25 +271,28 @@ int ncclGetUniqueId(UniqueId* id) {
   return kSuccess;
 }
 
-int ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, Config* config) {
+int ncclCommInitRankConfig(void** made_here, int ranks, Nccl::UniqueId id, int rank,
+                           Nccl::Config* config) {
   if (const int result = told("ncclCommInitRankConfig"); result != kSuccess) return result;
-  const bool asked_rightly = config->size >= sizeof(Config) && config->magic == 0xcafebeef &&
+  const bool asked_rightly = config->size >= sizeof(Nccl::Config) && config->magic == 0xcafebeef &&
                              config->version >= 21400 && config->blocking == 0;
   if (!asked_rightly || depth == 0) return kInvalidArgument;
   const std::lock_guard lock(mutex);
   auto& clique = cliques[std::string(id.bytes, sizeof id.bytes)];
   if (clique == nullptr) clique = std::make_shared<Clique>(Clique{ranks, {}});
-  *comm = new Comm{clique, rank, kAsked};
-  clique->comms.push_back(*comm);
-  driver().current(&(*comm)->context);
-  driver().create_event(&(*comm)->came, 2);
-  driver().create_event(&(*comm)->over, 2);
+  auto* const comm = new Comm{clique, rank, kAsked};
+  *made_here = comm;
+  clique->comms.push_back(comm);
+  driver().current(&comm->context);
+  driver().create_event(&comm->came, 2);
+  driver().create_event(&comm->over, 2);
   ++held;
   made = true;
   return kSuccess;
 }
 
-int ncclCommAbort(Comm* comm) {
+int ncclCommAbort(void* aborted) {
+  auto* const comm = static_cast<Comm*>(aborted);
   const std::lock_guard lock(mutex);
   *comm->aborted = true;
   driver().destroy_event(comm->came);
@@ -305,7 +302,8 @@ int ncclCommAbort(Comm* comm) {
   return kSuccess;
 }
 
-int ncclCommGetAsyncError(Comm* comm, int* error) {
+int ncclCommGetAsyncError(void* asked, int* error) {
+  auto* const comm = static_cast<Comm*>(asked);
   const int later = told("later");
   *error = later != kSuccess ? later : comm->asked-- > 0 ? kInProgress : kSuccess;
   return kSuccess;
@@ -328,15 +326,17 @@ int ncclGroupEnd() {
   return carry_out();
 }
 
-int ncclReduceScatter(const void* from, void* to, size_t count, int dtype, int op, Comm* comm,
+int ncclReduceScatter(const void* from, void* to, size_t count, int dtype, int op, void* among,
                       void* stream) {
+  auto* const comm = static_cast<Comm*>(among);
   const size_t bytes = count * size_of(dtype);
   Call call{
       .reduces = true, .count = count, .dtype = dtype, .op = op, .comm = comm, .stream = stream};
   return add(call, from, bytes * static_cast<size_t>(comm->clique->ranks), to, bytes);
 }
 
-int ncclAllGather(const void* from, void* to, size_t count, int dtype, Comm* comm, void* stream) {
+int ncclAllGather(const void* from, void* to, size_t count, int dtype, void* among, void* stream) {
+  auto* const comm = static_cast<Comm*>(among);
   const size_t bytes = count * size_of(dtype);
   const Call call{.count = count, .dtype = dtype, .comm = comm, .stream = stream};
   return add(call, from, bytes, to, bytes * static_cast<size_t>(comm->clique->ranks));

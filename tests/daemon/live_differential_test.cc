@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <ostream>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,10 @@ struct World {
   bool gpu_sums = false;         // and daemons sum there
   const char* engine = nullptr;  // by this, on two GPUs that ranks have in turn
 };
+
+void PrintTo(const World& world, std::ostream* out) {
+  *out << (world.engine != nullptr ? world.engine : world.gpu_sums ? "gpu-sums" : "host");
+}
 
 // The second GPU of the tests.
 const test::TestGpu& second_gpu() {

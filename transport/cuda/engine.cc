@@ -176,7 +176,7 @@ Queue& Engine::queue_of(size_t index) {
 Queue* Engine::choose(std::span<const GpuRange> ranges, bool reading) {
   uint64_t theirs = 0;
   for (const GpuRange& range : ranges) {
-    theirs |= static_cast<const Opened*>(range.memory)->gpu().bit();
+    theirs |= gpu_of(range).bit();
   }
   std::array<size_t, kGpusMax> fit{};
   size_t many = 0;
