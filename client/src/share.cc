@@ -77,7 +77,7 @@ void Communicator::let_go(TimePoint deadline) noexcept {
   try {
     Inside inside(*this);
     give_back_shares(inside.lock(), deadline);
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
     // For lack of memory; whoever looks next does it.
   }
 }

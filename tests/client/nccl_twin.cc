@@ -101,6 +101,16 @@ int told(const char* function) {
   return found == answers.end() ? kSuccess : found->second;
 }
 
+int held_communicators() {
+  const std::lock_guard lock(mutex);
+  return held;
+}
+
+void set_answer(const char* function, int result) {
+  const std::lock_guard lock(mutex);
+  answers[function] = result;
+}
+
 int begun_groups() {
   const std::lock_guard lock(mutex);
   return groups;
@@ -343,15 +353,7 @@ int ncclAllGather(const void* from, void* to, size_t count, int dtype, void* amo
 }
 
 extern const gradring::test::NcclTwin gradring_nccl_twin;
-const gradring::test::NcclTwin gradring_nccl_twin = {[] {
-                                                       const std::lock_guard lock(mutex);
-                                                       return held;
-                                                     },
-                                                     [](const char* function, int result) {
-                                                       const std::lock_guard lock(mutex);
-                                                       answers[function] = result;
-                                                     },
-                                                     begun_groups};
+const gradring::test::NcclTwin gradring_nccl_twin = {held_communicators, set_answer, begun_groups};
 
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)

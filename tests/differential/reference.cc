@@ -120,7 +120,7 @@ Bytes Reference::sum_of(const std::vector<uint32_t>& ranks, Way way,
     on_gpus[way == Way::kByGpu ? node_sums_.gpus[rank] : 0].push_back(inputs[rank].data());
   }
   std::erase_if(on_gpus, [](const auto& none) { return none.empty(); });
-  const Bytes first = fold(on_gpus[0]);
+  Bytes first = fold(on_gpus[0]);
   if (on_gpus.size() == 1) return first;
   const Bytes second = fold(on_gpus[1]);
   return fold({first.data(), second.data()});
