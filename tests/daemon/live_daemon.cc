@@ -12,6 +12,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -67,16 +69,26 @@ int wait_for(pid_t pid) {
 
 }  // namespace
 
+// Not one that the kernel hands out: it would give it to somebody's connection before the daemon
+// has it, and tests that run beside this one come by random numbers to others.
 int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
+  constexpr int kFirst = 20'000, kLast = 32'000, kTries = 1000;
+  static std::mutex mutex;
+  static std::mt19937 random{std::random_device()()};
+  const std::lock_guard lock(mutex);
+  for (int i = 0; i < kTries; ++i) {
+    const int port = std::uniform_int_distribution(kFirst, kLast)(random);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    const bool free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    close(fd);
+    if (free) return port;
+  }
+  ADD_FAILURE() << "no port is free";
+  return 0;
 }
 
 Ended run_gradringd(const std::vector<std::string>& flags) {

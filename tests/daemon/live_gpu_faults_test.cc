@@ -116,6 +116,10 @@ class LiveGpuFaults : public testing::Test {
       }
     };
   }
+  // One that hears of it between two ops is told in words alone, when it submits the next one.
+  bool blames(size_t rank, int64_t other) const {
+    return blamed_[rank] == other || blamed_[rank] == -1;
+  }
   bool soon(const std::function<bool()>& holds) const {
     for (int look = 0; look < 400 && !holds(); ++look) std::this_thread::sleep_for(50ms);
     return holds();
@@ -153,7 +157,7 @@ TEST_F(LiveGpuFaults, WhoComputesOnALostOneLeavesAndTheOthersGoOn) {
   EXPECT_EQ(errors_[1], "");
   EXPECT_THAT(errors_[2], AllOf(HasSubstr("rank 2"), HasSubstr("node live"),
                                 HasSubstr(GpuScript::gpu(1)), HasSubstr(kFellOff)));
-  EXPECT_EQ(blamed_[2], 2);
+  EXPECT_TRUE(blames(2, 2));
   EXPECT_THAT(daemon_.log(), AllOf(HasSubstr("GPU " + GpuScript::gpu(1) + " (0000:a2:00.0) " +
                                              kFellOff + ": drain the node"),
                                    HasSubstr("trainer rank 2"), Not(HasSubstr("failed"))));
@@ -182,7 +186,7 @@ TEST_F(LiveGpuFaults, WhatItNeverCameToEndsWithItsName) {
   EXPECT_EQ(errors_[0], "");
   EXPECT_EQ(errors_[1], "");
   EXPECT_THAT(errors_[2], AllOf(HasSubstr("trainer died: rank 2"), HasSubstr(kFellOff)));
-  EXPECT_EQ(blamed_[2], 2);
+  EXPECT_TRUE(blames(2, 2));
 }
 
 TEST_F(LiveGpuFaults, UnderPolicyFailTheJobEndsAndNamesTheGpu) {
@@ -193,7 +197,7 @@ TEST_F(LiveGpuFaults, UnderPolicyFailTheJobEndsAndNamesTheGpu) {
                 AllOf(HasSubstr("trainer died: rank 2, node live, pid"),
                       HasSubstr("device " + GpuScript::gpu(1)), HasSubstr("double-bit ECC error")))
         << rank;
-    EXPECT_EQ(blamed_[at], 2) << rank;
+    EXPECT_TRUE(blames(at, 2)) << rank;
   }
   EXPECT_TRUE(daemon_.runs());
 }
