@@ -158,8 +158,9 @@ class GpuOps {
   Status give(const Order& order, GpuWork work, GpuTask task, uint64_t bytes) {
     work.number = number_;
     Status begun = desk_->begin(order, work);
-    if (begun.ok()) began_(work, task, bytes);
-    if (begun.ok()) ++number_;
+    if (!begun.ok()) return begun;
+    began_(work, task, bytes);
+    ++number_;
     return begun;
   }
   void count_final(OnGpu& on, const core::Op& op) const;

@@ -82,10 +82,7 @@ void Meter::wait_for(gradring_request request) {
   check(code);
 }
 
-gradring_request Meter::submit(const Case& of, std::byte* memory) {
-  const Blocks blocks = blocks_of(of, job_.size());
-  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
-  gradring_op op = op_of(of, buffers, job_.size(), blocks, memory);
+gradring_request Meter::submit(gradring_op op) {
   if (memory_.gpu() != nullptr) op.stream = memory_.gpu()->stream();
   gradring_request request = 0;
   check(gradring_submit(job_.handle(), &op, &request));
@@ -97,9 +94,8 @@ gradring_request Meter::submit(const Case& of, std::byte* memory) {
 void Meter::finish(std::span<const gradring_request> requests) {
   for (const gradring_request request : requests) {
     if (memory_.gpu() == nullptr) break;
-    const void* const stream = memory_.gpu()->stream();
     const gradring_code code =
-        gradring_wait_on_stream(job_.handle(), request, const_cast<void*>(stream), kPatienceMs);
+        gradring_wait_on_stream(job_.handle(), request, memory_.gpu()->stream(), kPatienceMs);
     if (code != GRADRING_ERR_INVALID && code != GRADRING_ERR_DEADLINE) check(code);
   }
   for (const gradring_request request : requests) wait_for(request);
@@ -107,14 +103,19 @@ void Meter::finish(std::span<const gradring_request> requests) {
 }
 
 void Meter::run(const Case& of) {
-  const gradring_request request = submit(of, memory_.named());
+  const Blocks blocks = blocks_of(of, job_.size());
+  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
+  const gradring_request request = submit(op_of(of, buffers, job_.size(), blocks, memory_.named()));
   finish({&request, 1});
 }
 
 void Meter::run_together(const Case& of) {
+  const Blocks blocks = blocks_of(of, job_.size());
+  const Buffers buffers = buffers_of(of, job_.rank(), job_.size());
   requests_.clear();
   for (int i = 0; i < together_; ++i) {
-    requests_.push_back(submit(of, memory_.named() + stride_ * static_cast<uint64_t>(i)));
+    std::byte* const memory = memory_.named() + stride_ * static_cast<uint64_t>(i);
+    requests_.push_back(submit(op_of(of, buffers, job_.size(), blocks, memory)));
   }
   finish(requests_);
 }

@@ -51,7 +51,7 @@ class Meter {
   template <typename Fill>
   void fill(const Case& of, uint64_t at, uint64_t count, const Fill& with);
   std::span<const std::byte> look_at(const Case& of, uint64_t at, uint64_t count);
-  gradring_request submit(const Case& of, std::byte* memory);
+  gradring_request submit(gradring_op op);
   // Returns when the result is there.
   void finish(std::span<const gradring_request> requests);
   void run(const Case& of);
