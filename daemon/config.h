@@ -50,6 +50,7 @@ struct Config {
   bool verify = false;
   bool gpu_sums = false;
   std::string gpu_engine;  // kernels, nccl or measured
+  bool gpu_direct = false;
   bool deterministic = false;
   std::string tuning;       // default, auto, or a table
   std::string tuning_file;  // of tables that were found

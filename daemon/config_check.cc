@@ -207,6 +207,9 @@ std::string fault_of_limits(const Config& config) {
 }
 
 std::string fault_of_gpu_sums(const Config& config) {
+  if (config.gpu_direct && !config.gpu_sums) {
+    return "gpu-direct: cards send from GPUs what is summed there; turn gpu-sums on as well";
+  }
   if (!config.gpu_sums || config.restart_grace == 0) return "";
   return "gpu-sums: what GPUs have summed is in no record, so that a restart would lose it; leave "
          "it off, or restart-grace at 0";

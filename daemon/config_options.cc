@@ -284,6 +284,10 @@ const std::vector<Option>& all_options() {
        "what adds what lies on several GPUs: kernels of the daemon's own, nccl, or measured: the "
        "faster one of them when the daemon starts",
        false, one_of(&Config::gpu_engine, {"kernels", "nccl", "measured"})},
+      {"gpu-direct", "ON", "off",
+       "RDMA cards send what gpu-sums sums from the GPUs' memory and write into it (on), or from "
+       "and into the host's (off)",
+       false, on_off(&Config::gpu_direct)},
       {"tuning", "TABLE", "default",
        "how sums go between nodes, by their size: default, auto (measured while jobs run), or a "
        "table such as 64K:parts,1M:128K,rest:ring; the same on all nodes",

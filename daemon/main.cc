@@ -23,6 +23,7 @@
 #include "daemon/discovery/discovery.h"
 #include "daemon/fd_store.h"
 #include "daemon/flight/recorder.h"
+#include "daemon/gpu_direct.h"
 #include "daemon/host_limits.h"
 #include "daemon/keep/keeper.h"
 #include "daemon/metrics/board.h"
@@ -117,7 +118,7 @@ tl::expected<MadeLanes, Status> make_lanes(const Config& config) {
   const std::vector<machine::OwnAddress> own = machine::own_addresses();
   MadeLanes made;
   for (size_t lane = 0; lane < std::max<size_t>(config.net_devices.size(), 1); ++lane) {
-    transport::UcxOptions options{{}, listen, {}, rdma_options_of(config)};
+    transport::UcxOptions options{{}, listen, {}, rdma_options_of(config), config.gpu_direct};
     if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
     machine::GidChoice gid;
     const auto table =
@@ -331,6 +332,8 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
   if (!metrics) return refuse(metrics.error().message());
   const std::shared_ptr<transport::Gpus> gpus = open_gpus(config, &setup.facts);
   setup.gpus = gpus.get();
+  const GpuDirect gpu_direct = gpu_direct_of(config, gpus.get(), lanes);
+  setup.facts.gpu_sums_network = gpu_direct.how;
   ControlThread control(setup);
   if (const Status status = control.open(); !status.ok()) return refuse(status.message());
   warn_of(flight.publish());
@@ -340,7 +343,7 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
                   {engine, config.staging_limit, config.feedback_limit, config.suspect / 4,
                    flight.data(), config.restart_grace > 0, config.tuning == "auto",
                    static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes,
-                   !config.metrics.empty(), gpus},
+                   !config.metrics.empty(), gpus, gpu_direct.on},
                   &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   tell(Notice::kReady, spdlog::level::info, {{"GRADRING_NODE", config.node}},

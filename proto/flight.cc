@@ -109,6 +109,8 @@ std::string_view name_of(GpuTask task) {
       return "stay";
     case GpuTask::kSpread:
       return "spread";
+    case GpuTask::kRing:
+      return "ring";
   }
   return "";
 }

@@ -98,6 +98,7 @@ enum class GpuTask : uint8_t {
   kBring = 1,   // inputs, summed if they are several, to the host's memory
   kStay = 2,    // inputs to outputs
   kSpread = 3,  // a result from the host's memory
+  kRing = 4,    // a slice, that came from another node's GPU or goes there
 };
 // "bring"; empty for a number that this release does not know.
 std::string_view name_of(GpuTask task);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tl/expected.hpp>
@@ -23,11 +24,15 @@ struct GpuShare {
   uint64_t bytes = 0;
 };
 
-// Such memory, open in this process until the object ends. Whose it is may die first.
+// Memory of a GPU, open in this process until the object ends. Whose it is may die first.
 class OpenGpuMemory {
  public:
   virtual ~OpenGpuMemory() = default;
   virtual uint64_t bytes() const = 0;
+  // Where it lies: GPUs are numbered from 0.
+  virtual size_t gpu() const { return 0; }
+  // For a transport that reaches GPUs; to everybody else it is no address.
+  virtual std::byte* address() const { return nullptr; }
 };
 
 struct GpuRange {
@@ -49,10 +54,19 @@ class Gpus {
   // Takes of each GPU what it needs, which is some hundred megabytes and may last for seconds; else
   // whoever first opens memory of it waits so long. What cannot be had now is tried again then.
   virtual Status start() = 0;
+  // The calling thread may use a transport that reaches GPUs, as long as the result lives; it ends
+  // there. They have started.
+  virtual tl::expected<std::shared_ptr<const void>, Status> enter() = 0;
   // kInvalidArgument: it is none of these GPUs, or not that many bytes. kUnavailable: the GPU would
   // not, in words for its trainer.
   virtual tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> open(
       const GpuShare& share) = 0;
+  // Of the daemon's own, on a GPU that is started.
+  virtual tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> allocate(size_t gpu,
+                                                                              uint64_t bytes) = 0;
+  virtual size_t count() const = 0;
+  // Whether this GPU can work with the memory of all of these.
+  virtual bool reaches(size_t gpu, std::span<const GpuRange> ranges) const = 0;
   // Host memory for sums and from which is spread: pinned until the registration ends.
   virtual tl::expected<std::unique_ptr<Registration>, Status> make_ready(
       std::span<std::byte> memory) = 0;
@@ -76,6 +90,9 @@ class Gpus {
     std::span<const GpuRange> outputs;  // as many at the most, and as aligned
     uint32_t divisor = 0;
     uint64_t count = 0;  // elements
+    // The GPU that does it by itself, and it reaches all of these: then after all that was begun
+    // before in memory of this GPU alone. None: any, or several.
+    std::optional<size_t> on = {};
   };
   struct Spread {
     const std::byte* from = nullptr;  // of the host, made ready

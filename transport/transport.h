@@ -23,9 +23,12 @@ class Events {
 
   // Where the payload of an arriving message shall go. `to` null: discard it. `cookie` comes back
   // in on_message or on_aborted.
+  // Where `to` lies on a GPU (make_ready_on_gpu), a payload that the transport has in the host's
+  // memory already goes to `on_host` instead.
   struct Landing {
     std::byte* to = nullptr;
     uint64_t cookie = 0;
+    std::byte* on_host = nullptr;
   };
   // A header arrived, its payload is still on the way or in the transport's memory. The sender is
   // not known to the transport: the header must say who it is, and prove it.
@@ -33,6 +36,8 @@ class Events {
   // The payload lies complete at Landing::to. Called exactly once for every on_header that gave a
   // destination or announced no payload, unless on_aborted was called instead.
   virtual void on_message(std::span<const std::byte> header, uint64_t cookie) = 0;
+  // Before on_message: the payload lies at Landing::on_host.
+  virtual void on_landed_on_host(uint64_t /*cookie*/) {}
   // The payload will never be complete; the memory at Landing::to is the owner's again.
   virtual void on_aborted(uint64_t cookie) = 0;
   // The payload memory of a send with a token other than 0 is the caller's again. `ok` false: the
@@ -82,8 +87,7 @@ class Transport {
   virtual std::string devices() const = 0;
   virtual std::string devices_reason() const = 0;
 
-  // Whether it was built, and its devices are fit, to send what lies on a GPU: nobody asks it to,
-  // since slices are sent from the host's memory.
+  // Whether it was built, and its devices are fit, to send what lies on a GPU.
   virtual bool reaches_gpus() const { return false; }
 
   // Opaque bytes by which another transport of the same body can connect() to this one.
@@ -106,6 +110,13 @@ class Transport {
   virtual tl::expected<std::unique_ptr<Registration>, Status> make_ready(
       std::span<std::byte> /*memory*/) {
     return nullptr;
+  }
+
+  // Likewise of memory on a GPU, at its address there: payloads may lie in it until this ends.
+  // Refused where the transport does not reach it.
+  virtual tl::expected<std::unique_ptr<Registration>, Status> make_ready_on_gpu(
+      std::span<std::byte> /*memory*/) {
+    return tl::unexpected(Status(Code::kUnavailable, name() + " does not reach GPUs"));
   }
 
   // Does what can be done without waiting, and returns the amount of work done (0: nothing).

@@ -42,7 +42,8 @@ struct StandingFacts {
   std::vector<Lane> lanes;
   std::string gpu_sums_by;  // the GPUs that sum for ranks of this node; empty: none does
   std::string gpu_sums_reason;
-  std::string gpu_sums_way;  // of several GPUs
+  std::string gpu_sums_way;      // of several GPUs
+  std::string gpu_sums_network;  // how slices of them go to other nodes, and why
 
   std::vector<std::string> device_names() const {
     std::vector<std::string> names;

@@ -124,6 +124,7 @@ wire::StatusReport Queries::status_report() const {
   add_counter(&report, "gpu_input_bytes", pulse_.gpus.inputs);
   add_counter(&report, "gpu_sum_bytes", pulse_.gpus.sums);
   add_counter(&report, "gpu_result_bytes", pulse_.gpus.results);
+  add_counter(&report, "gpu_sent_bytes", pulse_.gpus.sent);
   add_counter(&report, "frames_forged", pulse_.frames_forged);
   add_counter(&report, "frames_malformed", pulse_.frames_malformed);
   add_counter(&report, "frames_damaged", pulse_.frames_damaged);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -67,7 +68,18 @@ void DataThread::apply(InstallJob& install) {
       staging->bytes() + kept + core::eager_bytes_max(engine.plan) <= options_.staging_limit;
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,
                                             options_.feedback_limit, &shared_);
+  let_ride(*jobs_[id], engine);
   share_wires();
+}
+
+// Where it cannot, what lies on GPUs goes by way of the host.
+void DataThread::let_ride(JobExecutor& job, const core::EngineOptions& engine) {
+  if (!options_.gpu_direct || options_.gpus == nullptr || engine.checksum || engine.verify) return;
+  auto staging = GpuStaging::create(*options_.gpus, lanes_, engine.slots, engine.start_buffers,
+                                    engine.plan.slice_bytes_max);
+  if (staging) return job.let_ride(*std::move(staging));
+  spdlog::warn("slices of job {} go from the host's memory although gpu-direct is on: {}",
+               job.engine().view().job, staging.error().message());
 }
 
 void DataThread::apply(const Submit& submit) {

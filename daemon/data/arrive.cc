@@ -55,7 +55,12 @@ DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byt
     return {};
   }
   if (lane < peer.lanes.size()) peer.lanes[lane].received_bytes += payload_bytes;
-  return {landing->to, landing->loan};
+  return {landing->to, landing->loan, landing->on_host};
+}
+
+void DataThread::on_landed_on_host(uint64_t cookie) {
+  const Loan& loan = shared_.ledger.look_up(cookie);
+  loan.job->on_landed_on_host(loan.at);
 }
 
 void DataThread::on_message(uint8_t lane, std::span<const std::byte> header, uint64_t cookie) {

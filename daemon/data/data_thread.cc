@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +43,7 @@ DataThread::~DataThread() = default;
 
 void DataThread::run() {
   owner_.adopt();
+  const std::shared_ptr<const void> on_gpus = enter_gpus();
   core::Time began = 0;  // the turn before, if it did something: it ends where this one begins
   while (running_) {
     const core::Time now = monotonic_now();
@@ -55,6 +57,15 @@ void DataThread::run() {
     }
   }
   close_transports();
+}
+
+// Null where there is nothing to enter.
+std::shared_ptr<const void> DataThread::enter_gpus() const {
+  if (!options_.gpu_direct || options_.gpus == nullptr) return nullptr;
+  auto entered = options_.gpus->enter();
+  if (entered) return *entered;
+  spdlog::warn("gpu-direct may not work: {}", entered.error().message());
+  return nullptr;
 }
 
 int DataThread::do_work(core::Time now) {

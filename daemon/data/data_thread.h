@@ -41,6 +41,7 @@ class DataThread final {
     uint64_t bundle_bytes = 0;    // of small frames that go to a peer together; 0: each by itself
     bool metrics = false;         // somebody reads DataFigures
     std::shared_ptr<transport::Gpus> gpus = {};  // null: none sums for trainers
+    bool gpu_direct = false;                     // their slices go from there, where they can
   };
 
   DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);
@@ -62,6 +63,7 @@ class DataThread final {
     void on_message(std::span<const std::byte> header, uint64_t cookie) override {
       thread_->on_message(lane_, header, cookie);
     }
+    void on_landed_on_host(uint64_t cookie) override { thread_->on_landed_on_host(cookie); }
     void on_aborted(uint64_t cookie) override { thread_->on_aborted(cookie); }
     void on_sent(PeerId, uint64_t token, bool) override { thread_->on_sent(token); }
     void on_lost(PeerId peer, const std::string& why) override {
@@ -73,6 +75,7 @@ class DataThread final {
     const uint8_t lane_;
   };
 
+  std::shared_ptr<const void> enter_gpus() const;
   int do_work(core::Time now);
   void rest(core::Time now);
 
@@ -105,6 +108,7 @@ class DataThread final {
   void apply(const RemoveJob& remove);
   void apply(const SetWeight& set);
   void share_wires();
+  void let_ride(JobExecutor& job, const core::EngineOptions& engine);
   void apply(const SetTrace& trace) { shared_.flight->trace(trace.to); }
   void apply(const ExpectPeer& expect);
   void apply(const ConnectPeer& connect);
@@ -121,6 +125,7 @@ class DataThread final {
   using Landing = transport::Events::Landing;
   Landing on_header(uint8_t lane, std::span<const std::byte> header, size_t payload_bytes);
   void on_message(uint8_t lane, std::span<const std::byte> header, uint64_t cookie);
+  void on_landed_on_host(uint64_t cookie);
   void on_aborted(uint64_t cookie);
   void on_sent(uint64_t token);
   void on_lost(uint8_t lane, PeerId peer, const std::string& why);

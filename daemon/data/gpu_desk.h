@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/time.h"
+#include "daemon/data/gpu_staging.h"
 #include "daemon/data/job_figures.h"
 #include "proto/types.h"
 #include "transport/gpus.h"
@@ -20,6 +23,8 @@ struct GpuWork {
   bool sums = false;    // else it spreads
   uint32_t source = 0;  // of the op's, for a sum
   uint32_t run = 0;     // of that one's
+  // Else, for a slice that goes round the ring on GPUs, what it does where.
+  std::optional<std::pair<GpuStaging::Place, GpuStaging::Use>> rides = {};
   uint32_t number = 0;  // of what the job has begun
 };
 
@@ -40,6 +45,9 @@ class GpuDesk {
   const std::vector<Ended>& take_ended();
 
   bool busy() const { return under_way_ > 0; }
+  // From a GPU's memory to another node.
+  void count_sent(uint64_t bytes) { traffic_.sent += bytes; }
+  transport::Gpus* gpus() const { return gpus_.get(); }
   const GpuTraffic& traffic() const { return traffic_; }
   // When to look for ends: a GPU wakes nobody.
   core::Time next_look(core::Time now) const;

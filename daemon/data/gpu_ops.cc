@@ -48,6 +48,12 @@ bool GpuOps::stays_there(const OpKey& key) const {
   return it != ops_.end() && it->second.way == Way::kThere;
 }
 
+bool GpuOps::rides(const OpKey& key) const {
+  if (ops_.empty()) return false;
+  const auto it = ops_.find(key);
+  return it != ops_.end() && it->second.way == Way::kRing;
+}
+
 void GpuOps::look(core::JobEngine* engine) {
   for (auto it = ops_.begin(); it != ops_.end();) {
     const auto at = it++;
@@ -62,6 +68,7 @@ void GpuOps::look(core::JobEngine* engine) {
       for (const Source& source : on.sources) {
         if (on.begun) tell(on, source, at->first, engine);
       }
+      if (on.begun && on.way == Way::kRing) ride(on, at->first, engine);
     }
     if (!open || !on.begun || !on.spreads) continue;
     count_final(on, *op);
@@ -89,7 +96,8 @@ bool GpuOps::is_lost(const OnGpu& on, const Source& source) {
 bool GpuOps::come_to_rest() {
   resting_ = true;
   return std::none_of(ops_.begin(), ops_.end(), [](const auto& entry) {
-    return entry.second.way == Way::kThere && entry.second.under_way > 0;
+    const bool there = entry.second.way == Way::kThere || entry.second.way == Way::kRing;
+    return there && entry.second.under_way > 0;
   });
 }
 
@@ -130,8 +138,8 @@ Status GpuOps::spread_over(const OpKey& key, OnGpu& on, const std::byte* host,
                            const std::vector<size_t>& ranks, uint64_t bytes) {
   ranges_.clear();
   for (const size_t rank : ranks) ranges_.push_back(from(on.ranks[rank].output, on.spread));
-  Status begun = give(transport::Gpus::Spread{host + on.spread, ranges_, bytes}, {job_, key, false},
-                      GpuTask::kSpread, bytes);
+  Status begun = orders_->give(transport::Gpus::Spread{host + on.spread, ranges_, bytes},
+                               {nullptr, key, false}, GpuTask::kSpread, bytes);
   if (!begun.ok()) return begun;
   ++on.spreading;
   ++on.under_way;
@@ -140,8 +148,16 @@ Status GpuOps::spread_over(const OpKey& key, OnGpu& on, const std::byte* host,
 
 void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine* engine) {
   const auto at = ops_.find(work.key);
+  if (at == ops_.end()) {  // what others lacked of it was copied
+    if (!status.ok()) fail(status);
+    return;
+  }
   OnGpu& on = at->second;
   --on.under_way;
+  if (work.rides) {
+    if (!status.ok()) fail(status);
+    return settle(at);
+  }
   if (!work.sums) --on.spreading;
   if (work.sums && on.begun) --on.sources[work.source].under_way;
   if (!status.ok()) {

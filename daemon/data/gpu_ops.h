@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
-#include "daemon/data/gpu_desk.h"
+#include "daemon/data/gpu_orders.h"
 #include "daemon/data/messages.h"
-#include "proto/flight.h"
 
 namespace gradring::daemon {
 
@@ -21,20 +20,18 @@ namespace gradring::daemon {
 // ranks of the job are on this node. Where some have no such buffers, each one's is copied for
 // itself. Of a reduce-scatter GPUs sum the inputs alone, since each rank gets something else; of an
 // allgather they spread the result alone; but where all ranks of the job are on this node they do
-// both, from one GPU to the other. Data thread only.
+// both, from one GPU to the other. Where the network reaches GPUs, slices of sums go round the ring
+// from there (GpuRing). Data thread only.
 class GpuOps {
  public:
   using End = std::function<void(uint32_t rank, uint64_t ticket, const core::Outcome& outcome)>;
   // `failed`: a GPU did not do what it was to do; nothing of this job can go on.
   using Failed = std::function<void(const std::string& why)>;
-  // For whoever writes down what happens.
-  using Began = std::function<void(const GpuWork& work, GpuTask task, uint64_t bytes)>;
-  GpuOps(GpuDesk* desk, JobExecutor* job, End end, Failed failed, Began began)
-      : desk_(desk),
-        job_(job),
-        end_(std::move(end)),
-        failed_(std::move(failed)),
-        began_(std::move(began)) {}
+  GpuOps(GpuOrders* orders, End end, Failed failed)
+      : orders_(orders), end_(std::move(end)), failed_(std::move(failed)) {}
+
+  // Slices may go round the ring on GPUs from now on.
+  void let_ride() { may_ride_ = true; }
 
   // Before the engine knows of it: with nothing of its input there.
   void add(const Submit& submit);
@@ -54,6 +51,16 @@ class GpuOps {
   const Leader* leader_of(const OpKey& key) const;
   // Its sums are made on the GPUs alone: no memory of the host has any part in it.
   bool stays_there(const OpKey& key) const;
+  // Its slices go round the ring on GPUs.
+  bool rides(const OpKey& key) const;
+  // Of such an op: what its ranks give, from byte `at` of their inputs, and where a result goes.
+  void inputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to) const;
+  void outputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to) const;
+  // The GPU that works on a slice of it.
+  uint32_t gpu_of(const OpKey& key, uint32_t slice) const;
+  // Slices of it may be worked on: no epoch is about to end, and nothing waits for that.
+  bool may_ride_on(const core::JobEngine& engine) const;
+  void ride_began(const OpKey& key);
 
   // Begins what can be begun: sums of what is ready, and what is final goes to the GPUs.
   void look(core::JobEngine* engine);
@@ -109,6 +116,7 @@ class GpuOps {
     kEach,      // each rank's input comes to its own host memory, and its result from there
     kTogether,  // their sum to the leader's, and all results from there
     kThere,     // from GPU to GPU
+    kRing,      // likewise, and by the ring to GPUs of other nodes
   };
   struct OnGpu {
     Dtype dtype = Dtype::kFloat32;
@@ -148,21 +156,14 @@ class GpuOps {
   static bool is_lost(const OnGpu& on, const Source& source);
   static std::vector<Run> runs_of(const OnGpu& on, const Source& source, const core::Op& op);
   static bool waits_for_loss(const OnGpu& on, const core::Op& op);
+  bool fits_ring(const OnGpu& on, const core::Op& op) const;
   Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
   void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);
   Status begin(OnGpu& on, const core::Op& op, Way way);
+  static void ride(OnGpu& on, const OpKey& key, core::JobEngine* engine);
   void choose_sources(OnGpu& on, const core::Op& op) const;
   Status begin_more(const OpKey& key, OnGpu& on);
   Status begin_run(const OnGpu& on, const Source& source, const Run& run, const GpuWork& work);
-  template <typename Order>
-  Status give(const Order& order, GpuWork work, GpuTask task, uint64_t bytes) {
-    work.number = number_;
-    Status begun = desk_->begin(order, work);
-    if (!begun.ok()) return begun;
-    began_(work, task, bytes);
-    ++number_;
-    return begun;
-  }
   void count_final(OnGpu& on, const core::Op& op) const;
   void spread_more(const OpKey& key, OnGpu& on);
   Status spread_over(const OpKey& key, OnGpu& on, const std::byte* from,
@@ -171,12 +172,10 @@ class GpuOps {
   void settle(Ops::iterator at);
   void fail(const Status& status);
 
-  GpuDesk* const desk_;
-  JobExecutor* const job_;
+  GpuOrders* const orders_;
   const End end_;
   const Failed failed_;
-  const Began began_;
-  uint32_t number_ = 0;     // of what is begun next
+  bool may_ride_ = false;
   std::string why_failed_;  // a GPU; empty: none has
   bool resting_ = false;
   Ops ops_;

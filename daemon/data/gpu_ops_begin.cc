@@ -20,7 +20,8 @@ GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
   const bool as_it_is =
       on.sums && on.spreads && op.plan.wire == WireType::kNative && op.signature->postscale == 1;
   if (alone && as_it_is) return Way::kThere;
-  return on.gathers || on.scatters ? Way::kEach : Way::kTogether;
+  if (on.gathers || on.scatters) return Way::kEach;
+  return as_it_is && fits_ring(on, op) ? Way::kRing : Way::kTogether;
 }
 
 void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {
@@ -28,6 +29,12 @@ void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine)
   const bool again = on.way == Way::kTogether;
   const Way way = again ? on.way : way_for(on, op, engine);
   if (way == Way::kThere && resting_) return;
+  if (way == Way::kRing) {
+    on.way = way;
+    on.begun = true;
+    on.spread = on.may_spread = on.bytes;
+    return;
+  }
   Status begun = begin(on, op, way);
   const bool may_be_each = !again && way != Way::kEach && on.under_way == 0;
   if (!begun.ok() && begun.code() == Code::kUnavailable && may_be_each) {
@@ -103,7 +110,7 @@ Status GpuOps::begin_more(const OpKey& key, OnGpu& on) {
         ++source.begun;
         continue;
       }
-      Status begun = begin_run(on, source, run, {job_, key, true, s, source.begun});
+      Status begun = begin_run(on, source, run, {nullptr, key, true, s, source.begun});
       if (!begun.ok()) return begun;
       ++source.begun;
       ++source.under_way;
@@ -129,19 +136,20 @@ Status GpuOps::begin_run(const OnGpu& on, const Source& source, const Run& run,
     }
     // What is moved has no type of its own.
     if (on.gathers) {
-      return give(transport::Gpus::Allreduce{Dtype::kUint8, ReduceOp::kMax, ranges_, outputs_, 0,
-                                             run.bytes},
-                  work, GpuTask::kStay, run.bytes);
+      return orders_->give(transport::Gpus::Allreduce{Dtype::kUint8, ReduceOp::kMax, ranges_,
+                                                      outputs_, 0, run.bytes},
+                           work, GpuTask::kStay, run.bytes);
     }
-    return give(transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor, count},
-                work, GpuTask::kStay, run.bytes);
+    return orders_->give(
+        transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor, count}, work,
+        GpuTask::kStay, run.bytes);
   }
   // It is the trainer's memory, which it has lent for this.
   const std::byte* const to =
       on.way == Way::kTogether ? on.leader.input : on.ranks[source.ranks[0]].host_input;
   auto* const out = const_cast<std::byte*>(to) + run.first;  // NOLINT
-  return give(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work, GpuTask::kBring,
-              run.bytes);
+  return orders_->give(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work,
+                       GpuTask::kBring, run.bytes);
 }
 
 }  // namespace gradring::daemon

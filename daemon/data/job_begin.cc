@@ -35,15 +35,16 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
       arriving_(options.slots),
       steps_(monotonic_now()),
       feedback_(feedback_max),
+      gpu_orders_(&shared->gpus, this,
+                  [this](const GpuWork& work, GpuTask task, uint64_t bytes) {
+                    flight_->gpu_began(work.key, work.number, task, bytes);
+                  }),
       gpu_ops_(
-          &shared->gpus, this,
+          &gpu_orders_,
           [this](uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {
             tell_end(rank, ticket, outcome);
           },
-          [this](const std::string& why) { gpu_failed(why); },
-          [this](const GpuWork& work, GpuTask task, uint64_t bytes) {
-            flight_->gpu_began(work.key, work.number, task, bytes);
-          }) {
+          [this](const std::string& why) { gpu_failed(why); }) {
   if (memory_) {
     const KeptPlaces places = install.before ? places_in_use(*install.before) : KeptPlaces();
     kept_ = std::make_unique<KeptSlices>(std::move(memory_->kept), places);
@@ -56,6 +57,12 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
   if (!log_) return;
   engine_.write_to(&*log_);
   log_->begin(engine_.record());
+}
+
+void JobExecutor::let_ride(std::unique_ptr<GpuStaging> staging) {
+  gpu_ring_ = std::make_unique<GpuRing>(std::move(staging), &gpu_orders_, &gpu_ops_,
+                                        [this](const std::string& why) { gpu_failed(why); });
+  gpu_ops_.let_ride();
 }
 
 void JobExecutor::go_on_from(const EngineMemory& before,

@@ -8,6 +8,7 @@
 #include "daemon/data/seal.h"
 #include "daemon/data/session_ring.h"
 #include "proto/check.h"
+#include "transport/checksum.h"
 
 namespace gradring::daemon {
 
@@ -141,11 +142,24 @@ std::optional<JobExecutor::Landing> JobExecutor::on_slice(PeerId from, uint32_t 
   if (!slot) return std::nullopt;
   const core::Staging at{core::Staging::Kind::kSlot, *slot};
   flight_->slice_arrives(*slot, frame);
-  arriving_[*slot] = {from, frame.slice};
+  arriving_[*slot] = {from, frame.slice, frame.key};
+  if (gpu_ring_ != nullptr) {
+    const auto there = gpu_ring_->land(
+        at, frame, [this](const SlotBuffers::Value& before) { return may_be_kept(before); });
+    if (there) {
+      ++loans_;
+      return Landing{there->to, shared_->ledger.lend({this, at}), there->on_host};
+    }
+  }
   const std::optional<SlotBuffers::Value>& before = staging_.slots().value_in(*slot);
   staging_.slots().use_again(*slot, before && may_be_kept(*before));
   ++loans_;
   return Landing{memory_at(at), shared_->ledger.lend({this, at})};
+}
+
+void JobExecutor::on_landed_on_host(core::Staging at) {
+  const Arriving& came = arriving_[at.index];
+  gpu_ring_->bring(at, came.key, came.slice.length);
 }
 
 void JobExecutor::on_landed(core::Staging at) {
@@ -155,17 +169,19 @@ void JobExecutor::on_landed(core::Staging at) {
     if (!stale) flight_->frame_received(member, frame);
     return engine_.on_parcel_landed(at.index, monotonic_now());
   }
-  const auto& [from, slice] = arriving_[at.index];
+  const auto& [from, slice, key] = arriving_[at.index];
   std::optional<uint32_t>& known = checksums_.of(at);
   known.reset();
   if (slice.checked) {
-    known = checksum_of(at, slice.length);
+    const std::byte* const on_host = gpu_ring_ == nullptr ? nullptr : gpu_ring_->on_host(at);
+    known = transport::crc32c({on_host == nullptr ? memory_at(at) : on_host, slice.length});
     if (*known != slice.crc32c) {
       ++shared_->peers.at(from).damaged;
       flight_->slice_damaged(at.index);
       return engine_.on_slice_damaged(at.index);
     }
   }
+  if (slice.checked && gpu_ring_ != nullptr) gpu_ring_->bring(at, key, slice.length);
   flight_->slice_landed(at.index);
   engine_.on_slice_landed(at.index);
 }
@@ -186,6 +202,10 @@ uint32_t JobExecutor::pump(uint32_t budget) {
   settle();
   parts_.look(&engine_);
   if (!gpu_ops_.empty()) gpu_ops_.look(&engine_);
+  if (gpu_ring_ != nullptr) {
+    send_ready();
+    budget = gpu_ops_.may_ride_on(engine_) ? std::min(budget, gpu_ring_->room()) : 0;
+  }
   const uint32_t work = engine_.pump(budget);
   settle();
   freeze_when_at_rest();
@@ -221,78 +241,6 @@ void JobExecutor::at_join_point() { shared_->events->post(EngineAtJoinPoint{id()
 void JobExecutor::stand_in(uint32_t rank, const OpKey& key,
                            const std::optional<Signature>& signature) {
   shared_->events->post(EngineAsksToStandIn{id(), local(rank).session, key, signature});
-}
-
-void JobExecutor::send(uint32_t member, const Frame& frame) {
-  if (!peer_of_[member]) return;
-  flight_->frame_sent(member, frame);
-  const DataPeer& peer = shared_->peers.at(*peer_of_[member]);
-  Frame stamped = frame;
-  stamped.token = peer.token_to_send;
-  // If there is no connection, that is being told to the control thread, and ends the epoch.
-  const std::optional<uint8_t> lane = peer.lane_for(0);
-  if (lane) shared_->outbox.send(*lane, *peer_of_[member], sealed(stamped), {}, 0);
-}
-
-void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging from) {
-  const bool forwarded = from.kind == core::Staging::Kind::kSlot;
-  if (forwarded && frame.slice.phase == Phase::kFinal) {
-    staging_.slots().holds(from.index, {frame.key, frame.slice.slice, frame.slice.value_epoch});
-  }
-  DataPeer* const peer = peer_of_[member] ? &shared_->peers.at(*peer_of_[member]) : nullptr;
-  // A damaged one comes by another lane.
-  const uint32_t turn = frame.slice.lane + frame.slice.attempt;
-  const auto lane = peer == nullptr ? std::nullopt : peer->lane_for(turn);
-  if (!lane) {
-    done_with_.push_back(from);
-    return;
-  }
-  Frame stamped = frame;
-  stamped.slice.lane = *lane;
-  if (frame.slice.checked) {
-    // A final value from a node that makes no checksums has none yet.
-    std::optional<uint32_t>& known = checksums_.of(from);
-    if (!known) known = checksum_of(from, frame.slice.length);
-    stamped.slice.crc32c = *known;
-    if (frame.slice.attempt > 1) flight_->slice_resent(stamped);
-  }
-  if (lend(*lane, *peer_of_[member], stamped, from) && forwarded) flight_->slice_forwarded(stamped);
-}
-
-void JobExecutor::send_direct(uint32_t member, const Frame& frame, core::Staging from) {
-  DataPeer* const peer = peer_of_[member] ? &shared_->peers.at(*peer_of_[member]) : nullptr;
-  const bool ready = frame.type == FrameType::kReady;
-  const auto turn = ready ? static_cast<uint32_t>(frame.ready.serial) : frame.slice.lane;
-  const auto lane = peer == nullptr ? std::nullopt : peer->lane_for(turn);
-  if (!lane) {
-    done_with_.push_back(from);
-    return;
-  }
-  flight_->frame_sent(member, frame);
-  Frame stamped = frame;
-  if (!ready) stamped.slice.lane = *lane;
-  lend(*lane, *peer_of_[member], stamped, from);
-}
-
-// False when there is no connection.
-bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Staging from) {
-  DataPeer& peer = shared_->peers.at(to);
-  Frame stamped = frame;
-  stamped.token = peer.token_to_send;
-  const std::span<const std::byte> payload(memory_at(from), payload_of(frame));
-  const bool timed = shared_->time_sends && payload.size() > Outbox::kGatheredPayloadMax;
-  const core::Time since = timed ? monotonic_now() : 0;
-  const uint64_t loan = shared_->ledger.lend({this, from, to, lane, since});
-  const Outbox::Sent sent = shared_->outbox.send(lane, to, sealed(stamped), payload, loan);
-  if (sent == Outbox::Sent::kLent) {
-    ++loans_;
-  } else {
-    shared_->ledger.take_back(loan);
-    done_with_.push_back(from);
-  }
-  if (sent == Outbox::Sent::kNowhere) return false;
-  peer.lanes[lane].sent_bytes += payload.size();
-  return true;
 }
 
 void JobExecutor::moves(const core::Op& op) {

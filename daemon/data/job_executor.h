@@ -14,6 +14,7 @@
 #include "daemon/data/checksums.h"
 #include "daemon/data/error_feedback.h"
 #include "daemon/data/gpu_ops.h"
+#include "daemon/data/gpu_ring.h"
 #include "daemon/data/kept_slices.h"
 #include "daemon/data/ledger.h"
 #include "daemon/data/messages.h"
@@ -56,6 +57,9 @@ class JobExecutor final : private core::EngineActions {
   JobExecutor(InstallJob install, const core::EngineOptions& options, StagingMemory staging,
               uint64_t kept_max, uint64_t feedback_max, DataShared* shared);
 
+  // Before the first op: slices of what lies on GPUs may go round the ring there.
+  void let_ride(std::unique_ptr<GpuStaging> staging);
+
   // ---- commands ----
   // Whether its GPU has brought what it takes to begin. What is written down is brought whole.
   bool may_begin(const Submit& command) const {
@@ -92,9 +96,12 @@ class JobExecutor final : private core::EngineActions {
   struct Landing {
     std::byte* to = nullptr;
     uint64_t loan = 0;
+    std::byte* on_host = nullptr;  // as transport::Events::Landing has it
   };
   // The header of what has a payload.
   std::optional<Landing> on_payload(PeerId from, const Frame& frame);
+  // Before that: the payload is at Landing::on_host.
+  void on_landed_on_host(core::Staging at);
   void on_landed(core::Staging at);
   void on_aborted(core::Staging at);
   void on_sent(core::Staging at);
@@ -102,7 +109,9 @@ class JobExecutor final : private core::EngineActions {
   // ---- from the GPUs ----
   void on_gpu_ended(const GpuWork& work, const Status& status) {
     flight_->gpu_ended(work.key, work.number, status.ok());
+    if (work.rides) gpu_ring_->on_ended(work, status.ok());
     gpu_ops_.on_ended(work, status, &engine_);
+    if (work.rides) send_ready();
   }
 
   // At most `budget` slices; returns the amount of work done.
@@ -115,7 +124,9 @@ class JobExecutor final : private core::EngineActions {
   uint64_t staging_bytes() const { return staging_.bytes(); }
   uint64_t feedback_bytes() const { return feedback_.bytes(); }
   // Nothing of its memory is with the transport or a GPU: it may be unmapped.
-  bool may_be_freed() const { return loans_ == 0 && !gpu_ops_.under_way(); }
+  bool may_be_freed() const {
+    return loans_ == 0 && !gpu_ops_.under_way() && (gpu_ring_ == nullptr || !gpu_ring_->busy());
+  }
   bool busy() const { return loans_ > 0 || engine_.open_ops() > 0; }
 
  private:
@@ -140,6 +151,7 @@ class JobExecutor final : private core::EngineActions {
   struct Arriving {
     PeerId from = 0;
     SliceBody slice;
+    OpKey key;
   };
 
   void fold(const core::FoldOrder& order) override;
@@ -183,6 +195,12 @@ class JobExecutor final : private core::EngineActions {
   const std::byte* kept_at(uint32_t kept) const;
   bool may_be_kept(const SlotBuffers::Value& value) const;
   std::optional<Landing> on_slice(PeerId from, uint32_t member, const Frame& frame);
+  void send_now(uint32_t member, const Frame& frame, core::Staging from);
+  void send_ready();
+  bool rides(const core::Op& op) const { return gpu_ring_ != nullptr && gpu_ops_.rides(op.key); }
+  void put_on_host(core::Staging at) {
+    if (gpu_ring_ != nullptr) gpu_ring_->put_on_host(at);
+  }
   bool lend(uint8_t lane, PeerId to, const Frame& frame, core::Staging from);
 
   DataShared* const shared_;
@@ -204,7 +222,9 @@ class JobExecutor final : private core::EngineActions {
   NonfiniteWatch nonfinite_;
   ErrorFeedback feedback_;
   PassingParts parts_;
+  GpuOrders gpu_orders_;
   GpuOps gpu_ops_;
+  std::unique_ptr<GpuRing> gpu_ring_;  // null: slices go from the host's memory alone
   // Once GPUs have come to rest.
   struct ToFreeze {
     uint64_t epoch = 0;

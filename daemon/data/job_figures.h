@@ -42,6 +42,7 @@ struct GpuTraffic {
   uint64_t inputs = 0;   // that they summed, or copied where there was nothing to sum
   uint64_t sums = 0;     // of them, brought to the host's memory
   uint64_t results = 0;  // taken from the host's memory to the ranks'
+  uint64_t sent = 0;     // straight from them to other nodes
 };
 
 // How a thread spends its time, turn by turn of its loop.

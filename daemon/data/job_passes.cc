@@ -54,6 +54,12 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   if (gpu_ops_.stays_there(op.key)) {  // by now it is there
     return flight_->slice_delivered(op.key, order.slice, length);
   }
+  if (rides(op)) {
+    gpu_ring_->fold(order);
+    if (order.deliver) flight_->slice_delivered(op.key, order.slice, length);
+    return;
+  }
+  if (!order.onto_arrived) put_on_host(order.at);
 
   inputs_.clear();
   factors_.clear();
@@ -167,6 +173,10 @@ void JobExecutor::sum(const core::SumOrder& order) {
 }
 
 void JobExecutor::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
+  if (rides(op)) {
+    gpu_ring_->deliver(op, slice, from);
+    return flight_->slice_delivered(op.key, slice, op.plan.length_of(slice));
+  }
   const core::Block block = op.plan.block_of(slice);
   const uint64_t at = op.plan.output_at(slice);
   before_long_work(op.plan.length_of(slice));
@@ -204,6 +214,7 @@ const JobExecutor::Lent* JobExecutor::first_lent_to(const core::Op& op) const {
 // A value that still lies in a buffer of the slots need not be copied, unless it travels as another
 // type than it is kept as.
 std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
+  if (rides(op)) return gpu_ring_->keep(op, slice);
   if (op.plan.wire == WireType::kNative) {
     const auto buffer = staging_.slots().pin({op.key, slice, op.slices[slice].value.epoch});
     if (buffer) return *buffer | kInSlotBuffer;
@@ -214,6 +225,7 @@ std::optional<uint32_t> JobExecutor::keep(const core::Op& op, uint32_t slice) {
 }
 
 void JobExecutor::drop(uint32_t kept) {
+  if (GpuRing::has_kept(kept)) return gpu_ring_->drop(kept);
   if ((kept & kInSlotBuffer) == 0) return kept_->drop(kept);
   staging_.slots().unpin(kept & ~kInSlotBuffer);
 }
@@ -235,6 +247,8 @@ bool JobExecutor::may_be_kept(const SlotBuffers::Value& value) const {
 void JobExecutor::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   const uint32_t length = op.plan.length_of(slice);
   const std::optional<uint32_t> kept = op.slices[slice].kept;
+  if (kept ? GpuRing::has_kept(*kept) : rides(op)) return gpu_ring_->fetch(op, slice, to);
+  put_on_host(to);
   const std::byte* from =
       kept ? kept_at(*kept) : first_lent_to(op)->output + op.plan.output_at(slice);
   if (op.plan.wire == WireType::kNative) {

@@ -43,6 +43,7 @@ class Ledger {
     free_.push_back(number);
     return loan;
   }
+  const Loan& look_up(uint64_t number) const { return loans_[number - 1]; }
   bool empty() const { return free_.size() == loans_.size(); }
 
  private:

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -12,8 +14,8 @@ namespace gradring::daemon {
 
 // Which buffer each receive slot has, and what lies in them. There are some more buffers than
 // slots: so the final value of a slice can stay where it lies when its slot is needed again, and
-// need not be copied for those who may still lack it (protocol rule D6). Buffers have numbers from
-// 0.
+// need not be copied for those who may still lack it (protocol rule D6), and so can what a GPU
+// still works with. Buffers have numbers from 0.
 class SlotBuffers {
  public:
   // A final value: a slice of an op, in the epoch in which it became final.
@@ -25,7 +27,10 @@ class SlotBuffers {
     bool operator==(const Value&) const = default;
   };
 
-  SlotBuffers(uint32_t slots, uint32_t spares) : buffers_(slots + spares), spares_(spares) {
+  SlotBuffers(uint32_t slots, uint32_t spares) : SlotBuffers(slots, spares, spares) {}
+  // `pins_max`: values that may be pinned at one time.
+  SlotBuffers(uint32_t slots, uint32_t spares, uint32_t pins_max)
+      : buffers_(slots + spares), pins_max_(pins_max) {
     for (uint32_t i = 0; i < slots; ++i) of_.push_back(i);
     for (uint32_t i = slots; i < slots + spares; ++i) idle_.push_back(i);
   }
@@ -37,15 +42,26 @@ class SlotBuffers {
   // The slot has this value, until it is used again.
   void holds(uint32_t slot, const Value& value) { buffers_[of_[slot]].value = value; }
 
-  // Something else is about to lie in the slot. Its value stays in memory if it is pinned, and for
-  // as long as possible if it is `wanted`.
+  // Somebody works with what is in the buffer, until as many calls of end_use().
+  void begin_use(uint32_t buffer) { ++buffers_[buffer].uses; }
+  void end_use(uint32_t buffer) { --buffers_[buffer].uses; }
+  // For so many slots more a buffer is left when somebody works with theirs.
+  uint32_t room() const {
+    const auto is_held = [this](uint32_t i) { return buffers_[i].is_held(); };
+    const auto left = std::count_if(idle_.begin(), idle_.end(), std::not_fn(is_held));
+    const auto held = std::count_if(of_.begin(), of_.end(), is_held);
+    return static_cast<uint32_t>(std::max<ptrdiff_t>(left - held, 0));
+  }
+
+  // Something else is about to lie in the slot. What is there stays if it is pinned or in use, and
+  // a value for as long as possible if it is `wanted`.
   void use_again(uint32_t slot, bool wanted) {
     Buffer& old = buffers_[of_[slot]];
-    if (!old.value || (!old.pinned && !wanted)) return old.value.reset();
+    if (!old.is_held() && (!old.value || !wanted)) return old.value.reset();
     const auto next = std::find_if(idle_.begin(), idle_.end(),
-                                   [this](uint32_t i) { return !buffers_[i].pinned; });
+                                   [this](uint32_t i) { return !buffers_[i].is_held(); });
     if (next == idle_.end()) {
-      GRADRING_CHECK(!old.pinned, "fewer values are pinned than there are spare buffers");
+      GRADRING_CHECK(!old.is_held(), "less is pinned and in use than there are spare buffers");
       return old.value.reset();
     }
     const uint32_t buffer = *next;
@@ -56,9 +72,9 @@ class SlotBuffers {
   }
 
   // The buffer that has the value, which stays there until unpin(); nothing if it is gone, or if as
-  // many are pinned as there are spare buffers.
+  // many are pinned as may be.
   std::optional<uint32_t> pin(const Value& value) {
-    if (pinned_ == spares_) return std::nullopt;
+    if (pinned_ == pins_max_) return std::nullopt;
     for (uint32_t i = 0; i < buffers_.size(); ++i) {
       if (buffers_[i].value != value || buffers_[i].pinned) continue;
       buffers_[i].pinned = true;
@@ -77,12 +93,15 @@ class SlotBuffers {
   struct Buffer {
     std::optional<Value> value;
     bool pinned = false;
+    uint32_t uses = 0;
+
+    bool is_held() const { return pinned || uses > 0; }
   };
 
   std::vector<Buffer> buffers_;
   std::vector<uint32_t> of_;    // by slot
   std::vector<uint32_t> idle_;  // no slot's; the one that has been so for longest first
-  uint32_t spares_;
+  uint32_t pins_max_;
   uint32_t pinned_ = 0;
 };
 

@@ -89,6 +89,8 @@ void write_traffic(const Snapshot& s, Page* page) {
       .add({}, s.gpus.sums);
   page->counter("gradring_gpu_result_bytes_total", "Bytes that they took back from the host")
       .add({}, s.gpus.results);
+  page->counter("gradring_gpu_sent_bytes_total", "Bytes that went from them to other nodes at once")
+      .add({}, s.gpus.sent);
   add_all(page->counter("gradring_frames_dropped_total", "Frames that were not believed, by cause"),
           "cause", s.frames_dropped);
   add_all(page->counter("gradring_malformed_messages_total",

@@ -170,6 +170,8 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
 TEST_F(ConfigTest, SumsOnGpusDoNotOutliveADaemon) {
   EXPECT_EQ(told({"--gpu-sums=on"}), "");
   EXPECT_THAT(told({"--gpu-sums=on", "--restart-grace=5s"}), HasSubstr("gpu-sums: "));
+  EXPECT_EQ(told({"--gpu-sums=on", "--gpu-direct=on"}), "");
+  EXPECT_THAT(told({"--gpu-direct=on"}), HasSubstr("turn gpu-sums on as well"));
 }
 
 TEST_F(ConfigTest, ASwitchNeedsNoValue) {

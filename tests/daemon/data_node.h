@@ -36,14 +36,19 @@ inline core::View view_of(const std::vector<std::pair<std::string, uint32_t>>& n
   return view;
 }
 
+struct NodeGpus {
+  std::shared_ptr<transport::Gpus> gpus = {};
+  uint32_t slice_bytes = kSliceBytes;
+  bool direct = false;  // slices go from them
+};
+
 // A node: a data thread that runs, and the control thread's end of its mailboxes.
 class DataNode {
  public:
   DataNode(transport::Fabric& fabric, const std::string& name)
       : DataNode(name, fabric.join(name)) {}
-  DataNode(transport::Fabric& fabric, const std::string& name,
-           std::shared_ptr<transport::Gpus> gpus)
-      : DataNode(name, only(fabric.join(name)), false, 1 << 20, false, 0, std::move(gpus)) {}
+  DataNode(transport::Fabric& fabric, const std::string& name, const NodeGpus& on_gpus)
+      : DataNode(name, only(fabric.join(name)), false, 1 << 20, false, 0, on_gpus) {}
   DataNode(const std::string& name, std::unique_ptr<transport::Transport> transport,
            bool checksum = false, uint64_t staging_limit = 1 << 20, bool verify = false,
            uint32_t direct_members_max = 0)
@@ -52,11 +57,11 @@ class DataNode {
   // With several lanes.
   DataNode(const std::string& name, Lanes lanes, bool checksum = false,
            uint64_t staging_limit = 1 << 20, bool verify = false, uint32_t direct_members_max = 0,
-           std::shared_ptr<transport::Gpus> gpus = {})
+           const NodeGpus& on_gpus = {})
       : name_(name), commands_(4096), events_(65536) {
     for (const auto& lane : lanes) addresses_.push_back(lane->address());
     DataThread::Options options;
-    options.engine.plan.slice_bytes_max = kSliceBytes;
+    options.engine.plan.slice_bytes_max = on_gpus.slice_bytes;
     options.engine.plan.direct_members_max = direct_members_max;
     options.engine.slots = 4;
     options.engine.checksum = checksum;
@@ -65,7 +70,8 @@ class DataNode {
     options.feedback_limit = 1 << 20;
     options.pulse = 10 * core::kMillisecond;
     options.bundle_bytes = kBundleBytesMax;  // to peers that take them
-    options.gpus = std::move(gpus);
+    options.gpus = on_gpus.gpus;
+    options.gpu_direct = on_gpus.direct;
     data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
     thread_ = std::thread([this] { data_->run(); });
   }

@@ -77,6 +77,7 @@ class FlippingTransport : public transport::Transport {
       if (cookie != 0) self_->flip(self_->place(cookie));
       owner_->on_message(header, cookie);
     }
+    void on_landed_on_host(uint64_t cookie) override { owner_->on_landed_on_host(cookie); }
     void on_aborted(uint64_t cookie) override { owner_->on_aborted(cookie); }
     void on_sent(transport::PeerId peer, uint64_t token, bool ok) override {
       owner_->on_sent(peer, token, ok);

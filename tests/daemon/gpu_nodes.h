@@ -71,7 +71,7 @@ class GpuNodes : public DataThreadTest {
 
   core::View view_ = view_of({{"a", 2}, {"b", 1}}, 1);
   std::shared_ptr<SlowGpus> gpus_ = std::make_shared<SlowGpus>();
-  std::unique_ptr<DataNode> node_a_ = std::make_unique<DataNode>(fabric_, "a", gpus_);
+  std::unique_ptr<DataNode> node_a_ = std::make_unique<DataNode>(fabric_, "a", NodeGpus{gpus_});
   std::unique_ptr<DataNode> node_b_ = std::make_unique<DataNode>(fabric_, "b");
   DataNode& a_ = *node_a_;
   DataNode& b_ = *node_b_;

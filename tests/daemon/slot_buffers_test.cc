@@ -69,6 +69,43 @@ TEST(SlotBuffersTest, OnlySoManyArePinnedAsThereAreSpares) {
   }
 }
 
+TEST(SlotBuffersTest, WhatIsInUseStaysUntilNobodyUsesIt) {
+  SlotBuffers slots(1, 2, 1);
+  const uint32_t used = slots.of(0);
+  slots.begin_use(used);
+  slots.begin_use(used);
+  slots.use_again(0, false);
+  EXPECT_NE(slots.of(0), used);
+  slots.end_use(used);
+  for (int i = 0; i < 3; ++i) {
+    slots.holds(0, value(i));
+    slots.use_again(0, true);
+    EXPECT_NE(slots.of(0), used);
+  }
+  slots.end_use(used);
+  // Now that is one of the three again.
+  std::set<uint32_t> had;
+  for (int i = 0; i < 3; ++i) {
+    had.insert(slots.of(0));
+    slots.begin_use(slots.of(0));
+    if (i < 2) slots.use_again(0, false);
+  }
+  EXPECT_EQ(had.size(), 3u);
+}
+
+TEST(SlotBuffersTest, ThereIsRoomForSlotsWhoseBuffersAreInUse) {
+  SlotBuffers slots(2, 3, 1);
+  EXPECT_EQ(slots.room(), 3u);
+  slots.begin_use(slots.of(0));
+  EXPECT_EQ(slots.room(), 2u) << "one is for that slot";
+  slots.use_again(0, false);
+  EXPECT_EQ(slots.room(), 2u);
+  slots.holds(1, value(1));
+  slots.pin(value(1)).value();
+  slots.begin_use(slots.of(0));
+  EXPECT_EQ(slots.room(), 0u);
+}
+
 TEST(SlotBuffersTest, AnotherEpochsOrOpsValueIsAnother) {
   SlotBuffers slots(1, 1);
   slots.holds(0, value(3));

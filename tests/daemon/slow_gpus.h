@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,8 @@ class SlowGpus final : public transport::Gpus {
    public:
     explicit Memory(std::vector<float>* data) : data_(data) {}
     uint64_t bytes() const override { return data_->size() * sizeof(float); }
+    size_t gpu() const override { return 0; }
+    std::byte* address() const override { return at(0); }
     std::byte* at(uint64_t offset) const {
       return reinterpret_cast<std::byte*>(data_->data()) + offset;
     }
@@ -68,6 +71,18 @@ class SlowGpus final : public transport::Gpus {
   std::string name() const override { return "a slow GPU"; }
   std::string way() const override { return "by tests"; }
   Status start() override { return {}; }
+  tl::expected<std::shared_ptr<const void>, Status> enter() override { return nullptr; }
+  size_t count() const override { return 1; }
+  bool reaches(size_t, std::span<const transport::GpuRange>) const override {
+    const std::lock_guard lock(mutex_);
+    return !apart_;
+  }
+  tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> allocate(
+      size_t, uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    auto& own = own_.emplace_back(std::make_unique<std::vector<float>>(bytes / sizeof(float)));
+    return std::make_shared<Memory>(own.get());
+  }
   tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> open(
       const transport::GpuShare&) override {
     return tl::unexpected(Status(Code::kUnavailable, "not here"));
@@ -160,6 +175,7 @@ class SlowGpus final : public transport::Gpus {
   std::vector<size_t> sums_;
   std::vector<size_t> allreduces_;
   std::vector<size_t> spreads_;
+  std::vector<std::unique_ptr<std::vector<float>>> own_;  // the daemon's
 };
 
 }  // namespace gradring::daemon

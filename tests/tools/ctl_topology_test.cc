@@ -73,10 +73,12 @@ TEST(ShowTopology, SaysWhereWhatLiesOnGpusIsSummed) {
   sums->set_by("4 GPUs, NVIDIA H100");
   sums->set_reason("gpu-sums is on");
   sums->set_way("by NCCL 2.28.9");
+  sums->set_network("from the GPUs' memory");
   const Answer answer = show(reports, Style{});
   expect_sound(answer);
   EXPECT_THAT(answer.text, HasSubstr("summed on 4 GPUs, NVIDIA H100: gpu-sums is on; of several "
-                                     "GPUs by NCCL 2.28.9\n"));
+                                     "GPUs by NCCL 2.28.9; it goes from the GPUs' memory\n"));
+  EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["network"], "from the GPUs' memory");
   EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["way"], "by NCCL 2.28.9");
   EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["by"], "4 GPUs, NVIDIA H100");
 }

@@ -71,6 +71,7 @@ Facts healthy_facts() {
   facts.pci.peer_memory = true;
   wire::LaneChoice* lane = facts.topology.add_lanes();
   lane->set_device("eth0 (TCP)");
+  facts.topology.mutable_gpu_sums()->set_network("from the host's memory: gpu-direct is off");
   wire::MachineReport* machine = facts.topology.mutable_machine();
   for (int gpu = 0; gpu < 2; ++gpu) {
     wire::NvLinkReport* link = machine->add_gpus()->add_nvlinks();

@@ -282,9 +282,12 @@ TEST(Doctor, Gpus) {
     facts.pci.peer_memory = false;
     facts.pci.open_kernel_driver = true;
   });
-  expect(check_gpus, "UCX and GPUs", Level::kOk, "without CUDA", [](Facts&) {});
-  expect(check_gpus, "UCX and GPUs", Level::kOk, "UCX has CUDA",
-         [](Facts& facts) { facts.topology.mutable_lanes(0)->set_reaches_gpus(true); });
+  expect(check_gpus, "slices of GPUs", Level::kSkip, "no GPU sums here",
+         [](Facts& facts) { facts.topology.mutable_gpu_sums()->clear_network(); });
+  expect(check_gpus, "slices of GPUs", Level::kOk, "go from the host's memory: eth0",
+         [](Facts& facts) {
+           facts.topology.mutable_gpu_sums()->set_network("from the host's memory: eth0 is TCP");
+         });
   expect(check_gpus, "IOMMU", Level::kWarn, "DMA-FQ",
          [](Facts& facts) { facts.pci.iommu = "DMA-FQ"; });
   expect(check_gpus, "IOMMU", Level::kOk, "off", [](Facts& facts) { facts.pci.iommu.reset(); });

@@ -30,6 +30,25 @@ class GpuMemoryOfOthers : public GpusOfTheDaemon {
   }
 };
 
+TEST_F(GpuMemoryOfOthers, TheDaemonsOwnLiesWhereItIsWanted) {
+  ASSERT_TRUE(gpus_->start().ok());
+  const auto entered = gpus_->enter();
+  ASSERT_TRUE(entered);
+  for (size_t gpu = 0; gpu < gpus_->count(); ++gpu) {
+    const auto own = gpus_->allocate(gpu, 4096);
+    ASSERT_TRUE(own) << own.error().message();
+    EXPECT_EQ((*own)->gpu(), gpu);
+    EXPECT_EQ((*own)->bytes(), 4096u);
+    EXPECT_NE((*own)->address(), nullptr);
+    const std::vector<GpuRange> range = {{own->get(), 0}};
+    EXPECT_TRUE(gpus_->reaches(gpu, range));
+    Gpus::Allreduce copy{Dtype::kUint8, ReduceOp::kMax, range, range, 0, 4096};
+    copy.on = gpu;
+    ASSERT_TRUE(gpus_->begin(copy, gpu).ok());
+    ends_well(gpu);
+  }
+}
+
 // A process with memory of a GPU.
 class Exporter {
  public:

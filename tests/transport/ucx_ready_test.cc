@@ -38,5 +38,19 @@ TEST(UcxReady, SocketsNeedNone) {
   EXPECT_EQ((*made)->counters().registrations, 0u);
 }
 
+TEST(UcxReady, WhoseDevicesReachNoGpuSaysSo) {
+  for (const bool gpus : {false, true}) {
+    const auto made = make_ucx_transport({{"lo"}, "", {}, {}, gpus});
+    ASSERT_TRUE(made) << made.error().message();
+    EXPECT_FALSE((*made)->reaches_gpus());
+    std::vector<std::byte> memory(1 << 16);
+    const auto ready = (*made)->make_ready_on_gpu(memory);
+    ASSERT_FALSE(ready);
+    EXPECT_EQ(ready.error().code(), Code::kUnavailable);
+    EXPECT_NE(ready.error().message().find("lo (TCP) is no RDMA device"), std::string::npos)
+        << ready.error().message();
+  }
+}
+
 }  // namespace
 }  // namespace gradring::transport::conformance

@@ -23,6 +23,13 @@ Status cannot_reach() {
       "-p2p r says, or sum on the host"};
 }
 
+// The GPUs that these lie on.
+uint64_t bits_of(std::span<const GpuRange> ranges) {
+  uint64_t bits = 0;
+  for (const GpuRange& range : ranges) bits |= gpu_of(range).bit();
+  return bits;
+}
+
 // Host memory that all GPUs may reach, those too that start later.
 class Pinned : public Registration {
  public:
@@ -78,6 +85,16 @@ Status Engine::start() {
   return first;
 }
 
+// In the context of one of them: UCX finds out by itself which one a piece of memory lies on, but
+// not from nothing.
+tl::expected<std::shared_ptr<const void>, Status> Engine::enter() {
+  const Gpu& first = *gpus_.front();
+  auto current = std::make_shared<const Gpu::Current>(first);
+  if (current->result() == Driver::kSuccess) return current;
+  return tl::unexpected(Status(Code::kUnavailable,
+                               first.words("cannot be entered by the daemon", current->result())));
+}
+
 std::string Engine::way() const { return way_; }
 
 // With starting_ held.
@@ -116,6 +133,20 @@ tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Engine::open(const Gp
     openings = openings_[index];
   }
   return openings->open(share);
+}
+
+tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Engine::allocate(size_t gpu,
+                                                                            uint64_t bytes) {
+  if (Status broken = why_broken(); !broken.ok()) {
+    return tl::unexpected(Status(Code::kUnavailable, broken.message()));
+  }
+  const std::lock_guard lock(starting_);
+  if (Status status = start(gpu); !status.ok()) return tl::unexpected(std::move(status));
+  return Allocated::make(gpus_[gpu], bytes);
+}
+
+bool Engine::reaches(size_t gpu, std::span<const GpuRange> ranges) const {
+  return gpus_[gpu]->reaches(bits_of(ranges));
 }
 
 tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(
@@ -174,10 +205,7 @@ Queue& Engine::queue_of(size_t index) {
 }
 
 Queue* Engine::choose(std::span<const GpuRange> ranges, bool reading) {
-  uint64_t theirs = 0;
-  for (const GpuRange& range : ranges) {
-    theirs |= gpu_of(range).bit();
-  }
+  const uint64_t theirs = bits_of(ranges);
   std::array<size_t, kGpusMax> fit{};
   size_t many = 0;
   for (size_t i = 0; i < gpus_.size(); ++i) {
@@ -213,12 +241,17 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
     ended_at_once_.push_back(ticket);
     return {};
   }
-  if (all_ != nullptr && takes(*all_, all)) {
+  if (all_ != nullptr && !all.on && takes(*all_, all)) {
     return put_jointly(ticket, {}, [&] { return enqueue_jointly(*all_, all); });
   }
   std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
   ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
-  Queue* const queue = choose(ranges, true);
+  Queue* queue = nullptr;
+  if (!all.on) {
+    queue = choose(ranges, true);
+  } else if (reaches(*all.on, ranges)) {
+    queue = &queue_of(*all.on);
+  }
   if (queue == nullptr) return cannot_reach();
   return put(*queue, ticket, {}, [&] { return enqueue(queue->gpu(), all); });
 }

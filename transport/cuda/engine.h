@@ -25,7 +25,12 @@ class Engine : public Gpus {
   std::string name() const override;
   std::string way() const override;
   Status start() override;
+  tl::expected<std::shared_ptr<const void>, Status> enter() override;
   tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> open(const GpuShare& share) override;
+  tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> allocate(size_t gpu,
+                                                                      uint64_t bytes) override;
+  size_t count() const override { return gpus_.size(); }
+  bool reaches(size_t gpu, std::span<const GpuRange> ranges) const override;
   tl::expected<std::unique_ptr<Registration>, Status> make_ready(
       std::span<std::byte> memory) override;
   Status begin(const Sum& sum, uint64_t ticket) override;

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
+#include <memory>
 #include <thread>
 
 #include "transport/cuda/engine.h"
-#include "transport/cuda/launch_lock.h"
 
 namespace gradring::transport::cuda {
 namespace {
@@ -22,19 +21,6 @@ constexpr auto kMeasuredWithin = std::chrono::seconds(10);
 // Kernels have the order of the host, and no library that may change: what is hardly faster is not
 // worth another.
 constexpr double kWorthIt = 1.1;
-
-// Memory of the daemon's own.
-class Allocated : public OnGpu {
- public:
-  Allocated(const Gpu& gpu, Driver::Address begin) : OnGpu(gpu, begin, kMeasuredBytes) {}
-  ~Allocated() override {
-    const auto lock = lock_launches();
-    const Gpu::Current current(gpu());
-    if (current.result() == Driver::kSuccess) gpu().driver().free(begin());
-  }
-  Allocated(const Allocated&) = delete;
-  Allocated& operator=(const Allocated&) = delete;
-};
 
 std::string in_words(double bytes_a_second) {
   if (bytes_a_second == 0) return "which does not work";
@@ -75,14 +61,12 @@ void Engine::settle_way() {
 }
 
 double Engine::measure() {
-  std::deque<Allocated> memory;
+  std::vector<std::shared_ptr<const Allocated>> memory;
   std::vector<GpuRange> ranges;
   for (const auto& gpu : gpus_) {
-    const auto lock = lock_launches();
-    const Gpu::Current current(*gpu);
-    Driver::Address begin = 0;
-    if (gpu->driver().allocate(&begin, kMeasuredBytes) != Driver::kSuccess) return 0;
-    ranges.push_back({&memory.emplace_back(*gpu, begin), 0});
+    auto allocated = Allocated::make(gpu, kMeasuredBytes);
+    if (!allocated) return 0;
+    ranges.push_back({memory.emplace_back(*std::move(allocated)).get(), 0});
   }
   double best = 0;
   for (int i = 0; i < kMeasurements; ++i) {

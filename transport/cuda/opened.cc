@@ -6,6 +6,27 @@
 
 namespace gradring::transport::cuda {
 
+tl::expected<std::shared_ptr<const Allocated>, Status> Allocated::make(
+    std::shared_ptr<const Gpu> gpu, uint64_t bytes) {
+  const auto lock = lock_launches();
+  const Gpu::Current current(*gpu);
+  Driver::Address begin = 0;
+  auto result = current.result();
+  if (result == Driver::kSuccess) result = gpu->driver().allocate(&begin, bytes);
+  if (result == Driver::kSuccess) {
+    return std::make_shared<const Allocated>(std::move(gpu), begin, bytes);
+  }
+  return tl::unexpected(
+      Status(Code::kUnavailable,
+             gpu->words(fmt::format("has no {} KiB left for the daemon", bytes >> 10), result)));
+}
+
+Allocated::~Allocated() {
+  const auto lock = lock_launches();
+  const Gpu::Current current(*gpu_);
+  if (current.result() == Driver::kSuccess) gpu_->driver().free(begin());
+}
+
 tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Openings::open(const GpuShare& share) {
   const std::lock_guard lock(mutex_);
   auto known = open_.find(share.handle);

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <tl/expected.hpp>
+#include <utility>
 
 #include "proto/status.h"
 #include "transport/cuda/driver.h"
@@ -45,19 +47,37 @@ class Openings : public std::enable_shared_from_this<Openings> {
 class OnGpu : public OpenGpuMemory {
  public:
   OnGpu(const Gpu& gpu, Driver::Address begin, uint64_t bytes)
-      : gpu_(gpu), begin_(begin), bytes_(bytes) {}
+      : on_(gpu), begin_(begin), bytes_(bytes) {}
 
   uint64_t bytes() const override { return bytes_; }
+  size_t gpu() const override { return on_.index(); }
+  std::byte* address() const override { return std::bit_cast<std::byte*>(begin_); }
   Driver::Address begin() const { return begin_; }
-  const Gpu& gpu() const { return gpu_; }
+  const Gpu& on() const { return on_; }
 
  private:
-  const Gpu& gpu_;
+  const Gpu& on_;
   const Driver::Address begin_;
   const uint64_t bytes_;
 };
 
-// A part of such an allocation.
+// Memory of the daemon's own.
+class Allocated : public OnGpu {
+ public:
+  // The GPU has started.
+  static tl::expected<std::shared_ptr<const Allocated>, Status> make(std::shared_ptr<const Gpu> gpu,
+                                                                     uint64_t bytes);
+  Allocated(std::shared_ptr<const Gpu> gpu, Driver::Address begin, uint64_t bytes)
+      : OnGpu(*gpu, begin, bytes), gpu_(std::move(gpu)) {}
+  ~Allocated() override;
+  Allocated(const Allocated&) = delete;
+  Allocated& operator=(const Allocated&) = delete;
+
+ private:
+  const std::shared_ptr<const Gpu> gpu_;
+};
+
+// A part of an allocation that is open.
 class Opened : public OnGpu {
  public:
   Opened(std::shared_ptr<Openings> openings, const GpuShare& share, Driver::Address begin)
@@ -74,7 +94,7 @@ class Opened : public OnGpu {
 };
 
 inline const Gpu& gpu_of(const GpuRange& range) {
-  return static_cast<const OnGpu*>(range.memory)->gpu();
+  return static_cast<const OnGpu*>(range.memory)->on();
 }
 inline Driver::Address address_of(const GpuRange& range) {
   return static_cast<const OnGpu*>(range.memory)->begin() + range.offset;

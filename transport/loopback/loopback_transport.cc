@@ -127,7 +127,10 @@ void LoopbackTransport::hand_over(Letter letter, Events& events) {
   const Events::Landing landing = events.on_header(letter.header, payload.size());
   const bool wanted = payload.empty() || landing.to != nullptr;
   if (wanted) {
-    if (!payload.empty()) std::memcpy(landing.to, payload.data(), payload.size());
+    const bool on_host = landing.on_host != nullptr && payload.size() < kStraightBytes;
+    std::byte* const to = on_host ? landing.on_host : landing.to;
+    if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
+    if (on_host) events.on_landed_on_host(landing.cookie);
     events.on_message(letter.header, landing.cookie);
   }
   const std::lock_guard lock(state_->mutex);

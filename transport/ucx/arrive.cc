@@ -27,9 +27,11 @@ ucs_status_t UcxTransport::arrive(std::span<const std::byte> header, void* data,
     std::memcpy(copy.data(), header.data(), kFrameBytes);
     return receive_later(copy, data, bytes, landing);
   }
-  if (bytes != 0) std::memcpy(landing.to, data, bytes);
+  const bool on_host = landing.on_host != nullptr;
+  if (bytes != 0) std::memcpy(on_host ? landing.on_host : landing.to, data, bytes);
   ++counters_.messages_received;
   counters_.payload_bytes_received += bytes;
+  if (on_host) events_->on_landed_on_host(landing.cookie);
   events_->on_message(header, landing.cookie);
   return UCS_OK;
 }
@@ -44,6 +46,7 @@ ucs_status_t UcxTransport::receive_later(const FrameBytes& header, void* data, s
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv_am = &UcxTransport::on_receive_ended;
+  tell_memory_of(landing.to, &param);
   param.user_data = receive;
   // Started here and not later: UCX 1.13 leaks what is taken up after the callback.
   const ucs_status_ptr_t request =

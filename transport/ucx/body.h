@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,7 +35,7 @@ class UcxTransport final : public Transport {
   Status listen();
 
   std::string name() const override { return name_; }
-  bool reaches_gpus() const override { return worker_.knows_cuda(); }
+  bool reaches_gpus() const override { return choice_.any_rdma() && worker_.knows_cuda(); }
   std::string devices() const override;
   std::string devices_reason() const override { return choice_.reason; }
   std::string address() const override;
@@ -43,6 +44,8 @@ class UcxTransport final : public Transport {
   Status send(PeerId peer, const FrameBytes& header, std::span<const std::byte> payload,
               uint64_t token) override;
   tl::expected<std::unique_ptr<Registration>, Status> make_ready(
+      std::span<std::byte> memory) override;
+  tl::expected<std::unique_ptr<Registration>, Status> make_ready_on_gpu(
       std::span<std::byte> memory) override;
   int progress(Events& events) override;
   int event_fd() const override { return worker_.event_fd(); }
@@ -99,6 +102,8 @@ class UcxTransport final : public Transport {
   static void on_wired(void* request, ucs_status_t status, void* link);
   static void on_endpoint_failed(void* link, ucp_ep_h ep, ucs_status_t status);
 
+  // What kind of memory it is, which UCX else asks the driver for each message.
+  void tell_memory_of(const std::byte* payload, ucp_request_param_t* param) const;
   ucs_status_t arrive(std::span<const std::byte> header, void* data, size_t bytes, bool rendezvous);
   ucs_status_t receive_later(const FrameBytes& header, void* data, size_t bytes,
                              const Events::Landing& landing);
@@ -127,6 +132,7 @@ class UcxTransport final : public Transport {
   const std::optional<size_t> whole_bytes_;
   const bool awaits_wiring_;
   const std::string name_;
+  std::map<const std::byte*, size_t> on_gpu_;  // memory that is made ready, with its bytes
   Events* events_ =
       nullptr;  // set while the worker is progressed: the only time messages may arrive
   std::unordered_map<PeerId, std::unique_ptr<Link>> links_;

@@ -2,9 +2,11 @@
 // something, so that nothing is registered on the way of a message.
 #include <fmt/format.h>
 
+#include <iterator>
 #include <utility>
 
 #include "transport/ucx/body.h"
+#include "transport/ucx/ucx_transport.h"
 
 namespace gradring::transport {
 namespace {
@@ -30,6 +32,23 @@ class Mapped final : public Registration {
   Counters* const counters_;
 };
 
+class MappedOnGpu final : public Registration {
+ public:
+  MappedOnGpu(std::unique_ptr<Registration> mapped, std::map<const std::byte*, size_t>* all,
+              std::span<std::byte> memory)
+      : mapped_(std::move(mapped)), all_(all), at_(memory.data()) {
+    all_->emplace(at_, memory.size());
+  }
+  ~MappedOnGpu() override { all_->erase(at_); }
+  MappedOnGpu(const MappedOnGpu&) = delete;
+  MappedOnGpu& operator=(const MappedOnGpu&) = delete;
+
+ private:
+  const std::unique_ptr<Registration> mapped_;
+  std::map<const std::byte*, size_t>* const all_;
+  const std::byte* const at_;
+};
+
 }  // namespace
 
 tl::expected<std::unique_ptr<Registration>, Status> UcxTransport::make_ready(
@@ -50,6 +69,45 @@ tl::expected<std::unique_ptr<Registration>, Status> UcxTransport::make_ready(
                     devices(), memory.size() >> 10, ucs_status_string(status))));
   }
   return std::make_unique<Mapped>(worker_.context(), handle, memory.size(), &counters_);
+}
+
+tl::expected<std::unique_ptr<Registration>, Status> UcxTransport::make_ready_on_gpu(
+    std::span<std::byte> memory) {
+  const auto refuse = [this](const std::string& why) {
+    return tl::unexpected(Status(Code::kUnavailable, devices() + " " + why));
+  };
+  if (!choice_.any_rdma()) return refuse("is no RDMA device: what it sends the kernel copies");
+  if (!reaches_gpus()) {
+    return refuse(
+        fmt::format("does not reach GPUs, since UCX {} was built without CUDA, or sees "
+                    "no GPU here",
+                    ucx_version()));
+  }
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.address = memory.data();
+  params.length = memory.size();
+  params.memory_type = UCS_MEMORY_TYPE_CUDA;
+  ucp_mem_h handle = nullptr;
+  const ucs_status_t status = ucp_mem_map(worker_.context(), &params, &handle);
+  if (status != UCS_OK) {
+    return refuse(
+        fmt::format("does not take {} KiB of a GPU's memory (UCX: {}): load nvidia-peermem, or use "
+                    "a kernel and a driver with DMA-BUF",
+                    memory.size() >> 10, ucs_status_string(status)));
+  }
+  auto mapped = std::make_unique<Mapped>(worker_.context(), handle, memory.size(), &counters_);
+  return std::make_unique<MappedOnGpu>(std::move(mapped), &on_gpu_, memory);
+}
+
+void UcxTransport::tell_memory_of(const std::byte* payload, ucp_request_param_t* param) const {
+  if (on_gpu_.empty()) return;
+  const auto behind = on_gpu_.upper_bound(payload);
+  const bool on_gpu =
+      behind != on_gpu_.begin() && payload < std::prev(behind)->first + std::prev(behind)->second;
+  param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param->memory_type = on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
 }
 
 }  // namespace gradring::transport

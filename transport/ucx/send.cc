@@ -67,6 +67,7 @@ UcxTransport::Posted UcxTransport::post_request(const Send& send) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = &UcxTransport::on_send_ended;
+  tell_memory_of(out->payload.data(), &param);
   param.user_data = out;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(out->link->ep, kMessageId, out->header.data(), kFrameBytes,

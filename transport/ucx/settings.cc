@@ -47,7 +47,7 @@ bool ucx_closes_unwired() { return is_at_least(kClosesUnwiredSinceMinor); }
 
 std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
                                      const std::optional<size_t>& rendezvous_bytes,
-                                     const RdmaOptions& options) {
+                                     const RdmaOptions& options, bool gpus) {
   const bool rdma = choice.any_rdma();
   const bool tcp = std::any_of(choice.devices.begin(), choice.devices.end(),
                                [](const UcxDevice& device) { return !device.rdma; });
@@ -56,7 +56,9 @@ std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
       // Named one by one: "all" would bring the shared-memory transports, which make segments of
       // their own and cannot tell that a peer died. With RDMA, tcp stays in for a TCP device that
       // was named.
-      {"TLS", rdma ? "rc,ud,tcp,self" : "tcp,self"},
+      {"TLS", !rdma  ? "tcp,self"
+              : gpus ? "rc,ud,tcp,self,cuda_copy,gdr_copy"
+                     : "rc,ud,tcp,self"},
   };
   // Set only where used: UCX warns about settings of transports that it did not open.
   if (tcp) {

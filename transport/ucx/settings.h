@@ -20,7 +20,7 @@ struct UcxSetting {
 // an operator, meant for some MPI, do not change it.
 std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
                                      const std::optional<size_t>& rendezvous_bytes,
-                                     const RdmaOptions& options);
+                                     const RdmaOptions& options, bool gpus = false);
 
 // Whether this version of UCX can close an endpoint over RDMA that it still connects; older ones
 // abort the process.

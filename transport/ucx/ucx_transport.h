@@ -25,6 +25,8 @@ struct UcxOptions {
   // TCP.
   std::optional<size_t> rendezvous_bytes;
   RdmaOptions rdma = {};  // of the devices that are RDMA's
+  // They are to send what lies on GPUs as well (make_ready_on_gpu): UCX loads what it has for CUDA.
+  bool gpus = false;
 };
 
 // UCX active messages between worker addresses; the reasons are in GOTCHAS.md. May be made on one

@@ -71,13 +71,11 @@ Finding gpu_direct(const PciFacts& pci) {
               "modprobe nvidia_peermem, or install NVIDIA's open kernel modules");
 }
 
-// It costs a copy either way: gradringd sends from the host's memory.
-Finding network_library(const wire::TopologyReport& topology) {
-  const bool reaches = std::ranges::any_of(
-      topology.lanes(), [](const wire::LaneChoice& lane) { return lane.reaches_gpus(); });
-  return ok("UCX and GPUs", reaches ? "UCX has CUDA; what lies on GPUs is sent from pinned memory"
-                                    : "UCX without CUDA, and what lies on GPUs is sent from pinned "
-                                      "memory in any case");
+// gradringd has tried it when it began.
+Finding network(const wire::TopologyReport& topology) {
+  const std::string& how = topology.gpu_sums().network();
+  if (how.empty()) return skip("slices of GPUs", "no GPU sums here (gpu-sums)");
+  return ok("slices of GPUs", "go " + printable(how));
 }
 
 Finding iommu(const PciFacts& pci) {
@@ -114,7 +112,7 @@ Findings check_gpus(const Facts& facts) {
     return {skip("GPU", machine.fault().empty() ? "none here" : printable(machine.fault()))};
   }
   findings.push_back(nvlink(machine));
-  if (!facts.topology.lanes().empty()) findings.push_back(network_library(facts.topology));
+  if (!facts.topology.lanes().empty()) findings.push_back(network(facts.topology));
   if (!has_rdma(machine)) {
     findings.push_back(skip("GPUDirect", "no RDMA card here"));
     return findings;

@@ -296,8 +296,10 @@ std::string gpu_sums_of(const wire::TopologyReport& report) {
   const std::string where = sums.on_gpus() ? "on " + printable(sums.by()) : "in the host's memory";
   const std::string way =
       sums.way().empty() ? "" : fmt::format("; of several GPUs {}", printable(sums.way()));
-  return fmt::format("\nwhat ranks here have on GPUs is summed {}: {}{}\n", where,
-                     printable(sums.reason()), way);
+  const std::string network =
+      sums.network().empty() ? "" : fmt::format("; it goes {}", printable(sums.network()));
+  return fmt::format("\nwhat ranks here have on GPUs is summed {}: {}{}{}\n", where,
+                     printable(sums.reason()), way, network);
 }
 
 }  // namespace

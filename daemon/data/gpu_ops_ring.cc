@@ -1,0 +1,83 @@
+// Ops whose slices go round the ring on GPUs: which may, and what their ranks give and get.
+#include <algorithm>
+
+#include "daemon/data/gpu_ops.h"
+
+namespace gradring::daemon {
+
+// Sums that the ring's members make slice by slice, as they are, and of which no slice has come
+// yet: what has is in the host's memory.
+bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
+  // One place more, for what comes from the predecessor.
+  if (!may_ride_ || resting_ || on.ranks.size() >= transport::kGpuInputsMax) return false;
+  const bool is_sum = op.plan.way == core::Way::kSum && op.plan.direct == core::Direct::kNo;
+  const bool untouched = std::all_of(op.slices.begin(), op.slices.end(), [](const auto& slice) {
+    return slice.state == core::SliceState::kUntouched && slice.route == core::Route::kCompute &&
+           slice.next_step == 0 && !slice.arriving;
+  });
+  const bool unscaled = std::all_of(op.locals.begin(), op.locals.end(), [](const auto& local) {
+    return !local || local->prescale == 1;
+  });
+  if (!is_sum || !untouched || !unscaled) return false;
+  std::vector<transport::GpuRange> all;
+  for (const Rank& rank : on.ranks) {
+    all.push_back(rank.input);
+    all.push_back(rank.output);
+  }
+  return std::all_of(on.ranks.begin(), on.ranks.end(), [&](const Rank& rank) {
+    return orders_->gpus().reaches(rank.input.memory->gpu(), all);
+  });
+}
+
+// The engine may fold all of it from now on.
+void GpuOps::ride(OnGpu& on, const OpKey& key, core::JobEngine* engine) {
+  for (const Rank& rank : on.ranks) {
+    engine->input_came(rank.rank, key, core::Submission::kAllHere);
+  }
+}
+
+void GpuOps::inputs_of(const core::Op& op, uint64_t at,
+                       std::vector<transport::GpuRange>* to) const {
+  const OnGpu& on = ops_.at(op.key);
+  for (const auto& local : op.locals) {
+    if (!local || !local->counts) continue;
+    const auto rank = std::find_if(on.ranks.begin(), on.ranks.end(), [&local](const Rank& one) {
+      return one.is(local->rank, local->ticket);
+    });
+    to->push_back(from(rank->input, at));
+  }
+}
+
+// Also of a rank that is gone: what others lack may have to come from there.
+void GpuOps::outputs_of(const core::Op& op, uint64_t at,
+                        std::vector<transport::GpuRange>* to) const {
+  for (const Rank& rank : ops_.at(op.key).ranks) {
+    if (!rank.unreadable) to->push_back(from(rank.output, at));
+  }
+}
+
+uint32_t GpuOps::gpu_of(const OpKey& key, uint32_t slice) const {
+  const OnGpu& on = ops_.at(key);
+  const Rank& turn = on.ranks[slice % on.ranks.size()];
+  if (!turn.unreadable) return static_cast<uint32_t>(turn.input.memory->gpu());
+  const auto other = std::find_if(on.ranks.begin(), on.ranks.end(),
+                                  [](const Rank& rank) { return !rank.unreadable; });
+  const Rank& rank = other != on.ranks.end() ? *other : turn;
+  return static_cast<uint32_t>(rank.input.memory->gpu());
+}
+
+bool GpuOps::may_ride_on(const core::JobEngine& engine) const {
+  return std::all_of(ops_.begin(), ops_.end(), [&](const auto& entry) {
+    const auto& [key, on] = entry;
+    if (on.way != Way::kRing) return true;
+    const core::Op* const op = engine.find(key);
+    return !resting_ && (op == nullptr || !waits_for_loss(on, *op));
+  });
+}
+
+void GpuOps::ride_began(const OpKey& key) {
+  const auto at = ops_.find(key);
+  if (at != ops_.end()) ++at->second.under_way;
+}
+
+}  // namespace gradring::daemon

@@ -1,0 +1,124 @@
+#include "daemon/data/gpu_staging.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "proto/check.h"
+
+namespace gradring::daemon {
+namespace {
+
+// What a driver pins, and a card registers, are pages.
+constexpr std::align_val_t kPage{4096};
+
+}  // namespace
+
+void GpuStaging::Freed::operator()(std::byte* memory) const { ::operator delete(memory, kPage); }
+
+tl::expected<std::unique_ptr<GpuStaging>, Status> GpuStaging::create(transport::Gpus& gpus,
+                                                                     const Lanes& lanes,
+                                                                     uint32_t slots,
+                                                                     uint32_t start_buffers,
+                                                                     uint64_t slice_bytes) {
+  std::unique_ptr<GpuStaging> staging(new GpuStaging(slots, start_buffers, slice_bytes));
+  for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
+    const SlotBuffers buffers(slots, 2 * slots, slots);
+    auto on = make(gpus, gpu, lanes, buffers, start_buffers, slice_bytes);
+    if (!on) return tl::unexpected(on.error());
+    staging->on_.push_back(*std::move(on));
+  }
+  return staging;
+}
+
+tl::expected<GpuStaging::OnGpu, Status> GpuStaging::make(transport::Gpus& gpus, uint32_t gpu,
+                                                         const Lanes& lanes, SlotBuffers slots,
+                                                         uint32_t start_buffers,
+                                                         uint64_t slice_bytes) {
+  const uint32_t buffers = slots.count() + start_buffers;
+  const uint64_t bytes = buffers * slice_bytes;
+  auto memory = gpus.allocate(gpu, bytes);
+  if (!memory) return tl::unexpected(memory.error());
+  auto* const host = static_cast<std::byte*>(::operator new(bytes, kPage, std::nothrow));
+  if (host == nullptr) {
+    return tl::unexpected(Status(Code::kResourceExhausted, "no memory for slices from GPUs"));
+  }
+  OnGpu on{*std::move(memory), {}, {}, std::move(slots), std::vector<uint32_t>(buffers)};
+  on.host.reset(host);
+  auto pinned = gpus.make_ready({host, bytes});
+  if (!pinned) return tl::unexpected(pinned.error());
+  on.ready.push_back(*std::move(pinned));
+  for (const auto& lane : lanes) {
+    auto there = lane->make_ready_on_gpu({on.memory->address(), bytes});
+    if (!there) return tl::unexpected(there.error());
+    auto here = lane->make_ready({host, bytes});
+    if (!here) return tl::unexpected(here.error());
+    on.ready.push_back(*std::move(there));
+    on.ready.push_back(*std::move(here));
+  }
+  return on;
+}
+
+GpuStaging::Place GpuStaging::put(core::Staging at, uint32_t gpu, bool wanted) {
+  OnGpu& on = on_[gpu];
+  const bool slot = at.kind == core::Staging::Kind::kSlot;
+  if (slot) on.slots.use_again(at.index, wanted);
+  const uint32_t buffer = slot ? on.slots.of(at.index) : on.slots.count() + at.index;
+  return *(place(at) = Place{gpu, buffer});
+}
+
+std::optional<GpuStaging::Place>& GpuStaging::place(core::Staging at) {
+  GRADRING_CHECK(at.kind != core::Staging::Kind::kUnit, "units are the host's");
+  return at.kind == core::Staging::Kind::kSlot ? slots_at_[at.index] : starts_at_[at.index];
+}
+
+std::optional<GpuStaging::Place> GpuStaging::place_of(core::Staging at) const {
+  if (at.kind == core::Staging::Kind::kUnit) return std::nullopt;
+  return at.kind == core::Staging::Kind::kSlot ? slots_at_[at.index] : starts_at_[at.index];
+}
+
+transport::GpuRange GpuStaging::range(Place place) const {
+  return {on_[place.gpu].memory.get(), place.buffer * slice_bytes_};
+}
+
+std::byte* GpuStaging::address(Place place) const {
+  return on_[place.gpu].memory->address() + place.buffer * slice_bytes_;
+}
+
+std::byte* GpuStaging::on_host(Place place) const {
+  return on_[place.gpu].host.get() + place.buffer * slice_bytes_;
+}
+
+void GpuStaging::begin(Place place, Use use) {
+  OnGpu& on = on_[place.gpu];
+  if (place.buffer < on.slots.count()) on.slots.begin_use(place.buffer);
+  if (use == Use::kWrites) ++on.writes[place.buffer];
+  ++under_way_;
+}
+
+void GpuStaging::end(Place place, Use use) {
+  OnGpu& on = on_[place.gpu];
+  if (place.buffer < on.slots.count()) on.slots.end_use(place.buffer);
+  if (use == Use::kWrites) --on.writes[place.buffer];
+  --under_way_;
+}
+
+uint32_t GpuStaging::room() const {
+  const auto least = std::min_element(on_.begin(), on_.end(), [](const auto& a, const auto& b) {
+    return a.slots.room() < b.slots.room();
+  });
+  return least->slots.room();
+}
+
+void GpuStaging::holds(uint32_t slot, const SlotBuffers::Value& value) {
+  on_[slots_at_[slot]->gpu].slots.holds(slot, value);
+}
+
+std::optional<GpuStaging::Place> GpuStaging::pin(const SlotBuffers::Value& value) {
+  for (uint32_t gpu = 0; gpu < on_.size(); ++gpu) {
+    if (const auto buffer = on_[gpu].slots.pin(value)) return Place{gpu, *buffer};
+  }
+  return std::nullopt;
+}
+
+}  // namespace gradring::daemon

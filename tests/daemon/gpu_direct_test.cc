@@ -1,0 +1,60 @@
+#include "daemon/gpu_direct.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/daemon/slow_gpus.h"
+#include "transport/loopback/fabric.h"
+#include "transport/ucx/ucx_transport.h"
+
+namespace gradring::daemon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class GpuDirectTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    config_.gpu_direct = true;
+    lanes_.push_back(fabric_.join("a"));
+  }
+  GpuDirect chosen() { return gpu_direct_of(config_, &gpus_, lanes_); }
+
+  transport::Fabric fabric_;
+  Config config_;
+  Lanes lanes_;
+  SlowGpus gpus_;
+};
+
+TEST_F(GpuDirectTest, IsOnWhereAllLanesReachGpus) {
+  EXPECT_TRUE(chosen().on);
+  EXPECT_EQ(chosen().how, "from the GPUs' memory");
+}
+
+TEST_F(GpuDirectTest, ALaneThatDoesNotReachThemSaysWhy) {
+  lanes_.push_back(*transport::make_ucx_transport({{"lo"}, "", {}}));
+  EXPECT_FALSE(chosen().on);
+  EXPECT_THAT(chosen().how, AllOf(HasSubstr("from the host's memory"), HasSubstr("lo")));
+}
+
+TEST_F(GpuDirectTest, WhoWantsToLookAtWhatGoesHasItOnTheHost) {
+  config_.checksum = true;
+  EXPECT_THAT(chosen().how, HasSubstr("checksum is on"));
+  EXPECT_FALSE(chosen().on);
+  config_.checksum = false;
+  config_.verify = true;
+  EXPECT_THAT(chosen().how, HasSubstr("verify is on"));
+  EXPECT_FALSE(chosen().on);
+}
+
+TEST_F(GpuDirectTest, IsOffUnlessItIsWishedFor) {
+  config_.gpu_direct = false;
+  EXPECT_EQ(chosen().how, "from the host's memory: gpu-direct is off");
+  EXPECT_EQ(gpu_direct_of(config_, nullptr, lanes_).how, "") << "no GPU sums here";
+}
+
+}  // namespace
+}  // namespace gradring::daemon
