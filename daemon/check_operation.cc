@@ -100,7 +100,6 @@ std::string fault_on_gpu(const core::Submission& submission, const Extent& exten
   if (!known || (gathers ? extent.output : extent.input) == 0) {
     return fmt::format("GPUs of the daemon have no part in {}", describe(s));
   }
-  if (submission.prescale != 1) return "GPUs of the daemon do not scale inputs";
   if (operation.reached().value() == 0) {
     return "what lies on a GPU needs a word that says when it is there";
   }

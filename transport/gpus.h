@@ -72,24 +72,30 @@ class Gpus {
       std::span<std::byte> memory) = 0;
 
   // ---- one thread ----
-  // The sum of `inputs` in this order, as fold() of transport/reducer.h makes it; of one it is a
-  // copy.
+  // The sum of `inputs` in this order, as fold() of transport/reducer.h makes it; of one that is
+  // not scaled it is a copy.
   struct Sum {
     Dtype dtype = Dtype::kFloat32;
     ReduceOp op = ReduceOp::kSum;
     std::span<const GpuRange> inputs;  // kGpuInputsMax at most; each aligned to its elements
     std::byte* out = nullptr;          // of the host, made ready
     uint64_t count = 0;                // elements
+    // By which each input is multiplied, floats alone; those behind, and so all if there are none,
+    // are not.
+    std::span<const double> factors = {};
   };
-  // Likewise, but the result goes to all outputs at once, divided by `divisor` if that is not 0
-  // (floats alone): an output may be one of the inputs, or not overlap any of them.
+  // Likewise, but the result goes to all outputs at once, divided by `divisor` if that is not 0 and
+  // then multiplied by `factor` (floats alone): an output may be one of the inputs, or not overlap
+  // any of them.
   struct Allreduce {
     Dtype dtype = Dtype::kFloat32;
     ReduceOp op = ReduceOp::kSum;
     std::span<const GpuRange> inputs;   // as above
     std::span<const GpuRange> outputs;  // as many at the most, and as aligned
     uint32_t divisor = 0;
-    uint64_t count = 0;  // elements
+    uint64_t count = 0;                    // elements
+    std::span<const double> factors = {};  // as above
+    double factor = 1;
     // The GPU that does it by itself, and it reaches all of these: then after all that was begun
     // before in memory of this GPU alone. None: any, or several.
     std::optional<size_t> on = {};

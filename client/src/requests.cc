@@ -41,12 +41,12 @@ bool Request::suits_gpus() const {
   const bool known = signature.collective == Collective::kAllreduce ||
                      signature.collective == Collective::kReduceScatter ||
                      signature.collective == Collective::kAllgather;
-  return known && prescale == 1 && std::max(extent.input, extent.output) > kPartBytes;
+  return known && std::max(extent.input, extent.output) > kPartBytes;
 }
 
 bool may_stay(const Request& request, const View& view) {
   const Signature& s = request.signature;
-  const bool as_it_is = s.wire == WireType::kNative && s.postscale == 1 && !s.blocks.uneven();
+  const bool as_it_is = s.wire == WireType::kNative && !s.blocks.uneven();
   return as_it_is && view.size() == static_cast<uint32_t>(view.local_size);
 }
 

@@ -24,6 +24,7 @@ void GpuOps::add(const Submit& submit) {
   }
   on.ranks.push_back({.rank = s.rank,
                       .ticket = s.ticket,
+                      .prescale = s.prescale,
                       .input = submit.gpu_input,
                       .output = submit.gpu_output,
                       .host_input = submit.input,

@@ -39,11 +39,14 @@ class GpuOps {
   void drop(const OpKey& key, uint32_t rank, uint64_t ticket);
 
   // Whose host memory stands for that of all ranks here: `input` for what they give, if it is not
-  // null, and its output for what they get, if it takes that.
+  // null, and its output for what they get, if it takes that. `alone`: one rank gives something, so
+  // that this is its input as it is, and no sum of inputs that have been multiplied by their
+  // factors.
   struct Leader {
     uint32_t rank = kNoRank;
     const std::byte* input = nullptr;
     bool takes = false;
+    bool alone = false;
 
     bool takes_for(uint32_t local) const { return takes && local != rank; }
   };
@@ -87,6 +90,7 @@ class GpuOps {
   struct Rank {
     uint32_t rank = 0;
     uint64_t ticket = 0;
+    double prescale = 1;
     transport::GpuRange input, output;
     const std::byte* host_input = nullptr;
     std::byte* host_output = nullptr;
@@ -131,6 +135,7 @@ class GpuOps {
     bool begun = false;
     Way way = Way::kEach;
     uint32_t divisor = 0;
+    double factor = 1;
     Leader leader;
     std::vector<Source> sources;
     uint32_t final_slices = 0;  // from the first on
@@ -180,6 +185,7 @@ class GpuOps {
   bool resting_ = false;
   Ops ops_;
   std::vector<transport::GpuRange> ranges_;   // kept for its capacity
+  std::vector<double> factors_;               // likewise
   std::vector<transport::GpuRange> outputs_;  // likewise
 };
 

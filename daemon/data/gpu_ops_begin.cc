@@ -17,11 +17,10 @@ GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
                                [&](const auto& local) { return !local || on_gpu(*local); });
   if (!all || on.ranks.size() > transport::kGpuInputsMax) return Way::kEach;
   const bool alone = engine.view().members.size() == 1 && op.slices_held == 0;
-  const bool as_it_is =
-      on.sums && on.spreads && op.plan.wire == WireType::kNative && op.signature->postscale == 1;
-  if (alone && as_it_is) return Way::kThere;
+  const bool all_there = on.sums && on.spreads && op.plan.wire == WireType::kNative;
+  if (alone && all_there) return Way::kThere;
   if (on.gathers || on.scatters) return Way::kEach;
-  return as_it_is && fits_ring(on, op) ? Way::kRing : Way::kTogether;
+  return all_there && fits_ring(on, op) ? Way::kRing : Way::kTogether;
 }
 
 void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {
@@ -46,6 +45,7 @@ void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine)
 Status GpuOps::begin(OnGpu& on, const core::Op& op, Way way) {
   on.way = way;
   on.divisor = on.op == ReduceOp::kAverage ? op.contributed : 0;
+  on.factor = op.signature->postscale;
   choose_sources(on, op);
   Status begun = begin_more(op.key, on);
   on.begun = begun.ok();
@@ -70,6 +70,7 @@ void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
     if (for_itself || on.sources.empty()) on.sources.emplace_back();
     on.sources.back().ranks.push_back(static_cast<size_t>(one - on.ranks.begin()));
   }
+  on.leader.alone = on.sources.size() == 1 && on.sources[0].ranks.size() == 1;
   for (Source& source : on.sources) source.runs = runs_of(on, source, op);
 }
 
@@ -128,7 +129,11 @@ Status GpuOps::begin_run(const OnGpu& on, const Source& source, const Run& run,
                          const GpuWork& work) {
   const uint64_t count = run.bytes / size_of(on.dtype);
   ranges_.clear();
-  for (const size_t rank : source.ranks) ranges_.push_back(from(on.ranks[rank].input, run.first));
+  factors_.clear();
+  for (const size_t rank : source.ranks) {
+    ranges_.push_back(from(on.ranks[rank].input, run.first));
+    factors_.push_back(on.ranks[rank].prescale);
+  }
   if (on.way == Way::kThere) {
     outputs_.clear();
     for (const Rank& rank : on.ranks) {
@@ -140,15 +145,16 @@ Status GpuOps::begin_run(const OnGpu& on, const Source& source, const Run& run,
                                                       outputs_, 0, run.bytes},
                            work, GpuTask::kStay, run.bytes);
     }
-    return orders_->give(
-        transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor, count}, work,
-        GpuTask::kStay, run.bytes);
+    return orders_->give(transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor,
+                                                    count, factors_, on.factor},
+                         work, GpuTask::kStay, run.bytes);
   }
+  if (ranges_.size() == 1) factors_.clear();  // it is copied, and multiplied where it is folded
   // It is the trainer's memory, which it has lent for this.
   const std::byte* const to =
       on.way == Way::kTogether ? on.leader.input : on.ranks[source.ranks[0]].host_input;
   auto* const out = const_cast<std::byte*>(to) + run.first;  // NOLINT
-  return orders_->give(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count}, work,
+  return orders_->give(transport::Gpus::Sum{on.dtype, on.op, ranges_, out, count, factors_}, work,
                        GpuTask::kBring, run.bytes);
 }
 

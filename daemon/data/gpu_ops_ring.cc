@@ -18,7 +18,7 @@ bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
   const bool unscaled = std::all_of(op.locals.begin(), op.locals.end(), [](const auto& local) {
     return !local || local->prescale == 1;
   });
-  if (!is_sum || !untouched || !unscaled) return false;
+  if (!is_sum || !untouched || !unscaled || op.signature->postscale != 1) return false;
   std::vector<transport::GpuRange> all;
   for (const Rank& rank : on.ranks) {
     all.push_back(rank.input);

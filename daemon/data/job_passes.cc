@@ -67,7 +67,6 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   outputs_.clear();
   const GpuOps::Leader* const leader = gpu_ops_.leader_of(op.key);
   const std::byte* const sums = leader == nullptr ? nullptr : leader->input;
-  bool any = false;
   for (const auto& local : op.locals) {
     if (!local) continue;
     const Lent& lent = lent_to(*local);
@@ -76,15 +75,13 @@ void JobExecutor::fold(const core::FoldOrder& order) {
       outputs_.push_back(lent.output + output_at);
     }
     if (!local->counts || (copies && local->rank != block.source)) continue;
-    any = true;
-    if (sums != nullptr) continue;
-    inputs_.push_back(lent.input + input_at);
+    if (sums != nullptr && !leader->alone) {  // GPUs have made them, of what was multiplied
+      if (inputs_.empty()) inputs_.push_back(sums + input_at);
+      continue;
+    }
+    inputs_.push_back((sums != nullptr ? sums : lent.input) + input_at);
     factors_.push_back(local->prescale);
     folded_.push_back(local->rank);
-  }
-  if (sums != nullptr && any) {  // GPUs have made them
-    inputs_.push_back(sums + input_at);
-    factors_.push_back(1);
   }
   const bool packs = op.plan.wire != WireType::kNative;
   const std::byte* const arrived = order.onto_arrived ? memory_at(order.at) : nullptr;

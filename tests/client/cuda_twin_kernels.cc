@@ -25,7 +25,19 @@ using gradring::transport::cuda::kWideBytes;
 struct Function {
   Dtype dtype;
   ReduceOp op;
+  bool scaled;
 };
+
+// What a name begins with says whether factors have a part in it.
+std::optional<bool> is_scaled(std::string_view* name) {
+  for (const bool scaled : {false, true}) {
+    const std::string_view prefix = scaled ? "gradring_scaled_fold_" : "gradring_fold_";
+    if (name->substr(0, prefix.size()) != prefix) continue;
+    name->remove_prefix(prefix.size());
+    return scaled;
+  }
+  return std::nullopt;
+}
 
 // What a GPU would reach from there, at a boundary that its loads need.
 int look_up(int number, const void* pointer, const Function& f, const FoldArguments& a,
@@ -55,7 +67,10 @@ int fold(int number, const Function& f, const FoldArguments& a) {
   if (result != kSuccess) return result;
   const std::vector<const void*> inputs(found.begin(), found.end());
   const size_t count = a.loose + a.packs * (kWideBytes / size_of(f.dtype));
-  gradring::transport::fold(f.dtype, f.op, inputs, outs[0], count, a.divisor);
+  if ((a.scaled != 0) != f.scaled) return kInvalidValue;  // the other kernel was to be launched
+  gradring::transport::Scale scale;
+  if (f.scaled) scale = {{a.factors, a.num_inputs}, a.factor};
+  gradring::transport::fold(f.dtype, f.op, inputs, outs[0], count, a.divisor, scale);
   for (char* const out : outs) std::memmove(out, outs[0], count * size_of(f.dtype));
   return kSuccess;
 }
@@ -89,15 +104,17 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   const std::lock_guard lock(gpu().mutex);
   if (gpu().modules.count(module) == 0) return kInvalidHandle;
   static std::map<std::string, Function> functions;
-  constexpr std::string_view kName = "gradring_fold_";
-  if (std::string_view(name).substr(0, kName.size()) != kName) return kNotFound;
+  std::string_view numbers = name;
+  const std::optional<bool> scaled = is_scaled(&numbers);
+  if (!scaled) return kNotFound;
   char* behind = nullptr;
-  const long dtype = std::strtol(name + kName.size(), &behind, 10);
+  const long dtype = std::strtol(numbers.data(), &behind, 10);
   if (*behind != '_') return kNotFound;
   const long op = std::strtol(behind + 1, &behind, 10);
   if (*behind != '\0') return kNotFound;
-  const Function named = {static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)};
-  const bool there = named.op != ReduceOp::kAverage && can_reduce(named.dtype, named.op).ok();
+  const Function named = {static_cast<Dtype>(dtype), static_cast<ReduceOp>(op), *scaled};
+  const bool there = named.op != ReduceOp::kAverage && can_reduce(named.dtype, named.op).ok() &&
+                     (!named.scaled || is_float(named.dtype));
   if (!there) return kNotFound;
   *function = &functions.try_emplace(name, named).first->second;
   return kSuccess;

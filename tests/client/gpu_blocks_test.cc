@@ -122,13 +122,19 @@ TEST_F(GpuBlocks, OfResultsKeepWhatTheirStreamHasNotBrought) {
 TEST_F(GpuBlocks, AreForSumsThatTheDaemonCanMakeThere) {
   EXPECT_TRUE(stays_on_gpu(kBytes));
   EXPECT_FALSE(stays_on_gpu(2 * kMiB)) << "sooner there by way of the host";
+}
+
+TEST_F(GpuBlocks, AreForScaledSumsToo) {
   const uint64_t memory = gpu_.alloc(kBytes, false);
   fill(memory, 3);
   gradring_op scaled = sum_of(kBytes, memory, memory);
   scaled.prescale = 0.5;
+  scaled.postscale = 3;
   EXPECT_EQ(wait(submit(job_, scaled)), GRADRING_OK) << gradring_last_error();
-  EXPECT_FALSE(last_operation().on_gpu());
-  EXPECT_THAT(all_of(memory), Each(6));
+  const wire::Operation operation = last_operation();
+  EXPECT_TRUE(operation.on_gpu());
+  EXPECT_TRUE(operation.stays_on_gpu());
+  EXPECT_EQ(operation.prescale(), 0.5);
 }
 
 TEST_F(GpuBlocks, AreNoMoreThanWasAllowed) {

@@ -111,9 +111,6 @@ TEST_F(GpuPool, GoesByTheHostWhereTheDaemonsGpusHaveNoPartInIt) {
   fill(memory, 1);
   EXPECT_FALSE(is_on_gpu(sum_of(kGpuBytes, memory, memory)));
   EXPECT_THAT(all_of(memory, kGpuBytes), Each(2)) << "this daemon sums on the host alone";
-  gradring_op scaled = sum_of(kBytes, memory, memory);
-  scaled.prescale = 0.5;
-  EXPECT_FALSE(is_on_gpu(scaled));
   gradring_op broadcast = sum_of(kBytes, memory, memory);
   broadcast.collective = GRADRING_BROADCAST;
   EXPECT_FALSE(is_on_gpu(broadcast));

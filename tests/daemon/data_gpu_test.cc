@@ -1,11 +1,11 @@
 // What a node's ranks have on its GPUs is summed there, and goes to other nodes as one.
 
+#include "tests/daemon/data_gpu.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
-#include "tests/daemon/gpu_nodes.h"
 
 namespace gradring::daemon {
 namespace {
@@ -14,47 +14,6 @@ using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr size_t kFloats = 3 * kPartBytes / sizeof(float) + 1000;  // three parts and a piece
-
-class DataGpu : public GpuNodes {
- protected:
-  struct Rank {
-    explicit Rank(float factor) : gpu(numbers(kFloats, factor)), host(kFloats, kUntouched) {}
-    std::vector<float> gpu;
-    std::vector<float> host;  // its shadow, which nobody but the daemon writes
-    SlowGpus::Memory memory{&gpu};
-  };
-
-  core::Submission submission(uint32_t rank, uint64_t sequence) const {
-    core::Submission submission;
-    submission.rank = rank;
-    submission.ticket = sequence + 1;
-    submission.key = {0, sequence};
-    submission.signature = {Collective::kAllreduce, Dtype::kFloat32, op_, 0, x_.gpu.size()};
-    submission.signature.postscale = postscale_;
-    return submission;
-  }
-  void submit(uint32_t number, Rank& rank, uint64_t sequence = 0) {
-    auto* const host = reinterpret_cast<std::byte*>(rank.host.data());
-    Submit submit{number + 1000, view_.incarnation, submission(number, sequence), host, host};
-    submit.part_bytes = part_bytes_;
-    submit.gpu_input = submit.gpu_output = {&rank.memory, 0};
-    a_.post(submit);
-  }
-  void submit_all(uint64_t sequence = 0) {
-    submit(0, x_, sequence);
-    submit(1, y_, sequence);
-    b_.submit(view_, 2, z_, sequence);
-  }
-
-  Rank x_{1}, y_{2};
-  std::vector<float> z_ = numbers(kFloats, 3);
-  const std::vector<float> sum_ = numbers(kFloats, 6);
-  ReduceOp op_ = ReduceOp::kSum;
-  double postscale_ = 1;
-  uint64_t part_bytes_ = kPartBytes;
-};
 
 TEST_F(DataGpu, WhatRanksHaveThereGoesAsOne) {
   for (uint64_t step = 0; step < 3; ++step) {
@@ -72,19 +31,6 @@ TEST_F(DataGpu, WhatRanksHaveThereGoesAsOne) {
   EXPECT_THAT(gpus_->spreads(), Each(2));
   EXPECT_GE(gpus_->sums().size(), 3 * 4u) << "in parts";
 }
-
-// Of node a alone.
-class DataGpuAlone : public DataGpu {
- protected:
-  void begin(const std::string& policy = "fail") {
-    view_ = view_of({{"a", 2}}, 2);
-    view_.policy = policy;
-    a_.install(view_);
-  }
-  void until_begun(size_t parts) {
-    while (gpus_->allreduces().size() < parts && !HasFailure()) std::this_thread::sleep_for(1ms);
-  }
-};
 
 TEST_F(DataGpuAlone, NothingLeavesTheGpus) {
   begin();
@@ -122,17 +68,6 @@ TEST_F(DataGpuAlone, AnAverageIsDividedThere) {
   EXPECT_EQ(end_on(a_), Verdict::kOk);
   EXPECT_EQ(x_.gpu, numbers(kFloats, 1.5));
   EXPECT_EQ(y_.gpu, x_.gpu);
-}
-
-TEST_F(DataGpuAlone, WhatIsScaledAfterwardsGoesByWayOfTheHost) {
-  begin();
-  postscale_ = 2;
-  submit(0, x_);
-  submit(1, y_);
-  EXPECT_EQ(end_on(a_), Verdict::kOk);
-  EXPECT_EQ(end_on(a_), Verdict::kOk);
-  EXPECT_EQ(x_.gpu, sum_);
-  EXPECT_THAT(gpus_->allreduces(), IsEmpty());
 }
 
 // Its inputs are being overwritten, so that nothing could be summed anew.

@@ -42,6 +42,22 @@ TEST_F(LiveGpuSums, AreThoseOfTheHost) {
   expect_traffic(3 * kRanks * kBytes, 0, 0);  // none of it left the GPU
 }
 
+TEST_F(LiveGpuSums, AreScaledThere) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount, job.rank() != 2);
+    gradients.write_later([&](size_t block) { return (1.0f + block) * 8; });
+    gradring_op op = gradients.sum();
+    op.prescale = 0.5 * (job.rank() + 1);
+    op.postscale = 0.25;
+    Request sum = job.start(op);
+    sum.wait_on_stream(gradients.stream());
+    test_gpu().wait_for(gradients.stream());
+    expect_sums(gradients);
+    sum.wait();
+  });
+  expect_traffic(kRanks * kBytes, 0, 0);
+}
+
 // As with PyTorch's tensors: whatever they lie in, they pass through memory of the library's.
 TEST_F(LiveGpuSums, AreMadeOfWhatNobodyRegisteredToo) {
   run("train", [](Communicator& job) {
@@ -184,6 +200,19 @@ TEST_F(LiveGpuSumsOfNodes, LeaveEachNodeOnce) {
     }
   });
   expect_traffic(3 * 2 * kBytes, 3 * kBytes, 3 * kBytes);
+}
+
+TEST_F(LiveGpuSumsOfNodes, AreScaledOnce) {
+  run("train", [](Communicator& job) {
+    DeviceBuffer gradients(job, kCount);
+    gradients.write_later([&](size_t block) { return (1.0f + block) * 8; });
+    gradring_op op = gradients.sum();
+    op.prescale = 0.5 * (job.rank() + 1);
+    op.postscale = 0.25;
+    job.start(op).wait();
+    expect_sums(gradients);
+  });
+  expect_traffic(2 * kBytes, kBytes, kBytes);
 }
 
 TEST_F(LiveGpuSumsOfNodes, AreScatteredAndGathered) {

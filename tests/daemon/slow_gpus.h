@@ -99,12 +99,13 @@ class SlowGpus final : public transport::Gpus {
     sums_.push_back(sum.inputs.size());
     std::vector<const void*> inputs;
     for (const transport::GpuRange& range : sum.inputs) inputs.push_back(address(range));
-    put({ticket, [sum, inputs] {
+    const std::vector<double> factors(sum.factors.begin(), sum.factors.end());
+    put({ticket, [sum, inputs, factors] {
            const size_t bytes = sum.count * size_of(sum.dtype);
-           if (inputs.size() == 1) {
+           if (inputs.size() == 1 && factors.empty()) {
              std::memcpy(sum.out, inputs[0], bytes);
            } else {
-             transport::fold(sum.dtype, sum.op, inputs, sum.out, sum.count, 0);
+             transport::fold(sum.dtype, sum.op, inputs, sum.out, sum.count, 0, {factors});
            }
          }});
     return {};
@@ -118,8 +119,10 @@ class SlowGpus final : public transport::Gpus {
     std::vector<std::byte*> outputs;
     for (const transport::GpuRange& range : all.inputs) inputs.push_back(address(range));
     for (const transport::GpuRange& range : all.outputs) outputs.push_back(address(range));
-    put({ticket, [all, inputs, outputs] {
-           transport::fold(all.dtype, all.op, inputs, outputs[0], all.count, all.divisor);
+    const std::vector<double> factors(all.factors.begin(), all.factors.end());
+    put({ticket, [all, inputs, outputs, factors] {
+           transport::fold(all.dtype, all.op, inputs, outputs[0], all.count, all.divisor,
+                           {factors, all.factor});
            const size_t bytes = all.count * size_of(all.dtype);
            for (std::byte* to : outputs) std::memmove(to, outputs[0], bytes);
          }});

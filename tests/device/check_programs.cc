@@ -30,10 +30,12 @@ class Maker {
     op.count = count;
     return op;
   }
-  void reduce(const fold_kinds::Kind& kind, uint64_t count, Values values) {
+  void reduce(const fold_kinds::Kind& kind, uint64_t count, Values values, bool scaled = false) {
     Op& op = add(GRADRING_ALLREDUCE, kind.dtype, count);
     op.op = kind.op;
     op.values = values;
+    op.scaled = scaled;  // each rank's input by a factor of its own
+    if (scaled) op.postscale = 0.3;
   }
   Program take() { return std::move(program_); }
 
@@ -56,7 +58,10 @@ std::vector<Program> all_kinds(uint64_t seed, uint32_t ranks, const Extent& exte
     for (const uint64_t bytes : kBytes) {
       const uint64_t count = elements(std::min(bytes, extent.bytes_max), kinds[i].dtype);
       maker.reduce(kinds[i], count, Values::kBits);
-      if (is_float(kinds[i].dtype)) maker.reduce(kinds[i], count, Values::kFractions);
+      if (!is_float(kinds[i].dtype)) continue;
+      for (const bool scaled : {false, true}) {
+        maker.reduce(kinds[i], count, Values::kFractions, scaled);
+      }
     }
     programs.push_back(maker.take());
   }
@@ -78,6 +83,7 @@ std::vector<Program> all_collectives(uint64_t seed, uint32_t ranks, const Extent
           Op& op = maker.add(collective, dtype, count);
           op.op = differential::is_reduction(collective) ? ReduceOp::kSum : ReduceOp::kNone;
           op.values = Values::kFractions;
+          op.scaled = collective == GRADRING_REDUCE_SCATTER && equal;
           op.root = differential::has_root(collective) ? ranks - 1 : 0;
           const uint32_t blocks = collective == GRADRING_ALLTOALL ? ranks * ranks : ranks;
           for (uint32_t i = 0; i < blocks && !equal; ++i) op.counts.push_back(count + i % 2);

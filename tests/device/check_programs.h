@@ -14,7 +14,7 @@ struct Extent {
   uint32_t every = 1;      // of the kinds only so many are tried
 };
 
-// Every type with every operation, in sizes below and above those that GPUs sum.
+// Every type with every operation, in sizes below and above those that GPUs sum; floats scaled too.
 std::vector<differential::Program> all_kinds(uint64_t seed, uint32_t ranks, const Extent& extent);
 // Every collective, with blocks that are equal and not.
 std::vector<differential::Program> all_collectives(uint64_t seed, uint32_t ranks,

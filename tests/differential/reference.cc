@@ -112,18 +112,24 @@ bool Reference::is_packed(const Ring& ring) const {
 Bytes Reference::sum_of(const std::vector<uint32_t>& ranks, Way way,
                         const std::vector<Bytes>& inputs) const {
   const size_t count = inputs[0].size() / size_of(op_.dtype);
-  const auto fold = [&](const std::vector<const std::byte*>& from) {
-    return fold_reference::fold(op_.dtype, op_.op, from, count, 0);
+  struct OnGpu {
+    std::vector<const std::byte*> from;
+    std::vector<double> factors = {};
   };
-  std::vector<std::vector<const std::byte*>> on_gpus(way == Way::kByGpu ? 2 : 1);
+  const auto fold = [&](const OnGpu& on) {
+    return fold_reference::fold(op_.dtype, op_.op, on.from, count, 0, {on.factors});
+  };
+  std::vector<OnGpu> on_gpus(way == Way::kByGpu ? 2 : 1);
   for (const uint32_t rank : ranks) {
-    on_gpus[way == Way::kByGpu ? node_sums_.gpus[rank] : 0].push_back(inputs[rank].data());
+    OnGpu& on = on_gpus[way == Way::kByGpu ? node_sums_.gpus[rank] : 0];
+    on.from.push_back(inputs[rank].data());
+    on.factors.push_back(manner_of(program_.seed, op_, rank).prescale);
   }
-  std::erase_if(on_gpus, [](const auto& none) { return none.empty(); });
+  std::erase_if(on_gpus, [](const OnGpu& none) { return none.from.empty(); });
   Bytes first = fold(on_gpus[0]);
   if (on_gpus.size() == 1) return first;
   const Bytes second = fold(on_gpus[1]);
-  return fold({first.data(), second.data()});
+  return fold({{first.data(), second.data()}});
 }
 
 Bytes Reference::sum_from(const Ring& ring, uint32_t start, const std::vector<Way>& ways,
@@ -141,7 +147,8 @@ Bytes Reference::sum_from(const Ring& ring, uint32_t start, const std::vector<Wa
       factors.push_back(manner_of(program_.seed, op_, rank).prescale);
     }
     Bytes own;
-    if (ways[member] != Way::kNot) {
+    // What one rank has alone is not summed, and so multiplied only here.
+    if (ways[member] != Way::kNot && ring[member].size() > 1) {
       own = sum_of(ring[member], ways[member], inputs);
       from = {own.data()};
       factors = {1};
@@ -155,10 +162,9 @@ Bytes Reference::sum_from(const Ring& ring, uint32_t start, const std::vector<Wa
   return sum;
 }
 
-// What is prescaled is never summed first.
 std::vector<std::vector<Reference::Way>> Reference::ways_for(size_t members) const {
   std::vector<Way> all = {Way::kNot};
-  if (node_sums_.may_be && !op_.scaled) all.push_back(Way::kByRank);
+  if (node_sums_.may_be) all.push_back(Way::kByRank);
   if (all.size() > 1 && !node_sums_.gpus.empty()) all.push_back(Way::kByGpu);
   std::vector<std::vector<Way>> combined = {{}};
   for (size_t member = 0; member < members; ++member) {

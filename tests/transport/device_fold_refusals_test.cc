@@ -28,6 +28,11 @@ TEST(DeviceFoldRefusals, WhatTheReducerRefuses) {
   EXPECT_THAT(refused(static_cast<Dtype>(77), ReduceOp::kSum, 2, 0).message(), HasSubstr("77"));
   EXPECT_THAT(refused(Dtype::kFloat32, ReduceOp::kNone, 2, 0).message(), HasSubstr("number 0"));
   EXPECT_THAT(refused(Dtype::kInt32, ReduceOp::kSum, 2, 3).message(), HasSubstr("divide int32"));
+  int32_t value = 1;
+  const std::array<const void*, 1> inputs = {&value};
+  const Status scaled =
+      device_fold(Dtype::kInt32, ReduceOp::kSum, inputs, &value, 1, 0, nullptr, {{}, 0.5});
+  EXPECT_THAT(scaled.message(), HasSubstr("multiply int32"));
 }
 
 TEST(DeviceFoldRefusals, NoInputAndTooMany) {

@@ -9,6 +9,7 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/transport/fold_kinds.h"
@@ -44,7 +45,9 @@ struct Fold {
   Kind kind;
   size_t count;
   uint32_t divisor;
-  std::vector<size_t> inputs;  // where they begin, in bytes
+  double factor;                // of the result
+  std::vector<double> factors;  // of inputs
+  std::vector<size_t> inputs;   // where they begin, in bytes
   size_t out;
 
   std::vector<const void*> inputs_in(const void* memory) const {
@@ -52,6 +55,7 @@ struct Fold {
     for (const size_t at : inputs) pointers.push_back(static_cast<const std::byte*>(memory) + at);
     return pointers;
   }
+  Scale scale() const { return {factors, factor}; }
   void* out_in(void* memory) const { return static_cast<std::byte*>(memory) + out; }
 };
 
@@ -59,12 +63,18 @@ struct Fold {
 void fold_by_shares(const Fold& f, Memory& memory) {
   using Share = void (*)(const cuda::FoldArguments&, size_t, size_t);
   const Share share =
-      cuda::with_kind(f.kind.dtype, f.kind.op, [](auto format, auto operation) -> Share {
-        return &cuda::fold_share<decltype(format), decltype(operation)>;
+      cuda::with_kind(f.kind.dtype, f.kind.op, [&f](auto format, auto operation) -> Share {
+        using Format = decltype(format);
+        using Op = decltype(operation);
+        if constexpr (std::is_floating_point_v<typename Format::Value>) {
+          if (cuda::scales(f.scale())) return &cuda::fold_share<Format, Op, true>;
+        }
+        return &cuda::fold_share<Format, Op>;
       });
   const auto inputs = f.inputs_in(memory.data());
   void* const out = f.out_in(memory.data());
-  const auto arguments = cuda::fold_arguments(f.kind.dtype, inputs, {&out, 1}, f.count, f.divisor);
+  const auto arguments =
+      cuda::fold_arguments(f.kind.dtype, inputs, {&out, 1}, f.count, f.divisor, f.scale());
   constexpr size_t kThreads = 7;
   for (size_t thread = 0; thread < kThreads; ++thread) share(arguments, thread, kThreads);
 }
@@ -77,7 +87,7 @@ void fold_by_gpu(const Fold& f, Memory& memory) {
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   ASSERT_EQ(cudaMemcpyAsync(device, memory.data(), bytes, cudaMemcpyDefault, stream), cudaSuccess);
   const Status status = device_fold(f.kind.dtype, f.kind.op, f.inputs_in(device), f.out_in(device),
-                                    f.count, f.divisor, stream);
+                                    f.count, f.divisor, stream, f.scale());
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(cudaMemcpyAsync(memory.data(), device, bytes, cudaMemcpyDefault, stream), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
@@ -108,17 +118,19 @@ class DeviceFold : public ::testing::TestWithParam<Body> {
   void check(const Fold& f, Memory& memory) {
     Memory expected = memory;
     fold(f.kind.dtype, f.kind.op, f.inputs_in(expected.data()), f.out_in(expected.data()), f.count,
-         f.divisor);
+         f.divisor, f.scale());
     GetParam() == Body::kGpu ? fold_by_gpu(f, memory) : fold_by_shares(f, memory);
-    EXPECT_TRUE(memory == expected) << describe(f.kind) << ", " << f.inputs.size() << " inputs of "
-                                    << f.count << ", out at " << f.out << ", / " << f.divisor;
+    EXPECT_TRUE(memory == expected)
+        << describe(f.kind) << ", " << f.inputs.size() << " inputs of " << f.count << ", out at "
+        << f.out << ", / " << f.divisor << ", * " << f.factor;
   }
 
   void check(const Kind& kind, size_t num_inputs, size_t count, Placing placing,
              size_t alias = kNoAlias) {
     const size_t element = size_of(kind.dtype);
     const size_t step = element * (random_() % (16 / element));
-    Fold f = {kind, count, 0, {}, 0};
+    Fold f = {kind, count, 0, 1, {}, {}, 0};
+    if (scaled_ && is_float(kind.dtype)) scale(f, num_inputs);
     if (kind.op == ReduceOp::kAverage) f.divisor = static_cast<uint32_t>(random_() % 9);
     size_t end = 0;
     for (size_t r = 0; r <= num_inputs; ++r) {
@@ -142,7 +154,8 @@ class DeviceFold : public ::testing::TestWithParam<Body> {
     const size_t count = arrays[0].size();
     const size_t stride = (count * sizeof(T) + 15) / 16 * 16;
     Memory memory((arrays.size() + 1) * stride / sizeof(Block));
-    Fold f = {kind, count, divisor, {}, arrays.size() * stride};
+    Fold f = {kind, count, divisor, 1, {}, {}, arrays.size() * stride};
+    if (scaled_) scale(f, arrays.size());
     for (size_t r = 0; r < arrays.size(); ++r) {
       f.inputs.push_back(r * stride);
       std::memcpy(memory[r * stride / sizeof(Block)].bytes.data(), arrays[r].data(),
@@ -151,6 +164,16 @@ class DeviceFold : public ::testing::TestWithParam<Body> {
     check(f, memory);
   }
 
+  // Not all inputs need have one.
+  void scale(Fold& f, size_t num_inputs) {
+    static constexpr std::array<double, 7> kFactors = {1, 0.5, -3, 0.1, 1.0 / 3, 1e30, 0};
+    f.factor = kFactors[random_() % kFactors.size()];
+    for (size_t r = random_() % 2; r < num_inputs; ++r) {
+      f.factors.push_back(kFactors[random_() % kFactors.size()]);
+    }
+  }
+
+  bool scaled_ = false;
   std::mt19937_64 random_{20240611};
   const std::vector<Kind> kinds_ = all_kinds();
 };
@@ -165,6 +188,18 @@ TEST_P(DeviceFold, MatchesTheReducerForAnyNumberOfInputs) {
         for (const Placing placing : kPlacings) check(kind, num_inputs, count, placing);
       }
     }
+  }
+}
+
+TEST_P(DeviceFold, MatchesTheReducerWhereItScales) {
+  scaled_ = true;
+  for (const Kind& kind : kinds_) {
+    for (const size_t num_inputs : {1, 2, 3, 8, 64}) {
+      for (const size_t count : {1, 5, 64, 257}) {
+        for (const Placing placing : kPlacings) check(kind, num_inputs, count, placing);
+      }
+    }
+    check(kind, 3, 133, Placing::kInStep, 1);
   }
 }
 
@@ -230,7 +265,8 @@ std::vector<std::vector<Bits>> pairs_at_the_edges(Bits infinity) {
 TEST_P(DeviceFold, HoldsAtTheEdgesOfEveryFormat) {
   for (const Kind& kind : kinds_) {
     if (!is_float(kind.dtype)) continue;
-    for (const uint32_t divisor : {0, 3}) {
+    for (const uint32_t divisor : {0, 3, 0, 3}) {
+      if (divisor == 0) scaled_ = !scaled_;
       if (kind.dtype == Dtype::kFloat64) {
         check_values(kind, pairs_at_the_edges<uint64_t>(0x7ff0000000000000), divisor);
       } else if (kind.dtype == Dtype::kFloat32) {

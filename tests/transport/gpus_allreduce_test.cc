@@ -42,26 +42,27 @@ class GpuAllreduce : public GpusOfTheDaemon {
   }
   // What the host would make of them.
   static Bytes sum_of(const Kind& kind, const std::vector<Rank>& ranks, size_t count,
-                      uint32_t divisor) {
+                      uint32_t divisor, const Scale& scale = {}) {
     Bytes sum(count * size_of(kind.dtype));
     std::vector<const void*> inputs;
     for (const Rank& rank : ranks) inputs.push_back(rank.before.data() + rank.skipped);
-    fold(kind.dtype, kind.op, inputs, sum.data(), count, divisor);
+    fold(kind.dtype, kind.op, inputs, sum.data(), count, divisor, scale);
     return sum;
   }
   void in_place(const Kind& kind, size_t count, const std::vector<size_t>& offsets,
-                uint32_t divisor = 0, int gpus = 1) {
+                uint32_t divisor = 0, int gpus = 1, const Scale& scale = {}) {
     std::vector<Rank> ranks;
     std::vector<GpuRange> ranges;
     for (size_t i = 0; i < offsets.size(); ++i) {
       ranks.push_back(rank(kind, offsets[i], count, static_cast<int>(i) % gpus));
       ranges.push_back(ranks.back().range);
     }
-    const Gpus::Allreduce all{kind.dtype, kind.op, ranges, ranges, divisor, count};
+    const Gpus::Allreduce all{kind.dtype, kind.op, ranges,       ranges,
+                              divisor,    count,   scale.inputs, scale.result};
     const Status begun = gpus_->begin(all, 9);
     ASSERT_TRUE(begun.ok()) << begun.message();
     ends_well(9);
-    const Bytes sum = sum_of(kind, ranks, count, divisor);
+    const Bytes sum = sum_of(kind, ranks, count, divisor, scale);
     for (const Rank& rank : ranks) {
       Bytes expected = rank.before;
       std::copy(sum.begin(), sum.end(), expected.begin() + static_cast<ptrdiff_t>(rank.skipped));
@@ -82,6 +83,18 @@ TEST_F(GpuAllreduce, IsThatOfTheReducerForEveryTypeAndOperation) {
 TEST_F(GpuAllreduce, IsDividedForAnAverage) {
   for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32, Dtype::kFloat64}) {
     in_place({dtype, ReduceOp::kAverage}, 1001, {0, 0, 0}, 3);
+  }
+}
+
+TEST_F(GpuAllreduce, IsScaledByAFactorForEachInputAndOneOfTheResult) {
+  const std::vector<double> factors = {0.1, 1, -3};
+  for (const Kind& kind : all_kinds()) {
+    if (!is_float(kind.dtype)) continue;
+    const uint32_t divisor = kind.op == ReduceOp::kAverage ? 3 : 0;
+    in_place(kind, 67, {0, 0, 0}, divisor, 1, {factors, 0.3});
+    in_place(kind, 67, {1, 0, 2}, divisor, 1, {factors, 1});
+    in_place(kind, 33, {3, 3}, divisor, 1, {{}, 10});
+    in_place(kind, 5, {0}, 0, 1, {std::span(factors).first(1), 1});
   }
 }
 
@@ -120,6 +133,8 @@ TEST_F(GpuAllreduce, ThatWouldHarmIsRefusedBeforeAnythingBegins) {
   EXPECT_THAT(told({floats.dtype, floats.op, one, one, 0, 101}), HasSubstr("do not fit"));
   EXPECT_THAT(told({floats.dtype, floats.op, one, misaligned, 0, 10}), HasSubstr("not aligned"));
   EXPECT_THAT(told({Dtype::kInt32, ReduceOp::kSum, one, one, 2, 10}), HasSubstr("only floats"));
+  EXPECT_THAT(told({Dtype::kInt32, ReduceOp::kSum, one, one, 0, 10, {}, 0.5}),
+              HasSubstr("only floats are multiplied"));
   EXPECT_THAT(told({floats.dtype, ReduceOp::kNone, one, one, 0, 10}),
               HasSubstr("no reduction number 0"));
   EXPECT_FALSE(gpus_->busy());

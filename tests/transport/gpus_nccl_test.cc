@@ -62,12 +62,13 @@ class GpuNccl : public GpusOfTheDaemon {
     const uint64_t bits = random_();
     std::memcpy(to, &bits, size_of(dtype));
   }
-  static Bytes sum_of(const Kind& kind, const Ranks& ranks, size_t count, uint32_t divisor = 0) {
+  static Bytes sum_of(const Kind& kind, const Ranks& ranks, size_t count, uint32_t divisor = 0,
+                      const Scale& scale = {}) {
     Bytes sum(count * size_of(kind.dtype));
     std::vector<const void*> from;
     for (const Bytes& input : ranks.inputs)
       from.push_back(input.data() + input.size() - sum.size());
-    fold(kind.dtype, kind.op, from, sum.data(), count, divisor);
+    fold(kind.dtype, kind.op, from, sum.data(), count, divisor, scale);
     return sum;
   }
   Bytes now(const Ranks& ranks, size_t rank) const {
@@ -75,13 +76,14 @@ class GpuNccl : public GpusOfTheDaemon {
     return {from, from + ranks.inputs[rank].size()};
   }
   void allreduce(const Kind& kind, size_t many, size_t count, int gpus, size_t skipped = 0,
-                 uint32_t divisor = 0) {
+                 uint32_t divisor = 0, const Scale& scale = {}) {
     const Ranks all = ranks(kind, many, count, gpus, skipped);
-    const Status begun = gpus_->begin(
-        Gpus::Allreduce{kind.dtype, kind.op, all.ranges, all.ranges, divisor, count}, 7);
+    const Status begun = gpus_->begin(Gpus::Allreduce{kind.dtype, kind.op, all.ranges, all.ranges,
+                                                      divisor, count, scale.inputs, scale.result},
+                                      7);
     ASSERT_TRUE(begun.ok()) << begun.message();
     ends_well(7);
-    const Bytes sum = sum_of(kind, all, count, divisor);
+    const Bytes sum = sum_of(kind, all, count, divisor, scale);
     for (size_t rank = 0; rank < many; ++rank) {
       Bytes expected = all.inputs[rank];
       std::copy(sum.begin(), sum.end(), expected.end() - static_cast<ptrdiff_t>(sum.size()));
@@ -102,6 +104,24 @@ TEST_F(GpuNccl, SumsAreThoseOfTheHost) {
   allreduce(kSum, 7, 4099, 3);     // some GPUs have more ranks than others
   allreduce(kSum, 4, 4099, 3, 5);  // not aligned to more than an element
   allreduce({Dtype::kFloat32, ReduceOp::kAverage}, 6, 4099, 3, 0, 2);
+}
+
+// Exact in any order.
+TEST_F(GpuNccl, ScaledSumsToo) {
+  const std::vector<double> factors = {0.5, 1, -2, 4, 0.25};
+  const int before = nccl_.groups();
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    allreduce({dtype, ReduceOp::kSum}, 5, 4099, 3, 5, 0, {factors, -3});
+    allreduce({dtype, ReduceOp::kAverage}, 4, 4099, 3, 0, 2, {std::span(factors).first(2), 1});
+  }
+  EXPECT_EQ(nccl_.groups(), before + 8);
+  const Ranks all = ranks(kSum, 5, 5000, 3);
+  Bytes host(5000 * sizeof(float));
+  auto ready = gpus_->make_ready(host);
+  ASSERT_TRUE(
+      gpus_->begin(Gpus::Sum{kSum.dtype, kSum.op, all.ranges, host.data(), 5000, factors}, 1).ok());
+  ends_well(1);
+  EXPECT_TRUE(host == sum_of(kSum, all, 5000, 0, {factors}));
 }
 
 TEST_F(GpuNccl, EveryTypeAndOperationIsRight) {

@@ -24,7 +24,8 @@ class GpuSums : public GpusOfTheDaemon {
   }
 
   // Inputs of `count` elements, each so many elements into an allocation.
-  void check(const Kind& kind, size_t count, const std::vector<size_t>& offsets) {
+  void check(const Kind& kind, size_t count, const std::vector<size_t>& offsets,
+             const std::vector<double>& factors = {}) {
     const size_t element = size_of(kind.dtype);
     std::vector<Bytes> values_of(offsets.size());
     std::vector<Memory> memory;
@@ -37,8 +38,8 @@ class GpuSums : public GpusOfTheDaemon {
       plain.push_back(values_of[i].data() + offsets[i] * element);
     }
     Bytes expected(count * element), out(count * element);
-    fold(kind.dtype, kind.op, plain, expected.data(), count, 0);
-    const Status begun = gpus_->begin({kind.dtype, kind.op, inputs, out.data(), count}, 7);
+    fold(kind.dtype, kind.op, plain, expected.data(), count, 0, {factors});
+    const Status begun = gpus_->begin({kind.dtype, kind.op, inputs, out.data(), count, factors}, 7);
     ASSERT_TRUE(begun.ok()) << begun.message();
     ends_well(7);
     EXPECT_TRUE(out == expected) << describe(kind) << ", " << count << " of " << offsets.size();
@@ -56,6 +57,17 @@ TEST_F(GpuSums, AreThoseOfTheReducerForEveryTypeAndOperation) {
     check(kind, 41, {1, 0, 5, 2});
     check(kind, 1, {0, 7});
   }
+}
+
+TEST_F(GpuSums, OfFloatsAreScaledByAFactorForEachInput) {
+  for (const Kind& kind : all_kinds()) {
+    if (!is_float(kind.dtype)) continue;
+    check(kind, 67, {0, 0, 0}, {0.1, 1, -3});
+    check(kind, 33, {3, 3}, {1.0 / 3});
+    check(kind, 41, {1}, {0.1});
+  }
+  check({Dtype::kFloat32, ReduceOp::kSum}, (size_t{9} << 20) / sizeof(float), {0, 0}, {0.1, 0.3});
+  check({Dtype::kInt32, ReduceOp::kSum}, 10, {0, 0}, {1, 1});
 }
 
 TEST_F(GpuSums, TakeAsManyInputsAsTheyMay) {
@@ -133,6 +145,12 @@ TEST_F(GpuSums, ThatWouldHarmAreRefusedBeforeAnythingBegins) {
               HasSubstr("do not fit"));  // 4 bytes, mod 2^64
   refused({all, all}, 1, Dtype::kFloat32, ReduceOp::kBxor);
   refused({all}, 1, static_cast<Dtype>(99), ReduceOp::kSum);
+  const std::vector<GpuRange> one = {all};
+  const std::vector<double> half = {0.5};
+  for (const Dtype dtype : {Dtype::kInt32, Dtype::kFloat8E5m2}) {
+    EXPECT_EQ(gpus_->begin({dtype, ReduceOp::kSum, one, out.data(), 1, half}, 1).code(),
+              Code::kInvalidArgument);
+  }
   EXPECT_EQ(gpus_->begin({out.data(), std::vector<GpuRange>{all}, 65}, 1).code(),
             Code::kInvalidArgument);
   let_gpus_work();

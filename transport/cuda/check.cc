@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "proto/reduction.h"
+#include "transport/cuda/fold_arguments.h"
 #include "transport/cuda/opened.h"
 
 namespace gradring::transport::cuda {
@@ -36,6 +37,11 @@ Status check_many(size_t many, const char* what) {
                   many, what, kGpuInputsMax));
 }
 
+Status check(const Scale& scale, Dtype dtype) {
+  if (is_float(dtype) || !scales(scale)) return {};
+  return refuse("only floats are multiplied by a factor");
+}
+
 Status check_all(std::span<const GpuRange> ranges, size_t element, uint64_t count) {
   for (const GpuRange& range : ranges) {
     Status status = check(range, element, count);
@@ -51,8 +57,9 @@ Status check(const Gpus::Sum& sum) {
   const size_t element = size_of(sum.dtype);
   if (element == 0) return can_reduce(sum.dtype, sum.op);  // which says that there is no such type
   // One is copied, whatever it is made of.
-  if (sum.inputs.size() > 1) {
+  if (sum.inputs.size() > 1 || scales({sum.factors})) {
     Status status = can_reduce(sum.dtype, sum.op);
+    if (status.ok()) status = check(Scale{sum.factors}, sum.dtype);
     if (!status.ok()) return status;
   }
   if (Status status = check_all(sum.inputs, element, sum.count); !status.ok()) return status;
@@ -66,6 +73,7 @@ Status check(const Gpus::Allreduce& all) {
   if (Status status = check_many(all.outputs.size(), "outputs"); !status.ok()) return status;
   if (Status status = can_reduce(all.dtype, all.op); !status.ok()) return status;
   if (all.divisor != 0 && !is_float(all.dtype)) return refuse("only floats are divided");
+  if (Status status = check(Scale{all.factors, all.factor}, all.dtype); !status.ok()) return status;
   const size_t element = size_of(all.dtype);
   if (Status status = check_all(all.inputs, element, all.count); !status.ok()) return status;
   return check_all(all.outputs, element, all.count);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "proto/reduction.h"
@@ -17,16 +18,21 @@ using cuda::FoldArguments;
 
 // __grid_constant__: the pointers are read where the launch put them; without it a thread would
 // copy all of them to memory of its own, to index them.
-template <class Format, class Op>
+template <class Format, class Op, bool kScaled>
 __global__ void __launch_bounds__(cuda::kBlockThreads)
     fold_kernel(const __grid_constant__ FoldArguments arguments) {
   const size_t thread = size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  cuda::fold_share<Format, Op>(arguments, thread, size_t{gridDim.x} * blockDim.x);
+  cuda::fold_share<Format, Op, kScaled>(arguments, thread, size_t{gridDim.x} * blockDim.x);
 }
 
-const void* kernel_for(Dtype dtype, ReduceOp op) {
-  return cuda::with_kind(dtype, op, [](auto format, auto operation) {
-    return reinterpret_cast<const void*>(&fold_kernel<decltype(format), decltype(operation)>);
+const void* kernel_for(Dtype dtype, ReduceOp op, bool scaled) {
+  return cuda::with_kind(dtype, op, [scaled](auto format, auto operation) {
+    using Format = decltype(format);
+    using Op = decltype(operation);
+    if constexpr (std::is_floating_point_v<typename Format::Value>) {
+      if (scaled) return reinterpret_cast<const void*>(&fold_kernel<Format, Op, true>);
+    }
+    return reinterpret_cast<const void*>(&fold_kernel<Format, Op, false>);
   });
 }
 
@@ -37,7 +43,7 @@ Status refuse(std::string why) {
 // Whatever would be a bug, or make the kernel fail when it runs: that would leave the whole process
 // without its GPU.
 Status check(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, const void* out,
-             size_t count, uint32_t divisor) {
+             size_t count, uint32_t divisor, const Scale& scale) {
   Status status = can_reduce(dtype, op);
   if (!status.ok()) return status;
   if (inputs.empty()) return refuse("has no input; give at least one");
@@ -48,6 +54,9 @@ Status check(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, cons
   if (divisor != 0 && !is_float(dtype)) {
     return refuse("cannot divide " + std::string(name_of(dtype)) +
                   ": divide in a type that can hold the result");
+  }
+  if (cuda::scales(scale) && !is_float(dtype)) {
+    return refuse("cannot multiply " + std::string(name_of(dtype)) + " by a factor");
   }
   if (count == 0) return {};  // nothing will be touched
   const auto unfit = [element = size_of(dtype)](const void* pointer) {
@@ -69,8 +78,8 @@ std::string in_words(cudaError_t error) {
 }  // namespace
 
 Status device_fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, void* out,
-                   size_t count, uint32_t divisor, CUstream_st* stream) {
-  Status status = check(dtype, op, inputs, out, count, divisor);
+                   size_t count, uint32_t divisor, CUstream_st* stream, const Scale& scale) {
+  Status status = check(dtype, op, inputs, out, count, divisor, scale);
   if (!status.ok() || count == 0) return status;
 
   int device = 0;
@@ -85,11 +94,11 @@ Status device_fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs
                                     "): see what nvidia-smi says, or fold on the host"};
   }
 
-  FoldArguments arguments = cuda::fold_arguments(dtype, inputs, {&out, 1}, count, divisor);
+  FoldArguments arguments = cuda::fold_arguments(dtype, inputs, {&out, 1}, count, divisor, scale);
   const unsigned blocks = cuda::fold_blocks(arguments, multiprocessors);
   void* parameters[] = {&arguments};
-  error = cudaLaunchKernel(kernel_for(dtype, op), dim3(blocks), dim3(cuda::kBlockThreads),
-                           parameters, 0, stream);
+  error = cudaLaunchKernel(kernel_for(dtype, op, arguments.scaled != 0), dim3(blocks),
+                           dim3(cuda::kBlockThreads), parameters, 0, stream);
   if (error != cudaSuccess) {
     cudaGetLastError();
     return {

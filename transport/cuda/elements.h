@@ -150,11 +150,12 @@ struct Xor {
 };
 
 // What is stored of a folded value.
-template <class Format>
+template <class Format, bool kScaled>
 inline __host__ __device__ typename Format::Stored finish(typename Format::Value value,
-                                                          uint32_t divisor) {
+                                                          uint32_t divisor, double factor) {
   if constexpr (std::is_floating_point_v<typename Format::Value>) {
     if (divisor != 0) value /= static_cast<typename Format::Value>(divisor);
+    if constexpr (kScaled) value *= static_cast<typename Format::Value>(factor);
     // Which NaN comes out of an operation differs from processor to processor.
     if (value != value) return Format::kNan;
   }

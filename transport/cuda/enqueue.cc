@@ -9,7 +9,7 @@
 namespace gradring::transport::cuda {
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum) {
   const size_t element = size_of(sum.dtype);
-  if (sum.inputs.size() == 1) {
+  if (sum.inputs.size() == 1 && !scales({sum.factors})) {
     return gpu.driver().copy_to_host(sum.out, address_of(sum.inputs[0]), sum.count * element,
                                      gpu.stream());
   }
@@ -20,7 +20,7 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum) {
       inputs[i] = std::bit_cast<const void*>(address_of(sum.inputs[i]) + done * element);
     }
     const auto result = gpu.fold(sum.dtype, sum.op, {inputs.data(), sum.inputs.size()},
-                                 sum.out + done * element, count);
+                                 sum.out + done * element, count, sum.factors);
     if (result != Driver::kSuccess) return result;
     done += count;
   }
@@ -40,10 +40,10 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all) {
     for (size_t i = 0; i < all.outputs.size(); ++i) {
       outs[i] = std::bit_cast<void*>(address_of(all.outputs[i]) + done * element);
     }
-    const auto result =
-        gpu.launch(all.dtype, all.op,
-                   fold_arguments(all.dtype, {inputs.data(), all.inputs.size()},
-                                  {outs.data(), all.outputs.size()}, count, all.divisor));
+    const auto result = gpu.launch(all.dtype, all.op,
+                                   fold_arguments(all.dtype, {inputs.data(), all.inputs.size()},
+                                                  {outs.data(), all.outputs.size()}, count,
+                                                  all.divisor, {all.factors, all.factor}));
     if (result != Driver::kSuccess) return result;
     done += count;
   }

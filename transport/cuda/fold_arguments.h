@@ -7,6 +7,7 @@
 
 #include "proto/types.h"
 #include "transport/cuda/device_fold.h"
+#include "transport/reducer.h"
 
 // What a kernel that folds is told. Without any header of CUDA's, so that whoever launches it by
 // the driver needs no toolkit.
@@ -32,15 +33,31 @@ struct FoldArguments {
   uint32_t num_inputs;
   uint32_t num_outs;
   uint32_t divisor;  // 0: none
+  // What floats are multiplied by, as Scale has it. Where `scaled` is 0 nothing is, and the kernel
+  // is another one.
+  uint32_t scaled;
+  double factor;
+  double factors[kDeviceFoldInputsMax];
 };
+
+inline bool scales(const Scale& scale) {
+  return scale.result != 1 || std::any_of(scale.inputs.begin(), scale.inputs.end(),
+                                          [](double factor) { return factor != 1; });
+}
 
 // At least one input and one out, and kDeviceFoldInputsMax of each at the most.
 inline FoldArguments fold_arguments(Dtype dtype, std::span<const void* const> inputs,
-                                    std::span<void* const> outs, size_t count, uint32_t divisor) {
+                                    std::span<void* const> outs, size_t count, uint32_t divisor,
+                                    const Scale& scale = {}) {
   FoldArguments a = {};
   a.num_inputs = static_cast<uint32_t>(inputs.size());
   a.num_outs = static_cast<uint32_t>(outs.size());
   a.divisor = divisor;
+  a.scaled = scales(scale) ? 1 : 0;
+  a.factor = scale.result;
+  for (size_t r = 0; r < inputs.size(); ++r) {
+    a.factors[r] = r < scale.inputs.size() ? scale.inputs[r] : 1;
+  }
   const size_t misaligned = reinterpret_cast<uintptr_t>(outs[0]) % kWideBytes;
   bool in_step = true;
   const auto keeps_step = [&in_step, misaligned](const void* pointer) {

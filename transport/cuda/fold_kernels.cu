@@ -1,34 +1,43 @@
 // The fold as functions that the driver finds by their names: gradring_fold_TYPE_OPERATION, in the
-// numbers of proto/types.h. An average is a sum here. They travel in the program as an image
-// (fold_kernels.h), and are what device_fold.cu launches by CUDA's runtime.
+// numbers of proto/types.h; gradring_scaled_fold_... where factors have a part in it, which the
+// others need not ask for at each element. An average is a sum here. They travel in the program as
+// an image (fold_kernels.h), and are what device_fold.cu launches by CUDA's runtime.
 #include "transport/cuda/fold_arguments.h"
 #include "transport/cuda/fold_share.h"
 
 using namespace gradring::transport::cuda;  // NOLINT: this file is of that
 
 // __grid_constant__: the pointers are read where the launch put them.
-#define GRADRING_FOLD(dtype, op, Format, Operation)                                   \
-  extern "C" __global__ void __launch_bounds__(kBlockThreads)                         \
-      gradring_fold_##dtype##_##op(const __grid_constant__ FoldArguments arguments) { \
-    const size_t thread = size_t{blockIdx.x} * blockDim.x + threadIdx.x;              \
-    const size_t threads = size_t{gridDim.x} * blockDim.x;                            \
-    fold_share<Format, Operation>(arguments, thread, threads);                        \
+#define GRADRING_KERNEL(name, Format, Operation, scaled)                 \
+  extern "C" __global__ void __launch_bounds__(kBlockThreads)            \
+      gradring_##name(const __grid_constant__ FoldArguments arguments) { \
+    const size_t thread = size_t{blockIdx.x} * blockDim.x + threadIdx.x; \
+    const size_t threads = size_t{gridDim.x} * blockDim.x;               \
+    fold_share<Format, Operation, scaled>(arguments, thread, threads);   \
   }
-#define GRADRING_FOLDS_OF_NUMBERS(dtype, Format) \
-  GRADRING_FOLD(dtype, 1, Format, Sum)           \
-  GRADRING_FOLD(dtype, 3, Format, Min)           \
-  GRADRING_FOLD(dtype, 4, Format, Max)           \
-  GRADRING_FOLD(dtype, 5, Format, Product)
+#define GRADRING_FOLD(dtype, op, Format, Operation) \
+  GRADRING_KERNEL(fold_##dtype##_##op, Format, Operation, false)
+#define GRADRING_FOLD_OF_FLOATS(dtype, op, Format, Operation) \
+  GRADRING_FOLD(dtype, op, Format, Operation)                 \
+  GRADRING_KERNEL(scaled_fold_##dtype##_##op, Format, Operation, true)
+#define GRADRING_FOLDS_OF_FLOATS(dtype, Format)  \
+  GRADRING_FOLD_OF_FLOATS(dtype, 1, Format, Sum) \
+  GRADRING_FOLD_OF_FLOATS(dtype, 3, Format, Min) \
+  GRADRING_FOLD_OF_FLOATS(dtype, 4, Format, Max) \
+  GRADRING_FOLD_OF_FLOATS(dtype, 5, Format, Product)
 #define GRADRING_FOLDS_OF_INTEGERS(dtype, Format) \
-  GRADRING_FOLDS_OF_NUMBERS(dtype, Format)        \
+  GRADRING_FOLD(dtype, 1, Format, Sum)            \
+  GRADRING_FOLD(dtype, 3, Format, Min)            \
+  GRADRING_FOLD(dtype, 4, Format, Max)            \
+  GRADRING_FOLD(dtype, 5, Format, Product)        \
   GRADRING_FOLD(dtype, 6, Format, And)            \
   GRADRING_FOLD(dtype, 7, Format, Or)             \
   GRADRING_FOLD(dtype, 8, Format, Xor)
 
-GRADRING_FOLDS_OF_NUMBERS(1, Float32)
-GRADRING_FOLDS_OF_NUMBERS(2, Float64)
-GRADRING_FOLDS_OF_NUMBERS(3, Float16)
-GRADRING_FOLDS_OF_NUMBERS(4, Bfloat16)
+GRADRING_FOLDS_OF_FLOATS(1, Float32)
+GRADRING_FOLDS_OF_FLOATS(2, Float64)
+GRADRING_FOLDS_OF_FLOATS(3, Float16)
+GRADRING_FOLDS_OF_FLOATS(4, Bfloat16)
 GRADRING_FOLDS_OF_INTEGERS(5, Integer<int8_t>)
 GRADRING_FOLDS_OF_INTEGERS(6, Integer<int16_t>)
 GRADRING_FOLDS_OF_INTEGERS(7, Integer<int32_t>)

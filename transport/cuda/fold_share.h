@@ -14,7 +14,7 @@ namespace gradring::transport::cuda {
 
 // Elements first to first + kLanes - 1, read with one load an input and written with one store.
 // All inputs are read before anything is written: therefore outs may be any of them.
-template <class Format, class Op, class Load, size_t kLanes>
+template <class Format, class Op, bool kScaled, class Load, size_t kLanes>
 inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first) {
   using Stored = typename Format::Stored;
   static_assert(sizeof(Load) == kLanes * sizeof(Stored));
@@ -25,11 +25,14 @@ inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first)
     const Load loaded = *reinterpret_cast<const Load*>(from);
     std::memcpy(lanes, &loaded, sizeof(loaded));
     for (size_t i = 0; i < kLanes; ++i) {
-      const auto value = Format::load(lanes[i]);
+      auto value = Format::load(lanes[i]);
+      if constexpr (kScaled) value *= static_cast<typename Format::Value>(a.factors[r]);
       folded[i] = r == 0 ? value : Op::apply(folded[i], value);
     }
   }
-  for (size_t i = 0; i < kLanes; ++i) lanes[i] = finish<Format>(folded[i], a.divisor);
+  for (size_t i = 0; i < kLanes; ++i) {
+    lanes[i] = finish<Format, kScaled>(folded[i], a.divisor, a.factor);
+  }
   Load result;
   std::memcpy(&result, lanes, sizeof(result));
   for (uint32_t r = 0; r < a.num_outs; ++r) {
@@ -39,15 +42,16 @@ inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first)
 
 // The share of thread number `thread` of `threads`. Neighbouring threads take neighbouring packs,
 // and all take a stride over everybody's: any number of threads does any number of elements.
-template <class Format, class Op>
+// `kScaled`: of floats, as the arguments say.
+template <class Format, class Op, bool kScaled = false>
 inline __host__ __device__ void fold_share(const FoldArguments& a, size_t thread, size_t threads) {
   using Stored = typename Format::Stored;
   constexpr size_t kLanes = kWideBytes / sizeof(Stored);
   for (size_t pack = thread; pack < a.packs; pack += threads) {
-    fold_lanes<Format, Op, uint4, kLanes>(a, a.head + pack * kLanes);
+    fold_lanes<Format, Op, kScaled, uint4, kLanes>(a, a.head + pack * kLanes);
   }
   for (size_t i = thread; i < a.loose; i += threads) {
-    fold_lanes<Format, Op, Stored, 1>(a, i < a.head ? i : i + a.packs * kLanes);
+    fold_lanes<Format, Op, kScaled, Stored, 1>(a, i < a.head ? i : i + a.packs * kLanes);
   }
 }
 

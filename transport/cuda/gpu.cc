@@ -96,12 +96,19 @@ Status Gpu::load() {
 
 // All at once: a driver may load a kernel when it is first asked for, and wait for the GPU then.
 Driver::Result Gpu::find_kernels() {
+  const auto result = find_kernels("gradring_fold", false, &folds_);
+  if (result != Driver::kSuccess) return result;
+  return find_kernels("gradring_scaled_fold", true, &scaled_folds_);
+}
+
+Driver::Result Gpu::find_kernels(const char* prefix, bool floats_alone, Functions* functions) {
   for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
+    if (floats_alone && !is_float(static_cast<Dtype>(dtype))) continue;
     for (uint8_t op = 1; op <= kReduceOpLast; ++op) {
       if (!can_reduce(static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)).ok()) continue;
       const auto named = static_cast<int>(kernel_op(static_cast<ReduceOp>(op)));
-      const std::string name = fmt::format("gradring_fold_{}_{}", dtype, named);
-      const auto result = driver_.get_function(&functions_[dtype][op], module_, name.c_str());
+      const std::string name = fmt::format("{}_{}_{}", prefix, dtype, named);
+      const auto result = driver_.get_function(&(*functions)[dtype][op], module_, name.c_str());
       if (result != Driver::kSuccess) return result;
     }
   }
@@ -181,17 +188,19 @@ void Gpu::connect(const Gpu& peer) {
 }
 
 Driver::Result Gpu::fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs,
-                         std::byte* out, uint64_t count) const {
+                         std::byte* out, uint64_t count, std::span<const double> factors) const {
   const Driver::Address result = scratch_ + std::bit_cast<uintptr_t>(inputs[0]) % kWideBytes;
   void* const to = std::bit_cast<void*>(result);
-  const auto launched = launch(dtype, op, fold_arguments(dtype, inputs, {&to, 1}, count, 0));
+  const auto launched =
+      launch(dtype, op, fold_arguments(dtype, inputs, {&to, 1}, count, 0, {factors}));
   if (launched != Driver::kSuccess) return launched;
   return driver_.copy_to_host(out, result, count * size_of(dtype), stream_);
 }
 
 Driver::Result Gpu::launch(Dtype dtype, ReduceOp op, FoldArguments arguments) const {
   void* parameters[] = {&arguments};
-  return driver_.launch(functions_[static_cast<uint8_t>(dtype)][static_cast<uint8_t>(op)],
+  const Functions& functions = arguments.scaled != 0 ? scaled_folds_ : folds_;
+  return driver_.launch(functions[static_cast<uint8_t>(dtype)][static_cast<uint8_t>(op)],
                         fold_blocks(arguments, multiprocessors_), 1, 1, kBlockThreads, 1, 1, 0,
                         stream_, parameters, nullptr);
 }

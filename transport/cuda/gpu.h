@@ -53,9 +53,9 @@ class Gpu {
   // Of GPUs by their bits, itself among them.
   bool reaches(uint64_t gpus) const { return (gpus & ~(reached_.load() | bit())) == 0; }
   // Enqueues the fold of at most kPieceBytes, and the copy of its result to `out`. Only what
-  // can_reduce().
+  // can_reduce(); only floats with `factors`.
   Driver::Result fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, std::byte* out,
-                      uint64_t count) const;
+                      uint64_t count, std::span<const double> factors) const;
   // Enqueues a fold alone; at least one element.
   Driver::Result launch(Dtype dtype, ReduceOp op, FoldArguments arguments) const;
 
@@ -98,7 +98,9 @@ class Gpu {
   Driver::Stream stream_ = nullptr;
   Driver::Address scratch_ = 0;
   int multiprocessors_ = 1;
-  std::array<std::array<Driver::Function, kReduceOpLast + 1>, kDtypeLast + 1> functions_{};
+  using Functions = std::array<std::array<Driver::Function, kReduceOpLast + 1>, kDtypeLast + 1>;
+  Driver::Result find_kernels(const char* prefix, bool floats_alone, Functions* functions);
+  Functions folds_{}, scaled_folds_{};
   std::atomic<uint64_t> reached_ = 0;  // bits of others
 };
 

@@ -55,27 +55,36 @@ Status for_each_rank(const Communicators& all,
 class LocalFold {
  public:
   LocalFold(Dtype dtype, ReduceOp op) : dtype_(dtype), op_(op) {}
-  void from(const Gpu& gpu, std::span<const GpuRange> ranges, uint64_t at) {
-    for (const GpuRange& range : ranges) {
-      if (&gpu_of(range) == &gpu) from(address_of(range) + at);
+  // `factors`: of each range, or of none.
+  void from(const Gpu& gpu, std::span<const GpuRange> ranges, std::span<const double> factors,
+            uint64_t at) {
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (&gpu_of(ranges[i]) != &gpu) continue;
+      from(address_of(ranges[i]) + at, i < factors.size() ? factors[i] : 1);
     }
   }
-  void from(Driver::Address address) { ins_.push_back(std::bit_cast<const void*>(address)); }
+  void from(Driver::Address address, double factor = 1) {
+    ins_.push_back(std::bit_cast<const void*>(address));
+    factors_.push_back(factor);
+  }
   void to(const Gpu& gpu, std::span<const GpuRange> ranges, uint64_t at) {
     for (const GpuRange& range : ranges) {
       if (&gpu_of(range) == &gpu) to(address_of(range) + at);
     }
   }
   void to(Driver::Address address) { outs_.push_back(std::bit_cast<void*>(address)); }
-  Driver::Result launch(const Gpu& gpu, uint64_t count, uint32_t divisor) const {
+  Driver::Result launch(const Gpu& gpu, uint64_t count, uint32_t divisor = 0,
+                        double factor = 1) const {
     if (outs_.empty()) return Driver::kSuccess;
-    return gpu.launch(dtype_, op_, fold_arguments(dtype_, ins_, outs_, count, divisor));
+    const Scale scale{factors_, factor};
+    return gpu.launch(dtype_, op_, fold_arguments(dtype_, ins_, outs_, count, divisor, scale));
   }
 
  private:
   const Dtype dtype_;
   const ReduceOp op_;
   std::vector<const void*> ins_;
+  std::vector<double> factors_;
   std::vector<void*> outs_;
 };
 
@@ -86,9 +95,9 @@ Status scatter(Communicators& all, const Order& order, uint64_t done, uint64_t c
   const uint64_t at = done * size_of(order.dtype);
   Status status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
     LocalFold fold(order.dtype, order.op);
-    fold.from(gpu, order.inputs, at);
+    fold.from(gpu, order.inputs, order.factors, at);
     fold.to(all.part(rank));
-    return fold.launch(gpu, count, 0);
+    return fold.launch(gpu, count);
   });
   return status.ok() ? all.reduce_scatter(order.dtype, order.op, share) : status;
 }
@@ -136,12 +145,12 @@ Status enqueue_jointly(Communicators& all, const Gpus::Allreduce& allreduce) {
     Status status = scatter(all, allreduce, done, count, share);
     if (status.ok()) status = all.all_gather(allreduce.dtype, share);
     if (status.ok()) {
-      // A fold of one is a copy, but for the divisor and for NaNs, of which there is one alone.
+      // A fold of one is a copy, but for the divisor, the factor, and NaNs, of which there is one.
       status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
         LocalFold fold(allreduce.dtype, allreduce.op);
         fold.from(all.part(rank));
         fold.to(gpu, allreduce.outputs, done * element);
-        return fold.launch(gpu, count, allreduce.divisor);
+        return fold.launch(gpu, count, allreduce.divisor, allreduce.factor);
       });
     }
     if (!status.ok()) return status;
