@@ -111,9 +111,21 @@ class Gpus {
   virtual Status begin(const Allreduce& allreduce, uint64_t ticket) = 0;
   virtual Status begin(const Spread& spread, uint64_t ticket) = 0;
 
+  // Of a sum of floats, whose inputs may be overwritten by the time that anybody could look at
+  // them; in elements of the sum. What is copied, since it is one input alone, is not looked at.
+  struct Nonfinite {
+    struct Input {
+      uint64_t many = 0;   // elements that are NaN or infinite, where the result is so too
+      uint64_t first = 0;  // of them, if there are any
+      bool nan = false;    // that one is
+    };
+    uint64_t first = 0;  // of the result; where no input is so there, the sum outgrew its type
+    std::vector<Input> inputs;
+  };
   struct Ended {
     uint64_t ticket = 0;
     Status status;  // an error: the GPU failed, and everything after it will
+    std::optional<Nonfinite> nonfinite = {};  // none: all of the result is finite
   };
   // What has ended since the last time is added to `ended`.
   virtual void take_ended(std::vector<Ended>* ended) = 0;

@@ -109,7 +109,7 @@ void DataThread::give_back(const std::vector<uint64_t>& loans) {
 
 int DataThread::end_gpu_work() {
   const std::vector<GpuDesk::Ended>& ended = shared_.gpus.take_ended();
-  for (const auto& [work, status] : ended) work.job->on_gpu_ended(work, status);
+  for (const GpuDesk::Ended& one : ended) one.work.job->on_gpu_ended(one);
   return static_cast<int>(ended.size());
 }
 

@@ -50,7 +50,7 @@ const std::vector<GpuDesk::Ended>& GpuDesk::take_ended() {
   told_.clear();
   gpus_->take_ended(&told_);
   for (transport::Gpus::Ended& told : told_) {
-    ended_.push_back({works_[told.ticket], std::move(told.status)});
+    ended_.push_back({works_[told.ticket], std::move(told.status), std::move(told.nonfinite)});
     free_.push_back(told.ticket);
     --under_way_;
   }

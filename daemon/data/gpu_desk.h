@@ -40,6 +40,7 @@ class GpuDesk {
   struct Ended {
     GpuWork work;
     Status status;
+    std::optional<transport::Gpus::Nonfinite> nonfinite;
   };
   // Valid until the next call.
   const std::vector<Ended>& take_ended();

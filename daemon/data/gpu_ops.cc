@@ -175,6 +175,15 @@ void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine
   settle(at);
 }
 
+// The sources of what is under way stay as they are until it has ended.
+GpuOps::Summed GpuOps::summed_by(const GpuWork& work) const {
+  const OnGpu& on = ops_.at(work.key);
+  const Source& source = on.sources[work.source];
+  Summed summed{source.runs[work.run].first, {}};
+  for (const size_t rank : source.ranks) summed.ranks.push_back(on.ranks[rank].rank);
+  return summed;
+}
+
 void GpuOps::fail(const Status& status) {
   if (!why_failed_.empty()) return;
   why_failed_ = status.message();

@@ -71,6 +71,12 @@ class GpuOps {
   // epoch is to end. True: nothing of that kind is under way.
   bool come_to_rest();
   void on_ended(const GpuWork& work, const Status& status, core::JobEngine* engine);
+  // Of a sum that has just ended: where it begins in the inputs, and whose those are.
+  struct Summed {
+    uint64_t offset = 0;  // bytes
+    std::vector<uint32_t> ranks;
+  };
+  Summed summed_by(const GpuWork& work) const;
   // The engine is done with this rank's part. False: it is none of these. Else the end is told once
   // GPUs have let go of its memory, with its result where it is a good one.
   bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);

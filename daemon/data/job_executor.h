@@ -107,11 +107,12 @@ class JobExecutor final : private core::EngineActions {
   void on_sent(core::Staging at);
 
   // ---- from the GPUs ----
-  void on_gpu_ended(const GpuWork& work, const Status& status) {
-    flight_->gpu_ended(work.key, work.number, status.ok());
-    if (work.rides) gpu_ring_->on_ended(work, status.ok());
-    gpu_ops_.on_ended(work, status, &engine_);
-    if (work.rides) send_ready();
+  void on_gpu_ended(const GpuDesk::Ended& ended) {
+    flight_->gpu_ended(ended.work.key, ended.work.number, ended.status.ok());
+    if (ended.nonfinite) look(ended.work, *ended.nonfinite);
+    if (ended.work.rides) gpu_ring_->on_ended(ended.work, ended.status.ok());
+    gpu_ops_.on_ended(ended.work, ended.status, &engine_);
+    if (ended.work.rides) send_ready();
   }
 
   // At most `budget` slices; returns the amount of work done.
@@ -191,6 +192,7 @@ class JobExecutor final : private core::EngineActions {
   void made(core::Staging at, uint32_t length);
   void look(const core::Op& op, uint64_t offset, uint64_t first, uint64_t bytes,
             const transport::FoldFindings& found);
+  void look(const GpuWork& work, const transport::Gpus::Nonfinite& found);
   std::byte* memory_at(core::Staging at);
   const std::byte* kept_at(uint32_t kept) const;
   bool may_be_kept(const SlotBuffers::Value& value) const;

@@ -132,6 +132,16 @@ void JobExecutor::look(const core::Op& op, uint64_t offset, uint64_t first, uint
   }
 }
 
+// Of what GPUs have summed, who have looked at the inputs themselves.
+void JobExecutor::look(const GpuWork& work, const transport::Gpus::Nonfinite& found) {
+  const core::Op* const op = engine_.find(work.key);
+  if (op == nullptr) return;
+  const GpuOps::Summed summed = gpu_ops_.summed_by(work);
+  if (nonfinite_.look(*op, summed.offset, summed.ranks, found, monotonic_now())) {
+    shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
+  }
+}
+
 void JobExecutor::sum(const core::SumOrder& order) {
   const core::Op& op = *order.op;
   const uint64_t output_at = op.plan.output_at(order.slice);

@@ -17,24 +17,39 @@ bool NonfiniteWatch::look(const core::Op& op, uint64_t offset, uint64_t bytes,
     least = first;
     guilty = i;
   }
-  const bool from_here = guilty < inputs.size() || findings.overflows != 0;
-  if (first_ || !from_here) return false;
-
-  first_.emplace();
-  first_->key = op.key;
-  first_->name = op.name;
-  first_->at = now;
   if (guilty < inputs.size()) {
     const auto* const element =
         static_cast<const std::byte*>(inputs[guilty]) + least * size_of(dtype);
-    first_->kind = transport::is_nan(dtype, element) ? NonfiniteOrigin::Kind::kNan
-                                                     : NonfiniteOrigin::Kind::kInfinity;
-    first_->rank = ranks[guilty];
-    first_->element = before + least;
-  } else {
-    first_->kind = NonfiniteOrigin::Kind::kOverflow;
-    first_->element = before + findings.first_overflow;
+    const Kind kind = transport::is_nan(dtype, element) ? Kind::kNan : Kind::kInfinity;
+    return remember(op, kind, ranks[guilty], before + least, now);
   }
+  if (findings.overflows == 0) return false;
+  return remember(op, Kind::kOverflow, kNoRank, before + findings.first_overflow, now);
+}
+
+bool NonfiniteWatch::look(const core::Op& op, uint64_t offset, std::span<const uint32_t> ranks,
+                          const transport::Gpus::Nonfinite& found, core::Time now) {
+  const uint64_t before = offset / size_of(op.signature->dtype);
+  for (size_t i = 0; i < ranks.size(); ++i) inputs_[ranks[i]] += found.inputs[i].many;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const transport::Gpus::Nonfinite::Input& input = found.inputs[i];
+    if (input.many == 0 || input.first != found.first) continue;
+    return remember(op, input.nan ? Kind::kNan : Kind::kInfinity, ranks[i], before + input.first,
+                    now);
+  }
+  return remember(op, Kind::kOverflow, kNoRank, before + found.first, now);
+}
+
+bool NonfiniteWatch::remember(const core::Op& op, Kind kind, uint32_t rank, uint64_t element,
+                              core::Time now) {
+  if (first_) return false;
+  first_.emplace();
+  first_->kind = kind;
+  first_->rank = rank;
+  first_->key = op.key;
+  first_->name = op.name;
+  first_->element = element;
+  first_->at = now;
   return true;
 }
 

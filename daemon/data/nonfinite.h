@@ -7,6 +7,7 @@
 
 #include "daemon/core/op.h"
 #include "daemon/data/messages.h"
+#include "transport/gpus.h"
 #include "transport/reducer.h"
 
 namespace gradring::daemon {
@@ -23,6 +24,10 @@ class NonfiniteWatch {
             std::span<const void* const> inputs, std::span<const uint32_t> ranks,
             const transport::FoldFindings& findings, core::Time now);
 
+  // The same of a sum that GPUs have made of inputs of these ranks, from `offset` on.
+  bool look(const core::Op& op, uint64_t offset, std::span<const uint32_t> ranks,
+            const transport::Gpus::Nonfinite& found, core::Time now);
+
   // Values of this rank that were not finite so far. Exact for sums, averages and products; an
   // infinity that a minimum or maximum passed over is nobody's trouble, and may be left out.
   uint64_t inputs(uint32_t rank) const {
@@ -32,6 +37,9 @@ class NonfiniteWatch {
   const std::optional<NonfiniteOrigin>& first() const { return first_; }
 
  private:
+  using Kind = NonfiniteOrigin::Kind;
+  bool remember(const core::Op& op, Kind kind, uint32_t rank, uint64_t element, core::Time now);
+
   std::map<uint32_t, uint64_t> inputs_;
   std::optional<NonfiniteOrigin> first_;
 };

@@ -1,16 +1,19 @@
 // Functions of libcuda.so.1 for kernels, with the names of its cuda.h. There is one kind of kernels
 // (transport/cuda/fold_kernels.cu), which is known by its name: the reducer does what it would.
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "proto/reduction.h"
 #include "tests/client/cuda_twin_gpu.h"
+#include "tests/transport/sum_findings.h"
 #include "transport/cuda/fold_arguments.h"
 #include "transport/reducer.h"
 
@@ -55,6 +58,30 @@ int look_up(int number, const void* pointer, const Function& f, const FoldArgume
   return kSuccess;
 }
 
+// As trace() of transport/cuda/fold_trace.h does; false: there is no room for it.
+bool leave_trace(Dtype dtype, const FoldArguments& a, const std::vector<const void*>& inputs,
+                 const void* sum, size_t count) {
+  using gradring::transport::cuda::FoldTrace;
+  char* const there = at(std::bit_cast<uint64_t>(a.trace), sizeof(FoldTrace));
+  if (there == nullptr) return false;
+  const auto found =
+      gradring::transport::sum_findings(dtype, sum, std::span(inputs).first(a.num_traced), count);
+  if (!found) return true;
+  FoldTrace trace;
+  std::memcpy(&trace, there, sizeof trace);
+  trace.first = std::max(trace.first, ~FoldTrace::Number{a.element + found->first});
+  for (uint32_t r = 0; r < a.num_traced; ++r) {
+    const auto& input = found->inputs[r];
+    if (input.many == 0) continue;
+    const uint64_t mark = 2 * (a.element + input.first) + (input.nan ? 0 : 1);
+    trace.many[a.numbers[r]] += input.many;
+    trace.first_of[a.numbers[r]] = std::max(trace.first_of[a.numbers[r]], ~FoldTrace::Number{mark});
+  }
+  std::memcpy(there, &trace, sizeof trace);
+  *a.raised = 1;
+  return true;
+}
+
 int fold(int number, const Function& f, const FoldArguments& a) {
   std::vector<char*> outs, found;
   int result = kSuccess;
@@ -70,7 +97,12 @@ int fold(int number, const Function& f, const FoldArguments& a) {
   if ((a.scaled != 0) != f.scaled) return kInvalidValue;  // the other kernel was to be launched
   gradring::transport::Scale scale;
   if (f.scaled) scale = {{a.factors, a.num_inputs}, a.factor};
-  gradring::transport::fold(f.dtype, f.op, inputs, outs[0], count, a.divisor, scale);
+  std::vector<char> sum(count * size_of(f.dtype));  // inputs are looked at before it is written
+  gradring::transport::fold(f.dtype, f.op, inputs, sum.data(), count, a.divisor, scale);
+  if (a.trace != nullptr && !leave_trace(f.dtype, a, inputs, sum.data(), count)) {
+    return kIllegalAddress;
+  }
+  std::memcpy(outs[0], sum.data(), sum.size());
   for (char* const out : outs) std::memmove(out, outs[0], count * size_of(f.dtype));
   return kSuccess;
 }

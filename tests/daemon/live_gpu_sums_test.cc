@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <gradring/gradring.hpp>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,21 @@ namespace {
 
 using test::test_gpu;
 using testing::HasSubstr;
+using testing::Not;
 
 class LiveGpuSums : public LiveGpuRanks {
  protected:
   using LiveGpuRanks::LiveGpuRanks;
+  // One rank has a block of NaN.
+  static constexpr uint64_t kBad = 3 * DeviceBuffer::kBlock;
+  static void sum_with_nan_of(Communicator& job, int rank) {
+    DeviceBuffer gradients(job, kCount);
+    gradients.write_later([&](size_t block) {
+      return block == 3 && job.rank() == rank ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
+    });
+    job.start(gradients.sum()).wait();
+    EXPECT_TRUE(std::isnan(gradients.read()[kBad]));
+  }
 };
 
 TEST_F(LiveGpuSums, AreThoseOfTheHost) {
@@ -129,6 +142,12 @@ TEST_F(LiveGpuSums, ASlowStreamIsWaitedFor) {
   });
 }
 
+TEST_F(LiveGpuSums, SayWhoseNanItWas) {
+  run("train", [](Communicator& job) { sum_with_nan_of(job, 2); });
+  EXPECT_THAT(daemon_.log(), HasSubstr("first NaN of this node's ranks: rank 2"));
+  EXPECT_THAT(daemon_.log(), HasSubstr("element " + std::to_string(kBad)));
+}
+
 // Memory of a group's parent is open for the group as well.
 TEST_F(LiveGpuSums, OfAGroupTakeItsMemberMemory) {
   run("train", [](Communicator& job) {
@@ -213,6 +232,13 @@ TEST_F(LiveGpuSumsOfNodes, AreScaledOnce) {
     expect_sums(gradients);
   });
   expect_traffic(2 * kBytes, kBytes, kBytes);
+}
+
+TEST_F(LiveGpuSumsOfNodes, SayWhoseNanItWas) {
+  run("train", [](Communicator& job) { sum_with_nan_of(job, 3); });
+  EXPECT_THAT(b_.log(), HasSubstr("first NaN of this node's ranks: rank 3"));
+  EXPECT_THAT(b_.log(), HasSubstr("element " + std::to_string(kBad)));
+  EXPECT_THAT(daemon_.log(), Not(HasSubstr("first NaN"))) << "it came from elsewhere";
 }
 
 TEST_F(LiveGpuSumsOfNodes, AreScatteredAndGathered) {

@@ -122,6 +122,37 @@ TEST_F(NonfiniteWatchTest, ASumOfFiniteValuesThatIsNotFiniteIsAnOverflowOfNobody
   EXPECT_THAT(counted(), ElementsAre(0, 0));
 }
 
+// Ranks 4 and 6 once more, whose inputs GPUs have looked at.
+class NonfiniteOnGpusTest : public NonfiniteWatchTest {
+ protected:
+  bool look(const transport::Gpus::Nonfinite& found, uint64_t first_element = 0) {
+    static constexpr std::array<uint32_t, 2> kRanks = {4, 6};
+    return watch_.look(op_, first_element * sizeof(float), kRanks, found, 300);
+  }
+};
+
+TEST_F(NonfiniteOnGpusTest, NamesTheRankThatHadTheFirst) {
+  EXPECT_TRUE(look({5, {{2, 9, true}, {1, 5, false}}}, 16));
+  EXPECT_EQ(watch_.first()->kind, Kind::kInfinity);
+  EXPECT_EQ(watch_.first()->rank, 6u);
+  EXPECT_EQ(watch_.first()->element, 21u);
+  EXPECT_EQ(watch_.first()->key, op_.key);
+  EXPECT_EQ(watch_.first()->name, "grad.7");
+  EXPECT_EQ(watch_.first()->at, 300);
+  EXPECT_THAT(counted(), ElementsAre(2, 1));
+  EXPECT_FALSE(look({0, {{1, 0, true}, {}}}));
+  EXPECT_EQ(watch_.first()->rank, 6u) << "the first stays";
+  EXPECT_THAT(counted(), ElementsAre(3, 1));
+}
+
+TEST_F(NonfiniteOnGpusTest, WhatNoInputHasIsAnOverflow) {
+  EXPECT_TRUE(look({5, {{}, {3, 6, true}}}));
+  EXPECT_EQ(watch_.first()->kind, Kind::kOverflow);
+  EXPECT_EQ(watch_.first()->rank, kNoRank);
+  EXPECT_EQ(watch_.first()->element, 5u);
+  EXPECT_THAT(counted(), ElementsAre(0, 3));
+}
+
 class NonfiniteReportTest : public testing::Test {
  protected:
   NonfiniteReportTest() {

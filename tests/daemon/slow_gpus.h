@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/transport/sum_findings.h"
 #include "transport/gpus.h"
 #include "transport/reducer.h"
 
@@ -100,13 +102,14 @@ class SlowGpus final : public transport::Gpus {
     std::vector<const void*> inputs;
     for (const transport::GpuRange& range : sum.inputs) inputs.push_back(address(range));
     const std::vector<double> factors(sum.factors.begin(), sum.factors.end());
-    put({ticket, [sum, inputs, factors] {
+    put({ticket, [sum, inputs, factors]() -> Found {
            const size_t bytes = sum.count * size_of(sum.dtype);
            if (inputs.size() == 1 && factors.empty()) {
              std::memcpy(sum.out, inputs[0], bytes);
-           } else {
-             transport::fold(sum.dtype, sum.op, inputs, sum.out, sum.count, 0, {factors});
+             return std::nullopt;
            }
+           transport::fold(sum.dtype, sum.op, inputs, sum.out, sum.count, 0, {factors});
+           return transport::sum_findings(sum.dtype, sum.out, inputs, sum.count);
          }});
     return {};
   }
@@ -121,10 +124,12 @@ class SlowGpus final : public transport::Gpus {
     for (const transport::GpuRange& range : all.outputs) outputs.push_back(address(range));
     const std::vector<double> factors(all.factors.begin(), all.factors.end());
     put({ticket, [all, inputs, outputs, factors] {
-           transport::fold(all.dtype, all.op, inputs, outputs[0], all.count, all.divisor,
+           std::vector<std::byte> result(all.count * size_of(all.dtype));
+           transport::fold(all.dtype, all.op, inputs, result.data(), all.count, all.divisor,
                            {factors, all.factor});
-           const size_t bytes = all.count * size_of(all.dtype);
-           for (std::byte* to : outputs) std::memmove(to, outputs[0], bytes);
+           Found found = transport::sum_findings(all.dtype, result.data(), inputs, all.count);
+           for (std::byte* to : outputs) std::memcpy(to, result.data(), result.size());
+           return found;
          }});
     return {};
   }
@@ -135,6 +140,7 @@ class SlowGpus final : public transport::Gpus {
     for (const transport::GpuRange& range : spread.outputs) outputs.push_back(address(range));
     put({ticket, [spread, outputs] {
            for (std::byte* to : outputs) std::memcpy(to, spread.from, spread.bytes);
+           return Found();
          }});
     return {};
   }
@@ -143,9 +149,9 @@ class SlowGpus final : public transport::Gpus {
     for (; !work_.empty() && (allowed_ > 0 || !failure_.empty()); work_.pop_front()) {
       const auto& [ticket, act] = work_.front();
       if (failure_.empty()) {
-        act();
+        Found found = act();
         allowed_ -= allowed_ == SIZE_MAX ? 0 : 1;
-        ended->push_back({ticket, {}});
+        ended->push_back({ticket, {}, std::move(found)});
       } else {
         ended->push_back({ticket, {Code::kInternal, failure_}});
       }
@@ -157,9 +163,10 @@ class SlowGpus final : public transport::Gpus {
   }
 
  private:
+  using Found = std::optional<Nonfinite>;
   struct Work {
     uint64_t ticket = 0;
-    std::function<void()> act;
+    std::function<Found()> act;
   };
   void put(Work work) {
     work_.push_back(std::move(work));

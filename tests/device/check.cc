@@ -6,14 +6,17 @@
 //   --max-mib N  no larger ops: of 1024, ranks take some 30 GiB of the host and 20 of the GPU
 // Exit: 0 all is right, 1 something is not, 2 nonsense was asked.
 #include <algorithm>
+#include <bit>
 #include <boost/program_options.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,6 +104,34 @@ class Check {
     return faults_.empty();
   }
 
+  // A line; true: the daemon says whose a NaN was that went into a sum on the GPU.
+  bool tell_origin() {
+    if (!layout_.sums) return true;
+    const size_t guilty = layout_.node_of.size() - 1;
+    std::vector<std::thread> ranks;
+    for (size_t rank = 0; rank <= guilty; ++rank) {
+      ranks.emplace_back([this, guilty, rank] { sum_with_nan(rank, rank == guilty); });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    const std::string words = "rank " + std::to_string(guilty) + " ";
+    const std::string place = "element " + std::to_string(kNanAt);
+    const LiveDaemon& node = *nodes_[layout_.node_of[guilty]];
+    bool told = false;
+    for (const auto start = Clock::now(); !told && Clock::now() < start + kToldWithin;) {
+      std::istringstream lines(node.log());
+      for (std::string line; std::getline(lines, line);) {
+        told =
+            told || (line.find("job origin") != std::string::npos &&
+                     line.find("first NaN of this node's ranks: " + words) != std::string::npos &&
+                     line.find(place) != std::string::npos);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    std::printf("%-38s  %-22s  %6d  %10s  %s\n", layout_.words, "whose a NaN was", 1, "",
+                told ? "right" : "WRONG");
+    return told;
+  }
+
   // That what was to be summed by GPUs was: else it would be right, and not what is to be shown.
   bool tell_traffic() {
     if (!layout_.sums) return true;
@@ -114,15 +145,49 @@ class Check {
   }
 
  private:
-  void run_rank(const Part& part, size_t rank) {
+  static constexpr size_t kNanAt = 1'000'001;
+  static constexpr auto kToldWithin = std::chrono::seconds(5);
+
+  Communicator join(const char* job, size_t rank) const {
     gradring_options options{};
     options.struct_size = sizeof options;
     options.runtime_dir = nodes_[layout_.node_of[rank]]->runtime_dir().c_str();
-    options.job = "check";
+    options.job = job;
     options.rank = static_cast<int>(rank);
     options.size = static_cast<int>(layout_.node_of.size());
     options.local_rank = options.local_size = -1;
-    const Communicator world(options);
+    return Communicator(options);
+  }
+
+  void sum_with_nan(size_t rank, bool has_it) const {
+    const test::TestGpu& gpu = test::test_gpu();
+    const Communicator world = join("origin", rank);
+    constexpr size_t kCount = 2 * kNanAt;
+    const uint64_t memory = gpu.alloc(kCount * sizeof(float), false);
+    void* const stream = gpu.make_stream();
+    gpu.fill_later(stream, memory, 1, kCount);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    if (has_it) gpu.fill_later(stream, memory + kNanAt * sizeof(float), nan, 1);
+    gradring_op op{};
+    op.struct_size = sizeof op;
+    op.collective = GRADRING_ALLREDUCE;
+    op.dtype = GRADRING_FLOAT32;
+    op.op = GRADRING_SUM;
+    op.count = kCount;
+    op.input = op.output = std::bit_cast<void*>(memory);
+    op.stream = stream;
+    try {
+      world.start(op).wait();
+    } catch (const std::exception& error) {
+      std::printf("    rank %zu: %s\n", rank, error.what());
+    }
+    gpu.wait_for(stream);
+    gpu.end_stream(stream);
+    gpu.free(memory);
+  }
+
+  void run_rank(const Part& part, size_t rank) {
+    const Communicator world = join("check", rank);
     differential::RunnerOptions how;
     how.patience = kPatience;
     how.gpu = &test::test_gpu();
@@ -187,6 +252,7 @@ int run(const Orders& orders) {
     for (const Part& part : parts_for(orders, layout)) {
       right = check.run(part) && right;
     }
+    right = check.tell_origin() && right;
     right = check.tell_traffic() && right;
   }
   return right ? 0 : 1;

@@ -59,14 +59,16 @@ class GpusOfTheDaemon : public ::testing::Test {
     return open(allocate(bytes, offset, gpu), offset, bytes.size());
   }
 
-  // Until nothing works any more.
+  // Until nothing works any more; what was not finite is in found_ then.
   std::map<uint64_t, Status> ends() {
     std::map<uint64_t, Status> ends;
+    found_.clear();
     while (gpus_->busy()) {
       std::vector<Gpus::Ended> ended;
       gpus_->take_ended(&ended);
       for (const auto& end : ended) {
         EXPECT_TRUE(ends.emplace(end.ticket, end.status).second) << end.ticket << " ended twice";
+        if (end.nonfinite) found_[end.ticket] = *end.nonfinite;
       }
       std::this_thread::yield();
     }
@@ -99,6 +101,7 @@ class GpusOfTheDaemon : public ::testing::Test {
 
   const test::CudaTwin& twin_ = test::cuda_twin();
   std::shared_ptr<Gpus> gpus_;
+  std::map<uint64_t, Gpus::Nonfinite> found_;  // by ticket
   std::map<uint64_t, int> allocated_;
   std::mt19937_64 random_{20250611};
 };

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "tests/client/nccl_twin.h"
@@ -122,6 +123,50 @@ TEST_F(GpuNccl, ScaledSumsToo) {
       gpus_->begin(Gpus::Sum{kSum.dtype, kSum.op, all.ranges, host.data(), 5000, factors}, 1).ok());
   ends_well(1);
   EXPECT_TRUE(host == sum_of(kSum, all, 5000, 0, {factors}));
+}
+
+// Each GPU looks at its ranks' inputs while it adds them, and at the sum of all.
+TEST_F(GpuNccl, WhatIsNotFiniteIsFoundByRank) {
+  constexpr size_t kCount = cuda::Communicators::kPartBytes / sizeof(float) + 1000;
+  const auto spoil = [&](Ranks& all, size_t rank, size_t element, float value) {
+    std::memcpy(static_cast<std::byte*>(twin_.behind(all.addresses[rank])) + element * 4, &value,
+                4);
+  };
+  Bytes host(kCount * sizeof(float));
+  auto ready = gpus_->make_ready(host);
+  for (const bool to_host : {false, true}) {
+    const auto sum = [&](const Ranks& all) {
+      const Status begun =
+          to_host ? gpus_->begin(Gpus::Sum{kSum.dtype, kSum.op, all.ranges, host.data(), kCount}, 7)
+                  : gpus_->begin(
+                        Gpus::Allreduce{kSum.dtype, kSum.op, all.ranges, all.ranges, 0, kCount}, 7);
+      ASSERT_TRUE(begun.ok());
+      ends_well(7);
+    };
+    Ranks all = ranks(kSum, 5, kCount, 3);
+    sum(all);
+    EXPECT_TRUE(found_.empty());
+    all = ranks(kSum, 5, kCount, 3);
+    spoil(all, 4, kCount - 9, std::numeric_limits<float>::quiet_NaN());
+    spoil(all, 4, kCount - 5, std::numeric_limits<float>::infinity());
+    spoil(all, 2, kCount - 7, -std::numeric_limits<float>::infinity());
+    sum(all);
+    ASSERT_EQ(found_.size(), 1u);
+    EXPECT_EQ(found_[7].first, kCount - 9);
+    EXPECT_EQ(found_[7].inputs[4].many, 2u);
+    EXPECT_EQ(found_[7].inputs[4].first, kCount - 9);
+    EXPECT_TRUE(found_[7].inputs[4].nan);
+    EXPECT_EQ(found_[7].inputs[2].many, 1u);
+    EXPECT_FALSE(found_[7].inputs[2].nan);
+    EXPECT_EQ(found_[7].inputs[0].many + found_[7].inputs[1].many + found_[7].inputs[3].many, 0u);
+    all = ranks(kSum, 5, kCount, 3);
+    spoil(all, 0, 5000, std::numeric_limits<float>::max());  // on two GPUs
+    spoil(all, 1, 5000, std::numeric_limits<float>::max());
+    sum(all);
+    ASSERT_EQ(found_.size(), 1u) << "NCCL's sum outgrew its type";
+    EXPECT_EQ(found_[7].first, 5000u);
+    for (const auto& input : found_[7].inputs) EXPECT_EQ(input.many, 0u);
+  }
 }
 
 TEST_F(GpuNccl, EveryTypeAndOperationIsRight) {

@@ -40,7 +40,8 @@ bool find_memory(void* library, Driver* d) {
          find(library, "cuMemGetAddressRange_v2", &d->address_range) &&
          find(library, "cuMemAlloc_v2", &d->allocate) && find(library, "cuMemFree_v2", &d->free) &&
          find(library, "cuMemHostRegister_v2", &d->register_host) &&
-         find(library, "cuMemHostUnregister", &d->unregister_host);
+         find(library, "cuMemHostUnregister", &d->unregister_host) &&
+         find(library, "cuMemHostGetDevicePointer_v2", &d->host_pointer);
 }
 
 bool find_work(void* library, Driver* d) {

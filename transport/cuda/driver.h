@@ -59,6 +59,8 @@ struct Driver {
   Result (*free)(Address) = nullptr;
   Result (*register_host)(void*, size_t bytes, unsigned flags) = nullptr;
   Result (*unregister_host)(void*) = nullptr;
+  // Of what is registered and mapped.
+  Result (*host_pointer)(Address*, void* host, unsigned flags) = nullptr;
 
   Result (*create_stream)(Stream*, unsigned flags, int priority) = nullptr;
   Result (*destroy_stream)(Stream) = nullptr;

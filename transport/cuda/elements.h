@@ -24,7 +24,8 @@ inline __host__ __device__ To same_bits(From from) {
 //   Stored   the type of an element in memory; of floats, its bits,
 //   Value    what it is folded in,
 //   load, store, and for floats
-//   kNan     the one NaN that is ever stored: quiet, with sign and payload zero.
+//   kNan     the one NaN that is ever stored: quiet, with sign and payload zero,
+//   kInfinity
 
 template <typename T>
 struct Integer {
@@ -42,21 +43,23 @@ struct Bool {
   static __host__ __device__ Stored store(Value value) { return value; }
 };
 
-template <typename T, typename Bits, Bits kQuietNan>
+template <typename T, typename Bits, Bits kQuietNan, Bits kInfinite>
 struct Native {
   using Stored = Bits;
   using Value = T;
   static constexpr Stored kNan = kQuietNan;
+  static constexpr Stored kInfinity = kInfinite;
   static __host__ __device__ Value load(Stored stored) { return same_bits<Value>(stored); }
   static __host__ __device__ Stored store(Value value) { return same_bits<Stored>(value); }
 };
-using Float32 = Native<float, uint32_t, 0x7fc00000>;
-using Float64 = Native<double, uint64_t, 0x7ff8000000000000>;
+using Float32 = Native<float, uint32_t, 0x7fc00000, 0x7f800000>;
+using Float64 = Native<double, uint64_t, 0x7ff8000000000000, 0x7ff0000000000000>;
 
 struct Float16 {
   using Stored = uint16_t;
   using Value = float;
   static constexpr Stored kNan = 0x7e00;
+  static constexpr Stored kInfinity = 0x7c00;
   static __host__ __device__ Value load(Stored stored) { return __half2float(__half_raw{stored}); }
   static __host__ __device__ Stored store(Value value) {
     return static_cast<__half_raw>(__float2half_rn(value)).x;  // to nearest even, subnormals kept
@@ -69,6 +72,7 @@ struct Bfloat16 {
   using Stored = uint16_t;
   using Value = float;
   static constexpr Stored kNan = 0x7fc0;
+  static constexpr Stored kInfinity = 0x7f80;
   static __host__ __device__ Value load(Stored stored) {
     return same_bits<Value>(static_cast<uint32_t>(stored) << 16);
   }
@@ -160,6 +164,17 @@ inline __host__ __device__ typename Format::Stored finish(typename Format::Value
     if (value != value) return Format::kNan;
   }
   return Format::store(value);
+}
+
+// Of floats.
+template <class Format>
+inline __host__ __device__ bool is_finite(typename Format::Stored stored) {
+  return (stored & Format::kInfinity) != Format::kInfinity;
+}
+template <class Format>
+inline __host__ __device__ bool is_infinite(typename Format::Stored stored) {
+  using Stored = typename Format::Stored;
+  return static_cast<Stored>(stored << 1) == static_cast<Stored>(Format::kInfinity << 1);
 }
 
 }  // namespace gradring::transport::cuda

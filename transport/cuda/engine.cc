@@ -30,6 +30,13 @@ uint64_t bits_of(std::span<const GpuRange> ranges) {
   return bits;
 }
 
+// How many inputs there are for kernels that look for what is not finite.
+size_t traced(const Gpus::Sum& sum) {
+  const bool copied = sum.inputs.size() == 1 && !scales({sum.factors});
+  return is_float(sum.dtype) && !copied ? sum.inputs.size() : 0;
+}
+size_t traced(const Gpus::Allreduce& all) { return is_float(all.dtype) ? all.inputs.size() : 0; }
+
 // Host memory that all GPUs may reach, those too that start later.
 class Pinned : public Registration {
  public:
@@ -226,11 +233,13 @@ Status Engine::begin(const Sum& sum, uint64_t ticket) {
   }
   const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
   if (all_ != nullptr && takes(*all_, sum)) {
-    return put_jointly(ticket, host, [&] { return enqueue_jointly(*all_, sum); });
+    return put_jointly(ticket, host, traced(sum),
+                       [&](auto watches) { return enqueue_jointly(*all_, sum, watches); });
   }
   Queue* const queue = choose(sum.inputs, true);
   if (queue == nullptr) return cannot_reach();
-  return put(*queue, ticket, host, [&] { return enqueue(queue->gpu(), sum); });
+  return put(*queue, ticket, host, traced(sum),
+             [&](const Watch& watch) { return enqueue(queue->gpu(), sum, watch); });
 }
 
 Status Engine::begin(const Allreduce& all, uint64_t ticket) {
@@ -242,7 +251,8 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
     return {};
   }
   if (all_ != nullptr && !all.on && takes(*all_, all)) {
-    return put_jointly(ticket, {}, [&] { return enqueue_jointly(*all_, all); });
+    return put_jointly(ticket, {}, traced(all),
+                       [&](auto watches) { return enqueue_jointly(*all_, all, watches); });
   }
   std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
   ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
@@ -253,7 +263,8 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
     queue = &queue_of(*all.on);
   }
   if (queue == nullptr) return cannot_reach();
-  return put(*queue, ticket, {}, [&] { return enqueue(queue->gpu(), all); });
+  return put(*queue, ticket, {}, traced(all),
+             [&](const Watch& watch) { return enqueue(queue->gpu(), all, watch); });
 }
 
 Status Engine::begin(const Spread& spread, uint64_t ticket) {
@@ -266,14 +277,14 @@ Status Engine::begin(const Spread& spread, uint64_t ticket) {
   }
   const Queue::Host host{spread.from, spread.bytes};
   if (all_ != nullptr && takes(*all_, spread)) {
-    return put_jointly(ticket, host, [&] { return enqueue_jointly(*all_, spread); });
+    return put_jointly(ticket, host, 0, [&](auto) { return enqueue_jointly(*all_, spread); });
   }
   Queue* const queue = choose(spread.outputs, false);
-  return put(*queue, ticket, host, [&] { return enqueue(queue->gpu(), spread); });
+  return put(*queue, ticket, host, 0, [&](const Watch&) { return enqueue(queue->gpu(), spread); });
 }
 
-Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host,
-                   const std::function<Driver::Result()>& enqueue) {
+Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
+                   const std::function<Driver::Result(const Watch&)>& enqueue) {
   const Gpu& gpu = queue.gpu();
   const Gpu::Current current(gpu);
   Driver::Event event = nullptr;
@@ -282,12 +293,13 @@ Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host,
   if (result != Driver::kSuccess) {
     return {Code::kUnavailable, gpu.words("takes no work of the daemon", result)};
   }
+  const Queue::Trace trace = queue.take_trace(traced);
   result = follow_others(queue, host);
-  if (result == Driver::kSuccess) result = enqueue();
+  if (result == Driver::kSuccess) result = enqueue(queue.watch(trace));
   if (result == Driver::kSuccess) result = gpu.driver().record_event(event, gpu.stream());
   // Some of it may be under way: it has begun, and will be told to have ended so.
   if (result != Driver::kSuccess) has_failed(gpu, result);
-  queue.push(ticket, event, host);
+  queue.push(ticket, event, host, trace);
   return {};
 }
 
@@ -300,8 +312,8 @@ Driver::Result Engine::follow_others(const Queue& queue, Queue::Host host) const
   return result;
 }
 
-Status Engine::put_jointly(uint64_t ticket, Queue::Host host,
-                           const std::function<Status()>& enqueue) {
+Status Engine::put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
+                           const std::function<Status(std::span<const Watch>)>& enqueue) {
   std::vector<Driver::Event> events(gpus_.size());
   for (size_t i = 0; i < gpus_.size(); ++i) {
     const Gpu::Current current(*gpus_[i]);
@@ -312,28 +324,34 @@ Status Engine::put_jointly(uint64_t ticket, Queue::Host host,
     return {Code::kUnavailable, gpus_[i]->words("takes no work of the daemon", result)};
   }
   // From here on some of it may be under way, as above.
+  std::vector<Queue::Trace> traces;
+  std::vector<Watch> watches;
   for (size_t i = 0; i < gpus_.size(); ++i) {
+    traces.push_back(queue_of(i).take_trace(traced));
+    watches.push_back(queue_of(i).watch(traces[i]));
     const Gpu::Current current(*gpus_[i]);
     const auto result = follow_others(queue_of(i), host);
     if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
   }
   Status status = why_broken();
-  if (status.ok()) status = enqueue();
+  if (status.ok()) status = enqueue(watches);
   if (!status.ok()) has_failed(status);
   for (size_t i = 0; i < gpus_.size(); ++i) {
     const Gpu::Current current(*gpus_[i]);
     const auto result = gpus_[i]->driver().record_event(events[i], gpus_[i]->stream());
     if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
-    queue_of(i).push(ticket, events[i], host);
+    queue_of(i).push(ticket, events[i], host, traces[i]);
   }
   joint_[ticket] = {gpus_.size(), std::chrono::steady_clock::now()};
   return {};
 }
 
-bool Engine::is_last(uint64_t ticket) {
-  const auto joint = joint_.find(ticket);
+bool Engine::is_last(Queue::Ended* ended) {
+  const auto joint = joint_.find(ended->ticket);
   if (joint == joint_.end()) return true;
+  add(&joint->second.nonfinite, std::move(ended->nonfinite));
   if (--joint->second.left > 0) return false;
+  ended->nonfinite = std::move(joint->second.nonfinite);
   joint_.erase(joint);
   return true;
 }
@@ -367,8 +385,15 @@ void Engine::take_ended(std::vector<Ended>* ended) {
         has_failed(queue->gpu(), result);
         broken = why_broken();
       }
-      const uint64_t ticket = queue->pop();
-      if (is_last(ticket)) ended->push_back({ticket, std::move(broken)});
+      if (broken.ok() && queue->has_found()) {
+        result = queue->fetch();
+        if (result == Driver::kSuccess) continue;
+        has_failed(queue->gpu(), result);
+        broken = why_broken();
+      }
+      Queue::Ended one = queue->pop(broken.ok());
+      if (!is_last(&one)) continue;
+      ended->push_back({one.ticket, std::move(broken), std::move(one.nonfinite)});
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,13 +53,15 @@ class Engine : public Gpus {
   // Of the GPUs that these lie on, in turn. `reading`: that can read the memory of all others;
   // null: there is none.
   Queue* choose(std::span<const GpuRange> ranges, bool reading);
-  Status put(Queue& queue, uint64_t ticket, Queue::Host host,
-             const std::function<Driver::Result()>& enqueue);
+  // `traced`: inputs of a sum that is watched; 0: it is not.
+  Status put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
+             const std::function<Driver::Result(const Watch&)>& enqueue);
   // The same on all GPUs, for one ticket.
-  Status put_jointly(uint64_t ticket, Queue::Host host, const std::function<Status()>& enqueue);
+  Status put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
+                     const std::function<Status(std::span<const Watch>)>& enqueue);
   Driver::Result follow_others(const Queue& queue, Queue::Host host) const;
-  // Has this, which ended on one GPU, ended on all of them?
-  bool is_last(uint64_t ticket);
+  // Has this, which ended on one GPU, ended on all of them? Then with what all have found.
+  bool is_last(Queue::Ended* ended);
   void look_at_joint();
 
   const std::vector<std::shared_ptr<Gpu>> gpus_;
@@ -77,6 +80,7 @@ class Engine : public Gpus {
   struct Joint {
     size_t left = 0;  // GPUs on which it is not over
     std::chrono::steady_clock::time_point since;
+    std::optional<Nonfinite> nonfinite = {};
   };
   std::map<uint64_t, Joint> joint_;  // by ticket
 

@@ -7,7 +7,7 @@
 #include "transport/cuda/opened.h"
 
 namespace gradring::transport::cuda {
-Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum) {
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum, const Watch& watch) {
   const size_t element = size_of(sum.dtype);
   if (sum.inputs.size() == 1 && !scales({sum.factors})) {
     return gpu.driver().copy_to_host(sum.out, address_of(sum.inputs[0]), sum.count * element,
@@ -19,8 +19,16 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum) {
     for (size_t i = 0; i < sum.inputs.size(); ++i) {
       inputs[i] = std::bit_cast<const void*>(address_of(sum.inputs[i]) + done * element);
     }
-    const auto result = gpu.fold(sum.dtype, sum.op, {inputs.data(), sum.inputs.size()},
-                                 sum.out + done * element, count, sum.factors);
+    const Driver::Address room = gpu.room_for_sum_of(inputs[0]);
+    void* const to = std::bit_cast<void*>(room);
+    FoldArguments arguments = fold_arguments(sum.dtype, {inputs.data(), sum.inputs.size()},
+                                             {&to, 1}, count, 0, {sum.factors});
+    watch.put(&arguments, done);
+    auto result = gpu.launch(sum.dtype, sum.op, arguments);
+    if (result == Driver::kSuccess) {
+      result =
+          gpu.driver().copy_to_host(sum.out + done * element, room, count * element, gpu.stream());
+    }
     if (result != Driver::kSuccess) return result;
     done += count;
   }
@@ -28,7 +36,7 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum) {
 }
 
 // In pieces, so that others' kernels have a turn in between.
-Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all) {
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all, const Watch& watch) {
   const size_t element = size_of(all.dtype);
   std::array<const void*, kGpuInputsMax> inputs{};
   std::array<void*, kGpuInputsMax> outs{};
@@ -40,10 +48,11 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all) {
     for (size_t i = 0; i < all.outputs.size(); ++i) {
       outs[i] = std::bit_cast<void*>(address_of(all.outputs[i]) + done * element);
     }
-    const auto result = gpu.launch(all.dtype, all.op,
-                                   fold_arguments(all.dtype, {inputs.data(), all.inputs.size()},
-                                                  {outs.data(), all.outputs.size()}, count,
-                                                  all.divisor, {all.factors, all.factor}));
+    FoldArguments arguments = fold_arguments(all.dtype, {inputs.data(), all.inputs.size()},
+                                             {outs.data(), all.outputs.size()}, count, all.divisor,
+                                             {all.factors, all.factor});
+    watch.put(&arguments, done);
+    const auto result = gpu.launch(all.dtype, all.op, arguments);
     if (result != Driver::kSuccess) return result;
     done += count;
   }

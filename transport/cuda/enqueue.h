@@ -7,8 +7,8 @@
 namespace gradring::transport::cuda {
 
 // It reaches the GPUs of all inputs, and of all outputs.
-Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum);
-Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& allreduce);
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum, const Watch& watch);
+Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& allreduce, const Watch& watch);
 // It has one of the outputs.
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Spread& spread);
 

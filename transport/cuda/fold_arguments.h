@@ -22,6 +22,17 @@ inline constexpr size_t kWideBytes = 16;
 inline constexpr unsigned kBlockThreads = 256;
 inline constexpr unsigned kBlocksPerMultiprocessor = 8;
 
+// What kernels leave, in the memory of the GPU, of results that are not finite; all 0 if there are
+// none. Elements are kept as their complement: so the first one is the greatest.
+struct FoldTrace {
+  using Number = unsigned long long;  // the widest that atomic operations take
+  Number first;                       // ~element of the result
+  // By input: how many of its elements are not finite where the result isn't either, and the first
+  // of them, ~(2 * element + whether it is infinite, and no NaN).
+  Number many[kDeviceFoldInputsMax];
+  Number first_of[kDeviceFoldInputsMax];
+};
+
 // Elements come in three parts: a head up to the first 16-byte boundary, packs of 16 bytes, a tail.
 // Where the pointers have no such boundaries in common, everything is head.
 struct FoldArguments {
@@ -38,6 +49,11 @@ struct FoldArguments {
   uint32_t scaled;
   double factor;
   double factors[kDeviceFoldInputsMax];
+  FoldTrace* trace;     // null: nobody looks for what is not finite
+  uint32_t* raised;     // of the host: set to 1 when there is something in the trace
+  uint64_t element;     // what the first element is to the trace
+  uint32_t num_traced;  // inputs: all, or none where those are sums themselves
+  uint8_t numbers[kDeviceFoldInputsMax];  // what they are to the trace
 };
 
 inline bool scales(const Scale& scale) {

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "proto/types.h"
 #include "transport/cuda/elements.h"
 #include "transport/cuda/fold_arguments.h"
+#include "transport/cuda/fold_trace.h"
 
 // The fold as many threads do it, each its share: by CUDA's (device_fold.cu, fold_kernels.cu), or
 // in the tests by a loop on the host.
@@ -30,8 +32,15 @@ inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first)
       folded[i] = r == 0 ? value : Op::apply(folded[i], value);
     }
   }
+  uint32_t spoilt = 0;  // bits of lanes
   for (size_t i = 0; i < kLanes; ++i) {
     lanes[i] = finish<Format, kScaled>(folded[i], a.divisor, a.factor);
+    if constexpr (std::is_floating_point_v<typename Format::Value>) {
+      spoilt |= is_finite<Format>(lanes[i]) ? 0 : 1u << i;
+    }
+  }
+  if constexpr (std::is_floating_point_v<typename Format::Value>) {
+    if (spoilt != 0 && a.trace != nullptr) trace<Format>(a, first, spoilt);
   }
   Load result;
   std::memcpy(&result, lanes, sizeof(result));

@@ -150,11 +150,12 @@ Status Gpu::make() {
     return {Code::kUnavailable, words("has no stream for the daemon", stream)};
   }
   // kWideBytes: so that a result can lie as its inputs do.
-  const auto scratch = driver_.allocate(&scratch_, kPieceBytes + kWideBytes);
-  if (scratch == Driver::kSuccess) return {};
-  scratch_ = 0;
+  auto memory = driver_.allocate(&scratch_, kPieceBytes + kWideBytes);
+  if (memory != Driver::kSuccess) scratch_ = 0;
+  if (memory == Driver::kSuccess) memory = traces_.make(driver_, stream_);
+  if (memory == Driver::kSuccess) return {};
   return {Code::kUnavailable,
-          words("has no memory left for sums of the daemon", scratch) +
+          words("has no memory left for sums of the daemon", memory) +
               fmt::format(". Leave {} MiB of it to the daemon", kPieceBytes >> 20)};
 }
 
@@ -164,6 +165,7 @@ void Gpu::stop() {
   {
     const Current current(*this);
     if (current.result() == Driver::kSuccess) {
+      traces_.end(driver_);
       if (scratch_ != 0) driver_.free(scratch_);
       if (stream_ != nullptr) driver_.destroy_stream(stream_);
       if (module_ != nullptr) driver_.unload_module(module_);
@@ -187,14 +189,8 @@ void Gpu::connect(const Gpu& peer) {
   reached_.fetch_or(peer.bit());
 }
 
-Driver::Result Gpu::fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs,
-                         std::byte* out, uint64_t count, std::span<const double> factors) const {
-  const Driver::Address result = scratch_ + std::bit_cast<uintptr_t>(inputs[0]) % kWideBytes;
-  void* const to = std::bit_cast<void*>(result);
-  const auto launched =
-      launch(dtype, op, fold_arguments(dtype, inputs, {&to, 1}, count, 0, {factors}));
-  if (launched != Driver::kSuccess) return launched;
-  return driver_.copy_to_host(out, result, count * size_of(dtype), stream_);
+Driver::Address Gpu::room_for_sum_of(const void* input) const {
+  return scratch_ + std::bit_cast<uintptr_t>(input) % kWideBytes;
 }
 
 Driver::Result Gpu::launch(Dtype dtype, ReduceOp op, FoldArguments arguments) const {

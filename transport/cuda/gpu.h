@@ -12,6 +12,7 @@
 #include "proto/types.h"
 #include "transport/cuda/driver.h"
 #include "transport/cuda/fold_arguments.h"
+#include "transport/cuda/traces.h"
 
 namespace gradring::transport::cuda {
 
@@ -20,9 +21,9 @@ namespace gradring::transport::cuda {
 // the host takes some 80 us, so that others on the stream do not wait long either.
 inline constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
-// One GPU: its primary context, a stream in it, memory for a piece of a result, and the kernels. It
-// has none of them before start(), since a context takes hundreds of megabytes that its trainers
-// may want.
+// One GPU: its primary context, a stream in it, memory for a piece of a result and for what kernels
+// find, and the kernels. It has none of them before start(), since a context takes hundreds of
+// megabytes that its trainers may want.
 class Gpu {
  public:
   // `kernels`: the image of a module; empty: there are none.
@@ -52,12 +53,14 @@ class Gpu {
   Driver::Stream stream() const { return stream_; }
   // Of GPUs by their bits, itself among them.
   bool reaches(uint64_t gpus) const { return (gpus & ~(reached_.load() | bit())) == 0; }
-  // Enqueues the fold of at most kPieceBytes, and the copy of its result to `out`. Only what
-  // can_reduce(); only floats with `factors`.
-  Driver::Result fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs, std::byte* out,
-                      uint64_t count, std::span<const double> factors) const;
-  // Enqueues a fold alone; at least one element.
+  // Room for a result of kPieceBytes, which lies between boundaries as `input` does.
+  Driver::Address room_for_sum_of(const void* input) const;
+  // Enqueues a fold; at least one element. Only what can_reduce(), and is of floats if it is
+  // scaled.
   Driver::Result launch(Dtype dtype, ReduceOp op, FoldArguments arguments) const;
+
+  // Of the thread that begins something.
+  Traces& traces() { return traces_; }
 
   // Waits until what was begun has ended. False: it has not within some seconds, and never will.
   bool rest() const;
@@ -97,6 +100,7 @@ class Gpu {
   Driver::Module module_ = nullptr;
   Driver::Stream stream_ = nullptr;
   Driver::Address scratch_ = 0;
+  Traces traces_;
   int multiprocessors_ = 1;
   using Functions = std::array<std::array<Driver::Function, kReduceOpLast + 1>, kDtypeLast + 1>;
   Driver::Result find_kernels(const char* prefix, bool floats_alone, Functions* functions);

@@ -54,12 +54,15 @@ Status for_each_rank(const Communicators& all,
 // The fold of what of `from` lies on this GPU, to all of `to` there.
 class LocalFold {
  public:
-  LocalFold(Dtype dtype, ReduceOp op) : dtype_(dtype), op_(op) {}
+  // From this element of the sum on.
+  LocalFold(Dtype dtype, ReduceOp op, const Watch& watch, uint64_t first)
+      : dtype_(dtype), op_(op), watch_(watch), first_(first) {}
   // `factors`: of each range, or of none.
   void from(const Gpu& gpu, std::span<const GpuRange> ranges, std::span<const double> factors,
             uint64_t at) {
     for (size_t i = 0; i < ranges.size(); ++i) {
       if (&gpu_of(ranges[i]) != &gpu) continue;
+      numbers_.push_back(static_cast<uint8_t>(i));
       from(address_of(ranges[i]) + at, i < factors.size() ? factors[i] : 1);
     }
   }
@@ -76,25 +79,30 @@ class LocalFold {
   Driver::Result launch(const Gpu& gpu, uint64_t count, uint32_t divisor = 0,
                         double factor = 1) const {
     if (outs_.empty()) return Driver::kSuccess;
-    const Scale scale{factors_, factor};
-    return gpu.launch(dtype_, op_, fold_arguments(dtype_, ins_, outs_, count, divisor, scale));
+    FoldArguments arguments =
+        fold_arguments(dtype_, ins_, outs_, count, divisor, {factors_, factor});
+    watch_.put(&arguments, first_, numbers_);
+    return gpu.launch(dtype_, op_, arguments);
   }
 
  private:
   const Dtype dtype_;
   const ReduceOp op_;
+  const Watch watch_;
+  const uint64_t first_;
   std::vector<const void*> ins_;
+  std::vector<uint8_t> numbers_;  // of ranges
   std::vector<double> factors_;
   std::vector<void*> outs_;
 };
 
 // Afterwards each rank's share in its part is the sum of all inputs there.
 template <typename Order>
-Status scatter(Communicators& all, const Order& order, uint64_t done, uint64_t count,
-               uint64_t share) {
+Status scatter(Communicators& all, const Order& order, std::span<const Watch> watches,
+               uint64_t done, uint64_t count, uint64_t share) {
   const uint64_t at = done * size_of(order.dtype);
   Status status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
-    LocalFold fold(order.dtype, order.op);
+    LocalFold fold(order.dtype, order.op, watches[rank], done);
     fold.from(gpu, order.inputs, order.factors, at);
     fold.to(all.part(rank));
     return fold.launch(gpu, count);
@@ -116,18 +124,25 @@ bool takes(const Communicators& all, const Gpus::Spread& spread) {
   return are_on_all(all, spread.outputs);
 }
 
-Status enqueue_jointly(Communicators& all, const Gpus::Sum& sum) {
+Status enqueue_jointly(Communicators& all, const Gpus::Sum& sum, std::span<const Watch> watches) {
   const size_t element = size_of(sum.dtype);
   for (uint64_t done = 0; done < sum.count;) {
     const uint64_t count = std::min(sum.count - done, Communicators::kPartBytes / element);
     const uint64_t share = share_of(all, count, element);
-    Status status = scatter(all, sum, done, count, share);
+    Status status = scatter(all, sum, watches, done, count, share);
     if (status.ok()) {
       status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
         const Piece piece = piece_of(rank, share, count);
         if (piece.count == 0) return Driver::kSuccess;
-        return gpu.driver().copy_to_host(sum.out + (done + piece.first) * element,
-                                         all.part(rank) + rank * share * element,
+        const Driver::Address sums = all.part(rank) + rank * share * element;
+        if (watches[rank].trace != nullptr) {  // NCCL does not say what has outgrown its type
+          LocalFold look(sum.dtype, sum.op, watches[rank], done + piece.first);
+          look.from(sums);
+          look.to(sums);
+          const auto looked = look.launch(gpu, piece.count);
+          if (looked != Driver::kSuccess) return looked;
+        }
+        return gpu.driver().copy_to_host(sum.out + (done + piece.first) * element, sums,
                                          piece.count * element, gpu.stream());
       });
     }
@@ -137,17 +152,18 @@ Status enqueue_jointly(Communicators& all, const Gpus::Sum& sum) {
   return {};
 }
 
-Status enqueue_jointly(Communicators& all, const Gpus::Allreduce& allreduce) {
+Status enqueue_jointly(Communicators& all, const Gpus::Allreduce& allreduce,
+                       std::span<const Watch> watches) {
   const size_t element = size_of(allreduce.dtype);
   for (uint64_t done = 0; done < allreduce.count;) {
     const uint64_t count = std::min(allreduce.count - done, Communicators::kPartBytes / element);
     const uint64_t share = share_of(all, count, element);
-    Status status = scatter(all, allreduce, done, count, share);
+    Status status = scatter(all, allreduce, watches, done, count, share);
     if (status.ok()) status = all.all_gather(allreduce.dtype, share);
     if (status.ok()) {
       // A fold of one is a copy, but for the divisor, the factor, and NaNs, of which there is one.
       status = for_each_rank(all, [&](size_t rank, const Gpu& gpu) {
-        LocalFold fold(allreduce.dtype, allreduce.op);
+        LocalFold fold(allreduce.dtype, allreduce.op, watches[rank], done);
         fold.from(all.part(rank));
         fold.to(gpu, allreduce.outputs, done * element);
         return fold.launch(gpu, count, allreduce.divisor, allreduce.factor);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
+#include <utility>
 
 namespace gradring::transport::cuda {
 namespace {
@@ -12,6 +14,10 @@ bool overlap(Queue::Host a, Queue::Host b) {
 }
 
 }  // namespace
+
+Queue::Queue(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)), spare_traces_(Traces::kMany) {
+  std::iota(spare_traces_.begin(), spare_traces_.end(), 0u);
+}
 
 Queue::~Queue() {
   const Gpu::Current current(*gpu_);
@@ -40,11 +46,44 @@ Driver::Result Queue::ask(bool all) const {
   return gpu_->driver().query_event(work_.front().event);
 }
 
-uint64_t Queue::pop() {
+Queue::Trace Queue::take_trace(size_t inputs) {
+  if (inputs == 0 || spare_traces_.empty()) return {};
+  const uint32_t number = spare_traces_.back();
+  spare_traces_.pop_back();
+  return {number, inputs};
+}
+
+bool Queue::has_found() const {
+  const Work& work = work_.front();
+  return work.trace.number && !work.fetched && gpu_->traces().raised(*work.trace.number);
+}
+
+Driver::Result Queue::fetch() {
+  Work work = work_.front();
+  auto result = gpu_->traces().fetch(gpu_->driver(), gpu_->stream(), *work.trace.number);
+  if (result == Driver::kSuccess) {
+    result = gpu_->driver().record_event(work.event, gpu_->stream());
+  }
+  if (result != Driver::kSuccess) return result;
+  work_.pop_front();
+  work.fetched = true;
+  work.host = {};  // nothing is done there any more
+  work_.push_back(work);
+  return result;
+}
+
+Queue::Ended Queue::pop(bool well) {
   const Work work = work_.front();
   work_.pop_front();
   spare_.push_back(work.event);
-  return work.ticket;
+  Ended ended{work.ticket, {}};
+  if (!work.trace.number) return ended;
+  Traces& traces = gpu_->traces();
+  // It may not have come, nor be empty again.
+  if (!well && traces.raised(*work.trace.number)) return ended;
+  spare_traces_.push_back(*work.trace.number);
+  if (work.fetched) ended.nonfinite = traces.take(*work.trace.number, work.trace.inputs);
+  return ended;
 }
 
 }  // namespace gradring::transport::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,7 +18,13 @@ class Queue {
  public:
   using Host = std::span<const std::byte>;
 
-  explicit Queue(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {}
+  // What a sum leaves if it is not finite; with inputs, of which it says how many are so.
+  struct Trace {
+    std::optional<uint32_t> number;  // none: it is not watched
+    size_t inputs = 0;
+  };
+
+  explicit Queue(std::shared_ptr<Gpu> gpu);
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -31,24 +38,40 @@ class Queue {
   void give_back(Driver::Event event) { spare_.push_back(event); }
   // What is put on the stream from now on comes behind all that `other` has begun in this memory.
   Driver::Result follow(const Queue& other, Host host) const;
-  void push(uint64_t ticket, Driver::Event event, Host host) {
-    work_.push_back({ticket, event, host});
+  // 0 inputs: it needs none.
+  Trace take_trace(size_t inputs);
+  Watch watch(const Trace& trace) const {
+    return trace.number ? gpu_->traces().watch(*trace.number) : Watch();
+  }
+  void push(uint64_t ticket, Driver::Event event, Host host, const Trace& trace) {
+    work_.push_back({ticket, event, host, trace, false});
   }
   // kNotReady: the oldest works still. `all`: or whatever comes behind it does.
   Driver::Result ask(bool all) const;
-  // The oldest's.
-  uint64_t pop();
+  // The oldest has left something in its trace, which is yet to come here.
+  bool has_found() const;
+  // Enqueues that, and now it comes last.
+  Driver::Result fetch();
+  struct Ended {
+    uint64_t ticket = 0;
+    std::optional<Gpus::Nonfinite> nonfinite;  // that was fetched
+  };
+  // The oldest. `well`: no GPU has failed.
+  Ended pop(bool well);
 
  private:
   struct Work {
     uint64_t ticket;
     Driver::Event event;
     Host host;
+    Trace trace;
+    bool fetched;
   };
 
-  const std::shared_ptr<const Gpu> gpu_;
+  const std::shared_ptr<Gpu> gpu_;
   std::deque<Work> work_;
   std::vector<Driver::Event> spare_;
+  std::vector<uint32_t> spare_traces_;
 };
 
 }  // namespace gradring::transport::cuda
