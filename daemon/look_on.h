@@ -5,14 +5,13 @@
 namespace gradring::daemon {
 
 // Whether a thread that has nothing to do looks on for a while, or goes to sleep at once. To fall
-// asleep and be woken takes about as long as it looks on, so that pays where work comes within that
-// time; whoever waited for longer the last time had better leave the processor to those it waits
-// for. Trainers do the same (client/src/rings.cc).
+// asleep and be woken takes some tens of microseconds, and a trainer that waits for its GPU and
+// submits the next op from Python about as long: it should find us awake. Whoever waited for longer
+// the last time had better leave the processor to those it waits for. Trainers look on for half as
+// long (client/src/rings.cc).
 class LookOn {
  public:
-  static constexpr core::Time kFor = 50'000;
-  // To be woken takes part of it.
-  static constexpr core::Time kWorth = 2 * kFor;
+  static constexpr core::Time kFor = 100'000;
 
   // There was something to do.
   void worked(core::Time now) {
@@ -23,7 +22,7 @@ class LookOn {
   // There was nothing: look once more, or sleep?
   bool goes_on(core::Time now) {
     waits_ = true;
-    return waited_ < kWorth && now - worked_ < kFor;
+    return waited_ < kFor && now - worked_ < kFor;
   }
 
  private:

@@ -21,8 +21,11 @@ namespace gradring {
 // Whoever is about to sleep says so, and is woken by its eventfd. Neither side believes the other's
 // numbers: each keeps its own, and writes it down for the other to see.
 inline constexpr uint64_t kRingSlots = 1024;
-// Changes with anything below.
-inline constexpr uint32_t kRingLayout = 5;
+// kRingLayout (proto/version.h) changes with anything below.
+
+// Operation.on_gpu and .stays_on_gpu.
+inline constexpr uint32_t kOnGpu = 1;
+inline constexpr uint32_t kStaysOnGpu = 2;
 
 // A named op comes this way only from its second use on: the name itself is told in a message.
 struct RingSubmission {
@@ -51,8 +54,11 @@ struct RingSubmission {
   uint64_t ended_offset = 0;
   uint32_t reached_value = 0;
   uint32_t ended_value = 0;
+  // Of what lies in memory that was named in ShareGpuMemory: kOnGpu, kStaysOnGpu.
+  uint32_t on_gpu = 0;
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(RingSubmission) == 136 && std::is_trivially_copyable_v<RingSubmission>);
+static_assert(sizeof(RingSubmission) == 144 && std::is_trivially_copyable_v<RingSubmission>);
 
 // What failed is told in a message, which has room for the reason.
 struct RingEnd {

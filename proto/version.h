@@ -19,6 +19,9 @@ struct Protocols {
 extern const Protocols kClientProtocols;
 extern const Protocols kPeerProtocols;
 extern const char* const kProductVersion;
+// Of the rings that a trainer and its daemon share (proto/ring.h). With another one they have none,
+// and say all in messages.
+extern const uint32_t kRingLayout;
 
 // The newest that both speak.
 std::optional<uint32_t> common_protocol(const Protocols& ours, const Protocols& theirs);

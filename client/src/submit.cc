@@ -95,6 +95,7 @@ RingSubmission ring_entry(uint64_t ticket, const Request& request) {
     entry.ended_value = request.ended.word().value;
   }
   entry.part_kib = static_cast<uint32_t>(request.part_bytes >> 10);
+  if (request.on_gpu) entry.on_gpu = request.stays ? kOnGpu | kStaysOnGpu : kOnGpu;
   return entry;
 }
 
@@ -278,10 +279,10 @@ void Communicator::send_message(uint64_t ticket, const Request& request) {
   session_.send(std::move(message));
 }
 
-// A name is told in a message first, and now and then what ends we have taken in; so are counts and
-// what lies on a GPU, for which a ring's entries have no room.
+// A name is told in a message first, and now and then what ends we have taken in; so are counts,
+// for which a ring's entries have no room.
 bool Communicator::may_ring(const Request& request) const {
-  if (request.signature.blocks.uneven() || request.on_gpu) return false;
+  if (request.signature.blocks.uneven()) return false;
   if (request.is_join_point() || newcomer_ || seen_.untold() >= kSeenUntold) return false;
   if (!request.name.empty() && names_told_.count(hash_of_name(request.name)) == 0) return false;
   return session_.takes_ring_entries();

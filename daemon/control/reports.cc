@@ -121,6 +121,7 @@ wire::StatusReport Queries::status_report() const {
   add_counter(&report, "registered_bytes", pulse_.transport.registered_bytes);
   add_counter(&report, "bundles_sent", pulse_.bundles_sent);
   add_counter(&report, "frames_bundled", pulse_.frames_bundled);
+  add_counter(&report, "ring_submissions", pulse_.ring_submissions);
   add_counter(&report, "gpu_input_bytes", pulse_.gpus.inputs);
   add_counter(&report, "gpu_sum_bytes", pulse_.gpus.sums);
   add_counter(&report, "gpu_result_bytes", pulse_.gpus.results);

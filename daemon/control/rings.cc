@@ -8,6 +8,14 @@
 #include <utility>
 
 namespace gradring::daemon {
+namespace {
+
+LendSegment lent(const Session& session, uint64_t segment) {
+  const SharedSegment& held = session.segments.at(segment);
+  return {session.id, segment, held.memory(), held.gpu};
+}
+
+}  // namespace
 
 tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& session) {
   const auto refused = [](Code code, const std::string& why) {
@@ -28,7 +36,7 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
       SharedRing{std::move(*memory), std::move(submitted), std::move(ended)});
   OpenRing open{session.id, session.job, session.rank, shared, {}};
   for (const auto& [segment, held] : session.segments) {
-    open.segments.emplace_back(segment, held.memory());
+    open.segments.push_back(lent(session, segment));
   }
   session.ring = true;
   commands_->post(std::move(open));
@@ -37,7 +45,7 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
 
 void Rings::lend(const Session& session, uint64_t segment) {
   if (!session.ring) return;
-  commands_->post(LendSegment{session.id, segment, session.segments.at(segment).memory()});
+  commands_->post(lent(session, segment));
 }
 
 bool Rings::take_back(const Session& session, uint64_t segment, uint64_t request) {

@@ -19,7 +19,7 @@ class Rings {
 
   // Refused in words unless the session is in a job and has none.
   tl::expected<std::shared_ptr<const SharedRing>, Status> open(Session& session);
-  // To be called before the trainer hears of the segment.
+  // To be called before the trainer hears of the segment, and of what it stands for.
   void lend(const Session& session, uint64_t segment);
   // False: nobody has to be asked. True: SegmentTakenBack will tell.
   bool take_back(const Session& session, uint64_t segment, uint64_t request);

@@ -102,6 +102,7 @@ void Requests::gpu_opened(const GpuMemoryOpened& opened) {
     return refuse_share(*session, opened.request, {Code::kUnavailable, fault});
   }
   it->second.gpu = opened.memory;
+  parts_.rings->lend(*session, opened.segment);
   spdlog::debug("{} bytes on a GPU of {} are open here", opened.memory->open->bytes(),
                 describe(session->who));
   wire::DaemonMessage message;
@@ -119,7 +120,11 @@ void Requests::close_gpu(Session& session, uint64_t request,
       if (segment.gpu == memory && segment.uses == 0) segment.gpu.reset();
     }
   });
-  parts_.opener->tell_when_closed(session.id, request);
+  parts_.commands->post(LetGoOfGpuMemory{session.id, request, memory.get()});
+}
+
+void Requests::gpu_let_go(const GpuMemoryLetGo& let_go) {
+  parts_.opener->tell_when_closed(let_go.session, let_go.request);
 }
 
 void Requests::gpu_closed(const GpuMemoryClosed& closed) {

@@ -86,6 +86,7 @@ void DataThread::apply(const Submit& submit) {
   JobExecutor* const job = find(submit.job);
   if (job == nullptr) return refuse(submit, "the job has ended on this node");
   if (job->may_begin(submit)) return job->submit(submit, now_);
+  look_on_streams_.worked(now_);
   if (gate_.hold(submit, now_)) return;
   refuse(submit, fmt::format("{} ops wait for a GPU to come to them already; wait for some first",
                              StreamGate::kHeldMax));
@@ -109,6 +110,7 @@ int DataThread::pass_gate() {
     const JobExecutor* const job = find(submit.job);
     return job == nullptr || job->may_begin(submit);
   });
+  if (!reached.empty()) look_on_streams_.worked(now_);
   for (const Submit& submit : reached) apply(submit);
   return static_cast<int>(reached.size());
 }

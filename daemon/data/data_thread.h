@@ -83,8 +83,9 @@ class DataThread final {
   int take_commands();
   void apply(InstallJob& install);
   // rings.cc
-  void apply(const OpenRing& open);
-  void apply(const LendSegment& lend);
+  void apply(OpenRing& open);
+  void apply(LendSegment& lend);
+  void apply(const LetGoOfGpuMemory& let_go);
   void apply(const TakeBackSegment& back);
   void apply(const CloseRing& close);
   SessionRing* ring_of(SessionId session);
@@ -178,12 +179,14 @@ class DataThread final {
   bool running_ = true;
   core::Time now_ = 0;  // of this turn
   LookOn look_on_;
+  LookOn look_on_streams_;  // from what is held at the gate until one of it passes
   core::Time next_pulse_ = 0;
   core::Time next_figures_ = 0;
   std::vector<JobFigures> ended_;  // for the next figures
   LoopWatch watch_;
   uint64_t turns_ = 0;
   uint64_t heartbeats_ = 0;
+  uint64_t ring_submissions_ = 0;
   uint64_t frames_forged_ = 0;
   uint64_t frames_malformed_ = 0;
   uint64_t frames_damaged_ = 0;

@@ -17,7 +17,7 @@ Status GpuDesk::begin_as(const Order& order, const GpuWork& work) {
   free_.pop_back();
   works_[number] = work;
   ++under_way_;
-  since_ = monotonic_now();
+  look_on_.worked(since_ = monotonic_now());
   return {};
 }
 
@@ -54,7 +54,7 @@ const std::vector<GpuDesk::Ended>& GpuDesk::take_ended() {
     free_.push_back(told.ticket);
     --under_way_;
   }
-  if (!ended_.empty()) since_ = monotonic_now();
+  if (!ended_.empty()) look_on_.worked(since_ = monotonic_now());
   return ended_;
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/core/time.h"
 #include "daemon/data/gpu_staging.h"
 #include "daemon/data/job_figures.h"
+#include "daemon/look_on.h"
 #include "proto/types.h"
 #include "transport/gpus.h"
 
@@ -52,6 +53,8 @@ class GpuDesk {
   const GpuTraffic& traffic() const { return traffic_; }
   // When to look for ends: a GPU wakes nobody.
   core::Time next_look(core::Time now) const;
+  // Or at once.
+  bool looks_on(core::Time now) { return busy() && look_on_.goes_on(now); }
 
  private:
   template <typename Order>
@@ -62,6 +65,7 @@ class GpuDesk {
   std::vector<uint64_t> free_;  // numbers
   size_t under_way_ = 0;
   GpuTraffic traffic_;
+  LookOn look_on_;
   core::Time since_ = 0;                      // the last time that something began or ended
   std::vector<transport::Gpus::Ended> told_;  // kept for its capacity
   std::vector<Ended> ended_;

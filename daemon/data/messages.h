@@ -16,6 +16,7 @@
 #include "daemon/core/step_times.h"
 #include "daemon/core/tuner.h"
 #include "daemon/data/job_figures.h"
+#include "daemon/data/ring_messages.h"
 #include "daemon/data/shared_gpu_memory.h"
 #include "daemon/fd.h"
 #include "daemon/flight/ring.h"
@@ -44,38 +45,6 @@ struct OpenTicket {
 inline OpenTicket segments_of(const core::Submission& submission) {
   return {submission.input.segment, submission.output.segment};
 }
-
-// Memory and bells of a trainer's rings (proto/ring.h).
-struct SharedRing {
-  transport::Segment memory;
-  Fd submitted;  // rung by the trainer
-  Fd ended;      // rung by us
-};
-// From now on this session of the job may submit through its rings, naming these segments.
-struct OpenRing {
-  SessionId session = 0;
-  JobId job{};
-  uint32_t rank = 0;
-  std::shared_ptr<const SharedRing> shared;
-  std::vector<std::pair<uint64_t, std::span<std::byte>>> segments;
-};
-// And this one. Stays mapped until it is taken back, or the ring is closed.
-struct LendSegment {
-  SessionId session = 0;
-  uint64_t segment = 0;
-  std::span<std::byte> memory;
-};
-// SegmentTakenBack is the answer.
-struct TakeBackSegment {
-  SessionId session = 0;
-  uint64_t segment = 0;
-  uint64_t request = 0;  // of the trainer
-};
-// The session has left or is gone: RingClosed follows when none of its submissions is open.
-struct CloseRing {
-  SessionId session = 0;
-  Failure why = {};  // with a device: that is lost, and what waits for it is told so
-};
 
 // Make the data plane of a job.
 struct InstallJob {
@@ -207,9 +176,9 @@ struct RefuseProbes {
 struct StopData {};
 
 using Command =
-    std::variant<OpenRing, LendSegment, TakeBackSegment, CloseRing, InstallJob, Submit, LeaveRank,
-                 FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob, SetTrace,
-                 SetWeight, ExpectPeer, ConnectPeer, DisconnectPeer, SetLane, DescribeJob,
+    std::variant<OpenRing, LendSegment, TakeBackSegment, LetGoOfGpuMemory, CloseRing, InstallJob,
+                 Submit, LeaveRank, FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob,
+                 SetTrace, SetWeight, ExpectPeer, ConnectPeer, DisconnectPeer, SetLane, DescribeJob,
                  StartProbe, RefuseProbes, StopData>;
 
 // ---- to the control thread ----
@@ -219,19 +188,6 @@ struct Completed {
   SessionId session = 0;
   uint64_t ticket = 0;
   core::Outcome outcome;
-};
-struct SegmentTakenBack {
-  SessionId session = 0;
-  uint64_t segment = 0;
-  uint64_t request = 0;
-  bool free = false;  // no open op uses it
-};
-struct RingClosed {
-  SessionId session = 0;
-};
-// Its trainer wrote nonsense into it.
-struct RingBroken {
-  SessionId session = 0;
 };
 struct EngineFailed {
   JobId job{};
@@ -318,7 +274,8 @@ struct Pulse {
   uint64_t bundles_sent = 0;    // messages of several frames
   uint64_t frames_bundled = 0;  // in them
   GpuTraffic gpus;
-  uint64_t frames_forged = 0;  // no peer of ours was given that token
+  uint64_t ring_submissions = 0;  // that came by rings, refused ones too
+  uint64_t frames_forged = 0;     // no peer of ours was given that token
   uint64_t frames_malformed = 0;
   uint64_t frames_damaged = 0;
   uint64_t frames_stale = 0;                   // of a job that is not here
@@ -389,10 +346,10 @@ struct PeersFound {
 };
 
 using Event = std::variant<PeersFound, GpuMemoryOpened, GpuMemoryClosed, Completed,
-                           SegmentTakenBack, RingClosed, RingBroken, EngineFailed, EngineDrained,
-                           JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineAsksToStandIn,
-                           EngineCondemned, EpochDiffers, PeerDataLost, NonfiniteFound, RankLate,
-                           OpsTimed, Pulse, JobDescription, ProbeEnded>;
+                           SegmentTakenBack, GpuMemoryLetGo, RingClosed, RingBroken, EngineFailed,
+                           EngineDrained, JobFrozen, EngineAbsent, EngineAtJoinPoint,
+                           EngineAsksToStandIn, EngineCondemned, EpochDiffers, PeerDataLost,
+                           NonfiniteFound, RankLate, OpsTimed, Pulse, JobDescription, ProbeEnded>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

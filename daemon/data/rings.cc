@@ -13,18 +13,26 @@ constexpr int kSubmissionsPerTurn = 64;
 
 }  // namespace
 
-void DataThread::apply(const OpenRing& open) {
-  rings_.insert_or_assign(open.session, std::make_unique<SessionRing>(open));
+void DataThread::apply(OpenRing& open) {
+  const SessionId session = open.session;
+  rings_.insert_or_assign(session, std::make_unique<SessionRing>(std::move(open)));
 }
 
-void DataThread::apply(const LendSegment& lend) {
-  if (SessionRing* ring = ring_of(lend.session)) ring->lend(lend.segment, lend.memory);
+// Nothing of it stays with the command: whoever is asked to let go of it later has it all.
+void DataThread::apply(LendSegment& lend) {
+  const LendSegment taken = std::move(lend);
+  if (SessionRing* ring = ring_of(taken.session)) ring->lend(taken);
 }
 
 void DataThread::apply(const TakeBackSegment& back) {
   SessionRing* const ring = ring_of(back.session);
   events_->post(SegmentTakenBack{back.session, back.segment, back.request,
                                  ring == nullptr || ring->take_back(back.segment)});
+}
+
+void DataThread::apply(const LetGoOfGpuMemory& let_go) {
+  for (auto& [session, ring] : rings_) ring->let_go_of(let_go.memory);
+  events_->post(GpuMemoryLetGo{let_go.session, let_go.request});
 }
 
 // What a trainer submitted before it left or died counts; one that goes on submitting has to stop
@@ -70,8 +78,9 @@ int DataThread::take_submissions(SessionId session, SessionRing& ring) {
       return taken + 1;
     }
     const uint64_t ticket = ring.take().ticket();
-    if (ring.postpone()) return taken + 1;
     auto submit = ring.check();
+    if (!submit && ring.postpone()) return taken + 1;
+    ++ring_submissions_;
     if (!submit) {
       events_->post(Completed{session, ticket, core::refused(ring.rank(), submit.error())});
       continue;

@@ -15,15 +15,29 @@ RingPair* pair_in(const OpenRing& open) {
 
 }  // namespace
 
-SessionRing::SessionRing(const OpenRing& open)
-    : open_(open), submissions_(&pair_in(open)->submissions), ends_(&pair_in(open)->ends) {
-  for (const auto& [segment, memory] : open.segments) lend(segment, memory);
+SessionRing::SessionRing(OpenRing open)
+    : open_(std::move(open)),
+      submissions_(&pair_in(open_)->submissions),
+      ends_(&pair_in(open_)->ends) {
+  for (const LendSegment& segment : std::exchange(open_.segments, {})) lend(segment);
 }
 
 core::Time SessionRing::input_wait() const {
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<core::Time>::max());
   const uint64_t told = pair_in(open_)->words.input_wait_ns.load(std::memory_order_relaxed);
   return static_cast<core::Time>(std::min(told, kMost));
+}
+
+void SessionRing::lend(const LendSegment& lend) {
+  Lent& lent = segments_[lend.segment];
+  lent.memory = lend.memory;
+  lent.gpu = lend.gpu;
+}
+
+void SessionRing::let_go_of(const SharedGpuMemory* gpu) {
+  for (auto& [segment, lent] : segments_) {
+    if (lent.gpu.get() == gpu && lent.uses == 0) lent.gpu.reset();
+  }
 }
 
 bool SessionRing::take_back(uint64_t segment) {
@@ -63,16 +77,9 @@ const wire::Operation& SessionRing::take() {
   taken_.mutable_ended()->set_offset(entry.ended_offset);
   taken_.mutable_ended()->set_value(entry.ended_value);
   taken_.set_part_bytes(uint64_t{entry.part_kib} << 10);
+  taken_.set_on_gpu((entry.on_gpu & kOnGpu) != 0);
+  taken_.set_stays_on_gpu((entry.on_gpu & kStaysOnGpu) != 0);
   return taken_;
-}
-
-bool SessionRing::postpone() {
-  const auto unknown = [this](uint64_t segment) {
-    return segment != 0 && segments_.count(segment) == 0;
-  };
-  if (again_) return false;
-  postponed_ = unknown(taken_.input().segment()) || unknown(taken_.output().segment());
-  return postponed_;
 }
 
 tl::expected<Submit, std::string> SessionRing::check() {
@@ -85,6 +92,8 @@ tl::expected<Submit, std::string> SessionRing::check() {
   submit.reached = checked->reached;
   submit.ended = checked->ended;
   submit.part_bytes = checked->part_bytes;
+  submit.gpu_input = checked->gpu_input;
+  submit.gpu_output = checked->gpu_output;
   return submit;
 }
 
@@ -131,6 +140,12 @@ std::optional<std::span<std::byte>> SessionRing::find(uint64_t segment) const {
   const auto it = segments_.find(segment);
   if (it == segments_.end()) return std::nullopt;
   return it->second.memory;
+}
+
+const transport::OpenGpuMemory* SessionRing::gpu(uint64_t segment) const {
+  const auto it = segments_.find(segment);
+  if (it == segments_.end() || it->second.gpu == nullptr) return nullptr;
+  return it->second.gpu->open.get();
 }
 
 }  // namespace gradring::daemon

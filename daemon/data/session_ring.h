@@ -18,15 +18,17 @@ namespace gradring::daemon {
 // and good ends go out. Data thread only.
 class SessionRing final : private TrainerMemory {
  public:
-  explicit SessionRing(const OpenRing& open);
+  explicit SessionRing(OpenRing open);
 
   const JobId& job() const { return open_.job; }
   uint32_t rank() const { return open_.rank; }
 
   // ---- segments that the trainer may name ----
-  void lend(uint64_t segment, std::span<std::byte> memory) { segments_[segment] = {memory, 0}; }
+  void lend(const LendSegment& lend);
   // False: an open op uses it.
   bool take_back(uint64_t segment);
+  // Likewise what lies on a GPU; an open op keeps it.
+  void let_go_of(const SharedGpuMemory* gpu);
 
   // ---- submissions ----
   bool any() const { return !closed_ && (postponed_ || submissions_.any()); }
@@ -36,9 +38,9 @@ class SessionRing final : private TrainerMemory {
   const wire::Operation& take();
   // What take() gave, with its memory; or a sentence for the trainer.
   tl::expected<Submit, std::string> check();
-  // What take() gave names a segment that is not known, maybe since its LendSegment is still to be
-  // taken: then it comes once more. False: it has.
-  bool postpone();
+  // What was refused may name memory whose LendSegment is still to be taken: then it comes once
+  // more. False: it has.
+  bool postpone() { return postponed_ = !again_; }
 
   // ---- ends ----
   // Of a checked submission, once; its segments are the trainer's again. False: the trainer has to
@@ -64,12 +66,14 @@ class SessionRing final : private TrainerMemory {
  private:
   struct Lent {
     std::span<std::byte> memory;
+    std::shared_ptr<const SharedGpuMemory> gpu;
     uint64_t uses = 0;
   };
   std::optional<std::span<std::byte>> find(uint64_t segment) const override;
+  const transport::OpenGpuMemory* gpu(uint64_t segment) const override;
   void use(const OpenTicket& segments, int64_t change);
 
-  const OpenRing open_;
+  OpenRing open_;
   RingReader<RingSubmission> submissions_;
   RingWriter<RingEnd> ends_;
   std::map<uint64_t, Lent> segments_;

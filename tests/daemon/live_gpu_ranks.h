@@ -46,6 +46,12 @@ class LiveGpuRanks : public LiveRanks {
     EXPECT_EQ(counted("gpu_sum_bytes"), sums);
     EXPECT_EQ(counted("gpu_result_bytes"), results);
   }
+  // Once the daemon has counted so much, if it does in time.
+  void wait_for_count(const std::string& name, uint64_t wanted) {
+    for (int look = 0; look < 200 && counted(name) < wanted; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
   uint64_t counted(const std::string& name) { return watcher_.counter(name); }
   static constexpr uint64_t kBytes = ((uint64_t{5} << 20) + 3) * sizeof(float);
   static constexpr size_t kCount = (size_t{5} << 20) + 3;  // ten parts of two MiB

@@ -14,7 +14,9 @@
 #include "proto/stream_word.h"
 #include "tests/client/cuda_twin.h"
 #include "tests/daemon/live_daemon.h"
+#include "tests/daemon/raw_rings.h"
 #include "tests/daemon/raw_trainer.h"
+#include "tests/daemon/ring_entry.h"
 #include "tests/transport/gpus_share.h"
 
 namespace gradring::daemon {
@@ -79,6 +81,21 @@ class LiveGpuShare : public testing::Test {
     operation.mutable_reached()->set_value(7);
     return operation;
   }
+  static RingSubmission ring_on_gpu(const Shared& what, uint64_t sequence) {
+    RingSubmission entry = ring_allreduce(what.segment.segment, 1000 + sequence);
+    entry.key = {0, sequence};
+    entry.count = kFloats;
+    entry.reached_segment = what.segment.segment;
+    entry.reached_offset = kWordAt;
+    entry.reached_value = 7;
+    entry.on_gpu = kOnGpu | kStaysOnGpu;
+    return entry;
+  }
+  static wire::ClientMessage freed(const Shared& what) {
+    wire::ClientMessage free;
+    free.mutable_free()->set_segment(what.segment.segment);
+    return free;
+  }
   static void reach(const Shared& what) {
     StreamWord{reinterpret_cast<uint32_t*>(what.segment.data) + kWordAt / 4, 7}.set();
   }
@@ -105,6 +122,52 @@ TEST_F(LiveGpuShare, IsSummedAndBroughtBack) {
   EXPECT_EQ(y_->completion().verdict(), kOk);
   EXPECT_EQ(first(x), 5);
   EXPECT_EQ(first(y), 5);
+}
+
+TEST_F(LiveGpuShare, MayBeNamedInARing) {
+  ASSERT_TRUE(form_job("job", {x_.get(), y_.get()}));
+  const Shared x = make(*x_), y = make(*y_);
+  EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
+  RawRings before(*x_), after(*y_);
+  EXPECT_TRUE(y_->ask(share(y)).has_gpu_shared());
+  fill(x, 2);
+  fill(y, 3);
+  before.put(ring_on_gpu(x, 0));
+  after.put(ring_on_gpu(y, 0));
+  reach(x);
+  reach(y);
+  EXPECT_EQ(before.end().verdict, kOk);
+  EXPECT_EQ(after.end().verdict, kOk);
+  EXPECT_EQ(first(x), 5);
+  EXPECT_EQ(first(y), 5);
+  EXPECT_TRUE(x_->ask(freed(x)).has_freed());
+}
+
+TEST_F(LiveGpuShare, WhoBorrowedItsSegmentNamesItNoMoreOnceItIsFreed) {
+  ASSERT_TRUE(form_job("job", {y_.get()}));
+  const Shared x = make(*x_);
+  EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
+  wire::AttachRequest borrow;
+  borrow.mutable_borrow()->set_request(y_->next_request());
+  borrow.mutable_borrow()->set_session(x_->session());
+  borrow.mutable_borrow()->set_secret(x_->secret());
+  borrow.mutable_borrow()->set_segment(x.segment.segment);
+  EXPECT_TRUE(y_->attach().send(borrow));
+  const auto borrowed = y_->attach().receive();
+  ASSERT_TRUE(borrowed && borrowed->has_segment());
+  RawRings rings(*y_);
+  RingSubmission entry = ring_on_gpu(x, 0);
+  entry.input_segment = entry.output_segment = borrowed->segment().segment();
+  entry.reached_segment = borrowed->segment().segment();
+  reach(x);
+  rings.put(entry);
+  EXPECT_EQ(rings.end().verdict, kOk);
+
+  EXPECT_TRUE(x_->ask(freed(x)).has_freed());
+  entry.ticket += 1;
+  entry.key.sequence += 1;
+  rings.put(entry);
+  EXPECT_THAT(y_->completion().message(), HasSubstr("stands for no GPU's memory"));
 }
 
 TEST_F(LiveGpuShare, NonsenseIsRefusedInWords) {
@@ -153,19 +216,16 @@ TEST_F(LiveGpuShare, OfATrainerThatDiesHarmsNobodyElse) {
 TEST_F(LiveGpuShare, IsClosedWithItsSegment) {
   const Shared x = make(*x_);
   EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
-  wire::ClientMessage free;
-  free.mutable_free()->set_segment(x.segment.segment);
-  EXPECT_TRUE(x_->ask(free).has_freed());
+  EXPECT_TRUE(x_->ask(freed(x)).has_freed());
   EXPECT_THAT(x_->ask(share(x)).refused().message(), HasSubstr("does not belong"));
 }
 
 TEST_F(LiveGpuShare, MayBeFreedBeforeItIsOpen) {
   for (int i = 0; i < 20; ++i) {
     const Shared x = make(*x_);
-    wire::ClientMessage asked = share(x), free;
+    wire::ClientMessage asked = share(x), free = freed(x);
     asked.set_request(x_->next_request());
     x_->send(asked);
-    free.mutable_free()->set_segment(x.segment.segment);
     free.set_request(x_->next_request());
     x_->send(free);
     const wire::DaemonMessage answer = x_->answer_to(asked.request());

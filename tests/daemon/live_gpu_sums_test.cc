@@ -106,6 +106,27 @@ TEST_F(LiveGpuSums, OfWhatNobodyRegisteredGoByTheHostWhereTheyAreMany) {
   EXPECT_LT(counted("gpu_input_bytes"), 2 * kRanks * kBytes);
 }
 
+// Ops of any size; the first ones of a rank come before its rings do.
+TEST_F(LiveGpuSums, AreSubmittedByTheRing) {
+  constexpr uint64_t kOps = 30, kFirst = 5;
+  uint64_t least = 0;
+  for (const size_t count : {size_t{1}, size_t{1024}, size_t{600'000}}) {
+    run("train", [count](Communicator& job) {
+      DeviceBuffer gradients(job, count, false);
+      for (uint64_t i = 0; i < kOps; ++i) {
+        Request sum = job.start(gradients.sum());
+        sum.wait_on_stream(gradients.stream());
+        test_gpu().wait_for(gradients.stream());
+        sum.wait();
+      }
+    });
+    least += kRanks * (kOps - kFirst);
+    wait_for_count("ring_submissions", least);
+    EXPECT_GE(counted("ring_submissions"), least) << count;
+  }
+  EXPECT_GT(counted("gpu_input_bytes"), 0u) << "the large ones are for the daemon's GPUs";
+}
+
 // Of what is of a pool the daemon knows no handle.
 TEST_F(LiveGpuSums, WhereSomeHaveNoneThereAllTheSame) {
   run("train", [](Communicator& job) {

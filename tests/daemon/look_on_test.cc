@@ -12,8 +12,8 @@ TEST(LookOn, GoesOnForAWhileAfterWork) {
   look_on.worked(1 * core::kSecond);
   look_on.worked(1 * core::kSecond + 5 * kMicrosecond);
   EXPECT_TRUE(look_on.goes_on(1 * core::kSecond + 20 * kMicrosecond));
-  EXPECT_TRUE(look_on.goes_on(1 * core::kSecond + 54 * kMicrosecond));
-  EXPECT_FALSE(look_on.goes_on(1 * core::kSecond + 55 * kMicrosecond));
+  EXPECT_TRUE(look_on.goes_on(1 * core::kSecond + 104 * kMicrosecond));
+  EXPECT_FALSE(look_on.goes_on(1 * core::kSecond + 105 * kMicrosecond));
 }
 
 TEST(LookOn, SleepsAtOnceAfterAWaitThatWasNotWorthIt) {

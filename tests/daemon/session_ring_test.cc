@@ -20,16 +20,30 @@ using testing::HasSubstr;
 constexpr uint64_t kSegment = 5;
 constexpr uint64_t kPage = 4096;
 
+struct OnAGpu final : transport::OpenGpuMemory {
+  uint64_t bytes() const override { return kPage / 2; }
+};
+
 class SessionRingTest : public testing::Test {
  protected:
   static OpenRing opened(std::span<std::byte> memory) {
     SharedRing shared{std::move(*transport::Segment::create(sizeof(RingPair))),
                       Fd(eventfd(0, EFD_NONBLOCK)), Fd(eventfd(0, EFD_NONBLOCK))};
     OpenRing open{1001, JobId{7}, 1, std::make_shared<const SharedRing>(std::move(shared)), {}};
-    open.segments.emplace_back(kSegment, memory);
+    open.segments.push_back({1001, kSegment, memory});
     return open;
   }
+  void share() { ring_.lend({1001, kSegment, segment_.memory(), shared_}); }
   static RingSubmission good(uint64_t ticket) { return ring_allreduce(kSegment, ticket); }
+  // Of what the segment stands for, with a word behind it.
+  static RingSubmission on_gpu(uint64_t ticket) {
+    RingSubmission entry = good(ticket);
+    entry.reached_segment = kSegment;
+    entry.reached_offset = kPage - 64;
+    entry.reached_value = 7;
+    entry.on_gpu = kOnGpu;
+    return entry;
+  }
   tl::expected<Submit, std::string> checked(const RingSubmission& entry) {
     EXPECT_TRUE(trainer_.put(entry));
     EXPECT_TRUE(ring_.any() && !ring_.broken());
@@ -50,6 +64,8 @@ class SessionRingTest : public testing::Test {
   }
 
   transport::Segment segment_ = std::move(*transport::Segment::create(kPage));
+  const std::shared_ptr<const SharedGpuMemory> shared_ = std::make_shared<const SharedGpuMemory>(
+      SharedGpuMemory{nullptr, std::make_shared<const OnAGpu>(), nullptr});
   OpenRing open_ = opened(segment_.memory());
   SessionRing ring_{open_};
   RingPair* const pair_ = reinterpret_cast<RingPair*>(open_.shared->memory.memory().data());
@@ -98,13 +114,11 @@ TEST_F(SessionRingTest, ASegmentThatIsLentLaterMayBeNamed) {
   const auto later = transport::Segment::create(kPage);
   RingSubmission entry = good(1);
   entry.input_segment = entry.output_segment = 8;
-  ASSERT_TRUE(trainer_.put(entry));
-  ring_.take();
+  EXPECT_FALSE(checked(entry));
   EXPECT_TRUE(ring_.postpone());
-  ring_.lend(8, later->memory());
+  ring_.lend({1001, 8, later->memory()});
   ASSERT_TRUE(ring_.any());
   EXPECT_EQ(ring_.take().ticket(), 1u) << "the same once more";
-  EXPECT_FALSE(ring_.postpone());
   EXPECT_TRUE(ring_.check());
   EXPECT_FALSE(ring_.any());
 }
@@ -112,12 +126,78 @@ TEST_F(SessionRingTest, ASegmentThatIsLentLaterMayBeNamed) {
 TEST_F(SessionRingTest, ASegmentThatNeverComesIsWaitedForOnce) {
   RingSubmission entry = good(1);
   entry.input_segment = 8;
-  ASSERT_TRUE(trainer_.put(entry));
-  ring_.take();
+  EXPECT_FALSE(checked(entry));
   EXPECT_TRUE(ring_.postpone());
   ring_.take();
-  EXPECT_FALSE(ring_.postpone());
   EXPECT_FALSE(ring_.check());
+  EXPECT_FALSE(ring_.postpone());
+  EXPECT_TRUE(checked(good(2))) << "the next one";
+}
+
+TEST_F(SessionRingTest, WhatLiesOnAGpuIsNamedByTheSegmentThatStandsForIt) {
+  RingSubmission entry = on_gpu(1);
+  entry.input_offset = entry.output_offset = 64;
+  EXPECT_FALSE(checked(entry)) << "it was not shared";
+  EXPECT_TRUE(ring_.postpone());
+  share();
+  ring_.take();
+  const auto submit = ring_.check();
+  ASSERT_TRUE(submit) << submit.error();
+  EXPECT_EQ(submit->gpu_input.memory, shared_->open.get());
+  EXPECT_EQ(submit->gpu_input.offset, 64u);
+  EXPECT_EQ(submit->gpu_output.memory, shared_->open.get());
+  EXPECT_EQ(submit->reached.parts, 1u);
+  EXPECT_EQ(submit->reached.at, reinterpret_cast<uint32_t*>(segment_.memory().data() + kPage - 64));
+
+  RingSubmission scattered = on_gpu(2);
+  scattered.collective = static_cast<uint8_t>(Collective::kReduceScatter);
+  scattered.ranks = 2;
+  const auto leaves = checked(scattered);
+  ASSERT_TRUE(leaves) << leaves.error();
+  EXPECT_EQ(leaves->gpu_output.memory, nullptr);
+  scattered.on_gpu |= kStaysOnGpu;
+  const auto stays = checked(scattered);
+  ASSERT_TRUE(stays) << stays.error();
+  EXPECT_EQ(stays->gpu_output.memory, shared_->open.get());
+
+  EXPECT_EQ(checked(good(3))->gpu_input.memory, nullptr) << "that one means the segment";
+}
+
+TEST_F(SessionRingTest, NothingOfThatIsBelievedEither) {
+  share();
+  uint64_t ticket = 0;
+  const auto told = [&](const std::function<void(RingSubmission&)>& spoil) {
+    RingSubmission entry = on_gpu(++ticket);
+    spoil(entry);
+    const auto submit = checked(entry);
+    return submit ? "" : submit.error();
+  };
+  EXPECT_EQ(told([](auto& e) { e.on_gpu = UINT32_MAX; }), "");
+  EXPECT_THAT(told([](auto& e) { e.input_offset = kPage / 2 - 32; }), HasSubstr("on the GPU"));
+  EXPECT_THAT(told([](auto& e) { e.output_offset = UINT64_MAX - 3; }), HasSubstr("beyond"));
+  EXPECT_THAT(told([](auto& e) { e.reached_value = 0; }), HasSubstr("needs a word"));
+  EXPECT_THAT(told([](auto& e) { e.reached_offset = kPage - 2; }), HasSubstr("beyond segment"));
+  EXPECT_THAT(told([](auto& e) { e.reached_offset = kPage - 62; }), HasSubstr("multiple"));
+  EXPECT_THAT(told([](auto& e) { e.reached_segment = 6; }), HasSubstr("none of the op's buffers"));
+  EXPECT_THAT(told([](auto& e) { e.prescale = 2; }), HasSubstr("do not scale"));
+  EXPECT_THAT(told([](auto& e) { e.part_kib = 1; }), HasSubstr("parts of 1024 bytes"));
+  const auto broadcast = [](auto& e) {
+    e.collective = static_cast<uint8_t>(Collective::kBroadcast);
+    e.op = 0;
+  };
+  EXPECT_THAT(told(broadcast), HasSubstr("have no part in"));
+}
+
+TEST_F(SessionRingTest, MemoryOfAGpuIsLetGoOfWhereNoOpenOpUsesIt) {
+  share();
+  const long before = shared_.use_count();
+  const auto open = checked(on_gpu(1));
+  ring_.let_go_of(shared_.get());
+  EXPECT_EQ(shared_.use_count(), before);
+  EXPECT_TRUE(end(*open, Verdict::kOk));
+  ring_.let_go_of(shared_.get());
+  EXPECT_EQ(shared_.use_count(), before - 1);
+  EXPECT_FALSE(checked(on_gpu(2)));
 }
 
 TEST_F(SessionRingTest, ASegmentIsTakenBackWhenNoOpenOpUsesIt) {

@@ -50,8 +50,12 @@ std::vector<std::string> make_samples() {
     entry.reached_offset = entry.ended_offset = kBytes - sizeof(uint32_t);
     entry.reached_value = entry.ended_value = 1;
   }
+  Input on_a_gpu = of_a_gpu;
+  for (RingSubmission& entry : on_a_gpu.entries) {
+    entry.on_gpu = kOnGpu | (&entry != on_a_gpu.entries ? kStaysOnGpu : 0);
+  }
   std::vector<std::string> samples;
-  for (const Input& input : {good, blocks, of_a_gpu}) {
+  for (const Input& input : {good, blocks, of_a_gpu, on_a_gpu}) {
     samples.emplace_back(reinterpret_cast<const char*>(&input), sizeof input);
   }
   return samples;
@@ -60,6 +64,24 @@ std::vector<std::string> make_samples() {
 std::span<std::byte> memory() {
   static std::vector<std::byte> bytes(kBytes);
   return bytes;
+}
+
+// What the segment stands for is shorter.
+struct OnAGpu final : transport::OpenGpuMemory {
+  uint64_t bytes() const override { return kBytes / 2; }
+};
+
+std::shared_ptr<const SharedGpuMemory> on_gpu() {
+  static const auto kOpen = std::make_shared<const SharedGpuMemory>(
+      SharedGpuMemory{nullptr, std::make_shared<const OnAGpu>(), nullptr});
+  return kOpen;
+}
+
+void within_the_gpu(const transport::GpuRange& range, uint64_t bytes) {
+  if (range.memory == nullptr) return;
+  require(range.memory == on_gpu()->open.get(), "only what was shared is named");
+  require(range.offset <= kBytes / 2 && bytes <= kBytes / 2 - range.offset,
+          "what is accepted lies within the GPU's memory");
 }
 
 const std::shared_ptr<const SharedRing>& shared() {
@@ -91,8 +113,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto* const pair = reinterpret_cast<RingPair*>(shared()->memory.memory().data());
   std::memset(static_cast<void*>(pair), 0, sizeof *pair);
   OpenRing open{1001, JobId{7}, 1, shared(), {}};
-  open.segments.emplace_back(kSegment, memory());
-  SessionRing ring(open);
+  open.segments.push_back({1001, kSegment, memory(), on_gpu()});
+  SessionRing ring(std::move(open));
   std::copy(std::begin(input.entries), std::end(input.entries), pair->submissions.entries.begin());
   pair->submissions.written = input.written;
   pair->ends.read = input.read;
@@ -100,9 +122,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<Submit> accepted;
   for (uint64_t turn = 0; turn < 2 * kRingSlots && ring.any() && !ring.broken(); ++turn) {
     ring.take();
-    if (ring.postpone()) continue;
     auto submit = ring.check();
     if (!submit) {
+      if (ring.postpone()) continue;
       require(!submit.error().empty(), "a refusal says why");
       continue;
     }
@@ -110,6 +132,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Extent extent = extent_of(submission.signature, submission.rank, submission.position);
     within_the_segment(submit->input, extent.input);
     within_the_segment(submit->output, extent.output);
+    within_the_gpu(submit->gpu_input, extent.input);
+    within_the_gpu(submit->gpu_output, extent.output);
     for (const StreamWord& word : {submit->reached, submit->ended}) {
       if (word) within_the_segment(reinterpret_cast<const std::byte*>(word.at), sizeof(uint32_t));
     }
