@@ -42,6 +42,7 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
   shared_.remember_ends = options.remember_ends;
   shared_.time_sums = options.time_sums;
   shared_.time_sends = options.metrics;
+  shared_.gpus_rest_within = options.gpus_rest_within;
 }
 
 DataThread::~DataThread() = default;

@@ -42,6 +42,9 @@ class DataThread final {
     bool metrics = false;         // somebody reads DataFigures
     std::shared_ptr<transport::Gpus> gpus = {};  // null: none sums for trainers
     bool gpu_direct = false;                     // their slices go from there, where they can
+    // What they overwrite is to be whole before a view changes; later than that they have failed.
+    // Sums take a GPU milliseconds, and a trainer's kernels that it waits for some more.
+    core::Time gpus_rest_within = 10 * core::kSecond;
   };
 
   DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);

@@ -1,5 +1,7 @@
 // How an epoch of a job ends on this node, and the next one begins.
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "daemon/clock.h"
@@ -9,8 +11,6 @@ namespace gradring::daemon {
 namespace {
 
 constexpr uint32_t kSlicesAtOnce = 64;
-// Sums take a GPU milliseconds, and a trainer's kernels that it waits for some more.
-constexpr core::Time kGpusRestWithin = 10 * core::kSecond;
 
 }  // namespace
 
@@ -35,10 +35,12 @@ void JobExecutor::freeze_when_at_rest() {
   freeze(epoch);
   if (!to_freeze_) return;
   to_freeze_->since = since;
-  if (monotonic_now() - since < kGpusRestWithin || std::exchange(gpus_hang_, true)) return;
-  gpu_failed(
-      "it has not ended within 10 s what it was given, and the view cannot change before; "
-      "see nvidia-smi and the kernel's log");
+  const core::Time within = shared_->gpus_rest_within;
+  if (monotonic_now() - since < within || std::exchange(gpus_hang_, true)) return;
+  gpu_failed(fmt::format(
+      "it has not ended within {:g} s what it was given, and the view cannot change before; "
+      "see nvidia-smi and the kernel's log",
+      static_cast<double>(within) / core::kSecond));
 }
 
 void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {

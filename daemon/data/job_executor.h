@@ -39,9 +39,10 @@ struct DataShared {
   Outbox outbox;
   EventBox* const events;
   FlightRing* flight = FlightRing::off();
-  bool remember_ends = false;  // trainers may ask again for the ends of their submissions
-  bool time_sums = false;      // somebody looks for better tables
-  bool time_sends = false;     // somebody reads metrics
+  bool remember_ends = false;       // trainers may ask again for the ends of their submissions
+  bool time_sums = false;           // somebody looks for better tables
+  bool time_sends = false;          // somebody reads metrics
+  core::Time gpus_rest_within = 0;  // DataThread::Options
   PeerTable peers;
   Ledger ledger;
   PassRunner passes;

@@ -15,6 +15,7 @@ namespace gradring::daemon {
 namespace {
 
 using testing::Each;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 class DataGpuThere : public GpuNodes {
@@ -207,6 +208,30 @@ TEST_F(DataGpuThere, ABlockThatNobodyTakesIsNotWaitedFor) {
   EXPECT_EQ(ranks_[0]->output, block_of(0, 6));
   EXPECT_EQ(ranks_[2]->output, block_of(2, 6));
   EXPECT_NE(ranks_[1]->output, block_of(1, 6)) << "some of it had not begun";
+}
+
+TEST_F(DataGpuThere, OfGpusThatDoNotComeToRestTheJobHears) {
+  begin(Collective::kReduceScatter, "elastic min=1 max=3");
+  gpus_->let(0);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
+  while (gpus_->allreduces().empty() && !HasFailure()) std::this_thread::sleep_for(1ms);
+  leave(1);
+  a_.next<EngineAbsent>();
+  const auto asked = std::chrono::steady_clock::now();
+  a_.post(FreezeJob{view_.incarnation, view_.epoch});
+  const Failure failure = a_.next<EngineFailed>().failure;
+  EXPECT_GE(std::chrono::steady_clock::now() - asked, std::chrono::nanoseconds(kGpusRestWithin));
+  EXPECT_EQ(failure.blame.node, "a");
+  EXPECT_EQ(failure.blame.device, "GPU");
+  EXPECT_THAT(failure.blame.evidence, HasSubstr("has not ended within 0.5 s"));
+
+  // Its memory goes home when they have let go of it after all.
+  a_.post(FailJob{view_.incarnation, failure});
+  gpus_->let_all();
+  for (const SessionId session : {1000, 1002}) {
+    const auto of_it = [session](const Completed& end) { return end.session == session; };
+    EXPECT_EQ(a_.next<Completed>(of_it).outcome.verdict, Verdict::kFailed);
+  }
 }
 
 }  // namespace

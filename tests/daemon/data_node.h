@@ -21,6 +21,8 @@ namespace gradring::daemon {
 using namespace std::chrono_literals;
 
 inline constexpr uint32_t kSliceBytes = 4096;
+// Far longer than a test lets them wait by intention, but for the one that is about that.
+inline constexpr core::Time kGpusRestWithin = 500 * core::kMillisecond;
 
 inline core::View view_of(const std::vector<std::pair<std::string, uint32_t>>& nodes, uint8_t id) {
   core::View view;
@@ -72,6 +74,7 @@ class DataNode {
     options.bundle_bytes = kBundleBytesMax;  // to peers that take them
     options.gpus = on_gpus.gpus;
     options.gpu_direct = on_gpus.direct;
+    options.gpus_rest_within = kGpusRestWithin;
     data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
     thread_ = std::thread([this] { data_->run(); });
   }
