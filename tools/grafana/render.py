@@ -100,10 +100,10 @@ def draw_series(axes, panel, prometheus, names, begin, end):
     axes.locator_params(nbins=4)
     axes.tick_params(colors=TEXT, labelsize=6.5, length=0)
     axes.grid(True, color=FAINT, linewidth=0.5)
-    if shown:
+    if axes.get_legend_handles_labels()[1]:
         axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.13), ncol=2, fontsize=6, frameon=False, labelcolor=TEXT,
                     handlelength=1.2, columnspacing=1, borderaxespad=0)
-    else:
+    elif not shown:
         axes.text(0.5, 0.5, "no data", color=FAINT, ha="center", va="center", transform=axes.transAxes)
     if shown > LEGEND_MOST:
         axes.set_title(f"and {shown - LEGEND_MOST} more", color=TEXT, fontsize=6, loc="right", pad=2)
