@@ -32,6 +32,10 @@ def install(node, folder):
         os.rename(node.programs / "new", node.programs / name)
 
 
+def by_ring(node):
+    return node.ask("status")["counters"]["ring_submissions"]
+
+
 def trainer_of(folder):
     return str(folder / TRAINER)
 
@@ -79,6 +83,9 @@ def test_releases_side_by_side_work_together(make_cluster, folder_of, daemon, tr
     assert job.wait(30) == [0] * 4, [one.says()[-600:] for one in job]
     cluster.nodes[0].programs = folder_of(trainer)  # and its gradringctl
     assert cluster.nodes[0].ask("status")["version"] == RELEASES[daemon]
+    # Their rings have another layout each, so what differs from its daemon has none.
+    wait_until(lambda: by_ring(cluster.nodes[1]) > 0, 5, "ops of trainers of the same release went by rings")
+    assert by_ring(cluster.nodes[0]) == 0
 
 
 def test_releases_too_far_apart_refuse_each_other_in_words(make_cluster, folder_of):
