@@ -23,7 +23,7 @@ class LivePrioritiesTest : public LiveRanks {
  protected:
   // A long op, and behind it a short one that is waited for first.
   static void train(Communicator& job, size_t steps) {
-    auto last_layer = job.allocate<float>(8 << 20);  // 32 MiB
+    auto last_layer = job.allocate<float>(32 << 20);  // 128 MiB
     auto first_layer = job.allocate<float>(64 << 10);
     for (size_t step = 0; step < steps; ++step) {
       std::fill(last_layer.begin(), last_layer.end(), 1.0f);
