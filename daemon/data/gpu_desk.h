@@ -23,7 +23,7 @@ struct GpuWork {
   OpKey key;
   bool sums = false;    // else it spreads
   uint32_t source = 0;  // of the op's, for a sum
-  uint32_t run = 0;     // of that one's
+  uint32_t run = 0;     // of that one's; or a slice
   // Else, for a slice that goes round the ring on GPUs, what it does where.
   std::optional<std::pair<GpuStaging::Place, GpuStaging::Use>> rides = {};
   uint32_t number = 0;  // of what the job has begun

@@ -176,7 +176,8 @@ void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine
 }
 
 // The sources of what is under way stay as they are until it has ended.
-GpuOps::Summed GpuOps::summed_by(const GpuWork& work) const {
+GpuOps::Summed GpuOps::summed_by(const GpuWork& work, const core::Op& op) const {
+  if (work.rides) return {op.plan.input_at(work.run), ranks_that_give(op)};
   const OnGpu& on = ops_.at(work.key);
   const Source& source = on.sources[work.source];
   Summed summed{source.runs[work.run].first, {}};

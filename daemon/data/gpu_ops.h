@@ -56,8 +56,10 @@ class GpuOps {
   bool stays_there(const OpKey& key) const;
   // Its slices go round the ring on GPUs.
   bool rides(const OpKey& key) const;
-  // Of such an op: what its ranks give, from byte `at` of their inputs, and where a result goes.
-  void inputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to) const;
+  // Of such an op: what its ranks give, from byte `at` of their inputs, with their factors, and
+  // where a result goes.
+  void inputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to,
+                 std::vector<double>* factors) const;
   void outputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to) const;
   // The GPU that works on a slice of it.
   uint32_t gpu_of(const OpKey& key, uint32_t slice) const;
@@ -76,7 +78,7 @@ class GpuOps {
     uint64_t offset = 0;  // bytes
     std::vector<uint32_t> ranks;
   };
-  Summed summed_by(const GpuWork& work) const;
+  Summed summed_by(const GpuWork& work, const core::Op& op) const;
   // The engine is done with this rank's part. False: it is none of these. Else the end is told once
   // GPUs have let go of its memory, with its result where it is a good one.
   bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
@@ -171,6 +173,7 @@ class GpuOps {
   Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
   void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);
   Status begin(OnGpu& on, const core::Op& op, Way way);
+  static std::vector<uint32_t> ranks_that_give(const core::Op& op);
   static void ride(OnGpu& on, const OpKey& key, core::JobEngine* engine);
   void choose_sources(OnGpu& on, const core::Op& op) const;
   Status begin_more(const OpKey& key, OnGpu& on);

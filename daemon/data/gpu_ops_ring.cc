@@ -5,8 +5,8 @@
 
 namespace gradring::daemon {
 
-// Sums that the ring's members make slice by slice, as they are, and of which no slice has come
-// yet: what has is in the host's memory.
+// Sums that the ring's members make slice by slice, and of which no slice has come yet: what has is
+// in the host's memory.
 bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
   // One place more, for what comes from the predecessor.
   if (!may_ride_ || resting_ || on.ranks.size() >= transport::kGpuInputsMax) return false;
@@ -15,10 +15,7 @@ bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
     return slice.state == core::SliceState::kUntouched && slice.route == core::Route::kCompute &&
            slice.next_step == 0 && !slice.arriving;
   });
-  const bool unscaled = std::all_of(op.locals.begin(), op.locals.end(), [](const auto& local) {
-    return !local || local->prescale == 1;
-  });
-  if (!is_sum || !untouched || !unscaled || op.signature->postscale != 1) return false;
+  if (!is_sum || !untouched) return false;
   std::vector<transport::GpuRange> all;
   for (const Rank& rank : on.ranks) {
     all.push_back(rank.input);
@@ -36,8 +33,8 @@ void GpuOps::ride(OnGpu& on, const OpKey& key, core::JobEngine* engine) {
   }
 }
 
-void GpuOps::inputs_of(const core::Op& op, uint64_t at,
-                       std::vector<transport::GpuRange>* to) const {
+void GpuOps::inputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to,
+                       std::vector<double>* factors) const {
   const OnGpu& on = ops_.at(op.key);
   for (const auto& local : op.locals) {
     if (!local || !local->counts) continue;
@@ -45,7 +42,16 @@ void GpuOps::inputs_of(const core::Op& op, uint64_t at,
       return one.is(local->rank, local->ticket);
     });
     to->push_back(from(rank->input, at));
+    factors->push_back(local->prescale);
   }
+}
+
+std::vector<uint32_t> GpuOps::ranks_that_give(const core::Op& op) {
+  std::vector<uint32_t> ranks;
+  for (const auto& local : op.locals) {
+    if (local && local->counts) ranks.push_back(local->rank);
+  }
+  return ranks;
 }
 
 // Also of a rank that is gone: what others lack may have to come from there.

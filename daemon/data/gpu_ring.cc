@@ -8,10 +8,11 @@ namespace gradring::daemon {
 
 template <typename Order>
 void GpuRing::give(const Order& order, const OpKey& key, GpuStaging::Place place,
-                   GpuStaging::Use use, uint64_t bytes) {
+                   GpuStaging::Use use, uint64_t bytes, uint32_t slice) {
   if (has_failed_) return;
   GpuWork work;
   work.key = key;
+  work.run = slice;
   work.rides = {place, use};
   const Status begun = orders_->give(order, work, GpuTask::kRing, bytes);
   if (!begun.ok()) {
@@ -67,8 +68,12 @@ void GpuRing::fold(const core::FoldOrder& order) {
   const transport::GpuRange at = staging_->range(*place);
   inputs_.clear();
   outputs_.clear();
-  ops_->inputs_of(op, op.plan.input_at(order.slice), &inputs_);
-  if (order.onto_arrived) inputs_.push_back(at);
+  factors_.clear();
+  ops_->inputs_of(op, op.plan.input_at(order.slice), &inputs_, &factors_);
+  if (order.onto_arrived) {
+    inputs_.push_back(at);
+    factors_.push_back(1);
+  }
   if (order.deliver) ops_->outputs_of(op, op.plan.output_at(order.slice), &outputs_);
   const bool stays = order.leaves || !order.deliver || outputs_.empty();
   if (stays) outputs_.push_back(at);
@@ -77,9 +82,12 @@ void GpuRing::fold(const core::FoldOrder& order) {
                                  inputs_,
                                  outputs_,
                                  order.divisor,
-                                 length / size_of(op.signature->dtype)};
+                                 length / size_of(op.signature->dtype),
+                                 factors_,
+                                 order.factor};
   sum.on = place->gpu;
-  give(sum, op.key, *place, stays ? GpuStaging::Use::kWrites : GpuStaging::Use::kReads, length);
+  give(sum, op.key, *place, stays ? GpuStaging::Use::kWrites : GpuStaging::Use::kReads, length,
+       order.slice);
 }
 
 void GpuRing::deliver(const core::Op& op, uint32_t slice, core::Staging from) {

@@ -85,7 +85,7 @@ class GpuRing {
             GpuStaging::Use use, uint32_t bytes);
   template <typename Order>
   void give(const Order& order, const OpKey& key, GpuStaging::Place place, GpuStaging::Use use,
-            uint64_t bytes);
+            uint64_t bytes, uint32_t slice = 0);
 
   const std::unique_ptr<GpuStaging> staging_;
   GpuOrders* const orders_;
@@ -94,6 +94,7 @@ class GpuRing {
   bool has_failed_ = false;
   std::vector<Parcel> waiting_;
   std::vector<transport::GpuRange> inputs_;   // kept for its capacity
+  std::vector<double> factors_;               // likewise
   std::vector<transport::GpuRange> outputs_;  // likewise
 };
 

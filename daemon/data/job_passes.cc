@@ -136,7 +136,7 @@ void JobExecutor::look(const core::Op& op, uint64_t offset, uint64_t first, uint
 void JobExecutor::look(const GpuWork& work, const transport::Gpus::Nonfinite& found) {
   const core::Op* const op = engine_.find(work.key);
   if (op == nullptr) return;
-  const GpuOps::Summed summed = gpu_ops_.summed_by(work);
+  const GpuOps::Summed summed = gpu_ops_.summed_by(work, *op);
   if (nonfinite_.look(*op, summed.offset, summed.ranks, found, monotonic_now())) {
     shared_->events->post(NonfiniteFound{id(), *nonfinite_.first()});
   }

@@ -1,5 +1,7 @@
 #include "daemon/data/nonfinite.h"
 
+#include <algorithm>
+
 namespace gradring::daemon {
 
 bool NonfiniteWatch::look(const core::Op& op, uint64_t offset, uint64_t bytes,
@@ -30,13 +32,20 @@ bool NonfiniteWatch::look(const core::Op& op, uint64_t offset, uint64_t bytes,
 bool NonfiniteWatch::look(const core::Op& op, uint64_t offset, std::span<const uint32_t> ranks,
                           const transport::Gpus::Nonfinite& found, core::Time now) {
   const uint64_t before = offset / size_of(op.signature->dtype);
-  for (size_t i = 0; i < ranks.size(); ++i) inputs_[ranks[i]] += found.inputs[i].many;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const transport::Gpus::Nonfinite::Input& input = found.inputs[i];
-    if (input.many == 0 || input.first != found.first) continue;
-    return remember(op, input.nan ? Kind::kNan : Kind::kInfinity, ranks[i], before + input.first,
-                    now);
+  using Input = transport::Gpus::Nonfinite::Input;
+  const std::span<const Input> theirs(found.inputs.data(), ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) inputs_[ranks[i]] += theirs[i].many;
+  const auto least = std::min_element(theirs.begin(), theirs.end(), [](auto& a, auto& b) {
+    return a.many != 0 && (b.many == 0 || a.first < b.first);
+  });
+  const bool comes_so = found.inputs.size() > ranks.size() && found.inputs.back().many != 0 &&
+                        found.inputs.back().first == found.first;
+  const bool is_theirs = least != theirs.end() && least->many != 0;
+  if (is_theirs && (comes_so || least->first == found.first)) {
+    return remember(op, least->nan ? Kind::kNan : Kind::kInfinity,
+                    ranks[static_cast<size_t>(least - theirs.begin())], before + least->first, now);
   }
+  if (comes_so) return false;
   return remember(op, Kind::kOverflow, kNoRank, before + found.first, now);
 }
 

@@ -24,7 +24,8 @@ class NonfiniteWatch {
             std::span<const void* const> inputs, std::span<const uint32_t> ranks,
             const transport::FoldFindings& findings, core::Time now);
 
-  // The same of a sum that GPUs have made of inputs of these ranks, from `offset` on.
+  // The same of a sum that GPUs have made of inputs of these ranks, from `offset` on; one input
+  // more came from other nodes.
   bool look(const core::Op& op, uint64_t offset, std::span<const uint32_t> ranks,
             const transport::Gpus::Nonfinite& found, core::Time now);
 

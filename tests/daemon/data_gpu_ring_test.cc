@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -69,7 +71,8 @@ class DataGpuRing : public DataThreadTest {
     submission.ticket = sequence + 1;
     submission.key = {0, sequence};
     submission.signature = {Collective::kAllreduce, Dtype::kFloat32, op_, 0, rank.gpu.size()};
-    submission.prescale = prescale_;
+    submission.prescale = prescale_[number];
+    submission.signature.postscale = postscale_;
     auto* const host = reinterpret_cast<std::byte*>(rank.host.data());
     Submit submit{number + 1000, view_.incarnation, submission, host, host};
     submit.gpu_input = submit.gpu_output = {&rank.memory, 0};
@@ -134,7 +137,8 @@ class DataGpuRing : public DataThreadTest {
   size_t floats_ = 0;
   std::vector<std::unique_ptr<Rank>> ranks_;
   ReduceOp op_ = ReduceOp::kSum;
-  double prescale_ = 1;
+  std::array<double, 4> prescale_ = {1, 1, 1, 1};
+  double postscale_ = 1;
 };
 
 TEST_F(DataGpuRing, SlicesGoFromGpuToGpu) {
@@ -172,6 +176,46 @@ TEST_F(DataGpuRing, AnAverageIsDividedOnce) {
   begin(kLongSlice, 200'000);
   submit_all();
   expect_sums(2.5);
+}
+
+TEST_F(DataGpuRing, FactorsAreAppliedOnce) {
+  prescale_ = {2, 1, 0.5, 3};
+  postscale_ = 0.25;
+  begin(kLongSlice, 200'000);
+  submit_all();
+  expect_sums((2 * 1 + 1 * 2 + 0.5F * 3 + 3 * 4) * 0.25F);
+  expect_never_by_host(a_);
+}
+
+// Of the first that is not finite: whose input it was, and nobody's who only passes it on.
+TEST_F(DataGpuRing, WhatIsNotFiniteIsTheRanksWhoGaveIt) {
+  begin(kLongSlice, 200'000);
+  constexpr size_t kElement = 100'077;
+  ranks_[2]->gpu[kElement] = std::numeric_limits<float>::infinity();
+  submit_all();
+  for (Node* node : {&a_, &a_, &b_, &b_}) node->data->next<Completed>();
+  EXPECT_EQ(ranks_[0]->gpu[kElement], std::numeric_limits<float>::infinity());
+  a_.data->post(DescribeJob{1, view_.incarnation});
+  for (const RankActivity& rank : a_.data->next<JobDescription>().ranks) {
+    EXPECT_EQ(rank.nonfinite, 0u) << rank.rank;
+  }
+  fill();
+  ranks_[1]->gpu[kElement] = ranks_[2]->gpu[kElement] = std::numeric_limits<float>::quiet_NaN();
+  submit_all(1);
+  const NonfiniteOrigin origin = a_.data->next<NonfiniteFound>().origin;
+  EXPECT_EQ(origin.kind, NonfiniteOrigin::Kind::kNan);
+  EXPECT_EQ(origin.rank, 1u);
+  EXPECT_EQ(origin.element, kElement);
+  for (Node* node : {&a_, &a_, &b_, &b_}) node->data->next<Completed>();
+}
+
+TEST_F(DataGpuRing, TheRankIsNamedOnItsNode) {
+  begin(kLongSlice, 200'000);
+  ranks_[3]->gpu[7] = std::numeric_limits<float>::quiet_NaN();
+  submit_all();
+  const NonfiniteOrigin origin = b_.data->next<NonfiniteFound>().origin;
+  EXPECT_EQ(origin.rank, 3u);
+  EXPECT_EQ(origin.element, 7u);
 }
 
 TEST_F(DataGpuRing, ANodeWhoseSlicesGoFromTheHostTakesPart) {

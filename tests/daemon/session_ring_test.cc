@@ -179,7 +179,6 @@ TEST_F(SessionRingTest, NothingOfThatIsBelievedEither) {
   EXPECT_THAT(told([](auto& e) { e.reached_offset = kPage - 2; }), HasSubstr("beyond segment"));
   EXPECT_THAT(told([](auto& e) { e.reached_offset = kPage - 62; }), HasSubstr("multiple"));
   EXPECT_THAT(told([](auto& e) { e.reached_segment = 6; }), HasSubstr("none of the op's buffers"));
-  EXPECT_THAT(told([](auto& e) { e.prescale = 2; }), HasSubstr("do not scale"));
   EXPECT_THAT(told([](auto& e) { e.part_kib = 1; }), HasSubstr("parts of 1024 bytes"));
   const auto broadcast = [](auto& e) {
     e.collective = static_cast<uint8_t>(Collective::kBroadcast);

@@ -30,13 +30,6 @@ uint64_t bits_of(std::span<const GpuRange> ranges) {
   return bits;
 }
 
-// How many inputs there are for kernels that look for what is not finite.
-size_t traced(const Gpus::Sum& sum) {
-  const bool copied = sum.inputs.size() == 1 && !scales({sum.factors});
-  return is_float(sum.dtype) && !copied ? sum.inputs.size() : 0;
-}
-size_t traced(const Gpus::Allreduce& all) { return is_float(all.dtype) ? all.inputs.size() : 0; }
-
 // Host memory that all GPUs may reach, those too that start later.
 class Pinned : public Registration {
  public:

@@ -7,6 +7,14 @@
 #include "transport/cuda/opened.h"
 
 namespace gradring::transport::cuda {
+
+size_t traced(const Gpus::Sum& sum) {
+  const bool copied = sum.inputs.size() == 1 && !scales({sum.factors});
+  return is_float(sum.dtype) && !copied ? sum.inputs.size() : 0;
+}
+
+size_t traced(const Gpus::Allreduce& all) { return is_float(all.dtype) ? all.inputs.size() : 0; }
+
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum, const Watch& watch) {
   const size_t element = size_of(sum.dtype);
   if (sum.inputs.size() == 1 && !scales({sum.factors})) {

@@ -9,6 +9,9 @@ namespace gradring::transport::cuda {
 // It reaches the GPUs of all inputs, and of all outputs.
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum, const Watch& watch);
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& allreduce, const Watch& watch);
+// How many of its inputs a Watch is for; 0: it does not look for what is not finite.
+size_t traced(const Gpus::Sum& sum);
+size_t traced(const Gpus::Allreduce& allreduce);
 // It has one of the outputs.
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Spread& spread);
 
