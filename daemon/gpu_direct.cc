@@ -37,7 +37,11 @@ GpuDirect gpu_direct_of(const Config& config, transport::Gpus* gpus, const Lanes
     spdlog::log(why.empty() ? spdlog::level::info : spdlog::level::warn,
                 "what is summed on GPUs goes to other nodes {}", how);
   }
-  return {why.empty(), how};
+  GpuDirect chosen{why.empty(), how, {}};
+  for (size_t gpu = 0; chosen.on && gpu < gpus->count(); ++gpu) {
+    chosen.gpus.push_back(gpus->uuid(gpu));
+  }
+  return chosen;
 }
 
 }  // namespace gradring::daemon

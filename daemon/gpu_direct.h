@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "daemon/config.h"
 #include "daemon/data/outbox.h"
@@ -12,6 +15,7 @@ namespace gradring::daemon {
 struct GpuDirect {
   bool on = false;
   std::string how;  // "from the host's memory: gpu-direct is off"; empty: no GPU sums here
+  std::vector<std::array<std::byte, 16>> gpus;  // their UUIDs, where it is on
 };
 // Where it is wished for it is tried with a little memory of one GPU (`gpus`: null where none
 // sums). Logs what came of it. On a thread that may use the lanes.

@@ -332,8 +332,7 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
   if (!metrics) return refuse(metrics.error().message());
   const std::shared_ptr<transport::Gpus> gpus = open_gpus(config, &setup.facts);
   setup.gpus = gpus.get();
-  const GpuDirect gpu_direct = gpu_direct_of(config, gpus.get(), lanes);
-  setup.facts.gpu_sums_network = gpu_direct.how;
+  setup.facts.gpu_direct = gpu_direct_of(config, gpus.get(), lanes);
   ControlThread control(setup);
   if (const Status status = control.open(); !status.ok()) return refuse(status.message());
   warn_of(flight.publish());
@@ -343,7 +342,7 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
                   {engine, config.staging_limit, config.feedback_limit, config.suspect / 4,
                    flight.data(), config.restart_grace > 0, config.tuning == "auto",
                    static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes,
-                   !config.metrics.empty(), gpus, gpu_direct.on},
+                   !config.metrics.empty(), gpus, setup.facts.gpu_direct.on},
                   &commands, &events);
   std::thread data_thread([&data] { data.run(); });
   tell(Notice::kReady, spdlog::level::info, {{"GRADRING_NODE", config.node}},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/control/gpu_lanes.h"
 #include "daemon/control/job_choice.h"
 #include "daemon/control/nonfinite_report.h"
 
@@ -211,6 +212,9 @@ void Queries::follow_look(core::Time now) {
   if (look.over() && !look.report().fault().empty()) {
     spdlog::warn("gradringctl topology will not show this machine: {}", look.report().fault());
   }
+  if (!look.over() || facts_.gpu_direct.gpus.empty()) return;
+  parts_.commands->post(
+      SetGpuLanes{lanes_near(look.report(), facts_.gpu_direct.gpus, facts_.device_names())});
 }
 
 void Queries::tick(core::Time now) {

@@ -23,6 +23,7 @@
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"
 #include "daemon/event_ring.h"
+#include "daemon/gpu_direct.h"
 #include "transport/machine/look_apart.h"
 
 namespace gradring::daemon {
@@ -42,8 +43,8 @@ struct StandingFacts {
   std::vector<Lane> lanes;
   std::string gpu_sums_by;  // the GPUs that sum for ranks of this node; empty: none does
   std::string gpu_sums_reason;
-  std::string gpu_sums_way;      // of several GPUs
-  std::string gpu_sums_network;  // how slices of them go to other nodes, and why
+  std::string gpu_sums_way;  // of several GPUs
+  GpuDirect gpu_direct;
 
   std::vector<std::string> device_names() const {
     std::vector<std::string> names;

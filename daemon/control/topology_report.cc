@@ -5,24 +5,13 @@
 #include <algorithm>
 
 #include "daemon/clock.h"
+#include "daemon/control/gpu_lanes.h"
 #include "daemon/control/queries.h"
 
 namespace gradring::daemon {
 namespace {
 
 // The card under the first device of a lane: "mlx5_0:1 (RDMA)" is of mlx5_0.
-int32_t nic_of(const wire::MachineReport& machine, const std::string& lane) {
-  const std::string word = lane.substr(0, lane.find_first_of(":, "));
-  for (int32_t i = 0; i < machine.nics_size(); ++i) {
-    const wire::NicReport& nic = machine.nics(i);
-    if (nic.name() == word) return i;
-    for (const wire::NetDeviceReport& one : nic.interfaces()) {
-      if (one.name() == word || (!word.empty() && one.bond() == word)) return i;
-    }
-  }
-  return -1;
-}
-
 std::string order_of(const core::View& view) {
   constexpr size_t kShown = 4;
   std::string text;
@@ -67,7 +56,7 @@ wire::TopologyReport Queries::topology_report() const {
   sums->set_by(facts_.gpu_sums_by);
   sums->set_reason(facts_.gpu_sums_reason);
   sums->set_way(facts_.gpu_sums_way);
-  sums->set_network(facts_.gpu_sums_network);
+  sums->set_network(facts_.gpu_direct.how);
   parts_.ports->add_to(&report, monotonic_now());
   parts_.gpu_health->add_to(&report, monotonic_now());
   add_rings(&report);

@@ -113,6 +113,7 @@ class DataThread final {
   void apply(const SetWeight& set);
   void share_wires();
   void let_ride(JobExecutor& job, const core::EngineOptions& engine);
+  void apply(const SetGpuLanes& set) { shared_.lanes_near_gpu = set.near; }
   void apply(const SetTrace& trace) { shared_.flight->trace(trace.to); }
   void apply(const ExpectPeer& expect);
   void apply(const ConnectPeer& connect);

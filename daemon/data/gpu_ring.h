@@ -64,6 +64,10 @@ class GpuRing {
   std::byte* payload_at(core::Staging from, uint32_t bytes) const;
   void holds(uint32_t slot, const SlotBuffers::Value& value) { staging_->holds(slot, value); }
   bool has(core::Staging at) const { return staging_->place_of(at).has_value(); }
+  std::optional<uint32_t> gpu_of(core::Staging at) const {
+    const auto place = staging_->place_of(at);
+    return place ? std::optional(place->gpu) : std::nullopt;
+  }
   void put_on_host(core::Staging at) { staging_->put_on_host(at); }
 
   void on_ended(const GpuWork& work, bool well);

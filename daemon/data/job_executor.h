@@ -47,6 +47,7 @@ struct DataShared {
   Ledger ledger;
   PassRunner passes;
   GpuDesk gpus;
+  std::vector<std::vector<uint8_t>> lanes_near_gpu;  // by GPU; empty until it is known
 };
 
 // The hands of one job's engine: adds, copies and sends what the engine decides, in its staging
@@ -200,6 +201,7 @@ class JobExecutor final : private core::EngineActions {
   std::optional<Landing> on_slice(PeerId from, uint32_t member, const Frame& frame);
   void send_now(uint32_t member, const Frame& frame, core::Staging from);
   void send_ready();
+  std::optional<uint8_t> lane_to(const DataPeer& peer, uint32_t turn, core::Staging from) const;
   bool rides(const core::Op& op) const { return gpu_ring_ != nullptr && gpu_ops_.rides(op.key); }
   void put_on_host(core::Staging at) {
     if (gpu_ring_ != nullptr) gpu_ring_->put_on_host(at);

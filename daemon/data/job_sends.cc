@@ -32,6 +32,15 @@ void JobExecutor::send_slice(uint32_t member, const Frame& frame, core::Staging 
   send_now(member, frame, from);
 }
 
+// From a GPU by a card that is near to it.
+std::optional<uint8_t> JobExecutor::lane_to(const DataPeer& peer, uint32_t turn,
+                                            core::Staging from) const {
+  const auto gpu = gpu_ring_ == nullptr ? std::nullopt : gpu_ring_->gpu_of(from);
+  if (!gpu || *gpu >= shared_->lanes_near_gpu.size()) return peer.lane_for(turn);
+  const auto near = peer.lane_for(turn, shared_->lanes_near_gpu[*gpu]);
+  return near ? near : peer.lane_for(turn);
+}
+
 // What GPUs have finished.
 void JobExecutor::send_ready() {
   for (const GpuRing::Parcel& parcel : gpu_ring_->take_ready()) {
@@ -49,7 +58,7 @@ void JobExecutor::send_now(uint32_t member, const Frame& frame, core::Staging fr
   DataPeer* const peer = peer_of_[member] ? &shared_->peers.at(*peer_of_[member]) : nullptr;
   // A damaged one comes by another lane.
   const uint32_t turn = frame.slice.lane + frame.slice.attempt;
-  const auto lane = peer == nullptr ? std::nullopt : peer->lane_for(turn);
+  const auto lane = peer == nullptr ? std::nullopt : lane_to(*peer, turn, from);
   if (!lane) {
     done_with_.push_back(from);
     return;

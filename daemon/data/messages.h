@@ -124,6 +124,10 @@ struct SetWeight {
 struct SetTrace {
   FlightSlots* to = nullptr;
 };
+// For each GPU, the lanes that are nearest to it.
+struct SetGpuLanes {
+  std::vector<std::vector<uint8_t>> near;
+};
 // Frames that carry `token` come from this peer. Known before the peer can send the first one.
 struct ExpectPeer {
   PeerId peer = 0;
@@ -178,8 +182,8 @@ struct StopData {};
 using Command =
     std::variant<OpenRing, LendSegment, TakeBackSegment, LetGoOfGpuMemory, CloseRing, InstallJob,
                  Submit, LeaveRank, FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob,
-                 SetTrace, SetWeight, ExpectPeer, ConnectPeer, DisconnectPeer, SetLane, DescribeJob,
-                 StartProbe, RefuseProbes, StopData>;
+                 SetTrace, SetGpuLanes, SetWeight, ExpectPeer, ConnectPeer, DisconnectPeer, SetLane,
+                 DescribeJob, StartProbe, RefuseProbes, StopData>;
 
 // ---- to the control thread ----
 

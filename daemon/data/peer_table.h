@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -46,6 +48,18 @@ struct DataPeer {
       if (lanes[i].carries && skip-- == 0) return static_cast<uint8_t>(i);
     }
     return std::nullopt;
+  }
+  // Of these alone.
+  std::optional<uint8_t> lane_for(uint32_t turn, std::span<const uint8_t> of) const {
+    const auto carries = [this](uint8_t lane) {
+      return lane < lanes.size() && lanes[lane].carries;
+    };
+    const auto carrying = std::count_if(of.begin(), of.end(), carries);
+    if (carrying == 0) return std::nullopt;
+    auto skip = turn % carrying;
+    const auto taken = std::find_if(of.begin(), of.end(),
+                                    [&](uint8_t lane) { return carries(lane) && skip-- == 0; });
+    return *taken;
   }
 };
 

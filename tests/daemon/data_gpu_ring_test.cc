@@ -249,6 +249,35 @@ TEST_F(DataGpuRing, WhatComesWithAChecksumIsCheckedBeforeItIsBroughtUp) {
   EXPECT_GT(sent(a_), 0u);
 }
 
+TEST_F(DataGpuRing, SlicesGoByTheLanesThatAreNearTheirGpu) {
+  floats_ = 30 * kLongSlice / sizeof(float);
+  for (Node* node : {&a_, &b_}) {
+    const std::string name = node == &a_ ? "a" : "b";
+    Lanes lanes;
+    for (const char* lane : {"0", "1", "2"}) lanes.push_back(fabric_.join(name + lane));
+    node->data = std::make_unique<DataNode>(name, std::move(lanes), false, 1 << 20, false, 0,
+                                            NodeGpus{node->gpus, kLongSlice, true});
+  }
+  connect(*a_.data, *b_.data);
+  for (Node* node : {&a_, &b_}) {
+    for (uint8_t lane = 0; lane < 3; ++lane) {
+      node->data->post(
+          SetLane{0, node == &a_ ? uint64_t{7} : uint64_t{8}, lane, SetLane::To::kCarries});
+    }
+    node->data->post(SetGpuLanes{{{2, 1}}});
+    node->data->install(view_);
+  }
+  fill();
+  submit_all();
+  expect_sums(10);
+  const Pulse pulse = a_.data->next<Pulse>(
+      [this](const Pulse& one) { return one.gpus.sent >= floats_ * sizeof(float); });
+  const auto& sent = pulse.peers[0].lanes;
+  EXPECT_EQ(sent[0].sent_bytes, 0u);
+  EXPECT_GT(sent[1].sent_bytes, 0u);
+  EXPECT_GT(sent[2].sent_bytes, 0u);
+}
+
 // GPUs that are far behind hold the ring up, and nothing is written over what they still read.
 TEST_F(DataGpuRing, GpusThatAreBehindAreWaitedFor) {
   begin(kLongSlice, 100 * kLongSlice / sizeof(float));

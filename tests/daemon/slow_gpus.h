@@ -75,6 +75,7 @@ class SlowGpus final : public transport::Gpus {
   Status start() override { return {}; }
   tl::expected<std::shared_ptr<const void>, Status> enter() override { return nullptr; }
   size_t count() const override { return 1; }
+  std::array<std::byte, 16> uuid(size_t) const override { return {}; }
   bool reaches(size_t, std::span<const transport::GpuRange>) const override {
     const std::lock_guard lock(mutex_);
     return !apart_;
