@@ -21,6 +21,14 @@ void JobEngine::input_came(uint32_t rank, const OpKey& key, uint64_t bytes) {
   of->input_here = all ? Submission::kAllHere : bytes;
 }
 
+void JobEngine::input_lost(uint32_t rank, const OpKey& key) {
+  const auto it = ops_.find(key);
+  const uint32_t index = local_index(rank);
+  if (it == ops_.end() || !it->second->open() || index >= it->second->locals.size()) return;
+  std::optional<Submission>& of = it->second->locals[index];
+  if (of && of->counts) of->input_here = 0;
+}
+
 void JobEngine::inputs_come_again(const OpKey& key) {
   GRADRING_CHECK(frozen_, "nothing is folded while inputs are replaced");
   const auto it = ops_.find(key);

@@ -49,11 +49,12 @@ class JobEngine {
   void restore(const EngineRecord& record);
 
   // ---- events from local trainers. `rank` must be one of ours. ----
-  // A refusal concerns this submission alone; nothing is kept of it and nothing completes. The very
-  // same once more (its ticket tells) is known already.
+  // A refusal concerns it alone. The very same once more (its ticket tells) is known already.
   Status submit(const Submission& submission, Time now);
   // So many bytes of what was submitted with fewer are there by now. Not where a journal is kept.
   void input_came(uint32_t rank, const OpKey& key, uint64_t bytes);
+  // Nothing of it is there any more, nor comes again: its rank is about to leave.
+  void input_lost(uint32_t rank, const OpKey& key);
   // Between freeze() and adopt(): all of them, as where their sum came and one counts no more.
   void inputs_come_again(const OpKey& key);
   // The trainer left, in good order or not: it submits nothing more, nor does more of its inputs
@@ -116,8 +117,7 @@ class JobEngine {
   }
   bool failed() const { return failure_.has_value(); }
   const std::optional<Failure>& failure() const { return failure_; }
-  // All local trainers have left, none of their ops is open, nobody can want a copy of us, and no
-  // staging memory is in use.
+  // All local trainers have left, nothing is open or in use, and nobody can want a copy of us.
   bool drained() const;
   const EngineCounters& counters() const { return counters_; }
   uint32_t staging_bytes() const { return options_.plan.slice_bytes_max; }

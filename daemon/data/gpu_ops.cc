@@ -235,7 +235,7 @@ void GpuOps::settle(Ops::iterator at) {
   if (all) ops_.erase(at);
 }
 
-void GpuOps::leave(uint32_t rank, bool readable) {
+void GpuOps::leave(uint32_t rank, bool readable, core::JobEngine* engine) {
   for (auto& entry : ops_) {
     OnGpu& on = entry.second;
     for (Rank& one : on.ranks) {
@@ -243,6 +243,7 @@ void GpuOps::leave(uint32_t rank, bool readable) {
       one.gone = true;
       one.unreadable = one.unreadable || !readable;
     }
+    if (on.way == Way::kRing && !readable) engine->input_lost(rank, entry.first);
     if (on.way != Way::kThere || !on.begun || on.ended) continue;
     const bool stuck =
         std::any_of(on.sources.begin(), on.sources.end(), [&on](const Source& source) {

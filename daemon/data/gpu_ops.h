@@ -63,8 +63,8 @@ class GpuOps {
   void outputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to) const;
   // The GPU that works on a slice of it.
   uint32_t gpu_of(const OpKey& key, uint32_t slice) const;
-  // Slices of it may be worked on: no epoch is about to end, and nothing waits for that.
-  bool may_ride_on(const core::JobEngine& engine) const;
+  // Slices of such may be worked on: no epoch is about to end.
+  bool may_ride_on() const;
   void ride_began(const OpKey& key);
 
   // Begins what can be begun: sums of what is ready, and what is final goes to the GPUs.
@@ -84,7 +84,7 @@ class GpuOps {
   bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
   // Its memory is given nothing any more. Unless it is readable, nothing is read there either, as
   // where its GPU is lost: what was not summed by now is summed in the next epoch, without it.
-  void leave(uint32_t rank, bool readable);
+  void leave(uint32_t rank, bool readable, core::JobEngine* engine);
   // Between freeze() and adopt(): sums with inputs that count no more are made anew. Whatever may
   // begin, may again.
   void end_epoch(core::JobEngine* engine);

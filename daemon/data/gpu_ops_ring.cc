@@ -72,12 +72,9 @@ uint32_t GpuOps::gpu_of(const OpKey& key, uint32_t slice) const {
   return static_cast<uint32_t>(rank.input.memory->gpu());
 }
 
-bool GpuOps::may_ride_on(const core::JobEngine& engine) const {
-  return std::all_of(ops_.begin(), ops_.end(), [&](const auto& entry) {
-    const auto& [key, on] = entry;
-    if (on.way != Way::kRing) return true;
-    const core::Op* const op = engine.find(key);
-    return !resting_ && (op == nullptr || !waits_for_loss(on, *op));
+bool GpuOps::may_ride_on() const {
+  return !resting_ || std::none_of(ops_.begin(), ops_.end(), [](const auto& entry) {
+    return entry.second.way == Way::kRing;
   });
 }
 

@@ -204,7 +204,7 @@ uint32_t JobExecutor::pump(uint32_t budget) {
   if (!gpu_ops_.empty()) gpu_ops_.look(&engine_);
   if (gpu_ring_ != nullptr) {
     send_ready();
-    budget = gpu_ops_.may_ride_on(engine_) ? std::min(budget, gpu_ring_->room()) : 0;
+    budget = gpu_ops_.may_ride_on() ? std::min(budget, gpu_ring_->room()) : 0;
   }
   const uint32_t work = engine_.pump(budget);
   settle();
@@ -292,7 +292,7 @@ void JobExecutor::fail_job(const Failure& failure) {
 void JobExecutor::leave(uint32_t rank, const Failure& why) {
   told_.erase(local(rank).session);
   parts_.look(&engine_);  // what its GPU has brought by now counts
-  gpu_ops_.leave(rank, why.blame.device.empty());
+  gpu_ops_.leave(rank, why.blame.device.empty(), &engine_);
   engine_.leave(rank, why);
 }
 

@@ -124,6 +124,28 @@ TEST_F(EngineInputs, OfARankThatLeftAndWereThereCount) {
   EXPECT_TRUE(ring.all_ok(tickets));
 }
 
+// As where they lie on a GPU that is lost: whatever was there, nothing more is made of it.
+TEST_F(EngineInputs, ThatAreLostAreWaitedForUntilTheNextEpochAndCountNoMore) {
+  Ring& ring = this->ring(2, "elastic");
+  const std::vector<Ticket> tickets = submit(op(0), kBytes);
+  ring.engine_of_rank(1).input_lost(1, op(0));
+  ring.engine_of_rank(1).input_lost(1, op(7));  // is none
+  ring.run();
+  EXPECT_EQ(final_slices(0) + final_slices(1), 0u);
+  ring.lose_rank(1);
+  ASSERT_EQ(ring.absences(0).size(), 1u);
+  EXPECT_TRUE(ring.absences(0)[0].unfinished);
+  ring.change_view();
+  ring.run();
+  for (const uint32_t rank : {0u, 2u, 3u}) {
+    const Outcome outcome = ring.outcome(tickets[rank]);
+    EXPECT_EQ(outcome.verdict, Verdict::kOkShrunk);
+    EXPECT_EQ(outcome.ranks_max, 3u);
+    EXPECT_EQ(ring.result(tickets[rank]), ring.result(tickets[0]));
+  }
+  EXPECT_EQ(ring.engine(0).open_ops(), 0u);
+}
+
 // Its node goes on with its other rank, and what is not final yet is summed without the dead one.
 TEST_F(EngineInputs, OfADeadRankCountWhereTheyAreFinal) {
   for (const bool any_final : {false, true}) {

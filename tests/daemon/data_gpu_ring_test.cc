@@ -103,10 +103,11 @@ class DataGpuRing : public DataThreadTest {
     const auto description = node.data->next<JobDescription>();
     return description.ops.empty() ? 0 : description.ops[0].slices_final;
   }
-  // Without this rank.
-  void leave(uint32_t rank) {
+  // `gpu`: which it has lost.
+  void leave(uint32_t rank, const std::string& gpu = "") {
     Failure died{Cause::kTrainerDied, {}};
     died.blame.rank = rank;
+    died.blame.device = gpu;
     node_of(rank).data->post(LeaveRank{view_.incarnation, rank, died});
   }
   void next_epoch(uint32_t lost) {
@@ -334,6 +335,40 @@ TEST_F(DataGpuRing, AGpuThatFailsEndsTheJobInWords) {
   b_.data->post(FailJob{view_.incarnation, {Cause::kRefused, {}}});
   for (Node* node : {&a_, &a_, &b_, &b_}) {
     EXPECT_EQ(node->data->next<Completed>().outcome.verdict, Verdict::kFailed);
+  }
+}
+
+// Its memory may be anything by then, or the GPU that reads it fails.
+TEST_F(DataGpuRing, OfARankWhoseGpuIsLostNothingMoreIsRead) {
+  constexpr size_t kFloats = 30 * kLongSlice / sizeof(float);
+  begin(kLongSlice, kFloats, true, "elastic min=1 max=4");
+  b_.gpus->let(0);
+  submit_all();
+  while (a_.gpus->allreduces().empty() && !HasFailure()) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(20ms);
+  leave(1, "GPU-1234");
+  EXPECT_TRUE(a_.data->next<EngineAbsent>().absence.unfinished);
+  const size_t begun = a_.gpus->allreduces().size();
+  std::fill(ranks_[1]->gpu.begin(), ranks_[1]->gpu.end(), std::numeric_limits<float>::quiet_NaN());
+  b_.gpus->let_all();
+  std::this_thread::sleep_for(20ms);
+  const std::vector<size_t> all_begun = a_.gpus->allreduces();
+  EXPECT_THAT(
+      std::vector<size_t>(all_begun.begin() + static_cast<ptrdiff_t>(begun), all_begun.end()),
+      Each(1))
+      << "what is final is copied";
+  next_epoch(1);
+  for (Node* node : {&a_, &a_, &b_, &b_}) {
+    const Verdict verdict = node->data->next<Completed>().outcome.verdict;
+    EXPECT_TRUE(verdict == Verdict::kOk || verdict == Verdict::kOkShrunk);
+  }
+  const std::vector<float> all = numbers(kFloats, 10), without = numbers(kFloats, 8);
+  for (const uint32_t rank : {0, 2, 3}) {
+    for (size_t i = 0; i < kFloats; ++i) {
+      const float value = ranks_[rank]->gpu[i];
+      ASSERT_TRUE(value == all[i] || value == without[i]) << "rank " << rank << ", element " << i;
+    }
+    EXPECT_EQ(ranks_[rank]->gpu, ranks_[0]->gpu);
   }
 }
 
