@@ -41,8 +41,10 @@ class GpuStaging {
   // Something is about to be there, on this GPU. `wanted`: the final value that was there before
   // is, for as long as possible.
   Place put(core::Staging at, uint32_t gpu, bool wanted = false);
-  // In the host's memory.
-  void put_on_host(core::Staging at) { place(at).reset(); }
+  // In the host's memory, where units always are.
+  void put_on_host(core::Staging at) {
+    if (at.kind != core::Staging::Kind::kUnit) place(at).reset();
+  }
   // Nothing: in the host's.
   std::optional<Place> place_of(core::Staging at) const;
   transport::GpuRange range(Place place) const;

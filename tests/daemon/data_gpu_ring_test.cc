@@ -124,6 +124,34 @@ TEST_F(DataGpuRing, WhatComesWithAChecksumIsCheckedBeforeItIsBroughtUp) {
   EXPECT_GT(sent(a_), 0u);
 }
 
+// Whose data goes with READY, into memory that is the host's alone.
+TEST_F(DataGpuRing, SmallOpsOfTheHostsMemoryGoOnBesideThem) {
+  floats_ = 100'000;
+  for (Node* node : {&a_, &b_}) {
+    const std::string name = node == &a_ ? "a" : "b";
+    Lanes lanes;
+    lanes.push_back(fabric_.join(name));
+    node->data = std::make_unique<DataNode>(name, std::move(lanes), false, 64 << 20, false, 16,
+                                            NodeGpus{node->gpus, kLongSlice, true});
+  }
+  connect(*a_.data, *b_.data);
+  for (Node* node : {&a_, &b_}) node->data->install(view_);
+  fill();
+  std::vector<std::vector<float>> small;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    small.push_back(numbers(10, static_cast<float>(rank + 1)));
+  }
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    node_of(rank).data->submit(view_, rank, small[rank], 5);
+  }
+  for (Node* node : {&a_, &a_, &b_, &b_}) {
+    EXPECT_EQ(node->data->next<Completed>().outcome.verdict, Verdict::kOk);
+  }
+  for (const auto& one : small) EXPECT_EQ(one, numbers(10, 10));
+  submit_all(6);
+  expect_sums(10);
+}
+
 TEST_F(DataGpuRing, SlicesGoByTheLanesThatAreNearTheirGpu) {
   floats_ = 30 * kLongSlice / sizeof(float);
   for (Node* node : {&a_, &b_}) {
