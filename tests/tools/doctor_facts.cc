@@ -69,6 +69,7 @@ Facts healthy_facts() {
   facts.pci.iommu = "identity";
   facts.pci.acs_readable = true;
   facts.pci.peer_memory = true;
+  facts.pci.unified_memory = true;
   wire::LaneChoice* lane = facts.topology.add_lanes();
   lane->set_device("eth0 (TCP)");
   facts.topology.mutable_gpu_sums()->set_network("from the host's memory: gpu-direct is off");

@@ -276,6 +276,8 @@ TEST(Doctor, Gpus) {
   expect(check_gpus, "NVLink", Level::kSkip, "no GPU here has any", [](Facts& facts) {
     for (auto& gpu : *facts.topology.mutable_machine()->mutable_gpus()) gpu.clear_nvlinks();
   });
+  expect(check_gpus, "CUDA", Level::kFail, "no /dev/nvidia-uvm",
+         [](Facts& facts) { facts.pci.unified_memory = false; });
   expect(check_gpus, "GPUDirect", Level::kWarn, "neither",
          [](Facts& facts) { facts.pci.peer_memory = false; });
   expect(check_gpus, "GPUDirect", Level::kOk, "dmabuf", [](Facts& facts) {

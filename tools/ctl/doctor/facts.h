@@ -71,6 +71,7 @@ struct PciFacts {
   bool acs_readable = false;
   bool peer_memory = false;         // nvidia_peermem is loaded
   bool open_kernel_driver = false;  // NVIDIA's, which gives out dmabuf
+  bool unified_memory = false;      // nvidia_uvm's device is there
 };
 
 struct NodeFacts {

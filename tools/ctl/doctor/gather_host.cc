@@ -199,6 +199,7 @@ PciFacts pci_of(const std::string& root) {
   }
   std::error_code error;
   pci.peer_memory = fs::exists(root + "/sys/module/nvidia_peermem", error);
+  pci.unified_memory = fs::exists(root + "/dev/nvidia-uvm", error);
   pci.open_kernel_driver =
       line_of(root + "/proc/driver/nvidia/version").find("Open Kernel Module") != std::string::npos;
   for (const fs::path& device : entries_of(root + "/sys/bus/pci/devices")) {

@@ -64,6 +64,12 @@ bool has_rdma(const wire::MachineReport& machine) {
       machine.nics(), [](const wire::NicReport& nic) { return nic.rdma().ports_size() > 0; });
 }
 
+Finding cuda(const PciFacts& pci) {
+  if (pci.unified_memory) return ok("CUDA", "its device is there");
+  return fail("CUDA", "there is no /dev/nvidia-uvm: gradringd cannot begin to use it",
+              "as root: nvidia-modprobe -c 0 -u, then restart gradringd");
+}
+
 Finding gpu_direct(const PciFacts& pci) {
   if (pci.peer_memory) return ok("GPUDirect", "nvidia_peermem is loaded");
   if (pci.open_kernel_driver) return ok("GPUDirect", "dmabuf, by NVIDIA's open kernel modules");
@@ -111,6 +117,7 @@ Findings check_gpus(const Facts& facts) {
     if (!told.errors().empty() || !told.reason().empty()) return findings;
     return {skip("GPU", machine.fault().empty() ? "none here" : printable(machine.fault()))};
   }
+  findings.push_back(cuda(facts.pci));
   findings.push_back(nvlink(machine));
   if (!facts.topology.lanes().empty()) findings.push_back(network(facts.topology));
   if (!has_rdma(machine)) {
