@@ -77,6 +77,7 @@ OtherProcess::OtherProcess(const std::string& part) : part_(part) {
 OtherProcess::~OtherProcess() {
   ::close(to_);
   ::close(from_);
+  if (pid_ < 0) return;
   constexpr int kChecks = 100;
   for (int i = 0; i < kChecks; ++i) {
     if (::waitpid(pid_, nullptr, WNOHANG) != 0) return;
@@ -84,6 +85,16 @@ OtherProcess::~OtherProcess() {
   }
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+}
+
+void OtherProcess::wait() {
+  char end = 0;
+  pollfd closed{from_, POLLIN, 0};
+  if (::poll(&closed, 1, kPatienceMs) <= 0 || ::read(from_, &end, 1) > 0) {
+    throw std::runtime_error("the " + part_ + " does not end");
+  }
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
 }
 
 void OtherProcess::tell(const void* message, size_t bytes) {

@@ -20,6 +20,8 @@ class OtherProcess {
   // Throws std::runtime_error when it has ended, or said nothing for a minute.
   void tell(const void* message, size_t bytes);
   void hear(void* message, size_t bytes);
+  // For its end, which it was told to come to; as long.
+  void wait();
 
  private:
   std::string part_;

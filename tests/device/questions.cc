@@ -25,6 +25,7 @@ constexpr Question kQuestions[] = {
     {"beside", "A daemon's kernels and copies beside a trainer that fills the GPU",
      ask_beside_a_trainer},
     {"import", "Opening another process's memory and events", ask_import},
+    {"owners", "Memory of another user's process, and of a dead one", ask_owners},
     {"pinned", "Copies to and from a memfd that is pinned", ask_pinned},
     {"words", "Words that put streams and the host into an order", ask_words},
     {"nccl", "NCCL with one rank, and with two on one GPU", ask_nccl},
@@ -46,6 +47,7 @@ int be(const std::string& part) {
   try {
     if (part == "trainer") return be_a_trainer(), 0;
     if (part == "exporter") return be_an_exporter(), 0;
+    if (part == "owner") return be_an_owner(), 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", part.c_str(), error.what());
     return 1;

@@ -9,6 +9,8 @@ namespace gradring::device {
 void ask_beside_a_trainer();
 // What it costs to open another process's memory and events, and to order streams by those.
 void ask_import();
+// Whether memory of another user's process may be opened, and what is left of a dead one's.
+void ask_owners();
 // What cudaHostRegister takes for a memfd, and how fast copies to and from it are, one way and both
 // at once.
 void ask_pinned();
@@ -20,5 +22,6 @@ void ask_nccl();
 // The other process of each.
 void be_a_trainer();
 void be_an_exporter();
+void be_an_owner();
 
 }  // namespace gradring::device
