@@ -1,0 +1,65 @@
+"""tests/device/run chooses its parts, and keeps its time, with programs that pose as those it runs."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+RUN = Path(__file__).with_name("run")
+PROGRAMS = ("device_fold_test", "daemon_live_gpu_test", "gradring-gpu-check", "gradring-gpu-speed", "gradring-gpu-questions")
+
+
+def script(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+class Parts(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = Path(self.folder.name)
+        self.bin = self.root / "bundle/bin"
+        self.bin.mkdir(parents=True)
+        for name in PROGRAMS:
+            script(self.bin / name, f"echo ran {name}")
+        self.machine = self.root / "machine"
+        self.machine.mkdir()
+        script(self.machine / "nvidia-smi", 'case $1 in --list-gpus) echo "GPU 0: one";; *) echo "one, 580";; esac')
+
+    def run_it(self, *words):
+        done = subprocess.run([RUN, "--programs", self.bin, "--python", "/usr/bin/false", *words], text=True, timeout=60, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "PATH": f"{self.machine}:/usr/bin:/bin"})
+        return done.returncode, done.stdout
+
+    def test_all_are_run_and_one_that_fails_fails_it(self):
+        script(self.bin / "gradring-gpu-speed", "exit 3")
+        status, said = self.run_it()
+        self.assertEqual(status, 1)
+        for name in set(PROGRAMS) - {"gradring-gpu-speed"}:
+            self.assertIn(f"ran {name}", said)
+        self.assertRegex(said, r"Speed, beside the floor .* FAILED \(exit status 3\)")
+        self.assertRegex(said, r"Questions  .* passed")
+
+    def test_one_part_alone(self):
+        status, said = self.run_it("--only", "questions")
+        self.assertEqual((status, said.count("ran ")), (0, 1), said)
+        self.assertIn("ran gradring-gpu-questions", said)
+
+    def test_what_does_not_end_is_ended_and_what_is_late_left_out(self):
+        script(self.bin / "device_fold_test", "exec sleep 40")
+        status, said = self.run_it("--only", "fold,ops", "--within", "6")
+        self.assertEqual(status, 1)
+        self.assertRegex(said, "FAILED: did not end within [56] s")
+        self.assertRegex(said, "left out: there was no time left of 6 s")
+
+    def test_a_part_that_there_is_not(self):
+        status, said = self.run_it("--only", "ops,weather")
+        self.assertNotEqual(status, 0)
+        self.assertIn("there is no part 'weather'", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
