@@ -29,11 +29,19 @@ if(GRADRING_CUDA)
       "install it, and put nvcc into PATH or give -DCUDAToolkit_ROOT=FOLDER; or build without GRADRING_CUDA")
   endif()
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
-  # Code for A100 and H100 and their kin; what is newer compiles the 9.0 in it once, when it first runs.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "GPUs to compile for, as CMake writes them")
+  # Code for A100 and H100 and their kin, and B200 and RTX PRO 6000 where the toolkit knows them; what is
+  # newer compiles the 9.0 in it once, when it first runs.
+  set(architectures 80-real 90)
+  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+    list(APPEND architectures 100-real 120-real)
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES ${architectures} CACHE STRING "GPUs to compile for, as CMake writes them")
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 has not heard that nvcc speaks C++20
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   endif()
+  # For kernels that add, the bits of the reducer: nothing joined to an FMA, subnormals kept, IEEE division.
+  # The last two are nvcc's own choice, said here against --use_fast_math in CUDAFLAGS.
+  set(GRADRING_BITS_OF_THE_REDUCER --fmad=false --ftz=false --prec-div=true --prec-sqrt=true)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # the machine needs a driver then, and no toolkit
 endif()

@@ -44,8 +44,12 @@ inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first)
   }
   Load result;
   std::memcpy(&result, lanes, sizeof(result));
+  GRADRING_NOT_UNROLLED
   for (uint32_t r = 0; r < a.num_outs; ++r) {
-    *reinterpret_cast<Load*>(static_cast<Stored*>(a.outs[r]) + first) = result;
+    // Counted in elements, the compilers of CUDA 13.0 and before take it apart for sm_80 and sm_90,
+    // and store a pack in pieces. Test: fold_ptx.
+    auto* const to = static_cast<char*>(a.outs[r]) + first * sizeof(Stored);
+    *reinterpret_cast<Load*>(to) = result;
   }
 }
 
