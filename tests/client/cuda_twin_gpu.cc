@@ -100,6 +100,14 @@ int gpu_of(void* context) {
   return found == all.end() ? -1 : static_cast<int>(found - all.begin());
 }
 
+bool is_imported_for(int number, uint64_t address) {
+  const auto* const found = range_of(address);
+  if (found == nullptr || found->second.handle.empty()) return true;
+  const int opened_on = found->second.opened_on;
+  if (opened_on == number) return true;
+  return told("imported") == kSuccess && gpu().peers.count({number, opened_on}) > 0;
+}
+
 int told(const char* function) {
   const auto found = gpu().answers.find(function);
   return found == gpu().answers.end() ? kSuccess : found->second;

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // By the numbers of cuda.h.
 inline constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kMapFailed = 205,
-                     kAlreadyMapped = 208, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
+                     kNoPeer = 217, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
                      kIllegalAddress = 700, kPeerAlready = 704, kMisaligned = 716,
                      kCaptureUnsupported = 900;
 inline constexpr int kGpusMax = 4;
@@ -39,6 +39,8 @@ struct Range {
   bool pooled = false;
   bool allocated = false;   // by cuMemAlloc; others are the tests' own
   std::string handle = {};  // by which it was opened
+  int opened_on = 0;        // in the context of that GPU
+  int opens = 0;            // of the same handle there
 };
 struct Stream {
   std::deque<std::pair<Clock::time_point, Act>> work;
@@ -60,7 +62,7 @@ struct Gpu {
   std::map<void*, Event> events;
   std::set<void*> capturing;
   std::map<void*, size_t> pinned;
-  std::map<std::string, int> answers;
+  std::map<std::string, int> answers = {{"imported", kIllegalAddress}};
   std::set<void*> modules;
   std::set<std::pair<int, int>> peers;  // the first one reaches memory of the other
   uint64_t buffers = 0;
@@ -87,6 +89,9 @@ void end_range(uint64_t address);
 uint64_t allocate(int gpu, size_t bytes);
 // -1: none.
 int gpu_of(void* context);
+// Whether memory that another process has allocated is there for work in the context of this GPU;
+// true of all other memory.
+bool is_imported_for(int gpu, uint64_t address);
 // What this function is to answer.
 int told(const char* function);
 int enqueue(void* stream, Act act);

@@ -52,6 +52,7 @@ int look_up(int number, const void* pointer, const Function& f, const FoldArgume
   if (bytes == nullptr) return kIllegalAddress;
   const int owner = range_of(address)->second.gpu;
   if (owner != number && gpu().peers.count({number, owner}) == 0) return kIllegalAddress;
+  if (!is_imported_for(number, address)) return kIllegalAddress;
   const bool wide = a.packs > 0 && (address + a.head * element) % kWideBytes != 0;
   if (wide || address % element != 0) return kMisaligned;
   found->push_back(bytes);

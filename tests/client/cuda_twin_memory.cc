@@ -17,7 +17,8 @@ namespace {
 using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 
 // Attributes of an address.
-constexpr int kContextOf = 1, kMemoryTypeOf = 2, kBufferOf = 7, kDeviceOf = 9, kCanBeOpened = 10;
+constexpr int kContextOf = 1, kMemoryTypeOf = 2, kAddressOf = 3, kBufferOf = 7, kDeviceOf = 9,
+              kCanBeOpened = 10;
 constexpr unsigned kDeviceMemory = 2;
 
 using gradring::transport::cuda::Driver;
@@ -40,10 +41,18 @@ constexpr std::array<char, 8> kMagic = {'t', 'w', 'i', 'n', ' ', 'i', 'p', 'c'};
 // Memory of a pool cannot, and what is another process's is for that one to give.
 bool can_be_opened(const Range& range) { return !range.pooled && range.handle.empty(); }
 
+// Where a copy in the current context finds that memory; null: nowhere.
+char* found_here(uint64_t address, size_t bytes) {
+  const bool here = contexts.empty() || is_imported_for(gpu_of(contexts.back()), address);
+  return here ? at(address, bytes) : nullptr;
+}
+
 // Either one: whoever copies within the GPUs' memory need not say whose it is.
 int copy_within(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   const std::lock_guard lock(gpu().mutex);
-  if (at(to, bytes) == nullptr || at(from, bytes) == nullptr) return kIllegalAddress;
+  if (found_here(to, bytes) == nullptr || found_here(from, bytes) == nullptr) {
+    return kIllegalAddress;
+  }
   return enqueue_work(stream, [=] {
     const char* const source = at(from, bytes);
     char* const target = at(to, bytes);
@@ -74,6 +83,14 @@ int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
     case kDeviceOf:
       *static_cast<int*>(value) = range.gpu;
       return kSuccess;
+    case kAddressOf: {
+      if (contexts.empty()) return kInvalidContext;
+      const int number = gpu_of(contexts.back());
+      const bool near = range.gpu == number || gpu().peers.count({number, range.gpu}) > 0;
+      if (!near || !is_imported_for(number, address)) return kInvalidValue;
+      *static_cast<uint64_t*>(value) = address;
+      return kSuccess;
+    }
     case kBufferOf:
       *static_cast<uint64_t*>(value) = range.buffer;
       return kSuccess;
@@ -122,8 +139,8 @@ int cuIpcGetMemHandle(void* handle, uint64_t address) {
   return kSuccess;
 }
 
-// The one who has it may be gone soon after. Not twice, as some drivers have it; of one's own
-// process it is refused by a driver, and done here.
+// The one who has it may be gone soon after. In each context once, and then it is counted; of one's
+// own process it is refused by a driver, and done here.
 int cuIpcOpenMemHandle_v2(uint64_t* address, Driver::IpcHandle given, unsigned flags) {
   Handle handle;
   std::memcpy(&handle, &given, sizeof(handle));
@@ -132,15 +149,28 @@ int cuIpcOpenMemHandle_v2(uint64_t* address, Driver::IpcHandle given, unsigned f
   constexpr unsigned kLazyPeers = 1;
   if (handle.magic != kMagic || flags != kLazyPeers) return kInvalidValue;
   if (contexts.empty()) return kInvalidContext;
+  const int here = gpu_of(contexts.back());
+  if (here != handle.gpu) {
+    if (const int result = told("cuIpcOpenMemHandle_v2 elsewhere"); result != kSuccess) {
+      return result;
+    }
+    if (told("cuDeviceCanAccessPeer") != kSuccess) return kNoPeer;
+    gpu().peers.emplace(here, handle.gpu);
+  }
   const std::string name(reinterpret_cast<const char*>(&handle), sizeof(handle));
-  for (const auto& [base, range] : gpu().ranges) {
-    if (range.handle == name) return kAlreadyMapped;
+  for (auto& [base, range] : gpu().ranges) {
+    if (range.handle != name || range.opened_on != here) continue;
+    *address = base;
+    ++range.opens;
+    return kSuccess;
   }
   const std::string path = fmt::format("/proc/{}/fd/{}", handle.process, handle.file);
   Range range{.size = handle.size,
               .file = ::open(path.c_str(), O_RDWR | O_CLOEXEC),
               .gpu = handle.gpu,
-              .handle = name};
+              .handle = name,
+              .opened_on = here,
+              .opens = 1};
   struct stat known {};
   const bool whole = range.file >= 0 && ::fstat(range.file, &known) == 0 &&
                      static_cast<uint64_t>(known.st_size) == handle.size;
@@ -154,7 +184,7 @@ int cuIpcCloseMemHandle(uint64_t address) {
   const std::lock_guard lock(gpu().mutex);
   const auto found = gpu().ranges.find(address);
   if (found == gpu().ranges.end() || found->second.handle.empty()) return kInvalidValue;
-  end_range(address);
+  if (--found->second.opens == 0) end_range(address);
   return kSuccess;
 }
 
@@ -183,7 +213,7 @@ int cuMemHostGetDevicePointer_v2(uint64_t* address, void* memory, unsigned) {
 
 int cuMemcpyDtoHAsync_v2(void* host, uint64_t address, size_t bytes, void* stream) {
   const std::lock_guard lock(gpu().mutex);
-  if (at(address, bytes) == nullptr) return kIllegalAddress;
+  if (found_here(address, bytes) == nullptr) return kIllegalAddress;
   return enqueue_work(stream, [=] {
     const char* const from = at(address, bytes);
     if (from == nullptr) return kIllegalAddress;
@@ -194,7 +224,7 @@ int cuMemcpyDtoHAsync_v2(void* host, uint64_t address, size_t bytes, void* strea
 
 int cuMemcpyHtoDAsync_v2(uint64_t address, const void* host, size_t bytes, void* stream) {
   const std::lock_guard lock(gpu().mutex);
-  if (at(address, bytes) == nullptr) return kIllegalAddress;
+  if (found_here(address, bytes) == nullptr) return kIllegalAddress;
   return enqueue_work(stream, [=] {
     char* const to = at(address, bytes);
     if (to == nullptr) return kIllegalAddress;

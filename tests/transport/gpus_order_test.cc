@@ -88,6 +88,67 @@ TEST_F(GpuOrder, GpusThatCannotReadOneAnotherAreToldSo) {
   for (const auto& [address, gpu] : allocated_) EXPECT_EQ(behind(address, 0, 4), bytes);
 }
 
+TEST_F(GpuOrder, MemoryOfTrainersIsOpenedForEachGpuThatItsDriverDoesNotLetReachIt) {
+  for (const bool peers_reach : {false, true}) {
+    have(3);
+    ASSERT_TRUE(gpus_->start().ok());
+    twin_.answer("imported", peers_reach ? 0 : 700);
+    const int held = twin_.held();
+    const uint64_t address = allocate(Bytes(4));
+    const float one = 1;
+    twin_.gpu.write(address, &one, 4);
+    const Memory a = open(address, 0, 4), again = open(address, 2, 2);
+    EXPECT_EQ(twin_.held(), held + (peers_reach ? 1 : 3));
+    const Memory b = lend_floats({10}, 2);
+    std::vector<std::vector<float>> outs(2, std::vector<float>(1));  // by one GPU and the other
+    for (size_t i = 0; i < outs.size(); ++i) ASSERT_TRUE(sum({a, b}, outs[i], i).ok());
+    all_end_well(outs.size());
+    for (const auto& out : outs) EXPECT_EQ(out, std::vector<float>{11});
+  }
+  twin_.answer("imported", 700);
+}
+
+TEST_F(GpuOrder, MemoryOfTrainersThatOnlyItsOwnGpuReachesIsNobodyElses) {
+  have(2);
+  twin_.answer("cuIpcOpenMemHandle_v2 elsewhere", 217);
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 1);
+  twin_.answer("cuIpcOpenMemHandle_v2 elsewhere", 0);
+  const std::vector<GpuRange> both = {{a.get(), 0}, {b.get(), 0}};
+  EXPECT_FALSE(gpus_->reaches(0, both));
+  EXPECT_TRUE(gpus_->reaches(0, std::vector<GpuRange>{both.front()}));
+  std::vector<float> out(1);
+  EXPECT_THAT(sum({a, b}, out, 1).message(), HasSubstr("can reach the memory of all others"));
+  // No GPU has tried, and failed for good.
+  ASSERT_TRUE(sum({b, b}, out, 2).ok());
+  all_end_well(1);
+  EXPECT_EQ(out, std::vector<float>{20});
+  for (const uint64_t ticket : {3, 4}) {
+    const Bytes bytes = random_bytes(4);
+    ASSERT_TRUE(gpus_->begin({bytes.data(), both, 4}, ticket).ok());
+    all_end_well(1);
+    for (const auto& [address, gpu] : allocated_) EXPECT_EQ(behind(address, 0, 4), bytes);
+  }
+  // The daemon's own is found by all.
+  const auto own = gpus_->allocate(1, 4);
+  ASSERT_TRUE(own);
+  EXPECT_TRUE(gpus_->reaches(0, std::vector<GpuRange>{{own->get(), 0}}));
+}
+
+TEST_F(GpuOrder, WhatIsSpreadEndsWithItsGpusFailure) {
+  have(2);
+  twin_.answer("cuDeviceCanAccessPeer", 1);
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 1);
+  twin_.answer("cuDeviceCanAccessPeer", 0);
+  const std::vector<GpuRange> both = {{a.get(), 0}, {b.get(), 0}};
+  const Bytes bytes = random_bytes(4);
+  twin_.answer("later", 700);
+  ASSERT_TRUE(gpus_->begin({bytes.data(), both, 4}, 1).ok());
+  const auto ended = ends();
+  twin_.answer("later", 0);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_THAT(ended.at(1).message(), HasSubstr("has failed: CUDA_ERROR_ILLEGAL_ADDRESS"));
+}
+
 TEST_F(GpuOrder, WhatIsSummedLaterIntoTheSameMemoryStays) {
   have(2);
   const Memory a = lend_floats({1, 1, 1, 1}, 0), b = lend_floats({20, 20, 20, 20}, 1);

@@ -21,7 +21,7 @@ Status check(const GpuRange& range, size_t element, uint64_t count) {
                     "a GPU's memory that are open",
                     count, element, range.offset, bytes));
   }
-  const auto begin = address_of(range);
+  const auto begin = address_of(range, gpu_of(range));
   if (begin % element == 0) return {};
   return refuse(
       fmt::format("memory of a GPU lies at {:#x}, which is not aligned to its elements of "

@@ -37,6 +37,7 @@ bool find_devices(void* library, Driver* d) {
 bool find_memory(void* library, Driver* d) {
   return find(library, "cuIpcOpenMemHandle_v2", &d->open_handle) &&
          find(library, "cuIpcCloseMemHandle", &d->close_handle) &&
+         find(library, "cuPointerGetAttribute", &d->pointer_attribute) &&
          find(library, "cuMemGetAddressRange_v2", &d->address_range) &&
          find(library, "cuMemAlloc_v2", &d->allocate) && find(library, "cuMemFree_v2", &d->free) &&
          find(library, "cuMemHostRegister_v2", &d->register_host) &&

@@ -28,6 +28,7 @@ struct Driver {
   static constexpr Result kSuccess = 0;
   static constexpr Result kNotReady = 600;
   static constexpr Result kPeerAlready = 704;        // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+  static constexpr int kDevicePointer = 3;           // CU_POINTER_ATTRIBUTE_DEVICE_POINTER
   static constexpr int kMultiprocessors = 16;        // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
   static constexpr unsigned kOpenWithPeers = 1;      // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
   static constexpr unsigned kPortableAndMapped = 3;  // CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP
@@ -54,6 +55,7 @@ struct Driver {
 
   Result (*open_handle)(Address*, IpcHandle, unsigned flags) = nullptr;
   Result (*close_handle)(Address) = nullptr;
+  Result (*pointer_attribute)(void* value, int attribute, Address) = nullptr;
   Result (*address_range)(Address* base, size_t* bytes, Address) = nullptr;
   Result (*allocate)(Address*, size_t bytes) = nullptr;
   Result (*free)(Address) = nullptr;

@@ -6,29 +6,12 @@
 #include <array>
 #include <utility>
 
-#include "transport/cuda/check.h"
-#include "transport/cuda/enqueue.h"
-#include "transport/cuda/joint.h"
 #include "transport/cuda/launch_lock.h"
 
 namespace gradring::transport::cuda {
 namespace {
 
 static_assert(kGpuInputsMax == kDeviceFoldInputsMax, "a kernel takes what a sum may have");
-
-Status cannot_reach() {
-  return {
-      Code::kUnavailable,
-      "no GPU among those of a sum can reach the memory of all others: see what nvidia-smi topo "
-      "-p2p r says, or sum on the host"};
-}
-
-// The GPUs that these lie on.
-uint64_t bits_of(std::span<const GpuRange> ranges) {
-  uint64_t bits = 0;
-  for (const GpuRange& range : ranges) bits |= gpu_of(range).bit();
-  return bits;
-}
 
 // Host memory that all GPUs may reach, those too that start later.
 class Pinned : public Registration {
@@ -103,12 +86,13 @@ Status Engine::start(size_t index) {
   Gpu& gpu = *gpus_[index];
   Status status = gpu.start();
   if (!status.ok()) return status;
+  auto opened = std::make_shared<Openings>(gpus_[index]);
   for (size_t i = 0; i < gpus_.size(); ++i) {
     if (openings_[i] == nullptr) continue;
-    gpu.connect(*gpus_[i]);
-    gpus_[i]->connect(gpu);
+    if (gpu.connect(*gpus_[i])) openings_[i]->let_in(gpus_[index]);
+    if (gpus_[i]->connect(gpu)) opened->let_in(gpus_[i]);
   }
-  openings_[index] = std::make_shared<Openings>(gpus_[index]);
+  openings_[index] = std::move(opened);
   return {};
 }
 
@@ -146,7 +130,8 @@ tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Engine::allocate(size
 }
 
 bool Engine::reaches(size_t gpu, std::span<const GpuRange> ranges) const {
-  return gpus_[gpu]->reaches(bits_of(ranges));
+  return std::all_of(ranges.begin(), ranges.end(),
+                     [&](const GpuRange& range) { return cuda::reaches(*gpus_[gpu], range); });
 }
 
 tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(
@@ -199,146 +184,6 @@ void Engine::has_failed(const Status& why) {
   if (all_ != nullptr) all_->abort();
 }
 
-Queue& Engine::queue_of(size_t index) {
-  if (queues_[index] == nullptr) queues_[index] = std::make_unique<Queue>(gpus_[index]);
-  return *queues_[index];
-}
-
-Queue* Engine::choose(std::span<const GpuRange> ranges, bool reading) {
-  const uint64_t theirs = bits_of(ranges);
-  std::array<size_t, kGpusMax> fit{};
-  size_t many = 0;
-  for (size_t i = 0; i < gpus_.size(); ++i) {
-    if ((theirs & gpus_[i]->bit()) == 0) continue;
-    if (!reading || gpus_[i]->reaches(theirs)) fit[many++] = i;
-  }
-  if (many == 0) return nullptr;
-  return &queue_of(fit[turn_++ % many]);
-}
-
-Status Engine::begin(const Sum& sum, uint64_t ticket) {
-  Status status = check(sum);
-  if (!status.ok()) return status;
-  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
-  if (sum.count == 0) {
-    ended_at_once_.push_back(ticket);
-    return {};
-  }
-  const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
-  if (all_ != nullptr && takes(*all_, sum)) {
-    return put_jointly(ticket, host, traced(sum),
-                       [&](auto watches) { return enqueue_jointly(*all_, sum, watches); });
-  }
-  Queue* const queue = choose(sum.inputs, true);
-  if (queue == nullptr) return cannot_reach();
-  return put(*queue, ticket, host, traced(sum),
-             [&](const Watch& watch) { return enqueue(queue->gpu(), sum, watch); });
-}
-
-Status Engine::begin(const Allreduce& all, uint64_t ticket) {
-  Status status = check(all);
-  if (!status.ok()) return status;
-  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
-  if (all.count == 0) {
-    ended_at_once_.push_back(ticket);
-    return {};
-  }
-  if (all_ != nullptr && !all.on && takes(*all_, all)) {
-    return put_jointly(ticket, {}, traced(all),
-                       [&](auto watches) { return enqueue_jointly(*all_, all, watches); });
-  }
-  std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
-  ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
-  Queue* queue = nullptr;
-  if (!all.on) {
-    queue = choose(ranges, true);
-  } else if (reaches(*all.on, ranges)) {
-    queue = &queue_of(*all.on);
-  }
-  if (queue == nullptr) return cannot_reach();
-  return put(*queue, ticket, {}, traced(all),
-             [&](const Watch& watch) { return enqueue(queue->gpu(), all, watch); });
-}
-
-Status Engine::begin(const Spread& spread, uint64_t ticket) {
-  Status status = check(spread);
-  if (!status.ok()) return status;
-  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
-  if (spread.bytes == 0 || spread.outputs.empty()) {
-    ended_at_once_.push_back(ticket);
-    return {};
-  }
-  const Queue::Host host{spread.from, spread.bytes};
-  if (all_ != nullptr && takes(*all_, spread)) {
-    return put_jointly(ticket, host, 0, [&](auto) { return enqueue_jointly(*all_, spread); });
-  }
-  Queue* const queue = choose(spread.outputs, false);
-  return put(*queue, ticket, host, 0, [&](const Watch&) { return enqueue(queue->gpu(), spread); });
-}
-
-Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
-                   const std::function<Driver::Result(const Watch&)>& enqueue) {
-  const Gpu& gpu = queue.gpu();
-  const Gpu::Current current(gpu);
-  Driver::Event event = nullptr;
-  auto result = current.result();
-  if (result == Driver::kSuccess) result = queue.take_event(&event);
-  if (result != Driver::kSuccess) {
-    return {Code::kUnavailable, gpu.words("takes no work of the daemon", result)};
-  }
-  const Queue::Trace trace = queue.take_trace(traced);
-  result = follow_others(queue, host);
-  if (result == Driver::kSuccess) result = enqueue(queue.watch(trace));
-  if (result == Driver::kSuccess) result = gpu.driver().record_event(event, gpu.stream());
-  // Some of it may be under way: it has begun, and will be told to have ended so.
-  if (result != Driver::kSuccess) has_failed(gpu, result);
-  queue.push(ticket, event, host, trace);
-  return {};
-}
-
-Driver::Result Engine::follow_others(const Queue& queue, Queue::Host host) const {
-  auto result = Driver::kSuccess;
-  for (const auto& other : queues_) {
-    const bool is_another = other != nullptr && other.get() != &queue;
-    if (is_another && result == Driver::kSuccess) result = queue.follow(*other, host);
-  }
-  return result;
-}
-
-Status Engine::put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
-                           const std::function<Status(std::span<const Watch>)>& enqueue) {
-  std::vector<Driver::Event> events(gpus_.size());
-  for (size_t i = 0; i < gpus_.size(); ++i) {
-    const Gpu::Current current(*gpus_[i]);
-    auto result = current.result();
-    if (result == Driver::kSuccess) result = queue_of(i).take_event(&events[i]);
-    if (result == Driver::kSuccess) continue;
-    for (size_t taken = 0; taken < i; ++taken) queue_of(taken).give_back(events[taken]);
-    return {Code::kUnavailable, gpus_[i]->words("takes no work of the daemon", result)};
-  }
-  // From here on some of it may be under way, as above.
-  std::vector<Queue::Trace> traces;
-  std::vector<Watch> watches;
-  for (size_t i = 0; i < gpus_.size(); ++i) {
-    traces.push_back(queue_of(i).take_trace(traced));
-    watches.push_back(queue_of(i).watch(traces[i]));
-    const Gpu::Current current(*gpus_[i]);
-    const auto result = follow_others(queue_of(i), host);
-    if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
-  }
-  Status status = why_broken();
-  if (status.ok()) status = enqueue(watches);
-  if (!status.ok()) has_failed(status);
-  for (size_t i = 0; i < gpus_.size(); ++i) {
-    const Gpu::Current current(*gpus_[i]);
-    const auto result = gpus_[i]->driver().record_event(events[i], gpus_[i]->stream());
-    if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
-    queue_of(i).push(ticket, events[i], host, traces[i]);
-  }
-  joint_[ticket] = {gpus_.size(), std::chrono::steady_clock::now()};
-  return {};
-}
-
 bool Engine::is_last(Queue::Ended* ended) {
   const auto joint = joint_.find(ended->ticket);
   if (joint == joint_.end()) return true;
@@ -352,7 +197,9 @@ bool Engine::is_last(Queue::Ended* ended) {
 void Engine::look_at_joint() {
   Status fault = all_->fault();
   const auto late = std::chrono::steady_clock::now() - sums_.patience;
-  const auto is_late = [late](const auto& entry) { return entry.second.since < late; };
+  const auto is_late = [late](const auto& entry) {
+    return entry.second.since && *entry.second.since < late;
+  };
   if (fault.ok() && std::any_of(joint_.begin(), joint_.end(), is_late)) {
     fault = {Code::kInternal,
              fmt::format("{} did not end within {} s what it had begun on the daemon's GPUs",
@@ -363,7 +210,7 @@ void Engine::look_at_joint() {
 
 void Engine::take_ended(std::vector<Ended>* ended) {
   for (const uint64_t ticket : std::exchange(ended_at_once_, {})) ended->push_back({ticket, {}});
-  if (!joint_.empty()) look_at_joint();
+  if (all_ != nullptr && !joint_.empty()) look_at_joint();
   for (const auto& queue : queues_) {
     if (queue == nullptr || queue->empty()) continue;
     const Gpu::Current current(queue->gpu());

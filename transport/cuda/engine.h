@@ -51,15 +51,16 @@ class Engine : public Gpus {
   void has_failed(const Gpu& gpu, Driver::Result result);
   void has_failed(const Status& why);
   Queue& queue_of(size_t index);
-  // Of the GPUs that these lie on, in turn. `reading`: that can read the memory of all others;
-  // null: there is none.
-  Queue* choose(std::span<const GpuRange> ranges, bool reading);
+  // Of the GPUs that these lie on, and that reach all of them, in turn; null: there is none.
+  Queue* choose(std::span<const GpuRange> ranges);
   // `traced`: inputs of a sum that is watched; 0: it is not.
   Status put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
              const std::function<Driver::Result(const Watch&)>& enqueue);
   // The same on all GPUs, for one ticket.
   Status put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
                      const std::function<Status(std::span<const Watch>)>& enqueue);
+  // Each GPU takes what is for its own memory from the host.
+  Status put_on_each(const Spread& spread, uint64_t ticket);
   Driver::Result follow_others(const Queue& queue, Queue::Host host) const;
   // Has this, which ended on one GPU, ended on all of them? Then with what all have found.
   bool is_last(Queue::Ended* ended);
@@ -80,7 +81,7 @@ class Engine : public Gpus {
   size_t turn_ = 0;
   struct Joint {
     size_t left = 0;  // GPUs on which it is not over
-    std::chrono::steady_clock::time_point since;
+    std::optional<std::chrono::steady_clock::time_point> since = {};  // NCCL does it
     std::optional<Nonfinite> nonfinite = {};
   };
   std::map<uint64_t, Joint> joint_;  // by ticket

@@ -18,14 +18,14 @@ size_t traced(const Gpus::Allreduce& all) { return is_float(all.dtype) ? all.inp
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum, const Watch& watch) {
   const size_t element = size_of(sum.dtype);
   if (sum.inputs.size() == 1 && !scales({sum.factors})) {
-    return gpu.driver().copy_to_host(sum.out, address_of(sum.inputs[0]), sum.count * element,
+    return gpu.driver().copy_to_host(sum.out, address_of(sum.inputs[0], gpu), sum.count * element,
                                      gpu.stream());
   }
   std::array<const void*, kGpuInputsMax> inputs{};
   for (uint64_t done = 0; done < sum.count;) {
     const uint64_t count = std::min(sum.count - done, kPieceBytes / element);
     for (size_t i = 0; i < sum.inputs.size(); ++i) {
-      inputs[i] = std::bit_cast<const void*>(address_of(sum.inputs[i]) + done * element);
+      inputs[i] = std::bit_cast<const void*>(address_of(sum.inputs[i], gpu) + done * element);
     }
     const Driver::Address room = gpu.room_for_sum_of(inputs[0]);
     void* const to = std::bit_cast<void*>(room);
@@ -51,10 +51,10 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all, const Watch& 
   for (uint64_t done = 0; done < all.count;) {
     const uint64_t count = std::min(all.count - done, kPieceBytes / element);
     for (size_t i = 0; i < all.inputs.size(); ++i) {
-      inputs[i] = std::bit_cast<const void*>(address_of(all.inputs[i]) + done * element);
+      inputs[i] = std::bit_cast<const void*>(address_of(all.inputs[i], gpu) + done * element);
     }
     for (size_t i = 0; i < all.outputs.size(); ++i) {
-      outs[i] = std::bit_cast<void*>(address_of(all.outputs[i]) + done * element);
+      outs[i] = std::bit_cast<void*>(address_of(all.outputs[i], gpu) + done * element);
     }
     FoldArguments arguments = fold_arguments(all.dtype, {inputs.data(), all.inputs.size()},
                                              {outs.data(), all.outputs.size()}, count, all.divisor,
@@ -67,22 +67,19 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all, const Watch& 
   return Driver::kSuccess;
 }
 
-// Over the link to the host once, and then from GPU to GPU where they reach one another.
+// Over the link to the host once, and then from GPU to GPU.
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Spread& spread) {
   const Driver& driver = gpu.driver();
   const auto here = std::find_if(spread.outputs.begin(), spread.outputs.end(),
                                  [&](const GpuRange& output) { return &gpu_of(output) == &gpu; });
   for (uint64_t done = 0; done < spread.bytes;) {
     const uint64_t bytes = std::min(spread.bytes - done, kPieceBytes);
-    const Driver::Address first = address_of(*here) + done;
+    const Driver::Address first = address_of(*here, gpu) + done;
     auto result = driver.copy_to_device(first, spread.from + done, bytes, gpu.stream());
     for (auto output = spread.outputs.begin(); output != spread.outputs.end(); ++output) {
-      const Driver::Address to = address_of(*output) + done;
       if (result != Driver::kSuccess) return result;
       if (output == here) continue;
-      result = gpu.reaches(gpu_of(*output).bit())
-                   ? driver.copy_between(to, first, bytes, gpu.stream())
-                   : driver.copy_to_device(to, spread.from + done, bytes, gpu.stream());
+      result = driver.copy_between(address_of(*output, gpu) + done, first, bytes, gpu.stream());
     }
     if (result != Driver::kSuccess) return result;
     done += bytes;

@@ -178,15 +178,16 @@ void Gpu::stop() {
   context_ = nullptr;
 }
 
-void Gpu::connect(const Gpu& peer) {
+bool Gpu::connect(const Gpu& peer) {
   int can = 0;
   const auto asked = driver_.can_access_peer(&can, device_, peer.device_);
-  if (asked != Driver::kSuccess || can == 0) return;
+  if (asked != Driver::kSuccess || can == 0) return false;
   const Current current(*this);
-  if (current.result() != Driver::kSuccess) return;
+  if (current.result() != Driver::kSuccess) return false;
   const auto result = driver_.enable_peer(peer.context_, 0);
-  if (result != Driver::kSuccess && result != Driver::kPeerAlready) return;
+  if (result != Driver::kSuccess && result != Driver::kPeerAlready) return false;
   reached_.fetch_or(peer.bit());
+  return true;
 }
 
 Driver::Address Gpu::room_for_sum_of(const void* input) const {

@@ -45,9 +45,9 @@ class Gpu {
   // One thread at a time for this and connect(). Failed: as before, and may be tried again.
   Status start();
   bool started() const { return started_; }
-  // From now on its kernels may read memory of `peer` where the machine has a way for them. Both
-  // have started.
-  void connect(const Gpu& peer);
+  // From now on its kernels may read what `peer` has allocated, where the machine has a way for
+  // them. Both have started.
+  bool connect(const Gpu& peer);
 
   // ---- any thread, after start() ----
   Driver::Stream stream() const { return stream_; }

@@ -63,7 +63,7 @@ class LocalFold {
     for (size_t i = 0; i < ranges.size(); ++i) {
       if (&gpu_of(ranges[i]) != &gpu) continue;
       numbers_.push_back(static_cast<uint8_t>(i));
-      from(address_of(ranges[i]) + at, i < factors.size() ? factors[i] : 1);
+      from(address_of(ranges[i], gpu) + at, i < factors.size() ? factors[i] : 1);
     }
   }
   void from(Driver::Address address, double factor = 1) {
@@ -72,7 +72,7 @@ class LocalFold {
   }
   void to(const Gpu& gpu, std::span<const GpuRange> ranges, uint64_t at) {
     for (const GpuRange& range : ranges) {
-      if (&gpu_of(range) == &gpu) to(address_of(range) + at);
+      if (&gpu_of(range) == &gpu) to(address_of(range, gpu) + at);
     }
   }
   void to(Driver::Address address) { outs_.push_back(std::bit_cast<void*>(address)); }
@@ -192,7 +192,7 @@ Status enqueue_jointly(Communicators& all, const Gpus::Spread& spread) {
         auto result = Driver::kSuccess;
         for (const GpuRange& output : spread.outputs) {
           if (&gpu_of(output) != &gpu || result != Driver::kSuccess) continue;
-          result = gpu.driver().copy_between(address_of(output) + done, all.part(rank), bytes,
+          result = gpu.driver().copy_between(address_of(output, gpu) + done, all.part(rank), bytes,
                                              gpu.stream());
         }
         return result;

@@ -52,18 +52,12 @@ tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Openings::open(const 
     return tl::unexpected(refused);
   }
   ++allocation.owners;
-  return std::make_shared<const Opened>(shared_from_this(), share, allocation.begin + share.offset);
+  return std::make_shared<const Opened>(shared_from_this(), share, allocation.places);
 }
 
 tl::expected<Openings::Allocation, Status> Openings::map(const Handle& handle) const {
-  const Driver& driver = gpu_->driver();
-  const Gpu::Current current(*gpu_);
-  auto result = current.result();
   Allocation allocation;
-  if (result == Driver::kSuccess) {
-    const auto lock = lock_launches();
-    result = driver.open_handle(&allocation.begin, {handle}, Driver::kOpenWithPeers);
-  }
+  auto result = map(handle, gpu_, &allocation);
   if (result != Driver::kSuccess) {
     return tl::unexpected(Status(
         Code::kUnavailable,
@@ -72,11 +66,16 @@ tl::expected<Openings::Allocation, Status> Openings::map(const Handle& handle) c
             "whole GPU (no MIG), and memory of cudaMallocAsync or of PyTorch's expandable segments "
             "cannot be opened"));
   }
+  const Driver::Address begin = (*allocation.places)[gpu_->index()];
   Driver::Address base = 0;
   size_t bytes = 0;
-  result = driver.address_range(&base, &bytes, allocation.begin);
+  {
+    const Gpu::Current current(*gpu_);
+    result = gpu_->driver().address_range(&base, &bytes, begin);
+  }
   if (result == Driver::kSuccess) {
-    allocation.bytes = bytes - (allocation.begin - base);
+    allocation.bytes = bytes - (begin - base);
+    for (const auto& other : others_) let_in(other, handle, &allocation);
     return allocation;
   }
   close(allocation);
@@ -87,6 +86,48 @@ tl::expected<Openings::Allocation, Status> Openings::map(const Handle& handle) c
                                      ". Update NVIDIA's driver"));
 }
 
+Driver::Result Openings::map(const Handle& handle, const std::shared_ptr<const Gpu>& in,
+                             Allocation* allocation) {
+  const auto lock = lock_launches();
+  const Gpu::Current current(*in);
+  auto result = current.result();
+  Driver::Address begin = 0;
+  if (result == Driver::kSuccess) {
+    result = in->driver().open_handle(&begin, {handle}, Driver::kOpenWithPeers);
+  }
+  if (result != Driver::kSuccess) return result;
+  allocation->contexts.emplace_back(in, begin);
+  (*allocation->places)[in->index()] = begin;
+  return result;
+}
+
+void Openings::let_in(std::shared_ptr<const Gpu> other) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, allocation] : open_) let_in(other, handle, &allocation);
+  others_.push_back(std::move(other));
+}
+
+// Access to a peer is to what that one has allocated. Whether it is also to what that one has
+// opened only the driver knows: a kernel that tries takes the context with it. Where it is not, the
+// memory is opened for this one, too.
+void Openings::let_in(const std::shared_ptr<const Gpu>& other, const Handle& handle,
+                      Allocation* allocation) {
+  Driver::Address found = 0;
+  {
+    const Gpu::Current current(*other);
+    const Driver::Address begin = allocation->contexts.front().second;
+    const bool reached = current.result() == Driver::kSuccess &&
+                         other->driver().pointer_attribute(&found, Driver::kDevicePointer, begin) ==
+                             Driver::kSuccess;
+    if (!reached) found = 0;
+  }
+  if (found == 0) {
+    map(handle, other, allocation);
+  } else {
+    (*allocation->places)[other->index()] = found;
+  }
+}
+
 void Openings::give_back(const Handle& handle) {
   const std::lock_guard lock(mutex_);
   const auto known = open_.find(handle);
@@ -95,10 +136,12 @@ void Openings::give_back(const Handle& handle) {
   open_.erase(known);
 }
 
-void Openings::close(const Allocation& allocation) const {
+void Openings::close(const Allocation& allocation) {
   const auto lock = lock_launches();
-  const Gpu::Current current(*gpu_);
-  if (current.result() == Driver::kSuccess) gpu_->driver().close_handle(allocation.begin);
+  for (const auto& [gpu, begin] : allocation.contexts) {
+    const Gpu::Current current(*gpu);
+    if (current.result() == Driver::kSuccess) gpu->driver().close_handle(begin);
+  }
 }
 
 }  // namespace gradring::transport::cuda

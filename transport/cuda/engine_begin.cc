@@ -1,0 +1,191 @@
+// What the engine begins, and on which of its GPUs.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "transport/cuda/check.h"
+#include "transport/cuda/engine.h"
+#include "transport/cuda/enqueue.h"
+#include "transport/cuda/joint.h"
+#include "transport/cuda/opened.h"
+
+namespace gradring::transport::cuda {
+namespace {
+
+Status cannot_reach() {
+  return {
+      Code::kUnavailable,
+      "no GPU among those of a sum can reach the memory of all others: see what nvidia-smi topo "
+      "-p2p r says, or sum on the host"};
+}
+
+}  // namespace
+
+Queue& Engine::queue_of(size_t index) {
+  if (queues_[index] == nullptr) queues_[index] = std::make_unique<Queue>(gpus_[index]);
+  return *queues_[index];
+}
+
+Queue* Engine::choose(std::span<const GpuRange> ranges) {
+  uint64_t theirs = 0;
+  for (const GpuRange& range : ranges) theirs |= gpu_of(range).bit();
+  std::array<size_t, kGpusMax> fit{};
+  size_t many = 0;
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    if ((theirs & gpus_[i]->bit()) == 0) continue;
+    if (reaches(i, ranges)) fit[many++] = i;
+  }
+  if (many == 0) return nullptr;
+  return &queue_of(fit[turn_++ % many]);
+}
+
+Status Engine::begin(const Sum& sum, uint64_t ticket) {
+  Status status = check(sum);
+  if (!status.ok()) return status;
+  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
+  if (sum.count == 0) {
+    ended_at_once_.push_back(ticket);
+    return {};
+  }
+  const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
+  if (all_ != nullptr && takes(*all_, sum)) {
+    return put_jointly(ticket, host, traced(sum),
+                       [&](auto watches) { return enqueue_jointly(*all_, sum, watches); });
+  }
+  Queue* const queue = choose(sum.inputs);
+  if (queue == nullptr) return cannot_reach();
+  return put(*queue, ticket, host, traced(sum),
+             [&](const Watch& watch) { return enqueue(queue->gpu(), sum, watch); });
+}
+
+Status Engine::begin(const Allreduce& all, uint64_t ticket) {
+  Status status = check(all);
+  if (!status.ok()) return status;
+  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
+  if (all.count == 0) {
+    ended_at_once_.push_back(ticket);
+    return {};
+  }
+  if (all_ != nullptr && !all.on && takes(*all_, all)) {
+    return put_jointly(ticket, {}, traced(all),
+                       [&](auto watches) { return enqueue_jointly(*all_, all, watches); });
+  }
+  std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
+  ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
+  Queue* queue = nullptr;
+  if (!all.on) {
+    queue = choose(ranges);
+  } else if (reaches(*all.on, ranges)) {
+    queue = &queue_of(*all.on);
+  }
+  if (queue == nullptr) return cannot_reach();
+  return put(*queue, ticket, {}, traced(all),
+             [&](const Watch& watch) { return enqueue(queue->gpu(), all, watch); });
+}
+
+Status Engine::begin(const Spread& spread, uint64_t ticket) {
+  Status status = check(spread);
+  if (!status.ok()) return status;
+  if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
+  if (spread.bytes == 0 || spread.outputs.empty()) {
+    ended_at_once_.push_back(ticket);
+    return {};
+  }
+  const Queue::Host host{spread.from, spread.bytes};
+  if (all_ != nullptr && takes(*all_, spread)) {
+    return put_jointly(ticket, host, 0, [&](auto) { return enqueue_jointly(*all_, spread); });
+  }
+  Queue* const queue = choose(spread.outputs);
+  if (queue == nullptr) return put_on_each(spread, ticket);
+  return put(*queue, ticket, host, 0, [&](const Watch&) { return enqueue(queue->gpu(), spread); });
+}
+
+Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
+                   const std::function<Driver::Result(const Watch&)>& enqueue) {
+  const Gpu& gpu = queue.gpu();
+  const Gpu::Current current(gpu);
+  Driver::Event event = nullptr;
+  auto result = current.result();
+  if (result == Driver::kSuccess) result = queue.take_event(&event);
+  if (result != Driver::kSuccess) {
+    return {Code::kUnavailable, gpu.words("takes no work of the daemon", result)};
+  }
+  const Queue::Trace trace = queue.take_trace(traced);
+  result = follow_others(queue, host);
+  if (result == Driver::kSuccess) result = enqueue(queue.watch(trace));
+  if (result == Driver::kSuccess) result = gpu.driver().record_event(event, gpu.stream());
+  // Some of it may be under way: it has begun, and will be told to have ended so.
+  if (result != Driver::kSuccess) has_failed(gpu, result);
+  queue.push(ticket, event, host, trace);
+  return {};
+}
+
+Status Engine::put_on_each(const Spread& spread, uint64_t ticket) {
+  const Queue::Host host{spread.from, spread.bytes};
+  size_t begun = 0;
+  for (const auto& gpu : gpus_) {
+    std::vector<GpuRange> own;
+    std::copy_if(spread.outputs.begin(), spread.outputs.end(), std::back_inserter(own),
+                 [&gpu](const GpuRange& output) { return &gpu_of(output) == gpu.get(); });
+    if (own.empty()) continue;
+    Status status = put(queue_of(gpu->index()), ticket, host, 0, [&](const Watch&) {
+      return enqueue(*gpu, Spread{spread.from, own, spread.bytes});
+    });
+    if (status.ok()) {
+      ++begun;
+      continue;
+    }
+    if (begun == 0) return status;
+    has_failed(status);  // and so ends what has begun
+    break;
+  }
+  joint_[ticket] = {begun};
+  return {};
+}
+
+Driver::Result Engine::follow_others(const Queue& queue, Queue::Host host) const {
+  auto result = Driver::kSuccess;
+  for (const auto& other : queues_) {
+    const bool is_another = other != nullptr && other.get() != &queue;
+    if (is_another && result == Driver::kSuccess) result = queue.follow(*other, host);
+  }
+  return result;
+}
+
+Status Engine::put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
+                           const std::function<Status(std::span<const Watch>)>& enqueue) {
+  std::vector<Driver::Event> events(gpus_.size());
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    const Gpu::Current current(*gpus_[i]);
+    auto result = current.result();
+    if (result == Driver::kSuccess) result = queue_of(i).take_event(&events[i]);
+    if (result == Driver::kSuccess) continue;
+    for (size_t taken = 0; taken < i; ++taken) queue_of(taken).give_back(events[taken]);
+    return {Code::kUnavailable, gpus_[i]->words("takes no work of the daemon", result)};
+  }
+  // From here on some of it may be under way, as above.
+  std::vector<Queue::Trace> traces;
+  std::vector<Watch> watches;
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    traces.push_back(queue_of(i).take_trace(traced));
+    watches.push_back(queue_of(i).watch(traces[i]));
+    const Gpu::Current current(*gpus_[i]);
+    const auto result = follow_others(queue_of(i), host);
+    if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
+  }
+  Status status = why_broken();
+  if (status.ok()) status = enqueue(watches);
+  if (!status.ok()) has_failed(status);
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    const Gpu::Current current(*gpus_[i]);
+    const auto result = gpus_[i]->driver().record_event(events[i], gpus_[i]->stream());
+    if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
+    queue_of(i).push(ticket, events[i], host, traces[i]);
+  }
+  joint_[ticket] = {gpus_.size(), std::chrono::steady_clock::now()};
+  return {};
+}
+
+}  // namespace gradring::transport::cuda
