@@ -14,6 +14,7 @@ Status reach(transport::Gpus& gpus, const Lanes& lanes) {
   const auto memory = gpus.allocate(0, kTried);
   if (!memory) return memory.error();
   for (const auto& lane : lanes) {
+    if (Status able = lane->can_reach_gpus(gpus.lend_dmabufs()); !able.ok()) return able;
     const auto ready = lane->make_ready_on_gpu({(*memory)->address(), kTried});
     if (!ready) return ready.error();
   }

@@ -66,6 +66,8 @@ class Gpus {
                                                                               uint64_t bytes) = 0;
   virtual size_t count() const = 0;
   virtual std::array<std::byte, 16> uuid(size_t gpu) const = 0;  // CUuuid
+  // Whether all of them lend their memory to cards as DMA-BUFs.
+  virtual bool lend_dmabufs() const = 0;
   // Whether this GPU can work with the memory of all of these.
   virtual bool reaches(size_t gpu, std::span<const GpuRange> ranges) const = 0;
   // Host memory for sums and from which is spread: pinned until the registration ends.

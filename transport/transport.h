@@ -87,8 +87,13 @@ class Transport {
   virtual std::string devices() const = 0;
   virtual std::string devices_reason() const = 0;
 
-  // Whether it was built, and its devices are fit, to send what lies on a GPU.
+  // Whether it was built to send what lies on a GPU, and has devices of the kind that may.
   virtual bool reaches_gpus() const { return false; }
+  // Why they cannot all the same, in words; ok: they can. `dmabufs`: GPUs here lend their memory
+  // so.
+  virtual Status can_reach_gpus(bool /*dmabufs*/) const {
+    return {Code::kUnavailable, name() + " does not reach GPUs"};
+  }
 
   // Opaque bytes by which another transport of the same body can connect() to this one.
   virtual std::string address() const = 0;
@@ -116,7 +121,7 @@ class Transport {
   // Refused where the transport does not reach it.
   virtual tl::expected<std::unique_ptr<Registration>, Status> make_ready_on_gpu(
       std::span<std::byte> /*memory*/) {
-    return tl::unexpected(Status(Code::kUnavailable, name() + " does not reach GPUs"));
+    return tl::unexpected(can_reach_gpus(true));
   }
 
   // Does what can be done without waiting, and returns the amount of work done (0: nothing).

@@ -15,8 +15,8 @@ namespace {
 using gradring::StreamWord;
 using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 
-// An attribute of a device.
-constexpr int kMultiprocessors = 16;
+// Attributes of a device.
+constexpr int kMultiprocessors = 16, kLendsDmabufs = 124;
 
 }  // namespace
 
@@ -57,7 +57,9 @@ int cuDeviceGetUuid_v2(void* uuid, int device) {
 int cuDeviceGetUuid(void* uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
 
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = 2;
+  const std::lock_guard lock(gpu().mutex);
+  *value = attribute == kMultiprocessors ? 2 : 1;
+  if (attribute == kLendsDmabufs) return told("cuDeviceGetAttribute");
   return attribute == kMultiprocessors ? kSuccess : kInvalidValue;
 }
 

@@ -35,6 +35,7 @@ struct CudaTwin {
   // fails so, when the stream gets there. "imported": what it does with memory of another process,
   // unless that is open in its own context; 700 at first, while at 0 a peer that opened it is
   // enough. "cuIpcOpenMemHandle_v2 elsewhere": of a handle whose memory lies on another GPU.
+  // "cuDeviceGetAttribute": whether they lend their memory as DMA-BUFs.
   void (*answer)(const char* function, int result);
   // What somebody holds on to: pinned ranges, streams, events, modules, memory of cuMemAlloc or of
   // another process, primary contexts and contexts of a thread. Streams of make_stream and memory

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "tests/daemon/flipping_transport.h"
 #include "tests/daemon/slow_gpus.h"
 #include "transport/loopback/fabric.h"
 #include "transport/ucx/ucx_transport.h"
@@ -38,6 +39,28 @@ TEST_F(GpuDirectTest, ALaneThatDoesNotReachThemSaysWhy) {
   lanes_.push_back(*transport::make_ucx_transport({{"lo"}, "", {}}));
   EXPECT_FALSE(chosen().on);
   EXPECT_THAT(chosen().how, AllOf(HasSubstr("from the host's memory"), HasSubstr("lo")));
+}
+
+// UCX registers memory of GPUs without a card, too.
+class CardThatTakesDmabufs final : public FlippingTransport {
+ public:
+  using FlippingTransport::FlippingTransport;
+  Status can_reach_gpus(bool dmabufs) const override {
+    return dmabufs ? Status() : Status(Code::kUnavailable, "modprobe nvidia_peermem");
+  }
+  tl::expected<std::unique_ptr<transport::Registration>, Status> make_ready_on_gpu(
+      std::span<std::byte> /*memory*/) override {
+    return nullptr;
+  }
+};
+
+TEST_F(GpuDirectTest, ACardThatCannotReachThemSaysWhy) {
+  Flips none;
+  lanes_.push_back(std::make_unique<CardThatTakesDmabufs>(fabric_.join("b"), &none));
+  EXPECT_TRUE(chosen().on);
+  gpus_.let_lend_dmabufs(false);
+  EXPECT_FALSE(chosen().on);
+  EXPECT_THAT(chosen().how, AllOf(HasSubstr("from the host's memory"), HasSubstr("modprobe")));
 }
 
 TEST_F(GpuDirectTest, WhoWantsToLookAtWhatGoesHasItOnTheHost) {

@@ -76,6 +76,8 @@ class SlowGpus final : public transport::Gpus {
   tl::expected<std::shared_ptr<const void>, Status> enter() override { return nullptr; }
   size_t count() const override { return 1; }
   std::array<std::byte, 16> uuid(size_t) const override { return {}; }
+  bool lend_dmabufs() const override { return lends_dmabufs_; }
+  void let_lend_dmabufs(bool let) { lends_dmabufs_ = let; }
   bool reaches(size_t, std::span<const transport::GpuRange>) const override {
     const std::lock_guard lock(mutex_);
     return !apart_;
@@ -182,6 +184,7 @@ class SlowGpus final : public transport::Gpus {
   size_t allowed_ = SIZE_MAX;
   std::string failure_;
   bool apart_ = false;
+  bool lends_dmabufs_ = true;
   size_t most_ = 0;
   std::vector<size_t> sums_;
   std::vector<size_t> allreduces_;

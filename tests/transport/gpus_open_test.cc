@@ -49,6 +49,13 @@ TEST_F(GpuMemoryOfOthers, TheDaemonsOwnLiesWhereItIsWanted) {
   }
 }
 
+TEST_F(GpuMemoryOfOthers, IsLentToCardsByDriversThatSayHow) {
+  EXPECT_TRUE(gpus_->lend_dmabufs());
+  twin_.answer("cuDeviceGetAttribute", 1);  // before CUDA 11.7
+  EXPECT_FALSE(gpus_->lend_dmabufs());
+  twin_.answer("cuDeviceGetAttribute", 0);
+}
+
 // A process with memory of a GPU.
 class Exporter {
  public:

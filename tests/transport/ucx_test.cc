@@ -22,6 +22,7 @@
 namespace gradring::transport::conformance {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // A host with the usual things on it.
@@ -82,6 +83,23 @@ TEST(UcxDevices, RefusalsSayWhatIsWrongAndWhatThereIs) {
   EXPECT_THAT(chosen({"mlx5_1"}, ""), HasSubstr("several ports"));
   EXPECT_THAT(chosen({}, "10.1.2.4"), HasSubstr("eth0 (10.1.2.3, fd00::3)"));
   EXPECT_THAT(chosen({}, "somewhere"), HasSubstr("not a numeric IP address"));
+}
+
+TEST(UcxDevices, CardsReachGpusByAModuleOfTheKernelOrByDmabufsOfBothSides) {
+  using Cards = std::vector<UcxDevice>;
+  const auto why = [](const Cards& cards, bool dmabufs) {
+    return can_reach_gpus({cards, ""}, dmabufs).message();
+  };
+  const UcxDevice by_module{"mlx5_0:1", true, true, false},
+      by_dmabufs{"mlx5_1:1", true, false, true}, by_none{"mlx5_2:1", true, false, false};
+  EXPECT_EQ(why({by_module}, false), "");
+  EXPECT_EQ(why({by_module, by_dmabufs}, true), "");
+  EXPECT_THAT(why({by_module, by_dmabufs}, false),
+              AllOf(HasSubstr("mlx5_1:1 cannot reach memory of GPUs"),
+                    HasSubstr("driver does not lend"), HasSubstr("modprobe nvidia_peermem")));
+  EXPECT_THAT(why({by_none, by_module}, true),
+              AllOf(HasSubstr("mlx5_2:1 cannot reach"), HasSubstr("neither a module"),
+                    HasSubstr("modprobe nvidia_peermem")));
 }
 
 std::string value_of(const std::vector<UcxSetting>& settings, const std::string& name) {

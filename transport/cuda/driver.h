@@ -30,6 +30,7 @@ struct Driver {
   static constexpr Result kPeerAlready = 704;        // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
   static constexpr int kDevicePointer = 3;           // CU_POINTER_ATTRIBUTE_DEVICE_POINTER
   static constexpr int kMultiprocessors = 16;        // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+  static constexpr int kLendsDmabufs = 124;          // CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
   static constexpr unsigned kOpenWithPeers = 1;      // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
   static constexpr unsigned kPortableAndMapped = 3;  // CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP
   static constexpr unsigned kNonBlocking = 1;        // CU_STREAM_NON_BLOCKING

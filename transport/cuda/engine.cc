@@ -129,6 +129,11 @@ tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Engine::allocate(size
   return Allocated::make(gpus_[gpu], bytes);
 }
 
+bool Engine::lend_dmabufs() const {
+  return std::all_of(gpus_.begin(), gpus_.end(),
+                     [](const auto& gpu) { return gpu->lends_dmabufs(); });
+}
+
 bool Engine::reaches(size_t gpu, std::span<const GpuRange> ranges) const {
   return std::all_of(ranges.begin(), ranges.end(),
                      [&](const GpuRange& range) { return cuda::reaches(*gpus_[gpu], range); });

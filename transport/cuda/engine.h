@@ -32,6 +32,7 @@ class Engine : public Gpus {
                                                                       uint64_t bytes) override;
   size_t count() const override { return gpus_.size(); }
   std::array<std::byte, 16> uuid(size_t gpu) const override { return gpus_[gpu]->uuid(); }
+  bool lend_dmabufs() const override;
   bool reaches(size_t gpu, std::span<const GpuRange> ranges) const override;
   tl::expected<std::unique_ptr<Registration>, Status> make_ready(
       std::span<std::byte> memory) override;

@@ -69,6 +69,12 @@ std::string Gpu::words(std::string_view what, Driver::Result result) const {
   return fmt::format("{} ({}) {}: {}", name_, in_words(uuid_), what, driver_.in_words(result));
 }
 
+bool Gpu::lends_dmabufs() const {
+  int lends = 0;
+  const auto asked = driver_.device_attribute(&lends, Driver::kLendsDmabufs, device_);
+  return asked == Driver::kSuccess && lends != 0;
+}
+
 Status Gpu::takes_kernels() {
   if (driver_.retain_primary(&context_, device_) != Driver::kSuccess) return {};  // perhaps later
   Status status;

@@ -40,6 +40,8 @@ class Gpu {
   unsigned index() const { return index_; }
   uint64_t bit() const { return uint64_t{1} << index_; }
 
+  // Its memory to cards.
+  bool lends_dmabufs() const;
   // Whether it takes the kernels, as far as that can be told now. Holds on to nothing.
   Status takes_kernels();
   // One thread at a time for this and connect(). Failed: as before, and may be tried again.

@@ -28,6 +28,7 @@ class LoopbackTransport final : public Transport {
               uint64_t token) override;
   // GPUs of this process's memory: those of tests.
   bool reaches_gpus() const override { return true; }
+  Status can_reach_gpus(bool /*dmabufs*/) const override { return {}; }
   tl::expected<std::unique_ptr<Registration>, Status> make_ready_on_gpu(
       std::span<std::byte> /*memory*/) override {
     return nullptr;

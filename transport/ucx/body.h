@@ -36,6 +36,7 @@ class UcxTransport final : public Transport {
 
   std::string name() const override { return name_; }
   bool reaches_gpus() const override { return choice_.any_rdma() && worker_.knows_cuda(); }
+  Status can_reach_gpus(bool dmabufs) const override;
   std::string devices() const override;
   std::string devices_reason() const override { return choice_.reason; }
   std::string address() const override;

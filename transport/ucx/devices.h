@@ -20,6 +20,9 @@ struct Interface {
 struct UcxDevice {
   std::string name;
   bool rdma = false;
+  // How it may reach memory of a GPU: by a module of the kernel for that, or as a DMA-BUF.
+  bool peer_memory = false;
+  bool dmabufs = false;
 };
 
 struct DeviceInventory {
@@ -41,6 +44,10 @@ struct DeviceChoice {
 tl::expected<DeviceChoice, Status> choose_devices(const std::vector<std::string>& wanted,
                                                   const std::string& listen_address,
                                                   const DeviceInventory& inventory);
+
+// Why cards among these cannot reach memory of GPUs, in words; ok: they can. `dmabufs`: the GPUs
+// lend theirs so.
+Status can_reach_gpus(const DeviceChoice& choice, bool dmabufs);
 
 // "lo, eth0, mlx5_0:1", or "none".
 std::string list_devices(const std::vector<UcxDevice>& devices);

@@ -55,14 +55,20 @@ void add_devices(uct_component_h component, const char* domain, bool rdma,
   const ucs_status_t opened = uct_md_open(component, domain, config, &md);
   uct_config_release(config);
   if (opened != UCS_OK) return;  // this card cannot be opened: it is not usable
+  uct_md_attr_t attributes{};
+  if (uct_md_query(md, &attributes) != UCS_OK) attributes = {};
+  constexpr uint64_t kTakesDmabufs = 1 << 10;  // UCT_MD_FLAG_REG_DMABUF, since 1.14
+  UcxDevice device{"", rdma};
+  device.peer_memory = (attributes.cap.reg_mem_types & (1 << UCS_MEMORY_TYPE_CUDA)) != 0;
+  device.dmabufs = (attributes.cap.flags & kTakesDmabufs) != 0;
   uct_tl_resource_desc_t* resources = nullptr;
   unsigned count = 0;
   if (uct_md_query_tl_resources(md, &resources, &count) == UCS_OK) {
     for (unsigned i = 0; i < count; ++i) {
-      const std::string name = resources[i].dev_name;
+      device.name = resources[i].dev_name;
       const bool known = std::any_of(devices->begin(), devices->end(),
-                                     [&](const UcxDevice& d) { return d.name == name; });
-      if (resources[i].dev_type == UCT_DEVICE_TYPE_NET && !known) devices->push_back({name, rdma});
+                                     [&](const UcxDevice& d) { return d.name == device.name; });
+      if (resources[i].dev_type == UCT_DEVICE_TYPE_NET && !known) devices->push_back(device);
     }
     uct_release_tl_resource_list(resources);
   }

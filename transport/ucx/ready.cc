@@ -71,17 +71,39 @@ tl::expected<std::unique_ptr<Registration>, Status> UcxTransport::make_ready(
   return std::make_unique<Mapped>(worker_.context(), handle, memory.size(), &counters_);
 }
 
+// UCX takes memory of GPUs that no card reaches as well: ucp_mem_map() tells it to what copies
+// there alone, and each message would go by way of the host's memory after all.
+Status can_reach_gpus(const DeviceChoice& choice, bool dmabufs) {
+  for (const UcxDevice& device : choice.devices) {
+    if (!device.rdma || device.peer_memory || (device.dmabufs && dmabufs)) continue;
+    return {Code::kUnavailable,
+            fmt::format("{} cannot reach memory of GPUs by UCX {}, {}: modprobe nvidia_peermem (or "
+                        "nv_peer_mem); or use DMA-BUF, which takes UCX 1.14 or later, a kernel and "
+                        "a driver of the card with it, and NVIDIA's open kernel modules",
+                        device.name, ucx_version(),
+                        device.dmabufs ? "which the GPUs' driver does not lend as DMA-BUF"
+                                       : "which sees neither a module for that nor DMA-BUF")};
+  }
+  return {};
+}
+
+Status UcxTransport::can_reach_gpus(bool dmabufs) const {
+  if (!choice_.any_rdma()) {
+    return {Code::kUnavailable, devices() + " is no RDMA device: what it sends the kernel copies"};
+  }
+  if (!reaches_gpus()) {
+    return {Code::kUnavailable,
+            fmt::format("{} does not reach GPUs, since UCX {} was built without CUDA, or sees no "
+                        "GPU here",
+                        devices(), ucx_version())};
+  }
+  return transport::can_reach_gpus(choice_, dmabufs);
+}
+
 tl::expected<std::unique_ptr<Registration>, Status> UcxTransport::make_ready_on_gpu(
     std::span<std::byte> memory) {
-  const auto refuse = [this](const std::string& why) {
-    return tl::unexpected(Status(Code::kUnavailable, devices() + " " + why));
-  };
-  if (!choice_.any_rdma()) return refuse("is no RDMA device: what it sends the kernel copies");
-  if (!reaches_gpus()) {
-    return refuse(
-        fmt::format("does not reach GPUs, since UCX {} was built without CUDA, or sees "
-                    "no GPU here",
-                    ucx_version()));
+  if (Status status = can_reach_gpus(true); !status.ok()) {
+    return tl::unexpected(std::move(status));
   }
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
@@ -92,10 +114,11 @@ tl::expected<std::unique_ptr<Registration>, Status> UcxTransport::make_ready_on_
   ucp_mem_h handle = nullptr;
   const ucs_status_t status = ucp_mem_map(worker_.context(), &params, &handle);
   if (status != UCS_OK) {
-    return refuse(
-        fmt::format("does not take {} KiB of a GPU's memory (UCX: {}): load nvidia-peermem, or use "
-                    "a kernel and a driver with DMA-BUF",
-                    memory.size() >> 10, ucs_status_string(status)));
+    return tl::unexpected(
+        Status(Code::kUnavailable,
+               fmt::format("{} does not take {} KiB of a GPU's memory (UCX: {}): see "
+                           "what the kernel's log says of nvidia_peermem",
+                           devices(), memory.size() >> 10, ucs_status_string(status))));
   }
   auto mapped = std::make_unique<Mapped>(worker_.context(), handle, memory.size(), &counters_);
   return std::make_unique<MappedOnGpu>(std::move(mapped), &on_gpu_, memory);
