@@ -53,6 +53,13 @@ void DataThread::apply(InstallJob& install) {
       StagingMemory::create(engine.slots, engine.start_buffers, spares, engine.plan.slice_bytes_max,
                             options_.staging_limit, std::move(outliving));
   if (!staging) return failed(Cause::kRefused, node, staging.error().message());
+  // By the GPUs first: a transport that reaches them pins by itself what it does not find pinned,
+  // and asks nobody what they do meanwhile.
+  if (options_.gpu_direct && options_.gpus != nullptr) {
+    auto pinned = options_.gpus->make_ready(staging->memory());
+    if (!pinned) return failed(Cause::kRefused, node, pinned.error().message());
+    staging->keep_ready(std::move(*pinned));
+  }
   for (const auto& lane : lanes_) {
     auto ready = lane->make_ready(staging->memory());
     if (!ready) return failed(Cause::kRefused, node, ready.error().message());

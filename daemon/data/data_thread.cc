@@ -250,6 +250,7 @@ void DataThread::close_transports() {
   for (int turn = 0; turn < kGpuTurns && shared_.gpus.busy(); ++turn) {
     if (end_gpu_work() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  removed_.clear();  // here, where a transport finds a GPU's context
 }
 
 JobExecutor* DataThread::find(const JobId& id) {

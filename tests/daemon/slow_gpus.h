@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -73,7 +74,12 @@ class SlowGpus final : public transport::Gpus {
   std::string name() const override { return "a slow GPU"; }
   std::string way() const override { return "by tests"; }
   Status start() override { return {}; }
-  tl::expected<std::shared_ptr<const void>, Status> enter() override { return nullptr; }
+  tl::expected<std::shared_ptr<const void>, Status> enter() override {
+    ++entered;
+    return std::shared_ptr<const void>(this, [](const void*) { --entered; });
+  }
+  // By the calling thread.
+  static inline thread_local int entered = 0;
   size_t count() const override { return 1; }
   std::array<std::byte, 16> uuid(size_t) const override { return {}; }
   bool lend_dmabufs() const override { return lends_dmabufs_; }
@@ -93,8 +99,14 @@ class SlowGpus final : public transport::Gpus {
     return tl::unexpected(Status(Code::kUnavailable, "not here"));
   }
   tl::expected<std::unique_ptr<transport::Registration>, Status> make_ready(
-      std::span<std::byte>) override {
+      std::span<std::byte> memory) override {
+    const std::lock_guard lock(mutex_);
+    pinned_.insert(memory.data());
     return nullptr;
+  }
+  bool has_pinned(const std::byte* memory) const {
+    const std::lock_guard lock(mutex_);
+    return pinned_.contains(memory);
   }
 
   Status begin(const Sum& sum, uint64_t ticket) override {
@@ -186,6 +198,7 @@ class SlowGpus final : public transport::Gpus {
   bool apart_ = false;
   bool lends_dmabufs_ = true;
   size_t most_ = 0;
+  std::set<const std::byte*> pinned_;
   std::vector<size_t> sums_;
   std::vector<size_t> allreduces_;
   std::vector<size_t> spreads_;
