@@ -274,8 +274,7 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
-  // NCCL is among the threads of this process, and listens for that: not on a network.
-  if (config.gpu_engine != "kernels") setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  transport::set_nccl_environment(gpu_sums_by(config.gpu_engine));
   raise_file_limit();
   const StandingFacts facts = facts_of(made);
   Lanes lanes = std::move(made.lanes);

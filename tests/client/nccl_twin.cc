@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,14 +30,18 @@ constexpr int kAsked = 3;  // so often it is still in progress
 
 using Nccl = gradring::transport::cuda::Nccl;
 
+using Clock = std::chrono::steady_clock;
+
 struct Clique {
   int ranks = 0;
   std::vector<struct Comm*> comms;
+  std::set<std::pair<bool, int>> connected;  // calls by their kind and magnitude
 };
 struct Comm {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   int asked = 0;
+  Clock::time_point ready = {};
   void* context = nullptr;
   void* came = nullptr;  // events: its stream has come to a call; and that is over
   void* over = nullptr;
@@ -185,6 +193,15 @@ void all_gather(const std::vector<Call>& all) {
   }
 }
 
+// Another size may be another algorithm's.
+std::chrono::milliseconds time_to_connect(const Call& call) {
+  const int magnitude = std::bit_width(call.count * size_of(call.dtype));
+  const bool fresh = call.comm->clique->connected.emplace(call.reduces, magnitude).second;
+  const char* const at_once = std::getenv("NCCL_RUNTIME_CONNECT");
+  const bool connects = fresh && (at_once == nullptr || std::strcmp(at_once, "0") != 0);
+  return std::chrono::milliseconds(connects ? told("connects") : 0);
+}
+
 struct Work {
   std::vector<Call> all;
   std::vector<std::shared_ptr<std::atomic<bool>>> aborted;
@@ -223,7 +240,11 @@ int enqueue(std::vector<Call> all) {
   for (size_t i = 1; i < all.size(); ++i) {
     in_context(all[i], [&] { d.wait(all[i].stream, all[0].comm->over, 0); });
   }
-  for (const Call& call : all) call.comm->asked = kAsked;
+  const auto ready = Clock::now() + time_to_connect(all[0]);
+  for (const Call& call : all) {
+    call.comm->asked = kAsked;
+    call.comm->ready = ready;
+  }
   const std::lock_guard lock(mutex);
   ++groups;
   return kInProgress;
@@ -252,6 +273,8 @@ char* behind(const void* address, size_t bytes) {
 
 int add(Call call, const void* from, size_t from_bytes, void* to, size_t to_bytes) {
   if (depth == 0 || call.comm == nullptr) return kInvalidUsage;
+  const bool in_progress = call.comm->asked > 0 || Clock::now() < call.comm->ready;
+  if (in_progress) return kInvalidArgument;
   call.from = behind(from, from_bytes);
   call.to = behind(to, to_bytes);
   if (call.from == nullptr || call.to == nullptr) return kInvalidArgument;
@@ -289,7 +312,7 @@ int ncclCommInitRankConfig(void** made_here, int ranks, Nccl::UniqueId id, int r
   if (!asked_rightly || depth == 0) return kInvalidArgument;
   const std::lock_guard lock(mutex);
   auto& clique = cliques[std::string(id.bytes, sizeof id.bytes)];
-  if (clique == nullptr) clique = std::make_shared<Clique>(Clique{ranks, {}});
+  if (clique == nullptr) clique = std::make_shared<Clique>(Clique{ranks, {}, {}});
   auto* const comm = new Comm{clique, rank, kAsked};
   *made_here = comm;
   clique->comms.push_back(comm);
@@ -315,7 +338,9 @@ int ncclCommAbort(void* aborted) {
 int ncclCommGetAsyncError(void* asked, int* error) {
   auto* const comm = static_cast<Comm*>(asked);
   const int later = told("later");
-  *error = later != kSuccess ? later : comm->asked-- > 0 ? kInProgress : kSuccess;
+  const bool over = comm->asked <= 0 && Clock::now() >= comm->ready;
+  if (comm->asked > 0) --comm->asked;
+  *error = later != kSuccess ? later : over ? kSuccess : kInProgress;
   return kSuccess;
 }
 

@@ -10,7 +10,8 @@ struct NcclTwin {
   int (*held)();
   // From now on this function answers so; 0: as it should. "later": what is told of the error of
   // communicators, and what was enqueued is then not carried out. "after": groups that may be
-  // begun; all later ones are refused.
+  // begun; all later ones are refused. "connects": so many ms takes the first call of each kind and
+  // magnitude, unless the environment's NCCL_RUNTIME_CONNECT is 0.
   void (*answer)(const char* function, int result);
   // How many groups with sums or results there were.
   int (*groups)();

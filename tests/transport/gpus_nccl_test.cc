@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -308,12 +309,20 @@ TEST_F(GpuNccl, WhicheverIsFasterIsChosen) {
 }
 
 TEST_F(GpuNccl, OneThatFailsWhileItIsMeasuredIsNotChosen) {
-  nccl_.answer("after", nccl_.groups() + 2);  // those by which it is tried out
+  nccl_.answer("after",
+               nccl_.groups() + 2 * static_cast<int>(cuda::Communicators::kTriedBytes.size()));
   use(2, {GpuSumsBy::kMeasured});
   nccl_.answer("after", 0);
   EXPECT_THAT(gpus_->way(), StartsWith("by kernels"));
   EXPECT_THAT(gpus_->way(), HasSubstr("which does not work"));
   allreduce(kSum, 4, 1000, 2);
+}
+
+// It connects GPUs anew for an algorithm that it has not used yet.
+TEST_F(GpuNccl, TheFirstCallOfAnySizeMayTakeItsTime) {
+  nccl_.answer("connects", 1100);
+  allreduce(kSum, 3, 50, 3);
+  nccl_.answer("connects", 0);
 }
 
 // Where the machine has no way between them.
@@ -325,6 +334,21 @@ TEST_F(GpuNccl, GpusThatDoNotReachOneAnotherAreSummedToo) {
   twin_.answer("cuDeviceCanAccessPeer", 0);
   EXPECT_THAT(gpus_->way(), StartsWith("by NCCL"));
   EXPECT_THAT(gpus_->way(), HasSubstr("by kernels which does not work"));
+}
+
+TEST(NcclEnvironment, IsForOneProcessThatWaitsForNobodyButWhatTheUserSaysStays) {
+  const auto now = [](const char* name) {
+    const char* const value = ::getenv(name);
+    return std::string(value == nullptr ? "unset" : value);
+  };
+  for (const char* const name : {"NCCL_SOCKET_IFNAME", "NCCL_RUNTIME_CONNECT"}) ::unsetenv(name);
+  set_nccl_environment(GpuSumsBy::kKernels);
+  EXPECT_EQ(now("NCCL_SOCKET_IFNAME") + now("NCCL_RUNTIME_CONNECT"), "unsetunset");
+  ::setenv("NCCL_SOCKET_IFNAME", "eth0", 1);
+  set_nccl_environment(GpuSumsBy::kMeasured);
+  EXPECT_EQ(now("NCCL_SOCKET_IFNAME"), "eth0");
+  EXPECT_EQ(now("NCCL_RUNTIME_CONNECT"), "0");
+  for (const char* const name : {"NCCL_SOCKET_IFNAME", "NCCL_RUNTIME_CONNECT"}) ::unsetenv(name);
 }
 
 }  // namespace

@@ -12,8 +12,10 @@
 namespace gradring::transport::cuda {
 namespace {
 
-// NCCL looks at the whole machine first, and sets up a way when it is first gone.
+// NCCL looks at the whole machine first.
 constexpr auto kMadeWithin = std::chrono::seconds(60);
+// It may set up a way when it is first gone, and load a kernel.
+constexpr auto kFirstCalledWithin = std::chrono::seconds(10);
 // After that a call takes microseconds; and whoever makes it is not to be missed by other nodes.
 constexpr auto kCalledWithin = std::chrono::seconds(1);
 
@@ -66,7 +68,7 @@ bool Communicators::takes(Dtype dtype, ReduceOp op) {
 }
 
 Communicators::Communicators(const Nccl& nccl, const std::vector<std::shared_ptr<Gpu>>& gpus)
-    : nccl_(nccl), patience_(kMadeWithin) {
+    : nccl_(nccl) {
   for (const auto& gpu : gpus) ranks_.push_back({gpu});
 }
 
@@ -79,7 +81,7 @@ tl::expected<std::unique_ptr<Communicators>, Status> Communicators::make(
   if (status.ok()) status = made->open();
   if (status.ok()) status = made->warm_up();
   if (!status.ok()) return tl::unexpected(std::move(status));
-  made->patience_ = kCalledWithin;
+  made->tried_out_ = true;
   return made;
 }
 
@@ -114,7 +116,7 @@ Status Communicators::open() {
     return refuse("does not start", result);
   }
   Nccl::Config config;
-  return together("makes no communicators", [&](Rank& rank) {
+  return together("makes no communicators", 0, [&](Rank& rank) {
     const auto number = static_cast<int>(&rank - ranks_.data());
     return nccl_.init_rank(&rank.comm, static_cast<int>(size()), id, number, &config);
   });
@@ -122,19 +124,24 @@ Status Communicators::open() {
 
 // Once each way, so that no op is the first to go it.
 Status Communicators::warm_up() {
-  const uint64_t share = kPartBytes / sizeof(float) / size();
-  Status status = reduce_scatter(Dtype::kFloat32, ReduceOp::kSum, share);
-  if (status.ok()) status = all_gather(Dtype::kFloat32, share);
-  if (!status.ok()) return status;
+  for (const uint64_t bytes : kTriedBytes) {
+    if (Status status = try_out(bytes); !status.ok()) return status;
+  }
   const auto rests = [](const Rank& rank) { return rank.gpu->rest(); };
   if (std::all_of(ranks_.begin(), ranks_.end(), rests)) return fault();
   abort();
   return {Code::kUnavailable, name() + " does not end its first sum among the daemon's GPUs"};
 }
 
+Status Communicators::try_out(uint64_t bytes) {
+  const uint64_t share = std::max<uint64_t>(bytes / sizeof(float) / size(), 1);
+  Status status = reduce_scatter(Dtype::kFloat32, ReduceOp::kSum, share);
+  return status.ok() ? all_gather(Dtype::kFloat32, share) : status;
+}
+
 Status Communicators::reduce_scatter(Dtype dtype, ReduceOp op, uint64_t share) {
   const uint64_t bytes = share * size_of(dtype);
-  return together("begins no sum", [&](Rank& rank) {
+  return together("begins no sum", bytes, [&](Rank& rank) {
     const auto number = static_cast<uint64_t>(&rank - ranks_.data());
     return nccl_.reduce_scatter(std::bit_cast<const void*>(rank.part),
                                 std::bit_cast<void*>(rank.part + number * bytes), share,
@@ -145,7 +152,7 @@ Status Communicators::reduce_scatter(Dtype dtype, ReduceOp op, uint64_t share) {
 // What is moved has no type of its own: any of its width will do.
 Status Communicators::all_gather(Dtype dtype, uint64_t share) {
   const uint64_t bytes = share * size_of(dtype);
-  return together("spreads no result", [&](Rank& rank) {
+  return together("spreads no result", bytes, [&](Rank& rank) {
     const auto number = static_cast<uint64_t>(&rank - ranks_.data());
     return nccl_.all_gather(std::bit_cast<const void*>(rank.part + number * bytes),
                             std::bit_cast<void*>(rank.part), bytes, number_of(Dtype::kUint8),
@@ -154,7 +161,9 @@ Status Communicators::all_gather(Dtype dtype, uint64_t share) {
 }
 
 template <typename Call>
-Status Communicators::together(const char* what, const Call& call) {
+Status Communicators::together(const char* what, uint64_t bytes, const Call& call) {
+  const bool first = called_.emplace(what, std::bit_width(bytes)).second;
+  const auto patience = !tried_out_ ? kMadeWithin : first ? kFirstCalledWithin : kCalledWithin;
   const auto lock = lock_launches();
   auto result = nccl_.group_start();
   for (Rank& rank : ranks_) {
@@ -169,12 +178,12 @@ Status Communicators::together(const char* what, const Call& call) {
   const auto ended = nccl_.group_end();
   const bool called = result == Nccl::kSuccess || result == Nccl::kInProgress;
   if (called) result = ended;
-  if (result == Nccl::kInProgress) return settle(what);
+  if (result == Nccl::kInProgress) return settle(what, patience);
   return result == Nccl::kSuccess ? Status() : refuse(what, result);
 }
 
-Status Communicators::settle(const char* what) {
-  const auto until = std::chrono::steady_clock::now() + patience_;
+Status Communicators::settle(const char* what, std::chrono::seconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
   for (const Rank& rank : ranks_) {
     for (;;) {
       Nccl::Result error = Nccl::kSuccess;
@@ -184,7 +193,7 @@ Status Communicators::settle(const char* what) {
       if (result != Nccl::kInProgress) return refuse(what, result);
       if (std::chrono::steady_clock::now() > until) {
         return {Code::kUnavailable,
-                fmt::format("{} {} within {} s", name(), what, patience_.count())};
+                fmt::format("{} {} within {} s", name(), what, patience.count())};
       }
       std::this_thread::yield();
     }

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
+#include <utility>
 #include <vector>
 
 #include "proto/status.h"
@@ -21,6 +25,8 @@ class Communicators {
   // What one call takes at the most. NCCL attains most of a link's speed from some ten MiB on, and
   // each GPU has to have room for it.
   static constexpr uint64_t kPartBytes = uint64_t{32} << 20;
+  // What is tried out when they are made, both ways: NCCL has other algorithms for other sizes.
+  static constexpr std::array<uint64_t, 4> kTriedBytes = {kPartBytes, 1 << 20, 32 << 10, 1 << 10};
 
   // Takes seconds. All of them have started. kUnavailable: in words.
   static tl::expected<std::unique_ptr<Communicators>, Status> make(
@@ -63,16 +69,18 @@ class Communicators {
   Status open();
   Status allocate();
   Status warm_up();
-  // Calls it for each rank, in its GPU's context, as one group.
+  Status try_out(uint64_t bytes);
+  // Calls it for each rank, in its GPU's context, as one group; of so many bytes.
   template <typename Call>
-  Status together(const char* what, const Call& call);
+  Status together(const char* what, uint64_t bytes, const Call& call);
   // Until NCCL has enqueued what it was told, which it does in threads of its own.
-  Status settle(const char* what);
+  Status settle(const char* what, std::chrono::seconds patience);
   Status refuse(const char* what, Nccl::Result result) const;
 
   const Nccl& nccl_;
   std::vector<Rank> ranks_;
-  std::chrono::seconds patience_;
+  bool tried_out_ = false;
+  std::set<std::pair<std::string_view, int>> called_;  // what, and the magnitude of its bytes
 };
 
 }  // namespace gradring::transport::cuda

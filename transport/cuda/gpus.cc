@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "transport/cuda/engine.h"
@@ -21,6 +22,12 @@ Status take_kernels(const std::vector<std::shared_ptr<cuda::Gpu>>& gpus) {
 }
 
 }  // namespace
+
+void set_nccl_environment(GpuSumsBy by) {
+  if (by == GpuSumsBy::kKernels) return;
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+}
 
 tl::expected<std::shared_ptr<Gpus>, Status> open_gpus(std::span<const std::byte> kernels,
                                                       const GpuSums& sums) {

@@ -26,6 +26,11 @@ struct GpuSums {
   std::chrono::milliseconds patience{30'000};
 };
 
+// What NCCL is to find in the environment, unless the user has said it: its ranks are in this
+// process and meet over no network, and a call that is the first of its kind connects nobody, since
+// whoever makes it cannot wait. Before there are other threads.
+void set_nccl_environment(GpuSumsBy by);
+
 // The GPUs of this machine, by NVIDIA's driver. `kernels`: fold_kernels(). Nothing is taken of a
 // GPU before start(), or before memory of it is opened; then for as long as this, or what it has
 // opened or made ready, lives. kUnavailable, in words: there is no driver, no GPU, or no kernel for
