@@ -18,9 +18,12 @@ namespace gradring::transport {
 
 // Memory of a GPU that its process lets others open.
 struct GpuShare {
-  std::array<std::byte, 64> handle{};  // of the allocation that it lies in: CUipcMemHandle
-  std::array<std::byte, 16> gpu{};     // CUuuid: indices differ from process to process
-  uint64_t offset = 0;                 // within the allocation, in bytes
+  // Of the allocation that it lies in, by one of two: CUipcMemHandle; or a descriptor of CUDA's,
+  // which remains the caller's, and of which it is the beginning (-1: none).
+  std::array<std::byte, 64> handle{};
+  int descriptor = -1;
+  std::array<std::byte, 16> gpu{};  // CUuuid: indices differ from process to process
+  uint64_t offset = 0;              // within the allocation, in bytes
   uint64_t bytes = 0;
 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "daemon/control/listener.h"
+#include "daemon/control/packet.h"
 #include "daemon/notice.h"
 #include "proto/version.h"
 
@@ -21,6 +22,9 @@ namespace {
 
 // That one packet hands over.
 constexpr size_t kFdsMax = 3;
+
+// Of one session, and not shared yet: each thread of a trainer that shares something has one.
+constexpr size_t kOffersMax = 16;
 
 constexpr size_t kPacketMax = 4096;  // a hello with a long program name
 
@@ -103,8 +107,12 @@ void AttachServer::on_socket(SessionId id, core::Time now) {
   Session* session = sessions_->find(id);
   if (session == nullptr || session->gone) return;
   std::array<char, kPacketMax> packet{};
-  const ssize_t size = recv(session->socket.get(), packet.data(), packet.size(), MSG_TRUNC);
+  std::vector<Fd> with;
+  const ssize_t size = receive_packet(session->socket.get(), packet, &with);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size < 0 && errno == EMSGSIZE) {
+    return events_->session_ended(id, "sent more descriptors on the attach socket than are taken");
+  }
   if (size <= 0) return on_end_of_file(*session, now);
 
   wire::AttachRequest request;
@@ -122,6 +130,8 @@ void AttachServer::on_socket(SessionId id, core::Time now) {
     make_rings(*session, request.rings());
   } else if (request.has_borrow()) {
     borrow(*session, request.borrow());
+  } else if (request.has_offer()) {
+    offer(*session, request.offer(), std::move(with));
   } else {
     allocate(*session, request.allocate());
   }
@@ -192,6 +202,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
   welcome->set_lends(true);
   welcome->set_stream_words(true);
   welcome->set_sums_on_gpus(identity_.sums_on_gpus);
+  welcome->set_takes_gpu_descriptors(identity_.sums_on_gpus);
   if (!send(session, reply)) return;
   sessions_->save(session);
   events_->session_opened(session);
@@ -220,6 +231,26 @@ void AttachServer::borrow(Session& session, const wire::BorrowSegment& request) 
   ready->set_segment(segment->first);
   ready->set_bytes(segment->second->bytes());
   rings_->lend(session, segment->first);
+  send(session, reply);
+}
+
+void AttachServer::offer(Session& session, const wire::OfferGpuMemory& offer,
+                         std::vector<Fd> with) {
+  const auto refuse = [&](Code code, const char* why) {
+    this->refuse(session, offer.request(), {code, why});
+  };
+  if (!identity_.sums_on_gpus) {
+    return refuse(Code::kUnavailable, "the GPUs of this daemon sum for nobody (gpu-sums)");
+  }
+  if (with.size() != 1) {
+    return refuse(Code::kInvalidArgument, "memory of a GPU is offered by one descriptor");
+  }
+  if (session.offered.size() >= kOffersMax) {
+    return refuse(Code::kResourceExhausted, "memory of a GPU is offered that nobody shares");
+  }
+  session.offered[offer.request()] = std::make_shared<const Fd>(std::move(with.front()));
+  wire::AttachReply reply;
+  reply.mutable_offered()->set_request(offer.request());
   send(session, reply);
 }
 

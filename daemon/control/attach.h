@@ -4,6 +4,7 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "daemon/control/events.h"
 #include "daemon/control/rings.h"
@@ -63,6 +64,7 @@ class AttachServer {
   Session* resume(Session& fresh, const wire::Resume& resume);
   void allocate(Session& session, const wire::AllocateSegment& request);
   void borrow(Session& session, const wire::BorrowSegment& request);
+  void offer(Session& session, const wire::OfferGpuMemory& offer, std::vector<Fd> with);
   void make_rings(Session& session, const wire::MakeRings& request);
   bool send(Session& session, const wire::AttachReply& reply, std::span<const int> fds = {});
   void refuse(Session& session, uint64_t request, const Status& why);

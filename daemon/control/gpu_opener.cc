@@ -42,9 +42,12 @@ void GpuOpener::run() {
 
 void GpuOpener::open(SessionId session, uint64_t request, uint64_t segment,
                      std::shared_ptr<const transport::Segment> stands_for_it,
-                     const transport::GpuShare& share) {
-  put([this, session, request, segment, share, memory = std::move(stands_for_it)] {
-    auto opened = open(memory, share);
+                     const transport::GpuShare& share, std::shared_ptr<const Fd> descriptor) {
+  put([this, session, request, segment, share, memory = std::move(stands_for_it),
+       descriptor = std::move(descriptor)] {
+    transport::GpuShare what = share;
+    if (descriptor != nullptr) what.descriptor = descriptor->get();
+    auto opened = open(memory, what);
     GpuMemoryOpened told{session, request, segment, nullptr, {}};
     if (opened) {
       told.memory = std::move(*opened);

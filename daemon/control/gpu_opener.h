@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "daemon/data/messages.h"
+#include "daemon/fd.h"
 #include "transport/gpus.h"
 #include "transport/shm/segment.h"
 
@@ -31,10 +32,10 @@ class GpuOpener {
   // closes it himself.
   void end();
 
-  // GpuMemoryOpened is the answer.
+  // GpuMemoryOpened is the answer. `descriptor`: of the memory, where it was given one.
   void open(SessionId session, uint64_t request, uint64_t segment,
             std::shared_ptr<const transport::Segment> stands_for_it,
-            const transport::GpuShare& share);
+            const transport::GpuShare& share, std::shared_ptr<const Fd> descriptor);
   // GpuMemoryClosed, when all that was let go of by now is closed.
   void tell_when_closed(SessionId session, uint64_t request);
 

@@ -66,6 +66,8 @@ struct Session {
   uint32_t malformed = 0;  // messages of no sense so far
 
   Segments segments;
+  // Of memory of GPUs, by the request that they came with, until they are named.
+  std::map<uint64_t, std::shared_ptr<const Fd>> offered;
   bool ring = false;  // the data thread may hold submissions that came by no message
   std::unordered_map<uint64_t, OpenTicket> open;
 

@@ -31,9 +31,10 @@ std::string one_line(std::string words) {
 
 Status check(const wire::ShareGpuMemory& share, const SharedSegment& segment,
              transport::GpuShare* to) {
-  to->offset = share.offset();
   to->bytes = share.bytes();
-  if (!bytes_of(share.handle(), &to->handle) || !bytes_of(share.gpu(), &to->gpu)) {
+  const bool by_handle = share.offered() == 0;
+  if (by_handle) to->offset = share.offset();
+  if ((by_handle && !bytes_of(share.handle(), &to->handle)) || !bytes_of(share.gpu(), &to->gpu)) {
     return {Code::kInvalidArgument,
             fmt::format("a handle of {} bytes for a GPU named in {}; they have 64 and 16",
                         share.handle().size(), share.gpu().size())};
@@ -55,6 +56,7 @@ void Requests::refuse_share(const Session& session, uint64_t request, const Stat
 }
 
 void Requests::share_gpu(const Asked& asked, Session& session, const wire::ShareGpuMemory& share) {
+  const auto offered = session.offered.extract(share.offered());  // closed, whatever comes of it
   const auto refuse = [&](const Status& why) { refuse_share(session, asked.request, why); };
   if (!parts_.opener->works()) {
     return refuse({Code::kUnavailable, "the GPUs of this daemon sum for nobody (gpu-sums)"});
@@ -71,13 +73,18 @@ void Requests::share_gpu(const Asked& asked, Session& session, const wire::Share
     return refuse({Code::kInvalidArgument,
                    fmt::format("segment {} stands for a GPU's memory already", share.segment())});
   }
+  if (share.offered() != 0 && offered.empty()) {
+    return refuse({Code::kNotFound,
+                   fmt::format("no memory of a GPU was offered by request {}", share.offered())});
+  }
   transport::GpuShare what;
   if (Status wrong = check(share, it->second, &what); !wrong.ok()) return refuse(wrong);
   const std::string fault = parts_.gpu_health->why_unusable(uuid_text(what.gpu));
   if (!fault.empty()) return refuse({Code::kUnavailable, fault});
   it->second.gpu_asked = true;
   it->second.gpu_of = what.gpu;
-  parts_.opener->open(session.id, asked.request, share.segment(), it->second.shared, what);
+  parts_.opener->open(session.id, asked.request, share.segment(), it->second.shared, what,
+                      offered.empty() ? nullptr : offered.mapped());
 }
 
 void Requests::gpu_opened(const GpuMemoryOpened& opened) {

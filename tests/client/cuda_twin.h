@@ -38,8 +38,8 @@ struct CudaTwin {
   // "cuDeviceGetAttribute": whether they lend their memory as DMA-BUFs.
   void (*answer)(const char* function, int result);
   // What somebody holds on to: pinned ranges, streams, events, modules, memory of cuMemAlloc or of
-  // another process, primary contexts and contexts of a thread. Streams of make_stream and memory
-  // of alloc do not count.
+  // another process, pages and addresses, primary contexts and contexts of a thread. Streams of
+  // make_stream and memory of alloc do not count.
   int (*held)();
 
   // From now on there are so many GPUs, 4 at the most; at first there is one, or as many as

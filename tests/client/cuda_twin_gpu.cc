@@ -60,20 +60,24 @@ std::pair<const uint64_t, Range>* range_of(uint64_t address) {
 char* at(uint64_t address, size_t bytes) {
   auto* const found = range_of(address);
   if (found == nullptr) return nullptr;
+  if (found->second.mapped && found->second.readers == 0) return nullptr;
   const uint64_t offset = address - found->first;
   return bytes <= found->second.size - offset ? found->second.bytes + offset : nullptr;
 }
 
-uint64_t add_range(Range range) {
+// An address that is nobody else's, and that nobody can read.
+uint64_t reserve(size_t bytes) {
+  return std::bit_cast<uint64_t>(
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+}
+
+uint64_t add_range(Range range, uint64_t address) {
   void* const bytes =
       ::mmap(nullptr, range.size, PROT_READ | PROT_WRITE, MAP_SHARED, range.file, 0);
   if (bytes == MAP_FAILED) return 0;
   range.bytes = static_cast<char*>(bytes);
   range.buffer = ++gpu().buffers;
-  // An address that is nobody else's, and that nobody can read.
-  void* const base =
-      ::mmap(nullptr, range.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  const auto address = reinterpret_cast<uint64_t>(base);
+  if (address == 0) address = reserve(range.size);
   gpu().ranges[address] = std::move(range);
   return address;
 }
@@ -81,7 +85,7 @@ uint64_t add_range(Range range) {
 void end_range(uint64_t address) {
   const Range& range = gpu().ranges.at(address);
   ::munmap(range.bytes, range.size);
-  ::munmap(std::bit_cast<void*>(address), range.size);
+  if (!range.mapped) ::munmap(std::bit_cast<void*>(address), range.size);
   ::close(range.file);
   gpu().ranges.erase(address);
 }
@@ -102,7 +106,9 @@ int gpu_of(void* context) {
 
 bool is_imported_for(int number, uint64_t address) {
   const auto* const found = range_of(address);
-  if (found == nullptr || found->second.handle.empty()) return true;
+  if (found == nullptr) return true;
+  if (found->second.mapped) return (found->second.readers >> number & 1) != 0;
+  if (found->second.handle.empty()) return true;
   const int opened_on = found->second.opened_on;
   if (opened_on == number) return true;
   return told("imported") == kSuccess && gpu().peers.count({number, opened_on}) > 0;
@@ -230,7 +236,9 @@ int twin_held() {
   const auto ranges = std::count_if(
       gpu().ranges.begin(), gpu().ranges.end(),
       [](const auto& entry) { return entry.second.allocated || !entry.second.handle.empty(); });
-  return static_cast<int>(gpu().pinned.size() + gpu().events.size() + gpu().modules.size()) +
+  const size_t pages = gpu().pages.size() + gpu().addresses.size();
+  return static_cast<int>(pages) +
+         static_cast<int>(gpu().pinned.size() + gpu().events.size() + gpu().modules.size()) +
          static_cast<int>(streams + ranges) + gpu().primaries + gpu().entered;
 }
 

@@ -41,6 +41,8 @@ struct Range {
   std::string handle = {};  // by which it was opened
   int opened_on = 0;        // in the context of that GPU
   int opens = 0;            // of the same handle there
+  bool mapped = false;      // by cuMemMap
+  unsigned readers = 0;     // then: the GPUs that may have it, by their bits
 };
 struct Stream {
   std::deque<std::pair<Clock::time_point, Act>> work;
@@ -54,8 +56,17 @@ struct Event {
   std::set<uint64_t> done;  // of those: streams may come to the later ones first
   int error = kSuccess;     // of what its stream had done before
 };
+// Of cuMemCreate, or taken from another process.
+struct Pages {
+  int file = -1;
+  size_t size = 0;
+  int gpu = 0;
+  bool offered = false;  // they may be
+};
 struct Gpu {
   std::mutex mutex;
+  std::map<uint64_t, Pages> pages;       // by their handles
+  std::map<uint64_t, size_t> addresses;  // that are reserved
   std::condition_variable done;
   std::map<uint64_t, Range> ranges;
   std::map<void*, Stream> streams = {{nullptr, {}}};
@@ -83,9 +94,11 @@ inline thread_local std::vector<void*> contexts;
 char* at(uint64_t address, size_t bytes);
 // The range that it lies in, with its address; null: none.
 std::pair<const uint64_t, Range>* range_of(uint64_t address);
-// A range of this file, which it takes; 0: it cannot be mapped.
-uint64_t add_range(Range range);
+// A range of this file, which it takes; 0: it cannot be mapped. `address`: where it is to be, if
+// that is reserved.
+uint64_t add_range(Range range, uint64_t address = 0);
 void end_range(uint64_t address);
+uint64_t reserve(size_t bytes);
 uint64_t allocate(int gpu, size_t bytes);
 // -1: none.
 int gpu_of(void* context);

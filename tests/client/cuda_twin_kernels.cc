@@ -50,8 +50,9 @@ int look_up(int number, const void* pointer, const Function& f, const FoldArgume
   const size_t count = a.loose + a.packs * (kWideBytes / element);
   char* const bytes = at(address, count * element);
   if (bytes == nullptr) return kIllegalAddress;
-  const int owner = range_of(address)->second.gpu;
-  if (owner != number && gpu().peers.count({number, owner}) == 0) return kIllegalAddress;
+  const Range& range = range_of(address)->second;
+  const bool peers = range.gpu == number || gpu().peers.count({number, range.gpu}) > 0;
+  if (!peers && !range.mapped) return kIllegalAddress;  // that says itself who may have it
   if (!is_imported_for(number, address)) return kIllegalAddress;
   const bool wide = a.packs > 0 && (address + a.head * element) % kWideBytes != 0;
   if (wide || address % element != 0) return kMisaligned;

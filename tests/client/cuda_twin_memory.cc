@@ -39,7 +39,9 @@ static_assert(sizeof(Handle) == 64);
 constexpr std::array<char, 8> kMagic = {'t', 'w', 'i', 'n', ' ', 'i', 'p', 'c'};
 
 // Memory of a pool cannot, and what is another process's is for that one to give.
-bool can_be_opened(const Range& range) { return !range.pooled && range.handle.empty(); }
+bool can_be_opened(const Range& range) {
+  return !range.pooled && !range.mapped && range.handle.empty();
+}
 
 // Where a copy in the current context finds that memory; null: nowhere.
 char* found_here(uint64_t address, size_t bytes) {

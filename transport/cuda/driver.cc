@@ -45,6 +45,16 @@ bool find_memory(void* library, Driver* d) {
          find(library, "cuMemHostGetDevicePointer_v2", &d->host_pointer);
 }
 
+bool find_pages(void* library, Driver* d) {
+  return find(library, "cuMemImportFromShareableHandle", &d->take_pages) &&
+         find(library, "cuMemRelease", &d->release_pages) &&
+         find(library, "cuMemGetAllocationPropertiesFromHandle", &d->kind_of_pages) &&
+         find(library, "cuMemGetAllocationGranularity", &d->page_bytes) &&
+         find(library, "cuMemAddressReserve", &d->reserve) &&
+         find(library, "cuMemAddressFree", &d->unreserve) && find(library, "cuMemMap", &d->map) &&
+         find(library, "cuMemUnmap", &d->unmap) && find(library, "cuMemSetAccess", &d->set_access);
+}
+
 bool find_work(void* library, Driver* d) {
   return find(library, "cuStreamCreateWithPriority", &d->create_stream) &&
          find(library, "cuStreamDestroy_v2", &d->destroy_stream) &&
@@ -84,7 +94,7 @@ tl::expected<const Driver*, std::string> driver() {
   // It stays from here on: a driver that is taken away from under its threads ends the process.
   auto found = std::make_unique<Driver>();
   if (!find_devices(library, found.get()) || !find_memory(library, found.get()) ||
-      !find_work(library, found.get())) {
+      !find_pages(library, found.get()) || !find_work(library, found.get())) {
     return tl::unexpected(
         fmt::format("{} lacks functions of CUDA 11: update NVIDIA's driver", kLibrary));
   }

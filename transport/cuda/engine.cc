@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/cuda/launch_lock.h"
+#include "transport/cuda/mapped.h"
 
 namespace gradring::transport::cuda {
 namespace {
@@ -116,6 +117,7 @@ tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Engine::open(const Gp
     if (Status status = start(index); !status.ok()) return tl::unexpected(std::move(status));
     openings = openings_[index];
   }
+  if (share.descriptor >= 0) return Mapped::make(gpus_[index], share, gpus_);
   return openings->open(share);
 }
 

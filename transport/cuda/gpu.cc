@@ -184,10 +184,14 @@ void Gpu::stop() {
   context_ = nullptr;
 }
 
-bool Gpu::connect(const Gpu& peer) {
+bool Gpu::has_way_to(const Gpu& peer) const {
   int can = 0;
   const auto asked = driver_.can_access_peer(&can, device_, peer.device_);
-  if (asked != Driver::kSuccess || can == 0) return false;
+  return asked == Driver::kSuccess && can != 0;
+}
+
+bool Gpu::connect(const Gpu& peer) {
+  if (!has_way_to(peer)) return false;
   const Current current(*this);
   if (current.result() != Driver::kSuccess) return false;
   const auto result = driver_.enable_peer(peer.context_, 0);

@@ -37,6 +37,7 @@ class Gpu {
   const std::string& name() const { return name_; }
   const Driver::Uuid& uuid() const { return uuid_; }
   const Driver& driver() const { return driver_; }
+  Driver::Device device() const { return device_; }
   unsigned index() const { return index_; }
   uint64_t bit() const { return uint64_t{1} << index_; }
 
@@ -47,6 +48,8 @@ class Gpu {
   // One thread at a time for this and connect(). Failed: as before, and may be tried again.
   Status start();
   bool started() const { return started_; }
+  // Whether the machine has a way for its kernels to another's memory. Any thread.
+  bool has_way_to(const Gpu& peer) const;
   // From now on its kernels may read what `peer` has allocated, where the machine has a way for
   // them. Both have started.
   bool connect(const Gpu& peer);
