@@ -16,6 +16,7 @@
 #include <tl/expected.hpp>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "client/src/commons.h"
@@ -137,8 +138,19 @@ class Communicator final : private Session::Events, private GpuPool::User {
   tl::expected<Segment, Status> make_segment(std::unique_lock<std::mutex>& lock, uint64_t bytes);
   // In the maps, ours and the family's.
   Segment& enter(Segment segment);
+  Status borrow(std::unique_lock<std::mutex>& lock, const Common& common);
   Status borrow_for(std::unique_lock<std::mutex>& lock, const gradring_op& op);
   void give_back_withdrawn(std::unique_lock<std::mutex>& lock);
+  // Lets go of something without the lock: the driver may wait for the GPU's streams then, and
+  // these for ops of whose end somebody has to hear.
+  template <typename Thing>
+  static void drop(std::unique_lock<std::mutex>& lock, Thing thing) {
+    lock.unlock();
+    { const Thing dropped = std::move(thing); }
+    lock.lock();
+  }
+  Status follow_gpu(std::unique_lock<std::mutex>& lock, const void* memory, uint64_t bytes,
+                    Segment* segment);
   bool let_daemon_open(std::unique_lock<std::mutex>& lock, const Segment& segment,
                        const void* memory, uint64_t bytes);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);

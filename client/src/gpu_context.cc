@@ -11,6 +11,18 @@ namespace {
 std::mutex contexts_mutex;
 std::map<CudaDriver::Context, std::weak_ptr<const GpuContext>> contexts;
 
+// The one there is, or this one from now on; the driver is not called meanwhile.
+std::shared_ptr<const GpuContext> entered(CudaDriver::Context context,
+                                          const std::shared_ptr<const GpuContext>& made) {
+  const std::lock_guard lock(contexts_mutex);
+  std::erase_if(contexts, [](const auto& entry) { return entry.second.expired(); });
+  if (const auto known = contexts.find(context); known != contexts.end()) {
+    if (auto shared = known->second.lock()) return shared;
+  }
+  if (made != nullptr) contexts[context] = made;
+  return made;
+}
+
 }  // namespace
 
 GpuContext::Current::Current(const GpuContext& context)
@@ -37,18 +49,15 @@ tl::expected<std::shared_ptr<const GpuContext>, Status> GpuContext::of(const Cud
     if (result != CudaDriver::kSuccess) return refuse(result, "no context of a GPU");
     made->primary_of_ = device;
   }
-  const std::lock_guard lock(contexts_mutex);
-  std::erase_if(contexts, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<const GpuContext>& known = contexts[made->context_];
-  if (auto shared = known.lock()) return shared;
+  if (auto known = entered(made->context_, nullptr)) return known;
   const Current current(*made);
   if (current.result() != CudaDriver::kSuccess) {
     return refuse(current.result(), "could not enter the context of the GPU");
   }
+  driver.pointer_attribute(&made->ordinal_, CudaDriver::kDeviceOf, address);
   const auto stream = driver.create_stream(&made->deliveries_, CudaDriver::kNonBlocking);
   if (stream != CudaDriver::kSuccess) return refuse(stream, "no stream for copies");
-  known = made;
-  return made;
+  return entered(made->context_, made);
 }
 
 GpuContext::~GpuContext() {
@@ -59,6 +68,16 @@ GpuContext::~GpuContext() {
     if (inside && here_ != nullptr) driver_.destroy_event(here_);
   }
   if (primary_of_ >= 0) driver_.release_primary(primary_of_);
+}
+
+// That of another GPU is not looked for: if there is none, it would be made.
+bool GpuContext::has(const void* memory) const {
+  int ordinal = -1;
+  driver_.pointer_attribute(&ordinal, CudaDriver::kDeviceOf,
+                            reinterpret_cast<CudaDriver::Address>(memory));
+  if (ordinal != ordinal_) return false;
+  const auto context = of(driver_, memory);
+  return context && context->get() == this;
 }
 
 CudaDriver::Result GpuContext::follow(CudaDriver::Stream later, CudaDriver::Stream earlier) const {

@@ -21,6 +21,8 @@ class GpuContext {
   GpuContext(const GpuContext&) = delete;
   GpuContext& operator=(const GpuContext&) = delete;
 
+  // Whether this memory of a GPU is in it.
+  bool has(const void* memory) const;
   const CudaDriver& driver() const { return driver_; }
   CudaDriver::Stream deliveries() const { return deliveries_; }
 
@@ -49,6 +51,7 @@ class GpuContext {
 
   const CudaDriver& driver_;
   CudaDriver::Context context_ = nullptr;
+  int ordinal_ = -1;     // of its GPU
   int primary_of_ = -1;  // the device whose primary context we hold on to; -1: none
   CudaDriver::Stream deliveries_ = nullptr;
   mutable std::mutex follow_mutex_;

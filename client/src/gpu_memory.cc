@@ -61,11 +61,6 @@ tl::expected<std::shared_ptr<const GpuMemory>, Status> GpuMemory::of(
       new GpuMemory(std::move(*context), bytes, std::move(shadow)));
 }
 
-bool GpuMemory::serves(const void* memory) const {
-  const auto context = GpuContext::of(context_->driver(), memory);
-  return context && *context == context_;
-}
-
 // Where pages cannot be pinned, copies are slower and no less right.
 GpuMemory::GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
                      std::shared_ptr<const Mapping> shadow)

@@ -57,7 +57,7 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
     return handle_of(*context_, memory, bytes);
   }
   // Whether this is of the same GPU.
-  bool serves(const void* memory) const;
+  bool serves(const void* memory) const { return context_->has(memory); }
   ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;

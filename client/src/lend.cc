@@ -76,7 +76,11 @@ tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>&
     // Refused once is refused always: the log of the daemon says why.
     if (block != nullptr) opens_ = let_daemon_open(lock, *made, block->data(), capacity);
     made->opened = block != nullptr && opens_;
-    if (made->opened) made->block = std::move(block);
+    if (made->opened) {
+      made->block = std::move(block);
+    } else if (block != nullptr) {
+      drop(lock, std::move(block));
+    }
     stage = &stages_.insert(std::move(*made));
   }
   // The user's, of which nothing is ever read or written by that type.
@@ -101,12 +105,9 @@ tl::expected<Segment, Status> Communicator::make_shadow(std::unique_lock<std::mu
     made = make_segment(lock, GpuMemory::shadow_bytes(bytes));
   }
   if (!made) return made;
-  auto gpu = GpuMemory::of(memory, bytes, made->mapping);
-  if (!gpu) {
-    static_cast<void>(free_segment(lock, made->id));
-    return tl::unexpected(gpu.error());
+  if (Status followed = follow_gpu(lock, memory, bytes, &*made); !followed.ok()) {
+    return tl::unexpected(followed);
   }
-  made->gpu = std::move(*gpu);
   made->bytes = bytes;
   return made;
 }
@@ -137,13 +138,9 @@ void Communicator::give_back_stages(std::unique_lock<std::mutex>& lock, uint64_t
 }
 
 void Communicator::give_back_stage(std::unique_lock<std::mutex>& lock, Segment stage) {
-  lock.unlock();
-  stage.gpu.reset();  // waits until the GPU has copied the last result
-  lock.lock();
+  drop(lock, std::move(stage.gpu));  // waits until the GPU has copied the last result
   static_cast<void>(free_segment(lock, stage.id));  // if it cannot be, it ends with the session
-  lock.unlock();
-  stage.block.reset();  // which the daemon has closed by now
-  lock.lock();
+  drop(lock, std::move(stage));                     // its block, which the daemon has closed by now
 }
 
 // Memory that another process has open is to be closed there before it goes.

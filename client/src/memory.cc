@@ -47,28 +47,33 @@ Status Communicator::borrow_for(std::unique_lock<std::mutex>& lock, const gradri
   give_back_shares(lock, Clock::now() + kGpuFreeTime);
   for (const void* memory : {op.input, static_cast<const void*>(op.output)}) {
     if (memory == nullptr || segments_.around(memory) != nullptr) continue;
-    const auto common = commons_->around(memory);
+    auto common = commons_->around(memory);
     if (!common) continue;  // if it is to be read or written, that will be refused
-    if (!session_.lends()) {
-      return {Code::kIncompatible,
-              "the daemon is too old to let one communicator use another's memory; allocate it "
-              "with this one"};
-    }
-    wire::BorrowSegment request;
-    request.set_session(common->session);
-    request.set_secret(common->secret);
-    request.set_segment(common->segment);
-    const auto packet = session_.borrow(lock, request, Clock::now() + kCallTime);
-    if (!packet) return packet.error();
-    const uint64_t id = packet->reply.segment().segment();
-    if (segments_.around(memory) != nullptr) {  // another thread was as quick
-      if (Status freed = free_segment(lock, id); !freed.ok()) return freed;
-      continue;
-    }
-    Segment borrowed{id, common->base, common->bytes, common->mapping, common->gpu, common->number};
-    borrowed.opened = common->opened;
-    segments_.insert(std::move(borrowed));
+    Status borrowed = borrow(lock, *common);
+    drop(lock, std::move(common));  // its owner may have freed it meanwhile
+    if (!borrowed.ok()) return borrowed;
   }
+  return {};
+}
+
+Status Communicator::borrow(std::unique_lock<std::mutex>& lock, const Common& common) {
+  if (!session_.lends()) {
+    return {Code::kIncompatible,
+            "the daemon is too old to let one communicator use another's memory; allocate it "
+            "with this one"};
+  }
+  wire::BorrowSegment request;
+  request.set_session(common.session);
+  request.set_secret(common.secret);
+  request.set_segment(common.segment);
+  const auto packet = session_.borrow(lock, request, Clock::now() + kCallTime);
+  if (!packet) return packet.error();
+  const uint64_t id = packet->reply.segment().segment();
+  // Another thread was as quick.
+  if (segments_.around(common.base) != nullptr) return free_segment(lock, id);
+  Segment borrowed{id, common.base, common.bytes, common.mapping, common.gpu, common.number};
+  borrowed.opened = common.opened;
+  segments_.insert(std::move(borrowed));
   return {};
 }
 
@@ -83,9 +88,10 @@ void Communicator::give_back_withdrawn(std::unique_lock<std::mutex>& lock) {
     return segment.lent == 0 && withdrawn(segment);
   };
   while (Segment* segment = segments_.any(free_to_go)) {
-    const Segment taken = segments_.take(*segment);
+    Segment taken = segments_.take(*segment);
     // Whatever the daemon says to it, nobody names it any more.
     static_cast<void>(free_segment(lock, taken.id));
+    drop(lock, std::move(taken));
   }
   if (segments_.any(withdrawn) == nullptr) withdrawals_seen_ = withdrawals;
 }
@@ -112,12 +118,8 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   auto segment = make_segment(inside.lock(), on_a_gpu ? GpuMemory::shadow_bytes(bytes) : bytes);
   if (!segment) return segment.error();
   if (on_a_gpu) {
-    auto gpu = GpuMemory::of(memory, bytes, segment->mapping);
-    if (!gpu) {
-      static_cast<void>(free_segment(inside.lock(), segment->id));
-      return gpu.error();
-    }
-    segment->gpu = std::move(*gpu);
+    Status followed = follow_gpu(inside.lock(), memory, bytes, &*segment);
+    if (!followed.ok()) return followed;
     segment->opened = let_daemon_open(inside.lock(), *segment, memory, bytes);
   }
   segment->base = static_cast<std::byte*>(memory);
@@ -128,14 +130,32 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
     return {};
   }
   static_cast<void>(free_segment(inside.lock(), segment->id));
+  drop(inside.lock(), std::move(*segment));
   return overlaps;
+}
+
+// A segment that is to follow this memory; if it cannot, it is given back. Pages are pinned, which
+// takes its time.
+Status Communicator::follow_gpu(std::unique_lock<std::mutex>& lock, const void* memory,
+                                uint64_t bytes, Segment* segment) {
+  lock.unlock();
+  auto gpu = GpuMemory::of(memory, bytes, segment->mapping);
+  lock.lock();
+  if (!gpu) {
+    static_cast<void>(free_segment(lock, segment->id));
+    return gpu.error();
+  }
+  segment->gpu = std::move(*gpu);
+  return {};
 }
 
 // Where it cannot, we copy what lies there, and nothing else differs.
 bool Communicator::let_daemon_open(std::unique_lock<std::mutex>& lock, const Segment& segment,
                                    const void* memory, uint64_t bytes) {
   if (!session_.sums_on_gpus()) return false;
+  lock.unlock();
   const auto handle = segment.gpu->handle(memory, bytes);
+  lock.lock();
   wire::ClientMessage message;
   wire::ShareGpuMemory* const share = message.mutable_share_gpu();
   share->set_segment(segment.id);
@@ -183,7 +203,11 @@ Status Communicator::give_back(std::unique_lock<std::mutex>& lock, Segment& segm
   Segment taken = segments_.take(segment);
   commons_->withdraw(session_.id(), taken.id);
   Status freed = free_segment(lock, taken.id);
-  if (!freed.ok()) enter(std::move(taken));
+  if (freed.ok()) {
+    drop(lock, std::move(taken));
+  } else {
+    enter(std::move(taken));
+  }
   return freed;
 }
 

@@ -42,7 +42,10 @@ GpuShares::Share* Communicator::make_share(std::unique_lock<std::mutex>& lock,
     if (made) share.segment.emplace(std::move(*made));
     return &shares_.insert(std::move(share));
   }
-  if (made) static_cast<void>(free_segment(lock, made->id, Clock::now() + kCallTime));
+  if (made) {
+    static_cast<void>(free_segment(lock, made->id, Clock::now() + kCallTime));
+    drop(lock, std::move(*made));
+  }
   return opens_ ? shares_.find(allocation.get()) : nullptr;  // the lock was free meanwhile
 }
 
@@ -68,9 +71,7 @@ void Communicator::give_back_shares(std::unique_lock<std::mutex>& lock, TimePoin
     }
   }
   if (!shares_.any_withdrawn()) pool_withdrawals_seen_ = withdrawals;
-  lock.unlock();
-  closed.clear();
-  lock.lock();
+  drop(lock, std::move(closed));
 }
 
 void Communicator::let_go(TimePoint deadline) noexcept {

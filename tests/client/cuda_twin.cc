@@ -121,7 +121,7 @@ int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 int cuStreamCreateWithPriority(void** stream, unsigned, int) {
-  const std::lock_guard lock(gpu().mutex);
+  const auto lock = entered("cuStreamCreate");
   if (const int result = told("cuStreamCreate"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
   *stream = new char;

@@ -48,6 +48,12 @@ struct CudaTwin {
   uint64_t (*alloc_on)(int gpu, size_t bytes);
   // hold() of all streams that somebody has on it.
   void (*hold_gpu)(int gpu, bool on);
+  // Whoever calls this function waits until that is over. For those that may take their time: they
+  // pin, allocate, give back, make streams or handles.
+  void (*stall)(const char* function, bool on);
+  // From now on whoever gives memory back or unpins it waits for all that is on the GPU's streams,
+  // as a driver may in any call. Ranks that are threads of one process would wait for one another.
+  void (*settle)(bool on);
 };
 
 // Loads it into this process, once.

@@ -31,6 +31,7 @@ constexpr auto kLate = std::chrono::milliseconds(1);
         if (!result) break;
         if (stream.error == kSuccess) stream.error = *result;
         stream.work.pop_front();
+        ++stream.done;
       }
     }
     gpu->done.notify_all();
@@ -48,6 +49,26 @@ Gpu& gpu() {
     return made;
   }();
   return *kTheGpu;
+}
+
+std::unique_lock<std::mutex> entered(const char* function) {
+  std::unique_lock lock(gpu().mutex);
+  gpu().done.wait(lock, [function] { return gpu().stalled.count(function) == 0; });
+  return lock;
+}
+
+void settle(std::unique_lock<std::mutex>* lock, int number) {
+  if (!gpu().settles) return;
+  std::vector<std::pair<void*, uint64_t>> all;
+  for (const auto& [id, stream] : gpu().streams) {
+    if (stream.gpu == number) all.emplace_back(id, stream.done + stream.work.size());
+  }
+  gpu().done.wait(*lock, [&all] {
+    return std::all_of(all.begin(), all.end(), [](const auto& until) {
+      const auto found = gpu().streams.find(until.first);
+      return found == gpu().streams.end() || found->second.done >= until.second;
+    });
+  });
 }
 
 std::pair<const uint64_t, Range>* range_of(uint64_t address) {
@@ -229,6 +250,20 @@ void twin_answer(const char* function, int result) {
   gpu().answers[function] = result;
 }
 
+void twin_stall(const char* function, bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  if (on) {
+    gpu().stalled.insert(function);
+  } else {
+    gpu().stalled.erase(function);
+  }
+}
+
+void twin_settle(bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().settles = on;
+}
+
 int twin_held() {
   const std::lock_guard lock(gpu().mutex);
   const auto streams = std::count_if(gpu().streams.begin(), gpu().streams.end(),
@@ -260,6 +295,8 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_held,
     twin_have,
     twin_alloc_on,
-    twin_hold_gpu};
+    twin_hold_gpu,
+    twin_stall,
+    twin_settle};
 }
 // NOLINTEND(readability-identifier-naming)

@@ -46,6 +46,7 @@ struct Range {
 };
 struct Stream {
   std::deque<std::pair<Clock::time_point, Act>> work;
+  uint64_t done = 0;     // of what was put there
   int error = kSuccess;  // of what was done since somebody waited for it
   bool held = false;
   bool made = false;  // by cuStreamCreate; others are the tests' own
@@ -74,8 +75,10 @@ struct Gpu {
   std::set<void*> capturing;
   std::map<void*, size_t> pinned;
   std::map<std::string, int> answers = {{"imported", kIllegalAddress}};
+  std::set<std::string> stalled;
   std::set<void*> modules;
   std::set<std::pair<int, int>> peers;  // the first one reaches memory of the other
+  bool settles = false;
   uint64_t buffers = 0;
   int count = 1;
   int primaries = 0;
@@ -88,7 +91,13 @@ Gpu& gpu();
 // Of the calling thread, the current one last.
 inline thread_local std::vector<void*> contexts;
 
+// With the mutex, when this function is not stalled any more.
+std::unique_lock<std::mutex> entered(const char* function);
+
 // The rest with the mutex held.
+
+// Until all is done that was put on this GPU's streams until now, where that is wanted.
+void settle(std::unique_lock<std::mutex>* lock, int gpu);
 
 // What lies there; null: not all of it is one range.
 char* at(uint64_t address, size_t bytes);

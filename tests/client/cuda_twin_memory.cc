@@ -105,7 +105,7 @@ int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
 }
 
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
-  const std::lock_guard lock(gpu().mutex);
+  const auto lock = entered("cuMemAlloc_v2");
   if (const int result = told("cuMemAlloc_v2"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
   *address = allocate(gpu_of(contexts.back()), bytes);
@@ -114,9 +114,10 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
 }
 
 int cuMemFree_v2(uint64_t address) {
-  const std::lock_guard lock(gpu().mutex);
+  auto lock = entered("cuMemFree_v2");
   const auto found = gpu().ranges.find(address);
   if (found == gpu().ranges.end() || !found->second.allocated) return kInvalidValue;
+  settle(&lock, found->second.gpu);
   end_range(address);
   return kSuccess;
 }
@@ -131,7 +132,7 @@ int cuMemGetAddressRange_v2(uint64_t* base, size_t* bytes, uint64_t address) {
 }
 
 int cuIpcGetMemHandle(void* handle, uint64_t address) {
-  const std::lock_guard lock(gpu().mutex);
+  const auto lock = entered("cuIpcGetMemHandle");
   if (const int result = told("cuIpcGetMemHandle"); result != kSuccess) return result;
   const auto found = gpu().ranges.find(address);
   if (found == gpu().ranges.end() || !can_be_opened(found->second)) return kInvalidValue;
@@ -191,13 +192,15 @@ int cuIpcCloseMemHandle(uint64_t address) {
 }
 
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
-  const std::lock_guard lock(gpu().mutex);
+  const auto lock = entered("cuMemHostRegister_v2");
   if (const int result = told("cuMemHostRegister_v2"); result != kSuccess) return result;
   return gpu().pinned.emplace(memory, bytes).second ? kSuccess : kInvalidValue;
 }
 
 int cuMemHostUnregister(void* memory) {
-  const std::lock_guard lock(gpu().mutex);
+  auto lock = entered("cuMemHostUnregister");
+  if (contexts.empty()) return kInvalidContext;
+  settle(&lock, gpu_of(contexts.back()));
   return gpu().pinned.erase(memory) == 1 ? kSuccess : kInvalidValue;
 }
 

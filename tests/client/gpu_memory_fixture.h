@@ -16,6 +16,7 @@ inline constexpr size_t kGpuBytes = kGpuCount * sizeof(float);
 // A trainer with a GPU, beside a daemon that the test has in hand.
 class GpuMemory : public ::testing::Test {
  protected:
+  GpuMemory() { twin_.settle(true); }
   void TearDown() override {
     job_.reset();
     EXPECT_EQ(twin_.held(), 0) << "nothing stays pinned, open or entered";

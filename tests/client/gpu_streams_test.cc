@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -24,6 +25,7 @@ class GpuStreams : public GpuMemory {
   void sleep_a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
   void* const another_stream_ = gpu_.make_stream();
+  size_t operations_ = 0;
 };
 
 TEST_F(GpuStreams, NobodyWaitsForThem) {
@@ -119,6 +121,53 @@ TEST_F(GpuStreams, GoOnWhenTheCommunicatorIsClosed) {
   ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
   job_.reset();
   gpu_.wait_for(nullptr);
+}
+
+// The daemon's word that the op has failed is what they wait for, and somebody has to hear it.
+TEST_F(GpuStreams, GoOnAlsoWhileTheDriverWaitsForThem) {
+  const uint64_t slow = registered(), other = registered();
+  const gradring_request request = submit_alone(sum(slow, slow));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+  std::thread frees([&] {
+    EXPECT_EQ(gradring_unregister(job_.get(), pointer(other)), GRADRING_OK)
+        << gradring_last_error();
+  });
+  sleep_a_moment();
+  daemon_.die();
+  EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
+  frees.join();
+}
+
+TEST_F(GpuStreams, GoOnWhateverKeepsTheDriver) {
+  const uint64_t slow = registered(), other = gpu_.alloc(kGpuBytes, false);
+  wire::Completion failed;
+  failed.set_verdict(GRADRING_VERDICT_FAILED);
+  const auto goes_on_beside = [&](const char* function,
+                                  const std::function<gradring_code()>& call) {
+    const gradring_request request = submit_alone(sum(slow, slow));
+    const wire::Operation operation = daemon_.wait_for_operations(++operations_).back();
+    ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+    twin_.stall(function, true);
+    std::thread another([&] { EXPECT_EQ(call(), GRADRING_OK) << gradring_last_error(); });
+    sleep_a_moment();
+    daemon_.send(completed(operation, failed));
+    EXPECT_EQ(wait(request), GRADRING_ERR_FAILED) << function;
+    twin_.stall(function, false);
+    another.join();
+  };
+  const auto enters = [&] { return gradring_register(job_.get(), pointer(other), kGpuBytes); };
+  const auto leaves = [&] { return gradring_unregister(job_.get(), pointer(other)); };
+  const auto sums = [&] {
+    daemon_.set([](Script& script) { script.complete = true; });
+    ++operations_;
+    const gradring_op op = sum(other, other);
+    gradring_request request = 0;
+    const gradring_code code = gradring_submit(job_.get(), &op, &request);
+    return code == GRADRING_OK ? wait(request) : code;
+  };
+  goes_on_beside("cuMemHostRegister_v2", enters);
+  goes_on_beside("cuMemHostUnregister", leaves);
+  goes_on_beside("cuMemHostRegister_v2", sums);
 }
 
 // 5 MiB in parts of 2: of the result some is fetched before the op has ended.
