@@ -27,6 +27,7 @@ bool find_all(void* library, CudaDriver* d) {
          find(library, "cuStreamDestroy_v2", &d->destroy_stream) &&
          find(library, "cuStreamSynchronize", &d->synchronize) &&
          find(library, "cuStreamIsCapturing", &d->is_capturing) &&
+         find(library, "cuThreadExchangeStreamCaptureMode", &d->exchange_capture_mode) &&
          find(library, "cuMemcpyDtoHAsync_v2", &d->copy_to_host) &&
          find(library, "cuMemcpyHtoDAsync_v2", &d->copy_to_device) &&
          find(library, "cuGetErrorName", &d->name_of);

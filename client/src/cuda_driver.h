@@ -40,6 +40,7 @@ struct CudaDriver {
   Result (*destroy_stream)(Stream) = nullptr;
   Result (*synchronize)(Stream) = nullptr;
   Result (*is_capturing)(Stream, int* status) = nullptr;
+  Result (*exchange_capture_mode)(int* mode) = nullptr;
   Result (*copy_to_host)(void* host, Address, size_t bytes, Stream) = nullptr;
   Result (*copy_to_device)(Address, const void* host, size_t bytes, Stream) = nullptr;
   Result (*name_of)(Result, const char**) = nullptr;
@@ -65,6 +66,23 @@ struct CudaDriver {
 
   // "CUDA_ERROR_ILLEGAL_ADDRESS"
   std::string in_words(Result result) const;
+
+  // While somebody captures into a CUDA graph, as torch.cuda.graph does, a driver refuses to pin,
+  // allocate, give back or wait, in any thread, and the capture is lost. Not as long as this lives,
+  // in the calling thread: nothing that the library does has a part in a graph.
+  class Aside {
+   public:
+    explicit Aside(const CudaDriver& driver) : driver_(driver) {
+      driver_.exchange_capture_mode(&mode_);
+    }
+    ~Aside() { driver_.exchange_capture_mode(&mode_); }
+    Aside(const Aside&) = delete;
+    Aside& operator=(const Aside&) = delete;
+
+   private:
+    const CudaDriver& driver_;
+    int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED, and then what it was
+  };
 };
 
 // Null where this process has loaded no driver, or one that is older. Thread-safe; valid for as

@@ -26,7 +26,7 @@ std::shared_ptr<const GpuContext> entered(CudaDriver::Context context,
 }  // namespace
 
 GpuContext::Current::Current(const GpuContext& context)
-    : driver_(context.driver_), result_(driver_.push_context(context.context_)) {}
+    : driver_(context.driver_), aside_(driver_), result_(driver_.push_context(context.context_)) {}
 
 GpuContext::Current::~Current() {
   CudaDriver::Context ours = nullptr;
@@ -36,6 +36,7 @@ GpuContext::Current::~Current() {
 tl::expected<std::shared_ptr<const GpuContext>, Status> GpuContext::of(const CudaDriver& driver,
                                                                        const void* memory) {
   const auto address = reinterpret_cast<CudaDriver::Address>(memory);
+  const CudaDriver::Aside aside(driver);
   std::shared_ptr<GpuContext> made(new GpuContext(driver));
   const auto refuse = [&](CudaDriver::Result result, std::string_view what) {
     return tl::unexpected(made->failed(result, fmt::format("{} for {}", what, memory)));
@@ -61,6 +62,7 @@ tl::expected<std::shared_ptr<const GpuContext>, Status> GpuContext::of(const Cud
 }
 
 GpuContext::~GpuContext() {
+  const CudaDriver::Aside aside(driver_);
   if (deliveries_ != nullptr) {
     const Current current(*this);
     const bool inside = current.result() == CudaDriver::kSuccess;

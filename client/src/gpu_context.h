@@ -26,7 +26,8 @@ class GpuContext {
   const CudaDriver& driver() const { return driver_; }
   CudaDriver::Stream deliveries() const { return deliveries_; }
 
-  // The calling thread is in the context as long as this lives, and then in its own again.
+  // The calling thread is in the context as long as this lives, and then in its own again. Nobody's
+  // capture into a graph is disturbed meanwhile.
   class Current {
    public:
     explicit Current(const GpuContext& context);
@@ -37,6 +38,7 @@ class GpuContext {
 
    private:
     const CudaDriver& driver_;
+    const CudaDriver::Aside aside_;
     const CudaDriver::Result result_;
   };
 

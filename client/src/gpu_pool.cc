@@ -38,6 +38,7 @@ tl::expected<std::shared_ptr<GpuAllocation>, Status> GpuAllocation::of(int ordin
                 "to others; initialise CUDA first");
   }
   if (!driver->shares()) return none(Code::kUnavailable, "NVIDIA's driver is too old");
+  const CudaDriver::Aside aside(*driver);
   std::shared_ptr<GpuAllocation> made(new GpuAllocation(*driver, bytes));
   int device = 0;
   auto result = driver->get_device(&device, ordinal);
@@ -62,6 +63,7 @@ tl::expected<std::shared_ptr<GpuAllocation>, Status> GpuAllocation::of(int ordin
 }
 
 GpuAllocation::~GpuAllocation() {
+  const CudaDriver::Aside aside(driver_);
   if (address_ != 0 && driver_.push_context(context_) == CudaDriver::kSuccess) {
     driver_.free(address_);
     CudaDriver::Context ours = nullptr;

@@ -120,13 +120,14 @@ int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return kSuccess;
 }
 
-int cuStreamCreateWithPriority(void** stream, unsigned, int) {
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
   const auto lock = entered("cuStreamCreate");
-  if (const int result = told("cuStreamCreate"); result != kSuccess) return result;
+  if (const int result = told_unsafe("cuStreamCreate"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
   *stream = new char;
   Stream& made = gpu().streams[*stream];
   made.made = true;
+  made.blocking = flags == 0;
   made.gpu = gpu_of(contexts.back());
   return kSuccess;
 }
@@ -144,17 +145,20 @@ int cuStreamDestroy_v2(void* stream) {
 
 int cuStreamSynchronize(void* stream) {
   std::unique_lock lock(gpu().mutex);
-  if (gpu().capturing.count(stream) > 0) return kCaptureUnsupported;
+  const auto captured = gpu().captures.find(stream);
+  if (captured != gpu().captures.end()) captured->second.spoilt = true;
+  if (captured != gpu().captures.end()) return kCaptureUnsupported;
+  if (const int told = told_unsafe("cuStreamSynchronize"); told != kSuccess) return told;
   if (gpu().streams.count(stream) == 0) return kInvalidHandle;
   Stream& waited = gpu().streams.at(stream);
   gpu().done.wait(lock, [&waited] { return waited.work.empty(); });
   const int result = std::exchange(waited.error, kSuccess);
-  const int wanted = told("cuStreamSynchronize");
-  return wanted != kSuccess ? wanted : result;
+  return result;
 }
 
 int cuStreamQuery(void* stream) {
   const std::lock_guard lock(gpu().mutex);
+  if (const int told = told_unsafe("cuStreamQuery"); told != kSuccess) return told;
   const auto found = gpu().streams.find(stream);
   if (found == gpu().streams.end()) return kInvalidHandle;
   return found->second.work.empty() ? found->second.error : kNotReady;
@@ -189,6 +193,7 @@ int cuEventRecord(void* event, void* stream) {
 
 int cuEventQuery(void* event) {
   const std::lock_guard lock(gpu().mutex);
+  if (const int told = told_unsafe("cuEventQuery"); told != kSuccess) return told;
   const auto known = gpu().events.find(event);
   if (known == gpu().events.end()) return kInvalidHandle;
   const uint64_t last = known->second.recorded;
@@ -228,8 +233,21 @@ int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsig
 
 int cuStreamIsCapturing(void* stream, int* status) {
   const std::lock_guard lock(gpu().mutex);
-  *status = gpu().capturing.count(stream) > 0 ? 1 : 0;
+  const auto found = gpu().captures.find(stream);
+  *status = found == gpu().captures.end() ? 0 : found->second.spoilt ? 2 : 1;
+  for (auto& [other, capture] : gpu().captures) {
+    if (stream == nullptr && other != stream && gpu().streams.at(other).blocking) {
+      capture.spoilt = true;
+      return kCaptureImplicit;
+    }
+  }
   return told("cuStreamIsCapturing");
+}
+
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  if (*mode < kGlobal || *mode > kRelaxed) return kInvalidValue;
+  std::swap(*mode, capture_mode);
+  return kSuccess;
 }
 
 // It must not call the driver, which here as there would wait for the stream that it is on.

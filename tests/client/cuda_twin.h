@@ -30,7 +30,9 @@ struct CudaTwin {
   // The host's memory that an allocation is made of, for work that is put on a stream
   // (cuLaunchHostFunc).
   void* (*behind)(uint64_t address);
-  void (*capture)(void* stream, bool on);
+  // Into a graph, begun by the calling thread as torch.cuda.graph does; the end says whether
+  // nobody has spoilt it.
+  bool (*capture)(void* stream, bool on);
   // From now on this function answers so; 0: as it should. "later": whatever a GPU does with memory
   // fails so, when the stream gets there. "imported": what it does with memory of another process,
   // unless that is open in its own context; 700 at first, while at 0 a peer that opened it is

@@ -140,6 +140,17 @@ int told(const char* function) {
   return found == gpu().answers.end() ? kSuccess : found->second;
 }
 
+int told_unsafe(const char* function) {
+  int result = told(function);
+  for (auto& [stream, capture] : gpu().captures) {
+    const bool ours = capture.by == std::this_thread::get_id();
+    if (capture_mode == kRelaxed || (!ours && capture_mode != kGlobal)) continue;
+    capture.spoilt = true;
+    result = kCaptureUnsupported;
+  }
+  return result;
+}
+
 int enqueue(void* stream, Act act) {
   if (contexts.empty()) return kInvalidContext;
   const auto found = gpu().streams.find(stream);
@@ -236,13 +247,16 @@ void* twin_behind(uint64_t address) {
   return at(address, 1);
 }
 
-void twin_capture(void* stream, bool on) {
+bool twin_capture(void* stream, bool on) {
   const std::lock_guard lock(gpu().mutex);
+  const auto [capture, fresh] = gpu().captures.try_emplace(stream);
   if (on) {
-    gpu().capturing.insert(stream);
-  } else {
-    gpu().capturing.erase(stream);
+    capture->second.by = std::this_thread::get_id();
+    return fresh;
   }
+  const bool whole = !fresh && !capture->second.spoilt;
+  gpu().captures.erase(capture);
+  return whole;
 }
 
 void twin_answer(const char* function, int result) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,9 @@ using Clock = std::chrono::steady_clock;
 inline constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kMapFailed = 205,
                      kNoPeer = 217, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
                      kIllegalAddress = 700, kPeerAlready = 704, kMisaligned = 716,
-                     kCaptureUnsupported = 900;
+                     kCaptureUnsupported = 900, kCaptureImplicit = 906;
+// CUstreamCaptureMode.
+inline constexpr int kGlobal = 0, kRelaxed = 2;
 inline constexpr int kGpusMax = 4;
 
 // Nothing: it cannot be done yet.
@@ -49,8 +52,14 @@ struct Stream {
   uint64_t done = 0;     // of what was put there
   int error = kSuccess;  // of what was done since somebody waited for it
   bool held = false;
-  bool made = false;  // by cuStreamCreate; others are the tests' own
+  bool made = false;     // by cuStreamCreate; others are the tests' own
+  bool blocking = true;  // and CUDA's default stream may wait for it
   int gpu = 0;
+};
+// Into a CUDA graph, begun as torch.cuda.graph does: kGlobal.
+struct Capture {
+  std::thread::id by;
+  bool spoilt = false;
 };
 struct Event {
   uint64_t recorded = 0;
@@ -72,7 +81,7 @@ struct Gpu {
   std::map<uint64_t, Range> ranges;
   std::map<void*, Stream> streams = {{nullptr, {}}};
   std::map<void*, Event> events;
-  std::set<void*> capturing;
+  std::map<void*, Capture> captures;  // by the stream
   std::map<void*, size_t> pinned;
   std::map<std::string, int> answers = {{"imported", kIllegalAddress}};
   std::set<std::string> stalled;
@@ -90,6 +99,7 @@ struct Gpu {
 Gpu& gpu();
 // Of the calling thread, the current one last.
 inline thread_local std::vector<void*> contexts;
+inline thread_local int capture_mode = kGlobal;
 
 // With the mutex, when this function is not stalled any more.
 std::unique_lock<std::mutex> entered(const char* function);
@@ -116,6 +126,8 @@ int gpu_of(void* context);
 bool is_imported_for(int gpu, uint64_t address);
 // What this function is to answer.
 int told(const char* function);
+// The same for one that is not to be called while somebody captures, who has lost the capture then.
+int told_unsafe(const char* function);
 int enqueue(void* stream, Act act);
 // The same for what a GPU does with memory, and may fail at: answer("later", ...).
 int enqueue_work(void* stream, Act act);

@@ -106,7 +106,7 @@ int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
 
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   const auto lock = entered("cuMemAlloc_v2");
-  if (const int result = told("cuMemAlloc_v2"); result != kSuccess) return result;
+  if (const int result = told_unsafe("cuMemAlloc_v2"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
   *address = allocate(gpu_of(contexts.back()), bytes);
   gpu().ranges.at(*address).allocated = true;
@@ -115,6 +115,7 @@ int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
 
 int cuMemFree_v2(uint64_t address) {
   auto lock = entered("cuMemFree_v2");
+  if (const int result = told_unsafe("cuMemFree_v2"); result != kSuccess) return result;
   const auto found = gpu().ranges.find(address);
   if (found == gpu().ranges.end() || !found->second.allocated) return kInvalidValue;
   settle(&lock, found->second.gpu);
@@ -133,7 +134,7 @@ int cuMemGetAddressRange_v2(uint64_t* base, size_t* bytes, uint64_t address) {
 
 int cuIpcGetMemHandle(void* handle, uint64_t address) {
   const auto lock = entered("cuIpcGetMemHandle");
-  if (const int result = told("cuIpcGetMemHandle"); result != kSuccess) return result;
+  if (const int result = told_unsafe("cuIpcGetMemHandle"); result != kSuccess) return result;
   const auto found = gpu().ranges.find(address);
   if (found == gpu().ranges.end() || !can_be_opened(found->second)) return kInvalidValue;
   const Range& range = found->second;
@@ -193,12 +194,13 @@ int cuIpcCloseMemHandle(uint64_t address) {
 
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
   const auto lock = entered("cuMemHostRegister_v2");
-  if (const int result = told("cuMemHostRegister_v2"); result != kSuccess) return result;
+  if (const int result = told_unsafe("cuMemHostRegister_v2"); result != kSuccess) return result;
   return gpu().pinned.emplace(memory, bytes).second ? kSuccess : kInvalidValue;
 }
 
 int cuMemHostUnregister(void* memory) {
   auto lock = entered("cuMemHostUnregister");
+  if (const int result = told_unsafe("cuMemHostUnregister"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
   settle(&lock, gpu_of(contexts.back()));
   return gpu().pinned.erase(memory) == 1 ? kSuccess : kInvalidValue;

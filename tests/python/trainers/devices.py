@@ -163,6 +163,18 @@ def results_find_their_way_without_anybody():
     assert [part.raw[0].item() for part in parts] == list(range(SIZE))
 
 
+def what_others_capture_into_graphs_is_left_whole():
+    with twin_device.captured():
+        tensor = of_rank(RANK + 1)
+        work = dist.all_reduce(tensor, async_op=True)
+        while not work.is_completed():
+            pass
+        work.wait()
+        while work._tensors:
+            pass  # the thread that watches works has not let go of it yet
+    assert (here(tensor) == TOTAL).all()
+
+
 def what_comes_from_a_rank_does_not_keep_others_waiting():
     """The receive is last to be served, and first to be asked for."""
     got, tensor = of_rank(-1), of_rank(RANK + 1)
@@ -278,7 +290,8 @@ def a_group_that_is_destroyed_keeps_nobody_waiting():
 STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
           ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, a_group_that_is_destroyed_keeps_nobody_waiting)
 LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next)
-HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block)
+HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block,
+        what_others_capture_into_graphs_is_left_whole)
 OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, LIKE_CUDA + HELD)
 for check in (reductions, sums_of_large_tensors, moves, buckets_of_ddp, *OTHERS, names_of_horovod):
     check()

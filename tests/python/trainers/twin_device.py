@@ -2,6 +2,7 @@
 gradring's library takes for CUDA's."""
 
 import bisect
+import contextlib
 import ctypes
 import itertools
 import threading
@@ -26,9 +27,11 @@ class _Gpu(ctypes.Structure):
                 ("wait_for", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
                 ("read", ctypes.c_void_p),
                 ("write", ctypes.c_void_p),
-                ("behind", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint64))]
+                ("behind", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint64)),
+                ("capture", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool))]
 
 
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -46,12 +49,14 @@ class _Driver:
         result = getattr(self.library, name)(*arguments)
         assert result == 0, f"{name}: error {result}"
 
-    def inside(self, name, *arguments):
-        """With the context that they need."""
+    def inside(self, name, *arguments, may=()):
+        """With the context that they need; gives back 0, or one of `may`."""
         popped = ctypes.c_void_p()
         self.call("cuCtxPushCurrent_v2", self.context)
-        self.call(name, *arguments)
+        result = getattr(self.library, name)(*arguments)
         self.call("cuCtxPopCurrent_v2", ctypes.byref(popped))
+        assert result == 0 or result in may, f"{name}: error {result}"
+        return result
 
     def launch(self, stream, work):
         number = next(self._numbers)
@@ -62,9 +67,18 @@ class _Driver:
 class _Event:
     def __init__(self, driver):
         self.handle = ctypes.c_void_p()
+        self._driver = driver
         driver.inside("cuEventCreate", ctypes.byref(self.handle), 0)
         self._done = threading.Event()
-        self.query, self.synchronize, self.tell = self._done.is_set, self._done.wait, self._done.set
+        self.tell = self._done.set
+
+    def query(self):
+        self._driver.inside("cuEventQuery", self.handle, may=(_NOT_READY,))  # which captures may forbid
+        return self._done.is_set()
+
+    def synchronize(self):
+        self.query()
+        self._done.wait()
 
 
 class _Stream:
@@ -149,6 +163,18 @@ def _allocate_in_pool(size):
     address = allocate(size, 0, None)
     assert address, "the library has no such memory"
     return address
+
+
+@contextlib.contextmanager
+def captured():
+    """Another thread captures a stream into a graph, as torch.cuda.graph does."""
+    stream = ctypes.c_void_p()
+    _driver.inside("cuStreamCreate", ctypes.byref(stream), 1)
+    thread = threading.Thread(target=_driver.gpu.capture, args=(stream, True))
+    thread.start()
+    thread.join()
+    yield
+    assert _driver.gpu.capture(stream, False), "somebody has spoilt it"
 
 
 def use(path, pool=False):

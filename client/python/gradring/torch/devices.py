@@ -7,6 +7,8 @@ from typing import Any, Protocol, Sequence
 
 import torch
 
+from .captures import aside
+
 Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]  # (from, to)
 
 
@@ -76,6 +78,10 @@ class Ordered(Accelerator):
 
     def future(self):
         return torch.futures.Future(devices=[self._device])
+
+    def _copy(self, stream, pairs):
+        with aside():
+            super()._copy(stream, pairs)
 
 
 _known: dict[torch.device, Device] = {}

@@ -11,6 +11,7 @@ import torch
 
 from .._native import Code
 from ..errors import GradringError
+from .captures import aside
 from .devices import Ordered
 from .work import Work
 
@@ -67,7 +68,9 @@ class OrderedWork(Work):
         if self._error is not None or self._late is not None:
             return True
         reached = self._reached
-        return reached is not None and reached.query() and super().is_completed()
+        with aside():
+            there = reached is not None and reached.query()
+        return there and super().is_completed()
 
     def get_future(self):
         if waits_block() or not self._by_itself:
@@ -82,18 +85,19 @@ class OrderedWork(Work):
     def complete(self):
         """Waits for the end, in a thread that has nothing else to do, and lets go of all tensors. Itself, if it
         failed."""
-        try:
+        with aside():
             try:
-                self._complete(self._timeout)
-            except GradringError as error:
-                if error.code != Code.DEADLINE:
-                    raise
-                self._late = error
-                self._complete(_FOR_EVER)
-        except Exception as error:  # whoever looks next must hear of it
-            self._end(error)
-        if self._reached is not None:
-            self._reached.synchronize()
+                try:
+                    self._complete(self._timeout)
+                except GradringError as error:
+                    if error.code != Code.DEADLINE:
+                        raise
+                    self._late = error
+                    self._complete(_FOR_EVER)
+            except Exception as error:  # whoever looks next must hear of it
+                self._end(error)
+            if self._reached is not None:
+                self._reached.synchronize()
         self._ordered, self._bring, self._tensors = [], None, ()
         return self if self._error or self._late else None
 
@@ -127,7 +131,8 @@ class OrderedWork(Work):
     def _settle(self):
         self._order(_FOR_EVER)
         if waits_block() or not self._by_itself:  # a plain future tells of it, which knows no streams
-            self._reached.synchronize()
+            with aside():
+                self._reached.synchronize()
 
 
 class Unheard:
