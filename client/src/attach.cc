@@ -55,11 +55,25 @@ tl::expected<std::optional<AttachSocket>, Status> AttachSocket::connect(
   return tl::unexpected(unreachable(runtime_dir, path, errno));
 }
 
-Status AttachSocket::send(const wire::AttachRequest& request) {
-  const std::string bytes = request.SerializeAsString();
+Status AttachSocket::send(const wire::AttachRequest& request, int fd) {
+  std::string bytes = request.SerializeAsString();
+  iovec part{bytes.data(), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  if (fd >= 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* const with = CMSG_FIRSTHDR(&header);
+    with->cmsg_level = SOL_SOCKET;
+    with->cmsg_type = SCM_RIGHTS;
+    with->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(with), &fd, sizeof(int));
+  }
   ssize_t sent = 0;
   do {
-    sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    sent = ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return {};
   if (errno == EAGAIN) return {Code::kUnavailable, "the daemon does not read its attach socket"};

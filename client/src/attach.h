@@ -24,8 +24,9 @@ class AttachSocket {
   // none listens; an empty optional if it is busy with others: worth another try in a moment.
   static tl::expected<std::optional<AttachSocket>, Status> connect(const std::string& runtime_dir);
 
-  // Never blocks. UNAVAILABLE: the daemon is gone, or takes no more packets.
-  Status send(const wire::AttachRequest& request);
+  // Never blocks. UNAVAILABLE: the daemon is gone, or takes no more packets. `fd`: goes with it,
+  // and remains the caller's; -1: none.
+  Status send(const wire::AttachRequest& request, int fd = -1);
 
   // Never blocks; nothing there is an empty optional. UNAVAILABLE: closed by the daemon. INTERNAL:
   // a packet that cannot be read. After either the socket is of no more use.

@@ -63,7 +63,7 @@ tl::expected<AttachPacket, Status> Session::allocate(std::unique_lock<std::mutex
   wire::AttachRequest request;
   request.mutable_allocate()->set_request(number);
   request.mutable_allocate()->set_bytes(bytes);
-  return ask_for_segment(lock, request, number, deadline);
+  return ask(lock, {request}, number, deadline);
 }
 
 tl::expected<AttachPacket, Status> Session::borrow(std::unique_lock<std::mutex>& lock,
@@ -73,16 +73,26 @@ tl::expected<AttachPacket, Status> Session::borrow(std::unique_lock<std::mutex>&
   wire::AttachRequest request;
   *request.mutable_borrow() = segment;
   request.mutable_borrow()->set_request(number);
-  return ask_for_segment(lock, request, number, deadline);
+  return ask(lock, {request}, number, deadline);
 }
 
-tl::expected<AttachPacket, Status> Session::ask_for_segment(std::unique_lock<std::mutex>& lock,
-                                                            const wire::AttachRequest& request,
-                                                            uint64_t number, TimePoint deadline) {
+tl::expected<uint64_t, Status> Session::offer(std::unique_lock<std::mutex>& lock,
+                                              const UniqueFd& descriptor, TimePoint deadline) {
+  const uint64_t number = next_number();
+  wire::AttachRequest request;
+  request.mutable_offer()->set_request(number);
+  const auto taken = ask(lock, {request, descriptor.get()}, number, deadline);
+  if (!taken) return tl::unexpected(taken.error());
+  return number;
+}
+
+tl::expected<AttachPacket, Status> Session::ask(std::unique_lock<std::mutex>& lock,
+                                                AttachCall asked, uint64_t number,
+                                                TimePoint deadline) {
   if (over()) return tl::unexpected(why_over());
-  const auto call = attach_calls_.try_emplace(number, Allocation{request, std::nullopt}).first;
+  const auto call = attach_calls_.try_emplace(number, std::move(asked)).first;
   if (attach_open_) {
-    const Status sent = connection_->attach.send(request);
+    const Status sent = connection_->attach.send(call->second.request, call->second.fd);
     // Of the two reasons, a closed socket is the one that reading shows.
     if (!sent.ok()) reader_.take_in();
     if (!sent.ok() && attach_open_ && !over()) {
@@ -99,10 +109,9 @@ tl::expected<AttachPacket, Status> Session::ask_for_segment(std::unique_lock<std
   }
   if (answer) return std::move(*answer);
   if (over()) return tl::unexpected(why_over());
-  return tl::unexpected(
-      Status(Code::kDeadlineExceeded,
-             fmt::format("the daemon on node {} did not make a segment in time; {}", place_.node,
-                         advice("status", "how it is"))));
+  return tl::unexpected(Status(Code::kDeadlineExceeded,
+                               fmt::format("the daemon on node {} did not answer in time; {}",
+                                           place_.node, advice("status", "how it is"))));
 }
 
 Status Session::wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint deadline) {

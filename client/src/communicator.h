@@ -151,8 +151,12 @@ class Communicator final : private Session::Events, private GpuPool::User {
   }
   Status follow_gpu(std::unique_lock<std::mutex>& lock, const void* memory, uint64_t bytes,
                     Segment* segment);
+  // `pages`: what is there, if it is ours.
   bool let_daemon_open(std::unique_lock<std::mutex>& lock, const Segment& segment,
-                       const void* memory, uint64_t bytes);
+                       const void* memory, uint64_t bytes, const GpuPages* pages = nullptr);
+  tl::expected<wire::ShareGpuMemory, Status> share_of(std::unique_lock<std::mutex>& lock,
+                                                      const Segment& segment, const void* memory,
+                                                      uint64_t bytes, const GpuPages* pages);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id);
   Status free_segment(std::unique_lock<std::mutex>& lock, uint64_t id, TimePoint deadline);
   Status give_back(std::unique_lock<std::mutex>& lock, Segment& segment);

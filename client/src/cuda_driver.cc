@@ -56,6 +56,21 @@ void find_those_of_sharing(void* library, CudaDriver* d) {
   if (!all) d->copy_within = nullptr;
 }
 
+void find_those_of_pages(void* library, CudaDriver* d) {
+  const bool all = find(library, "cuDeviceGetCount", &d->count_devices) &&
+                   find(library, "cuDeviceCanAccessPeer", &d->can_access_peer) &&
+                   find(library, "cuMemGetAllocationGranularity", &d->page_bytes) &&
+                   find(library, "cuMemCreate", &d->create_pages) &&
+                   find(library, "cuMemRelease", &d->release_pages) &&
+                   find(library, "cuMemAddressReserve", &d->reserve) &&
+                   find(library, "cuMemAddressFree", &d->unreserve) &&
+                   find(library, "cuMemMap", &d->map) && find(library, "cuMemUnmap", &d->unmap) &&
+                   find(library, "cuMemSetAccess", &d->set_access) &&
+                   find(library, "cuMemExportToShareableHandle", &d->offer_pages) &&
+                   find(library, "cuCtxSynchronize", &d->settle);
+  if (!all) d->settle = nullptr;
+}
+
 }  // namespace
 
 std::string CudaDriver::in_words(Result result) const {
@@ -79,6 +94,7 @@ const CudaDriver* cuda_driver() {
   }
   find_those_of_order(library, driver.get());
   find_those_of_sharing(library, driver.get());
+  find_those_of_pages(library, driver.get());
   known = std::move(driver);  // and the library stays
   return known.get();
 }

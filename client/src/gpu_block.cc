@@ -22,23 +22,33 @@ std::shared_ptr<const GpuBlock> GpuBlock::beside(const void* memory, uint64_t by
                                                  uint64_t most) {
   const CudaDriver& driver = *cuda_driver();
   if (!driver.shares() || !take(bytes, most)) return nullptr;
-  CudaDriver::Address address = 0;
+  std::unique_ptr<const GpuPages> pages;
   auto context = GpuContext::of(driver, memory);
   if (context) {
     const GpuContext::Current current(**context);
-    const bool inside = current.result() == CudaDriver::kSuccess;
-    if (inside && driver.allocate(&address, bytes) != CudaDriver::kSuccess) address = 0;
+    int device = 0;
+    auto result = current.result();
+    if (result == CudaDriver::kSuccess) result = driver.get_device(&device, (*context)->ordinal());
+    if (result == CudaDriver::kSuccess) {
+      if (auto made = GpuPages::make(driver, device, bytes)) pages = std::move(*made);
+    }
   }
-  if (address == 0) {
+  if (pages == nullptr) {
     held -= bytes;
     return nullptr;
   }
-  return std::shared_ptr<const GpuBlock>(new GpuBlock(std::move(*context), address, bytes));
+  return std::shared_ptr<const GpuBlock>(
+      new GpuBlock(std::move(*context), std::move(pages), bytes));
 }
 
 GpuBlock::~GpuBlock() {
   const GpuContext::Current current(*context_);
-  if (current.result() == CudaDriver::kSuccess) context_->driver().free(address_);
+  // In a context that is no more nothing can be given back.
+  if (current.result() == CudaDriver::kSuccess) {
+    pages_.reset();
+  } else {
+    static_cast<void>(pages_.release());
+  }
   held -= bytes_;
 }
 

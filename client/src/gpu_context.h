@@ -25,6 +25,7 @@ class GpuContext {
   bool has(const void* memory) const;
   const CudaDriver& driver() const { return driver_; }
   CudaDriver::Stream deliveries() const { return deliveries_; }
+  int ordinal() const { return ordinal_; }  // of its GPU, CUDA's in this process
 
   // The calling thread is in the context as long as this lives, and then in its own again. Nobody's
   // capture into a graph is disturbed meanwhile.

@@ -4,6 +4,18 @@
 
 namespace gradring::client {
 
+tl::expected<std::array<char, 16>, CudaDriver::Result> uuid_of(const CudaDriver& driver,
+                                                               const void* memory) {
+  int ordinal = 0, device = 0;
+  std::array<char, 16> uuid{};
+  auto result = driver.pointer_attribute(&ordinal, CudaDriver::kDeviceOf,
+                                         reinterpret_cast<CudaDriver::Address>(memory));
+  if (result == CudaDriver::kSuccess) result = driver.get_device(&device, ordinal);
+  if (result == CudaDriver::kSuccess) result = driver.uuid_of(uuid.data(), device);
+  if (result != CudaDriver::kSuccess) return tl::unexpected(result);
+  return uuid;
+}
+
 tl::expected<GpuHandle, Status> handle_of(const GpuContext& context, const void* memory,
                                           uint64_t bytes) {
   constexpr auto kSuccess = CudaDriver::kSuccess;
@@ -28,16 +40,13 @@ tl::expected<GpuHandle, Status> handle_of(const GpuContext& context, const void*
   }
   CudaDriver::Address base = 0;
   size_t whole = 0;
-  int ordinal = 0, device = 0;
   GpuHandle handle;
   if (result == kSuccess) result = driver.range_around(&base, &whole, address);
   if (result == kSuccess) result = driver.get_handle(handle.allocation.data(), base);
-  if (result == kSuccess) {
-    result = driver.pointer_attribute(&ordinal, CudaDriver::kDeviceOf, address);
-  }
-  if (result == kSuccess) result = driver.get_device(&device, ordinal);
-  if (result == kSuccess) result = driver.uuid_of(handle.gpu.data(), device);
   if (result != kSuccess) return refuse(Code::kUnavailable, driver.in_words(result));
+  const auto uuid = uuid_of(driver, memory);
+  if (!uuid) return refuse(Code::kUnavailable, driver.in_words(uuid.error()));
+  handle.gpu = *uuid;
   handle.offset = address - base;
   return handle;
 }

@@ -16,6 +16,10 @@ struct GpuHandle {
   uint64_t offset = 0;                // within the allocation, bytes
 };
 
+// CUuuid of the GPU that has this. Thread-safe, in any context or none.
+tl::expected<std::array<char, 16>, CudaDriver::Result> uuid_of(const CudaDriver& driver,
+                                                               const void* memory);
+
 // Of `bytes` from there on. An error says why nobody else can open it, and what would help.
 // Thread-safe.
 tl::expected<GpuHandle, Status> handle_of(const GpuContext& context, const void* memory,

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -18,8 +17,6 @@ namespace {
 constexpr uint64_t kWholeBlock = uint64_t{2} << 20;
 // More has no GPU, and it could not always be rounded up.
 constexpr uint64_t kGpuBytesMost = uint64_t{1} << 50;
-
-constexpr CudaDriver::Result kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
 
 }  // namespace
 
@@ -51,28 +48,29 @@ tl::expected<std::shared_ptr<GpuAllocation>, Status> GpuAllocation::of(int ordin
   if (result == CudaDriver::kSuccess) result = driver->push_context(made->context_);
   if (result == CudaDriver::kSuccess) {
     const uint64_t blocks = (bytes + kWholeBlock - 1) / kWholeBlock;
-    result = driver->allocate(&made->address_, blocks * kWholeBlock);
+    auto pages = GpuPages::make(*driver, device, blocks * kWholeBlock);
+    if (pages) made->pages_ = std::move(*pages);
+    if (!pages) result = pages.error();
     CudaDriver::Context ours = nullptr;
     driver->pop_context(&ours);
-    if (result != CudaDriver::kSuccess) made->address_ = 0;
   }
   if (result == CudaDriver::kSuccess) return made;
-  const bool full = result == kOutOfMemory;
+  const bool full = result == CudaDriver::kOutOfMemory;
   return none(full ? Code::kResourceExhausted : Code::kUnavailable,
               full ? "it has so much no more" : driver->in_words(result));
 }
 
 GpuAllocation::~GpuAllocation() {
   const CudaDriver::Aside aside(driver_);
-  if (address_ != 0 && driver_.push_context(context_) == CudaDriver::kSuccess) {
-    driver_.free(address_);
+  if (pages_ != nullptr && driver_.push_context(context_) == CudaDriver::kSuccess) {
+    // Whoever had it may have left it with work of the GPU, of which unmapping knows nothing.
+    if (pages_->mapped()) driver_.settle();
+    pages_.reset();
     CudaDriver::Context ours = nullptr;
     driver_.pop_context(&ours);
   }
   if (device_ >= 0) driver_.release_primary(device_);
 }
-
-std::byte* GpuAllocation::data() const { return std::bit_cast<std::byte*>(address_); }
 
 // Never destroyed: what is freed while static objects are being destroyed finds it too.
 GpuPool& GpuPool::get() {

@@ -12,23 +12,25 @@
 #include "client/src/clock.h"
 #include "client/src/cuda_driver.h"
 #include "client/src/fork_watch.h"
+#include "client/src/gpu_pages.h"
 #include "proto/status.h"
 
 namespace gradring::client {
 
-// Memory of a GPU that gradring_gpu_alloc gave out, of cuMemAlloc, so that the daemon can open it.
-// The GPU has it back when nobody holds on to it any more. Thread-safe.
+// Memory of a GPU that gradring_gpu_alloc gave out, which the daemon can have as well. The GPU has
+// it back when nobody holds on to it any more. Thread-safe.
 class GpuAllocation {
  public:
   // Of this GPU, by CUDA's number in this process.
   static tl::expected<std::shared_ptr<GpuAllocation>, Status> of(int ordinal, uint64_t bytes);
-  // Waits for the GPU, as the driver does. The daemon must have closed it.
+  // Waits for the GPU, as cudaFree does. The daemon must have closed it.
   ~GpuAllocation();
   GpuAllocation(const GpuAllocation&) = delete;
   GpuAllocation& operator=(const GpuAllocation&) = delete;
 
-  std::byte* data() const;
+  std::byte* data() const { return pages_->data(); }
   uint64_t bytes() const { return bytes_; }  // as asked for
+  const GpuPages& pages() const { return *pages_; }
   // Whoever it was given to has freed it: who still has it gives it back when no op names it.
   bool withdrawn() const { return withdrawn_.load(std::memory_order_acquire); }
   void withdraw() { withdrawn_.store(true, std::memory_order_release); }
@@ -40,7 +42,7 @@ class GpuAllocation {
   const uint64_t bytes_;
   int device_ = -1;  // whose primary context we hold on to
   CudaDriver::Context context_ = nullptr;
-  CudaDriver::Address address_ = 0;
+  std::unique_ptr<const GpuPages> pages_;
   std::atomic<bool> withdrawn_{false};
 };
 

@@ -74,7 +74,9 @@ tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>&
     auto made = make_stage(lock, memory, capacity);
     if (!made) return tl::unexpected(made.error());
     // Refused once is refused always: the log of the daemon says why.
-    if (block != nullptr) opens_ = let_daemon_open(lock, *made, block->data(), capacity);
+    if (block != nullptr) {
+      opens_ = let_daemon_open(lock, *made, block->data(), capacity, &block->pages());
+    }
     made->opened = block != nullptr && opens_;
     if (made->opened) {
       made->block = std::move(block);

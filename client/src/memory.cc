@@ -151,25 +151,50 @@ Status Communicator::follow_gpu(std::unique_lock<std::mutex>& lock, const void* 
 
 // Where it cannot, we copy what lies there, and nothing else differs.
 bool Communicator::let_daemon_open(std::unique_lock<std::mutex>& lock, const Segment& segment,
-                                   const void* memory, uint64_t bytes) {
+                                   const void* memory, uint64_t bytes, const GpuPages* pages) {
   if (!session_.sums_on_gpus()) return false;
-  lock.unlock();
-  const auto handle = segment.gpu->handle(memory, bytes);
-  lock.lock();
+  auto share = share_of(lock, segment, memory, bytes, pages);
   wire::ClientMessage message;
-  wire::ShareGpuMemory* const share = message.mutable_share_gpu();
-  share->set_segment(segment.id);
-  share->set_bytes(bytes);
-  if (handle) {
-    share->set_handle(handle->allocation.data(), handle->allocation.size());
-    share->set_gpu(handle->gpu.data(), handle->gpu.size());
-    share->set_offset(handle->offset);
+  if (share) {
+    *message.mutable_share_gpu() = std::move(*share);
   } else {
-    share->set_cannot(handle.error().message());
+    message.mutable_share_gpu()->set_cannot(share.error().message());
   }
+  message.mutable_share_gpu()->set_segment(segment.id);
+  message.mutable_share_gpu()->set_bytes(bytes);
   return session_
       .call(lock, std::move(message), wire::DaemonMessage::kGpuShared, Clock::now() + kCallTime)
       .has_value();
+}
+
+// By a descriptor where it is ours, since whoever has that needs nothing else; else by CUDA's IPC.
+tl::expected<wire::ShareGpuMemory, Status> Communicator::share_of(
+    std::unique_lock<std::mutex>& lock, const Segment& segment, const void* memory, uint64_t bytes,
+    const GpuPages* pages) {
+  wire::ShareGpuMemory share;
+  if (!session_.takes_gpu_descriptors()) pages = nullptr;
+  lock.unlock();
+  std::optional<UniqueFd> descriptor;
+  if (pages != nullptr) descriptor = pages->descriptor();
+  if (descriptor) {
+    const auto uuid = uuid_of(*cuda_driver(), memory);
+    lock.lock();
+    if (!uuid) {
+      return tl::unexpected(Status(Code::kUnavailable, cuda_driver()->in_words(uuid.error())));
+    }
+    const auto offered = session_.offer(lock, *descriptor, Clock::now() + kCallTime);
+    if (!offered) return tl::unexpected(offered.error());
+    share.set_gpu(uuid->data(), uuid->size());
+    share.set_offered(*offered);
+    return share;
+  }
+  const auto handle = segment.gpu->handle(memory, bytes);
+  lock.lock();
+  if (!handle) return tl::unexpected(handle.error());
+  share.set_handle(handle->allocation.data(), handle->allocation.size());
+  share.set_gpu(handle->gpu.data(), handle->gpu.size());
+  share.set_offset(handle->offset);
+  return share;
 }
 
 Status Communicator::free(void* memory) {

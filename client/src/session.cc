@@ -179,6 +179,7 @@ void Session::dispatch(AttachPacket packet) {
     return;
   }
   const uint64_t number = packet.reply.has_segment()   ? packet.reply.segment().request()
+                          : packet.reply.has_offered() ? packet.reply.offered().request()
                           : packet.reply.has_refused() ? packet.reply.refused().request()
                                                        : 0;
   const auto call = attach_calls_.find(number);
@@ -229,7 +230,7 @@ void Session::come_back() {
   }
   for (const auto& [number, call] : attach_calls_) {
     // If it cannot be sent, the daemon hung up again.
-    if (!call.answer) static_cast<void>(connection_->attach.send(call.request));
+    if (!call.answer) static_cast<void>(connection_->attach.send(call.request, call.fd));
   }
   if (asked_for_rings()) ask_for_rings();
   take_control();

@@ -79,6 +79,7 @@ class Session final : private Reader::Source {
   bool lends() const { return connection_->welcome.lends(); }
   bool orders_streams() const { return connection_->welcome.stream_words(); }
   bool sums_on_gpus() const { return connection_->welcome.sums_on_gpus(); }
+  bool takes_gpu_descriptors() const { return connection_->welcome.takes_gpu_descriptors(); }
   uint64_t id() const { return connection_->welcome.session(); }
   const std::string& secret() const { return connection_->welcome.secret(); }
   bool away() const { return resumption_.has_value(); }
@@ -109,6 +110,11 @@ class Session final : private Reader::Source {
   // A segment of another session of this process, to be named by this one too. Requires lends().
   tl::expected<AttachPacket, Status> borrow(std::unique_lock<std::mutex>& lock,
                                             const wire::BorrowSegment& segment, TimePoint deadline);
+
+  // Gives the daemon this descriptor, of memory of a GPU: the number by which ShareGpuMemory names
+  // it. Requires takes_gpu_descriptors().
+  tl::expected<uint64_t, Status> offer(std::unique_lock<std::mutex>& lock,
+                                       const UniqueFd& descriptor, TimePoint deadline);
 
   // Asks for rings, if the daemon has such. Until they come, and where it refuses, put() refuses.
   void ask_for_rings();
@@ -162,14 +168,14 @@ class Session final : private Reader::Source {
     std::optional<wire::DaemonMessage> answer;
     bool later = false;
   };
-  struct Allocation {
+  struct AttachCall {
     wire::AttachRequest request;
-    std::optional<AttachPacket> answer;
+    int fd = -1;  // that goes with it; the caller's, who waits
+    std::optional<AttachPacket> answer = {};
   };
 
-  tl::expected<AttachPacket, Status> ask_for_segment(std::unique_lock<std::mutex>& lock,
-                                                     const wire::AttachRequest& request,
-                                                     uint64_t number, TimePoint deadline);
+  tl::expected<AttachPacket, Status> ask(std::unique_lock<std::mutex>& lock, AttachCall asked,
+                                         uint64_t number, TimePoint deadline);
   bool take_in() override;
   bool take_ends() override;
   int control_fd() const override;
@@ -217,7 +223,7 @@ class Session final : private Reader::Source {
 
   uint64_t last_number_ = kOpenNumber;
   std::map<uint64_t, Call> control_calls_;
-  std::map<uint64_t, Allocation> attach_calls_;
+  std::map<uint64_t, AttachCall> attach_calls_;
 };
 
 }  // namespace gradring::client

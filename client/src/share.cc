@@ -30,7 +30,8 @@ GpuShares::Share* Communicator::make_share(std::unique_lock<std::mutex>& lock,
   if (!made && made.error().code() != Code::kResourceExhausted) return nullptr;
   if (made) {
     // Refused once is refused always: the log of the daemon says why.
-    opens_ = let_daemon_open(lock, *made, allocation->data(), allocation->bytes());
+    opens_ =
+        let_daemon_open(lock, *made, allocation->data(), allocation->bytes(), &allocation->pages());
     made->opened = opens_;
     made->base = allocation->data();
   }

@@ -76,8 +76,9 @@ int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
   const Range& range = range_of(address)->second;
   switch (attribute) {
     case kContextOf:
-      *static_cast<void**>(value) =
-          range.pooled ? nullptr : &gpu().contexts.at(static_cast<size_t>(range.gpu));
+      *static_cast<void**>(value) = range.pooled || range.mapped
+                                        ? nullptr
+                                        : &gpu().contexts.at(static_cast<size_t>(range.gpu));
       return kSuccess;
     case kMemoryTypeOf:
       *static_cast<unsigned*>(value) = kDeviceMemory;

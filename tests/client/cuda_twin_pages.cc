@@ -51,6 +51,17 @@ int gpu_in_name(int file) {
 // NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
 
+// Of all streams of the context; one that is captured cannot be waited for.
+int cuCtxSynchronize() {
+  auto lock = entered("cuCtxSynchronize");
+  if (const int result = told_unsafe("cuCtxSynchronize"); result != kSuccess) return result;
+  if (contexts.empty()) return kInvalidContext;
+  for (auto& [stream, capture] : gpu().captures) capture.spoilt = true;
+  if (!gpu().captures.empty()) return kCaptureUnsupported;
+  settle(&lock, gpu_of(contexts.back()));
+  return kSuccess;
+}
+
 int cuMemGetAllocationGranularity(size_t* bytes, const Driver::PagesKind* kind, int) {
   const std::lock_guard lock(gpu().mutex);
   if (!is_right(kind)) return kInvalidValue;

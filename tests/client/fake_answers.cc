@@ -36,6 +36,16 @@ void FakeDaemon::take_attach(Session& session, uint64_t id) {
     allocate(session, request.allocate());
     return;
   }
+  if (request.has_offer()) {
+    const std::lock_guard lock(mutex_);
+    wire::AttachReply reply;
+    reply.mutable_offered()->set_request(request.offer().request());
+    if (script_.refuse_offer) {
+      *reply.mutable_refused() = *script_.refuse_offer;
+      reply.mutable_refused()->set_request(request.offer().request());
+    }
+    return send_packet(session.fd, reply.SerializeAsString());
+  }
   if (request.has_borrow()) {
     borrow(session, request.borrow());
     return;
@@ -66,6 +76,7 @@ void FakeDaemon::greet(Session& session, uint64_t id, const wire::AttachHello& h
     reply.mutable_welcome()->set_lends(script_.lends);
     reply.mutable_welcome()->set_stream_words(script_.stream_words);
     reply.mutable_welcome()->set_sums_on_gpus(script_.sums_on_gpus);
+    reply.mutable_welcome()->set_takes_gpu_descriptors(script_.takes_gpu_descriptors);
     known_.insert(number);
   }
   send_packet(session.fd, reply.SerializeAsString());

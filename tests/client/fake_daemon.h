@@ -38,6 +38,7 @@ struct Script {
   std::optional<wire::Refused> refuse_free;
   std::optional<wire::Refused> refuse_submit;
   std::optional<wire::Refused> refuse_share_gpu;
+  std::optional<wire::Refused> refuse_offer;
   bool answer_hello = true;
   std::optional<std::string> answer_hello_with;  // these bytes
   uint32_t restart_grace_ms = 0;
@@ -48,6 +49,7 @@ struct Script {
   bool answer_join = true;
   bool lends = true;
   bool stream_words = true;
+  bool takes_gpu_descriptors = true;
   bool sums_on_gpus = false;      // it says; what it does with such an op is to leave it as it is
   bool close_after_join = false;  // the job fails in the moment it is formed
   bool answer_leave = true;

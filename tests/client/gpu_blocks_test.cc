@@ -93,8 +93,8 @@ TEST_F(GpuBlocks, StandForMemoryThatTheDaemonCannotOpen) {
   const auto shares = daemon_.wait_for_messages(wire::ClientMessage::kShareGpu, 1);
   ASSERT_EQ(shares.size(), 1u) << "it is kept for the next op";
   EXPECT_EQ(shares[0].share_gpu().bytes(), kBytes);
-  EXPECT_EQ(shares[0].share_gpu().offset(), 0u);
-  EXPECT_EQ(shares[0].share_gpu().handle().size(), 64u);
+  EXPECT_NE(shares[0].share_gpu().offered(), 0u) << "by a descriptor";
+  EXPECT_EQ(shares[0].share_gpu().handle().size(), 0u);
   job_.reset();
   EXPECT_EQ(daemon_.wait_for_messages(wire::ClientMessage::kFree, 1).size(), 1u)
       << "closed there before it goes here";
@@ -185,10 +185,31 @@ TEST_F(GpuBlocks, AreAskedForOnceWhereTheDaemonCannotOpenThem) {
   EXPECT_EQ(shared(), 1u);
 }
 
-TEST_F(GpuBlocks, AreNotNeededWhereTheGpuIsFull) {
-  twin_.answer("cuMemAlloc_v2", kNoMemory);
+TEST_F(GpuBlocks, AreOpenedByAHandleWhereTheDriverHasNoPages) {
+  constexpr int kNotSupported = 801;
+  twin_.answer("cuMemCreate", kNotSupported);
+  EXPECT_TRUE(stays_on_gpu(kBytes));
+  twin_.answer("cuMemCreate", 0);
+  const auto shares = daemon_.wait_for_messages(wire::ClientMessage::kShareGpu, 1);
+  EXPECT_EQ(shares[0].share_gpu().offered(), 0u);
+  EXPECT_EQ(shares[0].share_gpu().handle().size(), 64u);
+  job_.reset();
+}
+
+TEST_F(GpuBlocks, WhoseDescriptorIsRefusedGoByWayOfTheHost) {
+  daemon_.set([](Script& script) {
+    script.refuse_offer.emplace().set_message("the GPUs of this daemon sum for nobody");
+    script.refuse_share_gpu.emplace().set_message("so it cannot be opened");
+  });
   EXPECT_FALSE(stays_on_gpu(kBytes));
-  twin_.answer("cuMemAlloc_v2", 0);
+  const auto shares = daemon_.wait_for_messages(wire::ClientMessage::kShareGpu, 1);
+  EXPECT_THAT(shares[0].share_gpu().cannot(), HasSubstr("sum for nobody")) << "for its log";
+}
+
+TEST_F(GpuBlocks, AreNotNeededWhereTheGpuIsFull) {
+  twin_.answer("cuMemCreate", kNoMemory);
+  EXPECT_FALSE(stays_on_gpu(kBytes));
+  twin_.answer("cuMemCreate", 0);
   EXPECT_TRUE(stays_on_gpu(kBytes)) << "it has room now";
 }
 

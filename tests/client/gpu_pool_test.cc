@@ -184,11 +184,11 @@ TEST_F(GpuPool, IsRefusedInWords) {
     EXPECT_EQ(gradring_gpu_alloc(64, device, &memory), GRADRING_ERR_INVALID);
     EXPECT_THAT(gradring_last_error(), HasSubstr("has no GPU " + std::to_string(device)));
   }
-  twin_.answer("cuMemAlloc_v2", kFull);
+  twin_.answer("cuMemCreate", kFull);
   EXPECT_EQ(gradring_gpu_alloc(kBytes, 0, &memory), GRADRING_ERR_EXHAUSTED);
   EXPECT_THAT(gradring_last_error(), HasSubstr("no 3145728 bytes of memory of GPU 0"));
   EXPECT_EQ(gradring_torch_alloc(kBytes, 0, nullptr), nullptr);
-  twin_.answer("cuMemAlloc_v2", 0);
+  twin_.answer("cuMemCreate", 0);
   EXPECT_EQ(gradring_gpu_alloc(SIZE_MAX, 0, &memory), GRADRING_ERR_EXHAUSTED);
   twin_.answer("cuDevicePrimaryCtxRetain", kNever);
   EXPECT_EQ(gradring_gpu_alloc(kBytes, 0, &memory), GRADRING_ERR_UNAVAILABLE);

@@ -30,8 +30,23 @@ RawAttach::RawAttach(const std::string& runtime_dir)
     socket_.reset();
 }
 
-bool RawAttach::send(const std::string& packet) {
-  return ::send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) >= 0;
+bool RawAttach::send(const std::string& packet, const std::vector<int>& fds) {
+  std::string bytes = packet;
+  iovec data{bytes.data(), bytes.size()};
+  std::vector<char> control(CMSG_SPACE(fds.size() * sizeof(int)));
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
+  }
+  return ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) >= 0;
 }
 
 std::optional<wire::AttachReply> RawAttach::receive(std::vector<Fd>* fds) {

@@ -23,8 +23,10 @@ class RawAttach {
   explicit RawAttach(const std::string& runtime_dir);
 
   bool connected() const { return static_cast<bool>(socket_); }
-  bool send(const std::string& packet);
-  bool send(const wire::AttachRequest& request) { return send(request.SerializeAsString()); }
+  bool send(const std::string& packet, const std::vector<int>& fds = {});
+  bool send(const wire::AttachRequest& request, const std::vector<int>& fds = {}) {
+    return send(request.SerializeAsString(), fds);
+  }
   // Nothing: the daemon has closed the connection, or 10 s have passed. `fds` receive what came
   // along.
   std::optional<wire::AttachReply> receive(std::vector<Fd>* fds = nullptr);

@@ -113,7 +113,6 @@ TEST_F(GpuMemoryThatIsOffered, IsGivenBackWithItsLastOwnerAndMayBeTakenTwice) {
 
 TEST_F(GpuMemoryThatIsOffered, IsReadByAllGpusThatReachItsOwn) {
   have(2);
-  twin_.answer("imported", 700);  // a peer's access to a context says nothing of what is mapped
   const Bytes values = random_bytes(4000);
   Offer near(values), far(values, 1);
   const std::vector<Memory> memory = {take(near), take(far)};
@@ -127,7 +126,6 @@ TEST_F(GpuMemoryThatIsOffered, IsReadByAllGpusThatReachItsOwn) {
     ends_well(gpu);
   }
   EXPECT_EQ(far.read(), values);
-  twin_.answer("imported", 0);
 }
 
 TEST_F(GpuMemoryThatIsOffered, IsNotForGpusThatDoNotReachItsOwn) {
