@@ -89,6 +89,7 @@ int cuCtxPushCurrent_v2(void* context) {
   if (gpu_of(context) < 0) return kInvalidContext;
   contexts.push_back(context);
   ++gpu().entered;
+  ++gpu().entries;
   return kSuccess;
 }
 
@@ -161,6 +162,7 @@ int cuStreamQuery(void* stream) {
   if (const int told = told_unsafe("cuStreamQuery"); told != kSuccess) return told;
   const auto found = gpu().streams.find(stream);
   if (found == gpu().streams.end()) return kInvalidHandle;
+  if (const int fault = fault_here(); fault != kSuccess) return fault;
   return found->second.work.empty() ? found->second.error : kNotReady;
 }
 
@@ -168,7 +170,7 @@ int cuEventCreate(void** event, unsigned) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuEventCreate"); result != kSuccess) return result;
   *event = new char;
-  gpu().events[*event];
+  gpu().events[*event].gpu = contexts.empty() ? 0 : gpu_of(contexts.back());
   return kSuccess;
 }
 
@@ -181,7 +183,12 @@ int cuEventDestroy_v2(void* event) {
 
 int cuEventRecord(void* event, void* stream) {
   const std::lock_guard lock(gpu().mutex);
-  if (gpu().events.count(event) == 0) return kInvalidHandle;
+  if (gpu().events.count(event) == 0 || contexts.empty()) return kInvalidHandle;
+  const auto found = gpu().streams.find(stream);
+  if (found == gpu().streams.end()) return kInvalidHandle;
+  // The default stream is that of the current context.
+  const int on = stream == nullptr ? gpu_of(contexts.back()) : found->second.gpu;
+  if (gpu().events.at(event).gpu != on) return kInvalidHandle;
   return enqueue(stream, [event, stream, number = ++gpu().events[event].recorded] {
     const auto known = gpu().events.find(event);
     if (known == gpu().events.end()) return kSuccess;
@@ -196,6 +203,7 @@ int cuEventQuery(void* event) {
   if (const int told = told_unsafe("cuEventQuery"); told != kSuccess) return told;
   const auto known = gpu().events.find(event);
   if (known == gpu().events.end()) return kInvalidHandle;
+  if (const int fault = fault_here(); fault != kSuccess) return fault;
   const uint64_t last = known->second.recorded;
   if (last > 0 && known->second.done.count(last) == 0) return kNotReady;
   return known->second.error;

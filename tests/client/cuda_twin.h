@@ -34,7 +34,8 @@ struct CudaTwin {
   // nobody has spoilt it.
   bool (*capture)(void* stream, bool on);
   // From now on this function answers so; 0: as it should. "later": whatever a GPU does with memory
-  // fails so, when the stream gets there. "imported": what it does with memory of another process,
+  // fails so, when the stream gets there, and the GPU does nothing more until it is 0 again, when
+  // all are as new. "imported": what it does with memory of another process,
   // unless that is open in its own context; 700 at first, while at 0 a peer that opened it is
   // enough. "cuIpcOpenMemHandle_v2 elsewhere": of a handle whose memory lies on another GPU.
   // "cuDeviceGetAttribute": whether they lend their memory as DMA-BUFs.
@@ -48,6 +49,7 @@ struct CudaTwin {
   // GRADRING_TWIN_GPUS says. What is said above of the GPU is said of the first.
   void (*have)(int count);
   uint64_t (*alloc_on)(int gpu, size_t bytes);
+  void* (*make_stream_on)(int gpu);
   // hold() of all streams that somebody has on it.
   void (*hold_gpu)(int gpu, bool on);
   // Whoever calls this function waits until that is over. For those that may take their time: they
@@ -56,6 +58,8 @@ struct CudaTwin {
   // From now on whoever gives memory back or unpins it waits for all that is on the GPU's streams,
   // as a driver may in any call. Ranks that are threads of one process would wait for one another.
   void (*settle)(bool on);
+  // How often somebody has entered a context.
+  int (*entries)();
 };
 
 // Loads it into this process, once.

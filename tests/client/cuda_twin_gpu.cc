@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "tests/client/cuda_twin.h"
@@ -24,7 +25,8 @@ constexpr auto kLate = std::chrono::milliseconds(1);
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     const std::lock_guard lock(gpu->mutex);
     for (auto& [id, stream] : gpu->streams) {
-      while (!stream.held && !stream.work.empty()) {
+      const int& fault = gpu->faults.at(static_cast<size_t>(stream.gpu));
+      while (fault == kSuccess && !stream.held && !stream.work.empty()) {
         const auto& [since, act] = stream.work.front();
         if (Clock::now() - since < kLate) break;
         const std::optional<int> result = act();
@@ -33,6 +35,9 @@ constexpr auto kLate = std::chrono::milliseconds(1);
         stream.work.pop_front();
         ++stream.done;
       }
+      if (fault == kSuccess) continue;
+      stream.done += stream.work.size();
+      stream.work.clear();
     }
     gpu->done.notify_all();
   }
@@ -135,7 +140,13 @@ bool is_imported_for(int number, uint64_t address) {
   return told("imported") == kSuccess && gpu().peers.count({number, opened_on}) > 0;
 }
 
+int fault_here() {
+  return contexts.empty() ? kSuccess
+                          : gpu().faults.at(static_cast<size_t>(gpu_of(contexts.back())));
+}
+
 int told(const char* function) {
+  if (const int fault = fault_here(); fault != kSuccess) return fault;
   const auto found = gpu().answers.find(function);
   return found == gpu().answers.end() ? kSuccess : found->second;
 }
@@ -153,6 +164,7 @@ int told_unsafe(const char* function) {
 
 int enqueue(void* stream, Act act) {
   if (contexts.empty()) return kInvalidContext;
+  if (const int fault = fault_here(); fault != kSuccess) return fault;
   const auto found = gpu().streams.find(stream);
   if (found == gpu().streams.end()) return kInvalidHandle;
   found->second.work.emplace_back(Clock::now(), std::move(act));
@@ -160,8 +172,10 @@ int enqueue(void* stream, Act act) {
 }
 
 int enqueue_work(void* stream, Act act) {
-  return enqueue(stream, [act = std::move(act)]() -> std::optional<int> {
+  const auto number = static_cast<size_t>(contexts.empty() ? 0 : gpu_of(contexts.back()));
+  return enqueue(stream, [act = std::move(act), number]() -> std::optional<int> {
     const int wanted = told("later");
+    if (wanted != kSuccess) gpu().faults.at(number) = wanted;
     return wanted != kSuccess ? wanted : act();
   });
 }
@@ -197,12 +211,14 @@ void twin_hold_gpu(int number, bool on) {
   }
 }
 
-void* twin_make_stream() {
+void* twin_make_stream_on(int number) {
   const std::lock_guard lock(gpu().mutex);
   void* const stream = new char;
-  gpu().streams[stream];
+  gpu().streams[stream].gpu = number;
   return stream;
 }
+
+void* twin_make_stream() { return twin_make_stream_on(0); }
 
 void twin_end_stream(void* stream) {
   const std::lock_guard lock(gpu().mutex);
@@ -262,6 +278,12 @@ bool twin_capture(void* stream, bool on) {
 void twin_answer(const char* function, int result) {
   const std::lock_guard lock(gpu().mutex);
   gpu().answers[function] = result;
+  if (function == std::string_view("later") && result == kSuccess) gpu().faults = {};
+}
+
+int twin_entries() {
+  const std::lock_guard lock(gpu().mutex);
+  return gpu().entries;
 }
 
 void twin_stall(const char* function, bool on) {
@@ -309,8 +331,10 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_held,
     twin_have,
     twin_alloc_on,
+    twin_make_stream_on,
     twin_hold_gpu,
     twin_stall,
-    twin_settle};
+    twin_settle,
+    twin_entries};
 }
 // NOLINTEND(readability-identifier-naming)

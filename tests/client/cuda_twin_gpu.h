@@ -65,6 +65,7 @@ struct Event {
   uint64_t recorded = 0;
   std::set<uint64_t> done;  // of those: streams may come to the later ones first
   int error = kSuccess;     // of what its stream had done before
+  int gpu = 0;
 };
 // Of cuMemCreate, or taken from another process.
 struct Pages {
@@ -92,7 +93,10 @@ struct Gpu {
   int count = 1;
   int primaries = 0;
   int entered = 0;
+  int entries = 0;
   std::array<char, kGpusMax> contexts = {};  // by their addresses
+  // By what went wrong on one: its context answers with that from then on, and does nothing more.
+  std::array<int, kGpusMax> faults = {};
 };
 
 // The one there is; it outlives everything.
@@ -124,6 +128,8 @@ int gpu_of(void* context);
 // Whether memory that another process has allocated is there for work in the context of this GPU;
 // true of all other memory.
 bool is_imported_for(int gpu, uint64_t address);
+// What went wrong in the current context.
+int fault_here();
 // What this function is to answer.
 int told(const char* function);
 // The same for one that is not to be called while somebody captures, who has lost the capture then.

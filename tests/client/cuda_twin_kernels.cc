@@ -166,7 +166,9 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
   return enqueue_work(
       stream, [number = gpu_of(contexts.back()), kernel = *static_cast<const Function*>(function),
                arguments = *static_cast<const FoldArguments*>(parameters[0])] {
-        return fold(number, kernel, arguments);
+        const int result = fold(number, kernel, arguments);
+        if (result != kSuccess) gpu().faults.at(static_cast<size_t>(number)) = result;
+        return result;
       });
 }
 

@@ -17,11 +17,13 @@ class DeviceBuffer {
  public:
   explicit DeviceBuffer(const Communicator& job, size_t count = 50'000, bool registered = true,
                         bool pooled = false)
-      : DeviceBuffer(job, count, registered,
-                     test::test_gpu().alloc(count * sizeof(float), pooled)) {}
+      : DeviceBuffer(job, count, registered, test::test_gpu().alloc(count * sizeof(float), pooled),
+                     test::test_gpu().make_stream()) {}
   // On another GPU of the tests.
   static DeviceBuffer on(int gpu, const Communicator& job, size_t count) {
-    return DeviceBuffer(job, count, true, test::cuda_twin().alloc_on(gpu, count * sizeof(float)));
+    const test::CudaTwin& twin = test::cuda_twin();
+    return DeviceBuffer(job, count, true, twin.alloc_on(gpu, count * sizeof(float)),
+                        twin.make_stream_on(gpu));
   }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -67,8 +69,9 @@ class DeviceBuffer {
   void* pointer() const { return std::bit_cast<void*>(address_); }
 
  private:
-  DeviceBuffer(const Communicator& job, size_t count, bool registered, uint64_t address)
-      : job_(job), count_(count), registered_(registered), address_(address) {
+  DeviceBuffer(const Communicator& job, size_t count, bool registered, uint64_t address,
+               void* stream)
+      : job_(job), count_(count), registered_(registered), address_(address), stream_(stream) {
     if (!registered_) return;
     EXPECT_EQ(gradring_register(job.handle(), pointer(), bytes()), GRADRING_OK)
         << gradring_last_error();
@@ -79,7 +82,7 @@ class DeviceBuffer {
   const size_t count_;
   const bool registered_;
   const uint64_t address_;
-  void* const stream_ = test::test_gpu().make_stream();
+  void* const stream_;
 };
 
 }  // namespace gradring::daemon
