@@ -29,6 +29,7 @@ struct Function {
   Dtype dtype;
   ReduceOp op;
   bool scaled;
+  bool loaded = false;
 };
 
 // What a name begins with says whether factors have a part in it.
@@ -154,6 +155,13 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   return kSuccess;
 }
 
+int cuFuncLoad(void* function) {
+  const std::lock_guard lock(gpu().mutex);
+  static_cast<Function*>(function)->loaded = true;
+  return kSuccess;
+}
+
+// Of a kernel that is loaded: a driver would load it now, and wait for what else the GPU does.
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned, void* stream,
                    void** parameters, void** extra) {
@@ -162,6 +170,7 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
   const auto threads = uint64_t{block_x} * block_y * block_z;
   const bool shaped = grid_x > 0 && grid_y == 1 && grid_z == 1 && threads > 0 && threads <= 1024;
   if (function == nullptr || !shaped || extra != nullptr) return kInvalidValue;
+  if (!static_cast<const Function*>(function)->loaded) return kInvalidValue;
   if (contexts.empty()) return kInvalidContext;
   return enqueue_work(
       stream, [number = gpu_of(contexts.back()), kernel = *static_cast<const Function*>(function),

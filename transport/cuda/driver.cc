@@ -98,6 +98,7 @@ tl::expected<const Driver*, std::string> driver() {
     return tl::unexpected(
         fmt::format("{} lacks functions of CUDA 11: update NVIDIA's driver", kLibrary));
   }
+  find(library, "cuFuncLoad", &found->load_function);
   if (const auto result = found->init(0); result != Driver::kSuccess) {
     return tl::unexpected(fmt::format(
         "NVIDIA's driver does not start ({}): see what nvidia-smi says", found->in_words(result)));

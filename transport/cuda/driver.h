@@ -112,6 +112,10 @@ struct Driver {
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,
                    void** parameters, void** extra) = nullptr;
 
+  // ---- null where the driver is too old for them ----
+  // Or it is loaded when it is first launched; since CUDA 12.4.
+  Result (*load_function)(Function) = nullptr;
+
   // "CUDA_ERROR_ILLEGAL_ADDRESS"
   std::string in_words(Result result) const;
 };

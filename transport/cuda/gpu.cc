@@ -100,7 +100,8 @@ Status Gpu::load() {
               ". Build it for this kind of GPU (CMAKE_CUDA_ARCHITECTURES), or update the driver"};
 }
 
-// All at once: a driver may load a kernel when it is first asked for, and wait for the GPU then.
+// All at once: a driver may load a kernel when it is first asked for, or first launched, and wait
+// for the GPU then.
 Driver::Result Gpu::find_kernels() {
   const auto result = find_kernels("gradring_fold", false, &folds_);
   if (result != Driver::kSuccess) return result;
@@ -114,7 +115,11 @@ Driver::Result Gpu::find_kernels(const char* prefix, bool floats_alone, Function
       if (!can_reduce(static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)).ok()) continue;
       const auto named = static_cast<int>(kernel_op(static_cast<ReduceOp>(op)));
       const std::string name = fmt::format("{}_{}_{}", prefix, dtype, named);
-      const auto result = driver_.get_function(&(*functions)[dtype][op], module_, name.c_str());
+      Driver::Function* const function = &(*functions)[dtype][op];
+      auto result = driver_.get_function(function, module_, name.c_str());
+      if (result == Driver::kSuccess && driver_.load_function != nullptr) {
+        result = driver_.load_function(*function);
+      }
       if (result != Driver::kSuccess) return result;
     }
   }
