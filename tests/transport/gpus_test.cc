@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <string>
 
 #include "tests/transport/fold_kinds.h"
@@ -172,6 +173,40 @@ TEST_F(GpuSums, WorkUntilTheirGpuHasDoneThem) {
   EXPECT_TRUE(gpus_->busy());
   twin_.hold_gpu(0, false);
   ends_well(1);
+}
+
+// The driver may be busy with what somebody else has asked of it.
+TEST_F(GpuSums, EndWithoutAskingTheDriver) {
+  const Memory memory = lend(random_bytes(64));
+  Bytes out(64);
+  const std::vector<GpuRange> inputs = {{memory.get(), 0}, {memory.get(), 0}};
+  std::vector<Gpus::Ended> ended;
+  for (uint64_t ticket = 0; ticket < 20; ++ticket) {
+    ASSERT_TRUE(sum_floats(inputs, out.data(), 16).ok());
+    let_gpus_work();
+    const int entries = twin_.entries();
+    gpus_->take_ended(&ended);
+    EXPECT_EQ(twin_.entries(), entries);
+    EXPECT_EQ(ended.size(), ticket + 1);
+  }
+  ASSERT_TRUE(sum_floats(inputs, out.data(), 16).ok());
+  ends_well(1);
+  twin_.hold_gpu(0, true);
+  ASSERT_TRUE(sum_floats(inputs, out.data(), 16).ok());
+  const int entries = twin_.entries();
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 1000; ++i) gpus_->take_ended(&ended);
+  const auto passed = std::chrono::steady_clock::now() - begun;
+  EXPECT_LE(twin_.entries() - entries, passed / std::chrono::milliseconds(10) + 1);
+  twin_.hold_gpu(0, false);
+  ends_well(1);
+}
+
+TEST_F(GpuSums, EndAlsoWhereADriverMarksNothing) {
+  twin_.answer("cuStreamWriteValue32_v2", 801);
+  check({Dtype::kFloat32, ReduceOp::kSum}, 33, {0, 0});
+  twin_.answer("cuStreamWriteValue32_v2", 0);
+  check({Dtype::kFloat32, ReduceOp::kSum}, 33, {0, 0});
 }
 
 // Whoever lent memory takes it back when the GPUs are gone.

@@ -98,6 +98,7 @@ tl::expected<const Driver*, std::string> driver() {
     return tl::unexpected(
         fmt::format("{} lacks functions of CUDA 11: update NVIDIA's driver", kLibrary));
   }
+  find(library, "cuStreamWriteValue32_v2", &found->write_word);
   find(library, "cuFuncLoad", &found->load_function);
   if (const auto result = found->init(0); result != Driver::kSuccess) {
     return tl::unexpected(fmt::format(

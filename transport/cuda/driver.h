@@ -113,6 +113,8 @@ struct Driver {
                    void** parameters, void** extra) = nullptr;
 
   // ---- null where the driver is too old for them ----
+  // In memory that the stream's GPU reaches, when the stream gets there; since CUDA 11.7.
+  Result (*write_word)(Stream, Address, uint32_t value, unsigned flags) = nullptr;
   // Or it is loaded when it is first launched; since CUDA 12.4.
   Result (*load_function)(Function) = nullptr;
 

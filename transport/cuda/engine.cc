@@ -220,13 +220,11 @@ void Engine::take_ended(std::vector<Ended>* ended) {
   if (all_ != nullptr && !joint_.empty()) look_at_joint();
   for (const auto& queue : queues_) {
     if (queue == nullptr || queue->empty()) continue;
-    const Gpu::Current current(queue->gpu());
     while (!queue->empty()) {
       // After a failure an event may never have been recorded: what counts then is that nothing
       // on the stream can touch the memory any more.
       Status broken = why_broken();
-      auto result = current.result();
-      if (result == Driver::kSuccess) result = queue->ask(!broken.ok());
+      auto result = queue->ask(!broken.ok());
       if (result == Driver::kNotReady) break;
       if (result != Driver::kSuccess) {
         has_failed(queue->gpu(), result);

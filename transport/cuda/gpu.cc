@@ -164,6 +164,7 @@ Status Gpu::make() {
   auto memory = driver_.allocate(&scratch_, kPieceBytes + kWideBytes);
   if (memory != Driver::kSuccess) scratch_ = 0;
   if (memory == Driver::kSuccess) memory = traces_.make(driver_, stream_);
+  if (memory == Driver::kSuccess) memory = progress_.make(driver_);
   if (memory == Driver::kSuccess) return {};
   return {Code::kUnavailable,
           words("has no memory left for sums of the daemon", memory) +
@@ -177,6 +178,7 @@ void Gpu::stop() {
     const Current current(*this);
     if (current.result() == Driver::kSuccess) {
       traces_.end(driver_);
+      progress_.end(driver_);
       if (scratch_ != 0) driver_.free(scratch_);
       if (stream_ != nullptr) driver_.destroy_stream(stream_);
       if (module_ != nullptr) driver_.unload_module(module_);

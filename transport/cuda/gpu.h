@@ -12,6 +12,7 @@
 #include "proto/types.h"
 #include "transport/cuda/driver.h"
 #include "transport/cuda/fold_arguments.h"
+#include "transport/cuda/progress.h"
 #include "transport/cuda/traces.h"
 
 namespace gradring::transport::cuda {
@@ -66,6 +67,7 @@ class Gpu {
 
   // Of the thread that begins something.
   Traces& traces() { return traces_; }
+  Progress& progress() { return progress_; }
 
   // Waits until what was begun has ended. False: it has not within some seconds, and never will.
   bool rest() const;
@@ -106,6 +108,7 @@ class Gpu {
   Driver::Stream stream_ = nullptr;
   Driver::Address scratch_ = 0;
   Traces traces_;
+  Progress progress_;
   int multiprocessors_ = 1;
   using Functions = std::array<std::array<Driver::Function, kReduceOpLast + 1>, kDtypeLast + 1>;
   Driver::Result find_kernels(const char* prefix, bool floats_alone, Functions* functions);

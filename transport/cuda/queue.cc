@@ -8,6 +8,9 @@
 namespace gradring::transport::cuda {
 namespace {
 
+// A GPU that has failed marks nothing any more.
+constexpr auto kAskedEvery = std::chrono::milliseconds(10);
+
 bool overlap(Queue::Host a, Queue::Host b) {
   const std::less<> before;
   return before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
@@ -41,9 +44,26 @@ Driver::Result Queue::follow(const Queue& other, Host host) const {
   return gpu_->driver().wait_for_event(gpu_->stream(), last->event, 0);
 }
 
-Driver::Result Queue::ask(bool all) const {
+void Queue::push(Work work) {
+  // The driver is asked when it takes long from here on.
+  if (work_.empty()) asked_ = std::chrono::steady_clock::now();
+  work.mark = gpu_->progress().mark(gpu_->driver(), gpu_->stream());
+  work_.push_back(work);
+}
+
+// The stream marks what it has done, and the driver knows of what it never will.
+Driver::Result Queue::ask(bool all) {
+  const Work& oldest = work_.front();
+  if (!all && oldest.mark) {
+    if (gpu_->progress().has_come(*oldest.mark)) return Driver::kSuccess;
+    const auto now = std::chrono::steady_clock::now();
+    if (now < asked_ + kAskedEvery) return Driver::kNotReady;
+    asked_ = now;
+  }
+  const Gpu::Current current(*gpu_);
+  if (current.result() != Driver::kSuccess) return current.result();
   if (all) return gpu_->driver().query_stream(gpu_->stream());
-  return gpu_->driver().query_event(work_.front().event);
+  return gpu_->driver().query_event(oldest.event);
 }
 
 Queue::Trace Queue::take_trace(size_t inputs) {
@@ -59,6 +79,8 @@ bool Queue::has_found() const {
 }
 
 Driver::Result Queue::fetch() {
+  const Gpu::Current current(*gpu_);
+  if (current.result() != Driver::kSuccess) return current.result();
   Work work = work_.front();
   auto result = gpu_->traces().fetch(gpu_->driver(), gpu_->stream(), *work.trace.number);
   if (result == Driver::kSuccess) {
@@ -68,7 +90,7 @@ Driver::Result Queue::fetch() {
   work_.pop_front();
   work.fetched = true;
   work.host = {};  // nothing is done there any more
-  work_.push_back(work);
+  push(work);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -32,22 +33,8 @@ class Queue {
   const Gpu& gpu() const { return *gpu_; }
   bool empty() const { return work_.empty(); }
 
-  // ---- in its context ----
-  // An event to be recorded behind what is about to begin.
-  Driver::Result take_event(Driver::Event* event);
-  void give_back(Driver::Event event) { spare_.push_back(event); }
-  // What is put on the stream from now on comes behind all that `other` has begun in this memory.
-  Driver::Result follow(const Queue& other, Host host) const;
-  // 0 inputs: it needs none.
-  Trace take_trace(size_t inputs);
-  Watch watch(const Trace& trace) const {
-    return trace.number ? gpu_->traces().watch(*trace.number) : Watch();
-  }
-  void push(uint64_t ticket, Driver::Event event, Host host, const Trace& trace) {
-    work_.push_back({ticket, event, host, trace, false});
-  }
   // kNotReady: the oldest works still. `all`: or whatever comes behind it does.
-  Driver::Result ask(bool all) const;
+  Driver::Result ask(bool all);
   // The oldest has left something in its trace, which is yet to come here.
   bool has_found() const;
   // Enqueues that, and now it comes last.
@@ -59,17 +46,36 @@ class Queue {
   // The oldest. `well`: no GPU has failed.
   Ended pop(bool well);
 
+  // ---- in its context ----
+  // An event to be recorded behind what is about to begin.
+  Driver::Result take_event(Driver::Event* event);
+  void give_back(Driver::Event event) { spare_.push_back(event); }
+  // What is put on the stream from now on comes behind all that `other` has begun in this memory.
+  Driver::Result follow(const Queue& other, Host host) const;
+  // 0 inputs: it needs none.
+  Trace take_trace(size_t inputs);
+  Watch watch(const Trace& trace) const {
+    return trace.number ? gpu_->traces().watch(*trace.number) : Watch();
+  }
+  // Its event has been recorded.
+  void push(uint64_t ticket, Driver::Event event, Host host, const Trace& trace) {
+    push({ticket, event, {}, host, trace, false});
+  }
+
  private:
   struct Work {
     uint64_t ticket;
     Driver::Event event;
+    std::optional<uint32_t> mark;  // behind it
     Host host;
     Trace trace;
     bool fetched;
   };
+  void push(Work work);
 
   const std::shared_ptr<Gpu> gpu_;
   std::deque<Work> work_;
+  std::chrono::steady_clock::time_point asked_;  // the driver
   std::vector<Driver::Event> spare_;
   std::vector<uint32_t> spare_traces_;
 };
