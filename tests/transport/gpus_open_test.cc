@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <string>
 
@@ -219,6 +221,23 @@ TEST_F(GpuMemoryOfOthers, CanBeSummedIntoMemoryThatIsReadyBeforeIt) {
   gpus_.reset();  // the registration needs it no longer than the driver does
   ready->reset();
   EXPECT_EQ(twin_.held(), 0);
+}
+
+// What takes its time is not done within the driver, where others wait for it.
+TEST_F(GpuMemoryOfOthers, IsSummedIntoPagesThatAreThereBeforeTheDriverPinsThem) {
+  constexpr size_t kPages = 256;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  void* const begin =
+      ::mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(begin, MAP_FAILED);
+  if (::madvise(begin, page, MADV_POPULATE_WRITE) != 0) GTEST_SKIP() << "older than Linux 5.14";
+  auto ready = gpus_->make_ready({static_cast<std::byte*>(begin), kPages * page});
+  ASSERT_TRUE(ready) << ready.error().message();
+  std::array<unsigned char, kPages> there{};
+  ASSERT_EQ(::mincore(begin, kPages * page, there.data()), 0);
+  EXPECT_THAT(there, ::testing::Each(1));
+  ready->reset();
+  ::munmap(begin, kPages * page);
 }
 
 TEST(OpenGpus, HaveKernelsWhereTheyWereBuilt) {

@@ -1,6 +1,7 @@
 #include "transport/cuda/engine.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -146,6 +147,9 @@ tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(
   if (Status broken = why_broken(); !broken.ok()) {
     return tl::unexpected(Status(Code::kUnavailable, broken.message()));
   }
+  // What takes the time of pinning is that pages are not there yet; the driver would have whoever
+  // calls it wait for that. Since Linux 5.14.
+  ::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);
   const std::lock_guard lock(starting_);
   // Any will do; one that has its context already, if there is one.
   const auto running = std::find_if(openings_.begin(), openings_.end(),
