@@ -40,6 +40,8 @@ void find_those_of_order(void* library, CudaDriver* d) {
                    find(library, "cuEventDestroy_v2", &d->destroy_event) &&
                    find(library, "cuEventRecord", &d->record_event) &&
                    find(library, "cuStreamWaitEvent", &d->wait_for_event) &&
+                   find(library, "cuEventQuery", &d->query_event) &&
+                   find(library, "cuEventSynchronize", &d->wait_here) &&
                    find(library, "cuStreamWriteValue32_v2", &d->write_word) &&
                    find(library, "cuStreamWaitValue32_v2", &d->wait_for_word);
   if (!all) d->wait_for_word = nullptr;

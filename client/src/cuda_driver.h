@@ -69,6 +69,8 @@ struct CudaDriver {
   Result (*destroy_event)(Event) = nullptr;
   Result (*record_event)(Event, Stream) = nullptr;
   Result (*wait_for_event)(Stream, Event, unsigned flags) = nullptr;
+  Result (*query_event)(Event) = nullptr;
+  Result (*wait_here)(Event) = nullptr;
   Result (*write_word)(Stream, Address, uint32_t value, unsigned flags) = nullptr;
   Result (*wait_for_word)(Stream, Address, uint32_t value, unsigned flags) = nullptr;
   // Another process may open what these tell of; null where one of them is.

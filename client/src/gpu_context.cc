@@ -67,6 +67,7 @@ GpuContext::~GpuContext() {
     const Current current(*this);
     const bool inside = current.result() == CudaDriver::kSuccess;
     if (inside) driver_.destroy_stream(deliveries_);
+    fetches_.clear();
     if (inside && here_ != nullptr) driver_.destroy_event(here_);
   }
   if (primary_of_ >= 0) driver_.release_primary(primary_of_);

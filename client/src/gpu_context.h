@@ -6,12 +6,13 @@
 #include <tl/expected.hpp>
 
 #include "client/src/cuda_driver.h"
+#include "client/src/fetch_streams.h"
 #include "proto/status.h"
 
 namespace gradring::client {
 
-// A context of a GPU, and a stream in it by which results are brought back: one for all memory of
-// that context. Thread-safe.
+// A context of a GPU, and the streams in it for all memory of that context: one by which results
+// are brought back, and those that fetch. Thread-safe.
 class GpuContext {
  public:
   // Of memory that is a GPU's. An error says why it cannot be used.
@@ -26,6 +27,7 @@ class GpuContext {
   const CudaDriver& driver() const { return driver_; }
   CudaDriver::Stream deliveries() const { return deliveries_; }
   int ordinal() const { return ordinal_; }  // of its GPU, CUDA's in this process
+  FetchStreams& fetches() const { return fetches_; }
 
   // The calling thread is in the context as long as this lives, and then in its own again. Nobody's
   // capture into a graph is disturbed meanwhile.
@@ -50,13 +52,14 @@ class GpuContext {
   Status failed(CudaDriver::Result result, std::string_view what) const;
 
  private:
-  explicit GpuContext(const CudaDriver& driver) : driver_(driver) {}
+  explicit GpuContext(const CudaDriver& driver) : driver_(driver), fetches_(driver) {}
 
   const CudaDriver& driver_;
   CudaDriver::Context context_ = nullptr;
   int ordinal_ = -1;     // of its GPU
   int primary_of_ = -1;  // the device whose primary context we hold on to; -1: none
   CudaDriver::Stream deliveries_ = nullptr;
+  mutable FetchStreams fetches_;
   mutable std::mutex follow_mutex_;
   mutable CudaDriver::Event here_ = nullptr;  // recorded and waited for at once, again and again
 };

@@ -66,7 +66,9 @@ GpuMemory::GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
                      std::shared_ptr<const Mapping> shadow)
     : context_(std::move(context)),
       shadow_(std::move(shadow)),
-      words_(shadow_->data(), StreamWords::behind(bytes)) {
+      words_(shadow_->data(), StreamWords::behind(bytes)),
+      results_(context_->driver()),
+      rest_(context_->driver()) {
   const Current current(*context_);
   pinned_ = current.result() == kSuccess &&
             context_->driver().register_host(shadow_->data(), shadow_->bytes(),
@@ -76,20 +78,16 @@ GpuMemory::GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
 // Nothing is on its way out of or into the shadow after that: whoever has a stream that waits for
 // an op has set its word by now.
 GpuMemory::~GpuMemory() {
-  const CudaDriver& driver = context_->driver();
   const Current current(*context_);
   if (current.result() != kSuccess) return;
-  for (const CudaDriver::Stream stream : {fetches_, words_behind_}) {
-    if (stream == nullptr) continue;
-    driver.synchronize(stream);
-    driver.destroy_stream(stream);
-  }
-  if (pinned_) driver.unregister_host(shadow_->data());
+  results_.wait();
+  rest_.wait();
+  if (pinned_) context_->driver().unregister_host(shadow_->data());
 }
 
-HeldWord GpuMemory::take_word(uint32_t parts) const {
+HeldWord GpuMemory::take_word(uint32_t parts, StreamWords::By by) const {
   if (!pinned_ || !context_->driver().orders()) return {};
-  const auto taken = words_.take(parts);
+  const auto taken = words_.take(parts, by);
   if (!taken) return {};
   return {shared_from_this(), taken->first, taken->second};
 }
@@ -108,12 +106,6 @@ CudaDriver::Result GpuMemory::from_shadow(const Copy& copy, CudaDriver::Stream s
                          : driver.copy_to_device(to, copy.shadow, copy.bytes, stream);
 }
 
-CudaDriver::Result GpuMemory::open(CudaDriver::Stream* stream) const {
-  const std::lock_guard lock(fetches_mutex_);
-  if (*stream != nullptr) return kSuccess;
-  return context_->driver().create_stream(stream, CudaDriver::kNonBlocking);
-}
-
 CudaDriver::Result GpuMemory::not_captured(CudaDriver::Stream stream) const {
   int capturing = 0;
   const auto result = context_->driver().is_capturing(stream, &capturing);
@@ -124,8 +116,6 @@ CudaDriver::Result GpuMemory::prepare(CudaDriver::Stream stream, const StreamWor
                                       CudaDriver::Address* address) const {
   auto result = not_captured(stream);
   if (result == kSuccess) result = context_->driver().device_address(address, word.at, 0);
-  if (result == kSuccess) result = open_fetches();
-  if (result == kSuccess) result = open(&words_behind_);
   return result;
 }
 
@@ -136,22 +126,53 @@ Status GpuMemory::capture_or(CudaDriver::Result result, std::string_view what) c
           "be a part: submit them between the replays of graphs"};
 }
 
+CudaDriver::Result GpuMemory::mark(StreamMarks* marks, CudaDriver::Stream stream) const {
+  const std::lock_guard lock(marks_mutex_);
+  return marks->set(stream);
+}
+
+CudaDriver::Result GpuMemory::follow_results(CudaDriver::Stream later) const {
+  const std::lock_guard lock(marks_mutex_);
+  return results_.let_follow(later);
+}
+
+CudaDriver::Result GpuMemory::begin_on(CudaDriver::Stream by, const Copy& copy,
+                                       const StreamWord& reached, CudaDriver::Address word) const {
+  const bool copies = copy.bytes > 0;
+  auto result = kSuccess;
+  for (uint32_t i = copies ? 0 : reached.parts - 1; i < reached.parts && result == kSuccess; ++i) {
+    if (copies) result = to_shadow(part_of(copy, i), by);
+    if (result == kSuccess) {
+      result = context_->driver().write_word(by, word, reached.value_of(i), 0);
+    }
+  }
+  const auto marked = mark(&rest_, by);  // also of what was put there before it failed
+  return result == kSuccess ? marked : result;
+}
+
 tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream stream,
-                                            const StreamWord& reached) const {
-  const CudaDriver& driver = context_->driver();
+                                            const StreamWord& reached,
+                                            std::span<const GpuMemory* const> others) const {
   const Current current(*context_);
   CudaDriver::Address word = 0;
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, reached, &word);
-  const std::lock_guard lock(go_);
-  const CudaDriver::Stream by = copy.in_place ? stream : fetches_;
-  if (result == kSuccess && !copy.in_place) result = context_->follow(by, stream);
-  const bool copies = copy.bytes > 0;
-  for (uint32_t i = copies ? 0 : reached.parts - 1; i < reached.parts && result == kSuccess; ++i) {
-    if (copies) result = to_shadow(part_of(copy, i), by);
-    if (result == kSuccess) result = driver.write_word(by, word, reached.value_of(i), 0);
+  if (result != kSuccess) reached.set();  // no stream will, and the next op may have it
+  if (copy.in_place) {
+    if (result == kSuccess) result = begin_on(stream, copy, reached, word);
+  } else {
+    std::shared_ptr<FetchStream> ours;
+    if (result == kSuccess) result = context_->fetches().behind(stream, &ours);
+    std::unique_lock<std::mutex> going;
+    if (result == kSuccess) {
+      going = std::unique_lock(ours->go());
+      result = context_->follow(ours->stream(), stream);
+    }
+    for (size_t i = 0; i < others.size() && result == kSuccess; ++i) {
+      result = others[i]->follow_results(ours->stream());
+    }
+    if (result == kSuccess) result = begin_on(ours->stream(), copy, reached, word);
   }
-  if (result == kSuccess && copy.in_place) result = context_->follow(words_behind_, stream);
   if (result == kNotSupported) return false;
   if (result == kSuccess) return true;
   return tl::unexpected(
@@ -166,15 +187,16 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
   CudaDriver::Address word = 0;
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, ended, &word);
+  const bool prepared = result == kSuccess;
   for (uint32_t i = 0; i < ended.parts && result == kSuccess; ++i) {
     result = driver.wait_for_word(stream, word, ended.value_of(i), CudaDriver::kAtLeast);
     if (result == kNotSupported) return false;
     if (result == kSuccess && copy.bytes > 0) result = from_shadow(part_of(copy, i), stream);
   }
-  // Whoever lets go of the shadow waits for that stream, and so for this.
-  const std::lock_guard lock(go_);
-  const CudaDriver::Stream behind = copy.in_place ? words_behind_ : fetches_;
-  if (result == kSuccess) result = context_->follow(behind, stream);
+  if (prepared) {  // whoever lets go of the shadow waits for that
+    const auto marked = mark(copy.in_place ? &rest_ : &results_, stream);
+    if (result == kSuccess) result = marked;
+  }
   if (result == kSuccess) return true;
   return tl::unexpected(
       capture_or(result, fmt::format("the result of {} bytes cannot be copied to {} of the GPU",
@@ -184,22 +206,9 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
 Status GpuMemory::join_delivery(CudaDriver::Stream stream) const {
   const Current current(*context_);
   auto result = current.result();
-  if (result == kSuccess) result = open_fetches();
-  if (result == kSuccess) result = context_->follow(stream, fetches_);
+  if (result == kSuccess) result = follow_results(stream);
   if (result == kSuccess) return {};
   return capture_or(result, "the stream cannot wait for the result on the GPU");
-}
-
-Status GpuMemory::come_behind(const GpuMemory& other) const {
-  auto result = kSuccess;
-  {
-    const Current current(*context_);
-    result = current.result();
-    if (result == kSuccess) result = open_fetches();
-  }
-  if (result != kSuccess) return context_->failed(result, "no stream for copies");
-  const std::lock_guard lock(go_);
-  return other.join_delivery(fetches_);
 }
 
 Status GpuMemory::reach(CudaDriver::Stream stream) const {

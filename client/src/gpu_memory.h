@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <tl/expected.hpp>
 
 #include "client/src/gpu_context.h"
 #include "client/src/gpu_handle.h"
 #include "client/src/mapping.h"
+#include "client/src/stream_marks.h"
 #include "client/src/stream_words.h"
 #include "proto/status.h"
 
@@ -64,7 +66,7 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
 
   // A word for so many parts, if streams can be put into an order and one is free; else one that is
   // none.
-  HeldWord take_word(uint32_t parts) const;
+  HeldWord take_word(uint32_t parts, StreamWords::By by) const;
   void give_back(uint32_t word) const { words_.give_back(word); }
   uint64_t offset_of(uint32_t word) const { return words_.offset_of(word); }
 
@@ -80,11 +82,13 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
     // bytes, and the word is all that streams have to do with.
     bool in_place = false;
   };
-  // Behind what was put on `stream` until now: copies part after part to the shadow, unless there
-  // are no bytes, and sets the word for each. Not waited for. Refused where the stream is being
-  // captured into a graph. False: the driver does not do that after all.
+  // Behind what was put on `stream` until now, and behind all that deliver_on() of `others` has
+  // begun: copies part after part to the shadow, unless there are no bytes, and sets the word for
+  // each. Not waited for. Refused where the stream is being captured into a graph. False: the
+  // driver does not do that after all.
   tl::expected<bool, Status> begin(const Copy& copy, CudaDriver::Stream stream,
-                                   const StreamWord& reached) const;
+                                   const StreamWord& reached,
+                                   std::span<const GpuMemory* const> others) const;
   // `stream` waits for each part, and then copies it from the shadow, unless there are no bytes.
   // Not waited for; likewise.
   tl::expected<bool, Status> deliver_on(CudaDriver::Stream stream, const StreamWord& ended,
@@ -92,8 +96,6 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
 
   // `stream` waits for all that deliver_on() has begun.
   Status join_delivery(CudaDriver::Stream stream) const;
-  // What begin() is called for from now on waits for all that deliver_on() of `other` has begun.
-  Status come_behind(const GpuMemory& other) const;
 
   // Waits until the GPU has done what was put on `stream` until now. Refused where the stream is
   // being captured into a graph: nothing is done then that could be waited for.
@@ -107,13 +109,15 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
  private:
   GpuMemory(std::shared_ptr<const GpuContext> context, uint64_t bytes,
             std::shared_ptr<const Mapping> shadow);
-  // In the context, these five.
+  // In the context, these.
   CudaDriver::Result to_shadow(const Copy& copy, CudaDriver::Stream stream) const;
   CudaDriver::Result from_shadow(const Copy& copy, CudaDriver::Stream stream) const;
-  CudaDriver::Result open_fetches() const { return open(&fetches_); }
   CudaDriver::Result not_captured(CudaDriver::Stream stream) const;
-  CudaDriver::Result open(CudaDriver::Stream* stream) const;
-  // For an order by this word: its address, streams of our own, and that theirs is not captured.
+  CudaDriver::Result begin_on(CudaDriver::Stream by, const Copy& copy, const StreamWord& reached,
+                              CudaDriver::Address word) const;
+  CudaDriver::Result mark(StreamMarks* marks, CudaDriver::Stream stream) const;
+  CudaDriver::Result follow_results(CudaDriver::Stream later) const;
+  // For an order by this word: its address, and that the stream is not captured.
   CudaDriver::Result prepare(CudaDriver::Stream stream, const StreamWord& word,
                              CudaDriver::Address* address) const;
   Status capture_or(CudaDriver::Result result, std::string_view what) const;
@@ -122,16 +126,11 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   const std::shared_ptr<const Mapping> shadow_;
   mutable StreamWords words_;
   bool pinned_ = false;
-  // Of this memory alone: what is on it may wait for ops of other ranks, and others' copies must
-  // not wait for those too. Made with the first op.
-  mutable std::mutex fetches_mutex_;
-  mutable CudaDriver::Stream fetches_ = nullptr;
-  // Behind all that other streams have to do with a word and nothing else: ops in one memory must
-  // not wait for one another there, but whoever lets go of the words must.
-  mutable CudaDriver::Stream words_behind_ = nullptr;
-  // What is put on that stream in one go: when the first part of an input is there, the others must
-  // need nothing but copies.
-  mutable std::mutex go_;
+  mutable std::mutex marks_mutex_;
+  // What brings results out of the shadow, and whatever else streams have to do with it: ops in one
+  // memory must not wait for one another, but whoever lets go of it must wait for all.
+  mutable StreamMarks results_;
+  mutable StreamMarks rest_;
 };
 
 }  // namespace gradring::client

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <iterator>
+#include <vector>
 
 namespace gradring::client {
 
@@ -14,15 +15,17 @@ GpuMemory::Copy Loan::copy(const Passage& passage) const {
   return {block->data() + place_.offset, users(), passage.bytes, passage.bytes, true};
 }
 
-tl::expected<bool, Status> Loan::begin(const Passage& passage, void* stream,
-                                       const StreamWord& reached) const {
-  return place_.segment->gpu->begin(copy(passage), stream, reached);
-}
-
-Status Loan::come_behind(const Loan& before) const {
-  const Segment& segment = *before.place_.segment;
-  if (!segment.staged || place_.segment == &segment) return {};
-  return place_.segment->gpu->come_behind(*segment.gpu);
+tl::expected<bool, Status> Loan::begin(const Loan& input, const Loan& output,
+                                       const Passage& passage, void* stream,
+                                       const StreamWord& reached) {
+  const Loan& place = input.of_a_gpu() ? input : output;
+  std::vector<const GpuMemory*> stages;
+  for (const Loan* const loan : {&input, &output}) {
+    if (loan->of_a_gpu() && loan->place_.segment->staged) {
+      stages.push_back(loan->place_.segment->gpu.get());
+    }
+  }
+  return place.place_.segment->gpu->begin(place.copy(passage), stream, reached, stages);
 }
 
 Status Loan::fetch(uint64_t bytes, void* stream) const {

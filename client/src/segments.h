@@ -75,13 +75,15 @@ class Loan {
   bool in_place() const { return opened() && place_.segment->block == nullptr; }
 
   // Of a GPU's memory, and one that is none where its streams cannot be put into an order.
-  HeldWord take_word(uint32_t parts) const { return place_.segment->gpu->take_word(parts); }
+  HeldWord take_word(uint32_t parts, StreamWords::By by) const {
+    return place_.segment->gpu->take_word(parts, by);
+  }
   // When the stream has come there, that passes to the daemon, part after part, and the word tells.
-  tl::expected<bool, Status> begin(const Passage& passage, void* stream,
-                                   const StreamWord& reached) const;
-  // What is begun here from now on comes behind what the streams of `before` have begun to deliver
-  // out of the same stage for others; nothing to do where it is no stage.
-  Status come_behind(const Loan& before) const;
+  // It comes behind what was begun to be delivered out of the stages of `input` and `output` for
+  // others.
+  static tl::expected<bool, Status> begin(const Loan& input, const Loan& output,
+                                          const Passage& passage, void* stream,
+                                          const StreamWord& reached);
   // What a delivery by a stream needs, for longer than the loan lasts.
   struct Delivery {
     std::shared_ptr<const GpuMemory> gpu;

@@ -27,8 +27,12 @@ class StreamWords {
 
   StreamWords(std::byte* segment, uint64_t offset) : segment_(segment), offset_(offset) {}
 
+  // Who writes it. A stream may come to that long after the op has failed and the word was given
+  // back, and what it writes then is less than the word had from the next one: nobody has the word
+  // until it has come.
+  enum class By : uint8_t { kHost, kStream };
   // With values that none before it had; nothing if all are in use.
-  std::optional<std::pair<uint32_t, StreamWord>> take(uint32_t parts);
+  std::optional<std::pair<uint32_t, StreamWord>> take(uint32_t parts, By by);
   void give_back(uint32_t number);
   // Within the segment.
   uint64_t offset_of(uint32_t number) const { return offset_ + number * kStride; }
@@ -37,7 +41,10 @@ class StreamWords {
   struct Word {
     uint32_t value = 0;  // the last one given out
     bool taken = false;
+    By by = By::kHost;
   };
+  bool is_free(uint32_t number) const;
+  StreamWord word(uint32_t number, uint32_t parts) const;
   std::byte* const segment_;
   const uint64_t offset_;
   std::mutex mutex_;

@@ -167,24 +167,23 @@ tl::expected<bool, Status> Communicator::begin_behind(Request* request, void* st
                       (!request->takes_from_gpus() || request->output.opened());
   const bool gives = on_gpu && request->gives_to_gpus();
   const bool takes = on_gpu && request->takes_from_gpus();
-  HeldWord reached = place.take_word(gives ? 1 : parts_of(extent.input, part));
+  HeldWord reached =
+      place.take_word(gives ? 1 : parts_of(extent.input, part), StreamWords::By::kStream);
   if (!reached.any()) return false;
   if (request->input.registered() && !request->input.of_a_gpu()) {
     Status copied = request->input.fetch(extent.input, nullptr);
     if (!copied.ok()) return tl::unexpected(std::move(copied));
   }
-  if (request->output.of_a_gpu()) {
-    Status behind = place.come_behind(request->output);
-    if (!behind.ok()) return tl::unexpected(std::move(behind));
-  }
   const uint64_t bytes = request->input.of_a_gpu() ? extent.input : 0;
   const bool in_order = request->output.of_a_gpu() && !(takes && request->output.in_place());
-  auto begun = place.begin({bytes, part, gives, in_order}, stream, reached.word());
+  auto begun = Loan::begin(request->input, request->output, {bytes, part, gives, in_order}, stream,
+                           reached.word());
   if (!begun || !*begun) return begun;
   request->reached = std::move(reached);
   request->on_gpu = on_gpu;
   if (!request->output.of_a_gpu()) return true;
-  request->ended = request->output.take_word(takes ? 1 : parts_of(extent.output, part));
+  request->ended =
+      request->output.take_word(takes ? 1 : parts_of(extent.output, part), StreamWords::By::kHost);
   return true;
 }
 

@@ -1,7 +1,7 @@
 // Functions of libcuda.so.1, with the numbers and names of its cuda.h: contexts, streams and
 // events. Memory is in cuda_twin_memory.cc, kernels in cuda_twin_kernels.cc.
 #include <array>
-#include <bit>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -126,7 +126,7 @@ int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
   if (const int result = told_unsafe("cuStreamCreate"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
   *stream = new char;
-  Stream& made = gpu().streams[*stream];
+  Stream& made = add_stream(*stream);
   made.made = true;
   made.blocking = flags == 0;
   made.gpu = gpu_of(contexts.back());
@@ -139,8 +139,8 @@ int cuStreamCreate(void** stream, unsigned flags) {
 
 int cuStreamDestroy_v2(void* stream) {
   const std::lock_guard lock(gpu().mutex);
-  if (stream == nullptr || gpu().streams.erase(stream) == 0) return kInvalidValue;
-  delete static_cast<char*>(stream);
+  if (stream == nullptr || gpu().streams.count(stream) == 0) return kInvalidValue;
+  end_stream(stream);
   return kSuccess;
 }
 
@@ -209,6 +209,16 @@ int cuEventQuery(void* event) {
   return known->second.error;
 }
 
+int cuEventSynchronize(void* event) {
+  std::unique_lock lock(gpu().mutex);
+  if (const int told = told_unsafe("cuEventSynchronize"); told != kSuccess) return told;
+  if (gpu().events.count(event) == 0) return kInvalidHandle;
+  Event& waited = gpu().events.at(event);
+  const uint64_t last = waited.recorded;
+  gpu().done.wait(lock, [&] { return last == 0 || waited.done.count(last) > 0; });
+  return waited.error;
+}
+
 // For what was recorded until now.
 int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   const std::lock_guard lock(gpu().mutex);
@@ -221,11 +231,15 @@ int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   });
 }
 
+// Whatever is there.
 int cuStreamWriteValue32_v2(void* stream, uint64_t address, uint32_t value, unsigned) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuStreamWriteValue32_v2"); result != kSuccess) return result;
+  if (word_at(address) == nullptr) return kInvalidValue;
   return enqueue(stream, [=] {
-    StreamWord{std::bit_cast<uint32_t*>(address), value}.set();
+    uint32_t* const word = word_at(address);
+    if (word == nullptr) return kIllegalAddress;
+    std::atomic_ref(*word).store(value, std::memory_order_release);
     return kSuccess;
   });
 }
@@ -233,8 +247,11 @@ int cuStreamWriteValue32_v2(void* stream, uint64_t address, uint32_t value, unsi
 int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsigned) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuStreamWaitValue32_v2"); result != kSuccess) return result;
+  if (word_at(address) == nullptr) return kInvalidValue;
   return enqueue(stream, [=]() -> std::optional<int> {
-    if (!StreamWord{std::bit_cast<uint32_t*>(address), value}.has_come()) return std::nullopt;
+    uint32_t* const word = word_at(address);
+    if (word == nullptr) return kIllegalAddress;
+    if (!StreamWord{word, value}.has_come()) return std::nullopt;
     return kSuccess;
   });
 }

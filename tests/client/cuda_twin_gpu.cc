@@ -19,26 +19,46 @@ namespace {
 // What is put on a stream is done that much later, so that whoever does not wait sees nothing.
 constexpr auto kLate = std::chrono::milliseconds(1);
 
+// Whether another stream of the same connection has something that was put there before.
+bool is_behind_others(const Gpu& gpu, const Stream& stream) {
+  if (gpu.connections == 0) return false;
+  return std::any_of(gpu.streams.begin(), gpu.streams.end(), [&](const auto& entry) {
+    const Stream& other = entry.second;
+    return other.gpu == stream.gpu && !other.work.empty() &&
+           other.number % gpu.connections == stream.number % gpu.connections &&
+           other.work.front().number < stream.work.front().number;
+  });
+}
+
+void work_on(Gpu* gpu, Stream* stream) {
+  const int& fault = gpu->faults.at(static_cast<size_t>(stream->gpu));
+  const auto goes_on = [&] {
+    return fault == kSuccess && !stream->held && !stream->work.empty() &&
+           !is_behind_others(*gpu, *stream);
+  };
+  while (goes_on()) {
+    Work& work = stream->work.front();
+    if (Clock::now() - work.since < kLate) return;
+    const std::optional<int> result = work.act();
+    if (!result) return;
+    if (stream->error == kSuccess) stream->error = *result;
+    stream->work.pop_front();
+    ++stream->done;
+  }
+  if (fault == kSuccess) return;
+  stream->done += stream->work.size();
+  stream->work.clear();
+}
+
 // What the streams have come to; in turns, as far as each can go.
-[[noreturn]] void work_on(Gpu* gpu) {
+[[noreturn]] void work_on_all(Gpu* gpu) {
   for (;;) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     const std::lock_guard lock(gpu->mutex);
-    for (auto& [id, stream] : gpu->streams) {
-      const int& fault = gpu->faults.at(static_cast<size_t>(stream.gpu));
-      while (fault == kSuccess && !stream.held && !stream.work.empty()) {
-        const auto& [since, act] = stream.work.front();
-        if (Clock::now() - since < kLate) break;
-        const std::optional<int> result = act();
-        if (!result) break;
-        if (stream.error == kSuccess) stream.error = *result;
-        stream.work.pop_front();
-        ++stream.done;
-      }
-      if (fault == kSuccess) continue;
-      stream.done += stream.work.size();
-      stream.work.clear();
-    }
+    for (auto& [id, stream] : gpu->streams) work_on(gpu, &stream);
+    std::erase_if(gpu->streams, [](const auto& entry) {
+      return entry.second.ended && entry.second.work.empty();
+    });
     gpu->done.notify_all();
   }
 }
@@ -50,7 +70,10 @@ Gpu& gpu() {
   static Gpu* const kTheGpu = [] {
     auto* const made = new Gpu;
     if (const char* const count = std::getenv("GRADRING_TWIN_GPUS")) made->count = std::atoi(count);
-    std::thread(work_on, made).detach();
+    if (const char* const shared = std::getenv("GRADRING_TWIN_CONNECTIONS")) {
+      made->connections = static_cast<uint64_t>(std::atoi(shared));
+    }
+    std::thread(work_on_all, made).detach();
     return made;
   }();
   return *kTheGpu;
@@ -162,12 +185,35 @@ int told_unsafe(const char* function) {
   return result;
 }
 
+uint32_t* word_at(uint64_t address) {
+  for (const auto& [base, pinned] : gpu().pinned) {
+    const uint64_t offset = address - pinned.address;
+    if (offset >= pinned.size || pinned.size - offset < sizeof(uint32_t)) continue;
+    return std::bit_cast<uint32_t*>(std::bit_cast<uint64_t>(base) + offset);
+  }
+  return nullptr;
+}
+
+Stream& add_stream(void* id) {
+  Stream& made = gpu().streams[id];
+  made.number = ++gpu().streams_made;
+  return made;
+}
+
+// The name is never used again: whoever asks for it then is to be refused.
+void end_stream(void* id) {
+  Stream& stream = gpu().streams.at(id);
+  stream.ended = true;
+  stream.made = false;
+  stream.held = false;
+}
+
 int enqueue(void* stream, Act act) {
   if (contexts.empty()) return kInvalidContext;
   if (const int fault = fault_here(); fault != kSuccess) return fault;
   const auto found = gpu().streams.find(stream);
-  if (found == gpu().streams.end()) return kInvalidHandle;
-  found->second.work.emplace_back(Clock::now(), std::move(act));
+  if (found == gpu().streams.end() || found->second.ended) return kInvalidHandle;
+  found->second.work.push_back({Clock::now(), ++gpu().put, std::move(act)});
   return kSuccess;
 }
 
@@ -214,7 +260,7 @@ void twin_hold_gpu(int number, bool on) {
 void* twin_make_stream_on(int number) {
   const std::lock_guard lock(gpu().mutex);
   void* const stream = new char;
-  gpu().streams[stream].gpu = number;
+  add_stream(stream).gpu = number;
   return stream;
 }
 
@@ -222,8 +268,13 @@ void* twin_make_stream() { return twin_make_stream_on(0); }
 
 void twin_end_stream(void* stream) {
   const std::lock_guard lock(gpu().mutex);
-  gpu().streams.erase(stream);
-  delete static_cast<char*>(stream);
+  end_stream(stream);
+}
+
+void twin_share(int connections) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().connections = static_cast<uint64_t>(connections);
+  gpu().streams_made = 0;
 }
 
 void twin_fill_later(void* stream, uint64_t address, float value, size_t count) {
@@ -234,7 +285,7 @@ void twin_fill_later(void* stream, uint64_t address, float value, size_t count) 
     std::fill_n(to, count, value);
     return kSuccess;
   };
-  gpu().streams.at(stream).work.emplace_back(Clock::now(), fill);
+  gpu().streams.at(stream).work.push_back({Clock::now(), ++gpu().put, fill});
 }
 
 void twin_hold(void* stream, bool on) {
@@ -335,6 +386,7 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_hold_gpu,
     twin_stall,
     twin_settle,
-    twin_entries};
+    twin_entries,
+    twin_share};
 }
 // NOLINTEND(readability-identifier-naming)

@@ -23,8 +23,9 @@ using Clock = std::chrono::steady_clock;
 // By the numbers of cuda.h.
 inline constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kMapFailed = 205,
                      kNoPeer = 217, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
-                     kIllegalAddress = 700, kPeerAlready = 704, kMisaligned = 716,
-                     kCaptureUnsupported = 900, kCaptureImplicit = 906;
+                     kIllegalAddress = 700, kPeerAlready = 704, kAlreadyRegistered = 712,
+                     kNotRegistered = 713, kMisaligned = 716, kCaptureUnsupported = 900,
+                     kCaptureImplicit = 906;
 // CUstreamCaptureMode.
 inline constexpr int kGlobal = 0, kRelaxed = 2;
 inline constexpr int kGpusMax = 4;
@@ -47,11 +48,18 @@ struct Range {
   bool mapped = false;      // by cuMemMap
   unsigned readers = 0;     // then: the GPUs that may have it, by their bits
 };
+struct Work {
+  Clock::time_point since;
+  uint64_t number = 0;  // of all streams' in the order in which it was put there
+  Act act;
+};
 struct Stream {
-  std::deque<std::pair<Clock::time_point, Act>> work;
+  std::deque<Work> work;
   uint64_t done = 0;     // of what was put there
   int error = kSuccess;  // of what was done since somebody waited for it
   bool held = false;
+  bool ended = false;    // nobody has it any more, but it has work
+  uint64_t number = 0;   // the streams' are counted
   bool made = false;     // by cuStreamCreate; others are the tests' own
   bool blocking = true;  // and CUDA's default stream may wait for it
   int gpu = 0;
@@ -60,6 +68,11 @@ struct Stream {
 struct Capture {
   std::thread::id by;
   bool spoilt = false;
+};
+// Memory of the host, which a GPU finds at another address.
+struct Pinned {
+  size_t size = 0;
+  uint64_t address = 0;
 };
 struct Event {
   uint64_t recorded = 0;
@@ -83,13 +96,16 @@ struct Gpu {
   std::map<void*, Stream> streams = {{nullptr, {}}};
   std::map<void*, Event> events;
   std::map<void*, Capture> captures;  // by the stream
-  std::map<void*, size_t> pinned;
+  std::map<void*, Pinned> pinned;
   std::map<std::string, int> answers = {{"imported", kIllegalAddress}};
   std::set<std::string> stalled;
   std::set<void*> modules;
   std::set<std::pair<int, int>> peers;  // the first one reaches memory of the other
   bool settles = false;
   uint64_t buffers = 0;
+  uint64_t put = 0;  // so often something on a stream
+  uint64_t streams_made = 0;
+  uint64_t connections = 0;  // that streams share; 0: each has its own
   int count = 1;
   int primaries = 0;
   int entered = 0;
@@ -130,6 +146,11 @@ int gpu_of(void* context);
 bool is_imported_for(int gpu, uint64_t address);
 // What went wrong in the current context.
 int fault_here();
+// The host's word that a GPU finds there; null: it is not pinned.
+uint32_t* word_at(uint64_t address);
+Stream& add_stream(void* id);
+// When it is empty and nobody has it any more.
+void end_stream(void* id);
 // What this function is to answer.
 int told(const char* function);
 // The same for one that is not to be called while somebody captures, who has lost the capture then.

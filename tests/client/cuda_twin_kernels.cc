@@ -81,7 +81,9 @@ bool leave_trace(Dtype dtype, const FoldArguments& a, const std::vector<const vo
     trace.first_of[a.numbers[r]] = std::max(trace.first_of[a.numbers[r]], ~FoldTrace::Number{mark});
   }
   std::memcpy(there, &trace, sizeof trace);
-  *a.raised = 1;
+  uint32_t* const raised = word_at(std::bit_cast<uint64_t>(a.raised));
+  if (raised == nullptr) return false;
+  *raised = 1;
   return true;
 }
 

@@ -1,10 +1,12 @@
 // Functions of libcuda.so.1 for memory, with the numbers and names of its cuda.h.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -196,7 +198,17 @@ int cuIpcCloseMemHandle(uint64_t address) {
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
   const auto lock = entered("cuMemHostRegister_v2");
   if (const int result = told_unsafe("cuMemHostRegister_v2"); result != kSuccess) return result;
-  return gpu().pinned.emplace(memory, bytes).second ? kSuccess : kInvalidValue;
+  if (contexts.empty()) return kInvalidContext;
+  const auto first = reinterpret_cast<uint64_t>(memory);
+  for (const auto& [base, pinned] : gpu().pinned) {
+    const auto other = reinterpret_cast<uint64_t>(base);
+    if (first < other + pinned.size && other < first + bytes) return kAlreadyRegistered;
+  }
+  // An address that is nobody else's.
+  void* const seen =
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  gpu().pinned[memory] = {bytes, reinterpret_cast<uint64_t>(seen)};
+  return kSuccess;
 }
 
 int cuMemHostUnregister(void* memory) {
@@ -204,16 +216,20 @@ int cuMemHostUnregister(void* memory) {
   if (const int result = told_unsafe("cuMemHostUnregister"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
   settle(&lock, gpu_of(contexts.back()));
-  return gpu().pinned.erase(memory) == 1 ? kSuccess : kInvalidValue;
+  const auto found = gpu().pinned.find(memory);
+  if (found == gpu().pinned.end()) return kNotRegistered;
+  ::munmap(std::bit_cast<void*>(found->second.address), found->second.size);
+  gpu().pinned.erase(found);
+  return kSuccess;
 }
 
-// Only of memory that is pinned; the GPU sees it where the host does.
+// Only of memory that is pinned; the GPU sees it elsewhere.
 int cuMemHostGetDevicePointer_v2(uint64_t* address, void* memory, unsigned) {
   const std::lock_guard lock(gpu().mutex);
-  for (const auto& [base, bytes] : gpu().pinned) {
+  for (const auto& [base, pinned] : gpu().pinned) {
     const auto offset = reinterpret_cast<uint64_t>(memory) - reinterpret_cast<uint64_t>(base);
-    if (offset >= bytes) continue;
-    *address = reinterpret_cast<uint64_t>(memory);
+    if (offset >= pinned.size) continue;
+    *address = pinned.address + offset;
     return kSuccess;
   }
   return kInvalidValue;

@@ -22,6 +22,12 @@ class GpuStreams : public GpuMemory {
     gpu_.hold(nullptr, false);
     GpuMemory::TearDown();
   }
+  // Within a second.
+  bool comes(const wire::StreamWord& word) {
+    const StreamWord looked_at{daemon_.word_at(word), word.value()};
+    for (int i = 0; i < 50 && !looked_at.has_come(); ++i) sleep_a_moment();
+    return looked_at.has_come();
+  }
   void sleep_a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
   void* const another_stream_ = gpu_.make_stream();
@@ -168,6 +174,74 @@ TEST_F(GpuStreams, GoOnWhateverKeepsTheDriver) {
   goes_on_beside("cuMemHostRegister_v2", enters);
   goes_on_beside("cuMemHostUnregister", leaves);
   goes_on_beside("cuMemHostRegister_v2", sums);
+}
+
+// What has failed leaves its word, and a stream that has yet to write there.
+TEST_F(GpuStreams, DoNotTakeBackWhatAnotherHasWrittenSince) {
+  void* ours = nullptr;
+  daemon_.set([](Script& script) { script.sums_on_gpus = true; });
+  job_ = open(daemon_);
+  constexpr uint64_t kBytes = uint64_t{3} << 20;
+  ASSERT_EQ(gradring_gpu_alloc(kBytes, 0, &ours), GRADRING_OK) << gradring_last_error();
+  gradring_op op = sum(std::bit_cast<uint64_t>(ours), std::bit_cast<uint64_t>(ours));
+  op.count = kBytes / sizeof(float);
+  gpu_.hold(nullptr, true);
+  const gradring_request early = submit_alone(op);
+  wire::Completion failed;
+  failed.set_verdict(GRADRING_VERDICT_FAILED);
+  daemon_.send(completed(daemon_.wait_for_operations(1).at(0), failed));
+  EXPECT_EQ(wait(early), GRADRING_ERR_FAILED);
+  op.stream = another_stream_;
+  const gradring_request late = submit_alone(op);
+  const wire::Operation operation = daemon_.wait_for_operations(2).at(1);
+  const StreamWord reached{daemon_.word_at(operation.reached()), operation.reached().value()};
+  gpu_.wait_for(another_stream_);
+  gpu_.hold(nullptr, false);
+  gpu_.wait_for(nullptr);
+  EXPECT_TRUE(reached.has_come());
+  daemon_.complete(operation);
+  EXPECT_EQ(wait(late), GRADRING_OK) << gradring_last_error();
+  EXPECT_EQ(gradring_gpu_free(ours), GRADRING_OK);
+}
+
+// Nor do two ops in parts of one buffer, which other ranks may start in another order.
+TEST_F(GpuStreams, ThatBringResultsKeepNoOtherOpOfTheirMemory) {
+  const uint64_t memory = registered();
+  gradring_op first = sum(memory, memory), second = first;
+  first.count = second.count = kGpuCount / 2;
+  second.input = second.output = pointer(memory + kGpuBytes / 2);
+  write_later(memory, 3);
+  const gradring_request slow = submit_alone(first);
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), slow, another_stream_, -1), GRADRING_OK);
+  const gradring_request quick = submit_alone(second);
+  const auto operations = daemon_.wait_for_operations(2);
+  ASSERT_TRUE(comes(operations[1].reached()));
+  for (const wire::Operation& operation : operations) daemon_.complete(operation);
+  for (const gradring_request request : {slow, quick}) EXPECT_EQ(wait(request), GRADRING_OK);
+}
+
+// A GPU has few connections for all streams, and what waits on one holds up others.
+TEST_F(GpuStreams, AreSoFewThatTheyDoNotWaitForOneAnother) {
+  twin_.share(8);
+  void* const held = gpu_.make_stream();
+  void* const quick = gpu_.make_stream();
+  std::vector<uint64_t> buffers;
+  for (int i = 0; i < 10; ++i) buffers.push_back(registered());
+  const uint64_t slow = registered();
+  gpu_.hold(held, true);
+  const gradring_request late = submit_alone(sum(slow, slow, held));
+  for (const uint64_t memory : buffers) {
+    write_later(memory, 2, quick);
+    submit_alone(sum(memory, memory, quick));
+  }
+  const auto operations = daemon_.wait_for_operations(1 + buffers.size());
+  for (size_t i = 1; i < operations.size(); ++i) {
+    EXPECT_TRUE(comes(operations[i].reached())) << i;
+  }
+  gpu_.hold(held, false);
+  for (const wire::Operation& operation : operations) daemon_.complete(operation);
+  EXPECT_EQ(wait(late), GRADRING_OK) << gradring_last_error();
+  twin_.share(0);
 }
 
 // 5 MiB in parts of 2: of the result some is fetched before the op has ended.
