@@ -80,6 +80,13 @@ def test_nccl_is_asked_for_its_words(parts, request):
     assert nccl.ask(setting, nccl.PAIR).why == "it is for GPUs"
 
 
+def test_ranks_have_all_queues_of_the_gpu(parts):
+    """A stream that waits for an op keeps nobody behind it then."""
+    import rings
+
+    assert "CUDA_DEVICE_MAX_CONNECTIONS=32" in rings.Rings(rings.Setting(Path(), "cuda", quick=True), [])._environment()
+
+
 def test_what_fails_with_nccl_is_tried_without(parts):
     import nccl
     from rings import Failed

@@ -17,6 +17,9 @@ SUMS, HOST, NODES_SUMS, NODES_HOST = "sums", "host", "two nodes, sums", "two nod
 RINGS = {SUMS: (1, True), HOST: (1, False), NODES_SUMS: (2, True), NODES_HOST: (2, False)}
 # More than enough for the largest op, so that none goes by way of the host for want of room.
 STAGE_MIB = 2048
+# As many of the GPU's queues as CUDA has. With 8 of them, which is the default, a stream that waits for an op may be before
+# another that the op needs, in the same queue.
+QUEUES = 32
 
 
 class Failed(Exception):
@@ -101,7 +104,8 @@ class Rings:
 
     def _environment(self):
         words = ["GLOO_SOCKET_IFNAME=lo", "NCCL_SOCKET_IFNAME=lo", "PYTHONWARNINGS=ignore", "TORCH_CPP_LOG_LEVEL=ERROR",
-                 "PYTHONDONTWRITEBYTECODE=1", "CUBLAS_WORKSPACE_CONFIG=:4096:8", f"GRADRING_GPU_STAGE_MIB={STAGE_MIB}"]
+                 "PYTHONDONTWRITEBYTECODE=1", "CUBLAS_WORKSPACE_CONFIG=:4096:8", f"GRADRING_GPU_STAGE_MIB={STAGE_MIB}",
+                 f"CUDA_DEVICE_MAX_CONNECTIONS={QUEUES}"]
         if self._setting.device == "cpu":
             words.append("OMP_NUM_THREADS=1")  # ranks share the processors
         if self._setting.nccl:
