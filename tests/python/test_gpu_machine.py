@@ -80,6 +80,21 @@ def test_nccl_is_asked_for_its_words(parts, request):
     assert nccl.ask(setting, nccl.PAIR).why == "it is for GPUs"
 
 
+def test_nccl_that_is_too_old_is_not_asked(parts, monkeypatch):
+    import nccl
+    import torch
+    from rings import Setting
+
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 28, 9))
+    monkeypatch.setattr(nccl, "probe", lambda setting, environment: nccl.Nccl(environment, pairs=True))
+    nccl.ask.cache_clear()
+    assert nccl.ask(Setting(Path(), "cuda", quick=True), nccl.PAIR).why == "NCCL 2.28.9 takes one rank a GPU"
+    assert nccl.ask(Setting(Path(), "cuda", quick=True, nccl="libnccl.so.2"), nccl.PAIR).pairs, "it may be a newer one"
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 1))
+    assert nccl.ask(Setting(Path("/"), "cuda", quick=True), nccl.PAIR).pairs
+
+
 def test_ranks_have_all_queues_of_the_gpu(parts):
     """A stream that waits for an op keeps nobody behind it then."""
     import rings

@@ -3,8 +3,10 @@
 import functools
 from dataclasses import dataclass
 
+import torch
 from rings import HOST, Failed, Rings, ended
 
+FIRST = (2, 30)  # version that does
 PAIR = ("NCCL_MULTI_RANK_GPU_ENABLE=1",)
 SOCKETS = (*PAIR, "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
 SECONDS = 100
@@ -19,8 +21,21 @@ class Nccl:
 
 @functools.cache
 def ask(setting, environment):
-    """Whether they can be joined with these variables. Asked once each."""
-    return probe(setting, environment) if setting.device == "cuda" else Nccl(environment, why="it is for GPUs")
+    """Whether they can be joined with these variables. Asked once each, if at all."""
+    why = known(setting)
+    return Nccl(environment, why=why) if why else probe(setting, environment)
+
+
+def known(setting):
+    """Why it does not, where that is known without ranks that try; else None."""
+    if setting.device != "cuda":
+        return "it is for GPUs"
+    if not torch.distributed.is_nccl_available():
+        return "this PyTorch has none"
+    version = torch.cuda.nccl.version()
+    if setting.nccl is None and version[:2] < FIRST:
+        return f"NCCL {'.'.join(map(str, version))} takes one rank a GPU"
+    return None
 
 
 def probe(setting, environment):
