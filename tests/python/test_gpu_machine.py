@@ -118,6 +118,19 @@ def test_what_fails_with_nccl_is_tried_without(parts):
         nccl.or_without(nccl.Nccl(nccl.PAIR), measure)
 
 
+def test_figures_are_not_lost_with_those_of_nccl(parts, monkeypatch, request):
+    """Here it does not even start."""
+    import latency
+    import nccl
+    from rings import Setting
+
+    told = []
+    monkeypatch.setattr(latency, "tell", lambda size, taken: told.append(latency.BOTH in taken and latency.NCCL_ALONE not in taken))
+    setting = Setting(Path(request.config.getoption("--programs")).resolve(), "cpu", quick=True)
+    nccl.or_without(nccl.Nccl(nccl.PAIR, alone=True), lambda how: latency.measure(setting, how))
+    assert told == [True, True]
+
+
 @pytest.fixture
 def compare(parts):
     """compare() of training.py: its complaints about one rank that has these weights, and another."""

@@ -2,10 +2,11 @@
 nothing else to do."""
 
 import statistics
+from dataclasses import replace
 
 import torch
 from nccl import PAIR, ask, or_without
-from rings import HOST, SUMS, Rings, ended
+from rings import HOST, SUMS, Rings, ended, reports
 from table import goal, in_bytes, show
 
 KERNEL, ALONE, BOTH, BY_HOST = "kernel", "gradring, 1 rank", "gradring, 2 ranks, gpu-sums", "gradring, 2 ranks, by the host"
@@ -15,24 +16,29 @@ SECONDS = 150
 
 
 def run(setting):
-    or_without(ask(setting, PAIR), lambda nccl: measure(setting, nccl))
+    alone = setting.device == "cuda" and torch.distributed.is_nccl_available()
+    or_without(replace(ask(setting, PAIR), alone=alone), lambda nccl: measure(setting, nccl))
 
 
 def measure(setting, nccl):
+    """Tells the figures, also those until something failed."""
     with Rings(setting, [SUMS, HOST]) as rings:
         sums, host = rings.runtime_dirs(SUMS), rings.runtime_dirs(HOST)
         ways = {ALONE: {"backend": "gradring", "runtime_dirs": sums, "ranks": [0]},
                 BOTH: {"backend": "gradring", "runtime_dirs": sums},
                 BY_HOST: {"backend": "gradring", "runtime_dirs": host},
                 GLOO: {"backend": "gloo"}}
-        if setting.device == "cuda" and torch.distributed.is_nccl_available():
+        if nccl.alone:
             ways[NCCL_ALONE] = {"backend": "nccl", "ranks": [0]}
         if nccl.pairs:
             ways[NCCL_PAIR] = {"backend": "nccl"}
         told = {"ways": ways, "sizes": [4, 4096], "rounds": 2 if setting.quick else 5, "times": 20 if setting.quick else 200}
-        said = ended(rings.launch("latency", told, environment=nccl.environment if nccl.pairs else ()), SECONDS)
-    for one in said[0]:
-        tell(one["size"], one["us"])
+        job = rings.launch("latency", told, environment=nccl.environment if nccl.pairs else ())
+        try:
+            ended(job, SECONDS)
+        finally:
+            for one in reports(job[0]):
+                tell(one["size"], one["us"])
 
 
 def tell(size, taken):

@@ -17,6 +17,7 @@ class Nccl:
     environment: tuple  # of ranks that use it
     pairs: bool = False
     why: str = ""  # it does not
+    alone: bool = False  # whether one rank alone is measured by it as well
 
 
 @functools.cache
@@ -53,11 +54,12 @@ def probe(setting, environment):
 
 
 def or_without(nccl, measure):
-    """measure(nccl); without NCCL if that does not end well, as kernels of two ranks that wait for one another may on one GPU."""
+    """measure(nccl); without NCCL if that does not end well, as kernels of two ranks that wait for one another may on one GPU: the
+    figures of the others are not to be lost with NCCL's."""
     try:
         return measure(nccl)
     except Failed as error:
-        if not nccl.pairs:
+        if not nccl.pairs and not nccl.alone:
             raise
         print(f"with NCCL it did not end well, and is tried without: {error}")
         return measure(Nccl(nccl.environment, why="with it the measurement did not end well"))

@@ -3,7 +3,7 @@
 import statistics
 
 from nccl import PAIR, SOCKETS, ask, or_without
-from rings import HOST, NODES_HOST, NODES_SUMS, SUMS, Rings, ended
+from rings import HOST, NODES_HOST, NODES_SUMS, SUMS, Rings, ended, reports
 from table import goal, show, spread
 
 OURS, BY_HOST, GLOO, NCCL, ALONE = "gradring, gpu-sums", "gradring, by the host", "gloo", "NCCL", "alone"
@@ -11,7 +11,8 @@ MORE_AT_MOST = 1.05  # times computing alone
 SECONDS = 260  # for a job
 
 
-def measure(setting, names, nccl):
+def measure(what, setting, names, nccl):
+    """Tells the figures, also those of the rounds until something failed."""
     sums, host = names
     with Rings(setting, names) as rings:
         ways = {OURS: {"backend": "gradring", "runtime_dirs": rings.runtime_dirs(sums)},
@@ -22,10 +23,14 @@ def measure(setting, names, nccl):
         model = {"width": 256, "layers": 4, "rows": [16, 1024]} if setting.quick else \
             {"width": 2048, "layers": 8, "rows": [256, 65536]}
         told = {"ways": ways, "fits": [OURS, BY_HOST], **model, "rounds": 2 if setting.quick else 5, "steps": 2 if setting.quick else 4}
-        said = ended(rings.launch("overlap", told, environment=nccl.environment if nccl.pairs else ()), SECONDS)
+        job = rings.launch("overlap", told, environment=nccl.environment if nccl.pairs else ())
+        try:
+            ended(job, SECONDS)
+        finally:
+            if rounds := reports(job[0]):
+                tell(what, rounds[-1], nccl)
         if sums == SUMS and not setting.quick:
             rings.tell_sums(sums)
-    return said[0][0]
 
 
 def tell(what, told, nccl):
@@ -50,7 +55,6 @@ def tell(what, told, nccl):
 
 
 def run(setting):
-    or_without(ask(setting, PAIR), lambda nccl: tell("one node", measure(setting, (SUMS, HOST), nccl), nccl))
+    or_without(ask(setting, PAIR), lambda nccl: measure("one node", setting, (SUMS, HOST), nccl))
     if not setting.quick:
-        or_without(ask(setting, SOCKETS),
-                   lambda nccl: tell("two nodes, over loopback", measure(setting, (NODES_SUMS, NODES_HOST), nccl), nccl))
+        or_without(ask(setting, SOCKETS), lambda nccl: measure("two nodes, over loopback", setting, (NODES_SUMS, NODES_HOST), nccl))
