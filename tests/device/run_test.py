@@ -48,6 +48,11 @@ class Parts(unittest.TestCase):
         self.assertEqual((status, said.count("ran ")), (0, 1), said)
         self.assertIn("ran gradring-gpu-questions", said)
 
+    def test_a_line_behind_each_part_and_all_of_them_at_the_end(self):
+        said = self.run_it("--only", "fold,questions")[1]
+        self.assertRegex(said, r"ran device_fold_test\n-- The fold: .* passed\n\n== Questions\nran .*\n-- Questions .* passed\n"
+                               r"\nThe fold: .* passed\nQuestions .* passed\n$")
+
     def test_what_does_not_end_is_ended_and_what_is_late_left_out(self):
         script(self.bin / "device_fold_test", "exec sleep 40")
         status, said = self.run_it("--only", "fold,ops", "--within", "6")
