@@ -28,10 +28,10 @@ class Parts(unittest.TestCase):
         self.machine.mkdir()
         script(self.machine / "nvidia-smi", 'case $1 in --list-gpus) echo "GPU 0: one";; *) echo "one, 580";; esac')
 
-    def run_it(self, *words):
-        done = subprocess.run([RUN, "--programs", self.bin, "--python", "/usr/bin/false", *words], text=True, timeout=60, check=False,
+    def run_it(self, *words, python="/usr/bin/false", **environment):
+        done = subprocess.run([RUN, "--programs", self.bin, "--python", python, *words], text=True, timeout=60, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={**os.environ, "PATH": f"{self.machine}:/usr/bin:/bin"})
+                              env={**os.environ, "PATH": f"{self.machine}:/usr/bin:/bin", **environment})
         return done.returncode, done.stdout
 
     def test_all_are_run_and_one_that_fails_fails_it(self):
@@ -59,6 +59,14 @@ class Parts(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertRegex(said, "FAILED: did not end within [56] s")
         self.assertRegex(said, "left out: there was no time left of 6 s")
+
+    def test_pytorch_is_tried_with_the_package_and_what_is_needed_else(self):
+        (self.root / "bundle/lib/cmake/gradring").mkdir(parents=True)
+        script(self.machine / "cmake", "")
+        script(self.machine / "python", 'case $1 in -?) ;; *) echo "with $PYTHONPATH: $*";; esac')
+        status, said = self.run_it("--only", "latency", "--quick", python=self.machine / "python", PYTHONPATH="/elsewhere")
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, f"with {self.root}/bundle/python:/elsewhere: .*/check.py --programs {self.bin} --quick latency\n")
 
     def test_a_part_that_there_is_not(self):
         status, said = self.run_it("--only", "ops,weather")
