@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import logging
+import threading
+import time
 import types
 
 import pytest
@@ -84,6 +86,23 @@ def test_a_group_has_memory_for_fsdp(cuda, monkeypatch):
         backend.allocate_tensor(size, dtype=torch.float32, device=ON_GPU)
     details = {"dtype": torch.float32, "device": ON_GPU}
     assert seen == [(("pool 1", ON_GPU), (size,), details) for size in (3, 4)]
+
+
+def test_threads_of_autograd_have_the_pool_one_after_the_other(cuda, monkeypatch):
+    monkeypatch.setattr(torch, "empty", lambda *size, **details: time.sleep(0.1))
+    backend, failed = pools.Allocations(), []
+
+    def allocate():
+        try:
+            backend.allocate_tensor(3, dtype=torch.float32, device=ON_GPU)
+        except AssertionError as error:
+            failed.append(error)
+    threads = [threading.Thread(target=allocate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ def _allocator():
 def keep_buckets_in(pool: torch.cuda.MemPool, model: torch.nn.parallel.DistributedDataParallel) -> None:
     """Has the buckets that DistributedDataParallel makes anew lie in `pool`, as those that it was made with.
 
-    It does so once, at the beginning of the forward pass after the first backward pass. Call this before that.
+    It does so once, at the beginning of the forward pass after the first backward pass. Call this before that, and have
+    the pool in no use of your own in forward passes until then.
     """
     inside = contextlib.ExitStack()
     device = next(model.parameters()).device
@@ -71,5 +72,6 @@ class Allocations:
         with Allocations._lock:
             if Allocations._pool is None:
                 Allocations._pool = mem_pool()
-        with torch.cuda.use_mem_pool(Allocations._pool, device):
-            return torch.empty(size, dtype=dtype, device=device)
+            # One thread at a time: of a device nobody else may have the same pool in use.
+            with torch.cuda.use_mem_pool(Allocations._pool, device):
+                return torch.empty(size, dtype=dtype, device=device)
