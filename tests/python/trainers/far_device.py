@@ -12,6 +12,14 @@ from torch.utils import backend_registration
 from torch.utils._pytree import tree_map
 
 
+class Event:
+    """Nobody waits for it by synchronize(), nor for a stream: torch's, ended in a thread of a process that ends, abort that."""
+
+    def __init__(self):
+        self.reached = threading.Event()
+        self.query = self.reached.is_set
+
+
 class Stream:
     """Work in order, on a thread."""
 
@@ -27,15 +35,15 @@ class Stream:
         self._work.put(work)
 
     def record_event(self):
-        reached = threading.Event()
-        self.launch(reached.set)
-        return reached
+        event = Event()
+        self.launch(event.reached.set)
+        return event
 
     def wait_event(self, event):
-        self.launch(event.wait)
+        self.launch(event.reached.wait)
 
-    def synchronize(self):
-        self.record_event().wait()
+    def finish(self):
+        self.record_event().reached.wait()
 
 
 class _On:
@@ -105,9 +113,9 @@ class Far(torch.Tensor):
             target, source = _raw(args[0]), _raw(args[1])
             stream.launch(lambda: target.copy_(source))
             if not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False)):
-                stream.synchronize()
+                stream.finish()
             return args[0]
-        stream.synchronize()
+        stream.finish()
         device = kwargs.pop("device", None)
         result = function(*tree_map(_raw, args), **tree_map(_raw, kwargs))
         if device is not None and torch.device(device).type == "cpu":

@@ -76,10 +76,6 @@ class _Event:
         self._driver.inside("cuEventQuery", self.handle, may=(_NOT_READY,))  # which captures may forbid
         return self._done.is_set()
 
-    def synchronize(self):
-        self.query()
-        self._done.wait()
-
 
 class _Stream:
     def __init__(self, device=None, handle=None):
@@ -97,7 +93,7 @@ class _Stream:
     def wait_event(self, event):
         _driver.inside("cuStreamWaitEvent", ctypes.c_void_p(self.cuda_stream), event.handle, 0)
 
-    def synchronize(self):
+    def finish(self):
         _driver.gpu.wait_for(self.cuda_stream)
 
     def hold(self, on):

@@ -12,7 +12,7 @@ import torch
 from .._native import Code
 from ..errors import GradringError
 from .captures import aside
-from .devices import Ordered
+from .devices import Ordered, wait_for
 from .work import Work
 
 _FOR_EVER = 366 * 86400  # seconds, which the daemon's op-deadline bounds
@@ -97,7 +97,7 @@ class OrderedWork(Work):
             except Exception as error:  # whoever looks next must hear of it
                 self._end(error)
             if self._reached is not None:
-                self._reached.synchronize()
+                wait_for(self._reached)
         self._ordered, self._bring, self._tensors = [], None, ()
         return self if self._error or self._late else None
 
@@ -132,7 +132,7 @@ class OrderedWork(Work):
         self._order(_FOR_EVER)
         if waits_block() or not self._by_itself:  # a plain future tells of it, which knows no streams
             with aside():
-                self._reached.synchronize()
+                wait_for(self._reached)
 
 
 class Unheard:
