@@ -8,6 +8,7 @@ host itself.
 import os
 import sys
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -220,6 +221,29 @@ def an_error_is_told_by_whatever_comes_next():
     assert (here(tensor) == TOTAL).all(), "and no stream waits for ever"
 
 
+def an_error_is_heard_of_while_others_wait_for_a_rank():
+    """Both ways, for what that rank does last."""
+    group = dist.new_group()
+    got = of_rank(-1)
+    if RANK == 0:
+        late = [dist.irecv(got, 1, group=group), dist.isend(of_rank(6), 1, group=group)]
+    fails = dist.all_reduce(of_rank(1, 3 if RANK == 0 else 4), group=group, async_op=True)
+    until = time.monotonic() + 10
+    while fails not in group._unheard._works.copy():
+        assert time.monotonic() < until, "nobody looks"
+        time.sleep(0.001)
+    dist.barrier()
+    group._unheard._works.clear()
+    if RANK == 1:
+        dist.isend(of_rank(7), 0, group=group).wait()
+        dist.irecv(got, 0, group=group).wait()
+        assert (here(got) == 6).all()
+    if RANK == 0:
+        for one in late:
+            one.wait()
+        assert (here(got) == 7).all()
+
+
 def a_wait_can_be_made_to_block():
     os.environ["GRADRING_TORCH_BLOCKING_WAIT"] = "1"
     tensor = of_rank(RANK + 1)
@@ -289,7 +313,8 @@ def a_group_that_is_destroyed_keeps_nobody_waiting():
 
 STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
           ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, a_group_that_is_destroyed_keeps_nobody_waiting)
-LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next)
+LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next,
+             an_error_is_heard_of_while_others_wait_for_a_rank)
 HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block,
         what_others_capture_into_graphs_is_left_whole)
 OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, LIKE_CUDA + HELD)

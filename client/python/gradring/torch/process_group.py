@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ from .reduce_ops import how_to_reduce
 from .residence import Residence
 from .staging import Stage
 from .tensors import Move, scratch
-from .work import Finisher, Work
+from .work import Finisher, Work, stop_all
 
 _SMALL = 64  # elements, of works that are kept alive for a while
 
@@ -42,9 +43,9 @@ class ProcessGroup(dist.ProcessGroup):
         self.residence = Residence(job)
         self._stage = Stage()
         self._allocations = Allocations()
-        self._results: dict = {}  # the streams by which results come to a device
+        # By which results come to a device: a stream, and whoever waits for the end of each work that it brings.
+        self._ways: dict[Any, tuple[Any, Finisher]] = {}
         self._unheard = Unheard()
-        self._watch = Finisher("gradring-watch", OrderedWork.complete, self._unheard.add)
         self._timeout = timeout.total_seconds()
         self._label = name
         self._description = "undefined"
@@ -81,7 +82,7 @@ class ProcessGroup(dist.ProcessGroup):
         if self.is_open:
             self._at_shutdown()
             self._stage.close()
-            self._watch.stop()
+            stop_all([watch for _, watch in self._ways.values()])
             self.residence.leave()
         self.job = self.residence = None
         self._recent.clear()
@@ -123,15 +124,20 @@ class ProcessGroup(dist.ProcessGroup):
     def _start_on(self, device, what, moves, outputs, finish):
         self._stage.wait_until_idle()
         requests = _start_all(self._usable(what), [move.call for move in moves], moves)
-        # What comes from one rank may wait for what goes to another: such results keep nobody else's waiting.
-        first = moves[0]
-        way = (device, first.peer) if first.collective == Collective.RECV else device
-        if way not in self._results:
-            self._results[way] = device.stream()
+        stream, watch = self._way_of(moves[0])
         work = OrderedWork(f"{what} of {self.size()} ranks", requests, [move.brings for move in moves], outputs, finish,
-                           self._timeout, device, self._results[way], moves)
-        self._watch.add(work)
+                           self._timeout, device, stream, moves)
+        watch.add(work)
         return work
+
+    def _way_of(self, move):
+        """What goes to one rank or comes from one may wait for what others do: it keeps nobody else's results waiting, nor
+        those who are to hear of an error."""
+        alone = move.collective in (Collective.SEND, Collective.RECV)
+        way = (move.device, move.collective, move.peer) if alone else move.device
+        if way not in self._ways:
+            self._ways[way] = (move.device.stream(), Finisher("gradring-watch", OrderedWork.complete, self._unheard.add))
+        return self._ways[way]
 
     def _usable(self, what):
         self._unheard.tell()

@@ -174,10 +174,13 @@ class Finisher:
         return threading.current_thread() is self._thread
 
     def stop(self):
-        """A wait under way goes on, for a second."""
+        """A wait under way goes on."""
         if self._thread is not None:
             self._works.put(None)
-            self._thread.join(1)
+
+    def join(self, seconds):
+        if self._thread is not None:
+            self._thread.join(seconds)
 
     def _run(self):
         while (work := self._works.get()) is not None:
@@ -185,12 +188,21 @@ class Finisher:
             del work  # with its tensors, which must not live until the next one
 
 
+def stop_all(finishers):
+    """Waits under way go on, for a second."""
+    for one in finishers:
+        one.stop()
+    until = time.monotonic() + 1
+    for one in finishers:
+        one.join(max(until - time.monotonic(), 0))
+
+
 _finisher = Finisher("gradring-finisher", Work._finish_future)
 
 
 def _stop_at_exit():
     _native.end_waits()  # callbacks of futures need the interpreter
-    _finisher.stop()
+    stop_all([_finisher])
 
 
 atexit.register(_stop_at_exit)
