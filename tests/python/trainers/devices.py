@@ -24,14 +24,17 @@ if WHICH in ("cuda", "cpu"):
     def far(tensor):
         return tensor.to(WHICH, copy=True)
 else:
-    from far_device import DEVICE, far  # which not every PyTorch can make
+    from far_device import DEVICE, Future, far  # which not every PyTorch can make
 
     if WHICH != "staged":
         import twin_device
 
         twin_device.use(WHICH, pool="pool" in sys.argv)
-    # Pinned memory is a GPU's.
+    # Pinned memory is a GPU's, and so are futures that know it.
     devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
+    devices.Accelerator.future = lambda self: Future()
+    if WHICH != "staged":
+        devices.Ordered.future = lambda self: Future()
 
 RANK, SIZE = meet()
 TOTAL = SIZE * (SIZE + 1) // 2
@@ -261,6 +264,22 @@ def a_wait_can_be_made_to_block():
     del os.environ["GRADRING_TORCH_BLOCKING_WAIT"]
 
 
+def what_a_callback_computes_is_awaited():
+    """On whatever thread it does, also where a future tells of what has ended."""
+    os.environ["GRADRING_TORCH_BLOCKING_WAIT"] = "1"
+    tensor = of_rank(RANK + 1)
+
+    def double(told):
+        DEVICE.current_stream().launch(lambda: time.sleep(0.1))
+        DEVICE.current_stream().launch(lambda: tensor.raw.mul_(2))
+        return told.value()
+    with DEVICE.stream(DEVICE.Stream()):
+        DEVICE.current_stream().launch(lambda: time.sleep(0.1))
+        dist.all_reduce(tensor, async_op=True).get_future().then(double).wait()
+        assert (here(tensor) == 2 * TOTAL).all()
+    del os.environ["GRADRING_TORCH_BLOCKING_WAIT"]
+
+
 def buckets_of_ddp():
     class Bucket:
         def __init__(self, numbers):
@@ -312,11 +331,12 @@ def a_group_that_is_destroyed_keeps_nobody_waiting():
 
 
 STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
-          ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, a_group_that_is_destroyed_keeps_nobody_waiting)
+          ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, what_a_callback_computes_is_awaited,
+          a_group_that_is_destroyed_keeps_nobody_waiting)
 LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next,
              an_error_is_heard_of_while_others_wait_for_a_rank)
 HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block,
-        what_others_capture_into_graphs_is_left_whole)
+        what_others_capture_into_graphs_is_left_whole, what_a_callback_computes_is_awaited)
 OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, LIKE_CUDA + HELD)
 for check in (reductions, sums_of_large_tensors, moves, buckets_of_ddp, *OTHERS, names_of_horovod):
     check()

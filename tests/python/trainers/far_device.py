@@ -92,6 +92,34 @@ class _Module:
 DEVICE = _Module()
 
 
+class Future(torch.futures.Future):
+    """As torch has it where it knows the device: who waits is put behind what the result was made by, and a callback has a stream
+    of its own."""
+
+    def set_result(self, result):
+        self._reached = DEVICE.current_stream().record_event()
+        super().set_result(result)
+
+    def wait(self):
+        result = super().wait()
+        DEVICE.current_stream().wait_event(self._reached)
+        return result
+
+    def then(self, callback):
+        told = Future()
+
+        def run(_):
+            stream = DEVICE.Stream()
+            stream.wait_event(self._reached)
+            with DEVICE.stream(stream):
+                try:
+                    told.set_result(callback(self))
+                except Exception as error:
+                    told.set_exception(error)
+        super().then(run)
+        return told
+
+
 def _raw(one):
     return one.raw if isinstance(one, Far) else one
 

@@ -100,18 +100,6 @@ class _Stream:
         _driver.gpu.hold(self.cuda_stream, on)
 
 
-class _Future(torch.futures.Future):
-    """As torch has it where it knows the device: who waits is put behind what the result was made by."""
-
-    def set_result(self, result):
-        self._reached = DEVICE.current_stream().record_event()
-        super().set_result(result)
-
-    def wait(self):
-        DEVICE.current_stream().wait_event(self._reached)
-        return super().wait()
-
-
 class _Memory:
     """Where tensors of the device are, by where the host's memory behind them is. Nothing is given back."""
 
@@ -183,6 +171,4 @@ def use(path, pool=False):
     far_device.Stream = _Stream
     type(DEVICE).Stream = _Stream
     DEVICE.default = _Stream(handle=0)
-    device = devices.Ordered(torch.device("far:0"))
-    device.future = _Future
-    devices._known[torch.device("far:0")] = device
+    devices._known[torch.device("far:0")] = devices.Ordered(torch.device("far:0"))

@@ -28,6 +28,9 @@ class Device(Protocol):
     def deliver(self, pairs: Pairs) -> None:
         """Copies to the device. Returns when that is done."""
 
+    def future(self) -> torch.futures.Future:
+        """One that knows the device: whoever waits for what a callback computes there is put behind that."""
+
 
 def wait_for(event: Any) -> None:
     """Returns when the device has come to it. By looking: the event's own wait lets go of the interpreter's lock in C++, and if
@@ -65,6 +68,9 @@ class Accelerator:
         # What reads these tensors was begun before the op was, which came behind it (mark).
         self._copy(self._in, pairs)
 
+    def future(self):
+        return torch.futures.Future(devices=[self._device])
+
     def _copy(self, stream, pairs):
         with torch.no_grad(), self._torch.stream(stream):
             for source, target in pairs:
@@ -85,9 +91,6 @@ class Ordered(Accelerator):
     def on(self, stream):
         """What is done inside is put on this stream."""
         return self._torch.stream(stream)
-
-    def future(self):
-        return torch.futures.Future(devices=[self._device])
 
     def _copy(self, stream, pairs):
         with aside():

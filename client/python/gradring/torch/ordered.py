@@ -38,10 +38,9 @@ class OrderedWork(Work):
     def __init__(self, what, requests, brings, outputs, finish, timeout, device: Ordered, stream, tensors):
         """`brings`: for each request, whether it has a result here. `stream`: by which results come. `tensors`: whatever
         the device uses until the end."""
-        super().__init__(what, requests, outputs, self._settle, timeout)
+        super().__init__(what, requests, outputs, self._settle, timeout, device)
         self._ordered = list(zip(requests, brings, strict=True))
         self._bring = finish
-        self._device = device
         self._stream = stream
         self._tensors = tensors
         self._ordering = threading.Lock()
@@ -130,7 +129,7 @@ class OrderedWork(Work):
 
     def _settle(self):
         self._order(_FOR_EVER)
-        if waits_block() or not self._by_itself:  # a plain future tells of it, which knows no streams
+        if waits_block() or not self._by_itself:  # who is told of the end may look at the result
             with aside():
                 wait_for(self._reached)
 

@@ -107,16 +107,19 @@ class ProcessGroup(dist.ProcessGroup):
         if device is not None and all(move.device is device for move in moves):
             return self._start_on(device, what, moves, outputs, end)
         fetches = [fetch for move in moves for fetch in move.fetches()]
-        return self.start_calls(what, [move.call for move in moves], outputs, end, moves, fetches)
+        staged = {move.staged for move in moves}
+        return self.start_calls(what, [move.call for move in moves], outputs, end, moves, fetches,
+                                staged.pop() if len(staged) == 1 else None)
 
-    def start_calls(self, what, calls, outputs, finish=lambda: None, owner=None, fetches=()):
-        """Submits native calls as one Work, behind the copies of `fetches` and all ops that were started before."""
+    def start_calls(self, what, calls, outputs, finish=lambda: None, owner=None, fetches=(), device=None):
+        """Submits native calls as one Work, behind the copies of `fetches` and all ops that were started before. `device`: see
+        Work."""
         job = self._usable(what)
 
         def submit():
             return _start_all(job, calls, owner)
         late = bool(fetches) or self._stage.busy()
-        work = Work(f"{what} of {self.size()} ranks", None if late else submit(), outputs, finish, self._timeout)
+        work = Work(f"{what} of {self.size()} ranks", None if late else submit(), outputs, finish, self._timeout, device)
         if late:
             self._stage.add(fetches, lambda: work.submitted(submit()), work.not_submitted)
         return work

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .._native import Call, Dtype
-from .devices import Ordered, device_of
+from .devices import Device, Ordered, device_of
 
 DTYPES = {
     torch.float32: Dtype.FLOAT32,
@@ -90,6 +90,11 @@ class Move:
         self.call = Call(collective, dtype=(given or taken).dtype, count=count, input=given.address if given else 0,
                          input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
                          output_bytes=taken.nbytes if taken else 0, **details)
+
+    @property
+    def staged(self) -> Device | None:
+        """The device whose tensors go by way of the host."""
+        return next((place.device for place in (self.given, self.taken) if place is not None and place.device), None)
 
     @property
     def brings(self) -> bool:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from .. import _native
 from .._native import Code
 from ..errors import GradringError
+from .devices import Device
 
 
 class Work(dist.Work):
@@ -23,9 +24,9 @@ class Work(dist.Work):
     that either tells of the end, and must not be looked at before.
     """
 
-    def __init__(self, what, requests, outputs, finish, timeout):
+    def __init__(self, what, requests, outputs, finish, timeout, device: Device | None = None):
         """`requests`: None if they come later, by submitted(). `finish()`: run once, when all are done well.
-        `timeout`: seconds, of wait()."""
+        `timeout`: seconds, of wait(). `device`: that the outputs are on, if not the host."""
         super().__init__()
         self._what = what
         self._requests = requests or ()
@@ -33,6 +34,7 @@ class Work(dist.Work):
         self._outputs = outputs
         self._finish = finish
         self._timeout = timeout
+        self._device = device
         self._lock = threading.Lock()
         self._done = False
         self._error = None
@@ -81,11 +83,11 @@ class Work(dist.Work):
                 return self._future
             # torch's set_exception makes the exception the value, which DDP's C++ takes for a tensor. Only
             # the future of a callback that raises has an error that C++ sees.
-            self._end_told = torch.futures.Future()
-            self._future = self._end_told.then(_unwrap)
+            self._end_told = self._device.future() if self._device is not None else torch.futures.Future()
+            self._future = self._end_told.then(self._unwrap)
             done = self._done
         if done:
-            self._end_told.set_result((self._error, self._outputs))
+            self._end_told.set_result(self._outputs)
         elif _finisher.is_this_thread():
             self._finish_future()  # a callback may wait for it here, and nobody else would finish it
         else:
@@ -135,20 +137,18 @@ class Work(dist.Work):
             self._requests = ()
             told = self._end_told
         if told is not None:  # callbacks run here, and may ask for this very future
-            told.set_result((self._error, self._outputs))
+            told.set_result(self._outputs)
+
+    def _unwrap(self, told):
+        if self._error is not None:
+            raise self._error
+        return told.value()
 
     def _finish_future(self):
         try:
             self._complete(self._timeout)
         except Exception as error:  # whatever it is, whoever has the future must hear of it
             self._end(error)
-
-
-def _unwrap(told):
-    error, outputs = told.value()
-    if error is not None:
-        raise error
-    return outputs
 
 
 class Finisher:
