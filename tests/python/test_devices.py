@@ -1,8 +1,12 @@
 """Tensors on devices go by way of the host. The devices are ones that tests make themselves: no GPU is needed."""
 
+import types
+
 import pytest
 import torch
 from torch.utils import backend_registration
+
+from gradring.torch import sparse
 
 
 makes_devices = pytest.mark.skipif(not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -45,3 +49,24 @@ def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ri
 def test_ops_on_tensors_of_a_gpu(ring):
     for said in ring.run("devices", "cuda"):
         assert len(said) == 8
+
+
+def test_a_sparse_sum_is_there_when_its_end_is_told(monkeypatch):
+    """Whichever thread, and thus stream, has written it."""
+    looks = iter((False, False, True))
+    event = types.SimpleNamespace(query=lambda: next(looks))
+    monkeypatch.setattr(sparse, "device_of", lambda tensor: types.SimpleNamespace(mark=lambda: event), raising=False)
+
+    class Alone:
+        @staticmethod
+        def exchange(numbers):
+            return numbers
+
+        @staticmethod
+        def start(what, moves, outputs, finish):
+            for move in moves:
+                move.taken.dense.copy_(move.given.dense)
+            finish()
+    tensor = torch.eye(3).to_sparse()
+    sparse.allreduce_sparse(Alone, tensor, torch.distributed.AllreduceOptions())
+    assert torch.equal(tensor.to_dense(), torch.eye(3)) and not [*looks]

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from .._native import Collective
+from .devices import device_of, wait_for
 from .tensors import Move
 
 
@@ -17,6 +18,7 @@ def allreduce_sparse(group, tensor, opts):
         raise NotImplementedError(f"gradring: all_reduce of sparse tensors with {opts.reduceOp}")
     mine = tensor.coalesce()
     indices, values = mine.indices().t().contiguous(), mine.values().contiguous()
+    device = device_of(tensor)
     rows = group.exchange([indices.shape[0]])
     gathered = []
     moves = []
@@ -29,4 +31,6 @@ def allreduce_sparse(group, tensor, opts):
     def finish():
         total = torch.sparse_coo_tensor(gathered[0].t(), gathered[1], tensor.shape).coalesce()
         tensor.copy_(total.to(tensor.device))
+        if device is not None:  # this may be any thread, whose stream nobody else waits for
+            wait_for(device.mark())
     return group.start("all_reduce of a sparse tensor", moves, [tensor], finish)
