@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils import backend_registration
 
-from gradring.torch import sparse
+from gradring.torch import devices, sparse
 
 
 makes_devices = pytest.mark.skipif(not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -49,6 +49,15 @@ def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ri
 def test_ops_on_tensors_of_a_gpu(ring):
     for said in ring.run("devices", "cuda"):
         assert len(said) == 8
+
+
+def test_streams_are_made_when_they_are_needed(monkeypatch):
+    made = []
+    module = types.SimpleNamespace(Stream=lambda device: made.append(device) or device)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+    device = devices.Ordered(torch.device("cuda", 1))
+    assert not made
+    assert device.stream() == device._out == device._out == torch.device("cuda", 1) and len(made) == 2
 
 
 def test_a_sparse_sum_is_there_when_its_end_is_told(monkeypatch):

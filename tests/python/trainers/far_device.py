@@ -46,11 +46,28 @@ class Stream:
         self.record_event().reached.wait()
 
 
+class _Current:
+    """The device is that of the calling thread, which else is another but for the main thread."""
+
+    def __init__(self, device):
+        assert device.type == "far", device
+
+    def __enter__(self):
+        self._before = DEVICE.is_current()
+        DEVICE.local.current = True
+
+    def __exit__(self, *_):
+        DEVICE.local.current = self._before
+
+
 class _On:
+    """As torch has it, it would go back to a stream of the current device, and open that for it."""
+
     def __init__(self, stream):
         self._stream = stream
 
     def __enter__(self):
+        assert DEVICE.is_current()
         self._before = DEVICE.current_stream()
         DEVICE.local.stream = self._stream
 
@@ -63,6 +80,7 @@ class _Module:
 
     Stream = Stream
     stream = _On
+    device = _Current
 
     def __init__(self):
         self.default = Stream()
@@ -70,6 +88,9 @@ class _Module:
 
     def current_stream(self, device=None):
         return getattr(self.local, "stream", self.default)
+
+    def is_current(self):
+        return getattr(self.local, "current", threading.current_thread() is threading.main_thread())
 
     def is_available(self):
         return True
@@ -111,7 +132,7 @@ class Future(torch.futures.Future):
         def run(_):
             stream = DEVICE.Stream()
             stream.wait_event(self._reached)
-            with DEVICE.stream(stream):
+            with DEVICE.device(torch.device("far:0")), DEVICE.stream(stream):
                 try:
                     told.set_result(callback(self))
                 except Exception as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 import time
 from typing import Any, Protocol, Sequence
@@ -51,8 +53,15 @@ class Accelerator:
     def __init__(self, device: torch.device):
         self._torch = torch.get_device_module(device)
         self._device = device
-        self._out = self._torch.Stream(device=device)
-        self._in = self._torch.Stream(device=device)
+
+    # Made when they are needed: NVIDIA's GPUs use them for sparse tensors alone.
+    @functools.cached_property
+    def _out(self):
+        return self._torch.Stream(device=self._device)
+
+    @functools.cached_property
+    def _in(self):
+        return self._torch.Stream(device=self._device)
 
     def host(self, tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
@@ -71,8 +80,15 @@ class Accelerator:
     def future(self):
         return torch.futures.Future(devices=[self._device])
 
+    @contextlib.contextmanager
+    def on(self, stream):
+        """What is done inside is put on this stream, whichever device is the thread's: by itself torch would go back to a
+        stream of that one, and make a context there."""
+        with self._torch.device(self._device), self._torch.stream(stream):
+            yield
+
     def _copy(self, stream, pairs):
-        with torch.no_grad(), self._torch.stream(stream):
+        with torch.no_grad(), self.on(stream):
             for source, target in pairs:
                 target.copy_(source, non_blocking=True)
             # Nobody but this thread may wait for it: the tensors are given back to others after that.
@@ -87,10 +103,6 @@ class Ordered(Accelerator):
 
     def stream(self):
         return self._torch.Stream(device=self._device)
-
-    def on(self, stream):
-        """What is done inside is put on this stream."""
-        return self._torch.stream(stream)
 
     def _copy(self, stream, pairs):
         with aside():
