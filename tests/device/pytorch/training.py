@@ -15,7 +15,9 @@ from table import show
 DIGITS = ROOT / "client/examples/data/digits.csv"
 # How far a weight may be from that of one process.
 FLOAT32, FLOAT16 = 1e-3, 2e-2
-TOLERANCES = {"DDP": FLOAT32, "FSDP2": FLOAT32, "SyncBatchNorm": FLOAT32, "GradScaler": FLOAT16}
+TOLERANCES = {"DDP": FLOAT32, "FSDP2": FLOAT32, "GradScaler": FLOAT16, "SyncBatchNorm": FLOAT32, "DDP in a pool": FLOAT32,
+              "FSDP2 in a pool": FLOAT32}
+FOR_GPUS = ("SyncBatchNorm", "DDP in a pool", "FSDP2 in a pool")  # the pool is gradring's; others have their own memory there
 SINGLE, GLOO, NCCL = "one process", "gloo", "NCCL"
 SECONDS = 150  # for a job
 
@@ -32,9 +34,9 @@ def jobs(setting, nccl):
 def run(setting):
     nccl = ask(setting, PAIR)
     chosen = jobs(setting, nccl)
-    ways = [way for way in TOLERANCES if way != "SyncBatchNorm" or setting.device == "cuda"]
+    ways = [way for way in TOLERANCES if way not in FOR_GPUS or setting.device == "cuda"]
     if len(ways) < len(TOLERANCES):
-        print("SyncBatchNorm: left out, PyTorch has it for GPUs")
+        print(f"{', '.join(FOR_GPUS)}: left out, they are for GPUs")
     if not nccl.pairs:
         print(f"NCCL: left out, {nccl.why}")
     told, weights, faults = {}, {}, []

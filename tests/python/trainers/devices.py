@@ -1,10 +1,11 @@
 """Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right.
 
 The second word says which device. None: one whose work the host has to wait for. The path of the tests' driver: one
-whose streams wait for ops by themselves, with "pool" behind it in memory of the library's. "cuda": a GPU. "cpu": none, but the
-host itself.
+whose streams wait for ops by themselves. "cuda": a GPU. With "pool" behind either, its memory is the library's. "cpu": none, but
+the host itself.
 """
 
+import contextlib
 import os
 import sys
 import threading
@@ -21,8 +22,11 @@ from gradring.torch import devices, hooks
 
 WHICH = sys.argv[2] if len(sys.argv) > 2 else "staged"
 if WHICH in ("cuda", "cpu"):
+    POOL = hvd.mem_pool() if "pool" in sys.argv else None
+
     def far(tensor):
-        return tensor.to(WHICH, copy=True)
+        with torch.cuda.use_mem_pool(POOL) if POOL is not None else contextlib.nullcontext():
+            return tensor.to(WHICH, copy=True)
 else:
     from far_device import DEVICE, Future, far  # which not every PyTorch can make
 

@@ -3,8 +3,10 @@
 One rank alone takes the batches of all.
 """
 
+import functools
 import hashlib
 
+import gradring.torch
 import numpy as np
 import torch
 from side import DEVICE, RANK, SIZE, TOLD, end, meet, say
@@ -72,6 +74,23 @@ def ddp():
     return weights(one.parameters()), {"accuracy": accuracy(one)}
 
 
+@functools.cache  # as long as its tensors
+def pool():
+    return gradring.torch.mem_pool()
+
+
+def ddp_in_a_pool():
+    if TOLD["backend"] == "gradring":
+        one = model()
+        with torch.cuda.use_mem_pool(pool()):
+            one = DistributedDataParallel(one, device_ids=[0], gradient_as_bucket_view=True)
+        gradring.torch.keep_buckets_in(pool(), one)
+    else:
+        one = shared(model())
+    descend(one, 1)
+    return weights(one.parameters()), {"accuracy": accuracy(one)}
+
+
 def sync_batch_norm():
     one = model(norm=True)
     one = shared(torch.nn.SyncBatchNorm.convert_sync_batchnorm(one) if SIZE > 1 else one)
@@ -80,7 +99,7 @@ def sync_batch_norm():
     return weights([*one.parameters(), *running]), {"accuracy": accuracy(one)}
 
 
-def fsdp2():
+def fsdp2(in_a_pool=False):
     if SIZE == 1:
         one = model()
         descend(one, 1)
@@ -94,6 +113,8 @@ def fsdp2():
         fully_shard(part, mesh=mesh)
         if TOLD["backend"] == "gloo":  # not every Gloo has averages
             part.set_force_sum_reduction_for_comms(True)
+        if in_a_pool and TOLD["backend"] == "gradring":
+            part.set_allocate_memory_from_process_group_for_comm(True)
     descend(one, 1)
     return weights(parameter.full_tensor() for parameter in one.parameters()), {}
 
@@ -116,7 +137,8 @@ def grad_scaler():
     return weights(one.parameters()), {"scales": scales}
 
 
-WAYS = {"DDP": ddp, "FSDP2": fsdp2, "SyncBatchNorm": sync_batch_norm, "GradScaler": grad_scaler}
+WAYS = {"DDP": ddp, "FSDP2": fsdp2, "GradScaler": grad_scaler, "SyncBatchNorm": sync_batch_norm, "DDP in a pool": ddp_in_a_pool,
+        "FSDP2 in a pool": functools.partial(fsdp2, in_a_pool=True)}
 trained = {}
 for way in TOLD["ways"]:
     try:
