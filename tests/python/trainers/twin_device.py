@@ -78,7 +78,7 @@ class _Event:
 
 
 class _Stream:
-    def __init__(self, device=None, handle=None):
+    def __init__(self, device=None, priority=0, handle=None):
         self.cuda_stream = _driver.gpu.make_stream() if handle is None else handle
 
     def launch(self, work):

@@ -102,7 +102,9 @@ class Ordered(Accelerator):
         return self._torch.current_stream(self._device)
 
     def stream(self):
-        return self._torch.Stream(device=self._device)
+        """One that waits for ops. PyTorch gives the same 32 streams of a priority out again and again: a trainer's work is not
+        to wait with it, so it is of those that few take."""
+        return self._torch.Stream(device=self._device, priority=-1)
 
     def _copy(self, stream, pairs):
         with aside():
