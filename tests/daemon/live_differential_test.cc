@@ -45,6 +45,7 @@ const test::TestGpu& second_gpu() {
   static const test::TestGpu kSecond = [] {
     test::TestGpu gpu = test::test_gpu();
     gpu.alloc = [](size_t bytes, bool) { return test::cuda_twin().alloc_on(1, bytes); };
+    gpu.make_stream = [] { return test::cuda_twin().make_stream_on(1); };
     return gpu;
   }();
   return kSecond;
