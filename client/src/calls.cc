@@ -87,7 +87,7 @@ tl::expected<uint64_t, Status> Session::offer(std::unique_lock<std::mutex>& lock
 }
 
 tl::expected<AttachPacket, Status> Session::ask(std::unique_lock<std::mutex>& lock,
-                                                AttachCall asked, uint64_t number,
+                                                AttachCall&& asked, uint64_t number,
                                                 TimePoint deadline) {
   if (over()) return tl::unexpected(why_over());
   const auto call = attach_calls_.try_emplace(number, std::move(asked)).first;

@@ -1,6 +1,7 @@
 #include "client/src/fetch_streams.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace gradring::client {
 namespace {
@@ -9,7 +10,8 @@ namespace {
 constexpr size_t kStreamsMost = 16;
 
 std::thread::id thread_of(CudaDriver::Stream stream) {
-  static const auto kPerThread = reinterpret_cast<CudaDriver::Stream>(uintptr_t{2});
+  static const auto kPerThread =
+      std::bit_cast<CudaDriver::Stream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
   return stream == kPerThread ? std::this_thread::get_id() : std::thread::id();
 }
 

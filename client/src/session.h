@@ -174,7 +174,7 @@ class Session final : private Reader::Source {
     std::optional<AttachPacket> answer = {};
   };
 
-  tl::expected<AttachPacket, Status> ask(std::unique_lock<std::mutex>& lock, AttachCall asked,
+  tl::expected<AttachPacket, Status> ask(std::unique_lock<std::mutex>& lock, AttachCall&& asked,
                                          uint64_t number, TimePoint deadline);
   bool take_in() override;
   bool take_ends() override;

@@ -69,9 +69,11 @@ void work_on(Gpu* gpu, Stream* stream) {
 Gpu& gpu() {
   static Gpu* const kTheGpu = [] {
     auto* const made = new Gpu;
-    if (const char* const count = std::getenv("GRADRING_TWIN_GPUS")) made->count = std::atoi(count);
+    if (const char* const count = std::getenv("GRADRING_TWIN_GPUS")) {
+      made->count = static_cast<int>(std::strtol(count, nullptr, 10));
+    }
     if (const char* const shared = std::getenv("GRADRING_TWIN_CONNECTIONS")) {
-      made->connections = static_cast<uint64_t>(std::atoi(shared));
+      made->connections = std::strtoul(shared, nullptr, 10);
     }
     std::thread(work_on_all, made).detach();
     return made;

@@ -145,7 +145,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   const std::optional<bool> scaled = is_scaled(&numbers);
   if (!scaled) return kNotFound;
   char* behind = nullptr;
-  const long dtype = std::strtol(numbers.data(), &behind, 10);
+  const long dtype = std::strtol(name + std::strlen(name) - numbers.size(), &behind, 10);
   if (*behind != '_') return kNotFound;
   const long op = std::strtol(behind + 1, &behind, 10);
   if (*behind != '\0') return kNotFound;
