@@ -12,6 +12,21 @@
 
 namespace gradring::daemon {
 
+// Ranks here are threads, and a driver that gives memory back may wait for all streams of the
+// process, some of which may wait for this rank's next op. So where ranks give memory back between
+// ops, all of them do before any goes on: made before that memory, and a barrier of the job is the
+// last that is done with it.
+class Together {
+ public:
+  explicit Together(Communicator& job) : job_(job) {}
+  ~Together() { job_.barrier(); }
+  Together(const Together&) = delete;
+  Together& operator=(const Together&) = delete;
+
+ private:
+  Communicator& job_;
+};
+
 // Of one rank, with a stream of its own.
 class DeviceBuffer {
  public:

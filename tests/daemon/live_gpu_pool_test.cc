@@ -103,8 +103,10 @@ TEST_F(LiveGpuPool, IsAllocatedAndFreedWithEachStep) {
   constexpr int kSteps = 4;
   run("train", [](Communicator& job) {
     for (int step = 0; step < kSteps; ++step) {
+      const Together together(job);
       PoolGradients gradients(kCount);
       sum_in_pool(job, gradients, gradients);
+      job.barrier();
     }
   });
   expect_traffic(kSteps * kRanks * kBytes, 0, 0);
@@ -120,6 +122,7 @@ TEST_F(LiveGpuPool, ThatIsFreedWhileItIsSummedGoesLater) {
       test_gpu().wait_for(gradients.stream());
     }
     request.wait();
+    job.barrier();
     PoolGradients gradients(kCount);
     sum_in_pool(job, gradients, gradients);
   });

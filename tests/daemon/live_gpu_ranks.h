@@ -22,9 +22,13 @@ class LiveGpuRanks : public LiveRanks {
   LiveGpuRanks(const std::vector<std::string>& flags, const std::string& node, int port)
       : LiveRanks(with_gpu_sums(flags), node, port) {
     test::test_gpu();
+    if (!test::is_real()) test::cuda_twin().settle(true);
     set_stages("1024");
   }
-  ~LiveGpuRanks() override { unsetenv(kStages); }
+  ~LiveGpuRanks() override {
+    unsetenv(kStages);
+    if (!test::is_real()) test::cuda_twin().settle(false);
+  }
   // MiB of GPU memory for what is not registered, of all ranks: they are one process.
   static void set_stages(const char* mebibytes) { setenv(kStages, mebibytes, 1); }
   static constexpr const char* kStages = "GRADRING_GPU_STAGE_MIB";

@@ -19,7 +19,13 @@ using testing::Each;
 
 class LiveGpu : public LiveRanks {
  protected:
-  void SetUp() override { test_gpu(); }
+  void SetUp() override {
+    test_gpu();
+    if (!test::is_real()) test::cuda_twin().settle(true);
+  }
+  void TearDown() override {
+    if (!test::is_real()) test::cuda_twin().settle(false);
+  }
 };
 
 // A training loop that never waits for its GPU: what is put on the stream is in order by itself.
@@ -42,6 +48,7 @@ TEST_F(LiveGpu, EverySizeIsSummed) {
   run("train", [](Communicator& job) {
     for (const size_t count : {1, 3, 1023, 65'536, (1 << 18) + 1}) {
       for (const bool registered : {true, false}) {
+        const Together together(job);
         DeviceBuffer gradients(job, count, registered);
         gradients.write_later(static_cast<float>(job.rank() + 1));
         Request sum = job.start(gradients.sum());
@@ -49,6 +56,7 @@ TEST_F(LiveGpu, EverySizeIsSummed) {
         test_gpu().wait_for(gradients.stream());
         EXPECT_THAT(gradients.read(), Each(10)) << count << (registered ? ", registered" : "");
         sum.wait();
+        job.barrier();
       }
     }
   });
