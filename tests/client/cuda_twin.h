@@ -57,6 +57,7 @@ struct CudaTwin {
   void (*stall)(const char* function, bool on);
   // From now on whoever gives memory back or unpins it waits for all that is on the GPU's streams,
   // as a driver may in any call. Ranks that are threads of one process would wait for one another.
+  // At first only where there is GRADRING_TWIN_SETTLES in the environment.
   void (*settle)(bool on);
   // How often somebody has entered a context.
   int (*entries)();

@@ -75,6 +75,7 @@ Gpu& gpu() {
     if (const char* const shared = std::getenv("GRADRING_TWIN_CONNECTIONS")) {
       made->connections = std::strtoul(shared, nullptr, 10);
     }
+    made->settles = std::getenv("GRADRING_TWIN_SETTLES") != nullptr;
     std::thread(work_on_all, made).detach();
     return made;
   }();

@@ -6,15 +6,16 @@
 //   --max-mib N  no larger ops: of 1024, ranks take some 30 GiB of the host and 20 of the GPU
 // Exit: 0 all is right, 1 something is not, 2 nonsense was asked.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <boost/program_options.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <sstream>
 #include <string>
@@ -62,10 +63,30 @@ struct Orders {
   uint64_t max_mib = 1024;
 };
 
+// Of a process that is one rank, and what it is to do.
+struct RankOrders {
+  size_t layout = 0;
+  size_t part = 0;
+  int rank = -1;  // this process is none
+  std::string runtime_dir;
+};
+
+Communicator join(const char* job, const std::string& runtime_dir, size_t rank, size_t size) {
+  gradring_options options{};
+  options.struct_size = sizeof options;
+  options.runtime_dir = runtime_dir.c_str();
+  options.job = job;
+  options.rank = static_cast<int>(rank);
+  options.size = static_cast<int>(size);
+  options.local_rank = options.local_size = -1;
+  return Communicator(options);
+}
+
 class Check {
  public:
-  explicit Check(const Layout& layout) : layout_(layout) {
-    std::vector<std::string> flags = {"--op-deadline", "100s"};
+  Check(const Layout& layout, size_t number) : layout_(layout), number_(number) {
+    // On a GPU something is wrong long before.
+    std::vector<std::string> flags = {"--op-deadline", test::is_real() ? "30s" : "100s"};
     if (layout.sums) flags.insert(flags.end(), {"--gpu-sums", "on"});
     if (layout.nccl) flags.insert(flags.end(), {"--gpu-engine", "nccl"});
     nodes_ = daemon::live_nodes(*std::ranges::max_element(layout.node_of) + 1, flags);
@@ -78,30 +99,27 @@ class Check {
     return false;
   }
 
-  // A line; true: all was right.
-  bool run(const Part& part) {
-    faults_.clear();
-    ops_ = 0;
+  // A line; true: all was right. Each rank is a process of its own, as trainers are: a driver that
+  // gives memory back may wait for all streams of a process, and of ranks in one some wait for
+  // others' next op.
+  bool run(const char* words, size_t part, const Orders& orders) {
     const auto start = Clock::now();
-    std::vector<std::thread> ranks;
+    std::vector<std::FILE*> ranks;
     for (size_t rank = 0; rank < layout_.node_of.size(); ++rank) {
-      ranks.emplace_back([this, &part, rank] {
-        try {
-          run_rank(part, rank);
-        } catch (const std::exception& error) {
-          add({"rank " + std::to_string(rank) + " gave up: " + error.what()}, 0);
-        }
-      });
+      const std::string& runtime_dir = nodes_[layout_.node_of[rank]]->runtime_dir();
+      ranks.push_back(start_rank({number_, part, static_cast<int>(rank), runtime_dir}, orders));
     }
-    for (std::thread& rank : ranks) rank.join();
+    Found found;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) found.take_in(rank, ranks[rank]);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    std::printf("%-38s  %-22s  %6lu  %8.1f s  %s\n", layout_.words, part.words,
-                static_cast<unsigned long>(ops_), seconds, faults_.empty() ? "right" : "WRONG");
-    for (size_t i = 0; i < std::min(faults_.size(), kFaultsShown); ++i) {
-      std::printf("    %s\n", faults_[i].c_str());
+    std::printf("%-38s  %-22s  %6lu  %8.1f s  %s\n", layout_.words, words,
+                static_cast<unsigned long>(found.ops), seconds,
+                found.faults.empty() ? "right" : "WRONG");
+    for (size_t i = 0; i < std::min(found.faults.size(), kFaultsShown); ++i) {
+      std::printf("    %s\n", found.faults[i].c_str());
     }
     std::fflush(stdout);
-    return faults_.empty();
+    return found.faults.empty();
   }
 
   // A line; true: the daemon says whose a NaN was that went into a sum on the GPU.
@@ -148,20 +166,10 @@ class Check {
   static constexpr size_t kNanAt = 1'000'001;
   static constexpr auto kToldWithin = std::chrono::seconds(5);
 
-  Communicator join(const char* job, size_t rank) const {
-    gradring_options options{};
-    options.struct_size = sizeof options;
-    options.runtime_dir = nodes_[layout_.node_of[rank]]->runtime_dir().c_str();
-    options.job = job;
-    options.rank = static_cast<int>(rank);
-    options.size = static_cast<int>(layout_.node_of.size());
-    options.local_rank = options.local_size = -1;
-    return Communicator(options);
-  }
-
   void sum_with_nan(size_t rank, bool has_it) const {
     const test::TestGpu& gpu = test::test_gpu();
-    const Communicator world = join("origin", rank);
+    const std::string& runtime_dir = nodes_[layout_.node_of[rank]]->runtime_dir();
+    const Communicator world = join("origin", runtime_dir, rank, layout_.node_of.size());
     constexpr size_t kCount = 2 * kNanAt;
     const uint64_t memory = gpu.alloc(kCount * sizeof(float), false);
     void* const stream = gpu.make_stream();
@@ -186,34 +194,44 @@ class Check {
     gpu.free(memory);
   }
 
-  void run_rank(const Part& part, size_t rank) {
-    const Communicator world = join("check", rank);
-    differential::RunnerOptions how;
-    how.patience = kPatience;
-    how.gpu = &test::test_gpu();
-    how.all_on_gpu = part.all_on_gpu;
-    how.node_sums.may_be = layout_.sums;
-    how.bytes = part.bytes;
-    differential::Runner runner(world, how);
+  // What ranks have told.
+  struct Found {
     std::vector<std::string> faults;
-    for (const Program& program : part.programs) {
-      for (std::string& fault : runner.run(program)) faults.push_back(std::move(fault));
-    }
-    world.barrier();  // nobody leaves while another is at work
-    add(std::move(faults), runner.ops());
-  }
+    uint64_t ops = 0;
 
-  void add(std::vector<std::string> faults, uint64_t ops) {
-    const std::lock_guard lock(mutex_);
-    for (std::string& fault : faults) faults_.push_back(std::move(fault));
-    ops_ = std::max(ops_, ops);
+    void take_in(size_t rank, std::FILE* from) {
+      if (from == nullptr)
+        return faults.push_back("rank " + std::to_string(rank) + " did not start");
+      std::array<char, 4096> line{};
+      while (std::fgets(line.data(), static_cast<int>(line.size()), from) != nullptr) {
+        std::string words(line.data());
+        if (!words.empty() && words.back() == '\n') words.pop_back();
+        unsigned long done = 0;
+        if (std::sscanf(words.c_str(), "ops %lu", &done) == 1) {
+          ops = std::max<uint64_t>(ops, done);
+        } else {
+          faults.push_back(std::move(words));
+        }
+      }
+      const int status = pclose(from);
+      if (status == 0) return;
+      faults.push_back("rank " + std::to_string(rank) + " ended with status " +
+                       std::to_string(status));
+    }
+  };
+
+  static std::FILE* start_rank(const RankOrders& rank, const Orders& orders) {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+    std::ostringstream words;
+    words << "exec '" << program << "' --layout " << rank.layout << " --part " << rank.part
+          << " --rank " << rank.rank << " --runtime-dir '" << rank.runtime_dir << "' --seed "
+          << orders.seed << " --max-mib " << orders.max_mib << (orders.quick ? " --quick" : "");
+    return popen(words.str().c_str(), "r");
   }
 
   const Layout& layout_;
+  const size_t number_;
   std::vector<std::unique_ptr<LiveDaemon>> nodes_;
-  std::mutex mutex_;
-  std::vector<std::string> faults_;
-  uint64_t ops_ = 0;
 };
 
 std::vector<Part> parts_for(const Orders& orders, const Layout& layout) {
@@ -233,24 +251,53 @@ std::vector<Part> parts_for(const Orders& orders, const Layout& layout) {
           {"random programs", random, differential::program_bytes_max(choice)}};
 }
 
-// Ranks are threads of this process, and share what it may have of the GPU.
-int run(const Orders& orders) {
+const std::vector<Layout>& layouts() {
   static const std::vector<Layout> kLayouts = {
       {"one node, 3 ranks, by way of the host", {0, 0, 0}, false},
       {"one node, 3 ranks, summed on the GPU", {0, 0, 0}, true},
       {"one node, 3 ranks, summed by NCCL", {0, 0, 0}, true, true},
       {"two nodes, 2 ranks on each, by the host", {0, 1, 0, 1}, false},
       {"two nodes, 2 ranks on each, on the GPU", {0, 1, 0, 1}, true}};
-  setenv("GRADRING_GPU_STAGE_MIB", "12288", 0);
+  return kLayouts;
+}
+
+// Says how many ops there were, and a line for each fault.
+int run_rank(const RankOrders& what, const Orders& orders) {
+  const Layout& layout = layouts().at(what.layout);
+  const Part part = std::move(parts_for(orders, layout).at(what.part));
+  try {
+    const Communicator world =
+        join("check", what.runtime_dir, static_cast<size_t>(what.rank), layout.node_of.size());
+    differential::RunnerOptions how;
+    how.patience = kPatience;
+    how.gpu = &test::test_gpu();
+    how.all_on_gpu = part.all_on_gpu;
+    how.node_sums.may_be = layout.sums;
+    how.bytes = part.bytes;
+    differential::Runner runner(world, how);
+    for (const Program& program : part.programs) {
+      for (const std::string& fault : runner.run(program)) std::printf("%s\n", fault.c_str());
+    }
+    world.barrier();  // nobody leaves while another is at work
+    std::printf("ops %lu\n", static_cast<unsigned long>(runner.ops()));
+  } catch (const std::exception& error) {
+    std::printf("rank %d gave up: %s\n", what.rank, error.what());
+  }
+  return 0;
+}
+
+int run(const Orders& orders) {
+  setenv("GRADRING_GPU_STAGE_MIB", "4096", 0);
   if (!test::is_real()) setenv("LD_LIBRARY_PATH", CUDA_TWIN_FOLDER, 1);  // of the daemons
   std::printf("seed %lu\n%-38s  %-22s  %6s  %10s\n", static_cast<unsigned long>(orders.seed),
               "ranks on the GPU", "what", "ops", "took");
   bool right = true;
-  for (const Layout& layout : kLayouts) {
-    Check check(layout);
+  for (size_t i = 0; i < layouts().size(); ++i) {
+    Check check(layouts()[i], i);
     if (!check.can_run()) continue;
-    for (const Part& part : parts_for(orders, layout)) {
-      right = check.run(part) && right;
+    const std::vector<Part> parts = parts_for(orders, layouts()[i]);
+    for (size_t part = 0; part < parts.size(); ++part) {
+      right = check.run(parts[part].words, part, orders) && right;
     }
     right = check.tell_origin() && right;
     right = check.tell_traffic() && right;
@@ -263,6 +310,7 @@ int run(const Orders& orders) {
 int main(int argc, char** argv) {
   namespace po = boost::program_options;
   Orders orders;
+  RankOrders rank;
   po::options_description known("Ops on a GPU's memory, compared with a plain reference");
   // clang-format off
   known.add_options()
@@ -270,16 +318,23 @@ int main(int argc, char** argv) {
     ("quick", po::bool_switch(&orders.quick), "a few of each, none of them large")
     ("seed", po::value(&orders.seed)->default_value(std::random_device()()), "of the values")
     ("max-mib", po::value(&orders.max_mib)->default_value(1024), "no larger ops");
+  // What this program tells itself.
+  po::options_description all;
+  all.add(known).add_options()
+    ("layout", po::value(&rank.layout))
+    ("part", po::value(&rank.part))
+    ("rank", po::value(&rank.rank))
+    ("runtime-dir", po::value(&rank.runtime_dir));
   // clang-format on
   try {
     po::variables_map values;
-    po::store(po::parse_command_line(argc, argv, known), values);
+    po::store(po::parse_command_line(argc, argv, all), values);
     if (values.count("help") > 0) {
       std::printf("usage: gradring-gpu-check [--quick] [--seed N] [--max-mib N]\n");
       return 0;
     }
     po::notify(values);
-    return run(orders);
+    return rank.rank >= 0 ? run_rank(rank, orders) : run(orders);
   } catch (const po::error& error) {
     std::fprintf(stderr, "gradring-gpu-check: %s\n", error.what());
     return 2;
