@@ -84,14 +84,14 @@ struct CudaDriver {
   // Memory that is made of pages; null where one of them is.
   Result (*count_devices)(int*) = nullptr;
   Result (*can_access_peer)(int* can, int device, int peer) = nullptr;
-  Result (*page_bytes)(size_t*, const PagesKind*, int which) = nullptr;
-  Result (*create_pages)(Pages*, size_t bytes, const PagesKind*, uint64_t flags) = nullptr;
+  Result (*page_bytes)(size_t*, const void* pages_kind, int which) = nullptr;
+  Result (*create_pages)(Pages*, size_t bytes, const void* pages_kind, uint64_t flags) = nullptr;
   Result (*release_pages)(Pages) = nullptr;
   Result (*reserve)(Address*, size_t bytes, size_t boundary, Address, uint64_t flags) = nullptr;
   Result (*unreserve)(Address, size_t bytes) = nullptr;
   Result (*map)(Address, size_t bytes, size_t offset, Pages, uint64_t flags) = nullptr;
   Result (*unmap)(Address, size_t bytes) = nullptr;
-  Result (*set_access)(Address, size_t bytes, const Access*, size_t count) = nullptr;
+  Result (*set_access)(Address, size_t bytes, const void* accesses, size_t count) = nullptr;
   Result (*offer_pages)(void* to, Pages, int kind, uint64_t flags) = nullptr;
   Result (*settle)() = nullptr;  // cuCtxSynchronize
   bool maps() const { return settle != nullptr; }

@@ -24,7 +24,8 @@ constexpr const char* kName = "pages of GPU ";
 
 bool is_of_pages(size_t bytes) { return bytes > 0 && bytes % kPage == 0; }
 
-bool is_right(const Driver::PagesKind* kind) {
+bool is_right(const void* pages_kind) {
+  const auto* const kind = static_cast<const Driver::PagesKind*>(pages_kind);
   return kind->kind == 1 && kind->at.kind == 1 && kind->at.device >= 0 &&
          kind->at.device < gpu().count && (kind->handles == 0 || kind->handles == kDescriptor);
 }
@@ -62,14 +63,15 @@ int cuCtxSynchronize() {
   return kSuccess;
 }
 
-int cuMemGetAllocationGranularity(size_t* bytes, const Driver::PagesKind* kind, int) {
+int cuMemGetAllocationGranularity(size_t* bytes, const void* kind, int) {
   const std::lock_guard lock(gpu().mutex);
   if (!is_right(kind)) return kInvalidValue;
   *bytes = kPage;
   return kSuccess;
 }
 
-int cuMemCreate(uint64_t* handle, size_t bytes, const Driver::PagesKind* kind, uint64_t flags) {
+int cuMemCreate(uint64_t* handle, size_t bytes, const void* pages_kind, uint64_t flags) {
+  const auto* const kind = static_cast<const Driver::PagesKind*>(pages_kind);
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuMemCreate"); result != kSuccess) return result;
   if (!is_of_pages(bytes) || !is_right(kind) || flags != 0) return kInvalidValue;
@@ -113,7 +115,8 @@ int cuMemImportFromShareableHandle(uint64_t* handle, void* descriptor, int kind)
   return kSuccess;
 }
 
-int cuMemGetAllocationPropertiesFromHandle(Driver::PagesKind* kind, uint64_t handle) {
+int cuMemGetAllocationPropertiesFromHandle(void* pages_kind, uint64_t handle) {
+  auto* const kind = static_cast<Driver::PagesKind*>(pages_kind);
   const std::lock_guard lock(gpu().mutex);
   const auto found = gpu().pages.find(handle);
   if (found == gpu().pages.end()) return kInvalidValue;
@@ -169,7 +172,8 @@ int cuMemUnmap(uint64_t address, size_t bytes) {
   return kSuccess;
 }
 
-int cuMemSetAccess(uint64_t address, size_t bytes, const Driver::Access* all, size_t count) {
+int cuMemSetAccess(uint64_t address, size_t bytes, const void* accesses, size_t count) {
+  const auto* const all = static_cast<const Driver::Access*>(accesses);
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuMemSetAccess"); result != kSuccess) return result;
   const auto found = gpu().ranges.find(address);

@@ -40,7 +40,7 @@ Fd pages_of(float value) {
   const Driver::PagesKind kind;
   Driver::Pages pages = 0;
   int descriptor = -1;
-  test::call_driver("cuMemCreate", &pages, kOffered, &kind, uint64_t{0});
+  test::call_driver("cuMemCreate", &pages, kOffered, static_cast<const void*>(&kind), uint64_t{0});
   test::call_driver("cuMemExportToShareableHandle", static_cast<void*>(&descriptor), pages, 1,
                     uint64_t{0});
   test::call_driver("cuMemRelease", pages);

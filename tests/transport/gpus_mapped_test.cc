@@ -26,8 +26,7 @@ class Offer {
     Driver::PagesKind kind;
     kind.at.device = gpu;
     Driver::Pages pages = 0;
-    test::call_driver("cuMemCreate", &pages, whole, static_cast<const Driver::PagesKind*>(&kind),
-                      uint64_t{0});
+    test::call_driver("cuMemCreate", &pages, whole, static_cast<const void*>(&kind), uint64_t{0});
     test::call_driver("cuMemExportToShareableHandle", static_cast<void*>(&share_.descriptor), pages,
                       1, uint64_t{0});
     test::call_driver("cuMemRelease", pages);

@@ -77,14 +77,14 @@ struct Driver {
   // Pages that came as a descriptor; `kind`: CU_MEM_HANDLE_TYPE_...
   Result (*take_pages)(Pages*, void* descriptor, int kind) = nullptr;
   Result (*release_pages)(Pages) = nullptr;
-  Result (*kind_of_pages)(PagesKind*, Pages) = nullptr;
+  Result (*kind_of_pages)(void* pages_kind, Pages) = nullptr;
   // CU_MEM_ALLOC_GRANULARITY_...; 0: what there is at least.
-  Result (*page_bytes)(size_t*, const PagesKind*, int which) = nullptr;
+  Result (*page_bytes)(size_t*, const void* pages_kind, int which) = nullptr;
   Result (*reserve)(Address*, size_t bytes, size_t boundary, Address, uint64_t flags) = nullptr;
   Result (*unreserve)(Address, size_t bytes) = nullptr;
   Result (*map)(Address, size_t bytes, size_t offset, Pages, uint64_t flags) = nullptr;
   Result (*unmap)(Address, size_t bytes) = nullptr;
-  Result (*set_access)(Address, size_t bytes, const Access*, size_t count) = nullptr;
+  Result (*set_access)(Address, size_t bytes, const void* accesses, size_t count) = nullptr;
   Result (*allocate)(Address*, size_t bytes) = nullptr;
   Result (*free)(Address) = nullptr;
   Result (*register_host)(void*, size_t bytes, unsigned flags) = nullptr;
