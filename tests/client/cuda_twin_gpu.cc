@@ -156,6 +156,11 @@ int gpu_of(void* context) {
   return found == all.end() ? -1 : static_cast<int>(found - all.begin());
 }
 
+int wanted(const char* function) {
+  const auto found = gpu().answers.find(function);
+  return found == gpu().answers.end() ? kSuccess : found->second;
+}
+
 bool is_imported_for(int number, uint64_t address) {
   const auto* const found = range_of(address);
   if (found == nullptr) return true;
@@ -163,7 +168,7 @@ bool is_imported_for(int number, uint64_t address) {
   if (found->second.handle.empty()) return true;
   const int opened_on = found->second.opened_on;
   if (opened_on == number) return true;
-  return told("imported") == kSuccess && gpu().peers.count({number, opened_on}) > 0;
+  return wanted("imported") == kSuccess && gpu().peers.count({number, opened_on}) > 0;
 }
 
 int fault_here() {
@@ -172,9 +177,8 @@ int fault_here() {
 }
 
 int told(const char* function) {
-  if (const int fault = fault_here(); fault != kSuccess) return fault;
-  const auto found = gpu().answers.find(function);
-  return found == gpu().answers.end() ? kSuccess : found->second;
+  const int fault = fault_here();
+  return fault != kSuccess ? fault : wanted(function);
 }
 
 int told_unsafe(const char* function) {
@@ -223,9 +227,9 @@ int enqueue(void* stream, Act act) {
 int enqueue_work(void* stream, Act act) {
   const auto number = static_cast<size_t>(contexts.empty() ? 0 : gpu_of(contexts.back()));
   return enqueue(stream, [act = std::move(act), number]() -> std::optional<int> {
-    const int wanted = told("later");
-    if (wanted != kSuccess) gpu().faults.at(number) = wanted;
-    return wanted != kSuccess ? wanted : act();
+    const int fault = wanted("later");
+    if (fault != kSuccess) gpu().faults.at(number) = fault;
+    return fault != kSuccess ? fault : act();
   });
 }
 

@@ -151,6 +151,9 @@ uint32_t* word_at(uint64_t address);
 Stream& add_stream(void* id);
 // When it is empty and nobody has it any more.
 void end_stream(void* id);
+// What was asked for by answer(). Where streams do their work this alone is asked: of a thread that
+// has variables of its own in a library that was loaded later LeakSanitizer loses its way.
+int wanted(const char* function);
 // What this function is to answer.
 int told(const char* function);
 // The same for one that is not to be called while somebody captures, who has lost the capture then.
