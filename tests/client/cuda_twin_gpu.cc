@@ -213,6 +213,7 @@ void end_stream(void* id) {
   stream.ended = true;
   stream.made = false;
   stream.held = false;
+  gpu().names.push_back(id);
 }
 
 int enqueue(void* stream, Act act) {

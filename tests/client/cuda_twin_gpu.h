@@ -94,6 +94,7 @@ struct Gpu {
   std::condition_variable done;
   std::map<uint64_t, Range> ranges;
   std::map<void*, Stream> streams = {{nullptr, {}}};
+  std::vector<void*> names;  // of those that have ended
   std::map<void*, Event> events;
   std::map<void*, Capture> captures;  // by the stream
   std::map<void*, Pinned> pinned;
