@@ -35,22 +35,26 @@ const char* name_of(DrainState::Phase phase) {
 
 void DrainQueries::ask(const Asker& asker, const wire::DrainOrder& order, core::Time now) {
   if (Status fault = fault_of(asker, order); !fault.ok()) return answers_.refuse(asker, fault);
+  const bool stops_already = daemon_->drain_state().phase == DrainState::Phase::kStopping;
   switch (order.action()) {
     case wire::DrainOrder::START:
       spdlog::info("uid {} asks for a drain", asker.uid);
+      told_ = now;  // an idle daemon would be gone before it has told
       daemon_->drain(order.timed() ? std::optional(static_cast<core::Time>(order.timeout_ms()) *
                                                    core::kMillisecond)
                                    : std::nullopt);
-      return tell(asker, now);
+      break;
     case wire::DrainOrder::CANCEL:
       spdlog::info("uid {} cancels the drain", asker.uid);
       daemon_->serve_again();
-      return tell(asker, now);
-    default:
       break;
+    default:
+      if (daemon_->drain_state().phase != DrainState::Phase::kDraining) break;
+      waiting_.push_back({asker, now + kAnswersWithin});
+      return;
   }
-  if (daemon_->drain_state().phase != DrainState::Phase::kDraining) return tell(asker, now);
-  waiting_.push_back({asker, now + kAnswersWithin});
+  tell(asker, now);
+  if (stops_already) told_ = 0;
 }
 
 Status DrainQueries::fault_of(const Asker& asker, const wire::DrainOrder& order) const {
@@ -94,12 +98,12 @@ void DrainQueries::tell(const Asker& asker, core::Time now) {
     report.set_left_ms(static_cast<uint64_t>(left / core::kMillisecond));
   }
   report.set_by_signal(state.by_signal);
-  told_it_goes_on_ = state.phase == DrainState::Phase::kDraining ? now : 0;
+  told_ = state.phase == DrainState::Phase::kServing ? 0 : now;
   answers_.give(asker, std::move(reply));
 }
 
 bool DrainQueries::owes_its_end(core::Time now) const {
-  return told_it_goes_on_ != 0 && now - told_it_goes_on_ < kAsksAgainWithin;
+  return told_ != 0 && now - told_ < kAsksAgainWithin;
 }
 
 void DrainQueries::over(core::Time now) {
@@ -111,11 +115,12 @@ void DrainQueries::tick(core::Time now) {
     tell(waiting_.front().asker, now);
     waiting_.erase(waiting_.begin());
   }
+  if (!owes_its_end(now)) told_ = 0;
 }
 
 core::Time DrainQueries::next_deadline() const {
   if (!waiting_.empty()) return waiting_.front().until;
-  if (told_it_goes_on_ != 0) return told_it_goes_on_ + kAsksAgainWithin;
+  if (told_ != 0) return told_ + kAsksAgainWithin;
   return std::numeric_limits<core::Time>::max();
 }
 

@@ -43,7 +43,9 @@ class DrainQueries {
   void ask(const Asker& asker, const wire::DrainOrder& order, core::Time now);
   // Tells all who wait: it has come to an end, one way or the other.
   void over(core::Time now);
-  // Who heard that it goes on is about to ask again, and should hear how it ended.
+  // Who heard that it goes on is about to ask again, and should hear how it ended. Who heard that
+  // is about to ask whether this daemon is gone; before that, the answer may be on its way yet, and
+  // a peer that passes it on would lose it with the connection.
   bool owes_its_end(core::Time now) const;
   // Tells those who have waited long enough.
   void tick(core::Time now);
@@ -61,8 +63,8 @@ class DrainQueries {
   Answers answers_;
   const core::Membership* membership_;
   Drainable* daemon_;
-  std::vector<Waiting> waiting_;    // the first has waited longest
-  core::Time told_it_goes_on_ = 0;  // and has told nobody since that it ended
+  std::vector<Waiting> waiting_;  // the first has waited longest
+  core::Time told_ = 0;           // what somebody is about to ask again after; 0: nobody is
 };
 
 }  // namespace gradring::daemon

@@ -50,6 +50,19 @@ void FarQueries::on_reply(const std::string& node, const wire::Reply& reply, cor
   answers_.give(pending.asker, std::move(answer));
 }
 
+void FarQueries::peer_lost(const std::string& node, const std::string& evidence) {
+  const Status why(Code::kUnavailable,
+                   fmt::format("node {} went before it answered: {}", node, evidence));
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (it->second.node != node) {
+      ++it;
+      continue;
+    }
+    answers_.refuse(it->second.asker, why);
+    it = pending_.erase(it);
+  }
+}
+
 void FarQueries::tick(core::Time now) {
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (now < it->second.asked + it->second.patience) {

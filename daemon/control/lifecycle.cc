@@ -211,8 +211,8 @@ void ControlThread::advance_phase(core::Time now) {
       phase_deadline_ = now + kLastWordsTime;
     }
   }
-  const bool nobody_waits = sessions_.count() == 0 && !queries_.owes_a_drains_end(now);
-  if (phase_ == Phase::kLastWords && (nobody_waits || now >= phase_deadline_)) {
+  const bool nobody_waits = sessions_.count() == 0 || now >= phase_deadline_;
+  if (phase_ == Phase::kLastWords && nobody_waits && !queries_.owes_a_drains_end(now)) {
     phase_ = Phase::kStopped;
     spdlog::info("stopped");
   }

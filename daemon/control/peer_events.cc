@@ -18,6 +18,7 @@ void ControlThread::peer_lost(const std::string& node, Cause cause, const std::s
   setup_.flight->record(lost, node, evidence);
   vitals_.peer_lost(node, cause);
   membership_.peer_lost(node, cause, evidence);
+  queries_.peer_lost(node, evidence);
 }
 
 void ControlThread::peer_away(const std::string& node) {

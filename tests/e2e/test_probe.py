@@ -97,9 +97,11 @@ def test_one_at_a_time(pair):
     time.sleep(1)
     told = cells_of(pair.nodes[0].ask("bandwidth", "--matrix", "--seconds", "0.5"))
     status = first.wait(60)
-    faults = [[cell["fault"] for cell in cells.values() if "fault" in cell]
-              for cells in (cells_of(json.loads(first.out.read_text())), told)]
-    assert faults[1] and (status == 0) == (not faults[0]), faults
+    answer = json.loads(first.out.read_text())
+    faults = [[cell["fault"] for cell in cells.values() if "fault" in cell] for cells in (cells_of(answer), told)]
+    assert faults[1], told
+    # A way that a busy machine made slow is a problem without a fault.
+    assert (status == 0) == (not answer["problems"]) and len(answer["problems"]) >= len(faults[0]), answer
     assert all("another probe" in fault or "under way" in fault for fault in faults[0] + faults[1]), faults
 
 

@@ -1,6 +1,9 @@
 """Where the time of a step goes, and who is late, without a second run."""
 
 import re
+import signal
+import subprocess
+import time
 
 from checks import TRAINER, wait_for_all
 
@@ -72,3 +75,14 @@ def test_a_daemon_is_asked_through_another(pair):
     status, _, complaint = first.ctl("--node", "nobody", "status")
     assert status == 1 and "not connected with a node nobody" in complaint
     assert first.ctl("--node", second.name, "flight-recorder")[0] == 2
+
+
+def test_a_daemon_that_dies_while_it_is_asked_is_named(make_cluster):
+    first, second = make_cluster(2).start().nodes
+    second.daemon.signal(signal.SIGSTOP)
+    asked = subprocess.Popen([first.program("gradringctl"), "--runtime-dir", first.runtime_dir, "--node", second.name, "status"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    second.daemon.kill()
+    _, complaint = asked.communicate(timeout=20)
+    assert asked.returncode == 3 and f"node {second.name} went before it answered: " in complaint, complaint

@@ -1,0 +1,83 @@
+// For whom a daemon that drains waits before it is gone.
+#include "daemon/control/drain_queries.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace gradring::daemon {
+namespace {
+
+using Phase = DrainState::Phase;
+using Order = wire::DrainOrder;
+
+// As far with its drain as it was told to be.
+struct Daemon : Drainable {
+  void drain(std::optional<core::Time> /*timeout*/) override { state.phase = drains_to; }
+  void serve_again() override { state.phase = Phase::kServing; }
+  DrainState drain_state() const override { return state; }
+
+  Phase drains_to = Phase::kDraining;
+  DrainState state;
+};
+
+class DrainQueriesTest : public testing::Test {
+ protected:
+  static constexpr core::Time kStart = 1000 * core::kSecond;
+  static constexpr core::Time kMoment = 100 * core::kMillisecond;
+  static constexpr core::Time kLong = 3 * core::kSecond;
+
+  // Root, who asks by a daemon that is not there: no answer is sent.
+  void ask(Order::Action action, core::Time now) {
+    wire::DrainOrder order;
+    order.set_action(action);
+    queries_.ask({.node = "far"}, order, now);
+  }
+
+  zmq::context_t context_;
+  Peers peers_{&context_, Config{}, OwnIdentity{}, nullptr, nullptr};
+  Daemon daemon_;
+  DrainQueries queries_{"here", Answers{nullptr, &peers_}, nullptr, &daemon_};
+};
+
+TEST_F(DrainQueriesTest, WhoHeardThatItStopsAsksOnceMore) {
+  daemon_.drains_to = Phase::kStopping;
+  ask(Order::START, kStart);
+  EXPECT_TRUE(queries_.owes_its_end(kStart + kMoment)) << "the answer may be on its way";
+  ask(Order::LOOK, kStart + kMoment);
+  EXPECT_FALSE(queries_.owes_its_end(kStart + kMoment)) << "it has come";
+}
+
+TEST_F(DrainQueriesTest, NobodyCanKeepItFromStopping) {
+  daemon_.drains_to = Phase::kStopping;
+  ask(Order::START, kStart);
+  EXPECT_FALSE(queries_.owes_its_end(kStart + kLong));
+  ask(Order::START, kStart + kLong);
+  EXPECT_FALSE(queries_.owes_its_end(kStart + kLong));
+}
+
+TEST_F(DrainQueriesTest, WhoWaitsHearsItsEndAndAsksOnceMore) {
+  ask(Order::START, kStart);
+  ask(Order::LOOK, kStart + kMoment);
+  daemon_.state.phase = Phase::kStopping;
+  queries_.over(kStart + kLong);
+  EXPECT_TRUE(queries_.owes_its_end(kStart + kLong + kMoment));
+  ask(Order::LOOK, kStart + kLong + kMoment);
+  EXPECT_FALSE(queries_.owes_its_end(kStart + kLong + kMoment));
+}
+
+TEST_F(DrainQueriesTest, WhoNeverAsksAgainLeavesNothingToWakeUpFor) {
+  ask(Order::START, kStart);
+  ask(Order::LOOK, kStart);
+  core::Time now = kStart;
+  int turns = 0;
+  while (queries_.next_deadline() != std::numeric_limits<core::Time>::max()) {
+    ASSERT_LT(++turns, 5) << "it would be asked without a pause";
+    now = std::max(now, queries_.next_deadline());
+    queries_.tick(now);
+  }
+  EXPECT_LT(now, kStart + kLong);
+}
+
+}  // namespace
+}  // namespace gradring::daemon
