@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "proto/cuda_pages.h"
+
 namespace gradring::client {
 
 // The functions of NVIDIA's driver that the library calls, by the names and numbers of its cuda.h,
@@ -16,22 +18,6 @@ struct CudaDriver {
   using Stream = void*;
   using Event = void*;
   using Address = uint64_t;
-  using Pages = uint64_t;  // CUmemGenericAllocationHandle
-  struct Location {        // CUmemLocation
-    int kind = 1;          // CU_MEM_LOCATION_TYPE_DEVICE
-    int device = 0;        // by its ordinal
-  };
-  struct PagesKind {  // CUmemAllocationProp
-    int kind = 1;     // CU_MEM_ALLOCATION_TYPE_PINNED
-    int handles = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    Location at;
-    void* of_windows = nullptr;
-    std::array<unsigned char, 8> flags{};
-  };
-  struct Access {  // CUmemAccessDesc
-    Location by;
-    int kind = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-  };
 
   static constexpr Result kSuccess = 0;
   static constexpr Result kOutOfMemory = 2;
@@ -84,15 +70,15 @@ struct CudaDriver {
   // Memory that is made of pages; null where one of them is.
   Result (*count_devices)(int*) = nullptr;
   Result (*can_access_peer)(int* can, int device, int peer) = nullptr;
-  Result (*page_bytes)(size_t*, const void* pages_kind, int which) = nullptr;
-  Result (*create_pages)(Pages*, size_t bytes, const void* pages_kind, uint64_t flags) = nullptr;
-  Result (*release_pages)(Pages) = nullptr;
+  Result (*page_bytes)(size_t*, const CudaPagesKind*, int which) = nullptr;
+  Result (*create_pages)(CudaPages*, size_t bytes, const CudaPagesKind*, uint64_t flags) = nullptr;
+  Result (*release_pages)(CudaPages) = nullptr;
   Result (*reserve)(Address*, size_t bytes, size_t boundary, Address, uint64_t flags) = nullptr;
   Result (*unreserve)(Address, size_t bytes) = nullptr;
-  Result (*map)(Address, size_t bytes, size_t offset, Pages, uint64_t flags) = nullptr;
+  Result (*map)(Address, size_t bytes, size_t offset, CudaPages, uint64_t flags) = nullptr;
   Result (*unmap)(Address, size_t bytes) = nullptr;
-  Result (*set_access)(Address, size_t bytes, const void* accesses, size_t count) = nullptr;
-  Result (*offer_pages)(void* to, Pages, int kind, uint64_t flags) = nullptr;
+  Result (*set_access)(Address, size_t bytes, const CudaAccess* all, size_t count) = nullptr;
+  Result (*offer_pages)(void* to, CudaPages, int kind, uint64_t flags) = nullptr;
   Result (*settle)() = nullptr;  // cuCtxSynchronize
   bool maps() const { return settle != nullptr; }
   // Whether streams can be put into an order with the daemon's work.

@@ -3,11 +3,6 @@
 #include <bit>
 
 namespace gradring::client {
-namespace {
-
-constexpr int kDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-
-}  // namespace
 
 tl::expected<std::unique_ptr<const GpuPages>, CudaDriver::Result> GpuPages::make(
     const CudaDriver& driver, int device, uint64_t bytes) {
@@ -29,13 +24,13 @@ tl::expected<std::unique_ptr<const GpuPages>, CudaDriver::Result> GpuPages::make
 }
 
 CudaDriver::Result GpuPages::map(uint64_t bytes) {
-  CudaDriver::PagesKind kind;
+  CudaPagesKind kind;
   kind.at.device = device_;
   size_t page = 0;
   auto result = driver_.page_bytes(&page, &kind, 0);
   if (result != CudaDriver::kSuccess) return result;
   const uint64_t whole = (bytes + page - 1) / page * page;
-  CudaDriver::Pages pages = 0;
+  CudaPages pages = 0;
   result = driver_.create_pages(&pages, whole, &kind, 0);
   if (result != CudaDriver::kSuccess) return result;
   pages_ = pages;
@@ -59,7 +54,7 @@ CudaDriver::Result GpuPages::map(uint64_t bytes) {
 }
 
 CudaDriver::Result GpuPages::let_in(int device) const {
-  CudaDriver::Access access;
+  CudaAccess access;
   access.by.device = device;
   return driver_.set_access(address_, bytes_, &access, 1);
 }
@@ -78,7 +73,7 @@ std::byte* GpuPages::data() const { return std::bit_cast<std::byte*>(address_); 
 
 std::optional<UniqueFd> GpuPages::descriptor() const {
   int fd = -1;
-  if (!pages_ || driver_.offer_pages(&fd, *pages_, kDescriptor, 0) != CudaDriver::kSuccess) {
+  if (!pages_ || driver_.offer_pages(&fd, *pages_, kCudaDescriptor, 0) != CudaDriver::kSuccess) {
     return std::nullopt;
   }
   return UniqueFd(fd);

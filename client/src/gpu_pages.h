@@ -36,7 +36,7 @@ class GpuPages {
 
   const CudaDriver& driver_;
   const int device_;
-  std::optional<CudaDriver::Pages> pages_;
+  std::optional<CudaPages> pages_;
   CudaDriver::Address address_ = 0;
   uint64_t bytes_ = 0;  // of pages
   bool mapped_ = false;

@@ -245,6 +245,10 @@ void AttachServer::offer(Session& session, const wire::OfferGpuMemory& offer,
   if (with.size() != 1) {
     return refuse(Code::kInvalidArgument, "memory of a GPU is offered by one descriptor");
   }
+  if (offer.request() == 0) {
+    return refuse(Code::kInvalidArgument,
+                  "memory of a GPU is offered by a request with a number, which is not 0");
+  }
   if (session.offered.size() >= kOffersMax) {
     return refuse(Code::kResourceExhausted, "memory of a GPU is offered that nobody shares");
   }

@@ -10,24 +10,23 @@
 #include <bit>
 #include <string>
 
+#include "proto/cuda_pages.h"
 #include "tests/client/cuda_twin_gpu.h"
-#include "transport/cuda/driver.h"
 
 namespace {
 
 using namespace gradring::test::twin;  // NOLINT: this is the driver of that
-using gradring::transport::cuda::Driver;
+using gradring::CudaAccess, gradring::CudaLocation, gradring::CudaPagesKind;
+using gradring::kCudaDescriptor;
 
 constexpr size_t kPage = size_t{2} << 20;
-constexpr int kDescriptor = 1;
 constexpr const char* kName = "pages of GPU ";
 
 bool is_of_pages(size_t bytes) { return bytes > 0 && bytes % kPage == 0; }
 
-bool is_right(const void* pages_kind) {
-  const auto* const kind = static_cast<const Driver::PagesKind*>(pages_kind);
+bool is_right(const CudaPagesKind* kind) {
   return kind->kind == 1 && kind->at.kind == 1 && kind->at.device >= 0 &&
-         kind->at.device < gpu().count && (kind->handles == 0 || kind->handles == kDescriptor);
+         kind->at.device < gpu().count && (kind->handles == 0 || kind->handles == kCudaDescriptor);
 }
 
 uint64_t keep(const Pages& pages) {
@@ -63,22 +62,21 @@ int cuCtxSynchronize() {
   return kSuccess;
 }
 
-int cuMemGetAllocationGranularity(size_t* bytes, const void* kind, int) {
+int cuMemGetAllocationGranularity(size_t* bytes, const CudaPagesKind* kind, int) {
   const std::lock_guard lock(gpu().mutex);
   if (!is_right(kind)) return kInvalidValue;
   *bytes = kPage;
   return kSuccess;
 }
 
-int cuMemCreate(uint64_t* handle, size_t bytes, const void* pages_kind, uint64_t flags) {
-  const auto* const kind = static_cast<const Driver::PagesKind*>(pages_kind);
+int cuMemCreate(uint64_t* handle, size_t bytes, const CudaPagesKind* kind, uint64_t flags) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuMemCreate"); result != kSuccess) return result;
   if (!is_of_pages(bytes) || !is_right(kind) || flags != 0) return kInvalidValue;
   const std::string name = fmt::format("{}{}", kName, kind->at.device);
   const int file = ::memfd_create(name.c_str(), MFD_CLOEXEC);
   if (::ftruncate(file, static_cast<off_t>(bytes)) != 0) return kInvalidValue;
-  *handle = keep({file, bytes, kind->at.device, kind->handles == kDescriptor});
+  *handle = keep({file, bytes, kind->at.device, kind->handles == kCudaDescriptor});
   return kSuccess;
 }
 
@@ -95,7 +93,7 @@ int cuMemExportToShareableHandle(void* to, uint64_t handle, int kind, uint64_t f
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuMemExportToShareableHandle"); result != kSuccess) return result;
   const auto found = gpu().pages.find(handle);
-  if (found == gpu().pages.end() || kind != kDescriptor || flags != 0) return kInvalidValue;
+  if (found == gpu().pages.end() || kind != kCudaDescriptor || flags != 0) return kInvalidValue;
   if (!found->second.offered) return kInvalidValue;
   *static_cast<int*>(to) = ::fcntl(found->second.file, F_DUPFD_CLOEXEC, 0);
   return kSuccess;
@@ -108,15 +106,14 @@ int cuMemImportFromShareableHandle(uint64_t* handle, void* descriptor, int kind)
   const int file = ::fcntl(given, F_DUPFD_CLOEXEC, 0);
   const int of = gpu_in_name(file);
   struct stat known {};
-  const bool is_ours = kind == kDescriptor && of >= 0 && ::fstat(file, &known) == 0;
+  const bool is_ours = kind == kCudaDescriptor && of >= 0 && ::fstat(file, &known) == 0;
   if (!is_ours && file >= 0) ::close(file);
   if (!is_ours) return kInvalidValue;
   *handle = keep({file, static_cast<size_t>(known.st_size), of, true});
   return kSuccess;
 }
 
-int cuMemGetAllocationPropertiesFromHandle(void* pages_kind, uint64_t handle) {
-  auto* const kind = static_cast<Driver::PagesKind*>(pages_kind);
+int cuMemGetAllocationPropertiesFromHandle(CudaPagesKind* kind, uint64_t handle) {
   const std::lock_guard lock(gpu().mutex);
   const auto found = gpu().pages.find(handle);
   if (found == gpu().pages.end()) return kInvalidValue;
@@ -172,8 +169,7 @@ int cuMemUnmap(uint64_t address, size_t bytes) {
   return kSuccess;
 }
 
-int cuMemSetAccess(uint64_t address, size_t bytes, const void* accesses, size_t count) {
-  const auto* const all = static_cast<const Driver::Access*>(accesses);
+int cuMemSetAccess(uint64_t address, size_t bytes, const CudaAccess* all, size_t count) {
   const std::lock_guard lock(gpu().mutex);
   if (const int result = told("cuMemSetAccess"); result != kSuccess) return result;
   const auto found = gpu().ranges.find(address);
@@ -182,7 +178,7 @@ int cuMemSetAccess(uint64_t address, size_t bytes, const void* accesses, size_t 
   }
   Range& range = found->second;
   for (size_t i = 0; i < count; ++i) {
-    const Driver::Location& by = all[i].by;
+    const CudaLocation& by = all[i].by;
     if (by.kind != 1 || by.device < 0 || by.device >= gpu().count) return kInvalidValue;
     const bool far = by.device != range.gpu;
     if (far && told("cuDeviceCanAccessPeer") != kSuccess) return kNoPeer;

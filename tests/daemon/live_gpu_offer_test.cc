@@ -12,18 +12,17 @@
 #include <string>
 #include <vector>
 
+#include "proto/cuda_pages.h"
 #include "proto/stream_word.h"
 #include "tests/client/cuda_twin.h"
 #include "tests/daemon/live_daemon.h"
 #include "tests/daemon/raw_trainer.h"
 #include "tests/transport/gpus_share.h"
-#include "transport/cuda/driver.h"
 
 namespace gradring::daemon {
 namespace {
 
 using testing::HasSubstr;
-using transport::cuda::Driver;
 
 constexpr uint64_t kOffered = uint64_t{2} << 20;
 constexpr uint64_t kOfferedFloats = kOffered / sizeof(float);
@@ -37,10 +36,10 @@ std::vector<std::string> sums_on_gpus(bool on) {
 // Pages of a GPU, of which nothing is left here but the descriptor.
 Fd pages_of(float value) {
   test::cuda_twin();
-  const Driver::PagesKind kind;
-  Driver::Pages pages = 0;
+  const CudaPagesKind kind;
+  CudaPages pages = 0;
   int descriptor = -1;
-  test::call_driver("cuMemCreate", &pages, kOffered, static_cast<const void*>(&kind), uint64_t{0});
+  test::call_driver("cuMemCreate", &pages, kOffered, &kind, uint64_t{0});
   test::call_driver("cuMemExportToShareableHandle", static_cast<void*>(&descriptor), pages, 1,
                     uint64_t{0});
   test::call_driver("cuMemRelease", pages);
@@ -139,6 +138,7 @@ TEST_F(LiveGpuOffer, NonsenseIsRefusedInWords) {
   };
   EXPECT_THAT(told(1, {}), HasSubstr("by one descriptor"));
   EXPECT_THAT(told(1, {pages.get(), pages.get()}), HasSubstr("by one descriptor"));
+  EXPECT_THAT(told(0, {pages.get()}), HasSubstr("which is not 0"));
   const auto shared = [&](uint64_t offered) {
     return x_->ask(share(shadow(*x_), offered)).refused().message();
   };

@@ -5,13 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "proto/cuda_pages.h"
 #include "tests/transport/gpus_fixture.h"
-#include "transport/cuda/driver.h"
 
 namespace gradring::transport {
 namespace {
 
-using cuda::Driver;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -23,10 +22,10 @@ class Offer {
  public:
   explicit Offer(const Bytes& bytes, int gpu = 0, uint64_t whole = kPage) {
     test::cuda_twin();
-    Driver::PagesKind kind;
+    CudaPagesKind kind;
     kind.at.device = gpu;
-    Driver::Pages pages = 0;
-    test::call_driver("cuMemCreate", &pages, whole, static_cast<const void*>(&kind), uint64_t{0});
+    CudaPages pages = 0;
+    test::call_driver("cuMemCreate", &pages, whole, &std::as_const(kind), uint64_t{0});
     test::call_driver("cuMemExportToShareableHandle", static_cast<void*>(&share_.descriptor), pages,
                       1, uint64_t{0});
     test::call_driver("cuMemRelease", pages);

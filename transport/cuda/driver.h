@@ -6,6 +6,8 @@
 #include <string>
 #include <tl/expected.hpp>
 
+#include "proto/cuda_pages.h"
+
 namespace gradring::transport::cuda {
 
 // The functions of NVIDIA's driver that are called here, by the names and numbers of its cuda.h,
@@ -23,22 +25,6 @@ struct Driver {
   using Uuid = std::array<std::byte, 16>;
   struct IpcHandle {  // passed by value
     std::array<std::byte, 64> bytes;
-  };
-  using Pages = uint64_t;  // CUmemGenericAllocationHandle
-  struct Location {        // CUmemLocation
-    int kind = 1;          // CU_MEM_LOCATION_TYPE_DEVICE
-    int device = 0;        // by its ordinal
-  };
-  struct PagesKind {  // CUmemAllocationProp
-    int kind = 1;     // CU_MEM_ALLOCATION_TYPE_PINNED
-    int handles = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    Location at;
-    void* of_windows = nullptr;
-    std::array<unsigned char, 8> flags{};
-  };
-  struct Access {  // CUmemAccessDesc
-    Location by;
-    int kind = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
   };
 
   static constexpr Result kSuccess = 0;
@@ -75,16 +61,16 @@ struct Driver {
   Result (*pointer_attribute)(void* value, int attribute, Address) = nullptr;
   Result (*address_range)(Address* base, size_t* bytes, Address) = nullptr;
   // Pages that came as a descriptor; `kind`: CU_MEM_HANDLE_TYPE_...
-  Result (*take_pages)(Pages*, void* descriptor, int kind) = nullptr;
-  Result (*release_pages)(Pages) = nullptr;
-  Result (*kind_of_pages)(void* pages_kind, Pages) = nullptr;
+  Result (*take_pages)(CudaPages*, void* descriptor, int kind) = nullptr;
+  Result (*release_pages)(CudaPages) = nullptr;
+  Result (*kind_of_pages)(CudaPagesKind*, CudaPages) = nullptr;
   // CU_MEM_ALLOC_GRANULARITY_...; 0: what there is at least.
-  Result (*page_bytes)(size_t*, const void* pages_kind, int which) = nullptr;
+  Result (*page_bytes)(size_t*, const CudaPagesKind*, int which) = nullptr;
   Result (*reserve)(Address*, size_t bytes, size_t boundary, Address, uint64_t flags) = nullptr;
   Result (*unreserve)(Address, size_t bytes) = nullptr;
-  Result (*map)(Address, size_t bytes, size_t offset, Pages, uint64_t flags) = nullptr;
+  Result (*map)(Address, size_t bytes, size_t offset, CudaPages, uint64_t flags) = nullptr;
   Result (*unmap)(Address, size_t bytes) = nullptr;
-  Result (*set_access)(Address, size_t bytes, const void* accesses, size_t count) = nullptr;
+  Result (*set_access)(Address, size_t bytes, const CudaAccess* all, size_t count) = nullptr;
   Result (*allocate)(Address*, size_t bytes) = nullptr;
   Result (*free)(Address) = nullptr;
   Result (*register_host)(void*, size_t bytes, unsigned flags) = nullptr;

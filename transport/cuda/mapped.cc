@@ -9,7 +9,6 @@
 namespace gradring::transport::cuda {
 namespace {
 
-constexpr int kDescriptor = 1;          // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 constexpr int kAtLeast = 0;             // CU_MEM_ALLOC_GRANULARITY_MINIMUM
 constexpr Driver::Result kInvalid = 1;  // CUDA_ERROR_INVALID_VALUE
 // More has no GPU, and it could not always be rounded up.
@@ -20,7 +19,7 @@ class Taken {
  public:
   Taken(const Driver& driver, int descriptor) : driver_(driver) {
     void* const as_driver_has_it = std::bit_cast<void*>(static_cast<intptr_t>(descriptor));
-    result_ = driver.take_pages(&pages_, as_driver_has_it, kDescriptor);
+    result_ = driver.take_pages(&pages_, as_driver_has_it, kCudaDescriptor);
   }
   ~Taken() {
     if (result_ == Driver::kSuccess) driver_.release_pages(pages_);
@@ -28,12 +27,12 @@ class Taken {
   Taken(const Taken&) = delete;
   Taken& operator=(const Taken&) = delete;
   Driver::Result result() const { return result_; }
-  Driver::Pages pages() const { return pages_; }
+  CudaPages pages() const { return pages_; }
 
  private:
   const Driver& driver_;
   Driver::Result result_;
-  Driver::Pages pages_ = 0;
+  CudaPages pages_ = 0;
 };
 
 }  // namespace
@@ -46,9 +45,9 @@ Mapped::Range::~Range() {
   if (begin_ != 0) gpu_->driver().unreserve(begin_, bytes_);
 }
 
-Status Mapped::Range::fill(Driver::Pages pages, uint64_t bytes) {
+Status Mapped::Range::fill(CudaPages pages, uint64_t bytes) {
   const Driver& driver = gpu_->driver();
-  Driver::PagesKind kind;
+  CudaPagesKind kind;
   size_t page = 0;
   auto result = driver.kind_of_pages(&kind, pages);
   if (result == Driver::kSuccess && kind.at.device != gpu_->device()) {
@@ -78,7 +77,7 @@ Status Mapped::Range::fill(Driver::Pages pages, uint64_t bytes) {
 }
 
 Driver::Result Mapped::Range::let_in(const Gpu& gpu) const {
-  Driver::Access access;
+  CudaAccess access;
   access.by.device = gpu.device();
   return gpu_->driver().set_access(begin_, bytes_, &access, 1);
 }

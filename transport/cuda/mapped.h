@@ -34,7 +34,7 @@ class Mapped : public OnGpu {
     Range& operator=(const Range&) = delete;
 
     // In the context of the GPU. kInvalidArgument: there are not that many bytes.
-    Status fill(Driver::Pages pages, uint64_t bytes);
+    Status fill(CudaPages pages, uint64_t bytes);
     Driver::Result let_in(const Gpu& gpu) const;
     Driver::Address begin() const { return begin_; }
     const Gpu& gpu() const { return *gpu_; }
