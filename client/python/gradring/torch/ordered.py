@@ -86,19 +86,22 @@ class OrderedWork(Work):
         failed."""
         with aside():
             try:
-                try:
-                    self._complete(self._timeout)
-                except GradringError as error:
-                    if error.code != Code.DEADLINE:
-                        raise
-                    self._late = error
-                    self._complete(_FOR_EVER)
+                self._complete_late()
             except Exception as error:  # whoever looks next must hear of it
                 self._end(error)
             if self._reached is not None:
                 wait_for(self._reached)
         self._ordered, self._bring, self._tensors = [], None, ()
         return self if self._error or self._late else None
+
+    def _complete_late(self):
+        try:
+            self._complete(self._timeout)
+        except GradringError as error:
+            if error.code != Code.DEADLINE:
+                raise
+            self._late = error
+            self._complete(_FOR_EVER)
 
     def tell(self):
         """Raises the error, if there is one that nobody has heard of."""
