@@ -44,10 +44,10 @@ bool Request::suits_gpus() const {
   return known && std::max(extent.input, extent.output) > kPartBytes;
 }
 
-bool may_stay(const Request& request, const View& view) {
+bool may_stay(const Request& request, const View& view, bool direct) {
   const Signature& s = request.signature;
   const bool as_it_is = s.wire == WireType::kNative && !s.blocks.uneven();
-  return as_it_is && view.size() == static_cast<uint32_t>(view.local_size);
+  return as_it_is && (direct || view.size() == static_cast<uint32_t>(view.local_size));
 }
 
 std::string describe(const Request& request) {

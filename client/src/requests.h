@@ -69,9 +69,9 @@ struct Request {
   bool is_join() const { return given_key && given_key->space == OpKey::kNoMoreSpace; }
 };
 
-// Whether no byte of it needs to leave the GPUs: no other node is there, and none comes while it is
-// under way.
-bool may_stay(const Request& request, const View& view);
+// Whether no byte of it needs to come to the host's memory: no other node is there, and none comes
+// while it is under way; or the network reaches GPUs (`direct`).
+bool may_stay(const Request& request, const View& view, bool direct);
 
 // "allreduce sum of 1024 float32 (op 3)"
 std::string describe(const Request& request);

@@ -79,6 +79,7 @@ class Session final : private Reader::Source {
   bool lends() const { return connection_->welcome.lends(); }
   bool orders_streams() const { return connection_->welcome.stream_words(); }
   bool sums_on_gpus() const { return connection_->welcome.sums_on_gpus(); }
+  bool gpu_direct() const { return connection_->welcome.gpu_direct(); }
   bool takes_gpu_descriptors() const { return connection_->welcome.takes_gpu_descriptors(); }
   uint64_t id() const { return connection_->welcome.session(); }
   const std::string& secret() const { return connection_->welcome.secret(); }

@@ -221,7 +221,7 @@ tl::expected<Request, Status> Communicator::prepare(std::unique_lock<std::mutex>
         "input {} of {} bytes and output {} of {} bytes overlap; they must be {}", op.input,
         extent.input, op.output, extent.output, in_place_words(signature->collective))));
   }
-  request.stays = may_stay(request, view);
+  request.stays = may_stay(request, view, session_.gpu_direct());
   if (Status lent = lend(lock, op, overlaps, &request); !lent.ok()) return tl::unexpected(lent);
   return request;
 }

@@ -33,6 +33,7 @@ class AttachServer {
     uint64_t boot_id = 0;
     core::Time restart_grace = 0;  // 0: sessions end with the daemon
     bool sums_on_gpus = false;
+    bool gpu_direct = false;
   };
   AttachServer(std::string path, const Identity& identity, Sessions* sessions, Rings* rings,
                Epoll* epoll, SessionEvents* events)

@@ -20,8 +20,8 @@ namespace gradring::daemon {
 // ranks of the job are on this node. Where some have no such buffers, each one's is copied for
 // itself. Of a reduce-scatter GPUs sum the inputs alone, since each rank gets something else; of an
 // allgather they spread the result alone; but where all ranks of the job are on this node they do
-// both, from one GPU to the other. Where the network reaches GPUs, slices of sums go round the ring
-// from there (GpuRing). Data thread only.
+// both, from one GPU to the other. Where the network reaches GPUs, slices of all of these go round
+// the ring from there (GpuRing). Data thread only.
 class GpuOps {
  public:
   using End = std::function<void(uint32_t rank, uint64_t ticket, const core::Outcome& outcome)>;
@@ -56,11 +56,11 @@ class GpuOps {
   bool stays_there(const OpKey& key) const;
   // Its slices go round the ring on GPUs.
   bool rides(const OpKey& key) const;
-  // Of such an op: what its ranks give, from byte `at` of their inputs, with their factors, and
-  // where a result goes.
-  void inputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to,
+  // Of a slice of such an op: what ranks here give to it, with their factors, and where its result
+  // goes.
+  void inputs_of(const core::Op& op, uint32_t slice, std::vector<transport::GpuRange>* to,
                  std::vector<double>* factors) const;
-  void outputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to) const;
+  void outputs_of(const core::Op& op, uint32_t slice, std::vector<transport::GpuRange>* to) const;
   // The GPU that works on a slice of it.
   uint32_t gpu_of(const OpKey& key, uint32_t slice) const;
   // Slices of such may be worked on: no epoch is about to end.

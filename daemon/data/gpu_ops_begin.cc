@@ -19,8 +19,8 @@ GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
   const bool alone = engine.view().members.size() == 1 && op.slices_held == 0;
   const bool all_there = on.sums && on.spreads && op.plan.wire == WireType::kNative;
   if (alone && all_there) return Way::kThere;
-  if (on.gathers || on.scatters) return Way::kEach;
-  return all_there && fits_ring(on, op) ? Way::kRing : Way::kTogether;
+  if (all_there && fits_ring(on, op)) return Way::kRing;
+  return on.gathers || on.scatters ? Way::kEach : Way::kTogether;
 }
 
 void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {

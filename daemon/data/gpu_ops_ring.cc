@@ -5,17 +5,17 @@
 
 namespace gradring::daemon {
 
-// Sums that the ring's members make slice by slice, and of which no slice has come yet: what has is
-// in the host's memory.
+// What the ring's members sum or pass on slice by slice, and of which no slice has come yet: what
+// has is in the host's memory.
 bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
   // One place more, for what comes from the predecessor.
   if (!may_ride_ || resting_ || on.ranks.size() >= transport::kGpuInputsMax) return false;
-  const bool is_sum = op.plan.way == core::Way::kSum && op.plan.direct == core::Direct::kNo;
+  const bool along_ring = op.plan.direct == core::Direct::kNo;
   const bool untouched = std::all_of(op.slices.begin(), op.slices.end(), [](const auto& slice) {
     return slice.state == core::SliceState::kUntouched && slice.route == core::Route::kCompute &&
            slice.next_step == 0 && !slice.arriving;
   });
-  if (!is_sum || !untouched) return false;
+  if (!along_ring || !untouched) return false;
   std::vector<transport::GpuRange> all;
   for (const Rank& rank : on.ranks) {
     all.push_back(rank.input);
@@ -33,11 +33,14 @@ void GpuOps::ride(OnGpu& on, const OpKey& key, core::JobEngine* engine) {
   }
 }
 
-void GpuOps::inputs_of(const core::Op& op, uint64_t at, std::vector<transport::GpuRange>* to,
+void GpuOps::inputs_of(const core::Op& op, uint32_t slice, std::vector<transport::GpuRange>* to,
                        std::vector<double>* factors) const {
   const OnGpu& on = ops_.at(op.key);
+  const core::Block block = op.plan.block_of(slice);
+  const uint64_t at = op.plan.input_at(slice);
   for (const auto& local : op.locals) {
     if (!local || !local->counts) continue;
+    if (block.source != kNoRank && block.source != local->rank) continue;
     const auto rank = std::find_if(on.ranks.begin(), on.ranks.end(), [&local](const Rank& one) {
       return one.is(local->rank, local->ticket);
     });
@@ -55,10 +58,12 @@ std::vector<uint32_t> GpuOps::ranks_that_give(const core::Op& op) {
 }
 
 // Also of a rank that is gone: what others lack may have to come from there.
-void GpuOps::outputs_of(const core::Op& op, uint64_t at,
+void GpuOps::outputs_of(const core::Op& op, uint32_t slice,
                         std::vector<transport::GpuRange>* to) const {
+  const core::Block block = op.plan.block_of(slice);
+  const uint64_t at = op.plan.output_at(slice);
   for (const Rank& rank : ops_.at(op.key).ranks) {
-    if (!rank.unreadable) to->push_back(from(rank.output, at));
+    if (!rank.unreadable && block.goes_to(rank.rank)) to->push_back(from(rank.output, at));
   }
 }
 

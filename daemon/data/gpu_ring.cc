@@ -69,14 +69,20 @@ void GpuRing::fold(const core::FoldOrder& order) {
   inputs_.clear();
   outputs_.clear();
   factors_.clear();
-  ops_->inputs_of(op, op.plan.input_at(order.slice), &inputs_, &factors_);
+  ops_->inputs_of(op, order.slice, &inputs_, &factors_);
   if (order.onto_arrived) {
     inputs_.push_back(at);
     factors_.push_back(1);
   }
-  if (order.deliver) ops_->outputs_of(op, op.plan.output_at(order.slice), &outputs_);
+  if (order.deliver) ops_->outputs_of(op, order.slice, &outputs_);
   const bool stays = order.leaves || !order.deliver || outputs_.empty();
   if (stays) outputs_.push_back(at);
+  const GpuStaging::Use use = stays ? GpuStaging::Use::kWrites : GpuStaging::Use::kReads;
+  if (order.source == core::Fold::kSource) {
+    GRADRING_CHECK(inputs_.size() == 1,
+                   "the rank that gives a slice is on the node that starts it");
+    return copy(op.key, transport::GpuRange(inputs_.front()), *place, use, length);
+  }
   transport::Gpus::Allreduce sum{op.signature->dtype,
                                  op.signature->op,
                                  inputs_,
@@ -86,15 +92,14 @@ void GpuRing::fold(const core::FoldOrder& order) {
                                  factors_,
                                  order.factor};
   sum.on = place->gpu;
-  give(sum, op.key, *place, stays ? GpuStaging::Use::kWrites : GpuStaging::Use::kReads, length,
-       order.slice);
+  give(sum, op.key, *place, use, length, order.slice);
 }
 
 void GpuRing::deliver(const core::Op& op, uint32_t slice, core::Staging from) {
   const auto place = staging_->place_of(from);
   GRADRING_CHECK(place.has_value(), "a slice that rides has landed on a GPU");
   outputs_.clear();
-  ops_->outputs_of(op, op.plan.output_at(slice), &outputs_);
+  ops_->outputs_of(op, slice, &outputs_);
   if (!outputs_.empty()) {
     copy(op.key, staging_->range(*place), *place, GpuStaging::Use::kReads,
          op.plan.length_of(slice));
@@ -120,7 +125,7 @@ void GpuRing::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
     place = staging_->put(to, there.gpu);
   } else {
     outputs_.clear();
-    ops_->outputs_of(op, op.plan.output_at(slice), &outputs_);
+    ops_->outputs_of(op, slice, &outputs_);
     if (outputs_.empty()) return failed_("it was lost with the only copy of a sum");
     from = outputs_.front();
     place = staging_->put(to, static_cast<uint32_t>(from.memory->gpu()));

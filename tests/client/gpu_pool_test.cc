@@ -135,6 +135,27 @@ TEST_F(GpuPool, IsScatteredAndGathered) {
   EXPECT_EQ(shared(), 2u);
 }
 
+TEST_F(GpuPool, IsScatteredFromNodeToNodeWhereTheNetworkReachesIt) {
+  twin_.answer("cuMemcpyDtoDAsync_v2", 0);
+  const uint64_t whole = allocate(2 * kBytes), share = allocate();
+  fill(whole, 2, 2 * kBytes);
+  gradring_op op = sum_of(kBytes, whole, share);
+  op.collective = GRADRING_REDUCE_SCATTER;
+  for (const bool direct : {false, true}) {
+    daemon_.set([&](Script& script) {
+      script.view = view_of("job", 1, {0, 1});
+      script.gpu_direct = direct;
+    });
+    job_.reset();
+    job_ = open(daemon_);
+    const gradring_request request = submit(job_, op);
+    const wire::Operation operation = last_operation();
+    EXPECT_TRUE(operation.on_gpu());
+    EXPECT_EQ(operation.stays_on_gpu(), direct);
+    EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+  }
+}
+
 TEST_F(GpuPool, IsNoMoreThanItHas) {
   twin_.answer("cuMemcpyDtoDAsync_v2", 0);
   const uint64_t memory = allocate();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/daemon/gpu_block_rank.h"
 #include "tests/daemon/gpu_nodes.h"
 
 namespace gradring::daemon {
@@ -23,32 +24,18 @@ class DataGpuThere : public GpuNodes {
   static constexpr uint32_t kRanks = 3;
   static constexpr size_t kBlock = 2 * kPartBytes / sizeof(float) + 1000;
   static constexpr size_t kAll = kRanks * kBlock;
-  struct Rank {
-    Rank(size_t given, size_t taken, float factor)
-        : input(numbers(given, factor)),
-          output(taken, kUntouched),
-          input_shadow(given, kUntouched),
-          output_shadow(taken, kUntouched) {}
-    std::vector<float> input, output, input_shadow, output_shadow;
-    SlowGpus::Memory input_memory{&input}, output_memory{&output};
-  };
 
   void begin(Collective collective, const std::string& policy = "fail") {
     view_ = view_of({{"a", kRanks}}, 2);
     view_.policy = policy;
     a_.install(view_);
     collective_ = collective;
-    const bool scatters = collective == Collective::kReduceScatter;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      ranks_.at(rank) = std::make_unique<Rank>(scatters ? kAll : kBlock, scatters ? kBlock : kAll,
-                                               static_cast<float>(rank + 1));
+      ranks_.at(rank) = std::make_unique<GpuBlockRank>(rank, kRanks, collective, kBlock);
     }
   }
-  static std::byte* bytes_of(std::vector<float>& values) {
-    return reinterpret_cast<std::byte*>(values.data());
-  }
   Submit part_of(uint32_t number) {
-    Rank& rank = *ranks_.at(number);
+    GpuBlockRank& rank = *ranks_.at(number);
     core::Submission submission;
     submission.rank = submission.position = number;
     submission.ticket = 1;
@@ -63,22 +50,8 @@ class DataGpuThere : public GpuNodes {
   void submit_on_host(uint32_t number) { a_.post(part_of(number)); }
   // `in_place`: the own block of the longer one.
   void submit(uint32_t number, bool in_place = false) {
-    Rank& rank = *ranks_.at(number);
     Submit submit = part_of(number);
-    submit.input = bytes_of(rank.input_shadow);
-    submit.output = bytes_of(rank.output_shadow);
-    submit.gpu_input = {&rank.input_memory, 0};
-    submit.gpu_output = {&rank.output_memory, 0};
-    const uint64_t own = number * kBlock * sizeof(float);
-    if (in_place && collective_ == Collective::kReduceScatter) {
-      submit.gpu_output = {&rank.input_memory, own};
-      submit.output = bytes_of(rank.input_shadow) + own;
-    } else if (in_place) {
-      std::copy(rank.input.begin(), rank.input.end(),
-                rank.output.begin() + static_cast<ptrdiff_t>(number * kBlock));
-      submit.gpu_input = {&rank.output_memory, own};
-      submit.input = submit.output + own;
-    }
+    ranks_.at(number)->lend(&submit, in_place);
     a_.post(submit);
   }
   void expect_good_ends(uint32_t many = kRanks) {
@@ -87,10 +60,7 @@ class DataGpuThere : public GpuNodes {
   void expect_nothing_left_the_gpus() {
     EXPECT_THAT(gpus_->sums(), IsEmpty());
     EXPECT_THAT(gpus_->spreads(), IsEmpty());
-    for (const auto& rank : ranks_) {
-      EXPECT_THAT(rank->input_shadow, Each(kUntouched));
-      EXPECT_THAT(rank->output_shadow, Each(kUntouched));
-    }
+    for (const auto& rank : ranks_) EXPECT_TRUE(rank->never_by_host());
   }
   static std::vector<float> block_of(uint32_t rank, float factor) {
     const std::vector<float> all = numbers(kAll, factor);
@@ -108,7 +78,7 @@ class DataGpuThere : public GpuNodes {
 
   Collective collective_ = Collective::kReduceScatter;
   ReduceOp op_ = ReduceOp::kSum;
-  std::array<std::unique_ptr<Rank>, kRanks> ranks_;
+  std::array<std::unique_ptr<GpuBlockRank>, kRanks> ranks_;
 };
 
 TEST_F(DataGpuThere, BlocksOfAScatterAreSummedWhereTheyAreWanted) {
@@ -145,9 +115,7 @@ TEST_F(DataGpuThere, InPlaceToo) {
   for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank, true);
   expect_good_ends();
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    const std::vector<float>& input = ranks_[rank]->input;
-    const auto own = input.begin() + static_cast<ptrdiff_t>(rank * kBlock);
-    EXPECT_EQ(std::vector<float>(own, own + kBlock), block_of(rank, 6));
+    EXPECT_EQ(ranks_[rank]->result(), block_of(rank, 6));
   }
   expect_nothing_left_the_gpus();
 }

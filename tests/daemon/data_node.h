@@ -133,6 +133,12 @@ class DataNode {
   std::vector<Event> taken_;
 };
 
+inline std::vector<float> numbers(size_t count, float factor) {
+  std::vector<float> data(count);
+  for (size_t i = 0; i < count; ++i) data[i] = factor * static_cast<float>(i % 1000);
+  return data;
+}
+
 class DataThreadTest : public testing::Test {
  protected:
   static constexpr uint64_t kTokenOfA = 0xa11ce,
@@ -144,11 +150,6 @@ class DataThreadTest : public testing::Test {
     b.post(ExpectPeer{0, kTokenOfB});
     a.post(ConnectPeer{0, 7, b.name(), b.addresses(), kTokenOfB, bundle_bytes, probes});
     b.post(ConnectPeer{0, 8, a.name(), a.addresses(), kTokenOfA, bundle_bytes, probes});
-  }
-  static std::vector<float> numbers(size_t count, float factor) {
-    std::vector<float> data(count);
-    for (size_t i = 0; i < count; ++i) data[i] = factor * static_cast<float>(i % 1000);
-    return data;
   }
 
   transport::Fabric fabric_;
