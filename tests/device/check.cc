@@ -43,6 +43,7 @@ struct Layout {
   std::vector<size_t> node_of;  // by rank
   bool sums;                    // gpu-sums
   bool nccl = false;            // gpu-engine
+  bool apart = false;           // ranks are another user's, and each sees no process but its own
 };
 
 struct Part {
@@ -90,13 +91,20 @@ class Check {
     if (layout.sums) flags.insert(flags.end(), {"--gpu-sums", "on"});
     if (layout.nccl) flags.insert(flags.end(), {"--gpu-engine", "nccl"});
     nodes_ = daemon::live_nodes(*std::ranges::max_element(layout.node_of) + 1, flags);
+    if (layout.apart) let_all_reach(*nodes_[0]);
   }
 
   // What was asked for may not be there.
   bool can_run() const {
-    if (!layout_.nccl || nodes_[0]->log().find("by NCCL ") != std::string::npos) return true;
-    std::printf("%-38s  left out: the daemon finds no NCCL (LD_LIBRARY_PATH)\n", layout_.words);
-    return false;
+    const char* why = nullptr;
+    if (layout_.nccl && nodes_[0]->log().find("by NCCL ") == std::string::npos) {
+      why = "the daemon finds no NCCL (LD_LIBRARY_PATH)";
+    }
+    if (layout_.apart && !can_be_apart()) {
+      why = "that takes root, unshare, setpriv, and programs that all may run";
+    }
+    if (why != nullptr) std::printf("%-38s  left out: %s\n", layout_.words, why);
+    return why == nullptr;
   }
 
   // A line; true: all was right. Each rank is a process of its own, as trainers are: a driver that
@@ -124,7 +132,7 @@ class Check {
 
   // A line; true: the daemon says whose a NaN was that went into a sum on the GPU.
   bool tell_origin() {
-    if (!layout_.sums) return true;
+    if (!layout_.sums || layout_.apart) return true;
     const size_t guilty = layout_.node_of.size() - 1;
     std::vector<std::thread> ranks;
     for (size_t rank = 0; rank <= guilty; ++rank) {
@@ -163,6 +171,22 @@ class Check {
   }
 
  private:
+  // Nobody's files are this user's.
+  static constexpr const char* kApart =
+      "exec unshare --pid --mount-proc --fork --kill-child setpriv --reuid 65533 --regid 65533 "
+      "--clear-groups ";
+  static bool can_be_apart() {
+    const std::string words = kApart + ("test -x '" + own_path()) + "' 2>/dev/null";
+    return std::system(words.c_str()) == 0;
+  }
+  static void let_all_reach(const LiveDaemon& node) {
+    using std::filesystem::perms;
+    const std::filesystem::path folder = node.runtime_dir();
+    for (const auto& at : {folder, folder.parent_path()}) {
+      std::filesystem::permissions(at, perms::group_exec | perms::others_exec,
+                                   std::filesystem::perm_options::add);
+    }
+  }
   static constexpr size_t kNanAt = 1'000'001;
   static constexpr auto kToldWithin = std::chrono::seconds(5);
 
@@ -220,12 +244,13 @@ class Check {
     }
   };
 
-  static std::FILE* start_rank(const RankOrders& rank, const Orders& orders) {
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  static std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+  std::FILE* start_rank(const RankOrders& rank, const Orders& orders) const {
     std::ostringstream words;
-    words << "exec '" << program << "' --layout " << rank.layout << " --part " << rank.part
-          << " --rank " << rank.rank << " --runtime-dir '" << rank.runtime_dir << "' --seed "
-          << orders.seed << " --max-mib " << orders.max_mib << (orders.quick ? " --quick" : "");
+    words << (layout_.apart ? kApart : "exec ") << "'" << own_path() << "' --layout " << rank.layout
+          << " --part " << rank.part << " --rank " << rank.rank << " --runtime-dir '"
+          << rank.runtime_dir << "' --seed " << orders.seed << " --max-mib " << orders.max_mib
+          << (orders.quick ? " --quick" : "");
     return popen(words.str().c_str(), "r");
   }
 
@@ -237,6 +262,9 @@ class Check {
 std::vector<Part> parts_for(const Orders& orders, const Layout& layout) {
   const auto ranks = static_cast<uint32_t>(layout.node_of.size());
   const device::Extent kinds = {uint64_t{16} << 20, orders.quick ? 9u : 1u};
+  if (layout.apart) {  // whether it is reached, not what is done with it
+    return {chosen("collectives", device::all_collectives(orders.seed, ranks, kinds))};
+  }
   // By the host each byte takes ten times as long, and is what other tests go through too.
   const uint64_t most = layout.sums ? orders.max_mib : std::min<uint64_t>(orders.max_mib, 64);
   const device::Extent sizes = {(orders.quick ? 4 : most) << 20};
@@ -257,7 +285,8 @@ const std::vector<Layout>& layouts() {
       {"one node, 3 ranks, summed on the GPU", {0, 0, 0}, true},
       {"one node, 3 ranks, summed by NCCL", {0, 0, 0}, true, true},
       {"two nodes, 2 ranks on each, by the host", {0, 1, 0, 1}, false},
-      {"two nodes, 2 ranks on each, on the GPU", {0, 1, 0, 1}, true}};
+      {"two nodes, 2 ranks on each, on the GPU", {0, 1, 0, 1}, true},
+      {"one node, 2 ranks of another user", {0, 0}, true, false, true}};
   return kLayouts;
 }
 
