@@ -16,7 +16,7 @@ using gradring::StreamWord;
 using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 
 // Attributes of a device.
-constexpr int kMultiprocessors = 16, kLendsDmabufs = 124;
+constexpr int kCountsMultiprocessors = 16, kLendsDmabufs = 124;
 
 }  // namespace
 
@@ -58,9 +58,9 @@ int cuDeviceGetUuid(void* uuid, int device) { return cuDeviceGetUuid_v2(uuid, de
 
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   const std::lock_guard lock(gpu().mutex);
-  *value = attribute == kMultiprocessors ? 2 : 1;
+  *value = attribute == kCountsMultiprocessors ? kMultiprocessors : 1;
   if (attribute == kLendsDmabufs) return told("cuDeviceGetAttribute");
-  return attribute == kMultiprocessors ? kSuccess : kInvalidValue;
+  return attribute == kCountsMultiprocessors ? kSuccess : kInvalidValue;
 }
 
 int cuDeviceCanAccessPeer(int* can, int device, int peer) {

@@ -29,6 +29,7 @@ inline constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kMa
 // CUstreamCaptureMode.
 inline constexpr int kGlobal = 0, kRelaxed = 2;
 inline constexpr int kGpusMax = 4;
+inline constexpr int kMultiprocessors = 2;  // of each
 
 // Nothing: it cannot be done yet.
 using Act = std::function<std::optional<int>()>;

@@ -30,6 +30,8 @@ struct Function {
   ReduceOp op;
   bool scaled;
   bool loaded = false;
+
+  int blocks_on_each() const { return scaled ? 2 : 3; }
 };
 
 // What a name begins with says whether factors have a part in it.
@@ -163,7 +165,17 @@ int cuFuncLoad(void* function) {
   return kSuccess;
 }
 
-// Of a kernel that is loaded: a driver would load it now, and wait for what else the GPU does.
+// So many of each of its two multiprocessors: fewer where there are factors, which take registers.
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int threads,
+                                                size_t shared) {
+  const std::lock_guard lock(gpu().mutex);
+  if (function == nullptr || threads <= 0 || shared != 0) return kInvalidValue;
+  *blocks = static_cast<const Function*>(function)->blocks_on_each();
+  return kSuccess;
+}
+
+// Of a kernel that is loaded: a driver would load it now, and wait for what else the GPU does. And
+// of no more blocks than there is room for: those would wait for the others.
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned, void* stream,
                    void** parameters, void** extra) {
@@ -172,15 +184,16 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
   const auto threads = uint64_t{block_x} * block_y * block_z;
   const bool shaped = grid_x > 0 && grid_y == 1 && grid_z == 1 && threads > 0 && threads <= 1024;
   if (function == nullptr || !shaped || extra != nullptr) return kInvalidValue;
-  if (!static_cast<const Function*>(function)->loaded) return kInvalidValue;
+  const auto* const known = static_cast<const Function*>(function);
+  const auto room = static_cast<unsigned>(known->blocks_on_each() * kMultiprocessors);
+  if (!known->loaded || grid_x > room) return kInvalidValue;
   if (contexts.empty()) return kInvalidContext;
-  return enqueue_work(
-      stream, [number = gpu_of(contexts.back()), kernel = *static_cast<const Function*>(function),
-               arguments = *static_cast<const FoldArguments*>(parameters[0])] {
-        const int result = fold(number, kernel, arguments);
-        if (result != kSuccess) gpu().faults.at(static_cast<size_t>(number)) = result;
-        return result;
-      });
+  return enqueue_work(stream, [number = gpu_of(contexts.back()), kernel = *known,
+                               arguments = *static_cast<const FoldArguments*>(parameters[0])] {
+    const int result = fold(number, kernel, arguments);
+    if (result != kSuccess) gpu().faults.at(static_cast<size_t>(number)) = result;
+    return result;
+  });
 }
 
 }  // extern "C"

@@ -82,8 +82,10 @@ Status device_fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs
   Status status = check(dtype, op, inputs, out, count, divisor, scale);
   if (!status.ok() || count == 0) return status;
 
+  FoldArguments arguments = cuda::fold_arguments(dtype, inputs, {&out, 1}, count, divisor, scale);
+  const void* const kernel = kernel_for(dtype, op, arguments.scaled != 0);
   int device = 0;
-  int multiprocessors = 0;
+  int multiprocessors = 0, blocks_on_each = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) {
     error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
@@ -94,11 +96,14 @@ Status device_fold(Dtype dtype, ReduceOp op, std::span<const void* const> inputs
                                     "): see what nvidia-smi says, or fold on the host"};
   }
 
-  FoldArguments arguments = cuda::fold_arguments(dtype, inputs, {&out, 1}, count, divisor, scale);
-  const unsigned blocks = cuda::fold_blocks(arguments, multiprocessors);
-  void* parameters[] = {&arguments};
-  error = cudaLaunchKernel(kernel_for(dtype, op, arguments.scaled != 0), dim3(blocks),
-                           dim3(cuda::kBlockThreads), parameters, 0, stream);
+  error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_on_each, kernel,
+                                                        cuda::kBlockThreads, 0);
+  if (error == cudaSuccess) {
+    const auto at_once = static_cast<unsigned>(blocks_on_each * multiprocessors);
+    void* parameters[] = {&arguments};
+    error = cudaLaunchKernel(kernel, dim3(cuda::fold_blocks(arguments, at_once)),
+                             dim3(cuda::kBlockThreads), parameters, 0, stream);
+  }
   if (error != cudaSuccess) {
     cudaGetLastError();
     return {

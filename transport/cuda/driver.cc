@@ -70,6 +70,7 @@ bool find_work(void* library, Driver* d) {
          find(library, "cuModuleLoadData", &d->load_module) &&
          find(library, "cuModuleUnload", &d->unload_module) &&
          find(library, "cuModuleGetFunction", &d->get_function) &&
+         find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &d->blocks_at_once) &&
          find(library, "cuLaunchKernel", &d->launch);
 }
 

@@ -94,6 +94,8 @@ struct Driver {
   Result (*load_module)(Module*, const void* image) = nullptr;
   Result (*unload_module)(Module) = nullptr;
   Result (*get_function)(Function*, Module, const char* name) = nullptr;
+  Result (*blocks_at_once)(int* per_multiprocessor, Function, int threads,
+                           size_t shared_bytes) = nullptr;
   Result (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,
                    void** parameters, void** extra) = nullptr;

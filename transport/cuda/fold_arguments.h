@@ -17,9 +17,10 @@ namespace gradring::transport::cuda {
 // each multiprocessor are about what an H100's memory delivers in the time that a load takes.
 inline constexpr size_t kWideBytes = 16;
 
-// 8 blocks of 256 are the 2048 threads that a data-centre GPU's multiprocessor holds at the most.
-// More blocks would only wait for one another, so that a long array is strided over instead.
+// More blocks than a GPU holds at once would only wait for one another, so that a long array is
+// strided over instead.
 inline constexpr unsigned kBlockThreads = 256;
+// The 2048 threads that a data-centre GPU's multiprocessor holds at the most.
 inline constexpr unsigned kBlocksPerMultiprocessor = 8;
 
 // What kernels leave, in the memory of the GPU, of results that are not finite; all 0 if there are
@@ -89,12 +90,12 @@ inline FoldArguments fold_arguments(Dtype dtype, std::span<const void* const> in
   return a;
 }
 
-// How many blocks of kBlockThreads have something to do; at least one element is folded.
-inline unsigned fold_blocks(const FoldArguments& arguments, int multiprocessors) {
+// How many blocks of kBlockThreads have something to do, of as many as the GPU holds; at least one
+// element is folded.
+inline unsigned fold_blocks(const FoldArguments& arguments, unsigned at_once) {
   const size_t useful = std::max(arguments.packs, arguments.loose);  // threads
   return static_cast<unsigned>(
-      std::min((useful + kBlockThreads - 1) / kBlockThreads,
-               size_t{kBlocksPerMultiprocessor} * static_cast<size_t>(multiprocessors)));
+      std::min((useful + kBlockThreads - 1) / kBlockThreads, size_t{std::max(at_once, 1U)}));
 }
 
 }  // namespace gradring::transport::cuda

@@ -108,22 +108,34 @@ Driver::Result Gpu::find_kernels() {
   return find_kernels("gradring_scaled_fold", true, &scaled_folds_);
 }
 
-Driver::Result Gpu::find_kernels(const char* prefix, bool floats_alone, Functions* functions) {
+Driver::Result Gpu::find_kernels(const char* prefix, bool floats_alone, Kernels* kernels) {
   for (uint8_t dtype = 1; dtype <= kDtypeLast; ++dtype) {
     if (floats_alone && !is_float(static_cast<Dtype>(dtype))) continue;
     for (uint8_t op = 1; op <= kReduceOpLast; ++op) {
       if (!can_reduce(static_cast<Dtype>(dtype), static_cast<ReduceOp>(op)).ok()) continue;
       const auto named = static_cast<int>(kernel_op(static_cast<ReduceOp>(op)));
       const std::string name = fmt::format("{}_{}_{}", prefix, dtype, named);
-      Driver::Function* const function = &(*functions)[dtype][op];
-      auto result = driver_.get_function(function, module_, name.c_str());
-      if (result == Driver::kSuccess && driver_.load_function != nullptr) {
-        result = driver_.load_function(*function);
-      }
+      const auto result = find(name, &(*kernels)[dtype][op]);
       if (result != Driver::kSuccess) return result;
     }
   }
   return Driver::kSuccess;
+}
+
+Driver::Result Gpu::find(const std::string& name, Kernel* kernel) const {
+  auto result = driver_.get_function(&kernel->function, module_, name.c_str());
+  if (result == Driver::kSuccess && driver_.load_function != nullptr) {
+    result = driver_.load_function(kernel->function);
+  }
+  int multiprocessors = 0, on_each = 0;
+  if (result == Driver::kSuccess) {
+    result = driver_.device_attribute(&multiprocessors, Driver::kMultiprocessors, device_);
+  }
+  if (result == Driver::kSuccess) {
+    result = driver_.blocks_at_once(&on_each, kernel->function, kBlockThreads, 0);
+  }
+  kernel->blocks = static_cast<unsigned>(on_each * multiprocessors);
+  return result;
 }
 
 Status Gpu::start() {
@@ -151,7 +163,6 @@ Status Gpu::start() {
 Status Gpu::make() {
   Status status = load();
   if (!status.ok()) return status;
-  driver_.device_attribute(&multiprocessors_, Driver::kMultiprocessors, device_);
   // Ahead of the trainer's kernels where both could run: these are short, and it waits for them.
   int least = 0, greatest = 0;
   driver_.priority_range(&least, &greatest);
@@ -213,10 +224,10 @@ Driver::Address Gpu::room_for_sum_of(const void* input) const {
 
 Driver::Result Gpu::launch(Dtype dtype, ReduceOp op, FoldArguments arguments) const {
   void* parameters[] = {&arguments};
-  const Functions& functions = arguments.scaled != 0 ? scaled_folds_ : folds_;
-  return driver_.launch(functions[static_cast<uint8_t>(dtype)][static_cast<uint8_t>(op)],
-                        fold_blocks(arguments, multiprocessors_), 1, 1, kBlockThreads, 1, 1, 0,
-                        stream_, parameters, nullptr);
+  const Kernels& kernels = arguments.scaled != 0 ? scaled_folds_ : folds_;
+  const Kernel& kernel = kernels[static_cast<uint8_t>(dtype)][static_cast<uint8_t>(op)];
+  return driver_.launch(kernel.function, fold_blocks(arguments, kernel.blocks), 1, 1, kBlockThreads,
+                        1, 1, 0, stream_, parameters, nullptr);
 }
 
 }  // namespace gradring::transport::cuda

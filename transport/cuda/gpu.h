@@ -109,10 +109,14 @@ class Gpu {
   Driver::Address scratch_ = 0;
   Traces traces_;
   Progress progress_;
-  int multiprocessors_ = 1;
-  using Functions = std::array<std::array<Driver::Function, kReduceOpLast + 1>, kDtypeLast + 1>;
-  Driver::Result find_kernels(const char* prefix, bool floats_alone, Functions* functions);
-  Functions folds_{}, scaled_folds_{};
+  struct Kernel {
+    Driver::Function function = nullptr;
+    unsigned blocks = 0;  // that the GPU holds at once
+  };
+  using Kernels = std::array<std::array<Kernel, kReduceOpLast + 1>, kDtypeLast + 1>;
+  Driver::Result find_kernels(const char* prefix, bool floats_alone, Kernels* kernels);
+  Driver::Result find(const std::string& name, Kernel* kernel) const;
+  Kernels folds_{}, scaled_folds_{};
   std::atomic<uint64_t> reached_ = 0;  // bits of others
 };
 
