@@ -198,19 +198,22 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, DataGpuRingBlocksLose,
 
 // What a rank was to give cannot be read any more: nobody gets a part of it.
 TEST_F(DataGpuRingBlocks, OfARankWhoseGpuIsLostTheOpFailsAlone) {
-  begin_blocks(kLongSlice, "elastic min=1 max=4");
-  uint64_t sequence = 0;
-  b_.gpus->let(0);
-  submit_blocks(Collective::kAllgather, 3 * kBlockFloats, sequence++);
-  while (a_.gpus->allreduces().empty() && !HasFailure()) std::this_thread::sleep_for(1ms);
-  leave(3, "GPU-1234");
-  EXPECT_TRUE(b_.data->next<EngineAbsent>().absence.unfinished);
-  b_.gpus->let_all();
-  next_epoch(3);
-  for (Node* node : {&a_, &a_, &b_, &b_}) {
-    const core::Outcome outcome = node->data->next<Completed>().outcome;
-    EXPECT_EQ(outcome.verdict, Verdict::kFailed);
-    EXPECT_EQ(outcome.failure.cause, Cause::kRootLost);
+  for (const Collective collective : kBoth) {
+    view_ = view_of({{"a", 2}, {"b", 2}}, 1);
+    begin_blocks(kLongSlice, "elastic min=1 max=4");
+    b_.gpus->let(0);
+    submit_blocks(collective, 3 * kBlockFloats);
+    while (a_.gpus->allreduces().empty() && !HasFailure()) std::this_thread::sleep_for(1ms);
+    leave(3, "GPU-1234");
+    EXPECT_TRUE(b_.data->next<EngineAbsent>().absence.unfinished);
+    b_.gpus->let_all();
+    next_epoch(3);
+    for (Node* node : {&a_, &a_, &b_, &b_}) {
+      const core::Outcome outcome = node->data->next<Completed>().outcome;
+      EXPECT_EQ(outcome.verdict, Verdict::kFailed);
+      EXPECT_EQ(outcome.failure.cause, Cause::kRootLost);
+    }
+    DataGpuRing::TearDown();
   }
 }
 
