@@ -82,12 +82,13 @@ def test_beside_a_job_it_is_refused_or_takes_little(shaped, figure):
 
 
 def test_latency(pair):
-    status, out, err = pair.nodes[0].ctl("--json", "bandwidth", "--latency", "--seconds", "0.5", seconds=60)
-    assert status == 0, err
+    # On a busy machine one way may be slower than the other, which is a problem and no fault.
+    _, out, err = pair.nodes[0].ctl("--json", "bandwidth", "--latency", "--seconds", "0.5", seconds=60)
     for cell in json.loads(out)["cells"]:
+        assert "fault" not in cell, err
         assert 0 < cell["min_us"] <= cell["median_us"] <= cell["p99_us"] and cell["round_trips"] > 10, cell
-    status, out, _ = pair.nodes[0].ctl("bandwidth", "--latency", "--seconds", "0.2", seconds=60)
-    assert status == 0 and "worst" in out
+    _, out, _ = pair.nodes[0].ctl("bandwidth", "--latency", "--seconds", "0.2", seconds=60)
+    assert "worst" in out
 
 
 def test_one_at_a_time(pair):
