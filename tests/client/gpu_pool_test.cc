@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/stream_word.h"
+#include "tests/client/fake_view.h"
 #include "tests/client/gpu_pool_fixture.h"
 
 namespace gradring::test {
