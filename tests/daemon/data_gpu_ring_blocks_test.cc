@@ -81,7 +81,7 @@ class DataGpuRingBlocks : public DataGpuRing {
     return result;
   }
   void TearDown() override {
-    DataGpuRing::TearDown();
+    end_nodes();
     all_.clear();
   }
 
@@ -188,7 +188,7 @@ TEST_P(DataGpuRingBlocksLose, ARankThatDiesHasGivenAllTheSame) {
       next_epoch(3);
       expect_ends(Verdict::kOk);
       expect_results(blocks, 3);
-      DataGpuRing::TearDown();
+      end_nodes();
     }
   }
 }
@@ -213,7 +213,7 @@ TEST_F(DataGpuRingBlocks, OfARankWhoseGpuIsLostTheOpFailsAlone) {
       EXPECT_EQ(outcome.verdict, Verdict::kFailed);
       EXPECT_EQ(outcome.failure.cause, Cause::kRootLost);
     }
-    DataGpuRing::TearDown();
+    end_nodes();
   }
 }
 

@@ -48,7 +48,8 @@ class DataGpuRing : public DataThreadTest {
     fill();
   }
   // The nodes end before what they read and write.
-  void TearDown() override {
+  void TearDown() override { end_nodes(); }
+  void end_nodes() {
     a_.gpus->let_all();
     b_.gpus->let_all();
     a_.data.reset();
