@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <limits>
@@ -19,7 +20,6 @@
 #include <random>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -38,7 +38,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::minutes(2);  // with one op
 constexpr size_t kFaultsShown = 5;
-constexpr std::string_view kOps = "ops ";  // so a rank says how many it did; all else is a fault
+constexpr const char* kOps = "ops ";  // so a rank says how many it did; all else is a fault
 
 struct Layout {
   const char* words;
@@ -233,7 +233,8 @@ class Check {
         std::string words(line.data());
         if (!words.empty() && words.back() == '\n') words.pop_back();
         if (words.starts_with(kOps)) {
-          ops = std::max<uint64_t>(ops, std::strtoul(words.c_str() + kOps.size(), nullptr, 10));
+          ops =
+              std::max<uint64_t>(ops, std::strtoul(words.c_str() + std::strlen(kOps), nullptr, 10));
         } else {
           faults.push_back(std::move(words));
         }
@@ -310,7 +311,7 @@ int run_rank(const RankOrders& what, const Orders& orders) {
       for (const std::string& fault : runner.run(program)) std::printf("%s\n", fault.c_str());
     }
     world.barrier();  // nobody leaves while another is at work
-    std::printf("%s%lu\n", kOps.data(), static_cast<unsigned long>(runner.ops()));
+    std::printf("%s%lu\n", kOps, static_cast<unsigned long>(runner.ops()));
   } catch (const std::exception& error) {
     std::printf("rank %d gave up: %s\n", what.rank, error.what());
   }
