@@ -105,7 +105,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   void session_ended(SessionId session, const std::string& evidence) override;
   void peer_up(const std::string& node) override;
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence) override;
-  void peer_away(const std::string& node) override;
+  void peer_away(const std::string& node, const std::string& evidence) override;
   void lane_lost(const std::string& node, const std::string& why) override;
   void peer_suspect(const std::string& node, bool suspected) override;
   void peer_message(const std::string& node, const wire::PeerMessage& message) override;

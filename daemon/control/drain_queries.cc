@@ -35,11 +35,12 @@ const char* name_of(DrainState::Phase phase) {
 
 void DrainQueries::ask(const Asker& asker, const wire::DrainOrder& order, core::Time now) {
   if (Status fault = fault_of(asker, order); !fault.ok()) return answers_.refuse(asker, fault);
-  const bool stops_already = daemon_->drain_state().phase == DrainState::Phase::kStopping;
+  const DrainState::Phase phase = daemon_->drain_state().phase;
   switch (order.action()) {
     case wire::DrainOrder::START:
       spdlog::info("uid {} asks for a drain", asker.uid);
-      told_ = now;  // an idle daemon would be gone before it has told
+      // First: an idle daemon would be gone before it has told. Once it stops nobody puts that off.
+      if (phase != DrainState::Phase::kStopping) expect_again(asker, now);
       daemon_->drain(order.timed() ? std::optional(static_cast<core::Time>(order.timeout_ms()) *
                                                    core::kMillisecond)
                                    : std::nullopt);
@@ -49,12 +50,12 @@ void DrainQueries::ask(const Asker& asker, const wire::DrainOrder& order, core::
       daemon_->serve_again();
       break;
     default:
-      if (daemon_->drain_state().phase != DrainState::Phase::kDraining) break;
+      has_asked_again(asker);
+      if (phase != DrainState::Phase::kDraining) break;
       waiting_.push_back({asker, now + kAnswersWithin});
       return;
   }
   tell(asker, now);
-  if (stops_already) told_ = 0;
 }
 
 Status DrainQueries::fault_of(const Asker& asker, const wire::DrainOrder& order) const {
@@ -98,30 +99,48 @@ void DrainQueries::tell(const Asker& asker, core::Time now) {
     report.set_left_ms(static_cast<uint64_t>(left / core::kMillisecond));
   }
   report.set_by_signal(state.by_signal);
-  told_ = state.phase == DrainState::Phase::kServing ? 0 : now;
   answers_.give(asker, std::move(reply));
 }
 
+void DrainQueries::tell_first_waiting(core::Time now) {
+  const Asker asker = std::move(waiting_.front().asker);
+  waiting_.erase(waiting_.begin());
+  tell(asker, now);
+  if (daemon_->drain_state().phase != DrainState::Phase::kServing) expect_again(asker, now);
+}
+
+void DrainQueries::expect_again(const Asker& asker, core::Time now) {
+  if (told_.size() == kWaitingMax) told_.erase(told_.begin());
+  told_.push_back({asker, now + kAsksAgainWithin});
+}
+
+// Those who ask through one peer look alike; of them as many are expected as were told.
+void DrainQueries::has_asked_again(const Asker& asker) {
+  const auto same = [&asker](const Waiting& one) {
+    return one.asker.routing_id == asker.routing_id && one.asker.node == asker.node;
+  };
+  const auto it = std::find_if(told_.begin(), told_.end(), same);
+  if (it != told_.end()) told_.erase(it);
+}
+
 bool DrainQueries::owes_its_end(core::Time now) const {
-  return told_ != 0 && now - told_ < kAsksAgainWithin;
+  return !told_.empty() && now < told_.back().until;
 }
 
 void DrainQueries::over(core::Time now) {
-  for (const Waiting& one : std::exchange(waiting_, {})) tell(one.asker, now);
+  while (!waiting_.empty()) tell_first_waiting(now);
 }
 
 void DrainQueries::tick(core::Time now) {
-  while (!waiting_.empty() && now >= waiting_.front().until) {
-    tell(waiting_.front().asker, now);
-    waiting_.erase(waiting_.begin());
-  }
-  if (!owes_its_end(now)) told_ = 0;
+  while (!waiting_.empty() && now >= waiting_.front().until) tell_first_waiting(now);
+  std::erase_if(told_, [now](const Waiting& one) { return now >= one.until; });
 }
 
 core::Time DrainQueries::next_deadline() const {
-  if (!waiting_.empty()) return waiting_.front().until;
-  if (told_ != 0) return told_ + kAsksAgainWithin;
-  return std::numeric_limits<core::Time>::max();
+  core::Time next = std::numeric_limits<core::Time>::max();
+  if (!waiting_.empty()) next = waiting_.front().until;
+  if (!told_.empty()) next = std::min(next, told_.front().until);
+  return next;
 }
 
 }  // namespace gradring::daemon

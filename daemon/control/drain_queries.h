@@ -58,13 +58,16 @@ class DrainQueries {
   };
   Status fault_of(const Asker& asker, const wire::DrainOrder& order) const;
   void tell(const Asker& asker, core::Time now);
+  void tell_first_waiting(core::Time now);
+  void expect_again(const Asker& asker, core::Time now);
+  void has_asked_again(const Asker& asker);
 
   const std::string node_;
   Answers answers_;
   const core::Membership* membership_;
   Drainable* daemon_;
-  std::vector<Waiting> waiting_;  // the first has waited longest
-  core::Time told_ = 0;           // what somebody is about to ask again after; 0: nobody is
+  std::vector<Waiting> waiting_;  // the first has waited longest, here and below
+  std::vector<Waiting> told_;     // those who are about to ask again, until which time
 };
 
 }  // namespace gradring::daemon

@@ -50,7 +50,7 @@ void FarQueries::on_reply(const std::string& node, const wire::Reply& reply, cor
   answers_.give(pending.asker, std::move(answer));
 }
 
-void FarQueries::peer_lost(const std::string& node, const std::string& evidence) {
+void FarQueries::peer_gone(const std::string& node, const std::string& evidence) {
   const Status why(Code::kUnavailable,
                    fmt::format("node {} went before it answered: {}", node, evidence));
   for (auto it = pending_.begin(); it != pending_.end();) {

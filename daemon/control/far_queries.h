@@ -19,8 +19,8 @@ class FarQueries {
   void ask(const Asker& asker, const wire::Query& query, core::Time now, core::Time takes = 0);
   // A reply that nobody waits for any more is dropped.
   void on_reply(const std::string& node, const wire::Reply& reply, core::Time now);
-  // Refuses what `node` was asked: it is gone, as `evidence` shows.
-  void peer_lost(const std::string& node, const std::string& evidence);
+  // Refuses what `node` was asked: it is gone, as `evidence` shows, for good or for a while.
+  void peer_gone(const std::string& node, const std::string& evidence);
 
   // Refuses what has waited long enough.
   void tick(core::Time now);

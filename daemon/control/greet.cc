@@ -344,7 +344,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
                      peer.link.address(), evidence, away.until / core::kSecond));
     away.until += now;
     away_[peer.node] = away;
-    return events_->peer_away(peer.node);
+    return events_->peer_away(peer.node, evidence);
   }
   tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},
        fmt::format("peer {} at {} is lost: {}", peer.node, peer.link.address(), evidence));

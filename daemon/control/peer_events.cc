@@ -18,13 +18,14 @@ void ControlThread::peer_lost(const std::string& node, Cause cause, const std::s
   setup_.flight->record(lost, node, evidence);
   vitals_.peer_lost(node, cause);
   membership_.peer_lost(node, cause, evidence);
-  queries_.peer_lost(node, evidence);
+  queries_.peer_gone(node, evidence);
 }
 
-void ControlThread::peer_away(const std::string& node) {
+void ControlThread::peer_away(const std::string& node, const std::string& evidence) {
   FlightEvent away{.kind = FlightKind::kPeerLost};
   setup_.flight->record(away, node, "may come back");
   membership_.peer_away(node);
+  queries_.peer_gone(node, evidence);
 }
 
 void ControlThread::lane_lost(const std::string& node, const std::string& why) {

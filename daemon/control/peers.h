@@ -30,7 +30,7 @@ class PeerEvents {
   virtual void peer_up(const std::string& node) = 0;
   virtual void peer_lost(const std::string& node, Cause cause, const std::string& evidence) = 0;
   // Its connection closed, and it may come back with all it knew: peer_up or peer_lost follows.
-  virtual void peer_away(const std::string& node) = 0;
+  virtual void peer_away(const std::string& node, const std::string& evidence) = 0;
   // It goes on, but what was under way on this lane is lost. `why` is for people.
   virtual void lane_lost(const std::string& node, const std::string& why) = 0;
   // Not heard of for `suspect`, or heard of again.

@@ -93,8 +93,8 @@ class Queries final : public QuerySink {
   void on_description(const JobDescription& description);
   void on_question(const std::string& node, const wire::Question& question);
   void on_reply(const std::string& node, const wire::Reply& reply);
-  void peer_lost(const std::string& node, const std::string& evidence) {
-    far_->peer_lost(node, evidence);
+  void peer_gone(const std::string& node, const std::string& evidence) {
+    far_->peer_gone(node, evidence);
   }
   void on_probe_ended(const ProbeEnded& ended) { probes_->on_ended(ended); }
   void on_peer_query(const std::string& node, const wire::JobQuery& query);

@@ -28,10 +28,10 @@ class DrainQueriesTest : public testing::Test {
   static constexpr core::Time kLong = 3 * core::kSecond;
 
   // Root, who asks by a daemon that is not there: no answer is sent.
-  void ask(Order::Action action, core::Time now) {
+  void ask(Order::Action action, core::Time now, const std::string& by = "far") {
     wire::DrainOrder order;
     order.set_action(action);
-    queries_.ask({.node = "far"}, order, now);
+    queries_.ask({.node = by}, order, now);
   }
 
   zmq::context_t context_;
@@ -65,6 +65,29 @@ TEST_F(DrainQueriesTest, WhoWaitsHearsItsEndAndAsksOnceMore) {
   EXPECT_TRUE(queries_.owes_its_end(kStart + kLong + kMoment));
   ask(Order::LOOK, kStart + kLong + kMoment);
   EXPECT_FALSE(queries_.owes_its_end(kStart + kLong + kMoment));
+}
+
+TEST_F(DrainQueriesTest, EachWhoHeardItsEndAsksOnceMore) {
+  for (const char* by : {"far", "far", "other"}) ask(Order::LOOK, kStart, by);
+  EXPECT_FALSE(queries_.owes_its_end(kStart)) << "it does not drain yet";
+  ask(Order::START, kStart);
+  for (const char* by : {"far", "far", "other"}) ask(Order::LOOK, kStart + kMoment, by);
+  daemon_.state.phase = Phase::kStopping;
+  queries_.over(kStart + kLong);
+  for (const char* by : {"other", "far", "far"}) {
+    EXPECT_TRUE(queries_.owes_its_end(kStart + kLong + kMoment)) << "one has not asked yet";
+    ask(Order::LOOK, kStart + kLong + kMoment, by);
+  }
+  EXPECT_FALSE(queries_.owes_its_end(kStart + kLong + kMoment));
+}
+
+TEST_F(DrainQueriesTest, WhoAsksForItOverAndOverIsForgottenInTime) {
+  for (int i = 0; i < 1000; ++i) ask(Order::START, kStart);
+  daemon_.state.phase = Phase::kStopping;
+  EXPECT_TRUE(queries_.owes_its_end(kStart + kMoment));
+  queries_.tick(kStart + kLong);
+  EXPECT_FALSE(queries_.owes_its_end(kStart + kLong));
+  EXPECT_EQ(queries_.next_deadline(), std::numeric_limits<core::Time>::max());
 }
 
 TEST_F(DrainQueriesTest, WhoNeverAsksAgainLeavesNothingToWakeUpFor) {

@@ -1,10 +1,12 @@
 """Where the time of a step goes, and who is late, without a second run."""
 
+import os
 import re
 import signal
 import subprocess
 import time
 
+import pytest
 from checks import TRAINER, wait_for_all
 
 import cluster as testbed
@@ -77,12 +79,14 @@ def test_a_daemon_is_asked_through_another(pair):
     assert first.ctl("--node", second.name, "flight-recorder")[0] == 2
 
 
-def test_a_daemon_that_dies_while_it_is_asked_is_named(make_cluster):
-    first, second = make_cluster(2).start().nodes
-    second.daemon.signal(signal.SIGSTOP)
+@pytest.mark.parametrize("grace", [None, "20s"], ids=["for good", "and may come back"])
+def test_a_daemon_that_dies_while_it_is_asked_is_named(make_cluster, grace):
+    ring = make_cluster(2, settings={"restart-grace": grace} if grace else {}).start(kept=[1] if grace else ())
+    first, second = ring.nodes
+    os.kill(second.daemon_pid(), signal.SIGSTOP)
     asked = subprocess.Popen([first.program("gradringctl"), "--runtime-dir", first.runtime_dir, "--node", second.name, "status"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(0.5)
-    second.daemon.kill()
+    os.kill(second.daemon_pid(), signal.SIGKILL)
     _, complaint = asked.communicate(timeout=20)
     assert asked.returncode == 3 and f"node {second.name} went before it answered: " in complaint, complaint
