@@ -111,6 +111,13 @@ class Gpus {
     std::span<const GpuRange> outputs;
     uint64_t bytes = 0;
   };
+  // Copies by a kernel: what is moved has no type of its own. `from` outlives the order.
+  static Sum copy(const GpuRange& from, std::byte* out, uint64_t bytes) {
+    return {Dtype::kUint8, ReduceOp::kMax, {&from, 1}, out, bytes};
+  }
+  static Allreduce copy(const GpuRange& from, std::span<const GpuRange> outputs, uint64_t bytes) {
+    return {Dtype::kUint8, ReduceOp::kMax, {&from, 1}, outputs, 0, bytes};
+  }
   // Begins it; all memory stays lent until take_ended() has told of this ticket, once. In the order
   // in which they began where they touch the same memory of the host. Refused: nothing was begun.
   virtual Status begin(const Sum& sum, uint64_t ticket) = 0;

@@ -139,11 +139,9 @@ Status GpuOps::begin_run(const OnGpu& on, const Source& source, const Run& run,
     for (const Rank& rank : on.ranks) {
       if (takes(rank, run)) outputs_.push_back(from(rank.output, run.to));
     }
-    // What is moved has no type of its own.
     if (on.gathers) {
-      return orders_->give(transport::Gpus::Allreduce{Dtype::kUint8, ReduceOp::kMax, ranges_,
-                                                      outputs_, 0, run.bytes},
-                           work, GpuTask::kStay, run.bytes);
+      return orders_->give(transport::Gpus::copy(ranges_.front(), outputs_, run.bytes), work,
+                           GpuTask::kStay, run.bytes);
     }
     return orders_->give(transport::Gpus::Allreduce{on.dtype, on.op, ranges_, outputs_, on.divisor,
                                                     count, factors_, on.factor},

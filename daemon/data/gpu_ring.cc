@@ -23,10 +23,9 @@ void GpuRing::give(const Order& order, const OpKey& key, GpuStaging::Place place
   ops_->ride_began(key);
 }
 
-// What is moved has no type of its own.
 void GpuRing::copy(const OpKey& key, transport::GpuRange from, GpuStaging::Place place,
                    GpuStaging::Use use, uint32_t bytes) {
-  transport::Gpus::Allreduce order{Dtype::kUint8, ReduceOp::kMax, {&from, 1}, outputs_, 0, bytes};
+  transport::Gpus::Allreduce order = transport::Gpus::copy(from, outputs_, bytes);
   order.on = place.gpu;
   give(order, key, place, use, bytes);
 }
@@ -81,7 +80,7 @@ void GpuRing::fold(const core::FoldOrder& order) {
   if (order.source == core::Fold::kSource) {
     GRADRING_CHECK(inputs_.size() == 1,
                    "the rank that gives a slice is on the node that starts it");
-    return copy(op.key, transport::GpuRange(inputs_.front()), *place, use, length);
+    return copy(op.key, inputs_.front(), *place, use, length);
   }
   transport::Gpus::Allreduce sum{op.signature->dtype,
                                  op.signature->op,
@@ -138,13 +137,10 @@ bool GpuRing::waits(const Parcel& parcel) {
   const auto place = staging_->place_of(parcel.from);
   if (!place) return false;
   if (parcel.frame.slice.length <= kByHostMax) {
+    const uint32_t bytes = parcel.frame.slice.length;
     const transport::GpuRange from = staging_->range(*place);
-    give(transport::Gpus::Sum{Dtype::kUint8,
-                              ReduceOp::kMax,
-                              {&from, 1},
-                              staging_->on_host(*place),
-                              parcel.frame.slice.length},
-         parcel.frame.key, *place, GpuStaging::Use::kWrites, parcel.frame.slice.length);
+    give(transport::Gpus::copy(from, staging_->on_host(*place), bytes), parcel.frame.key, *place,
+         GpuStaging::Use::kWrites, bytes);
   }
   if (!has_failed_ && !staging_->is_written(*place)) return false;
   waiting_.push_back(parcel);
