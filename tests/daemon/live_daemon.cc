@@ -15,14 +15,18 @@
 #include <mutex>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace gradring::daemon {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 20s;  // sanitizers and busy machines are slow; a good daemon takes 50 ms
+// Sanitizers and busy machines are slow, and so are a real GPU's driver and NCCL; a good daemon
+// takes 50 ms.
+std::chrono::seconds patience() { return std::getenv("GRADRING_TEST_GPU") != nullptr ? 60s : 20s; }
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -54,7 +58,7 @@ pid_t spawn(const std::vector<std::string>& flags, const std::string& output) {
 }
 
 int wait_for(pid_t pid) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + patience();
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > until) {
@@ -116,10 +120,13 @@ LiveDaemon::~LiveDaemon() {
 
 void LiveDaemon::start() {
   pid_ = spawn(flags_, scratch_.path("log"));
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + patience();
   while (log().find(" is ready") == std::string::npos) {
-    ASSERT_LT(std::chrono::steady_clock::now(), until) << log();
-    ASSERT_TRUE(runs()) << log();
+    if (!runs() || std::chrono::steady_clock::now() > until) {
+      signal(SIGKILL);
+      wait_for(std::exchange(pid_, -1));
+      throw std::runtime_error("gradringd did not become ready:\n" + log());
+    }
     std::this_thread::sleep_for(2ms);
   }
 }

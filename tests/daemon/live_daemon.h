@@ -32,14 +32,14 @@ inline constexpr bool kSanitized = false;
 // A gradringd on a directory and port of its own, stopped with the object.
 class LiveDaemon {
  public:
-  // `port` 0: one that is free.
+  // `port` 0: one that is free. Throws as start().
   explicit LiveDaemon(const std::vector<std::string>& more_flags = {},
                       const std::string& node = "live", int port = 0);
   ~LiveDaemon();
   LiveDaemon(const LiveDaemon&) = delete;
   LiveDaemon& operator=(const LiveDaemon&) = delete;
 
-  // Starts it again, on the same directory and port.
+  // Starts it again, on the same directory and port. Throws what it says where it does not come up.
   void start();
   // SIGTERM, and waits.
   Ended stop();

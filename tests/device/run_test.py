@@ -60,6 +60,25 @@ class Parts(unittest.TestCase):
         self.assertRegex(said, "FAILED: did not end within [56] s")
         self.assertRegex(said, "left out: there was no time left of 6 s")
 
+    def test_of_what_does_not_end_its_processes_are_told(self):
+        script(self.bin / "device_fold_test", "sleep 40")
+        script(self.machine / "cuda-gdb", 'echo "Thread 1 of $2"; echo "#0 in a wait"')
+        said = self.run_it("--only", "fold", "--within", "6")[1]
+        self.assertRegex(said, r"these are at work:\n *(\d+) .* /bin/sh .*/device_fold_test --gtest_brief=1\n"
+                               r" *\d+ .* sleep 40\n +\1\nThread 1 of \1\n#0 in a wait\n")
+
+    def test_what_it_is_told_goes_to_those_that_take_it(self):
+        for name in ("gradring-gpu-check", "gradring-gpu-speed"):
+            script(self.bin / name, 'echo "ran $0 $*"')
+        said = self.run_it("--only", "check,speed", "--quick", "--max-mib", "64")[1]
+        self.assertRegex(said, "gradring-gpu-speed --quick\n")
+        self.assertRegex(said, "gradring-gpu-check --quick --max-mib 64\n")
+
+    def test_why_there_is_no_pytorch_is_said(self):
+        script(self.machine / "python", 'echo "ImportError: no such file: libcudart" >&2; exit 1')
+        said = self.run_it("--only", "latency", python=self.machine / "python")[1]
+        self.assertIn("has no PyTorch with a GPU (ImportError: no such file: libcudart)", said)
+
     def test_pytorch_is_tried_with_the_package_and_what_is_needed_else(self):
         (self.root / "bundle/lib/cmake/gradring").mkdir(parents=True)
         script(self.machine / "cmake", "")

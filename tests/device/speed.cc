@@ -175,6 +175,7 @@ void one_node(const Sizes& sizes, const device::Floors& floors) {
       "\nOne node, two ranks on one GPU, allreduce of float32, us an op (best of %d)\n"
       "%10s  %12s %9s  %12s  %12s  %12s\n",
       kRounds, "size", "registered", "of floor", "not", "by the host", "floor");
+  std::fflush(stdout);
   for (const uint64_t bytes : sizes.bytes) {
     const int times = sizes.times(bytes);
     const double registered = time_ops({&sums}, bytes, Memory::kRegisteredOnGpu, times);
@@ -232,6 +233,7 @@ int main(int argc, char** argv) {
     const device::Floors floors = device::measure_floors(bytes, quick ? 2 : 10);
     std::printf("copies within the GPU %.1f GB/s, to and from the host at once %.1f GB/s each\n",
                 floors.within / 1e9, floors.both_ways / 1e9);
+    std::fflush(stdout);
     one_node(sizes, floors);
     two_nodes(sizes, floors);
   } catch (const std::exception& error) {

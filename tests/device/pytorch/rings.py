@@ -17,6 +17,8 @@ SUMS, HOST, NODES_SUMS, NODES_HOST = "sums", "host", "two nodes, sums", "two nod
 RINGS = {SUMS: (1, True), HOST: (1, False), NODES_SUMS: (2, True), NODES_HOST: (2, False)}
 # More than enough for the largest op, so that none goes by way of the host for want of room.
 STAGE_MIB = 2048
+# By default half of the machine's memory, which may grow with what is used of it.
+SEGMENTS = "64G"
 # As many of the GPU's queues as CUDA has. With 8 of them, which is the default, a stream that waits for an op may be before
 # another that the op needs, in the same queue.
 QUEUES = 32
@@ -51,7 +53,7 @@ class Rings:
             self._rings = {}
             for name in self._names:
                 nodes, sums = RINGS[name]
-                settings = {"gpu-sums": "on"} if sums else {}
+                settings = {"segment-limit": SEGMENTS, **({"gpu-sums": "on"} if sums else {})}
                 ring = testbed.Cluster(self._setting.programs, nodes, network=testbed.Loopback, settings=settings)
                 self._rings[name] = stack.enter_context(ring).start()
             self._stack = stack.pop_all()

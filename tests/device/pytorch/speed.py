@@ -64,8 +64,10 @@ def tell(what, figures, nccl):
 
 def run(setting):
     figures = {}
-    for what, names, how in (("one node", (SUMS, HOST), PAIR), ("two nodes, over loopback", (NODES_SUMS, NODES_HOST), SOCKETS)):
-        figures[what] = or_without(ask(setting, how), lambda nccl, what=what, names=names: measure(what, setting, names, nccl))
-    if setting.picture:
-        where = f"tensors of one {torch.cuda.get_device_name(0)}" if setting.device == "cuda" else "tensors of the host"
-        print(picture.draw(figures, where, setting.picture))
+    where = f"tensors of one {torch.cuda.get_device_name(0)}" if setting.device == "cuda" else "tensors of the host"
+    try:
+        for what, names, how in (("one node", (SUMS, HOST), PAIR), ("two nodes, over loopback", (NODES_SUMS, NODES_HOST), SOCKETS)):
+            figures[what] = or_without(ask(setting, how), lambda nccl, what=what, names=names: measure(what, setting, names, nccl))
+    finally:
+        if setting.picture and figures:
+            print(picture.draw(figures, where, setting.picture))

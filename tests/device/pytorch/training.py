@@ -25,10 +25,11 @@ SECONDS = 150  # for a job
 def jobs(setting, nccl):
     """{name: (backend, ring, ranks)}."""
     of_gradring = [SUMS] if setting.quick else [SUMS, HOST, NODES_SUMS, NODES_HOST]
-    chosen = {SINGLE: ("gloo", None, 1), GLOO: ("gloo", None, 2)}
+    chosen = {SINGLE: ("gloo", None, 1), **{f"gradring, {ring}": ("gradring", ring, 2) for ring in of_gradring},
+              GLOO: ("gloo", None, 2)}
     if nccl.pairs:
         chosen[NCCL] = ("nccl", None, 2)
-    return {**chosen, **{f"gradring, {ring}": ("gradring", ring, 2) for ring in of_gradring}}
+    return chosen
 
 
 def run(setting):
@@ -39,31 +40,39 @@ def run(setting):
         print(f"{', '.join(FOR_GPUS)}: left out, they are for GPUs")
     if not nccl.pairs:
         print(f"NCCL: left out, {nccl.why}")
-    told, weights, faults = {}, {}, []
-    names = [ring for _, ring, _ in chosen.values() if ring]
-    with Rings(setting, names) as rings:
-        for number, (name, (backend, ring, ranks)) in enumerate(chosen.items()):
-            results = rings.folder / f"weights-{number}"
-            job = rings.launch("train", {"backend": backend, "ways": ways, "results": str(results), "digits": str(DIGITS),
-                                         "epochs": 1 if setting.quick else 6, "steps": 8 if setting.quick else 24},
-                               ranks=ranks, ring=ring, environment=nccl.environment if backend == "nccl" else ())
-            try:
-                told[name] = [{one["way"]: one for one in said} for said in ended(job, SECONDS)]
-            except Failed as error:
-                if ranks == 1:
-                    raise
-                if backend == "gradring":
-                    faults.append(f"{name} did not end well: {error}")
-                print(f"{name}: left out, it did not end well: {error}")
-                continue
-            if ring == SUMS:
-                rings.tell_sums(ring)
-            weights[name] = [np.load(f"{results}.{rank}.npz") for rank in range(ranks)]
-            weights[name] = [{way: one[way] for way in one.files} for one in weights[name]]
-    for way in ways:
-        faults += compare(way, told, weights, gradring=[name for name, how in chosen.items() if how[0] == "gradring"])
+    faults = []
+    with Rings(setting, [ring for _, ring, _ in chosen.values() if ring]) as rings:
+        told, weights = {}, {}
+        try:
+            for name, (backend, ring, ranks) in chosen.items():
+                print(f"{name} ...")
+                try:
+                    told[name], weights[name] = train(setting, rings, backend, ring, ranks, ways, nccl)
+                except Failed as error:
+                    if ranks == 1:
+                        raise
+                    if backend == "gradring":
+                        faults.append(f"{name} did not end well: {error}")
+                    print(f"{name}: left out, it did not end well: {error}")
+                    continue
+                if ring == SUMS:
+                    rings.tell_sums(ring)
+        finally:  # also what was trained until something failed, or somebody ended this
+            for way in ways if SINGLE in weights else ():
+                faults += compare(way, told, weights, gradring=[name for name, how in chosen.items() if how[0] == "gradring"])
     if faults:
         raise Failed("\n".join(faults))
+
+
+def train(setting, rings, backend, ring, ranks, ways, nccl):
+    """What each rank reported, by way, and its weights, likewise."""
+    results = rings.folder / f"weights-{backend}-{ranks}-{ring}"
+    job = rings.launch("train", {"backend": backend, "ways": ways, "results": str(results), "digits": str(DIGITS),
+                                 "epochs": 1 if setting.quick else 6, "steps": 8 if setting.quick else 24},
+                       ranks=ranks, ring=ring, environment=nccl.environment if backend == "nccl" else ())
+    told = [{one["way"]: one for one in said} for said in ended(job, SECONDS)]
+    weights = [np.load(f"{results}.{rank}.npz") for rank in range(ranks)]
+    return told, [{way: one[way] for way in one.files} for one in weights]
 
 
 def compare(way, told, weights, gradring):
