@@ -48,7 +48,10 @@ void DataThread::take_apart(uint8_t lane, std::span<const std::byte> header, uin
     if (!part->payload.empty()) {
       landing = on_header(lane, part->header, part->payload.size());
       if (landing.to == nullptr) continue;
-      std::memcpy(landing.to, part->payload.data(), part->payload.size());
+      const bool on_host = landing.on_host != nullptr;
+      std::memcpy(on_host ? landing.on_host : landing.to, part->payload.data(),
+                  part->payload.size());
+      if (on_host) on_landed_on_host(landing.cookie);
     }
     on_message(lane, part->header, landing.cookie);
   }

@@ -15,6 +15,7 @@ namespace {
 
 using testing::Each;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 TEST_F(DataGpuRing, SlicesGoFromGpuToGpu) {
   constexpr size_t kFloats = 40 * kLongSlice / sizeof(float) + 5000;
@@ -44,6 +45,19 @@ TEST_F(DataGpuRing, ShortSlicesGoByWayOfTheHost) {
   submit_all();
   expect_sums(10);
   EXPECT_THAT(a_.gpus->sums(), Each(1)) << "each brought down as it was";
+}
+
+TEST_F(DataGpuRing, ShortSlicesThatCameTogetherAreBroughtUpEach) {
+  constexpr size_t kSlices = 50;
+  bundle_bytes_ = kBundleBytesMax;
+  begin(kSliceBytes, kSlices * kSliceBytes / sizeof(float));
+  submit_all();
+  expect_sums(10);
+  const auto bundled = [](const Pulse& pulse) { return pulse.bundles_sent > 0; };
+  for (Node* node : {&a_, &b_}) {
+    node->data->next<Pulse>(bundled);
+    EXPECT_THAT(node->gpus->spreads(), SizeIs(kSlices));
+  }
 }
 
 TEST_F(DataGpuRing, AnAverageIsDividedOnce) {

@@ -22,7 +22,7 @@ namespace gradring::daemon {
 inline constexpr float kNever = -1;
 inline constexpr uint32_t kLongSlice = 32 << 10;  // over loopback it goes straight
 
-// Nodes a and b have two ranks each, and GPUs.
+// Nodes a and b have two ranks each, or as many as the test says, and GPUs.
 class DataGpuRing : public DataThreadTest {
  protected:
   struct Rank {
@@ -42,7 +42,7 @@ class DataGpuRing : public DataThreadTest {
     floats_ = floats;
     a_.data = std::make_unique<DataNode>(fabric_, "a", NodeGpus{a_.gpus, slice_bytes, true});
     b_.data = std::make_unique<DataNode>(fabric_, "b", NodeGpus{b_.gpus, slice_bytes, direct_on_b});
-    connect(*a_.data, *b_.data);
+    connect(*a_.data, *b_.data, bundle_bytes_);
     a_.data->install(view_);
     b_.data->install(view_);
     fill();
@@ -57,11 +57,11 @@ class DataGpuRing : public DataThreadTest {
   }
   void fill() {
     ranks_.clear();
-    for (uint32_t rank = 0; rank < 4; ++rank) {
+    for (uint32_t rank = 0; rank < 2 * ranks_on_each_; ++rank) {
       ranks_.push_back(std::make_unique<Rank>(floats_, static_cast<float>(rank + 1)));
     }
   }
-  Node& node_of(uint32_t rank) { return rank < 2 ? a_ : b_; }
+  Node& node_of(uint32_t rank) { return rank < ranks_on_each_ ? a_ : b_; }
   void submit(uint32_t number, uint64_t sequence = 0) {
     Rank& rank = *ranks_[number];
     core::Submission submission;
@@ -77,7 +77,7 @@ class DataGpuRing : public DataThreadTest {
     node_of(number).data->post(submit);
   }
   void submit_all(uint64_t sequence = 0) {
-    for (uint32_t rank = 0; rank < 4; ++rank) submit(rank, sequence);
+    for (uint32_t rank = 0; rank < 2 * ranks_on_each_; ++rank) submit(rank, sequence);
   }
   void expect_sums(float factor) {
     for (Node* node : {&a_, &a_, &b_, &b_}) {
@@ -88,7 +88,7 @@ class DataGpuRing : public DataThreadTest {
   // That of the host's memory: whether it had any part in it.
   void expect_never_by_host(Node& node) {
     EXPECT_THAT(node.gpus->sums(), testing::IsEmpty());
-    for (uint32_t rank = 0; rank < 4; ++rank) {
+    for (uint32_t rank = 0; rank < 2 * ranks_on_each_; ++rank) {
       if (&node_of(rank) != &node) continue;
       EXPECT_THAT(ranks_[rank]->host, testing::Each(kNever));
     }
@@ -109,10 +109,16 @@ class DataGpuRing : public DataThreadTest {
     node_of(rank).data->post(LeaveRank{view_.incarnation, rank, died});
   }
   void next_epoch(uint32_t lost) {
+    freeze();
+    adopt_without(lost);
+  }
+  void freeze() {
+    for (Node* node : {&a_, &b_}) node->data->post(FreezeJob{view_.incarnation, view_.epoch});
+  }
+  void adopt_without(uint32_t lost) {
     std::map<std::string, core::Report> reports;
     Failure died{Cause::kTrainerDied, {}};
     died.blame.rank = lost;
-    for (Node* node : {&a_, &b_}) node->data->post(FreezeJob{view_.incarnation, view_.epoch});
     for (Node* node : {&a_, &b_}) {
       core::Report report = *node->data->next<JobFrozen>().report;
       report.node = node->data->name();
@@ -132,7 +138,9 @@ class DataGpuRing : public DataThreadTest {
   }
 
   core::View view_ = view_of({{"a", 2}, {"b", 2}}, 1);
+  uint32_t ranks_on_each_ = 2;
   Node a_, b_;
+  uint64_t bundle_bytes_ = 0;
   size_t floats_ = 0;
   std::vector<std::unique_ptr<Rank>> ranks_;
   ReduceOp op_ = ReduceOp::kSum;
