@@ -82,6 +82,8 @@ class GpuOps {
   // The engine is done with this rank's part. False: it is none of these. Else the end is told once
   // GPUs have let go of its memory, with its result where it is a good one.
   bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
+  // A GPU did not do, or would not begin, what it was to do: no op ends well from now on.
+  void fail(const Status& status);
   // Its memory is given nothing any more. Unless it is readable, nothing is read there either, as
   // where its GPU is lost: what was not summed by now is summed in the next epoch, without it.
   void leave(uint32_t rank, bool readable, core::JobEngine* engine);
@@ -184,7 +186,6 @@ class GpuOps {
                      const std::vector<size_t>& ranks, uint64_t bytes);
   void tell(const OnGpu& on, const Source& source, const OpKey& key, core::JobEngine* engine) const;
   void settle(Ops::iterator at);
-  void fail(const Status& status);
 
   GpuOrders* const orders_;
   const End end_;

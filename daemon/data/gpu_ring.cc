@@ -15,10 +15,7 @@ void GpuRing::give(const Order& order, const OpKey& key, GpuStaging::Place place
   work.run = slice;
   work.rides = {place, use};
   const Status begun = orders_->give(order, work, GpuTask::kRing, bytes);
-  if (!begun.ok()) {
-    has_failed_ = true;
-    return failed_(begun.message());
-  }
+  if (!begun.ok()) return fail(begun);
   staging_->begin(place, use);
   ops_->ride_began(key);
 }
@@ -125,7 +122,10 @@ void GpuRing::fetch(const core::Op& op, uint32_t slice, core::Staging to) {
   } else {
     outputs_.clear();
     ops_->outputs_of(op, slice, &outputs_);
-    if (outputs_.empty()) return failed_("it was lost with the only copy of a sum");
+    if (outputs_.empty()) {
+      staging_->put(to, ops_->gpu_of(op.key, slice));
+      return fail({Code::kUnavailable, "it was lost with the only copy of a sum"});
+    }
     from = outputs_.front();
     place = staging_->put(to, static_cast<uint32_t>(from.memory->gpu()));
   }
@@ -162,6 +162,13 @@ std::byte* GpuRing::payload_at(core::Staging from, uint32_t bytes) const {
   const auto place = staging_->place_of(from);
   if (!place) return nullptr;
   return bytes <= kByHostMax ? staging_->on_host(*place) : staging_->address(*place);
+}
+
+// The engine goes on for a while as if it had been done: no op of this job may end well any more,
+// and nothing more is sent of it.
+void GpuRing::fail(const Status& why) {
+  has_failed_ = true;
+  ops_->fail(why);
 }
 
 void GpuRing::on_ended(const GpuWork& work, bool well) {

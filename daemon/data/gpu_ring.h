@@ -23,10 +23,8 @@ class GpuRing {
   // Slices no longer than this go by way of the host, since they may share a message with others.
   static constexpr uint32_t kByHostMax = Outbox::kGatheredPayloadMax;
 
-  // `failed`: a GPU would not; nothing of this job can go on.
-  using Failed = std::function<void(const std::string& why)>;
-  GpuRing(std::unique_ptr<GpuStaging> staging, GpuOrders* orders, GpuOps* ops, Failed failed)
-      : staging_(std::move(staging)), orders_(orders), ops_(ops), failed_(std::move(failed)) {}
+  GpuRing(std::unique_ptr<GpuStaging> staging, GpuOrders* orders, GpuOps* ops)
+      : staging_(std::move(staging)), orders_(orders), ops_(ops) {}
 
   // ---- slices that come ----
   // One is about to land in the slot; `wanted` says of the value that was there before whether it
@@ -90,11 +88,11 @@ class GpuRing {
   template <typename Order>
   void give(const Order& order, const OpKey& key, GpuStaging::Place place, GpuStaging::Use use,
             uint64_t bytes, uint32_t slice = 0);
+  void fail(const Status& why);
 
   const std::unique_ptr<GpuStaging> staging_;
   GpuOrders* const orders_;
   GpuOps* const ops_;
-  const Failed failed_;
   bool has_failed_ = false;
   std::vector<Parcel> waiting_;
   std::vector<transport::GpuRange> inputs_;   // kept for its capacity

@@ -60,8 +60,7 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
 }
 
 void JobExecutor::let_ride(std::unique_ptr<GpuStaging> staging) {
-  gpu_ring_ = std::make_unique<GpuRing>(std::move(staging), &gpu_orders_, &gpu_ops_,
-                                        [this](const std::string& why) { gpu_failed(why); });
+  gpu_ring_ = std::make_unique<GpuRing>(std::move(staging), &gpu_orders_, &gpu_ops_);
   gpu_ops_.let_ride();
 }
 

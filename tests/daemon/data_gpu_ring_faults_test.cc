@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "tests/daemon/gpu_ring_nodes.h"
@@ -28,6 +29,30 @@ TEST_F(DataGpuRing, AGpuThatFailsEndsTheJobInWords) {
     EXPECT_EQ(node->data->next<Completed>().outcome.verdict, Verdict::kFailed);
   }
 }
+
+// It has failed at something else, say. What it does not begin is as if it had failed at that.
+class DataGpuRingRefused : public DataGpuRing, public testing::WithParamInterface<size_t> {};
+
+TEST_P(DataGpuRingRefused, NoOpEndsWellWithoutItsResult) {
+  constexpr size_t kFloats = 10 * kLongSlice / sizeof(float);
+  begin(kLongSlice, kFloats);
+  a_.gpus->refuse_after(GetParam());
+  submit_all();
+  EXPECT_THAT(a_.data->next<EngineFailed>().failure.blame.evidence, HasSubstr("takes no more"));
+  a_.data->post(FailJob{view_.incarnation, {Cause::kRefused, {}}});
+  b_.data->post(FailJob{view_.incarnation, {Cause::kRefused, {}}});
+  const std::vector<float> all = numbers(kFloats, 10);
+  for (Node* node : {&a_, &a_, &b_, &b_}) {
+    const auto ended = node->data->next<Completed>();
+    if (ended.outcome.verdict != Verdict::kFailed) {
+      EXPECT_EQ(ranks_[ended.session - 1000]->gpu, all);
+    }
+  }
+}
+
+// With ten slices each node begins ten sums, of half of which the other has the result to copy.
+INSTANTIATE_TEST_SUITE_P(Everywhere, DataGpuRingRefused,
+                         testing::Values(0, 1, 2, 5, 9, 12, 13, 14));
 
 // Its memory may be anything by then, or the GPU that reads it fails.
 TEST_F(DataGpuRing, OfARankWhoseGpuIsLostNothingMoreIsRead) {
@@ -62,6 +87,37 @@ TEST_F(DataGpuRing, OfARankWhoseGpuIsLostNothingMoreIsRead) {
     EXPECT_EQ(ranks_[rank]->gpu, ranks_[0]->gpu);
   }
 }
+
+// Of what is final there alone nothing can be had any more, and nobody is told that it was.
+class DataGpuRingLosesGpu : public DataGpuRing,
+                            public testing::WithParamInterface<std::tuple<size_t, size_t>> {};
+
+TEST_P(DataGpuRingLosesGpu, WhatCannotBeReadIsHandedToNobody) {
+  constexpr size_t kFloats = 4 * kSliceBytes / sizeof(float);
+  view_ = view_of({{"a", 1}, {"b", 1}}, 1);
+  ranks_on_each_ = 1;
+  begin(kLongSlice, kFloats);
+  a_.gpus->let(std::get<0>(GetParam()));
+  b_.gpus->let(std::get<1>(GetParam()));
+  submit_all();
+  std::this_thread::sleep_for(5ms);
+  leave(0, "GPU-1234");
+  freeze();  // once the GPUs have ended what they have begun
+  a_.gpus->let_all();
+  b_.gpus->let_all();
+  adopt_without(0);
+  std::this_thread::sleep_for(20ms);
+  b_.data->post(FailJob{view_.incarnation, {Cause::kRefused, {}}});  // as a's control thread asks
+  const Verdict verdict = b_.data->next<Completed>().outcome.verdict;
+  if (verdict != Verdict::kFailed) {
+    EXPECT_EQ(ranks_[1]->gpu, numbers(kFloats, 3));
+  }
+}
+
+// With eight a would have sent all of its finals, and b its op behind it.
+INSTANTIATE_TEST_SUITE_P(Everywhere, DataGpuRingLosesGpu,
+                         testing::Combine(testing::Values(4, 5, 6, 7),
+                                          testing::Range<size_t>(7, 14)));
 
 // What was final stays so, and the rest is made anew from inputs that nothing has touched: wherever
 // the epoch ends.

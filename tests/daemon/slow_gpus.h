@@ -47,6 +47,11 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     failure_ = why;
   }
+  // Begins so many things more, and then none.
+  void refuse_after(size_t many) {
+    const std::lock_guard lock(mutex_);
+    begins_ = many;
+  }
   // What one GPU cannot sum, since it does not reach the others.
   void cannot_sum_together() {
     const std::lock_guard lock(mutex_);
@@ -111,6 +116,7 @@ class SlowGpus final : public transport::Gpus {
 
   Status begin(const Sum& sum, uint64_t ticket) override {
     const std::lock_guard lock(mutex_);
+    if (refuses()) return kRefused;
     if (apart_ && sum.inputs.size() > 1)
       return {Code::kUnavailable, "they do not reach each other"};
     sums_.push_back(sum.inputs.size());
@@ -130,6 +136,7 @@ class SlowGpus final : public transport::Gpus {
   }
   Status begin(const Allreduce& all, uint64_t ticket) override {
     const std::lock_guard lock(mutex_);
+    if (refuses()) return kRefused;
     if (apart_ && all.inputs.size() > 1)
       return {Code::kUnavailable, "they do not reach each other"};
     allreduces_.push_back(all.inputs.size());
@@ -150,6 +157,7 @@ class SlowGpus final : public transport::Gpus {
   }
   Status begin(const Spread& spread, uint64_t ticket) override {
     const std::lock_guard lock(mutex_);
+    if (refuses()) return kRefused;
     spreads_.push_back(spread.outputs.size());
     std::vector<std::byte*> outputs;
     for (const transport::GpuRange& range : spread.outputs) outputs.push_back(address(range));
@@ -183,6 +191,12 @@ class SlowGpus final : public transport::Gpus {
     uint64_t ticket = 0;
     std::function<Found()> act;
   };
+  static inline const Status kRefused{Code::kUnavailable, "it takes no more"};
+  bool refuses() {
+    if (begins_ == 0) return true;
+    begins_ -= begins_ == SIZE_MAX ? 0 : 1;
+    return false;
+  }
   void put(Work work) {
     work_.push_back(std::move(work));
     most_ = std::max(most_, work_.size());
@@ -194,6 +208,7 @@ class SlowGpus final : public transport::Gpus {
   mutable std::mutex mutex_;
   std::deque<Work> work_;
   size_t allowed_ = SIZE_MAX;
+  size_t begins_ = SIZE_MAX;
   std::string failure_;
   bool apart_ = false;
   bool lends_dmabufs_ = true;
