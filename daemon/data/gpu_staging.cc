@@ -9,6 +9,9 @@
 namespace gradring::daemon {
 namespace {
 
+// GPUs may work with twice as many slices as there are slots, and as many may be pinned.
+constexpr uint32_t kBuffersMore = 3;
+
 // What a driver pins, and a card registers, are pages.
 constexpr std::align_val_t kPage{4096};
 
@@ -23,7 +26,7 @@ tl::expected<std::unique_ptr<GpuStaging>, Status> GpuStaging::create(transport::
                                                                      uint64_t slice_bytes) {
   std::unique_ptr<GpuStaging> staging(new GpuStaging(slots, start_buffers, slice_bytes));
   for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
-    const SlotBuffers buffers(slots, 2 * slots, slots);
+    const SlotBuffers buffers(slots, kBuffersMore * slots, slots);
     auto on = make(gpus, gpu, lanes, buffers, start_buffers, slice_bytes);
     if (!on) return tl::unexpected(on.error());
     staging->on_.push_back(*std::move(on));

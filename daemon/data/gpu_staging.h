@@ -17,8 +17,8 @@ namespace gradring::daemon {
 
 // The memory in which slices of one job are that go round the ring on GPUs: on each GPU as many
 // buffers as StagingMemory has, and for each of them as much of the host's, for what does not go
-// straight. GPUs end later than the engine believes, so there are twice as many for slots, and each
-// counts what works with it. Data thread only.
+// straight. GPUs end later than the engine believes, so there are more for slots, and each counts
+// what works with it. Data thread only.
 class GpuStaging {
  public:
   // A buffer on a GPU.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -28,9 +27,10 @@ class SlotBuffers {
   };
 
   SlotBuffers(uint32_t slots, uint32_t spares) : SlotBuffers(slots, spares, spares) {}
-  // `pins_max`: values that may be pinned at one time.
+  // `pins_max`: values that may be pinned at one time, of the spares; the others are for what is in
+  // use. Neither takes room from the other: what is pinned is not known when work is begun.
   SlotBuffers(uint32_t slots, uint32_t spares, uint32_t pins_max)
-      : buffers_(slots + spares), pins_max_(pins_max) {
+      : buffers_(slots + spares), pins_max_(pins_max), uses_max_(spares - pins_max) {
     for (uint32_t i = 0; i < slots; ++i) of_.push_back(i);
     for (uint32_t i = slots; i < slots + spares; ++i) idle_.push_back(i);
   }
@@ -45,12 +45,12 @@ class SlotBuffers {
   // Somebody works with what is in the buffer, until as many calls of end_use().
   void begin_use(uint32_t buffer) { ++buffers_[buffer].uses; }
   void end_use(uint32_t buffer) { --buffers_[buffer].uses; }
-  // For so many slots more a buffer is left when somebody works with theirs.
+  // So many slots more may be given back while somebody works with their buffers: there is another
+  // for what comes next to each.
   uint32_t room() const {
-    const auto is_held = [this](uint32_t i) { return buffers_[i].is_held(); };
-    const auto left = std::count_if(idle_.begin(), idle_.end(), std::not_fn(is_held));
-    const auto held = std::count_if(of_.begin(), of_.end(), is_held);
-    return static_cast<uint32_t>(std::max<ptrdiff_t>(left - held, 0));
+    const auto in_use = [](const Buffer& buffer) { return buffer.uses > 0; };
+    const auto used = std::count_if(buffers_.begin(), buffers_.end(), in_use);
+    return uses_max_ - std::min(static_cast<uint32_t>(used), uses_max_);
   }
 
   // Something else is about to lie in the slot. What is there stays if it is pinned or in use, and
@@ -102,6 +102,7 @@ class SlotBuffers {
   std::vector<uint32_t> of_;    // by slot
   std::vector<uint32_t> idle_;  // no slot's; the one that has been so for longest first
   uint32_t pins_max_;
+  uint32_t uses_max_;
   uint32_t pinned_ = 0;
 };
 

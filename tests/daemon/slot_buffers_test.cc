@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace gradring::daemon {
 namespace {
@@ -95,15 +98,80 @@ TEST(SlotBuffersTest, WhatIsInUseStaysUntilNobodyUsesIt) {
 
 TEST(SlotBuffersTest, ThereIsRoomForSlotsWhoseBuffersAreInUse) {
   SlotBuffers slots(2, 3, 1);
-  EXPECT_EQ(slots.room(), 3u);
+  EXPECT_EQ(slots.room(), 2u) << "the third is for what is pinned";
   slots.begin_use(slots.of(0));
-  EXPECT_EQ(slots.room(), 2u) << "one is for that slot";
+  EXPECT_EQ(slots.room(), 1u) << "one is for that slot";
   slots.use_again(0, false);
-  EXPECT_EQ(slots.room(), 2u);
+  EXPECT_EQ(slots.room(), 1u);
   slots.holds(1, value(1));
   slots.pin(value(1)).value();
+  EXPECT_EQ(slots.room(), 1u);
   slots.begin_use(slots.of(0));
   EXPECT_EQ(slots.room(), 0u);
+}
+
+// As an engine does that knows of the room at the beginning of each turn, with GPUs that end when
+// they like and values that are pinned at any time.
+TEST(SlotBuffersTest, SoMuchRoomThereIsWhateverIsPinnedMeanwhile) {
+  constexpr uint32_t kSlots = 4;
+  enum class Slot : uint8_t { kFree, kLanded, kSent };
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const auto one_of = [&random](size_t many) { return random() % many; };
+    SlotBuffers slots(kSlots, 3 * kSlots, kSlots);
+    std::vector<Slot> is(kSlots, Slot::kFree);
+    std::vector<uint32_t> used, pinned;
+    uint32_t final_values = 0;
+    const auto use = [&](uint32_t slot) {
+      slots.begin_use(slots.of(slot));
+      used.push_back(slots.of(slot));
+    };
+    const auto pin_some = [&] {
+      for (uint32_t i = 0; i < one_of(kSlots); ++i) {
+        if (const auto buffer = slots.pin(value(final_values - one_of(2 * kSlots)))) {
+          pinned.push_back(*buffer);
+        }
+      }
+    };
+    for (int step = 0; step < 2000; ++step) {
+      const auto slot = static_cast<uint32_t>(one_of(kSlots));
+      switch (one_of(6)) {
+        case 0:
+        case 1:
+          if (is[slot] != Slot::kFree) break;
+          slots.use_again(slot, one_of(2) == 0);  // ends the program if nothing is left for it
+          if (one_of(2) == 0) use(slot);
+          is[slot] = Slot::kLanded;
+          break;
+        case 2: {
+          uint32_t budget = slots.room();
+          for (uint32_t at = 0; at < kSlots && budget > 0; ++at) {
+            if (is[at] != Slot::kLanded) continue;
+            --budget;
+            use(at);
+            slots.holds(at, value(++final_values));
+            is[at] = one_of(2) == 0 ? Slot::kSent : Slot::kFree;
+            pin_some();
+          }
+          break;
+        }
+        case 3:
+          if (is[slot] == Slot::kSent) is[slot] = Slot::kFree;
+          pin_some();
+          break;
+        case 4:
+          if (used.empty()) break;
+          std::swap(used[one_of(used.size())], used.back());
+          slots.end_use(used.back());
+          used.pop_back();
+          break;
+        default:
+          if (pinned.empty()) break;
+          slots.unpin(pinned.back());
+          pinned.pop_back();
+      }
+    }
+  }
 }
 
 TEST(SlotBuffersTest, AnotherEpochsOrOpsValueIsAnother) {
