@@ -207,7 +207,8 @@ void Requests::taken_back(Session& session, const SegmentTakenBack& back) {
 
 void Requests::free_now(Session& session, uint64_t request, uint64_t segment) {
   const auto it = session.segments.find(segment);
-  const bool lends = it != session.segments.end() && it->second.gpu_asked;
+  const bool lends =
+      it != session.segments.end() && it->second.gpu_asked && !it->second.gpu_borrowed;
   const auto on_gpu = lends ? it->second.gpu : nullptr;
   const Status status = parts_.sessions->free(session, segment);
   if (!status.ok()) return parts_.clients->refuse(session.routing_id, request, status);

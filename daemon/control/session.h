@@ -29,6 +29,7 @@ struct SharedSegment {
   uint64_t uses = 0;  // open ops of this session that read or write it
   std::shared_ptr<const SharedGpuMemory> gpu = {};  // for which it stands, if that was shared
   bool gpu_asked = false;                           // that is open, or about to be opened
+  bool gpu_borrowed = false;                        // its owner is another session
   std::array<std::byte, 16> gpu_of = {};            // while it is: the GPU's UUID
 
   std::span<std::byte> memory() const { return shared->memory(); }

@@ -213,7 +213,7 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::borrow(
   }
   const auto entered = enter(session, it->second.shared, again.get());
   entered.second->gpu = it->second.gpu;
-  entered.second->gpu_asked = it->second.gpu != nullptr;
+  entered.second->gpu_asked = entered.second->gpu_borrowed = it->second.gpu != nullptr;
   entered.second->gpu_of = it->second.gpu_of;
   return entered;
 }

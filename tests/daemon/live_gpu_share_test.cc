@@ -100,6 +100,19 @@ class LiveGpuShare : public testing::Test {
     StreamWord{reinterpret_cast<uint32_t*>(what.segment.data) + kWordAt / 4, 7}.set();
   }
 
+  // The number of x's segment there.
+  uint64_t borrowed_by_y(const Shared& x) {
+    wire::AttachRequest borrow;
+    borrow.mutable_borrow()->set_request(y_->next_request());
+    borrow.mutable_borrow()->set_session(x_->session());
+    borrow.mutable_borrow()->set_secret(x_->secret());
+    borrow.mutable_borrow()->set_segment(x.segment.segment);
+    EXPECT_TRUE(y_->attach().send(borrow));
+    const auto borrowed = y_->attach().receive();
+    EXPECT_TRUE(borrowed && borrowed->has_segment());
+    return borrowed ? borrowed->segment().segment() : 0;
+  }
+
   LiveDaemon daemon_;
   std::vector<uint64_t> made_;
   std::unique_ptr<RawTrainer> x_ = std::make_unique<RawTrainer>(daemon_.runtime_dir());
@@ -147,18 +160,9 @@ TEST_F(LiveGpuShare, WhoBorrowedItsSegmentNamesItNoMoreOnceItIsFreed) {
   ASSERT_TRUE(form_job("job", {y_.get()}));
   const Shared x = make(*x_);
   EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
-  wire::AttachRequest borrow;
-  borrow.mutable_borrow()->set_request(y_->next_request());
-  borrow.mutable_borrow()->set_session(x_->session());
-  borrow.mutable_borrow()->set_secret(x_->secret());
-  borrow.mutable_borrow()->set_segment(x.segment.segment);
-  EXPECT_TRUE(y_->attach().send(borrow));
-  const auto borrowed = y_->attach().receive();
-  ASSERT_TRUE(borrowed && borrowed->has_segment());
   RawRings rings(*y_);
   RingSubmission entry = ring_on_gpu(x, 0);
-  entry.input_segment = entry.output_segment = borrowed->segment().segment();
-  entry.reached_segment = borrowed->segment().segment();
+  entry.input_segment = entry.output_segment = entry.reached_segment = borrowed_by_y(x);
   reach(x);
   rings.put(entry);
   EXPECT_EQ(rings.end().verdict, kOk);
@@ -168,6 +172,21 @@ TEST_F(LiveGpuShare, WhoBorrowedItsSegmentNamesItNoMoreOnceItIsFreed) {
   entry.key.sequence += 1;
   rings.put(entry);
   EXPECT_THAT(y_->completion().message(), HasSubstr("stands for no GPU's memory"));
+}
+
+// Two threads of a process may borrow it at once, and one of them gives it back.
+TEST_F(LiveGpuShare, WhoBorrowedItsSegmentMayGiveItBack) {
+  ASSERT_TRUE(form_job("job", {x_.get()}));
+  const Shared x = make(*x_);
+  EXPECT_TRUE(x_->ask(share(x)).has_gpu_shared());
+  wire::ClientMessage give_back;
+  give_back.mutable_free()->set_segment(borrowed_by_y(x));
+  EXPECT_TRUE(y_->ask(give_back).has_freed());
+  fill(x, 2);
+  reach(x);
+  x_->submit(on_gpu(x, 0));
+  EXPECT_EQ(x_->completion().verdict(), kOk);
+  EXPECT_TRUE(x_->ask(freed(x)).has_freed());
 }
 
 TEST_F(LiveGpuShare, NonsenseIsRefusedInWords) {
