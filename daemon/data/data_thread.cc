@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -231,6 +232,17 @@ std::shared_ptr<const DataFigures> DataThread::take_figures(core::Time now) {
   return figures;
 }
 
+namespace {
+
+// Of jobs with which a GPU that hangs is still at work: a driver that is asked to free their memory
+// waits for it for ever. This process is about to end.
+void leave_to_the_system(std::vector<std::unique_ptr<JobExecutor>> jobs) {
+  static auto* const kept = new std::vector<std::unique_ptr<JobExecutor>>();
+  std::move(jobs.begin(), jobs.end(), std::back_inserter(*kept));
+}
+
+}  // namespace
+
 // Memory goes only when the transport has let go of it.
 void DataThread::close_transports() {
   for (PeerId id = 0; id < shared_.peers.all().size(); ++id) apply(DisconnectPeer{id});
@@ -245,11 +257,11 @@ void DataThread::close_transports() {
   for (int turn = 0; turn < kTurns && lends(); ++turn) {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane]->progress(ears_[lane]);
   }
-  // A GPU that hangs keeps what it was given, and this process from ending no longer than that.
   constexpr int kGpuTurns = 2000;
   for (int turn = 0; turn < kGpuTurns && shared_.gpus.busy(); ++turn) {
     if (end_gpu_work() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  if (shared_.gpus.busy()) leave_to_the_system(std::exchange(removed_, {}));
   removed_.clear();  // here, where a transport finds a GPU's context
 }
 

@@ -94,6 +94,13 @@ bool GpuOps::is_lost(const OnGpu& on, const Source& source) {
                      [&on](size_t rank) { return on.ranks[rank].unreadable; });
 }
 
+// Nothing of its result is final here.
+bool GpuOps::untouched(const core::Op& op) {
+  return std::all_of(op.slices.begin(), op.slices.end(), [](const core::SliceProgress& slice) {
+    return slice.state == core::SliceState::kUntouched;
+  });
+}
+
 bool GpuOps::come_to_rest() {
   resting_ = true;
   return std::none_of(ops_.begin(), ops_.end(), [](const auto& entry) {
@@ -265,6 +272,14 @@ void GpuOps::end_epoch(core::JobEngine* engine) {
     on.final_bytes = 0;
     const core::Op* const op = engine->find(key);
     if (op == nullptr || !op->open() || !on.begun) continue;
+    // It may go another way than along the ring from now on.
+    if (on.way == Way::kRing && !on.ended && untouched(*op)) {
+      on.way = Way::kEach;
+      on.begun = false;
+      on.spread = on.may_spread = 0;
+      engine->inputs_come_again(key);
+      continue;
+    }
     if (on.way != Way::kTogether) continue;
     const auto counts = [&](const Source& source) {
       return std::all_of(source.ranks.begin(), source.ranks.end(), [&](size_t rank) {

@@ -171,6 +171,7 @@ class GpuOps {
   static bool is_lost(const OnGpu& on, const Source& source);
   static std::vector<Run> runs_of(const OnGpu& on, const Source& source, const core::Op& op);
   static bool waits_for_loss(const OnGpu& on, const core::Op& op);
+  static bool untouched(const core::Op& op);
   bool fits_ring(const OnGpu& on, const core::Op& op) const;
   Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
   void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);

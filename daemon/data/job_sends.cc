@@ -45,8 +45,9 @@ std::optional<uint8_t> JobExecutor::lane_to(const DataPeer& peer, uint32_t turn,
 void JobExecutor::send_ready() {
   for (const GpuRing::Parcel& parcel : gpu_ring_->take_ready()) {
     --loans_;
-    if (gpu_ring_->failed()) {
-      done_with_.push_back(parcel.from);  // nobody knows what lies there
+    // Nobody knows what lies there, or whoever was to get it may have another place in the view.
+    if (gpu_ring_->failed() || parcel.frame.epoch != engine_.view().epoch) {
+      done_with_.push_back(parcel.from);
     } else {
       send_now(parcel.member, parcel.frame, parcel.from);
     }

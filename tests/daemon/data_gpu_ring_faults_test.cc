@@ -54,6 +54,16 @@ TEST_P(DataGpuRingRefused, NoOpEndsWellWithoutItsResult) {
 INSTANTIATE_TEST_SUITE_P(Everywhere, DataGpuRingRefused,
                          testing::Values(0, 1, 2, 5, 9, 12, 13, 14));
 
+TEST_F(DataGpuRing, ADaemonThatEndsFreesNothingThatAGpuThatHangsIsAtWorkWith) {
+  begin(kLongSlice, 20 * kLongSlice / sizeof(float));
+  a_.gpus->let(0);
+  submit_all();
+  while (a_.gpus->allreduces().empty() && !HasFailure()) std::this_thread::sleep_for(1ms);
+  a_.data.reset();
+  EXPECT_TRUE(a_.gpus->busy());
+  EXPECT_FALSE(a_.gpus->freed_at_work());
+}
+
 // Its memory may be anything by then, or the GPU that reads it fails.
 TEST_F(DataGpuRing, OfARankWhoseGpuIsLostNothingMoreIsRead) {
   constexpr size_t kFloats = 30 * kLongSlice / sizeof(float);

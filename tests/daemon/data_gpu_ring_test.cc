@@ -60,6 +60,26 @@ TEST_F(DataGpuRing, ShortSlicesThatCameTogetherAreBroughtUpEach) {
   }
 }
 
+// What goes along the tree is folded on the host.
+TEST_F(DataGpuRing, WhatIsPlannedAnewMayNotRideAnyMore) {
+  constexpr size_t kFloats = kSliceBytes / sizeof(float);
+  tree_max_ = kSliceBytes;
+  view_.tuning = all_sizes({core::Choice::Way::kRing, 0});
+  begin(kSliceBytes, kFloats);
+  for (const uint32_t rank : {0, 1}) submit(rank);
+  std::this_thread::sleep_for(20ms);  // a has chosen its way
+  retune({core::Choice::Way::kWhole, 0});
+  for (const uint32_t rank : {2, 3}) {
+    ranks_[rank]->host = ranks_[rank]->gpu;
+    submit(rank, 0, false);
+  }
+  for (Node* node : {&a_, &a_, &b_, &b_}) {
+    EXPECT_EQ(node->data->next<Completed>().outcome.verdict, Verdict::kOk);
+  }
+  for (const uint32_t rank : {0, 1}) EXPECT_EQ(ranks_[rank]->gpu, numbers(kFloats, 10));
+  for (const uint32_t rank : {2, 3}) EXPECT_EQ(ranks_[rank]->host, numbers(kFloats, 10));
+}
+
 TEST_F(DataGpuRing, AnAverageIsDividedOnce) {
   op_ = ReduceOp::kAverage;
   begin(kLongSlice, 200'000);

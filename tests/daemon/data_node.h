@@ -41,7 +41,8 @@ inline core::View view_of(const std::vector<std::pair<std::string, uint32_t>>& n
 struct NodeGpus {
   std::shared_ptr<transport::Gpus> gpus = {};
   uint32_t slice_bytes = kSliceBytes;
-  bool direct = false;  // slices go from them
+  bool direct = false;    // slices go from them
+  uint32_t tree_max = 0;  // bytes of ops that go along a tree, if not 0
 };
 
 // A node: a data thread that runs, and the control thread's end of its mailboxes.
@@ -50,7 +51,7 @@ class DataNode {
   DataNode(transport::Fabric& fabric, const std::string& name)
       : DataNode(name, fabric.join(name)) {}
   DataNode(transport::Fabric& fabric, const std::string& name, const NodeGpus& on_gpus)
-      : DataNode(name, only(fabric.join(name)), false, 1 << 20, false, 0, on_gpus) {}
+      : DataNode(name, only(fabric.join(name)), false, 4 << 20, false, 0, on_gpus) {}
   DataNode(const std::string& name, std::unique_ptr<transport::Transport> transport,
            bool checksum = false, uint64_t staging_limit = 1 << 20, bool verify = false,
            uint32_t direct_members_max = 0)
@@ -65,6 +66,8 @@ class DataNode {
     DataThread::Options options;
     options.engine.plan.slice_bytes_max = on_gpus.slice_bytes;
     options.engine.plan.direct_members_max = direct_members_max;
+    options.engine.plan.tree_max = on_gpus.tree_max;
+    if (on_gpus.tree_max > 0) options.engine.ready_tree_above = 1;
     options.engine.slots = 4;
     options.engine.checksum = checksum;
     options.engine.verify = verify;

@@ -40,8 +40,10 @@ class DataGpuRing : public DataThreadTest {
              const std::string& policy = "fail") {
     view_.policy = policy;
     floats_ = floats;
-    a_.data = std::make_unique<DataNode>(fabric_, "a", NodeGpus{a_.gpus, slice_bytes, true});
-    b_.data = std::make_unique<DataNode>(fabric_, "b", NodeGpus{b_.gpus, slice_bytes, direct_on_b});
+    a_.data =
+        std::make_unique<DataNode>(fabric_, "a", NodeGpus{a_.gpus, slice_bytes, true, tree_max_});
+    b_.data = std::make_unique<DataNode>(fabric_, "b",
+                                         NodeGpus{b_.gpus, slice_bytes, direct_on_b, tree_max_});
     connect(*a_.data, *b_.data, bundle_bytes_);
     a_.data->install(view_);
     b_.data->install(view_);
@@ -62,7 +64,8 @@ class DataGpuRing : public DataThreadTest {
     }
   }
   Node& node_of(uint32_t rank) { return rank < ranks_on_each_ ? a_ : b_; }
-  void submit(uint32_t number, uint64_t sequence = 0) {
+  // Of one that is not on the GPU the shadow is all there is.
+  void submit(uint32_t number, uint64_t sequence = 0, bool on_gpu = true) {
     Rank& rank = *ranks_[number];
     core::Submission submission;
     submission.rank = number;
@@ -73,7 +76,7 @@ class DataGpuRing : public DataThreadTest {
     submission.signature.postscale = postscale_;
     auto* const host = reinterpret_cast<std::byte*>(rank.host.data());
     Submit submit{number + 1000, view_.incarnation, submission, host, host};
-    submit.gpu_input = submit.gpu_output = {&rank.memory, 0};
+    if (on_gpu) submit.gpu_input = submit.gpu_output = {&rank.memory, 0};
     node_of(number).data->post(submit);
   }
   void submit_all(uint64_t sequence = 0) {
@@ -130,17 +133,42 @@ class DataGpuRing : public DataThreadTest {
     }
     const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
     ASSERT_TRUE(proposal) << proposal.error();
-    view_ = proposal->view;
+    adopt(*proposal);
+  }
+  void adopt(const core::Proposal& proposal) {
+    view_ = proposal.view;
     for (Node* node : {&a_, &b_}) {
       node->data->post(
-          AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
+          AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(proposal)});
     }
+  }
+  // The same ranks, whose allreduces go as `choice` says, whatever their size.
+  static core::Tuning all_sizes(const core::Choice& choice) {
+    core::Tuning tuning;
+    for (uint32_t c = 0; c < core::kSizeClasses; ++c) tuning.set({c, choice, {}});
+    return tuning;
+  }
+  void retune(const core::Choice& choice) {
+    freeze();
+    std::map<std::string, core::Report> reports;
+    for (Node* node : {&a_, &b_}) {
+      core::Report report = *node->data->next<JobFrozen>().report;
+      report.node = node->data->name();
+      report.ranks = view_.members[*view_.index_of(report.node)].ranks;
+      report.reachable = {"a", "b"};
+      reports[report.node] = report;
+    }
+    auto proposal = core::decide(view_, reports, {}, {}, "the test wants another table");
+    ASSERT_TRUE(proposal) << proposal.error();
+    proposal->view.tuning = all_sizes(choice);
+    adopt(*proposal);
   }
 
   core::View view_ = view_of({{"a", 2}, {"b", 2}}, 1);
   uint32_t ranks_on_each_ = 2;
   Node a_, b_;
   uint64_t bundle_bytes_ = 0;
+  uint32_t tree_max_ = 0;
   size_t floats_ = 0;
   std::vector<std::unique_ptr<Rank>> ranks_;
   ReduceOp op_ = ReduceOp::kSum;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -62,6 +63,8 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     return most_;
   }
+  // A driver would have waited for what is under way.
+  bool freed_at_work() const { return freed_at_work_; }
   // How many inputs each sum had that was begun, and outputs each spread.
   std::vector<size_t> sums() const {
     const std::lock_guard lock(mutex_);
@@ -97,7 +100,11 @@ class SlowGpus final : public transport::Gpus {
       size_t, uint64_t bytes) override {
     const std::lock_guard lock(mutex_);
     auto& own = own_.emplace_back(std::make_unique<std::vector<float>>(bytes / sizeof(float)));
-    return std::make_shared<Memory>(own.get());
+    const auto free = [this](const Memory* memory) {
+      if (busy()) freed_at_work_ = true;
+      delete memory;
+    };
+    return std::shared_ptr<const Memory>(new Memory(own.get()), free);
   }
   tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> open(
       const transport::GpuShare&) override {
@@ -211,6 +218,7 @@ class SlowGpus final : public transport::Gpus {
   size_t begins_ = SIZE_MAX;
   std::string failure_;
   bool apart_ = false;
+  std::atomic<bool> freed_at_work_ = false;
   bool lends_dmabufs_ = true;
   size_t most_ = 0;
   std::set<const std::byte*> pinned_;
