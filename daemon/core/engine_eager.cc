@@ -45,7 +45,7 @@ uint32_t JobEngine::unit_bytes() const { return unit_bytes_of(options_.plan); }
 // Whether this node can have it otherwise than along the ring. Nobody else must agree: where one
 // member cannot, all others see that, and the op goes along the ring.
 bool JobEngine::may_be_direct(const Op& op) const {
-  if (op.plan.direct == Direct::kNo || !options_.eager) return false;
+  if (op.plan.direct == Direct::kNo || op.keeps_to_ring || !options_.eager) return false;
   if (!input_is_here(op)) return false;  // all of it is to be sent at once
   // Those confirm each slice, wait for the last member, or write down where each value lies.
   if (options_.checksum || options_.stable_completion) return false;

@@ -29,6 +29,11 @@ void JobEngine::input_lost(uint32_t rank, const OpKey& key) {
   if (of && of->counts) of->input_here = 0;
 }
 
+void JobEngine::keep_to_ring(const OpKey& key) {
+  const auto it = ops_.find(key);
+  if (it != ops_.end()) it->second->keeps_to_ring = true;
+}
+
 void JobEngine::inputs_come_again(const OpKey& key) {
   GRADRING_CHECK(frozen_, "nothing is folded while inputs are replaced");
   const auto it = ops_.find(key);

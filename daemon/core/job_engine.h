@@ -49,7 +49,7 @@ class JobEngine {
   void restore(const EngineRecord& record);
 
   // ---- events from local trainers. `rank` must be one of ours. ----
-  // A refusal concerns it alone. The very same once more (its ticket tells) is known already.
+  // A refusal concerns it alone. The very same (its ticket tells) is known already.
   Status submit(const Submission& submission, Time now);
   // So many bytes of what was submitted with fewer are there by now. Not where a journal is kept.
   void input_came(uint32_t rank, const OpKey& key, uint64_t bytes);
@@ -57,11 +57,11 @@ class JobEngine {
   void input_lost(uint32_t rank, const OpKey& key);
   // Between freeze() and adopt(): all of them, as where their sum came and one counts no more.
   void inputs_come_again(const OpKey& key);
+  void keep_to_ring(const OpKey& key);  // whatever another view plans
   // The trainer left, in good order or not: it submits nothing more, nor does more of its inputs
   // come. An op that others wait for without it is told by absent().
   void leave(uint32_t rank, const Failure& why);
-  // A member that was done with the job is not there any more: an op without its READY is told by
-  // absent().
+  // A member that was done with the job is gone: an op without its READY is told by absent().
   void member_gone(uint32_t member, const Failure& failure);
   // Ranks want to come in here, or no longer: said in the READY of the next join point.
   void set_grows(bool grows) { grows_ = grows; }

@@ -155,6 +155,8 @@ struct Op {
   bool confirmed = false;  // it has nothing that goes round: all members before us know its end
   bool passed_confirm = false;  // and the next one was told that we have
 
+  bool keeps_to_ring = false;  // however else it may be planned
+
   Plan plan;  // from the moment all locals are here
   std::vector<SliceProgress> slices;
   uint32_t slices_held = 0;  // or dropped

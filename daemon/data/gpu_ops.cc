@@ -94,10 +94,11 @@ bool GpuOps::is_lost(const OnGpu& on, const Source& source) {
                      [&on](size_t rank) { return on.ranks[rank].unreadable; });
 }
 
-// Nothing of its result is final here.
-bool GpuOps::untouched(const core::Op& op) {
-  return std::all_of(op.slices.begin(), op.slices.end(), [](const core::SliceProgress& slice) {
-    return slice.state == core::SliceState::kUntouched;
+// Of a slice that another node was to hand to this one, and has not, the inputs were not fetched;
+// if that node is gone it is to be computed.
+bool GpuOps::left_out(const core::Op& op) {
+  return std::any_of(op.slices.begin(), op.slices.end(), [](const core::SliceProgress& slice) {
+    return slice.state == core::SliceState::kUntouched && slice.route != core::Route::kCompute;
   });
 }
 
@@ -272,15 +273,7 @@ void GpuOps::end_epoch(core::JobEngine* engine) {
     on.final_bytes = 0;
     const core::Op* const op = engine->find(key);
     if (op == nullptr || !op->open() || !on.begun) continue;
-    // It may go another way than along the ring from now on.
-    if (on.way == Way::kRing && !on.ended && untouched(*op)) {
-      on.way = Way::kEach;
-      on.begun = false;
-      on.spread = on.may_spread = 0;
-      engine->inputs_come_again(key);
-      continue;
-    }
-    if (on.way != Way::kTogether) continue;
+    if (on.way != Way::kTogether && on.way != Way::kEach) continue;
     const auto counts = [&](const Source& source) {
       return std::all_of(source.ranks.begin(), source.ranks.end(), [&](size_t rank) {
         return std::any_of(op->locals.begin(), op->locals.end(), [&](const auto& local) {
@@ -288,7 +281,8 @@ void GpuOps::end_epoch(core::JobEngine* engine) {
         });
       });
     };
-    if (std::all_of(on.sources.begin(), on.sources.end(), counts)) continue;
+    const bool all_count = std::all_of(on.sources.begin(), on.sources.end(), counts);
+    if (!left_out(*op) && (on.way == Way::kEach || all_count)) continue;
     on.begun = false;
     engine->inputs_come_again(key);
   }

@@ -143,6 +143,7 @@ class GpuOps {
     uint64_t part_bytes = 0;
     std::vector<Rank> ranks;
     bool begun = false;
+    bool begun_before = false;
     Way way = Way::kEach;
     uint32_t divisor = 0;
     double factor = 1;
@@ -171,7 +172,7 @@ class GpuOps {
   static bool is_lost(const OnGpu& on, const Source& source);
   static std::vector<Run> runs_of(const OnGpu& on, const Source& source, const core::Op& op);
   static bool waits_for_loss(const OnGpu& on, const core::Op& op);
-  static bool untouched(const core::Op& op);
+  static bool left_out(const core::Op& op);
   bool fits_ring(const OnGpu& on, const core::Op& op) const;
   Way way_for(const OnGpu& on, const core::Op& op, const core::JobEngine& engine) const;
   void begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine);

@@ -24,8 +24,8 @@ GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
 }
 
 void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {
-  // Once together, always: its results lie in one place.
-  const bool again = on.way == Way::kTogether;
+  // Once together, always: its results lie in one place; and likewise otherwise.
+  const bool again = on.way == Way::kTogether || on.begun_before;
   const Way way = again ? on.way : way_for(on, op, engine);
   if (way == Way::kThere && resting_) return;
   if (way == Way::kRing) {
@@ -49,6 +49,7 @@ Status GpuOps::begin(OnGpu& on, const core::Op& op, Way way) {
   choose_sources(on, op);
   Status begun = begin_more(op.key, on);
   on.begun = begun.ok();
+  on.begun_before = on.begun_before || on.begun;
   if (on.begun && way == Way::kThere) on.spread = on.may_spread = on.bytes;
   return begun;
 }

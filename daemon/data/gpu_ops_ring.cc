@@ -26,8 +26,9 @@ bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
   });
 }
 
-// The engine may fold all of it from now on.
+// The engine may fold all of it from now on, and only in memory that GPUs have.
 void GpuOps::ride(OnGpu& on, const OpKey& key, core::JobEngine* engine) {
+  engine->keep_to_ring(key);
   for (const Rank& rank : on.ranks) {
     engine->input_came(rank.rank, key, core::Submission::kAllHere);
   }
