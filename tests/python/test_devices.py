@@ -63,9 +63,9 @@ def test_streams_are_made_when_they_are_needed(monkeypatch):
 
 def test_a_sparse_sum_is_there_when_its_end_is_told(monkeypatch):
     """Whichever thread, and thus stream, has written it."""
-    looks = iter((False, False, True))
-    event = types.SimpleNamespace(query=lambda: next(looks))
-    monkeypatch.setattr(sparse, "device_of", lambda tensor: types.SimpleNamespace(mark=lambda: event), raising=False)
+    waited = []
+    device = types.SimpleNamespace(mark=lambda: "what this thread has begun", wait_for=waited.append)
+    monkeypatch.setattr(sparse, "device_of", lambda tensor: device, raising=False)
 
     class Alone:
         @staticmethod
@@ -79,4 +79,4 @@ def test_a_sparse_sum_is_there_when_its_end_is_told(monkeypatch):
             finish()
     tensor = torch.eye(3).to_sparse()
     sparse.allreduce_sparse(Alone, tensor, torch.distributed.AllreduceOptions())
-    assert torch.equal(tensor.to_dense(), torch.eye(3)) and not [*looks]
+    assert torch.equal(tensor.to_dense(), torch.eye(3)) and waited == ["what this thread has begun"]

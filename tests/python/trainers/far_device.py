@@ -17,7 +17,10 @@ class Event:
 
     def __init__(self):
         self.reached = threading.Event()
-        self.query = self.reached.is_set
+
+    def query(self):
+        assert DEVICE.is_current(), "torch would look with the thread's own device, and make a context there"
+        return self.reached.is_set()
 
 
 class Stream:

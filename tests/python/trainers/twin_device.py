@@ -73,6 +73,7 @@ class _Event:
         self.tell = self._done.set
 
     def query(self):
+        assert DEVICE.is_current(), "torch would look with the thread's own device, and make a context there"
         self._driver.inside("cuEventQuery", self.handle, may=(_NOT_READY,))  # which captures may forbid
         return self._done.is_set()
 

@@ -30,17 +30,11 @@ class Device(Protocol):
     def deliver(self, pairs: Pairs) -> None:
         """Copies to the device. Returns when that is done."""
 
+    def wait_for(self, mark: Any) -> None:
+        """Returns when the device has come to the mark."""
+
     def future(self) -> torch.futures.Future:
         """One that knows the device: whoever waits for what a callback computes there is put behind that."""
-
-
-def wait_for(event: Any) -> None:
-    """Returns when the device has come to it. By looking: the event's own wait lets go of the interpreter's lock in C++, and if
-    the interpreter ends meanwhile, the thread that comes back for it ends the process by an abort."""
-    pause = 20e-6  # seconds
-    while not event.query():
-        time.sleep(pause)
-        pause = min(2 * pause, 1e-3)
 
 
 class Accelerator:
@@ -80,6 +74,19 @@ class Accelerator:
     def future(self):
         return torch.futures.Future(devices=[self._device])
 
+    def has_come_to(self, event):
+        # By itself torch would ask the device of the calling thread, and make a context there.
+        with self._torch.device(self._device):
+            return event.query()
+
+    def wait_for(self, event):
+        """Returns when the device has come to it. By looking: the event's own wait lets go of the interpreter's lock in C++, and
+        if the interpreter ends meanwhile, the thread that comes back for it ends the process by an abort."""
+        pause = 20e-6  # seconds
+        while not self.has_come_to(event):
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+
     @contextlib.contextmanager
     def on(self, stream):
         """What is done inside is put on this stream, whichever device is the thread's: by itself torch would go back to a
@@ -92,7 +99,7 @@ class Accelerator:
             for source, target in pairs:
                 target.copy_(source, non_blocking=True)
             # Nobody but this thread may wait for it: the tensors are given back to others after that.
-            wait_for(stream.record_event())
+            self.wait_for(stream.record_event())
 
 
 class Ordered(Accelerator):

@@ -12,7 +12,7 @@ import torch
 from .._native import Code
 from ..errors import GradringError
 from .captures import aside
-from .devices import Ordered, wait_for
+from .devices import Ordered
 from .work import Work
 
 _FOR_EVER = 366 * 86400  # seconds, which the daemon's op-deadline bounds
@@ -68,7 +68,7 @@ class OrderedWork(Work):
             return True
         reached = self._reached
         with aside():
-            there = reached is not None and reached.query()
+            there = reached is not None and self._device.has_come_to(reached)
         return there and super().is_completed()
 
     def get_future(self):
@@ -90,7 +90,7 @@ class OrderedWork(Work):
             except Exception as error:  # whoever looks next must hear of it
                 self._end(error)
             if self._reached is not None:
-                wait_for(self._reached)
+                self._device.wait_for(self._reached)
         self._ordered, self._bring, self._tensors = [], None, ()
         return self if self._error or self._late else None
 
@@ -134,7 +134,7 @@ class OrderedWork(Work):
         self._order(_FOR_EVER)
         if waits_block() or not self._by_itself:  # who is told of the end may look at the result
             with aside():
-                wait_for(self._reached)
+                self._device.wait_for(self._reached)
 
 
 class Unheard:

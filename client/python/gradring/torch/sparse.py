@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from .._native import Collective
-from .devices import device_of, wait_for
+from .devices import device_of
 from .tensors import Move
 
 
@@ -32,5 +32,5 @@ def allreduce_sparse(group, tensor, opts):
         total = torch.sparse_coo_tensor(gathered[0].t(), gathered[1], tensor.shape).coalesce()
         tensor.copy_(total.to(tensor.device))
         if device is not None:  # this may be any thread, whose stream nobody else waits for
-            wait_for(device.mark())
+            device.wait_for(device.mark())
     return group.start("all_reduce of a sparse tensor", moves, [tensor], finish)
