@@ -57,8 +57,11 @@ void DataThread::apply(InstallJob& install) {
   // and asks nobody what they do meanwhile.
   if (options_.gpu_direct && options_.gpus != nullptr) {
     auto pinned = options_.gpus->make_ready(staging->memory());
-    if (!pinned) return failed(Cause::kRefused, node, pinned.error().message());
-    staging->keep_ready(std::move(*pinned));
+    if (pinned) {
+      staging->keep_ready(std::move(*pinned));
+    } else {  // GPUs that have failed are no reason to have no job: let_ride() will say it
+      spdlog::debug("the staging memory is not pinned: {}", pinned.error().message());
+    }
   }
   for (const auto& lane : lanes_) {
     auto ready = lane->make_ready(staging->memory());

@@ -88,8 +88,9 @@ tl::expected<std::unique_ptr<Communicators>, Status> Communicators::make(
 // Aborted even where all is well: any other end waits for all ranks, one after the other.
 Communicators::~Communicators() {
   abort();
-  const auto lock = lock_launches();
   for (const Rank& rank : ranks_) {
+    if (!rank.gpu->rest()) continue;  // a driver would wait for it, and it for ever
+    const auto lock = lock_launches();
     const Gpu::Current current(*rank.gpu);
     if (rank.part != 0 && current.result() == Driver::kSuccess) rank.gpu->driver().free(rank.part);
   }

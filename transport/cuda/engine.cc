@@ -151,24 +151,30 @@ tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(
   // calls it wait for that. Since Linux 5.14.
   ::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);
   const std::lock_guard lock(starting_);
-  // Any will do; one that has its context already, if there is one.
-  const auto running = std::find_if(openings_.begin(), openings_.end(),
-                                    [](const auto& openings) { return openings != nullptr; });
-  const size_t index =
-      running == openings_.end() ? 0 : static_cast<size_t>(running - openings_.begin());
-  if (Status status = start(index); !status.ok()) return tl::unexpected(std::move(status));
-  const Gpu& gpu = *gpus_[index];
-  const Gpu::Current current(gpu);
-  auto result = current.result();
-  if (result == Driver::kSuccess) {
-    const auto launches = lock_launches();
-    result = gpu.driver().register_host(memory.data(), memory.size(), Driver::kPortableAndMapped);
+  // Any will do, for all: one that has its context already, if there is one. Where one is lost
+  // others may not be.
+  const auto runs = [](const auto& openings) { return openings != nullptr; };
+  if (std::none_of(openings_.begin(), openings_.end(), runs)) {
+    if (Status status = start(0); !status.ok()) return tl::unexpected(std::move(status));
   }
-  if (result == Driver::kSuccess) return std::make_unique<Pinned>(gpus_[index], memory.data());
-  return tl::unexpected(Status(
-      Code::kUnavailable,
-      gpu.words(fmt::format("did not pin {} bytes of the daemon's memory", memory.size()), result) +
-          ". Leave that much of the host's memory to it"));
+  Status refused;
+  for (size_t index = 0; index < gpus_.size(); ++index) {
+    if (openings_[index] == nullptr) continue;
+    const Gpu& gpu = *gpus_[index];
+    const Gpu::Current current(gpu);
+    auto result = current.result();
+    if (result == Driver::kSuccess) {
+      const auto launches = lock_launches();
+      result = gpu.driver().register_host(memory.data(), memory.size(), Driver::kPortableAndMapped);
+    }
+    if (result == Driver::kSuccess) return std::make_unique<Pinned>(gpus_[index], memory.data());
+    if (!refused.ok()) continue;
+    const std::string what =
+        fmt::format("did not pin {} bytes of the daemon's memory", memory.size());
+    refused = {Code::kUnavailable,
+               gpu.words(what, result) + ". Leave that much of the host's memory to it"};
+  }
+  return tl::unexpected(std::move(refused));
 }
 
 Status Engine::why_broken() const {
