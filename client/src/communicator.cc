@@ -59,6 +59,10 @@ void Communicator::close() {
   lock.lock();
   for (const auto& pair : all_pairs()) pair->interrupt(why);
   left_.wait(lock, [&] { return inside_ == 0; });
+  lock.unlock();
+  GpuPool::get().leave(this);  // who was inside may have entered it once more
+  lock.lock();
+  left_.wait(lock, [&] { return inside_ == 0; });  // and it may have asked this one for memory
   for (const auto& pair : all_pairs()) pair->close();
   far.swap(far_);
   pairs.swap(pairs_);

@@ -206,6 +206,7 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
 Status GpuMemory::join_delivery(CudaDriver::Stream stream) const {
   const Current current(*context_);
   auto result = current.result();
+  if (result == kSuccess) result = not_captured(stream);
   if (result == kSuccess) result = follow_results(stream);
   if (result == kSuccess) return {};
   return capture_or(result, "the stream cannot wait for the result on the GPU");
