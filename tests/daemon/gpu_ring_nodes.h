@@ -142,12 +142,12 @@ class DataGpuRing : public DataThreadTest {
           AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(proposal)});
     }
   }
-  // The same ranks, whose allreduces go as `choice` says, whatever their size.
   static core::Tuning all_sizes(const core::Choice& choice) {
     core::Tuning tuning;
     for (uint32_t c = 0; c < core::kSizeClasses; ++c) tuning.set({c, choice, {}});
     return tuning;
   }
+  // The same ranks, whose allreduces go as `choice` says from now on, whatever their size.
   void retune(const core::Choice& choice) {
     freeze();
     std::map<std::string, core::Report> reports;
