@@ -23,9 +23,17 @@ Status Communicator::lend(std::unique_lock<std::mutex>& lock, const gradring_op&
   }
   if (extent.input != 0) {
     const bool there = request->suits_gpus() && request->gives_to_gpus();
-    const auto from = place(lock, input, extent.input, "input", there);
+    auto from = place(lock, input, extent.input, "input", there);
     if (!from) return from.error();
-    request->input = Loan(*from);
+    Given given{from->offset, extent.input,
+                request->is_summed_in_place() && from->segment->in_place()};
+    if (!from->segment->may_give(given)) {
+      const auto apart = stage(lock, input, extent.input, there);
+      if (!apart) return apart.error();
+      from = Place{*apart, 0};
+      given = {0, extent.input, false};
+    }
+    request->input = Loan(*from, given);
   }
   if (extent.output != 0) {
     const bool there = request->suits_gpus() && request->takes_from_gpus();

@@ -64,6 +64,10 @@ struct Request {
   bool takes_from_gpus() const {
     return stays || signature.collective != Collective::kReduceScatter;
   }
+  // The daemon has no other place on the host for a sum of such inputs than that of one.
+  bool is_summed_in_place() const {
+    return suits_gpus() && !stays && signature.collective == Collective::kReduceScatter;
+  }
   // How its result passes.
   Passage result() const { return {extent.output, part_bytes, on_gpu && takes_from_gpus(), false}; }
   bool is_join() const { return given_key && given_key->space == OpKey::kNoMoreSpace; }

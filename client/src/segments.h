@@ -1,13 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <tl/expected.hpp>
 #include <utility>
+#include <vector>
 
 #include "client/src/gpu_block.h"
 #include "client/src/gpu_memory.h"
@@ -15,6 +18,20 @@
 #include "proto/status.h"
 
 namespace gradring::client {
+
+// What a request gives of a segment, from this offset on. `summed`: the daemon may have a sum lie
+// there, in the host's memory, so that it is the input of nothing else meanwhile.
+struct Given {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool summed = false;
+
+  bool operator==(const Given&) const = default;
+  bool spoils(const Given& other) const {
+    return (summed || other.summed) && offset < other.offset + other.bytes &&
+           other.offset < offset + bytes;
+  }
+};
 
 // Memory of the user that ops may name: a segment itself (gradring_alloc), or other memory with a
 // segment that follows it like a shadow (gradring_register).
@@ -26,13 +43,19 @@ struct Segment {
   std::shared_ptr<const GpuMemory> gpu;    // likewise; null: what `base` points to is the host's
   // Not 0: another communicator's (Commons), lent to the session of this one.
   uint64_t borrowed = 0;
-  uint64_t lent = 0;    // loans of requests that are not waited for yet
+  uint64_t lent = 0;              // loans of requests that are not waited for yet
+  std::vector<Given> given = {};  // by these
   bool staged = false;  // stands in for memory that nobody registered (Stages), another each time
   bool opened = false;  // of a GPU, and the daemon can reach it there
   // Of a stage that is opened: what stands on the GPU for the user's memory.
   std::shared_ptr<const GpuBlock> block = {};
 
   bool registered() const { return base != mapping->data(); }
+  bool in_place() const { return opened && block == nullptr; }
+  bool may_give(const Given& more) const {
+    return std::none_of(given.begin(), given.end(),
+                        [&more](const Given& other) { return other.spoils(more); });
+  }
 };
 
 // Where a range of the user's memory lies.
@@ -56,13 +79,22 @@ class Loan {
  public:
   Loan() = default;
   explicit Loan(const Place& place) : place_(place) { ++place_.segment->lent; }
-  Loan(Loan&& other) noexcept : place_(std::exchange(other.place_, {})) {}
+  Loan(const Place& place, const Given& given) : Loan(place) {
+    place_.segment->given.push_back(given);
+    given_ = given;
+  }
+  Loan(Loan&& other) noexcept
+      : place_(std::exchange(other.place_, {})), given_(std::exchange(other.given_, {})) {}
   Loan& operator=(Loan&& other) noexcept {
     std::swap(place_, other.place_);
+    std::swap(given_, other.given_);
     return *this;
   }
   ~Loan() {
-    if (place_.segment != nullptr) --place_.segment->lent;
+    if (place_.segment == nullptr) return;
+    --place_.segment->lent;
+    std::vector<Given>& all = place_.segment->given;
+    if (given_) all.erase(std::find(all.begin(), all.end(), *given_));
   }
 
   bool any() const { return place_.segment != nullptr; }
@@ -72,7 +104,7 @@ class Loan {
   bool of_a_gpu() const { return any() && place_.segment->gpu != nullptr; }
   bool opened() const { return any() && place_.segment->opened; }
   // Opened where it is: no block stands for it.
-  bool in_place() const { return opened() && place_.segment->block == nullptr; }
+  bool in_place() const { return any() && place_.segment->in_place(); }
 
   // Of a GPU's memory, and one that is none where its streams cannot be put into an order.
   HeldWord take_word(uint32_t parts, StreamWords::By by) const {
@@ -106,6 +138,7 @@ class Loan {
   GpuMemory::Copy copy(const Passage& passage) const;
 
   Place place_;
+  std::optional<Given> given_;
 };
 
 // The segments of a communicator, by address. Not thread-safe. A Segment stays where it is until it

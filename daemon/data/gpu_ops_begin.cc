@@ -25,7 +25,7 @@ GpuOps::Way GpuOps::way_for(const OnGpu& on, const core::Op& op,
 
 void GpuOps::begin(OnGpu& on, const core::Op& op, const core::JobEngine& engine) {
   // Once together, always: its results lie in one place; and likewise otherwise.
-  const bool again = on.way == Way::kTogether || on.begun_before;
+  const bool again = on.begun_before;
   const Way way = again ? on.way : way_for(on, op, engine);
   if (way == Way::kThere && resting_) return;
   if (way == Way::kRing) {
@@ -65,7 +65,10 @@ void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
     if (one == on.ranks.end()) continue;
     if (on.leader.rank == kNoRank) on.leader.rank = one->rank;
     if (!on.sums) continue;
-    if (on.leader.input == nullptr) on.leader.input = one->host_input;
+    // Several ops may give one input at once, so that nothing else may lie in its place. A
+    // reduce-scatter has no other place (the client gives it an input of its own).
+    const std::byte* const place = on.spreads ? one->host_output : one->host_input;
+    if (on.leader.input == nullptr) on.leader.input = place;
     if (!local->counts || one->input.memory == nullptr) continue;
     const bool for_itself = on.way == Way::kEach || on.gathers;
     if (for_itself || on.sources.empty()) on.sources.emplace_back();

@@ -34,10 +34,15 @@ class DataGpu : public GpuNodes {
     return submission;
   }
   void submit(uint32_t number, Rank& rank, uint64_t sequence = 0) {
-    auto* const host = reinterpret_cast<std::byte*>(rank.host.data());
-    Submit submit{number + 1000, view_.incarnation, submission(number, sequence), host, host};
+    submit(number, rank, rank, sequence);
+  }
+  void submit(uint32_t number, Rank& from, Rank& to, uint64_t sequence) {
+    auto* const input = reinterpret_cast<std::byte*>(from.host.data());
+    auto* const output = reinterpret_cast<std::byte*>(to.host.data());
+    Submit submit{number + 1000, view_.incarnation, submission(number, sequence), input, output};
     submit.part_bytes = part_bytes_;
-    submit.gpu_input = submit.gpu_output = {&rank.memory, 0};
+    submit.gpu_input = {&from.memory, 0};
+    submit.gpu_output = {&to.memory, 0};
     a_.post(submit);
   }
   void submit_all(uint64_t sequence = 0) {
@@ -50,7 +55,7 @@ class DataGpu : public GpuNodes {
   std::vector<float> z_ = numbers(kFloats, 3);
   const std::vector<float> sum_ = numbers(kFloats, 6);
   ReduceOp op_ = ReduceOp::kSum;
-  std::array<double, 2> prescale_ = {1, 1};
+  std::array<double, 3> prescale_ = {1, 1, 1};
   double postscale_ = 1;
   uint64_t part_bytes_ = kPartBytes;
 };

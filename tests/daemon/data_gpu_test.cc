@@ -32,6 +32,30 @@ TEST_F(DataGpu, WhatRanksHaveThereGoesAsOne) {
   EXPECT_GE(gpus_->sums().size(), 3 * 4u) << "in parts";
 }
 
+TEST_F(DataGpu, OneInputMayBeGivenToSeveralAtOnce) {
+  Rank sum_x{0}, sum_y{0}, most_x{0}, most_y{0};
+  std::vector<float> z = z_;
+  submit(0, x_, sum_x, 0);
+  submit(1, y_, sum_y, 0);
+  op_ = ReduceOp::kMax;
+  submit(0, x_, most_x, 1);
+  submit(1, y_, most_y, 1);
+  while ((gpus_->sums().size() < 2 * 4 || gpus_->busy()) && !HasFailure()) {
+    std::this_thread::sleep_for(1ms);
+  }
+  auto* const bytes = reinterpret_cast<std::byte*>(z.data());
+  b_.post(Submit{1002, view_.incarnation, submission(2, 1), bytes, bytes});
+  b_.submit(view_, 2, z_, 0);
+  for (int i = 0; i < 2; ++i) {
+    for (DataNode* node : {&a_, &a_, &b_}) EXPECT_EQ(end_on(*node), Verdict::kOk);
+  }
+  EXPECT_EQ(sum_x.gpu, sum_);
+  EXPECT_EQ(sum_y.gpu, sum_);
+  EXPECT_EQ(most_x.gpu, numbers(kFloats, 3));
+  EXPECT_EQ(most_y.gpu, most_x.gpu);
+  EXPECT_THAT(gpus_->sums(), Each(2));
+}
+
 TEST_F(DataGpuAlone, NothingLeavesTheGpus) {
   begin();
   submit(0, x_);

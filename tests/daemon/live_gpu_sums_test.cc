@@ -268,5 +268,33 @@ TEST_F(LiveGpuSumsOfNodes, AreScatteredAndGathered) {
   expect_traffic(2 * 2 * kWhole, 2 * kWhole, 2 * kWhole);
 }
 
+// The daemon has sums of both under way before the last rank comes.
+TEST_F(LiveGpuSumsOfNodes, OneInputMayBeScatteredTwiceAtOnce) {
+  constexpr uint64_t kWhole = kRanks * kShare * sizeof(float);
+  run("train", [this](Communicator& job) {
+    const auto ranks = static_cast<size_t>(job.size());
+    DeviceBuffer whole(job, ranks * kShare), sum(job, kShare), most(job, kShare);
+    whole.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });
+    if (job.rank() == 3) wait_for_count("gpu_sum_bytes", 2 * kWhole);
+    gradring_op op = whole.sum();
+    op.count = kShare;
+    op.collective = GRADRING_REDUCE_SCATTER;
+    op.output = sum.pointer();
+    Request first = job.start(op);
+    op.op = GRADRING_MAX;
+    op.output = most.pointer();
+    Request second = job.start(op);
+    first.wait();
+    second.wait();
+    const size_t before = static_cast<size_t>(job.rank()) * kShare;
+    const std::vector<float> sums = sum.read(), mosts = most.read();
+    for (size_t i = 0; i < kShare; ++i) {
+      ASSERT_EQ(sums[i], 10.0f * DeviceBuffer::number_at(before + i)) << i;
+      ASSERT_EQ(mosts[i], 4.0f * DeviceBuffer::number_at(before + i)) << i;
+    }
+  });
+  expect_traffic(2 * 2 * kWhole, 2 * kWhole, 0);
+}
+
 }  // namespace
 }  // namespace gradring::daemon
