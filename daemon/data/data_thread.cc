@@ -169,6 +169,8 @@ bool DataThread::slices_under_way() const {
 void DataThread::pulse(core::Time now) {
   next_pulse_ = now + options_.pulse;
   for (auto& [id, job] : jobs_) job->tick(now);
+  for (auto& [id, job] : jobs_) job->look_at_gpus(now);
+  for (auto& job : removed_) job->look_at_gpus(now);
 
   ++heartbeats_;
   std::vector<DataPeer>& peers = shared_.peers.all();

@@ -163,6 +163,7 @@ void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine
   }
   OnGpu& on = at->second;
   --on.under_way;
+  on.still_since = 0;
   if (work.rides) {
     if (!status.ok()) fail(status);
     return settle(at);
@@ -226,10 +227,17 @@ bool GpuOps::hold_end(const OpKey& key, uint32_t rank, uint64_t ticket,
   return true;
 }
 
-// Tells the ends that wait, once no GPU has anything to do with their memory.
+// Once no GPU has anything to do with their memory.
 void GpuOps::settle(Ops::iterator at) {
   OnGpu& on = at->second;
-  if (on.under_way > 0 || !on.ended) return;
+  if (!on.ended || (on.under_way > 0 && !gave_up_)) return;
+  tell_ends(on);
+  const bool all =
+      std::all_of(on.ranks.begin(), on.ranks.end(), [](const Rank& rank) { return rank.told; });
+  if (all && on.under_way == 0) ops_.erase(at);
+}
+
+void GpuOps::tell_ends(OnGpu& on) const {
   for (Rank& rank : on.ranks) {
     if (!rank.outcome || std::exchange(rank.told, true)) continue;
     const bool there = why_failed_.empty() || rank.outcome->verdict == Verdict::kFailed;
@@ -238,9 +246,22 @@ void GpuOps::settle(Ops::iterator at) {
                : core::refused(rank.rank,
                                "the op is done, but its result is not on its GPU: " + why_failed_));
   }
-  const bool all =
-      std::all_of(on.ranks.begin(), on.ranks.end(), [](const Rank& rank) { return rank.told; });
-  if (all) ops_.erase(at);
+}
+
+bool GpuOps::hang(core::Time now, core::Time within) {
+  bool any = false;
+  for (auto& [key, on] : ops_) {
+    if (!on.ended || on.under_way == 0) continue;
+    if (on.still_since == 0) on.still_since = now;
+    any = any || now - on.still_since >= within;
+  }
+  return any;
+}
+
+void GpuOps::give_up(const Status& why) {
+  gave_up_ = true;
+  fail(why);
+  for (auto it = ops_.begin(); it != ops_.end();) settle(it++);
 }
 
 void GpuOps::leave(uint32_t rank, bool readable, core::JobEngine* engine) {

@@ -84,6 +84,11 @@ class GpuOps {
   bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
   // A GPU did not do, or would not begin, what it was to do: no op ends well from now on.
   void fail(const Status& status);
+  // Whether so long nothing has ended of what GPUs do for an op that is over. To be asked now and
+  // then.
+  bool hang(core::Time now, core::Time within);
+  // They will end nothing any more: nor does any op wait for that, though its memory stays lent.
+  void give_up(const Status& why);
   // Its memory is given nothing any more. Unless it is readable, nothing is read there either, as
   // where its GPU is lost: what was not summed by now is summed in the next epoch, without it.
   void leave(uint32_t rank, bool readable, core::JobEngine* engine);
@@ -149,13 +154,14 @@ class GpuOps {
     double factor = 1;
     Leader leader;
     std::vector<Source> sources;
-    uint32_t final_slices = 0;  // from the first on
-    uint64_t final_bytes = 0;   // in them
-    uint64_t may_spread = 0;    // of those
-    uint64_t spread = 0;        // of those, given to the GPUs
-    uint32_t spreading = 0;     // spreads under way
-    uint32_t under_way = 0;     // of all kinds
-    bool ended = false;         // for some rank: nothing is summed any more
+    uint32_t final_slices = 0;   // from the first on
+    uint64_t final_bytes = 0;    // in them
+    uint64_t may_spread = 0;     // of those
+    uint64_t spread = 0;         // of those, given to the GPUs
+    uint32_t spreading = 0;      // spreads under way
+    uint32_t under_way = 0;      // of all kinds
+    bool ended = false;          // for some rank: nothing is summed any more
+    core::Time still_since = 0;  // ended, and nothing under way has ended since; 0: not looked yet
   };
   using Ops = std::map<OpKey, OnGpu>;
 
@@ -187,6 +193,7 @@ class GpuOps {
   Status spread_over(const OpKey& key, OnGpu& on, const std::byte* from,
                      const std::vector<size_t>& ranks, uint64_t bytes);
   void tell(const OnGpu& on, const Source& source, const OpKey& key, core::JobEngine* engine) const;
+  void tell_ends(OnGpu& on) const;
   void settle(Ops::iterator at);
 
   GpuOrders* const orders_;
@@ -194,6 +201,7 @@ class GpuOps {
   const Failed failed_;
   bool may_ride_ = false;
   std::string why_failed_;  // a GPU; empty: none has
+  bool gave_up_ = false;
   bool resting_ = false;
   Ops ops_;
   std::vector<transport::GpuRange> ranges_;   // kept for its capacity

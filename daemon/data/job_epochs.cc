@@ -35,12 +35,22 @@ void JobExecutor::freeze_when_at_rest() {
   freeze(epoch);
   if (!to_freeze_) return;
   to_freeze_->since = since;
-  const core::Time within = shared_->gpus_rest_within;
-  if (monotonic_now() - since < within || std::exchange(gpus_hang_, true)) return;
-  gpu_failed(fmt::format(
-      "it has not ended within {:g} s what it was given, and the view cannot change before; "
-      "see nvidia-smi and the kernel's log",
-      static_cast<double>(within) / core::kSecond));
+  if (monotonic_now() - since >= shared_->gpus_rest_within) {
+    give_up_gpus("the view cannot change before");
+  }
+}
+
+void JobExecutor::look_at_gpus(core::Time now) {
+  if (gpu_ops_.hang(now, shared_->gpus_rest_within)) give_up_gpus("an op is over but for that");
+}
+
+void JobExecutor::give_up_gpus(std::string_view what_waits) {
+  if (std::exchange(gpus_hang_, true)) return;
+  gpu_ops_.give_up(
+      {Code::kUnavailable,
+       fmt::format("it has not ended within {:g} s what it was given, and {}; see nvidia-smi and "
+                   "the kernel's log",
+                   static_cast<double>(shared_->gpus_rest_within) / core::kSecond, what_waits)});
 }
 
 void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -84,6 +85,8 @@ class JobExecutor final : private core::EngineActions {
     engine_.set_window(core::window_of(weight_, most, engine_.slots()));
   }
   void tick(core::Time now) { engine_.tick(now); }
+  // Now and then, as long as may_be_freed() does not hold: has a GPU stopped to work?
+  void look_at_gpus(core::Time now);
   std::vector<core::LateChange> take_late(core::Time now) { return steps_.take_changes(now); }
   OpsTimed take_times() { return {id(), engine_.view().epoch, times_.take()}; }
   JobDescription describe(uint64_t query) const;
@@ -176,6 +179,7 @@ class JobExecutor final : private core::EngineActions {
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void tell_end(uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
   void gpu_failed(const std::string& why);
+  void give_up_gpus(std::string_view what_waits);
   void freeze_when_at_rest();
   void fail_job(const Failure& failure) override;
 

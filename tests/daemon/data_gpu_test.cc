@@ -305,6 +305,35 @@ TEST_F(DataGpu, AResultThatAGpuDoesNotTakeIsNotToldToBeThere) {
   EXPECT_THAT(end.outcome.failure.blame.evidence, HasSubstr("not on its GPU: CUDA_ERROR_UNKNOWN"));
 }
 
+// The op has ended everywhere, and who waits for it would do so for ever.
+TEST_F(DataGpu, AGpuThatHangsWithAResultEndsTheJobInWords) {
+  gpus_->let(4);  // the sums
+  submit_all();
+  EXPECT_EQ(end_on(b_), Verdict::kOk);
+  const auto failed = a_.next<EngineFailed>();
+  EXPECT_THAT(describe(failed.failure), HasSubstr("not ended within 0.5 s what it was given"));
+  a_.post(FailJob{view_.incarnation, failed.failure});
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto end = a_.next<Completed>();
+    EXPECT_EQ(end.outcome.verdict, Verdict::kFailed);
+    EXPECT_THAT(end.outcome.failure.blame.evidence, HasSubstr("not on its GPU"));
+  }
+  a_.post(RemoveJob{view_.incarnation});
+  EXPECT_TRUE(gpus_->busy());
+  gpus_->let_all();  // later than anybody waits for
+}
+
+TEST_F(DataGpu, OpsOfAJobThatIsRemovedWaitForNoGpuThatHangs) {
+  gpus_->let(0);
+  submit_all();
+  while (gpus_->sums().size() < 4 && !HasFailure()) std::this_thread::sleep_for(1ms);
+  a_.post(RemoveJob{view_.incarnation});
+  EXPECT_EQ(end_on(a_), Verdict::kFailed);
+  EXPECT_EQ(end_on(a_), Verdict::kFailed);
+  EXPECT_TRUE(gpus_->busy());
+  gpus_->let_all();
+}
+
 // Whoever was lent memory gives it back first.
 TEST_F(DataGpu, AJobThatIsRemovedEndsWhenItsGpusAreDone) {
   gpus_->let(0);
