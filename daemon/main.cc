@@ -2,12 +2,12 @@
 // end. The only file that names a transport's body.
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -29,6 +29,7 @@
 #include "daemon/metrics/board.h"
 #include "daemon/metrics/server.h"
 #include "daemon/notice.h"
+#include "daemon/process_start.h"
 #include "proto/version.h"
 #include "transport/cuda/fold_kernels.h"
 #include "transport/cuda/gpus.h"
@@ -58,25 +59,17 @@ int refuse(const std::string& why) {
   return kWrongConfiguration;
 }
 
-// In every thread that will be: the control thread reads them from a descriptor.
-void block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&set, signal);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-}
+// At the end, for the transport to give back every buffer, and for a driver to unpin many GB.
+constexpr auto kDataEndsWithin = std::chrono::seconds(10);
+constexpr auto kGpusCloseWithin = std::chrono::seconds(10);
 
-void start_logging(const Config& config) {
-  spdlog::sink_ptr sink = make_journal_sink();
-  if (!sink) sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  auto logger = std::make_shared<spdlog::logger>("gradringd", std::move(sink));
-  // Under systemd the journal has the time already.
-  logger->set_pattern(getenv("JOURNAL_STREAM") != nullptr ? "%l: %v"
-                                                          : "%Y-%m-%d %H:%M:%S.%e %l: %v");
-  logger->set_level(spdlog::level::from_str(config.log_level));
-  logger->flush_on(spdlog::level::trace);
-  spdlog::set_default_logger(std::move(logger));
+// For what a GPU is at work with, and does not end, a driver waits for ever when anybody gives it
+// back; the system takes it all back with the process.
+[[noreturn]] void leave_gpus_behind() {
+  spdlog::warn(
+      "a GPU has not ended what the daemon gave it, or its driver does not come back: its memory "
+      "is left to the system; see nvidia-smi and the kernel's log");
+  std::_Exit(kDrained);
 }
 
 // In the network of which address an RDMA card's own is the right one.
@@ -343,7 +336,11 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
                    static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes,
                    !config.metrics.empty(), gpus, setup.facts.gpu_direct.on},
                   &commands, &events);
-  std::thread data_thread([&data] { data.run(); });
+  std::promise<void> data_over;
+  std::thread data_thread([&data, &data_over] {
+    data.run();
+    data_over.set_value();
+  });
   tell(Notice::kReady, spdlog::level::info, {{"GRADRING_NODE", config.node}},
        fmt::format("node {} is ready: runtime-dir {}, listen {}, {} on {} ({})", config.node,
                    config.runtime_dir, config.listen, setup.facts.transport, setup.facts.devices,
@@ -351,8 +348,10 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
   const auto discovery = start_discovery(config, &events);
   control.run();
   commands.post(StopData{});
-  data_thread.join();
+  const bool over = data_over.get_future().wait_for(kDataEndsWithin) == std::future_status::ready;
   flight.control()->record({.kind = FlightKind::kDaemonStopped});
+  if (!over || data.gpus_hang() || !control.gpus_rest_within(kGpusCloseWithin)) leave_gpus_behind();
+  data_thread.join();
   return kDrained;
 }
 
@@ -370,7 +369,7 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
        {fault_of(config), fault_of_sources(config), fault_of_runtime_dir(config.runtime_dir)}) {
     if (!fault.empty()) return refuse(fault);
   }
-  start_logging(config);
+  start_logging(config.log_level);
   if (invocation->what == What::kKeep) return keep(config, program, arguments);
   // First of all: they fork, and must not inherit what is opened below.
   Children children;

@@ -62,6 +62,9 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   Status open();
   // Until the daemon has drained, after a signal or because somebody asked for it.
   void run();
+  // After that: whether what was opened of GPUs for trainers is closed in time, as far as they have
+  // let go of it.
+  bool gpus_rest_within(std::chrono::milliseconds time) { return gpu_opener_.rests_within(time); }
 
  private:
   enum class Phase : uint8_t { kServing, kDraining, kStopping, kLastWords, kStopped };

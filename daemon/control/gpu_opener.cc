@@ -13,8 +13,13 @@ void GpuOpener::end() {
     const std::lock_guard lock(mutex_);
     ends_ = true;
   }
-  changed_.notify_one();
+  changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+bool GpuOpener::rests_within(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [this] { return works_.empty() && !works_on_one_; });
 }
 
 void GpuOpener::put(std::function<void()> work) {
@@ -24,7 +29,7 @@ void GpuOpener::put(std::function<void()> work) {
     return work();
   }
   works_.push_back(std::move(work));
-  changed_.notify_one();
+  changed_.notify_all();
 }
 
 void GpuOpener::run() {
@@ -34,9 +39,12 @@ void GpuOpener::run() {
     if (works_.empty()) return;
     const std::function<void()> work = std::move(works_.front());
     works_.pop_front();
+    works_on_one_ = true;
     lock.unlock();
     work();
     lock.lock();
+    works_on_one_ = false;
+    changed_.notify_all();
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -28,6 +29,9 @@ class GpuOpener {
   GpuOpener& operator=(const GpuOpener&) = delete;
 
   bool works() const { return gpus_ != nullptr; }
+  // Whether all that was asked is done in time. A driver takes for ever for what a GPU that hangs
+  // is at work with.
+  bool rests_within(std::chrono::milliseconds time);
   // Waits for what was asked. From then on nothing is opened, and whoever lets go of something
   // closes it himself.
   void end();
@@ -50,6 +54,7 @@ class GpuOpener {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> works_;
+  bool works_on_one_ = false;
   bool ends_ = false;
   std::thread thread_;
 };

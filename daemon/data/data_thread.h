@@ -52,6 +52,8 @@ class DataThread final {
 
   // Until StopData.
   void run();
+  // After that: whether GPUs are still at work with memory that was lent to them.
+  bool gpus_hang() const { return shared_.gpus.busy(); }
 
  private:
   using Jobs = std::map<JobId, std::unique_ptr<JobExecutor>>;

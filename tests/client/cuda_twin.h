@@ -50,7 +50,8 @@ struct CudaTwin {
   void (*have)(int count);
   uint64_t (*alloc_on)(int gpu, size_t bytes);
   void* (*make_stream_on)(int gpu);
-  // hold() of all streams that somebody has on it.
+  // hold() of all streams that somebody has on it. Where GRADRING_TWIN_HANGS names a file, as long
+  // as that is there all streams of that process are held.
   void (*hold_gpu)(int gpu, bool on);
   // Whoever calls this function waits until that is over. For those that may take their time: they
   // pin, allocate, give back, make streams or handles.

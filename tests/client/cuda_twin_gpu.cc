@@ -51,6 +51,7 @@ void work_on(Gpu* gpu, Stream* stream) {
 [[noreturn]] void work_on_all(Gpu* gpu) {
   for (;;) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (!gpu->hangs_while.empty() && ::access(gpu->hangs_while.c_str(), F_OK) == 0) continue;
     const std::lock_guard lock(gpu->mutex);
     for (auto& [id, stream] : gpu->streams) work_on(gpu, &stream);
     std::erase_if(gpu->streams, [](const auto& entry) {
@@ -72,6 +73,7 @@ Gpu& gpu() {
     if (const char* const shared = std::getenv("GRADRING_TWIN_CONNECTIONS")) {
       made->connections = std::strtoul(shared, nullptr, 10);
     }
+    if (const char* const file = std::getenv("GRADRING_TWIN_HANGS")) made->hangs_while = file;
     made->settles = std::getenv("GRADRING_TWIN_SETTLES") != nullptr;
     std::thread(work_on_all, made).detach();
     return made;

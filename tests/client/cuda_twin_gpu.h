@@ -104,6 +104,7 @@ struct Gpu {
   std::set<void*> modules;
   std::set<std::pair<int, int>> peers;  // the first one reaches memory of the other
   bool settles = false;
+  std::string hangs_while;  // a file is there; empty: it does not
   uint64_t buffers = 0;
   uint64_t put = 0;  // so often something on a stream
   uint64_t streams_made = 0;

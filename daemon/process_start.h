@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+namespace gradring::daemon {
+
+// What a process sets up for itself before its first thread.
+
+// In every thread that will be: the control thread reads them from a descriptor.
+void block_signals();
+
+// To the journal, or else to stderr. `level`: as spdlog names it.
+void start_logging(const std::string& level);
+
+}  // namespace gradring::daemon
