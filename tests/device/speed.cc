@@ -163,8 +163,14 @@ std::optional<long> gpu_memory_of(pid_t pid) {
   return found;
 }
 
+// Of copies of that size: what a cache of the GPU holds is quicker there, too.
+device::Floors floors_of(uint64_t bytes, int times) {
+  constexpr int kCopies = 10;
+  return device::measure_floors(bytes, std::max(times, kCopies));
+}
+
 // Of two inputs each byte is read and written: what a copy does, twice.
-void one_node(const Sizes& sizes, const device::Floors& floors) {
+void one_node(const Sizes& sizes) {
   const LiveDaemon sums({"--gpu-sums", "on"}, "sums"), plain({}, "plain");
   if (const auto used = gpu_memory_of(sums.pid())) {
     std::printf("gradringd with gpu-sums has %ld MiB of the GPU\n", *used);
@@ -181,7 +187,7 @@ void one_node(const Sizes& sizes, const device::Floors& floors) {
     const double registered = time_ops({&sums}, bytes, Memory::kRegisteredOnGpu, times);
     const double staged = time_ops({&sums}, bytes, Memory::kGpu, times);
     const double host = time_ops({&plain}, bytes, Memory::kGpu, times);
-    const double floor = 2e6 * static_cast<double>(bytes) / floors.within;
+    const double floor = 2e6 * static_cast<double>(bytes) / floors_of(bytes, times).within;
     std::printf("%10s  %12.1f %8.1f%%  %12.1f  %12.1f  %12.1f\n", in_words(bytes).c_str(),
                 registered, 100 * floor / registered, staged, host, floor);
     std::fflush(stdout);
@@ -189,7 +195,7 @@ void one_node(const Sizes& sizes, const device::Floors& floors) {
 }
 
 // Two daemons share the GPU's bus, so that what both ranks give and get passes it.
-void two_nodes(const Sizes& sizes, const device::Floors& floors) {
+void two_nodes(const Sizes& sizes) {
   const int port = daemon::free_port(), other_port = daemon::free_port();
   const auto to = [](int peer) { return "127.0.0.1:" + std::to_string(peer); };
   const LiveDaemon a({"--peer", to(other_port)}, "a", port);
@@ -202,7 +208,7 @@ void two_nodes(const Sizes& sizes, const device::Floors& floors) {
     const int times = sizes.times(bytes);
     const double gpu = time_ops({&a, &b}, bytes, Memory::kGpu, times);
     const double host = time_ops({&a, &b}, bytes, Memory::kHost, times);
-    const double bus = 2e6 * static_cast<double>(bytes) / floors.both_ways;
+    const double bus = 2e6 * static_cast<double>(bytes) / floors_of(bytes, times).both_ways;
     std::printf("%10s  %12.1f %8.1f%%  %12.1f  %12.1f\n", in_words(bytes).c_str(), gpu,
                 100 * std::max(host, bus) / gpu, host, bus);
     std::fflush(stdout);
@@ -234,8 +240,8 @@ int main(int argc, char** argv) {
     std::printf("copies within the GPU %.1f GB/s, to and from the host at once %.1f GB/s each\n",
                 floors.within / 1e9, floors.both_ways / 1e9);
     std::fflush(stdout);
-    one_node(sizes, floors);
-    two_nodes(sizes, floors);
+    one_node(sizes);
+    two_nodes(sizes);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gradring-gpu-speed: %s\n", error.what());
     return 1;
