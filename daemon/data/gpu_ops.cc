@@ -302,8 +302,9 @@ void GpuOps::end_epoch(core::JobEngine* engine) {
         });
       });
     };
-    const bool all_count = std::all_of(on.sources.begin(), on.sources.end(), counts);
-    if (!left_out(*op) && (on.way == Way::kEach || all_count)) continue;
+    // Each for itself is no part of a sum that would be another without it.
+    const bool stands = on.way == Way::kEach || std::ranges::all_of(on.sources, counts);
+    if (stands && !left_out(*op)) continue;
     on.begun = false;
     engine->inputs_come_again(key);
   }

@@ -118,20 +118,25 @@ class DataGpuRing : public DataThreadTest {
   void freeze() {
     for (Node* node : {&a_, &b_}) node->data->post(FreezeJob{view_.incarnation, view_.epoch});
   }
-  void adopt_without(uint32_t lost) {
-    std::map<std::string, core::Report> reports;
-    Failure died{Cause::kTrainerDied, {}};
-    died.blame.rank = lost;
+  std::map<std::string, core::Report> reports() {
+    std::map<std::string, core::Report> all;
     for (Node* node : {&a_, &b_}) {
       core::Report report = *node->data->next<JobFrozen>().report;
       report.node = node->data->name();
       report.ranks = view_.members[*view_.index_of(report.node)].ranks;
-      std::erase_if(report.ranks, [lost](const core::RankInfo& info) { return info.rank == lost; });
-      if (&node_of(lost) == node) report.lost.push_back({lost, died});
       report.reachable = {"a", "b"};
-      reports[report.node] = report;
+      all[report.node] = report;
     }
-    const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
+    return all;
+  }
+  void adopt_without(uint32_t lost) {
+    std::map<std::string, core::Report> all = reports();
+    Failure died{Cause::kTrainerDied, {}};
+    died.blame.rank = lost;
+    core::Report& its = all.at(node_of(lost).data->name());
+    its.lost.push_back({lost, died});
+    std::erase_if(its.ranks, [lost](const core::RankInfo& info) { return info.rank == lost; });
+    const auto proposal = core::decide(view_, all, {}, {}, "a rank died");
     ASSERT_TRUE(proposal) << proposal.error();
     adopt(*proposal);
   }
@@ -150,15 +155,7 @@ class DataGpuRing : public DataThreadTest {
   // The same ranks, whose allreduces go as `choice` says from now on, whatever their size.
   void retune(const core::Choice& choice) {
     freeze();
-    std::map<std::string, core::Report> reports;
-    for (Node* node : {&a_, &b_}) {
-      core::Report report = *node->data->next<JobFrozen>().report;
-      report.node = node->data->name();
-      report.ranks = view_.members[*view_.index_of(report.node)].ranks;
-      report.reachable = {"a", "b"};
-      reports[report.node] = report;
-    }
-    auto proposal = core::decide(view_, reports, {}, {}, "the test wants another table");
+    auto proposal = core::decide(view_, reports(), {}, {}, "the test wants another table");
     ASSERT_TRUE(proposal) << proposal.error();
     proposal->view.tuning = all_sizes(choice);
     adopt(*proposal);
