@@ -9,23 +9,17 @@ import torch
 import torch.distributed as dist
 
 from .. import _native
-from .._native import Call, Collective, ReduceOp
-from .frontend import TENSORS
+from .._native import Call, Collective
+from .blocks import check_equal, check_times, joined, one_of, rows_of_ranks, spread
 from .ordered import OrderedWork, Unheard
 from .pool import Allocations
-from .reduce_ops import how_to_reduce
+from .reduce_ops import reduction
 from .residence import Residence
 from .staging import Stage
 from .tensors import Move, scratch
 from .work import Finisher, Work, stop_all
 
 _SMALL = 64  # elements, of works that are kept alive for a while
-
-
-def _one(tensors, what):
-    if len(tensors) != 1:
-        raise ValueError(f"gradring: {what} takes one tensor of a rank, {len(tensors)} were given")
-    return tensors[0]
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -154,79 +148,72 @@ class ProcessGroup(dist.ProcessGroup):
         return self.start(what, [move], outputs if outputs is not None else [target])
 
     # ---- reductions ----
-    def _reduction(self, collective, source, target, count, op, **details):
-        """The Move of one. An average of integers, which the daemon refuses to make, is rounded towards 0."""
-        how = how_to_reduce(op)
-        if how["op"] == ReduceOp.AVERAGE and not source.is_floating_point() and source.dtype != torch.bool:
-            return IntegerAverage(self.size(), collective, source, target, count, **details)
-        return Move(collective, source, target, count, **how, **details)
-
     def allreduce(self, tensors, opts=None):
         opts = opts or dist.AllreduceOptions()
         if any(one.layout == torch.sparse_coo for one in tensors):
             from .sparse import allreduce_sparse
 
-            return allreduce_sparse(self, _one(tensors, "all_reduce of sparse tensors"), opts)
+            return allreduce_sparse(self, one_of(tensors, "all_reduce of sparse tensors"), opts)
         return self.allreduce_coalesced(tensors, opts)
 
     def allreduce_coalesced(self, tensors, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        made = [self._reduction(Collective.ALLREDUCE, one, one, one.numel(), op) for one in tensors]
+        made = [reduction(self.size(), Collective.ALLREDUCE, one, one, one.numel(), op) for one in tensors]
         work = self.start("all_reduce", made, list(tensors))
         if sum(one.numel() for one in tensors) <= _SMALL:
             self._recent.append(work)
         return work
 
     def reduce(self, tensors, opts):
-        tensor = _one(tensors, "reduce")
+        tensor = one_of(tensors, "reduce")
         root = opts.rootRank
         scratch = tensor if self.rank() == root else None
-        move = self._reduction(Collective.REDUCE, tensor, scratch, tensor.numel(), opts.reduceOp, root=root)
+        move = reduction(self.size(), Collective.REDUCE, tensor, scratch, tensor.numel(), opts.reduceOp, root=root)
         return self.start("reduce", [move], list(tensors))
 
     def reduce_scatter(self, outputs, inputs, opts=None):
-        output, parts = _one(outputs, "reduce_scatter"), _one(inputs, "reduce_scatter")
-        _check_parts("reduce_scatter", parts, output, self.size())
-        return self._reduce_scatter(output, torch.cat([one.reshape(-1) for one in parts]), opts)
+        output, parts = one_of(outputs, "reduce_scatter"), one_of(inputs, "reduce_scatter")
+        check_equal("reduce_scatter", parts, output, self.size())
+        return self._reduce_scatter(output, joined(parts), opts)
 
     def _reduce_scatter_base(self, output, tensor, opts=None):
-        _check_times("reduce_scatter_tensor", tensor, output, self.size())
+        check_times("reduce_scatter_tensor", tensor, output, self.size())
         return self._reduce_scatter(output, tensor, opts)
 
     def _reduce_scatter(self, output, tensor, opts):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        move = self._reduction(Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
+        move = reduction(self.size(), Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
         return self.start("reduce_scatter", [move], [output])
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         for output, tensor in zip(outputs, inputs, strict=True):
-            _check_times("reduce_scatter_tensor", tensor, output, self.size())
-        made = [self._reduction(Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
+            check_times("reduce_scatter_tensor", tensor, output, self.size())
+        made = [reduction(self.size(), Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
                 for output, tensor in zip(outputs, inputs, strict=True)]
         return self.start("reduce_scatter", made, list(outputs))
 
     # ---- to all ----
     def broadcast(self, tensors, opts):
-        tensor = _one(tensors, "broadcast")
+        tensor = one_of(tensors, "broadcast")
         source = tensor if self.rank() == opts.rootRank else None
         return self._move("broadcast", Collective.BROADCAST, source, tensor, tensor.numel(), list(tensors),
                           root=opts.rootRank)
 
     def allgather(self, outputs, inputs, opts=None):
-        parts, tensor = _one(outputs, "all_gather"), _one(inputs, "all_gather")
-        _check_parts("all_gather", parts, tensor, self.size())
+        parts, tensor = one_of(outputs, "all_gather"), one_of(inputs, "all_gather")
+        check_equal("all_gather", parts, tensor, self.size())
         whole = scratch((self.size(), tensor.numel()), tensor)
         move = Move(Collective.ALLGATHER, tensor, whole, tensor.numel())
-        return self.start("all_gather", [move], [list(parts)], _spread(whole, parts))
+        return self.start("all_gather", [move], [list(parts)], spread(whole, parts))
 
     def _allgather_base(self, output, tensor, opts=None):
-        _check_times("all_gather_into_tensor", output, tensor, self.size())
+        check_times("all_gather_into_tensor", output, tensor, self.size())
         return self._move("all_gather", Collective.ALLGATHER, tensor, output, tensor.numel())
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         for output, tensor in zip(outputs, inputs, strict=True):
-            _check_times("all_gather_into_tensor", output, tensor, self.size())
+            check_times("all_gather_into_tensor", output, tensor, self.size())
         made = [Move(Collective.ALLGATHER, tensor, output, tensor.numel())
                 for output, tensor in zip(outputs, inputs, strict=True)]
         return self.start("all_gather", made, list(outputs))
@@ -238,26 +225,26 @@ class ProcessGroup(dist.ProcessGroup):
 
         def finish():
             for i, whole in enumerate(wholes):
-                _spread(whole, [parts[i] for parts in outputs])()
+                spread(whole, [parts[i] for parts in outputs])()
         return self.start("all_gather", made, outputs, finish)
 
     # ---- to one, from one ----
     def gather(self, outputs, inputs, opts):
-        tensor, mine = _one(inputs, "gather"), self.rank() == opts.rootRank
+        tensor, mine = one_of(inputs, "gather"), self.rank() == opts.rootRank
         whole = scratch((self.size(), tensor.numel()), tensor) if mine else None
-        parts = _one(outputs, "gather") if mine else []
+        parts = one_of(outputs, "gather") if mine else []
         if mine:
-            _check_parts("gather", parts, tensor, self.size())
+            check_equal("gather", parts, tensor, self.size())
         move = Move(Collective.GATHER, tensor, whole, tensor.numel(), root=opts.rootRank)
-        return self.start("gather", [move], [list(parts)], _spread(whole, parts))
+        return self.start("gather", [move], [list(parts)], spread(whole, parts))
 
     def scatter(self, outputs, inputs, opts):
-        output, mine = _one(outputs, "scatter"), self.rank() == opts.rootRank
+        output, mine = one_of(outputs, "scatter"), self.rank() == opts.rootRank
         whole = None
         if mine:
-            parts = _one(inputs, "scatter")
-            _check_parts("scatter", parts, output, self.size())
-            whole = torch.cat([one.reshape(-1) for one in parts])
+            parts = one_of(inputs, "scatter")
+            check_equal("scatter", parts, output, self.size())
+            whole = joined(parts)
         return self._move("scatter", Collective.SCATTER, whole, output, output.numel(), list(outputs),
                           root=opts.rootRank)
 
@@ -268,8 +255,8 @@ class ProcessGroup(dist.ProcessGroup):
                 raise ValueError(f"gradring: all_to_all of {tensor.numel()} elements into {output.numel()} among "
                                  f"{self.size()} ranks: give split sizes")
             return self._move("all_to_all", Collective.ALLTOALL, tensor, output, tensor.numel() // self.size())
-        given = _elements(tensor, input_splits, self.size())
-        taken = _elements(output, output_splits, self.size())
+        given = rows_of_ranks(tensor, input_splits, self.size())
+        taken = rows_of_ranks(output, output_splits, self.size())
         counts = self.exchange(given)
         told = counts[self.rank()::self.size()]
         if told != taken:
@@ -279,14 +266,10 @@ class ProcessGroup(dist.ProcessGroup):
     def alltoall(self, outputs, inputs, opts=None):
         given, taken = [one.numel() for one in inputs], [one.numel() for one in outputs]
         counts = self.exchange(given)
-        source = torch.cat([one.reshape(-1) for one in inputs])
+        source = joined(inputs)
         whole = scratch(sum(taken), source)
         move = Move(Collective.ALLTOALL, source, whole, 0, counts=counts)
-
-        def finish():
-            for part, got in zip(outputs, whole.split(taken), strict=True):
-                part.copy_(got.view(part.shape))
-        return self.start("all_to_all", [move], list(outputs), finish)
+        return self.start("all_to_all", [move], list(outputs), spread(whole, outputs))
 
     def exchange(self, numbers):
         """The numbers of all ranks, one rank's after the other's."""
@@ -297,12 +280,12 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- one to one ----
     def send(self, tensors, dst, tag=0):
-        tensor = _one(tensors, "send")
+        tensor = one_of(tensors, "send")
         return self._move("send", Collective.SEND, tensor, None, tensor.numel(), list(tensors), root=dst,
                           name=_name_of(tag))
 
     def recv(self, tensors, src, tag=0):
-        tensor = _one(tensors, "recv")
+        tensor = one_of(tensors, "recv")
         return self._move("recv", Collective.RECV, None, tensor, tensor.numel(), list(tensors), root=src,
                           name=_name_of(tag))
 
@@ -321,58 +304,9 @@ class ProcessGroup(dist.ProcessGroup):
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
 
-class IntegerAverage(Move):
-    """A sum that is divided once it is there."""
-
-    def __init__(self, size, *where, **details):
-        super().__init__(*where, op=ReduceOp.SUM, **details)
-        self._size = size
-
-    def bring_home(self):
-        if self.taken is not None:
-            dense = self.taken.dense
-            if self.device is not None:
-                dense.div_(self._size, rounding_mode="trunc")
-            else:
-                TENSORS.divide(dense, self._size)
-        super().bring_home()
-
-
 def _start_all(job, calls, owner):
     return job.start_all(calls, owner) if len(calls) > 1 else [job.start(calls[0], owner)]
 
 
-def _spread(whole, parts):
-    def finish():
-        for row, part in zip(whole if whole is not None else (), parts):
-            part.copy_(row.view(part.shape))
-    return finish
-
-
-def _elements(tensor, splits, size):
-    """Elements of each rank's share, of rows as torch counts them."""
-    rows = tensor.shape[0] if tensor.dim() else 0
-    row = tensor.numel() // rows if rows else 0
-    if not splits:
-        if rows % size != 0:
-            raise ValueError(f"gradring: {rows} rows cannot be shared among {size} ranks: give split sizes")
-        splits = [rows // size] * size
-    if len(splits) != size or sum(splits) != rows:
-        raise ValueError(f"gradring: split sizes {list(splits)} for {rows} rows and {size} ranks")
-    return [split * row for split in splits]
-
-
 def _name_of(tag):
     return f"tag {tag}" if tag else ""
-
-
-def _check_parts(what, parts, tensor, size):
-    if len(parts) != size or any(one.numel() != tensor.numel() or one.dtype != tensor.dtype for one in parts):
-        raise ValueError(f"gradring: {what} needs one tensor for each of {size} ranks, all of {tensor.numel()} "
-                         f"elements of {tensor.dtype}")
-
-
-def _check_times(what, large, small, size):
-    if large.numel() != small.numel() * size or large.dtype != small.dtype:
-        raise ValueError(f"gradring: {what} among {size} ranks needs {size} times {small.numel()} elements of "
-                         f"{small.dtype}, not {large.numel()} of {large.dtype}")

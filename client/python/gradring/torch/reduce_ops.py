@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 
 from .._native import ReduceOp
+from .frontend import TENSORS
+from .tensors import Move
 
 _OPS = {
     dist.ReduceOp.SUM: {"op": ReduceOp.SUM},
@@ -28,3 +31,28 @@ def how_to_reduce(op) -> dict:
         if kind == known:
             return details
     raise NotImplementedError(f"gradring: reduce op {op}")
+
+
+class IntegerAverage(Move):
+    """A sum that is divided once it is there."""
+
+    def __init__(self, size, *where, **details):
+        super().__init__(*where, op=ReduceOp.SUM, **details)
+        self._size = size
+
+    def bring_home(self):
+        if self.taken is not None:
+            dense = self.taken.dense
+            if self.device is not None:
+                dense.div_(self._size, rounding_mode="trunc")
+            else:
+                TENSORS.divide(dense, self._size)
+        super().bring_home()
+
+
+def reduction(size, collective, source, target, count, op, **details) -> Move:
+    """One among so many ranks. An average of integers, which the daemon refuses to make, is rounded towards 0."""
+    how = how_to_reduce(op)
+    if how["op"] == ReduceOp.AVERAGE and not source.is_floating_point() and source.dtype != torch.bool:
+        return IntegerAverage(size, collective, source, target, count, **details)
+    return Move(collective, source, target, count, **how, **details)
