@@ -218,6 +218,24 @@ def coalesced():
     assert all((one[0] == rank + 1).all() and (one[1] == 10 * (rank + 1)).all() for rank, one in enumerate(gathered))
 
 
+def coalesced_on_a_device():
+    """As torch does where a backend coalesces by itself: also what has no coalesced form."""
+    world, device = dist.group.WORLD, torch.device("cpu")
+    sums, told = [of_rank(RANK + 1), of_rank(RANK + 1, 5)], [of_rank(RANK), of_rank(RANK, 5)]
+    with dist._coalescing_manager(world, device):
+        for one in sums:
+            dist.all_reduce(one)
+    with dist._coalescing_manager(world, device, async_ops=True) as manager:
+        for one in told:
+            dist.broadcast(one, 2, async_op=True)
+    manager.wait()
+    assert all((one == TOTAL).all() for one in sums) and all((one == 2).all() for one in told)
+    assert manager.works[0].is_completed() and manager.works[0].is_success() and manager.works[0].exception() is None
+    assert all(got is one for got, one in zip(manager.works[0].result(), told, strict=True))
+    with dist._coalescing_manager(world, device):
+        pass
+
+
 def functional_and_sharded():
     from torch.distributed import _functional_collectives as functional
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
@@ -249,7 +267,7 @@ CHECKS = [
     all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
     all_reduce_of_complex_numbers, all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once,
     futures, broadcast_and_reduce, all_gather, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one,
-    groups, coalesced, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
+    groups, coalesced, coalesced_on_a_device, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
 ]
 for check in CHECKS:
     check()

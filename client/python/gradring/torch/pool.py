@@ -56,7 +56,8 @@ def keep_buckets_in(pool: torch.cuda.MemPool, model: torch.nn.parallel.Distribut
 
 
 class Allocations:
-    """What PyTorch asks the backend of a group for, of a GPU: memory for FSDP's gathers and scatters."""
+    """What PyTorch asks the backend of a group for, of any device: whose it is, and memory of a GPU for FSDP's gathers and
+    scatters."""
 
     supports_coalescing = supports_splitting = supports_time_estimate = False
     _pool: torch.cuda.MemPool | None = None  # of the process
@@ -66,7 +67,7 @@ class Allocations:
         return "gradring"
 
     def supports_tensor_alloc(self, device):
-        return torch.version.cuda is not None and torch.cuda.is_available()
+        return torch.device(device).type == "cuda" and torch.version.cuda is not None and torch.cuda.is_available()
 
     def allocate_tensor(self, size, *, dtype, device):
         with Allocations._lock:

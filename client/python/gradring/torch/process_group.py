@@ -17,7 +17,7 @@ from .reduce_ops import reduction
 from .residence import Residence
 from .staging import Stage
 from .tensors import Move, scratch
-from .work import Finisher, Work, stop_all
+from .work import Finisher, Together, Work, stop_all
 
 _SMALL = 64  # elements, of works that are kept alive for a while
 
@@ -40,6 +40,7 @@ class ProcessGroup(dist.ProcessGroup):
         # By which results come to a device: a stream, and whoever waits for the end of each work that it brings.
         self._ways: dict[Any, tuple[Any, Finisher]] = {}
         self._unheard = Unheard()
+        self._coalesced: list[Work] | None = None
         self._timeout = timeout.total_seconds()
         self._label = name
         self._description = "undefined"
@@ -68,9 +69,15 @@ class ProcessGroup(dist.ProcessGroup):
     def setGroupDesc(self, description):
         self._description = description
 
+    # torch asks a group's backends in C++ for what these say, and there are none: one serves tensors of all devices.
+    @property
+    def _device_types(self):
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return [torch.device("cpu"), *([accelerator] if accelerator is not None else [])]
+
     # FSDP2 asks so for memory (set_allocate_memory_from_process_group_for_comm).
     def _get_backend(self, device):
-        return self._allocations if torch.device(device).type == "cuda" else super()._get_backend(device)
+        return self._allocations
 
     def shutdown(self):
         if self.is_open:
@@ -89,6 +96,19 @@ class ProcessGroup(dist.ProcessGroup):
 
     def __repr__(self):
         return f"<gradring.torch.ProcessGroup {self._label!r}: rank {self.rank()} of {self.size()}>"
+
+    # ---- ops that are to be waited for together ----
+    def _start_coalescing(self, device):
+        self._coalesced = []
+
+    def _end_coalescing(self, device):
+        works, self._coalesced = self._coalesced, None
+        return Together(works)
+
+    def _begun(self, work):
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
 
     # ---- how ops start ----
     def start(self, what, moves, outputs, finish=lambda: None):
@@ -116,7 +136,7 @@ class ProcessGroup(dist.ProcessGroup):
         work = Work(f"{what} of {self.size()} ranks", None if late else submit(), outputs, finish, self._timeout, device)
         if late:
             self._stage.add(fetches, lambda: work.submitted(submit()), work.not_submitted)
-        return work
+        return self._begun(work)
 
     def _start_on(self, device, what, moves, outputs, finish):
         self._stage.wait_until_idle()
@@ -125,7 +145,7 @@ class ProcessGroup(dist.ProcessGroup):
         work = OrderedWork(f"{what} of {self.size()} ranks", requests, [move.brings for move in moves], outputs, finish,
                            self._timeout, device, stream, moves)
         watch.add(work)
-        return work
+        return self._begun(work)
 
     def _way_of(self, move):
         """What goes to one rank or comes from one may wait for what others do: it keeps nobody else's results waiting, nor

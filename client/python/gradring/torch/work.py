@@ -151,6 +151,34 @@ class Work(dist.Work):
             self._end(error)
 
 
+class Together(dist.Work):
+    """Several works as one."""
+
+    def __init__(self, works: list[Work]):
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout=timedelta(0)):
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self):
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self):
+        return all(work.is_success() for work in self._works)
+
+    def exception(self):
+        return next((work.exception() for work in self._works if work.exception() is not None), None)
+
+    def synchronize(self):
+        self.wait()
+
+    def result(self):
+        return [one for work in self._works for one in work.result()]
+
+
 class Finisher:
     """A thread that waits for works, one after the other, as nobody else does."""
 
