@@ -124,6 +124,20 @@ def all_gather():
     assert torch.equal(whole, torch.cat(everybody()))
 
 
+def of_unequal_sizes():
+    sizes = [3, 0, 5, 1]
+    parts = [torch.empty(size) for size in sizes]
+    dist.all_gather(parts, of_rank(RANK, sizes[RANK]))
+    assert [part.tolist() for part in parts] == [[rank] * size for rank, size in enumerate(sizes)]
+    for op, times in ((dist.ReduceOp.SUM, TOTAL), (dist.ReduceOp.MAX, SIZE)):
+        part = torch.empty(sizes[RANK])
+        dist.reduce_scatter(part, [torch.arange(1.0, size + 1) * (RANK + 1) for size in sizes], op=op)
+        assert torch.equal(part, torch.arange(1.0, sizes[RANK] + 1) * times), (op, part)
+    part = torch.empty(sizes[RANK], dtype=torch.int64)
+    dist.reduce_scatter(part, [torch.arange(size) + RANK for size in sizes], op=dist.ReduceOp.AVG)
+    assert torch.equal(part, torch.arange(sizes[RANK]) + 1)
+
+
 def reduce_scatter():
     give = torch.arange(2.0 * SIZE)
     for scattered in (lambda to: dist.reduce_scatter_tensor(to, give),
@@ -254,6 +268,7 @@ def what_makes_no_sense_is_refused_in_words():
                         (lambda: dist.broadcast(torch.eye(2).to_sparse(), 0), "sparse"),
                         (lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)), "split sizes"),
                         (lambda: dist.all_reduce(torch.empty(2, device="meta")), "this one is on meta"),
+                        (lambda: dist.all_gather(list(torch.empty(SIZE, 2)), torch.empty(3)), "with 3 elements"),
                         (lambda: dist.recv(torch.empty(1)), "name the rank")):
         try:
             call()
@@ -266,7 +281,7 @@ def what_makes_no_sense_is_refused_in_words():
 CHECKS = [
     all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
     all_reduce_of_complex_numbers, all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once,
-    futures, broadcast_and_reduce, all_gather, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one,
+    futures, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one,
     groups, coalesced, coalesced_on_a_device, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
 ]
 for check in CHECKS:

@@ -94,6 +94,13 @@ def moves():
     parts = [of_rank(-1) for _ in range(SIZE)]
     dist.all_gather(parts, of_rank(RANK))
     assert [here(part)[0].item() for part in parts] == list(range(SIZE))
+    sizes = [3, 0, 5, 1]
+    parts = [of_rank(-1, size) for size in sizes]
+    dist.all_gather(parts, of_rank(RANK, sizes[RANK]))
+    assert [here(part).tolist() for part in parts] == [[rank] * size for rank, size in enumerate(sizes)]
+    part = of_rank(-1, sizes[RANK])
+    dist.reduce_scatter(part, [of_rank(rank, size) for rank, size in enumerate(sizes)])
+    assert here(part).tolist() == [RANK * SIZE] * sizes[RANK]
     whole = of_rank(-1, 3 * SIZE)
     dist.all_gather_into_tensor(whole, of_rank(RANK))
     assert here(whole)[::3].tolist() == list(range(SIZE))

@@ -24,6 +24,15 @@ def spread(whole, parts):
     return finish
 
 
+def sizes_of(what, parts, tensor, rank, size):
+    """How an op is told of blocks of which `tensor` is this rank's."""
+    counts = [one.numel() for one in parts]
+    if len(parts) != size or counts[rank] != tensor.numel() or any(one.dtype != tensor.dtype for one in parts):
+        raise ValueError(f"gradring: {what} needs one tensor of {tensor.dtype} for each of {size} ranks, that of rank {rank} with "
+                         f"{tensor.numel()} elements")
+    return {"count": counts[0]} if len(set(counts)) == 1 else {"count": 0, "counts": counts}
+
+
 def rows_of_ranks(tensor, splits, size):
     """Elements of each rank's share, of rows as torch counts them."""
     rows = tensor.shape[0] if tensor.dim() else 0

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from .. import _native
 from .._native import Call, Collective
-from .blocks import check_equal, check_times, joined, one_of, rows_of_ranks, spread
+from .blocks import check_equal, check_times, joined, one_of, rows_of_ranks, sizes_of, spread
 from .ordered import OrderedWork, Unheard
 from .pool import Allocations
 from .reduce_ops import reduction
@@ -193,16 +193,16 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         output, parts = one_of(outputs, "reduce_scatter"), one_of(inputs, "reduce_scatter")
-        check_equal("reduce_scatter", parts, output, self.size())
-        return self._reduce_scatter(output, joined(parts), opts)
+        sizes = sizes_of("reduce_scatter", parts, output, self.rank(), self.size())
+        return self._reduce_scatter(output, joined(parts), opts, **sizes)
 
     def _reduce_scatter_base(self, output, tensor, opts=None):
         check_times("reduce_scatter_tensor", tensor, output, self.size())
-        return self._reduce_scatter(output, tensor, opts)
+        return self._reduce_scatter(output, tensor, opts, output.numel())
 
-    def _reduce_scatter(self, output, tensor, opts):
+    def _reduce_scatter(self, output, tensor, opts, count, **sizes):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        move = reduction(self.size(), Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
+        move = reduction(self.size(), Collective.REDUCE_SCATTER, tensor, output, count, op, **sizes)
         return self.start("reduce_scatter", [move], [output])
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
@@ -222,9 +222,9 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allgather(self, outputs, inputs, opts=None):
         parts, tensor = one_of(outputs, "all_gather"), one_of(inputs, "all_gather")
-        check_equal("all_gather", parts, tensor, self.size())
-        whole = scratch((self.size(), tensor.numel()), tensor)
-        move = Move(Collective.ALLGATHER, tensor, whole, tensor.numel())
+        sizes = sizes_of("all_gather", parts, tensor, self.rank(), self.size())
+        whole = scratch(sum(one.numel() for one in parts), tensor)
+        move = Move(Collective.ALLGATHER, tensor, whole, **sizes)
         return self.start("all_gather", [move], [list(parts)], spread(whole, parts))
 
     def _allgather_base(self, output, tensor, opts=None):
