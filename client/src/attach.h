@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
@@ -31,6 +33,9 @@ class AttachSocket {
   // Never blocks; nothing there is an empty optional. UNAVAILABLE: closed by the daemon. INTERNAL:
   // a packet that cannot be read. After either the socket is of no more use.
   tl::expected<std::optional<AttachPacket>, Status> receive();
+
+  // Both sides see it closed, whoever waits here too.
+  void hang_up() { ::shutdown(socket_.get(), SHUT_RDWR); }
 
   int fd() const { return socket_.get(); }
   void close() { socket_.reset(); }

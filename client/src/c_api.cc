@@ -159,6 +159,10 @@ void gradring_close(gradring_comm* comm) {
   delete comm;
 }
 
+gradring_code gradring_leave(gradring_comm* comm) {
+  return on(comm, [](Communicator& body) { return remember(body.leave()); });
+}
+
 int32_t gradring_rank(const gradring_comm* comm) { return comm ? comm->body->rank() : -1; }
 int32_t gradring_size(const gradring_comm* comm) { return comm ? comm->body->size() : -1; }
 int32_t gradring_local_rank(const gradring_comm* comm) {

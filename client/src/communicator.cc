@@ -1,6 +1,9 @@
 #include "client/src/communicator.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
 
 #include "client/src/limits.h"
 
@@ -41,6 +44,40 @@ std::optional<Outcome> Communicator::job_failure() {
   return job_failure_;
 }
 
+Status Communicator::leave() { return leave(Clock::now() + kLeaveTime); }
+
+Status Communicator::leave(TimePoint deadline) {
+  Inside inside(*this);
+  auto& lock = inside.lock();
+  if (!job_failure_) {
+    Failure failure{Cause::kTrainerLeft, {}};
+    failure.blame = {settings_.rank, session_.place().node, ::getpid(), "", "left the job"};
+    job_failure_ =
+        failed(std::move(failure), fmt::format("this rank has left job {}", settings_.job));
+  }
+  const auto pairs = all_pairs();
+  lock.unlock();
+  for (const auto& pair : pairs) static_cast<void>(pair->leave(deadline));
+  lock.lock();
+  Status said = say_that_we_leave(lock, deadline);
+  fail_pending(*job_failure_);
+  session_.wake_all();
+  return said;
+}
+
+Status Communicator::say_that_we_leave(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
+  if (session_.lost() || std::exchange(has_left_, true)) return {};
+  // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.
+  if (joining_) {
+    session_.hang_up();
+    return {};
+  }
+  wire::ClientMessage message;
+  message.mutable_leave()->set_job(job_);
+  const auto left = session_.call(lock, std::move(message), wire::DaemonMessage::kLeft, deadline);
+  return left ? Status() : left.error();
+}
+
 void Communicator::close() {
   const Status why(Code::kUnavailable,
                    "the communicator was closed by another thread during this call");
@@ -69,13 +106,10 @@ void Communicator::close() {
   session_.end_interruption();
   commons_->withdraw_all(session_.id());
   let_streams_go_on();  // of what was submitted meanwhile
-  // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.
   if (session_.lost() || joining_) return;
-  wire::ClientMessage message;
-  message.mutable_leave()->set_job(job_);
   const TimePoint deadline = Clock::now() + kLeaveTime;
   // Whether it is confirmed or not, the closing of the attach socket says the same, less politely.
-  static_cast<void>(session_.call(lock, std::move(message), wire::DaemonMessage::kLeft, deadline));
+  static_cast<void>(say_that_we_leave(lock, deadline));
   close_blocks(lock, deadline);
 }
 

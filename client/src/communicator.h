@@ -53,6 +53,9 @@ class Communicator final : private Session::Events, private GpuPool::User {
   // which it makes them do. Only the destructor may follow.
   void close();
 
+  // Leaves the job, waiting kLeaveTime at most, and fails what is under way; memory stays.
+  Status leave();
+
   // In a forked child nothing but these two may be used: abandon() gives back what can be given
   // back there, and then the object has to be left where it is (fork_watch.h).
   bool forked() const { return fork_watch_.forked(); }
@@ -126,6 +129,8 @@ class Communicator final : private Session::Events, private GpuPool::User {
       Settings settings, std::shared_ptr<Commons> commons);
   wire::ClientMessage join_message() const;
   Status join(std::unique_lock<std::mutex>& lock);
+  Status leave(TimePoint deadline);
+  Status say_that_we_leave(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   void begin_join();
   Status place_in(const wire::View& view);
   void adopt(View view);
@@ -311,6 +316,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
   std::deque<wire::StandIn> asked_;              // not yet submitted
   std::map<uint64_t, Scratch> standing_in_;      // open, by ticket
   std::multimap<uint64_t, std::byte*> spare_;    // memory for them, by its length
+  bool has_left_ = false;
   bool newcomer_ = false;  // came into a running job, and has not been at a join point yet
   std::optional<Outcome> job_failure_;  // from JobClosed
   std::optional<Outcome> last_words_;   // how pending requests end at the session's alarm

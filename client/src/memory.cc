@@ -10,7 +10,10 @@
 namespace gradring::client {
 tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::mutex>& lock,
                                                          uint64_t bytes) {
-  if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
+  // Groups that were made from a communicator have memory of it after it has left its job, too.
+  if (Status refused = has_left_ ? session_.why_over() : refusal(); !refused.ok()) {
+    return tl::unexpected(refused);
+  }
   auto packet = session_.allocate(lock, bytes, Clock::now() + kCallTime);
   if (!packet) return tl::unexpected(packet.error());
   const wire::SegmentReady& ready = packet->reply.segment();

@@ -103,9 +103,12 @@ tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
   auto made = begin(std::move(settings), commons_);
   lock.lock();
   if (!made) return made;
+  if (Status refused = refusal(); !refused.ok()) {
+    old->push_back(*made);
+    return tl::unexpected(refused);
+  }
   if (known.body != nullptr) old->push_back(known.body);
   pairs_[peer] = {*made, known.nth + 1};
-  if (Status refused = refusal(); !refused.ok()) return tl::unexpected(refused);
   return *made;
 }
 

@@ -195,6 +195,14 @@ void Session::dispatch(AttachPacket packet) {
   // session.
 }
 
+void Session::hang_up() {
+  job_closed_ = true;  // nothing is left to come back for
+  if (away()) return leave_at(Clock::now(), {Cause::kPeerLost, went_away(place_)});
+  if (!attach_open_) return;
+  connection_->attach.hang_up();
+  reader_.take_in();
+}
+
 void Session::hung_up() {
   connection_->attach.close();
   take_ends();  // what it wrote before it went counts

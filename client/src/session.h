@@ -153,6 +153,12 @@ class Session final : private Reader::Source {
   void interrupt(Status why);
   void end_interruption() { interruption_.reset(); }
 
+  // All who wait look again at what they wait for.
+  void wake_all() { reader_.wake_all(); }
+
+  // As the daemon sees it, we are gone for good.
+  void hang_up();
+
   // The earlier one wins, if one is set already.
   void set_alarm(TimePoint when) { alarm_ = std::min(alarm_, when); }
 

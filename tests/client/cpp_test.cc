@@ -54,6 +54,19 @@ TEST_F(Cpp, ReducesABuffer) {
   EXPECT_EQ(buffer.size(), 10u);
 }
 
+TEST_F(Cpp, LeavesWithARequestOpen) {
+  daemon_.set([](Script& script) { script.complete = false; });
+  Request request = job_.start_barrier();
+  job_.leave();
+  try {
+    request.wait();
+    FAIL() << "nobody else has come";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), GRADRING_ERR_FAILED);
+    EXPECT_EQ(error.result().blamed_rank, 1);
+  }
+}
+
 TEST_F(Cpp, SubmitsWhatItSays) {
   auto floats = job_.allocate<double>(4);
   auto halves = job_.allocate<Half>(4);

@@ -210,6 +210,13 @@ GRADRING_API gradring_code gradring_group(gradring_comm* comm, const uint32_t* r
  * return UNAVAILABLE first. Takes 2 s at most. NULL is allowed. */
 GRADRING_API void gradring_close(gradring_comm* comm);
 
+/* Leaves the job as gradring_close does, and keeps the communicator, which threads may wait in and
+ * hold requests of: these end FAILED, with the cause TRAINER_LEFT and this rank to blame, and
+ * nothing more is submitted. The other ranks may go on with an op that the daemon had by then, so
+ * leave the memory that it names alone. gradring_close is still to be called. Takes 2 s at most;
+ * DEADLINE: the daemon did not confirm it by then, and hears of it from gradring_close. */
+GRADRING_API gradring_code gradring_leave(gradring_comm* comm);
+
 /* Stays the same for life, whoever is lost. */
 GRADRING_API int32_t gradring_rank(const gradring_comm* comm);
 /* Ranks that are there. Without failures constant; in an elastic job see gradring_get_view. */

@@ -281,6 +281,9 @@ class Communicator {
     return Communicator(std::shared_ptr<gradring_comm>(made, gradring_close));
   }
 
+  // Now, whatever is under way, which ends by an Error (gradring_leave).
+  void leave() const { check(gradring_leave(comm_.get())); }
+
   int rank() const { return gradring_rank(comm_.get()); }
   int size() const { return gradring_size(comm_.get()); }
   int local_rank() const { return gradring_local_rank(comm_.get()); }
