@@ -22,13 +22,13 @@ def test_ops_on_tensors_of_a_device(ring):
 @makes_devices
 def test_ops_on_tensors_of_a_device_whose_streams_wait_for_them(ring, driver):
     for said in ring.run("devices", driver):
-        assert len(said) == 13
+        assert len(said) == 14
 
 
 @makes_devices
 def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ring_with_gpus, driver):
     for said in ring_with_gpus.run("devices", driver):
-        assert len(said) == 13
+        assert len(said) == 14
     for node in ring_with_gpus.nodes:
         counted = node.ask("status")["counters"]
         assert counted["gpu_input_bytes"] == 2 * counted["gpu_sum_bytes"] > 0, "of two ranks, of which one sum went on"
@@ -39,7 +39,7 @@ def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ri
 def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ring_with_gpus, driver, monkeypatch):
     monkeypatch.setenv("GRADRING_GPU_STAGE_MIB", "0")
     for said in ring_with_gpus.run("devices", driver, "pool"):
-        assert len(said) == 13
+        assert len(said) == 14
     for node in ring_with_gpus.nodes:
         counted = node.ask("status")["counters"]
         assert counted["gpu_input_bytes"] == 2 * counted["gpu_sum_bytes"] > 0, "of two ranks, of which one sum went on"
@@ -48,7 +48,7 @@ def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ri
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here, or PyTorch is built without CUDA")
 def test_ops_on_tensors_of_a_gpu(ring):
     for said in ring.run("devices", "cuda"):
-        assert len(said) == 8
+        assert len(said) == 9
 
 
 def test_streams_are_made_when_they_are_needed(monkeypatch):

@@ -79,6 +79,20 @@ def test_a_death_is_told_to_all_by_name(ring, trains):
             assert (told["rank"], told["node"], told["pid"], told["cause"]) == (3, "n1", victim.pid, "TRAINER_DIED"), told
 
 
+@pytest.mark.parametrize("way", ["destroy", "shutdown", "abort"])
+def test_a_group_can_be_left_with_ops_open(ring, way):
+    said = ring.run("leaves", way)
+    left, after = said[0]
+    assert left["seconds"] < 5 and len(left["told"]) == 5, said
+    for told in left["told"]:
+        assert "this rank has left job leaves" in told["text"], said
+    assert "destroyed" in after["after"]["text"], said
+    for one in said[1:]:
+        assert one[0]["total"] == 4, "what it had submitted counts"
+        told = one[0]["told"]
+        assert (told["rank"], told["cause"]) == (0, "TRAINER_LEFT") and "rank 0" in told["text"], said
+
+
 def test_a_group_can_be_made_again(ring):
     for said in ring.run("again"):
         assert [one["total"] for one in said] == [16.0] * 3

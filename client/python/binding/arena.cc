@@ -72,7 +72,7 @@ std::shared_ptr<const Arena::Block> Arena::take(size_t bytes) {
     data = static_cast<std::byte*>(memory);
   }
   const auto give_back = [self = shared_from_this(), capacity](const Block* block) {
-    self->give_back(block->data, capacity);
+    self->give_back(*block, capacity);
     delete block;
   };
   std::shared_ptr<const Block> block(new Block{data, bytes}, give_back);
@@ -81,10 +81,11 @@ std::shared_ptr<const Arena::Block> Arena::take(size_t bytes) {
   return block;
 }
 
-void Arena::give_back(std::byte* data, size_t capacity) {
+void Arena::give_back(const Block& block, size_t capacity) {
   const std::lock_guard lock(mutex_);
-  used_.erase(data);
-  idle_.emplace(capacity, data);
+  used_.erase(block.data);
+  if (block.kept) return;  // it is freed with the communicator
+  idle_.emplace(capacity, block.data);
   idle_bytes_ += capacity;
   while (idle_bytes_ > kIdleMost) {
     const auto largest = std::prev(idle_.end());

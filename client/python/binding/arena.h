@@ -26,6 +26,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   struct Block {
     std::byte* data = nullptr;
     size_t bytes = 0;  // that were asked for
+    // The daemon may use it still, for ops that this rank has left: others are not to have it.
+    mutable std::atomic<bool> kept{false};
 
     // Lets these pages of the process be another view of the block, with what is in them; they are
     // a mapping of at least the block's size, which whoever made it unmaps as before. hide_at()
@@ -44,7 +46,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  void give_back(std::byte* data, size_t capacity);
+  void give_back(const Block& block, size_t capacity);
 
   const std::shared_ptr<gradring_comm> comm_;
   std::atomic<uint64_t> copied_bytes_{0};

@@ -81,6 +81,9 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
   return std::shared_ptr<Job>(new Job(owned(made), arena_));
 }
 
+// A daemon that does not confirm it hears of it when the communicator is closed.
+void Job::leave() const { static_cast<void>(gradring_leave(comm_.get())); }
+
 Pending::Parts Job::prepare(Call& call) const {
   Pending::Parts parts;
   parts.comm = comm_;

@@ -45,6 +45,9 @@ class Job : public std::enable_shared_from_this<Job> {
   static std::shared_ptr<Job> open(const JobOptions& options);
   std::shared_ptr<Job> group(const std::vector<uint32_t>& ranks) const;
 
+  // Now, whatever is under way, which fails (gradring_leave). Memory stays.
+  void leave() const;
+
   // Tells all jobs that were opened and are there still (gradring_waited_for_input).
   static void waited_for_input(uint64_t nanoseconds);
 

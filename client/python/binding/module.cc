@@ -266,6 +266,11 @@ NB_MODULE(_native, m) {
            })
       .def("start", &start, nb::arg("call"), nb::arg("owner") = nb::none())
       .def("start_all", &start_all, nb::arg("calls"), nb::arg("owner") = nb::none())
+      .def("leave",
+           [](const Job& self) {
+             const nb::gil_scoped_release unlocked;
+             self.leave();
+           })
       .def("view", &view)
       .def("join_point", &join_point)
       .def("join", &join);

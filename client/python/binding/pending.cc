@@ -3,6 +3,18 @@
 #include <chrono>
 
 namespace gradring::python {
+namespace {
+
+// This rank has left, and the other ranks may go on with the op.
+bool goes_on_without_us(const gradring_result& result, const gradring_comm* comm) {
+  return result.cause == GRADRING_CAUSE_TRAINER_LEFT && result.blamed_rank == gradring_rank(comm);
+}
+
+}  // namespace
+
+void Pending::Parts::keep_blocks() const {
+  for (const auto& block : blocks) block->kept = true;
+}
 
 bool Pending::wait(int64_t timeout_ms) {
   std::unique_lock lock(mutex_, std::defer_lock);
@@ -23,6 +35,7 @@ bool Pending::wait_once(int64_t timeout_ms) {
   if (code == GRADRING_ERR_DEADLINE) return false;
   if (code != GRADRING_OK) {
     error_ = Error(code, gradring_last_error(), result);
+    if (goes_on_without_us(result, parts_.comm.get())) parts_.keep_blocks();
   } else {
     result_ = result;
     const CopyOut& out = parts_.copy_out;
@@ -66,8 +79,19 @@ void Leftovers::add(Pending::Parts parts) {
 void Leftovers::sweep() {
   const std::lock_guard lock(mutex_);
   std::erase_if(parts_, [](const Pending::Parts& one) {
-    return gradring_wait(one.comm.get(), one.request, 0, nullptr) != GRADRING_ERR_DEADLINE;
+    gradring_result result{};
+    result.struct_size = sizeof(result);
+    const gradring_code code = gradring_wait(one.comm.get(), one.request, 0, &result);
+    if (code == GRADRING_ERR_DEADLINE) return false;
+    if (goes_on_without_us(result, one.comm.get())) one.keep_blocks();
+    return true;
   });
+}
+
+// What is under way still is so when its communicator closes.
+Leftovers::~Leftovers() {
+  sweep();
+  for (const Pending::Parts& one : parts_) one.keep_blocks();
 }
 
 }  // namespace gradring::python

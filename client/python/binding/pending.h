@@ -30,6 +30,9 @@ class Pending {
     std::shared_ptr<Arena> arena;
     gradring_request request = 0;
     CopyOut copy_out;
+
+    // The daemon may use its blocks still.
+    void keep_blocks() const;
   };
 
   explicit Pending(Parts parts) : parts_(std::move(parts)) {}
@@ -59,6 +62,11 @@ class Pending {
 // Ops that nobody waits for any more, until they are done.
 class Leftovers {
  public:
+  Leftovers() = default;
+  Leftovers(const Leftovers&) = delete;
+  Leftovers& operator=(const Leftovers&) = delete;
+  ~Leftovers();
+
   void add(Pending::Parts parts);
   // Lets go of those that are done.
   void sweep();

@@ -258,6 +258,24 @@ def an_error_is_heard_of_while_others_wait_for_a_rank():
         assert (here(got) == 7).all()
 
 
+def streams_go_on_when_a_group_is_left():
+    group = dist.new_group()
+    if RANK == 0:
+        tensor, got = of_rank(1), of_rank(1)
+        works = [dist.all_reduce(tensor, group=group, async_op=True), dist.irecv(got, 1, group=group)]
+        for work in works:
+            work.wait()
+        group.abort()
+        here(tensor), here(got)
+        for work in works:
+            try:
+                work.wait()
+                raise AssertionError("the others never came")
+            except hvd.GradringError as error:
+                assert error.cause == Cause.TRAINER_LEFT and error.rank == 0, error
+    dist.barrier()
+
+
 def a_wait_can_be_made_to_block():
     os.environ["GRADRING_TORCH_BLOCKING_WAIT"] = "1"
     tensor = of_rank(RANK + 1)
@@ -345,7 +363,7 @@ STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
           ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, what_a_callback_computes_is_awaited,
           a_group_that_is_destroyed_keeps_nobody_waiting)
 LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next,
-             an_error_is_heard_of_while_others_wait_for_a_rank)
+             an_error_is_heard_of_while_others_wait_for_a_rank, streams_go_on_when_a_group_is_left)
 HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block,
         what_others_capture_into_graphs_is_left_whole, what_a_callback_computes_is_awaited)
 OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, LIKE_CUDA + HELD)

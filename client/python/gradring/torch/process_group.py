@@ -79,17 +79,28 @@ class ProcessGroup(dist.ProcessGroup):
     def _get_backend(self, device):
         return self._allocations
 
+    # ---- its end, after which the other ranks know that this one has left ----
     def shutdown(self):
-        if self.is_open:
-            self._at_shutdown()
-            self._stage.close()
-            stop_all([watch for _, watch in self._ways.values()])
-            self.residence.leave()
-        self.job = self.residence = None
-        self._recent.clear()
+        """What devices wait for may come for a second yet; then as abort()."""
+        self._leave(stop_all)
 
     def abort(self):
-        self.shutdown()
+        """What is under way fails now, whoever waits for it."""
+        self._leave(lambda watches: None)
+
+    def _leave(self, stop):
+        job, residence = self.job, self.residence
+        self.job = self.residence = None
+        if job is None:
+            return
+        watches = [watch for _, watch in self._ways.values()]
+        self._at_shutdown()
+        self._stage.close()
+        stop(watches)
+        job.leave()
+        stop_all(watches)
+        residence.leave()
+        self._recent.clear()
 
     def set_timeout(self, timeout):
         self._timeout = timeout.total_seconds()
