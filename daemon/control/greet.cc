@@ -83,7 +83,8 @@ void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time no
   if (!answer.welcome()) {
     // To an old connection of ours that the peer has given up, or a refusal for a person to read.
     if (peer.link.state() != PeerLink::State::kWelcomed) return refuse(peer, answer.reason());
-    return peer.link.mark_broken("it gave up the connection: " + answer.reason());
+    peer.gave_us_up = true;
+    return peer.link.mark_broken("it gave up the connection");
   }
   if (answer.connection() != peer.link.connection() ||
       peer.link.state() != PeerLink::State::kGreeting) {
@@ -139,6 +140,7 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
     const bool restarted = known->second.boot_id != hello.boot_id();
     Peer* peer = by_node(hello.node());
     if (peer != nullptr && peer->up) {
+      peer->gave_us_up = !restarted;
       lose(*peer, Cause::kPeerLost, restarted ? "was restarted" : "connected anew", now,
            !restarted && may_come_round(*peer, now));
     }
@@ -308,6 +310,7 @@ bool Peers::may_come_round(const Peer& peer, core::Time now) const {
 void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now,
                  bool comes_round) {
   const bool was_up = std::exchange(peer.up, false);
+  const bool gave_us_up = std::exchange(peer.gave_us_up, false);
   peer.lost.reset();
   peer.link.drop(evidence, now);
   if (!was_up) {
@@ -346,9 +349,14 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
     away_[peer.node] = away;
     return events_->peer_away(peer.node, evidence);
   }
+  const core::Time slept = gave_us_up ? control_watch_.slept(now) : 0;
+  const std::string why =
+      slept == 0 ? evidence
+                 : fmt::format("this daemon stood still for {:.1f} s, and node {} gave it up",
+                               static_cast<double>(slept) / core::kSecond, peer.node);
   tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},
-       fmt::format("peer {} at {} is lost: {}", peer.node, peer.link.address(), evidence));
-  events_->peer_lost(peer.node, cause, evidence);
+       fmt::format("peer {} at {} is lost: {}", peer.node, peer.link.address(), why));
+  events_->peer_lost(peer.node, slept == 0 ? cause : Cause::kExcluded, why);
 }
 
 }  // namespace gradring::daemon

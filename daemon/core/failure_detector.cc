@@ -17,6 +17,8 @@ void FailureDetector::heard(const std::string& peer, Time now) {
 std::vector<FailureDetector::Change> FailureDetector::tick(Time now) {
   std::vector<Change> changes;
   if (last_tick_ != 0 && now - last_tick_ > options_.suspect) {
+    slept_ = now - last_tick_;
+    woke_ = now;
     for (auto& [peer, post] : posts_) {
       if (post.health != Health::kLost) post.heard = now;
     }
@@ -32,6 +34,12 @@ std::vector<FailureDetector::Change> FailureDetector::tick(Time now) {
     post.health = health;
   }
   return changes;
+}
+
+Time FailureDetector::slept(Time now) const {
+  if (last_tick_ == 0) return 0;
+  if (now - last_tick_ > options_.suspect) return now - last_tick_;
+  return now - woke_ <= options_.decide ? slept_ : 0;
 }
 
 FailureDetector::Health FailureDetector::health_of(const std::string& peer) const {

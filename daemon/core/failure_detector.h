@@ -35,6 +35,10 @@ class FailureDetector {
   // host was paused) blames nobody: every peer gets its full time anew.
   std::vector<Change> tick(Time now);
 
+  // How long this watch itself slept, where it woke up no longer than `decide` ago, or has just
+  // now; else 0. Then others have given us up, and not the other way round.
+  Time slept(Time now) const;
+
   Health health_of(const std::string& peer) const;
   Time silent_for(const std::string& peer, Time now) const;
 
@@ -46,6 +50,8 @@ class FailureDetector {
   const Options options_;
   std::map<std::string, Post> posts_;
   Time last_tick_ = 0;
+  Time slept_ = 0;
+  Time woke_ = 0;
 };
 
 }  // namespace gradring::core

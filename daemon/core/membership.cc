@@ -117,7 +117,7 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
   forget_claims_of(node);
 
   Failure failure{cause, {}};
-  failure.blame.node = node;
+  failure.blame.node = cause == Cause::kExcluded ? node_ : node;
   failure.blame.evidence = evidence;
   std::vector<JobId> concerned;
   for (const auto& [id, live] : live_) {

@@ -135,6 +135,7 @@ class Membership {
   // ---- peers: messages of a peer may come before peer_up (the other side was connected first),
   // never after peer_lost until its next hello ----
   void peer_up(const std::string& node);
+  // kExcluded: it has given this node up, which is to blame.
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence);
   // Its daemon ended and may come back with what it knew: then peer_up() follows, else peer_lost().
   void peer_away(const std::string& node);

@@ -83,6 +83,17 @@ TEST_F(Watch, WhoIsRemovedIsNotMissed) {
   EXPECT_TRUE(pass(10 * kSecond, {}).empty());
 }
 
+TEST_F(Watch, ItKnowsForAWhileThatItSlept) {
+  pass(2 * kSecond, {});
+  EXPECT_EQ(detector_.slept(now_), 0);
+  now_ += 5 * kSecond;
+  EXPECT_EQ(detector_.slept(now_), 5 * kSecond) << "before it looks around";
+  pass(1 * kSecond, {});
+  EXPECT_EQ(detector_.slept(now_), 5 * kSecond + 100 * kMillisecond);
+  pass(3 * kSecond, {});
+  EXPECT_EQ(detector_.slept(now_), 0);
+}
+
 TEST_F(Watch, AWatchThatSleptBlamesNobody) {
   detector_.add("b", now_);
   detector_.add("c", now_);

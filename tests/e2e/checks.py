@@ -7,7 +7,7 @@ from cluster import TookTooLong, wait_until
 # proto/verdict.h and docs/failure-contract.md
 OK, OK_SHRUNK, FAILED = 1, 2, 3
 MISMATCH, TRAINER_DIED, TRAINER_LEFT, PEER_LOST, PEER_SILENT, DEADLINE = 1, 2, 3, 4, 5, 6
-REFUSED, DRAINED = 8, 9
+REFUSED, DRAINED, EXCLUDED = 8, 9, 10
 # gradring.h
 CODE_UNAVAILABLE, CODE_FAILED = 5, 7
 

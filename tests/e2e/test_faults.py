@@ -9,11 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from checks import FAILED, OK, TRAINER, bad_news, events, settle, wait_failed, wait_for, wait_for_all
+from checks import EXCLUDED, FAILED, OK, TRAINER, bad_news, events, settle, wait_failed, wait_for, wait_for_all
 from cluster import Process, run, wait_until
 from test_elastic import ELASTIC, NO_QUORUM, assert_agreed, elastic
 
-EXCLUDED = 10
 # The contract says 5 s for a silence; see test_deaths.py.
 SOON = 20
 SETTINGS = {"quorum-wait": "2s"}

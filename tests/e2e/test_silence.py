@@ -3,8 +3,8 @@
 import signal
 import time
 
-from checks import (DEADLINE, DRAINED, PEER_SILENT, TRAINER, assert_blames, events, run_job, wait_failed, wait_for,
-                    wait_for_all)
+from checks import (DEADLINE, DRAINED, EXCLUDED, PEER_SILENT, TRAINER, assert_blames, events, run_job, wait_failed,
+                    wait_for, wait_for_all)
 from cluster import state_of, wait_until
 
 STOPPED_SECONDS = 10  # beyond `decide`: a stopped trainer is no fault, however long
@@ -90,7 +90,8 @@ def test_stopped_daemon_is_silent_to_the_others(make_cluster):
             assert told.get("cause", PEER_SILENT) == PEER_SILENT and "node n1" in told["message"], told
     finally:
         frozen.daemon.signal(signal.SIGCONT)
-    wait_failed(job[1], SOON_AFTER_A_CUT)
+    told = wait_failed(job[1], SOON_AFTER_A_CUT)
+    assert told.get("cause", EXCLUDED) == EXCLUDED and "excluded: node n1" in told["message"], told
     for node in cluster.nodes:
         node.wait_ready(2, seconds=40)
     run_job(cluster, "frozen", "--ops", "3")
