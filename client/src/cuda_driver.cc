@@ -68,9 +68,8 @@ void find_those_of_pages(void* library, CudaDriver* d) {
                    find(library, "cuMemAddressFree", &d->unreserve) &&
                    find(library, "cuMemMap", &d->map) && find(library, "cuMemUnmap", &d->unmap) &&
                    find(library, "cuMemSetAccess", &d->set_access) &&
-                   find(library, "cuMemExportToShareableHandle", &d->offer_pages) &&
-                   find(library, "cuCtxSynchronize", &d->settle);
-  if (!all) d->settle = nullptr;
+                   find(library, "cuMemExportToShareableHandle", &d->offer_pages);
+  if (!all) d->offer_pages = nullptr;
 }
 
 }  // namespace

@@ -78,8 +78,7 @@ struct CudaDriver {
   Result (*unmap)(Address, size_t bytes) = nullptr;
   Result (*set_access)(Address, size_t bytes, const CudaAccess* all, size_t count) = nullptr;
   Result (*offer_pages)(void* to, CudaPages, int kind, uint64_t flags) = nullptr;
-  Result (*settle)() = nullptr;  // cuCtxSynchronize
-  bool maps() const { return settle != nullptr; }
+  bool maps() const { return offer_pages != nullptr; }
   // Whether streams can be put into an order with the daemon's work.
   bool orders() const { return wait_for_word != nullptr; }
 

@@ -25,7 +25,6 @@ class GpuPages {
   GpuPages& operator=(const GpuPages&) = delete;
 
   std::byte* data() const;
-  bool mapped() const { return mapped_; }
   // Nothing: it is not made of pages, or the process has no descriptors left.
   std::optional<UniqueFd> descriptor() const;
 

@@ -36,7 +36,7 @@ tl::expected<std::shared_ptr<GpuAllocation>, Status> GpuAllocation::of(int ordin
   }
   if (!driver->shares()) return none(Code::kUnavailable, "NVIDIA's driver is too old");
   const CudaDriver::Aside aside(*driver);
-  std::shared_ptr<GpuAllocation> made(new GpuAllocation(*driver, bytes));
+  std::shared_ptr<GpuAllocation> made(new GpuAllocation(*driver, bytes), &GpuPool::end);
   int device = 0;
   auto result = driver->get_device(&device, ordinal);
   if (result != CudaDriver::kSuccess) {
@@ -50,7 +50,8 @@ tl::expected<std::shared_ptr<GpuAllocation>, Status> GpuAllocation::of(int ordin
     const uint64_t blocks = (bytes + kWholeBlock - 1) / kWholeBlock;
     auto pages = GpuPages::make(*driver, device, blocks * kWholeBlock);
     if (pages) made->pages_ = std::move(*pages);
-    if (!pages) result = pages.error();
+    result = pages ? driver->allocate(&made->last_, 1) : pages.error();
+    if (result != CudaDriver::kSuccess) made->last_ = 0;
     CudaDriver::Context ours = nullptr;
     driver->pop_context(&ours);
   }
@@ -60,16 +61,48 @@ tl::expected<std::shared_ptr<GpuAllocation>, Status> GpuAllocation::of(int ordin
               full ? "it has so much no more" : driver->in_words(result));
 }
 
-GpuAllocation::~GpuAllocation() {
+// Whoever had it may have left it with work of the GPU, of which unmapping knows nothing. A driver
+// waits for all of that where memory of cuMemAlloc goes, and leaves captures whole, which end where
+// a context is waited for: cuCtxSynchronize.
+bool GpuAllocation::give_back() {
   const CudaDriver::Aside aside(driver_);
-  if (pages_ != nullptr && driver_.push_context(context_) == CudaDriver::kSuccess) {
-    // Whoever had it may have left it with work of the GPU, of which unmapping knows nothing.
-    if (pages_->mapped()) driver_.settle();
-    pages_.reset();
+  if (pages_ != nullptr) {
+    if (driver_.push_context(context_) != CudaDriver::kSuccess) return false;
+    const bool rests = last_ == 0 || driver_.free(last_) == CudaDriver::kSuccess;
+    if (rests) {
+      last_ = 0;
+      pages_.reset();
+    }
     CudaDriver::Context ours = nullptr;
     driver_.pop_context(&ours);
+    if (!rests) return false;
   }
   if (device_ >= 0) driver_.release_primary(device_);
+  return true;
+}
+
+void GpuPool::end(GpuAllocation* allocation) {
+  std::unique_ptr<GpuAllocation> ended(allocation);
+  if (!ended->give_back()) get().put_aside(std::move(ended));
+}
+
+void GpuPool::put_aside(std::unique_ptr<GpuAllocation> allocation) {
+  const std::lock_guard lock(mutex_);
+  allocation->behind_ = std::move(aside_);
+  aside_ = std::move(allocation);
+}
+
+void GpuPool::give_back_what_is_aside() {
+  std::unique_ptr<GpuAllocation> next;
+  {
+    const std::lock_guard lock(mutex_);
+    next = std::move(aside_);
+  }
+  while (next != nullptr) {
+    std::unique_ptr<GpuAllocation> behind = std::move(next->behind_);
+    end(next.release());
+    next = std::move(behind);
+  }
 }
 
 // Never destroyed: what is freed while static objects are being destroyed finds it too.
@@ -84,6 +117,7 @@ GpuPool& GpuPool::get() {
 }
 
 tl::expected<void*, Status> GpuPool::alloc(int ordinal, uint64_t bytes) {
+  give_back_what_is_aside();
   auto made = GpuAllocation::of(ordinal, bytes);
   if (!made) return tl::unexpected(made.error());
   std::byte* const base = (*made)->data();
@@ -93,6 +127,7 @@ tl::expected<void*, Status> GpuPool::alloc(int ordinal, uint64_t bytes) {
 }
 
 Status GpuPool::free(void* memory) {
+  give_back_what_is_aside();
   std::shared_ptr<GpuAllocation> taken;
   {
     const std::lock_guard lock(mutex_);

@@ -23,8 +23,6 @@ class GpuAllocation {
  public:
   // Of this GPU, by CUDA's number in this process.
   static tl::expected<std::shared_ptr<GpuAllocation>, Status> of(int ordinal, uint64_t bytes);
-  // Waits for the GPU, as cudaFree does. The daemon must have closed it.
-  ~GpuAllocation();
   GpuAllocation(const GpuAllocation&) = delete;
   GpuAllocation& operator=(const GpuAllocation&) = delete;
 
@@ -35,7 +33,12 @@ class GpuAllocation {
   bool withdrawn() const { return withdrawn_.load(std::memory_order_acquire); }
   void withdraw() { withdrawn_.store(true, std::memory_order_release); }
 
+  // To the GPU, once that has done what it has to do with it, as cudaFree does. The daemon must
+  // have closed it. False: not now, and nothing has changed.
+  bool give_back();
+
  private:
+  friend class GpuPool;
   GpuAllocation(const CudaDriver& driver, uint64_t bytes) : driver_(driver), bytes_(bytes) {}
 
   const CudaDriver& driver_;
@@ -43,7 +46,9 @@ class GpuAllocation {
   int device_ = -1;  // whose primary context we hold on to
   CudaDriver::Context context_ = nullptr;
   std::unique_ptr<const GpuPages> pages_;
+  CudaDriver::Address last_ = 0;  // a byte that goes before the rest; 0: nobody has had that
   std::atomic<bool> withdrawn_{false};
+  std::unique_ptr<GpuAllocation> behind_;  // where it was put aside
 };
 
 // All of it that this process has; a child that was forked off has none of its parent's.
@@ -63,8 +68,8 @@ class GpuPool {
   static GpuPool& get();
 
   tl::expected<void*, Status> alloc(int ordinal, uint64_t bytes);
-  // What ops under way name goes when the last of them has been waited for. NOT_FOUND if nothing of
-  // ours begins there.
+  // What ops under way name goes when the last of them has been waited for; what its GPU does not
+  // take back then, with a later alloc() or free(). NOT_FOUND if nothing of ours begins there.
   Status free(void* memory);
 
   // Where this lies; null if it is none of ours.
@@ -78,7 +83,12 @@ class GpuPool {
   void leave(User* user);
 
  private:
+  friend class GpuAllocation;
   explicit GpuPool(const GpuPool* parents) : parents_(parents), watch_(unused_, [] {}) {}
+  // Gives it back, now or later.
+  static void end(GpuAllocation* allocation);
+  void put_aside(std::unique_ptr<GpuAllocation> allocation);
+  void give_back_what_is_aside();
   void have_all_let_go();
 
   const GpuPool* const parents_;  // left as it is, whoever had its locks
@@ -87,6 +97,7 @@ class GpuPool {
 
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::shared_ptr<GpuAllocation>, std::less<>> by_base_;
+  std::unique_ptr<GpuAllocation> aside_;  // what its GPU has not taken back
   std::atomic<uint64_t> withdrawals_{0};
 
   std::mutex users_mutex_;

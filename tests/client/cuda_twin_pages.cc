@@ -51,14 +51,19 @@ int gpu_in_name(int file) {
 // NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
 
-// Of all streams of the context; one that is captured cannot be waited for.
+// Of all streams of the context: whoever captures one of them has lost that, in any mode.
 int cuCtxSynchronize() {
   auto lock = entered("cuCtxSynchronize");
   if (const int result = told_unsafe("cuCtxSynchronize"); result != kSuccess) return result;
   if (contexts.empty()) return kInvalidContext;
-  for (auto& [stream, capture] : gpu().captures) capture.spoilt = true;
-  if (!gpu().captures.empty()) return kCaptureUnsupported;
-  settle(&lock, gpu_of(contexts.back()));
+  const int number = gpu_of(contexts.back());
+  bool captured = false;
+  for (auto& [stream, capture] : gpu().captures) {
+    if (gpu().streams.at(stream).gpu != number) continue;
+    captured = capture.spoilt = true;
+  }
+  if (captured) return kCaptureUnsupported;
+  settle(&lock, number);
   return kSuccess;
 }
 

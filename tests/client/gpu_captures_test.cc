@@ -30,18 +30,18 @@ class GpuCaptures : public GpuMemory {
       EXPECT_THAT(read(each), Each(12));
     }
     EXPECT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_OK);
-    EXPECT_EQ(gradring_gpu_alloc(kGpuBytes, 0, &ours_), GRADRING_OK) << gradring_last_error();
+    void* ours = nullptr;
+    EXPECT_EQ(gradring_gpu_alloc(kGpuBytes, 0, &ours), GRADRING_OK) << gradring_last_error();
+    EXPECT_EQ(gradring_gpu_free(ours), GRADRING_OK) << gradring_last_error();
     job_.reset();
   }
   void is_left_whole() {
     EXPECT_TRUE(twin_.capture(captured_, false));
-    EXPECT_EQ(gradring_gpu_free(ours_), GRADRING_OK) << gradring_last_error();
     EXPECT_EQ(twin_.held(), 0) << "and nothing was refused";
   }
 
   void* const stream_ = gpu_.make_stream();
   void* const captured_ = gpu_.make_stream();
-  void* ours_ = nullptr;
 };
 
 TEST_F(GpuCaptures, OfOtherThreadsAreLeftWhole) {

@@ -84,6 +84,46 @@ TEST_F(GpuPool, IsFreedInBoundedTimeBesideADaemonThatSaysNothing) {
   EXPECT_TRUE(is_there(memory));
 }
 
+// A driver does not wait for a GPU that has failed, and need not while somebody captures: nobody
+// knows then what uses the memory.
+TEST_F(GpuPool, StaysWhereTheDriverDoesNotWaitForTheGpuAndGoesLater) {
+  constexpr int kOfACapture = 900;
+  const uint64_t first = allocate(), second = allocate(), third = allocate();
+  twin_.answer("cuMemFree_v2", kOfACapture);
+  free(first);
+  free(second);
+  EXPECT_TRUE(is_there(first) && is_there(second));
+  twin_.answer("cuMemFree_v2", 0);
+  free(third);
+  EXPECT_FALSE(is_there(first) || is_there(second) || is_there(third));
+}
+
+TEST_F(GpuPool, ThatStayedGoesBeforeMoreIsAllocated) {
+  const uint64_t memory = allocate();
+  twin_.answer("cuMemFree_v2", kNever);
+  free(memory);
+  EXPECT_TRUE(is_there(memory));
+  twin_.answer("cuMemFree_v2", 0);
+  twin_.answer("cuMemCreate", kFull);
+  void* more = nullptr;
+  EXPECT_EQ(gradring_gpu_alloc(kBytes, 0, &more), GRADRING_ERR_EXHAUSTED);
+  twin_.answer("cuMemCreate", 0);
+  EXPECT_FALSE(is_there(memory));
+}
+
+TEST_F(GpuPool, ThatIsFreedWaitsForWorkOfTheGpu) {
+  const uint64_t memory = allocate();
+  void* const stream = gpu_.make_stream();
+  gpu_.hold(stream, true);
+  gpu_.fill_later(stream, memory, 5, kBytes / sizeof(float));
+  std::thread another([&] { free(memory); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(is_there(memory));
+  gpu_.hold(stream, false);
+  another.join();
+  EXPECT_FALSE(is_there(memory));
+}
+
 // Who frees waits for what the GPU has to do with it, which may wait for another op.
 TEST_F(GpuPool, ThatIsJustBeingFreedDoesNotKeepItsCommunicatorOpen) {
   const uint64_t slow = allocate(), quick = allocate();
