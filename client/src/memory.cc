@@ -32,8 +32,8 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
     return tl::unexpected(mapping.error());
   }
   std::byte* data = mapping->data();
-  return Segment{ready.segment(), data, bytes, std::make_shared<const Mapping>(std::move(*mapping)),
-                 nullptr};
+  return Segment{ready.segment(), data, bytes,
+                 std::make_shared<const Mapping>(std::move(*mapping))};
 }
 
 Segment& Communicator::enter(Segment segment) {
@@ -74,7 +74,9 @@ Status Communicator::borrow(std::unique_lock<std::mutex>& lock, const Common& co
   const uint64_t id = packet->reply.segment().segment();
   // Another thread was as quick.
   if (segments_.around(common.base) != nullptr) return free_segment(lock, id);
-  Segment borrowed{id, common.base, common.bytes, common.mapping, common.gpu, common.number};
+  Segment borrowed{id, common.base, common.bytes, common.mapping};
+  borrowed.gpu = common.gpu;
+  borrowed.borrowed = common.number;
   borrowed.opened = common.opened;
   segments_.insert(std::move(borrowed));
   return {};

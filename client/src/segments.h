@@ -40,15 +40,17 @@ struct Segment {
   std::byte* base = nullptr;
   uint64_t bytes = 0;                      // as asked for; the mapping has whole pages
   std::shared_ptr<const Mapping> mapping;  // with the communicators that borrow it
-  std::shared_ptr<const GpuMemory> gpu;    // likewise; null: what `base` points to is the host's
+  // Of a stage that is opened: what stands on the GPU for the user's memory. It goes after `gpu`,
+  // which waits for what streams have to do with either.
+  std::shared_ptr<const GpuBlock> block = {};
+  // With those who borrow it, too. Null: what `base` points to is the host's.
+  std::shared_ptr<const GpuMemory> gpu = {};
   // Not 0: another communicator's (Commons), lent to the session of this one.
   uint64_t borrowed = 0;
   uint64_t lent = 0;              // loans of requests that are not waited for yet
   std::vector<Given> given = {};  // by these
   bool staged = false;  // stands in for memory that nobody registered (Stages), another each time
   bool opened = false;  // of a GPU, and the daemon can reach it there
-  // Of a stage that is opened: what stands on the GPU for the user's memory.
-  std::shared_ptr<const GpuBlock> block = {};
 
   bool registered() const { return base != mapping->data(); }
   bool in_place() const { return opened && block == nullptr; }

@@ -100,6 +100,25 @@ TEST_F(GpuBlocks, StandForMemoryThatTheDaemonCannotOpen) {
       << "closed there before it goes here";
 }
 
+TEST_F(GpuBlocks, StayUntilTheirStreamHasBroughtTheResultAlsoWhenTheJobIsClosed) {
+  const uint64_t memory = gpu_.alloc(kBytes, false);
+  void* const stream = gpu_.make_stream();
+  fill(memory, 4);
+  const gradring_request request = submit(job_, sum_of(kBytes, memory, memory));
+  EXPECT_TRUE(last_operation().on_gpu());
+  EXPECT_EQ(wait(request), GRADRING_OK);
+  const gradring_request last = submit(job_, sum_of(kBytes, memory, memory));
+  gpu_.hold(stream, true);
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), last, stream, -1), GRADRING_OK);
+  EXPECT_EQ(wait(last), GRADRING_OK);
+  std::thread another([&] { job_.reset(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  fill(memory, 9);
+  gpu_.hold(stream, false);
+  another.join();
+  EXPECT_THAT(all_of(memory), Each(4));
+}
+
 TEST_F(GpuBlocks, OfResultsKeepWhatTheirStreamHasNotBrought) {
   const uint64_t first = gpu_.alloc(kBytes, false), second = gpu_.alloc(kBytes, false);
   void* const another_stream = gpu_.make_stream();
