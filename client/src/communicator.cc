@@ -119,6 +119,7 @@ void Communicator::abandon() {
   segments_.clear();
   stages_.clear();
   shares_.clear();
+  leaving_.clear();
   session_.abandon_in_child();
 }
 

@@ -227,6 +227,8 @@ class Communicator final : private Session::Events, private GpuPool::User {
                                              uint64_t capacity);
   void give_back_stages(std::unique_lock<std::mutex>& lock, uint64_t idle_most);
   void give_back_stage(std::unique_lock<std::mutex>& lock, Segment stage);
+  // Lets go of all that is leaving, unless it would wait for ops.
+  void let_leave(std::unique_lock<std::mutex>& lock);
   void close_blocks(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   // share.cc
   std::optional<Place> shared_place(std::unique_lock<std::mutex>& lock, const void* memory,
@@ -291,6 +293,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
   Segments segments_;
   Stages stages_;
   GpuShares shares_;
+  std::vector<GpuShares::Share> leaving_;  // closed by the daemon, and named by no op
   bool opens_ = true;  // the daemon has not refused to open memory of a GPU that is ours
   uint64_t pool_withdrawals_seen_ = 0;
   uint64_t withdrawals_seen_ = 0;                     // of commons_

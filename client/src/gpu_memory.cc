@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/src/awaited_words.h"
+
 namespace gradring::client {
 namespace {
 
@@ -188,6 +190,7 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, ended, &word);
   const bool prepared = result == kSuccess;
+  if (prepared) AwaitedWords::get().add(shadow_, ended);
   for (uint32_t i = 0; i < ended.parts && result == kSuccess; ++i) {
     result = driver.wait_for_word(stream, word, ended.value_of(i), CudaDriver::kAtLeast);
     if (result == kNotSupported) return false;

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "client/src/awaited_words.h"
 #include "client/src/communicator.h"
 
 // What an op's buffers lie in: memory that is known, or a stage.
@@ -148,9 +151,18 @@ void Communicator::give_back_stages(std::unique_lock<std::mutex>& lock, uint64_t
 }
 
 void Communicator::give_back_stage(std::unique_lock<std::mutex>& lock, Segment stage) {
-  drop(lock, std::move(stage.gpu));  // waits until the GPU has copied the last result
   static_cast<void>(free_segment(lock, stage.id));  // if it cannot be, it ends with the session
-  drop(lock, std::move(stage));                     // its block, which the daemon has closed by now
+  leaving_.push_back({nullptr, std::move(stage)});
+  let_leave(lock);
+}
+
+void Communicator::let_leave(std::unique_lock<std::mutex>& lock) {
+  if (leaving_.empty()) return;
+  auto leaving = std::exchange(leaving_, {});
+  lock.unlock();
+  AwaitedWords::get().unless_any([&leaving] { leaving.clear(); });
+  lock.lock();
+  std::move(leaving.begin(), leaving.end(), std::back_inserter(leaving_));
 }
 
 // Memory that another process has open is to be closed there before it goes.

@@ -48,6 +48,7 @@ Segment& Communicator::enter(Segment segment) {
 Status Communicator::borrow_for(std::unique_lock<std::mutex>& lock, const gradring_op& op) {
   give_back_withdrawn(lock);
   give_back_shares(lock, Clock::now() + kGpuFreeTime);
+  let_leave(lock);
   for (const void* memory : {op.input, static_cast<const void*>(op.output)}) {
     if (memory == nullptr || segments_.around(memory) != nullptr) continue;
     auto common = commons_->around(memory);
@@ -96,7 +97,7 @@ void Communicator::give_back_withdrawn(std::unique_lock<std::mutex>& lock) {
     Segment taken = segments_.take(*segment);
     // Whatever the daemon says to it, nobody names it any more.
     static_cast<void>(free_segment(lock, taken.id));
-    drop(lock, std::move(taken));
+    leaving_.push_back({nullptr, std::move(taken)});
   }
   if (segments_.any(withdrawn) == nullptr) withdrawals_seen_ = withdrawals;
 }
@@ -118,6 +119,7 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
       "{} bytes at {} overlap memory that is registered or allocated already", bytes, memory));
   Inside inside(*this);
   give_back_withdrawn(inside.lock());
+  let_leave(inside.lock());
   if (segments_.touches(memory, bytes)) return overlaps;
   const bool on_a_gpu = GpuMemory::is_of_a_gpu(memory);
   auto segment = make_segment(inside.lock(), on_a_gpu ? GpuMemory::shadow_bytes(bytes) : bytes);

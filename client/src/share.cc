@@ -45,7 +45,7 @@ GpuShares::Share* Communicator::make_share(std::unique_lock<std::mutex>& lock,
   }
   if (made) {
     static_cast<void>(free_segment(lock, made->id, Clock::now() + kCallTime));
-    drop(lock, std::move(*made));
+    leaving_.push_back({nullptr, std::move(*made)});
   }
   return opens_ ? shares_.find(allocation.get()) : nullptr;  // the lock was free meanwhile
 }
@@ -55,30 +55,21 @@ GpuShares::Share* Communicator::make_share(std::unique_lock<std::mutex>& lock,
 void Communicator::give_back_shares(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
   const uint64_t withdrawals = GpuPool::get().withdrawals();
   if (withdrawals == pool_withdrawals_seen_) return;
-  std::vector<GpuShares::Share> taken = shares_.take_withdrawn();
-  lock.unlock();
-  for (GpuShares::Share& share : taken) {
-    // Waits until the GPU has copied the last result.
-    if (share.segment) share.segment->gpu.reset();
-  }
-  lock.lock();
-  std::vector<GpuShares::Share> closed;
-  for (GpuShares::Share& share : taken) {
-    const bool gone = !share.segment || free_segment(lock, share.segment->id, deadline).ok();
-    if (gone) {
-      closed.push_back(std::move(share));
+  for (GpuShares::Share& share : shares_.take_withdrawn()) {
+    if (!share.segment || free_segment(lock, share.segment->id, deadline).ok()) {
+      leaving_.push_back(std::move(share));
     } else {
       shares_.insert(std::move(share));
     }
   }
   if (!shares_.any_withdrawn()) pool_withdrawals_seen_ = withdrawals;
-  drop(lock, std::move(closed));
 }
 
 void Communicator::let_go(TimePoint deadline) noexcept {
   try {
     Inside inside(*this);
     give_back_shares(inside.lock(), deadline);
+    drop(inside.lock(), std::exchange(leaving_, {}));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
     // For lack of memory; whoever looks next does it.
   }

@@ -23,7 +23,10 @@ tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
   Inside inside(*this);
   auto outcome = take(inside.lock(), ticket, deadline);
   // Some of a GPU's memory may have been freed while this op named it.
-  if (outcome && *outcome) give_back_shares(inside.lock(), Clock::now() + kGpuFreeTime);
+  if (outcome && *outcome) {
+    give_back_shares(inside.lock(), Clock::now() + kGpuFreeTime);
+    let_leave(inside.lock());
+  }
   return outcome;
 }
 

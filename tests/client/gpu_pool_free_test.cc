@@ -62,6 +62,29 @@ TEST_F(GpuPool, ThatIsFreedOutlastsTheStreamThatIsToWaitForItsOp) {
   EXPECT_FALSE(is_there(memory));
 }
 
+// Other ranks may wait there for what this one does next.
+TEST_F(GpuPool, ThatGoesWithItsLastOpIsNotWaitedForWhereAStreamWaitsForAnother) {
+  const uint64_t quick = allocate(), slow = allocate();
+  const gradring_request late = submit_alone(sum_of(kBytes, slow, slow));
+  const wire::Operation last = last_operation();
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), late, gpu_.make_stream(), -1), GRADRING_OK);
+  const gradring_request early = submit_alone(sum_of(kBytes, quick, quick));
+  free(quick);
+  daemon_.complete(last_operation());
+  std::thread another([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kSoonMs));
+    daemon_.complete(last);
+  });
+  const auto start = Clock::now();
+  EXPECT_EQ(wait(early), GRADRING_OK) << gradring_last_error();
+  EXPECT_LT(ms_since(start), kSoonMs);
+  expect_freed(1);
+  EXPECT_TRUE(is_there(quick));
+  another.join();
+  EXPECT_EQ(wait(late), GRADRING_OK) << gradring_last_error();
+  EXPECT_FALSE(is_there(quick));
+}
+
 TEST_F(GpuPool, StaysUntilTheDaemonHasClosedIt) {
   const uint64_t memory = allocate();
   EXPECT_TRUE(is_on_gpu(sum_of(kBytes, memory, memory)));

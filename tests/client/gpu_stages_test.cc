@@ -1,6 +1,9 @@
 // Memory of a GPU that nobody registered.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tests/client/gpu_memory_fixture.h"
 
 namespace gradring::test {
@@ -63,6 +66,42 @@ TEST_F(GpuMemory, OfNobodyThatIsIdleGoesBackWhenItIsMuch) {
   EXPECT_EQ(daemon_.segments(), 2u);
   use(kMiB);
   EXPECT_EQ(daemon_.segments(), 2u) << "the largest one went";
+}
+
+// A driver waits for all streams before it unpins, and where one of them waits for an op, another
+// rank may wait for the next op of this one.
+TEST_F(GpuMemory, OfNobodyThatIsIdleIsNotWaitedForBySubmissions) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const auto sum_of = [this](uint64_t bytes) {
+    const uint64_t memory = gpu_.alloc(bytes, false);
+    gradring_op op = sum(memory, memory);
+    op.count = bytes / sizeof(float);
+    return op;
+  };
+  EXPECT_EQ(wait(submit(job_, sum_of(256 * kMiB))), GRADRING_OK) << gradring_last_error();
+  const uint64_t small = gpu_.alloc(kGpuBytes, false);
+  const gradring_request first = submit_alone(sum(small, small));
+  const gradring_request large = submit(job_, sum_of(320 * kMiB));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), first, gpu_.make_stream(), -1), GRADRING_OK);
+  const auto under_way = daemon_.wait_for_operations(3);
+  daemon_.complete(under_way[2]);
+  EXPECT_EQ(wait(large), GRADRING_OK) << gradring_last_error();
+  gradring_request second = 0;
+  std::atomic<bool> submitted{false};
+  std::thread another([&] {
+    second = submit(job_, sum_of(kMiB));
+    submitted = true;
+  });
+  const auto start = Clock::now();
+  while (!submitted && ms_since(start) < kSoonMs) std::this_thread::yield();
+  EXPECT_TRUE(submitted);
+  const int held = twin_.held();
+  daemon_.complete(under_way[1]);
+  another.join();
+  daemon_.complete(daemon_.wait_for_operations(4).back());
+  EXPECT_EQ(wait(first), GRADRING_OK) << gradring_last_error();
+  EXPECT_EQ(wait(second), GRADRING_OK) << gradring_last_error();
+  EXPECT_LT(twin_.held(), held) << "the largest one is not pinned any more";
 }
 
 TEST_F(GpuMemory, OfNobodyMakesRoomForMore) {

@@ -265,12 +265,13 @@ GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory
  * UNAVAILABLE: this process has loaded no driver, or CUDA refuses (the message has its word).
  * gradring_gpu_free may be called at any time, also while ops under way name it: no further op may
  * then, and it goes when the last of them has been waited for. The GPU has it back when all daemons
- * have closed it, which is waited for, 2 s at most; where that does not suffice, in a later call of
- * that communicator. NULL is allowed; NOT_FOUND: no such memory begins there. As CUDA's, it waits
- * for work on the GPU, but ends no capture into a graph; what the driver does not take back, as of
- * a GPU that has failed, goes in a later call of these two. What was given to gradring_register is
- * to be unregistered first. A forked child has none of its parent's: NOT_FOUND there, and the
- * parent is not disturbed. What is not freed when the process ends goes with it. */
+ * have closed it, which is waited for, 2 s at most; where that does not suffice, or streams wait
+ * for other ops then, in a later call of that communicator. NULL is allowed; NOT_FOUND: no such
+ * memory begins there. As CUDA's, it waits for work on the GPU, but ends no capture into a graph;
+ * what the driver does not take back, as of a GPU that has failed, goes in a later call of these
+ * two. What was given to gradring_register is to be unregistered first. A forked child has none of
+ * its parent's: NOT_FOUND there, and the parent is not disturbed. What is not freed when the
+ * process ends goes with it. */
 GRADRING_API gradring_code gradring_gpu_alloc(size_t bytes, int device, void** memory);
 GRADRING_API gradring_code gradring_gpu_free(void* memory);
 
