@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <limits>
 #include <string>
+#include <thread>
 
 #include "tests/client/nccl_twin.h"
 #include "tests/transport/fold_kinds.h"
@@ -316,6 +318,35 @@ TEST_F(GpuNccl, OneThatFailsWhileItIsMeasuredIsNotChosen) {
   EXPECT_THAT(gpus_->way(), StartsWith("by kernels"));
   EXPECT_THAT(gpus_->way(), HasSubstr("which does not work"));
   allreduce(kSum, 4, 1000, 2);
+}
+
+// What GPUs may still work on is not freed: a driver would wait for them, and start-up with it.
+TEST_F(GpuNccl, WhatDoesNotEndWhileItIsMeasuredKeepsNobodyAndItsMemory) {
+  have(2, {GpuSumsBy::kMeasured, std::chrono::milliseconds(200)});
+  nccl_.answer("connects", 100);  // so that there is time until it is measured
+  const int before = nccl_.groups();
+  auto started = std::async(std::launch::async, [this] { return gpus_->start(); });
+  const auto until = [&](int groups) {
+    while (nccl_.groups() < before + groups) std::this_thread::yield();
+  };
+  until(1);
+  twin_.stall("cuMemAlloc_v2", true);
+  until(2 * static_cast<int>(cuda::Communicators::kTriedBytes.size()));
+  let_gpus_work();
+  twin_.hold_gpu(0, true);
+  twin_.settle(true);
+  const int held = twin_.held();
+  twin_.stall("cuMemAlloc_v2", false);
+  const bool in_time = started.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  EXPECT_TRUE(in_time);
+  EXPECT_GE(twin_.held(), held + 2);
+  twin_.hold_gpu(0, false);
+  const Status how = started.get();
+  EXPECT_THAT(how.message(), HasSubstr("did not end within 0.2 s"));
+  EXPECT_THAT(how.message(), HasSubstr("uses no GPU any more"));
+  EXPECT_THAT(gpus_->way(), StartsWith("not at all"));
+  twin_.settle(false);
+  nccl_.answer("connects", 0);
 }
 
 // It connects GPUs anew for an algorithm that it has not used yet.

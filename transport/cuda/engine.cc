@@ -40,12 +40,12 @@ Engine::Engine(std::vector<std::shared_ptr<Gpu>> gpus, const GpuSums& sums)
 // Whoever lent memory to it may take it back afterwards.
 Engine::~Engine() {
   const auto rests = [](const auto& queue) { return queue == nullptr || queue->gpu().rest(); };
-  const bool all_rest = std::all_of(queues_.begin(), queues_.end(), rests);
-  if (all_rest || all_ == nullptr) return;
-  all_->abort();
-  for (const auto& queue : queues_) {
-    if (queue != nullptr) queue->gpu().rest();
+  bool all_rest = std::all_of(queues_.begin(), queues_.end(), rests);
+  if (!all_rest && all_ != nullptr) {
+    all_->abort();
+    all_rest = std::all_of(queues_.begin(), queues_.end(), rests);
   }
+  if (!all_rest) static_cast<void>(left_.release());  // a driver would wait for it, and for ever
 }
 
 std::string Engine::name() const {
@@ -67,7 +67,7 @@ Status Engine::start() {
     if (first.ok()) first = std::move(status);
   }
   if (first.ok() && all_ == nullptr) settle_way();
-  return first;
+  return first.ok() ? why_broken() : first;
 }
 
 // In the context of one of them: UCX finds out by itself which one a piece of memory lies on, but

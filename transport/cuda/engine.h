@@ -90,6 +90,9 @@ class Engine : public Gpus {
   // Since start().
   std::string way_ = "by kernels that read each other's memory";
   std::unique_ptr<Communicators> all_;  // null: kernels do it
+  // What GPUs that have not ended a measurement may still work on.
+  using Left = std::vector<std::shared_ptr<const Allocated>>;
+  std::unique_ptr<Left> left_;
 };
 
 }  // namespace gradring::transport::cuda

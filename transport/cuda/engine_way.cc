@@ -48,10 +48,14 @@ void Engine::settle_way() {
   }
   const double by_kernels = measure();
   all_ = *std::move(made);
-  const double by_nccl = measure();
+  const double by_nccl = busy() ? 0 : measure();
+  if (busy()) {
+    way_ = "not at all until the daemon is started anew, since they hang";
+    return;
+  }
   const bool worth_it = by_nccl > by_kernels * kWorthIt;
   if (!worth_it) all_.reset();
-  if (by_nccl == 0 && by_kernels > 0 && !busy()) {  // what failed is not used any more
+  if (by_nccl == 0 && by_kernels > 0) {  // what failed is not used any more
     const std::lock_guard lock(breaking_);
     broken_ = {};
   }
@@ -69,12 +73,14 @@ double Engine::measure() {
     ranges.push_back({memory.emplace_back(*std::move(allocated)).get(), 0});
   }
   double best = 0;
-  for (int i = 0; i < kMeasurements; ++i) {
+  bool works = true;
+  for (int i = 0; i < kMeasurements && works; ++i) {
     const double rate = measure_once(ranges);
-    if (rate == 0) return 0;
+    works = rate > 0;
     best = std::max(best, rate);
   }
-  return best;
+  if (busy()) left_ = std::make_unique<Left>(std::move(memory));
+  return works ? best : 0;
 }
 
 double Engine::measure_once(std::span<const GpuRange> ranges) {
@@ -89,11 +95,22 @@ double Engine::measure_once(std::span<const GpuRange> ranges) {
     begun = begin(order, i).ok();
   }
   std::vector<Ended> ended;
-  bool in_time = true;
-  while (busy() && in_time) {
-    take_ended(&ended);
-    in_time = Clock::now() < start + kMeasuredWithin;
-    std::this_thread::yield();
+  const auto rest = [&](std::chrono::milliseconds within) {
+    const auto until = Clock::now() + within;
+    while (busy() && Clock::now() < until) {
+      take_ended(&ended);
+      std::this_thread::yield();
+    }
+    return !busy();
+  };
+  const auto patience = std::min<std::chrono::milliseconds>(sums_.patience, kMeasuredWithin);
+  const bool in_time = rest(patience);
+  if (!in_time) {
+    has_failed({Code::kInternal,
+                fmt::format("what the daemon measured its GPUs by did not end within {} s, and the "
+                            "{} MiB for it stay taken of each",
+                            patience.count() / 1e3, kMeasuredBytes >> 20)});
+    if (all_ != nullptr) rest(patience);  // it was aborted
   }
   const auto is_well = [](const Ended& end) { return end.status.ok(); };
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
