@@ -66,6 +66,9 @@ struct CudaTwin {
   // waits on one keeps those waiting that come behind it on the same. 0: each has its own, as at
   // first unless GRADRING_TWIN_CONNECTIONS says otherwise.
   void (*share)(int connections);
+  // Its context answers with an error from now on, and it does nothing more, as one that has fallen
+  // off the bus.
+  void (*lose)(int gpu, bool on);
 };
 
 // Loads it into this process, once.

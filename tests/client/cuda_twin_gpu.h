@@ -25,7 +25,7 @@ inline constexpr int kSuccess = 0, kInvalidValue = 1, kInvalidContext = 201, kMa
                      kNoPeer = 217, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
                      kIllegalAddress = 700, kPeerAlready = 704, kAlreadyRegistered = 712,
                      kNotRegistered = 713, kMisaligned = 716, kCaptureUnsupported = 900,
-                     kCaptureImplicit = 906;
+                     kCaptureImplicit = 906, kUnknown = 999;
 // CUstreamCaptureMode.
 inline constexpr int kGlobal = 0, kRelaxed = 2;
 inline constexpr int kGpusMax = 4;

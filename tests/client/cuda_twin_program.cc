@@ -58,6 +58,11 @@ void twin_share(int connections) {
   gpu().streams_made = 0;
 }
 
+void twin_lose(int number, bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().faults.at(static_cast<size_t>(number)) = on ? kUnknown : kSuccess;
+}
+
 void twin_fill_later(void* stream, uint64_t address, float value, size_t count) {
   const std::lock_guard lock(gpu().mutex);
   const auto fill = [=] {
@@ -168,6 +173,7 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_stall,
     twin_settle,
     twin_entries,
-    twin_share};
+    twin_share,
+    twin_lose};
 }
 // NOLINTEND(readability-identifier-naming)

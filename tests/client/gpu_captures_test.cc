@@ -64,6 +64,19 @@ TEST_F(GpuCaptures, AreLeftWholeAlsoWhereTheCallerWaitsForStreams) {
   is_left_whole();
 }
 
+TEST_F(GpuCaptures, AreNotMadeToWaitAlsoWhereAnotherStreamWaitsAlready) {
+  const uint64_t memory = registered();
+  const gradring_request request = submit_alone(sum(memory, memory, stream_));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, stream_, -1), GRADRING_OK)
+      << gradring_last_error();
+  twin_.capture(captured_, true);
+  EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, captured_, -1), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("captured into a CUDA graph"));
+  EXPECT_TRUE(twin_.capture(captured_, false));
+  daemon_.complete(daemon_.wait_for_operations(1).back());
+  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+}
+
 TEST_F(GpuCaptures, ThatTheDefaultStreamWouldBePartOfAreAReasonToRefuse) {
   const uint64_t memory = registered();
   twin_.capture(captured_, true);

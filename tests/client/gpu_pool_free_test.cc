@@ -168,6 +168,27 @@ TEST_F(GpuPool, ThatIsJustBeingFreedDoesNotKeepItsCommunicatorOpen) {
   EXPECT_FALSE(is_there(quick));
 }
 
+// Who is inside meanwhile enters the pool once more.
+TEST_F(GpuPool, IsLeftAlsoByACommunicatorThatIsClosedDuringItsFirstOp) {
+  const uint64_t memory = allocate();
+  twin_.stall("cuMemHostRegister_v2", true);
+  std::thread submits([&] {
+    const gradring_op op = sum_of(kBytes, memory, memory);
+    gradring_request request = 0;
+    EXPECT_NE(gradring_submit(job_.get(), &op, &request), GRADRING_OK);
+  });
+  while (daemon_.segments() == 0) std::this_thread::yield();
+  gradring_comm* const closed = job_.get();
+  std::thread closes([closed] { gradring_close(closed); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  twin_.stall("cuMemHostRegister_v2", false);
+  submits.join();
+  closes.join();
+  static_cast<void>(job_.release());
+  free(memory);
+  EXPECT_FALSE(is_there(memory));
+}
+
 TEST_F(GpuPool, IsOfAllCommunicators) {
   const uint64_t memory = allocate();
   Comm other = open(daemon_);

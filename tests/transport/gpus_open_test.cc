@@ -223,6 +223,23 @@ TEST_F(GpuMemoryOfOthers, CanBeSummedIntoMemoryThatIsReadyBeforeIt) {
   EXPECT_EQ(twin_.held(), 0);
 }
 
+TEST_F(GpuMemoryOfOthers, CanBeSummedIntoMemoryThatAnotherGpuPinsWhereTheFirstIsLost) {
+  have(2);
+  const Memory on_first = lend(Bytes(8), 0, 0), on_second = lend(Bytes(8), 0, 1);
+  Bytes host(8);
+  for (const int lost : {0, 1}) {
+    twin_.lose(lost, true);
+    const auto ready = gpus_->make_ready(host);
+    EXPECT_TRUE(ready) << ready.error().message();
+    twin_.lose(lost, false);
+  }
+  for (const int lost : {0, 1}) twin_.lose(lost, true);
+  const auto ready = gpus_->make_ready(host);
+  for (const int lost : {0, 1}) twin_.lose(lost, false);
+  ASSERT_FALSE(ready);
+  EXPECT_THAT(ready.error().message(), HasSubstr("did not pin 8 bytes"));
+}
+
 // What takes its time is not done within the driver, where others wait for it.
 TEST_F(GpuMemoryOfOthers, IsSummedIntoPagesThatAreThereBeforeTheDriverPinsThem) {
   constexpr size_t kPages = 256;
