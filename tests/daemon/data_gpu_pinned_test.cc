@@ -78,5 +78,18 @@ TEST_F(DataGpuPinned, IsLetGoOfByTheThreadThatIsInAContext) {
   EXPECT_EQ(seen_.ended_outside, 0);
 }
 
+// What lies in the host's memory is summed there.
+TEST_F(DataGpuPinned, ThatNoGpuPinsIsNoReasonToHaveNoJob) {
+  gpus_->pin_no_more();
+  const core::View view = view_of({{"a", 2}}, 2);
+  node_->install(view);
+  std::vector<float> x = numbers(1000, 1), y = numbers(1000, 2);
+  node_->submit(view, 0, x);
+  node_->submit(view, 1, y);
+  EXPECT_EQ(node_->next<Completed>().outcome.verdict, Verdict::kOk);
+  EXPECT_EQ(node_->next<Completed>().outcome.verdict, Verdict::kOk);
+  EXPECT_EQ(x, numbers(1000, 3));
+}
+
 }  // namespace
 }  // namespace gradring::daemon

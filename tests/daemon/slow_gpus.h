@@ -58,6 +58,10 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     apart_ = true;
   }
+  void pin_no_more() {
+    const std::lock_guard lock(mutex_);
+    pins_ = false;
+  }
   // That were under way at one time.
   size_t most() const {
     const std::lock_guard lock(mutex_);
@@ -113,6 +117,7 @@ class SlowGpus final : public transport::Gpus {
   tl::expected<std::unique_ptr<transport::Registration>, Status> make_ready(
       std::span<std::byte> memory) override {
     const std::lock_guard lock(mutex_);
+    if (!pins_) return tl::unexpected(Status(Code::kUnavailable, "it pins nothing"));
     pinned_.insert(memory.data());
     return nullptr;
   }
@@ -218,6 +223,7 @@ class SlowGpus final : public transport::Gpus {
   size_t begins_ = SIZE_MAX;
   std::string failure_;
   bool apart_ = false;
+  bool pins_ = true;
   std::atomic<bool> freed_at_work_ = false;
   bool lends_dmabufs_ = true;
   size_t most_ = 0;
