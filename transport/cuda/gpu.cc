@@ -14,6 +14,8 @@ namespace {
 // What a GPU has begun takes milliseconds. One that has not ended by then never will, and whoever
 // waits for it, as the driver does before it frees anything, waits forever.
 constexpr auto kEndsWithin = std::chrono::seconds(10);
+// One that was waited for in vain may end what NCCL has aborted meanwhile.
+constexpr auto kEndsAfterAll = std::chrono::seconds(1);
 
 // No module: every driver refuses it.
 alignas(64) constexpr std::array<std::byte, 64> kNoKernels{};
@@ -57,11 +59,15 @@ Gpu::~Gpu() {
 
 bool Gpu::rest() const {
   const Current current(*this);
-  const auto until = std::chrono::steady_clock::now() + kEndsWithin;
+  const auto until = std::chrono::steady_clock::now() + (hangs_ ? kEndsAfterAll : kEndsWithin);
   while (driver_.query_stream(stream_) == Driver::kNotReady) {
-    if (std::chrono::steady_clock::now() > until) return false;
+    if (std::chrono::steady_clock::now() > until) {
+      hangs_ = true;
+      return false;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  hangs_ = false;
   return true;
 }
 

@@ -69,7 +69,8 @@ class Gpu {
   Traces& traces() { return traces_; }
   Progress& progress() { return progress_; }
 
-  // Waits until what was begun has ended. False: it has not within some seconds, and never will.
+  // Waits until what was begun has ended. False: it has not within some seconds, and never will;
+  // then the next wait is short.
   bool rest() const;
 
   // The calling thread is in the context as long as this lives, and then in its own again.
@@ -103,6 +104,7 @@ class Gpu {
   Driver::Uuid uuid_{};
 
   bool started_ = false;
+  mutable std::atomic<bool> hangs_ = false;
   Driver::Context context_ = nullptr;
   Driver::Module module_ = nullptr;
   Driver::Stream stream_ = nullptr;
