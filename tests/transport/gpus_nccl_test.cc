@@ -3,102 +3,17 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <future>
 #include <limits>
-#include <string>
-#include <thread>
+#include <vector>
 
-#include "tests/client/nccl_twin.h"
-#include "tests/transport/fold_kinds.h"
-#include "tests/transport/gpus_fixture.h"
+#include "tests/transport/gpus_nccl_fixture.h"
 #include "transport/cuda/communicators.h"
-#include "transport/reducer.h"
 
 namespace gradring::transport {
 namespace {
 
-using fold_kinds::Kind;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-class GpuNccl : public GpusOfTheDaemon {
- protected:
-  void SetUp() override { use(3); }
-  void TearDown() override {
-    nccl_.answer("later", 0);
-    GpusOfTheDaemon::TearDown();
-    EXPECT_EQ(nccl_.held(), 0) << "no communicator stays";
-  }
-  void use(int gpus, const GpuSums& sums = {GpuSumsBy::kNccl}) {
-    have(gpus, sums);
-    const Status started = gpus_->start();
-    ASSERT_TRUE(started.ok()) << started.message();
-  }
-
-  // So many ranks, on the GPUs in turn, with values whose sums are exact in any order.
-  struct Ranks {
-    std::vector<Bytes> inputs;
-    std::vector<Memory> memories;
-    std::vector<uint64_t> addresses;
-    std::vector<GpuRange> ranges;
-  };
-  Ranks ranks(const Kind& kind, size_t many, size_t count, int gpus, size_t skipped = 0) {
-    Ranks made;
-    const size_t element = size_of(kind.dtype);
-    for (size_t i = 0; i < many; ++i) {
-      Bytes bytes((skipped + count) * element);
-      for (size_t at = 0; at < skipped + count; ++at) put(kind.dtype, &bytes[at * element]);
-      made.addresses.push_back(allocate(bytes, 0, static_cast<int>(i) % gpus));
-      made.memories.push_back(open(made.addresses.back(), 0, bytes.size()));
-      made.ranges.push_back({made.memories.back().get(), skipped * element});
-      made.inputs.push_back(std::move(bytes));
-    }
-    return made;
-  }
-  void put(Dtype dtype, std::byte* to) {
-    const auto small = static_cast<int>(random_() % 9) - 4;
-    const auto as = [&](auto value) { std::memcpy(to, &value, sizeof value); };
-    if (dtype == Dtype::kFloat32) return as(static_cast<float>(small));
-    if (dtype == Dtype::kFloat64) return as(static_cast<double>(small));
-    if (dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16) return as(uint16_t{0});
-    const uint64_t bits = random_();
-    std::memcpy(to, &bits, size_of(dtype));
-  }
-  static Bytes sum_of(const Kind& kind, const Ranks& ranks, size_t count, uint32_t divisor = 0,
-                      const Scale& scale = {}) {
-    Bytes sum(count * size_of(kind.dtype));
-    std::vector<const void*> from;
-    for (const Bytes& input : ranks.inputs)
-      from.push_back(input.data() + input.size() - sum.size());
-    fold(kind.dtype, kind.op, from, sum.data(), count, divisor, scale);
-    return sum;
-  }
-  Bytes now(const Ranks& ranks, size_t rank) const {
-    const auto* const from = static_cast<const std::byte*>(twin_.behind(ranks.addresses[rank]));
-    return {from, from + ranks.inputs[rank].size()};
-  }
-  void allreduce(const Kind& kind, size_t many, size_t count, int gpus, size_t skipped = 0,
-                 uint32_t divisor = 0, const Scale& scale = {}) {
-    const Ranks all = ranks(kind, many, count, gpus, skipped);
-    const Status begun = gpus_->begin(Gpus::Allreduce{kind.dtype, kind.op, all.ranges, all.ranges,
-                                                      divisor, count, scale.inputs, scale.result},
-                                      7);
-    ASSERT_TRUE(begun.ok()) << begun.message();
-    ends_well(7);
-    const Bytes sum = sum_of(kind, all, count, divisor, scale);
-    for (size_t rank = 0; rank < many; ++rank) {
-      Bytes expected = all.inputs[rank];
-      std::copy(sum.begin(), sum.end(), expected.end() - static_cast<ptrdiff_t>(sum.size()));
-      ASSERT_TRUE(now(all, rank) == expected)
-          << fold_kinds::describe(kind) << ", " << count << ", rank " << rank;
-    }
-  }
-
-  const test::NcclTwin& nccl_ = test::nccl_twin();
-  static constexpr Kind kSum = {Dtype::kFloat32, ReduceOp::kSum};
-};
 
 TEST_F(GpuNccl, SumsAreThoseOfTheHost) {
   EXPECT_EQ(gpus_->way(), "by NCCL 2.28.9");
@@ -238,24 +153,6 @@ TEST_F(GpuNccl, WhatTouchesTheSameMemoryOfTheHostIsInOrder) {
   EXPECT_TRUE(now(all, 2) == sum_of(kSum, all, 5000));
 }
 
-TEST_F(GpuNccl, WithoutItKernelsDoItAndTheWaySaysSo) {
-  nccl_.answer("ncclGetUniqueId", 1);
-  use(2);
-  nccl_.answer("ncclGetUniqueId", 0);
-  EXPECT_THAT(gpus_->way(), StartsWith("by kernels"));
-  EXPECT_THAT(gpus_->way(), HasSubstr("unhandled cuda error"));
-  EXPECT_EQ(nccl_.held(), 0);
-  allreduce(kSum, 4, 1000, 2);
-}
-
-TEST_F(GpuNccl, ACommunicatorThatCannotBeMadeIsNoFailureEither) {
-  nccl_.answer("ncclCommInitRankConfig", 1);
-  use(2);
-  nccl_.answer("ncclCommInitRankConfig", 0);
-  EXPECT_THAT(gpus_->way(), HasSubstr("makes no communicators"));
-  allreduce(kSum, 4, 1000, 2);
-}
-
 TEST_F(GpuNccl, ItsErrorEndsWhatIsUnderWayInWords) {
   const Ranks all = ranks(kSum, 3, 5000, 3);
   twin_.hold_gpu(2, true);
@@ -301,85 +198,11 @@ TEST_F(GpuNccl, ACallThatIsRefusedEndsInWords) {
   EXPECT_THAT(ended.begin()->second.message(), HasSubstr("begins no sum"));
 }
 
-TEST_F(GpuNccl, WhicheverIsFasterIsChosen) {
-  use(2, {GpuSumsBy::kMeasured});
-  EXPECT_THAT(gpus_->way(), HasSubstr("64 MiB of float32 on each GPU by NCCL 2.28.9"));
-  EXPECT_THAT(gpus_->way(), HasSubstr("GB/s, by kernels"));
-  allreduce(kSum, 4, 1000, 2);
-  use(1, {GpuSumsBy::kMeasured});
-  EXPECT_THAT(gpus_->way(), HasSubstr("one GPU alone"));
-}
-
-TEST_F(GpuNccl, OneThatFailsWhileItIsMeasuredIsNotChosen) {
-  nccl_.answer("after",
-               nccl_.groups() + 2 * static_cast<int>(cuda::Communicators::kTriedBytes.size()));
-  use(2, {GpuSumsBy::kMeasured});
-  nccl_.answer("after", 0);
-  EXPECT_THAT(gpus_->way(), StartsWith("by kernels"));
-  EXPECT_THAT(gpus_->way(), HasSubstr("which does not work"));
-  allreduce(kSum, 4, 1000, 2);
-}
-
-// What GPUs may still work on is not freed: a driver would wait for them, and start-up with it.
-TEST_F(GpuNccl, WhatDoesNotEndWhileItIsMeasuredKeepsNobodyAndItsMemory) {
-  have(2, {GpuSumsBy::kMeasured, std::chrono::milliseconds(200)});
-  nccl_.answer("connects", 100);  // so that there is time until it is measured
-  const int before = nccl_.groups();
-  auto started = std::async(std::launch::async, [this] { return gpus_->start(); });
-  const auto until = [&](int groups) {
-    while (nccl_.groups() < before + groups) std::this_thread::yield();
-  };
-  until(1);
-  twin_.stall("cuMemAlloc_v2", true);
-  until(2 * static_cast<int>(cuda::Communicators::kTriedBytes.size()));
-  let_gpus_work();
-  twin_.hold_gpu(0, true);
-  twin_.settle(true);
-  const int held = twin_.held();
-  twin_.stall("cuMemAlloc_v2", false);
-  const bool in_time = started.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
-  EXPECT_TRUE(in_time);
-  EXPECT_GE(twin_.held(), held + 2);
-  twin_.hold_gpu(0, false);
-  const Status how = started.get();
-  EXPECT_THAT(how.message(), HasSubstr("did not end within 0.2 s"));
-  EXPECT_THAT(how.message(), HasSubstr("uses no GPU any more"));
-  EXPECT_THAT(gpus_->way(), StartsWith("not at all"));
-  twin_.settle(false);
-  nccl_.answer("connects", 0);
-}
-
 // It connects GPUs anew for an algorithm that it has not used yet.
 TEST_F(GpuNccl, TheFirstCallOfAnySizeMayTakeItsTime) {
   nccl_.answer("connects", 1100);
   allreduce(kSum, 3, 50, 3);
   nccl_.answer("connects", 0);
-}
-
-// Where the machine has no way between them.
-TEST_F(GpuNccl, GpusThatDoNotReachOneAnotherAreSummedToo) {
-  twin_.answer("cuDeviceCanAccessPeer", 1);
-  use(3);
-  allreduce(kSum, 4, 1000, 3);
-  use(2, {GpuSumsBy::kMeasured});
-  twin_.answer("cuDeviceCanAccessPeer", 0);
-  EXPECT_THAT(gpus_->way(), StartsWith("by NCCL"));
-  EXPECT_THAT(gpus_->way(), HasSubstr("by kernels which does not work"));
-}
-
-TEST(NcclEnvironment, IsForOneProcessThatWaitsForNobodyButWhatTheUserSaysStays) {
-  const auto now = [](const char* name) {
-    const char* const value = ::getenv(name);
-    return std::string(value == nullptr ? "unset" : value);
-  };
-  for (const char* const name : {"NCCL_SOCKET_IFNAME", "NCCL_RUNTIME_CONNECT"}) ::unsetenv(name);
-  set_nccl_environment(GpuSumsBy::kKernels);
-  EXPECT_EQ(now("NCCL_SOCKET_IFNAME") + now("NCCL_RUNTIME_CONNECT"), "unsetunset");
-  ::setenv("NCCL_SOCKET_IFNAME", "eth0", 1);
-  set_nccl_environment(GpuSumsBy::kMeasured);
-  EXPECT_EQ(now("NCCL_SOCKET_IFNAME"), "eth0");
-  EXPECT_EQ(now("NCCL_RUNTIME_CONNECT"), "0");
-  for (const char* const name : {"NCCL_SOCKET_IFNAME", "NCCL_RUNTIME_CONNECT"}) ::unsetenv(name);
 }
 
 }  // namespace
