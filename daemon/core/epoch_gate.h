@@ -27,21 +27,27 @@ class EpochGate {
   // In the order in which they came; what is of a later epoch still comes back by sort().
   std::vector<std::pair<Peer, Frame>> take_waiting() { return std::exchange(waiting_, {}); }
 
-  // Whether the peer is to be told that it is behind: once for each of its epochs is enough.
-  bool tell(const Peer& peer, uint64_t its_epoch) {
-    for (auto& [known, told] : told_) {
+  // Whether the peer is to be told that it is behind: once for each of its epochs is enough. Or is
+  // to be asked, as it is ahead: likewise.
+  bool tell(const Peer& peer, uint64_t its_epoch) { return is_first(&told_, peer, its_epoch); }
+  bool ask(const Peer& peer, uint64_t its_epoch) { return is_first(&asked_, peer, its_epoch); }
+
+ private:
+  using Epochs = std::vector<std::pair<Peer, uint64_t>>;
+  static bool is_first(Epochs* of_peers, const Peer& peer, uint64_t its_epoch) {
+    for (auto& [known, told] : *of_peers) {
       if (known != peer) continue;
       if (told >= its_epoch) return false;
       told = its_epoch;
       return true;
     }
-    told_.emplace_back(peer, its_epoch);
+    of_peers->emplace_back(peer, its_epoch);
     return true;
   }
 
- private:
   std::vector<std::pair<Peer, Frame>> waiting_;
-  std::vector<std::pair<Peer, uint64_t>> told_;
+  Epochs told_;
+  Epochs asked_;
 };
 
 }  // namespace gradring::core

@@ -111,7 +111,8 @@ void DataThread::end(const Submit& submit, const core::Outcome& outcome) {
     submit.ring->end(submit.submission.ticket, segments_of(submit.submission), outcome);
   }
   if (submit.ended) submit.ended.set();
-  events_->post(Completed{submit.session, submit.submission.ticket, outcome});
+  events_->post(
+      Completed{submit.session, submit.submission.ticket, outcome, submit.ring != nullptr});
 }
 
 int DataThread::pass_gate() {

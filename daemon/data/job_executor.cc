@@ -35,12 +35,13 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   const uint64_t ticket = command.submission.ticket;
   const OpKey key = command.submission.key;
   rank.session = command.session;
-  if (command.ring != nullptr && rank.lent.count(ticket) > 0) {
+  if (const auto it = rank.lent.find(ticket); it != rank.lent.end()) {
+    // What is submitted once more after a restart is the same.
+    const Lent& open = it->second;
+    const bool again = command.ring == nullptr && open.ring == nullptr && open.key == key &&
+                       open.input == command.input && open.output == command.output;
     const std::string why = "ticket " + std::to_string(ticket) + " is in use by an open op";
-    const core::Outcome refused = refusal(rank.rank, why);
-    command.ring->end(ticket, segments_of(command.submission), refused);
-    shared_->events->post(Completed{command.session, ticket, refused});
-    return;
+    if (!again) return refuse(command, refusal(rank.rank, why));
   }
   if (const auto told = told_.find(command.session); told != told_.end()) {
     for (const uint64_t seen : command.seen) told->second.erase(seen);
@@ -87,6 +88,13 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   complete(rank.rank, ticket, refusal(rank.rank, refused.message()));
 }
 
+void JobExecutor::refuse(const Submit& command, const core::Outcome& refused) {
+  const uint64_t ticket = command.submission.ticket;
+  const bool by_ring = command.ring != nullptr;
+  if (by_ring) command.ring->end(ticket, segments_of(command.submission), refused);
+  shared_->events->post(Completed{command.session, ticket, refused, by_ring});
+}
+
 core::Outcome JobExecutor::refusal(uint32_t rank, const std::string& why) const {
   core::Outcome outcome = core::refused(rank, why);
   outcome.epoch = engine_.view().epoch;
@@ -107,6 +115,7 @@ bool JobExecutor::of_this_epoch(PeerId from, const Frame& frame) {
   const bool later = frame.epoch > epoch;
   if (later && payload_of(frame) > 0) return false;
   const Gate::Verdict verdict = gate_.sort(from, frame, epoch);
+  if (verdict == Gate::Verdict::kLater && !gate_.ask(from, frame.epoch)) return false;
   // The end of a job that failed was told already.
   if (engine_.failed() || (verdict == Gate::Verdict::kPast && !gate_.tell(from, frame.epoch))) {
     return false;
@@ -269,7 +278,7 @@ void JobExecutor::tell_end(uint32_t rank, uint64_t ticket, const core::Outcome& 
   steps_.ended(rank, now, ring == nullptr ? 0 : ring->input_wait());
   if (what.ended) what.ended.set();
   if (ring == nullptr || !ring->end(ticket, lent->second.segments, outcome)) {
-    shared_->events->post(Completed{lent->second.session, ticket, outcome});
+    shared_->events->post(Completed{lent->second.session, ticket, outcome, ring != nullptr});
   }
   parts_.drop(rank, ticket);
   owner.lent.erase(lent);

@@ -192,6 +192,9 @@ struct Completed {
   SessionId session = 0;
   uint64_t ticket = 0;
   core::Outcome outcome;
+  // It was submitted through the session's ring: no ticket that the control thread knows, though
+  // it may be called the same.
+  bool by_ring = false;
 };
 struct EngineFailed {
   JobId job{};

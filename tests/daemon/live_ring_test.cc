@@ -124,6 +124,35 @@ TEST_F(LiveRingTest, MemoryInUseIsNotFreed) {
   EXPECT_THAT(a_.completion().message(), HasSubstr("does not belong"));
 }
 
+// The one that came by message is still open, and its memory in use.
+TEST_F(LiveRingTest, ARefusalInTheRingIsNotTheEndOfAnOpOfTheSameTicketThatCameByMessage) {
+  form();
+  wire::Operation operation = RawTrainer::allreduce(memory_of_a_, 16, 0);
+  a_.submit(operation);
+  RingSubmission nonsense = ring_allreduce(memory_of_a_.segment, operation.ticket());
+  nonsense.count = UINT64_MAX / 2;
+  rings_of_a_->put(nonsense);
+  EXPECT_EQ(a_.completion().verdict(), kFailed);
+  wire::ClientMessage free;
+  free.mutable_free()->set_segment(memory_of_a_.segment);
+  EXPECT_THAT(a_.ask(free).refused().message(), HasSubstr("in use"));
+  b_.submit(RawTrainer::allreduce(memory_of_b_, 16, 0));
+  EXPECT_EQ(a_.completion().verdict(), kOk);
+  expect_sum();
+}
+
+TEST_F(LiveRingTest, AMessageOfTheTicketOfAnOpInTheRingIsRefused) {
+  form();
+  rings_of_a_->put(ring_allreduce(memory_of_a_.segment, 1));
+  pollfd nothing{-1, 0, 0};
+  poll(&nothing, 1, 100);
+  a_.submit(RawTrainer::allreduce(memory_of_a_, 1000, 0));  // likewise ticket 1
+  EXPECT_THAT(a_.completion().message(), HasSubstr("ticket 1 is in use"));
+  rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 1));
+  EXPECT_EQ(rings_of_a_->end().verdict, kOk);
+  expect_sum();
+}
+
 TEST_F(LiveRingTest, NonsenseInTheRingEndsTheTrainersSessionAndNothingElse) {
   form();
   rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 0));
