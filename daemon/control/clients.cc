@@ -74,6 +74,8 @@ int Clients::flush(std::set<SessionId>* hopeless) {
         ++it;
         continue;
       }
+      // Nobody is there to read them.
+      if (session->answers.size() > kAnswersMax) hopeless->insert(session->id);
       sent += static_cast<int>(before) + 1;
     }
     it = dirty_.erase(it);

@@ -189,7 +189,7 @@ void ControlThread::apply(const Completed& completed, core::Time) {
   Session* session = sessions_.find(completed.session);
   if (session == nullptr) return;
   const auto ticket = session->open.find(completed.ticket);
-  if (ticket == session->open.end()) {  // it came by the session's ring, and failed
+  if (completed.by_ring || ticket == session->open.end()) {
     return clients_.complete(*session, completed.ticket, completed.outcome);
   }
   for (const uint64_t segment : {ticket->second.input_segment, ticket->second.output_segment}) {
@@ -213,7 +213,7 @@ void ControlThread::apply(const RingClosed& closed, core::Time) {
 }
 
 void ControlThread::apply(const RingBroken& broken, core::Time) {
-  session_ended(broken.session, "wrote nonsense into its submission ring");
+  session_ended(broken.session, broken.why);
 }
 
 // Of a trainer that is gone, once the data thread has let go of its buffers.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "daemon/core/membership.h"
@@ -73,9 +74,10 @@ struct GpuMemoryLetGo {
 struct RingClosed {
   SessionId session = 0;
 };
-// Its trainer wrote nonsense into it.
+// Its trainer writes what no library of ours would, or does not read.
 struct RingBroken {
   SessionId session = 0;
+  std::string why;  // what its trainer does
 };
 
 }  // namespace gradring::daemon

@@ -8,6 +8,9 @@
 namespace gradring::daemon {
 namespace {
 
+// Of good ops that a trainer has submitted and not asked for: of so many it asks for none.
+constexpr size_t kEndsMost = 65536;
+
 // Of one trainer in one turn, so that none keeps the thread from everything else.
 constexpr int kSubmissionsPerTurn = 64;
 
@@ -74,7 +77,12 @@ int DataThread::take_submissions(SessionId session, SessionRing& ring) {
   for (; taken < kSubmissionsPerTurn && ring.any(); ++taken) {
     if (ring.broken()) {
       ring.close();
-      events_->post(RingBroken{session});
+      events_->post(RingBroken{session, "wrote nonsense into its submission ring"});
+      return taken + 1;
+    }
+    if (ring.ends_waiting() > kEndsMost) {
+      ring.close();
+      events_->post(RingBroken{session, "does not read the ends of its ops"});
       return taken + 1;
     }
     const uint64_t ticket = ring.take().ticket();
@@ -82,7 +90,7 @@ int DataThread::take_submissions(SessionId session, SessionRing& ring) {
     if (!submit && ring.postpone()) return taken + 1;
     ++ring_submissions_;
     if (!submit) {
-      events_->post(Completed{session, ticket, core::refused(ring.rank(), submit.error())});
+      events_->post(Completed{session, ticket, core::refused(ring.rank(), submit.error()), true});
       continue;
     }
     apply(*submit);

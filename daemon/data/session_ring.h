@@ -48,6 +48,7 @@ class SessionRing final : private TrainerMemory {
   bool end(uint64_t ticket, const OpenTicket& segments, const core::Outcome& outcome);
   // Sends what found no room. Returns how many went.
   int flush();
+  size_t ends_waiting() const { return waiting_.size(); }
 
   // What its trainer says that it has waited for input, ever.
   core::Time input_wait() const;
@@ -77,7 +78,7 @@ class SessionRing final : private TrainerMemory {
   RingReader<RingSubmission> submissions_;
   RingWriter<RingEnd> ends_;
   std::map<uint64_t, Lent> segments_;
-  std::deque<RingEnd> waiting_;  // ends that found no room: no more than ops were open
+  std::deque<RingEnd> waiting_;  // ends that found no room
   wire::Operation taken_;        // kept, for its memory
   bool postponed_ = false;       // take() gives it again,
   bool again_ = false;           // and has
