@@ -29,6 +29,12 @@ std::optional<Blocks> Blocks::of_pairs(std::vector<uint64_t> counts, uint32_t ra
   return make(std::move(counts), ranks, true);
 }
 
+bool Blocks::operator==(const Blocks& other) const {
+  if (digest_ != other.digest_ || table_ == other.table_) return digest_ == other.digest_;
+  if (!known() || !other.known()) return true;
+  return pairs() == other.pairs() && std::ranges::equal(counts(), other.counts());
+}
+
 Blocks Blocks::told(uint64_t digest) {
   Blocks blocks;
   blocks.digest_ = digest;

@@ -48,7 +48,8 @@ class Blocks {
   uint64_t before(uint32_t giver, uint32_t taker) const;
   uint64_t taken_before(uint32_t giver, uint32_t taker) const;
 
-  bool operator==(const Blocks& other) const { return digest_ == other.digest_; }
+  // By the counts themselves where both are known: others' digests may be made to agree.
+  bool operator==(const Blocks& other) const;
 
  private:
   struct Table;

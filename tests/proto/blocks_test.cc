@@ -103,5 +103,15 @@ TEST(Blocks, AreDescribedByTheLongestAndTheirDigest) {
   EXPECT_EQ(describe(s), "gather of 4 x up to 30 int16 to rank 0, in blocks 2a");
 }
 
+// Found by whoever wanted the digests to agree.
+TEST(Blocks, DifferByTheirCountsWhateverTheirDigests) {
+  const Blocks large = *Blocks::of_ranks({16777215, 15795845, 2875225, 15394326, 16069926});
+  const Blocks small = *Blocks::of_ranks({16777215, 989841, 1849143, 804383, 394597});
+  ASSERT_EQ(large.digest(), small.digest());
+  EXPECT_FALSE(large == small);
+  EXPECT_TRUE(large == *Blocks::of_ranks({16777215, 15795845, 2875225, 15394326, 16069926}));
+  EXPECT_TRUE(large == Blocks::told(small.digest())) << "of another node nothing else is known";
+}
+
 }  // namespace
 }  // namespace gradring
