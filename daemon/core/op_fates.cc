@@ -60,7 +60,11 @@ bool decided(const OpReport& op) {
 class Decider {
  public:
   Decider(const View& old, const View& next, const Reports& reports)
-      : old_(old), next_(next), reports_(reports) {}
+      : old_(old), next_(next), reports_(reports) {
+    for (const auto& [node, report] : reports) {
+      for (const OpReport& op : report.ops) ops_[op.key].emplace_back(&report, &op);
+    }
+  }
 
   tl::expected<std::vector<OpFate>, std::string> all() {
     std::set<OpKey> keys;
@@ -82,13 +86,16 @@ class Decider {
  private:
   std::vector<Witness> witnesses_of(const OpKey& key) const {
     std::vector<Witness> list;
+    const auto ops = ops_.find(key);
     for (uint32_t i = 0; i < next_.members.size(); ++i) {
       const auto report = reports_.find(next_.members[i].node);
       if (report == reports_.end()) continue;
       Witness witness;
       witness.member = i;
-      for (const OpReport& op : report->second.ops) {
-        if (op.key == key) witness.op = &op;
+      if (ops != ops_.end()) {
+        for (const auto& [by, op] : ops->second) {
+          if (by == &report->second) witness.op = op;
+        }
       }
       witness.forgotten = witness.op == nullptr && report->second.ended.contains(key);
       list.push_back(witness);
@@ -318,6 +325,7 @@ class Decider {
   const View& old_;
   const View& next_;
   const Reports& reports_;
+  std::map<OpKey, std::vector<std::pair<const Report*, const OpReport*>>> ops_;  // by whom, and how
 };
 
 }  // namespace
