@@ -200,6 +200,19 @@ void JobEngine::plan(Op& op) {
   op.next_hand = 0;
 }
 
+namespace {
+
+// Of one that was submitted while an epoch ends nobody has compared it yet.
+const Signature* signature_as_known(const Op& op) {
+  if (op.signature) return &*op.signature;
+  for (const auto& local : op.locals) {
+    if (local) return &local->signature;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 void JobEngine::tick(Time now) {
   // An op that waits as long is in no hurry: that all hear of it costs less than that.
   constexpr Time kWantedAfter = 1 * kSecond;
@@ -207,7 +220,7 @@ void JobEngine::tick(Time now) {
   if (failure_ || failure_requested_) return;
   tell_done(true);
   for (const auto& [key, op] : ops_) {
-    if (!op->open() || !op->signature) continue;
+    if (!op->open() || signature_as_known(*op) == nullptr) continue;
     if (!op->since) op->since = now;
     const bool late = now - *op->since >= kWantedAfter;
     if (tree_ && late && op->ready_here() && !frozen_) want(*op, speaker_of(*op));
@@ -218,8 +231,8 @@ void JobEngine::tick(Time now) {
 }
 
 Failure JobEngine::deadline_failure(const Op& op) const {
-  const std::string what = title(op) + " (" + describe(*op.signature) + ") was not complete " +
-                           std::to_string(options_.op_deadline / kSecond) +
+  const std::string what = title(op) + " (" + describe(*signature_as_known(op)) +
+                           ") was not complete " + std::to_string(options_.op_deadline / kSecond) +
                            " s after its first submission; ";
   Failure failure{Cause::kDeadline, {}};
   for (size_t i = 0; i < locals_.size(); ++i) {

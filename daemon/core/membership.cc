@@ -130,6 +130,7 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
     if (lose_while_forming(id, node)) continue;
     if (live.done.count(node) > 0) {
       actions_->member_gone(id, *live.view.index_of(node), failure);
+      with_change(id, [&](ViewChange& change) { change.gone(node); });
       end_if_over(id);
       continue;
     }

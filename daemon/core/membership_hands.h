@@ -38,7 +38,10 @@ class Membership::Hands final : public ViewChangeActions {
         return;
       }
       const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
-      m->fail_job(live, failure, "", elastic ? Tell::kLeft : Tell::kAll);
+      // Where nobody else is there to agree with, what happened here is the reason.
+      const bool alone = failure.cause == Cause::kNoQuorum && !elastic && !live.lost.empty();
+      m->fail_job(live, alone ? live.lost.front().failure : failure, "",
+                  elastic ? Tell::kLeft : Tell::kAll);
     });
   }
 

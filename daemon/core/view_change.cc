@@ -38,6 +38,7 @@ void ViewChange::found(const std::string& node, Time now) {
   now_ = now;
   const bool was_away = away_.erase(node) > 0;
   if (!was_away) ask_again(node);  // it may speak for one that is lost
+  gone_.erase(node);
   if (left_.count(node) > 0) return;
   lost_.erase(node);
   suspected_.erase(node);
@@ -135,7 +136,8 @@ bool ViewChange::quorum(const std::set<std::string>& nodes, const View& next) co
 bool ViewChange::quorum_possible() const {
   std::set<std::string> nodes;
   for (const Member& member : view_.members) {
-    if (lost_.count(member.node) == 0) nodes.insert(member.node);
+    const bool answers = lost_.count(member.node) == 0 && gone_.count(member.node) == 0;
+    if (answers) nodes.insert(member.node);
   }
   return quorum(nodes, {});
 }
@@ -300,11 +302,12 @@ void ViewChange::give_up_if_hopeless(Time now) {
   if (!wanted_ && !frozen()) return;
   const bool elastic = parse_policy(view_.policy).value_or(Policy{}).elastic;
   if (elastic) {
-    if (wanted_since_ == 0) wanted_since_ = now;
+    // Who is away may still come back, which it has its own time for.
+    if (wanted_since_ == 0 || (has_quorum() && awaits_some())) wanted_since_ = now;
     if (now - wanted_since_ < options_.quorum_wait) return;
   } else {
-    if (lost_since_ == 0) return;
-    if (quorum_possible() && now - lost_since_ < options_.fail_patience) return;
+    const bool patient = lost_since_ == 0 || now - lost_since_ < options_.fail_patience;
+    if (quorum_possible() && patient) return;
   }
   over_ = !planted(Bug::kGaveUpButStays);
   actions_->give_up(hopeless());

@@ -64,6 +64,8 @@ class ViewChange {
   // A member is lost to this node, or (`for_good`) has left the job.
   void lost(const std::string& node, const Failure& failure, bool for_good, Time now);
   void found(const std::string& node, Time now);
+  // It was done with the job before it was lost: nobody misses it, but it answers no more.
+  void gone(const std::string& node) { gone_.insert(node); }
   // A lane to this member broke and others go on: what was under way on it is lost. `why` is for
   // people.
   void lane_lost(const std::string& node, const std::string& why, Time now);
@@ -126,6 +128,7 @@ class ViewChange {
   void give_up_if_hopeless(Time now);
   void send_to_all(const JobMessage& message, const View& view);
   void send(const std::string& node, const JobMessage& message);
+  bool awaits_some() const;
   Failure hopeless() const;
 
   const std::string node_;
@@ -140,6 +143,7 @@ class ViewChange {
 
   std::map<std::string, Failure> lost_;
   std::set<std::string> left_;  // for good
+  std::set<std::string> gone_;
   std::set<std::string> suspected_;
   std::set<std::string> away_;
   std::vector<Member> joiners_;

@@ -40,6 +40,13 @@ void ViewChange::on_message(const std::string& from, const change::Promise& m, T
   check_promises(now);
 }
 
+// Members that are away, and have not answered.
+bool ViewChange::awaits_some() const {
+  return std::any_of(view_.members.begin(), view_.members.end(), [this](const Member& m) {
+    return promises_.count(m.node) == 0 && lost_.count(m.node) == 0 && away_.count(m.node) > 0;
+  });
+}
+
 void ViewChange::check_promises(Time now) {
   now_ = now;
   if (phase_ != Phase::kPreparing || over_) return;
@@ -53,10 +60,7 @@ void ViewChange::check_promises(Time now) {
         return answered.count(m.node) > 0 || lost_.count(m.node) > 0 ||
                suspected_.count(m.node) > 0;
       });
-  const bool awaited = std::any_of(view_.members.begin(), view_.members.end(), [&](const auto& m) {
-    return answered.count(m.node) == 0 && lost_.count(m.node) == 0 && away_.count(m.node) > 0;
-  });
-  if (awaited) return;
+  if (awaits_some()) return;
   if (!all && !pressing_ && !planted(Bug::kTunedInHaste)) return;
   // A suspect that answers at once after all is worth a moment; one that is not, no more than that.
   const Time waited = now - phase_since_;

@@ -193,5 +193,16 @@ TEST(EngineDeadline, AnOpThatEndedHasNone) {
   EXPECT_EQ(ring.failures(), 0u);
 }
 
+TEST(EngineDeadline, CountsForWhatIsSubmittedWhileAnEpochEnds) {
+  Ring ring(2, 2);
+  ring.freeze(1);
+  ring.submit(2, op(1), sum_of(64), values_of(2, 64, 1));
+  ring.engine(1).tick(ring.now);
+  ring.engine(1).tick(ring.now + 1801 * kSecond);
+  ASSERT_EQ(ring.failures(1).size(), 1u);
+  EXPECT_EQ(ring.failures(1)[0].cause, Cause::kDeadline);
+  EXPECT_EQ(ring.failures(1)[0].blame.rank, 3u);
+}
+
 }  // namespace
 }  // namespace gradring::core

@@ -230,5 +230,27 @@ TEST(MembershipEnd, AfterTheJobFailedALateFailureOfItIsNoNews) {
   EXPECT_THAT(town.at("a").jobs()[0].explanation, HasSubstr("killed by signal 9"));
 }
 
+// Whoever is done is missed by nobody, but a majority without it there is not.
+TEST(MembershipEnd, ARankThatDiesWhereAllOtherNodesAreDoneAndGoneEndsTheJob) {
+  Town town(2);
+  const SessionId zero = town.join("a", trainer(0, 3));
+  const SessionId one = town.join("b", trainer(1, 3));
+  const SessionId two = town.join("b", trainer(2, 3));
+  town.run();
+  town.leave(zero);
+  town.run();
+  town.crash("a");
+  town.run();
+  EXPECT_FALSE(town.closed(two));
+  town.die(one);
+  for (int i = 0; i < 20 && !town.closed(two); ++i) {
+    town.run();
+    town.tick(100 * kMillisecond);
+  }
+  ASSERT_TRUE(town.closed(two));
+  EXPECT_EQ(town.closed(two)->cause, Cause::kTrainerDied);
+  EXPECT_EQ(town.closed(two)->blame.rank, 1u);
+}
+
 }  // namespace
 }  // namespace gradring::core
