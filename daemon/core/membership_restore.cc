@@ -84,7 +84,10 @@ void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time no
   live.change->restore(record.acceptor);
   const auto& commit = record.acceptor.last_commit;
   hold(id, [&](Live& held) {
-    if (commit && commit->epoch > held.view.epoch) return adopt(held, commit->proposal);
+    if (commit && commit->epoch > held.view.epoch) {
+      const bool member = commit->proposal.view.index_of(node_).has_value();
+      return member ? adopt(held, commit->proposal) : leave_excluded(held, commit->proposal);
+    }
     if (commit && commit->epoch > engine_epoch) {
       actions_->adopt_engine(id, commit->proposal, sessions_of(held));
     }

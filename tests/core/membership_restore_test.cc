@@ -63,5 +63,24 @@ TEST_F(MembershipRestore, ASessionThatEndedBeforeItsRankWasWrittenDownAsLost) {
   next_.session_lost(1002, "ended while its daemon was restarted");
 }
 
+// Killed when it had written down that, and nothing that follows from it.
+TEST_F(MembershipRestore, WhoIsNoMemberOfTheViewThatItHeardOfIsExcluded) {
+  JobRecord record = running();
+  change::Commit commit;
+  commit.incarnation = record.view.incarnation;
+  commit.epoch = 4;
+  commit.proposal.view = record.view;
+  commit.proposal.view.epoch = 4;
+  commit.proposal.view.size = 1;
+  commit.proposal.view.members = {{"b", {{2, 0, 200, 13, 1}}}};
+  record.acceptor.epoch = 4;
+  record.acceptor.last_commit = commit;
+  const auto excluded =
+      testing::Truly([](const Failure& failure) { return failure.cause == Cause::kExcluded; });
+  EXPECT_CALL(hands_, close(1001, _, excluded));
+  EXPECT_CALL(hands_, close(1002, _, excluded));
+  next_.restore(record, 3, kSecond);
+}
+
 }  // namespace
 }  // namespace gradring::core
