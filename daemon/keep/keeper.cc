@@ -249,7 +249,7 @@ void Keeper::on_end(int wait_status) {
   read_notices();  // what it gave away at its end counts
   const pid_t pid = std::exchange(child_, 0);
   silent_until_ = kill_at_ = kNever;
-  if (replacing_) {
+  if (replacing_ && !stopping_) {
     start_at_ = now;
     return;
   }
