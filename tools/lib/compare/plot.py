@@ -22,7 +22,7 @@ def draw(path):
     found = json.loads(Path(path).read_text(encoding="utf-8"))
     sizes = found["sizes"]
     figure, axes = plt.subplots(figsize=(8, 5))
-    others = iter(OTHERS * 2)
+    others = iter([(color, *way) for way in (("o", "-"), ("s", "--")) for color in OTHERS])
     for one in found["results"]:
         name = one["name"]
         if name.startswith("hand-") or one["error"]:
@@ -30,8 +30,9 @@ def draw(path):
         points = [(size, 1e3 * statistics.median(one["rounds"][str(size)]["seconds"])) for size in sizes
                   if str(size) in one["rounds"]]
         ours = name in OURS
-        axes.plot(*zip(*points), label=name, color=OURS.get(name) or next(others), linewidth=2.4 if ours else 1.2,
-                  marker="o", markersize=5 if ours else 3, zorder=3 if ours else 2)
+        color, marker, line = (OURS[name], "o", "-") if ours else next(others)
+        axes.plot(*zip(*points), label=name, color=color, linestyle=line, linewidth=2.4 if ours else 1.2,
+                  marker=marker, markersize=5 if ours else 3, zorder=3 if ours else 2)
     limits = [(int(size), 1e3 * seconds) for size, seconds in found["limit_seconds"].items()]
     if limits:
         axes.plot(*zip(*limits), label="the limit", color="black", linestyle="--", linewidth=1)
