@@ -46,6 +46,9 @@ TEST(Doctor, TheDaemon) {
          [](Facts& facts) { facts.daemon_fault = "nobody listens at /run/gradring"; });
   expect(check_daemon, "daemon", Level::kWarn, "draining",
          [](Facts& facts) { facts.nodes[0].status.set_state("draining"); });
+  Facts drains = healthy_facts();
+  drains.nodes[0].status.set_state("draining");
+  EXPECT_THAT(check_daemon(drains).front().remedy, HasSubstr("gradringctl drain --cancel"));
   expect(check_daemon, "limit max-jobs", Level::kWarn, "60 of 64 jobs", [](Facts& facts) {
     wire::Limit* limit = facts.nodes[0].status.add_limits();
     limit->set_name("max-jobs");

@@ -25,6 +25,29 @@ TEST(DoctorPeers, WhoIsNotUpIsToldWithWhatToTry) {
   EXPECT_THAT(found.remedy, HasSubstr("nc -vz b.example 7300"));
 }
 
+TEST(DoctorPeers, NothingIsSaidOfNodesThatCouldNotBeAsked) {
+  Facts facts = healthy_facts();
+  EXPECT_EQ(finding_of(check_peers(facts), "versions").found, "0.1.0 on all nodes");
+  facts.nodes[2].fault = "node c did not answer within 2 s";
+  Findings findings = check_peers(facts);
+  EXPECT_EQ(finding_of(findings, "versions").found, "0.1.0 on the 2 nodes that answered");
+  EXPECT_EQ(finding_of(findings, "settings").found,
+            "2 settings alike on the 2 nodes that answered");
+  EXPECT_THAT(finding_of(findings, "clocks").found, HasSubstr("apart on the 2 nodes"));
+  EXPECT_THAT(finding_of(check_links(facts), "lanes").found, HasSubstr("between 2 nodes"));
+  facts.nodes.resize(1);
+  for (wire::PeerReport& peer : *facts.nodes[0].peers.mutable_peers()) {
+    peer.set_state("refused");
+    peer.clear_lanes();
+  }
+  findings = check_peers(facts);
+  for (Finding& one : check_links(facts)) findings.push_back(std::move(one));
+  for (const char* check : {"versions", "settings", "clocks", "lanes"}) {
+    EXPECT_EQ(finding_of(findings, check).level, Level::kSkip) << check;
+    EXPECT_EQ(finding_of(findings, check).found, "no other node answered") << check;
+  }
+}
+
 TEST(DoctorPeers, NodesThatDiffer) {
   Facts facts = healthy_facts();
   facts.nodes[1].status.set_version("0.2.0");

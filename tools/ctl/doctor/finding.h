@@ -32,6 +32,9 @@ inline Finding fail(std::string check, std::string found, std::string remedy) {
   return {Level::kFail, std::move(check), std::move(found), std::move(remedy)};
 }
 
+// Of facts.nodes those that answered, this one among them.
+size_t answered(const Facts& facts);
+
 // The checks, each of its subject: pure, and with at least one finding for each name in
 // docs/operate.md. Text from outside in them is printable.
 Findings check_daemon(const Facts& facts);

@@ -44,7 +44,9 @@ Findings check_daemon(const Facts& facts) {
   Findings findings = {
       status.state() == "ready"
           ? ok("daemon", found)
-          : warn("daemon", found, "it takes no new jobs: systemctl restart gradringd")};
+          : warn("daemon", found,
+                 "it takes no new jobs and ends with the last one; if it is to stay: gradringctl "
+                 "drain --cancel")};
   for (const wire::Limit& limit : status.limits()) {
     constexpr double kNear = 0.9;
     if (limit.cap() == 0 ||

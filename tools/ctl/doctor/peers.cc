@@ -74,13 +74,19 @@ Findings silent(const Facts& facts) {
   return findings;
 }
 
+std::string on_whom(const Facts& facts) {
+  const size_t answers = answered(facts);
+  if (answers > static_cast<size_t>(facts.nodes.front().peers.peers_size())) return "on all nodes";
+  return fmt::format("on the {} nodes that answered", answers);
+}
+
 Finding versions(const Facts& facts) {
   Holders holders;
   for (const NodeFacts& node : facts.nodes) {
     if (node.fault.empty()) holders[node.status.version()].push_back(node.node);
   }
   if (holders.size() == 1)
-    return ok("versions", printable(holders.begin()->first) + " on all nodes");
+    return ok("versions", printable(holders.begin()->first) + " " + on_whom(facts));
   return warn("versions", told(holders),
               "finish the upgrade: install the same release on all nodes");
 }
@@ -126,8 +132,8 @@ Findings settings(const Facts& facts) {
     findings.push_back(warn(printable(name), told(holders), how_to_make_alike(name)));
   }
   if (findings.empty()) {
-    findings.push_back(
-        ok("settings", fmt::format("{} alike on all nodes", counted(by_name.size(), "setting"))));
+    findings.push_back(ok("settings", fmt::format("{} alike {}", counted(by_name.size(), "setting"),
+                                                  on_whom(facts))));
   }
   return findings;
 }
@@ -145,11 +151,17 @@ Finding clocks(const Facts& facts) {
                     static_cast<double>(ahead) / 1e9, node.clock_ahead_ns > 0 ? "ahead" : "behind");
   }
   if (apart.empty())
-    return ok("clocks", fmt::format("at most {:.3f} s apart", static_cast<double>(most) / 1e9));
+    return ok("clocks", fmt::format("at most {:.3f} s apart {}", static_cast<double>(most) / 1e9,
+                                    on_whom(facts)));
   return warn("clocks", apart, "synchronise them by NTP; only the order of log lines suffers");
 }
 
 }  // namespace
+
+size_t answered(const Facts& facts) {
+  return static_cast<size_t>(
+      std::ranges::count_if(facts.nodes, [](const NodeFacts& node) { return node.fault.empty(); }));
+}
 
 Findings check_peers(const Facts& facts) {
   if (facts.nodes.empty()) return {};
@@ -158,6 +170,11 @@ Findings check_peers(const Facts& facts) {
     return {skip("peers", "none are configured: jobs stay on this node")};
   Findings findings = reachable(own);
   for (Finding& one : silent(facts)) findings.push_back(std::move(one));
+  if (answered(facts) < 2) {
+    for (const char* check : {"versions", "settings", "clocks"})
+      findings.push_back(skip(check, "no other node answered"));
+    return findings;
+  }
   findings.push_back(versions(facts));
   for (Finding& one : settings(facts)) findings.push_back(std::move(one));
   findings.push_back(clocks(facts));
