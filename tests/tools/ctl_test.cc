@@ -241,6 +241,19 @@ TEST(Ctl, ExitCodesAreAsStated) {
   EXPECT_EQ(run({GRADRINGCTL, directory, "flight-recorder"}).exit_code, 1);
 }
 
+TEST(Ctl, WhatADaemonDoesNotAllowIsNoDaemonThatCannotBeReached) {
+  FakeDaemon daemon([](const wire::ClientMessage& message) {
+    wire::DaemonMessage answer;
+    answer.set_request(message.request());
+    answer.mutable_refused()->set_code(static_cast<uint32_t>(Code::kPermissionDenied));
+    answer.mutable_refused()->set_message("uid 7 may not");
+    return answer.SerializeAsString();
+  });
+  const auto outcome = run({GRADRINGCTL, "--runtime-dir", daemon.runtime_dir(), "drain"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("uid 7 may not"));
+}
+
 TEST(Ctl, AnswersPeopleAndScripts) {
   FakeDaemon for_people(status_reply);
   const auto text = run({GRADRINGCTL, "status", "--runtime-dir", for_people.runtime_dir()});

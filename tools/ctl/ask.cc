@@ -42,7 +42,7 @@ Status knock(const std::string& runtime_dir, const std::string& path) {
   if (access(path.c_str(), R_OK | W_OK) != 0) {
     const int error = errno;
     if (error == EACCES) {
-      return Status(Code::kPermissionDenied,
+      return Status(Code::kUnavailable,
                     fmt::format("uid {} may not use {}: ask for membership of the socket's group "
                                 "(ls -l {} names it)",
                                 geteuid(), path, runtime_dir));

@@ -17,7 +17,7 @@ using Reply = tl::expected<wire::QueryReply, Status>;
 // A connection to the daemon in a runtime directory. Not thread-safe.
 class Questions {
  public:
-  // Errors: UNAVAILABLE if there is no daemon, PERMISSION_DENIED, INVALID_ARGUMENT.
+  // Errors: UNAVAILABLE if there is no daemon or its socket may not be used, INVALID_ARGUMENT.
   static tl::expected<Questions, Status> open(const std::string& runtime_dir);
   Questions(Questions&&) noexcept;
   ~Questions();

@@ -74,7 +74,6 @@ Exit exit_code_of(Code code) {
     case Code::kInvalidArgument:
       return kUsage;
     case Code::kUnavailable:
-    case Code::kPermissionDenied:
     case Code::kDeadlineExceeded:
     case Code::kIncompatible:
       return kUnreachable;
@@ -117,7 +116,8 @@ void print_help(const po::options_description& options) {
   for (const Command& command : kCommands) std::cout << help_of(command);
   std::cout << "\n"
             << options
-            << "\nExit code: 0 good, 1 what was asked about is unhealthy, 2 usage, 3 the daemon "
+            << "\nExit code: 0 good, 1 what was asked about is unhealthy, or refused, 2 usage, 3 "
+               "the daemon "
                "cannot be "
                "reached (flight-recorder: there is no file).\nWhat --json prints is described in "
                "tools/schema of the source.\n";
