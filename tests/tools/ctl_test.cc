@@ -275,5 +275,24 @@ TEST(Ctl, MakesKeys) {
   EXPECT_EQ(run({GRADRINGCTL, "keygen", "--out", folder.path(), "--name", "b"}).exit_code, 1);
 }
 
+// gradringd takes numeric addresses only.
+TEST(Ctl, KeygenTellsToListenAtWhatADaemonCan) {
+  TemporaryFolder folder;
+  const auto told = [&](const std::string& name, const std::string& address) {
+    std::vector<std::string> words = {GRADRINGCTL,   "keygen", "--out",
+                                      folder.path(), "--name", name};
+    if (!address.empty()) words.insert(words.end(), {"--address", address});
+    return run(words).out;
+  };
+  EXPECT_THAT(told("a", "10.0.0.1:7300"), HasSubstr("--listen 10.0.0.1:7300 "));
+  EXPECT_THAT(told("b", "[fd00::1]:7300"), HasSubstr("--listen [fd00::1]:7300 "));
+  for (const char* address : {"", "d.example:7300"}) {
+    const std::string text = told(*address == '\0' ? "c" : "d", address);
+    EXPECT_THAT(text, HasSubstr("--listen ADDRESS:PORT "));
+    EXPECT_THAT(text, HasSubstr(*address == '\0' ? "c.pub says c:7300" : "says d.example:7300"));
+  }
+  EXPECT_THAT(told("host:7300", ""), HasSubstr(folder.path() + "/host-7300.key"));
+}
+
 }  // namespace
 }  // namespace gradring::tools

@@ -1,6 +1,7 @@
 // gradringctl keygen: the key pair by which daemons know one another.
 #include "tools/ctl/keygen.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -62,6 +63,20 @@ bool is_good_name(const std::string& node) {
          printable(node) == node;
 }
 
+// HOST:PORT that a daemon can listen at: it does not look up names of its own.
+bool is_numeric(const std::string& address) {
+  std::string host = address.substr(0, address.rfind(':'));
+  std::array<unsigned char, sizeof(in6_addr)> bytes{};
+  if (!host.starts_with('[')) return inet_pton(AF_INET, host.c_str(), bytes.data()) == 1;
+  host = host.substr(1, host.rfind(']') - 1);
+  return inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
+}
+
+std::string file_name_of(std::string node) {
+  std::ranges::replace(node, ':', '-');
+  return node;
+}
+
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   gethostname(name.data(), name.size() - 1);
@@ -90,8 +105,8 @@ tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std
     return refuse(Code::kInternal,
                   fmt::format("libzmq cannot make CURVE keys: {}", zmq_strerror(zmq_errno())));
   }
-  KeyFiles files{directory + "/" + node + ".key", directory + "/" + node + ".pub",
-                 public_key.data()};
+  const std::string file = directory + "/" + file_name_of(node);
+  KeyFiles files{file + ".key", file + ".pub", public_key.data()};
   Status status = write_new(files.secret_file, 0600,
                             fmt::format("# gradringd of node {}: its secret, for --key\n"
                                         "public = \"{}\"\nsecret = \"{}\"\n",
@@ -123,16 +138,23 @@ Result run_keygen(const Context& context, const Arguments& arguments) {
   if (address.empty()) address = node.find(':') == std::string::npos ? node + kDefaultPort : node;
   const auto files = make_keys(directory, node, address);
   if (!files) return tl::unexpected(files.error());
+  const bool numeric = is_numeric(address);
   Answer answer;
   answer.text = fmt::format(
       "{}  the secret key: never leaves its node, only gradringd reads it\n"
       "{}  the public key: goes to every node\n"
       "\n"
       "1. On this node: gradringd --node {} --listen {} --key {} --allowed-keys FILE ...\n"
+      "{}"
       "2. FILE is the same on all nodes: the .pub lines of all of them, one below the other.\n"
       "   A daemon whose key is not in it is turned away.\n",
-      context.style.bad(files->secret_file), context.style.good(files->public_file), node, address,
-      files->secret_file);
+      context.style.bad(files->secret_file), context.style.good(files->public_file), node,
+      numeric ? address : "ADDRESS:PORT", files->secret_file,
+      numeric
+          ? ""
+          : fmt::format("   ADDRESS is numeric, one of this node's. {} says {}: it must name it "
+                        "as the others' --peer does.\n",
+                        files->public_file, address));
   answer.json = {{"node", node},
                  {"address", address},
                  {"secret_file", files->secret_file},

@@ -8,6 +8,7 @@
 namespace gradring::tools {
 
 struct KeyFiles {
+  // Names of files have a - for each colon of the node's: scp would take it for another host's.
   std::string secret_file;  // DIR/NODE.key, mode 0600: what gradringd --key reads
   std::string public_file;  // DIR/NODE.pub: "NODE ADDRESS KEY", a line for gradringd --allowed-keys
   std::string public_key;   // Z85
