@@ -100,3 +100,5 @@ def test_who_asks_for_nonsense_is_told_so(pair, tmp_path):
         assert status == 2 and complaint in said, (words, said)
     status, _, said = node.ctl("trace", "dump", "-o", tmp_path / "nowhere/trace.json")
     assert status == 1 and "cannot write" in said
+    status, _, said = node.ctl("trace", "dump", "-o", tmp_path / "no.json", "--job", "nosuch")
+    assert status == 1 and "nothing is recorded of a job nosuch" in said and not (tmp_path / "no.json").exists()

@@ -234,6 +234,7 @@ TEST(Ctl, ExitCodesAreAsStated) {
     words.insert(words.end(), bad.begin(), bad.end());
     EXPECT_EQ(run(words).exit_code, 2) << bad[0];
   }
+  EXPECT_EQ(run({GRADRINGCTL, directory, "trace", "dump", "-o", "-"}).exit_code, 2);
   const auto outcome = run({GRADRINGCTL, directory, "flight-recorder"});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("no flight recorder in " + empty.path()));

@@ -150,6 +150,15 @@ TEST(Timeline, AnotherJobAndAnEarlierTraceAreLeftOut) {
   EXPECT_EQ(timeline_of({node}, "").lost, 7u);
 }
 
+TEST(Timeline, AJobThatNobodyKnowsIsToldFromOneThatDidNothing) {
+  const auto node = node_of("a", {});
+  EXPECT_TRUE(fault_of_job({node}, "digits").ok());
+  EXPECT_TRUE(fault_of_job({node_of("b", {}), node}, "abcd0102").ok());
+  EXPECT_EQ(fault_of_job({node}, "letters").message(),
+            "nothing is recorded of a job letters; of these there is: digits");
+  EXPECT_FALSE(fault_of_job({}, "letters").ok());
+}
+
 TEST(Timeline, FaultsAreMoments) {
   auto node = node_of("a", {});
   FlightEntry lost;

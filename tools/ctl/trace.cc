@@ -53,6 +53,7 @@ tl::expected<Wanted, Status> parse(const Arguments& arguments) {
   wanted.action = actions[0];
   const bool writes = wanted.action != "start";
   if (writes && wanted.file.empty()) return refuse("where to? Say -o FILE");
+  if (wanted.file == "-") return refuse("-o takes a file; what goes to stdout is the answer");
   if (!writes && !(wanted.file.empty() && wanted.job.empty())) {
     return refuse("start takes no options: all is traced, and stop says what to write");
   }
@@ -89,6 +90,10 @@ Result write(Questions& questions, const Wanted& wanted) {
   const auto collected =
       collect(questions, trace, [&bar](uint64_t done, uint64_t all) { bar.show(done, all); });
   if (!collected) return tl::unexpected(collected.error());
+  if (!wanted.job.empty()) {
+    if (Status fault = fault_of_job(collected->nodes, wanted.job); !fault.ok())
+      return tl::unexpected(fault);
+  }
   const Timeline timeline = timeline_of(collected->nodes, wanted.job);
   Answer answer;
   for (const Status& missing : collected->missing) {

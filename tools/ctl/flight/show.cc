@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "tools/common/table.h"
 #include "tools/common/text.h"
@@ -177,7 +178,7 @@ Result show(const std::vector<ToldLife>& lives, const FlightQuestion& question,
   bool found = question.job.empty();
   for (const ToldLife& told : lives) {
     const FlightNames names(told.life.entries);
-    for (const std::string& name : names.jobs()) known.push_back(printable(name));
+    std::ranges::copy(names.jobs(), std::back_inserter(known));
     const auto entries = chosen(told.life, names, question);
     found = found || !entries.empty();
     const Shown shown = show_life(told, entries, question.last, names, style);
@@ -190,13 +191,7 @@ Result show(const std::vector<ToldLife>& lives, const FlightQuestion& question,
                       ago(told, told.life.last_time())));
     }
   }
-  if (!found) {
-    std::ranges::sort(known);
-    known.erase(std::unique(known.begin(), known.end()), known.end());
-    return tl::unexpected(Status(
-        Code::kNotFound, fmt::format("nothing is recorded of a job {}; of these there is: {}",
-                                     printable(question.job), fmt::join(known, ", "))));
-  }
+  if (!found) return tl::unexpected(no_such_job(question.job, std::move(known)));
   answer.json = {{"lives", told_lives}};
   return answer;
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "proto/frame.h"
 #include "tools/common/size.h"
 #include "tools/common/text.h"
@@ -162,6 +164,17 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
 }
 
 }  // namespace
+
+Status no_such_job(std::string_view word, std::vector<std::string> known) {
+  const std::string job = printable(word);
+  if (known.empty())
+    return {Code::kNotFound, fmt::format("nothing is recorded of a job {}, nor of another", job)};
+  for (std::string& name : known) name = printable(name);
+  std::ranges::sort(known);
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  return {Code::kNotFound, fmt::format("nothing is recorded of a job {}; of these there is: {}",
+                                       job, fmt::join(known, ", "))};
+}
 
 ToldEvent tell(const FlightEntry& entry, const FlightNames& names) {
   const FlightEvent& event = entry.event;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/status.h"
 #include "tools/ctl/flight/file.h"
 
 namespace gradring::tools {
@@ -34,6 +35,10 @@ class FlightNames {
   std::map<std::pair<JobPrefix, uint32_t>, std::string> members_;
   std::map<std::pair<JobPrefix, uint64_t>, std::string> ops_;  // by the key's space
 };
+
+// Where nothing is recorded of what people called a job: `known` are those that there are, in any
+// order.
+Status no_such_job(std::string_view word, std::vector<std::string> known);
 
 // One event for people. Not yet printable().
 struct ToldEvent {

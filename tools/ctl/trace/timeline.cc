@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <span>
 #include <tuple>
@@ -191,6 +192,17 @@ class Reader {
 };
 
 }  // namespace
+
+Status fault_of_job(const std::vector<NodeFlight>& nodes, const std::string& job) {
+  std::vector<std::string> known;
+  for (const NodeFlight& node : nodes) {
+    const FlightNames names(node.life.entries);
+    const auto of_it = [&](const FlightEntry& entry) { return names.is_about(entry, job); };
+    if (std::ranges::any_of(node.life.entries, of_it)) return {};
+    std::ranges::copy(names.jobs(), std::back_inserter(known));
+  }
+  return no_such_job(job, std::move(known));
+}
 
 Timeline timeline_of(const std::vector<NodeFlight>& nodes, const std::string& job) {
   Timeline timeline;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/status.h"
 #include "proto/types.h"
 #include "tools/ctl/flight/file.h"
 
@@ -77,6 +78,10 @@ struct Timeline {
   std::vector<Moment> moments;
   uint64_t lost = 0;  // events that were overwritten before they were read
 };
+
+// Whether any of them wrote down anything of the job that people call so; if not, which jobs there
+// are.
+Status fault_of_job(const std::vector<NodeFlight>& nodes, const std::string& job);
 
 // Puts together what all nodes wrote down. `job`: a name or digits of an
 // incarnation; empty: all. An op whose beginning or end was not seen lacks that time, and is left
