@@ -350,7 +350,8 @@ void ControlThread::session_ended(SessionId id, const std::string& evidence) {
          {{"GRADRING_JOB", jobs_.name_of(session->job)},
           {"GRADRING_RANK", std::to_string(session->rank)},
           {"GRADRING_PID", std::to_string(session->who.pid)}},
-         fmt::format("trainer rank {} ({}): {}", session->rank, describe(session->who), evidence));
+         fmt::format("job {}: trainer rank {} ({}): {}", jobs_.name_of(session->job), session->rank,
+                     describe(session->who), evidence));
     // Who ends because its job is over is no news.
     if (session->part != JobPart::kClosed) vitals_.client_died(evidence);
     jobs_.mark_over(*session, "dead");

@@ -68,7 +68,8 @@ void ControlThread::gpu_lost(SessionId id, const GpuHealth::Lost& lost) {
        {{"GRADRING_JOB", jobs_.name_of(session->job)},
         {"GRADRING_RANK", std::to_string(session->rank)},
         {"GRADRING_PID", std::to_string(session->who.pid)}},
-       fmt::format("trainer rank {} ({}): {}", session->rank, describe(session->who), evidence));
+       fmt::format("job {}: trainer rank {} ({}): {}", jobs_.name_of(session->job), session->rank,
+                   describe(session->who), evidence));
   vitals_.client_died(evidence);
   jobs_.mark_over(*session, "dead");
   rings_.close(*session, failure);

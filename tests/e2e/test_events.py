@@ -34,6 +34,7 @@ def test_a_job_a_death_and_a_reload_are_told(make_cluster):
     there = pair.nodes[1].ask("events")
     died = next(one for one in there["events"] if one["event"] == "trainer died")
     assert died["about"]["rank"] == "1" and died["about"]["job"] == "bad" and "signal 9" in died["text"]
+    assert died["text"].startswith("job bad: trainer rank 1 (pid "), died
 
     everywhere = first.ask("events", "--all")
     assert {one["node"] for one in everywhere["events"]} == {"n0", "n1"}

@@ -267,6 +267,8 @@ TEST(ShowJob, NamedOpsAndOrder) {
       "allreduce sum of 1048576 float32 (\"layer/1\\x0a\", use 2): waiting 1 min 0 s for rank 7 "
       "(node a)");
   EXPECT_EQ(ops[1].sequence, 17u);
+  named->clear_name();
+  EXPECT_THAT(describe(open_ops(job.report)[0]), HasSubstr("float32 (use 2): waiting"));
 }
 
 TEST(ShowJob, FailedJobsAndDeadRanksAreUnhealthy) {

@@ -35,12 +35,18 @@ tl::expected<wire::Query, Status> parse(const Context& context, const Arguments&
 }
 
 // Nodes that do not know the job have no part in it; if none does, that is the answer.
-std::optional<Status> refusal_of(const std::vector<NodeReply>& replies) {
+std::optional<Status> refusal_of(const std::vector<NodeReply>& replies, const std::string& job) {
   std::optional<Status> refusal;
   for (const NodeReply& one : replies) {
     if (one.reply) return std::nullopt;
     const bool better = !refusal || refusal->code() == Code::kNotFound;
     if (better) refusal = one.reply.error();
+  }
+  if (refusal && refusal->code() == Code::kNotFound && replies.size() > 1) {
+    return Status(Code::kNotFound,
+                  fmt::format("no job {} runs on any of the {} nodes; gradringctl jobs lists those "
+                              "of one",
+                              printable(job), replies.size()));
   }
   return refusal;
 }
@@ -54,7 +60,7 @@ Result run_set(const Context& context, const Arguments& arguments) {
   if (!questions) return tl::unexpected(questions.error());
   const auto replies = ask_all_nodes(*questions, *query);
   if (!replies) return tl::unexpected(replies.error());
-  if (const auto refusal = refusal_of(*replies)) return tl::unexpected(*refusal);
+  if (const auto refusal = refusal_of(*replies, query->job())) return tl::unexpected(*refusal);
   Answer answer;
   auto nodes = nlohmann::ordered_json::array();
   Table table({{"node"}, {"job"}, {printable(query->setting().name())}, {"before"}});

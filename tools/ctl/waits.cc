@@ -128,7 +128,9 @@ std::string describe(const OpenOp& op) {
   if (op.space == 0)
     text += fmt::format(" (op {}): ", op.sequence);
   else
-    text += fmt::format(" (\"{}\", use {}): ", printable(op.name), op.sequence);
+    text += fmt::format(
+        " ({}use {}): ", op.name.empty() ? "" : fmt::format("\"{}\", ", printable(op.name)),
+        op.sequence);
   const std::string age = format_duration(op.age_ms);
   if (op.waiting_for.empty()) {
     return text +
