@@ -36,7 +36,9 @@ TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({"alltoeverybody"}).error(), HasSubstr("alltoeverybody"));
   EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("positional"));
   EXPECT_THAT(parse({"allreduce", "--min", "4X"}).error(), HasSubstr("--min 4X"));
-  EXPECT_THAT(parse({"allreduce", "--min", "8K", "--max", "4K"}).error(), HasSubstr("--max 4K"));
+  EXPECT_THAT(parse({"allreduce", "--min", "8K", "--max", "4K"}).error(),
+              HasSubstr("--min 8K is above --max 4K"));
+  EXPECT_THAT(parse({"allreduce", "--max", "2T"}).error(), HasSubstr("go from 1 to 1T"));
   EXPECT_THAT(parse({"allreduce", "--factor", "1"}).error(), HasSubstr("--factor"));
   EXPECT_THAT(parse({"allreduce", "--dtype", "int128"}).error(), HasSubstr("int128"));
   EXPECT_THAT(parse({"allreduce", "--op", "none"}).error(), HasSubstr("none"));

@@ -341,6 +341,14 @@ TEST(Perf, WithoutADaemonAllRanksEndAndSayWhy) {
   EXPECT_THAT(outcome.err, HasSubstr("no gradring daemon at " + empty.path()));
 }
 
+TEST(Perf, WhereItCannotWriteItDoesNotBegin) {
+  TemporaryFolder empty;
+  const auto outcome = run({"RANK=0", "WORLD_SIZE=1", GRADRING_PERF, "allreduce", "--json",
+                            empty.path() + "/no/folder", "--runtime-dir", empty.path()});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write " + empty.path() + "/no/folder"));
+}
+
 TEST(Perf, UsageIsTwo) {
   EXPECT_EQ(run({GRADRING_PERF, "--help"}).exit_code, 0);
   EXPECT_EQ(run({GRADRING_PERF}).exit_code, 2);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "tools/perf/buffers.h"
 #include "tools/perf/measure.h"
@@ -41,15 +42,31 @@ int launch(const PerfOptions& options, int argc, char** argv) {
   return Supervisor(processes_of(ranks), rules).run();
 }
 
-void write_json(const std::string& path, const nlohmann::ordered_json& document) {
-  std::ofstream file(path, std::ios::trunc);
-  file << document.dump(2) << "\n";
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("cannot write {}", path));
-}
+// Before anything is measured: nobody waits for an hour to hear that there is no such folder.
+class JsonFile {
+ public:
+  explicit JsonFile(const std::string& path) : path_(path), file_(path, std::ios::trunc) {
+    check();
+  }
+  void write(const nlohmann::ordered_json& document) {
+    file_ << document.dump(2) << "\n";
+    file_.close();
+    check();
+  }
+
+ private:
+  void check() const {
+    if (!file_) throw std::runtime_error(fmt::format("cannot write {}", path_));
+  }
+
+  const std::string path_;
+  std::ofstream file_;
+};
 
 // The part of one rank. Rank 0 speaks for all.
 int measure(const PerfOptions& options, const gradring_options& place) {
+  std::optional<JsonFile> json;
+  if (place.rank == 0 && !options.json.empty()) json.emplace(options.json);
   Communicator job(place);
   const int ranks = job.size();
   const bool speaks = job.rank() == 0;
@@ -77,9 +94,8 @@ int measure(const PerfOptions& options, const gradring_options& place) {
     tell(perf_row(results.back(), ranks));
   }
   tell(perf_ending(results, ranks));
-  if (speaks && !options.json.empty()) {
-    write_json(options.json,
-               perf_document(options.collective, ranks, results, options.memory.kind));
+  if (json) {
+    json->write(perf_document(options.collective, ranks, results, options.memory.kind));
   }
   job.barrier();  // nobody leaves while another still measures
   return wrong == 0 || !speaks ? 0 : kFailed;

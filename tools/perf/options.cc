@@ -64,10 +64,14 @@ struct Raw {
 
 tl::expected<SizeRange, std::string> range_of(const Raw& raw) {
   const auto min = parse_size(raw.min), max = parse_size(raw.max);
-  if (!min || !max || *min < 1 || *max < *min || *max > kSizeMax) {
+  if (!min || !max || *min < 1 || *max < 1 || std::max(*min, *max) > kSizeMax) {
     return tl::unexpected(
         fmt::format("--min {} --max {}: sizes go from 1 to 1T, such as 4K or 256M",
                     printable(raw.min), printable(raw.max)));
+  }
+  if (*max < *min) {
+    return tl::unexpected(fmt::format("--min {} is above --max {}; both have a default, see --help",
+                                      printable(raw.min), printable(raw.max)));
   }
   if (raw.factor < 2 || raw.factor > 1024) {
     return tl::unexpected(std::string("--factor is the step from size to size, 2 to 1024"));
