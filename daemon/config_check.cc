@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <grp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -177,6 +178,11 @@ std::string fault_of_metrics(const Config& config) {
   return "";
 }
 
+std::string fault_of_sockets(const Config& config) {
+  if (config.socket_group.empty() || getgrnam(config.socket_group.c_str()) != nullptr) return "";
+  return fmt::format("socket-group: there is no group {}", config.socket_group);
+}
+
 std::string fault_of_times(const Config& config) {
   if (config.decide <= config.suspect) {
     return "decide: must be longer than suspect, or nobody would see a suspicion";
@@ -221,7 +227,7 @@ std::string fault_of(const Config& config) {
   using Check = std::string (*)(const Config&);
   for (const Check check :
        {fault_of_node, fault_of_runtime_dir, fault_of_addresses, fault_of_security,
-        fault_of_metrics, fault_of_times, fault_of_limits, fault_of_gpu_sums}) {
+        fault_of_metrics, fault_of_sockets, fault_of_times, fault_of_limits, fault_of_gpu_sums}) {
     if (std::string fault = check(config); !fault.empty()) return fault;
   }
   return "";

@@ -65,6 +65,14 @@ TEST(LiveStart, CheckConfigSaysOkAndTouchesNothing) {
   EXPECT_NE(access(scratch.path("run").c_str(), F_OK), 0);
   flags.emplace_back("--net-device=nosuch0");
   expect_refusal(flags, "nosuch0");
+  flags.back() = "--socket-group=nosuchgroup";
+  expect_refusal(flags, "there is no group nosuchgroup");
+}
+
+TEST(LiveStart, HelpSaysWhatEachOptionTakes) {
+  const Ended help = run_gradringd({"--help"});
+  EXPECT_THAT(help.output, HasSubstr("--insecure ON"));
+  EXPECT_THAT(help.output, testing::Not(HasSubstr(" arg ")));
 }
 
 TEST(LiveStart, ASecondDaemonOnTheDirectoryIsRefusedAndTheFirstGoesOn) {
