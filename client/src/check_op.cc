@@ -106,6 +106,12 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
   if (dtype < 1 || dtype > kDtypeLast) return refuse(fmt::format("dtype {} does not exist", dtype));
   signature.dtype = static_cast<Dtype>(dtype);
   signature.count = op.count;
+  if (reduces(signature.collective)) {
+    if (reduce_op < 1 || reduce_op > kReduceOpLast) {
+      return refuse(fmt::format("op {} does not exist", reduce_op));
+    }
+    signature.op = static_cast<ReduceOp>(reduce_op);
+  }
   if (has_root(signature.collective)) {
     if (!elastic && op.root >= size) {
       return refuse(fmt::format("root {} does not exist in a job of size {}", op.root, size));
@@ -125,10 +131,6 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
   }
   if (op.postscale != 0) signature.postscale = op.postscale;
   if (!reduces(signature.collective)) return signature;
-  if (reduce_op < 1 || reduce_op > kReduceOpLast) {
-    return refuse(fmt::format("op {} does not exist", reduce_op));
-  }
-  signature.op = static_cast<ReduceOp>(reduce_op);
   if (Status fault = can_reduce(signature.dtype, signature.op); !fault.ok()) {
     return tl::unexpected(fault);
   }

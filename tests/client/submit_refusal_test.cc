@@ -137,7 +137,8 @@ TEST_F(SubmitRefusal, OfMemoryThatNobodyLent) {
 }
 
 TEST_F(SubmitRefusal, OfRangesWhoseEndWrapsAround) {
-  EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX)), HasSubstr("more than any memory"));
+  EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX)),
+              HasSubstr("allreduce sum of 18446744073709551615 float32 is more than any memory"));
   EXPECT_THAT(refused(sum_of(memory_, memory_, UINT64_MAX / 4 + 1)), HasSubstr("more than any"));
   for (float* start : {memory_, memory_ + 1}) {
     EXPECT_THAT(refused(sum_of(start, start, kCountMax + 1)), HasSubstr("more than any memory"));
