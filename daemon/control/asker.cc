@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/notice.h"
 
 namespace gradring::daemon {
 
@@ -22,7 +23,12 @@ void Answers::give(const Asker& asker, wire::QueryReply reply) {
 }
 
 void Answers::refuse(const Asker& asker, const Status& why) {
-  if (asker.node.empty()) return clients_->refuse(asker.routing_id, asker.request, why);
+  tell_limit(why);
+  refuse_quietly(asker, why);
+}
+
+void Answers::refuse_quietly(const Asker& asker, const Status& why) {
+  if (asker.node.empty()) return clients_->refuse_quietly(asker.routing_id, asker.request, why);
   wire::PeerMessage message;
   message.mutable_reply()->set_id(asker.request);
   wire::Refused* refused = message.mutable_reply()->mutable_refused();

@@ -25,6 +25,9 @@ class Answers {
   // Stamps the answer with the clock, if nobody has.
   void give(const Asker& asker, wire::QueryReply reply);
   void refuse(const Asker& asker, const Status& why);
+  // What says nothing of this daemon's limits: another node's refusal, or one that is over in a
+  // moment.
+  void refuse_quietly(const Asker& asker, const Status& why);
 
  private:
   Clients* clients_;

@@ -24,6 +24,10 @@ void Clients::answer(const std::string& routing_id, wire::DaemonMessage message)
 
 void Clients::refuse(const std::string& routing_id, uint64_t request, const Status& why) {
   tell_limit(why);
+  refuse_quietly(routing_id, request, why);
+}
+
+void Clients::refuse_quietly(const std::string& routing_id, uint64_t request, const Status& why) {
   wire::DaemonMessage message;
   message.set_request(request);
   message.mutable_refused()->set_request(request);

@@ -19,6 +19,8 @@ class Clients {
   // To whoever asked; without a session an answer that cannot be sent is dropped.
   void answer(const std::string& routing_id, wire::DaemonMessage message);
   void refuse(const std::string& routing_id, uint64_t request, const Status& why);
+  // One that says nothing of this daemon's limits.
+  void refuse_quietly(const std::string& routing_id, uint64_t request, const Status& why);
 
   // To a session; kept until it can be sent.
   void tell(Session& session, wire::DaemonMessage message);

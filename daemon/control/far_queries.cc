@@ -42,7 +42,7 @@ void FarQueries::on_reply(const std::string& node, const wire::Reply& reply, cor
   pending_.erase(it);
   if (!reply.has_reply()) {
     const Status why(static_cast<Code>(reply.refused().code()), reply.refused().message());
-    return answers_.refuse(pending.asker, why);
+    return answers_.refuse_quietly(pending.asker, why);
   }
   wire::QueryReply answer = reply.reply();
   answer.set_forwarded_at(pending.asked);

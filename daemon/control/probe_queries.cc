@@ -84,8 +84,8 @@ void ProbeQueries::ask(const Asker& asker, const wire::ProbeOrder& order, core::
   const uint64_t query = next_++;
   pending_[query] = {asker, now + time_for(order)};
   commands_->post(StartProbe{query, order.to(), static_cast<uint8_t>(order.lane()), order.latency(),
-                             static_cast<uint32_t>(order.bytes()), measure_of(order),
-                             order.force()});
+                             static_cast<uint32_t>(order.bytes()), measure_of(order), order.force(),
+                             node_});
 }
 
 void ProbeQueries::on_ended(const ProbeEnded& ended) {
@@ -93,7 +93,7 @@ void ProbeQueries::on_ended(const ProbeEnded& ended) {
   if (it == pending_.end()) return;
   const Asker asker = std::move(it->second.asker);
   pending_.erase(it);
-  if (!ended.status.ok()) return answers_.refuse(asker, ended.status);
+  if (!ended.status.ok()) return answers_.refuse_quietly(asker, ended.status);
   const std::string device = ended.lane < devices_.size() ? devices_[ended.lane] : "";
   answers_.give(asker, reply_of(ended, device));
 }

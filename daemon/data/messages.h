@@ -172,6 +172,7 @@ struct StartProbe {
   uint32_t bytes = 0;  // of a message; 0: of a slice, or for latency none
   core::Time measure = 0;
   bool forced = false;  // also beside jobs
+  std::string node;     // that is to send, as its refusals name it
 };
 // This daemon drains: no probes; or it serves again.
 struct RefuseProbes {

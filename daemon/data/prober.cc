@@ -31,10 +31,9 @@ std::string words_of(ProbeRefusal refusal, const std::string& node) {
 }  // namespace
 
 Status Prober::objection_to(const StartProbe& order, bool jobs_here) const {
-  if (draining_) return {Code::kAborted, words_of(ProbeRefusal::kDraining, "that was asked")};
+  if (draining_) return {Code::kAborted, words_of(ProbeRefusal::kDraining, order.node)};
   if (sender_ || receiver_.busy(monotonic_now())) {
-    return {Code::kResourceExhausted,
-            "a probe is under way on this node already; try again when it has ended"};
+    return {Code::kResourceExhausted, words_of(ProbeRefusal::kBusy, order.node)};
   }
   if (lends()) {
     return {Code::kResourceExhausted, "messages of the last probe have not left yet; try again"};
@@ -60,7 +59,7 @@ Status Prober::objection_to(const StartProbe& order, bool jobs_here) const {
     return {Code::kUnavailable, fmt::format("lane {} to node {} is broken", order.lane, order.to)};
   }
   if (jobs_here && !order.forced) {
-    return {Code::kAborted, words_of(ProbeRefusal::kJobs, "that was to send")};
+    return {Code::kAborted, words_of(ProbeRefusal::kJobs, order.node)};
   }
   return {};
 }
@@ -75,9 +74,10 @@ void Prober::start(const StartProbe& order, uint32_t slice_bytes, bool jobs_here
   }
   uint32_t bytes = order.bytes;
   if (bytes == 0 && !order.latency) bytes = std::min(slice_bytes, kProbeBytesMax);
-  order_ = {order.query, *shared_->peers.by_node(order.to),
-            order.lane,  order.forced,
-            order.to,    core::probe_plan(order.latency, bytes, order.measure, order.forced)};
+  order_ = {order.query,   *shared_->peers.by_node(order.to),
+            order.lane,    order.forced,
+            order.to,      core::probe_plan(order.latency, bytes, order.measure, order.forced),
+            Code::kAborted};
   ++number_;
   if (bytes > 0) going_ = std::make_unique<std::byte[]>(bytes);
   sender_.emplace(order_.plan, monotonic_now());
@@ -120,8 +120,8 @@ int Prober::pump(core::Time now) {
   if (sender_->over()) {
     const std::string& fault = sender_->fault();
     end(fault.empty() ? Status()
-                      : Status(Code::kAborted, fmt::format("the probe to node {} by lane {}: {}",
-                                                           order_.node, order_.lane, fault)));
+                      : Status(order_.fault, fmt::format("the probe to node {} by lane {}: {}",
+                                                         order_.node, order_.lane, fault)));
   }
   return sent;
 }
@@ -193,6 +193,7 @@ void Prober::on_frame(PeerId from, uint8_t lane, const Frame& frame, bool jobs_h
 void Prober::hear_of_ours(const ProbeBody& body, core::Time now) {
   if (body.kind == ProbeKind::kGranted) return sender_->granted(now);
   if (body.kind == ProbeKind::kEcho) return sender_->echoed(body, now);
+  if (body.refusal == ProbeRefusal::kBusy) order_.fault = Code::kResourceExhausted;
   sender_->refused(words_of(body.refusal, order_.node));
 }
 

@@ -50,6 +50,7 @@ class Prober {
     bool forced = false;
     std::string node;
     core::ProbePlan plan;
+    Code fault = Code::kAborted;  // if it ends without figures
   };
 
   Status objection_to(const StartProbe& order, bool jobs_here) const;

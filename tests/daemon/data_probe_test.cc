@@ -17,6 +17,7 @@ class DataProbeTest : public DataThreadTest {
     StartProbe order;
     order.query = query;
     order.to = to;
+    order.node = to == "a" ? "b" : "a";
     order.measure = 100 * core::kMillisecond;
     return order;
   }
@@ -67,7 +68,7 @@ TEST_F(DataProbeTest, GoesBesideJobsOnlyByForce) {
   b.install(view);
   b.next<Pulse>([](const Pulse& pulse) { return !pulse.jobs.empty(); });
   EXPECT_THAT(ask(a, order(1, "b")).status.message(), HasSubstr("jobs run on node b"));
-  EXPECT_THAT(ask(b, order(1, "a")).status.message(), HasSubstr("jobs run"));
+  EXPECT_THAT(ask(b, order(1, "a")).status.message(), HasSubstr("jobs run on node b"));
   StartProbe forced = order(2, "b");
   forced.forced = true;
   EXPECT_TRUE(ask(a, forced).status.ok());
@@ -108,7 +109,7 @@ TEST_F(DataProbeTest, WhoIsToStopTakesNone) {
   other.lane = 1;
   EXPECT_THAT(ask(a, other).status.message(), HasSubstr("no lane 1"));
   b.post(RefuseProbes{});
-  EXPECT_THAT(ask(b, order(1, "a")).status.message(), HasSubstr("draining"));
+  EXPECT_THAT(ask(b, order(1, "a")).status.message(), HasSubstr("node b is draining"));
   EXPECT_THAT(ask(a, order(4, "b")).status.message(), HasSubstr("node b is draining"));
 }
 
@@ -118,7 +119,9 @@ TEST_F(DataProbeTest, ThereIsOneAtATime) {
   StartProbe one = order(1, "b");
   one.measure = 500 * core::kMillisecond;
   a.post(one);
-  EXPECT_EQ(ask(a, order(2, "b")).status.code(), Code::kResourceExhausted);
+  const Status refused = ask(a, order(2, "b")).status;
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("node a takes part in another probe"));
   while (b.next<Pulse>().transport.payload_bytes_received == 0) {
   }  // until it takes part: two that ask each other at once would both be refused
   EXPECT_THAT(ask(b, order(1, "a")).status.message(), HasSubstr("probe"));
@@ -135,6 +138,25 @@ TEST_F(DataProbeTest, AConnectionThatEndsEndsIt) {
   a.next<Pulse>();
   a.post(DisconnectPeer{0});
   EXPECT_FALSE(a.next<ProbeEnded>().status.ok());
+}
+
+TEST_F(DataProbeTest, ANodeThatTakesPartInAnothersMayBeAskedAgain) {
+  constexpr uint64_t kTokenForC = 33;
+  DataNode a(fabric_, "a"), b(fabric_, "b"), c(fabric_, "c");
+  connect(a, b);
+  c.post(ExpectPeer{0, kTokenOfA});
+  b.post(ExpectPeer{1, kTokenForC});
+  c.post(ConnectPeer{0, 9, "b", b.addresses(), kTokenForC, 0, true});
+  b.post(ConnectPeer{1, 10, "c", c.addresses(), kTokenOfA, 0, true});
+  StartProbe one = order(1, "b");
+  one.measure = 500 * core::kMillisecond;
+  c.post(one);
+  while (b.next<Pulse>().transport.payload_bytes_received == 0) {
+  }
+  const Status refused = ask(a, order(2, "b")).status;
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("node b takes part in another probe"));
+  EXPECT_TRUE(c.next<ProbeEnded>().status.ok());
 }
 
 // Frames of a probe that nobody granted.

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "tools/common/progress.h"
 #include "tools/common/text.h"
@@ -17,6 +18,10 @@
 
 namespace gradring::tools {
 namespace {
+
+// A node has the end of its last probe a moment later than who sent it, and takes no other before.
+constexpr std::chrono::milliseconds kBusyAtMost{1000};
+constexpr std::chrono::milliseconds kBusyPause{20};
 
 // More than a daemon takes in any case, which answers also when nothing comes through.
 std::chrono::milliseconds patience_for(const ProbeWish& wish) {
@@ -89,6 +94,16 @@ wire::Query order_of(const ProbeWish& wish, const ProbeCell& cell) {
   return query;
 }
 
+Reply probe(Questions& questions, const ProbeWish& wish, const ProbeCell& cell) {
+  const auto until = std::chrono::steady_clock::now() + kBusyAtMost;
+  while (true) {
+    Reply reply = questions.ask({order_of(wish, cell)}, patience_for(wish)).front();
+    const bool busy = !reply && reply.error().code() == Code::kResourceExhausted;
+    if (!busy || std::chrono::steady_clock::now() >= until) return reply;
+    std::this_thread::sleep_for(kBusyPause);
+  }
+}
+
 // Only what holds for all cells is an error of the whole.
 Status fill(Questions& questions, const ProbeWish& wish, ProbeMatrix* matrix) {
   ProgressBar bar("measuring", ProgressBar::Shows::kCount);
@@ -96,7 +111,7 @@ Status fill(Questions& questions, const ProbeWish& wish, ProbeMatrix* matrix) {
   for (ProbeCell& cell : matrix->cells) {
     bar.show(done++, matrix->cells.size());
     if (!cell.fault.empty()) continue;
-    const Reply reply = questions.ask({order_of(wish, cell)}, patience_for(wish)).front();
+    const Reply reply = probe(questions, wish, cell);
     if (reply && reply->has_probe()) {
       cell.figures = reply->probe();
       cell.device = reply->probe().device();
