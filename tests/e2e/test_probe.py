@@ -136,3 +136,14 @@ def test_a_receiver_that_dies_ends_it(namespaces, make_cluster):
     assert probe.wait(20) == 1, probe.says()
     assert all(cell["fault"] for cell in json.loads(probe.out.read_text())["cells"])
     assert ring.nodes[0].ask("status")["node"] == "n0"
+
+
+def test_the_end_of_the_daemon_that_was_asked_ends_it(make_cluster):
+    ring = make_cluster(3).start()
+    node = ring.nodes[0]
+    probe = Process("probe", [ring.program("gradringctl"), "--runtime-dir", node.runtime_dir, "bandwidth", "--matrix",
+                              "--seconds", "20"], ring.folder, ring.mark)
+    time.sleep(2)
+    node.daemon.kill()
+    assert probe.wait(10) == 3, probe.complains()
+    assert "nobody listens" in probe.complains()

@@ -19,6 +19,10 @@
 namespace gradring::tools {
 namespace {
 
+// While an answer is waited for.
+constexpr std::chrono::milliseconds kKnockEvery{1000};
+constexpr std::chrono::milliseconds kLastWords{100};
+
 tl::unexpected<Status> refuse(Code code, std::string message) {
   return tl::unexpected(Status(code, std::move(message)));
 }
@@ -79,6 +83,7 @@ Reply judge(const wire::DaemonMessage& message, const std::string& path) {
 }  // namespace
 
 struct Questions::Parts {
+  std::string runtime_dir;
   std::string path;
   zmq::context_t context{1};
   zmq::socket_t socket{context, zmq::socket_type::dealer};
@@ -101,6 +106,7 @@ Questions::~Questions() = default;
 
 tl::expected<Questions, Status> Questions::open(const std::string& runtime_dir) {
   auto parts = std::make_unique<Parts>();
+  parts->runtime_dir = runtime_dir;
   parts->path = runtime_dir + "/control.sock";
   if (Status status = knock(runtime_dir, parts->path); !status.ok()) return tl::unexpected(status);
   try {
@@ -127,17 +133,24 @@ Status Questions::Parts::send(const std::vector<wire::Query>& queries) {
   return {};
 }
 
-// Until each has an answer, or the time is over.
+// Until each has an answer, the time is over, or nobody is there any more: of that ZeroMQ says
+// nothing, and what a daemon said last may come in after its end.
 Status Questions::Parts::receive(uint64_t first, std::chrono::milliseconds patience,
                                  std::vector<std::optional<Reply>>* replies) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
+  Status gone;
   for (size_t missing = replies->size(); missing > 0;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
+    const auto wait = std::min(left, gone.ok() ? kKnockEvery : kLastWords);
     // 0 would be "look once", -1 "for ever".
-    socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::max<int64_t>(left.count(), 1)));
+    socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::max<int64_t>(wait.count(), 1)));
     zmq::message_t frame;
-    if (!socket.recv(frame).has_value()) break;
+    if (!socket.recv(frame).has_value()) {
+      if (!gone.ok() || wait == left) return gone;
+      gone = knock(runtime_dir, path);
+      continue;
+    }
     wire::DaemonMessage message;
     if (!message.ParseFromArray(frame.data(), static_cast<int>(frame.size()))) {
       return {Code::kIncompatible,

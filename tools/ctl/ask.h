@@ -25,8 +25,8 @@ class Questions {
   static constexpr std::chrono::milliseconds kPatience{3000};
 
   // The answers in the order of the questions, all within 3 s, or as long as what is asked takes:
-  // what did not come by then is DEADLINE_EXCEEDED. Other errors: what the daemon refuses with,
-  // INCOMPATIBLE.
+  // what did not come by then is DEADLINE_EXCEEDED, or UNAVAILABLE once nobody listens any more.
+  // Other errors: what the daemon refuses with, INCOMPATIBLE.
   std::vector<Reply> ask(const std::vector<wire::Query>& queries,
                          std::chrono::milliseconds patience = kPatience);
   Reply ask(const wire::Query& query) { return ask(std::vector{query}).front(); }

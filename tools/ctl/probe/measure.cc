@@ -104,7 +104,15 @@ Reply probe(Questions& questions, const ProbeWish& wish, const ProbeCell& cell) 
   }
 }
 
-// Only what holds for all cells is an error of the whole.
+// What holds for all cells: nobody is allowed to ask, or the daemon that passes all questions on
+// says nothing any more.
+Status fault_of_all(Questions& questions, const Status& fault) {
+  if (fault.code() == Code::kPermissionDenied) return fault;
+  if (fault.code() != Code::kUnavailable && fault.code() != Code::kDeadlineExceeded) return {};
+  const Reply here = questions.ask(query_of(wire::Query::STATUS));
+  return here ? Status() : here.error();
+}
+
 Status fill(Questions& questions, const ProbeWish& wish, ProbeMatrix* matrix) {
   ProgressBar bar("measuring", ProgressBar::Shows::kCount);
   uint64_t done = 0;
@@ -117,8 +125,8 @@ Status fill(Questions& questions, const ProbeWish& wish, ProbeMatrix* matrix) {
       cell.device = reply->probe().device();
     } else if (reply) {
       cell.fault = "its daemon answered another question";
-    } else if (reply.error().code() == Code::kPermissionDenied) {
-      return reply.error();
+    } else if (Status fault = fault_of_all(questions, reply.error()); !fault.ok()) {
+      return fault;
     } else {
       cell.fault =
           reply.error().message() == "unknown query"
