@@ -270,6 +270,32 @@ def closures_and_schedules():
     same(model, oracle, EXACT)
 
 
+def schedules_of_what_was_wrapped():
+    """They go on with the groups that they began with, whoever loads a state into the optimizer."""
+    def broadcast(model, optimizer):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+    def sync(model, optimizer):
+        hvd.elastic.TorchState(model, optimizer).sync()
+
+    def load(model, optimizer):
+        optimizer.load_state_dict(optimizer.state_dict())
+    for begin in (broadcast, sync, load):
+        for op in (hvd.Average, hvd.Adasum):
+            model, _ = models()
+            own = torch.optim.SGD(model.parameters(), lr=0.1 * (rank + 1) if begin is broadcast else 0.1)
+            schedule = torch.optim.lr_scheduler.StepLR(own, 1, gamma=0.5)
+            optimizer = hvd.DistributedOptimizer(own, model.named_parameters(), op=op)
+            begin(model, optimizer)
+            for one in batches():
+                optimizer.zero_grad()
+                loss_of(model, one[0][rank]).backward()
+                optimizer.step()
+                schedule.step()
+            assert optimizer.param_groups[0]["lr"] == 0.1 * 0.5 ** STEPS, (begin, rank, optimizer.param_groups[0]["lr"])
+            equal_on(model)
+
+
 def mistakes():
     model = Model()
     pairs = list(model.named_parameters())
@@ -328,7 +354,7 @@ def states():
 
 
 for check in (plain, several_passes, compressed, divided_before, grouped, in_process_sets, sparse, adasum, clipped,
-              gradients_that_are_missing, uneven_data, closures_and_schedules, mistakes, states):
+              gradients_that_are_missing, uneven_data, closures_and_schedules, schedules_of_what_was_wrapped, mistakes, states):
     check()
     say(ok=check.__name__)
 hvd.shutdown()

@@ -7,6 +7,8 @@ from collections import Counter
 
 import torch
 
+from .options import same_groups
+
 
 def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
     """A name for each of the optimizer's parameters. Raises ValueError unless there is one, and one only."""
@@ -88,3 +90,9 @@ class Passes:
             raise AssertionError("optimizer.zero_grad() after backward() and before optimizer.step() or "
                                  "optimizer.synchronize(): gradients are being exchanged")
         super().zero_grad(*args, **keywords)
+
+    def load_state_dict(self, state_dict) -> None:
+        """The optimizer's own, for schedules that are those of the optimizer that was given, too."""
+        self._start_anew()
+        with same_groups(self):
+            super().load_state_dict(state_dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run
 from ..elastic.parts import Keeper, PartsState
 from ..objects import allgather_object
+from .options import same_groups
 from .sampler import ElasticSampler
 
 __all__ = ["ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "TorchState",
@@ -56,4 +58,9 @@ def _together(states: list[dict]) -> dict:
 
 def _keeper_of(part) -> Keeper:
     kind = _SamplerKeeper if isinstance(part, ElasticSampler) else Keeper
-    return kind(part, lambda one: one.state_dict(), lambda one, state: one.load_state_dict(state))
+    return kind(part, lambda one: one.state_dict(), _load)
+
+
+def _load(part, state):
+    with same_groups(part) if isinstance(part, torch.optim.Optimizer) else contextlib.nullcontext():
+        part.load_state_dict(state)

@@ -12,6 +12,7 @@ from ..objects import broadcast_object as broadcast_object
 from ..process_sets import ProcessSet, global_process_set
 from ..world import rank
 from .ops import broadcast_async_
+from .options import same_groups
 
 
 def broadcast_parameters(params: Mapping | Iterable, root_rank: int,
@@ -45,7 +46,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
         state = _filled(outline, tensors)
     broadcast_parameters([(f"optimizer_state.{i}", tensor) for i, tensor in enumerate(tensors)], root_rank, process_set)
     if state is not None:
-        optimizer.load_state_dict(state)
+        with same_groups(optimizer):
+            optimizer.load_state_dict(state)
 
 
 @dataclass

@@ -182,7 +182,6 @@ class GradientSteps(Passes):
         self._handles.clear()
 
     def load_state_dict(self, state_dict):
-        self._start_anew()
         self._synchronized = False
         super().load_state_dict(state_dict)
 
