@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 CHECKS_OF_OPS = 13
-CHECKS_OF_OPTIMIZERS = 15
+CHECKS_OF_OPTIMIZERS = 16
 
 
 def test_every_op_gives_what_it_must(ring):

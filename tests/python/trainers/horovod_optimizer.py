@@ -353,8 +353,30 @@ def states():
     refused(ValueError, "LBFGS", hvd.broadcast_optimizer_state, torch.optim.LBFGS(model.parameters()), 0)
 
 
+def states_to_go_back_to():
+    """What was synced, or saved last, whatever has become of the model meanwhile."""
+    torch.manual_seed(rank)
+    model = Model()
+    optimizer = sgd(model)
+    state = hvd.elastic.TorchState(model, optimizer, step=0)
+    for keep in (state.sync, state.save):
+        optimizer.zero_grad()
+        loss_of(model, batches()[0][0][0]).backward()
+        optimizer.step()
+        keep()
+        kept = copy.deepcopy((model.state_dict(), optimizer.state_dict()["state"]))
+        for _ in range(2):  # what was kept is still so after the first
+            optimizer.step()
+            state.step = 7
+            state.restore()
+            torch.testing.assert_close((model.state_dict(), optimizer.state_dict()["state"]), kept, rtol=0, atol=0)
+            assert state.step == 0
+    equal_on(model)
+
+
 for check in (plain, several_passes, compressed, divided_before, grouped, in_process_sets, sparse, adasum, clipped,
-              gradients_that_are_missing, uneven_data, closures_and_schedules, schedules_of_what_was_wrapped, mistakes, states):
+              gradients_that_are_missing, uneven_data, closures_and_schedules, schedules_of_what_was_wrapped, mistakes, states,
+              states_to_go_back_to):
     check()
     say(ok=check.__name__)
 hvd.shutdown()

@@ -27,8 +27,8 @@ class Keeper:
 
     def sync(self) -> None:
         """All ranks call it: they take over the state of the rank that has the job's."""
-        self._kept = broadcast_object(self._read(self.part), root_rank=world().oldest)
-        self.restore()
+        self._write(self.part, broadcast_object(self._read(self.part), root_rank=world().oldest))
+        self.save()
 
     def reset(self) -> None:
         """After the ranks have changed."""

@@ -42,8 +42,8 @@ class _SamplerKeeper(Keeper):
     """What one rank has processed, all have."""
 
     def sync(self):
-        self._kept = _together(allgather_object(self.part.state_dict()))
-        self.restore()
+        self.part.load_state_dict(_together(allgather_object(self.part.state_dict())))
+        self.save()
 
     def reset(self):
         self.part.reset()
