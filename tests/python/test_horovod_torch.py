@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-CHECKS_OF_OPS = 13
+CHECKS_OF_OPS = 14
 CHECKS_OF_OPTIMIZERS = 16
 
 

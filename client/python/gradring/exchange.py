@@ -220,9 +220,9 @@ def _start(process_set, calls, owner, finish) -> RequestHandle:
 
 def staged(names, full, work, now):
     if now:
-        handle = RequestHandle([], work)
+        handle = RequestHandle([], lambda: names.in_turn(full, work)())
     else:
-        handle = StagedHandle(work)
+        handle = StagedHandle(names.in_turn(full, work))
     names.hold(full, handle)
     return handle
 

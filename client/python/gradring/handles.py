@@ -158,6 +158,7 @@ class Names:
         self._used: dict[str, Callable[[], bool]] = {}
         self._most = self.KEPT
         self._made: dict[str, int] = {}
+        self._last: dict[str, threading.Event | None] = {}  # of each automatic name: set when its last op is over
 
     def check(self, name: str | None, kind: str) -> str:
         """What the op is called in the daemons; empty: by its place in the program. Raises ValueError."""
@@ -179,7 +180,27 @@ class Names:
         with self._lock:
             number = self._made.get(kind, 0)
             self._made[kind] = (number + 1) % self.AUTOMATIC
-        return f"{kind}.#{number}"
+            name = f"{kind}.#{number}"
+            self._last.setdefault(name, None)
+        return name
+
+    def in_turn(self, full: str, work: Callable[[], Any]) -> Callable[[], Any]:
+        """The work of an op, behind that of the one before it of the same automatic name. Two at once would be matched
+        with each other's parts, and other ranks' threads may go in another order."""
+        over = threading.Event()
+        with self._lock:
+            if full not in self._last:
+                return work
+            before, self._last[full] = self._last[full], over
+
+        def in_turn():
+            try:
+                if before is not None:
+                    before.wait()
+                return work()
+            finally:
+                over.set()
+        return in_turn
 
     def hold(self, full: str, handle: RequestHandle | StagedHandle) -> None:
         if not full:

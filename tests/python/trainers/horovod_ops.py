@@ -236,6 +236,18 @@ def batch_norm():
     refused(ValueError, "two dimensions", plain, torch.ones(5))
 
 
+def more_at_once_than_there_are_names():
+    """Of ops without a name, each has its own result."""
+    for start in (lambda number: hvd.allgather_async(torch.tensor([number])),
+                  lambda number: hvd.alltoall_async(torch.full((size,), number))):
+        for _ in range(4):
+            handles = [start(100 * i + rank) for i in range(300)]
+            for i, handle in enumerate(handles):
+                got = handle.wait()
+                got = got[0] if isinstance(got, tuple) else got
+                assert got.tolist() == [100 * i + one for one in range(size)], i
+
+
 def uneven_data():
     for _ in range(rank):
         hvd.allreduce(torch.ones(3), name="step", op=hvd.Sum)
@@ -254,7 +266,7 @@ def failures():
 
 
 for check in (names, sums_of_all_types, other_reductions_and_factors, in_place, by_handles, sparse, rows, compressed,
-              gradients, process_sets, batch_norm, uneven_data, failures):
+              gradients, process_sets, batch_norm, more_at_once_than_there_are_names, uneven_data, failures):
     check()
     say(ok=check.__name__)
 hvd.shutdown()
