@@ -67,6 +67,22 @@ def all_reduce_of_what_is_not_contiguous():
     assert torch.equal(tensor, torch.arange(12.0).reshape(3, 4).t() * TOTAL)
 
 
+def parameters_that_are_not_contiguous():
+    """Outside of no_grad(), as those that are."""
+    square = torch.arange(12.0).reshape(3, 4).t()
+
+    def parameter(factor):
+        return torch.nn.Parameter(square.clone(memory_format=torch.preserve_format) * factor)
+    whole, sent = parameter(RANK + 1), parameter(RANK)
+    dist.all_reduce(whole)
+    dist.broadcast(sent, 2)
+    lists = [parameter(0) for _ in range(SIZE)]
+    dist.all_gather(lists, parameter(RANK))
+    for one, factor in [(whole, TOTAL), (sent, 2), *zip(lists, range(SIZE), strict=True)]:
+        assert not one.is_contiguous() and one.is_leaf and one.requires_grad
+        assert torch.equal(one.detach(), square * factor), (one, factor)
+
+
 def all_reduce_of_complex_numbers():
     tensor = torch.full((3,), complex(RANK + 1, 1))
     dist.all_reduce(tensor)  # which torch hands over as twice as many floats
@@ -280,6 +296,7 @@ def what_makes_no_sense_is_refused_in_words():
 
 CHECKS = [
     all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
+    parameters_that_are_not_contiguous,
     all_reduce_of_complex_numbers, all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once,
     futures, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one,
     groups, coalesced, coalesced_on_a_device, functional_and_sharded, what_makes_no_sense_is_refused_in_words,

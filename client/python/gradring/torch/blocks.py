@@ -20,7 +20,7 @@ def spread(whole, parts):
     def finish():
         blocks = whole.reshape(-1).split([one.numel() for one in parts]) if whole is not None else ()
         for block, part in zip(blocks, parts):
-            part.copy_(block.view(part.shape))
+            part.detach().copy_(block.view(part.shape))
     return finish
 
 

@@ -58,7 +58,7 @@ class Place:
         if self.device is not None:
             self.dense = self.device.host(tensor)  # until it is fetched, with anything in it
         else:
-            self.dense = tensor if tensor.is_contiguous() else tensor.contiguous()
+            self.dense = tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
     @property
     def address(self) -> int:
@@ -73,7 +73,7 @@ class Place:
         if self.device is not None:
             self.device.deliver([(self.dense, self.tensor)])
         elif self.dense is not self.tensor:
-            self.tensor.copy_(self.dense)
+            self.tensor.detach().copy_(self.dense)  # parameters too, as those that are dense
 
 
 class Move:
