@@ -43,6 +43,21 @@ def test_goes_on_without_a_rank_and_takes_it_in_again(ring, victim):
     assert steps(again)[0]["step"] > 5  # it did not begin at the beginning
 
 
+def test_what_is_left_of_an_epoch_is_shared_out_among_those_that_are_left(ring):
+    """No sample is left out, and none given to two of them."""
+    *left, _ = ring.launch("elastic_sampler")
+    for one in left:
+        assert one.wait(60) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+    said = [reports(one) for one in left]
+    before = [set(first["share"]) for first, _, _ in said]
+    shares = [second["share"] for _, second, _ in said]
+    assert len(set().union(*before)) == 48
+    given = [sample for share in shares for sample in share]
+    assert len(given) - len(set(given)) < len(left), shares  # some may be given twice, for shares to be equal
+    processed = [sample for _, _, end in said for sample in end["processed"]]
+    assert set(processed) == set(range(64)) and len(processed) < 64 + len(left), processed
+
+
 def test_what_was_processed_is_put_together():
     states = [{"epoch": 1, "processed_indices": {1, 2}}, {"epoch": 1, "processed_indices": {3}},
               {"epoch": 0, "processed_indices": {9}}]

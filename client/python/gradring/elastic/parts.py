@@ -11,7 +11,13 @@ from .state import ObjectState
 
 
 class Keeper:
-    """Of one object: knows how to read its state, as something that can be pickled, and how to write it."""
+    """Of one object: knows how to read its state, as something that can be pickled, and how to write it.
+
+    Attributes:
+        alike: whether ranks that train together have the same state of it.
+    """
+
+    alike = True
 
     def __init__(self, part: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]):
         self.part = part
@@ -61,3 +67,6 @@ class PartsState(ObjectState):
     def reset(self):
         for keeper in self._keepers.values():
             keeper.reset()
+
+    def _alike(self):
+        return all(keeper.alike for keeper in self._keepers.values())

@@ -40,7 +40,7 @@ class State:
         one = world()
         grew = one.grew
         if one.elastic and one.join_point():
-            raise HostsUpdatedInterrupt(skip_sync=one.grew == grew)
+            raise HostsUpdatedInterrupt(skip_sync=one.grew == grew and self._alike())
 
     def save(self) -> None:
         """Keeps the state in this process's memory."""
@@ -56,6 +56,10 @@ class State:
 
     def reset(self) -> None:
         """After the ranks have changed, before the callbacks."""
+
+    def _alike(self) -> bool:
+        """Whether ranks that train together have the same state at each commit."""
+        return True
 
 
 class ObjectState(State):

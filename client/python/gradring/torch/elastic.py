@@ -39,7 +39,9 @@ class TorchState(PartsState):
 
 
 class _SamplerKeeper(Keeper):
-    """What one rank has processed, all have."""
+    """What one rank has processed, all have: once they are in sync."""
+
+    alike = False
 
     def sync(self):
         self.part.load_state_dict(_together(allgather_object(self.part.state_dict())))

@@ -14,7 +14,8 @@ class ElasticSampler(torch.utils.data.Sampler):
     """Shares out the samples of an epoch that nobody has processed among the ranks that are there.
 
     Tell it of each batch (`record_batch`), hand it to a TorchState, and call set_epoch() when an epoch is over, never
-    before. When the ranks change, reset() shares out the rest of the epoch anew.
+    before. When the ranks change, reset() shares out the rest of the epoch anew; what a rank has processed that is lost
+    belongs to the rest.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0):
