@@ -7,6 +7,7 @@ import time
 import pytest
 from conftest import TRAINERS, reports
 
+from gradring.elastic import State
 from gradring.torch.elastic import _together
 
 STEPS = 30
@@ -77,3 +78,21 @@ def test_keras_goes_on_without_a_rank(ring):
     assert all(end["resets"] == [3] and end["epoch"] >= 3 for end in ends), ends
     assert all(end["weights"] == ends[0]["weights"] for end in ends), ends
     assert all(end["synced"] == [0.0, 7.0, 0] for end in ends), ends
+
+
+def test_a_state_of_ones_own_is_begun_as_horovods():
+    class Own(State):
+        def __init__(self):
+            super().__init__(bcast_object=lambda one, root_rank=0: [one], get_rank=lambda: 7)
+
+        def sync(self):
+            self.synced = self._bcast_object(self._rank())
+
+        def reset(self):
+            self.synced = None
+    own, told = Own(), []
+    own.register_reset_callbacks([lambda: told.append(own.synced)])
+    own.sync()
+    assert own.synced == [7]
+    own.on_reset()
+    assert told == [None]

@@ -103,3 +103,5 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert "rank 1" in told["raised"] and "LookupError: no such thing" in told["raised"]
     assert "ended with 3" in told["ended"]
     assert "KiB" in told["large"]
+    assert told["as_horovods"] == [[0, 4.0], [1, 4.0]]
+    assert "'use_glue'" in told["unknown"]

@@ -17,25 +17,37 @@ try:
 except ImportError:
     from pickle import dumps
 
+# What Horovod's run() takes beside, as flags of gradring-run, which says which of them it has no need of.
+SWITCHES = {"disable_cache": "--disable-cache", "use_gloo": "--gloo", "use_mpi": "--mpi", "verbose": "--verbose"}
+FLAGS = {"cooldown_range": "--blacklist-cooldown-range", "host_discovery_script": "--host-discovery-script",
+         "hostfile": "--hostfile", "max_np": "--max-np", "max_num_proc": "--max-np", "min_np": "--min-np",
+         "min_num_proc": "--min-np", "mpi_args": "--mpi-args", "network_interface": "--network-interfaces",
+         "network_interfaces": "--network-interfaces", "output_filename": "--output-filename",
+         "reset_limit": "--reset-limit", "slots": "--slots-per-host", "ssh_identity_file": "--ssh-identity-file",
+         "ssh_port": "--ssh-port", "start_timeout": "--start-timeout"}
+
 PAYLOAD_MAX = 96 << 10  # a word of a command line holds no more than 128 KiB
 
 
-def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any] | None = None, np: int = 1,
+def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any] | None = None, np: int | None = None,
         hosts: str | None = None, *, num_proc: int | None = None, env: Mapping[str, str] | None = None,
-        executable: str | None = None, flags: Sequence[str] = ()) -> list:
+        executable: str | None = None, flags: Sequence[str] = (), **horovods: Any) -> list:
     """What `func(*args, **kwargs)` returns on each of `np` ranks, in their order.
 
     Args:
         func: may call gradring.init(). Functions of the script itself, or of a notebook, need the package cloudpickle.
-        np, num_proc: how many ranks; two names of the same.
+        np, num_proc: how many ranks; two names of the same. None: one.
         hosts: "HOST:N,HOST:N", as gradring-run's -H; None: all here. Rank 0 has to be here.
         env: variables to set beside those that there are.
         executable: the Python to use; None: this one, which has to lie at the same path on all hosts.
         flags: more of gradring-run's, such as ["--runtime-dir", "/run/gradring"].
+        horovods: what Horovod's takes beside, such as `use_gloo` and `start_timeout`: docs/migrate-horovod.md says of
+            each flag of that name what becomes of it.
     Raises:
         RuntimeError: the function raised on a rank, whose number and traceback are in the text; or a rank ended.
         FileNotFoundError: gradring-run is not in PATH, nor named by GRADRING_RUN.
     """
+    more = [word for name, value in horovods.items() for word in _flag(name, value)]
     payload = base64.b64encode(dumps((func, tuple(args), dict(kwargs or {})))).decode()
     if len(payload) > PAYLOAD_MAX:
         raise ValueError(f"gradring: the function and its arguments are {len(payload) >> 10} KiB when pickled, and "
@@ -43,8 +55,8 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
     with tempfile.TemporaryDirectory(prefix="gradring-run-") as folder:
         results = Path(folder) / "results"
         # Results are handed over in a file of this host, where srun may start no rank.
-        command = [_program(), "--launcher", "ssh", "-np", str(num_proc or np), *(["-H", hosts] if hosts else []),
-                   *flags, executable or sys.executable, "-m", "gradring.launched", str(results), payload]
+        command = [_program(), "--launcher", "ssh", "-np", str(num_proc or np or 1), *(["-H", hosts] if hosts else []),
+                   *more, *flags, executable or sys.executable, "-m", "gradring.launched", str(results), payload]
         done = subprocess.run(command, env={**os.environ, **(env or {})}, check=False)
         if not results.exists():
             raise RuntimeError(f"gradring: the function did not end on all ranks: gradring-run ended with "
@@ -54,6 +66,18 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         if traceback is not None:
             raise RuntimeError(f"gradring: the function raised on rank {rank}:\n{traceback}")
     return [value for value, _ in outcomes]
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    if name not in SWITCHES and name not in FLAGS:
+        raise TypeError(f"gradring: run() has no argument {name!r}")
+    if value is None or value is False:
+        return []
+    if name in SWITCHES:
+        return [SWITCHES[name]] if value else []
+    if name == "cooldown_range":
+        return [FLAGS[name], *map(str, value)]
+    return [f"{FLAGS[name]}={','.join(value) if isinstance(value, (list, tuple)) else value}"]
 
 
 def _program() -> str:

@@ -25,7 +25,7 @@ def fails_on_one():
 def refused(function, *args, **keywords):
     try:
         gradring.run(function, *args, **keywords)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         return str(error)
     raise AssertionError("it went well")
 
@@ -38,3 +38,8 @@ if __name__ == "__main__":
     say(raised=refused(functions.fails_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
     say(ended=refused(os._exit, (3,), np=2))
     say(large=refused(len, (b"x" * 200_000,), np=2))
+    say(as_horovods=gradring.run(functions.ranks_sum, (2.0,), env={"PYTHONPATH": sys.argv[1]}, num_proc=2, use_gloo=True,
+                                 use_mpi=False, verbose=1, start_timeout=30, slots=2, reset_limit=0, ssh_port=None,
+                                 mpi_args="-x A", cooldown_range=(1, 2), network_interfaces=["lo", "eth0"],
+                                 min_np=1, disable_cache=True))
+    say(unknown=refused(len, ((),), use_glue=True))

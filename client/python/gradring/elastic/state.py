@@ -6,14 +6,17 @@ import copy
 from typing import Any, Callable, Iterable
 
 from ..objects import broadcast_object
-from ..world import world
+from ..world import rank, world
 from .interrupts import HostsUpdatedInterrupt
 
 
 class State:
     """What a training function goes on from. Not thread-safe: it belongs to the thread that trains."""
 
-    def __init__(self):
+    def __init__(self, bcast_object: Callable[..., Any] | None = None, get_rank: Callable[[], int] | None = None):
+        """Horovod asks for both, for the states of one's own that are made of it; ours serve where they are None."""
+        self._bcast_object = bcast_object or broadcast_object
+        self._rank = get_rank or rank
         self._reset_callbacks: list[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
@@ -67,9 +70,7 @@ class ObjectState(State):
 
     def __init__(self, bcast_object: Callable[..., Any] | None = None, get_rank: Callable[[], int] | None = None,
                  **values):
-        """`bcast_object`, `get_rank`: Horovod asks for them; ours serve where they are None."""
-        super().__init__()
-        self._bcast_object = bcast_object or broadcast_object
+        super().__init__(bcast_object, get_rank)
         self._names = list(values)
         self._kept: dict[str, Any] = {}
         for name, value in values.items():
