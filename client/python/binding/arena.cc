@@ -17,6 +17,8 @@ constexpr size_t kLeast = 4096;
 // limits.
 constexpr size_t kIdleMost = size_t{512} << 20;
 
+constexpr size_t kInSlab = 0;  // the capacity of a block that is a slot
+
 // So that blocks fit again where sizes differ a little: an eighth more at most, from 32 KiB on.
 size_t capacity_for(size_t bytes) {
   const size_t step = std::max(kLeast, std::bit_floor(bytes) / 8);
@@ -50,27 +52,52 @@ void Arena::Block::hide_at(void* pages) const {
   }
 }
 
-Arena::~Arena() {
-  for (const auto& [capacity, data] : idle_) gradring_free(comm_.get(), data);
-}
+Arena::~Arena() { free_idle(); }
 
 std::shared_ptr<const Arena::Block> Arena::take(size_t bytes) {
+  if (bytes > Slabs::kLargest) return take_pages(bytes);
+  return used(take_slot(bytes), bytes, kInSlab);
+}
+
+std::shared_ptr<const Arena::Block> Arena::take_pages(size_t bytes) {
   if (bytes > SIZE_MAX / 2) throw Error(GRADRING_ERR_INVALID, "more than any memory holds");
   const size_t capacity = capacity_for(bytes);
-  std::byte* data = nullptr;
+  return used(take_segment(capacity), bytes, capacity);
+}
+
+// Where the daemon's limits refuse one more, what lies idle here makes room.
+std::byte* Arena::take_segment(size_t capacity) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = idle_.find(capacity); found != idle_.end()) {
-      data = found->second;
+      std::byte* const data = found->second;
       idle_bytes_ -= capacity;
       idle_.erase(found);
+      return data;
     }
   }
-  if (data == nullptr) {
-    void* memory = nullptr;
-    check(gradring_alloc(comm_.get(), capacity, &memory));
-    data = static_cast<std::byte*>(memory);
+  void* memory = nullptr;
+  gradring_code code = gradring_alloc(comm_.get(), capacity, &memory);
+  if (code == GRADRING_ERR_EXHAUSTED) {
+    free_idle();
+    code = gradring_alloc(comm_.get(), capacity, &memory);
   }
+  check(code);
+  return static_cast<std::byte*>(memory);
+}
+
+std::byte* Arena::take_slot(size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::byte* const slot = slabs_.take(bytes)) return slot;
+  }
+  std::byte* const segment = take_segment(Slabs::bytes_for(bytes));
+  const std::lock_guard lock(mutex_);
+  slabs_.add(segment, bytes);
+  return slabs_.take(bytes);
+}
+
+std::shared_ptr<const Arena::Block> Arena::used(std::byte* data, size_t bytes, size_t capacity) {
   const auto give_back = [self = shared_from_this(), capacity](const Block* block) {
     self->give_back(*block, capacity);
     delete block;
@@ -84,8 +111,13 @@ std::shared_ptr<const Arena::Block> Arena::take(size_t bytes) {
 void Arena::give_back(const Block& block, size_t capacity) {
   const std::lock_guard lock(mutex_);
   used_.erase(block.data);
-  if (block.kept) return;  // it is freed with the communicator
-  idle_.emplace(capacity, block.data);
+  if (block.kept) return;  // its segment is freed with the communicator
+  if (capacity != kInSlab) return make_idle(block.data, capacity);
+  if (const auto whole = slabs_.give_back(block.data)) make_idle(whole->data, whole->bytes);
+}
+
+void Arena::make_idle(std::byte* segment, size_t capacity) {
+  idle_.emplace(capacity, segment);
   idle_bytes_ += capacity;
   while (idle_bytes_ > kIdleMost) {
     const auto largest = std::prev(idle_.end());
@@ -94,6 +126,13 @@ void Arena::give_back(const Block& block, size_t capacity) {
     idle_bytes_ -= largest->first;
     idle_.erase(largest);
   }
+}
+
+void Arena::free_idle() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [capacity, data] : idle_) gradring_free(comm_.get(), data);
+  idle_.clear();
+  idle_bytes_ = 0;
 }
 
 void Arena::copy(void* to, const void* from, size_t bytes) {

@@ -8,6 +8,8 @@
 #include <memory>
 #include <mutex>
 
+#include "client/python/binding/slabs.h"
+
 namespace gradring::python {
 
 // Memory that trainers share with the daemon, in blocks that are used again: to ask the daemon for
@@ -35,8 +37,11 @@ class Arena : public std::enable_shared_from_this<Arena> {
     void show_at(void* pages) const;
     void hide_at(void* pages) const;
   };
-  // Page aligned, and with whatever is in it. Throws Error.
+  // With whatever is in it. A small one shares a segment, and maybe pages, with others; it is
+  // aligned to its size, and to a cache line at least. Throw Error.
   std::shared_ptr<const Block> take(size_t bytes);
+  // Page aligned, and nobody else's: it may be shown elsewhere.
+  std::shared_ptr<const Block> take_pages(size_t bytes);
 
   // The block in use around these bytes; null if they are ordinary memory.
   std::shared_ptr<const Block> around(const void* at, size_t bytes) const;
@@ -46,13 +51,19 @@ class Arena : public std::enable_shared_from_this<Arena> {
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
  private:
+  std::byte* take_segment(size_t capacity);
+  std::byte* take_slot(size_t bytes);
+  std::shared_ptr<const Block> used(std::byte* data, size_t bytes, size_t capacity);
   void give_back(const Block& block, size_t capacity);
+  void make_idle(std::byte* segment, size_t capacity);
+  void free_idle();
 
   const std::shared_ptr<gradring_comm> comm_;
   std::atomic<uint64_t> copied_bytes_{0};
   mutable std::mutex mutex_;
-  std::multimap<size_t, std::byte*> idle_;  // by capacity
+  std::multimap<size_t, std::byte*> idle_;  // segments, by capacity
   size_t idle_bytes_ = 0;
+  Slabs slabs_;
   std::map<const std::byte*, std::weak_ptr<const Block>> used_;  // by address
 };
 

@@ -264,6 +264,11 @@ NB_MODULE(_native, m) {
              const nb::gil_scoped_release unlocked;
              return Memory{self.arena().take(bytes)};
            })
+      .def("allocate_pages",
+           [](const Job& self, size_t bytes) {
+             const nb::gil_scoped_release unlocked;
+             return Memory{self.arena().take_pages(bytes)};
+           })
       .def("start", &start, nb::arg("call"), nb::arg("owner") = nb::none())
       .def("start_all", &start_all, nb::arg("calls"), nb::arg("owner") = nb::none())
       .def("leave",

@@ -23,6 +23,11 @@ def call_on(array, **details):
                 input_bytes=array.nbytes, output=array.ctypes.data, output_bytes=array.nbytes, **details)
 
 
+def call_between(one, other):
+    return Call(Collective.ALLREDUCE, dtype=Dtype.FLOAT32, count=one.size, input=one.ctypes.data, input_bytes=one.nbytes,
+                output=other.ctypes.data, output_bytes=other.nbytes)
+
+
 def the_view_and_the_place_are_told():
     assert (RANK, SIZE) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     assert job.view()["ranks"] == list(range(SIZE)) and job.node in ("n0", "n1") and job.local_size == 2
@@ -52,6 +57,23 @@ def memory_is_used_again():
     address = first.address
     del first
     assert job.allocate(4 * COUNT - 8).address == address
+
+
+def small_blocks_lie_apart_and_share_segments():
+    """More of them than a trainer may have segments, of all sizes, each with an input and an output of its own."""
+    sizes = [1 + 97 * i % 3000 if i % 50 else 16384 for i in range(1500)]
+    inputs = [numpy.full(size, RANK + i, numpy.float32) for i, size in enumerate(sizes)]
+    outputs = [numpy.empty_like(one) for one in inputs]
+    requests = [job.start(call_between(one, other), other) for one, other in zip(inputs, outputs)]
+    assert all(request.wait() for request in requests)
+    assert all((one == SIZE * i + TOTAL - SIZE).all() for i, one in enumerate(outputs))
+
+
+def what_lies_idle_keeps_nobody_from_segments():
+    for size in (70_000, 80_000):
+        blocks = [job.allocate(size) for _ in range(600)]
+        assert len({block.address for block in blocks}) == 600
+        del blocks
 
 
 def what_is_dropped_disturbs_nobody():
@@ -104,8 +126,10 @@ def threads_of_the_binding_count_no_references():
 
 
 for check in (the_view_and_the_place_are_told, shared_memory_is_summed_where_it_lies,
-              ordinary_memory_is_written_when_it_is_waited_for, memory_is_used_again, what_is_dropped_disturbs_nobody,
-              all_or_none_are_submitted, errors_can_be_sent_to_other_processes, a_mismatch_names_both,
+              ordinary_memory_is_written_when_it_is_waited_for, memory_is_used_again,
+              small_blocks_lie_apart_and_share_segments, what_lies_idle_keeps_nobody_from_segments,
+              what_is_dropped_disturbs_nobody, all_or_none_are_submitted, errors_can_be_sent_to_other_processes,
+              a_mismatch_names_both,
               threads_of_the_binding_count_no_references):
     check()
     say(right=check.__name__)

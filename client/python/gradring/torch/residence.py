@@ -66,7 +66,7 @@ class Residence:
         memory = None
         if not storage.is_shared():
             try:
-                memory = self._job.allocate(storage.nbytes())
+                memory = self._job.allocate_pages(storage.nbytes())
                 # Gives the storage a mapping of its own, whose pages can be exchanged for the daemon's. torch
                 # unmaps it with the storage.
                 file, _ = storage._share_fd_cpu_()
