@@ -181,17 +181,25 @@ uint32_t join(const std::shared_ptr<Job>& job) {
 }
 
 // As gradring.errors.GradringError, whose arguments these are.
+nb::object in_python(const Error& error) {
+  const gradring_result& result = error.result();
+  return nb::module_::import_("gradring.errors")
+      .attr("GradringError")(error.what(), static_cast<int>(error.code()), result.cause,
+                             error.code() == GRADRING_ERR_FAILED ? result.blamed_rank : -1,
+                             std::string(result.blamed_node), result.blamed_pid);
+}
+
+// Python code runs here, and with it the handlers of signals: what one of them raises is raised.
 void raise_in_python(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    const gradring_result& result = error.result();
-    const nb::object made =
-        nb::module_::import_("gradring.errors")
-            .attr("GradringError")(error.what(), static_cast<int>(error.code()), result.cause,
-                                   error.code() == GRADRING_ERR_FAILED ? result.blamed_rank : -1,
-                                   std::string(result.blamed_node), result.blamed_pid);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+    try {
+      const nb::object made = in_python(error);
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+    } catch (nb::python_error& raised) {
+      raised.restore();
+    }
   }
 }
 

@@ -1,8 +1,10 @@
 """gradring._native by itself: shared memory, requests, errors."""
 
+import functools
 import gc
 import os
 import pickle
+import signal
 import sys
 
 import numpy
@@ -117,6 +119,28 @@ def a_mismatch_names_both():
         raise AssertionError("10 and 11 elements were summed")
 
 
+def what_a_signal_handler_raises_comes_through_while_an_error_is_made():
+    class Preempted(BaseException):
+        pass
+
+    def preempt(_number, _frame):
+        raise Preempted
+
+    before = signal.signal(signal.SIGALRM, preempt)
+    bad = Call(Collective.ALLREDUCE, dtype=Dtype.FLOAT8_E4M3, count=4)
+    # The signal comes during the sum, and between the two no line of Python runs that would see it.
+    both = [functools.partial(sum, range(20_000_000)), functools.partial(job.start, bad)]
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    try:
+        list(map(functools.partial.__call__, both))
+    except Preempted:
+        pass
+    else:
+        raise AssertionError("the handler did not run")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def threads_of_the_binding_count_no_references():
     """They may end while the interpreter does, when nobody may count any more."""
     before = sys.getrefcount(job)
@@ -129,7 +153,7 @@ for check in (the_view_and_the_place_are_told, shared_memory_is_summed_where_it_
               ordinary_memory_is_written_when_it_is_waited_for, memory_is_used_again,
               small_blocks_lie_apart_and_share_segments, what_lies_idle_keeps_nobody_from_segments,
               what_is_dropped_disturbs_nobody, all_or_none_are_submitted, errors_can_be_sent_to_other_processes,
-              a_mismatch_names_both,
+              a_mismatch_names_both, what_a_signal_handler_raises_comes_through_while_an_error_is_made,
               threads_of_the_binding_count_no_references):
     check()
     say(right=check.__name__)
