@@ -140,6 +140,17 @@ TEST(Launch, GivesEachRankItsPlace) {
   EXPECT_THAT(second.environment, Contains("PYTHONUNBUFFERED=1"));
 }
 
+// Into a file, too, Python writes late, and what it has not written a rank that is ended loses.
+TEST(Launch, PythonPrintsAtOnceWhereverItPrintsTo) {
+  Launch launch = two_of_four();
+  launch.tag = launch.stamp = false;
+  launch.output.clear();
+  EXPECT_THAT(processes_of(launch)[0].environment, Contains("PYTHONUNBUFFERED=1"));
+  launch.environment.emplace_back("PYTHONUNBUFFERED=");
+  EXPECT_THAT(processes_of(launch)[0].environment, Contains("PYTHONUNBUFFERED="));
+  EXPECT_THAT(processes_of(launch)[0].environment, Not(Contains("PYTHONUNBUFFERED=1")));
+}
+
 TEST(Launch, FoldersOfRanksSortAsTheRanksDo) {
   Launch launch = two_of_four();
   EXPECT_EQ(processes_of(launch)[0].output, "/logs/rank.2");

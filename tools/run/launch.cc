@@ -100,8 +100,8 @@ std::vector<Process> processes_of(const Launch& launch) {
     if (launch.tag) process.tag = fmt::format("[{}] ", rank);
     process.stamp = launch.stamp;
     process.output = folder_of(launch, rank);
-    // Python keeps what it prints to a pipe to itself until it has 8 KiB, or loses it.
-    if (process.piped() && !is_set(process.environment, "PYTHONUNBUFFERED")) {
+    // Python keeps what it prints to a pipe or a file to itself until it has 8 KiB, or loses it.
+    if (!is_set(process.environment, "PYTHONUNBUFFERED")) {
       process.environment.emplace_back("PYTHONUNBUFFERED=1");
     }
     processes.push_back(std::move(process));
