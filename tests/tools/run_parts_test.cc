@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "tools/run/here.h"
 #include "tools/run/launch.h"
 #include "tools/run/options.h"
 #include "tools/run/placement.h"
@@ -149,6 +150,14 @@ TEST(Launch, PythonPrintsAtOnceWhereverItPrintsTo) {
   launch.environment.emplace_back("PYTHONUNBUFFERED=");
   EXPECT_THAT(processes_of(launch)[0].environment, Contains("PYTHONUNBUFFERED="));
   EXPECT_THAT(processes_of(launch)[0].environment, Not(Contains("PYTHONUNBUFFERED=1")));
+}
+
+TEST(Launch, IsHereByNameAndByAddress) {
+  for (const char* host : {"", "localhost", "127.0.0.1", "127.0.1.1", "::1"})
+    EXPECT_TRUE(is_here(host)) << host;
+  EXPECT_TRUE(is_here(host_name()));
+  for (const char* host : {"alpha", "192.0.2.1", "2001:db8::1", "127.0.0.1.example"})
+    EXPECT_FALSE(is_here(host)) << host;
 }
 
 TEST(Launch, FoldersOfRanksSortAsTheRanksDo) {

@@ -164,6 +164,14 @@ TEST(RunElsewhere, PlacesRanksAndSendsTheEnvironment) {
   }
 }
 
+TEST(RunElsewhere, AnAddressOfThisHostIsNotElsewhere) {
+  const auto outcome = run(
+      launch("2", "echo rank $RANK of $WORLD_SIZE", {"-H", "127.0.0.1:2", "--rsh", "/bin/false"}));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* line : {"rank 0 of 2\n", "rank 1 of 2\n"})
+    EXPECT_THAT(outcome.out, HasSubstr(line));
+}
+
 TEST(RunElsewhere, TheTokenIsTheSameAndNotInAnyCommandLine) {
   FakeSsh ssh;
   const auto outcome = run(launch("2",

@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
 
+#include "tools/run/here.h"
 #include "tools/run/launch.h"
 #include "tools/run/options.h"
 #include "tools/run/rank.h"
@@ -22,16 +21,6 @@ constexpr int kCannotRun = 127;
 int complain(const std::string& message, int code) {
   fmt::print(stderr, "gradring-run: {}\n", message);
   return code;
-}
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-bool is_here(const std::string& host) {
-  return host.empty() || host == "localhost" || host == host_name();
 }
 
 std::string with_host(std::string pattern, const std::string& host) {
