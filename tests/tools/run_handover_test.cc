@@ -183,15 +183,19 @@ TEST_F(Handing, ARankIsToldItsPlaceInOurOwnVariables) {
   set("SLURM_STEP_NUM_TASKS", "7");
   set("SLURM_LOCALID", "1");
   set("SLURM_GTIDS", "4,5,6");
-  EXPECT_THAT(*place_by_launcher(),
-              ElementsAre("RANK=5", "WORLD_SIZE=7", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=3"));
+  EXPECT_THAT(
+      *place_by_launcher(),
+      ElementsAre("RANK=5", "WORLD_SIZE=7", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=3", "HOROVOD_RANK=5",
+                  "HOROVOD_SIZE=7", "HOROVOD_LOCAL_RANK=1", "HOROVOD_LOCAL_SIZE=3"));
   set("OMPI_COMM_WORLD_RANK", "2");
   EXPECT_THAT(place_by_launcher().error(), HasSubstr("by which mpirun tells"));
   set("OMPI_COMM_WORLD_SIZE", "4");
   set("OMPI_COMM_WORLD_LOCAL_RANK", "0");
   set("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
-  EXPECT_THAT(*place_by_launcher(),
-              ElementsAre("RANK=2", "WORLD_SIZE=4", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"));
+  EXPECT_THAT(
+      *place_by_launcher(),
+      ElementsAre("RANK=2", "WORLD_SIZE=4", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2", "HOROVOD_RANK=2",
+                  "HOROVOD_SIZE=4", "HOROVOD_LOCAL_RANK=0", "HOROVOD_LOCAL_SIZE=2"));
 }
 
 TEST_F(Handing, MpirunIsToldWhereAndWhatGoesAlong) {

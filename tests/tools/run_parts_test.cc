@@ -99,6 +99,7 @@ Launch two_of_four() {
   Launch launch;
   launch.share = {"b", 2, 2};
   launch.size = 4;
+  launch.counts = {1, 1, 2};
   launch.job = "train";
   launch.token = "secret";
   launch.runtime_dir = "/run/b";
@@ -139,6 +140,20 @@ TEST(Launch, GivesEachRankItsPlace) {
   EXPECT_THAT(second.environment, Not(Contains("GRADRING_RANK=99")));
   EXPECT_THAT(second.environment, Not(Contains("HOROVOD_RANK=97")));
   EXPECT_THAT(second.environment, Contains("PYTHONUNBUFFERED=1"));
+}
+
+// Scripts look there before they call hvd.init().
+TEST(Launch, GivesEachRankItsPlaceInHorovodsNamesToo) {
+  const auto processes = processes_of(two_of_four());
+  for (const char* variable :
+       {"HOROVOD_RANK=2", "HOROVOD_SIZE=4", "HOROVOD_LOCAL_RANK=0", "HOROVOD_LOCAL_SIZE=2",
+        "HOROVOD_CROSS_RANK=2", "HOROVOD_CROSS_SIZE=3"}) {
+    EXPECT_THAT(processes[0].environment, Contains(variable));
+  }
+  for (const char* variable :
+       {"HOROVOD_RANK=3", "HOROVOD_LOCAL_RANK=1", "HOROVOD_CROSS_RANK=0", "HOROVOD_CROSS_SIZE=1"}) {
+    EXPECT_THAT(processes[1].environment, Contains(variable)) << "no other host has a second rank";
+  }
 }
 
 // Into a file, too, Python writes late, and what it has not written a rank that is ended loses.

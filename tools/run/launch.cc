@@ -60,12 +60,42 @@ std::string folder_of(const Launch& launch, int rank) {
   return fmt::format("{}/rank.{:0{}}", launch.output, rank, std::to_string(launch.size - 1).size());
 }
 
+// Among the ranks that have the same number on their hosts.
+struct Across {
+  int rank = 0;
+  int size = 0;
+};
+
+Across across(const Launch& launch, int local_rank) {
+  if (launch.counts.empty()) return {0, 1};
+  Across place;
+  int first_rank = 0;
+  for (const int count : launch.counts) {
+    if (count > local_rank && first_rank < launch.share.first_rank) ++place.rank;
+    if (count > local_rank) ++place.size;
+    first_rank += count;
+  }
+  return place;
+}
+
 std::vector<std::string> environment_of(const Launch& launch, int local_rank) {
   auto all = environment_of_all(launch);
-  set(&all, "RANK", std::to_string(launch.share.first_rank + local_rank));
-  set(&all, "WORLD_SIZE", std::to_string(launch.size));
-  set(&all, "LOCAL_RANK", std::to_string(local_rank));
-  set(&all, "LOCAL_WORLD_SIZE", std::to_string(launch.share.count));
+  const auto say = [&](std::string_view name, int value) {
+    set(&all, name, std::to_string(value));
+  };
+  const int rank = launch.share.first_rank + local_rank;
+  say("RANK", rank);
+  say("WORLD_SIZE", launch.size);
+  say("LOCAL_RANK", local_rank);
+  say("LOCAL_WORLD_SIZE", launch.share.count);
+  // For scripts that look there before they call hvd.init().
+  const Across place = across(launch, local_rank);
+  say("HOROVOD_RANK", rank);
+  say("HOROVOD_SIZE", launch.size);
+  say("HOROVOD_LOCAL_RANK", local_rank);
+  say("HOROVOD_LOCAL_SIZE", launch.share.count);
+  say("HOROVOD_CROSS_RANK", place.rank);
+  say("HOROVOD_CROSS_SIZE", place.size);
   return all;
 }
 
@@ -110,21 +140,14 @@ std::vector<Process> processes_of(const Launch& launch) {
 }
 
 std::string to_line(const Launch& launch) {
-  const json document = {{"host", launch.share.host},
-                         {"first_rank", launch.share.first_rank},
-                         {"count", launch.share.count},
-                         {"size", launch.size},
-                         {"job", launch.job},
-                         {"token", launch.token},
-                         {"runtime_dir", launch.runtime_dir},
-                         {"directory", launch.directory},
-                         {"environment", launch.environment},
-                         {"command", launch.command},
-                         {"policy", launch.policy},
-                         {"restarts", launch.restarts},
-                         {"tag", launch.tag},
-                         {"stamp", launch.stamp},
-                         {"output", launch.output}};
+  const json document = {{"host", launch.share.host},     {"first_rank", launch.share.first_rank},
+                         {"count", launch.share.count},   {"size", launch.size},
+                         {"counts", launch.counts},       {"job", launch.job},
+                         {"token", launch.token},         {"runtime_dir", launch.runtime_dir},
+                         {"directory", launch.directory}, {"environment", launch.environment},
+                         {"command", launch.command},     {"policy", launch.policy},
+                         {"restarts", launch.restarts},   {"tag", launch.tag},
+                         {"stamp", launch.stamp},         {"output", launch.output}};
   return document.dump();
 }
 
@@ -136,6 +159,7 @@ tl::expected<Launch, std::string> from_line(const std::string& line) {
     launch.share.first_rank = document.at("first_rank");
     launch.share.count = document.at("count");
     launch.size = document.at("size");
+    launch.counts = document.at("counts").get<std::vector<int>>();
     launch.job = document.at("job");
     launch.token = document.at("token");
     launch.runtime_dir = document.at("runtime_dir");

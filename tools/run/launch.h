@@ -14,8 +14,9 @@ namespace gradring::tools {
 // questions.
 struct Launch {
   Share share;
-  int size = 0;     // of the whole job
-  std::string job;  // empty: as its launcher names it
+  int size = 0;             // of the whole job
+  std::vector<int> counts;  // of ranks, host by host; empty: there is one host
+  std::string job;          // empty: as its launcher names it
   std::string token;
   std::string runtime_dir;               // empty: as the environment says
   std::string directory;                 // to run in

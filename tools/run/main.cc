@@ -91,6 +91,7 @@ int launch(const RunOptions& options) {
   std::error_code error;
   Launch common;
   common.size = options.ranks;
+  for (const Share& share : *shares) common.counts.push_back(share.count);
   common.token = random_token();
   common.job = job_name(options);
   common.directory = std::filesystem::current_path(error);

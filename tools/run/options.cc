@@ -32,12 +32,11 @@ constexpr char kIntroduction[] =
     "Where a command began with horovodrun, gradring-run may stand in its place.\n";
 
 constexpr char kEnding[] =
-    "\nEach rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GRADRING_JOB and\n"
-    "GRADRING_JOB_TOKEN (random, the same for all ranks of a launch) in its environment, and "
-    "nothing on\n"
-    "its standard input. When one fails, or on Ctrl-C, the others get SIGTERM and five seconds "
-    "later\n"
-    "SIGKILL; no process of the launch is left behind.\n"
+    "\nEach rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, the same as HOROVOD_RANK "
+    "and\n"
+    "so on, GRADRING_JOB and GRADRING_JOB_TOKEN (random, the same for all ranks of a launch) in\n"
+    "its environment, and nothing on its standard input. When one fails, or on Ctrl-C, the others\n"
+    "get SIGTERM and five seconds later SIGKILL; no process of the launch is left behind.\n"
     "\n"
     "On other hosts gradring-run must lie at the same path. It is started through --rsh and ends "
     "what it\n"
