@@ -141,7 +141,7 @@ class Peers : private core::PeerNetActions {
     std::optional<core::PeerLanes> lanes;  // while it is up
     std::optional<ConnectPeer> data;       // while it is up, until a job needs it
     bool data_watched = false;
-    bool gave_us_up = false;  // as it says
+    bool gave_us_up = false;          // as it says
     std::optional<std::string> lost;  // data connection broke, and why; handled in do_work()
     std::string told;                 // to the log, of why it is not connected
     PeerTraffic traffic;
