@@ -36,10 +36,9 @@ po::options_description describe_options(bool for_file) {
                                    100);
   for (const Option& option : all_options()) {
     auto* value = po::value<std::vector<std::string>>()->composing();
-    if (option.argument.empty()) {
-      value->implicit_value({}, "");
-    }
-    value->value_name(option.argument);
+    const bool is_switch = option.argument.empty();
+    if (is_switch) value->implicit_value({}, "true");
+    value->value_name(is_switch ? "BOOL" : option.argument);
     std::string help = option.help;
     if (!option.fallback.empty()) help += " [" + option.fallback + "]";
     settings.add_options()(option.name.c_str(), value, help.c_str());

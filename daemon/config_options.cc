@@ -245,7 +245,7 @@ const std::vector<Option>& all_options() {
        "public keys of all nodes, one line each: NODE HOST:PORT KEY; "
        "reread on SIGHUP",
        false, text(&Config::allowed_keys_file)},
-      {"insecure", "ON", "false",
+      {"insecure", "", "false",
        "speak to peers without encryption or authentication although they "
        "are not on this machine",
        false, on_off(&Config::insecure)},

@@ -71,7 +71,7 @@ TEST(LiveStart, CheckConfigSaysOkAndTouchesNothing) {
 
 TEST(LiveStart, HelpSaysWhatEachOptionTakes) {
   const Ended help = run_gradringd({"--help"});
-  EXPECT_THAT(help.output, HasSubstr("--insecure ON"));
+  EXPECT_THAT(help.output, HasSubstr("--insecure [=BOOL(=true)]"));
   EXPECT_THAT(help.output, testing::Not(HasSubstr(" arg ")));
 }
 
