@@ -348,9 +348,12 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
   const auto discovery = start_discovery(config, &events);
   control.run();
   commands.post(StopData{});
-  const bool over = data_over.get_future().wait_for(kDataEndsWithin) == std::future_status::ready;
+  const bool hang =
+      gpus != nullptr &&
+      (data_over.get_future().wait_for(kDataEndsWithin) != std::future_status::ready ||
+       data.gpus_hang() || !control.gpus_rest_within(kGpusCloseWithin));
   flight.control()->record({.kind = FlightKind::kDaemonStopped});
-  if (!over || data.gpus_hang() || !control.gpus_rest_within(kGpusCloseWithin)) leave_gpus_behind();
+  if (hang) leave_gpus_behind();
   data_thread.join();
   return kDrained;
 }
