@@ -89,6 +89,7 @@ class GpuOps {
   bool hang(core::Time now, core::Time within);
   // They will end nothing any more: nor does any op wait for that, though its memory stays lent.
   void give_up(const Status& why);
+  bool gave_up() const { return gave_up_; }
   // Its memory is given nothing any more. Unless it is readable, nothing is read there either, as
   // where its GPU is lost: what was not summed by now is summed in the next epoch, without it.
   void leave(uint32_t rank, bool readable, core::JobEngine* engine);

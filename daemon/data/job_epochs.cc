@@ -45,7 +45,7 @@ void JobExecutor::look_at_gpus(core::Time now) {
 }
 
 void JobExecutor::give_up_gpus(std::string_view what_waits) {
-  if (std::exchange(gpus_hang_, true)) return;
+  if (gpu_ops_.gave_up()) return;
   gpu_ops_.give_up(
       {Code::kUnavailable,
        fmt::format("it has not ended within {:g} s what it was given, and {}; see nvidia-smi and "

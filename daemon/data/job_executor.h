@@ -241,7 +241,6 @@ class JobExecutor final : private core::EngineActions {
     core::Time since = 0;
   };
   std::optional<ToFreeze> to_freeze_;
-  bool gpus_hang_ = false;
   std::vector<std::optional<PeerId>> peer_of_;  // by member; none for ourselves
   std::vector<const void*> inputs_;             // of the fold under way; kept for its capacity
   std::vector<double> factors_;                 // that they are multiplied by
