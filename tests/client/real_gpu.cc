@@ -132,6 +132,9 @@ void real_read(uint64_t address, void* data, size_t bytes) {
 void real_write(uint64_t address, const void* data, size_t bytes) {
   enter();
   must(find<int(uint64_t, const void*, size_t)>("cuMemcpyHtoD_v2")(address, data, bytes), "a copy");
+  // It returns when it has read the data, and streams that do not wait for the default one would
+  // still find what was there before.
+  must(find<int(Stream)>("cuStreamSynchronize")(nullptr), "cuStreamSynchronize");
 }
 
 }  // namespace
