@@ -79,20 +79,49 @@ void fold_by_shares(const Fold& f, Memory& memory) {
   for (size_t thread = 0; thread < kThreads; ++thread) share(arguments, thread, kThreads);
 }
 
-void fold_by_gpu(const Fold& f, Memory& memory) {
+// Memory of the GPU and a stream, which all cases have after one another: to make them takes longer
+// than to fold.
+class OnGpu {
+ public:
+  OnGpu() = default;
+  ~OnGpu() {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    if (memory_ != nullptr) cudaFree(memory_);
+  }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+  cudaStream_t stream() {
+    if (stream_ == nullptr) {
+      EXPECT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    }
+    return stream_;
+  }
+  void* room_for(size_t bytes) {
+    if (bytes > bytes_) {
+      if (memory_ != nullptr) cudaFree(memory_);
+      EXPECT_EQ(cudaMalloc(&memory_, bytes), cudaSuccess);
+      bytes_ = bytes;
+    }
+    return memory_;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+void fold_by_gpu(OnGpu& gpu, const Fold& f, Memory& memory) {
   const size_t bytes = memory.size() * sizeof(Block);
-  void* device = nullptr;
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaMalloc(&device, bytes), cudaSuccess);
-  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  void* const device = gpu.room_for(bytes);
+  const cudaStream_t stream = gpu.stream();
   ASSERT_EQ(cudaMemcpyAsync(device, memory.data(), bytes, cudaMemcpyDefault, stream), cudaSuccess);
   const Status status = device_fold(f.kind.dtype, f.kind.op, f.inputs_in(device), f.out_in(device),
                                     f.count, f.divisor, stream, f.scale());
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(cudaMemcpyAsync(memory.data(), device, bytes, cudaMemcpyDefault, stream), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  ASSERT_EQ(cudaFree(device), cudaSuccess);
 }
 
 enum class Body { kShares, kGpu };
@@ -119,7 +148,7 @@ class DeviceFold : public ::testing::TestWithParam<Body> {
     Memory expected = memory;
     fold(f.kind.dtype, f.kind.op, f.inputs_in(expected.data()), f.out_in(expected.data()), f.count,
          f.divisor, f.scale());
-    GetParam() == Body::kGpu ? fold_by_gpu(f, memory) : fold_by_shares(f, memory);
+    GetParam() == Body::kGpu ? fold_by_gpu(gpu_, f, memory) : fold_by_shares(f, memory);
     EXPECT_TRUE(memory == expected)
         << describe(f.kind) << ", " << f.inputs.size() << " inputs of " << f.count << ", out at "
         << f.out << ", / " << f.divisor << ", * " << f.factor;
@@ -174,6 +203,7 @@ class DeviceFold : public ::testing::TestWithParam<Body> {
   }
 
   bool scaled_ = false;
+  OnGpu gpu_;
   std::mt19937_64 random_{20240611};
   const std::vector<Kind> kinds_ = all_kinds();
 };
