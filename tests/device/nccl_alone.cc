@@ -79,8 +79,8 @@ void ask_one_rank(const Nccl& nccl) {
   nccl.check(nccl.init_rank(&comm, 1, id, 0), "ncclCommInitRank");
   say("one rank: ncclCommInitRank", ms_since(start), "ms");
   gradring::device::check(cudaMemGetInfo(&after, &total), "cudaMemGetInfo");
-  say("one rank: memory of the GPU that it takes", static_cast<double>(before - after) / (1 << 20),
-      "MiB");
+  say("one rank: memory of the GPU that it takes",
+      (static_cast<double>(before) - static_cast<double>(after)) / (1 << 20), "MiB");
   Stream stream;
   for (const size_t bytes : {size_t{4} << 10, size_t{64} << 20}) {
     const DeviceMemory input(bytes), output(bytes);

@@ -24,6 +24,8 @@ struct Question {
 constexpr Question kQuestions[] = {
     {"beside", "A daemon's kernels and copies beside a trainer that fills the GPU",
      ask_beside_a_trainer},
+    {"turns", "A daemon's part of an op while the trainer's stream waits for it", ask_turns},
+    {"context", "Memory of the GPU that a context takes", ask_context},
     {"import", "Opening another process's memory and events", ask_import},
     {"owners", "Memory of another user's process, and of a dead one", ask_owners},
     {"pinned", "Copies to and from a memfd that is pinned", ask_pinned},
@@ -46,6 +48,8 @@ int usage() {
 int be(const std::string& part) {
   try {
     if (part == "trainer") return be_a_trainer(), 0;
+    if (part == "turner") return be_a_turner(), 0;
+    if (part == "context") return be_a_context(), 0;
     if (part == "exporter") return be_an_exporter(), 0;
     if (part == "owner") return be_an_owner(), 0;
   } catch (const std::exception& error) {

@@ -65,7 +65,7 @@ class Gradients {
     op.struct_size = sizeof(op);
     op.collective = GRADRING_ALLREDUCE;
     op.dtype = GRADRING_FLOAT32;
-    op.op = GRADRING_SUM;
+    op.op = GRADRING_AVERAGE;  // in place again and again: a sum would soon be infinite
     op.count = bytes_ / sizeof(float);
     op.input = op.output = at();
     op.stream = stream_;

@@ -1,0 +1,187 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "client/src/cuda_driver.h"
+#include "tests/device/answers.h"
+#include "tests/device/gpu_things.h"
+#include "tests/device/other_process.h"
+#include "tests/device/questions.h"
+#include "tests/device/segment.h"
+
+namespace gradring::device {
+namespace {
+
+using client::CudaDriver;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr size_t kMi = 1 << 20;
+constexpr size_t kPage = 4096;
+constexpr int kTurns = 300;
+constexpr auto kPatience = std::chrono::seconds(5);
+
+// In memory that both processes have, and pinned: a word is 64 bytes from the next.
+enum WordOf : size_t {
+  kBegun,  // the trainer's stream has come to the op
+  kOver,   // it may go on
+  kAfter,  // it has gone on
+  kMark,   // the daemon's stream has done its part
+};
+
+void must(int result, const char* what) { check(static_cast<cudaError_t>(result), what); }
+
+// Words in pages that are mapped here; the caller unmaps them.
+class Words {
+ public:
+  explicit Words(std::byte* page) : page_(page) {
+    check(cudaHostRegister(page, kPage, cudaHostRegisterMapped), "cudaHostRegister");
+  }
+  ~Words() { cudaHostUnregister(page_); }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+
+  std::atomic_ref<uint32_t> word(WordOf which) const {
+    return std::atomic_ref(*reinterpret_cast<uint32_t*>(page_ + 64 * which));
+  }
+  CudaDriver::Address address(WordOf which) const {
+    CudaDriver::Address found = 0;
+    must(driver().device_address(&found, page_ + 64 * which, 0), "the address of a word");
+    return found;
+  }
+  void await(WordOf which, uint32_t value) const {
+    const auto until = SteadyClock::now() + kPatience;
+    while (word(which).load(std::memory_order_acquire) != value) {
+      if (SteadyClock::now() > until) throw std::runtime_error("a word did not come within 5 s");
+    }
+  }
+  static const CudaDriver& driver() {
+    const CudaDriver* const found = client::cuda_driver();
+    if (found == nullptr || !found->orders()) throw std::runtime_error("this driver has no words");
+    return *found;
+  }
+
+ private:
+  std::byte* const page_;
+};
+
+__global__ void pass() {}
+
+__global__ void add(const float* a, const float* b, float* out, size_t count) {
+  const size_t step = static_cast<size_t>(gridDim.x) * blockDim.x;
+  for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += step) {
+    out[i] = a[i] + b[i];
+  }
+}
+
+struct Act {
+  std::string name;
+  std::function<void()> put;  // on the daemon's stream
+};
+
+class Daemon {
+ public:
+  std::vector<Act> acts() {
+    const auto kernel = [this] { pass<<<1, 1, 0, stream_.get()>>>(); };
+    const auto fold = [this](size_t mib) {
+      add<<<264, 512, 0, stream_.get()>>>(a_.floats(), b_.floats(), out_.floats(),
+                                          mib * kMi / sizeof(float));
+    };
+    const auto down = [this](size_t mib) { copy(host_.get(), out_.get(), mib * kMi); };
+    const auto up = [this](size_t mib) { copy(out_.get(), host_.get(), mib * kMi); };
+    return {{"nothing", [] {}},
+            {"1 MiB to the host", [=] { down(1); }},
+            {"1 MiB to the GPU", [=] { up(1); }},
+            {"an empty kernel", kernel},
+            {"two empty kernels", [=] { kernel(), kernel(); }},
+            {"a fold of 2 x 1 MiB", [=] { fold(1); }},
+            {"a fold of 2 x 16 MiB", [=] { fold(16); }},
+            {"a fold of 2 x 1 MiB, and to the host", [=] { fold(1), down(1); }},
+            {"a copy of 1 MiB within the GPU", [=, this] { copy(out_.get(), a_.get(), kMi); }}};
+  }
+  void mark(const Words& words, uint32_t value) const {
+    must(Words::driver().write_word(stream_.get(), words.address(kMark), value, 0), "a mark");
+  }
+
+ private:
+  void copy(void* to, const void* from, size_t bytes) const {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "cudaMemcpyAsync");
+  }
+
+  DeviceMemory a_{16 * kMi}, b_{16 * kMi}, out_{16 * kMi};
+  PinnedMemory host_{kMi};
+  Stream stream_{Stream::Priority::kHighest};
+};
+
+struct Place {
+  pid_t pid;
+  int fd;
+};
+
+}  // namespace
+
+void ask_turns() {
+  check(cudaFree(nullptr), "a context");
+  const Segment segment(kPage);
+  const Words words(segment.get());
+  OtherProcess trainer("turner");
+  const Place place{::getpid(), segment.fd()};
+  trainer.tell(&place, sizeof place);
+  Daemon daemon;
+  uint32_t value = 0, mark = 0;
+  for (const Act& act : daemon.acts()) {
+    trainer.tell(&kTurns, sizeof kTurns);
+    std::vector<double> took;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      words.await(kBegun, ++value);
+      const auto start = SteadyClock::now();
+      act.put();
+      daemon.mark(words, ++mark);
+      words.await(kMark, mark);
+      took.push_back(std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count());
+      words.word(kOver).store(value, std::memory_order_release);
+    }
+    Spread whole{};
+    trainer.hear(&whole, sizeof whole);
+    say(act.name, spread_of(took));
+    say("  and the trainer's whole turn", whole);
+  }
+}
+
+void be_a_turner() {
+  check(cudaFree(nullptr), "a context");
+  Place place{};
+  if (!hear_from_parent(&place, sizeof place)) return;
+  const Segment segment(place.pid, place.fd, kPage);
+  const Words words(segment.get());
+  const Stream stream;
+  const CudaDriver& driver = Words::driver();
+  uint32_t value = 0;
+  int turns = 0;
+  while (hear_from_parent(&turns, sizeof turns)) {
+    std::vector<double> took;
+    for (int turn = 0; turn < turns; ++turn) {
+      ++value;
+      const auto start = SteadyClock::now();
+      must(driver.write_word(stream.get(), words.address(kBegun), value, 0), "a word");
+      must(driver.wait_for_word(stream.get(), words.address(kOver), value, CudaDriver::kAtLeast),
+           "a wait");
+      must(driver.write_word(stream.get(), words.address(kAfter), value, 0), "a word");
+      words.await(kAfter, value);
+      took.push_back(std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count());
+    }
+    const Spread whole = spread_of(took);
+    tell_parent(&whole, sizeof whole);
+  }
+}
+
+}  // namespace gradring::device
