@@ -54,6 +54,9 @@ class Gpus {
   virtual std::string name() const = 0;
   // How sums of several GPUs are made, likewise: "by NCCL 2.28.9". Settled once start() is over.
   virtual std::string way() const = 0;
+  // Whether kernels of the daemon run beside those of trainers, as MPS has them; else all of a
+  // GPU's processes take turns, of milliseconds.
+  virtual bool under_mps() const = 0;
   // Takes of each GPU what it needs, which is some hundred megabytes and may last for seconds; else
   // whoever first opens memory of it waits so long. What cannot be had now is tried again then.
   virtual Status start() = 0;

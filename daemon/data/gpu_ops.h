@@ -177,6 +177,7 @@ class GpuOps {
 
   static bool takes(const Rank& rank, const Run& run);
   static bool is_lost(const OnGpu& on, const Source& source);
+  static uint64_t run_bytes_of(const OnGpu& on);
   static std::vector<Run> runs_of(const OnGpu& on, const Source& source, const core::Op& op);
   static bool waits_for_loss(const OnGpu& on, const core::Op& op);
   static bool left_out(const core::Op& op);

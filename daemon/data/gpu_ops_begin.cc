@@ -1,5 +1,6 @@
 // Which way ops go over GPUs, and what is begun for them.
 #include <algorithm>
+#include <set>
 
 #include "daemon/data/gpu_ops.h"
 
@@ -78,9 +79,19 @@ void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
   for (Source& source : on.sources) source.runs = runs_of(on, source, op);
 }
 
+// What goes from GPU to GPU waits for nothing in parts: each GPU takes one, to be done at once.
+uint64_t GpuOps::run_bytes_of(const OnGpu& on) {
+  if (on.way != Way::kThere) return on.part_bytes;
+  std::set<size_t> gpus;
+  for (const Rank& rank : on.ranks) gpus.insert(rank.output.memory->gpu());
+  const uint64_t share = (on.bytes + gpus.size() - 1) / gpus.size();
+  return std::clamp(share, on.part_bytes, kRunBytesMost);
+}
+
 std::vector<GpuOps::Run> GpuOps::runs_of(const OnGpu& on, const Source& source,
                                          const core::Op& op) {
   const uint32_t giver = on.ranks[source.ranks.front()].rank;
+  const uint64_t run_bytes = run_bytes_of(on);
   // Of what is final, or will be handed, nobody looks at the input; and it may be overwritten.
   std::vector<Run> runs;
   for (uint32_t slice = 0; slice < op.plan.slices; ++slice) {
@@ -93,7 +104,7 @@ std::vector<GpuOps::Run> GpuOps::runs_of(const OnGpu& on, const Source& source,
                   on.scatters ? block.target : kNoRank};
     Run* const last = runs.empty() ? nullptr : &runs.back();
     const bool adjacent = last != nullptr && last->first + last->bytes == run.first &&
-                          last->target == run.target && last->bytes < on.part_bytes;
+                          last->target == run.target && last->bytes < run_bytes;
     if (adjacent) {
       last->bytes += run.bytes;
     } else {

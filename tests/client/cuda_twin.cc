@@ -17,6 +17,7 @@ using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 
 // Attributes of a device.
 constexpr int kCountsMultiprocessors = 16, kLendsDmabufs = 124;
+constexpr int kUnderMps = 133;  // CU_DEVICE_ATTRIBUTE_MPS_ENABLED
 
 }  // namespace
 
@@ -60,6 +61,10 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   const std::lock_guard lock(gpu().mutex);
   *value = attribute == kCountsMultiprocessors ? kMultiprocessors : 1;
   if (attribute == kLendsDmabufs) return told("cuDeviceGetAttribute");
+  if (attribute == kUnderMps) {
+    *value = gpu().under_mps ? 1 : 0;
+    return kSuccess;
+  }
   return attribute == kCountsMultiprocessors ? kSuccess : kInvalidValue;
 }
 
@@ -80,7 +85,16 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 
 int cuDevicePrimaryCtxRelease_v2(int) {
   const std::lock_guard lock(gpu().mutex);
-  if (--gpu().primaries == 0) gpu().peers.clear();
+  if (--gpu().primaries > 0) return kSuccess;
+  gpu().peers.clear();
+  gpu().stack_bytes = 1024;
+  return kSuccess;
+}
+
+int cuCtxSetLimit(int limit, size_t value) {
+  const std::lock_guard lock(gpu().mutex);
+  if (contexts.empty() || limit != 0) return kInvalidValue;
+  gpu().stack_bytes = value;
   return kSuccess;
 }
 

@@ -62,6 +62,10 @@ struct CudaTwin {
   void (*settle)(bool on);
   // How often somebody has entered a context.
   int (*entries)();
+  // For the stack of each thread, in primary contexts.
+  size_t (*stack_bytes)();
+  // Contexts are shared by MPS.
+  void (*share_contexts)(bool on);
   // All streams that are made from now on share so many connections in turns, as a GPU's do: what
   // waits on one keeps those waiting that come behind it on the same. 0: each has its own, as at
   // first unless GRADRING_TWIN_CONNECTIONS says otherwise.

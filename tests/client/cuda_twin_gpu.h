@@ -113,6 +113,8 @@ struct Gpu {
   int primaries = 0;
   int entered = 0;
   int entries = 0;
+  size_t stack_bytes = 1024;  // of each thread, in primary contexts
+  bool under_mps = false;
   std::array<char, kGpusMax> contexts = {};  // by their addresses
   // By what went wrong on one: its context answers with that from then on, and does nothing more.
   std::array<int, kGpusMax> faults = {};

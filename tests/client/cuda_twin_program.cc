@@ -123,6 +123,16 @@ int twin_entries() {
   return gpu().entries;
 }
 
+size_t twin_stack_bytes() {
+  const std::lock_guard lock(gpu().mutex);
+  return gpu().stack_bytes;
+}
+
+void twin_share_contexts(bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().under_mps = on;
+}
+
 void twin_stall(const char* function, bool on) {
   const std::lock_guard lock(gpu().mutex);
   if (on) {
@@ -173,6 +183,8 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_stall,
     twin_settle,
     twin_entries,
+    twin_stack_bytes,
+    twin_share_contexts,
     twin_share,
     twin_lose};
 }

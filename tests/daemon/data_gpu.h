@@ -60,11 +60,12 @@ class DataGpu : public GpuNodes {
   uint64_t part_bytes_ = kPartBytes;
 };
 
-// Of node a alone.
+// Of node a alone, on a GPU each: as many parts of an op.
 class DataGpuAlone : public DataGpu {
  protected:
   void begin(const std::string& policy = "fail") {
     view_ = view_of({{"a", 2}}, 2);
+    y_.memory.lies_on(1);
     view_.policy = policy;
     a_.install(view_);
   }

@@ -70,19 +70,6 @@ TEST_F(DataGpuAlone, NothingLeavesTheGpus) {
   EXPECT_THAT(gpus_->spreads(), IsEmpty());
 }
 
-// What is overwritten in part can be made anew by nobody.
-TEST_F(DataGpuAlone, AGpuThatIsLostWhileInputsAreOverwrittenIsNamedByTheJobsEnd) {
-  begin("elastic min=1 max=2");
-  part_bytes_ = kSliceBytes;
-  gpus_->let(1);
-  submit(0, x_);
-  submit(1, y_);
-  until_begun(2);
-  leave(1, "GPU-1234");
-  EXPECT_THAT(a_.next<EngineFailed>().failure.blame.evidence, HasSubstr("GPU was lost"));
-  gpus_->let_all();
-}
-
 TEST_F(DataGpuAlone, AnAverageIsDividedThere) {
   begin();
   op_ = ReduceOp::kAverage;
@@ -100,7 +87,7 @@ TEST_F(DataGpuAlone, ADeathInTheMidstChangesNothingAnyMore) {
   gpus_->let(1);
   submit(0, x_);
   submit(1, y_);
-  until_begun(4);
+  until_begun(2);
   leave(1);
   EXPECT_TRUE(a_.next<EngineAbsent>().absence.unfinished);
   a_.post(FreezeJob{view_.incarnation, view_.epoch});

@@ -32,6 +32,7 @@ class DataGpuThere : public GpuNodes {
     collective_ = collective;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       ranks_.at(rank) = std::make_unique<GpuBlockRank>(rank, kRanks, collective, kBlock);
+      ranks_.at(rank)->takes_on(rank);
     }
   }
   Submit part_of(uint32_t number) {
@@ -176,6 +177,17 @@ TEST_F(DataGpuThere, ABlockThatNobodyTakesIsNotWaitedFor) {
   EXPECT_EQ(ranks_[0]->output, block_of(0, 6));
   EXPECT_EQ(ranks_[2]->output, block_of(2, 6));
   EXPECT_NE(ranks_[1]->output, block_of(1, 6)) << "some of it had not begun";
+}
+
+// What is overwritten in part can be made anew by nobody.
+TEST_F(DataGpuThere, AGpuThatIsLostInTheMidstIsNamedByTheJobsEnd) {
+  begin(Collective::kReduceScatter, "elastic min=1 max=3");
+  gpus_->let(1);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
+  while (gpus_->allreduces().size() < 2 && !HasFailure()) std::this_thread::sleep_for(1ms);
+  leave(1, "GPU-1234");
+  EXPECT_THAT(a_.next<EngineFailed>().failure.blame.evidence, HasSubstr("GPU was lost"));
+  gpus_->let_all();
 }
 
 TEST_F(DataGpuThere, OfGpusThatDoNotComeToRestTheJobHears) {

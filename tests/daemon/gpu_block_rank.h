@@ -42,6 +42,7 @@ class GpuBlockRank {
       submit->input = submit->output + own;
     }
   }
+  void takes_on(size_t gpu) { output_memory_.lies_on(gpu); }
   std::vector<float> result() const {
     if (!scatters_ || !in_place_) return output;
     const auto own = input.begin() + static_cast<ptrdiff_t>(first_);

@@ -28,7 +28,8 @@ class SlowGpus final : public transport::Gpus {
    public:
     explicit Memory(std::vector<float>* data) : data_(data) {}
     uint64_t bytes() const override { return data_->size() * sizeof(float); }
-    size_t gpu() const override { return 0; }
+    size_t gpu() const override { return gpu_; }
+    void lies_on(size_t gpu) { gpu_ = gpu; }
     std::byte* address() const override { return at(0); }
     std::byte* at(uint64_t offset) const {
       return reinterpret_cast<std::byte*>(data_->data()) + offset;
@@ -36,6 +37,7 @@ class SlowGpus final : public transport::Gpus {
 
    private:
     std::vector<float>* const data_;
+    size_t gpu_ = 0;
   };
 
   // So many more things may be done; at first all.
@@ -85,6 +87,7 @@ class SlowGpus final : public transport::Gpus {
 
   std::string name() const override { return "a slow GPU"; }
   std::string way() const override { return "by tests"; }
+  bool under_mps() const override { return false; }
   Status start() override { return {}; }
   tl::expected<std::shared_ptr<const void>, Status> enter() override {
     ++entered;

@@ -51,6 +51,24 @@ TEST_F(GpuMemoryOfOthers, TheDaemonsOwnLiesWhereItIsWanted) {
   }
 }
 
+TEST_F(GpuMemoryOfOthers, AContextOfTheDaemonsKernelsAloneHasSmallStacks) {
+  EXPECT_EQ(twin_.stack_bytes(), 1024u);
+  ASSERT_TRUE(gpus_->start().ok());
+  EXPECT_EQ(twin_.stack_bytes(), 256u);
+  gpus_.reset();
+  EXPECT_EQ(twin_.stack_bytes(), 1024u);
+  have(2, {GpuSumsBy::kNccl});  // whose kernels have what they have
+  ASSERT_TRUE(gpus_->start().ok());
+  EXPECT_EQ(twin_.stack_bytes(), 1024u);
+}
+
+TEST_F(GpuMemoryOfOthers, RunsBesideOthersKernelsWhereContextsAreShared) {
+  EXPECT_FALSE(gpus_->under_mps());
+  twin_.share_contexts(true);
+  EXPECT_TRUE(gpus_->under_mps());
+  twin_.share_contexts(false);
+}
+
 TEST_F(GpuMemoryOfOthers, IsLentToCardsByDriversThatSayHow) {
   EXPECT_TRUE(gpus_->lend_dmabufs());
   twin_.answer("cuDeviceGetAttribute", 1);  // before CUDA 11.7

@@ -30,6 +30,7 @@ bool find_devices(void* library, Driver* d) {
          find(library, "cuDevicePrimaryCtxRelease_v2", &d->release_primary) &&
          find(library, "cuCtxPushCurrent_v2", &d->push_context) &&
          find(library, "cuCtxPopCurrent_v2", &d->pop_context) &&
+         find(library, "cuCtxSetLimit", &d->set_limit) &&
          find(library, "cuCtxEnablePeerAccess", &d->enable_peer) &&
          find(library, "cuCtxGetStreamPriorityRange", &d->priority_range);
 }

@@ -33,6 +33,8 @@ struct Driver {
   static constexpr int kDevicePointer = 3;           // CU_POINTER_ATTRIBUTE_DEVICE_POINTER
   static constexpr int kMultiprocessors = 16;        // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
   static constexpr int kLendsDmabufs = 124;          // CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
+  static constexpr int kUnderMps = 133;              // CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+  static constexpr int kStackBytes = 0;              // CU_LIMIT_STACK_SIZE
   static constexpr unsigned kOpenWithPeers = 1;      // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
   static constexpr unsigned kPortableAndMapped = 3;  // CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP
   static constexpr unsigned kNonBlocking = 1;        // CU_STREAM_NON_BLOCKING
@@ -53,6 +55,8 @@ struct Driver {
   Result (*release_primary)(Device) = nullptr;
   Result (*push_context)(Context) = nullptr;
   Result (*pop_context)(Context*) = nullptr;
+  // Of the current context.
+  Result (*set_limit)(int limit, size_t value) = nullptr;
   Result (*enable_peer)(Context peer, unsigned flags) = nullptr;
   Result (*priority_range)(int* least, int* greatest) = nullptr;
 

@@ -82,11 +82,15 @@ tl::expected<std::shared_ptr<const void>, Status> Engine::enter() {
 
 std::string Engine::way() const { return way_; }
 
+bool Engine::under_mps() const {
+  return std::all_of(gpus_.begin(), gpus_.end(), [](const auto& gpu) { return gpu->under_mps(); });
+}
+
 // With starting_ held.
 Status Engine::start(size_t index) {
   if (openings_[index] != nullptr) return {};
   Gpu& gpu = *gpus_[index];
-  Status status = gpu.start();
+  Status status = gpu.start(!may_use_nccl());
   if (!status.ok()) return status;
   auto opened = std::make_shared<Openings>(gpus_[index]);
   for (size_t i = 0; i < gpus_.size(); ++i) {

@@ -25,6 +25,7 @@ class Engine : public Gpus {
 
   std::string name() const override;
   std::string way() const override;
+  bool under_mps() const override;
   Status start() override;
   tl::expected<std::shared_ptr<const void>, Status> enter() override;
   tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> open(const GpuShare& share) override;
@@ -44,6 +45,7 @@ class Engine : public Gpus {
 
  private:
   Status start(size_t index);
+  bool may_use_nccl() const;
   void settle_way();
   // Bytes a second of an allreduce of all GPUs; 0: it does not work.
   double measure();

@@ -29,10 +29,14 @@ std::string in_words(double bytes_a_second) {
 
 }  // namespace
 
+// With one GPU there is nothing to choose.
+bool Engine::may_use_nccl() const {
+  return sums_.by == GpuSumsBy::kNccl || (sums_.by == GpuSumsBy::kMeasured && gpus_.size() > 1);
+}
+
 void Engine::settle_way() {
-  if (sums_.by == GpuSumsBy::kKernels) return;
-  if (sums_.by == GpuSumsBy::kMeasured && gpus_.size() == 1) {
-    way_ = "by kernels, since there is one GPU alone";
+  if (!may_use_nccl()) {
+    if (sums_.by == GpuSumsBy::kMeasured) way_ = "by kernels, since there is one GPU alone";
     return;
   }
   auto made = Communicators::make(gpus_);

@@ -49,7 +49,7 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& all, const Watch& 
   std::array<const void*, kGpuInputsMax> inputs{};
   std::array<void*, kGpuInputsMax> outs{};
   for (uint64_t done = 0; done < all.count;) {
-    const uint64_t count = std::min(all.count - done, kPieceBytes / element);
+    const uint64_t count = std::min(all.count - done, kPieceThereBytes / element);
     for (size_t i = 0; i < all.inputs.size(); ++i) {
       inputs[i] = std::bit_cast<const void*>(address_of(all.inputs[i], gpu) + done * element);
     }

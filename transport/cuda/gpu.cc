@@ -17,6 +17,10 @@ constexpr auto kEndsWithin = std::chrono::seconds(10);
 // One that was waited for in vain may end what NCCL has aborted meanwhile.
 constexpr auto kEndsAfterAll = std::chrono::seconds(1);
 
+// A context keeps a stack for each thread that its GPU holds, of 1 KiB if nobody says otherwise:
+// 264 MiB on an H100 (docs/gpu-notes.md). Our kernels have 8 bytes on theirs.
+constexpr size_t kStackBytes = 256;
+
 // No module: every driver refuses it.
 alignas(64) constexpr std::array<std::byte, 64> kNoKernels{};
 
@@ -79,6 +83,12 @@ bool Gpu::lends_dmabufs() const {
   int lends = 0;
   const auto asked = driver_.device_attribute(&lends, Driver::kLendsDmabufs, device_);
   return asked == Driver::kSuccess && lends != 0;
+}
+
+bool Gpu::under_mps() const {
+  int shared = 0;
+  const auto asked = driver_.device_attribute(&shared, Driver::kUnderMps, device_);
+  return asked == Driver::kSuccess && shared != 0;
 }
 
 Status Gpu::takes_kernels() {
@@ -144,7 +154,7 @@ Driver::Result Gpu::find(const std::string& name, Kernel* kernel) const {
   return result;
 }
 
-Status Gpu::start() {
+Status Gpu::start(bool alone) {
   if (started_) return {};
   if (const auto result = driver_.retain_primary(&context_, device_); result != Driver::kSuccess) {
     context_ = nullptr;
@@ -157,7 +167,7 @@ Status Gpu::start() {
   {
     const Current current(*this);
     status = current.result() == Driver::kSuccess
-                 ? make()
+                 ? make(alone)
                  : Status{Code::kUnavailable,
                           words("cannot be entered by the daemon", current.result())};
   }
@@ -166,9 +176,10 @@ Status Gpu::start() {
   return status;
 }
 
-Status Gpu::make() {
+Status Gpu::make(bool alone) {
   Status status = load();
   if (!status.ok()) return status;
+  if (alone) driver_.set_limit(Driver::kStackBytes, kStackBytes);  // or it takes more
   // Ahead of the trainer's kernels where both could run: these are short, and it waits for them.
   int least = 0, greatest = 0;
   driver_.priority_range(&least, &greatest);

@@ -21,6 +21,9 @@ namespace gradring::transport::cuda {
 // what it needs for its result is small beside what a trainer leaves free. The copy of one piece to
 // the host takes some 80 us, so that others on the stream do not wait long either.
 inline constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+// Where nothing goes to the host: between two kernels a GPU rests for some microseconds, and for
+// this it takes 50 us.
+inline constexpr uint64_t kPieceThereBytes = uint64_t{32} << 20;
 
 // One GPU: its primary context, a stream in it, memory for a piece of a result and for what kernels
 // find, and the kernels. It has none of them before start(), since a context takes hundreds of
@@ -46,8 +49,11 @@ class Gpu {
   bool lends_dmabufs() const;
   // Whether it takes the kernels, as far as that can be told now. Holds on to nothing.
   Status takes_kernels();
+  // Whether contexts on it are shared by MPS, so that kernels of several processes run at once.
+  bool under_mps() const;
   // One thread at a time for this and connect(). Failed: as before, and may be tried again.
-  Status start();
+  // `alone`: no other kernels than ours will run in the context, which then takes less memory.
+  Status start(bool alone);
   bool started() const { return started_; }
   // Whether the machine has a way for its kernels to another's memory. Any thread.
   bool has_way_to(const Gpu& peer) const;
@@ -92,7 +98,7 @@ class Gpu {
 
  private:
   Status load();
-  Status make();
+  Status make(bool alone);
   Driver::Result find_kernels();
   void stop();
 
