@@ -50,7 +50,6 @@ constexpr int kWrongConfiguration = 2;
 constexpr size_t kCommandsMax = 4096;
 // Beyond this the data thread saves itself its pulse; what must be told is told.
 constexpr size_t kEventsMax = 65536;
-
 // What gradringctl events can tell of, some hundred bytes each: a bad day of one node.
 constexpr size_t kEventsKept = 512;
 
@@ -219,6 +218,7 @@ std::shared_ptr<transport::Gpus> open_gpus(const Config& config, StandingFacts* 
   facts->gpu_sums_by = (*gpus)->name();
   facts->gpu_sums_reason = "gpu-sums is on";
   facts->gpu_sums_way = (*gpus)->way();
+  facts->gpus_under_mps = (*gpus)->under_mps();
   spdlog::info("what ranks here have on GPUs is summed on {}, {}", facts->gpu_sums_by,
                facts->gpu_sums_way);
   return *gpus;

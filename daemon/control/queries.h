@@ -44,6 +44,7 @@ struct StandingFacts {
   std::string gpu_sums_by;  // the GPUs that sum for ranks of this node; empty: none does
   std::string gpu_sums_reason;
   std::string gpu_sums_way;  // of several GPUs
+  bool gpus_under_mps = false;
   GpuDirect gpu_direct;
 
   std::vector<std::string> device_names() const {

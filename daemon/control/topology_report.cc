@@ -56,6 +56,7 @@ wire::TopologyReport Queries::topology_report() const {
   sums->set_by(facts_.gpu_sums_by);
   sums->set_reason(facts_.gpu_sums_reason);
   sums->set_way(facts_.gpu_sums_way);
+  sums->set_mps(facts_.gpus_under_mps);
   sums->set_network(facts_.gpu_direct.how);
   parts_.ports->add_to(&report, monotonic_now());
   parts_.gpu_health->add_to(&report, monotonic_now());

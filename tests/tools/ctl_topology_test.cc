@@ -77,10 +77,14 @@ TEST(ShowTopology, SaysWhereWhatLiesOnGpusIsSummed) {
   const Answer answer = show(reports, Style{});
   expect_sound(answer);
   EXPECT_THAT(answer.text, HasSubstr("summed on 4 GPUs, NVIDIA H100: gpu-sums is on; of several "
-                                     "GPUs by NCCL 2.28.9; it goes from the GPUs' memory\n"));
+                                     "GPUs by NCCL 2.28.9; in turns with trainers' kernels (no "
+                                     "MPS); it goes from the GPUs' memory\n"));
   EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["network"], "from the GPUs' memory");
   EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["way"], "by NCCL 2.28.9");
   EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["by"], "4 GPUs, NVIDIA H100");
+  EXPECT_EQ(answer.json["nodes"][0]["gpu_sums"]["mps"], false);
+  sums->set_mps(true);
+  EXPECT_THAT(show(reports, Style{}).text, HasSubstr("; beside trainers' kernels (MPS); it goes"));
 }
 
 TEST(ShowTopology, SaysWhichGpusHaveErrorsAndWhatTheyMean) {

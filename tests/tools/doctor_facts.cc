@@ -73,6 +73,8 @@ Facts healthy_facts() {
   wire::LaneChoice* lane = facts.topology.add_lanes();
   lane->set_device("eth0 (TCP)");
   facts.topology.mutable_gpu_sums()->set_network("from the host's memory: gpu-direct is off");
+  facts.topology.mutable_gpu_sums()->set_on_gpus(true);
+  facts.topology.mutable_gpu_sums()->set_mps(true);
   wire::MachineReport* machine = facts.topology.mutable_machine();
   for (int gpu = 0; gpu < 2; ++gpu) {
     wire::NvLinkReport* link = machine->add_gpus()->add_nvlinks();

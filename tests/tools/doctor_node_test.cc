@@ -287,6 +287,10 @@ TEST(Doctor, Gpus) {
     facts.pci.peer_memory = false;
     facts.pci.open_kernel_driver = true;
   });
+  expect(check_gpus, "MPS", Level::kSkip, "no GPU sums here",
+         [](Facts& facts) { facts.topology.mutable_gpu_sums()->set_on_gpus(false); });
+  expect(check_gpus, "MPS", Level::kWarn, "does not run",
+         [](Facts& facts) { facts.topology.mutable_gpu_sums()->set_mps(false); });
   expect(check_gpus, "slices of GPUs", Level::kSkip, "no GPU sums here",
          [](Facts& facts) { facts.topology.mutable_gpu_sums()->clear_network(); });
   expect(check_gpus, "slices of GPUs", Level::kOk, "go from the host's memory: eth0",

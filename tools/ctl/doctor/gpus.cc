@@ -77,6 +77,17 @@ Finding gpu_direct(const PciFacts& pci) {
               "modprobe nvidia_peermem, or install NVIDIA's open kernel modules");
 }
 
+// How long a sum waits, and what it costs the trainer: docs/gpu-notes.md.
+Finding turns(const wire::GpuSumsReport& sums) {
+  if (!sums.on_gpus()) return skip("MPS", "no GPU sums here (gpu-sums)");
+  if (sums.mps()) return ok("MPS", "sums run beside trainers' kernels");
+  return warn("MPS",
+              "does not run: a sum waits some 2.5 ms while a trainer's kernels fill the GPU, and "
+              "they for it",
+              "nvidia-cuda-mps-control -d as the user of gradringd and of trainers, then restart "
+              "gradringd; or gpu-sums = off");
+}
+
 // gradringd has tried it when it began.
 Finding network(const wire::TopologyReport& topology) {
   const std::string& how = topology.gpu_sums().network();
@@ -119,6 +130,7 @@ Findings check_gpus(const Facts& facts) {
   }
   findings.push_back(cuda(facts.pci));
   findings.push_back(nvlink(machine));
+  findings.push_back(turns(facts.topology.gpu_sums()));
   if (!facts.topology.lanes().empty()) findings.push_back(network(facts.topology));
   if (!has_rdma(machine)) {
     findings.push_back(skip("GPUDirect", "no RDMA card here"));

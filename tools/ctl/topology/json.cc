@@ -184,6 +184,7 @@ nlohmann::ordered_json json_of(const wire::TopologyReport& report) {
             {"by", report.gpu_sums().by()},
             {"reason", report.gpu_sums().reason()},
             {"way", report.gpu_sums().way()},
+            {"mps", report.gpu_sums().mps()},
             {"network", report.gpu_sums().network()}}},
           {"gpu_errors",
            {{"watched", report.gpu_errors().watched()},

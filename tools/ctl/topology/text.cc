@@ -296,10 +296,14 @@ std::string gpu_sums_of(const wire::TopologyReport& report) {
   const std::string where = sums.on_gpus() ? "on " + printable(sums.by()) : "in the host's memory";
   const std::string way =
       sums.way().empty() ? "" : fmt::format("; of several GPUs {}", printable(sums.way()));
+  const std::string beside =
+      sums.on_gpus() ? fmt::format("; {}", sums.mps() ? "beside trainers' kernels (MPS)"
+                                                      : "in turns with trainers' kernels (no MPS)")
+                     : "";
   const std::string network =
       sums.network().empty() ? "" : fmt::format("; it goes {}", printable(sums.network()));
-  return fmt::format("\nwhat ranks here have on GPUs is summed {}: {}{}{}\n", where,
-                     printable(sums.reason()), way, network);
+  return fmt::format("\nwhat ranks here have on GPUs is summed {}: {}{}{}{}\n", where,
+                     printable(sums.reason()), way, beside, network);
 }
 
 }  // namespace
