@@ -23,6 +23,7 @@ using namespace gradring::test::twin;  // NOLINT: this is the driver of that
 using gradring::Dtype;
 using gradring::ReduceOp;
 using gradring::transport::cuda::FoldArguments;
+using gradring::transport::cuda::kWaves;
 using gradring::transport::cuda::kWideBytes;
 
 struct Function {
@@ -175,7 +176,7 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int
 }
 
 // Of a kernel that is loaded: a driver would load it now, and wait for what else the GPU does. And
-// of no more blocks than there is room for: those would wait for the others.
+// of no more blocks than what there is room for of this kernel, so many times.
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned, void* stream,
                    void** parameters, void** extra) {
@@ -185,7 +186,7 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
   const bool shaped = grid_x > 0 && grid_y == 1 && grid_z == 1 && threads > 0 && threads <= 1024;
   if (function == nullptr || !shaped || extra != nullptr) return kInvalidValue;
   const auto* const known = static_cast<const Function*>(function);
-  const auto room = static_cast<unsigned>(known->blocks_on_each() * kMultiprocessors);
+  const unsigned room = kWaves * static_cast<unsigned>(known->blocks_on_each() * kMultiprocessors);
   if (!known->loaded || grid_x > room) return kInvalidValue;
   if (contexts.empty()) return kInvalidContext;
   return enqueue_work(stream, [number = gpu_of(contexts.back()), kernel = *known,

@@ -14,6 +14,25 @@
 // in the tests by a loop on the host.
 namespace gradring::transport::cuda {
 
+template <class Format, class Load>
+inline __host__ __device__ Load load_lanes(const FoldArguments& a, uint32_t input, size_t first) {
+  const auto* const from = static_cast<const typename Format::Stored*>(a.inputs[input]) + first;
+  return *reinterpret_cast<const Load*>(from);
+}
+
+// What was loaded of an input becomes a part of what is folded of those before.
+template <class Format, class Op, bool kScaled, class Load, size_t kLanes>
+inline __host__ __device__ void fold_in(const FoldArguments& a, uint32_t input, const Load& loaded,
+                                        typename Format::Value (&folded)[kLanes]) {
+  typename Format::Stored lanes[kLanes];
+  std::memcpy(lanes, &loaded, sizeof(loaded));
+  for (size_t i = 0; i < kLanes; ++i) {
+    auto value = Format::load(lanes[i]);
+    if constexpr (kScaled) value *= static_cast<typename Format::Value>(a.factors[input]);
+    folded[i] = input == 0 ? value : Op::apply(folded[i], value);
+  }
+}
+
 // Elements first to first + kLanes - 1, read with one load an input and written with one store.
 // All inputs are read before anything is written: therefore outs may be any of them.
 template <class Format, class Op, bool kScaled, class Load, size_t kLanes>
@@ -21,17 +40,19 @@ inline __host__ __device__ void fold_lanes(const FoldArguments& a, size_t first)
   using Stored = typename Format::Stored;
   static_assert(sizeof(Load) == kLanes * sizeof(Stored));
   typename Format::Value folded[kLanes] = {};
-  Stored lanes[kLanes];
-  for (uint32_t r = 0; r < a.num_inputs; ++r) {
-    const auto* const from = static_cast<const Stored*>(a.inputs[r]) + first;
-    const Load loaded = *reinterpret_cast<const Load*>(from);
-    std::memcpy(lanes, &loaded, sizeof(loaded));
-    for (size_t i = 0; i < kLanes; ++i) {
-      auto value = Format::load(lanes[i]);
-      if constexpr (kScaled) value *= static_cast<typename Format::Value>(a.factors[r]);
-      folded[i] = r == 0 ? value : Op::apply(folded[i], value);
-    }
+  // Two loads at a time, of which none waits for the other.
+  uint32_t input = 0;
+  for (; input + 1 < a.num_inputs; input += 2) {
+    const Load one = load_lanes<Format, Load>(a, input, first);
+    const Load other = load_lanes<Format, Load>(a, input + 1, first);
+    fold_in<Format, Op, kScaled>(a, input, one, folded);
+    fold_in<Format, Op, kScaled>(a, input + 1, other, folded);
   }
+  if (input < a.num_inputs) {
+    const Load last = load_lanes<Format, Load>(a, input, first);
+    fold_in<Format, Op, kScaled>(a, input, last, folded);
+  }
+  Stored lanes[kLanes];
   uint32_t spoilt = 0;  // bits of lanes
   for (size_t i = 0; i < kLanes; ++i) {
     lanes[i] = finish<Format, kScaled>(folded[i], a.divisor, a.factor);

@@ -22,8 +22,8 @@ namespace gradring::transport::cuda {
 // the host takes some 80 us, so that others on the stream do not wait long either.
 inline constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 // Where nothing goes to the host: between two kernels a GPU rests for some microseconds, and for
-// this it takes 50 us.
-inline constexpr uint64_t kPieceThereBytes = uint64_t{32} << 20;
+// this it takes 100 us.
+inline constexpr uint64_t kPieceThereBytes = uint64_t{64} << 20;
 
 // One GPU: its primary context, a stream in it, memory for a piece of a result and for what kernels
 // find, and the kernels. It has none of them before start(), since a context takes hundreds of
