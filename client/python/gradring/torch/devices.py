@@ -105,8 +105,28 @@ class Accelerator:
 class Ordered(Accelerator):
     """NVIDIA's GPUs, by torch's name for them: the library copies what is there, and its streams wait for ops."""
 
-    def current(self):
-        return self._torch.current_stream(self._device)
+    _STREAMS_MOST = 64  # PyTorch has 32 of a priority
+
+    def __init__(self, device: torch.device):
+        super().__init__(device)
+        self._streams: dict[int, Any] = {}  # by their handles
+        # What its compiled code asks: to make a Stream for each op takes as long as the op's copies.
+        handle = getattr(torch._C, "_cuda_getCurrentRawStream", None) if device.type == "cuda" else None
+        self._handle = functools.partial(handle, device.index) if handle is not None else None
+
+    def current_handle(self) -> int:
+        """CUDA's, of the stream that the calling thread's work goes to."""
+        return self._handle() if self._handle is not None else self._torch.current_stream(self._device).cuda_stream
+
+    def put_behind(self, event):
+        """What the calling thread puts on the device from now on."""
+        handle = self.current_handle()
+        stream = self._streams.get(handle)
+        if stream is None:
+            if len(self._streams) >= self._STREAMS_MOST:
+                self._streams.clear()
+            stream = self._streams[handle] = self._torch.current_stream(self._device)
+        stream.wait_event(event)
 
     def stream(self):
         """One that waits for ops. PyTorch gives the same 32 streams of a priority out again and again: a trainer's work is not
@@ -124,8 +144,11 @@ _lock = threading.Lock()
 
 def device_of(tensor: torch.Tensor) -> Device | None:
     """Where the tensor is; None: on the host. Raises TypeError for devices without streams."""
-    if tensor.device.type == "cpu":
+    if tensor.is_cpu:
         return None
+    known = _known.get(tensor.device)
+    if known is not None:
+        return known
     with _lock:
         if tensor.device not in _known:
             _known[tensor.device] = _open(tensor.device)

@@ -36,7 +36,7 @@ class OrderedWork(Work):
     """
 
     def __init__(self, what, requests, brings, outputs, finish, timeout, device: Ordered, stream, tensors):
-        """`brings`: for each request, whether it has a result here. `stream`: by which results come. `tensors`: whatever
+        """`brings`: for each request, whether it has a result here. `finish`: None if that is all. `stream`: by which results come. `tensors`: whatever
         the device uses until the end."""
         super().__init__(what, requests, outputs, self._settle, timeout, device)
         self._ordered = list(zip(requests, brings, strict=True))
@@ -60,7 +60,7 @@ class OrderedWork(Work):
             raise self._too_late(seconds)
         if self._error is not None:
             self._raise(self._error)
-        self._device.current().wait_event(self._reached)
+        self._device.put_behind(self._reached)
         return True
 
     def is_completed(self):
@@ -125,9 +125,10 @@ class OrderedWork(Work):
                     request.wait(milliseconds)
                 if not done:
                     return False
-            with torch.no_grad(), self._device.on(self._stream):
-                self._bring()
-                self._reached = self._stream.record_event()
+            if self._bring is not None:
+                with torch.no_grad(), self._device.on(self._stream):
+                    self._bring()
+            self._reached = self._stream.record_event()
             return True
 
     def _settle(self):

@@ -20,6 +20,26 @@ from .tensors import Move, scratch
 from .work import Finisher, Together, Work, stop_all
 
 _SMALL = 64  # elements, of works that are kept alive for a while
+# Seconds that tensors of a device live longer than their op. Whoever submits small ones in turn would else share the interpreter
+# with a thread that wakes for each: some 100 us.
+_REST = 1e-3
+
+
+def _nothing():
+    pass
+
+
+def _end_of(moves, finish):
+    """What is to be done when they have ended; None: nothing."""
+    if finish is None and not any(move.lands_elsewhere for move in moves):
+        return None
+
+    def end():
+        for move in moves:
+            move.bring_home()
+        if finish is not None:
+            finish()
+    return end
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -122,21 +142,18 @@ class ProcessGroup(dist.ProcessGroup):
         return work
 
     # ---- how ops start ----
-    def start(self, what, moves, outputs, finish=lambda: None):
+    def start(self, what, moves, outputs, finish=None):
         """Submits moves as one Work, whose result is `outputs`; see Work for `finish`, before which they are home."""
-        def end():
-            for move in moves:
-                move.bring_home()
-            finish()
+        end = _end_of(moves, finish)
         device = moves[0].device if moves else None
         if device is not None and all(move.device is device for move in moves):
             return self._start_on(device, what, moves, outputs, end)
         fetches = [fetch for move in moves for fetch in move.fetches()]
         staged = {move.staged for move in moves}
-        return self.start_calls(what, [move.call for move in moves], outputs, end, moves, fetches,
+        return self.start_calls(what, [move.call for move in moves], outputs, end or _nothing, moves, fetches,
                                 staged.pop() if len(staged) == 1 else None)
 
-    def start_calls(self, what, calls, outputs, finish=lambda: None, owner=None, fetches=(), device=None):
+    def start_calls(self, what, calls, outputs, finish=_nothing, owner=None, fetches=(), device=None):
         """Submits native calls as one Work, behind the copies of `fetches` and all ops that were started before. `device`: see
         Work."""
         job = self._usable(what)
@@ -164,7 +181,8 @@ class ProcessGroup(dist.ProcessGroup):
         alone = move.collective in (Collective.SEND, Collective.RECV)
         way = (move.device, move.collective, move.peer) if alone else move.device
         if way not in self._ways:
-            self._ways[way] = (move.device.stream(), Finisher("gradring-watch", OrderedWork.complete, self._unheard.add))
+            watch = Finisher("gradring-watch", OrderedWork.complete, self._unheard.add, _REST)
+            self._ways[way] = (move.device.stream(), watch)
         return self._ways[way]
 
     def _usable(self, what):

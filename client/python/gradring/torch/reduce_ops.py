@@ -40,6 +40,8 @@ class IntegerAverage(Move):
         super().__init__(*where, op=ReduceOp.SUM, **details)
         self._size = size
 
+    lands_elsewhere = True
+
     def bring_home(self):
         if self.taken is not None:
             dense = self.taken.dense

@@ -37,9 +37,15 @@ def dtype_of(tensor: torch.Tensor) -> Dtype:
 
 def ordered_device(*tensors: torch.Tensor | None) -> Ordered | None:
     """The one device that all of them are on, if its streams wait for ops; None: ops go by way of the host."""
-    devices = {device_of(tensor) for tensor in tensors if tensor is not None}
-    device = devices.pop() if len(devices) == 1 else None
-    return device if isinstance(device, Ordered) else None
+    found = None
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        device = device_of(tensor)
+        if not isinstance(device, Ordered) or (found is not None and device is not found):
+            return None
+        found = device
+    return found
 
 
 def scratch(shape, like: torch.Tensor) -> torch.Tensor:
@@ -83,7 +89,7 @@ class Move:
         self.collective, self.peer = collective, details.get("root", 0)
         self.device = ordered_device(source, target)
         if self.device is not None:
-            details["gpu_stream"] = self.device.current().cuda_stream
+            details["gpu_stream"] = self.device.current_handle()
         self.given = Place(source, self.device) if source is not None else None
         self.taken = self.given if target is source else Place(target, self.device) if target is not None else None
         given, taken = self.given, self.taken
@@ -100,6 +106,11 @@ class Move:
     def brings(self) -> bool:
         """Whether there is a result."""
         return self.taken is not None and self.taken.nbytes > 0
+
+    @property
+    def lands_elsewhere(self) -> bool:
+        """Than in its tensor."""
+        return self.taken is not None and self.taken.dense is not self.taken.tensor
 
     def fetches(self) -> list:
         """What has to be copied from which device before the call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import queue
 import threading
 import time
@@ -182,11 +183,13 @@ class Together(dist.Work):
 class Finisher:
     """A thread that waits for works, one after the other, as nobody else does."""
 
-    def __init__(self, name, wait, ended=lambda told: None):
-        """`wait(work)` returns when its end is known, and what `ended` is told then."""
+    def __init__(self, name, wait, ended=lambda told: None, rest=0.0):
+        """`wait(work)` returns when its end is known, and what `ended` is told then. `rest`: seconds for which works gather
+        before any is looked at."""
         self._name = name
         self._wait = wait
         self._ended = ended
+        self._rest = rest
         self._works = queue.SimpleQueue()
         self._thread = None
         self._lock = threading.Lock()
@@ -211,9 +214,17 @@ class Finisher:
             self._thread.join(seconds)
 
     def _run(self):
-        while (work := self._works.get()) is not None:
+        while (work := self._next()) is not None:
             self._ended(self._wait(work))
             del work  # with its tensors, which must not live until the next one
+
+    def _next(self):
+        with contextlib.suppress(queue.Empty):
+            return self._works.get_nowait()
+        work = self._works.get()
+        if self._rest:
+            time.sleep(self._rest)
+        return work
 
 
 def stop_all(finishers):
