@@ -1,4 +1,4 @@
-"""Whether NCCL runs two ranks on one GPU, which it does not before 2.30."""
+"""Whether NCCL runs two ranks on one GPU, which it does not before 2.30 unless they take it for two."""
 
 import functools
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from rings import HOST, Failed, Rings, ended
 
 FIRST = (2, 30)  # version that does
 PAIR = ("NCCL_MULTI_RANK_GPU_ENABLE=1",)
-SOCKETS = (*PAIR, "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
+# Each rank is a machine to it (side.py), else it would find another way from one to the other on the same GPU.
+SOCKETS = ("NCCL_HOSTID=RANK", "NCCL_IB_DISABLE=1")
 SECONDS = 100
 
 
@@ -23,18 +24,18 @@ class Nccl:
 @functools.cache
 def ask(setting, environment):
     """Whether they can be joined with these variables. Asked once each, if at all."""
-    why = known(setting)
+    why = known(setting, environment)
     return Nccl(environment, why=why) if why else probe(setting, environment)
 
 
-def known(setting):
+def known(setting, environment):
     """Why it does not, where that is known without ranks that try; else None."""
     if setting.device != "cuda":
         return "it is for GPUs"
     if not torch.distributed.is_nccl_available():
         return "this PyTorch has none"
     version = torch.cuda.nccl.version()
-    if setting.nccl is None and version[:2] < FIRST:
+    if environment == PAIR and setting.nccl is None and version[:2] < FIRST:
         return f"NCCL {'.'.join(map(str, version))} takes one rank a GPU"
     return None
 

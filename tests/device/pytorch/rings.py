@@ -106,8 +106,8 @@ class Rings:
 
     def _environment(self):
         words = ["GLOO_SOCKET_IFNAME=lo", "NCCL_SOCKET_IFNAME=lo", "PYTHONWARNINGS=ignore", "TORCH_CPP_LOG_LEVEL=ERROR",
-                 "PYTHONDONTWRITEBYTECODE=1", "CUBLAS_WORKSPACE_CONFIG=:4096:8", f"GRADRING_GPU_STAGE_MIB={STAGE_MIB}",
-                 f"CUDA_DEVICE_MAX_CONNECTIONS={QUEUES}"]
+                 "PYTHONDONTWRITEBYTECODE=1", "PYTHONFAULTHANDLER=1", "CUBLAS_WORKSPACE_CONFIG=:4096:8",
+                 f"GRADRING_GPU_STAGE_MIB={STAGE_MIB}", f"CUDA_DEVICE_MAX_CONNECTIONS={QUEUES}"]
         if self._setting.device == "cpu":
             words.append("OMP_NUM_THREADS=1")  # ranks share the processors
         if self._setting.nccl:

@@ -19,6 +19,8 @@ DEVICE = torch.device("cuda", 0) if ON_GPU else torch.device("cpu")  # all ranks
 # Which place a rank has on its node depends on the ring; the library finds out.
 for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
     os.environ.pop(name, None)
+if os.environ.get("NCCL_HOSTID") == "RANK":
+    os.environ["NCCL_HOSTID"] = f"rank{RANK}"
 if ON_GPU:
     torch.cuda.set_device(DEVICE)
     torch.cuda.init()
