@@ -32,7 +32,7 @@ class OrderedWork(Work):
     GRADRING_TORCH_BLOCKING_WAIT is set or the driver cannot do it. If the op fails, streams go on with outputs that mean
     nothing, and the error is raised by whatever is called next: `wait` of this or a later work, or the start of an op.
 
-    Some thread has to complete() it, who keeps it alive meanwhile: the device uses tensors that it holds.
+    Some thread has to complete() it, which keeps it alive meanwhile: the device uses tensors that it holds.
     """
 
     def __init__(self, what, requests, brings, outputs, finish, timeout, device: Ordered, stream, tensors):
@@ -81,18 +81,36 @@ class OrderedWork(Work):
                     self._future.set_result(self._outputs)
         return super().get_future()  # also what tells of an error
 
-    def complete(self):
-        """Waits for the end, in a thread that has nothing else to do, and lets go of all tensors. Itself, if it
-        failed."""
+    @staticmethod
+    def complete(works, tell):
+        """Waits for the end of the first of them, in a thread that has nothing else to do, and lets go of all tensors of it,
+        and of those behind it that have ended as well: takes them out of the deque. Their results come by one stream.
+        `tell(work)`: of each that failed."""
         with aside():
-            try:
-                self._complete_late()
-            except Exception as error:  # whoever looks next must hear of it
-                self._end(error)
-            if self._reached is not None:
-                self._device.wait_for(self._reached)
-        self._ordered, self._bring, self._tensors = [], None, ()
-        return self if self._error or self._late else None
+            ended = [works.popleft()]
+            ended[0]._await_end()
+            while works and works[0]._has_ended():
+                ended.append(works.popleft())
+            brought = next((work for work in reversed(ended) if work._reached is not None), None)
+            if brought is not None:
+                brought._device.wait_for(brought._reached)
+        for work in ended:
+            work._ordered, work._bring, work._tensors = [], None, ()
+            if work._error or work._late:
+                tell(work)
+
+    def _await_end(self):
+        try:
+            self._complete_late()
+        except Exception as error:  # whoever looks next must hear of it
+            self._end(error)
+
+    def _has_ended(self):
+        try:
+            return self._complete(0)
+        except Exception as error:  # likewise
+            self._end(error)
+            return True
 
     def _complete_late(self):
         try:
@@ -144,9 +162,8 @@ class Unheard:
     def __init__(self):
         self._works: collections.deque[OrderedWork] = collections.deque(maxlen=64)
 
-    def add(self, work: OrderedWork | None) -> None:
-        if work is not None:
-            self._works.append(work)
+    def add(self, work: OrderedWork) -> None:
+        self._works.append(work)
 
     def tell(self) -> None:
         """Raises the oldest error."""

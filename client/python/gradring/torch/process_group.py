@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from typing import Any
 
 import torch
@@ -181,7 +182,7 @@ class ProcessGroup(dist.ProcessGroup):
         alone = move.collective in (Collective.SEND, Collective.RECV)
         way = (move.device, move.collective, move.peer) if alone else move.device
         if way not in self._ways:
-            watch = Finisher("gradring-watch", OrderedWork.complete, self._unheard.add, _REST)
+            watch = Finisher("gradring-watch", functools.partial(OrderedWork.complete, tell=self._unheard.add), _REST)
             self._ways[way] = (move.device.stream(), watch)
         return self._ways[way]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import contextlib
 import queue
 import threading
@@ -183,12 +184,11 @@ class Together(dist.Work):
 class Finisher:
     """A thread that waits for works, one after the other, as nobody else does."""
 
-    def __init__(self, name, wait, ended=lambda told: None, rest=0.0):
-        """`wait(work)` returns when its end is known, and what `ended` is told then. `rest`: seconds for which works gather
-        before any is looked at."""
+    def __init__(self, name, wait, rest=0.0):
+        """`wait(works)`, of a deque, returns when it has waited for the end of the first one at least, and takes out those that
+        have ended. `rest`: seconds for which works gather before any is looked at."""
         self._name = name
         self._wait = wait
-        self._ended = ended
         self._rest = rest
         self._works = queue.SimpleQueue()
         self._thread = None
@@ -214,17 +214,22 @@ class Finisher:
             self._thread.join(seconds)
 
     def _run(self):
-        while (work := self._next()) is not None:
-            self._ended(self._wait(work))
-            del work  # with its tensors, which must not live until the next one
+        works = collections.deque()
+        while works or self._gather(works):
+            self._wait(works)
 
-    def _next(self):
-        with contextlib.suppress(queue.Empty):
-            return self._works.get_nowait()
-        work = self._works.get()
+    def _gather(self, works):
+        """Whatever there is, and one at least. False: nothing more is to come."""
+        if (work := self._works.get()) is None:
+            return False
+        works.append(work)
         if self._rest:
             time.sleep(self._rest)
-        return work
+        with contextlib.suppress(queue.Empty):
+            while (work := self._works.get_nowait()) is not None:
+                works.append(work)
+            self._works.put(None)  # for when these are over
+        return True
 
 
 def stop_all(finishers):
@@ -236,7 +241,7 @@ def stop_all(finishers):
         one.join(max(until - time.monotonic(), 0))
 
 
-_finisher = Finisher("gradring-finisher", Work._finish_future)
+_finisher = Finisher("gradring-finisher", lambda works: works.popleft()._finish_future())
 
 
 def _stop_at_exit():
