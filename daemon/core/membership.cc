@@ -128,6 +128,13 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
     if (it == live_.end()) continue;  // it ended with another
     Live& live = it->second;
     if (lose_while_forming(id, node)) continue;
+    const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
+    if (live.state == JobState::kProposed && elastic) {
+      // The others may have begun already. They go on without it, once it is known here that they
+      // do.
+      live.lost_members.try_emplace(node, failure);
+      continue;
+    }
     if (live.done.count(node) > 0) {
       actions_->member_gone(id, *live.view.index_of(node), failure);
       with_change(id, [&](ViewChange& change) { change.gone(node); });

@@ -232,10 +232,11 @@ class Membership {
     std::deque<Decision> decisions;
     bool held = false;           // by an act that goes on with it: it does not end meanwhile
     std::vector<LostRank> lost;  // ranks of this node that the view still has
-    Time last_rank_lost = 0;     // of an elastic job: what it left behind may yet complete
-    bool joining = false;        // proposed to us by a job that runs
-    std::string inviter;         // by this member of it
-    Time ask_at = 0;             // joining: whether we are still expected
+    std::map<std::string, Failure> lost_members = {};  // while it formed
+    Time last_rank_lost = 0;  // of an elastic job: what it left behind may yet complete
+    bool joining = false;     // proposed to us by a job that runs
+    std::string inviter;      // by this member of it
+    Time ask_at = 0;          // joining: whether we are still expected
     std::set<std::string> invited;
     std::map<std::string, Member> joiners;  // have accepted
     bool returned = false;  // from an earlier life, and not all members have been met yet

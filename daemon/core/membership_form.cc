@@ -211,8 +211,11 @@ void Membership::run(Live& live) {
   save(live);
   for (const SessionId session : live.present) actions_->admit(session, live.view);
   retire_claims({live.view.job, live.token});
-  // Who died meanwhile. This comes last: it may end the job.
+  // Who was lost meanwhile. This comes last: it may end the job.
   const JobId id = live.view.incarnation;
+  for (const auto& [node, failure] : std::exchange(live.lost_members, {})) {
+    with_change(id, [&](ViewChange& change) { change.lost(node, failure, false, now_); });
+  }
   for (const LostRank& lost : std::vector<LostRank>(live.lost)) {
     const auto it = live_.find(id);
     if (it != live_.end()) lose_rank(it->second, lost.rank, lost.failure);

@@ -13,6 +13,43 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+// The commit that a has sent to b is under way, and nothing before it.
+void run_until_b_is_to_hear_of_the_commit(Town* town) {
+  town->hold("a", "b");
+  town->run();
+  while (!town->under_way("a", "b").empty() && town->under_way("a", "b").front() != "Commit") {
+    town->deliver("a", "b");
+    town->run();
+  }
+  ASSERT_FALSE(town->under_way("a", "b").empty());
+}
+
+// Of those who have accepted one is lost, and then it turns out that the others have begun.
+TEST(MembershipForm, AnElasticJobThatHasBegunGoesOnWithoutWhomANodeLostBefore) {
+  for (const bool comes_back : {false, true}) {
+    Town town(3);
+    std::vector<SessionId> sessions;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      JoinRequest request = trainer(rank, 3);
+      request.policy = "elastic";
+      sessions.push_back(town.join(node_of(rank), request));
+    }
+    run_until_b_is_to_hear_of_the_commit(&town);
+    EXPECT_TRUE(town.admitted(sessions[0]));
+    EXPECT_TRUE(town.waits(sessions[1]));
+    town.crash("c");
+    if (comes_back) {  // as another, which knows nothing of it
+      town.connect("a", "c");
+      town.connect("b", "c");
+    }
+    town.release("a", "b");
+    town.settle();
+    EXPECT_TRUE(town.admitted(sessions[0])) << comes_back;
+    EXPECT_TRUE(town.admitted(sessions[1])) << comes_back;
+    EXPECT_EQ(town.at("b").view_of(sessions[1])->size, 2u) << comes_back;
+  }
+}
+
 TEST(MembershipForm, TwoNodesStepByStep) {
   Town town(2);
   // Rank 1 comes first: a hears of the claim, and can do nothing yet.
