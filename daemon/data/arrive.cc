@@ -12,11 +12,16 @@ namespace gradring::daemon {
 std::optional<PeerId> DataThread::sender_of(uint8_t lane, const Frame& frame) {
   const std::optional<PeerId> peer = shared_.peers.by_token(frame.token);
   if (!peer) {
-    ++frames_forged_;
+    count_strange(frame.token);
     return std::nullopt;
   }
   hear(*peer, lane);
   return peer;
+}
+
+// After a connection has broken, frames of it are still on their way: nobody has forged them.
+void DataThread::count_strange(uint64_t token) {
+  ++(shared_.peers.was_expected(token) ? frames_stale_ : frames_forged_);
 }
 
 // A peer that has more lanes than we were told of, or fewer, is heard on those that both have.

@@ -137,6 +137,7 @@ class DataThread final {
   void on_sent(uint64_t token);
   void on_lost(uint8_t lane, PeerId peer, const std::string& why);
   std::optional<PeerId> sender_of(uint8_t lane, const Frame& frame);
+  void count_strange(uint64_t token);
   void hear(PeerId peer, uint8_t lane);
   void lose_damaged(uint8_t lane, std::span<const std::byte> header);
   void deliver_frame(PeerId from, uint8_t lane, JobExecutor* job, const Frame& frame);

@@ -286,9 +286,9 @@ struct Pulse {
   uint64_t frames_forged = 0;     // no peer of ours was given that token
   uint64_t frames_malformed = 0;
   uint64_t frames_damaged = 0;
-  uint64_t frames_stale = 0;                   // of a job that is not here
-  uint64_t staging_bytes = 0;                  // of all jobs
-  uint64_t feedback_bytes_most = 0;            // of the job that has most
+  uint64_t frames_stale = 0;         // of a job that is not here, or a connection that was before
+  uint64_t staging_bytes = 0;        // of all jobs
+  uint64_t feedback_bytes_most = 0;  // of the job that has most
   std::shared_ptr<const DataFigures> figures;  // once a second, where somebody reads metrics
 };
 

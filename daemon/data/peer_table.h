@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -67,7 +68,8 @@ class PeerTable {
  public:
   void expect(PeerId id, uint64_t token) {
     DataPeer& peer = at(id);
-    by_token_.erase(peer.token_expected);
+    if (by_token_.erase(peer.token_expected) > 0) retired_.push_back(peer.token_expected);
+    if (retired_.size() > kRetiredMost) retired_.pop_front();
     peer.token_expected = token;
     by_token_[token] = id;
   }
@@ -100,6 +102,10 @@ class PeerTable {
     if (it == by_token_.end() || token == 0) return std::nullopt;
     return it->second;
   }
+  // A peer had it before its connection broke: its last frames may come late.
+  bool was_expected(uint64_t token) const {
+    return std::find(retired_.begin(), retired_.end(), token) != retired_.end();
+  }
   std::optional<PeerId> by_node(const std::string& node) const {
     for (PeerId id = 0; id < peers_.size(); ++id) {
       if (peers_[id].connected && peers_[id].node == node) return id;
@@ -109,8 +115,11 @@ class PeerTable {
   std::vector<DataPeer>& all() { return peers_; }
 
  private:
+  static constexpr size_t kRetiredMost = 256;
+
   std::vector<DataPeer> peers_;
   std::unordered_map<uint64_t, PeerId> by_token_;
+  std::deque<uint64_t> retired_;
 };
 
 }  // namespace gradring::daemon

@@ -28,7 +28,7 @@ DataThread::Landing DataThread::on_bundle(uint8_t lane, std::span<const std::byt
     if (from) {
       on_lost(lane, *from, "more bundles of frames came from it at one time than any daemon sends");
     } else {
-      ++frames_forged_;
+      count_strange(bundle->token);
     }
     return {};
   }

@@ -80,6 +80,26 @@ TEST_F(DataThreadTest, AFastPeersFirstFrameMayOvertakeItsIntroduction) {
   }
 }
 
+TEST_F(DataThreadTest, WhatComesLateOfAConnectionThatWasIsNotForged) {
+  DataNode a(fabric_, "a"), b(fabric_, "b");
+  connect(a, b);
+  a.post(ExpectPeer{0, kTokenOfA + 1000});  // it has connected anew
+  const auto late = fabric_.join("late");
+  ASSERT_TRUE(late->connect(0, a.addresses().front()).ok());
+  Frame frame;
+  frame.epoch = 1;
+  frame.type = FrameType::kReady;
+  frame.ready.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64};
+  for (const uint64_t token : {kTokenOfA, kTokenOfA + 1}) {
+    frame.token = token;
+    ASSERT_TRUE(late->send(0, sealed(frame), {}, 0).ok());
+  }
+  const Pulse pulse =
+      a.next<Pulse>([](const Pulse& p) { return p.frames_stale + p.frames_forged >= 2; });
+  EXPECT_EQ(pulse.frames_stale, 1u);
+  EXPECT_EQ(pulse.frames_forged, 1u);
+}
+
 TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
   DataNode a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
