@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "daemon/control/peers.h"
 
@@ -74,6 +75,13 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
       report.set_reason(
           silence_of(peer, control ? "data" : "control", silent.silent_for(peer.node, now), now));
     }
+    return report;
+  }
+  if (const auto away = away_.find(peer.node); away != away_.end()) {
+    report.set_state("away");
+    const auto left = std::max<core::Time>(away->second.until - now, 0);
+    report.set_reason(fmt::format("it is expected back within {:.0f} s (restart-grace)",
+                                  std::ceil(static_cast<double>(left) / 1e9)));
     return report;
   }
   report.set_state(peer.refused ? "refused" : peer.up_since != 0 ? "lost" : "connecting");

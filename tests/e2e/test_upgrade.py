@@ -122,6 +122,10 @@ def test_a_daemon_that_does_not_come_back_is_lost_after_the_grace(make_cluster, 
     wait_for_all(job, "done", 10)
     began = time.monotonic()
     cluster.nodes[2].daemon.kill()  # the keeper, and the daemon with it
+    def peer():
+        return next(one for one in cluster.nodes[0].ask("peers")["peers"] if one["node"] == "n2")
+    wait_until(lambda: peer()["state"] == "away", 5, "n0 waits for n2")
+    assert "expected back within" in peer()["reason"]
     told = [wait_failed(trainer, 30) for trainer in list(job)[:2]]
     assert all(one["cause"] == PEER_LOST and one["blamed_node"] == "n2" and "come back" in one["message"] for one in told)
     late = max(one["time"] for one in told) - began

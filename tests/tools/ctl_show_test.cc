@@ -10,6 +10,7 @@ namespace gradring::tools {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -133,6 +134,11 @@ TEST(ShowJobs, ListsThem) {
   EXPECT_THAT(answer.text, HasSubstr("3/4"));
   EXPECT_THAT(answer.text, HasSubstr("waits for rank 2"));
   EXPECT_THAT(answer.text, HasSubstr("01234567 "));
+  EXPECT_THAT(answer.text, ContainsRegex("failed .* - +- +-\n")) << "nobody counts it any more";
+  failed->set_state("running");
+  failed->set_counted_at(1);
+  failed->set_ops_completed(12);
+  EXPECT_THAT(show(report, Style{}).text, ContainsRegex("running .* 12 +0 +-\n"));
 }
 
 TEST(Show, ReportsWithoutContentAreSoundToo) {
@@ -153,6 +159,8 @@ struct Job {
     summary->set_state("running");
     summary->set_size(4);
     summary->set_policy("fail");
+    summary->set_counted_at(1);
+    summary->set_ops_completed(17);
     report.set_staging_bytes(8 << 20);
     report.set_staging_cap(64 << 20);
     for (uint32_t rank = 0; rank < 4; ++rank) {
@@ -190,7 +198,7 @@ TEST(ShowJob, SaysWhoWaitsForWhom) {
   expect_sound(answer, "job");
   EXPECT_THAT(answer.text, HasSubstr("\n  " + sentence + "\n"));
   EXPECT_THAT(answer.text, HasSubstr("4 ranks on 2 nodes"));
-  EXPECT_THAT(answer.text, HasSubstr("staging 8.0 MiB of 64.0 MiB"));
+  EXPECT_THAT(answer.text, HasSubstr("17 ops done, 0 open; staging 8.0 MiB of 64.0 MiB"));
   EXPECT_THAT(answer.problems,
               ElementsAre("rank 3 (node b, pid 4711) is in state T stopped", sentence));
   EXPECT_EQ(answer.json["ops"][0]["waiting_for"][0]["rank"], 3);

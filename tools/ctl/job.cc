@@ -113,9 +113,11 @@ std::string heading_of(const wire::JobReport& report, const Style& style) {
       printable(summary.policy()), summary.uid(),
       summary.weight() == 0 ? "" : fmt::format(", weight {}", summary.weight()),
       format_ago(summary.age_ms()));
-  text += fmt::format("{} done, {} open; staging {} of {}\n",
-                      counted(summary.ops_completed(), "op"), summary.ops_open(),
-                      format_bytes(report.staging_bytes()), format_bytes(report.staging_cap()));
+  if (summary.counted_at() != 0) {
+    text += fmt::format("{} done, {} open; staging {} of {}\n",
+                        counted(summary.ops_completed(), "op"), summary.ops_open(),
+                        format_bytes(report.staging_bytes()), format_bytes(report.staging_cap()));
+  }
   if (!summary.explanation().empty()) text += printable(summary.explanation()) + "\n";
   return text;
 }

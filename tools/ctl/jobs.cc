@@ -12,6 +12,11 @@ namespace {
 constexpr std::string_view kFailed = "failed";
 constexpr size_t kShortId = 8;  // digits of an incarnation that are enough to tell two apart
 
+// What a job has done nobody knows any more when it is over, nor yet while it forms.
+std::string count_of(const wire::JobSummary& job, uint64_t ops) {
+  return job.counted_at() == 0 ? "-" : std::to_string(ops);
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const wire::JobSummary& summary) {
@@ -52,7 +57,7 @@ Answer show(const wire::JobsReport& report, const Style& style) {
                forming ? fmt::format("{}/{}", job.ranks_present(), job.size())
                        : std::to_string(job.size()),
                std::to_string(job.uid()), format_ago(job.age_ms()),
-               std::to_string(job.ops_completed()), std::to_string(job.ops_open()),
+               count_of(job, job.ops_completed()), count_of(job, job.ops_open()),
                job.weight() == 0 ? "-" : std::to_string(job.weight()),
                printable(job.explanation())});
     jobs.push_back(to_json(job));
