@@ -10,8 +10,8 @@ namespace {
 using Peers = std::vector<PeerSeries>;
 
 // As Peers::report says them.
-constexpr std::array<const char*, 5> kPeerStates = {"up", "suspect", "lost", "connecting",
-                                                    "refused"};
+constexpr std::array<const char*, 6> kPeerStates = {"up",   "suspect",    "away",
+                                                    "lost", "connecting", "refused"};
 constexpr std::array<const char*, 3> kLaneStates = {"up", "trying", "lost"};
 
 template <typename Visit>
