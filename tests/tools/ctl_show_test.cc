@@ -10,7 +10,6 @@ namespace gradring::tools {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -113,32 +112,6 @@ TEST(ShowPeers, TellsWhyOneIsNotUp) {
               HasSubstr("b     10.0.0.2:7777  up       1 of 2  1 min 5 s  just now  3.0 MiB"));
   EXPECT_EQ(answer.json["peers"][0]["connected_seconds"], 65.0);
   EXPECT_EQ(answer.json["peers"][0]["damaged"], 2);
-}
-
-TEST(ShowJobs, ListsThem) {
-  wire::JobsReport report;
-  auto* forming = report.add_jobs();
-  forming->set_name("evening");
-  forming->set_state("forming");
-  forming->set_size(4);
-  forming->set_ranks_present(3);
-  forming->set_explanation("waits for rank 2");
-  auto* failed = report.add_jobs();
-  failed->set_name("morning");
-  failed->set_incarnation("0123456789abcdef0123456789abcdef");
-  failed->set_state("failed");
-  failed->set_size(4);
-  const auto answer = show(report, Style{});
-  expect_sound(answer, "jobs");
-  EXPECT_THAT(answer.problems, ElementsAre("job morning has failed"));
-  EXPECT_THAT(answer.text, HasSubstr("3/4"));
-  EXPECT_THAT(answer.text, HasSubstr("waits for rank 2"));
-  EXPECT_THAT(answer.text, HasSubstr("01234567 "));
-  EXPECT_THAT(answer.text, ContainsRegex("failed .* - +- +-\n")) << "nobody counts it any more";
-  failed->set_state("running");
-  failed->set_counted_at(1);
-  failed->set_ops_completed(12);
-  EXPECT_THAT(show(report, Style{}).text, ContainsRegex("running .* 12 +0 +-\n"));
 }
 
 TEST(Show, ReportsWithoutContentAreSoundToo) {

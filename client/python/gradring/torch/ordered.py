@@ -36,8 +36,8 @@ class OrderedWork(Work):
     """
 
     def __init__(self, what, requests, brings, outputs, finish, timeout, device: Ordered, stream, tensors):
-        """`brings`: for each request, whether it has a result here. `finish`: None if that is all. `stream`: by which results come. `tensors`: whatever
-        the device uses until the end."""
+        """`brings`: for each request, whether it has a result here. `finish`: None if that is all. `stream`: by which results
+        come. `tensors`: whatever the device uses until the end."""
         super().__init__(what, requests, outputs, self._settle, timeout, device)
         self._ordered = list(zip(requests, brings, strict=True))
         self._bring = finish
