@@ -83,8 +83,10 @@ void GpuOps::choose_sources(OnGpu& on, const core::Op& op) const {
 uint64_t GpuOps::run_bytes_of(const OnGpu& on) {
   if (on.way != Way::kThere) return on.part_bytes;
   std::set<size_t> gpus;
-  for (const Rank& rank : on.ranks) gpus.insert(rank.output.memory->gpu());
-  const uint64_t share = (on.bytes + gpus.size() - 1) / gpus.size();
+  for (const Rank& rank : on.ranks) {
+    if (!rank.gone && rank.output.memory != nullptr) gpus.insert(rank.output.memory->gpu());
+  }
+  const uint64_t share = on.bytes / std::max<size_t>(gpus.size(), 1) + 1;
   return std::clamp(share, on.part_bytes, kRunBytesMost);
 }
 

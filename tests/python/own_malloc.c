@@ -8,7 +8,7 @@
 extern void* __libc_memalign(size_t, size_t);
 extern void __libc_free(void*);
 
-struct head {  /* before each piece */
+struct head { /* before each piece */
   uint64_t ours;
   uint64_t size;
   void* whole;
