@@ -39,7 +39,7 @@ void JobEngine::complete_if_final(Op& op) {
   }
   settle(op, &outcome);
   waiting_.erase(op.key);
-  std::erase(starting_, &op);
+  starting_.remove(op);
   verify(op);
   tell_locals(op, outcome);
   ++counters_.ops_completed;

@@ -214,8 +214,7 @@ void JobEngine::line_up(Op& op) {
   for (const auto& local : op.locals) {
     if (local) op.priority = std::max(op.priority, local->priority);
   }
-  const auto less_urgent = [&op](const Op* other) { return other->priority < op.priority; };
-  starting_.insert(std::find_if(starting_.begin(), starting_.end(), less_urgent), &op);
+  starting_.add(op);
 }
 
 // The one to name where signatures differ.

@@ -127,7 +127,7 @@ void JobEngine::fail_op(Op& op, const Failure& failure) {
   set_state(op, OpState::kFailed);
   journal_->ended(op);
   waiting_.erase(op.key);
-  std::erase(starting_, &op);
+  starting_.remove(op);
   std::erase(handing_, &op);
   let_go(op, true);
   tell_locals(op, failed_outcome(failure));
@@ -140,7 +140,7 @@ void JobEngine::forget(Op& op) {
   ended_keys_.insert(key);
   journal_->forgotten(key);
   waiting_.erase(key);
-  std::erase(starting_, &op);
+  starting_.remove(op);
   std::erase(handing_, &op);
   let_go(op, true);
   for (Slot& slot : slots_) {

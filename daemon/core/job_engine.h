@@ -22,6 +22,7 @@
 #include "daemon/core/report.h"
 #include "daemon/core/resend.h"
 #include "daemon/core/staging.h"
+#include "daemon/core/start_line.h"
 #include "daemon/core/time.h"
 #include "daemon/core/view.h"
 #include "proto/frame.h"
@@ -362,7 +363,7 @@ class JobEngine {
   std::deque<uint32_t> landed_;   // slots whose payload is complete
   std::deque<uint32_t> forward_;  // slots whose value waits for a credit
   std::deque<Op*> handing_;       // with slices that we give out
-  std::deque<Op*> starting_;      // ready, and slices start here: most urgent first, then oldest
+  StartLine starting_;            // ready, and slices start here
   std::set<OpKey> waiting_;       // final, but no room to keep their slices
   struct StableSlice {
     OpKey key;
@@ -390,7 +391,6 @@ class JobEngine {
     std::optional<uint32_t> ours, theirs;
   };
   std::map<OpKey, Digests> digests_;  // of this epoch, until both are known
-
   bool frozen_ = false;
   bool failure_requested_ = false;  // fail_job is asked for once
   std::optional<Failure> failure_;

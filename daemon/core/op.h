@@ -141,6 +141,7 @@ struct Op {
   uint32_t ready_count = 0;
   TreeReady tree;
   int32_t priority = 0;       // once it is lined up: the highest of our ranks'
+  uint64_t turn = 0;          // likewise: which one in the StartLine it is
   std::optional<Time> since;  // first local submission; else the tick after the first READY
   Arrivals arrivals;
 
