@@ -6,10 +6,11 @@ from .schedule import LONG_KINDS, PER_NODE, RESTART, TRAINER_KINDS
 
 # What a node's last trainer had submitted counts for two seconds, and so long the others may have to wait.
 LAST_OF_NODE = "a node's last trainer"
-# Of a fault's time to verdict: what the contract says, in seconds. The tests insist on ten times that.
-BOUNDS = {"kill-trainer": 0.1, "kill-two-trainers": 0.1, LAST_OF_NODE: 2.1, "kill-daemon": 0.5, RESTART: 1.0, "cut": 4.0,
-          "cut-in": 4.0, "cut-out": 4.0, "link-down": 4.0, "stop-daemon": 4.0}
-SLACK = 10
+# Of a fault's time to verdict: what docs/failure-contract.md promises, in seconds (and of a restart, which is a pause, what is
+# usual). The tests insist on twice that.
+BOUNDS = {"kill-trainer": 0.5, "kill-two-trainers": 0.5, LAST_OF_NODE: 2.5, "kill-daemon": 0.5, RESTART: 1.0, "cut": 5.0,
+          "cut-in": 5.0, "cut-out": 5.0, "link-down": 5.0, "stop-daemon": 5.0}
+SLACK = 2
 
 
 @dataclass
