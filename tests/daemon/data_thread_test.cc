@@ -89,14 +89,15 @@ TEST_F(DataThreadTest, WhatComesLateOfAConnectionThatWasIsNotForged) {
   Frame frame;
   frame.epoch = 1;
   frame.type = FrameType::kReady;
+  frame.ready.contributions = 1;
   frame.ready.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64};
   for (const uint64_t token : {kTokenOfA, kTokenOfA + 1}) {
     frame.token = token;
     ASSERT_TRUE(late->send(0, sealed(frame), {}, 0).ok());
   }
+  // Those that b goes on to send are late, too.
   const Pulse pulse =
-      a.next<Pulse>([](const Pulse& p) { return p.frames_stale + p.frames_forged >= 2; });
-  EXPECT_EQ(pulse.frames_stale, 1u);
+      a.next<Pulse>([](const Pulse& p) { return p.frames_stale >= 1 && p.frames_forged >= 1; });
   EXPECT_EQ(pulse.frames_forged, 1u);
 }
 
