@@ -213,8 +213,9 @@ void Membership::run(Live& live) {
   retire_claims({live.view.job, live.token});
   // Who was lost meanwhile. This comes last: it may end the job.
   const JobId id = live.view.incarnation;
-  for (const auto& [node, failure] : std::exchange(live.lost_members, {})) {
-    with_change(id, [&](ViewChange& change) { change.lost(node, failure, false, now_); });
+  for (const auto& member : std::exchange(live.lost_members, {})) {
+    with_change(id,
+                [&](ViewChange& change) { change.lost(member.first, member.second, false, now_); });
   }
   for (const LostRank& lost : std::vector<LostRank>(live.lost)) {
     const auto it = live_.find(id);
