@@ -213,11 +213,12 @@ void Membership::run(Live& live) {
   retire_claims({live.view.job, live.token});
   // Who was lost meanwhile. This comes last: it may end the job.
   const JobId id = live.view.incarnation;
+  const std::vector<LostRank> lost_ranks = live.lost;
   for (const auto& member : std::exchange(live.lost_members, {})) {
     with_change(id,
                 [&](ViewChange& change) { change.lost(member.first, member.second, false, now_); });
   }
-  for (const LostRank& lost : std::vector<LostRank>(live.lost)) {
+  for (const LostRank& lost : lost_ranks) {
     const auto it = live_.find(id);
     if (it != live_.end()) lose_rank(it->second, lost.rank, lost.failure);
   }
