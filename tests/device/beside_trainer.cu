@@ -7,6 +7,7 @@
 #include "tests/device/answers.h"
 #include "tests/device/gpu_things.h"
 #include "tests/device/other_process.h"
+#include "tests/device/plain_kernels.cuh"
 #include "tests/device/questions.h"
 
 namespace gradring::device {
@@ -15,17 +16,6 @@ namespace {
 constexpr size_t kMi = 1 << 20;
 constexpr size_t kLargest = 64 * kMi;
 constexpr int kRuns = 200;
-
-__global__ void nothing() {}
-
-// The fold of two ranks' gradients, as plain as it can be.
-__global__ void add(const float* a, const float* b, float* out, size_t count) {
-  const size_t step = static_cast<size_t>(gridDim.x) * blockDim.x;
-  for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-       i += step) {
-    out[i] = a[i] + b[i];
-  }
-}
 
 struct Act {
   std::string name;
