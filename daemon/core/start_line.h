@@ -24,7 +24,7 @@ class StartLine {
     const Iterator at = place_of(op);
     if (at != line_.end() && *at == &op) line_.erase(at);
   }
-  Iterator erase(Iterator at) { return line_.erase(at); }
+  Iterator erase(const Iterator& at) { return line_.erase(at); }
   void clear() { line_.clear(); }
 
   bool empty() const { return line_.empty(); }
