@@ -1,9 +1,5 @@
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -18,6 +14,7 @@
 #include "tests/device/plain_kernels.cuh"
 #include "tests/device/questions.h"
 #include "tests/device/segment.h"
+#include "tests/device/word.h"
 
 namespace gradring::device {
 namespace {
@@ -28,19 +25,8 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr size_t kMi = 1 << 20;
 constexpr size_t kPage = 4096;
 constexpr int kTurns = 300;
-constexpr auto kPatience = std::chrono::seconds(5);
 
-// In memory that both processes have, and pinned: a word is 64 bytes from the next.
-enum WordOf : size_t {
-  kBegun,  // the trainer's stream has come to the op
-  kOver,   // it may go on
-  kAfter,  // it has gone on
-  kMark,   // the daemon's stream has done its part
-};
-
-void must(int result, const char* what) { check(static_cast<cudaError_t>(result), what); }
-
-// Words in pages that are mapped here; the caller unmaps them.
+// In a page that both processes have, pinned in each.
 class Words {
  public:
   explicit Words(std::byte* page) : page_(page) {
@@ -50,25 +36,10 @@ class Words {
   Words(const Words&) = delete;
   Words& operator=(const Words&) = delete;
 
-  std::atomic_ref<uint32_t> word(WordOf which) const {
-    return std::atomic_ref(*reinterpret_cast<uint32_t*>(page_ + 64 * which));
-  }
-  CudaDriver::Address address(WordOf which) const {
-    CudaDriver::Address found = 0;
-    must(driver().device_address(&found, page_ + 64 * which, 0), "the address of a word");
-    return found;
-  }
-  void await(WordOf which, uint32_t value) const {
-    const auto until = SteadyClock::now() + kPatience;
-    while (word(which).load(std::memory_order_acquire) != value) {
-      if (SteadyClock::now() > until) throw std::runtime_error("a word did not come within 5 s");
-    }
-  }
-  static const CudaDriver& driver() {
-    const CudaDriver* const found = client::cuda_driver();
-    if (found == nullptr || !found->orders()) throw std::runtime_error("this driver has no words");
-    return *found;
-  }
+  Word begun() const { return Word::in(page_, 0); }  // the trainer's stream has come to the op
+  Word over() const { return Word::in(page_, 1); }   // it may go on
+  Word after() const { return Word::in(page_, 2); }  // it has gone on
+  Word mark() const { return Word::in(page_, 3); }   // the daemon's stream has done its part
 
  private:
   std::byte* const page_;
@@ -99,8 +70,8 @@ class Daemon {
             {"a fold of 2 x 1 MiB, and to the host", [=] { fold(1), down(1); }},
             {"a copy of 1 MiB within the GPU", [=, this] { copy(out_.get(), a_.get(), kMi); }}};
   }
-  void mark(const Words& words, uint32_t value) const {
-    must(Words::driver().write_word(stream_.get(), words.address(kMark), value, 0), "a mark");
+  void mark(const Word& word, uint32_t value) const {
+    must(driver_with_words().write_word(stream_.get(), word.address, value, 0), "a mark");
   }
 
  private:
@@ -124,6 +95,7 @@ void ask_turns() {
   check(cudaFree(nullptr), "a context");
   const Segment segment(kPage);
   const Words words(segment.get());
+  const Word begun = words.begun(), over = words.over(), done = words.mark();
   OtherProcess trainer("turner");
   const Place place{::getpid(), segment.fd()};
   trainer.tell(&place, sizeof place);
@@ -133,13 +105,13 @@ void ask_turns() {
     trainer.tell(&kTurns, sizeof kTurns);
     std::vector<double> took;
     for (int turn = 0; turn < kTurns; ++turn) {
-      words.await(kBegun, ++value);
+      begun.await(++value);
       const auto start = SteadyClock::now();
       act.put();
-      daemon.mark(words, ++mark);
-      words.await(kMark, mark);
+      daemon.mark(done, ++mark);
+      done.await(mark);
       took.push_back(std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count());
-      words.word(kOver).store(value, std::memory_order_release);
+      over.set(value);
     }
     Spread whole{};
     trainer.hear(&whole, sizeof whole);
@@ -154,8 +126,9 @@ void be_a_turner() {
   if (!hear_from_parent(&place, sizeof place)) return;
   const Segment segment(place.pid, place.fd, kPage);
   const Words words(segment.get());
+  const Word begun = words.begun(), over = words.over(), after = words.after();
   const Stream stream;
-  const CudaDriver& driver = Words::driver();
+  const CudaDriver& driver = driver_with_words();
   uint32_t value = 0;
   int turns = 0;
   while (hear_from_parent(&turns, sizeof turns)) {
@@ -163,11 +136,10 @@ void be_a_turner() {
     for (int turn = 0; turn < turns; ++turn) {
       ++value;
       const auto start = SteadyClock::now();
-      must(driver.write_word(stream.get(), words.address(kBegun), value, 0), "a word");
-      must(driver.wait_for_word(stream.get(), words.address(kOver), value, CudaDriver::kAtLeast),
-           "a wait");
-      must(driver.write_word(stream.get(), words.address(kAfter), value, 0), "a word");
-      words.await(kAfter, value);
+      must(driver.write_word(stream.get(), begun.address, value, 0), "a word");
+      must(driver.wait_for_word(stream.get(), over.address, value, CudaDriver::kAtLeast), "a wait");
+      must(driver.write_word(stream.get(), after.address, value, 0), "a word");
+      after.await(value);
       took.push_back(std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count());
     }
     const Spread whole = spread_of(took);
