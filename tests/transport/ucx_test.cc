@@ -11,7 +11,7 @@
 #include <set>
 
 #include "tests/transport/conformance.h"
-#include "transport/ucx/address.h"
+#include "transport/address.h"
 #include "transport/ucx/devices.h"
 #include "transport/ucx/events_apart.h"
 #include "transport/ucx/memlock.h"

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "transport/ucx/address.h"
+#include "transport/address.h"
 #include "transport/ucx/constants.h"
 
 namespace gradring::transport {

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "transport/ucx/address.h"
+#include "transport/address.h"
 #include "transport/ucx/body.h"
 #include "transport/ucx/constants.h"
 

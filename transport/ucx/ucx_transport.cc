@@ -22,13 +22,25 @@ std::optional<size_t> whole_bytes_of(const DeviceChoice& choice, const UcxOption
   return std::min(kTcpSliceBytes, eager - std::min(eager, kHeadersBytes));
 }
 
+tl::expected<DeviceChoice, Status> choose(const UcxOptions& options) {
+  take_over_ucx_log();
+  const auto inventory = take_device_inventory();
+  if (!inventory) return tl::unexpected(inventory.error());
+  return choose_devices(options.devices, options.listen_address, *inventory);
+}
+
 }  // namespace
 
+tl::expected<UcxDevices, Status> choose_ucx_devices(const UcxOptions& options) {
+  const auto choice = choose(options);
+  if (!choice) return tl::unexpected(choice.error());
+  UcxDevices devices{{}, choice->reason, choice->any_rdma()};
+  for (const UcxDevice& device : choice->devices) devices.names.push_back(device.name);
+  return devices;
+}
+
 tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOptions& options) {
-  take_over_ucx_log();
-  auto inventory = take_device_inventory();
-  if (!inventory) return tl::unexpected(inventory.error());
-  auto choice = choose_devices(options.devices, options.listen_address, *inventory);
+  auto choice = choose(options);
   if (!choice) return tl::unexpected(choice.error());
   if (Status status = check_memlock(*choice, lockable_memory()); !status.ok()) {
     return tl::unexpected(status);

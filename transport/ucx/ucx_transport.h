@@ -42,6 +42,14 @@ struct UcxOptions {
 // carries.
 tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOptions& options);
 
+// The devices that it would use, and why these.
+struct UcxDevices {
+  std::vector<std::string> names;
+  std::string reason;
+  bool rdma = false;  // any of them
+};
+tl::expected<UcxDevices, Status> choose_ucx_devices(const UcxOptions& options);
+
 // Whether UCX can work on this machine, in words: the version and the devices, or what is missing.
 struct UcxViability {
   bool works = false;

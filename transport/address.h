@@ -5,9 +5,9 @@
 
 namespace gradring::transport {
 
-// UCX reads a worker address without checking it, and an address with a byte missing or from
-// another release crashes the reader. So it travels in an envelope: the body's name, a newline, the
-// length and a checksum of the raw address, the raw address.
+// A data address travels in an envelope: the body's name, a newline, the length and a checksum of
+// the raw address, the raw address. So a body is handed none that is another's, or damaged: UCX for
+// one reads an address without checking it, and crashes where a byte is missing.
 std::string seal_address(const std::string& name, std::string_view raw);
 
 struct OpenedAddress {
