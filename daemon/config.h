@@ -22,6 +22,7 @@ struct Config {
   std::vector<std::string> listen_also;  // where else, on other networks
   uint64_t control_links = 0;            // connections to peers; above, others pass messages on
   std::vector<std::string> net_devices;  // empty: chosen by the transport, with a reason
+  std::string tcp_by;                    // sockets or ucx
   // Of the devices that are RDMA's; nothing: auto.
   std::optional<uint32_t> rdma_gid_index;
   std::optional<uint32_t> rdma_traffic_class;

@@ -204,6 +204,10 @@ const std::vector<Option>& all_options() {
        "network device for gradients, as in eth0 or mlx5_0:1; once for each lane, in the same "
        "order on all nodes; default: the one that carries the listen address",
        true, list(&Config::net_devices)},
+      {"tcp-by", "ENGINE", "sockets",
+       "what moves gradients over TCP: sockets of the kernel, or ucx, which copies them once more; "
+       "the same on all nodes",
+       false, one_of(&Config::tcp_by, {"sockets", "ucx"})},
       {"rdma-gid-index", "INDEX", "auto",
        "which of an RDMA port's addresses is used, as gradringctl topology lists them; auto: of "
        "RoCE v2, the one in the network of listen or of a peer, else as UCX chooses",

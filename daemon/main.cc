@@ -1,5 +1,5 @@
 // gradringd: reads the configuration, builds the parts, hands them to one another and waits for the
-// end. The only file that names a transport's body.
+// end.
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -26,6 +26,7 @@
 #include "daemon/gpu_direct.h"
 #include "daemon/host_limits.h"
 #include "daemon/keep/keeper.h"
+#include "daemon/lanes.h"
 #include "daemon/metrics/board.h"
 #include "daemon/metrics/server.h"
 #include "daemon/notice.h"
@@ -33,11 +34,9 @@
 #include "proto/version.h"
 #include "transport/cuda/fold_kernels.h"
 #include "transport/cuda/gpus.h"
-#include "transport/machine/gids.h"
 #include "transport/machine/gpu_watch.h"
 #include "transport/machine/look_apart.h"
 #include "transport/machine/port_watch.h"
-#include "transport/ucx/ucx_transport.h"
 
 namespace gradring::daemon {
 namespace {
@@ -71,65 +70,6 @@ constexpr auto kGpusCloseWithin = std::chrono::seconds(10);
   std::_Exit(kDrained);
 }
 
-// In the network of which address an RDMA card's own is the right one.
-machine::GidWish gid_wish_of(const Config& config) {
-  machine::GidWish wish{config.rdma_gid_index, {}};
-  const auto add = [&wish](const std::string& address, const char* what) {
-    const auto parsed = parse_host_port(address);
-    if (parsed && !is_any_address(parsed->host) && !is_loopback(parsed->host)) {
-      wish.near.push_back({parsed->host, what});
-    }
-  };
-  add(config.listen, "listen");
-  for (const std::string& also : config.listen_also) add(also, "listen-also");
-  for (const std::string& peer : config.peers) add(peer, "peer");
-  return wish;
-}
-
-transport::RdmaOptions rdma_options_of(const Config& config) {
-  transport::RdmaOptions options;
-  options.traffic_class = config.rdma_traffic_class;
-  options.service_level = config.rdma_service_level;
-  options.path_mtu = config.rdma_path_mtu;
-  options.timeout = std::chrono::milliseconds(config.rdma_timeout / core::kMillisecond);
-  options.retries = config.rdma_retries;
-  options.rnr_retries = config.rdma_rnr_retries;
-  return options;
-}
-
-struct MadeLanes {
-  Lanes lanes;
-  std::vector<std::optional<machine::Gid>> gids;  // of each, where it is an RDMA port's
-};
-
-// Each device that is named is a lane; where none is, all that the transport chooses are one, and
-// no RDMA port among them.
-tl::expected<MadeLanes, Status> make_lanes(const Config& config) {
-  const std::string listen = parse_host_port(config.listen)->host;
-  const machine::GidWish wish = gid_wish_of(config);
-  const std::vector<machine::OwnAddress> own = machine::own_addresses();
-  MadeLanes made;
-  for (size_t lane = 0; lane < std::max<size_t>(config.net_devices.size(), 1); ++lane) {
-    transport::UcxOptions options{{}, listen, {}, rdma_options_of(config), config.gpu_direct};
-    if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
-    machine::GidChoice gid;
-    const auto table =
-        options.devices.empty() ? std::nullopt : machine::read_gid_table(options.devices.front());
-    if (table) {
-      auto choice = machine::choose_gid(*table, wish, own);
-      if (!choice) return tl::unexpected(choice.error());
-      gid = std::move(*choice);
-    }
-    if (gid.ours) options.rdma.gid_index = gid.gid->index;
-    options.rdma.gid_reason = gid.reason;
-    auto transport = transport::make_ucx_transport(options);
-    if (!transport) return tl::unexpected(transport.error());
-    made.lanes.push_back(std::move(*transport));
-    made.gids.push_back(gid.gid);
-  }
-  return made;
-}
-
 StandingFacts facts_of(const MadeLanes& made) {
   const Lanes& lanes = made.lanes;
   StandingFacts facts;
@@ -149,13 +89,6 @@ StandingFacts facts_of(const MadeLanes& made) {
     }
   }
   return facts;
-}
-
-// "ucx 1.13.1" -> "ucx 1.13": what must be alike on two nodes that talk.
-std::string compatible_name(const std::string& name) {
-  const size_t dot = name.find('.');
-  const size_t second = dot == std::string::npos ? dot : name.find('.', dot + 1);
-  return name.substr(0, second);
 }
 
 // Small sums go with READY as long as that goes to all; on more nodes along its tree. All nodes

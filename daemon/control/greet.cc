@@ -198,8 +198,9 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
   }
   if (hello.transport() != self_.transport) {
     return fmt::format(
-        "node {} moves data with {}, node {} with {}; install the same release on both", self_.node,
-        self_.transport, hello.node(), hello.transport());
+        "node {} moves data with {}, node {} with {}; install the same release on both, with one "
+        "tcp-by",
+        self_.node, self_.transport, hello.node(), hello.transport());
   }
   if (hello.slice_bytes() != self_.slice_bytes || hello.slots() != self_.slots) {
     return fmt::format(

@@ -6,6 +6,7 @@
 #include "daemon/data/seal.h"
 #include "tests/daemon/data_node.h"
 #include "tests/daemon/flipping_transport.h"
+#include "transport/tcp/tcp_transport.h"
 #include "transport/ucx/ucx_transport.h"
 
 namespace gradring::daemon {
@@ -13,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-enum class Body { kLoopback, kUcx };
+enum class Body { kLoopback, kTcp, kUcx };
 
 class Integrity : public DataThreadTest, public testing::WithParamInterface<Body> {
  protected:
@@ -31,6 +32,10 @@ class Integrity : public DataThreadTest, public testing::WithParamInterface<Body
     std::unique_ptr<transport::Transport> body;
     if (GetParam() == Body::kLoopback) {
       body = fabric_.join(name);
+    } else if (GetParam() == Body::kTcp) {
+      auto made = transport::make_tcp_transport({{"lo"}, "for tests"});
+      EXPECT_TRUE(made.has_value());
+      body = std::move(*made);
     } else {
       transport::UcxOptions options;
       options.listen_address = "127.0.0.1";
@@ -152,9 +157,12 @@ TEST_P(Integrity, ADamagedHeaderIsBelievedInNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Bodies, Integrity, testing::Values(Body::kLoopback, Body::kUcx),
+INSTANTIATE_TEST_SUITE_P(Bodies, Integrity,
+                         testing::Values(Body::kLoopback, Body::kTcp, Body::kUcx),
                          [](const auto& body) {
-                           return body.param == Body::kUcx ? "Ucx" : "Loopback";
+                           return body.param == Body::kUcx   ? "Ucx"
+                                  : body.param == Body::kTcp ? "Tcp"
+                                                             : "Loopback";
                          });
 
 // Each node decides for what it sends.

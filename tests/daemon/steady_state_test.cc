@@ -13,7 +13,7 @@
 
 #include "tests/daemon/counted.h"
 #include "tests/daemon/data_node.h"
-#include "transport/ucx/ucx_transport.h"
+#include "transport/tcp/tcp_transport.h"
 
 namespace gradring::daemon {
 namespace {
@@ -27,9 +27,7 @@ class SteadyStateTest : public DataThreadTest {
   SteadyStateTest() { counted::leave_out_this_thread(); }
 
   static std::unique_ptr<DataNode> node(const std::string& name) {
-    transport::UcxOptions options;
-    options.listen_address = "127.0.0.1";
-    auto made = transport::make_ucx_transport(options);
+    auto made = transport::make_tcp_transport({{"lo"}, "for tests"});
     if (!made) throw std::runtime_error(made.error().message());
     return std::make_unique<DataNode>(name, std::move(*made));
   }

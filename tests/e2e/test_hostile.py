@@ -1,10 +1,14 @@
 """Strangers at the daemon's doors: they get nothing, and everybody else goes on."""
 
 import errno
+import os
 import random
 import socket
 import struct
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 from checks import TRAINER, events, wait_for_all
 
@@ -60,6 +64,55 @@ def test_garbage(pair):
     if pair.network.kind == "namespaces":
         script = f"for i in $(seq 50); do head -c 500 /dev/urandom >/dev/tcp/{address}/{port}; done"
         pair.network.inside(1, "bash", "-c", f"({script}) 2>/dev/null; true")
+    assert_undisturbed(job)
+
+
+def data_ports(node, control_port):
+    """Where the node's daemon listens for gradients."""
+    pid = node.daemon_pid()
+    sockets = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.exists() or fd.is_symlink()}
+    ports = set()
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        listens = words[3] == "0A"
+        if listens and f"socket:[{words[9]}]" in sockets:
+            ports.add(int(words[1].split(":")[1], 16))
+    return ports - {control_port}
+
+
+STRANGER = """
+import random, socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+dice = random.Random(1)
+silent = [socket.create_connection((address, port), 10) for _ in range(200)]
+for _ in range(100):
+    with socket.create_connection((address, port), 10) as one:
+        try:
+            one.sendall(b"GRDTCP01"[: dice.choice([0, 8])] + dice.randbytes(dice.choice([1, 40, 5000])))
+        except ConnectionError:
+            pass
+closed = 0
+for one in silent:
+    one.settimeout(0.01)
+    try:
+        closed += one.recv(1) == b""
+    except TimeoutError:
+        pass
+    except ConnectionError:
+        closed += 1
+print(closed)
+"""
+
+
+def test_garbage_at_the_data_port(pair):
+    """Strangers are shut out, the silent ones too when there are many, and no frame of theirs is looked at."""
+    job = innocent(pair)
+    node = pair.nodes[0]
+    address, port = node.address.rsplit(":", 1)
+    (data_port,) = data_ports(node, int(port))
+    closed = subprocess.run([*pair.nodes[1].prefix, sys.executable, "-c", STRANGER, address, str(data_port)], timeout=60,
+                            check=True, stdout=subprocess.PIPE).stdout
+    assert int(closed) >= 200 - 64, closed
     assert_undisturbed(job)
 
 

@@ -85,9 +85,9 @@ ROOMS = [
          instead="An engine moves or adds bytes and has no opinions: hand it what it needs as an "
                  "argument, let it tell by an event, and put what two bodies share into transport/."),
     Room(r"transport/", (INTERFACES, PLAIN_PROTO), ("fmt", "expected"), posix=True,
-         instead="An interface knows none of its bodies and nothing of jobs; only daemon/main.cc names "
-                 "a body."),
-    Room(r"daemon/main\.cc$", (r"daemon/", r"transport/", r"proto/"),
+         instead="An interface knows none of its bodies and nothing of jobs; only daemon/main.cc, and of the "
+                 "message transport daemon/lanes.cc, names a body."),
+    Room(r"daemon/(main|lanes)\.cc$", (r"daemon/", r"transport/", r"proto/"),
          ("fmt", "expected", "protobuf", "zmq", "spdlog", "boost", "systemd"), posix=True,
          instead="The daemon is built from daemon, transport and proto; trainers' code stays in client."),
     Room(r"daemon/keep/", (r"daemon/keep/", r"daemon/(clock|fd|fd_name)\.h$", r"daemon/core/time\.h$",
@@ -98,10 +98,10 @@ ROOMS = [
                               r"daemon/data/(job_figures|op_stats)\.h$", PLAIN_PROTO),
          ("fmt", "expected", "prometheus"), posix=True,
          instead="What is shown to Prometheus is made from a snapshot; let daemon/control fill that in."),
-    Room(r"daemon/", (r"daemon/", INTERFACES, r"proto/", r"transport/machine/(gpu_watch|look_apart|port_watch)\.h$"),
+    Room(r"daemon/", (r"daemon/", INTERFACES, r"proto/", r"transport/machine/(gids|gpu_watch|look_apart|port_watch)\.h$"),
          ("fmt", "expected", "protobuf", "zmq", "spdlog", "boost", "systemd", "json"), posix=True,
-         instead="Speak to engines through the interface headers in transport/; daemon/main.cc alone "
-                 "chooses a body and hands it in."),
+         instead="Speak to engines through the interface headers in transport/; daemon/main.cc and lanes.cc "
+                 "alone choose a body and hand it in."),
     Room(r"client/include/", (r"gradring/",),
          instead="A public header shows the standard library alone; keep the rest inside client/."),
     Room(r"client/examples/", (r"client/examples/", r"gradring/"), ("fmt", "expected", "boost"),

@@ -10,6 +10,7 @@
 
 #include "tests/transport/conformance.h"
 #include "transport/loopback/fabric.h"
+#include "transport/tcp/tcp_transport.h"
 #include "transport/ucx/ucx_transport.h"
 
 namespace gradring::transport::conformance {
@@ -56,25 +57,24 @@ class LoopbackBody final : public Body {
 
 // A process of its own, started by exec: UCX does not survive a fork. Speaks lines of hexadecimal
 // addresses over its stdin, a socket; see conformance_peer.cc.
-class UcxDoomed final : public DoomedPeer {
+class ProcessDoomed final : public DoomedPeer {
  public:
-  explicit UcxDoomed(size_t rendezvous_bytes) {
+  explicit ProcessDoomed(const std::string& body) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
       throw std::runtime_error("socketpair");
     }
-    const std::string threshold = std::to_string(rendezvous_bytes);
     pid_ = fork();
     if (pid_ == 0) {
       dup2(ends[1], 0);
-      execl(CONFORMANCE_PEER, CONFORMANCE_PEER, threshold.c_str(), static_cast<char*>(nullptr));
+      execl(CONFORMANCE_PEER, CONFORMANCE_PEER, body.c_str(), static_cast<char*>(nullptr));
       _exit(127);
     }
     close(ends[1]);
     line_ = ends[0];
     address_ = read_line();
   }
-  ~UcxDoomed() override {
+  ~ProcessDoomed() override {
     kill();
     close(line_);
   }
@@ -133,17 +133,28 @@ class UcxBody final : public Body {
     return std::move(*made);
   }
   std::unique_ptr<DoomedPeer> doomed() override {
-    return std::make_unique<UcxDoomed>(rendezvous_bytes_);
+    return std::make_unique<ProcessDoomed>(std::to_string(rendezvous_bytes_));
   }
 
  private:
   const size_t rendezvous_bytes_;
 };
 
+class TcpBody final : public Body {
+ public:
+  std::unique_ptr<Transport> make(const std::string& /*name*/) override {
+    auto made = make_tcp_transport({{"lo"}, "for tests"});
+    if (!made) throw std::runtime_error(made.error().message());
+    return std::move(*made);
+  }
+  std::unique_ptr<DoomedPeer> doomed() override { return std::make_unique<ProcessDoomed>("tcp"); }
+};
+
 }  // namespace
 
 std::vector<BodyKind> all_bodies() {
   return {{"loopback", [] { return std::make_unique<LoopbackBody>(); }},
+          {"tcp", [] { return std::make_unique<TcpBody>(); }},
           {"ucx", [] { return std::make_unique<UcxBody>(0); }},
           // What RDMA does to large payloads, on machines that have only TCP.
           {"ucx_rendezvous", [] { return std::make_unique<UcxBody>(size_t{64} << 10); }}};

@@ -1,6 +1,6 @@
-// The peer that dies: a process with a UCX transport on ucx_device(). Writes its address
-// to stdout as a line of hexadecimal digits, reads the one to connect to from stdin, and sends
-// without end. usage: conformance_peer RENDEZVOUS_BYTES (0: none)
+// The peer that dies: a process with a transport over TCP on lo, or one of UCX on ucx_device().
+// Writes its address to stdout as a line of hexadecimal digits, reads the one to connect to from
+// stdin, and sends without end. usage: conformance_peer tcp | RENDEZVOUS_BYTES (of UCX; 0: none)
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/transport/conformance.h"
+#include "transport/tcp/tcp_transport.h"
 #include "transport/ucx/ucx_transport.h"
 
 namespace {
@@ -45,14 +46,19 @@ class Sink final : public Events {
   uint64_t cookie_ = 0;
 };
 
+auto make_transport(const std::string& body) {
+  if (body == "tcp") return gradring::transport::make_tcp_transport({{"lo"}, "for tests"});
+  gradring::transport::UcxOptions options;
+  options.devices = {gradring::transport::conformance::ucx_device()};
+  if (const size_t bytes = std::stoul(body)) options.rendezvous_bytes = bytes;
+  return gradring::transport::make_ucx_transport(options);
+}
+
 }  // namespace
 
 int main(int /*argc*/, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  gradring::transport::UcxOptions options;
-  options.devices = {gradring::transport::conformance::ucx_device()};
-  if (const size_t bytes = std::strtoul(argv[1], nullptr, 10)) options.rendezvous_bytes = bytes;
-  auto transport = gradring::transport::make_ucx_transport(options);
+  auto transport = make_transport(argv[1]);
   if (!transport) return 1;
   for (const unsigned char byte : (*transport)->address()) dprintf(0, "%02x", byte);
   dprintf(0, "\n");

@@ -42,7 +42,7 @@ OpenedAddress open_address(const std::string& name, std::string_view sealed) {
   const std::string_view theirs = sealed.substr(0, end);
   if (theirs != name) {
     return {"", "it is of '" + std::string(theirs) + "' and this node runs '" + name +
-                    "'; run the same minor version of it on all nodes"};
+                    "'; run the same minor version of it, and one tcp-by, on all nodes"};
   }
   const std::string_view rest = sealed.substr(end + 1);
   if (rest.size() <= 2 * kNumberBytes || rest.size() - 2 * kNumberBytes != get(rest) ||

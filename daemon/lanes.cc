@@ -1,0 +1,83 @@
+// The only file that names bodies of the message transport.
+#include "daemon/lanes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/machine/gids.h"
+#include "transport/tcp/tcp_transport.h"
+#include "transport/ucx/ucx_transport.h"
+
+namespace gradring::daemon {
+namespace {
+
+// In the network of which address an RDMA card's own is the right one.
+machine::GidWish gid_wish_of(const Config& config) {
+  machine::GidWish wish{config.rdma_gid_index, {}};
+  const auto add = [&wish](const std::string& address, const char* what) {
+    const auto parsed = parse_host_port(address);
+    if (parsed && !is_any_address(parsed->host) && !is_loopback(parsed->host)) {
+      wish.near.push_back({parsed->host, what});
+    }
+  };
+  add(config.listen, "listen");
+  for (const std::string& also : config.listen_also) add(also, "listen-also");
+  for (const std::string& peer : config.peers) add(peer, "peer");
+  return wish;
+}
+
+transport::RdmaOptions rdma_options_of(const Config& config) {
+  transport::RdmaOptions options;
+  options.traffic_class = config.rdma_traffic_class;
+  options.service_level = config.rdma_service_level;
+  options.path_mtu = config.rdma_path_mtu;
+  options.timeout = std::chrono::milliseconds(config.rdma_timeout / core::kMillisecond);
+  options.retries = config.rdma_retries;
+  options.rnr_retries = config.rdma_rnr_retries;
+  return options;
+}
+
+// RDMA is UCX's. The kernel's sockets copy less of what goes by TCP than UCX does.
+tl::expected<std::unique_ptr<transport::Transport>, Status> make_transport(
+    const transport::UcxOptions& options, const std::string& tcp_by) {
+  const auto choice = transport::choose_ucx_devices(options);
+  if (!choice) return tl::unexpected(choice.error());
+  if (choice->rdma || tcp_by == "ucx") return transport::make_ucx_transport(options);
+  return transport::make_tcp_transport({choice->names, choice->reason});
+}
+
+}  // namespace
+
+tl::expected<MadeLanes, Status> make_lanes(const Config& config) {
+  const std::string listen = parse_host_port(config.listen)->host;
+  const machine::GidWish wish = gid_wish_of(config);
+  const std::vector<machine::OwnAddress> own = machine::own_addresses();
+  MadeLanes made;
+  for (size_t lane = 0; lane < std::max<size_t>(config.net_devices.size(), 1); ++lane) {
+    transport::UcxOptions options{{}, listen, {}, rdma_options_of(config), config.gpu_direct};
+    if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
+    machine::GidChoice gid;
+    const auto table =
+        options.devices.empty() ? std::nullopt : machine::read_gid_table(options.devices.front());
+    if (table) {
+      auto choice = machine::choose_gid(*table, wish, own);
+      if (!choice) return tl::unexpected(choice.error());
+      gid = std::move(*choice);
+    }
+    if (gid.ours) options.rdma.gid_index = gid.gid->index;
+    options.rdma.gid_reason = gid.reason;
+    auto transport = make_transport(options, config.tcp_by);
+    if (!transport) return tl::unexpected(transport.error());
+    made.lanes.push_back(std::move(*transport));
+    made.gids.push_back(gid.gid);
+  }
+  return made;
+}
+
+std::string compatible_name(const std::string& name) {
+  const size_t dot = name.find('.');
+  const size_t second = dot == std::string::npos ? dot : name.find('.', dot + 1);
+  return name.substr(0, second);
+}
+
+}  // namespace gradring::daemon

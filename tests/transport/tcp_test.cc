@@ -1,0 +1,233 @@
+// What the body over TCP adds to the interface: strangers, odd streams, several addresses.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "tests/transport/conformance.h"
+#include "transport/address.h"
+#include "transport/tcp/constants.h"
+#include "transport/tcp/endpoints.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace gradring::transport::conformance {
+namespace {
+
+using testing::HasSubstr;
+
+std::unique_ptr<Transport> on_loopback() {
+  auto made = make_tcp_transport({{"lo"}, "for tests"});
+  if (!made) throw std::runtime_error(made.error().message());
+  return std::move(*made);
+}
+
+RawAddress raw_address(const Node& node) {
+  const OpenedAddress opened = open_address(node.transport->name(), node.transport->address());
+  return decode_address(opened.raw).value();
+}
+
+// A socket that somebody opened to where a transport listens.
+class Knock {
+ public:
+  explicit Knock(const Node& node) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    socklen_t length = 0;
+    const sockaddr_storage to = sockaddr_of(raw_address(node).endpoints.front(), &length);
+    EXPECT_EQ(connect(socket_.fd(), reinterpret_cast<const sockaddr*>(&to), length), 0);
+    const int on = 1;
+    setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  // False: it was closed over there.
+  bool say(const void* bytes, size_t count) const {
+    return ::send(socket_.fd(), bytes, count, MSG_NOSIGNAL) == static_cast<ssize_t>(count);
+  }
+  void greet(const Node& node, const Identity& from) const {
+    const GreetingBytes greeting = encode_greeting(raw_address(node).identity, from);
+    ASSERT_TRUE(say(greeting.data(), greeting.size()));
+  }
+  bool is_closed() const {
+    char byte = 0;
+    const ssize_t got = recv(socket_.fd(), &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }
+
+ private:
+  Socket socket_;
+};
+
+std::vector<std::byte> message_of(uint64_t number, std::span<const std::byte> payload) {
+  const PrefixBytes prefix = encode_prefix(payload.size(), header_of(number));
+  std::vector<std::byte> bytes(prefix.begin(), prefix.end());
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  return bytes;
+}
+
+Endpoint endpoint(const std::string& address, uint8_t network_bits, uint16_t port = 0) {
+  Endpoint made;
+  made.v6 = address.find(':') != std::string::npos;
+  EXPECT_EQ(inet_pton(made.v6 ? AF_INET6 : AF_INET, address.c_str(), made.address.data()), 1);
+  made.network_bits = network_bits;
+  made.port = port;
+  return made;
+}
+
+TEST(TcpWays, NeighboursComeFirstAndEachLeavesByAnAddressOfItsKind) {
+  const std::vector<Endpoint> ours = {endpoint("10.0.0.1", 24, 1), endpoint("10.7.0.1", 16, 2),
+                                      endpoint("fd00::1", 64, 3)};
+  const std::vector<Endpoint> theirs = {endpoint("192.168.1.2", 0, 11), endpoint("10.7.9.2", 0, 12),
+                                        endpoint("fd01::2", 0, 13), endpoint("fd00::2", 0, 14)};
+  const std::vector<Way> ways = ways_between(ours, theirs, true);
+  ASSERT_EQ(ways.size(), 4u);
+  EXPECT_EQ(ways[0].to.text(), "10.7.9.2:12");
+  EXPECT_EQ(ways[0].from->text(), "10.7.0.1:0") << "at a port that the kernel chooses";
+  EXPECT_EQ(ways[1].to.text(), "[fd00::2]:14");
+  EXPECT_EQ(ways[1].from->text(), "[fd00::1]:0");
+  EXPECT_EQ(ways[2].to.text(), "192.168.1.2:11");
+  EXPECT_EQ(ways[2].from->text(), "10.0.0.1:0");
+  EXPECT_EQ(ways[3].to.text(), "[fd01::2]:13");
+  for (const Way& way : ways_between(ours, theirs, false)) EXPECT_FALSE(way.from.has_value());
+  EXPECT_TRUE(ways_between({endpoint("10.0.0.1", 24)}, {endpoint("fd00::2", 0)}, true).empty());
+}
+
+TEST(TcpAddress, IsReadAsItWasWrittenAndNothingElseIs) {
+  RawAddress address;
+  address.identity.fill(std::byte{7});
+  address.endpoints = {endpoint("10.0.0.1", 0, 4711), endpoint("fd00::1", 0, 65535)};
+  const std::string bytes = encode_address(address);
+  const auto read = decode_address(bytes);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->identity, address.identity);
+  ASSERT_EQ(read->endpoints.size(), 2u);
+  EXPECT_EQ(read->endpoints[0].text(), "10.0.0.1:4711");
+  EXPECT_EQ(read->endpoints[1].text(), "[fd00::1]:65535");
+  for (size_t cut = 0; cut < bytes.size(); ++cut) {
+    const auto shorter = decode_address(bytes.substr(0, cut));
+    EXPECT_TRUE(!shorter || shorter->endpoints.size() == 1) << cut;
+  }
+  std::string odd = bytes;
+  odd[sizeof(Identity)] = 5;
+  EXPECT_FALSE(decode_address(odd).has_value());
+}
+
+TEST(TcpStrangers, AreShutOutWhateverTheySay) {
+  Node a(on_loopback()), b(on_loopback());
+  ASSERT_TRUE(b.connect(1, a).ok());
+  const Knock nonsense(a), wrong(a);
+  const std::string words(100, 'x');
+  ASSERT_TRUE(nonsense.say(words.data(), words.size()));
+  wrong.greet(b, {});  // whom it takes for a
+  ASSERT_TRUE(pump({&a, &b}, [&] { return nonsense.is_closed() && wrong.is_closed(); }));
+  EXPECT_EQ(a.transport->counters().messages_dropped, 2u);
+  const auto payload = pattern(1000, 1);
+  ASSERT_TRUE(b.transport->send(1, header_of(1), payload, 1).ok());
+  ASSERT_TRUE(pump({&a, &b}, [&] { return a.seen.received == 1; }));
+  EXPECT_EQ(a.seen.headers, 1u);
+}
+
+TEST(TcpStrangers, WhoSayNothingAreFew) {
+  Node a(on_loopback()), b(on_loopback());
+  std::vector<Knock> silent;
+  for (size_t i = 0; i < 3 * kStrangersMax; ++i) {
+    silent.emplace_back(a);
+    a.turn();
+  }
+  const auto open = [&] {
+    return std::ranges::count_if(silent, [](const Knock& one) { return !one.is_closed(); });
+  };
+  ASSERT_TRUE(pump({&a}, [&] { return open() <= static_cast<ptrdiff_t>(kStrangersMax); }));
+  ASSERT_TRUE(b.connect(1, a).ok());
+  ASSERT_TRUE(b.transport->send(1, header_of(1), {}, 0).ok());
+  ASSERT_TRUE(pump({&a, &b}, [&] { return a.seen.received == 1; }));
+}
+
+TEST(TcpStream, MayComeByteByByte) {
+  Node a(on_loopback());
+  const Knock peer(a);
+  peer.greet(a, {});
+  const auto payload = pattern(3000, 1);
+  for (uint64_t number = 1; number <= 2; ++number) {
+    const auto bytes = message_of(number, number == 1 ? payload : std::vector<std::byte>());
+    for (const std::byte byte : bytes) {
+      ASSERT_TRUE(peer.say(&byte, 1));
+      a.turn();
+    }
+  }
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.received == 2; }));
+  EXPECT_EQ(a.seen.messages[0].payload, payload);
+  EXPECT_EQ(number_of(a.seen.messages[1].header), 2u);
+}
+
+TEST(TcpStream, ALengthThatNobodySendsEndsIt) {
+  Node a(on_loopback());
+  const Knock peer(a);
+  peer.greet(a, {});
+  const PrefixBytes prefix = encode_prefix(kPayloadMax + 1, header_of(1));
+  ASSERT_TRUE(peer.say(prefix.data(), prefix.size()));
+  ASSERT_TRUE(pump({&a}, [&] { return peer.is_closed(); }));
+  EXPECT_EQ(a.seen.headers, 0u);
+  EXPECT_EQ(a.transport->counters().messages_dropped, 1u);
+}
+
+// The peer stands still in the midst of a payload, and we leave: its destination is ours again.
+TEST(TcpStream, WhatIsUnderWayWhenWeLeaveGoesNowhere) {
+  Node a(on_loopback()), b(on_loopback());
+  ASSERT_TRUE(a.connect(2, b).ok());
+  const Knock peer(a);
+  peer.greet(a, raw_address(b).identity);
+  const auto payload = pattern(100'000, 1);
+  const auto bytes = message_of(1, payload);
+  ASSERT_TRUE(peer.say(bytes.data(), bytes.size() / 2));
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.open.size() == 1; }));
+  idle({&a}, std::chrono::milliseconds(20));
+  a.transport->disconnect(2);
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.aborted == 1; }));
+  ASSERT_TRUE(peer.say(bytes.data() + bytes.size() / 2, bytes.size() - bytes.size() / 2));
+  const auto next = message_of(2, payload);
+  ASSERT_TRUE(peer.say(next.data(), next.size()));
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.received == 1; }));
+  EXPECT_EQ(number_of(a.seen.messages[0].header), 2u) << "the stream goes on behind it";
+  EXPECT_EQ(a.seen.messages[0].payload, payload);
+}
+
+// An address at which nobody listens.
+std::string address_with(const Node& node, std::vector<Endpoint> endpoints) {
+  RawAddress address = raw_address(node);
+  address.endpoints = std::move(endpoints);
+  return seal_address(node.transport->name(), encode_address(address));
+}
+
+TEST(TcpConnect, TriesOneAddressAfterTheOther) {
+  Node a(on_loopback()), b(on_loopback());
+  std::vector<Endpoint> endpoints = {endpoint("127.0.0.1", 0, 1), endpoint("127.0.0.1", 0, 2)};
+  endpoints.push_back(raw_address(b).endpoints.front());
+  ASSERT_TRUE(a.transport->connect(2, address_with(b, endpoints)).ok());
+  const auto payload = pattern(1000, 1);
+  ASSERT_TRUE(a.transport->send(2, header_of(1), payload, 1).ok());
+  ASSERT_TRUE(pump({&a, &b}, [&] { return b.seen.received == 1; }));
+  EXPECT_TRUE(a.seen.lost.empty());
+}
+
+TEST(TcpConnect, SaysWhereNobodyAnswered) {
+  Node a(on_loopback()), b(on_loopback());
+  const std::string address = address_with(b, {endpoint("127.0.0.1", 0, 1)});
+  ASSERT_TRUE(a.transport->connect(2, address).ok());
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.lost.size() == 1; }));
+  EXPECT_THAT(a.transport->send(2, header_of(1), {}, 0).message(),
+              HasSubstr("cannot connect to 127.0.0.1:1: Connection refused"));
+}
+
+TEST(TcpDevices, AreRefusedInWords) {
+  const auto unknown = make_tcp_transport({{"eth77"}, ""});
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_THAT(unknown.error().message(), HasSubstr("no network interface 'eth77'"));
+}
+
+}  // namespace
+}  // namespace gradring::transport::conformance

@@ -1,0 +1,74 @@
+#include "transport/tcp/body.h"
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transport/tcp/constants.h"
+
+namespace gradring::transport {
+
+std::string TcpTransport::name() const { return "tcp 1"; }
+
+std::string TcpTransport::devices() const {
+  std::string text;
+  for (const std::string& device : options_.devices) text += (text.empty() ? "" : ", ") + device;
+  return text + " (TCP)";
+}
+
+size_t TcpTransport::preferred_payload_bytes() const { return kTcpSliceBytes; }
+
+int TcpTransport::progress(Events& events) {
+  constexpr int kNews = 32;
+  std::array<epoll_event, kNews> news;
+  int work = tell(events);
+  const int count = epoll_wait(epoll_.fd(), news.data(), kNews, 0);
+  for (int i = 0; i < count; ++i) {
+    const Number number = news[static_cast<size_t>(i)].data.u64;
+    if (const auto listener = listeners_.find(number); listener != listeners_.end()) {
+      accept_all(listener->second.fd());
+    } else if (links_.contains(number)) {
+      on_news(number, (news[static_cast<size_t>(i)].events & EPOLLOUT) != 0);
+    } else {
+      work += take(number, &events);
+    }
+  }
+  return work + tell(events);
+}
+
+int TcpTransport::tell(Events& events) {
+  telling_.swap(notices_);
+  for (size_t i = 0; i < telling_.size(); ++i) {
+    const Notice& notice = telling_[i];
+    switch (notice.kind) {
+      case Notice::Kind::kSent:
+        events.on_sent(notice.peer, notice.number, notice.ok);
+        break;
+      case Notice::Kind::kAborted:
+        events.on_aborted(notice.number);
+        break;
+      case Notice::Kind::kLost:
+        events.on_lost(notice.peer, notice.why);
+        break;
+      case Notice::Kind::kForgotten:
+        break;
+    }
+  }
+  const int told = static_cast<int>(telling_.size());
+  telling_.clear();
+  return told;
+}
+
+Status TcpTransport::watch(int fd, Number number, uint32_t what) {
+  epoll_event event{};
+  event.events = what;
+  event.data.u64 = number;
+  if (epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return {Code::kResourceExhausted,
+          "the system lets no more sockets be watched: " + std::string(std::strerror(errno))};
+}
+
+}  // namespace gradring::transport

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/tcp/endpoints.h"
+#include "transport/tcp/incoming.h"
+#include "transport/tcp/outgoing.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/tcp_transport.h"
+#include "transport/transport.h"
+
+namespace gradring::transport {
+
+// One thread drives it; the methods are in body.cc (the turn), listen.cc (who connects to us) and
+// connect.cc (whom we connect to).
+class TcpTransport final : public Transport {
+ public:
+  explicit TcpTransport(TcpOptions options) : options_(std::move(options)) {}
+  TcpTransport(const TcpTransport&) = delete;
+  TcpTransport& operator=(const TcpTransport&) = delete;
+  // The last step of making one.
+  Status listen();
+
+  std::string name() const override;
+  std::string devices() const override;
+  std::string devices_reason() const override { return options_.devices_reason; }
+  std::string address() const override;
+  Status connect(PeerId peer, const std::string& sealed) override;
+  void disconnect(PeerId peer) override;
+  Status send(PeerId peer, const FrameBytes& header, std::span<const std::byte> payload,
+              uint64_t token) override;
+  int progress(Events& events) override;
+  int event_fd() const override { return epoll_.fd(); }
+  bool arm() override { return notices_.empty(); }
+  Counters counters() const override { return counters_; }
+  size_t preferred_payload_bytes() const override;
+
+ private:
+  // What the kernel tells of by this number: never used again, so that news of what is gone by now
+  // is nobody's.
+  using Number = uint64_t;
+
+  struct Link {
+    PeerId peer = 0;
+    std::unique_ptr<Outgoing> out;
+  };
+  // What the owner is to hear, and can in progress() alone.
+  struct Notice {
+    enum class Kind { kSent, kAborted, kLost, kForgotten };
+    Kind kind = Kind::kSent;
+    bool ok = false;
+    PeerId peer = 0;
+    uint64_t number = 0;  // token or cookie
+    std::string why;      // of kLost
+  };
+
+  Status watch(int fd, Number number, uint32_t what);
+  void accept_all(int listener);
+  void admit(Socket socket);
+  int take(Number number, Events* events);
+  Status open(Number number, Outgoing* out);
+  void on_news(Number number, bool writable);
+  void give(Number number);
+  void lose(Number number, const std::string& why);
+  void end_link(Number number);
+  void abort_from(const Identity& from);
+  void end_sends(PeerId peer, std::span<const Outgoing::Sent> sends, bool ok);
+  Status unconnected(PeerId peer) const;  // why nothing can be sent
+  int tell(Events& events);
+
+  const TcpOptions options_;
+  Identity me_{};
+  std::vector<Endpoint> own_;  // with the ports at which we listen
+  Counters counters_;
+  Socket epoll_;
+  Number next_number_ = 1;
+  std::unordered_map<Number, Socket> listeners_;
+  std::map<Number, Incoming> incoming_;  // the oldest first
+  std::unordered_map<Number, Link> links_;
+  std::unordered_map<PeerId, Number> link_to_;
+  std::unordered_map<PeerId, std::string> lost_;  // and not connected anew: why
+  std::vector<Outgoing::Sent> sent_;              // memory for a call
+  std::vector<Notice> notices_, telling_;
+};
+
+}  // namespace gradring::transport

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+namespace gradring::transport {
+
+// Slices over TCP: large enough that what a message costs vanishes beside its copying, small enough
+// to stay in a processor's own cache from one hand to the next, and that a ring of 8 nodes has
+// several slices of a 16 MiB op to overlap.
+inline constexpr size_t kTcpSliceBytes = size_t{256} << 10;
+
+// Sends accepted on one connection and not yet with the kernel; more are refused. Far above what
+// credits let a peer have under way.
+inline constexpr size_t kSendsMax = 4096;
+
+// Connections that have not said yet who they are; the oldest is closed for one more. Peers say it
+// at once.
+inline constexpr size_t kStrangersMax = 64;
+
+// Connections that wait to be accepted. The kernel knows more of them than come at one time.
+inline constexpr int kBacklog = 1024;
+
+}  // namespace gradring::transport

@@ -1,0 +1,121 @@
+// Who connects to us.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transport/address.h"
+#include "transport/tcp/body.h"
+#include "transport/tcp/constants.h"
+#include "transport/tcp/keepalive.h"
+
+namespace gradring::transport {
+namespace {
+
+tl::expected<Socket, Status> listen_at(Endpoint* endpoint) {
+  const auto failed = [endpoint](const char* what) {
+    return tl::unexpected(
+        Status(Code::kUnavailable, fmt::format("cannot {} at {} for gradients: {}", what,
+                                               endpoint->text(), std::strerror(errno))));
+  };
+  Socket socket(::socket(endpoint->v6 ? AF_INET6 : AF_INET,
+                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!socket) return failed("make a socket");
+  socklen_t length = 0;
+  sockaddr_storage address = sockaddr_of(*endpoint, &length);
+  if (bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      ::listen(socket.fd(), kBacklog) != 0) {
+    return failed("listen");
+  }
+  length = sizeof address;
+  if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return failed("listen");
+  }
+  endpoint->port = port_of(address);
+  return socket;
+}
+
+}  // namespace
+
+tl::expected<std::unique_ptr<Transport>, Status> make_tcp_transport(const TcpOptions& options) {
+  auto transport = std::make_unique<TcpTransport>(options);
+  if (Status status = transport->listen(); !status.ok()) return tl::unexpected(status);
+  return transport;
+}
+
+Status TcpTransport::listen() {
+  auto endpoints = endpoints_of(options_.devices);
+  if (!endpoints) return endpoints.error();
+  own_ = std::move(*endpoints);
+  if (getrandom(me_.data(), me_.size(), 0) != static_cast<ssize_t>(me_.size())) {
+    return {Code::kInternal, fmt::format("no random numbers: {}", std::strerror(errno))};
+  }
+  epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return {Code::kResourceExhausted, fmt::format("epoll: {}", std::strerror(errno))};
+  for (Endpoint& endpoint : own_) {
+    auto socket = listen_at(&endpoint);
+    if (!socket) return socket.error();
+    const Number number = next_number_++;
+    // At its edges, as one that cannot be accepted, for want of descriptors, would wake us again
+    // and again. It is when the next one comes.
+    if (Status status = watch(socket->fd(), number, EPOLLIN | EPOLLET); !status.ok()) return status;
+    listeners_.emplace(number, std::move(*socket));
+  }
+  return {};
+}
+
+std::string TcpTransport::address() const {
+  return seal_address(name(), encode_address({me_, own_}));
+}
+
+void TcpTransport::accept_all(int listener) {
+  for (;;) {
+    const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (fd < 0) return;
+    admit(Socket(fd));
+  }
+}
+
+void TcpTransport::admit(Socket socket) {
+  keep_alive(socket.fd());
+  const auto is_stranger = [](const auto& one) { return !one.second.from().has_value(); };
+  if (std::ranges::count_if(incoming_, is_stranger) >= static_cast<ptrdiff_t>(kStrangersMax)) {
+    incoming_.erase(std::ranges::find_if(incoming_, is_stranger));
+    ++counters_.messages_dropped;
+  }
+  const Number number = next_number_++;
+  if (watch(socket.fd(), number, EPOLLIN).ok()) {
+    incoming_.try_emplace(number, std::move(socket), me_);
+  }
+}
+
+int TcpTransport::take(Number number, Events* events) {
+  const auto it = incoming_.find(number);
+  if (it == incoming_.end()) return 0;  // gone by now
+  if (it->second.take(events, &counters_)) return 1;
+  if (const auto cookie = it->second.abort()) {
+    notices_.push_back({Notice::Kind::kAborted, false, 0, *cookie, {}});
+  }
+  incoming_.erase(it);
+  return 1;
+}
+
+// What of a peer has a destination still, and is not here.
+void TcpTransport::abort_from(const Identity& from) {
+  for (auto& [number, incoming] : incoming_) {
+    if (incoming.from() != from) continue;
+    if (const auto cookie = incoming.abort()) {
+      notices_.push_back({Notice::Kind::kAborted, false, 0, *cookie, {}});
+    }
+  }
+}
+
+}  // namespace gradring::transport

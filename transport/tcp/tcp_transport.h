@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace gradring::transport {
+
+struct TcpOptions {
+  std::vector<std::string> devices;  // names of network interfaces; one at least
+  std::string devices_reason;        // why these: for people
+};
+
+// Sockets of the kernel: payloads leave from, and arrive in, the owner's memory, and are copied by
+// nobody else. May be made on one thread and handed to another before its first use; from then on
+// it is that thread's alone.
+//
+// What this body adds to the interface:
+// - One connection is one direction. disconnect() is not told to the peer: tell it by other means.
+// - Everything to one peer arrives in the order in which it was sent.
+// - Sends to one peer that are under way are bounded (kSendsMax); more are kResourceExhausted.
+// - The address has a secret in it, without which nobody is listened to.
+//
+// Refused: interfaces that do not exist, are down, or have no address.
+tl::expected<std::unique_ptr<Transport>, Status> make_tcp_transport(const TcpOptions& options);
+
+}  // namespace gradring::transport
