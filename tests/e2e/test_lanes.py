@@ -134,3 +134,14 @@ def test_the_port_of_the_only_lane_may_flap(namespaces, make_cluster):
     ring.network.plug_in(1)
     assert job.wait(60) == [0] * 2, (ring.nodes[1].log(60), [one.says()[-600:] for one in job])
     assert_untouched(job, 100)
+
+
+def test_an_address_that_is_not_valid_yet_is_left_out(namespaces, make_cluster):
+    """One of IPv6 that the kernel still asks the network about cannot be listened at."""
+    ring = make_cluster(2, network=Namespaces)
+    ring.network.inside(0, "sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0", "net.ipv6.conf.eth0.dad_transmits=600")
+    ring.network.inside(0, "ip", "addr", "add", "fd09::1/64", "dev", "eth0")
+    assert "tentative" in ring.network.inside(0, "ip", "-6", "addr", "show", "eth0", "tentative")
+    ring.start()
+    job = ring.launch("goes", [TRAINER, "--ops", "3", "--count", "300000"])
+    assert job.wait(60) == [0, 0], [one.says()[-600:] for one in job]

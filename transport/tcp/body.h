@@ -60,6 +60,7 @@ class TcpTransport final : public Transport {
     std::string why;      // of kLost
   };
 
+  Status listen_at(Endpoint endpoint);
   Status watch(int fd, Number number, uint32_t what);
   void accept_all(int listener);
   void admit(Socket socket);

@@ -19,7 +19,8 @@
 namespace gradring::transport {
 namespace {
 
-tl::expected<Socket, Status> listen_at(Endpoint* endpoint) {
+// Fills in the port.
+tl::expected<Socket, Status> open_listener(Endpoint* endpoint) {
   const auto failed = [endpoint](const char* what) {
     return tl::unexpected(
         Status(Code::kUnavailable, fmt::format("cannot {} at {} for gradients: {}", what,
@@ -51,23 +52,31 @@ tl::expected<std::unique_ptr<Transport>, Status> make_tcp_transport(const TcpOpt
 }
 
 Status TcpTransport::listen() {
-  auto endpoints = endpoints_of(options_.devices);
+  const auto endpoints = endpoints_of(options_.devices);
   if (!endpoints) return endpoints.error();
-  own_ = std::move(*endpoints);
   if (getrandom(me_.data(), me_.size(), 0) != static_cast<ssize_t>(me_.size())) {
     return {Code::kInternal, fmt::format("no random numbers: {}", std::strerror(errno))};
   }
   epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return {Code::kResourceExhausted, fmt::format("epoll: {}", std::strerror(errno))};
-  for (Endpoint& endpoint : own_) {
-    auto socket = listen_at(&endpoint);
-    if (!socket) return socket.error();
-    const Number number = next_number_++;
-    // At its edges, as one that cannot be accepted, for want of descriptors, would wake us again
-    // and again. It is when the next one comes.
-    if (Status status = watch(socket->fd(), number, EPOLLIN | EPOLLET); !status.ok()) return status;
-    listeners_.emplace(number, std::move(*socket));
+  Status status;
+  for (const Endpoint& endpoint : *endpoints) {
+    const Status listening = listen_at(endpoint);
+    if (status.ok()) status = listening;
   }
+  // An address that is new, and not known to be nobody else's yet, is none for now.
+  return own_.empty() ? status : Status();
+}
+
+Status TcpTransport::listen_at(Endpoint endpoint) {
+  auto socket = open_listener(&endpoint);
+  if (!socket) return socket.error();
+  const Number number = next_number_++;
+  // At its edges, as one that cannot be accepted, for want of descriptors, would wake us again and
+  // again. It is when the next one comes.
+  if (Status status = watch(socket->fd(), number, EPOLLIN | EPOLLET); !status.ok()) return status;
+  listeners_.emplace(number, std::move(*socket));
+  own_.push_back(endpoint);
   return {};
 }
 
