@@ -11,6 +11,9 @@ namespace {
 
 // In one turn: a few slices, and others wait no longer than these take.
 constexpr uint64_t kTurnBytes = 1 << 20;
+// A payload that is under way is taken in pieces of so much, or the kernel would wake us for each
+// packet of it.
+constexpr uint64_t kWorthWaking = 128 << 10;
 // What nobody wants is read in such pieces.
 constexpr size_t kNowhereBytes = 64 << 10;
 
@@ -26,16 +29,23 @@ bool Incoming::take(Events* events, Counters* counters) {
     size_t asked = 0;
     const long got = receive(&asked);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return true;
+    if (got < 0 && errno == EAGAIN) break;
     if (got <= 0) return false;
     taken += static_cast<uint64_t>(got);
     if (!parse(events, counters)) {
       ++counters->messages_dropped;
       return false;
     }
-    if (static_cast<size_t>(got) < asked) return true;
+    if (static_cast<size_t>(got) < asked) break;
   }
+  be_told_of(payload_ ? std::min(payload_->left, kWorthWaking) : 1);
   return true;
+}
+
+void Incoming::be_told_of(uint64_t bytes) {
+  const int wanted = static_cast<int>(bytes);
+  if (std::exchange(told_of_, wanted) == wanted) return;
+  setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
 }
 
 // The rest of a payload to its place, and what is behind it to the buffer.

@@ -47,6 +47,7 @@ class Incoming {
   bool begin_message(Events* events, Counters* counters);
   static void end_message(const Payload& payload, Events* events, Counters* counters);
   size_t buffered() const { return end_ - begin_; }
+  void be_told_of(uint64_t bytes);
 
   Socket socket_;
   const Identity& me_;
@@ -54,6 +55,7 @@ class Incoming {
   std::optional<Payload> payload_;  // while it is set, nothing is buffered
   std::array<std::byte, kBufferBytes> buffer_;
   size_t begin_ = 0, end_ = 0;  // what is buffered
+  int told_of_ = 1;             // bytes that the kernel has when it says that there are some
 };
 
 }  // namespace gradring::transport
