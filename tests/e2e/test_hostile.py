@@ -84,7 +84,7 @@ STRANGER = """
 import random, socket, sys
 address, port = sys.argv[1], int(sys.argv[2])
 dice = random.Random(1)
-silent = [socket.create_connection((address, port), 10) for _ in range(200)]
+silent = [socket.create_connection((address, port), 10) for _ in range(400)]
 for _ in range(100):
     with socket.create_connection((address, port), 10) as one:
         try:
@@ -112,7 +112,7 @@ def test_garbage_at_the_data_port(pair):
     (data_port,) = data_ports(node, int(port))
     closed = subprocess.run([*pair.nodes[1].prefix, sys.executable, "-c", STRANGER, address, str(data_port)], timeout=60,
                             check=True, stdout=subprocess.PIPE).stdout
-    assert int(closed) >= 200 - 64, closed
+    assert int(closed) >= 400 - 256, closed
     assert_undisturbed(job)
 
 

@@ -134,7 +134,7 @@ TEST(TcpStrangers, AreShutOutWhateverTheySay) {
 TEST(TcpStrangers, WhoSayNothingAreFew) {
   Node a(on_loopback()), b(on_loopback());
   std::vector<Knock> silent;
-  for (size_t i = 0; i < 3 * kStrangersMax; ++i) {
+  for (size_t i = 0; i < kStrangersMax + 100; ++i) {
     silent.emplace_back(a);
     a.turn();
   }
@@ -145,6 +145,18 @@ TEST(TcpStrangers, WhoSayNothingAreFew) {
   ASSERT_TRUE(b.connect(1, a).ok());
   ASSERT_TRUE(b.transport->send(1, header_of(1), {}, 0).ok());
   ASSERT_TRUE(pump({&a, &b}, [&] { return a.seen.received == 1; }));
+}
+
+// As when a large ring starts: all have connected and spoken before anybody looks.
+TEST(TcpStrangers, WhoHasSpokenIsNone) {
+  Node a(on_loopback());
+  std::vector<Knock> peers;
+  const auto message = message_of(1, pattern(100, 1));
+  for (size_t i = 0; i < kStrangersMax + 100; ++i) {
+    peers.emplace_back(a).greet(a, {});
+    ASSERT_TRUE(peers.back().say(message.data(), message.size()));
+  }
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.received == peers.size(); })) << a.seen.received;
 }
 
 TEST(TcpStream, MayComeByteByByte) {

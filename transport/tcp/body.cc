@@ -29,7 +29,7 @@ int TcpTransport::progress(Events& events) {
   for (int i = 0; i < count; ++i) {
     const Number number = news[static_cast<size_t>(i)].data.u64;
     if (const auto listener = listeners_.find(number); listener != listeners_.end()) {
-      accept_all(listener->second.fd());
+      accept_all(listener->second.fd(), &events);
     } else if (links_.contains(number)) {
       on_news(number, (news[static_cast<size_t>(i)].events & EPOLLOUT) != 0);
     } else {

@@ -62,8 +62,8 @@ class TcpTransport final : public Transport {
 
   Status listen_at(Endpoint endpoint);
   Status watch(int fd, Number number, uint32_t what);
-  void accept_all(int listener);
-  void admit(Socket socket);
+  void accept_all(int listener, Events* events);
+  void make_room(Events* events);
   int take(Number number, Events* events);
   Status open(Number number, Outgoing* out);
   void on_news(Number number, bool writable);

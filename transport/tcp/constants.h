@@ -14,8 +14,8 @@ inline constexpr size_t kTcpSliceBytes = size_t{256} << 10;
 inline constexpr size_t kSendsMax = 4096;
 
 // Connections that have not said yet who they are; the oldest is closed for one more. Peers say it
-// at once.
-inline constexpr size_t kStrangersMax = 64;
+// within a turn of theirs, and there may be hundreds that start at one time.
+inline constexpr size_t kStrangersMax = 256;
 
 // Connections that wait to be accepted. The kernel knows more of them than come at one time.
 inline constexpr int kBacklog = 1024;

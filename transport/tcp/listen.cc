@@ -84,25 +84,30 @@ std::string TcpTransport::address() const {
   return seal_address(name(), encode_address({me_, own_}));
 }
 
-void TcpTransport::accept_all(int listener) {
+void TcpTransport::accept_all(int listener, Events* events) {
   for (;;) {
     const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (fd < 0) return;
-    admit(Socket(fd));
+    Socket socket(fd);
+    keep_alive(socket.fd());
+    make_room(events);
+    const Number number = next_number_++;
+    if (watch(socket.fd(), number, EPOLLIN).ok()) {
+      incoming_.try_emplace(number, std::move(socket), me_);
+    }
   }
 }
 
-void TcpTransport::admit(Socket socket) {
-  keep_alive(socket.fd());
+void TcpTransport::make_room(Events* events) {
   const auto is_stranger = [](const auto& one) { return !one.second.from().has_value(); };
-  if (std::ranges::count_if(incoming_, is_stranger) >= static_cast<ptrdiff_t>(kStrangersMax)) {
-    incoming_.erase(std::ranges::find_if(incoming_, is_stranger));
+  while (std::ranges::count_if(incoming_, is_stranger) >= static_cast<ptrdiff_t>(kStrangersMax)) {
+    const Number oldest = std::ranges::find_if(incoming_, is_stranger)->first;
+    take(oldest, events);  // it may have said who it is, and nobody has looked yet
+    const auto still = incoming_.find(oldest);
+    if (still == incoming_.end() || !is_stranger(*still)) continue;
+    incoming_.erase(still);
     ++counters_.messages_dropped;
-  }
-  const Number number = next_number_++;
-  if (watch(socket.fd(), number, EPOLLIN).ok()) {
-    incoming_.try_emplace(number, std::move(socket), me_);
   }
 }
 
