@@ -1,56 +1,19 @@
-"""Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right.
+"""Ops on tensors of a device, whose work is done later, checked against what they must give. Says which were right. Its words:
+device_tensors.py."""
 
-The second word says which device. None: one whose work the host has to wait for. The path of the tests' driver: one
-whose streams wait for ops by themselves. "cuda": a GPU. With "pool" behind either, its memory is the library's. "cpu": none, but
-the host itself.
-"""
-
-import contextlib
 import os
-import sys
 import threading
 import time
 
 import torch
 import torch.distributed as dist
-from meet import meet
+from device_tensors import DEVICE, RANK, SIZE, TOTAL, WHICH, far, here, of_rank
 from report import say
+from stream_checks import HELD, LIKE_CUDA
 
 import gradring.torch as hvd
-from gradring._native import Cause, Wire
-from gradring.torch import devices, hooks
-
-WHICH = sys.argv[2] if len(sys.argv) > 2 else "staged"
-if WHICH in ("cuda", "cpu"):
-    POOL = hvd.mem_pool() if "pool" in sys.argv else None
-
-    def far(tensor):
-        with torch.cuda.use_mem_pool(POOL) if POOL is not None else contextlib.nullcontext():
-            return tensor.to(WHICH, copy=True)
-else:
-    from far_device import DEVICE, Future, far  # which not every PyTorch can make
-
-    if WHICH != "staged":
-        import twin_device
-
-        twin_device.use(WHICH, pool="pool" in sys.argv)
-    # Pinned memory is a GPU's, and so are futures that know it.
-    devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
-    devices.Accelerator.future = lambda self: Future()
-    if WHICH != "staged":
-        devices.Ordered.future = lambda self: Future()
-
-RANK, SIZE = meet()
-TOTAL = SIZE * (SIZE + 1) // 2
-
-
-def here(tensor):
-    assert tensor.device.type == WHICH or tensor.device.type == "far", tensor.device
-    return tensor.to("cpu")
-
-
-def of_rank(rank, count=3, dtype=torch.float32):
-    return far(torch.full((count,), rank, dtype=dtype))
+from gradring._native import Wire
+from gradring.torch import hooks
 
 
 def reductions():
@@ -150,149 +113,6 @@ def ops_of_the_host_do_not_overtake_those_that_wait_for_a_device():
     assert (here(first) == TOTAL).all() and (second == 1).all() and (third == TOTAL).all()
 
 
-def nobody_waits_for_the_device():
-    tensor = of_rank(0)
-    DEVICE.default.hold(True)
-    DEVICE.default.launch(lambda: tensor.raw.fill_(RANK + 1))
-    work = dist.all_reduce(tensor, async_op=True)
-    assert work.wait()  # the stream waits, and nobody else
-    DEVICE.default.launch(lambda: tensor.raw.mul_(10))
-    other = dist.all_reduce(tensor, async_op=True)
-    future = other.get_future()
-    assert future.done() and not work.is_completed() and not other.is_completed()
-    DEVICE.default.hold(False)
-    other.wait()
-    assert (here(tensor) == 10 * SIZE * TOTAL).all()
-    while not (work.is_completed() and other.is_completed()):
-        pass  # the word that a stream waits for comes a little before the end
-    assert work.is_success() and other.is_success()
-    assert future.value()[0] is tensor
-
-
-def results_find_their_way_without_anybody():
-    """Also where they need to be spread, and nobody asks."""
-    parts = [of_rank(-1) for _ in range(SIZE)]
-    work = dist.all_gather(parts, of_rank(RANK), async_op=True)
-    while not work.is_completed():
-        pass
-    assert [part.raw[0].item() for part in parts] == list(range(SIZE))
-
-
-def what_others_capture_into_graphs_is_left_whole():
-    with twin_device.captured():
-        tensor = of_rank(RANK + 1)
-        work = dist.all_reduce(tensor, async_op=True)
-        while not work.is_completed():
-            pass
-        work.wait()
-        while work._tensors:
-            pass  # the thread that watches works has not let go of it yet
-    assert (here(tensor) == TOTAL).all()
-
-
-def what_comes_from_a_rank_does_not_keep_others_waiting():
-    """The receive is last to be served, and first to be asked for."""
-    got, tensor = of_rank(-1), of_rank(RANK + 1)
-    if RANK == 0:
-        late = dist.irecv(got, 1)
-        dist.all_reduce(tensor)
-        dist.all_reduce(tensor)
-        late.wait()
-        assert (here(got) == 7).all()
-    else:
-        dist.all_reduce(tensor)
-        dist.all_reduce(tensor)
-        here(tensor)
-        if RANK == 1:
-            dist.isend(of_rank(7), 0).wait()
-    assert (here(tensor) == TOTAL * SIZE).all()
-
-
-def an_error_is_told_by_whatever_comes_next():
-    group = dist.new_group()
-
-    def fails():
-        return dist.all_reduce(of_rank(1, 3 if RANK == 0 else 4), group=group, async_op=True)
-
-    def tells(call):
-        try:
-            call()
-        except hvd.GradringError as error:
-            assert error.cause == Cause.MISMATCH, error
-            return True
-        return False
-    work = fails()
-    told = tells(work.wait)  # which may know by now
-    while not work.is_completed():
-        pass
-    assert told or tells(work.wait)
-    unheard = fails()  # of which nobody asks
-    while unheard not in group._unheard._works.copy():
-        pass
-    assert tells(lambda: dist.all_reduce(of_rank(1), group=group))
-    tensor = of_rank(RANK + 1)
-    dist.all_reduce(tensor, group=group)  # once is enough
-    assert (here(tensor) == TOTAL).all(), "and no stream waits for ever"
-
-
-def an_error_is_heard_of_while_others_wait_for_a_rank():
-    """Both ways, for what that rank does last."""
-    group = dist.new_group()
-    got = of_rank(-1)
-    if RANK == 0:
-        late = [dist.irecv(got, 1, group=group), dist.isend(of_rank(6), 1, group=group)]
-    fails = dist.all_reduce(of_rank(1, 3 if RANK == 0 else 4), group=group, async_op=True)
-    until = time.monotonic() + 10
-    while fails not in group._unheard._works.copy():
-        assert time.monotonic() < until, "nobody looks"
-        time.sleep(0.001)
-    dist.barrier()
-    group._unheard._works.clear()
-    if RANK == 1:
-        dist.isend(of_rank(7), 0, group=group).wait()
-        dist.irecv(got, 0, group=group).wait()
-        assert (here(got) == 6).all()
-    if RANK == 0:
-        for one in late:
-            one.wait()
-        assert (here(got) == 7).all()
-
-
-def streams_go_on_when_a_group_is_left():
-    group = dist.new_group()
-    if RANK == 0:
-        tensor, got = of_rank(1), of_rank(1)
-        works = [dist.all_reduce(tensor, group=group, async_op=True), dist.irecv(got, 1, group=group)]
-        for work in works:
-            work.wait()
-        group.abort()
-        here(tensor), here(got)
-        for work in works:
-            try:
-                work.wait()
-                raise AssertionError("the others never came")
-            except hvd.GradringError as error:
-                assert error.cause == Cause.TRAINER_LEFT and error.rank == 0, error
-    dist.barrier()
-
-
-def a_wait_can_be_made_to_block():
-    os.environ["GRADRING_TORCH_BLOCKING_WAIT"] = "1"
-    tensor = of_rank(RANK + 1)
-    DEVICE.default.hold(True)
-    work = dist.all_reduce(tensor, async_op=True)
-    try:
-        work.wait(timeout=torch.distributed.timedelta(seconds=0.05))
-        raise AssertionError("it came too early")
-    except hvd.GradringError as error:
-        assert "still under way" in str(error), error
-    DEVICE.default.hold(False)
-    work.wait()
-    future = dist.all_reduce(tensor, async_op=True).get_future()
-    assert (here(future.wait()[0]) == SIZE * TOTAL).all()
-    del os.environ["GRADRING_TORCH_BLOCKING_WAIT"]
-
-
 def what_a_callback_computes_is_awaited():
     """On whatever thread it does, also where a future tells of what has ended."""
     os.environ["GRADRING_TORCH_BLOCKING_WAIT"] = "1"
@@ -362,11 +182,7 @@ def a_group_that_is_destroyed_keeps_nobody_waiting():
 STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
           ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, what_a_callback_computes_is_awaited,
           a_group_that_is_destroyed_keeps_nobody_waiting)
-LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next,
-             an_error_is_heard_of_while_others_wait_for_a_rank, streams_go_on_when_a_group_is_left)
-HELD = (nobody_waits_for_the_device, results_find_their_way_without_anybody, a_wait_can_be_made_to_block,
-        what_others_capture_into_graphs_is_left_whole, what_a_callback_computes_is_awaited)
-OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, LIKE_CUDA + HELD)
+OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, (*LIKE_CUDA, *HELD, what_a_callback_computes_is_awaited))
 for check in (reductions, sums_of_large_tensors, moves, buckets_of_ddp, *OTHERS, names_of_horovod):
     check()
     say(right=check.__name__)

@@ -115,18 +115,18 @@ class Ordered(Accelerator):
         self._handle = functools.partial(handle, device.index) if handle is not None else None
 
     def current_handle(self) -> int:
-        """CUDA's, of the stream that the calling thread's work goes to."""
+        """CUDA's, of current()."""
         return self._handle() if self._handle is not None else self._torch.current_stream(self._device).cuda_stream
 
-    def put_behind(self, event):
-        """What the calling thread puts on the device from now on."""
+    def current(self):
+        """The stream that the calling thread's work goes to."""
         handle = self.current_handle()
         stream = self._streams.get(handle)
         if stream is None:
             if len(self._streams) >= self._STREAMS_MOST:
                 self._streams.clear()
             stream = self._streams[handle] = self._torch.current_stream(self._device)
-        stream.wait_event(event)
+        return stream
 
     def stream(self):
         """One that waits for ops. PyTorch gives the same 32 streams of a priority out again and again: a trainer's work is not

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import threading
 from datetime import timedelta
@@ -16,6 +17,7 @@ from .devices import Ordered
 from .work import Work
 
 _FOR_EVER = 366 * 86400  # seconds, which the daemon's op-deadline bounds
+_LARGE = 256 << 10  # bytes, whose way back takes longer than a stream's wait for another
 
 # As torch has it for NCCL: whoever waits is to know how it ended.
 _BLOCKING = "GRADRING_TORCH_BLOCKING_WAIT"
@@ -26,76 +28,87 @@ def waits_block() -> bool:
 
 
 class OrderedWork(Work):
-    """One collective whose result a stream of the group's own waits for, and brings.
+    """One collective whose result streams wait for, and bring.
 
-    `wait` puts the calling thread's current stream behind that, and so does a future; neither waits itself, unless
-    GRADRING_TORCH_BLOCKING_WAIT is set or the driver cannot do it. If the op fails, streams go on with outputs that mean
-    nothing, and the error is raised by whatever is called next: `wait` of this or a later work, or the start of an op.
+    `wait` has the calling thread's current stream wait for the op and bring the result, a future a stream of the group's own;
+    neither waits itself, unless GRADRING_TORCH_BLOCKING_WAIT is set or the driver cannot do it. If the op fails, streams go on with
+    outputs that mean nothing, and the error is raised by whatever is called next: `wait` of this or a later work, or the start of
+    an op.
 
     Some thread has to complete() it, which keeps it alive meanwhile: the device uses tensors that it holds.
     """
 
-    def __init__(self, what, requests, brings, outputs, finish, timeout, device: Ordered, stream, tensors):
-        """`brings`: for each request, whether it has a result here. `finish`: None if that is all. `stream`: by which results
-        come. `tensors`: whatever the device uses until the end."""
-        super().__init__(what, requests, outputs, self._settle, timeout, device)
-        self._ordered = list(zip(requests, brings, strict=True))
-        self._bring = finish
+    _by = None  # the stream that brings the result
+    _reached = None  # the event behind it
+    _late: GradringError | None = None
+    _told = False
+
+    def __init__(self, what, requests, moves, outputs, finish, timeout, device: Ordered, stream):
+        """`moves`: of the requests. `finish`: None if that is all. `stream`: the group's own."""
+        super().__init__(what, requests, outputs, finish, timeout, device)
+        self._moves = moves
         self._stream = stream
-        self._tensors = tensors
         self._ordering = threading.Lock()
-        self._reached = None  # the event behind the result
-        self._late = None
-        self._told = False
-        self._by_itself = self._order(0)  # the stream waits; else somebody has to in its stead
+        # What is large comes back while others are computed; and nobody but us keeps what a result passes through.
+        self._by_own = finish is not None or any([move.brings > _LARGE for move in moves])
+        if self._by_own:
+            self._order(stream, 0)
 
     def wait(self, timeout=timedelta(0)):
         """True when the current stream waits for it. Raises GradringError if it is known to have failed."""
         seconds = (timeout.total_seconds() if timeout else 0) or self._timeout
         if self._late is not None:
             self._raise(self._late)
-        if waits_block():
-            self._complete(seconds)
-        elif not self._done and not self._order(seconds):
-            raise self._too_late(seconds)
+        current = self._device.current()
+        try:
+            if waits_block():
+                self._complete(seconds)
+            elif not self._done and not self._order(self._stream if self._by_own else current, seconds):
+                raise self._too_late(seconds)
+        except GradringError as error:
+            self._told |= error.code != Code.DEADLINE
+            raise
         if self._error is not None:
             self._raise(self._error)
-        self._device.put_behind(self._reached)
+        if self._by is not current:
+            current.wait_event(self._reached)
         return True
 
     def is_completed(self):
         if self._error is not None or self._late is not None:
             return True
-        reached = self._reached
-        with aside():
-            there = reached is not None and self._device.has_come_to(reached)
-        return there and super().is_completed()
+        if (reached := self._reached) is not None:
+            with aside():
+                if not self._device.has_come_to(reached):
+                    return False
+        return super().is_completed()
 
     def get_future(self):
-        if waits_block() or not self._by_itself:
-            return super().get_future()
-        with self._lock:
-            if self._future is None and self._error is None:
-                self._future = self._device.future()
-                with self._device.on(self._stream):
-                    self._future.set_result(self._outputs)
-        return super().get_future()  # also what tells of an error
+        with contextlib.suppress(GradringError):  # of which the future tells
+            if not waits_block() and self._order(self._stream, 0):
+                with self._lock:
+                    if self._future is None and self._error is None:
+                        self._future = self._device.future()
+                        with self._device.on(self._by):
+                            self._future.set_result(self._outputs)
+        return super().get_future()
 
     @staticmethod
     def complete(works, tell):
         """Waits for the end of the first of them, in a thread that has nothing else to do, and lets go of all tensors of it,
-        and of those behind it that have ended as well: takes them out of the deque. Their results come by one stream.
-        `tell(work)`: of each that failed."""
+        and of those behind it that have ended as well: takes them out of the deque. `tell(work)`: of each that failed.
+
+        Of a result that another stream than the group's own brings, whoever waited by that has the tensors."""
         with aside():
             ended = [works.popleft()]
             ended[0]._await_end()
             while works and works[0]._has_ended():
                 ended.append(works.popleft())
-            brought = next((work for work in reversed(ended) if work._reached is not None), None)
+            brought = next((work for work in reversed(ended) if work._by is work._stream), None)
             if brought is not None:
                 brought._device.wait_for(brought._reached)
         for work in ended:
-            work._ordered, work._bring, work._tensors = [], None, ()
+            work._finish, work._moves = None, ()
             if work._error or work._late:
                 tell(work)
 
@@ -131,27 +144,26 @@ class OrderedWork(Work):
         self._told = True
         raise error
 
-    def _order(self, seconds):
-        """Puts the stream behind the op, and the result's way home onto the stream. False: that takes somebody who
+    def _order(self, stream, seconds):
+        """Unless that is done, puts this stream behind the op, and the result's way home onto it. False: that takes somebody who
         waits, and the time is over."""
         with self._ordering:
             if self._reached is not None:
                 return True
             milliseconds = int(seconds * 1000)
-            for request, brings in self._ordered:
-                done = request.wait_on_stream(self._stream.cuda_stream, milliseconds) if brings else \
-                    request.wait(milliseconds)
+            for request, move in zip(self._requests, self._moves):
+                done = request.wait_on_stream(stream.cuda_stream, milliseconds) if move.brings else request.wait(milliseconds)
                 if not done:
                     return False
-            if self._bring is not None:
-                with torch.no_grad(), self._device.on(self._stream):
-                    self._bring()
-            self._reached = self._stream.record_event()
+            if (finish := self._finish) is not None:
+                with torch.no_grad(), self._device.on(stream):
+                    finish()
+            self._by, self._reached = stream, stream.record_event()
             return True
 
     def _settle(self):
-        self._order(_FOR_EVER)
-        if waits_block() or not self._by_itself:  # who is told of the end may look at the result
+        self._order(self._stream, _FOR_EVER)
+        if waits_block() or self._end_told is not None:  # who is told of the end may look at the result
             with aside():
                 self._device.wait_for(self._reached)
 

@@ -32,7 +32,7 @@ def _nothing():
 
 def _end_of(moves, finish):
     """What is to be done when they have ended; None: nothing."""
-    if finish is None and not any(move.lands_elsewhere for move in moves):
+    if finish is None and not any([move.lands_elsewhere for move in moves]):
         return None
 
     def end():
@@ -63,6 +63,8 @@ class ProcessGroup(dist.ProcessGroup):
         self._unheard = Unheard()
         self._coalesced: list[Work] | None = None
         self._timeout = timeout.total_seconds()
+        self._size = job.size  # size() takes as long as an op's tensor to be looked at
+        self._of_ranks = f" of {job.size} ranks"
         self._label = name
         self._description = "undefined"
         # DDP's join() hands a work to C++, which waits for it in the backward pass and does not keep it alive for
@@ -146,8 +148,8 @@ class ProcessGroup(dist.ProcessGroup):
     def start(self, what, moves, outputs, finish=None):
         """Submits moves as one Work, whose result is `outputs`; see Work for `finish`, before which they are home."""
         end = _end_of(moves, finish)
-        device = moves[0].device if moves else None
-        if device is not None and all(move.device is device for move in moves):
+        devices = {move.device for move in moves}
+        if len(devices) == 1 and (device := devices.pop()) is not None:
             return self._start_on(device, what, moves, outputs, end)
         fetches = [fetch for move in moves for fetch in move.fetches()]
         staged = {move.staged for move in moves}
@@ -162,17 +164,17 @@ class ProcessGroup(dist.ProcessGroup):
         def submit():
             return _start_all(job, calls, owner)
         late = bool(fetches) or self._stage.busy()
-        work = Work(f"{what} of {self.size()} ranks", None if late else submit(), outputs, finish, self._timeout, device)
+        work = Work(what + self._of_ranks, None if late else submit(), outputs, finish, self._timeout, device)
         if late:
             self._stage.add(fetches, lambda: work.submitted(submit()), work.not_submitted)
         return self._begun(work)
 
     def _start_on(self, device, what, moves, outputs, finish):
-        self._stage.wait_until_idle()
+        if self._stage.busy():
+            self._stage.wait_until_idle()
         requests = _start_all(self._usable(what), [move.call for move in moves], moves)
         stream, watch = self._way_of(moves[0])
-        work = OrderedWork(f"{what} of {self.size()} ranks", requests, [move.brings for move in moves], outputs, finish,
-                           self._timeout, device, stream, moves)
+        work = OrderedWork(what + self._of_ranks, requests, moves, outputs, finish, self._timeout, device, stream)
         watch.add(work)
         return self._begun(work)
 
@@ -200,7 +202,7 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- reductions ----
     def allreduce(self, tensors, opts=None):
         opts = opts or dist.AllreduceOptions()
-        if any(one.layout == torch.sparse_coo for one in tensors):
+        if any([one.is_sparse for one in tensors]):
             from .sparse import allreduce_sparse
 
             return allreduce_sparse(self, one_of(tensors, "all_reduce of sparse tensors"), opts)
@@ -208,9 +210,9 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        made = [reduction(self.size(), Collective.ALLREDUCE, one, one, one.numel(), op) for one in tensors]
+        made = [reduction(self._size, Collective.ALLREDUCE, one, one, one.numel(), op) for one in tensors]
         work = self.start("all_reduce", made, list(tensors))
-        if sum(one.numel() for one in tensors) <= _SMALL:
+        if sum([one.numel() for one in tensors]) <= _SMALL:
             self._recent.append(work)
         return work
 
@@ -218,7 +220,7 @@ class ProcessGroup(dist.ProcessGroup):
         tensor = one_of(tensors, "reduce")
         root = opts.rootRank
         scratch = tensor if self.rank() == root else None
-        move = reduction(self.size(), Collective.REDUCE, tensor, scratch, tensor.numel(), opts.reduceOp, root=root)
+        move = reduction(self._size, Collective.REDUCE, tensor, scratch, tensor.numel(), opts.reduceOp, root=root)
         return self.start("reduce", [move], list(tensors))
 
     def reduce_scatter(self, outputs, inputs, opts=None):
@@ -232,14 +234,14 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _reduce_scatter(self, output, tensor, opts, count, **sizes):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        move = reduction(self.size(), Collective.REDUCE_SCATTER, tensor, output, count, op, **sizes)
+        move = reduction(self._size, Collective.REDUCE_SCATTER, tensor, output, count, op, **sizes)
         return self.start("reduce_scatter", [move], [output])
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         for output, tensor in zip(outputs, inputs, strict=True):
             check_times("reduce_scatter_tensor", tensor, output, self.size())
-        made = [reduction(self.size(), Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
+        made = [reduction(self._size, Collective.REDUCE_SCATTER, tensor, output, output.numel(), op)
                 for output, tensor in zip(outputs, inputs, strict=True)]
         return self.start("reduce_scatter", made, list(outputs))
 

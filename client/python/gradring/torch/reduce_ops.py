@@ -24,12 +24,11 @@ _OPS = {
 def how_to_reduce(op) -> dict:
     """The arguments of a native call that say it."""
     kind = getattr(op, "op", op)
+    if (known := _OPS.get(kind)) is not None:
+        return known
     if kind == dist.ReduceOp.PREMUL_SUM:
         _, factor = op.__getstate__()  # before torch 2.13 it has no attribute of it
         return {"op": ReduceOp.SUM, "prescale": float(factor)}
-    for known, details in _OPS.items():
-        if kind == known:
-            return details
     raise NotImplementedError(f"gradring: reduce op {op}")
 
 
@@ -39,8 +38,7 @@ class IntegerAverage(Move):
     def __init__(self, size, *where, **details):
         super().__init__(*where, op=ReduceOp.SUM, **details)
         self._size = size
-
-    lands_elsewhere = True
+        self.lands_elsewhere = True
 
     def bring_home(self):
         if self.taken is not None:

@@ -66,13 +66,8 @@ class Place:
         else:
             self.dense = tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
-    @property
-    def address(self) -> int:
-        return self.dense.data_ptr()
-
-    @property
-    def nbytes(self) -> int:
-        return self.dense.numel() * self.dense.element_size()
+        self.address = self.dense.data_ptr()
+        self.nbytes = self.dense.nbytes
 
     def bring_home(self) -> None:
         """After it was written."""
@@ -90,27 +85,16 @@ class Move:
         self.device = ordered_device(source, target)
         if self.device is not None:
             details["gpu_stream"] = self.device.current_handle()
-        self.given = Place(source, self.device) if source is not None else None
-        self.taken = self.given if target is source else Place(target, self.device) if target is not None else None
-        given, taken = self.given, self.taken
+        self.given = given = Place(source, self.device) if source is not None else None
+        self.taken = taken = given if target is source else Place(target, self.device) if target is not None else None
+        # The device whose tensors go by way of the host.
+        self.staged = (given and given.device) or (taken and taken.device)
+        self.brings = taken.nbytes if taken is not None else 0  # bytes of a result
+        # Than in its tensor.
+        self.lands_elsewhere = taken is not None and taken.dense is not taken.tensor
         self.call = Call(collective, dtype=(given or taken).dtype, count=count, input=given.address if given else 0,
                          input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
                          output_bytes=taken.nbytes if taken else 0, **details)
-
-    @property
-    def staged(self) -> Device | None:
-        """The device whose tensors go by way of the host."""
-        return next((place.device for place in (self.given, self.taken) if place is not None and place.device), None)
-
-    @property
-    def brings(self) -> bool:
-        """Whether there is a result."""
-        return self.taken is not None and self.taken.nbytes > 0
-
-    @property
-    def lands_elsewhere(self) -> bool:
-        """Than in its tensor."""
-        return self.taken is not None and self.taken.dense is not self.taken.tensor
 
     def fetches(self) -> list:
         """What has to be copied from which device before the call."""

@@ -8,6 +8,7 @@ import contextlib
 import queue
 import threading
 import time
+import weakref
 from datetime import timedelta
 
 import torch
@@ -26,22 +27,25 @@ class Work(dist.Work):
     that either tells of the end, and must not be looked at before.
     """
 
+    _submitted: threading.Event | None = None  # none: when it was made
+    _done = False
+    _error: Exception | None = None
+    _future: torch.futures.Future | None = None
+    _end_told: torch.futures.Future | None = None
+
     def __init__(self, what, requests, outputs, finish, timeout, device: Device | None = None):
         """`requests`: None if they come later, by submitted(). `finish()`: run once, when all are done well.
         `timeout`: seconds, of wait(). `device`: that the outputs are on, if not the host."""
         super().__init__()
         self._what = what
         self._requests = requests or ()
-        self._submitted = threading.Event() if requests is None else None
+        if requests is None:
+            self._submitted = threading.Event()
         self._outputs = outputs
         self._finish = finish
         self._timeout = timeout
         self._device = device
         self._lock = threading.Lock()
-        self._done = False
-        self._error = None
-        self._future = None
-        self._end_told = None
 
     def submitted(self, requests):
         self._requests = requests
@@ -133,13 +137,16 @@ class Work(dist.Work):
             if self._done:
                 return
             if error is None:
-                self._finish()
+                self._settle()
             self._error = error
             self._done = True
             self._requests = ()
             told = self._end_told
         if told is not None:  # callbacks run here, and may ask for this very future
             told.set_result(self._outputs)
+
+    def _settle(self):
+        self._finish()
 
     def _unwrap(self, told):
         if self._error is not None:
@@ -184,6 +191,8 @@ class Together(dist.Work):
 class Finisher:
     """A thread that waits for works, one after the other, as nobody else does."""
 
+    everybody: weakref.WeakSet[Finisher] = weakref.WeakSet()
+
     def __init__(self, name, wait, rest=0.0):
         """`wait(works)`, of a deque, returns when it has waited for the end of the first one at least, and takes out those that
         have ended. `rest`: seconds for which works gather before any is looked at."""
@@ -193,6 +202,7 @@ class Finisher:
         self._works = queue.SimpleQueue()
         self._thread = None
         self._lock = threading.Lock()
+        Finisher.everybody.add(self)
 
     def add(self, work):
         with self._lock:
@@ -245,8 +255,8 @@ _finisher = Finisher("gradring-finisher", lambda works: works.popleft()._finish_
 
 
 def _stop_at_exit():
-    _native.end_waits()  # callbacks of futures need the interpreter
-    stop_all([_finisher])
+    _native.end_waits()  # callbacks of futures need the interpreter, and so does whoever lets go of tensors
+    stop_all(list(Finisher.everybody))
 
 
 atexit.register(_stop_at_exit)
