@@ -96,6 +96,6 @@ def test_a_sparse_sum_is_there_when_its_end_is_told(monkeypatch):
             for move in moves:
                 move.taken.dense.copy_(move.given.dense)
             finish()
-    tensor = torch.eye(3).to_sparse()
+    tensor = torch.eye(3).to_sparse().requires_grad_()
     sparse.allreduce_sparse(Alone, tensor, torch.distributed.AllreduceOptions())
     assert torch.equal(tensor.to_dense(), torch.eye(3)) and waited == ["what this thread has begun"]

@@ -101,6 +101,9 @@ def all_reduce_of_sparse_tensors():
     tensor = torch.sparse_coo_tensor(indices, torch.ones(2, 3), (2 + SIZE, 3))
     dist.all_reduce(tensor)
     dense = tensor.to_dense()
+    parameter = torch.eye(3).to_sparse().requires_grad_()
+    dist.all_reduce(parameter)
+    assert torch.equal(parameter.detach().to_dense(), SIZE * torch.eye(3))
     assert (dense[0] == SIZE).all() and (dense[1] == 0).all() and (dense[2:] == 1).all()
 
 

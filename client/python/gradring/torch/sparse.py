@@ -16,7 +16,7 @@ def allreduce_sparse(group, tensor, opts):
     """The sum, in place, as Gloo does it. Ranks may have as many values as they like."""
     if opts.reduceOp != dist.ReduceOp.SUM:
         raise NotImplementedError(f"gradring: all_reduce of sparse tensors with {opts.reduceOp}")
-    mine = tensor.coalesce()
+    mine = tensor.detach().coalesce()
     indices, values = mine.indices().t().contiguous(), mine.values().contiguous()
     device = device_of(tensor)
     rows = group.exchange([indices.shape[0]])
@@ -30,7 +30,8 @@ def allreduce_sparse(group, tensor, opts):
 
     def finish():
         total = torch.sparse_coo_tensor(gathered[0].t(), gathered[1], tensor.shape).coalesce()
-        tensor.copy_(total.to(tensor.device))
+        with torch.no_grad():  # it may be a parameter
+            tensor.copy_(total.to(tensor.device))
         if device is not None:  # this may be any thread, whose stream nobody else waits for
             device.wait_for(device.mark())
     return group.start("all_reduce of a sparse tensor", moves, [tensor], finish)
