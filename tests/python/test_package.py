@@ -12,7 +12,7 @@ from gradring import _native
 # Of the C and C++ runtime, which every machine with Python has.
 RUNTIME = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libpthread", "libdl", "librt", "libresolv", "libstdc++",
            "libgcc_s")
-CHECKS = 12
+CHECKS = 13
 
 
 def test_needs_nothing_of_the_machine():

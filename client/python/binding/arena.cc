@@ -19,11 +19,14 @@ constexpr size_t kIdleMost = size_t{512} << 20;
 
 constexpr size_t kInSlab = 0;  // the capacity of a block that is a slot
 
-// So that blocks fit again where sizes differ a little: an eighth more at most, from 32 KiB on.
+// So that blocks of pages fit again where sizes differ a little: an eighth more at most, from 32
+// KiB on.
 size_t capacity_for(size_t bytes) {
   const size_t step = std::max(kLeast, std::bit_floor(bytes) / 8);
   return (std::max<size_t>(bytes, 1) + step - 1) / step * step;
 }
+
+Error too_many() { return {GRADRING_ERR_INVALID, "more than any memory holds"}; }
 
 Error no_mapping(size_t bytes) {
   return {GRADRING_ERR_EXHAUSTED, "cannot map " + std::to_string(bytes) +
@@ -55,12 +58,12 @@ void Arena::Block::hide_at(void* pages) const {
 Arena::~Arena() { free_idle(); }
 
 std::shared_ptr<const Arena::Block> Arena::take(size_t bytes) {
-  if (bytes > Slabs::kLargest) return take_pages(bytes);
+  if (bytes > SIZE_MAX / 2) throw too_many();
   return used(take_slot(bytes), bytes, kInSlab);
 }
 
 std::shared_ptr<const Arena::Block> Arena::take_pages(size_t bytes) {
-  if (bytes > SIZE_MAX / 2) throw Error(GRADRING_ERR_INVALID, "more than any memory holds");
+  if (bytes > SIZE_MAX / 2) throw too_many();
   const size_t capacity = capacity_for(bytes);
   return used(take_segment(capacity), bytes, capacity);
 }
@@ -91,9 +94,14 @@ std::byte* Arena::take_slot(size_t bytes) {
     const std::lock_guard lock(mutex_);
     if (std::byte* const slot = slabs_.take(bytes)) return slot;
   }
-  std::byte* const segment = take_segment(Slabs::bytes_for(bytes));
+  size_t whole = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    whole = slabs_.bytes_for(bytes);
+  }
+  std::byte* const segment = take_segment(whole);
   const std::lock_guard lock(mutex_);
-  slabs_.add(segment, bytes);
+  slabs_.add(segment, whole, bytes);
   return slabs_.take(bytes);
 }
 

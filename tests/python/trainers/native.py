@@ -71,9 +71,19 @@ def small_blocks_lie_apart_and_share_segments():
     assert all((one == SIZE * i + TOTAL - SIZE).all() for i, one in enumerate(outputs))
 
 
+def large_blocks_share_segments_too():
+    blocks = [job.allocate(size) for _ in range(1100) for size in (70_000, 300_000)]
+    ranges = sorted((block.address, block.nbytes) for block in blocks)
+    assert all(at + size <= after for (at, size), (after, _) in zip(ranges, ranges[1:]))
+    assert all(at % 4096 == 0 for at, _ in ranges)
+    del blocks
+    one = job.allocate(70_000)
+    assert job.allocate(70_000).address != one.address
+
+
 def what_lies_idle_keeps_nobody_from_segments():
     for size in (70_000, 80_000):
-        blocks = [job.allocate(size) for _ in range(600)]
+        blocks = [job.allocate_pages(size) for _ in range(600)]
         assert len({block.address for block in blocks}) == 600
         del blocks
 
@@ -151,7 +161,7 @@ def threads_of_the_binding_count_no_references():
 
 for check in (the_view_and_the_place_are_told, shared_memory_is_summed_where_it_lies,
               ordinary_memory_is_written_when_it_is_waited_for, memory_is_used_again,
-              small_blocks_lie_apart_and_share_segments, what_lies_idle_keeps_nobody_from_segments,
+              small_blocks_lie_apart_and_share_segments, large_blocks_share_segments_too, what_lies_idle_keeps_nobody_from_segments,
               what_is_dropped_disturbs_nobody, all_or_none_are_submitted, errors_can_be_sent_to_other_processes,
               a_mismatch_names_both, what_a_signal_handler_raises_comes_through_while_an_error_is_made,
               threads_of_the_binding_count_no_references):
