@@ -94,12 +94,14 @@ class Communicator final : private Session::Events, private GpuPool::User {
     View view;
   };
   tl::expected<Joined, Status> join_point();
-  // This rank has no more data: returns when none has (gradring_join).
+  // This rank has no more data, or gives up what the others have begun: returns when all do
+  // (gradring_join, gradring_abandon).
+  enum class Others : uint8_t { kStandIn, kEnd };  // what becomes of their ops
   struct AllJoined {
     Outcome outcome;
     uint32_t last_rank = 0;
   };
-  tl::expected<AllJoined, Status> join_all();
+  tl::expected<AllJoined, Status> join_all(Others others);
   // Of named ops; the most urgent one first.
   std::vector<NeedOrder::Learned> learned_priorities();
   void waited_for_input(uint64_t nanoseconds);
@@ -198,8 +200,8 @@ class Communicator final : private Session::Events, private GpuPool::User {
     std::byte* memory = nullptr;
     uint64_t bytes = 0;
   };
-  Status stand_in_until(std::unique_lock<std::mutex>& lock, uint64_t join);
-  Status stand_in(std::unique_lock<std::mutex>& lock, const wire::StandIn& asked);
+  Status stand_in_until(std::unique_lock<std::mutex>& lock, uint64_t join, Others others);
+  Status stand_in(std::unique_lock<std::mutex>& lock, const wire::StandIn& asked, Others others);
   Status send_scratch(std::unique_lock<std::mutex>& lock, Request request, std::byte* memory,
                       uint64_t* ticket);
   tl::expected<std::byte*, Status> scratch(std::unique_lock<std::mutex>& lock, uint64_t bytes);

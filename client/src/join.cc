@@ -1,5 +1,6 @@
 // Uneven data: a rank that has no more of it stands in for itself in the ops of the others, with
-// values that change nothing, until all ranks have none.
+// values that change nothing, until all ranks have none. A rank that goes back to an earlier step
+// ends them instead.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ bool can_stand_in(const Signature& s, uint32_t rank, uint32_t position) {
 
 }  // namespace
 
-tl::expected<Communicator::AllJoined, Status> Communicator::join_all() {
+tl::expected<Communicator::AllJoined, Status> Communicator::join_all(Others others) {
   Inside inside(*this);
   auto& lock = inside.lock();
   if (join_ != 0) {
@@ -57,7 +58,8 @@ tl::expected<Communicator::AllJoined, Status> Communicator::join_all() {
     return tl::unexpected(refused);
   }
   ++joins_;
-  if (Status fault = stand_in_until(lock, ticket); !fault.ok()) return tl::unexpected(fault);
+  if (Status fault = stand_in_until(lock, ticket, others); !fault.ok())
+    return tl::unexpected(fault);
   auto outcome = take(lock, ticket, kNever);
   if (!outcome) return tl::unexpected(outcome.error());
   AllJoined joined;
@@ -71,7 +73,8 @@ tl::expected<Communicator::AllJoined, Status> Communicator::join_all() {
 }
 
 // Until the join has ended, and with it all that was asked for.
-Status Communicator::stand_in_until(std::unique_lock<std::mutex>& lock, uint64_t join) {
+Status Communicator::stand_in_until(std::unique_lock<std::mutex>& lock, uint64_t join,
+                                    Others others) {
   const auto ended = [this](uint64_t ticket) {
     const auto request = requests_.find(ticket);
     return request == requests_.end() || request->second.outcome.ended();
@@ -95,13 +98,14 @@ Status Communicator::stand_in_until(std::unique_lock<std::mutex>& lock, uint64_t
     while (!asked_.empty()) {
       const wire::StandIn asked = std::move(asked_.front());
       asked_.pop_front();
-      if (Status fault = stand_in(lock, asked); !fault.ok() && refusal().ok()) return fault;
+      if (Status fault = stand_in(lock, asked, others); !fault.ok() && refusal().ok()) return fault;
     }
   }
   return {};
 }
 
-Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::StandIn& asked) {
+Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::StandIn& asked,
+                              Others others) {
   const OpKey key = from_wire(asked.key());
   if (!take_key(key)) return {};
   const View& view = views_.newest();
@@ -109,8 +113,9 @@ Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::St
   Signature& s = request.signature;
   const bool known = asked.has_signature() && from_wire(asked.signature(), &s);
   if (known && needs_all_ranks(s.collective)) request.position = view.position_of(settings_.rank);
-  if (!known || !can_stand_in(s, settings_.rank, request.position)) {
+  if (others == Others::kEnd || !known || !can_stand_in(s, settings_.rank, request.position)) {
     s = {Collective::kJoin, Dtype::kInt64, ReduceOp::kMax, 0, 0};  // fails the op
+    if (key.space == OpKey::kJoinSpace) s = {Collective::kJoinPoint};
     request.position = 0;
   }
   request.given_key = key;

@@ -252,7 +252,7 @@ Status Communicator::send(std::unique_lock<std::mutex>& lock, std::span<Request>
     count(requests[i]);
     prioritize(requests[i]);
     tickets[i] = session_.next_number();
-    if (requests[i].is_join_point()) join_point_ = tickets[i];
+    if (requests[i].is_join_point() && !requests[i].given_key) join_point_ = tickets[i];
     if (requests[i].is_join()) join_ = tickets[i];
     entered.push_back(&requests_.emplace(tickets[i], std::move(requests[i])).first->second);
   }

@@ -74,6 +74,7 @@ tl::expected<Communicator::Joined, Status> Communicator::join_point() {
 }
 
 Status Communicator::out_of_turn(const Request& request) const {
+  if (request.is_join_point() && request.given_key) return {};  // it has failed, and is counted
   if (join_point_ != 0) {
     return invalid(
         fmt::format("{} cannot be submitted while a join point of this communicator is "
@@ -82,8 +83,8 @@ Status Communicator::out_of_turn(const Request& request) const {
   }
   if (join_ != 0 && !request.given_key) {
     return invalid(
-        fmt::format("rank {} has joined, since it has no more data; ops may follow when "
-                    "gradring_join has returned",
+        fmt::format("rank {} has joined; ops may follow when gradring_join, or gradring_abandon, "
+                    "has returned",
                     settings_.rank));
   }
   if (!request.is_join_point()) {

@@ -57,17 +57,17 @@ void JobEngine::ask_joined(Op& op) {
     const Op& join = *it->second;
     if (join.open() && (join.all_ready() || join.slice_bytes != 0 || moved(join))) return;
   }
-  const bool failed = op.state == OpState::kFailed;
+  bool failed = op.state == OpState::kFailed;
   if (!failed && (!op.open() || !op.signature)) return;
   for (size_t i = 0; i < locals_.size(); ++i) {
     const Local& local = locals_[i];
     if (!local.joined || !local.member || (i < op.locals.size() && op.locals[i])) continue;
-    if (op.key.space == OpKey::kJoinSpace) {
-      // It has an op open, so it cannot stand there; it is told when it comes to one of its own.
-      if (failed) continue;
+    if (op.key.space == OpKey::kJoinSpace && !failed) {
+      // It has an op open, so it cannot stand there; it is asked for it, so as to count it.
       Signature joined = *op.signature;
       joined.collective = Collective::kJoin;
-      return mismatch(op, {op.signed_by, local.rank, *op.signature, joined});
+      mismatch(op, {op.signed_by, local.rank, *op.signature, joined});
+      failed = true;
     }
     if (!op.asked.insert(local.rank).second) continue;
     actions_->stand_in(local.rank, op.key, failed ? std::nullopt : op.signature);

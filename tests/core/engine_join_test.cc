@@ -140,14 +140,14 @@ TEST(EngineJoin, WhoCannotStandInFailsTheOpAlone) {
   EXPECT_EQ(ring.failures(), 0u);
 }
 
-TEST(EngineJoin, AJoinPointFailsForAllAndIsToldWhereTheRankComesToIt) {
+TEST(EngineJoin, AJoinPointFailsForAllAndIsAskedForSoAsToBeCounted) {
   Ring ring(2, 1, small_slices(), "elastic");
   const Ticket joined = ring.submit(1, kJoinKey, join(), {1});
   const Ticket at_a = ring.submit(0, op(0), join_point());
   ring.run();
   EXPECT_EQ(ring.outcome(at_a).failure.cause, Cause::kMismatch);
   EXPECT_THAT(ring.outcome(at_a).failure.blame.evidence, HasSubstr("submitted join"));
-  EXPECT_THAT(ring.asked(1), IsEmpty());
+  EXPECT_THAT(ring.asked(1), ElementsAre(Asked{1, {OpKey::kJoinSpace, 0}, std::nullopt}));
   EXPECT_FALSE(ring.ended(joined));
   const Ticket at_b = ring.submit(1, op(0), join_point());
   EXPECT_EQ(ring.outcome(at_b).failure.cause, Cause::kMismatch);

@@ -130,5 +130,38 @@ TEST_F(LiveJoinTest, ManyNamedOpsAtOnceInAnyOrder) {
   });
 }
 
+TEST_F(LiveJoinTest, WhatTheOthersWaitInEndsWhereARankGoesBack) {
+  run("train", [](Communicator& job) {
+    auto memory = job.allocate<float>(4);
+    const auto fails = [&](auto op) {
+      try {
+        op();
+        ADD_FAILURE() << "rank 2 does not come";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.result().cause, GRADRING_CAUSE_MISMATCH);
+        EXPECT_THAT(error.what(), HasSubstr("rank 2"));
+      }
+    };
+    const auto all_go_on = [&] {
+      job.abandon();
+      std::ranges::fill(memory, 1.0F);
+      job.allreduce(memory);
+      EXPECT_EQ(memory[3], kRanks);
+    };
+    if (job.rank() != 2) fails([&] { job.allreduce(memory); });
+    all_go_on();
+    if (job.rank() != 2) fails([&] { job.join_point(); });
+    all_go_on();
+    if (job.rank() == 0) {  // what one alone has begun keeps nobody
+      auto request = job.start_allreduce(memory.data(), memory.data(), 4, GRADRING_SUM, "alone");
+      job.abandon();
+      EXPECT_THROW(request.wait(), Error);
+    } else {
+      job.abandon();
+    }
+    all_go_on();
+  });
+}
+
 }  // namespace
 }  // namespace gradring::daemon

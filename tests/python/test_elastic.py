@@ -59,6 +59,16 @@ def test_what_is_left_of_an_epoch_is_shared_out_among_those_that_are_left(ring):
     assert set(processed) == set(range(64)) and len(processed) < 64 + len(left), processed
 
 
+def test_all_go_back_where_one_does(ring):
+    """At once: an op of the others would wait for that rank for half an hour."""
+    said = ring.run("elastic_alone", seconds=30)
+    for rank, (first, second, third, end) in enumerate(said):
+        assert ("of this rank" if rank == 2 else "rank 2") in first["back"], first
+        assert ("of this rank" if rank == 2 else "rank 2") in second["back"], second
+        assert "of this rank" in third["back"], third
+        assert end == {"resets": [3, 5 if rank == 2 else 6, 7], "size": 4}, end  # who has committed is further
+
+
 def test_what_was_processed_is_put_together():
     states = [{"epoch": 1, "processed_indices": {1, 2}}, {"epoch": 1, "processed_indices": {3}},
               {"epoch": 0, "processed_indices": {9}}]

@@ -506,6 +506,13 @@ GRADRING_API gradring_code gradring_join_point(gradring_comm* comm, gradring_res
 GRADRING_API gradring_code gradring_join(gradring_comm* comm, uint32_t* last_rank,
                                          gradring_result* result);
 
+/* This rank gives up what the ranks have begun, since it goes back to an earlier step: every op of
+ * the others that it has not submitted fails on all ranks (MISMATCH, which names this rank), and
+ * none waits until the op deadline for a rank that does not come. Whoever sees an op fail so calls
+ * it as well. Returns when all ranks have called it and nothing is under way any more; then all may
+ * go on, as after gradring_join. `result` may be NULL. Groups are not given up with their job. */
+GRADRING_API gradring_code gradring_abandon(gradring_comm* comm, gradring_result* result);
+
 /* The sentence for the last failure on this thread; empty if there was none. */
 GRADRING_API const char* gradring_last_error(void);
 GRADRING_API const char* gradring_version(void);

@@ -503,6 +503,15 @@ class Communicator {
     check(code);
     return last;
   }
+  // This rank goes back to an earlier step: what the others have begun without it fails, and all
+  // call this then. Throws Error if the job failed.
+  void abandon() const {
+    gradring_result result{};
+    result.struct_size = sizeof(result);
+    const gradring_code code = gradring_abandon(comm_.get(), &result);
+    if (code == GRADRING_ERR_FAILED) throw Error(code, gradring_last_error(), result);
+    check(code);
+  }
 
  private:
   explicit Communicator(std::shared_ptr<gradring_comm> comm) : comm_(std::move(comm)) {}

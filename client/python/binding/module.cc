@@ -180,6 +180,15 @@ uint32_t join(const std::shared_ptr<Job>& job) {
   });
 }
 
+void abandon(const std::shared_ptr<Job>& job) {
+  run_with_signals([job] {
+    gradring_result result{};
+    result.struct_size = sizeof(result);
+    check_result(gradring_abandon(job->comm(), &result), result);
+    return true;
+  });
+}
+
 // As gradring.errors.GradringError, whose arguments these are.
 nb::object in_python(const Error& error) {
   const gradring_result& result = error.result();
@@ -286,7 +295,8 @@ NB_MODULE(_native, m) {
            })
       .def("view", &view)
       .def("join_point", &join_point)
-      .def("join", &join);
+      .def("join", &join)
+      .def("abandon", &abandon);
 
   using Text = std::optional<std::string>;
   using Number = std::optional<int32_t>;

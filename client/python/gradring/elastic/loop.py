@@ -6,13 +6,13 @@ import functools
 import time
 from typing import Any, Callable
 
-from .._native import Code
+from .._native import Cause, Code
 from ..errors import GradringError
 from ..world import world
 from .interrupts import HostsUpdatedInterrupt
 from .state import State
 
-PATIENCE = 30.0  # seconds for ops that were started before the one that failed
+PATIENCE = 30.0  # seconds for ops that other threads had started
 
 
 def run(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,17 +42,20 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _meet_after(error: GradringError) -> None:
-    """All ranks that are left, and such as come in, at one point."""
+    """All ranks that are left, and such as come in, at one point. What others wait in for this rank fails, and brings them there:
+    they may know nothing of the error."""
     one = world()
     if not one.elastic:
         raise error
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
+            one.abandon()
             one.join_point()
             return
         except GradringError as over:
-            # Refused while ops are under way; these end by themselves, as all ranks have started them.
-            if over.code != Code.INVALID or time.monotonic() > deadline:
+            # Refused while ops of other threads are under way, and ended where another rank was refused.
+            again = over.code == Code.INVALID or over.cause == Cause.MISMATCH
+            if not again or time.monotonic() > deadline:
                 raise error from over
             time.sleep(0.01)
