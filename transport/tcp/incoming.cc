@@ -14,13 +14,6 @@ constexpr uint64_t kTurnBytes = 1 << 20;
 // A payload that is under way is taken in pieces of so much, or the kernel would wake us for each
 // packet of it.
 constexpr uint64_t kWorthWaking = 128 << 10;
-// What nobody wants is read in such pieces.
-constexpr size_t kNowhereBytes = 64 << 10;
-
-std::byte* nowhere() {
-  thread_local std::array<std::byte, kNowhereBytes> bytes;
-  return bytes.data();
-}
 
 }  // namespace
 
@@ -62,14 +55,14 @@ long Incoming::receive(size_t* asked) {
     *asked += bytes;
   };
   uint64_t of_payload = 0;
-  if (payload_) {
-    of_payload = payload_->to != nullptr ? payload_->left
-                                         : std::min<uint64_t>(payload_->left, kNowhereBytes);
-    add(payload_->to != nullptr ? payload_->to : nowhere(), of_payload);
+  if (payload_ && payload_->to != nullptr) {
+    of_payload = payload_->left;
+    add(payload_->to, of_payload);
+  } else if (payload_) {  // what nobody wants is read over and over what nobody wanted
+    of_payload = std::min<uint64_t>(payload_->left, buffer_.size());
+    add(buffer_.data(), of_payload);
   }
-  if (!payload_ || of_payload == payload_->left) {
-    add(buffer_.data() + end_, buffer_.size() - end_);
-  }
+  if (!payload_ || payload_->to != nullptr) add(buffer_.data() + end_, buffer_.size() - end_);
   const long got = recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
   if (got <= 0) return got;
   const uint64_t landed = std::min(of_payload, static_cast<uint64_t>(got));
