@@ -76,7 +76,9 @@ Status AttachSocket::send(const wire::AttachRequest& request, int fd) {
     sent = ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return {};
-  if (errno == EAGAIN) return {Code::kUnavailable, "the daemon does not read its attach socket"};
+  if (errno == EAGAIN) {
+    return {Code::kResourceExhausted, "the daemon does not read its attach socket"};
+  }
   return {Code::kUnavailable, "the daemon closed the attach socket"};
 }
 

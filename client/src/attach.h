@@ -26,8 +26,8 @@ class AttachSocket {
   // none listens; an empty optional if it is busy with others: worth another try in a moment.
   static tl::expected<std::optional<AttachSocket>, Status> connect(const std::string& runtime_dir);
 
-  // Never blocks. UNAVAILABLE: the daemon is gone, or takes no more packets. `fd`: goes with it,
-  // and remains the caller's; -1: none.
+  // Never blocks. RESOURCE_EXHAUSTED when it would have to wait: the daemon has not read yet.
+  // UNAVAILABLE: it is gone. `fd`: goes with it, and remains the caller's; -1: none.
   Status send(const wire::AttachRequest& request, int fd = -1);
 
   // Never blocks; nothing there is an empty optional. UNAVAILABLE: closed by the daemon. INTERNAL:

@@ -91,17 +91,16 @@ tl::expected<AttachPacket, Status> Session::ask(std::unique_lock<std::mutex>& lo
                                                 TimePoint deadline) {
   if (over()) return tl::unexpected(why_over());
   const auto call = attach_calls_.try_emplace(number, std::move(asked)).first;
-  if (attach_open_) {
-    const Status sent = connection_->attach.send(call->second.request, call->second.fd);
-    // Of the two reasons, a closed socket is the one that reading shows.
-    if (!sent.ok()) reader_.take_in();
-    if (!sent.ok() && attach_open_ && !over()) {
-      attach_calls_.erase(call);
-      return tl::unexpected(sent);
-    }
+  if (attach_open_ && !attach_full_) {
+    const bool any_failed = post_attach();
+    // Whoever reads already looks for room as well from now on.
+    if (any_failed || attach_full_) reader_.wake_all();
   }
-  wait_until(lock, deadline, [&] { return call->second.answer.has_value() || over(); });
+  // Of the two reasons that it cannot be sent, a closed socket is the one that reading shows.
+  const auto failed = [&] { return attach_open_ && call->second.sent && !call->second.sent->ok(); };
+  wait_until(lock, deadline, [&] { return call->second.answer.has_value() || failed() || over(); });
   std::optional<AttachPacket> answer = std::move(call->second.answer);
+  const Status fault = failed() ? *call->second.sent : Status();
   attach_calls_.erase(call);
 
   if (answer && answer->reply.has_refused()) {
@@ -109,6 +108,7 @@ tl::expected<AttachPacket, Status> Session::ask(std::unique_lock<std::mutex>& lo
   }
   if (answer) return std::move(*answer);
   if (over()) return tl::unexpected(why_over());
+  if (!fault.ok()) return tl::unexpected(fault);
   return tl::unexpected(Status(Code::kDeadlineExceeded,
                                fmt::format("the daemon on node {} did not answer in time; {}",
                                            place_.node, advice("status", "how it is"))));

@@ -46,8 +46,9 @@ void Reader::lead(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
     reading_ = false;
     return wake_all();
   }
+  const short room = source_.attach_full() ? POLLOUT : 0;
   std::array<pollfd, 4> fds = {{{source_.control_fd(), POLLIN, 0},
-                                {source_.attach_fd(), POLLIN, 0},
+                                {source_.attach_fd(), static_cast<short>(POLLIN | room), 0},
                                 {wake_.get(), POLLIN, 0},
                                 {rings ? rings->bell() : -1, POLLIN, 0}}};
   const TimePoint until = std::min(deadline, source_.alarm());

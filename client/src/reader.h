@@ -31,6 +31,8 @@ class Reader {
     // What to sleep on; -1 is skipped.
     virtual int control_fd() const = 0;
     virtual int attach_fd() const = 0;
+    // Whether take_in has something for it, and found no room.
+    virtual bool attach_full() const = 0;
     // Through which ends come without a message; may be none.
     virtual std::shared_ptr<Rings> rings() const = 0;
     // When take_in wants to be called even if nothing arrives.

@@ -47,6 +47,8 @@ int Session::attach_fd() const {
   return attach_open_ ? connection_->attach.fd() : -1;
 }
 
+bool Session::attach_full() const { return attach_full_ && attach_open_ && !resumption_; }
+
 TimePoint Session::alarm() const {
   return std::min({alarm_, leave_at_, resumption_ ? resumption_->alarm() : kNever});
 }
@@ -99,8 +101,24 @@ bool Session::post_next() {
   return true;
 }
 
+// Sends the calls that are still to be sent, the oldest first, as far as there is room. True if one
+// of them cannot be.
+bool Session::post_attach() {
+  attach_full_ = false;
+  bool failed = false;
+  for (auto& [number, call] : attach_calls_) {
+    if (call.sent || call.answer) continue;
+    Status sent = connection_->attach.send(call.request, call.fd);
+    attach_full_ = sent.code() == Code::kResourceExhausted;
+    if (attach_full_) break;
+    failed |= !sent.ok();
+    call.sent = std::move(sent);
+  }
+  return failed;
+}
+
 bool Session::take_attach() {
-  bool changed = false;
+  bool changed = attach_full() && post_attach();
   while (attach_open_) {
     auto packet = connection_->attach.receive();
     if (!packet) {
@@ -236,11 +254,9 @@ void Session::come_back() {
   for (wire::ClientMessage& message : outbox_) {
     message.set_protocol(connection_->welcome.protocol());
   }
-  for (const auto& [number, call] : attach_calls_) {
-    // If it cannot be sent, the daemon hung up again.
-    if (!call.answer) static_cast<void>(connection_->attach.send(call.request, call.fd));
-  }
-  if (asked_for_rings()) ask_for_rings();
+  if (asked_for_rings()) ask_for_rings();  // while there is room
+  for (auto& [number, call] : attach_calls_) call.sent.reset();
+  post_attach();  // what cannot be sent finds the daemon gone again
   take_control();
 }
 

@@ -177,7 +177,8 @@ class Session final : private Reader::Source {
   };
   struct AttachCall {
     wire::AttachRequest request;
-    int fd = -1;  // that goes with it; the caller's, who waits
+    int fd = -1;                      // that goes with it; the caller's, who waits
+    std::optional<Status> sent = {};  // on the present connection, and how that went
     std::optional<AttachPacket> answer = {};
   };
 
@@ -187,11 +188,13 @@ class Session final : private Reader::Source {
   bool take_ends() override;
   int control_fd() const override;
   int attach_fd() const override;
+  bool attach_full() const override;
   std::shared_ptr<Rings> rings() const override { return rings_; }
   TimePoint alarm() const override;
 
   bool take_control();
   bool post_next();
+  bool post_attach();
   bool take_attach();
   bool take_resumption();
   void dispatch(wire::DaemonMessage message);
@@ -213,6 +216,7 @@ class Session final : private Reader::Source {
   uint64_t rings_request_ = 0;
   uint64_t input_wait_ns_ = 0;  // ever
   bool attach_open_ = true;
+  bool attach_full_ = false;  // calls wait for the daemon to read
   bool control_open_ = true;
   // What the control channel has not taken yet. Whoever sends has waited until this was empty.
   std::deque<wire::ClientMessage> outbox_;

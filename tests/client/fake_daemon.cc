@@ -157,6 +157,10 @@ void FakeDaemon::freeze() {
   run([this] { frozen_ = true; });
 }
 
+void FakeDaemon::thaw() {
+  run([this] { frozen_ = false; });
+}
+
 // Runs a command on the thread that owns the sockets, and waits for it.
 void FakeDaemon::run(const std::function<void()>& on_thread) {
   std::promise<void> done;

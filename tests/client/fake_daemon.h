@@ -108,8 +108,9 @@ class FakeDaemon {
   uint32_t* word_at(const wire::StreamWord& word);
   // Closes the attach sockets only, as one that stops does before its last words have gone out.
   void hang_up();
-  // Stays, and does nothing more.
+  // Stays, and does nothing more until it thaws.
   void freeze();
+  void thaw();
 
  private:
   struct Session {

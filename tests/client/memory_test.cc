@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "tests/client/trainer.h"
@@ -34,6 +35,21 @@ TEST(Memory, IsFreedOnceAndOnlyWhereItBegins) {
   EXPECT_EQ(gradring_unregister(comm.get(), memory), GRADRING_ERR_NOT_FOUND);
   EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_OK);
   EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_ERR_NOT_FOUND);
+}
+
+// More threads ask than the daemon's socket takes while the daemon does something else.
+TEST(Memory, IsAskedForByMoreThreadsThanTheSocketHolds) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  daemon.freeze();
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kManyThreads; ++i) {
+    threads.emplace_back([&] { alloc<unsigned char>(comm, 1); });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  daemon.thaw();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(daemon.segments(), kManyThreads);
 }
 
 TEST(Memory, OfNoBytesIsRefused) {

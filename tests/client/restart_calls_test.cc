@@ -40,6 +40,20 @@ TEST_F(RestartDuring, AnAllocationThatWasAskedForBefore) {
   EXPECT_EQ(daemon_.segments(), 1u);
 }
 
+// Of which the socket took some before, and takes some after; each is granted once.
+TEST_F(RestartDuring, MoreAllocationsThanTheSocketHolds) {
+  daemon_.freeze();
+  std::vector<std::thread> trainers;
+  for (size_t i = 0; i < kManyThreads; ++i) {
+    trainers.emplace_back([&] { alloc<unsigned char>(comm_, 1); });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  restart();
+  for (std::thread& trainer : trainers) trainer.join();
+  EXPECT_EQ(daemon_.segments(), kManyThreads);
+  expect_all_well();
+}
+
 TEST_F(RestartDuring, ARegistration) {
   std::vector<float> values(64);
   over_a_restart([&] {

@@ -28,6 +28,9 @@ constexpr int64_t kSoonMs = 1800;
 // here.
 constexpr int64_t kLateMs = 50;
 
+// More packets than the kernel keeps for a socket that is not read (about 280).
+constexpr size_t kManyThreads = 400;
+
 // The time in ms that `body` takes at its best. A busy machine wakes a thread late now and then,
 // the library must not do so every time.
 template <class Body>
