@@ -81,6 +81,13 @@ tl::expected<Signature, Status> check_op(const gradring_op& op, uint32_t size, b
   const auto refuse = [](std::string message) {
     return tl::unexpected(invalid(std::move(message)));
   };
+  if (op.reserved != 0) {
+    return tl::unexpected(Status(
+        Code::kIncompatible,
+        fmt::format("gradring_op.reserved is {}, which means nothing to this libgradring; zero the "
+                    "whole structure before it is filled in, or install a newer one",
+                    op.reserved)));
+  }
   const uint32_t collective = number_in(op.collective);
   const uint32_t dtype = number_in(op.dtype);
   const uint32_t reduce_op = number_in(op.op);

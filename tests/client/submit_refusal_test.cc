@@ -104,6 +104,15 @@ TEST_F(SubmitRefusal, OfValuesOutsideTheEnumerations) {
   }
 }
 
+// A later release may use it, and an op that leaves it as it was in memory must not say so then.
+TEST_F(SubmitRefusal, OfAReservedFieldThatIsNotZero) {
+  gradring_op op = sum();
+  op.reserved = 7;
+  EXPECT_THAT(refused(op, GRADRING_ERR_INCOMPATIBLE), HasSubstr("gradring_op.reserved is 7"));
+  op.collective = GRADRING_BARRIER;
+  EXPECT_THAT(refused(op, GRADRING_ERR_INCOMPATIBLE), HasSubstr("gradring_op.reserved is 7"));
+}
+
 TEST_F(SubmitRefusal, OfTheAverageOfIntegers) {
   for (const gradring_dtype dtype :
        {GRADRING_INT8, GRADRING_INT16, GRADRING_INT32, GRADRING_INT64, GRADRING_UINT8}) {
