@@ -115,6 +115,10 @@ bool JobExecutor::of_this_epoch(PeerId from, const Frame& frame) {
   const bool later = frame.epoch > epoch;
   if (later && payload_of(frame) > 0) return false;
   const Gate::Verdict verdict = gate_.sort(from, frame, epoch);
+  if (verdict == Gate::Verdict::kTooMuch) {
+    fail_job(core::too_far_ahead(shared_->peers.at(from).node, frame.epoch, epoch));
+    return false;
+  }
   if (verdict == Gate::Verdict::kLater && !gate_.ask()) return false;
   // The end of a job that failed was told already.
   if (engine_.failed() || (verdict == Gate::Verdict::kPast && !gate_.tell(from, frame.epoch))) {

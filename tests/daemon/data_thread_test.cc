@@ -101,6 +101,38 @@ TEST_F(DataThreadTest, WhatComesLateOfAConnectionThatWasIsNotForged) {
   EXPECT_EQ(pulse.frames_forged, 1u);
 }
 
+// What is of a later epoch is kept until this node has entered that. An op whose READY had no room
+// would wait for its deadline, and blame whoever said it.
+TEST_F(DataThreadTest, APeerThatIsTooFarAheadEndsTheJobInWords) {
+  DataNode a(fabric_, "a"), b(fabric_, "b");
+  connect(a, b);
+  const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
+  a.install(view);
+  Frame frame;  // of b's
+  frame.token = kTokenOfA;
+  frame.job = view.incarnation;
+  frame.epoch = 2;
+  frame.type = FrameType::kReady;
+  frame.ready.rank = 1;
+  frame.ready.contributions = 1;
+  frame.ready.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64};
+  const FrameBytes header = sealed(frame);
+  constexpr size_t kSendsMax = 4096;  // transport/loopback/state.h
+  Lanes ahead;                        // by as many connections as that needs
+  for (size_t i = 0; i <= core::EpochGate<PeerId>::kMost; ++i) {
+    if (i % kSendsMax == 0) {
+      std::this_thread::sleep_for(10ms);  // the fabric is slow where much waits in it
+      ahead.push_back(fabric_.join("ahead" + std::to_string(i)));
+      ASSERT_TRUE(ahead.back()->connect(0, a.addresses().front()).ok());
+    }
+    ASSERT_TRUE(ahead.back()->send(0, header, {}, 0).ok());
+  }
+  const Failure failure = a.next<EngineFailed>().failure;
+  EXPECT_EQ(failure.cause, Cause::kProtocol);
+  EXPECT_EQ(failure.blame.node, "b");
+  EXPECT_THAT(failure.blame.evidence, HasSubstr("of view 2 before this node had left view 1"));
+}
+
 TEST_F(DataThreadTest, StrangersAndNonsenseAreCountedAndChangeNothing) {
   DataNode a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);

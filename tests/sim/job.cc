@@ -195,7 +195,9 @@ void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payl
     if (payload && frame.epoch > epoch) return;
     const Gate::Verdict verdict = gate_.sort(from_node, frame, epoch);
     const JobId id = engine_.view().incarnation;
-    if (verdict == Gate::Verdict::kLater) {
+    if (verdict == Gate::Verdict::kTooMuch) {
+      fail_job(core::too_far_ahead(name, frame.epoch, epoch));
+    } else if (verdict == Gate::Verdict::kLater) {
       tell_control([id, name](core::Membership& m) { m.engine_behind(id, name); });
     } else if (gate_.tell(from_node, frame.epoch)) {
       tell_control(
