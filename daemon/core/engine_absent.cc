@@ -61,7 +61,7 @@ void JobEngine::check_absent(const Op& op) {
   for (size_t i = 0; i < locals_.size(); ++i) {
     Local& local = locals_[i];
     const Submission* const of = i < op.locals.size() && op.locals[i] ? &*op.locals[i] : nullptr;
-    const bool counts = of && of->counts && of->input_here == Submission::kAllHere;
+    const bool counts = of && of->counts && local.left && of->input_stays(*local.left);
     if (!local.member || !local.left || counts) continue;
     if (std::exchange(local.told, true)) continue;
     Failure failure = *local.left;

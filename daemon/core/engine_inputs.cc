@@ -26,7 +26,9 @@ void JobEngine::input_lost(uint32_t rank, const OpKey& key) {
   const uint32_t index = local_index(rank);
   if (it == ops_.end() || !it->second->open() || index >= it->second->locals.size()) return;
   std::optional<Submission>& of = it->second->locals[index];
-  if (of && of->counts) of->input_here = 0;
+  if (!of || !of->counts) return;
+  of->input_here = 0;
+  of->comes_again = false;
 }
 
 void JobEngine::keep_to_ring(const OpKey& key) {
@@ -39,7 +41,9 @@ void JobEngine::inputs_come_again(const OpKey& key) {
   const auto it = ops_.find(key);
   if (it == ops_.end()) return;
   for (std::optional<Submission>& of : it->second->locals) {
-    if (of && of->counts) of->input_here = 0;
+    if (!of || !of->counts) continue;
+    of->comes_again = of->comes_again || of->input_here == Submission::kAllHere;
+    of->input_here = 0;
   }
 }
 
@@ -83,7 +87,7 @@ void JobEngine::give_up_unfinished() {
   for (const auto& [key, op] : ops_) {
     for (size_t i = 0; i < op->locals.size() && op->open(); ++i) {
       std::optional<Submission>& of = op->locals[i];
-      if (!of || of->input_here == Submission::kAllHere || !locals_[i].left) continue;
+      if (!of || !locals_[i].left || of->input_stays(*locals_[i].left)) continue;
       of->input_here = Submission::kAllHere;
       of->counts = false;
     }

@@ -37,9 +37,17 @@ struct Submission {
   int32_t priority = 0;   // of ops that are ready, the highest starts first
   // Bytes of the input, from its beginning, that are there; the rest is on its way.
   uint64_t input_here = kAllHere;
+  // All of it was here once, and comes again from where it still lies.
+  bool comes_again = false;
   // Else the rest of the input never came. Its rank is gone, nothing of it is folded, and its
   // output is where what is final of the op is kept for others.
   bool counts = true;
+
+  // Whether all of it is here or comes again, although its rank has left.
+  bool input_stays(const Failure& why_left) const {
+    const bool gpu_lost = !why_left.blame.device.empty();
+    return input_here == kAllHere || (comes_again && !gpu_lost);
+  }
 
   bool operator==(const Submission&) const = default;
 };

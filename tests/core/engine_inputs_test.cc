@@ -204,5 +204,38 @@ TEST_F(EngineInputs, MayHaveToComeAgainInTheNextEpoch) {
   ring.engine(0).inputs_come_again(op(7));  // of which nothing is known
 }
 
+// What a dead rank had brought whole counts, and goes on to count while it comes again, whatever
+// view follows; but not where its GPU is lost, from which nothing comes.
+TEST_F(EngineInputs, OfADeadRankThatComeAgainCountInEachViewThatFollows) {
+  for (const bool readable : {true, false}) {
+    SCOPED_TRACE(readable);
+    Ring& ring = this->ring(2, "elastic");
+    std::vector<Ticket> tickets;
+    for (const uint32_t rank : {0u, 1u, 2u}) {
+      tickets.push_back(ring.submit(rank, op(0), sum_of(kFloats), values_of(rank, kFloats)));
+    }
+    ring.run();
+    ring.lose_rank(1, readable ? "" : "GPU-1234");
+    for (const uint32_t node : {0u, 1u}) ring.freeze(node);
+    ring.engine(0).inputs_come_again(op(0));
+    const Proposal proposal = ring.decide();
+    for (const uint32_t node : {0u, 1u}) ring.adopt(node, proposal);
+    ring.change_view();
+    tickets.push_back(ring.submit(3, op(0), sum_of(kFloats), values_of(3, kFloats)));
+    ring.run();
+    EXPECT_FALSE(ring.ended(tickets[3]));
+    ring.engine(0).input_came(0, op(0), Submission::kAllHere);
+    if (readable) ring.engine(0).input_came(1, op(0), Submission::kAllHere);
+    ring.run();
+    for (const uint32_t rank : {0u, 2u, 3u}) {
+      const Outcome outcome = ring.outcome(tickets[rank]);
+      EXPECT_EQ(outcome.ranks_min, readable ? 4u : 3u);
+      const float its = readable ? values_of(1, 4)[3] : 0;
+      EXPECT_NEAR(ring.result(tickets[rank])[3],
+                  values_of(0, 4)[3] + its + values_of(2, 4)[3] + values_of(3, 4)[3], 1e-3);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gradring::core

@@ -138,8 +138,8 @@ class Ring {
   bool alive(uint32_t node) const;
   // Its daemon ends, and the next one begins with its record: frozen, so a view must follow.
   void restart(uint32_t node, Wake wake = Wake::kLost);
-  // The trainer is dead; its engine and the next report say so.
-  void lose_rank(uint32_t rank);
+  // The trainer is dead, perhaps with its GPU; its engine and the next report say so.
+  void lose_rank(uint32_t rank, const std::string& gpu = "");
   void freeze(uint32_t node);
   // What the reports of all living nodes come to; all must be frozen.
   Proposal decide();

@@ -52,9 +52,10 @@ void Ring::restart(uint32_t number, Wake wake) {
   nodes_[number] = std::make_unique<Node>(this, *nodes_[number]);
 }
 
-void Ring::lose_rank(uint32_t rank) {
+void Ring::lose_rank(uint32_t rank, const std::string& gpu) {
   Failure failure{Cause::kTrainerDied, {}};
   failure.blame.rank = rank;
+  failure.blame.device = gpu;
   lost_ranks_[rank] = failure;
   engine_of_rank(rank).leave(rank, failure);
 }
