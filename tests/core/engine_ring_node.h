@@ -248,6 +248,11 @@ class Ring::Node : public EngineActions {
  private:
   void post(uint32_t member, Parcel parcel) {
     const uint32_t to = number_of_node(engine.view().members[member].node);
+    // As it goes out: of unequal blocks the digest alone.
+    for (Signature* told : {&parcel.frame.ready.signature, &parcel.frame.wanted.signature,
+                            &parcel.frame.mismatch.a, &parcel.frame.mismatch.b}) {
+      told->blocks = Blocks::told(told->blocks.digest());
+    }
     ring_->link(me_, to).push_back(std::move(parcel));
   }
 
