@@ -31,6 +31,11 @@ void GpuOps::add(const Submit& submit) {
                       .host_output = submit.output});
 }
 
+bool GpuOps::holds(const OpKey& key) const {
+  const auto it = ops_.find(key);
+  return it != ops_.end() && it->second.ended;
+}
+
 void GpuOps::drop(const OpKey& key, uint32_t rank, uint64_t ticket) {
   const auto it = ops_.find(key);
   std::erase_if(it->second.ranks, [&](const Rank& one) { return one.is(rank, ticket); });
@@ -71,7 +76,7 @@ void GpuOps::look(core::JobEngine* engine) {
       }
       if (on.begun && on.way == Way::kRing) ride(on, at->first, engine);
     }
-    if (!open || !on.begun || !on.spreads) continue;
+    if (!open || !on.begun || !on.spreads || on.ended) continue;
     count_final(on, *op);
     // In parts, since each has its price; the rest goes when the op ends.
     on.may_spread = std::max(on.may_spread, on.final_bytes / on.part_bytes * on.part_bytes);
@@ -293,7 +298,7 @@ void GpuOps::end_epoch(core::JobEngine* engine) {
     on.final_slices = 0;  // they may be cut differently from now on
     on.final_bytes = 0;
     const core::Op* const op = engine->find(key);
-    if (op == nullptr || !op->open() || !on.begun) continue;
+    if (op == nullptr || !op->open() || !on.begun || on.ended) continue;
     if (on.way != Way::kTogether && on.way != Way::kEach) continue;
     const auto counts = [&](const Source& source) {
       return std::all_of(source.ranks.begin(), source.ranks.end(), [&](size_t rank) {

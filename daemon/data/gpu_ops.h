@@ -35,6 +35,9 @@ class GpuOps {
 
   // Before the engine knows of it: with nothing of its input there.
   void add(const Submit& submit);
+  // GPUs have still something to do for the op that had this key before: where a job grows, keys
+  // begin anew.
+  bool holds(const OpKey& key) const;
   // The engine would not have it.
   void drop(const OpKey& key, uint32_t rank, uint64_t ticket);
 

@@ -30,6 +30,21 @@ void JobExecutor::meet_members() {
   times_.begin(view, shared_->time_sums && first && !view.tuning.fixed);
 }
 
+// A rank that came in is another process, whose keys and tickets may be those of its predecessor.
+bool JobExecutor::may_begin(const Submit& command) const {
+  if (!gpu_ops_.empty() && !engine_.failed()) {
+    const core::Submission& s = command.submission;
+    const bool in_use = std::any_of(locals_.begin(), locals_.end(), [&](const LocalRank& local) {
+      const auto lent = local.lent.find(s.ticket);
+      return local.rank == s.rank && lent != local.lent.end() &&
+             lent->second.session != command.session;
+    });
+    if (in_use || gpu_ops_.holds(s.key)) return false;
+  }
+  if (!command.reached) return true;
+  return log_ ? command.reached.has_come() : command.reached.parts_come() > 0;
+}
+
 void JobExecutor::submit(const Submit& command, core::Time now) {
   LocalRank& rank = local(command.submission.rank);
   const uint64_t ticket = command.submission.ticket;

@@ -64,11 +64,9 @@ class JobExecutor final : private core::EngineActions {
   void let_ride(std::unique_ptr<GpuStaging> staging);
 
   // ---- commands ----
-  // Whether its GPU has brought what it takes to begin. What is written down is brought whole.
-  bool may_begin(const Submit& command) const {
-    if (!command.reached) return true;
-    return log_ ? command.reached.has_come() : command.reached.parts_come() > 0;
-  }
+  // Whether its GPU has brought what it takes to begin, and GPUs are done with what its rank was
+  // before. What is written down is brought whole.
+  bool may_begin(const Submit& command) const;
   void submit(const Submit& command, core::Time now);
   void leave(uint32_t rank, const Failure& why);
   void fail(const Failure& failure) { engine_.fail(failure); }

@@ -37,9 +37,14 @@ class DataGpu : public GpuNodes {
     submit(number, rank, rank, sequence);
   }
   void submit(uint32_t number, Rank& from, Rank& to, uint64_t sequence) {
+    submit(number, from, to, sequence, number + 1000, sequence + 1);
+  }
+  void submit(uint32_t number, Rank& from, Rank& to, uint64_t sequence, SessionId session,
+              uint64_t ticket) {
     auto* const input = reinterpret_cast<std::byte*>(from.host.data());
     auto* const output = reinterpret_cast<std::byte*>(to.host.data());
-    Submit submit{number + 1000, view_.incarnation, submission(number, sequence), input, output};
+    Submit submit{session, view_.incarnation, submission(number, sequence), input, output};
+    submit.submission.ticket = ticket;
     submit.part_bytes = part_bytes_;
     submit.gpu_input = {&from.memory, 0};
     submit.gpu_output = {&to.memory, 0};

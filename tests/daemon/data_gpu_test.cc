@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 namespace gradring::daemon {
 namespace {
@@ -155,11 +156,7 @@ TEST_F(DataGpu, AnEndWaitsUntilTheResultIsThere) {
   gpus_->let(4);  // the sums
   submit_all();
   EXPECT_EQ(end_on(b_), Verdict::kOk);
-  uint32_t open = 1;
-  while (open > 0 && !HasFailure()) {  // for other nodes it is over
-    a_.post(DescribeJob{1, view_.incarnation});
-    open = a_.next<JobDescription>().ops_open;
-  }
+  until_over_on_a();  // for other nodes it is
   EXPECT_EQ(x_.gpu, numbers(kFloats, 1));
   gpus_->let_all();
   EXPECT_EQ(end_on(a_), Verdict::kOk);
@@ -335,6 +332,46 @@ TEST_F(DataGpu, AJobThatIsRemovedEndsWhenItsGpusAreDone) {
   EXPECT_EQ(end_on(a_), Verdict::kFailed);
   EXPECT_THAT(gpus_->spreads(), IsEmpty());
   EXPECT_EQ(x_.gpu, numbers(kFloats, 1));
+}
+
+// Where a job grows all keys begin anew, and a rank is another process, whose tickets are its own.
+// Of the rank before a GPU may still have something to do.
+TEST_F(DataGpu, AKeyThatBeginsAnewWaitsForWhatIsDoneForTheOldOp) {
+  for (const uint64_t ticket : {1u, 9u}) {
+    view_ = view_of({{"a", 2}, {"b", 1}}, static_cast<uint8_t>(10 + ticket));
+    view_.policy = "elastic min=1 max=3";
+    a_.install(view_);
+    b_.install(view_);
+    x_.gpu = numbers(kFloats, 1);
+    y_.gpu = numbers(kFloats, 2);
+    z_ = numbers(kFloats, 3);
+    gpus_->let(4);  // the sums
+    submit_all();
+    EXPECT_EQ(end_on(b_), Verdict::kOk);
+    until_over_on_a();
+    grow();
+    Rank x{10}, y{20};
+    submit(0, x, x, 0, 2000, ticket);
+    submit(1, y, y, 0, 2001, ticket);
+    z_ = numbers(kFloats, 30);
+    b_.submit(view_, 2, z_);
+    a_.post(DescribeJob{1, view_.incarnation});
+    a_.next<JobDescription>();
+    gpus_->let_all();
+    std::multiset<SessionId> told;
+    for (int i = 0; i < 4; ++i) {
+      const auto end = a_.next<Completed>();
+      EXPECT_EQ(end.outcome.verdict, Verdict::kOk) << describe(end.outcome.failure);
+      told.insert(end.session);
+    }
+    EXPECT_EQ(told, (std::multiset<SessionId>{1000, 1001, 2000, 2001}));
+    EXPECT_EQ(end_on(b_), Verdict::kOk);
+    EXPECT_EQ(x_.gpu, sum_);
+    EXPECT_EQ(y_.gpu, sum_);
+    EXPECT_EQ(x.gpu, numbers(kFloats, 60));
+    EXPECT_EQ(y.gpu, x.gpu);
+    EXPECT_EQ(z_, x.gpu);
+  }
 }
 
 TEST_F(DataGpu, WhatTheEngineRefusesLeavesTheOpenOneAlone) {

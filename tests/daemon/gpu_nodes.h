@@ -39,6 +39,14 @@ class GpuNodes : public DataThreadTest {
   void until_final_on_b(uint32_t least) {
     while (final_slices(b_) < least && !HasFailure()) std::this_thread::sleep_for(1ms);
   }
+  // But for its GPUs.
+  void until_over_on_a() {
+    uint32_t open = 1;
+    while (open > 0 && !HasFailure()) {
+      a_.post(DescribeJob{1, view_.incarnation});
+      open = a_.next<JobDescription>().ops_open;
+    }
+  }
   // Without this rank of node a.
   void next_epoch(uint32_t lost) {
     std::map<std::string, core::Report> reports;
@@ -59,6 +67,21 @@ class GpuNodes : public DataThreadTest {
     view_ = proposal->view;
     for (DataNode* node : {&a_, &b_}) {
       node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
+    }
+  }
+  // At a join point, where the ranks of node a are new ones.
+  void grow() {
+    core::Proposal proposal{view_, {}};
+    core::View& next = proposal.view;
+    next.grown = ++next.epoch;
+    for (core::RankInfo& info : next.members[0].ranks) info.since = next.epoch;
+    for (DataNode* node : {&a_, &b_}) {
+      node->post(FreezeJob{view_.incarnation, view_.epoch});
+      node->next<JobFrozen>();
+    }
+    view_ = next;
+    for (DataNode* node : {&a_, &b_}) {
+      node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(proposal)});
     }
   }
   // `gpu`: which it has lost.
