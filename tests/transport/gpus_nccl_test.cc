@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "tests/transport/gpus_nccl_fixture.h"
@@ -203,6 +204,37 @@ TEST_F(GpuNccl, TheFirstCallOfAnySizeMayTakeItsTime) {
   nccl_.answer("connects", 1100);
   allreduce(kSum, 3, 50, 3);
   nccl_.answer("connects", 0);
+}
+
+// While a driver pins, which takes 0.1 s for each GB, nobody may launch NCCL's kernels; and whoever
+// begins sums has heartbeats to send.
+TEST_F(GpuNccl, NobodyWhoBeginsWaitsForAPin) {
+  const Ranks all = ranks(kSum, 3, 5000, 3), one = ranks(kSum, 1, 5000, 1);
+  Bytes host(5000 * sizeof(float)), other(4096);
+  auto ready = gpus_->make_ready(host);
+  twin_.stall("cuMemHostRegister_v2", true);
+  std::thread pins([&] { EXPECT_TRUE(gpus_->make_ready(other)); });
+  std::thread ends_it([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    twin_.stall("cuMemHostRegister_v2", false);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it has begun
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(gpus_->begin(Gpus::Sum{kSum.dtype, kSum.op, all.ranges, host.data(), 5000}, 1).ok());
+  EXPECT_TRUE(gpus_->begin(Gpus::Spread{host.data(), all.ranges, host.size()}, 2).ok());
+  EXPECT_TRUE(gpus_->begin(Gpus::Spread{host.data(), one.ranges, host.size()}, 3).ok());
+  std::vector<Gpus::Ended> ended;
+  gpus_->take_ended(&ended);
+  EXPECT_TRUE(ended.empty());
+  EXPECT_TRUE(gpus_->busy());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));
+  ends_it.join();
+  pins.join();
+  EXPECT_EQ(ends().size(), 3u);
+  const Bytes sum = sum_of(kSum, all, 5000);
+  EXPECT_TRUE(host == sum);
+  for (size_t rank = 0; rank < 3; ++rank) EXPECT_TRUE(now(all, rank) == sum);
+  EXPECT_TRUE(now(one, 0) == sum) << "in the order in which they began";
 }
 
 }  // namespace

@@ -230,7 +230,8 @@ void Engine::look_at_joint() {
 }
 
 void Engine::take_ended(std::vector<Ended>* ended) {
-  for (const uint64_t ticket : std::exchange(ended_at_once_, {})) ended->push_back({ticket, {}});
+  begin_waiting();
+  for (Ended& one : std::exchange(ended_at_once_, {})) ended->push_back(std::move(one));
   if (all_ != nullptr && !joint_.empty()) look_at_joint();
   for (const auto& queue : queues_) {
     if (queue == nullptr || queue->empty()) continue;
@@ -259,7 +260,8 @@ void Engine::take_ended(std::vector<Ended>* ended) {
 
 bool Engine::busy() const {
   const auto works = [](const auto& queue) { return queue != nullptr && !queue->empty(); };
-  return !ended_at_once_.empty() || std::any_of(queues_.begin(), queues_.end(), works);
+  return !waiting_.empty() || !ended_at_once_.empty() ||
+         std::any_of(queues_.begin(), queues_.end(), works);
 }
 
 }  // namespace gradring::transport::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "transport/cuda/communicators.h"
 #include "transport/cuda/gpu.h"
 #include "transport/cuda/gpus.h"
+#include "transport/cuda/launch_lock.h"
 #include "transport/cuda/opened.h"
 #include "transport/cuda/queue.h"
 #include "transport/gpus.h"
@@ -54,6 +56,15 @@ class Engine : public Gpus {
   void has_failed(const Gpu& gpu, Driver::Result result);
   void has_failed(const Status& why);
   Queue& queue_of(size_t index);
+  // Who is to do it, where one GPU is; null: none can.
+  Queue* queue_for(const Allreduce& all);
+  Status begin_now(const Sum& sum, uint64_t ticket);
+  Status begin_now(const Allreduce& all, uint64_t ticket);
+  Status begin_now(const Spread& spread, uint64_t ticket);
+  // Whether what is to begin may do so at once: nothing that came before waits, and, where all GPUs
+  // do it at once, nobody has the driver for long. Then not until `launches` is let go of.
+  bool is_free(bool jointly, LaunchLock* launches);
+  void begin_waiting();
   // Of the GPUs that these lie on, and that reach all of them, in turn; null: there is none.
   Queue* choose(std::span<const GpuRange> ranges);
   // `traced`: inputs of a sum that is watched; 0: it is not.
@@ -80,7 +91,12 @@ class Engine : public Gpus {
 
   // Of the thread that begins.
   std::vector<std::unique_ptr<Queue>> queues_;  // null: nothing was begun there
-  std::vector<uint64_t> ended_at_once_;
+  std::vector<Ended> ended_at_once_;
+  struct Waiting {
+    uint64_t ticket = 0;
+    std::function<Status()> begin;
+  };
+  std::deque<Waiting> waiting_;  // in the order in which they began
   size_t turn_ = 0;
   struct Joint {
     size_t left = 0;  // GPUs on which it is not over

@@ -21,6 +21,12 @@ Status cannot_reach() {
       "-p2p r says, or sum on the host"};
 }
 
+// What outlives the order.
+template <typename T>
+std::vector<T> own_of(std::span<const T> of) {
+  return {of.begin(), of.end()};
+}
+
 }  // namespace
 
 Queue& Engine::queue_of(size_t index) {
@@ -41,14 +47,35 @@ Queue* Engine::choose(std::span<const GpuRange> ranges) {
   return &queue_of(fit[turn_++ % many]);
 }
 
+Queue* Engine::queue_for(const Allreduce& all) {
+  std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
+  ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
+  if (!all.on) return choose(ranges);
+  return reaches(*all.on, ranges) ? &queue_of(*all.on) : nullptr;
+}
+
 Status Engine::begin(const Sum& sum, uint64_t ticket) {
   Status status = check(sum);
   if (!status.ok()) return status;
   if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
   if (sum.count == 0) {
-    ended_at_once_.push_back(ticket);
+    ended_at_once_.push_back({ticket, {}});
     return {};
   }
+  const bool jointly = all_ != nullptr && takes(*all_, sum);
+  LaunchLock launches;
+  if (is_free(jointly, &launches)) return begin_now(sum, ticket);
+  if (!jointly && choose(sum.inputs) == nullptr) return cannot_reach();
+  waiting_.push_back({ticket, [this, ticket, own = sum, inputs = own_of(sum.inputs),
+                               factors = own_of(sum.factors)]() mutable {
+                        own.inputs = inputs;
+                        own.factors = factors;
+                        return begin_now(own, ticket);
+                      }});
+  return {};
+}
+
+Status Engine::begin_now(const Sum& sum, uint64_t ticket) {
   const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
   if (all_ != nullptr && takes(*all_, sum)) {
     return put_jointly(ticket, host, traced(sum),
@@ -65,21 +92,30 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
   if (!status.ok()) return status;
   if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
   if (all.count == 0) {
-    ended_at_once_.push_back(ticket);
+    ended_at_once_.push_back({ticket, {}});
     return {};
   }
+  const bool jointly = all_ != nullptr && !all.on && takes(*all_, all);
+  LaunchLock launches;
+  if (is_free(jointly, &launches)) return begin_now(all, ticket);
+  if (!jointly && queue_for(all) == nullptr) return cannot_reach();
+  waiting_.push_back(
+      {ticket, [this, ticket, own = all, inputs = own_of(all.inputs), outputs = own_of(all.outputs),
+                factors = own_of(all.factors)]() mutable {
+         own.inputs = inputs;
+         own.outputs = outputs;
+         own.factors = factors;
+         return begin_now(own, ticket);
+       }});
+  return {};
+}
+
+Status Engine::begin_now(const Allreduce& all, uint64_t ticket) {
   if (all_ != nullptr && !all.on && takes(*all_, all)) {
     return put_jointly(ticket, {}, traced(all),
                        [&](auto watches) { return enqueue_jointly(*all_, all, watches); });
   }
-  std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
-  ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
-  Queue* queue = nullptr;
-  if (!all.on) {
-    queue = choose(ranges);
-  } else if (reaches(*all.on, ranges)) {
-    queue = &queue_of(*all.on);
-  }
+  Queue* const queue = queue_for(all);
   if (queue == nullptr) return cannot_reach();
   return put(*queue, ticket, {}, traced(all),
              [&](const Watch& watch) { return enqueue(queue->gpu(), all, watch); });
@@ -90,9 +126,21 @@ Status Engine::begin(const Spread& spread, uint64_t ticket) {
   if (!status.ok()) return status;
   if (status = why_broken(); !status.ok()) return {Code::kUnavailable, status.message()};
   if (spread.bytes == 0 || spread.outputs.empty()) {
-    ended_at_once_.push_back(ticket);
+    ended_at_once_.push_back({ticket, {}});
     return {};
   }
+  const bool jointly = all_ != nullptr && takes(*all_, spread);
+  LaunchLock launches;
+  if (is_free(jointly, &launches)) return begin_now(spread, ticket);
+  waiting_.push_back(
+      {ticket, [this, ticket, own = spread, outputs = own_of(spread.outputs)]() mutable {
+         own.outputs = outputs;
+         return begin_now(own, ticket);
+       }});
+  return {};
+}
+
+Status Engine::begin_now(const Spread& spread, uint64_t ticket) {
   const Queue::Host host{spread.from, spread.bytes};
   if (all_ != nullptr && takes(*all_, spread)) {
     return put_jointly(ticket, host, 0, [&](auto) { return enqueue_jointly(*all_, spread); });
@@ -100,6 +148,23 @@ Status Engine::begin(const Spread& spread, uint64_t ticket) {
   Queue* const queue = choose(spread.outputs);
   if (queue == nullptr) return put_on_each(spread, ticket);
   return put(*queue, ticket, host, 0, [&](const Watch&) { return enqueue(queue->gpu(), spread); });
+}
+
+bool Engine::is_free(bool jointly, LaunchLock* launches) {
+  if (jointly) *launches = try_lock_launches();
+  return waiting_.empty() && (!jointly || launches->owns_lock());
+}
+
+void Engine::begin_waiting() {
+  while (!waiting_.empty()) {
+    const LaunchLock launches = try_lock_launches();
+    Status status = why_broken();
+    if (status.ok() && !launches.owns_lock()) return;
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (status.ok()) status = next.begin();
+    if (!status.ok()) ended_at_once_.push_back({next.ticket, std::move(status)});
+  }
 }
 
 Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
