@@ -60,7 +60,7 @@ class DataNode {
   // With several lanes.
   DataNode(const std::string& name, Lanes lanes, bool checksum = false,
            uint64_t staging_limit = 1 << 20, bool verify = false, uint32_t direct_members_max = 0,
-           const NodeGpus& on_gpus = {})
+           const NodeGpus& on_gpus = {}, core::Time pulse = 10 * core::kMillisecond)
       : name_(name), commands_(4096), events_(65536) {
     for (const auto& lane : lanes) addresses_.push_back(lane->address());
     DataThread::Options options;
@@ -73,7 +73,7 @@ class DataNode {
     options.engine.verify = verify;
     options.staging_limit = staging_limit;
     options.feedback_limit = 1 << 20;
-    options.pulse = 10 * core::kMillisecond;
+    options.pulse = pulse;
     options.bundle_bytes = kBundleBytesMax;  // to peers that take them
     options.gpus = on_gpus.gpus;
     options.gpu_direct = on_gpus.direct;
@@ -100,15 +100,22 @@ class DataNode {
     post(Submit{rank + 1000, view.incarnation, submission, bytes, bytes});
   }
 
-  // The next event of this kind that satisfies; others are dropped. Fails after 10 s.
+  // The next event of this kind that satisfies; others are dropped, but for ends of ops, which may
+  // come sooner than whoever asks for something else thinks. Fails after 10 s.
   template <typename E>
   E next(const std::function<bool(const E&)>& wanted = [](const E&) { return true; }) {
     const auto until = std::chrono::steady_clock::now() + 10s;
+    if (std::is_same_v<E, Completed>) {
+      taken_.insert(taken_.begin(), ends_.begin(), ends_.end());
+      ends_.clear();
+    }
     while (std::chrono::steady_clock::now() < until) {
       while (!taken_.empty()) {
         const Event event = std::move(taken_.front());
         taken_.erase(taken_.begin());
         if (const E* e = std::get_if<E>(&event); e != nullptr && wanted(*e)) return *e;
+        const bool end = std::holds_alternative<Completed>(event);
+        if (end && !std::is_same_v<E, Completed>) ends_.push_back(event);
       }
       pollfd p{events_.event_fd(), POLLIN, 0};
       poll(&p, 1, 100);
@@ -134,6 +141,7 @@ class DataNode {
   std::unique_ptr<DataThread> data_;
   std::thread thread_;
   std::vector<Event> taken_;
+  std::vector<Event> ends_;  // older than those
 };
 
 inline std::vector<float> numbers(size_t count, float factor) {
