@@ -256,6 +256,15 @@ TEST(Keeper, Sigusr1RestartsAtOnceAndIsNotAFailure) {
   EXPECT_THAT(keeper.notes(), ContainsRegex("life 9 .*\nkept a=1 "));
 }
 
+// Both come while it is busy: the child that was to be replaced is its last.
+TEST(Keeper, SigtermBehindSigusr1IsTheEnd) {
+  Keeper keeper({"ready hang"});
+  keeper.wait_for("hangs");
+  for (const int number : {SIGSTOP, SIGUSR1, SIGTERM, SIGCONT}) keeper.signal(number);
+  EXPECT_EQ(keeper.wait(), 1) << keeper.log();
+  EXPECT_THAT(keeper.notes(), Not(HasSubstr("life 2 ")));
+}
+
 TEST(Keeper, AChildThatStopsFeedingIsAborted) {
   Keeper keeper({"ready feed 400 stop", "exit 0"},
                 [](KeeperOptions* options) { options->watchdog = 200 * kMillisecond; });
