@@ -10,9 +10,19 @@ namespace {
 // Answers that may wait for one session. Each answers a request, so a client that reads none of so
 // many is not waiting for them.
 constexpr size_t kAnswersMax = 4096;
+// And ends of ops, in messages of many: twice those of as many as may be open.
+constexpr size_t kEndsMax = 2 * 65536;
 
 // Keeps a message of completions some ten kilobytes long.
 constexpr int kCompletionsPerMessage = 256;
+
+bool reads_nothing(const Session& session) {
+  size_t ends = 0;
+  for (const wire::DaemonMessage& message : session.answers) {
+    ends += static_cast<size_t>(message.completed().completions_size());
+  }
+  return session.answers.size() > kAnswersMax || ends > kEndsMax;
+}
 
 }  // namespace
 
@@ -74,12 +84,12 @@ int Clients::flush(std::set<SessionId>* hopeless) {
     if (session != nullptr && !session->gone) {
       const size_t before = session->answers.size();
       if (!flush(*session)) {
-        if (session->answers.size() > kAnswersMax) hopeless->insert(session->id);
+        if (reads_nothing(*session)) hopeless->insert(session->id);
         ++it;
         continue;
       }
       // Nobody is there to read them.
-      if (session->answers.size() > kAnswersMax) hopeless->insert(session->id);
+      if (reads_nothing(*session)) hopeless->insert(session->id);
       sent += static_cast<int>(before) + 1;
     }
     it = dirty_.erase(it);

@@ -186,5 +186,27 @@ TEST_F(LiveRingTest, RingsBelongToAJobAndOneIsEnough) {
   EXPECT_TRUE(fds.empty());
 }
 
+// What it leaves unread has a bound, and others go on.
+TEST_F(LiveRingTest, WhoReadsNoEndsIsPutOut) {
+  ASSERT_TRUE(form_job("alone", {&a_}));
+  rings_of_a_.emplace(a_);
+  memory_of_a_ = a_.allocate(4096);
+  EXPECT_FALSE(rings_of_a_->put_all(200'000, [this](uint64_t ticket) {
+    RingSubmission entry = ring_allreduce(memory_of_a_.segment, ticket);
+    entry.count = 0;  // so that it ends as it begins
+    return entry;
+  }));
+  EXPECT_TRUE(form_job("next", {&b_}));
+}
+
+TEST_F(LiveRingTest, WhoIsNotThereForAnswersIsPutOut) {
+  ASSERT_TRUE(form_job("alone", {&a_}));
+  rings_of_a_.emplace(a_);
+  a_.close_control();
+  EXPECT_FALSE(
+      rings_of_a_->put_all(1'000'000, [](uint64_t ticket) { return ring_allreduce(77, ticket); }));
+  EXPECT_TRUE(form_job("next", {&b_}));
+}
+
 }  // namespace
 }  // namespace gradring::daemon

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,7 +24,7 @@ inline std::optional<wire::AttachReply> ask_for_rings(RawTrainer& trainer, std::
 // A trainer's end of its rings.
 class RawRings {
  public:
-  explicit RawRings(RawTrainer& trainer) {
+  explicit RawRings(RawTrainer& trainer) : attach_(&trainer.attach()) {
     const auto reply = ask_for_rings(trainer, &fds_);
     EXPECT_TRUE(reply && reply->has_rings() && fds_.size() == 3);
     if (fds_.size() != 3) return;
@@ -39,6 +40,17 @@ class RawRings {
   void put(const RingSubmission& entry) {
     ASSERT_TRUE(submissions_->put(entry));
     wake();
+  }
+  // So many, as there is room. False: the daemon has closed the trainer's attach socket before.
+  bool put_all(uint64_t many, const std::function<RingSubmission(uint64_t)>& entry) {
+    for (uint64_t i = 0; i < many; wake()) {
+      if (submissions_->put(entry(i))) {
+        ++i;
+      } else if (attach_->closed_by_daemon(1)) {
+        return false;
+      }
+    }
+    return true;
   }
   void wake() {
     if (submissions_->must_wake()) eventfd_write(fds_[1].get(), 1);
@@ -62,6 +74,7 @@ class RawRings {
   bool any() const { return ends_->any(); }
 
  private:
+  RawAttach* const attach_;
   std::vector<Fd> fds_;
   RingPair* pair_ = nullptr;
   std::optional<RingWriter<RingSubmission>> submissions_;

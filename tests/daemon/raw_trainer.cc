@@ -79,10 +79,10 @@ std::optional<wire::AttachReply> RawAttach::receive(std::vector<Fd>* fds) {
   return reply;
 }
 
-bool RawAttach::closed_by_daemon() {
+bool RawAttach::closed_by_daemon(int within_ms) {
   pollfd p{socket_.get(), POLLIN, 0};
   char byte = 0;
-  return poll(&p, 1, kPatienceMs) == 1 && recv(socket_.get(), &byte, 1, 0) <= 0;
+  return poll(&p, 1, within_ms) == 1 && recv(socket_.get(), &byte, 1, 0) <= 0;
 }
 
 std::optional<wire::AttachReply> RawAttach::hello(uint32_t protocol, const wire::Resume* resume) {

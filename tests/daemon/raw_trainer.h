@@ -30,7 +30,7 @@ class RawAttach {
   // Nothing: the daemon has closed the connection, or 10 s have passed. `fds` receive what came
   // along.
   std::optional<wire::AttachReply> receive(std::vector<Fd>* fds = nullptr);
-  bool closed_by_daemon();
+  bool closed_by_daemon(int within_ms = 10'000);
   void close() { socket_.reset(); }
 
   // The usual beginning.
@@ -80,6 +80,8 @@ class RawTrainer {
   const std::string& secret() const { return secret_; }
   uint64_t job() const { return job_; }
   RawAttach& attach() { return attach_; }
+  // Nobody reads what the daemon has to say any more.
+  void close_control() { dealer_.close(); }
   uint64_t next_request() { return ++request_; }
 
  private:
