@@ -233,6 +233,26 @@ TEST(EngineDirect, ADeathAtAnyMomentLeavesTheSurvivorsEqual) {
   }
 }
 
+// It was on its way when its epoch ended: what it says is of a view that is over.
+TEST(EngineDirect, DataThatLandsInTheNextEpochSaysNothing) {
+  DirectStory story(2, 1, direct(), "elastic min=1");
+  Ring& ring = story.ring;
+  ring.hold(0, 1);
+  const auto tickets = story.submit(0, 16);
+  ring.run();
+  const std::optional<uint32_t> unit =
+      ring.engine(1).on_parcel(0, ring.peek(0, 1, FrameType::kReady));
+  ASSERT_TRUE(unit);
+  ring.change_view();
+  ring.engine(1).on_parcel_landed(*unit, ring.now);
+  EXPECT_EQ(ring.engine(1).find(op(0))->contributions[0], 0u);
+  ring.release(0, 1);
+  ring.run();
+  ASSERT_TRUE(ring.all_ok(tickets));
+  EXPECT_EQ(ring.result(tickets[0]), ring.result(tickets[1]));
+  story.expect_nothing_left();
+}
+
 // Ops with their data follow one another without a word about who is done but in the next READY.
 TEST(EngineDirect, OneAfterTheOtherNeedsNoOtherFrames) {
   DirectStory story(3);

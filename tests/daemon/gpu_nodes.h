@@ -69,6 +69,24 @@ class GpuNodes : public DataThreadTest {
       node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
     }
   }
+  // Node b is gone.
+  void next_epoch_of_a_alone() {
+    a_.post(FreezeJob{view_.incarnation, view_.epoch});
+    core::Report report = *a_.next<JobFrozen>().report;
+    report.node = "a";
+    report.ranks = view_.members[*view_.index_of("a")].ranks;
+    Failure gone{Cause::kPeerLost, {}};
+    gone.blame.node = "b";
+    const auto proposal = core::decide(view_, {{"a", report}}, {{"b", gone}}, {}, "b is gone");
+    ASSERT_TRUE(proposal) << proposal.error();
+    view_ = proposal->view;
+    a_.post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
+  }
+  // Ops of rank 0 whose input is not all there.
+  uint32_t coming_on_a() {
+    a_.post(DescribeJob{1, view_.incarnation});
+    return a_.next<JobDescription>().ranks.at(0).held;
+  }
   // At a join point, where the ranks of node a are new ones.
   void grow() {
     core::Proposal proposal{view_, {}};
