@@ -76,6 +76,31 @@ TEST(ViewChange, AMemberThatIsSilentIsWaitedForButNotForEver) {
   EXPECT_EQ(suspects.members("a"), "a b") << "a suspect is not";
 }
 
+// Its daemon restarts, for which it has a time of its own (restart-grace), whatever quorum-wait is.
+TEST(ViewChange, WhoIsAwayIsWaitedForLongerThanAQuorumIs) {
+  Council council(3);
+  council.crash("c");
+  for (const char* node : {"a", "b"}) council.at(node).away("c");
+  council.at("a").want(true, council.now);
+  council.settle(150 * kSecond);
+  for (const char* node : {"a", "b"}) {
+    EXPECT_EQ(council.epoch(node), 1u);
+    EXPECT_EQ(council.gave_up(node), std::nullopt) << node;
+    council.lose(node, "c");  // it has not come back
+  }
+  council.run();
+  EXPECT_EQ(council.members("a"), "a b");
+  EXPECT_EQ(council.members("b"), "a b");
+
+  Council alone(3);  // with c away there are too few of them
+  alone.crash_and_notice("b");
+  alone.crash("c");
+  alone.at("a").away("c");
+  alone.at("a").want(true, alone.now);
+  alone.settle(70 * kSecond);
+  EXPECT_NE(alone.gave_up("a"), std::nullopt);
+}
+
 TEST(ViewChange, WhoHearsOfAnEpochByItsEndIsNotLeftOut) {
   // b has led to epoch 2. a enters it and wants the next at once, before c has b's news.
   Council council(3);
