@@ -61,9 +61,9 @@ def test_a_process_may_end_while_a_thread_lets_go_of_works():
 
         def let_go(works):
             works.popleft()
-            torch.ones(1 << 20).add_(1)
+            torch.ones(1 << 24).add_(1)
         finisher = Finisher("test", let_go)
-        for number in range(100):
+        for number in range(1000):  # more than it is waited for
             finisher.add(number)
         ballast = [[i] for i in range(2_000_000)]  # so that the interpreter takes its time to end
     """

@@ -201,6 +201,7 @@ class Finisher:
         self._rest = rest
         self._works = queue.SimpleQueue()
         self._thread = None
+        self._drops = False
         self._lock = threading.Lock()
         Finisher.everybody.add(self)
 
@@ -219,13 +220,18 @@ class Finisher:
         if self._thread is not None:
             self._works.put(None)
 
+    def drop(self):
+        """The same, and works that wait behind it are left alone."""
+        self._drops = True
+        self.stop()
+
     def join(self, seconds):
         if self._thread is not None:
             self._thread.join(seconds)
 
     def _run(self):
         works = collections.deque()
-        while works or self._gather(works):
+        while not self._drops and (works or self._gather(works)):
             self._wait(works)
 
     def _gather(self, works):
@@ -246,7 +252,11 @@ def stop_all(finishers):
     """Waits under way go on, for a second."""
     for one in finishers:
         one.stop()
-    until = time.monotonic() + 1
+    _join_all(finishers, 1)
+
+
+def _join_all(finishers, seconds):
+    until = time.monotonic() + seconds
     for one in finishers:
         one.join(max(until - time.monotonic(), 0))
 
@@ -255,8 +265,13 @@ _finisher = Finisher("gradring-finisher", lambda works: works.popleft()._finish_
 
 
 def _stop_at_exit():
-    _native.end_waits()  # callbacks of futures need the interpreter, and so does whoever lets go of tensors
-    stop_all(list(Finisher.everybody))
+    """Callbacks of futures need the interpreter, and so does whoever lets go of tensors: a thread that has PyTorch at work when
+    there is none any more ends the process."""
+    _native.end_waits()
+    everybody = list(Finisher.everybody)
+    for one in everybody:
+        one.drop()
+    _join_all(everybody, 10)  # for what each is at, on a machine that is busy
 
 
 atexit.register(_stop_at_exit)
