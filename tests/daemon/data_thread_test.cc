@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "daemon/data/seal.h"
+#include "proto/bundle.h"
 #include "tests/daemon/data_node.h"
 #include "transport/loopback/fabric.h"
 
@@ -117,15 +118,18 @@ TEST_F(DataThreadTest, APeerThatIsTooFarAheadEndsTheJobInWords) {
   frame.ready.contributions = 1;
   frame.ready.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 64};
   const FrameBytes header = sealed(frame);
-  constexpr size_t kSendsMax = 4096;  // transport/loopback/state.h
-  Lanes ahead;                        // by as many connections as that needs
-  for (size_t i = 0; i <= core::EpochGate<PeerId>::kMost; ++i) {
-    if (i % kSendsMax == 0) {
-      std::this_thread::sleep_for(10ms);  // the fabric is slow where much waits in it
-      ahead.push_back(fabric_.join("ahead" + std::to_string(i)));
-      ASSERT_TRUE(ahead.back()->connect(0, a.addresses().front()).ok());
-    }
-    ASSERT_TRUE(ahead.back()->send(0, header, {}, 0).ok());
+  Bundle bundle;
+  bundle.token = kTokenOfA;
+  std::vector<std::byte> payload;
+  for (size_t i = 0; i < kBundleFramesMax; ++i) {
+    bundle.add(0);
+    payload.insert(payload.end(), header.begin(), header.end());
+  }
+  const FrameBytes bundled = sealed(encode(bundle));
+  const std::unique_ptr<transport::Transport> ahead = fabric_.join("ahead");
+  ASSERT_TRUE(ahead->connect(0, a.addresses().front()).ok());
+  for (size_t i = 0; i <= core::EpochGate<PeerId>::kMost / kBundleFramesMax; ++i) {
+    ASSERT_TRUE(ahead->send(0, bundled, payload, i + 1).ok());
   }
   const Failure failure = a.next<EngineFailed>().failure;
   EXPECT_EQ(failure.cause, Cause::kProtocol);
