@@ -145,3 +145,17 @@ def test_an_address_that_is_not_valid_yet_is_left_out(namespaces, make_cluster):
     ring.start()
     job = ring.launch("goes", [TRAINER, "--ops", "3", "--count", "300000"])
     assert job.wait(60) == [0, 0], [one.says()[-600:] for one in job]
+
+
+def test_tcp_may_go_by_ucx(make_cluster):
+    ring = make_cluster(2, settings={"tcp-by": "ucx"}).start()
+    assert ring.nodes[0].ask("status")["transport"].startswith("ucx ")
+    job = ring.launch("by-ucx", [TRAINER, "--ops", "3", "--count", "300000"])
+    assert job.wait(60) == [0, 0], [one.says()[-600:] for one in job]
+
+
+def test_nodes_whose_tcp_goes_by_different_ways_say_so(make_cluster):
+    ring = make_cluster(2)
+    for node, way in zip(ring.nodes, ("ucx", "sockets"), strict=True):
+        ring.processes.append(node.run_daemon("--tcp-by", way))
+    wait_until(lambda: any("with one tcp-by" in str(node.peers()) for node in ring.nodes), 10, "one refuses the other")
