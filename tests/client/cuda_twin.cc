@@ -259,7 +259,7 @@ int cuStreamWriteValue32_v2(void* stream, uint64_t address, uint32_t value, unsi
 }
 
 int cuStreamWaitValue32_v2(void* stream, uint64_t address, uint32_t value, unsigned) {
-  const std::lock_guard lock(gpu().mutex);
+  const auto lock = entered("cuStreamWaitValue32_v2");
   if (const int result = told("cuStreamWaitValue32_v2"); result != kSuccess) return result;
   if (word_at(address) == nullptr) return kInvalidValue;
   return enqueue(stream, [=]() -> std::optional<int> {

@@ -54,7 +54,8 @@ struct CudaTwin {
   // as that is there all streams of that process are held.
   void (*hold_gpu)(int gpu, bool on);
   // Whoever calls this function waits until that is over. For those that may take their time: they
-  // pin, allocate, give back, make streams or handles.
+  // pin, allocate, give back, make streams or handles, or bring a result by a stream that has much
+  // to do.
   void (*stall)(const char* function, bool on);
   // From now on whoever gives memory back or unpins it waits for all that is on the GPU's streams,
   // as a driver may in any call. Ranks that are threads of one process would wait for one another.

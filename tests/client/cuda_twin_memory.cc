@@ -247,7 +247,7 @@ int cuMemcpyDtoHAsync_v2(void* host, uint64_t address, size_t bytes, void* strea
 }
 
 int cuMemcpyHtoDAsync_v2(uint64_t address, const void* host, size_t bytes, void* stream) {
-  const std::lock_guard lock(gpu().mutex);
+  const auto lock = entered("cuMemcpyHtoDAsync_v2");
   if (found_here(address, bytes) == nullptr) return kIllegalAddress;
   return enqueue_work(stream, [=] {
     char* const to = at(address, bytes);

@@ -28,6 +28,16 @@ class GpuStreams : public GpuMemory {
     for (int i = 0; i < 50 && !looked_at.has_come(); ++i) sleep_a_moment();
     return looked_at.has_come();
   }
+  // In a thread, which has entered the GPU's context so many times when this returns.
+  std::thread waits_on_stream(gradring_request request, int entries) {
+    const int before = twin_.entries();
+    std::thread other([this, request] {
+      EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, another_stream_, -1), GRADRING_OK)
+          << gradring_last_error();
+    });
+    while (twin_.entries() < before + entries) std::this_thread::yield();
+    return other;
+  }
   void sleep_a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
   void* const another_stream_ = gpu_.make_stream();
@@ -95,6 +105,40 @@ TEST_F(GpuStreams, ThatAreLateKeepTheResultsOfMemoryThatNobodyRegistered) {
   gpu_.wait_for(nullptr);
   EXPECT_THAT(read(first_sum), Each(2));
   EXPECT_THAT(read(second_sum), Each(4));
+}
+
+// Another thread takes the request meanwhile, and with it all that the request held.
+TEST_F(GpuStreams, ThatTakeNothingYetKeepTheResultForWhoeverPutsItOnThem) {
+  const auto fresh = [this] { return gpu_.alloc(kGpuBytes, false); };
+  const uint64_t first = fresh(), first_sum = fresh(), second = fresh(), second_sum = fresh();
+  write_later(first, 1);
+  const gradring_request early = submit(job_, sum(first, first_sum));
+  twin_.stall("cuStreamWaitValue32_v2", true);
+  std::thread other = waits_on_stream(early, 1);
+  EXPECT_EQ(wait(early), GRADRING_OK) << gradring_last_error();
+  write_later(second, 2);
+  EXPECT_EQ(wait(submit(job_, sum(second, second_sum))), GRADRING_OK) << gradring_last_error();
+  twin_.stall("cuStreamWaitValue32_v2", false);
+  other.join();
+  gpu_.wait_for(another_stream_);
+  EXPECT_THAT(read(first_sum), Each(2));
+  EXPECT_THAT(read(second_sum), Each(4));
+}
+
+TEST_F(GpuStreams, ThatCannotWaitKeepTheMemoryUntilTheResultIsThere) {
+  const uint64_t memory = registered();
+  const gradring_request request = submit(job_, sum(memory, memory));
+  constexpr int kNotSupported = 801;
+  twin_.answer("cuStreamWaitValue32_v2", kNotSupported);
+  twin_.stall("cuMemcpyHtoDAsync_v2", true);
+  std::thread other = waits_on_stream(request, 2);
+  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+  EXPECT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("is lent to requests"));
+  twin_.stall("cuMemcpyHtoDAsync_v2", false);
+  other.join();
+  twin_.answer("cuStreamWaitValue32_v2", 0);
+  EXPECT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_OK);
 }
 
 TEST_F(GpuStreams, GoOnWhenTheOpFailsOrTheDaemonIsGone) {
