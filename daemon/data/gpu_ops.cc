@@ -278,15 +278,6 @@ void GpuOps::leave(uint32_t rank, bool readable, core::JobEngine* engine) {
       one.unreadable = one.unreadable || !readable;
     }
     if (on.way == Way::kRing && !readable) engine->input_lost(rank, entry.first);
-    if (on.way != Way::kThere || !on.begun || on.ended) continue;
-    const bool stuck =
-        std::any_of(on.sources.begin(), on.sources.end(), [&on](const Source& source) {
-          return is_lost(on, source) && source.begun < source.runs.size();
-        });
-    if (!stuck) continue;
-    fail({Code::kUnavailable,
-          "a rank's GPU was lost while GPUs wrote a sum over its inputs, so that it cannot be made "
-          "without that rank"});
   }
 }
 
@@ -299,7 +290,7 @@ void GpuOps::end_epoch(core::JobEngine* engine) {
     on.final_bytes = 0;
     const core::Op* const op = engine->find(key);
     if (op == nullptr || !op->open() || !on.begun || on.ended) continue;
-    if (on.way != Way::kTogether && on.way != Way::kEach) continue;
+    if (on.way == Way::kRing) continue;
     const auto counts = [&](const Source& source) {
       return std::all_of(source.ranks.begin(), source.ranks.end(), [&](size_t rank) {
         return std::any_of(op->locals.begin(), op->locals.end(), [&](const auto& local) {

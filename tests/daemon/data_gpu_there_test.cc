@@ -179,15 +179,21 @@ TEST_F(DataGpuThere, ABlockThatNobodyTakesIsNotWaitedFor) {
   EXPECT_NE(ranks_[1]->output, block_of(1, 6)) << "some of it had not begun";
 }
 
-// What is overwritten in part can be made anew by nobody.
-TEST_F(DataGpuThere, AGpuThatIsLostInTheMidstIsNamedByTheJobsEnd) {
+// Nobody has the rest of what is needed of all.
+TEST_F(DataGpuThere, AGpuThatIsLostInTheMidstEndsAScatterAlone) {
   begin(Collective::kReduceScatter, "elastic min=1 max=3");
   gpus_->let(1);
   for (uint32_t rank = 0; rank < kRanks; ++rank) submit(rank);
   while (gpus_->allreduces().size() < 2 && !HasFailure()) std::this_thread::sleep_for(1ms);
   leave(1, "GPU-1234");
-  EXPECT_THAT(a_.next<EngineFailed>().failure.blame.evidence, HasSubstr("GPU was lost"));
+  EXPECT_TRUE(a_.next<EngineAbsent>().absence.unfinished);
   gpus_->let_all();
+  next_epoch(1);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    const core::Outcome outcome = a_.next<Completed>().outcome;
+    EXPECT_EQ(outcome.failure.cause, Cause::kRootLost) << rank;
+    EXPECT_EQ(outcome.failure.blame.rank, 1u) << rank;
+  }
 }
 
 TEST_F(DataGpuThere, OfGpusThatDoNotComeToRestTheJobHears) {

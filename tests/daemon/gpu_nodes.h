@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/core/recovery.h"
 #include "tests/daemon/data_node.h"
@@ -47,12 +48,18 @@ class GpuNodes : public DataThreadTest {
       open = a_.next<JobDescription>().ops_open;
     }
   }
+  std::vector<DataNode*> members_of_view() {
+    std::vector<DataNode*> members = {&a_, &b_};
+    std::erase_if(members, [this](DataNode* node) { return !view_.index_of(node->name()); });
+    return members;
+  }
   // Without this rank of node a.
   void next_epoch(uint32_t lost) {
     std::map<std::string, core::Report> reports;
     Failure died{Cause::kTrainerDied, {}};
     died.blame.rank = lost;
-    for (DataNode* node : {&a_, &b_}) {
+    const std::vector<DataNode*> members = members_of_view();
+    for (DataNode* node : members) {
       node->post(FreezeJob{view_.incarnation, view_.epoch});
       core::Report report = *node->next<JobFrozen>().report;
       report.node = node->name();
@@ -65,7 +72,7 @@ class GpuNodes : public DataThreadTest {
     const auto proposal = core::decide(view_, reports, {}, {}, "a rank died");
     ASSERT_TRUE(proposal) << proposal.error();
     view_ = proposal->view;
-    for (DataNode* node : {&a_, &b_}) {
+    for (DataNode* node : members) {
       node->post(AdoptView{view_.incarnation, std::make_shared<const core::Proposal>(*proposal)});
     }
   }
