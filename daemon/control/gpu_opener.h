@@ -1,16 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 
 #include "daemon/data/messages.h"
 #include "daemon/fd.h"
+#include "daemon/worker.h"
 #include "transport/gpus.h"
 #include "transport/shm/segment.h"
 
@@ -23,18 +19,18 @@ namespace gradring::daemon {
 class GpuOpener {
  public:
   // Null: there are no GPUs, and nothing is asked.
-  GpuOpener(transport::Gpus* gpus, EventBox* events);
-  ~GpuOpener() { end(); }
+  GpuOpener(transport::Gpus* gpus, EventBox* events)
+      : gpus_(gpus), events_(events), worker_(gpus != nullptr) {}
   GpuOpener(const GpuOpener&) = delete;
   GpuOpener& operator=(const GpuOpener&) = delete;
 
   bool works() const { return gpus_ != nullptr; }
   // Whether all that was asked is done in time. A driver takes for ever for what a GPU that hangs
   // is at work with.
-  bool rests_within(std::chrono::milliseconds time);
+  bool rests_within(std::chrono::milliseconds time) { return worker_.rests_within(time); }
   // Waits for what was asked. From then on nothing is opened, and whoever lets go of something
   // closes it himself.
-  void end();
+  void end() { worker_.end(); }
 
   // GpuMemoryOpened is the answer. `descriptor`: of the memory, where it was given one.
   void open(SessionId session, uint64_t request, uint64_t segment,
@@ -44,19 +40,12 @@ class GpuOpener {
   void tell_when_closed(SessionId session, uint64_t request);
 
  private:
-  void put(std::function<void()> work);
-  void run();
   tl::expected<std::shared_ptr<const SharedGpuMemory>, Status> open(
       std::shared_ptr<const transport::Segment> segment, const transport::GpuShare& share);
 
   transport::Gpus* const gpus_;
   EventBox* const events_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> works_;
-  bool works_on_one_ = false;
-  bool ends_ = false;
-  std::thread thread_;
+  Worker worker_;
 };
 
 }  // namespace gradring::daemon

@@ -1,0 +1,51 @@
+#include "daemon/worker.h"
+
+#include <utility>
+
+namespace gradring::daemon {
+
+Worker::Worker(bool works) {
+  if (works) thread_ = std::thread([this] { run(); });
+}
+
+void Worker::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Worker::rests_within(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [this] { return works_.empty() && !works_on_one_; });
+}
+
+void Worker::put(std::function<void()> work) {
+  std::unique_lock lock(mutex_);
+  if (ends_) {
+    lock.unlock();
+    return work();
+  }
+  works_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+void Worker::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ends_ || !works_.empty(); });
+    if (works_.empty()) return;
+    const std::function<void()> work = std::move(works_.front());
+    works_.pop_front();
+    works_on_one_ = true;
+    lock.unlock();
+    work();
+    lock.lock();
+    works_on_one_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace gradring::daemon
