@@ -78,18 +78,46 @@ void DataThread::apply(InstallJob& install) {
       staging->bytes() + kept + core::eager_bytes_max(engine.plan) <= options_.staging_limit;
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,
                                             options_.feedback_limit, &shared_);
-  let_ride(*jobs_[id], engine);
+  prepare_ride(*jobs_[id], engine);
   share_wires();
 }
 
-// Where it cannot, what lies on GPUs goes by way of the host.
-void DataThread::let_ride(JobExecutor& job, const core::EngineOptions& engine) {
+// A driver takes its time for that, and other jobs have ops under way.
+void DataThread::prepare_ride(JobExecutor& job, const core::EngineOptions& engine) {
   if (!options_.gpu_direct || options_.gpus == nullptr || engine.checksum || engine.verify) return;
-  auto staging = GpuStaging::create(*options_.gpus, lanes_, engine.slots, engine.start_buffers,
-                                    engine.plan.slice_bytes_max);
-  if (staging) return job.let_ride(*std::move(staging));
+  job.await_ride();
+  const auto made = std::make_shared<std::promise<StagingMade>>();
+  staging_made_[job.id()] = made->get_future();
+  makes_staging_.put([this, engine, id = job.id(), made] {
+    made->set_value(GpuStaging::create(*options_.gpus, engine.slots, engine.start_buffers,
+                                       engine.plan.slice_bytes_max));
+    commands_->post(GpuStagingMade{id});
+  });
+}
+
+// Waits for it. Where it cannot be had, what lies on GPUs goes by way of the host.
+void DataThread::let_ride(const JobId& id) {
+  auto made = staging_made_.extract(id);
+  if (made.empty()) return;  // somebody has waited for it
+  auto staging = made.mapped().get();
+  JobExecutor* const job = find(id);
+  if (job == nullptr) return;
+  Status refused = staging ? (*staging)->make_ready(lanes_) : staging.error();
+  if (refused.ok()) return job->let_ride(*std::move(staging));
   spdlog::warn("slices of job {} go from the host's memory although gpu-direct is on: {}",
-               job.engine().view().job, staging.error().message());
+               job->engine().view().job, refused.message());
+  job->let_ride(nullptr);
+}
+
+// What waits for that alone counts, whoever goes meanwhile.
+void DataThread::let_ride_now(const std::function<bool(const Submit&)>& wanted) {
+  std::vector<JobId> awaited;
+  for (const auto& [id, made] : staging_made_) {
+    const auto of_it = [&, job = id](const Submit& s) { return s.job == job && wanted(s); };
+    if (gate_.any(of_it)) awaited.push_back(id);
+  }
+  for (const JobId& id : awaited) let_ride(id);
+  if (!awaited.empty()) pass_gate();
 }
 
 void DataThread::apply(const Submit& submit) {
@@ -128,6 +156,7 @@ int DataThread::pass_gate() {
 
 // A GPU that is lost comes to nothing any more: that is what there is to say.
 void DataThread::end_held(const Failure& why, const std::function<bool(const Submit&)>& wanted) {
+  if (why.blame.device.empty()) let_ride_now(wanted);
   core::Outcome lost;
   lost.verdict = Verdict::kFailed;
   lost.failure = why;

@@ -36,7 +36,8 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
       commands_(commands),
       events_(events),
       lanes_(std::move(lanes)),
-      shared_(&lanes_, events, options.reduce_threads, options.bundle_bytes, options.gpus) {
+      shared_(&lanes_, events, options.reduce_threads, options.bundle_bytes, options.gpus),
+      makes_staging_(options.gpu_direct && options.gpus != nullptr) {
   const auto count = static_cast<uint8_t>(lanes_.size());
   for (uint8_t lane = 0; lane < count; ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
@@ -247,6 +248,8 @@ void leave_to_the_system(std::vector<std::unique_ptr<JobExecutor>> jobs) {
 
 // Memory goes only when the transport has let go of it.
 void DataThread::close_transports() {
+  makes_staging_.end();
+  staging_made_.clear();
   for (PeerId id = 0; id < shared_.peers.all().size(); ++id) apply(DisconnectPeer{id});
   for (auto& [id, job] : jobs_) removed_.push_back(std::move(job));
   jobs_.clear();

@@ -3,8 +3,11 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <map>
 #include <memory>
+#include <tl/expected.hpp>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "daemon/look_on.h"
 #include "daemon/loop_watch.h"
 #include "daemon/thread_owner.h"
+#include "daemon/worker.h"
 #include "transport/transport.h"
 
 namespace gradring::daemon {
@@ -114,7 +118,10 @@ class DataThread final {
   void apply(const RemoveJob& remove);
   void apply(const SetWeight& set);
   void share_wires();
-  void let_ride(JobExecutor& job, const core::EngineOptions& engine);
+  void prepare_ride(JobExecutor& job, const core::EngineOptions& engine);
+  void apply(const GpuStagingMade& made) { let_ride(made.job); }
+  void let_ride(const JobId& id);
+  void let_ride_now(const std::function<bool(const Submit&)>& wanted);
   void apply(const SetGpuLanes& set) { shared_.lanes_near_gpu = set.near; }
   void apply(const SetTrace& trace) { shared_.flight->trace(trace.to); }
   void apply(const ExpectPeer& expect);
@@ -172,6 +179,9 @@ class DataThread final {
   std::map<SessionId, std::unique_ptr<SessionRing>> rings_;
   Jobs jobs_;
   StreamGate gate_;
+  using StagingMade = tl::expected<std::unique_ptr<GpuStaging>, Status>;
+  std::map<JobId, std::future<StagingMade>> staging_made_;  // by job, which may be over by then
+  Worker makes_staging_;
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;
   std::vector<Command> taken_;  // kept for its capacity

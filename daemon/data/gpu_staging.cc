@@ -20,14 +20,13 @@ constexpr std::align_val_t kPage{4096};
 void GpuStaging::Freed::operator()(std::byte* memory) const { ::operator delete(memory, kPage); }
 
 tl::expected<std::unique_ptr<GpuStaging>, Status> GpuStaging::create(transport::Gpus& gpus,
-                                                                     const Lanes& lanes,
                                                                      uint32_t slots,
                                                                      uint32_t start_buffers,
                                                                      uint64_t slice_bytes) {
   std::unique_ptr<GpuStaging> staging(new GpuStaging(slots, start_buffers, slice_bytes));
   for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
     const SlotBuffers buffers(slots, kBuffersMore * slots, slots);
-    auto on = make(gpus, gpu, lanes, buffers, start_buffers, slice_bytes);
+    auto on = make(gpus, gpu, buffers, start_buffers, slice_bytes);
     if (!on) return tl::unexpected(on.error());
     staging->on_.push_back(*std::move(on));
   }
@@ -35,8 +34,7 @@ tl::expected<std::unique_ptr<GpuStaging>, Status> GpuStaging::create(transport::
 }
 
 tl::expected<GpuStaging::OnGpu, Status> GpuStaging::make(transport::Gpus& gpus, uint32_t gpu,
-                                                         const Lanes& lanes, SlotBuffers slots,
-                                                         uint32_t start_buffers,
+                                                         SlotBuffers slots, uint32_t start_buffers,
                                                          uint64_t slice_bytes) {
   const uint32_t buffers = slots.count() + start_buffers;
   const uint64_t bytes = buffers * slice_bytes;
@@ -51,15 +49,22 @@ tl::expected<GpuStaging::OnGpu, Status> GpuStaging::make(transport::Gpus& gpus, 
   auto pinned = gpus.make_ready({host, bytes});
   if (!pinned) return tl::unexpected(pinned.error());
   on.ready.push_back(*std::move(pinned));
-  for (const auto& lane : lanes) {
-    auto there = lane->make_ready_on_gpu({on.memory->address(), bytes});
-    if (!there) return tl::unexpected(there.error());
-    auto here = lane->make_ready({host, bytes});
-    if (!here) return tl::unexpected(here.error());
-    on.ready.push_back(*std::move(there));
-    on.ready.push_back(*std::move(here));
-  }
   return on;
+}
+
+Status GpuStaging::make_ready(const Lanes& lanes) {
+  for (OnGpu& on : on_) {
+    const uint64_t bytes = on.writes.size() * slice_bytes_;
+    for (const auto& lane : lanes) {
+      auto there = lane->make_ready_on_gpu({on.memory->address(), bytes});
+      if (!there) return there.error();
+      on.ready.push_back(*std::move(there));
+      auto here = lane->make_ready({on.host.get(), bytes});
+      if (!here) return here.error();
+      on.ready.push_back(*std::move(here));
+    }
+  }
+  return {};
 }
 
 GpuStaging::Place GpuStaging::put(core::Staging at, uint32_t gpu, bool wanted) {

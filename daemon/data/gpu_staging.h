@@ -30,12 +30,14 @@ class GpuStaging {
   };
   enum class Use : uint8_t { kReads, kWrites };
 
-  // On all GPUs, known to all lanes. kUnavailable, in words: one of them does not reach the other.
+  // On all GPUs. Takes a driver tens of milliseconds; any thread.
   static tl::expected<std::unique_ptr<GpuStaging>, Status> create(transport::Gpus& gpus,
-                                                                  const Lanes& lanes,
                                                                   uint32_t slots,
                                                                   uint32_t start_buffers,
                                                                   uint64_t slice_bytes);
+  // Before its first use, and by the thread whose lanes these are: they know of it from now on.
+  // kUnavailable, in words: one of them does not reach a GPU.
+  Status make_ready(const Lanes& lanes);
 
   // ---- where slices are ----
   // Something is about to be there, on this GPU. `wanted`: the final value that was there before
@@ -80,9 +82,8 @@ class GpuStaging {
   };
   GpuStaging(uint32_t slots, uint32_t start_buffers, uint64_t slice_bytes)
       : slice_bytes_(slice_bytes), slots_at_(slots), starts_at_(start_buffers) {}
-  static tl::expected<OnGpu, Status> make(transport::Gpus& gpus, uint32_t gpu, const Lanes& lanes,
-                                          SlotBuffers slots, uint32_t start_buffers,
-                                          uint64_t slice_bytes);
+  static tl::expected<OnGpu, Status> make(transport::Gpus& gpus, uint32_t gpu, SlotBuffers slots,
+                                          uint32_t start_buffers, uint64_t slice_bytes);
   std::optional<Place>& place(core::Staging at);
 
   const uint64_t slice_bytes_;

@@ -60,6 +60,8 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
 }
 
 void JobExecutor::let_ride(std::unique_ptr<GpuStaging> staging) {
+  awaits_ride_ = false;
+  if (staging == nullptr) return;
   gpu_ring_ = std::make_unique<GpuRing>(std::move(staging), &gpu_orders_, &gpu_ops_);
   gpu_ops_.let_ride();
 }

@@ -32,6 +32,7 @@ void JobExecutor::meet_members() {
 
 // A rank that came in is another process, whose keys and tickets may be those of its predecessor.
 bool JobExecutor::may_begin(const Submit& command) const {
+  if (awaits_ride_ && command.on_gpu() && !engine_.failed()) return false;
   if (!gpu_ops_.empty() && !engine_.failed()) {
     const core::Submission& s = command.submission;
     const bool in_use = std::any_of(locals_.begin(), locals_.end(), [&](const LocalRank& local) {

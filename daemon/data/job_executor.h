@@ -60,12 +60,14 @@ class JobExecutor final : private core::EngineActions {
   JobExecutor(InstallJob install, const core::EngineOptions& options, StagingMemory staging,
               uint64_t kept_max, uint64_t feedback_max, DataShared* shared);
 
-  // Before the first op: slices of what lies on GPUs may go round the ring there.
+  // Before the first op: slices of what lies on GPUs may go round the ring there, and until there
+  // is memory for that, or known to be none (null), no such op begins. So all go the same way.
+  void await_ride() { awaits_ride_ = true; }
   void let_ride(std::unique_ptr<GpuStaging> staging);
 
   // ---- commands ----
   // Whether its GPU has brought what it takes to begin, and GPUs are done with what its rank was
-  // before. What is written down is brought whole.
+  // before, and have memory for it. What is written down is brought whole.
   bool may_begin(const Submit& command) const;
   void submit(const Submit& command, core::Time now);
   void leave(uint32_t rank, const Failure& why);
@@ -233,6 +235,7 @@ class JobExecutor final : private core::EngineActions {
   GpuOrders gpu_orders_;
   GpuOps gpu_ops_;
   std::unique_ptr<GpuRing> gpu_ring_;  // null: slices go from the host's memory alone
+  bool awaits_ride_ = false;
   // Once GPUs have come to rest.
   struct ToFreeze {
     uint64_t epoch = 0;

@@ -179,12 +179,17 @@ struct RefuseProbes {
   bool all = true;
 };
 struct StopData {};
+// From the data thread's own worker: what GPUs need for slices of this job is there, or cannot be
+// had.
+struct GpuStagingMade {
+  JobId job{};
+};
 
 using Command =
     std::variant<OpenRing, LendSegment, TakeBackSegment, LetGoOfGpuMemory, CloseRing, InstallJob,
                  Submit, LeaveRank, FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob,
                  SetTrace, SetGpuLanes, SetWeight, ExpectPeer, ConnectPeer, DisconnectPeer, SetLane,
-                 DescribeJob, StartProbe, RefuseProbes, StopData>;
+                 DescribeJob, StartProbe, RefuseProbes, StopData, GpuStagingMade>;
 
 // ---- to the control thread ----
 

@@ -27,10 +27,13 @@ bool StreamGate::hold(const Submit& submit, core::Time now) {
   return true;
 }
 
+bool StreamGate::any(const std::function<bool(const Submit&)>& wanted) const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [&wanted](const Held& held) { return wanted(held.submit); });
+}
+
 std::vector<Submit> StreamGate::take(const std::function<bool(const Submit&)>& wanted) {
-  const bool any = std::any_of(held_.begin(), held_.end(),
-                               [&wanted](const Held& held) { return wanted(held.submit); });
-  if (!any) return {};  // as in nearly each turn
+  if (!any(wanted)) return {};  // as in nearly each turn
   std::vector<Submit> taken;
   const auto kept = std::stable_partition(
       held_.begin(), held_.end(), [&wanted](const Held& held) { return !wanted(held.submit); });

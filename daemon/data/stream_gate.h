@@ -15,7 +15,7 @@ namespace gradring::daemon {
 core::Time next_look(core::Time now, core::Time since);
 
 // Submissions whose input a GPU has still to write: they do not count before their stream has come
-// to them. Data thread only.
+// to them; and those whose job has yet to have memory on GPUs. Data thread only.
 class StreamGate {
  public:
   // Of one session; more would be a trainer that names the same words again and again.
@@ -27,6 +27,7 @@ class StreamGate {
   std::vector<Submit> take(const std::function<bool(const Submit&)>& wanted);
 
   bool empty() const { return held_.empty(); }
+  bool any(const std::function<bool(const Submit&)>& wanted) const;
   // Of a rank of a job.
   uint32_t held_by(const JobId& job, uint32_t rank) const;
   // Of whoever waits the shortest.

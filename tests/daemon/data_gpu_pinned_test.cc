@@ -57,8 +57,8 @@ class DataGpuPinned : public DataThreadTest {
     node_ = std::make_unique<DataNode>("a", std::move(lanes), false, 1 << 20, false, 0,
                                        NodeGpus{gpus_, kSliceBytes, true});
     node_->install(view_);
-    node_->post(DescribeJob{1, view_.incarnation});
-    node_->next<JobDescription>();
+    constexpr int kOfOneJob = 3;  // on the host, and for slices from the GPU there and here
+    while (seen_.registrations < kOfOneJob) std::this_thread::sleep_for(1ms);
   }
 
   Seen seen_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -64,6 +65,14 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     pins_ = false;
   }
+  // Whoever allocates waits until that is over.
+  void keep_memory(bool on) {
+    {
+      const std::lock_guard lock(mutex_);
+      keeps_memory_ = on;
+    }
+    memory_comes_.notify_all();
+  }
   // That were under way at one time.
   size_t most() const {
     const std::lock_guard lock(mutex_);
@@ -105,7 +114,8 @@ class SlowGpus final : public transport::Gpus {
   }
   tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> allocate(
       size_t, uint64_t bytes) override {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    memory_comes_.wait(lock, [this] { return !keeps_memory_; });
     auto& own = own_.emplace_back(std::make_unique<std::vector<float>>(bytes / sizeof(float)));
     const auto free = [this](const Memory* memory) {
       if (busy()) freed_at_work_ = true;
@@ -227,6 +237,8 @@ class SlowGpus final : public transport::Gpus {
   std::string failure_;
   bool apart_ = false;
   bool pins_ = true;
+  bool keeps_memory_ = false;
+  std::condition_variable memory_comes_;
   std::atomic<bool> freed_at_work_ = false;
   bool lends_dmabufs_ = true;
   size_t most_ = 0;
