@@ -81,6 +81,21 @@ bool JobEngine::waits_for_others(const Op& op) const {
   return op.key.space == OpKey::kNoMoreSpace && open_ + failed_open_ > 1;
 }
 
+// Ranks that have joined count what they are asked for. When an op fails by the answer of one of
+// them the others join, and the answers of the rest may be behind that.
+bool JobEngine::waits_for_answers(const Op& op) const {
+  if (op.key.space != OpKey::kNoMoreSpace) return false;
+  return std::any_of(ops_.begin(), ops_.end(), [this](const auto& entry) {
+    const Op& other = *entry.second;
+    if (other.state != OpState::kFailed) return false;
+    return std::any_of(other.asked.begin(), other.asked.end(), [&](uint32_t rank) {
+      const uint32_t i = local_index(rank);
+      const bool answered = i < other.locals.size() && other.locals[i];
+      return locals_[i].joined && locals_[i].member && !answered;
+    });
+  });
+}
+
 // The last other op of this node may have ended.
 void JobEngine::check_alone() {
   if (open_ != 1 || frozen_ || failure_) return;

@@ -27,7 +27,7 @@ void JobEngine::complete_if_final(Op& op) {
     let_go(op, true);  // others wait for that as we may for them, when there is no room
     if (rises(op) && !op.passed_confirm) pass_confirm(op);  // likewise
     drop_if_everywhere(op);
-    if (!keep_finals(op)) {
+    if (waits_for_answers(op) || !keep_finals(op)) {
       waiting_.insert(op.key);
       return;
     }

@@ -177,6 +177,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
     --local.open;
     actions_->complete(submission.rank, submission.ticket, failed_outcome(op.failure));
     if (all_local(op)) forget(op);
+    retry_waiting();  // a join that has all but this
     return {};
   }
   // While frozen nothing is told to anybody; adopt() looks at it again.

@@ -216,6 +216,7 @@ class JobEngine {
   void join(Local& local, const OpKey& key, Time now);
   void ask_joined(Op& op);
   bool waits_for_others(const Op& op) const;
+  bool waits_for_answers(const Op& op) const;
   void check_alone();
 
   // engine_slices.cc
@@ -364,7 +365,7 @@ class JobEngine {
   std::deque<uint32_t> forward_;  // slots whose value waits for a credit
   std::deque<Op*> handing_;       // with slices that we give out
   StartLine starting_;            // ready, and slices start here
-  std::set<OpKey> waiting_;       // final, but no room to keep their slices
+  std::set<OpKey> waiting_;       // final, but no room to keep their slices, or no answers yet
   struct StableSlice {
     OpKey key;
     uint32_t slice = 0;
@@ -374,10 +375,9 @@ class JobEngine {
   std::vector<StableSlice> telling_;  // kept for its capacity
   uint64_t copies_dropped_ = 0;       // kept ones, ever
   std::vector<uint32_t> free_starts_;
-  uint64_t credits_told_ = 0;
+  uint64_t credits_told_ = 0, confirmed_told_ = 0;
   SentSlices sent_;
   ReceivedSlices received_;
-  uint64_t confirmed_told_ = 0;
   EagerUnits units_;
   EagerSent eager_sent_;
   std::vector<EagerReceived> eager_received_;  // by member

@@ -108,6 +108,32 @@ TEST(EngineJoin, WaitsUntilWhatHasFailedIsKnownToAllWhoJoined) {
   EXPECT_TRUE(ring.all_ok(joins));
 }
 
+// The node was ready for the join before it heard of the op.
+TEST(EngineJoin, WaitsForTheAnswerToWhatFailedByAnothers) {
+  Ring ring(2, 2);
+  std::vector<Ticket> joins, failed;
+  for (const uint32_t rank : {2u, 3u}) joins.push_back(ring.submit(rank, kJoinKey, join(), {1}));
+  ring.run();
+  for (const uint32_t rank : {0u, 1u}) {
+    failed.push_back(ring.submit(rank, op(0), sum_of(10), values_of(rank, 10)));
+  }
+  ring.run();
+  failed.push_back(ring.submit(2, op(0), join(), {1}));
+  ring.run();
+  for (const uint32_t rank : {0u, 1u}) joins.push_back(ring.submit(rank, kJoinKey, join(), {1}));
+  ring.run();
+  EXPECT_FALSE(ring.ended(joins[0]) || ring.ended(joins[1])) << "rank 3 has not counted the op";
+  failed.push_back(ring.submit(3, op(0), join(), {1}));
+  ring.run();
+  for (const Ticket ticket : failed) {
+    EXPECT_EQ(ring.outcome(ticket).failure.cause, Cause::kMismatch);
+  }
+  EXPECT_TRUE(ring.all_ok(joins));
+  const std::vector<Ticket> next = ring.submit_all(op(1), sum_of(10));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(next)) << "all count alike";
+}
+
 TEST(EngineJoin, DoesNotWaitForARankThatDiedBeforeItWasToldOfAFailure) {
   Ring ring(2, 2, small_slices(), "elastic");
   std::vector<Ticket> failed{ring.submit(0, op(0), sum_of(1)), ring.submit(1, op(0), sum_of(2))};
