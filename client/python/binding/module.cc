@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
 
 #include "client/python/binding/interruptible.h"
@@ -180,8 +181,15 @@ uint32_t join(const std::shared_ptr<Job>& job) {
   });
 }
 
-void abandon(const std::shared_ptr<Job>& job) {
-  run_with_signals([job] {
+// All at once: each returns when all its ranks have given it up, and they may wait in any of them.
+// A group that has lost a rank is over, and tells whoever uses it next.
+void abandon(const std::shared_ptr<Job>& job, const std::vector<std::shared_ptr<Job>>& groups) {
+  run_with_signals([job, groups] {
+    std::vector<std::future<gradring_code>> given_up;  // waits where it ends
+    for (const auto& group : groups) {
+      given_up.push_back(std::async(
+          std::launch::async, [comm = group->comm()] { return gradring_abandon(comm, nullptr); }));
+    }
     gradring_result result{};
     result.struct_size = sizeof(result);
     check_result(gradring_abandon(job->comm(), &result), result);

@@ -132,6 +132,13 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     return True
 
 
+def abandon() -> None:
+    """Ends the ops of the job and of its sets that others wait in for this rank, which goes back. All ranks call it then."""
+    world().job.abandon([one._job for one in _sets.values() if one._job is not None])
+    for one in _known():
+        one.names().start_anew()
+
+
 def process_set_ids() -> list[int]:
     """Of all sets that there are, the global one's 0 first."""
     return [0, *_sets]

@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 from .._native import Cause, Code
 from ..errors import GradringError
+from ..process_sets import abandon
 from ..world import world
 from .interrupts import HostsUpdatedInterrupt
 from .state import State
@@ -50,7 +51,7 @@ def _meet_after(error: GradringError) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            one.abandon()
+            abandon()
             one.join_point()
             return
         except GradringError as over:
