@@ -43,6 +43,13 @@ tl::expected<Communicator::AllJoined, Status> Communicator::join_all(Others othe
         Status(Code::kInvalidArgument,
                fmt::format("rank {} has joined already, in another thread", settings_.rank)));
   }
+  if (others == Others::kEnd && !session_.asks_for_failed()) {
+    return tl::unexpected(
+        Status(Code::kIncompatible,
+               fmt::format("the daemon on node {} is too old for gradring_abandon, which would not "
+                           "return where others are at a join point; upgrade gradringd there",
+                           session_.place().node)));
+  }
   Request request;
   request.signature = {Collective::kJoin, Dtype::kInt64, ReduceOp::kMax, 0, 1};
   const Extent extent = extent_of(request.signature, settings_.rank, 0);

@@ -81,6 +81,7 @@ class Session final : private Reader::Source {
   bool sums_on_gpus() const { return connection_->welcome.sums_on_gpus(); }
   bool gpu_direct() const { return connection_->welcome.gpu_direct(); }
   bool takes_gpu_descriptors() const { return connection_->welcome.takes_gpu_descriptors(); }
+  bool asks_for_failed() const { return connection_->welcome.asks_for_failed(); }
   uint64_t id() const { return connection_->welcome.session(); }
   const std::string& secret() const { return connection_->welcome.secret(); }
   bool away() const { return resumption_.has_value(); }

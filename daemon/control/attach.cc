@@ -204,6 +204,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
   welcome->set_sums_on_gpus(identity_.sums_on_gpus);
   welcome->set_takes_gpu_descriptors(identity_.sums_on_gpus);
   welcome->set_gpu_direct(identity_.gpu_direct);
+  welcome->set_asks_for_failed(true);
   if (!send(session, reply)) return;
   sessions_->save(session);
   events_->session_opened(session);

@@ -78,6 +78,7 @@ void FakeDaemon::greet(Session& session, uint64_t id, const wire::AttachHello& h
     reply.mutable_welcome()->set_sums_on_gpus(script_.sums_on_gpus);
     reply.mutable_welcome()->set_takes_gpu_descriptors(script_.takes_gpu_descriptors);
     reply.mutable_welcome()->set_gpu_direct(script_.gpu_direct);
+    reply.mutable_welcome()->set_asks_for_failed(script_.asks_for_failed);
     known_.insert(number);
   }
   send_packet(session.fd, reply.SerializeAsString());

@@ -51,6 +51,7 @@ struct Script {
   bool stream_words = true;
   bool takes_gpu_descriptors = true;
   bool gpu_direct = false;
+  bool asks_for_failed = true;
   bool sums_on_gpus = false;      // it says; what it does with such an op is to leave it as it is
   bool close_after_join = false;  // the job fails in the moment it is formed
   bool answer_leave = true;

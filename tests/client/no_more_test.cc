@@ -128,5 +128,14 @@ TEST_F(NoMore, SubmitsNothingElseMeanwhile) {
   EXPECT_NE(submit(comm_, op), 0u) << "and then it does";
 }
 
+TEST(Abandon, IsRefusedByADaemonThatCouldKeepItForEver) {
+  FakeDaemon daemon;
+  daemon.set([](Script& script) { script.asks_for_failed = false; });
+  EXPECT_EQ(gradring_abandon(open(daemon).get(), nullptr), GRADRING_ERR_INCOMPATIBLE);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("upgrade gradringd"));
+  daemon.set([](Script& script) { script.asks_for_failed = true; });
+  EXPECT_EQ(gradring_abandon(open(daemon).get(), nullptr), GRADRING_OK) << gradring_last_error();
+}
+
 }  // namespace
 }  // namespace gradring::test
