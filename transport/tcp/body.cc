@@ -24,7 +24,7 @@ size_t TcpTransport::preferred_payload_bytes() const { return kTcpSliceBytes; }
 int TcpTransport::progress(Events& events) {
   constexpr int kNews = 32;
   std::array<epoll_event, kNews> news;
-  int work = tell(events);
+  int work = notices_.tell(events);
   const int count = epoll_wait(epoll_.fd(), news.data(), kNews, 0);
   for (int i = 0; i < count; ++i) {
     const Number number = news[static_cast<size_t>(i)].data.u64;
@@ -36,30 +36,7 @@ int TcpTransport::progress(Events& events) {
       work += take(number, &events);
     }
   }
-  return work + tell(events);
-}
-
-int TcpTransport::tell(Events& events) {
-  telling_.swap(notices_);
-  for (size_t i = 0; i < telling_.size(); ++i) {
-    const Notice& notice = telling_[i];
-    switch (notice.kind) {
-      case Notice::Kind::kSent:
-        events.on_sent(notice.peer, notice.number, notice.ok);
-        break;
-      case Notice::Kind::kAborted:
-        events.on_aborted(notice.number);
-        break;
-      case Notice::Kind::kLost:
-        events.on_lost(notice.peer, notice.why);
-        break;
-      case Notice::Kind::kForgotten:
-        break;
-    }
-  }
-  const int told = static_cast<int>(telling_.size());
-  telling_.clear();
-  return told;
+  return work + notices_.tell(events);
 }
 
 Status TcpTransport::watch(int fd, Number number, uint32_t what) {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/notices.h"
 #include "transport/tcp/endpoints.h"
 #include "transport/tcp/incoming.h"
 #include "transport/tcp/outgoing.h"
@@ -50,15 +51,6 @@ class TcpTransport final : public Transport {
     PeerId peer = 0;
     std::unique_ptr<Outgoing> out;
   };
-  // What the owner is to hear, and can in progress() alone.
-  struct Notice {
-    enum class Kind { kSent, kAborted, kLost, kForgotten };
-    Kind kind = Kind::kSent;
-    bool ok = false;
-    PeerId peer = 0;
-    uint64_t number = 0;  // token or cookie
-    std::string why;      // of kLost
-  };
 
   Status listen_at(Endpoint endpoint);
   Status watch(int fd, Number number, uint32_t what);
@@ -72,8 +64,6 @@ class TcpTransport final : public Transport {
   void end_link(Number number);
   void abort_from(const Identity& from);
   void end_sends(PeerId peer, std::span<const Outgoing::Sent> sends, bool ok);
-  Status unconnected(PeerId peer) const;  // why nothing can be sent
-  int tell(Events& events);
 
   const TcpOptions options_;
   Identity me_{};
@@ -85,9 +75,8 @@ class TcpTransport final : public Transport {
   std::map<Number, Incoming> incoming_;  // the oldest first
   std::unordered_map<Number, Link> links_;
   std::unordered_map<PeerId, Number> link_to_;
-  std::unordered_map<PeerId, std::string> lost_;  // and not connected anew: why
-  std::vector<Outgoing::Sent> sent_;              // memory for a call
-  std::vector<Notice> notices_, telling_;
+  std::vector<Outgoing::Sent> sent_;  // memory for a call
+  Notices notices_;
 };
 
 }  // namespace gradring::transport

@@ -60,7 +60,7 @@ Status TcpTransport::send(PeerId peer, const FrameBytes& header, std::span<const
             "a send with a payload needs a token, or its memory never returns"};
   }
   const auto it = link_to_.find(peer);
-  if (it == link_to_.end()) return unconnected(peer);
+  if (it == link_to_.end()) return notices_.unconnected(peer);
   Outgoing* const out = links_.at(it->second).out.get();
   if (out->waiting() >= kSendsMax) {
     return {Code::kResourceExhausted, std::to_string(kSendsMax) + " sends to peer " +
@@ -87,22 +87,14 @@ void TcpTransport::end_sends(PeerId peer, std::span<const Outgoing::Sent> sends,
       ++counters_.messages_sent;
       counters_.payload_bytes_sent += send.payload_bytes;
     }
-    if (send.token != 0) notices_.push_back({Notice::Kind::kSent, ok, peer, send.token, {}});
+    if (send.token != 0) notices_.sent(peer, send.token, ok);
   }
-}
-
-Status TcpTransport::unconnected(PeerId peer) const {
-  const std::string who = "peer " + std::to_string(peer);
-  const auto lost = lost_.find(peer);
-  if (lost != lost_.end()) return {Code::kUnavailable, "lost " + who + ": " + lost->second};
-  return {Code::kUnavailable, who + " is not connected"};
 }
 
 void TcpTransport::lose(Number number, const std::string& why) {
   const PeerId peer = links_.at(number).peer;
   end_link(number);  // first, so that the owner hears of its sends before the loss
-  lost_[peer] = why;
-  notices_.push_back({Notice::Kind::kLost, false, peer, 0, why});
+  notices_.lost(peer, why);
 }
 
 void TcpTransport::end_link(Number number) {
@@ -114,13 +106,7 @@ void TcpTransport::end_link(Number number) {
 }
 
 void TcpTransport::disconnect(PeerId peer) {
-  lost_.erase(peer);
-  for (std::vector<Notice>* list : {&notices_, &telling_}) {
-    for (Notice& notice : *list) {
-      const bool of_it = notice.kind == Notice::Kind::kLost && notice.peer == peer;
-      if (of_it) notice.kind = Notice::Kind::kForgotten;
-    }
-  }
+  notices_.forget_loss(peer);
   const auto it = link_to_.find(peer);
   if (it != link_to_.end()) end_link(it->second);
 }

@@ -115,9 +115,7 @@ int TcpTransport::take(Number number, Events* events) {
   const auto it = incoming_.find(number);
   if (it == incoming_.end()) return 0;  // gone by now
   if (it->second.take(events, &counters_)) return 1;
-  if (const auto cookie = it->second.abort()) {
-    notices_.push_back({Notice::Kind::kAborted, false, 0, *cookie, {}});
-  }
+  if (const auto cookie = it->second.abort()) notices_.aborted(*cookie);
   incoming_.erase(it);
   return 1;
 }
@@ -126,9 +124,7 @@ int TcpTransport::take(Number number, Events* events) {
 void TcpTransport::abort_from(const Identity& from) {
   for (auto& [number, incoming] : incoming_) {
     if (incoming.from() != from) continue;
-    if (const auto cookie = incoming.abort()) {
-      notices_.push_back({Notice::Kind::kAborted, false, 0, *cookie, {}});
-    }
+    if (const auto cookie = incoming.abort()) notices_.aborted(*cookie);
   }
 }
 

@@ -65,11 +65,13 @@ void UcxTransport::on_receive_ended(void* request, ucs_status_t status, size_t /
 
 void UcxTransport::end_receive(Receive* receive, bool ok) {
   if (ok) {
-    notices_.push_back({Notice::Kind::kMessage, true, 0, receive->cookie, receive, {}});
+    ++counters_.messages_received;
+    counters_.payload_bytes_received += receive->bytes;
+    notices_.arrived(receive->header, receive->cookie);
   } else {
-    notices_.push_back({Notice::Kind::kAborted, false, 0, receive->cookie, nullptr, {}});
-    receives_.give_back(receive);
+    notices_.aborted(receive->cookie);
   }
+  receives_.give_back(receive);
 }
 
 }  // namespace gradring::transport

@@ -86,7 +86,7 @@ int UcxTransport::progress(Events& events) {
   // promised it now; only a network card may take longer.
   for (int turn = 0; !closing_.empty() && turn < kCloseTurns; ++turn) work += turn_worker(&events);
   if (awake_turns_ > 0) --awake_turns_;
-  return work + tell(events);
+  return work + notices_.tell(events);
 }
 
 int UcxTransport::turn_worker(Events* events) {
@@ -110,35 +110,6 @@ bool UcxTransport::arm() {
   if (!closing_.empty() && awake_turns_ > 0) return false;
   // Any error counts as busy: turning once too often is better than sleeping through a message.
   return ucp_worker_arm(worker_.get()) == UCS_OK;
-}
-
-int UcxTransport::tell(Events& events) {
-  telling_.swap(notices_);
-  for (size_t i = 0; i < telling_.size(); ++i) {
-    const Notice& notice = telling_[i];
-    switch (notice.kind) {
-      case Notice::Kind::kSent:
-        events.on_sent(notice.peer, notice.number, notice.ok);
-        break;
-      case Notice::Kind::kMessage:
-        ++counters_.messages_received;
-        counters_.payload_bytes_received += notice.receive->bytes;
-        events.on_message(notice.receive->header, notice.number);
-        receives_.give_back(notice.receive);
-        break;
-      case Notice::Kind::kAborted:
-        events.on_aborted(notice.number);
-        break;
-      case Notice::Kind::kLost:
-        events.on_lost(notice.peer, notice.why);
-        break;
-      case Notice::Kind::kForgotten:
-        break;
-    }
-  }
-  const int told = static_cast<int>(telling_.size());
-  telling_.clear();
-  return told;
 }
 
 }  // namespace gradring::transport

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/notices.h"
 #include "transport/transport.h"
 #include "transport/ucx/devices.h"
 #include "transport/ucx/pool.h"
@@ -84,17 +85,6 @@ class UcxTransport final : public Transport {
     uint64_t cookie = 0;
     size_t bytes = 0;
   };
-  // UCX completes requests wherever it likes, also inside calls that are not progress(); what the
-  // owner is to hear waits here.
-  struct Notice {
-    enum class Kind { kSent, kMessage, kAborted, kLost, kForgotten };
-    Kind kind = Kind::kSent;
-    bool ok = false;
-    PeerId peer = 0;
-    uint64_t number = 0;         // token or cookie
-    Receive* receive = nullptr;  // of kMessage
-    std::string why;             // of kLost
-  };
 
   static ucs_status_t on_arrival(void* self, const void* header, size_t header_bytes, void* data,
                                  size_t bytes, const ucp_am_recv_param_t* param);
@@ -119,7 +109,6 @@ class UcxTransport final : public Transport {
   static std::string broke(ucs_status_t status);
   void end_receive(Receive* receive, bool ok);
   void fail(Link* link, const std::string& why);
-  void forget_loss(PeerId peer);
   Status open_endpoint(Link* link);
   std::unique_ptr<Link> take_parked(const std::string& address);
   void close_parked();
@@ -127,7 +116,6 @@ class UcxTransport final : public Transport {
   void bury_failed();
   void reap_closing();
   int turn_worker(Events* events);  // null: nobody listens
-  int tell(Events& events);
 
   const DeviceChoice choice_;
   const std::optional<size_t> whole_bytes_;
@@ -140,12 +128,12 @@ class UcxTransport final : public Transport {
   std::vector<std::unique_ptr<Link>> to_close_;  // by calls made from inside the worker's progress
   std::vector<std::unique_ptr<Link>> closing_;   // closed, and UCX still has something of theirs
   int awake_turns_ = 0;  // for so many more a link that is closing keeps us from sleeping
-  std::vector<std::unique_ptr<Link>> parked_;     // ours no more, and not wired yet
-  size_t failures_ = 0;                           // links that failed since the last look
-  std::unordered_map<PeerId, std::string> lost_;  // and not connected anew: why
+  std::vector<std::unique_ptr<Link>> parked_;  // ours no more, and not wired yet
+  size_t failures_ = 0;                        // links that failed since the last look
   Pool<Send> sends_;  // that UCX has in hand: it reads the header until the send ends
   Pool<Receive> receives_;
-  std::vector<Notice> notices_, telling_;
+  // UCX completes requests wherever it likes, also inside calls that are not progress().
+  Notices notices_;
   Counters counters_;
   UcxWorker worker_;  // destroyed first: until then UCX may hold pointers to all of the above
 };

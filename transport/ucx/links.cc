@@ -89,7 +89,7 @@ void UcxTransport::close_parked() {
 }
 
 void UcxTransport::disconnect(PeerId peer) {
-  forget_loss(peer);
+  notices_.forget_loss(peer);
   const auto it = links_.find(peer);
   if (it == links_.end()) return;
   std::unique_ptr<Link> link = std::move(it->second);
@@ -151,8 +151,7 @@ void UcxTransport::bury_failed() {
     links_.erase(peer);
     const std::string why = link->why;
     close(std::move(link));  // first, so that the owner hears of its sends before the loss
-    lost_[peer] = why;
-    notices_.push_back({Notice::Kind::kLost, false, peer, 0, nullptr, why});
+    notices_.lost(peer, why);
   }
 }
 
@@ -166,17 +165,6 @@ void UcxTransport::reap_closing() {
   std::erase_if(closing_, [](const std::unique_ptr<Link>& link) {
     return link->closing == nullptr && link->outstanding == 0 && !link->awaited;
   });
-}
-
-void UcxTransport::forget_loss(PeerId peer) {
-  lost_.erase(peer);
-  for (std::vector<Notice>* list : {&notices_, &telling_}) {
-    for (Notice& notice : *list) {
-      if (notice.kind == Notice::Kind::kLost && notice.peer == peer) {
-        notice.kind = Notice::Kind::kForgotten;
-      }
-    }
-  }
 }
 
 }  // namespace gradring::transport

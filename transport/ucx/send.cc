@@ -28,12 +28,9 @@ Status UcxTransport::send(PeerId peer, const FrameBytes& header, std::span<const
 }
 
 Status UcxTransport::unconnected(PeerId peer) const {
-  const std::string who = "peer " + std::to_string(peer);
   const auto link = links_.find(peer);
-  if (link != links_.end()) return {Code::kUnavailable, "lost " + who + ": " + link->second->why};
-  const auto lost = lost_.find(peer);
-  if (lost != lost_.end()) return {Code::kUnavailable, "lost " + who + ": " + lost->second};
-  return {Code::kUnavailable, who + " is not connected"};
+  if (link == links_.end()) return notices_.unconnected(peer);
+  return {Code::kUnavailable, "lost peer " + std::to_string(peer) + ": " + link->second->why};
 }
 
 UcxTransport::Posted UcxTransport::post(const Send& send) {
@@ -107,9 +104,7 @@ void UcxTransport::end_send(const Send& send, bool ok) {
     ++counters_.messages_sent;
     counters_.payload_bytes_sent += send.payload.size();
   }
-  if (send.token != 0) {
-    notices_.push_back({Notice::Kind::kSent, ok, send.link->peer, send.token, nullptr, {}});
-  }
+  if (send.token != 0) notices_.sent(send.link->peer, send.token, ok);
 }
 
 }  // namespace gradring::transport
