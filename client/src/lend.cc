@@ -13,7 +13,7 @@ Status Communicator::lend(std::unique_lock<std::mutex>& lock, const gradring_op&
   const Extent& extent = request->extent;
   const auto* const input = static_cast<const std::byte*>(op.input);
   const auto* const output = static_cast<const std::byte*>(op.output);
-  if (overlap && needs_stage(input) && needs_stage(output)) {
+  if (overlap && needs_stage(input) && (input == output || needs_stage(output))) {
     const std::byte* const first = std::min(input, output);
     const std::byte* const end = std::max(input + extent.input, output + extent.output);
     const auto both =
