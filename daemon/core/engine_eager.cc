@@ -78,8 +78,9 @@ void JobEngine::send_eager(Op& op, Frame ready) {
     actions_->fold(order);
   }
   op.eager.looked_at = true;
-  for (uint32_t i = 0; i < members(); ++i) {
-    if (i == me_) continue;
+  // Each begins with who comes behind it, so that nobody is sent to by all at once.
+  for (uint32_t away = 1; away < members(); ++away) {
+    const uint32_t i = (me_ + away) % members();
     ready.ready.done = eager_received_[i].tell();
     const uint32_t slice = op.plan.direct == Direct::kWhole ? 0 : i;
     if (slice >= op.plan.slices) {  // there are fewer slices than members
@@ -284,8 +285,8 @@ void JobEngine::sum_direct(Op& op, uint32_t slice) {
   f.slice.ranks = value.ranks;
   f.slice.length = op.plan.length_of(slice);
   f.slice.value_epoch = value.epoch;
-  for (uint32_t i = 0; i < members(); ++i) {
-    if (i == me_) continue;
+  for (uint32_t away = 1; away < members(); ++away) {
+    const uint32_t i = (me_ + away) % members();
     f.slice.lane = static_cast<uint8_t>(op.key.sequence + i);
     ++counters_.slices_sent;
     counters_.payload_bytes_sent += f.slice.length;
