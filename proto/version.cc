@@ -3,7 +3,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{1, 1};
-const Protocols kPeerProtocols{8, 8};
+const Protocols kPeerProtocols{9, 9};
 const char* const kProductVersion = "0.1.0";
 const uint32_t kRingLayout = 6;
 

@@ -13,6 +13,13 @@ constexpr uint64_t kSliceAlign = 64;
 // another is on the wire, and the last round's idle hops are a small part of the whole.
 constexpr uint64_t kRoundsPerMember = 4;
 
+// Of what is larger than a quarter of the largest slice as many quarters as are nearest: a
+// transport chooses the largest so that quarters of it fill what the network takes at a time.
+uint64_t in_quarters(uint64_t bytes, uint64_t most) {
+  const uint64_t quarter = most / 4;
+  return bytes < quarter ? bytes : std::min((bytes + quarter / 2) / quarter * quarter, most);
+}
+
 Step start(Fold fold, bool finish, bool deliver) {
   Step step;
   step.fold = fold;
@@ -324,7 +331,7 @@ uint32_t slice_bytes_for(const Signature& signature, uint32_t members, const Pla
   const uint64_t least = std::min<uint64_t>(options.slice_bytes_min, most);
   const uint64_t tuned = options.slice_bytes_tuned;
   const uint64_t bounded =
-      tuned != 0 ? std::min<uint64_t>(tuned, most) : std::clamp(wanted, least, most);
+      tuned != 0 ? std::min<uint64_t>(tuned, most) : std::max(in_quarters(wanted, most), least);
   return static_cast<uint32_t>(std::max(kSliceAlign, bounded / kSliceAlign * kSliceAlign));
 }
 

@@ -11,9 +11,11 @@ namespace {
 // A class of which so few ops come while the first is measured is not worth a search.
 constexpr uint32_t kSeenLeast = 8;
 
-// Slices that are tried. Smaller ones cost more messages than they save waiting, and larger ones
-// than 1 MiB have not been seen to gain anything.
-constexpr uint32_t kLadder[] = {32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20};
+// Slices that are tried, of the largest one so many parts. Below the least they cost more messages
+// than they save waiting, and larger ones than 1 MiB have not been seen to gain anything.
+constexpr uint32_t kPartsTried[] = {32, 16, 8, 4, 2, 1};
+constexpr uint32_t kTriedLeast = 28 << 10;
+constexpr uint32_t kTriedMost = 1 << 20;
 
 // After so many ops nobody waits any longer for a class of which hardly any comes.
 constexpr uint64_t kRoundMost = 8192;
@@ -71,9 +73,13 @@ Tuner::Tuner(const TunerOptions& options, const Tuning& first, const std::set<ui
 std::vector<Choice> Tuner::candidates(uint32_t size_class, const TunerOptions& options) {
   std::vector<Choice> all = {
       {}, {Choice::Way::kWhole, 0}, {Choice::Way::kParts, 0}, {Choice::Way::kRing, 0}};
-  for (const uint32_t slice : kLadder) {
+  for (const uint32_t parts : kPartsTried) {
+    const uint32_t slice =
+        options.plan.slice_bytes_max / parts / kTunedSliceAlign * kTunedSliceAlign;
     const bool fits = uint64_t{slice} * options.members <= size_class_end(size_class);
-    if (fits && slice <= options.plan.slice_bytes_max) all.push_back({Choice::Way::kRing, slice});
+    if (fits && slice >= kTriedLeast && slice <= kTriedMost) {
+      all.push_back({Choice::Way::kRing, slice});
+    }
   }
   std::vector<Choice> list;
   std::vector<Effect> effects;

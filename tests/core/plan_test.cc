@@ -182,6 +182,21 @@ TEST(Plan, SliceBytesKeepTheirBounds) {
   }
 }
 
+// A transport's largest message is so many of what the network takes at a time.
+TEST(Plan, SlicesAreWholeQuartersOfTheLargestOrSmaller) {
+  PlanOptions options;
+  options.slice_bytes_max = 252 << 10;
+  const auto slice_of = [&](uint64_t kib) {
+    return slice_bytes_for(allreduce(Dtype::kFloat32, kib << 8), 4, options) >> 10;
+  };
+  EXPECT_EQ(slice_of(512), 32u);
+  EXPECT_EQ(slice_of(1024), 63u);
+  EXPECT_EQ(slice_of(2048), 126u);
+  EXPECT_EQ(slice_of(3 << 10), 189u);
+  EXPECT_EQ(slice_of(4 << 10), 252u);
+  EXPECT_EQ(slice_of(64 << 10), 252u);
+}
+
 TEST(Plan, SliceBytesAreWholeCacheLinesForAnyOptions) {
   PlanOptions options;
   options.slice_bytes_min = 100;

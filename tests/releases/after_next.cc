@@ -4,7 +4,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{2, 3};
-const Protocols kPeerProtocols{9, 10};
+const Protocols kPeerProtocols{10, 11};
 const char* const kProductVersion = "0.3.0";
 const uint32_t kRingLayout = 8;
 

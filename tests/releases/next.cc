@@ -5,7 +5,7 @@
 namespace gradring {
 
 const Protocols kClientProtocols{1, 2};
-const Protocols kPeerProtocols{8, 9};
+const Protocols kPeerProtocols{9, 10};
 const char* const kProductVersion = "0.2.0";
 const uint32_t kRingLayout = 7;
 
