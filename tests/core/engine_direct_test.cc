@@ -1,5 +1,7 @@
 // Small ops that do not go along the ring: their data goes with READY. Rule D10.
 
+#include <gmock/gmock.h>
+
 #include "tests/core/engine_ring.h"
 
 namespace gradring::core {
@@ -110,6 +112,18 @@ TEST(EngineDirect, PartsGoThereAndBack) {
   story.ring.run();
   EXPECT_TRUE(story.ring.all_ok(tickets));
   EXPECT_EQ(story.slices() - before, 12u);
+}
+
+TEST(EngineDirect, EachBeginsWithWhoComesBehindIt) {
+  for (const uint64_t count : {16u, 128u}) {
+    DirectStory story(4);
+    story.submit(0, count);
+    for (uint32_t node = 0; node < 4; ++node) {
+      story.ring.pump(node);
+      EXPECT_THAT(story.ring.units_sent_to(node),
+                  testing::ElementsAre((node + 1) % 4, (node + 2) % 4, (node + 3) % 4));
+    }
+  }
 }
 
 TEST(EngineDirect, TheFirstOpOfAnEpochGoesRound) {

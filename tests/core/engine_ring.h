@@ -161,6 +161,8 @@ class Ring {
   uint32_t peak_slots(uint32_t node) const;
   // Kept slices: how many there are, and how many there may be on each node.
   size_t copies(uint32_t node) const;
+  // To whom units have gone from there, in order.
+  const std::vector<uint32_t>& units_sent_to(uint32_t node) const;
   uint32_t copies_ever(uint32_t node) const;
   size_t room = 1'000'000;
   // Results of these ranks of these nodes are not what they should be.

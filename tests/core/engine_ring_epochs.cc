@@ -27,6 +27,10 @@ const std::vector<Asked>& Ring::asked(uint32_t node) const { return nodes_[node]
 size_t Ring::copies(uint32_t node) const { return nodes_[node]->kept.size(); }
 uint32_t Ring::copies_ever(uint32_t node) const { return nodes_[node]->kept_ever; }
 
+const std::vector<uint32_t>& Ring::units_sent_to(uint32_t node) const {
+  return nodes_[node]->units_sent_to;
+}
+
 void Ring::crash(uint32_t node, Wake wake) {
   nodes_[node]->alive = false;
   if (wake == Wake::kArrives) return;

@@ -157,6 +157,7 @@ class Ring::Node : public EngineActions {
     EXPECT_FALSE(engine.frozen()) << "sends after its report";
     EXPECT_EQ(from.kind, Staging::Kind::kUnit);
     lent_.insert(from);
+    units_sent_to.push_back(member);
     const std::span payload(at(from), payload_of(frame) / sizeof(float));
     post(member, {frame, Values(payload.begin(), payload.end()), from});
   }
@@ -244,6 +245,7 @@ class Ring::Node : public EngineActions {
   uint32_t peak = 0;
   std::map<uint32_t, Values> kept;
   uint32_t kept_ever = 0;  // copies, dropped ones as well
+  std::vector<uint32_t> units_sent_to;
 
  private:
   void post(uint32_t member, Parcel parcel) {
