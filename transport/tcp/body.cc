@@ -8,8 +8,11 @@
 #include <utility>
 
 #include "transport/tcp/constants.h"
+#include "transport/tcp/wire.h"
 
 namespace gradring::transport {
+
+static_assert(kTcpSliceBytes / 4 + kPrefixBytes <= kBundleBytes);
 
 std::string TcpTransport::name() const { return "tcp 1"; }
 
