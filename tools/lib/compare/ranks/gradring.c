@@ -1,6 +1,6 @@
 /* A rank of gradring: gradring BOARD BYTES [copy | WIRE]
- * With "copy" the gradients are the trainer's own memory: each op copies them in and the sums out.
- * WIRE: as what they travel between nodes.
+ * With "copy" the gradients are the trainer's own memory (gradring_register): each op copies them
+ * in and the sums out. WIRE: as what they travel between nodes.
  */
 #include <gradring/gradring.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "tools/lib/compare/ranks/bench.h"
 
 static gradring_comm* job;
-static float *shared, *own;
+static float* gradients;
 
 static void must(gradring_code code) {
   if (code == GRADRING_OK) return;
@@ -20,15 +20,13 @@ static void must(gradring_code code) {
 
 static float* buffer(void* context, uint32_t index) {
   (void)context, (void)index;
-  return own != NULL ? own : shared;
+  return gradients;
 }
 
 static void allreduce(void* context, uint64_t bytes) {
   (void)context;
-  if (own != NULL) memcpy(shared, own, bytes);
-  must(gradring_allreduce(job, shared, shared, bytes / sizeof(float), GRADRING_FLOAT32,
+  must(gradring_allreduce(job, gradients, gradients, bytes / sizeof(float), GRADRING_FLOAT32,
                           GRADRING_SUM));
-  if (own != NULL) memcpy(own, shared, bytes);
 }
 
 int main(int argc, char** argv) {
@@ -40,8 +38,13 @@ int main(int argc, char** argv) {
   must(gradring_open(&options, &job));
   struct bench_peer peer = {
       NULL, (uint32_t)options.rank, 1, strtoull(argv[2], NULL, 10), buffer, allreduce};
-  must(gradring_alloc(job, peer.most, (void**)&shared));
-  if (copies && posix_memalign((void**)&own, 4096, peer.most) != 0) return 1;
+  if (!copies) {
+    must(gradring_alloc(job, peer.most, (void**)&gradients));
+  } else {
+    if (posix_memalign((void**)&gradients, 4096, peer.most) != 0) return 1;
+    memset(gradients, 0, peer.most);  // else the first look at a page is the copy's
+    must(gradring_register(job, gradients, peer.most));
+  }
   const int status = bench_serve(argv[1], &peer);
   gradring_close(job);
   return status;
