@@ -23,6 +23,7 @@ struct Config {
   uint64_t control_links = 0;            // connections to peers; above, others pass messages on
   std::vector<std::string> net_devices;  // empty: chosen by the transport, with a reason
   std::string tcp_by;                    // sockets or ucx
+  std::string tcp_send_thread;           // on, off, or auto: by this host's processors
   // Of the devices that are RDMA's; nothing: auto.
   std::optional<uint32_t> rdma_gid_index;
   std::optional<uint32_t> rdma_traffic_class;

@@ -208,6 +208,10 @@ const std::vector<Option>& all_options() {
        "what moves gradients over TCP: sockets of the kernel, or ucx, which copies them once more; "
        "the same on all nodes",
        false, one_of(&Config::tcp_by, {"sockets", "ucx"})},
+      {"tcp-send-thread", "WHICH", "auto",
+       "whether a thread for each lane sends what is large over TCP, beside the one that receives "
+       "and sums: on, off, or auto, from eight processors on",
+       false, one_of(&Config::tcp_send_thread, {"auto", "on", "off"})},
       {"rdma-gid-index", "INDEX", "auto",
        "which of an RDMA port's addresses is used, as gradringctl topology lists them; auto: of "
        "RoCE v2, the one in the network of listen or of a peer, else as UCX chooses",

@@ -2,6 +2,7 @@
 #include "daemon/lanes.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "transport/machine/gids.h"
@@ -37,13 +38,24 @@ transport::RdmaOptions rdma_options_of(const Config& config) {
   return options;
 }
 
+// Below so many processors it would take one from trainers, and such hosts have no network that
+// one thread cannot fill.
+constexpr unsigned kProcessorsForSending = 8;
+
+size_t apart_bytes_of(const std::string& send_thread) {
+  const bool has_processors = std::thread::hardware_concurrency() >= kProcessorsForSending;
+  const bool apart = send_thread == "on" || (send_thread == "auto" && has_processors);
+  return apart ? transport::kTcpApartBytes : 0;
+}
+
 // RDMA is UCX's. The kernel's sockets copy less of what goes by TCP than UCX does.
 tl::expected<std::unique_ptr<transport::Transport>, Status> make_transport(
-    const transport::UcxOptions& options, const std::string& tcp_by) {
+    const transport::UcxOptions& options, const Config& config) {
   const auto choice = transport::choose_ucx_devices(options);
   if (!choice) return tl::unexpected(choice.error());
-  if (choice->rdma || tcp_by == "ucx") return transport::make_ucx_transport(options);
-  return transport::make_tcp_transport({choice->names, choice->reason});
+  if (choice->rdma || config.tcp_by == "ucx") return transport::make_ucx_transport(options);
+  return transport::make_tcp_transport(
+      {choice->names, choice->reason, apart_bytes_of(config.tcp_send_thread)});
 }
 
 }  // namespace
@@ -66,7 +78,7 @@ tl::expected<MadeLanes, Status> make_lanes(const Config& config) {
     }
     if (gid.ours) options.rdma.gid_index = gid.gid->index;
     options.rdma.gid_reason = gid.reason;
-    auto transport = make_transport(options, config.tcp_by);
+    auto transport = make_transport(options, config);
     if (!transport) return tl::unexpected(transport.error());
     made.lanes.push_back(std::move(*transport));
     made.gids.push_back(gid.gid);

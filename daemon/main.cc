@@ -271,6 +271,7 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
                   &commands, &events);
   std::promise<void> data_over;
   std::thread data_thread([&data, &data_over] {
+    pthread_setname_np(pthread_self(), "gr-data");
     data.run();
     data_over.set_value();
   });

@@ -33,6 +33,7 @@ void Worker::put(std::function<void()> work) {
 }
 
 void Worker::run() {
+  pthread_setname_np(pthread_self(), "gr-memory");
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ends_ || !works_.empty(); });

@@ -76,6 +76,7 @@ bool ReduceTeam::take_part() {
 }
 
 void ReduceTeam::help() {
+  pthread_setname_np(pthread_self(), "gr-reduce");
   LookOn look_on;
   look_on.worked(monotonic_now());
   for (uint32_t turns = 1; !over_.load(std::memory_order_relaxed); ++turns) {

@@ -1,5 +1,7 @@
 """Results are right: every type and operation, every size around the slices' edges, on every layout."""
 
+from pathlib import Path
+
 import pytest
 
 # Below, at and above one slice (256K) and one page, and sizes that no number of ranks divides.
@@ -63,6 +65,15 @@ def test_barrier(layout):
     cluster, per_node = layout
     job = cluster.launch("barrier", ["gradring-perf", "barrier", "--iters", "20"], per_node=per_node)
     assert job.wait(60) == [0] * len(job), job[0].says() + job[0].complains()
+
+
+def test_a_thread_that_sends(make_cluster):
+    ring = make_cluster(3, settings={"tcp-send-thread": "on"}).start()
+    for collective in ("allreduce", "broadcast", "allgather", "alltoall"):
+        check((ring, 2), collective, *SIZES)
+    for node in ring.nodes:
+        names = [task.read_text().strip() for task in Path(f"/proc/{node.daemon_pid()}/task").glob("*/comm")]
+        assert "gr-send" in names
 
 
 def test_checksums_and_the_comparison_of_results_raise_no_false_alarm(make_cluster):

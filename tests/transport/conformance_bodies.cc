@@ -142,19 +142,26 @@ class UcxBody final : public Body {
 
 class TcpBody final : public Body {
  public:
+  explicit TcpBody(size_t apart_bytes) : apart_bytes_(apart_bytes) {}
   std::unique_ptr<Transport> make(const std::string& /*name*/) override {
-    auto made = make_tcp_transport({{"lo"}, "for tests"});
+    auto made = make_tcp_transport({{"lo"}, "for tests", apart_bytes_});
     if (!made) throw std::runtime_error(made.error().message());
     return std::move(*made);
   }
   std::unique_ptr<DoomedPeer> doomed() override { return std::make_unique<ProcessDoomed>("tcp"); }
+
+ private:
+  const size_t apart_bytes_;
 };
 
 }  // namespace
 
 std::vector<BodyKind> all_bodies() {
   return {{"loopback", [] { return std::make_unique<LoopbackBody>(); }},
-          {"tcp", [] { return std::make_unique<TcpBody>(); }},
+          {"tcp", [] { return std::make_unique<TcpBody>(0); }},
+          // Of what the tests send some goes by the thread, and all, also what is nothing.
+          {"tcp_some_apart", [] { return std::make_unique<TcpBody>(size_t{64} << 10); }},
+          {"tcp_all_apart", [] { return std::make_unique<TcpBody>(1); }},
           {"ucx", [] { return std::make_unique<UcxBody>(0); }},
           // What RDMA does to large payloads, on machines that have only TCP.
           {"ucx_rendezvous", [] { return std::make_unique<UcxBody>(size_t{64} << 10); }}};

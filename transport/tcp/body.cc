@@ -31,7 +31,9 @@ int TcpTransport::progress(Events& events) {
   const int count = epoll_wait(epoll_.fd(), news.data(), kNews, 0);
   for (int i = 0; i < count; ++i) {
     const Number number = news[static_cast<size_t>(i)].data.u64;
-    if (const auto listener = listeners_.find(number); listener != listeners_.end()) {
+    if (number == kNewsOfSender) {
+      work += hear_of_sent();
+    } else if (const auto listener = listeners_.find(number); listener != listeners_.end()) {
       accept_all(listener->second.fd(), &events);
     } else if (links_.contains(number)) {
       on_news(number, (news[static_cast<size_t>(i)].events & EPOLLOUT) != 0);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 #include "transport/tcp/endpoints.h"
 #include "transport/tcp/incoming.h"
 #include "transport/tcp/outgoing.h"
+#include "transport/tcp/sender.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_transport.h"
 #include "transport/transport.h"
@@ -19,7 +21,7 @@
 namespace gradring::transport {
 
 // One thread drives it; the methods are in body.cc (the turn), listen.cc (who connects to us) and
-// connect.cc (whom we connect to).
+// connect.cc (whom we connect to), send.cc (what we send them).
 class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(TcpOptions options) : options_(std::move(options)) {}
@@ -45,11 +47,16 @@ class TcpTransport final : public Transport {
  private:
   // What the kernel tells of by this number: never used again, so that news of what is gone by now
   // is nobody's.
-  using Number = uint64_t;
+  using Number = Sender::Number;
+
+  static constexpr Number kNewsOfSender = 0;  // others are from 1 on
 
   struct Link {
     PeerId peer = 0;
     std::unique_ptr<Outgoing> out;
+    size_t apart = 0;  // messages of it that the sender has; with any, `out` is the sender's
+
+    size_t waiting() const { return apart != 0 ? apart : out->waiting(); }
   };
 
   Status listen_at(Endpoint endpoint);
@@ -59,7 +66,9 @@ class TcpTransport final : public Transport {
   int take(Number number, Events* events);
   Status open(Number number, Outgoing* out);
   void on_news(Number number, bool writable);
+  bool goes_apart(const Link& link, size_t payload_bytes);
   void give(Number number);
+  int hear_of_sent();
   void lose(Number number, const std::string& why);
   void end_link(Number number);
   void abort_from(const Identity& from);
@@ -75,8 +84,12 @@ class TcpTransport final : public Transport {
   std::map<Number, Incoming> incoming_;  // the oldest first
   std::unordered_map<Number, Link> links_;
   std::unordered_map<PeerId, Number> link_to_;
-  std::vector<Outgoing::Sent> sent_;  // memory for a call
+  // Memory for a call.
+  std::vector<Outgoing::Sent> sent_;
+  std::vector<Sender::News> heard_;
   Notices notices_;
+  std::optional<Sender> sender_;  // from the first send on that goes apart; ends before the links
+  bool no_sender_ = false;        // the system had none
 };
 
 }  // namespace gradring::transport

@@ -1,4 +1,4 @@
-// Whom we connect to, and what we send.
+// Whom we connect to, and how that ends.
 #include <sys/epoll.h>
 
 #include <string>
@@ -50,45 +50,7 @@ void TcpTransport::on_news(Number number, bool writable) {
     if (const Status next = open(number, out); next.ok()) return;
   }
   if (!status.ok()) return lose(number, status.message());
-  if (out->is_open()) give(number);
-}
-
-Status TcpTransport::send(PeerId peer, const FrameBytes& header, std::span<const std::byte> payload,
-                          uint64_t token) {
-  if (!payload.empty() && token == 0) {
-    return {Code::kInvalidArgument,
-            "a send with a payload needs a token, or its memory never returns"};
-  }
-  const auto it = link_to_.find(peer);
-  if (it == link_to_.end()) return notices_.unconnected(peer);
-  Outgoing* const out = links_.at(it->second).out.get();
-  if (out->waiting() >= kSendsMax) {
-    return {Code::kResourceExhausted, std::to_string(kSendsMax) + " sends to peer " +
-                                          std::to_string(peer) +
-                                          " are under way; wait until some of them have ended"};
-  }
-  out->add(header, payload, token);
-  if (out->is_open()) give(it->second);
-  return {};
-}
-
-// If that ends the connection, the send that it began with has been accepted, and fails.
-void TcpTransport::give(Number number) {
-  const Link& link = links_.at(number);
-  sent_.clear();
-  const Status status = link.out->give(&sent_);
-  end_sends(link.peer, sent_, true);
-  if (!status.ok()) lose(number, status.message());
-}
-
-void TcpTransport::end_sends(PeerId peer, std::span<const Outgoing::Sent> sends, bool ok) {
-  for (const Outgoing::Sent& send : sends) {
-    if (ok) {
-      ++counters_.messages_sent;
-      counters_.payload_bytes_sent += send.payload_bytes;
-    }
-    if (send.token != 0) notices_.sent(peer, send.token, ok);
-  }
+  if (out->is_open() && links_.at(number).apart == 0) give(number);
 }
 
 void TcpTransport::lose(Number number, const std::string& why) {
@@ -99,9 +61,15 @@ void TcpTransport::lose(Number number, const std::string& why) {
 
 void TcpTransport::end_link(Number number) {
   const auto it = links_.find(number);
-  end_sends(it->second.peer, it->second.out->give_up(), false);
-  abort_from(it->second.out->to());
-  link_to_.erase(it->second.peer);
+  const Link& link = it->second;
+  if (link.apart != 0) {
+    sent_.clear();
+    sender_->take_back(number, &sent_);
+    end_sends(link.peer, sent_, true);
+  }
+  end_sends(link.peer, link.out->give_up(), false);
+  abort_from(link.out->to());
+  link_to_.erase(link.peer);
   links_.erase(it);
 }
 

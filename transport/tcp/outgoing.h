@@ -30,11 +30,20 @@ class Outgoing {
   Status look(bool writable);
   bool is_open() const { return open_; }
 
+  struct Message {
+    PrefixBytes prefix;
+    std::span<const std::byte> payload;
+    uint64_t token = 0;
+    size_t bytes() const { return kPrefixBytes + payload.size(); }
+  };
+  static Message message(const FrameBytes& header, std::span<const std::byte> payload,
+                         uint64_t token) {
+    return {encode_prefix(payload.size(), header), payload, token};
+  }
+
   // Messages that are not with the kernel yet.
   size_t waiting() const { return waiting_.size() - first_; }
-  void add(const FrameBytes& header, std::span<const std::byte> payload, uint64_t token) {
-    waiting_.push_back({encode_prefix(payload.size(), header), payload, token});
-  }
+  void add(const Message& message) { waiting_.push_back(message); }
 
   struct Sent {
     uint64_t token = 0;
@@ -46,13 +55,6 @@ class Outgoing {
   std::vector<Sent> give_up();
 
  private:
-  struct Message {
-    PrefixBytes prefix;
-    std::span<const std::byte> payload;
-    uint64_t token = 0;
-    size_t bytes() const { return kPrefixBytes + payload.size(); }
-  };
-
   Status begin(const Way& way);
   void taken(size_t bytes, std::vector<Sent>* sent);
 

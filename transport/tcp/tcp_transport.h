@@ -9,9 +9,15 @@
 
 namespace gradring::transport {
 
+// From how many bytes on it pays to have another thread send: to wake it takes a fifth of the time.
+inline constexpr size_t kTcpApartBytes = size_t{96} << 10;
+
 struct TcpOptions {
   std::vector<std::string> devices;  // names of network interfaces; one at least
   std::string devices_reason;        // why these: for people
+  // Payloads of so many bytes are sent by a thread of the transport's own, and what comes behind
+  // them on the same connection; 0: the owner's thread sends all.
+  size_t apart_bytes = 0;
 };
 
 // Sockets of the kernel: payloads leave from, and arrive in, the owner's memory, and are copied by
