@@ -38,8 +38,7 @@ transport::RdmaOptions rdma_options_of(const Config& config) {
   return options;
 }
 
-// Below so many processors it would take one from trainers, and such hosts have no network that
-// one thread cannot fill.
+// Below so many it would take one from trainers.
 constexpr unsigned kProcessorsForSending = 8;
 
 size_t apart_bytes_of(const std::string& send_thread) {

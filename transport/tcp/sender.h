@@ -17,7 +17,8 @@ namespace gradring::transport {
 // meanwhile. A connection is the thread's from the first message that is handed over until its
 // owner has heard of the last; whose it is not does not touch it.
 //
-// All calls come from the owner's thread. None waits, but take_back() for one system call.
+// All calls come from the owner's thread. None waits, but take_back() until the kernel
+// has what it has room for.
 class Sender {
  public:
   // What the kernel tells of by this number.

@@ -9,7 +9,8 @@
 
 namespace gradring::transport {
 
-// From how many bytes on it pays to have another thread send: to wake it takes a fifth of the time.
+// For another thread: the slices of large sums have more bytes, and the parts of small ones, for
+// which it counts that a thread must wake, have fewer.
 inline constexpr size_t kTcpApartBytes = size_t{96} << 10;
 
 struct TcpOptions {
