@@ -12,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/control/doorkeeper.h"
 #include "daemon/control/listener.h"
 #include "daemon/control/packet.h"
 #include "daemon/notice.h"
@@ -88,7 +89,9 @@ void AttachServer::on_listener(core::Time now) {
                     "outside of user namespaces, or in that of its trainers"});
       continue;
     }
-    auto opened = sessions_->open(who, now);
+    auto opened = leaves_enough_files(socket.get())
+                      ? sessions_->open(who, now)
+                      : tl::unexpected(Status(Code::kResourceExhausted, no_files_left()));
     if (!opened) {
       tell_limit(opened.error());
       send_refusal(socket.get(), opened.error());

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "daemon/control/doorkeeper.h"
 #include "daemon/control/listener.h"
 
 namespace gradring::daemon {
@@ -55,6 +56,7 @@ Status ClientRouter::open(FdStore* store) {
   socket_.set(zmq::sockopt::handshake_ivl, 5000);
   auto listener = open_listener(path_, SOCK_STREAM, store);
   if (!listener) return listener.error();
+  guard_listener(listener->get());
   // With a socket that it is given, libzmq leaves the file alone.
   socket_.set(zmq::sockopt::use_fd, listener->get());
   if (zmq_bind(socket_.handle(), ("ipc://" + path_).c_str()) != 0) {

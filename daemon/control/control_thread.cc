@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/control/doorkeeper.h"
 #include "daemon/control/listener.h"
 #include "daemon/notice.h"
 #include "proto/version.h"
@@ -378,6 +379,7 @@ int ControlThread::tick_if_due(core::Time now) {
   peers_.tick(now);
   membership_.tick(now);
   attach_.tick(now);
+  tell_turned_away();
   for (const auto& [job, table] : tunings_.wanted()) membership_.tune(job, table);
   feed_watchdog(now);
   return 1;

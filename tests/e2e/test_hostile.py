@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import resource
 import socket
 import struct
 import subprocess
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 from checks import TRAINER, events, wait_for_all
+from cluster import wait_until
 
 CONNECTS = 10_000
 
@@ -137,3 +139,46 @@ def test_ten_thousand_connects(pair):
     finally:
         for one in held:
             one.close()
+
+
+def leave_descriptors(pid, few):
+    """Bounds the process so that it can have so many more."""
+    highest = max(int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir())
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1 + few, hard))
+
+
+def closed_unread(stranger):
+    """Whoever libzmq has accepted gets its greeting first."""
+    try:
+        return stranger.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_connects_that_take_all_descriptors(pair):
+    """At control.sock it is libzmq that accepts, and it ends its process where there is no descriptor."""
+    job = innocent(pair)
+    node = pair.nodes[0]
+    pid = node.daemon_pid()
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    held = []
+    try:
+        leave_descriptors(pid, 100)
+        held = [connect(node.runtime_dir / "control.sock", socket.SOCK_STREAM) for _ in range(200)]
+        assert 0 < sum(closed_unread(one) for one in held) < len(held)
+        with connect(node.runtime_dir / "attach.sock", socket.SOCK_SEQPACKET) as late:
+            assert b"LimitNOFILE" in late.recv(4096)
+        # Even what was left for the daemon itself may be gone.
+        leave_descriptors(pid, -1)
+        for _ in range(20):
+            with connect(node.runtime_dir / "control.sock", socket.SOCK_STREAM) as late:
+                assert closed_unread(late)
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        for one in held:
+            one.close()
+    wait_until(lambda: node.peers("up"), 10, "the daemon answers again")
+    assert node.daemon_pid() == pid
+    assert "no file descriptors left for whoever connects" in node.log(200)
+    assert_undisturbed(job)

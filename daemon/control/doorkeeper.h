@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+// Whoever connects takes a descriptor, and the last ones are for the daemon itself: for peers, for
+// the memory of trainers that are here already, for its files.
+namespace gradring::daemon {
+
+// True if the daemon can do with what is left besides `newest`, the descriptor of somebody who has
+// just connected. Any thread.
+bool leaves_enough_files(int newest);
+
+// "gradringd has no file descriptors left for ..."
+std::string no_files_left();
+
+// From now on accept4() of this process closes a connection to `listener` at once for which it
+// leaves not enough, and fails as if the stranger had gone again. For control.sock, whose
+// connections libzmq accepts: 4.3 ends the process where there is no descriptor (ipc_listener.cpp
+// takes EMFILE for a bug). One listener at a time; any thread.
+void guard_listener(int listener);
+
+// Logs that somebody was turned away so since the last call. Control thread.
+void tell_turned_away();
+
+}  // namespace gradring::daemon
