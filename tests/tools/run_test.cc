@@ -89,6 +89,29 @@ TEST(Run, SignalsToTheLauncherEndAll) {
   }
 }
 
+TEST(Run, UnderNohupTheTerminalMayGo) {
+  Pids pids;
+  std::vector<std::string> words = {"sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
+  for (const auto& word : launch("2", pids.note("pid") + "exec sleep 100")) words.push_back(word);
+  Background launcher(words);
+  const pid_t first = pids.of("pid.0"), second = pids.of("pid.1");
+  kill(launcher.pid(), SIGHUP);
+  kill(launcher.pid(), SIGTERM);
+  // Of two signals that wait the one with the lower number is taken first.
+  EXPECT_EQ(launcher.wait(), 128 + SIGTERM);
+  EXPECT_FALSE(runs(first));
+  EXPECT_FALSE(runs(second));
+}
+
+TEST(Run, WhoWritesWithoutEndHoldsUpNobody) {
+  // Tagged, output goes through the launcher, which could read this one's for ever.
+  std::vector<std::string> words = {"timeout", "20", "sh", "-c", "exec \"$@\" >/dev/null", "sh"};
+  const std::string script = "[ $RANK = 0 ] && exec yes; sleep 0.3; exit 7";
+  for (const auto& word : launch("2", script, {"--tag"})) words.push_back(word);
+  Background launcher(words);
+  EXPECT_EQ(launcher.wait(), 7);
+}
+
 TEST(Run, ASecondCtrlCDoesNotWait) {
   Pids pids;
   Background launcher(

@@ -11,6 +11,12 @@
 #include <filesystem>
 
 namespace gradring::tools {
+namespace {
+
+// A rank that writes as fast as it is read must keep neither signals nor other ranks waiting.
+constexpr int kTurns = 4;
+
+}  // namespace
 
 void write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -52,7 +58,7 @@ void Stream::save(std::string_view bytes) {
 
 void Stream::drain(int* fd, bool last) {
   std::array<char, 16384> bytes;
-  while (*fd >= 0) {
+  for (int turn = 0; *fd >= 0 && (last || turn < kTurns); ++turn) {
     const ssize_t got = read(*fd, bytes.data(), bytes.size());
     if (got > 0) {
       const std::string_view read_now(bytes.data(), static_cast<size_t>(got));

@@ -23,8 +23,8 @@ class Stream {
 
   // From now on also into this file, which begins anew. The error is a sentence.
   tl::expected<void, std::string> save_to(const std::string& path);
-  // Copies what is there. Closes the descriptor and makes it -1 at its end, or if this is the last
-  // time.
+  // Copies what is there, or as much of it as leaves the others their turn; all if this is the last
+  // time. Closes the descriptor and makes it -1 then, and at its end.
   void drain(int* fd, bool last);
   // The file that could not take everything; empty: there is none.
   const std::string& failed_file() const { return failed_; }

@@ -29,10 +29,20 @@ constexpr std::chrono::milliseconds kAgentExtra{3000};
 // After SIGKILL only a process that the kernel itself cannot end is left.
 constexpr std::chrono::milliseconds kUnkillable{5000};
 
+// nohup, and a shell that starts it in the background, have some ignored. Blocked ones would come
+// all the same.
+bool is_ignored(int number) {
+  struct sigaction now {};
+  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 sigset_t handled_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  sigaddset(&set, SIGCHLD);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    if (!is_ignored(number)) sigaddset(&set, number);
+  }
   return set;
 }
 
