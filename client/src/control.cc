@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "client/src/runtime_dir.h"
@@ -13,6 +16,21 @@ namespace {
 
 Status broken(const zmq::error_t& error) {
   return {Code::kInternal, fmt::format("the control channel failed: {}", error.what())};
+}
+
+// A context with one socket takes ten descriptors.
+constexpr size_t kFilesNeeded = 16;
+
+// libzmq ends the process where it gets none. Other threads may be as fast; they would have to be
+// at the same limit in the same microseconds.
+bool enough_files_left() {
+  std::array<int, kFilesNeeded> taken;
+  std::ranges::generate(taken, [] { return ::eventfd(0, EFD_CLOEXEC); });
+  const bool enough = std::ranges::none_of(taken, [](int fd) { return fd < 0; });
+  for (const int fd : taken) {
+    if (fd >= 0) ::close(fd);
+  }
+  return enough;
 }
 
 // A signal may end even a call that does not wait. Giving up then would leave a message lying
@@ -41,6 +59,14 @@ tl::expected<ControlSocket, Status> ControlSocket::connect(const std::string& ru
   // ZeroMQ would try for ever without a word.
   if (::faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) != 0) {
     return tl::unexpected(unreachable(runtime_dir, path, errno));
+  }
+  if (!enough_files_left()) {
+    return tl::unexpected(Status(
+        Code::kResourceExhausted,
+        fmt::format("this process has fewer than {} file descriptors left, which a connection "
+                    "to the daemon takes for a while: raise its limit (ulimit -n), or close "
+                    "groups and communicators that are not needed any more",
+                    kFilesNeeded)));
   }
   try {
     auto context = std::make_unique<zmq::context_t>(1);

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +37,31 @@ TEST(Open, TellsRankSizeNodeAndPlace) {
   // Ranks 1, 2 and 3 are on this node, so rank 2 is the second of three.
   EXPECT_EQ(gradring_local_size(comm.get()), 3);
   EXPECT_EQ(gradring_local_rank(comm.get()), 1);
+}
+
+// libzmq itself would end the process.
+TEST(Open, WithoutDescriptorsIsRefusedAtWhicheverItIs) {
+  FakeDaemon daemon;
+  const int first_free = ::dup(0);
+  ::close(first_free);
+  int refused = 0;
+  for (int more = 0; more < 30; ++more) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto files = static_cast<rlim_t>(first_free + more);
+      const rlimit limit{files, files};
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+      const gradring_options options = options_for(daemon.runtime_dir(), 0, 1);
+      gradring_comm* comm = nullptr;
+      ::_exit(gradring_open(&options, &comm) == GRADRING_OK ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << more << " descriptors: signal " << WTERMSIG(status);
+    refused += WEXITSTATUS(status);
+  }
+  EXPECT_GE(refused, 16);
+  EXPECT_LT(refused, 30);
 }
 
 TEST(Open, KeepsTheLocalRankThatTheLauncherGave) {
