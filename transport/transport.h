@@ -76,7 +76,7 @@ class Registration {
 };
 
 // Moves messages between nodes: a fixed header of kFrameBytes and a payload. Reliable until the
-// connection breaks. All calls come from one thread, the owner's; none blocks.
+// connection breaks. All calls come from one thread, the owner's; none waits for the network.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -1,5 +1,6 @@
 // What the body over TCP adds to the interface: strangers, odd streams, several addresses.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -7,9 +8,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "tests/transport/conformance.h"
 #include "transport/address.h"
@@ -147,6 +151,25 @@ TEST(TcpStrangers, WhoSayNothingAreFew) {
   ASSERT_TRUE(pump({&a, &b}, [&] { return a.seen.received == 1; }));
 }
 
+// One turn must end although somebody is always there.
+TEST(TcpStrangers, WhoComeWithoutEndKeepUsFromNobody) {
+  Node a(on_loopback()), b(on_loopback());
+  ASSERT_TRUE(b.connect(1, a).ok());
+  std::atomic<bool> enough = false;
+  std::vector<std::thread> crowd;
+  for (int i = 0; i < 3; ++i) {
+    crowd.emplace_back([&] {
+      while (!enough) const Knock one(a);
+    });
+  }
+  for (uint64_t number = 1; number <= 100; ++number) {
+    EXPECT_TRUE(b.transport->send(1, header_of(number), {}, 0).ok());
+    EXPECT_TRUE(pump({&a, &b}, [&] { return a.seen.received == number; }));
+  }
+  enough = true;
+  for (std::thread& one : crowd) one.join();
+}
+
 // As when a large ring starts: all have connected and spoken before anybody looks.
 TEST(TcpStrangers, WhoHasSpokenIsNone) {
   Node a(on_loopback());
@@ -187,6 +210,24 @@ TEST(TcpStream, ALengthThatNobodySendsEndsIt) {
   EXPECT_EQ(a.transport->counters().messages_dropped, 1u);
 }
 
+// We cannot send to it any more, but it to us, and then we leave.
+TEST(TcpStream, WhatIsUnderWayOfWhomWeLostGoesNowhere) {
+  Node a(on_loopback());
+  std::optional<Node> b(on_loopback());
+  ASSERT_TRUE(a.connect(2, *b).ok());
+  ASSERT_TRUE(a.transport->send(2, header_of(1), {}, 0).ok());
+  ASSERT_TRUE(pump({&a, &*b}, [&] { return b->seen.received == 1; }));
+  const Knock peer(a);
+  peer.greet(a, raw_address(*b).identity);
+  b.reset();
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.lost.size() == 1; }));
+  const auto bytes = message_of(1, pattern(100'000, 1));
+  ASSERT_TRUE(peer.say(bytes.data(), bytes.size() / 2));
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.open.size() == 1; }));
+  a.transport->disconnect(2);
+  ASSERT_TRUE(pump({&a}, [&] { return a.seen.aborted == 1; }));
+}
+
 // The peer stands still in the midst of a payload, and we leave: its destination is ours again.
 TEST(TcpStream, WhatIsUnderWayWhenWeLeaveGoesNowhere) {
   Node a(on_loopback()), b(on_loopback());
@@ -223,6 +264,68 @@ TEST(TcpConnect, TriesOneAddressAfterTheOther) {
   const auto payload = pattern(1000, 1);
   ASSERT_TRUE(a.transport->send(2, header_of(1), payload, 1).ok());
   ASSERT_TRUE(pump({&a, &b}, [&] { return b.seen.received == 1; }));
+  EXPECT_TRUE(a.seen.lost.empty());
+}
+
+// Listens, and has no room for whoever connects: the kernel does not answer.
+class Silent {
+ public:
+  Silent() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(listener_.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+    EXPECT_EQ(listen(listener_.fd(), 0), 0);
+    socklen_t length = sizeof at;
+    EXPECT_EQ(getsockname(listener_.fd(), reinterpret_cast<sockaddr*>(&at), &length), 0);
+    port_ = ntohs(at.sin_port);
+    for (int i = 0; i < 3; ++i) {
+      waiting_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      (void)connect(waiting_.back().fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+    }
+  }
+  Endpoint endpoint() const { return conformance::endpoint("127.0.0.1", 0, port_); }
+
+  // From the first call on it has room, and says whether anybody has greeted.
+  bool is_greeted() {
+    fcntl(listener_.fd(), F_SETFL, O_NONBLOCK);
+    while (true) {
+      Socket one(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!one) break;
+      waiting_.push_back(std::move(one));
+    }
+    GreetingBytes greeting;
+    return std::ranges::any_of(waiting_, [&](const Socket& one) {
+      return recv(one.fd(), greeting.data(), greeting.size(), 0) ==
+             static_cast<ssize_t>(greeting.size());
+    });
+  }
+
+ private:
+  Socket listener_;
+  std::vector<Socket> waiting_;
+  uint16_t port_ = 0;
+};
+
+TEST(TcpConnect, DoesNotWaitForAnAddressThatSaysNothing) {
+  Node a(on_loopback()), b(on_loopback());
+  const Silent nobody;
+  const std::vector<Endpoint> endpoints = {nobody.endpoint(), nobody.endpoint(),
+                                           raw_address(b).endpoints.front()};
+  ASSERT_TRUE(a.transport->connect(2, address_with(b, endpoints)).ok());
+  ASSERT_TRUE(a.transport->send(2, header_of(1), {}, 0).ok());
+  ASSERT_TRUE(pump({&a, &b}, [&] { return b.seen.received == 1; }));
+  EXPECT_TRUE(a.seen.lost.empty());
+}
+
+TEST(TcpConnect, BeginsAnewBehindTheLastAddress) {
+  Node a(on_loopback()), b(on_loopback());
+  Silent first;
+  const Silent second;
+  ASSERT_TRUE(a.transport->connect(2, address_with(b, {first.endpoint(), second.endpoint()})).ok());
+  idle({&a}, std::chrono::milliseconds(800));
+  // Now that the second has been tried the first begins to answer.
+  ASSERT_TRUE(pump({&a}, [&] { return first.is_greeted(); }));
   EXPECT_TRUE(a.seen.lost.empty());
 }
 

@@ -27,14 +27,16 @@ size_t TcpTransport::preferred_payload_bytes() const { return kTcpSliceBytes; }
 int TcpTransport::progress(Events& events) {
   constexpr int kNews = 32;
   std::array<epoll_event, kNews> news;
-  int work = notices_.tell(events);
+  int work = notices_.tell(events) + accept_rest(&events);
   const int count = epoll_wait(epoll_.fd(), news.data(), kNews, 0);
   for (int i = 0; i < count; ++i) {
     const Number number = news[static_cast<size_t>(i)].data.u64;
     if (number == kNewsOfSender) {
       work += hear_of_sent();
+    } else if (number == kPatience) {
+      try_other_ways();
     } else if (const auto listener = listeners_.find(number); listener != listeners_.end()) {
-      accept_all(listener->second.fd(), &events);
+      if (accept_some(listener->second.fd(), &events)) crowded_.insert(number);
     } else if (links_.contains(number)) {
       on_news(number, (news[static_cast<size_t>(i)].events & EPOLLOUT) != 0);
     } else {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -40,7 +41,7 @@ class TcpTransport final : public Transport {
               uint64_t token) override;
   int progress(Events& events) override;
   int event_fd() const override { return epoll_.fd(); }
-  bool arm() override { return notices_.empty(); }
+  bool arm() override { return notices_.empty() && crowded_.empty(); }
   Counters counters() const override { return counters_; }
   size_t preferred_payload_bytes() const override;
 
@@ -49,22 +50,26 @@ class TcpTransport final : public Transport {
   // is nobody's.
   using Number = Sender::Number;
 
-  static constexpr Number kNewsOfSender = 0;  // others are from 1 on
+  static constexpr Number kNewsOfSender = 0, kPatience = 1;  // others are from 2 on
 
   struct Link {
     PeerId peer = 0;
     std::unique_ptr<Outgoing> out;
-    size_t apart = 0;  // messages of it that the sender has; with any, `out` is the sender's
+    bool waited = false;  // through a whole round of patience, and it is not open
+    size_t apart = 0;     // messages of it that the sender has; with any, `out` is the sender's
 
     size_t waiting() const { return apart != 0 ? apart : out->waiting(); }
   };
 
   Status listen_at(Endpoint endpoint);
   Status watch(int fd, Number number, uint32_t what);
-  void accept_all(int listener, Events* events);
+  bool accept_some(int listener, Events* events);
+  int accept_rest(Events* events);
   void make_room(Events* events);
   int take(Number number, Events* events);
   Status open(Number number, Outgoing* out);
+  void be_patient();
+  void try_other_ways();
   void on_news(Number number, bool writable);
   bool goes_apart(const Link& link, size_t payload_bytes);
   void give(Number number);
@@ -79,11 +84,14 @@ class TcpTransport final : public Transport {
   std::vector<Endpoint> own_;  // with the ports at which we listen
   Counters counters_;
   Socket epoll_;
-  Number next_number_ = 1;
+  Number next_number_ = 2;
   std::unordered_map<Number, Socket> listeners_;
+  std::set<Number> crowded_;             // listeners at which more may wait than a turn accepts
   std::map<Number, Incoming> incoming_;  // the oldest first
   std::unordered_map<Number, Link> links_;
+  Socket patience_;  // a timer, while one of them is not open that has other ways
   std::unordered_map<PeerId, Number> link_to_;
+  std::unordered_map<PeerId, Identity> lost_;  // who they were, until they are connected anew
   // Memory for a call.
   std::vector<Outgoing::Sent> sent_;
   std::vector<Sender::News> heard_;

@@ -19,6 +19,8 @@
 namespace gradring::transport {
 namespace {
 
+constexpr int kAcceptsPerTurn = 64;
+
 // Fills in the port.
 tl::expected<Socket, Status> open_listener(Endpoint* endpoint) {
   const auto failed = [endpoint](const char* what) {
@@ -84,11 +86,13 @@ std::string TcpTransport::address() const {
   return seal_address(name(), encode_address({me_, own_}));
 }
 
-void TcpTransport::accept_all(int listener, Events* events) {
-  for (;;) {
+// Whoever connects as fast as it is accepted must not keep us from everybody else. True: there may
+// be more.
+bool TcpTransport::accept_some(int listener, Events* events) {
+  for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
     const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-    if (fd < 0) return;
+    if (fd < 0) return false;
     Socket socket(fd);
     keep_alive(socket.fd());
     make_room(events);
@@ -97,6 +101,14 @@ void TcpTransport::accept_all(int listener, Events* events) {
       incoming_.try_emplace(number, std::move(socket), me_);
     }
   }
+  return true;
+}
+
+int TcpTransport::accept_rest(Events* events) {
+  if (crowded_.empty()) return 0;
+  std::erase_if(crowded_,
+                [&](Number number) { return !accept_some(listeners_.at(number).fd(), events); });
+  return 1;
 }
 
 void TcpTransport::make_room(Events* events) {

@@ -25,6 +25,10 @@ class Outgoing {
 
   // Opens it by the next way that can be begun. An error where there is none left, in words.
   Status open();
+  // It is not open, and may be opened by another way.
+  bool has_other_ways() const { return !open_ && ways_.size() > 1; }
+  // Nothing was heard this way; open() takes the next, and the first again behind the last.
+  void go_on_round() { next_way_ %= ways_.size(); }
   // The kernel has news of it: that it can be written to, or something else. An error ends this
   // way.
   Status look(bool writable);

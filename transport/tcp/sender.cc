@@ -75,6 +75,8 @@ void Sender::take_back(Number number, std::vector<Outgoing::Sent>* sent) {
   if (const auto it = charges_.find(number); it != charges_.end()) {
     for (const Outgoing::Message& message : it->second.next) it->second.out->add(message);
     charges_.erase(it);
+    // poll() holds what it waits for, and the kernel would not close it meanwhile.
+    if (std::exchange(asleep_, false)) ring(bell_);
   }
   std::erase_if(untold_, [&](const News& news) {
     if (news.number != number) return false;

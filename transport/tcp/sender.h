@@ -15,10 +15,11 @@ namespace gradring::transport {
 
 // A thread that gives messages to the kernel, so that the transport's owner receives and sums
 // meanwhile. A connection is the thread's from the first message that is handed over until its
-// owner has heard of the last; whose it is not does not touch it.
+// owner has heard of the last; whose it is not does not touch it, but that the owner asks the
+// kernel whether it is still there (Outgoing::look).
 //
-// All calls come from the owner's thread. None waits, but take_back() until the kernel
-// has what it has room for.
+// All calls come from the owner's thread. None waits, but take_back() until the kernel has what it
+// has room for.
 class Sender {
  public:
   // What the kernel tells of by this number.
