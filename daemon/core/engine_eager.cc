@@ -104,6 +104,22 @@ std::optional<uint32_t> JobEngine::on_parcel(uint32_t from, const Frame& f) {
 
 // False: it came before, or must not have come at all.
 bool JobEngine::eager_begins(uint32_t from, const Frame& f) {
+  const auto fault = [&](const std::string& what) {
+    protocol_fault(from, what);
+    return false;
+  };
+  if (tree_) return fault("READY with its data, which large jobs do not have");
+  // Whoever sends a READY with its data sends as much as its op has for us.
+  const DirectLayout layout =
+      direct_layout(f.ready.signature, members(), plan_options(f.key, f.ready.signature));
+  const uint64_t first = layout.direct == Direct::kParts ? uint64_t{me_} * layout.slice_bytes : 0;
+  const uint64_t bytes = f.ready.signature.bytes();
+  const uint64_t expected =
+      first < bytes ? std::min<uint64_t>(bytes - first, layout.slice_bytes) : 0;
+  if (f.ready.length != expected) {
+    return fault("READY for " + describe(f.key) + " with " + std::to_string(f.ready.length) +
+                 " bytes instead of " + std::to_string(expected));
+  }
   switch (eager_received_[from].begin(f.ready.serial)) {
     case EagerReceived::Serial::kNew:
       return true;
@@ -113,27 +129,10 @@ bool JobEngine::eager_begins(uint32_t from, const Frame& f) {
     case EagerReceived::Serial::kTooFar:
       break;
   }
-  protocol_fault(from, "data with READY for more ops than may be under way");
-  return false;
+  return fault("data with READY for more ops than may be under way");
 }
 
 std::optional<uint32_t> JobEngine::on_eager(uint32_t from, const Frame& f) {
-  if (tree_) {
-    protocol_fault(from, "READY with its data, which large jobs do not have");
-    return std::nullopt;
-  }
-  const DirectLayout layout =
-      direct_layout(f.ready.signature, members(), plan_options(f.key, f.ready.signature));
-  const uint64_t first = layout.direct == Direct::kParts ? uint64_t{me_} * layout.slice_bytes : 0;
-  const uint64_t bytes = f.ready.signature.bytes();
-  const uint64_t expected =
-      first < bytes ? std::min<uint64_t>(bytes - first, layout.slice_bytes) : 0;
-  if (f.ready.length != expected) {
-    protocol_fault(from, "READY for " + describe(f.key) + " with " +
-                             std::to_string(f.ready.length) + " bytes instead of " +
-                             std::to_string(expected));
-    return std::nullopt;
-  }
   if (!eager_begins(from, f)) return std::nullopt;
   const uint32_t unit = units_.take();
   units_.parcel(unit) = {from, f, false};

@@ -304,6 +304,15 @@ TEST(EngineDirect, DataThatDoesNotFitItsOpBreaksTheRules) {
   EXPECT_EQ(story.ring.failures(0)[0].blame.node, "b");
 }
 
+// Nobody would have what is to be summed.
+TEST(EngineDirect, DataThatIsAnnouncedAndNotThereBreaksTheRules) {
+  DirectStory story(3);
+  story.ring.inject(1, 0, ready_with(story.ring, op(5), 1, 0));
+  ASSERT_EQ(story.ring.failures(0).size(), 1u);
+  EXPECT_EQ(story.ring.failures(0)[0].cause, Cause::kProtocol);
+  EXPECT_EQ(story.ring.failures(0)[0].blame.node, "b");
+}
+
 TEST(EngineDirect, MoreDataThanMayBeUnderWayBreaksTheRules) {
   DirectStory story(3);
   story.ring.inject(1, 0, ready_with(story.ring, op(5), kEagerWindow + 1, 64));

@@ -258,7 +258,7 @@ TEST(EngineTreeFrames, AreTakenFromNeighboursOnly) {
   EXPECT_EQ(fault(9, frame), "");
   frame.ready.eager = true;
   frame.ready.serial = 1;
-  EXPECT_THAT(fault(9, frame), HasSubstr("READY in a way"));
+  EXPECT_THAT(fault(9, frame), HasSubstr("READY with its data"));
   frame.type = FrameType::kWanted;
   EXPECT_THAT(fault(2, frame), HasSubstr("WANTED from a node"));
   EXPECT_EQ(fault(0, frame), "");
