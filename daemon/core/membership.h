@@ -292,7 +292,6 @@ class Membership {
 
   // join.cc
   void invite(Live& live);
-  void invite_all(const std::string& job, const std::string& token);
   Live* grows_with(const GatheringKey& key);
   std::vector<RankInfo> welcome_ranks(const Live& live, const std::vector<RankInfo>& ranks) const;
   Fit fits_join(const std::string& from, const Propose& propose, std::string* why) const;

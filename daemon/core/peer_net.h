@@ -79,7 +79,6 @@ class PeerNet {
 
   // ---- questions ----
   bool relayed_is_up(const std::string& peer) const;
-  bool has_links() const { return relay_.any_link(); }
   const std::string& self() const { return options_.self; }
   const Overlay& overlay() const { return overlay_; }
   uint64_t passed_on() const { return passed_on_; }

@@ -151,7 +151,10 @@ void DataThread::rest(core::Time now) {
     fds_.push_back({lane->event_fd(), POLLIN, 0});
   }
   const size_t bells = fds_.size();
-  if (!rest_rings()) return rise_rings({});
+  if (!rest_rings()) {
+    if (events_->full()) sched_yield();  // nothing is taken before the control thread comes to it
+    return rise_rings({});
+  }
   core::Time due = std::min(next_pulse_, prober_.next_deadline());
   if (!gate_.empty()) due = std::min(due, gate_.next_look(now));
   if (shared_.gpus.busy()) due = std::min(due, shared_.gpus.next_look(now));

@@ -82,7 +82,6 @@ class GpuRing {
   static GpuStaging::Place place_of_kept(uint32_t kept) {
     return {(kept & ~kKeptHere) >> kGpuShift, kept & ((uint32_t{1} << kGpuShift) - 1)};
   }
-  GpuStaging::Place begin_at(core::Staging at, const OpKey& key, uint32_t slice);
   void copy(const OpKey& key, transport::GpuRange from, GpuStaging::Place place,
             GpuStaging::Use use, uint32_t bytes);
   template <typename Order>

@@ -57,15 +57,12 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
     const bool again = command.ring == nullptr && open.ring == nullptr && open.key == key &&
                        open.input == command.input && open.output == command.output;
     const std::string why = "ticket " + std::to_string(ticket) + " is in use by an open op";
-    if (!again) return refuse(command, refusal(rank.rank, why));
+    if (!again) return end_unopened(command, refusal(rank.rank, why));
   }
   if (const auto told = told_.find(command.session); told != told_.end()) {
     for (const uint64_t seen : command.seen) told->second.erase(seen);
     const auto end = told->second.find(ticket);
-    if (end != told->second.end()) {
-      shared_->events->post(Completed{command.session, ticket, end->second});  // once more
-      return;
-    }
+    if (end != told->second.end()) return end_unopened(command, end->second);  // once more
   }
   const Signature& signature = command.submission.signature;
   const core::Time at = monotonic_now();  // `now` is as old as the turn
@@ -104,11 +101,12 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   complete(rank.rank, ticket, refusal(rank.rank, refused.message()));
 }
 
-void JobExecutor::refuse(const Submit& command, const core::Outcome& refused) {
+// Of a ring's op the control thread knows nothing: what it has open under this ticket is another.
+void JobExecutor::end_unopened(const Submit& command, const core::Outcome& outcome) {
   const uint64_t ticket = command.submission.ticket;
   const bool by_ring = command.ring != nullptr;
-  if (by_ring) command.ring->end(ticket, segments_of(command.submission), refused);
-  shared_->events->post(Completed{command.session, ticket, refused, by_ring});
+  if (by_ring && command.ring->end(ticket, segments_of(command.submission), outcome)) return;
+  shared_->events->post(Completed{command.session, ticket, outcome, by_ring});
 }
 
 core::Outcome JobExecutor::refusal(uint32_t rank, const std::string& why) const {

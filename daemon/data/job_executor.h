@@ -187,7 +187,7 @@ class JobExecutor final : private core::EngineActions {
   void count_again(const std::vector<InstallJob::Lent>& lent);
   void remember_told(SessionId session, uint64_t ticket, const core::Outcome& outcome);
   core::Outcome refusal(uint32_t rank, const std::string& why) const;
-  void refuse(const Submit& command, const core::Outcome& refused);
+  void end_unopened(const Submit& command, const core::Outcome& outcome);
   LocalRank& local(uint32_t rank);
   const Lent& lent_to(const core::Submission& submission) const;
   const Lent* first_lent_to(const core::Op& op) const;

@@ -56,7 +56,7 @@ class SessionRing final : private TrainerMemory {
   // ---- sleep ----
   int bell() const { return open_.shared->submitted.get(); }
   // False: there is work.
-  bool rest() { return closed_ || submissions_.rest(); }
+  bool rest() { return closed_ || (!postponed_ && submissions_.rest()); }
   void rise(bool rung);
 
   // The trainer has left or is gone: no more submissions.

@@ -208,5 +208,24 @@ TEST_F(LiveRingTest, WhoIsNotThereForAnswersIsPutOut) {
   EXPECT_TRUE(form_job("next", {&b_}));
 }
 
+// Libraries of ours count on. To the daemon it looks like what is asked for once more after a
+// restart.
+TEST(LiveRingRestart, ATicketThatHasEndedIsToldOnceMoreInTheRing) {
+  LiveDaemon daemon({"--keep", "--restart-grace", "20s"});
+  RawTrainer a(daemon.runtime_dir());
+  ASSERT_TRUE(form_job("alone", {&a}));
+  RawRings rings(a);
+  const RawTrainer::Memory memory = a.allocate(4096);
+  for (int i = 0; i < 2; ++i) {
+    rings.put(ring_allreduce(memory.segment, 1));
+    const RingEnd end = rings.end();
+    EXPECT_EQ(end.ticket, 1u);
+    EXPECT_EQ(end.verdict, kOk);
+  }
+  wire::ClientMessage free;
+  free.mutable_free()->set_segment(memory.segment);
+  EXPECT_TRUE(a.ask(free).has_freed());
+}
+
 }  // namespace
 }  // namespace gradring::daemon
