@@ -170,8 +170,20 @@ TEST_P(DataGpuRingPrograms, EndAsOnTheHost) {
 INSTANTIATE_TEST_SUITE_P(Seeds, DataGpuRingPrograms, testing::Range(0U, 20U));
 
 // Whose trainer dies has given all the same, wherever its epoch ends.
-class DataGpuRingBlocksLose : public DataGpuRingBlocks,
-                              public testing::WithParamInterface<size_t> {};
+class DataGpuRingBlocksLose : public DataGpuRingBlocks, public testing::WithParamInterface<size_t> {
+ protected:
+  // The GPUs of both nodes have begun, which they may before all ranks are ready; of those the
+  // nodes hear meanwhile.
+  void await_begin() {
+    for (const Node* node : {&a_, &b_}) {
+      const auto begun = [&] {
+        return !node->gpus->allreduces().empty() || !node->gpus->sums().empty();
+      };
+      while (!begun() && !HasFailure()) std::this_thread::sleep_for(1ms);
+    }
+    std::this_thread::sleep_for(50ms);
+  }
+};
 
 TEST_P(DataGpuRingBlocksLose, ARankThatDiesHasGivenAllTheSame) {
   for (const Collective collective : kBoth) {
@@ -181,7 +193,7 @@ TEST_P(DataGpuRingBlocksLose, ARankThatDiesHasGivenAllTheSame) {
       a_.gpus->let(GetParam());
       b_.gpus->let(GetParam() * 2);
       const Blocks& blocks = submit_blocks(collective, kBlockFloats, 0, in_place);
-      std::this_thread::sleep_for(5ms);
+      await_begin();
       leave(3);
       a_.gpus->let_all();
       b_.gpus->let_all();
