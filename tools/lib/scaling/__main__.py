@@ -12,7 +12,7 @@ from . import predict, tables
 
 ROOT = Path(__file__).resolve().parents[3]
 USAGE = """Predicts how gradring scales, by its own core under virtual time with the costs of tests/scale/machines.json, and writes
-tables and picture into docs/scaling.md. Nothing is measured, so it may run beside anything; it takes some twenty minutes."""
+tables and picture into docs/scaling.md. Nothing is measured, so it may run beside anything; it takes some minutes."""
 
 
 def write(page, blocks):
