@@ -9,7 +9,7 @@ from conftest import TRAINERS, reports
 from gradring.adasum import weights
 from gradring.world import _standing_of
 
-OPS = 20
+OPS = 21
 
 
 def test_every_op_gives_what_it_must(ring):

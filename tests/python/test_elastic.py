@@ -71,6 +71,14 @@ def test_all_go_back_where_one_does(ring):
         assert end == {"resets": [1, 3, 5 if rank == 2 else 6, 7], "size": 4}, end  # who has committed is further
 
 
+@pytest.mark.parametrize("when", ["begun", "known"])
+def test_goes_on_without_a_rank_that_is_lost_as_the_others_meet(ring, when):
+    job = ring.launch("elastic_twice", when)
+    for rank, one in enumerate([job[0], job[1]]):
+        assert one.wait(60) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+        assert reports(one) == [{"resets": [2], "place": [rank, 2, rank, 2], "step": 6}], reports(one)
+
+
 def test_what_was_processed_is_put_together():
     states = [{"epoch": 1, "processed_indices": {1, 2}}, {"epoch": 1, "processed_indices": {3}},
               {"epoch": 0, "processed_indices": {9}}]

@@ -71,7 +71,8 @@ std::unique_ptr<Call> make_call(gradring_collective collective, gradring_dtype d
                                 uintptr_t output, size_t output_bytes, gradring_reduce_op op,
                                 uint32_t root, std::string name, int32_t priority,
                                 gradring_wire wire, double prescale, double postscale,
-                                std::vector<uint64_t> counts, std::optional<uintptr_t> gpu_stream) {
+                                std::vector<uint64_t> counts, std::optional<uintptr_t> gpu_stream,
+                                uint32_t ranks) {
   auto made = std::make_unique<Call>();
   Call& call = *made;
   call.op.collective = collective;
@@ -83,6 +84,7 @@ std::unique_ptr<Call> make_call(gradring_collective collective, gradring_dtype d
   call.op.wire = wire;
   call.op.prescale = prescale;
   call.op.postscale = postscale;
+  call.op.ranks = ranks;
   call.name = std::move(name);
   call.counts = std::move(counts);
   call.input = extent_of(input, input_bytes);
@@ -264,7 +266,8 @@ NB_MODULE(_native, m) {
       nb::arg("output_bytes") = 0, nb::arg("op") = GRADRING_SUM, nb::arg("root") = 0,
       nb::arg("name") = "", nb::arg("priority") = 0, nb::arg("wire") = GRADRING_WIRE_DEFAULT,
       nb::arg("prescale") = 1.0, nb::arg("postscale") = 1.0,
-      nb::arg("counts") = std::vector<uint64_t>(), nb::arg("gpu_stream") = nb::none());
+      nb::arg("counts") = std::vector<uint64_t>(), nb::arg("gpu_stream") = nb::none(),
+      nb::arg("ranks") = 0);
 
   nb::class_<Request>(m, "Request")
       .def("wait", &Request::wait, nb::arg("timeout_ms") = -1)

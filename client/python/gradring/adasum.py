@@ -19,7 +19,7 @@ def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, p
     """As exchange.allreduce. Raises TypeError for anything but float16, float32 and float64."""
     names = process_set.names()
     full = names.check(name, "adasum") or names.automatic("adasum")
-    sources = [frontend.dense(tensor) for tensor in tensors]
+    sources = [frontend.dense(tensor, writable=outputs is not None and outputs[i] is tensor) for i, tensor in enumerate(tensors)]
     vectors = []
     for source in sources:
         array = as_array(source)

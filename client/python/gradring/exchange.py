@@ -178,7 +178,7 @@ class _Home:
         self._tensor = tensor
         self._target = output
         self._end = None
-        self.source = frontend.dense(tensor)
+        self.source = frontend.dense(tensor, writable=output is tensor)
         self.given = frontend.place(self.source)
         if output is None:
             self._dense = frontend.empty(self.given.shape, tensor)

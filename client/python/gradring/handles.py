@@ -7,10 +7,8 @@ import threading
 from typing import Any, Callable
 
 from ._native import Code
+from .deadline import FOR_EVER, LOOK, Deadline
 from .errors import GradringError
-
-POLL = 0
-FOR_EVER = -1  # which the daemon's op-deadline bounds
 
 
 class Handle:
@@ -40,38 +38,41 @@ class RequestHandle(Handle):
         self._error: GradringError | None = None
 
     def poll(self):
-        if not self._lock.acquire(blocking=False):
-            return False  # somebody waits for it
         try:
-            return self._done_within(POLL)
+            return self._done_by(LOOK)
         except GradringError:
             return True
-        finally:
-            self._lock.release()
 
     def wait(self, timeout=None):
-        if not self._done_within(FOR_EVER if timeout is None else max(int(timeout * 1000), 1)):
+        if not self._done_by(Deadline(FOR_EVER if timeout is None else timeout)):
             raise _late(timeout)
         return self._result
 
-    def _done_within(self, milliseconds):
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            try:
-                while self._requests:
-                    if not self._requests[0].wait(milliseconds):
-                        return False
-                    self._requests.pop(0)
-            except GradringError as error:
-                if error.code != Code.DEADLINE:
-                    self._error = error
-                    self._requests.clear()
-                raise
-            if self._finish is not None:
-                self._result = self._finish()
-                self._finish = None
-            return True
+    def _done_by(self, deadline):
+        if not self._lock.acquire(timeout=deadline.seconds()):
+            return False  # somebody waits for it
+        try:
+            return self._wait_by(deadline)
+        finally:
+            self._lock.release()
+
+    def _wait_by(self, deadline):
+        if self._error is not None:
+            raise self._error
+        try:
+            while self._requests:
+                if not self._requests[0].wait(deadline.milliseconds()):
+                    return False
+                self._requests.pop(0)
+        except GradringError as error:
+            if error.code != Code.DEADLINE:
+                self._error = error
+                self._requests.clear()
+            raise
+        if self._finish is not None:
+            self._result = self._finish()
+            self._finish = None
+        return True
 
     def under_way(self):
         """What tells whether it is, and does not keep the result."""
@@ -82,7 +83,7 @@ def _any_under_way(requests, lock):
     if not lock.acquire(blocking=False):
         return True  # somebody waits for it
     try:
-        return not all(one.wait(POLL) for one in requests)
+        return not all(one.wait(LOOK.milliseconds()) for one in requests)
     except GradringError:
         return False
     finally:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from . import _native, horovod_env, timeline
 from . import process_sets as sets
-from .world import World, enter, is_initialized, rank
+from .world import World, enter, is_initialized, rank, world
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may call shutdown() while its thread is in init()
 _lives = 0  # how often this process was in a job
 
 
@@ -45,8 +45,9 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         if timeout:
             options["join_timeout_ms"] = int(timeout * 1000)
         elastic = (options.get("policy") or _native.told()["policy"]).startswith("elastic")
-        _lives += 1
-        enter(World(_native.open(**options), elastic))
+        opened = _native.open(**options)
+        _lives += 1  # not before: a rank that tries again after an error names the life that the others are at
+        enter(World(opened, elastic))
     try:
         sets.start(list(process_sets) if process_sets and process_sets != "dynamic" else [], comms[1:])
     except ValueError:
@@ -56,11 +57,15 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
 
 
 def shutdown() -> None:
-    """Leaves the job. Ops that others wait for must have been submitted. Does nothing outside of one."""
+    """Leaves the job. Ops that others wait for must have been submitted; what is still under way fails here, and arrays
+    stay as they are. Does nothing outside of a job, nor where a signal's handler calls it during init()."""
     timeline.end()
     with _lock:
         sets.stop()
-        enter(None)
+        if is_initialized():
+            left = world().job
+            enter(None)
+            left.leave()  # arrays in its memory and handles, if there are any, keep it open
 
 
 atexit.register(shutdown)

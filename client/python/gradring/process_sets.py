@@ -175,7 +175,11 @@ def _ranks_of(comm):
 
 def stop() -> None:
     global _next_id
-    for one in _sets.values():
-        _forget(one)
+    known = list(_sets.values())
+    left = [one._job for one in known if one._job is not None]
     _sets.clear()
     _next_id = 1
+    for one in known:
+        _forget(one)
+    for job in left:
+        job.leave()  # handles may keep it open

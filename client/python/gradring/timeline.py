@@ -12,7 +12,7 @@ from . import world
 from .ctl import Ctl
 
 _READING = 300  # seconds that the reading of a long trace may take
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may call shutdown() meanwhile
 _file: str | None = None
 
 

@@ -50,8 +50,8 @@ class World:
         if view["grew"] != self.grew:
             self.names.start_anew()
         if changed:
-            self.grew = view["grew"]
             self.standing = self._find_out(numbers)
+            self.grew = view["grew"]  # not before: if ranks are lost meanwhile, that they came in is still to be told
         self.oldest = numbers.index(view["oldest"])
         return changed
 
@@ -62,11 +62,12 @@ class World:
 
 
 def gather(job: _native.Job, mine: bytes, ranks: int, name: str = "") -> memoryview:
-    """The bytes of all ranks, one after the other; ranks with another number of bytes end it as a mismatch."""
+    """The bytes of all ranks, one after the other; ranks with another number of bytes end it as a mismatch, and so does
+    another number of ranks than there are."""
     source, target = job.allocate(len(mine)), job.allocate(len(mine) * ranks)
     memoryview(source).cast("B")[:] = mine
     call = Call(Collective.ALLGATHER, dtype=Dtype.UINT8, count=len(mine), input=source.address,
-                input_bytes=source.nbytes, output=target.address, output_bytes=target.nbytes, name=name)
+                input_bytes=source.nbytes, output=target.address, output_bytes=target.nbytes, name=name, ranks=ranks)
     job.start(call, [source, target]).wait()
     return memoryview(target).cast("B")
 

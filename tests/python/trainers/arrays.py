@@ -56,6 +56,17 @@ def in_place_and_not_dense():
     assert np.allclose(mine, sum(inputs) / size)
 
 
+def what_cannot_be_written():
+    mine = inputs[rank].copy()
+    mine.flags.writeable = False
+    refused(TypeError, "cannot be written", gradring.allreduce, mine, out=mine)
+    refused(TypeError, "cannot be written", gradring.allreduce, mine, op=gradring.Adasum, out=mine)
+    refused(TypeError, "cannot be written", gradring.broadcast, mine, 0, out=mine)
+    assert np.array_equal(mine, inputs[rank])
+    text = b"of one rank alone"
+    refused(TypeError, "cannot be written", gradring.allreduce, text, op=gradring.Sum, out=text)
+
+
 def shared_memory():
     array = gradring.empty((6, 5), np.float64)
     array[...] = inputs[rank]
@@ -209,8 +220,8 @@ def another_life():
     assert gradring.process_set_ids() == [0, 1] and sets[0].included() == (rank < 2)
 
 
-for one in (places, sums, averages, other_reductions, factors, in_place_and_not_dense, shared_memory,
-            by_name_in_any_order, what_the_others_wait_for, groups_of_arrays, rows_put_together, broadcasts,
+for one in (places, sums, averages, other_reductions, factors, in_place_and_not_dense, what_cannot_be_written,
+            shared_memory, by_name_in_any_order, what_the_others_wait_for, groups_of_arrays, rows_put_together, broadcasts,
             each_to_each, shares_of_sums, adaptive_sums, process_sets, mistakes, uneven_data, other_libraries,
             another_life):
     one()

@@ -183,6 +183,10 @@ def all_to_all():
     rows = [rank + 1 for rank in range(SIZE)]
     dist.all_to_all_single(got, torch.full((sum(rows), 2), float(RANK)), [RANK + 1] * SIZE, rows)
     assert got[:, 1].tolist() == [rank for rank in range(SIZE) for _ in range(RANK + 1)]
+    counts = [[1, 1, 1, 1], [1, 0, 2, 1], [1, 2, 0, 1], [1, 1, 1, 1]]  # some ranks cannot see that they are not equal everywhere
+    got = torch.empty(SIZE)
+    dist.all_to_all_single(got, of_rank(RANK, SIZE), [row[RANK] for row in counts], counts[RANK])
+    assert got.tolist() == [rank for rank, row in enumerate(counts) for _ in range(row[RANK])]
     parts = [torch.empty(RANK + 1) for _ in range(SIZE)]
     dist.all_to_all(parts, [of_rank(RANK, rank + 1) for rank in range(SIZE)])
     assert [part.tolist() for part in parts] == [[rank] * (RANK + 1) for rank in range(SIZE)]

@@ -55,8 +55,9 @@ def _meet_after(error: GradringError) -> None:
             one.join_point()
             return
         except GradringError as over:
-            # Refused while ops of other threads are under way, and ended where another rank was refused.
-            again = over.code == Code.INVALID or over.cause == Cause.MISMATCH
+            # Refused while ops of other threads are under way, and ended where another rank was refused, or was lost when it had been
+            # counted: the next meeting is without it.
+            again = over.code == Code.INVALID or over.cause in (Cause.MISMATCH, Cause.ROOT_LOST)
             if not again or time.monotonic() > deadline:
                 raise error from over
             time.sleep(0.01)

@@ -35,7 +35,7 @@ class _Kept(Arrays):
 
 class _Passing(_Kept):
     """The Frontend of arrays whose results are soon gone, such as gradients: they lie in the daemon's memory. What a
-    user may keep must not: memory in use keeps the job open after shutdown()."""
+    user may keep must not: memory in use stays the daemon's after shutdown()."""
 
     def empty(self, shape, like):
         dtype = as_array(like).dtype

@@ -6,17 +6,16 @@ import collections
 import contextlib
 import os
 import threading
-from datetime import timedelta
 
 import torch
 
 from .._native import Code
+from ..deadline import FOR_EVER, LOOK, Deadline
 from ..errors import GradringError
 from .captures import aside
 from .devices import Ordered
 from .work import Work
 
-_FOR_EVER = 366 * 86400  # seconds, which the daemon's op-deadline bounds
 _LARGE = 256 << 10  # bytes, whose way back takes longer than a stream's wait for another
 
 # As torch has it for NCCL: whoever waits is to know how it ended.
@@ -52,19 +51,18 @@ class OrderedWork(Work):
         # What is large comes back while others are computed; and nobody but us keeps what a result passes through.
         self._by_own = finish is not None or any([move.brings > _LARGE for move in moves])
         if self._by_own:
-            self._order(stream, 0)
+            self._order(stream, LOOK)
 
-    def wait(self, timeout=timedelta(0)):
+    def wait_by(self, deadline):
         """True when the current stream waits for it. Raises GradringError if it is known to have failed."""
-        seconds = (timeout.total_seconds() if timeout else 0) or self._timeout
         if self._late is not None:
             self._raise(self._late)
         current = self._device.current()
         try:
             if waits_block():
-                self._complete(seconds)
-            elif not self._done and not self._order(self._stream if self._by_own else current, seconds):
-                raise self._too_late(seconds)
+                self._complete(deadline)
+            elif not self._done and not self._order(self._stream if self._by_own else current, deadline):
+                raise self._too_late(deadline)
         except GradringError as error:
             self._told |= error.code != Code.DEADLINE
             raise
@@ -85,7 +83,7 @@ class OrderedWork(Work):
 
     def get_future(self):
         with contextlib.suppress(GradringError):  # of which the future tells
-            if not waits_block() and self._order(self._stream, 0):
+            if not waits_block() and self._order(self._stream, LOOK):
                 with self._lock:
                     if self._future is None and self._error is None:
                         self._future = self._device.future()
@@ -120,19 +118,19 @@ class OrderedWork(Work):
 
     def _has_ended(self):
         try:
-            return self._complete(0)
+            return self._complete(LOOK)
         except Exception as error:  # likewise
             self._end(error)
             return True
 
     def _complete_late(self):
         try:
-            self._complete(self._timeout)
+            self._complete(Deadline(self._timeout))
         except GradringError as error:
             if error.code != Code.DEADLINE:
                 raise
             self._late = error
-            self._complete(_FOR_EVER)
+            self._complete(Deadline(FOR_EVER))
 
     def tell(self):
         """Raises the error, if there is one that nobody has heard of."""
@@ -144,15 +142,17 @@ class OrderedWork(Work):
         self._told = True
         raise error
 
-    def _order(self, stream, seconds):
+    def _order(self, stream, deadline):
         """Unless that is done, puts this stream behind the op, and the result's way home onto it. False: that takes somebody who
         waits, and the time is over."""
-        with self._ordering:
+        if not self._ordering.acquire(timeout=deadline.seconds()):
+            return False
+        try:
             if self._reached is not None:
                 return True
-            milliseconds = int(seconds * 1000)
             for request, move in zip(self._requests, self._moves):
-                done = request.wait_on_stream(stream.cuda_stream, milliseconds) if move.brings else request.wait(milliseconds)
+                left = deadline.milliseconds()
+                done = request.wait_on_stream(stream.cuda_stream, left) if move.brings else request.wait(left)
                 if not done:
                     return False
             if (finish := self._finish) is not None:
@@ -160,9 +160,11 @@ class OrderedWork(Work):
                     finish()
             self._by, self._reached = stream, stream.record_event()
             return True
+        finally:
+            self._ordering.release()
 
     def _settle(self):
-        self._order(self._stream, _FOR_EVER)
+        self._order(self._stream, Deadline(FOR_EVER))
         if waits_block() or self._end_told is not None:  # who is told of the end may look at the result
             with aside():
                 self._device.wait_for(self._reached)

@@ -28,16 +28,22 @@ def create(options, backend_options=None):
 
 
 def _open(options):
-    name, token = _agree_on_name(options.store, options.group_rank)
-    return _native.open(rank=options.group_rank, size=options.group_size, job=name, token=token,
-                        join_timeout_ms=int(options.timeout.total_seconds() * 1000))
+    store, rank = options.store, options.group_rank
+    # A store may outlive its groups, and the next one of the same name is another. Each rank counts those that it was in: one that
+    # tries again after an error is still at the one that the others are at.
+    lives = f"gradring/lives/{rank}"
+    name, token = _agree_on_name(store, f"gradring/job/{store.add(lives, 0)}", rank)
+    job = _native.open(rank=rank, size=options.group_size, job=name, token=token,
+                       join_timeout_ms=int(options.timeout.total_seconds() * 1000))
+    store.add(lives, 1)
+    return job
 
 
-def _agree_on_name(store, rank):
+def _agree_on_name(store, key, rank):
     """The name is for people, and may be that of an earlier run; the token is this group's alone."""
-    if rank == 0:
-        store.set("gradring/job", f"{_name_for_people()}\n{uuid.uuid4().hex}")
-    name, _, token = store.get("gradring/job").decode().rpartition("\n")
+    if rank == 0:  # who may have told it already, and failed then
+        store.compare_set(key, "", f"{_name_for_people()}\n{uuid.uuid4().hex}")
+    name, _, token = store.get(key).decode().rpartition("\n")
     return name, token
 
 

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from .. import _native
 from .._native import Code
+from ..deadline import LOOK, Deadline
 from ..errors import GradringError
 from .devices import Device
 
@@ -57,13 +58,18 @@ class Work(dist.Work):
 
     def wait(self, timeout=timedelta(0)):
         """True when it is done. Raises GradringError if it failed, or is not done in time."""
-        seconds = timeout.total_seconds() if timeout else 0
-        self._complete(seconds or self._timeout)
-        return True
+        return self.wait_by(self.deadline(timeout))
+
+    def deadline(self, timeout):
+        """Of a wait that begins now."""
+        return Deadline((timeout.total_seconds() if timeout else 0) or self._timeout)
+
+    def wait_by(self, deadline):
+        return self._complete(deadline)
 
     def is_completed(self):
         try:
-            return self._complete(0)
+            return self._complete(LOOK)
         except GradringError:
             return True
 
@@ -100,25 +106,21 @@ class Work(dist.Work):
             _finisher.add(self)
         return self._future
 
-    def _complete(self, seconds):
-        """Whether it is done, after so many seconds at most; 0 is a look, else not to be done is an error."""
-        if self._submitted is not None and not self._submitted.is_set():
-            began = time.monotonic()
-            if not self._submitted.wait(min(seconds, threading.TIMEOUT_MAX)):
-                if seconds == 0:
-                    return False
-                raise GradringError(f"{self._what}: timeout after {seconds:g} s, and the device has not come to it yet",
-                                    Code.DEADLINE)
-            if seconds > 0:
-                seconds = max(seconds - (time.monotonic() - began), 0.001)
+    def _complete(self, deadline):
+        """Whether it is done by then; unless that is a look, not to be done is an error."""
+        if self._submitted is not None and not self._submitted.wait(deadline.seconds()):
+            if deadline is LOOK:
+                return False
+            raise GradringError(f"{self._what}: timeout after {deadline.given:g} s, and the device has not come to it yet",
+                                Code.DEADLINE)
         for request in self._requests:
             if self._done:
                 break
             try:
-                if not request.wait(int(seconds * 1000)):
-                    if seconds == 0:
+                if not request.wait(deadline.milliseconds()):
+                    if deadline is LOOK:
                         return False
-                    raise self._too_late(seconds)
+                    raise self._too_late(deadline)
             except GradringError as error:
                 if error.code != Code.DEADLINE:
                     self._end(error)
@@ -128,8 +130,8 @@ class Work(dist.Work):
             raise self._error
         return True
 
-    def _too_late(self, seconds):
-        return GradringError(f"{self._what}: timeout after {seconds:g} s, and it is still under way; 'gradringctl jobs' "
+    def _too_late(self, deadline):
+        return GradringError(f"{self._what}: timeout after {deadline.given:g} s, and it is still under way; 'gradringctl jobs' "
                              "says who waits for whom", Code.DEADLINE)
 
     def _end(self, error):
@@ -155,21 +157,23 @@ class Work(dist.Work):
 
     def _finish_future(self):
         try:
-            self._complete(self._timeout)
+            self._complete(Deadline(self._timeout))
         except Exception as error:  # whatever it is, whoever has the future must hear of it
             self._end(error)
 
 
 class Together(dist.Work):
-    """Several works as one."""
+    """Several works of a group as one."""
 
     def __init__(self, works: list[Work]):
         super().__init__()
         self._works = works
 
     def wait(self, timeout=timedelta(0)):
-        for work in self._works:
-            work.wait(timeout)
+        if self._works:
+            deadline = self._works[0].deadline(timeout)
+            for work in self._works:
+                work.wait_by(deadline)
         return True
 
     def is_completed(self):

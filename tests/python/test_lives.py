@@ -1,0 +1,39 @@
+"""Into a job, out of it, and into the next."""
+
+import signal
+import sys
+import time
+
+from conftest import TRAINERS, reports
+
+
+def test_a_rank_that_failed_to_get_in_may_try_again(ring):
+    first, second = ring.run("lives", "retry", per_node=1, seconds=30)
+    assert first == [{"total": 2.0}]
+    assert second[0]["told"]["code"] == "UNAVAILABLE" and second[1:] == first, second
+
+
+def test_who_shuts_down_has_left_whatever_it_keeps(ring):
+    """At once: the others would wait for the op deadline."""
+    (left, end), *others = ring.run("lives", "kept", seconds=60)
+    told = [one for (said,) in others for one in said["told"]]
+    assert len(told) == 4 and all("rank 0" in one["text"] and "left" in one["text"] for one in told), told
+    assert len(left["told"]) == 2 and all(one["cause"] == "TRAINER_LEFT" for one in left["told"]), left
+    assert left["kept"] == 4000 and end == {"known": True, "still": 4000.0}, (left, end)
+
+
+def test_a_signals_handler_may_shut_down_during_init(ring):
+    command = [*ring.environment(), sys.executable, TRAINERS / "lives.py", "-", "signalled"]
+    one = ring.cluster.start_trainer("signalled", command, ring.nodes[0], 0, 2)
+    deadline = time.monotonic() + 60
+    while not reports(one):
+        assert time.monotonic() < deadline, one.complains()[-800:]
+        time.sleep(0.05)
+    time.sleep(0.5)
+    one.signal(signal.SIGTERM)
+    assert one.wait(20) == 1, one.complains()[-1500:]
+
+
+def test_torchs_groups_of_one_store_are_told_apart(ring):
+    for said in ring.run("store_again", seconds=60):
+        assert said == [{"total": 4.0}] * 3
