@@ -48,7 +48,7 @@ tl::unexpected<Status> usage(std::string why) {
   return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
 }
 
-tl::expected<Wish, Status> parse(const Arguments& arguments) {
+tl::expected<Wish, Status> parse_bandwidth(const Arguments& arguments) {
   double seconds = 0;
   bool matrix = false;
   std::string size;
@@ -188,7 +188,7 @@ Answer show_rates(const std::vector<LaneRate>& rates, double seconds, const Styl
 }
 
 Result run_bandwidth(const Context& context, const Arguments& arguments) {
-  const auto wish = parse(arguments);
+  const auto wish = parse_bandwidth(arguments);
   if (!wish) return tl::unexpected(wish.error());
   if (wish->probe) return measure(context, *wish->probe);
   const double seconds = wish->seconds.value_or(kSecondsUsual);

@@ -12,10 +12,10 @@ namespace {
 namespace po = boost::program_options;
 
 // Daemons count anew four times in `suspect`, a second by default.
-constexpr double kSecondsLeast = 0.5;
-constexpr double kSecondsMost = 60;
+constexpr double kLookLeast = 0.5;
+constexpr double kLookMost = 60;
 
-tl::expected<double, Status> parse(const Arguments& arguments) {
+tl::expected<double, Status> parse_doctor(const Arguments& arguments) {
   double seconds = 2;
   po::options_description known;
   known.add_options()("seconds", po::value(&seconds));
@@ -26,14 +26,14 @@ tl::expected<double, Status> parse(const Arguments& arguments) {
   } catch (const po::error& error) {
     return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
   }
-  if (seconds >= kSecondsLeast && seconds <= kSecondsMost) return seconds;
+  if (seconds >= kLookLeast && seconds <= kLookMost) return seconds;
   return tl::unexpected(Status(Code::kInvalidArgument, "--seconds takes 0.5 to 60"));
 }
 
 }  // namespace
 
 Result run_doctor(const Context& context, const Arguments& arguments) {
-  const auto seconds = parse(arguments);
+  const auto seconds = parse_doctor(arguments);
   if (!seconds) return tl::unexpected(seconds.error());
   if (!context.node.empty()) {
     return tl::unexpected(

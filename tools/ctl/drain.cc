@@ -18,11 +18,11 @@ namespace {
 namespace po = boost::program_options;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSecondsMost = 7 * 24 * 3600;
+constexpr double kTimeoutMost = 7 * 24 * 3600;
 
 // After the last word of a daemon its sockets go; it takes a second for what trainers still hold.
 constexpr std::chrono::seconds kGoing{5};
-constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::milliseconds kLooksEvery{100};
 
 constexpr size_t kJobsShown = 5;
 
@@ -76,7 +76,7 @@ void wait_until_gone(const Context& context) {
   while (Clock::now() < deadline) {
     const Reply reply = ask(context, query_of(wire::DrainOrder::LOOK));
     if (!reply || !is(reply->drain(), "stopping")) return;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kLooksEvery);
   }
 }
 
@@ -128,8 +128,8 @@ tl::expected<DrainWanted, Status> parse_drain(const Arguments& arguments) {
   }
   if (values.count("timeout") == 0) return wanted;
   if (wanted.cancel) return refuse("--cancel takes no --timeout");
-  if (!(seconds >= 0 && seconds <= kSecondsMost)) {
-    return refuse(fmt::format("--timeout takes 0 to {} seconds, a week", kSecondsMost));
+  if (!(seconds >= 0 && seconds <= kTimeoutMost)) {
+    return refuse(fmt::format("--timeout takes 0 to {} seconds, a week", kTimeoutMost));
   }
   wanted.timeout_ms = static_cast<uint64_t>(seconds * 1000);
   return wanted;

@@ -23,14 +23,14 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr std::chrono::seconds kPause{1};
-constexpr int64_t kSecond = 1'000'000'000;
+constexpr std::chrono::seconds kAsksEvery{1};
+constexpr int64_t kNsOfSecond = 1'000'000'000;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
 
 // By the reader's own time zone; with the date once it was not today.
 std::string local_time(const Happened& happened) {
-  const std::time_t seconds = happened.event.wall() / kSecond;
+  const std::time_t seconds = happened.event.wall() / kNsOfSecond;
   std::tm local{};
   if (localtime_r(&seconds, &local) == nullptr) return "?";
   return happened.age_ms < kDayMs ? fmt::format("{:%H:%M:%S}", local)
@@ -38,10 +38,10 @@ std::string local_time(const Happened& happened) {
 }
 
 std::string iso_time(int64_t wall) {
-  const std::time_t seconds = wall / kSecond;
+  const std::time_t seconds = wall / kNsOfSecond;
   std::tm utc{};
   if (gmtime_r(&seconds, &utc) == nullptr) return "";
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", utc, wall % kSecond / kMillisecond);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", utc, wall % kNsOfSecond / kMillisecond);
 }
 
 std::string kind_of(const Happened& happened, const Style& style) {
@@ -107,7 +107,7 @@ Status follow(const Context& context, const EventsWanted& wanted) {
       fmt::print(stderr, "gradringctl events: {}\n", printable(complaint));
     }
     told = complaint;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kAsksEvery);
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-tl::expected<FlightQuestion, Status> parse(const Arguments& arguments) {
+tl::expected<FlightQuestion, Status> parse_flight_recorder(const Arguments& arguments) {
   FlightQuestion question;
   std::vector<std::string> jobs;
   int64_t last = static_cast<int64_t>(question.last);
@@ -44,7 +44,7 @@ tl::expected<FlightQuestion, Status> parse(const Arguments& arguments) {
 }  // namespace
 
 Result run_flight_recorder(const Context& context, const Arguments& arguments) {
-  const auto question = parse(arguments);
+  const auto question = parse_flight_recorder(arguments);
   if (!question) return tl::unexpected(question.error());
   std::vector<ToldLife> lives;
   std::vector<Status> faults;

@@ -16,13 +16,13 @@ constexpr double kCarries = 0.1;  // of the busiest lane's bytes
 constexpr double kLikeTheSlowest = 1.5;
 constexpr size_t kFewest = 3;  // of two nobody can say which one is slow
 
+}  // namespace
+
 const wire::PeerReport* find_peer(const wire::PeersReport& peers, const std::string& node) {
   const auto it = std::ranges::find_if(
       peers.peers(), [&](const wire::PeerReport& peer) { return peer.node() == node; });
   return it == peers.peers().end() ? nullptr : &*it;
 }
-
-}  // namespace
 
 std::vector<LaneRate> rates_between(const std::vector<SentSample>& before,
                                     const std::vector<SentSample>& after) {

@@ -8,6 +8,9 @@
 
 namespace gradring::tools {
 
+// nullptr: there is none of that name.
+const wire::PeerReport* find_peer(const wire::PeersReport& peers, const std::string& node);
+
 // What a node's daemon had sent to its peers by a moment of its own clock (counted_at).
 struct SentSample {
   std::string node;

@@ -12,7 +12,7 @@
 namespace gradring::tools {
 namespace {
 
-tl::expected<wire::Query, Status> parse(const Context& context, const Arguments& arguments) {
+tl::expected<wire::Query, Status> parse_set(const Context& context, const Arguments& arguments) {
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
   };
@@ -54,7 +54,7 @@ std::optional<Status> refusal_of(const std::vector<NodeReply>& replies, const st
 }  // namespace
 
 Result run_set(const Context& context, const Arguments& arguments) {
-  const auto query = parse(context, arguments);
+  const auto query = parse_set(context, arguments);
   if (!query) return tl::unexpected(query.error());
   auto questions = Questions::open(context.runtime_dir);
   if (!questions) return tl::unexpected(questions.error());

@@ -52,7 +52,8 @@ std::string default_name() {
   return fmt::format("gradring-{}-{}.tar.gz", host, stamp);
 }
 
-tl::expected<std::string, Status> parse(const Context& context, const Arguments& arguments) {
+tl::expected<std::string, Status> parse_support_bundle(const Context& context,
+                                                       const Arguments& arguments) {
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
   };
@@ -196,7 +197,7 @@ Answer show(const std::string& file, const std::vector<Had>& all, const Status& 
 }  // namespace
 
 Result run_support_bundle(const Context& context, const Arguments& arguments) {
-  const auto file = parse(context, arguments);
+  const auto file = parse_support_bundle(context, arguments);
   if (!file) return tl::unexpected(file.error());
   auto made = NewFile::make(*file);
   if (!made) return tl::unexpected(made.error());

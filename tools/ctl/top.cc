@@ -39,7 +39,7 @@ std::optional<top::Size> parse_size(const std::string& text) {
   return size;
 }
 
-tl::expected<Question, Status> parse(const Arguments& arguments) {
+tl::expected<Question, Status> parse_top(const Arguments& arguments) {
   Question question;
   std::string size;
   po::options_description known;
@@ -110,7 +110,7 @@ void show(top::Screen& screen, top::Watcher& watcher, top::View view) {
 }  // namespace
 
 Result run_top(const Context& context, const Arguments& arguments) {
-  const auto question = parse(arguments);
+  const auto question = parse_top(arguments);
   if (!question) return tl::unexpected(question.error());
   top::View view;
   view.choice = {question->all, question->all ? "" : context.node};

@@ -26,7 +26,7 @@ struct Question {
   bool all = false;
 };
 
-tl::expected<Question, Status> parse(const Arguments& arguments) {
+tl::expected<Question, Status> parse_topology(const Arguments& arguments) {
   Question question;
   Arguments rest;
   po::options_description known;
@@ -89,7 +89,7 @@ tl::expected<TopologyReports, Status> ask_daemon(const Context& context, bool al
 }  // namespace
 
 Result run_topology(const Context& context, const Arguments& arguments) {
-  const auto question = parse(arguments);
+  const auto question = parse_topology(arguments);
   if (!question) return tl::unexpected(question.error());
   if (!question->record.empty()) return record_machine(question->record);
   std::vector<std::string> problems;

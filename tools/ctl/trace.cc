@@ -27,7 +27,7 @@ struct Wanted {
   std::string job;
 };
 
-tl::expected<Wanted, Status> parse(const Arguments& arguments) {
+tl::expected<Wanted, Status> parse_trace(const Arguments& arguments) {
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
   };
@@ -138,7 +138,7 @@ Result write(Questions& questions, const Wanted& wanted) {
 }  // namespace
 
 Result run_trace(const Context& context, const Arguments& arguments) {
-  const auto wanted = parse(arguments);
+  const auto wanted = parse_trace(arguments);
   if (!wanted) return tl::unexpected(wanted.error());
   auto questions = Questions::open(context.runtime_dir);
   if (!questions) return tl::unexpected(questions.error());

@@ -11,8 +11,8 @@
 namespace gradring::tools {
 namespace {
 
-constexpr double kSecondsLeast = 0.1;
-constexpr double kSecondsMost = 86'400;
+constexpr double kWatchLeast = 0.1;
+constexpr double kWatchMost = 86'400;
 constexpr int kInterrupted = 128 + SIGINT;
 
 volatile sig_atomic_t last_code = kInterrupted;
@@ -41,9 +41,9 @@ std::vector<std::string> with_watch_seconds(const std::vector<std::string>& word
 }
 
 Status fault_of_watch(double seconds) {
-  if (seconds >= kSecondsLeast && seconds <= kSecondsMost) return {};
+  if (seconds >= kWatchLeast && seconds <= kWatchMost) return {};
   return {Code::kInvalidArgument,
-          fmt::format("--watch takes {} to {} seconds", kSecondsLeast, kSecondsMost)};
+          fmt::format("--watch takes {} to {} seconds", kWatchLeast, kWatchMost)};
 }
 
 int watch(double seconds, const std::function<int()>& answer,

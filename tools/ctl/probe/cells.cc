@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tools/ctl/rates.h"
+
 namespace gradring::tools {
 namespace {
 
@@ -12,12 +14,6 @@ constexpr double kSlowBelow = 0.7;  // of the median
 double per_second(uint64_t bytes, const wire::ProbeReport& report) {
   if (report.nanoseconds() == 0) return 0;
   return static_cast<double>(bytes) * 1e9 / static_cast<double>(report.nanoseconds());
-}
-
-const wire::PeerReport* find_peer(const wire::PeersReport& peers, const std::string& node) {
-  const auto it = std::ranges::find_if(
-      peers.peers(), [&](const wire::PeerReport& peer) { return peer.node() == node; });
-  return it == peers.peers().end() ? nullptr : &*it;
 }
 
 // "mlx5_0:1 (RDMA)" names port 1 of mlx5_0, "eth0 (TCP)" an interface.

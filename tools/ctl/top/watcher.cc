@@ -6,7 +6,7 @@
 namespace gradring::tools::top {
 namespace {
 
-constexpr std::chrono::seconds kPause{1};
+constexpr std::chrono::seconds kSamplesEvery{1};
 // Rates are those of so many seconds: daemons count four times a second, so that one second alone
 // would make them jump by a quarter.
 constexpr size_t kSamples = 4;
@@ -69,7 +69,7 @@ void Watcher::watch() {
     lock.unlock();
     look(choice);
     lock.lock();
-    wake_.wait_for(lock, kPause, [&] { return over_ || choice_ != choice; });
+    wake_.wait_for(lock, kSamplesEvery, [&] { return over_ || choice_ != choice; });
   }
 }
 
