@@ -246,8 +246,23 @@ class Communicator final : private Session::Events, private GpuPool::User {
   // An error if it is not there, or the wait was interrupted; the end if it has not ended in time.
   tl::expected<Requests::iterator, Status> wait_for_end(std::unique_lock<std::mutex>& lock,
                                                         uint64_t ticket, TimePoint deadline);
-  tl::expected<bool, Status> deliver_on(std::unique_lock<std::mutex>& lock, Request* request,
-                                        uint64_t ticket, void* stream);
+  // What it takes to bring the result of a request, also when that has been taken.
+  struct ToBring {
+    Loan::Delivery way;
+    Loan kept;  // a stage is not lent to the next op before its stream knows of this result
+    std::shared_ptr<Bringing> state;
+  };
+  static ToBring to_bring(Request* request);
+  // Nothing: it is for the caller to bring it, and to end_bringing(). Else whether the stream comes
+  // behind whoever does that; false: he is still about to.
+  tl::expected<std::optional<bool>, Status> behind_another(std::unique_lock<std::mutex>& lock,
+                                                           const ToBring& result, void* stream,
+                                                           TimePoint deadline);
+  void end_bringing(Bringing* state, bool done);
+  tl::expected<bool, Status> deliver_on(std::unique_lock<std::mutex>& lock, const ToBring& result,
+                                        const StreamWord& ended, void* stream, TimePoint deadline);
+  tl::expected<bool, Status> deliver_here(std::unique_lock<std::mutex>& lock, const ToBring& result,
+                                          void* stream, TimePoint deadline);
   // Waits for its end and takes it out.
   tl::expected<std::optional<Outcome>, Status> take(std::unique_lock<std::mutex>& lock,
                                                     uint64_t ticket, TimePoint deadline);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -33,6 +34,16 @@ Outcome failed(Failure failure, std::string message);
 // Writes as much of the result as the caller's structure has room for; a null result is allowed.
 void write_result(const Outcome& outcome, gradring_result* result);
 
+// Whether a result is brought from where the daemon left it to its place. Those who bring it, or
+// wait for whoever does, keep that too: another thread may take the request meanwhile.
+struct Bringing {
+  // It begins when somebody is about to put it on a stream, or copies it here; it is done when a
+  // stream brings it, or it is there.
+  enum class State : uint8_t { kNotYet, kBegins, kDone };
+  State state = State::kNotYet;
+  uint32_t awaited_by = 0;  // threads, while it begins
+};
+
 // One submission, from submit until wait has told its end. There are as many as the user submitted
 // and has not waited for.
 struct Request {
@@ -51,12 +62,15 @@ struct Request {
   // `reached` has come, and `ended` is set when it has ended.
   HeldWord reached;
   HeldWord ended;
-  uint64_t part_bytes = 0;  // in which they tell of the buffers
-  bool stays = false;       // on GPUs from end to end, if they have a part in it at all
-  bool on_gpu = false;      // the daemon's GPUs have a part in it
-  bool delivered = false;   // a stream brings the result, or it has been brought
+  uint64_t part_bytes = 0;             // in which they tell of the buffers
+  bool stays = false;                  // on GPUs from end to end, if they have a part in it at all
+  bool on_gpu = false;                 // the daemon's GPUs have a part in it
+  std::shared_ptr<Bringing> bringing;  // none: no stream has been asked to wait for it
   Outcome outcome;
 
+  bool left_to_others() const {  // to bring the result
+    return bringing != nullptr && bringing->state != Bringing::State::kNotYet;
+  }
   bool is_join_point() const { return signature.collective == Collective::kJoinPoint; }
   // Whether the daemon's GPUs can have a part in it, if they reach its memory; and which then.
   bool suits_gpus() const;

@@ -39,10 +39,13 @@ tl::expected<std::optional<Outcome>, Status> Communicator::take(std::unique_lock
 
   Request request = std::move((*found)->second);
   requests_.erase(*found);
-  if (request.outcome.good() && request.output.registered() && !request.delivered) {
+  if (request.outcome.good() && request.output.registered() && !request.left_to_others()) {
+    Bringing* const state = request.bringing.get();
+    if (state != nullptr) state->state = Bringing::State::kBegins;
     lock.unlock();
     const Status delivered = request.output.deliver(request.result());
     lock.lock();
+    if (state != nullptr) end_bringing(state, delivered.ok());
     if (!delivered.ok()) return tl::unexpected(delivered);
   }
   return std::optional<Outcome>(std::move(request.outcome));
@@ -77,52 +80,89 @@ tl::expected<bool, Status> Communicator::wait_on_stream(uint64_t ticket, void* s
                             "for; wait for it with gradring_wait",
                             ticket, describe(found->second))));
   }
+  const ToBring result = to_bring(&found->second);
   if (found->second.ended.any()) {
-    const auto begun = deliver_on(inside.lock(), &found->second, ticket, stream);
+    asked_for(found->second);
+    const StreamWord ended = found->second.ended.word();
+    const auto begun = deliver_on(inside.lock(), result, ended, stream, deadline);
     if (!begun || *begun) return begun;
   }
-  // Then it has to be done here.
-  const auto ended = wait_for_end(inside.lock(), ticket, deadline);
-  if (!ended) return tl::unexpected(ended.error());
-  if (*ended == requests_.end()) return false;
-  Request& request = (*ended)->second;
-  if (!request.outcome.good() || std::exchange(request.delivered, true)) return true;
-  const auto [gpu, copy] = request.output.delivery(request.result());
-  const Loan kept = request.output.again();
-  inside.lock().unlock();  // nobody else waits for this copy
-  Status delivered = gpu->deliver(copy);
-  inside.lock().lock();
-  const auto still_there = requests_.find(ticket);
-  if (!delivered.ok() && still_there != requests_.end()) still_there->second.delivered = false;
-  if (!delivered.ok()) return tl::unexpected(std::move(delivered));
-  return true;
+  // Then it has to be done here; also for whoever has taken the request while this was about to.
+  if (requests_.find(ticket) != requests_.end()) {
+    const auto ended = wait_for_end(inside.lock(), ticket, deadline);
+    if (!ended) return tl::unexpected(ended.error());
+    if (*ended == requests_.end()) return false;
+    if (!(*ended)->second.outcome.good()) return true;
+  }
+  return deliver_here(inside.lock(), result, stream, deadline);
+}
+
+Communicator::ToBring Communicator::to_bring(Request* request) {
+  if (request->bringing == nullptr) request->bringing = std::make_shared<Bringing>();
+  return {request->output.delivery(request->result()), request->output.again(), request->bringing};
+}
+
+// Before it is on a stream there is nothing to come behind.
+tl::expected<std::optional<bool>, Status> Communicator::behind_another(
+    std::unique_lock<std::mutex>& lock, const ToBring& result, void* stream, TimePoint deadline) {
+  using State = Bringing::State;
+  Bringing& bringing = *result.state;
+  if (bringing.state == State::kBegins) {
+    ++bringing.awaited_by;
+    session_.wait_until(lock, deadline, [this, &bringing] {
+      return bringing.state != State::kBegins || session_.interrupted();
+    });
+    --bringing.awaited_by;
+  }
+  if (bringing.state == State::kNotYet) {
+    bringing.state = State::kBegins;
+    return std::nullopt;
+  }
+  if (bringing.state == State::kBegins) {
+    if (session_.interrupted()) return tl::unexpected(session_.why_over());
+    return std::optional(false);
+  }
+  lock.unlock();
+  Status joined = result.way.gpu->join_delivery(stream);
+  lock.lock();
+  if (!joined.ok()) return tl::unexpected(std::move(joined));
+  return std::optional(true);
+}
+
+void Communicator::end_bringing(Bringing* state, bool done) {
+  state->state = done ? Bringing::State::kDone : Bringing::State::kNotYet;
+  if (state->awaited_by > 0) session_.wake_all();
 }
 
 // A stream with much to do may keep whoever puts more on it waiting, so others must be able to go
-// on.
+// on. Where nothing is copied each stream waits for the op itself.
 tl::expected<bool, Status> Communicator::deliver_on(std::unique_lock<std::mutex>& lock,
-                                                    Request* request, uint64_t ticket,
-                                                    void* stream) {
-  asked_for(*request);
-  const Loan::Delivery way = request->output.delivery(request->result());
-  // A stage must not be lent to the next op before its stream knows that this result is to leave
-  // it.
-  const Loan kept = request->output.again();
-  const StreamWord ended = request->ended.word();
-  const bool another_does = std::exchange(request->delivered, true);
-  lock.unlock();
-  if (another_does && !way.copy.in_place) {
-    Status joined = way.gpu->join_delivery(stream);
-    lock.lock();
-    if (!joined.ok()) return tl::unexpected(std::move(joined));
-    return true;
+                                                    const ToBring& result, const StreamWord& ended,
+                                                    void* stream, TimePoint deadline) {
+  if (!result.way.copy.in_place) {
+    const auto by_another = behind_another(lock, result, stream, deadline);
+    if (!by_another) return tl::unexpected(by_another.error());
+    if (*by_another) return **by_another;
   }
-  auto begun = way.gpu->deliver_on(stream, ended, way.copy);
+  lock.unlock();
+  auto begun = result.way.gpu->deliver_on(stream, ended, result.way.copy);
   lock.lock();
-  const auto still_there = requests_.find(ticket);
-  const bool done = begun && *begun;
-  if (!done && still_there != requests_.end()) still_there->second.delivered = false;
+  end_bringing(result.state.get(), begun && *begun);
   return begun;
+}
+
+tl::expected<bool, Status> Communicator::deliver_here(std::unique_lock<std::mutex>& lock,
+                                                      const ToBring& result, void* stream,
+                                                      TimePoint deadline) {
+  const auto by_another = behind_another(lock, result, stream, deadline);
+  if (!by_another) return tl::unexpected(by_another.error());
+  if (*by_another) return **by_another;
+  lock.unlock();  // nobody else needs to wait for this copy
+  Status delivered = result.way.gpu->deliver(result.way.copy);
+  lock.lock();
+  end_bringing(result.state.get(), delivered.ok());
+  if (!delivered.ok()) return tl::unexpected(std::move(delivered));
+  return true;
 }
 
 // Also by a look that finds it under way: that this one is looked at before the others is what

@@ -199,7 +199,7 @@ int cuEventRecord(void* event, void* stream) {
   const std::lock_guard lock(gpu().mutex);
   if (gpu().events.count(event) == 0 || contexts.empty()) return kInvalidHandle;
   const auto found = gpu().streams.find(stream);
-  if (found == gpu().streams.end()) return kInvalidHandle;
+  if (found == gpu().streams.end() || found->second.ended) return kInvalidHandle;
   // The default stream is that of the current context.
   const int on = stream == nullptr ? gpu_of(contexts.back()) : found->second.gpu;
   if (gpu().events.at(event).gpu != on) return kInvalidHandle;

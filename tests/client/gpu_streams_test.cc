@@ -29,10 +29,11 @@ class GpuStreams : public GpuMemory {
     return looked_at.has_come();
   }
   // In a thread, which has entered the GPU's context so many times when this returns.
-  std::thread waits_on_stream(gradring_request request, int entries) {
+  std::thread waits_on_stream(gradring_request request, int entries, void* stream,
+                              gradring_code expected = GRADRING_OK) {
     const int before = twin_.entries();
-    std::thread other([this, request] {
-      EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, another_stream_, -1), GRADRING_OK)
+    std::thread other([=, this] {
+      EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, stream, -1), expected)
           << gradring_last_error();
     });
     while (twin_.entries() < before + entries) std::this_thread::yield();
@@ -68,6 +69,28 @@ TEST_F(GpuStreams, OneMayWaitForWhatAnotherBegan) {
   gpu_.wait_for(another_stream_);
   EXPECT_THAT(read(output), Each(8));
   EXPECT_EQ(wait(request), GRADRING_OK);
+}
+
+// Until it is on that one's stream there is nothing that another could come behind.
+TEST_F(GpuStreams, WaitForWhoeverIsAboutToBringItAndBringItWhereThatOneFails) {
+  for (const bool fails : {false, true}) {
+    const uint64_t input = registered(), output = registered();
+    void* const firsts = gpu_.make_stream();
+    write_later(input, 4);
+    const gradring_request request = submit(job_, sum(input, output));
+    twin_.stall("cuStreamWaitValue32_v2", true);
+    const gradring_code expected = fails ? GRADRING_ERR_INTERNAL : GRADRING_OK;
+    std::thread first = waits_on_stream(request, 1, firsts, expected);
+    EXPECT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, 20), GRADRING_ERR_DEADLINE);
+    std::thread second = waits_on_stream(request, 0, nullptr);
+    sleep_a_moment();
+    if (fails) gpu_.end_stream(firsts);
+    twin_.stall("cuStreamWaitValue32_v2", false);
+    for (std::thread* const one : {&first, &second}) one->join();
+    gpu_.wait_for(nullptr);
+    EXPECT_THAT(read(output), Each(8));
+    EXPECT_EQ(wait(request), GRADRING_OK);
+  }
 }
 
 // What waits in vain behind one op must not keep those of others.
@@ -114,7 +137,7 @@ TEST_F(GpuStreams, ThatTakeNothingYetKeepTheResultForWhoeverPutsItOnThem) {
   write_later(first, 1);
   const gradring_request early = submit(job_, sum(first, first_sum));
   twin_.stall("cuStreamWaitValue32_v2", true);
-  std::thread other = waits_on_stream(early, 1);
+  std::thread other = waits_on_stream(early, 1, another_stream_);
   EXPECT_EQ(wait(early), GRADRING_OK) << gradring_last_error();
   write_later(second, 2);
   EXPECT_EQ(wait(submit(job_, sum(second, second_sum))), GRADRING_OK) << gradring_last_error();
@@ -126,19 +149,23 @@ TEST_F(GpuStreams, ThatTakeNothingYetKeepTheResultForWhoeverPutsItOnThem) {
 }
 
 TEST_F(GpuStreams, ThatCannotWaitKeepTheMemoryUntilTheResultIsThere) {
-  const uint64_t memory = registered();
-  const gradring_request request = submit(job_, sum(memory, memory));
-  constexpr int kNotSupported = 801;
-  twin_.answer("cuStreamWaitValue32_v2", kNotSupported);
-  twin_.stall("cuMemcpyHtoDAsync_v2", true);
-  std::thread other = waits_on_stream(request, 2);
-  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
-  EXPECT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_ERR_INVALID);
-  EXPECT_THAT(gradring_last_error(), HasSubstr("is lent to requests"));
-  twin_.stall("cuMemcpyHtoDAsync_v2", false);
-  other.join();
+  twin_.answer("cuStreamWaitValue32_v2", 801);  // CUDA_ERROR_NOT_SUPPORTED
+  const std::vector<const char*> begun = {"cuStreamWaitValue32_v2", "cuMemcpyHtoDAsync_v2"};
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t memory = registered();
+    write_later(memory, 3);
+    const gradring_request request = submit(job_, sum(memory, memory));
+    twin_.stall(begun[i], true);
+    std::thread other = waits_on_stream(request, 1 + i, another_stream_);
+    EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
+    EXPECT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_ERR_INVALID);
+    EXPECT_THAT(gradring_last_error(), HasSubstr("is lent to requests"));
+    twin_.stall(begun[i], false);
+    other.join();
+    EXPECT_THAT(read(memory), Each(6));
+    EXPECT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_OK);
+  }
   twin_.answer("cuStreamWaitValue32_v2", 0);
-  EXPECT_EQ(gradring_unregister(job_.get(), pointer(memory)), GRADRING_OK);
 }
 
 TEST_F(GpuStreams, GoOnWhenTheOpFailsOrTheDaemonIsGone) {

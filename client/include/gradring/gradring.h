@@ -397,13 +397,14 @@ GRADRING_API gradring_code gradring_test(gradring_comm* comm, gradring_request r
 /* Of a request whose output is on a GPU: this CUDA stream (NULL: the default stream) waits for it,
  * and has the result then. The caller does not wait, unless the driver is older than CUDA 11.7 or
  * the pages behind the memory could not be pinned: then it does in the stream's stead, as long as
- * timeout_ms says (as for gradring_wait), and DEADLINE is that it is under way still. It may be any
- * stream of that GPU, and several may wait for one request. INVALID where the output is not a
- * GPU's, or while the stream is being captured into a graph. The request is still to be waited for
- * by gradring_wait, which then brings nothing: it tells how the op ended. If it failed, the stream
- * goes on with an output that means nothing. Let some thread be in gradring_wait for it: the
- * library has no thread of its own, and if the daemon dies the stream waits until a call of this
- * communicator finds out. */
+ * timeout_ms says (as for gradring_wait), and DEADLINE is that it is under way still; likewise
+ * while another thread is about to have its stream bring the result. It may be any stream of that
+ * GPU, and several may wait for one request. INVALID where the output is not a GPU's, or while the
+ * stream is being captured into a graph. The request is still to be waited for by gradring_wait,
+ * which then brings nothing: it tells how the op ended. If it failed, the stream goes on with an
+ * output that means nothing. Let some thread be in gradring_wait for it: the library has no thread
+ * of its own, and if the daemon dies the stream waits until a call of this communicator finds out.
+ */
 GRADRING_API gradring_code gradring_wait_on_stream(gradring_comm* comm, gradring_request request,
                                                    void* stream, int64_t timeout_ms);
 
