@@ -138,6 +138,12 @@ CudaDriver::Result GpuMemory::follow_results(CudaDriver::Stream later) const {
   return results_.let_follow(later);
 }
 
+CudaDriver::Result GpuMemory::follow_all(CudaDriver::Stream later) const {
+  const std::lock_guard lock(marks_mutex_);
+  const auto result = results_.let_follow(later);
+  return result == kSuccess ? rest_.let_follow(later) : result;
+}
+
 CudaDriver::Result GpuMemory::begin_on(CudaDriver::Stream by, const Copy& copy,
                                        const StreamWord& reached, CudaDriver::Address word) const {
   const bool copies = copy.bytes > 0;
@@ -171,7 +177,7 @@ tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream
       result = context_->follow(ours->stream(), stream);
     }
     for (size_t i = 0; i < others.size() && result == kSuccess; ++i) {
-      result = others[i]->follow_results(ours->stream());
+      result = others[i]->follow_all(ours->stream());
     }
     if (result == kSuccess) result = begin_on(ours->stream(), copy, reached, word);
   }

@@ -82,10 +82,10 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
     // bytes, and the word is all that streams have to do with.
     bool in_place = false;
   };
-  // Behind what was put on `stream` until now, and behind all that deliver_on() of `others` has
-  // begun: copies part after part to the shadow, unless there are no bytes, and sets the word for
-  // each. Not waited for. Refused where the stream is being captured into a graph. False: the
-  // driver does not do that after all.
+  // Behind what was put on `stream` until now, and behind all that begin() and deliver_on() of
+  // `others` have begun: copies part after part to the shadow, unless there are no bytes, and sets
+  // the word for each. Not waited for. Refused where the stream is being captured into a graph.
+  // False: the driver does not do that after all.
   tl::expected<bool, Status> begin(const Copy& copy, CudaDriver::Stream stream,
                                    const StreamWord& reached,
                                    std::span<const GpuMemory* const> others) const;
@@ -117,6 +117,7 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
                               CudaDriver::Address word) const;
   CudaDriver::Result mark(StreamMarks* marks, CudaDriver::Stream stream) const;
   CudaDriver::Result follow_results(CudaDriver::Stream later) const;
+  CudaDriver::Result follow_all(CudaDriver::Stream later) const;
   // For an order by this word: its address, and that the stream is not captured.
   CudaDriver::Result prepare(CudaDriver::Stream stream, const StreamWord& word,
                              CudaDriver::Address* address) const;

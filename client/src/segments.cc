@@ -21,9 +21,9 @@ tl::expected<bool, Status> Loan::begin(const Loan& input, const Loan& output,
   const Loan& place = input.of_a_gpu() ? input : output;
   std::vector<const GpuMemory*> stages;
   for (const Loan* const loan : {&input, &output}) {
-    if (loan->of_a_gpu() && loan->place_.segment->staged) {
-      stages.push_back(loan->place_.segment->gpu.get());
-    }
+    if (!loan->of_a_gpu() || !loan->place_.segment->staged) continue;
+    const GpuMemory* const gpu = loan->place_.segment->gpu.get();
+    if (stages.empty() || stages.back() != gpu) stages.push_back(gpu);
   }
   return place.place_.segment->gpu->begin(place.copy(passage), stream, reached, stages);
 }

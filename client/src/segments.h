@@ -113,8 +113,8 @@ class Loan {
     return place_.segment->gpu->take_word(parts, by);
   }
   // When the stream has come there, that passes to the daemon, part after part, and the word tells.
-  // It comes behind what was begun to be delivered out of the stages of `input` and `output` for
-  // others.
+  // It comes behind what was begun to be copied into the stages of `input` and `output`, and out of
+  // them, for others: of an op that was refused, or has failed, it may not be done.
   static tl::expected<bool, Status> begin(const Loan& input, const Loan& output,
                                           const Passage& passage, void* stream,
                                           const StreamWord& reached);

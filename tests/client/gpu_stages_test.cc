@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
+#include <vector>
 
+#include "proto/stream_word.h"
 #include "tests/client/gpu_memory_fixture.h"
 
 namespace gradring::test {
@@ -102,6 +105,39 @@ TEST_F(GpuMemory, OfNobodyThatIsIdleIsNotWaitedForBySubmissions) {
   EXPECT_EQ(wait(first), GRADRING_OK) << gradring_last_error();
   EXPECT_EQ(wait(second), GRADRING_OK) << gradring_last_error();
   EXPECT_LT(twin_.held(), held) << "the largest one is not pinned any more";
+}
+
+// What was to be copied for it is still on its stream when another op has the same stage.
+TEST_F(GpuMemory, OfNobodyIsNotOverwrittenByWhatAnOpThatWasRefusedLeftOnAStream) {
+  const uint64_t early = gpu_.alloc(kGpuBytes, false), late = gpu_.alloc(kGpuBytes, false);
+  void* const captured = gpu_.make_stream();
+  void* const slow = gpu_.make_stream();
+  void* const another = gpu_.make_stream();
+  gpu_.hold(slow, true);
+  write_later(early, 1, slow);
+  const gradring_op refused[] = {sum(early, early, slow), sum(late, late, captured)};
+  gradring_request requests[2] = {};
+  twin_.capture(captured, true);
+  EXPECT_EQ(gradring_submit_all(job_.get(), refused, 2, requests), GRADRING_ERR_INVALID);
+  twin_.capture(captured, false);
+  write_later(late, 2, another);
+  const gradring_request request = submit_alone(sum(late, late, another));
+  const wire::Operation operation = daemon_.wait_for_operations(1).at(0);
+  EXPECT_EQ(daemon_.segments(), 2u) << "it has one that there was";
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for what would not wait
+  gpu_.hold(slow, false);
+  gpu_.wait_for(slow);
+  const StreamWord reached{daemon_.word_at(operation.reached()), operation.reached().value()};
+  while (!reached.has_come()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wire::StreamWord first;
+  first.set_segment(operation.input().segment());
+  first.set_offset(operation.input().offset());
+  first.set_value(1);
+  const auto* const shadow = reinterpret_cast<const float*>(daemon_.word_at(first));
+  EXPECT_THAT(std::vector<float>(shadow, shadow + kGpuCount), Each(2));
+  daemon_.complete(operation);
+  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
 }
 
 TEST_F(GpuMemory, OfNobodyMakesRoomForMore) {
