@@ -33,6 +33,9 @@ def check(unit, measure=True):
             yield f"systemd-analyze verify: {verified.stderr.strip() or verified.returncode}"
         if not measure:
             return
+        # CUDA's own folder for the pipes of MPS is in /tmp, where a service that has its own finds none.
+        if re.search(r"(?m)^PrivateTmp=(yes|true)$", text) and not re.search(r"(?m)^Environment=CUDA_MPS_PIPE_DIRECTORY=/run/", text):
+            yield "with PrivateTmp it finds no MPS: CUDA_MPS_PIPE_DIRECTORY is not a folder in /run"
         rated = run("systemd-analyze", "security", "--offline=true", "--no-pager",
                     f"--threshold={EXPOSURE_MAX * 10:.0f}", str(copy))
         verdict = (rated.stdout.strip().splitlines() or [rated.stderr.strip()])[-1]

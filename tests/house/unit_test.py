@@ -18,6 +18,7 @@ PrivateNetwork=yes
 ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes
+Environment=CUDA_MPS_PIPE_DIRECTORY=/run/gradring/mps
 ProtectKernelTunables=yes
 ProtectKernelModules=yes
 ProtectKernelLogs=yes
@@ -52,6 +53,11 @@ class Units(unittest.TestCase):
     def test_a_missing_program_is_found(self):
         found = self.complaints_about(GOOD + "ExecReload=/nowhere/kill -HUP $MAINPID\n")
         self.assertIn("/nowhere/kill", found[0])
+
+    def test_a_unit_that_finds_no_mps_is_found(self):
+        for instead in ("", "Environment=CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps\n"):
+            found = self.complaints_about(GOOD.replace("Environment=CUDA_MPS_PIPE_DIRECTORY=/run/gradring/mps\n", instead))
+            self.assertIn("MPS", found[0])
 
     def test_a_careless_unit_is_found(self):
         found = self.complaints_about("[Service]\nExecStart=/nowhere/bin/gradringd\n")

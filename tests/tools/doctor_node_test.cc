@@ -291,6 +291,10 @@ TEST(Doctor, Gpus) {
          [](Facts& facts) { facts.topology.mutable_gpu_sums()->set_on_gpus(false); });
   expect(check_gpus, "MPS", Level::kWarn, "does not run",
          [](Facts& facts) { facts.topology.mutable_gpu_sums()->set_mps(false); });
+  Facts alone = healthy_facts();
+  alone.topology.mutable_gpu_sums()->set_mps(false);
+  EXPECT_THAT(finding_of(check_gpus(alone), "MPS").remedy,
+              HasSubstr("same CUDA_MPS_PIPE_DIRECTORY"));
   expect(check_gpus, "slices of GPUs", Level::kSkip, "no GPU sums here",
          [](Facts& facts) { facts.topology.mutable_gpu_sums()->clear_network(); });
   expect(check_gpus, "slices of GPUs", Level::kOk, "go from the host's memory: eth0",

@@ -81,11 +81,13 @@ Finding gpu_direct(const PciFacts& pci) {
 Finding turns(const wire::GpuSumsReport& sums) {
   if (!sums.on_gpus()) return skip("MPS", "no GPU sums here (gpu-sums)");
   if (sums.mps()) return ok("MPS", "sums run beside trainers' kernels");
-  return warn("MPS",
-              "does not run: a sum waits some 2.5 ms while a trainer's kernels fill the GPU, and "
-              "they for it",
-              "nvidia-cuda-mps-control -d as the user of gradringd and of trainers, then restart "
-              "gradringd; or gpu-sums = off");
+  return warn(
+      "MPS",
+      "does not run: a sum waits some 2.5 ms while a trainer's kernels fill the GPU, and "
+      "they for it",
+      "nvidia-cuda-mps-control -d as the user of gradringd and of trainers, all of them with "
+      "the same CUDA_MPS_PIPE_DIRECTORY (the service's is /run/gradring/mps), then restart "
+      "gradringd; or gpu-sums = off");
 }
 
 // gradringd has tried it when it began.
