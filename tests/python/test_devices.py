@@ -18,7 +18,7 @@ makes_devices = pytest.mark.skipif(not hasattr(backend_registration, "_setup_pri
 @makes_devices
 def test_ops_on_tensors_of_a_device(ring):
     for said in ring.run("devices"):
-        assert len(said) == 9
+        assert len(said) == 10
 
 
 @makes_devices

@@ -99,6 +99,29 @@ def what_the_device_computes_before_is_awaited_and_the_caller_is_not():
     assert (here(future.wait()[0]) == TOTAL).all()
 
 
+def what_is_only_received_comes_behind_what_the_device_computes_before():
+    """Else that would be written over it."""
+    def got(begin):
+        tensor, may_go_on = of_rank(0), threading.Event()
+        DEVICE.default.launch(may_go_on.wait)
+        DEVICE.default.launch(lambda: tensor.raw.fill_(-1))
+        work = begin(tensor)
+        time.sleep(0.05)
+        assert not work.is_completed(), "the device has not come to it"
+        may_go_on.set()
+        work.wait()
+        return here(tensor)
+    if RANK == 0:
+        dist.broadcast(of_rank(7), 0)
+        dist.scatter(of_rank(0), [of_rank(rank) for rank in range(SIZE)], 0)
+        for rank in range(1, SIZE):
+            dist.send(of_rank(rank), rank)
+    else:
+        assert (got(lambda one: dist.broadcast(one, 0, async_op=True)) == 7).all()
+        assert (got(lambda one: dist.scatter(one, None, 0, async_op=True)) == RANK).all()
+        assert (got(lambda one: dist.irecv(one, 0)) == RANK).all()
+
+
 def ops_of_the_host_do_not_overtake_those_that_wait_for_a_device():
     """One rank's device is late; the others' ops are matched with its by their order."""
     may_go_on = threading.Event()
@@ -180,6 +203,7 @@ def a_group_that_is_destroyed_keeps_nobody_waiting():
 
 
 STAGED = (what_the_device_computes_before_is_awaited_and_the_caller_is_not,
+          what_is_only_received_comes_behind_what_the_device_computes_before,
           ops_of_the_host_do_not_overtake_those_that_wait_for_a_device, what_a_callback_computes_is_awaited,
           a_group_that_is_destroyed_keeps_nobody_waiting)
 OTHERS = {"staged": STAGED, "cuda": LIKE_CUDA, "cpu": ()}.get(WHICH, (*LIKE_CUDA, *HELD, what_a_callback_computes_is_awaited))

@@ -25,7 +25,7 @@ class Device(Protocol):
         """The place that the calling thread's work on the device has reached."""
 
     def fetch(self, mark: Any, pairs: Pairs) -> None:
-        """Copies to the host, once the device has come to the mark. Returns when that is done."""
+        """Copies to the host, if there is anything to copy, once the device has come to the mark. Returns when that is done."""
 
     def deliver(self, pairs: Pairs) -> None:
         """Copies to the device. Returns when that is done."""

@@ -97,10 +97,13 @@ class Move:
                          output_bytes=taken.nbytes if taken else 0, **details)
 
     def fetches(self) -> list:
-        """What has to be copied from which device before the call."""
-        if self.given is None or self.given.device is None:
-            return []
-        return [(self.given.device, [(self.given.tensor, self.given.dense)])]
+        """What has to be copied from which device before the call. Nothing of a device that only takes: what it does with the
+        tensor has to be over all the same."""
+        given, taken = self.given, self.taken
+        found = [(given.device, [(given.tensor, given.dense)])] if given is not None and given.device is not None else []
+        if taken is not None and taken.device is not None and (given is None or taken.device is not given.device):
+            found.append((taken.device, []))
+        return found
 
     def bring_home(self) -> None:
         """After the call is done."""
