@@ -24,13 +24,13 @@ def test_ops_on_tensors_of_a_device(ring):
 @makes_devices
 def test_ops_on_tensors_of_a_device_whose_streams_wait_for_them(ring, driver):
     for said in ring.run("devices", driver):
-        assert len(said) == 18
+        assert len(said) == 19
 
 
 @makes_devices
 def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ring_with_gpus, driver):
     for said in ring_with_gpus.run("devices", driver):
-        assert len(said) == 18
+        assert len(said) == 19
     for node in ring_with_gpus.nodes:
         counted = node.ask("status")["counters"]
         assert counted["gpu_input_bytes"] == 2 * counted["gpu_sum_bytes"] > 0, "of two ranks, of which one sum went on"
@@ -41,7 +41,7 @@ def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ri
 def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ring_with_gpus, driver, monkeypatch):
     monkeypatch.setenv("GRADRING_GPU_STAGE_MIB", "0")
     for said in ring_with_gpus.run("devices", driver, "pool"):
-        assert len(said) == 18
+        assert len(said) == 19
     for node in ring_with_gpus.nodes:
         counted = node.ask("status")["counters"]
         assert counted["gpu_input_bytes"] == 2 * counted["gpu_sum_bytes"] > 0, "of two ranks, of which one sum went on"

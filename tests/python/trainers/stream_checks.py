@@ -76,6 +76,27 @@ def tensors_are_let_go_of_with_their_op():
     gc.enable()
 
 
+def tensors_are_kept_until_the_result_is_there_whichever_comes_first():
+    """What is small is put on the group's own stream when its future is asked for, behind what is large and began later."""
+    own, _ = dist.group.WORLD._ways[devices.device_of(of_rank(0))]
+    small, large = of_rank(RANK + 1), of_rank(RANK + 1, 100_000)
+    DEVICE.default.hold(True)
+    work = dist.all_reduce(small, async_op=True)
+    with DEVICE.stream(DEVICE.Stream()):
+        larger = dist.all_reduce(large, async_op=True)
+    future = work.get_future()
+    while not larger.is_completed():
+        pass
+    own.hold(True)
+    DEVICE.default.hold(False)
+    time.sleep(0.1)
+    assert work._moves, "it is still to be copied"
+    own.hold(False)
+    assert (here(future.wait()[0]) == TOTAL).all() and (here(large) == TOTAL).all()
+    while work._moves:
+        pass
+
+
 def results_find_their_way_without_anybody():
     """Also where they need to be spread, and nobody asks."""
     parts = [of_rank(-1) for _ in range(SIZE)]
@@ -220,5 +241,6 @@ def who_has_heard_of_an_error_is_not_told_again():
 LIKE_CUDA = (what_comes_from_a_rank_does_not_keep_others_waiting, an_error_is_told_by_whatever_comes_next,
              an_error_is_heard_of_while_others_wait_for_a_rank, streams_go_on_when_a_group_is_left)
 HELD = (nobody_waits_for_the_device, who_waits_for_what_is_small_brings_it, who_waits_later_comes_behind_who_brings_the_result,
-        tensors_are_let_go_of_with_their_op, results_find_their_way_without_anybody, a_wait_can_be_made_to_block,
-        what_others_capture_into_graphs_is_left_whole, who_has_heard_of_an_error_is_not_told_again)
+        tensors_are_let_go_of_with_their_op, tensors_are_kept_until_the_result_is_there_whichever_comes_first,
+        results_find_their_way_without_anybody, a_wait_can_be_made_to_block, what_others_capture_into_graphs_is_left_whole,
+        who_has_heard_of_an_error_is_not_told_again)

@@ -102,9 +102,9 @@ class OrderedWork(Work):
             ended[0]._await_end()
             while works and works[0]._has_ended():
                 ended.append(works.popleft())
-            brought = next((work for work in reversed(ended) if work._by is work._stream), None)
-            if brought is not None:
-                brought._device.wait_for(brought._reached)
+            for work in ended:  # which need not have come to that stream in this order
+                if work._by is work._stream:
+                    work._device.wait_for(work._reached)
         for work in ended:
             work._finish, work._moves = None, ()
             if work._error or work._late:
