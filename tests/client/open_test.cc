@@ -42,13 +42,12 @@ TEST(Open, TellsRankSizeNodeAndPlace) {
 // libzmq itself would end the process.
 TEST(Open, WithoutDescriptorsIsRefusedAtWhicheverItIs) {
   FakeDaemon daemon;
-  const int first_free = ::dup(0);
-  ::close(first_free);
   int refused = 0;
   for (int more = 0; more < 30; ++more) {
     const pid_t child = ::fork();
     if (child == 0) {
-      const auto files = static_cast<rlim_t>(first_free + more);
+      ::close_range(3, ~0U, 0);
+      const auto files = static_cast<rlim_t>(3 + more);
       const rlimit limit{files, files};
       ::setrlimit(RLIMIT_NOFILE, &limit);
       const gradring_options options = options_for(daemon.runtime_dir(), 0, 1);
