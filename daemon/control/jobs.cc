@@ -160,7 +160,9 @@ std::string Jobs::name_of(const JobId& id) const {
 }
 
 void Jobs::set_weight(const JobId& id, uint32_t weight) {
-  jobs_.at(id).weight = weight;
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) return;  // it was over when it was taken over
+  it->second.weight = weight;
   records_.log->save_weight(id, weight);
   commands_->post(SetWeight{id, weight});
 }

@@ -134,6 +134,12 @@ void Requests::join(const Asked& asked, Session& session, const wire::Join& join
         {Code::kInvalidArgument,
          fmt::format("a job's name may have {} bytes and its token {}", kJobNameMax, kTokenMax)});
   }
+  // Records and peers take no view with more.
+  constexpr size_t kPolicyMax = 256;
+  if (join.policy().size() > kPolicyMax) {
+    return refuse(
+        {Code::kInvalidArgument, fmt::format("a job's policy may have {} bytes", kPolicyMax)});
+  }
   constexpr uint64_t kTimeoutMax = 365ull * 24 * 3600 * 1000;  // keeps the sum with now in range
   core::JoinRequest request;
   request.session = session.id;

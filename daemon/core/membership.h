@@ -258,6 +258,9 @@ class Membership {
 
   // form.cc
   static bool is_deterministic(const Gathering& gathering);
+  // What of it a job that forms takes: ranks beyond its size are guests, once it runs.
+  static std::vector<LocalClaim> claims_within(const Gathering& gathering);
+  static void keep_beyond(Gathering* gathering);
   void propose_if_complete(const GatheringKey& key);
   void on_propose(const std::string& from, const Propose& propose);
   enum class Fit { kYes, kNever, kStale, kNotYet };
@@ -299,6 +302,7 @@ class Membership {
   // Whether a view has all of the claims as these ranks, and no other.
   static bool are_all_of(const std::vector<LocalClaim>& claims, const std::vector<RankInfo>& ranks);
   void on_join_accept(Live& live, const std::string& from);
+  void invite_anew(const GatheringKey& key);
   void on_join_commit(Live& live, const change::Commit& commit);
   void on_invitation(const std::string& from, const Propose& propose);
   void ask_if_joining();
@@ -330,6 +334,7 @@ class Membership {
   void fail_job(Live& live, const Failure& cause, const std::string& heard_from,
                 Tell tell = Tell::kAll);
   void on_job_failed(const std::string& from, const JobFailed& message);
+  void end_withdrawn(const JobId& job, const std::optional<Failure>& failure);
 
   // end.cc
   void gone(const JobId& job, SessionId session);

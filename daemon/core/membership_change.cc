@@ -311,7 +311,10 @@ void Membership::on_change(const std::string& from, const Message& message) {
       const bool later = known == commits_.end() || known->second.epoch < message.epoch;
       if (!later) return;
       // Whoever is invited once more must not take an older one for its own.
-      if (!message.proposal.view.index_of(node_)) return remember(message);
+      if (!message.proposal.view.index_of(node_)) {
+        remember(message);
+        return end_withdrawn(message.incarnation, message.proposal.view.closed);
+      }
       Failure failure{Cause::kTrainerLeft, {}};
       failure.blame.node = node_;
       failure.blame.evidence = "it was gone before it was taken in";
@@ -342,7 +345,7 @@ void Membership::on_left(const std::string& from, const Left& left) {
   if (it == live_.end()) return;
   if (it->second.joining) return return_to_gathering(left.incarnation);
   if (!it->second.change || it->second.failure) return;
-  it->second.joiners.erase(from);
+  if (it->second.joiners.erase(from) > 0) set_joiners(it->second);
   with_change(left.incarnation,
               [&](ViewChange& change) { change.lost(from, left.failure, true, now_); });
 }

@@ -140,12 +140,8 @@ void Membership::on_claims(const std::string& from, const Claims& claims, Time n
     const auto it = gatherings_.find(key);
     if (it == gatherings_.end()) return;
     it->second.remote.erase(from);
-    if (it->second.local.empty() && it->second.remote.empty()) {
-      gatherings_.erase(it);
-    } else {
-      settle(key);
-    }
-    return;
+    if (it->second.local.empty() && it->second.remote.empty()) gatherings_.erase(it);
+    return settle(key);
   }
   Gathering& gathering = gatherings_[key];
   if (gathering.since == 0) gathering.since = now;
@@ -164,7 +160,7 @@ void Membership::settle_all() {
 // After any change: contradictions end the gathering, completeness leads to a proposal.
 void Membership::settle(const GatheringKey& key) {
   const auto it = gatherings_.find(key);
-  if (it == gatherings_.end()) return;
+  if (it == gatherings_.end()) return invite_anew(key);
   if (Live* live = grows_with(key)) return invite(*live);
   if (it->second.local.empty()) return;
   const std::string conflict = conflict_of(key, it->second);
@@ -256,12 +252,14 @@ std::vector<uint32_t> Membership::missing_ranks(const Gathering& g) const {
 
 // All local trainers are refused, and the others are told that nothing is claimed here any more.
 // What they claim stays known: they see the same contradiction and end as well.
-void Membership::fail_gathering(const GatheringKey& key, const Status& why) {
+void Membership::fail_gathering(const GatheringKey& failed, const Status& why) {
+  const GatheringKey key = failed;  // may live in the entry that is erased
   Gathering& gathering = gatherings_.at(key);
   for (const LocalClaim& claim : gathering.local) actions_->refuse(claim.request.session, why);
   gathering.local.clear();
   publish(key, gathering);
   if (gathering.remote.empty()) gatherings_.erase(key);
+  invite_anew(key);
   retry_deferred();
 }
 

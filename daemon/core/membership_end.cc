@@ -58,12 +58,15 @@ void Membership::on_job_failed(const std::string& from, const JobFailed& message
     }
     return;
   }
-  // A job that some members had begun when its proposal came back to us: its rank 0 is lost.
-  for (auto& [key, gathering] : gatherings_) {
-    if (gathering.withdrawn != message.incarnation || gathering.local.empty()) continue;
-    const GatheringKey copy = key;
-    return fail_gathering(copy,
-                          {Code::kAborted, "job " + copy.job + ": " + describe(message.failure)});
+  end_withdrawn(message.incarnation, message.failure);
+}
+
+// Some members had begun a job when its proposal came back to us, and it has failed there.
+void Membership::end_withdrawn(const JobId& job, const std::optional<Failure>& failure) {
+  if (!failure) return;
+  for (const auto& [key, gathering] : gatherings_) {
+    if (gathering.withdrawn != job || gathering.local.empty()) continue;
+    return fail_gathering(key, {Code::kAborted, "job " + key.job + ": " + describe(*failure)});
   }
 }
 

@@ -17,6 +17,21 @@ bool Membership::is_deterministic(const Gathering& gathering) {
                      [](const auto& entry) { return entry.second.deterministic; });
 }
 
+std::vector<Membership::LocalClaim> Membership::claims_within(const Gathering& gathering) {
+  std::vector<LocalClaim> within = gathering.local;
+  std::erase_if(within, [&](const LocalClaim& c) { return c.request.rank >= gathering.size; });
+  return within;
+}
+
+void Membership::keep_beyond(Gathering* gathering) {
+  const uint32_t size = gathering->size;
+  std::erase_if(gathering->local, [&](const LocalClaim& c) { return c.request.rank < size; });
+  for (auto& [node, claims] : gathering->remote) {
+    std::erase_if(claims.ranks, [&](const RankInfo& info) { return info.rank < size; });
+  }
+  std::erase_if(gathering->remote, [](const auto& entry) { return entry.second.ranks.empty(); });
+}
+
 void Membership::propose_if_complete(const GatheringKey& key) {
   Gathering& gathering = gatherings_.at(key);
   const bool rank_zero_here =
@@ -27,10 +42,16 @@ void Membership::propose_if_complete(const GatheringKey& key) {
                           std::to_string(gathering.size) + " ranks";
   if (missing.empty()) gathering.explanation = "waits for the node of rank 0 to commit the view";
   if (!rank_zero_here || !missing.empty()) return;
+  std::vector<Member> others;
   for (const auto& [node, claims] : gathering.remote) {
-    if (peers_.count(node) > 0) continue;
-    gathering.explanation = "waits for the connection to node " + node;
-    return;
+    Member member{node, claims.ranks};
+    std::erase_if(member.ranks, [&](const RankInfo& info) { return info.rank >= gathering.size; });
+    if (member.ranks.empty()) continue;
+    if (peers_.count(node) == 0) {
+      gathering.explanation = "waits for the connection to node " + node;
+      return;
+    }
+    others.push_back(std::move(member));
   }
 
   View view;
@@ -42,12 +63,12 @@ void Membership::propose_if_complete(const GatheringKey& key) {
   view.policy = gathering.policy;
   view.uid = gathering.uid;
   Member self{node_, {}};
-  for (const LocalClaim& claim : gathering.local) {
+  for (const LocalClaim& claim : claims_within(gathering)) {
     self.ranks.push_back(
         {claim.request.rank, claim.request.local_rank, claim.request.pid, claim.claim});
   }
   view.members.push_back(std::move(self));
-  for (const auto& [node, claims] : gathering.remote) view.members.push_back({node, claims.ranks});
+  for (Member& member : others) view.members.push_back(std::move(member));
   sort_into_ring(&view.members);
   view.tuning = actions_->tuning_for(view, is_deterministic(gathering));
 
@@ -77,9 +98,14 @@ void Membership::install(const View& view, const GatheringKey& key, bool propose
     live.present.insert(claim->request.session);
     live.local.push_back(*claim);
   }
-  // The claims are used up. What others claim under this name from now on is another life of the
+  // These claims are used up. What others claim under this name from now on is another life of the
   // job.
-  gatherings_.erase(key);
+  if (view.epoch == 0) {  // we are guests, all of us
+    gathering.local.clear();
+    gathering.remote.clear();
+  }
+  keep_beyond(&gathering);
+  if (gathering.local.empty() && gathering.remote.empty()) gatherings_.erase(key);
   live_.emplace(view.incarnation, std::move(live));
   actions_->install(view, sessions);
 }
@@ -130,7 +156,7 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
   if (it == gatherings_.end()) return Fit::kStale;
   const Gathering& gathering = it->second;
   const std::vector<RankInfo>& wanted = view.members[*me].ranks;
-  if (!are_all_of(gathering.local, wanted) || gathering.uid != view.uid ||
+  if (!are_all_of(claims_within(gathering), wanted) || gathering.uid != view.uid ||
       gathering.policy != view.policy || gathering.size != view.size) {
     return Fit::kStale;
   }
@@ -173,8 +199,7 @@ void Membership::on_reject(const std::string& from, const Reject& reject) {
     return publish(key, gatherings_.at(key));
   }
   const auto it = live_.find(reject.incarnation);
-  if (it != live_.end() && it->second.invited.erase(from) > 0) {
-    it->second.joiners.erase(from);
+  if (it != live_.end() && it->second.invited.erase(from) + it->second.joiners.erase(from) > 0) {
     return set_joiners(it->second);
   }
   if (it == live_.end() || it->second.state != JobState::kProposed) return;
@@ -210,7 +235,8 @@ void Membership::run(Live& live) {
   begin_changes(live);
   save(live);
   for (const SessionId session : live.present) actions_->admit(session, live.view);
-  retire_claims({live.view.job, live.token});
+  const GatheringKey key{live.view.job, live.token};
+  retire_claims(key);
   // Who was lost meanwhile. This comes last: it may end the job.
   const JobId id = live.view.incarnation;
   const std::vector<LostRank> lost_ranks = live.lost;
@@ -222,6 +248,7 @@ void Membership::run(Live& live) {
     const auto it = live_.find(id);
     if (it != live_.end()) lose_rank(it->second, lost.rank, lost.failure);
   }
+  settle(key);
 }
 
 void Membership::retire_claims(const GatheringKey& key) {

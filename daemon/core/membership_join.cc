@@ -52,8 +52,13 @@ std::vector<RankInfo> Membership::welcome_ranks(const Live& live,
 void Membership::invite(Live& live) {
   if (live.view.closed || !live.change || live.failure) return;
   if (live.view.members[live.view.lowest()].node != node_) return;
-  const auto it = gatherings_.find({live.view.job, live.token});
-  if (it == gatherings_.end() || grows_with(it->first) != &live) return;
+  const GatheringKey key{live.view.job, live.token};
+  if (grows_with(key) != &live) return;
+  const auto it = gatherings_.find(key);
+  if (it == gatherings_.end()) {  // whoever waited has gone
+    live.joiners.clear();
+    return set_joiners(live);
+  }
   const Gathering& gathering = it->second;
   const auto fits = [&](uint32_t uid, const std::string& policy) {
     return uid == live.view.uid && parse_policy(policy) == parse_policy(live.view.policy);
@@ -120,8 +125,23 @@ void Membership::on_join_accept(Live& live, const std::string& from) {
   if (it == gatherings_.end()) return;
   const auto claims = it->second.remote.find(from);
   if (claims == it->second.remote.end()) return;
-  live.joiners[from] = {from, welcome_ranks(live, claims->second.ranks)};
+  std::vector<RankInfo> ranks = welcome_ranks(live, claims->second.ranks);
+  // Somebody else may have come with one of them since.
+  std::erase_if(ranks, [&](const RankInfo& info) {
+    return std::ranges::any_of(live.joiners, [&](const auto& joiner) {
+      return joiner.first != from &&
+             std::ranges::any_of(joiner.second.ranks,
+                                 [&](const RankInfo& other) { return other.rank == info.rank; });
+    });
+  });
+  live.joiners.erase(from);
+  if (!ranks.empty()) live.joiners[from] = {from, ranks};
   set_joiners(live);
+}
+
+// Those who wait may be others than those who were to come in.
+void Membership::invite_anew(const GatheringKey& key) {
+  if (Live* live = grows_with(key); live != nullptr && !live->joiners.empty()) invite(*live);
 }
 
 // Ranks of one node come in together: while some of them wait to be taken in, another may claim.

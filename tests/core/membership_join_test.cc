@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <map>
+#include <vector>
+
 #include "tests/core/membership_town.h"
 
 namespace gradring::core {
@@ -126,6 +130,55 @@ TEST(MembershipJoin, RanksOfOneNodeComeInTogether) {
   EXPECT_EQ(town.at("c").jobs()[0].size, 3u);
   EXPECT_EQ(town.engines("c"), 1u);
   EXPECT_TRUE(town.waits(guests[1]));
+}
+
+// The job would be half of a view with somebody who is not there.
+TEST(MembershipJoin, AnOnlyGuestThatGoesIsNotTakenIn) {
+  using Going = std::function<void(Town&, SessionId)>;
+  const std::vector<Going> ways = {
+      [](Town& town, SessionId guest) { town.die(guest); },
+      [](Town& town, SessionId guest) { town.leave(guest); },
+      [](Town& town, SessionId) { town.cut("a", "b"); },
+      [](Town& town, SessionId) { town.tick(301 * kSecond); },
+  };
+  for (const Going& goes : ways) {
+    Town town(2);
+    JoinRequest request = trainer(0, 1);
+    request.policy = "elastic min=1 max=2";
+    const SessionId running = town.join("b", request);
+    request.rank = 1;
+    const SessionId guest = town.join("a", request);
+    town.run();
+    ASSERT_TRUE(town.admitted(running));
+    EXPECT_TRUE(town.grows("b"));
+    goes(town, guest);
+    town.run();
+    EXPECT_FALSE(town.grows("b"));
+    EXPECT_TRUE(town.admitted(running));
+  }
+}
+
+// Whichever of them comes first: those beyond its size come in once it runs.
+TEST(MembershipJoin, AJobFormsOfTheRanksWithinItsSize) {
+  for (const char* node : {"a", "b", "c"}) {
+    for (const uint32_t beyond_comes : {0u, 1u, 2u}) {
+      Town town(3);
+      std::map<uint32_t, SessionId> sessions;
+      JoinRequest request = trainer(0, 2);
+      request.policy = "elastic min=1 max=4";
+      std::vector<uint32_t> ranks = {0, 1};
+      ranks.insert(ranks.begin() + beyond_comes, 3);
+      for (const uint32_t rank : ranks) {
+        request.rank = rank;
+        sessions[rank] = town.join(rank == 3 ? node : rank == 0 ? "a" : "b", request);
+      }
+      town.run();
+      EXPECT_TRUE(town.admitted(sessions[0])) << town.refusal(sessions[0]);
+      EXPECT_TRUE(town.admitted(sessions[1])) << town.refusal(sessions[1]);
+      EXPECT_TRUE(town.waits(sessions[3])) << town.refusal(sessions[3]);
+      EXPECT_TRUE(town.grows("a"));
+    }
+  }
 }
 
 TEST(MembershipJoin, WhatAGuestHasWithdrawnCountsNoMore) {

@@ -237,6 +237,10 @@ void Town::drain(const std::string& node) { daemon(node).drain(); }
 
 size_t Town::engines(const std::string& node) const { return daemon(node).engines.size(); }
 
+bool Town::grows(const std::string& node) const {
+  return daemon(node).engines.begin()->second.grows;
+}
+
 const std::vector<Failure>& Town::failed_engines(const std::string& node) const {
   return daemon(node).failures;
 }

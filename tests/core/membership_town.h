@@ -85,6 +85,8 @@ class Town {
   // One report that a view change has asked for; false: none is due.
   bool report(const std::string& node);
   size_t engines(const std::string& node) const;  // installed and not removed
+  // Whether its one engine was told that somebody is to come in at the next join point.
+  bool grows(const std::string& node) const;
   // Causes with which fail_engine was called on the node, in order.
   const std::vector<Failure>& failed_engines(const std::string& node) const;
   // Members that the engines of the node were told are gone.

@@ -239,6 +239,7 @@ TEST(MembershipWithdraw, AMemberGivesUpAfterItHasAcceptedAndTheOthersGoTheirWay)
   town.settle();
   ASSERT_TRUE(town.closed(town.zero).has_value());
   ASSERT_TRUE(town.closed(town.one).has_value());
+  EXPECT_THAT(town.refusal(town.two), HasSubstr("job train")) << "it need not wait for a deadline";
   town.leave(town.zero);
   town.leave(town.one);
   town.run();

@@ -94,5 +94,17 @@ TEST_F(LiveRecords, ARankThatTheJobHasIsInItAlthoughItsSessionWasNotWrittenDownS
       << "it is in the job, and can work";
 }
 
+// It would be in the record of all jobs, which the next life could not read.
+TEST_F(LiveRecords, APolicyThatNoRecordTakesIsRefused) {
+  RawTrainer trainer(daemon_.runtime_dir());
+  wire::ClientMessage message;
+  message.mutable_join()->set_job("endless");
+  message.mutable_join()->set_size(1);
+  message.mutable_join()->set_policy("fail" + std::string(5000, ' '));
+  const auto answer = trainer.ask(message);
+  EXPECT_NE(answer.refused().message().find("policy"), std::string::npos)
+      << answer.ShortDebugString();
+}
+
 }  // namespace
 }  // namespace gradring::daemon
