@@ -112,6 +112,50 @@ TEST(Run, WhoWritesWithoutEndHoldsUpNobody) {
   EXPECT_EQ(launcher.wait(), 7);
 }
 
+// To be --rsh of a launch: a script that is told neither host nor command.
+std::string rsh_that(const Pids& pids, const std::string& script) {
+  const std::string path = pids.file("rsh");
+  std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+  chmod(path.c_str(), 0755);
+  return path;
+}
+
+// Others have the outputs as well, and what they cannot write they lose.
+TEST(Run, AnSshThatKeepsItsOutputsFromBlockingLosesNoLine) {
+  Pids pids;
+  const std::string rsh = rsh_that(
+      pids,
+      "python3 -c 'import os; os.set_blocking(1, False); os.set_blocking(2, False)'; sleep 2");
+  for (const bool tag : {false, true}) {
+    std::vector<std::string> words = {"sh", "-c", "\"$@\" | (sleep 1; wc -l)", "sh"};
+    std::vector<std::string> options = {"-H", "localhost:1,other:1", "--rsh", rsh};
+    if (tag) options.emplace_back("--tag");
+    for (const auto& word : launch("2", "yes | head -n 100000", options)) words.push_back(word);
+    const auto outcome = run(words);
+    EXPECT_EQ(std::stoi(outcome.out), 100'000) << outcome.err;
+  }
+}
+
+TEST(Run, AnSshThatWantsToAskSomethingIsNamed) {
+  Pids pids;
+  // As the kernel does with who reads from a terminal that is another's.
+  const std::string rsh = rsh_that(pids, "kill -TTIN $$; exec sleep 100");
+  const auto begin = Clock::now();
+  const auto outcome = run(launch("2", "sleep 100", {"-H", "localhost:1,other:1", "--rsh", rsh}));
+  EXPECT_EQ(outcome.exit_code, 255);
+  EXPECT_THAT(outcome.err, HasSubstr("wants to ask something at the terminal"));
+  EXPECT_LE(Clock::now() - begin, seconds(20));
+}
+
+TEST(Run, VariablesThatAreGivenCountForItselfToo) {
+  const auto outcome = run(launch("1", "echo $GRADRING_JOB $GRADRING_JOB_TOKEN",
+                                  {"-x", "GRADRING_JOB=mine", "-x", "GRADRING_JOB_TOKEN=secret"}));
+  EXPECT_EQ(outcome.out, "mine secret\n");
+  const auto elastic = run(launch("2", "[ $RANK = 1 ] || exit 3; sleep 0.5; echo went on",
+                                  {"-x", "GRADRING_POLICY=elastic min=1"}));
+  EXPECT_EQ(elastic.out, "went on\n");
+}
+
 TEST(Run, ASecondCtrlCDoesNotWait) {
   Pids pids;
   Background launcher(

@@ -210,6 +210,15 @@ std::vector<std::string> variables_to_set(const std::vector<std::string>& more) 
   return chosen;
 }
 
+std::string value_of(const std::string& name, const std::vector<std::string>& more) {
+  std::string value;
+  if (const char* own = std::getenv(name.c_str()); own != nullptr) value = own;
+  for (const std::string& variable : variables_to_set(more)) {
+    if (name_in(variable) == name) value = variable.substr(name.size() + 1);
+  }
+  return value;
+}
+
 bool is_elastic(const std::string& policy) {
   return policy.substr(0, policy.find(' ')) == "elastic";
 }

@@ -49,6 +49,10 @@ bool goes_along(std::string_view name);
 // The variables that go along: these, and `more`, each NAME (as it is here) or NAME=VALUE.
 std::vector<std::string> environment_to_send(const std::vector<std::string>& more);
 // Of `more`, what has to be set on this host too.
+// What `name` is in an environment of `more` as -x takes it and, where that says nothing, of ours;
+// empty: it is not set.
+std::string value_of(const std::string& name, const std::vector<std::string>& more);
+
 std::vector<std::string> variables_to_set(const std::vector<std::string>& more);
 
 // Whether a job of this policy goes on when a rank fails. What else it says, the daemon judges.

@@ -31,9 +31,9 @@ std::string with_host(std::string pattern, const std::string& host) {
 }
 
 std::string job_name(const RunOptions& options) {
-  const char* named = std::getenv("GRADRING_JOB");
   if (!options.job.empty()) return options.job;
-  if (named != nullptr && *named != '\0') return named;
+  const std::string named = value_of("GRADRING_JOB", options.send);
+  if (!named.empty()) return named;
   if (options.launcher != Launcher::kOwn) return "";
   return fmt::format("run-{}-{}", host_name(), random_token().substr(0, 8));
 }
@@ -92,7 +92,12 @@ int launch(const RunOptions& options) {
   Launch common;
   common.size = options.ranks;
   for (const Share& share : *shares) common.counts.push_back(share.count);
-  common.token = random_token();
+  // Of -x alone: a token that we have ourselves is that of the launch which we are in.
+  for (const std::string& variable : variables_to_set(options.send)) {
+    if (name_in(variable) == "GRADRING_JOB_TOKEN")
+      common.token = variable.substr(variable.find('=') + 1);
+  }
+  if (common.token.empty()) common.token = random_token();
   common.job = job_name(options);
   common.directory = std::filesystem::current_path(error);
   common.command = options.command;

@@ -117,10 +117,7 @@ tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
     options->hosts = *hosts;
   }
   if (auto taken = take_horovod_flags(raw.horovod, options); !taken) return taken;
-  if (options->policy.empty()) {
-    const char* named = std::getenv("GRADRING_POLICY");
-    options->policy = named != nullptr ? named : "";
-  }
+  if (options->policy.empty()) options->policy = value_of("GRADRING_POLICY", options->send);
   if (options->restarts < 0) return tl::unexpected(std::string("--restarts is negative"));
   if (options->restarts > 0 && !is_elastic(options->policy)) {
     return tl::unexpected(std::string(

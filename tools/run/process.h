@@ -23,8 +23,9 @@ struct Process {
   // hangs; closing it asks the process to end. Without: its input is empty.
   std::optional<std::string> lifeline;
 
-  // Whether what it prints comes to us; else it prints where we do.
-  bool piped() const { return stamp || !tag.empty() || !output.empty(); }
+  // Whether what it prints comes to us; else it prints where we do. What ssh prints does: it would
+  // keep our own outputs from blocking, and the ranks beside it would lose what finds no room.
+  bool piped() const { return stamp || !tag.empty() || !output.empty() || lifeline.has_value(); }
 };
 
 // The running child. Descriptors are -1 where there is none, close on exec, and the owner's to

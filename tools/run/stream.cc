@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +22,11 @@ constexpr int kTurns = 4;
 void write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EAGAIN) {  // somebody else keeps it from blocking
+      pollfd room{fd, POLLOUT, 0};
+      poll(&room, 1, -1);
+      continue;
+    }
     if (written < 0 && errno != EINTR) return;  // nobody reads any more
     if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
   }

@@ -179,8 +179,27 @@ void Supervisor::take_output(bool last) {
   }
 }
 
+// The terminal is ours, and ssh is not to take it from us: the kernel stops it when it asks there.
+bool Supervisor::asks_at_terminal(const Member& member) {
+  siginfo_t info{};
+  return member.process.lifeline && !member.ended &&
+         waitid(P_PID, static_cast<id_t>(member.child.pid), &info, WSTOPPED | WNOHANG | WNOWAIT) ==
+             0 &&
+         info.si_pid != 0 && (info.si_status == SIGTTIN || info.si_status == SIGTTOU);
+}
+
 // Looks without reaping: see Member.
 void Supervisor::take_exits() {
+  for (const Member& member : members_) {
+    if (phase_ != Phase::kRunning || !asks_at_terminal(member)) continue;
+    say(fmt::format(
+        "{}: {} wants to ask something at the terminal, such as for a password or whether "
+        "that host is known: log in there once by hand, with keys that need none",
+        member.process.label, member.process.command.front()));
+    fail(255);                         // as ssh says that it could not
+    kill(-member.child.pid, SIGKILL);  // stopped, it would not hear
+    end_all();
+  }
   for (Member& member : members_) {
     siginfo_t info{};
     if (member.ended ||

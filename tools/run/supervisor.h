@@ -61,6 +61,7 @@ class Supervisor {
   void wait_for_event();
   void take_signals();
   void take_output(bool last);
+  static bool asks_at_terminal(const Member& member);
   void take_exits();
   void lose(Member& member, int code, const std::string& how);
   bool start_anew(Member& member);
