@@ -44,6 +44,9 @@ TEST(Secrets, TheRestStays) {
   EXPECT_EQ(without_secrets("", {}), "");
   const std::string json = R"({"incarnation": "0123456789abcdef0123456789abcdef", "text": "a b"})";
   EXPECT_EQ(without_secrets(json, {}), json);
+  const std::string gpu = R"("uuid": "GPU-8f6f2e3a-1b2c-3d4e-5f60-718293a4b5c6", "x")";
+  EXPECT_EQ(without_secrets(gpu, {}), gpu);
+  EXPECT_THAT(without_secrets(gpu + kKey, {}), HasSubstr("(taken out)"));
 }
 
 TEST(Secrets, OfAKeyFileAreItsLongWords) {

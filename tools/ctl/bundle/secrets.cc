@@ -31,13 +31,24 @@ size_t name_in(std::string_view run) {
   return sign == '=' || sign == ':' ? before : 0;
 }
 
+// "GPU-" and its UUID, as much as a key: which GPU it was is what a bundle is to tell.
+bool is_gpu(std::string_view text) {
+  if (!text.starts_with("GPU-") && !text.starts_with("MIG-")) return false;
+  for (size_t i = 4; i < text.size(); ++i) {
+    const bool dash = i == 12 || i == 17 || i == 22 || i == 27;
+    if (dash ? text[i] != '-' : std::isxdigit(static_cast<unsigned char>(text[i])) == 0)
+      return false;
+  }
+  return true;
+}
+
 std::string without_keys(std::string_view line) {
   std::string kept;
   while (!line.empty()) {
     const auto end = std::ranges::find_if_not(line, is_z85);
     const auto run = line.substr(0, static_cast<size_t>(end - line.begin()));
     const size_t name = name_in(run);
-    if (run.size() - name == kKeyChars) {
+    if (run.size() - name == kKeyChars && !is_gpu(run.substr(name))) {
       kept += run.substr(0, name);
       kept += kTakenOut;
     } else {

@@ -55,7 +55,9 @@ Findings check_daemon(const Facts& facts) {
     findings.push_back(warn(
         fmt::format("limit {}", printable(limit.name())),
         fmt::format("{} of {} {} are used", limit.used(), limit.cap(), printable(limit.unit())),
-        fmt::format("raise {} in gradringd.conf and reload", printable(limit.name()))));
+        limit.name() == "open files"
+            ? "raise LimitNOFILE in the unit, or ulimit -n, and restart gradringd"
+            : fmt::format("raise {} in gradringd.conf and reload", printable(limit.name()))));
   }
   return findings;
 }

@@ -39,7 +39,7 @@ Findings lanes(const Facts& facts) {
           fmt::format("{} of {}{}", up, counted(static_cast<uint64_t>(most), "lane"), why);
       findings.push_back(
           why.empty()
-              ? warn("lanes " + way, found, "set the same number of net-devices on both nodes")
+              ? warn("lanes " + way, found, "set net-device as often on both nodes")
               : fail("lanes " + way, found, "look at that device, its cable and its switch port"));
     }
   }

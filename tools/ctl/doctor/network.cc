@@ -42,7 +42,7 @@ Findings check_device(const Facts& facts, const NetFacts& device) {
   if (device.loopback) {
     if (has_peers(facts) && peers_elsewhere(facts)) {
       return {fail(check, "is loopback, and there are peers on other machines",
-                   "set net-devices, and listen to an address of the network")};
+                   "set net-device, and listen to an address of the network")};
     }
     return {ok(check, "loopback: all peers are on this machine")};
   }
@@ -64,7 +64,7 @@ Findings check_device(const Facts& facts, const NetFacts& device) {
         check,
         fmt::format("{}, while {} has {} Mbit/s", speed_of(device), printable(faster->name),
                     faster->speed_mbps),
-        fmt::format("net-devices = {}, if the peers are reached by it", printable(faster->name))));
+        fmt::format("net-device = {}, if the peers are reached by it", printable(faster->name))));
   }
   if (device.speed_mbps >= kFastMbps && device.mtu < kJumboMtu) {
     findings.push_back(

@@ -8,7 +8,7 @@
 namespace gradring::tools {
 namespace {
 
-constexpr double kSample = 22, kBehindSample = 7, kLetter = 6.1, kBetween = 16;
+constexpr double kSample = 22, kBehindSample = 7, kLetterWidth = 6.1, kBetween = 16;
 
 class Legend {
  public:
@@ -27,7 +27,7 @@ class Legend {
   void name(std::string_view words) {
     picture_->text({at_.x + kSample + kBehindSample, at_.y}, words, "small",
                    Picture::Anchor::kStart);
-    at_.x += kSample + kBehindSample + kLetter * static_cast<double>(words.size()) + kBetween;
+    at_.x += kSample + kBehindSample + kLetterWidth * static_cast<double>(words.size()) + kBetween;
   }
 
   Point at_;
