@@ -103,8 +103,9 @@ class OrderedWork(Work):
             while works and works[0]._has_ended():
                 ended.append(works.popleft())
             for work in ended:  # which need not have come to that stream in this order
-                if work._by is work._stream:
-                    work._device.wait_for(work._reached)
+                # Of one that failed another thread may be about to set these two, the event last.
+                if (reached := work._reached) is not None and work._by is work._stream:
+                    work._device.wait_for(reached)
         for work in ended:
             work._finish, work._moves = None, ()
             if work._error or work._late:
