@@ -65,9 +65,6 @@ void to_wire(const core::StepReport& steps, wire::StepsReport* to) {
   to->set_late_us(microseconds(steps.late_median));
 }
 
-// More would help nobody.
-constexpr size_t kMissingShown = 1024;
-
 }  // namespace
 
 wire::StatusReport Queries::status_report() const {
@@ -153,7 +150,7 @@ wire::JobSummary Queries::summary_of(const core::JobInfo& info) const {
   summary.set_uid(info.uid);
   summary.set_policy(info.policy);
   summary.set_age_ms(milliseconds(monotonic_now() - info.since));
-  summary.set_ranks_present(info.size - static_cast<uint32_t>(info.missing_ranks.size()));
+  summary.set_ranks_present(info.size - info.missing.count);
   summary.set_explanation(info.explanation);
   if (const Jobs::Job* job = parts_.jobs->find(info.incarnation)) summary.set_weight(job->weight);
   for (const JobTraffic& traffic : pulse_.jobs) {
@@ -167,9 +164,9 @@ wire::JobSummary Queries::summary_of(const core::JobInfo& info) const {
 }
 
 void Queries::add_missing_ranks(const core::JobInfo& info, wire::JobReport* report) const {
-  for (size_t i = 0; i < std::min(info.missing_ranks.size(), kMissingShown); ++i) {
+  for (const uint32_t missing : info.missing.first) {
     wire::RankReport* rank = report->add_ranks();
-    rank->set_rank(info.missing_ranks[i]);
+    rank->set_rank(missing);
     rank->set_state("not joined");
   }
 }

@@ -213,14 +213,12 @@ void Membership::tick(Time now) {
           return propose.view.job == key.job && propose.token == key.token;
         });
     // A proposal means that all are there; else the missing ones are the answer.
-    const std::vector<uint32_t> missing =
-        proposed ? std::vector<uint32_t>() : missing_ranks(gathering);
-    text += missing.empty() ? gathering.explanation : "missing ranks:";
+    const MissingRanks missing = proposed ? MissingRanks() : missing_ranks(gathering);
+    text += missing.count == 0 ? gathering.explanation : "missing ranks:";
     constexpr size_t kShown = 16;  // a line that people still read
-    for (size_t i = 0; i < missing.size() && i < kShown; ++i)
-      text += " " + std::to_string(missing[i]);
-    if (missing.size() > kShown)
-      text += " and " + std::to_string(missing.size() - kShown) + " more";
+    for (size_t i = 0; i < missing.first.size() && i < kShown; ++i)
+      text += " " + std::to_string(missing.first[i]);
+    if (missing.count > kShown) text += " and " + std::to_string(missing.count - kShown) + " more";
     const std::string unreachable = actions_->unreachable_peers();
     if (!unreachable.empty()) text += "; peers not connected: " + unreachable;
     std::vector<SessionId> expired;
@@ -272,7 +270,7 @@ std::vector<JobInfo> Membership::jobs() const {
     info.uid = gathering.uid;
     info.policy = gathering.policy;
     info.since = gathering.since;
-    info.missing_ranks = missing_ranks(gathering);
+    info.missing = missing_ranks(gathering);
     info.explanation = gathering.explanation;
     list.push_back(std::move(info));
   }

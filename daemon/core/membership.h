@@ -93,6 +93,13 @@ class MembershipActions {
 enum class JobState : uint8_t { kForming, kProposed, kRunning, kFailed, kEnded };
 const char* name_of(JobState state);
 
+// Of a job that any trainer can say to be of a million ranks.
+inline constexpr size_t kMissingNamed = 1024;
+struct MissingRanks {
+  uint32_t count = 0;
+  std::vector<uint32_t> first;  // in order, at most kMissingNamed
+};
+
 struct JobInfo {
   std::string name;
   JobId incarnation{};  // zero while forming
@@ -102,7 +109,7 @@ struct JobInfo {
   uint32_t uid = 0;
   std::string policy;
   Time since = 0;
-  std::vector<uint32_t> missing_ranks;  // while forming
+  MissingRanks missing;  // while forming
   std::string explanation;
 };
 
@@ -254,7 +261,7 @@ class Membership {
   void drop_claim(const GatheringKey& key, SessionId session);
   void settle(const GatheringKey& key);
   void settle_all();
-  std::vector<uint32_t> missing_ranks(const Gathering& gathering) const;
+  MissingRanks missing_ranks(const Gathering& gathering) const;
 
   // form.cc
   static bool is_deterministic(const Gathering& gathering);

@@ -233,19 +233,20 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
   return {};
 }
 
-std::vector<uint32_t> Membership::missing_ranks(const Gathering& g) const {
-  std::vector<bool> seen(g.size, false);
+MissingRanks Membership::missing_ranks(const Gathering& g) const {
+  std::set<uint32_t> seen;
   for (const LocalClaim& claim : g.local) {
-    if (claim.request.rank < g.size) seen[claim.request.rank] = true;
+    if (claim.request.rank < g.size) seen.insert(claim.request.rank);
   }
   for (const auto& [node, claims] : g.remote) {
     for (const RankInfo& info : claims.ranks) {
-      if (info.rank < g.size) seen[info.rank] = true;
+      if (info.rank < g.size) seen.insert(info.rank);
     }
   }
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < g.size; ++rank) {
-    if (!seen[rank]) missing.push_back(rank);
+  MissingRanks missing{g.size - static_cast<uint32_t>(seen.size()), {}};
+  const size_t named = std::min<size_t>(missing.count, kMissingNamed);
+  for (uint32_t rank = 0; missing.first.size() < named; ++rank) {
+    if (seen.count(rank) == 0) missing.first.push_back(rank);
   }
   return missing;
 }

@@ -37,11 +37,11 @@ void Membership::propose_if_complete(const GatheringKey& key) {
   const bool rank_zero_here =
       std::any_of(gathering.local.begin(), gathering.local.end(),
                   [](const LocalClaim& claim) { return claim.request.rank == 0; });
-  const std::vector<uint32_t> missing = missing_ranks(gathering);
-  gathering.explanation = "waits for " + std::to_string(missing.size()) + " of " +
-                          std::to_string(gathering.size) + " ranks";
-  if (missing.empty()) gathering.explanation = "waits for the node of rank 0 to commit the view";
-  if (!rank_zero_here || !missing.empty()) return;
+  const uint32_t missing = missing_ranks(gathering).count;
+  gathering.explanation =
+      "waits for " + std::to_string(missing) + " of " + std::to_string(gathering.size) + " ranks";
+  if (missing == 0) gathering.explanation = "waits for the node of rank 0 to commit the view";
+  if (!rank_zero_here || missing != 0) return;
   std::vector<Member> others;
   for (const auto& [node, claims] : gathering.remote) {
     Member member{node, claims.ranks};

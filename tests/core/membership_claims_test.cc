@@ -197,7 +197,7 @@ TEST(MembershipClaims, TheExplanationCountsWhoIsMissingNow) {
   const SessionId at_b = town.join("b", trainer(1, 3));
   town.run();
   EXPECT_EQ(explanation(), "waits for 1 of 3 ranks");
-  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, std::vector<uint32_t>{2});
+  EXPECT_EQ(town.at("a").jobs().at(0).missing.first, std::vector<uint32_t>{2});
   town.leave(at_b);
   town.run();
   EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
@@ -206,7 +206,21 @@ TEST(MembershipClaims, TheExplanationCountsWhoIsMissingNow) {
   EXPECT_EQ(explanation(), "waits for 1 of 3 ranks");
   town.cut("a", "b");
   EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
-  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(town.at("a").jobs().at(0).missing.first, (std::vector<uint32_t>{1, 2}));
+}
+
+// Anybody can claim a rank of such a job, and of many.
+TEST(MembershipClaims, OfAMillionMissingRanksTheFirstAreNamedAndAllAreCounted) {
+  constexpr uint32_t kSize = 1 << 20;
+  Town town(1);
+  town.join("a", trainer(kSize - 1, kSize));
+  town.join("a", trainer(1, kSize));
+  const MissingRanks missing = town.at("a").jobs().at(0).missing;
+  EXPECT_EQ(missing.count, kSize - 2);
+  ASSERT_EQ(missing.first.size(), kMissingNamed);
+  EXPECT_EQ(missing.first[0], 0u);
+  EXPECT_EQ(missing.first[1], 2u);
+  EXPECT_EQ(missing.first.back(), kMissingNamed);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(MembershipDeadline, WhoeverDefersSaysForWhichConnection) {
   EXPECT_TRUE(town.waits(zero));
   EXPECT_TRUE(town.waits(two));
   EXPECT_EQ(town.engines("a"), 0u);
-  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, std::vector<uint32_t>{1});
+  EXPECT_EQ(town.at("a").jobs().at(0).missing.first, std::vector<uint32_t>{1});
 }
 
 TEST(MembershipDeadline, TheProposersTimeEndsTheWaitOfThoseWhoDefer) {

@@ -28,7 +28,7 @@ TEST(MembershipFail, ATrainerThatDiesWhileGatheringIsReplaced) {
   town.die(one);
   town.run();
   EXPECT_TRUE(town.waits(zero)) << "nothing has begun";
-  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(town.at("a").jobs().at(0).missing.first, (std::vector<uint32_t>{1, 2}));
   const SessionId new_one = town.join("a", trainer(1, 3));  // elsewhere, even
   const SessionId two = town.join("b", trainer(2, 3));
   town.run();
@@ -278,10 +278,10 @@ TEST(MembershipFail, ALostPeerWhileGatheringTakesItsClaimsAlong) {
   const SessionId zero = town.join("a", trainer(0, 3));
   town.join("b", trainer(1, 3));
   town.run();
-  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, std::vector<uint32_t>{2});
+  EXPECT_EQ(town.at("a").jobs().at(0).missing.first, std::vector<uint32_t>{2});
   town.crash("b");
   EXPECT_TRUE(town.waits(zero));
-  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(town.at("a").jobs().at(0).missing.first, (std::vector<uint32_t>{1, 2}));
   // A new daemon, new trainers, and its revisions count from one again.
   town.connect("a", "b");
   const SessionId one = town.join("b", trainer(1, 3));

@@ -60,7 +60,7 @@ TEST(MembershipWithdraw, AStaleProposalAndNobodyInTheEmptyPlace) {
   EXPECT_TRUE(town.waits(town.zero));
   EXPECT_TRUE(town.waits(town.one));
   for (const char* node : {"a", "b", "c"}) EXPECT_EQ(town.engines(node), 0u);
-  EXPECT_EQ(town.at("a").jobs().at(0).missing_ranks, std::vector<uint32_t>{2});
+  EXPECT_EQ(town.at("a").jobs().at(0).missing.first, std::vector<uint32_t>{2});
   const SessionId new_two = town.join("b", trainer(2, 3));  // the restarted trainer, elsewhere
   town.run();
   for (const SessionId session : {town.zero, town.one, new_two}) {
