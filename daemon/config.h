@@ -11,6 +11,8 @@
 
 namespace gradring::daemon {
 
+inline constexpr size_t kPeersMax = 8192;  // for whom libzmq may have sockets enough: 65,535 in all
+
 // All that an operator can set. One definition each (config_options.cc) makes the flag, the key in
 // the INI file and the environment variable (GRADRING_, upper case, dashes as underscores).
 struct Config {

@@ -69,6 +69,9 @@ std::string fault_of_addresses(const Config& config) {
       return fmt::format("listen-also: {} is given twice; name each address once", also);
     }
   }
+  if (config.peers.size() > kPeersMax) {
+    return fmt::format("peer: {} are given; a daemon can have {}", config.peers.size(), kPeersMax);
+  }
   std::vector<std::string> seen;
   for (const std::string& peer : config.peers) {
     const auto parsed = parse_host_port(peer);

@@ -21,7 +21,7 @@ namespace {
 // name, which libzmq does in its I/O thread, keeps no trainer waiting.
 constexpr int kIoThreads = 2;
 
-constexpr int kSocketsMax = 8192;  // two for each peer
+constexpr int kSocketsMax = kSocketsOfLink * int{kPeersMax} + 64;  // few others
 
 constexpr int kMessagesPerTurn = 256;
 

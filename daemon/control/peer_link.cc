@@ -49,6 +49,19 @@ void PeerLink::dial(const Dial& dial, core::Time now) {
   ++number_;
   connection_ = dial.connection;
   token_ = dial.token;
+  secure_ = !dial.server_key.empty();
+  state_ = State::kDialing;
+  broken_ = false;
+  deadline_ = now + kDialTime;
+  try {
+    open_sockets(dial);
+  } catch (const zmq::error_t& error) {
+    close_sockets();
+    mark_broken(fmt::format("there is no socket for it here: {}", error.what()));
+  }
+}
+
+void PeerLink::open_sockets(const Dial& dial) {
   dealer_ = zmq::socket_t(*dial.context, ZMQ_DEALER);
   dealer_.set(zmq::sockopt::linger, 0);
   dealer_.set(zmq::sockopt::sndhwm, kHighWater);
@@ -58,24 +71,27 @@ void PeerLink::dial(const Dial& dial, core::Time now) {
   dealer_.set(zmq::sockopt::tcp_keepalive, 1);
   dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
   dealer_.set(zmq::sockopt::ipv6, dialled().front() == '[');
-  secure_ = !dial.server_key.empty();
   if (secure_) {
     dealer_.set(zmq::sockopt::curve_serverkey, dial.server_key);
     dealer_.set(zmq::sockopt::curve_publickey, dial.own_public);
     dealer_.set(zmq::sockopt::curve_secretkey, dial.own_secret);
   }
   const std::string name = fmt::format("inproc://peer-{}-{}", id_, number_);
-  zmq_socket_monitor(dealer_.handle(), name.c_str(), kEvents);
+  if (zmq_socket_monitor(dealer_.handle(), name.c_str(), kEvents) != 0) throw zmq::error_t();
   monitor_ = zmq::socket_t(*dial.context, ZMQ_PAIR);
   monitor_.set(zmq::sockopt::linger, 0);
   monitor_.connect(name);
-  state_ = State::kDialing;
-  broken_ = false;
-  deadline_ = now + kDialTime;
   if (zmq_connect(dealer_.handle(), ("tcp://" + dialled()).c_str()) != 0) {
-    reason_ = zmq_strerror(zmq_errno());
-    broken_ = true;
+    mark_broken(zmq_strerror(zmq_errno()));
   }
+}
+
+void PeerLink::close_sockets() {
+  if (!dealer_) return;
+  // The monitor must be told first: it would wait for a reader that is gone.
+  zmq_socket_monitor(dealer_.handle(), nullptr, 0);
+  monitor_.close();
+  dealer_.close();
 }
 
 void PeerLink::begin_relayed(uint64_t connection, uint64_t token, core::Time now) {
@@ -89,12 +105,7 @@ void PeerLink::begin_relayed(uint64_t connection, uint64_t token, core::Time now
 
 void PeerLink::drop(const std::string& reason, core::Time now) {
   if (!reason.empty()) reason_ = reason;
-  if (dealer_) {
-    // The monitor must be told first: it would wait for a reader that is gone.
-    zmq_socket_monitor(dealer_.handle(), nullptr, 0);
-    monitor_.close();
-    dealer_.close();
-  }
+  close_sockets();
   state_ = State::kWaiting;
   broken_ = false;
   way_ = (way_ + 1) % (also_at_.size() + 1);

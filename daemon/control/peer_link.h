@@ -12,6 +12,8 @@
 
 namespace gradring::daemon {
 
+inline constexpr int kSocketsOfLink = 3;  // its two, and the other end of its monitor
+
 // Our own way to one configured peer: a DEALER that dials its address, or another that the peer has
 // told us, in turn, when the last one did not do. libzmq's reconnecting is
 // off, since it would keep a queue across the peer's death; a broken connection is dropped with all
@@ -90,6 +92,8 @@ class PeerLink {
   bool broken() const { return broken_; }
 
  private:
+  void open_sockets(const Dial& dial);  // throws zmq::error_t
+  void close_sockets();
   void note_failure(int event);
 
   const PeerId id_;

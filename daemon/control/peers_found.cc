@@ -18,6 +18,13 @@ bool Peers::is_own(const std::string& address) const {
 void Peers::found(const std::vector<std::string>& addresses) {
   std::set<std::string> fresh(addresses.begin(), addresses.end());
   std::erase_if(fresh, [this](const std::string& address) { return is_own(address); });
+  if (fresh.size() > kPeersMax) {
+    spdlog::error(
+        "peers-from: {} addresses are named; the first {} are taken, which is what a "
+        "daemon can have",
+        fresh.size(), kPeersMax);
+    fresh.erase(std::next(fresh.begin(), kPeersMax), fresh.end());
+  }
   size_t gone = 0;
   for (Peer& peer : peers_) {
     const bool named = fresh.erase(peer.link.address()) > 0;

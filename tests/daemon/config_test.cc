@@ -1,5 +1,6 @@
 #include "daemon/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zmq.h>
@@ -265,6 +266,13 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
     EXPECT_THAT(text, HasSubstr(bad.suggests)) << testing::PrintToString(bad.flags);
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
+}
+
+TEST_F(ConfigTest, MorePeersThanADaemonCanHaveAreRefused) {
+  std::string text;
+  for (size_t port = 1; port <= kPeersMax + 1; ++port) text += fmt::format("peer = h:{}\n", port);
+  write("many.conf", "insecure = true\nlisten = 10.0.0.1:7300\n" + text);
+  EXPECT_THAT(told({"--config", scratch_.path("many.conf")}), HasSubstr("a daemon can have 8192"));
 }
 
 TEST_F(ConfigTest, ABadFileIsNamedWithItsKey) {

@@ -85,6 +85,21 @@ def test_a_list_that_is_not_there_is_waited_for(make_cluster):
     meet(ring, ring.nodes)
 
 
+def test_a_list_of_thousands_ends_nobody(make_cluster):
+    """More sockets than libzmq has for us, once; most of them answer nobody."""
+    ring = make_cluster(2)
+    path = ring.folder / "peers"
+    find_by(ring, f"file:{path}")
+    nobody = [f"10.255.{number // 200}.{number % 200 + 1}:7300" for number in range(9000)]
+    write(path, [node.address for node in ring.nodes] + nobody)
+    ring.start_daemons()
+    for node in ring.nodes:
+        wait_until(lambda node=node: "9001 addresses are named; the first 8192" in node.log(), PATIENCE, "the log says so")
+    write(path, [node.address for node in ring.nodes])
+    meet(ring, ring.nodes)
+    run_job(ring, "job", "--ops", "5", "--count", "1000")
+
+
 def test_nonsense_and_a_missing_allocation_are_refused(make_cluster):
     single = make_cluster(1)
     for source, complaint in (("file:peers", "write file:PATH (absolute)"), ("etcd:x", "write file:PATH"),
