@@ -37,9 +37,12 @@ int accept_as_asked(int listener, sockaddr* address, socklen_t* size, int flags)
   return static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
 }
 
+// Nobody is one who has gone by himself.
 int send_away(int stranger) {
-  if (stranger >= 0) close(stranger);
-  ++door().turned_away;
+  if (stranger >= 0) {
+    close(stranger);
+    ++door().turned_away;
+  }
   errno = ECONNABORTED;
   return -1;
 }

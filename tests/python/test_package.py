@@ -25,6 +25,14 @@ def test_needs_nothing_of_the_machine():
     assert not [line for line in lines if "not found" in line]
 
 
+def test_has_the_licence_of_every_library_in_it():
+    folder = Path(_native.__file__).parent
+    licences = [path.name for path in folder.glob("licences/*") if path.stat().st_size]
+    names = [path.name.partition(".so")[0].replace("_", "-") for path in folder.glob("lib*.so*") if "gradring" not in path.name]
+    package = {"libz": "zlib"}
+    assert not [name for name in names if not any(one.startswith(package.get(name, name)) for one in licences)]
+
+
 def test_is_the_version_of_the_project():
     root = Path(__file__).resolve().parents[2]
     assert f"project(gradring VERSION {gradring.__version__} " in (root / "CMakeLists.txt").read_text(encoding="utf-8")

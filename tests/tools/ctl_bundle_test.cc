@@ -61,6 +61,13 @@ TEST(Bundle, FindsTheConfiguration) {
   EXPECT_EQ(config_file_of({}), "/etc/gradring/gradringd.conf");
 }
 
+TEST(Bundle, FindsTheKeyFileHoweverTheLineIsWritten) {
+  EXPECT_EQ(key_file_in("node = a\nkey = /etc/a.key\n"), "/etc/a.key");
+  EXPECT_EQ(key_file_in("key=/etc/a.key"), "/etc/a.key");
+  EXPECT_EQ(key_file_in("\tkey\t=/etc/a.key  # ours\r\n"), "/etc/a.key");
+  EXPECT_EQ(key_file_in("# key = /old\nallowed-keys = /k\nkey =\n"), "");
+}
+
 TEST(Program, ReturnsWhatWasWrittenOrWhyNot) {
   using std::chrono::seconds;
   EXPECT_EQ(output_of({"echo", "a b"}, seconds(20)), "a b\n");

@@ -47,6 +47,12 @@ def licences_of(package):
     return sorted({SPDX.get(name.lower(), "LicenseRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", name)) for name in names if name})
 
 
+def common_licences_of(package):
+    """Texts that its copyright file names instead of repeating them."""
+    named = set(re.findall(r"/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]", copyright_file(package).read_text(errors="replace")))
+    return [Path(name) for name in sorted(named) if Path(name).exists()]
+
+
 def facts_of(package):
     return run("dpkg-query", "-W", "-f=${Version}\t${source:Package}\t${Homepage}", package).split("\t")
 
@@ -119,6 +125,8 @@ def main():
     for package in {package for package, _ in files.values()} if said.texts else ():
         said.texts.mkdir(parents=True, exist_ok=True)
         shutil.copy(copyright_file(package), said.texts / package.split(":")[0])
+        for text in common_licences_of(package):
+            shutil.copy(text, said.texts / text.name)
 
 
 if __name__ == "__main__":

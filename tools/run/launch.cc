@@ -210,13 +210,19 @@ std::vector<std::string> variables_to_set(const std::vector<std::string>& more) 
   return chosen;
 }
 
-std::string value_of(const std::string& name, const std::vector<std::string>& more) {
-  std::string value;
-  if (const char* own = std::getenv(name.c_str()); own != nullptr) value = own;
+std::optional<std::string> value_set(const std::string& name,
+                                     const std::vector<std::string>& more) {
+  std::optional<std::string> value;
   for (const std::string& variable : variables_to_set(more)) {
     if (name_in(variable) == name) value = variable.substr(name.size() + 1);
   }
   return value;
+}
+
+std::string value_of(const std::string& name, const std::vector<std::string>& more) {
+  if (auto value = value_set(name, more)) return *value;
+  const char* own = std::getenv(name.c_str());
+  return own == nullptr ? "" : own;
 }
 
 bool is_elastic(const std::string& policy) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -49,11 +50,11 @@ bool goes_along(std::string_view name);
 // The variables that go along: these, and `more`, each NAME (as it is here) or NAME=VALUE.
 std::vector<std::string> environment_to_send(const std::vector<std::string>& more);
 // Of `more`, what has to be set on this host too.
-// What `name` is in an environment of `more` as -x takes it and, where that says nothing, of ours;
-// empty: it is not set.
-std::string value_of(const std::string& name, const std::vector<std::string>& more);
-
 std::vector<std::string> variables_to_set(const std::vector<std::string>& more);
+// What `more` sets `name` to.
+std::optional<std::string> value_set(const std::string& name, const std::vector<std::string>& more);
+// The same and, where that says nothing, what it is in our environment; empty: it is not set.
+std::string value_of(const std::string& name, const std::vector<std::string>& more);
 
 // Whether a job of this policy goes on when a rank fails. What else it says, the daemon judges.
 bool is_elastic(const std::string& policy);

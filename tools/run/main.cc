@@ -93,10 +93,7 @@ int launch(const RunOptions& options) {
   common.size = options.ranks;
   for (const Share& share : *shares) common.counts.push_back(share.count);
   // Of -x alone: a token that we have ourselves is that of the launch which we are in.
-  for (const std::string& variable : variables_to_set(options.send)) {
-    if (name_in(variable) == "GRADRING_JOB_TOKEN")
-      common.token = variable.substr(variable.find('=') + 1);
-  }
+  common.token = value_set("GRADRING_JOB_TOKEN", options.send).value_or("");
   if (common.token.empty()) common.token = random_token();
   common.job = job_name(options);
   common.directory = std::filesystem::current_path(error);

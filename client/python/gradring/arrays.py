@@ -29,12 +29,15 @@ DTYPES = {
 }
 
 
+VALUES = (bool, int, float, list, tuple, np.generic)  # are copied: they have no memory of their own that could be written
+
+
 class Arrays:
     """The Frontend of numpy.ndarray."""
 
     def dense(self, tensor: Any, writable: bool = False) -> np.ndarray:
         array = as_array(tensor)
-        if writable and not array.flags.writeable:
+        if writable and (isinstance(tensor, VALUES) or not array.flags.writeable):
             raise TypeError(f"gradring: the output is a {type(tensor).__name__} that cannot be written")
         return array if array.flags.c_contiguous and array.dtype.isnative else np.array(array, order="C")
 
@@ -68,7 +71,7 @@ def as_array(tensor: Any) -> np.ndarray:
     """A view where that is possible: of arrays, of what has DLPack on the CPU, of buffers. Raises TypeError."""
     if isinstance(tensor, np.ndarray):
         return tensor
-    if isinstance(tensor, (bool, int, float, list, tuple, np.generic)):
+    if isinstance(tensor, VALUES):
         return np.asarray(tensor)
     if hasattr(tensor, "__dlpack__"):
         try:
@@ -86,7 +89,7 @@ def as_array(tensor: Any) -> np.ndarray:
 
 def like(result: np.ndarray, given: Any) -> Any:
     """A result as the kind of array that was given, where its library takes DLPack; else a NumPy array."""
-    if isinstance(given, (np.ndarray, np.generic, bool, int, float, list, tuple)) or not hasattr(given, "__dlpack__"):
+    if isinstance(given, (np.ndarray, *VALUES)) or not hasattr(given, "__dlpack__"):
         return result
     if hasattr(given, "__array_namespace__"):
         library = given.__array_namespace__()

@@ -62,6 +62,7 @@ def what_cannot_be_written():
     refused(TypeError, "cannot be written", gradring.allreduce, mine, out=mine)
     refused(TypeError, "cannot be written", gradring.allreduce, mine, op=gradring.Adasum, out=mine)
     refused(TypeError, "cannot be written", gradring.broadcast, mine, 0, out=mine)
+    refused(TypeError, "cannot be written", gradring.allreduce, mine, out=[0.0] * len(mine))
     assert np.array_equal(mine, inputs[rank])
     text = b"of one rank alone"
     refused(TypeError, "cannot be written", gradring.allreduce, text, op=gradring.Sum, out=text)

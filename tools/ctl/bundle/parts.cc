@@ -103,17 +103,6 @@ std::vector<std::string> command_line_of(int64_t pid) {
   return words;
 }
 
-// The value of "key = FILE" there.
-std::string key_file_in(const std::string& config) {
-  std::istringstream lines(config);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string name, equals, value;
-    if (words >> name >> equals >> value && name == "key" && equals == "=") return value;
-  }
-  return "";
-}
-
 Content libraries_of(int64_t pid) {
   Content maps = read_file(fmt::format("/proc/{}/maps", pid));
   if (!maps) return maps;
@@ -198,6 +187,18 @@ std::string config_file_of(const std::vector<std::string>& command_line) {
     }
   }
   return kDefaultConfigFile;
+}
+
+std::string key_file_in(const std::string& config) {
+  std::istringstream lines(config);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos) continue;
+    std::istringstream left(line.substr(0, equals)), right(line.substr(equals + 1));
+    std::string name, more, value;
+    if (left >> name && name == "key" && !(left >> more) && right >> value) return value;
+  }
+  return "";
 }
 
 BundlePlan plan_bundle(const Context& context) {

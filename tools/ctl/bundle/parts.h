@@ -30,5 +30,7 @@ BundlePlan plan_bundle(const Context& context);
 
 // The configuration file that a daemon was started with, of the words of its command line.
 std::string config_file_of(const std::vector<std::string>& command_line);
+// The value of "key = FILE" in such a file's text; empty: it has none.
+std::string key_file_in(const std::string& config);
 
 }  // namespace gradring::tools
