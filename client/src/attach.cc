@@ -79,7 +79,11 @@ Status AttachSocket::send(const wire::AttachRequest& request, int fd) {
   if (errno == EAGAIN) {
     return {Code::kResourceExhausted, "the daemon does not read its attach socket"};
   }
-  return {Code::kUnavailable, "the daemon closed the attach socket"};
+  if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) {
+    return {Code::kUnavailable, "the daemon closed the attach socket"};
+  }
+  return {Code::kInternal,
+          fmt::format("the attach socket does not take what is sent: {}", std::strerror(errno))};
 }
 
 tl::expected<std::optional<AttachPacket>, Status> AttachSocket::receive() {

@@ -96,7 +96,6 @@ tl::expected<AttachPacket, Status> Session::ask(std::unique_lock<std::mutex>& lo
     // Whoever reads already looks for room as well from now on.
     if (any_failed || attach_full_) reader_.wake_all();
   }
-  // Of the two reasons that it cannot be sent, a closed socket is the one that reading shows.
   const auto failed = [&] { return attach_open_ && call->second.sent && !call->second.sent->ok(); };
   wait_until(lock, deadline, [&] { return call->second.answer.has_value() || failed() || over(); });
   std::optional<AttachPacket> answer = std::move(call->second.answer);

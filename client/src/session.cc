@@ -102,7 +102,8 @@ bool Session::post_next() {
 }
 
 // Sends the calls that are still to be sent, the oldest first, as far as there is room. True if one
-// of them cannot be.
+// of them cannot be, which is its failure unless the socket is closed: then whoever reads sees that
+// as well, if a moment later, and decides what comes of all calls.
 bool Session::post_attach() {
   attach_full_ = false;
   bool failed = false;
@@ -112,6 +113,7 @@ bool Session::post_attach() {
     attach_full_ = sent.code() == Code::kResourceExhausted;
     if (attach_full_) break;
     failed |= !sent.ok();
+    if (sent.code() == Code::kUnavailable) break;
     call.sent = std::move(sent);
   }
   return failed;

@@ -153,6 +153,13 @@ void FakeDaemon::hang_up() {
   });
 }
 
+void FakeDaemon::refuse_attach() {
+  run([this] {
+    for (auto& [id, session] : sessions_) ::shutdown(session.fd, SHUT_RD);
+    frozen_ = true;  // to a daemon that reads they are at their end
+  });
+}
+
 void FakeDaemon::freeze() {
   run([this] { frozen_ = true; });
 }

@@ -109,6 +109,9 @@ class FakeDaemon {
   uint32_t* word_at(const wire::StreamWord& word);
   // Closes the attach sockets only, as one that stops does before its last words have gone out.
   void hang_up();
+  // Its attach sockets refuse what is sent but are not seen to be closed, as for a moment while the
+  // kernel closes them.
+  void refuse_attach();
   // Stays, and does nothing more until it thaws.
   void freeze();
   void thaw();

@@ -31,6 +31,18 @@ TEST_F(RestartDuring, AnAllocation) {
   expect_all_well();
 }
 
+// Sending fails a moment before reading does.
+TEST_F(RestartDuring, AnAllocationWhileTheDaemonsSocketsClose) {
+  daemon_.refuse_attach();
+  std::thread trainer([&] { alloc(comm_, 4096); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  daemon_.thaw();
+  restart();
+  trainer.join();
+  EXPECT_EQ(daemon_.segments(), 1u);
+  expect_all_well();
+}
+
 TEST_F(RestartDuring, AnAllocationThatWasAskedForBefore) {
   daemon_.freeze();
   std::thread trainer([&] { alloc(comm_, 4096); });
