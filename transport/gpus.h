@@ -122,7 +122,8 @@ class Gpus {
     return {Dtype::kUint8, ReduceOp::kMax, {&from, 1}, outputs, 0, bytes};
   }
   // Begins it; all memory stays lent until take_ended() has told of this ticket, once. In the order
-  // in which they began where they touch the same memory of the host. Refused: nothing was begun.
+  // in which they began where they touch the same memory of the host: across GPUs what comes later
+  // begins once take_ended() has seen that the other is over. Refused: nothing was begun.
   virtual Status begin(const Sum& sum, uint64_t ticket) = 0;
   virtual Status begin(const Allreduce& allreduce, uint64_t ticket) = 0;
   virtual Status begin(const Spread& spread, uint64_t ticket) = 0;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -63,7 +64,12 @@ class GpusOfTheDaemon : public ::testing::Test {
   std::map<uint64_t, Status> ends() {
     std::map<uint64_t, Status> ends;
     found_.clear();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (gpus_->busy()) {
+      if (std::chrono::steady_clock::now() > until) {
+        ADD_FAILURE() << "the GPUs are busy for ever";
+        break;
+      }
       std::vector<Gpus::Ended> ended;
       gpus_->take_ended(&ended);
       for (const auto& end : ended) {

@@ -149,6 +149,27 @@ TEST_F(GpuOrder, WhatIsSpreadEndsWithItsGpusFailure) {
   EXPECT_THAT(ended.at(1).message(), HasSubstr("has failed: CUDA_ERROR_ILLEGAL_ADDRESS"));
 }
 
+// Whatever comes behind something on that GPU in the memory of the host, too.
+TEST_F(GpuOrder, AGpuThatIsLostKeepsNoOther) {
+  have(2);
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 1);
+  std::vector<float> out(1);
+  ASSERT_TRUE(sum({a, a}, out, 0).ok());
+  ASSERT_TRUE(sum({b, b}, out, 1).ok());
+  all_end_well(2);  // the streams of both are there now
+  twin_.hold_gpu(0, true);
+  ASSERT_TRUE(sum({a, a}, out, 2).ok());
+  ASSERT_TRUE(sum({b, b}, out, 3).ok());
+  let_gpus_work();
+  EXPECT_EQ(out, std::vector<float>{20}) << "which is behind what GPU 0 has not done";
+  twin_.lose(0, true);
+  const auto ended = ends();
+  ASSERT_EQ(ended.size(), 2u);
+  for (const auto& [ticket, status] : ended) EXPECT_FALSE(status.ok()) << ticket;
+  twin_.hold_gpu(0, false);
+  twin_.lose(0, false);
+}
+
 TEST_F(GpuOrder, WhatIsSummedLaterIntoTheSameMemoryStays) {
   have(2);
   const Memory a = lend_floats({1, 1, 1, 1}, 0), b = lend_floats({20, 20, 20, 20}, 1);

@@ -64,7 +64,6 @@ bool find_work(void* library, Driver* d) {
          find(library, "cuEventDestroy_v2", &d->destroy_event) &&
          find(library, "cuEventRecord", &d->record_event) &&
          find(library, "cuEventQuery", &d->query_event) &&
-         find(library, "cuStreamWaitEvent", &d->wait_for_event) &&
          find(library, "cuMemcpyDtoHAsync_v2", &d->copy_to_host) &&
          find(library, "cuMemcpyHtoDAsync_v2", &d->copy_to_device) &&
          find(library, "cuMemcpyAsync", &d->copy_between) &&

@@ -89,7 +89,6 @@ struct Driver {
   Result (*destroy_event)(Event) = nullptr;
   Result (*record_event)(Event, Stream) = nullptr;
   Result (*query_event)(Event) = nullptr;
-  Result (*wait_for_event)(Stream, Event, unsigned flags) = nullptr;
 
   Result (*copy_to_host)(void* host, Address, size_t bytes, Stream) = nullptr;
   Result (*copy_to_device)(Address, const void* host, size_t bytes, Stream) = nullptr;

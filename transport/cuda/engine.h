@@ -61,21 +61,25 @@ class Engine : public Gpus {
   Status begin_now(const Sum& sum, uint64_t ticket);
   Status begin_now(const Allreduce& all, uint64_t ticket);
   Status begin_now(const Spread& spread, uint64_t ticket);
-  // Whether what is to begin may do so at once: nothing that came before waits, and, where all GPUs
-  // do it at once, nobody has the driver for long. Then not until `launches` is let go of.
-  bool is_free(bool jointly, LaunchLock* launches);
+  // Whether what is to begin may do so at once: nothing that came before waits, or works in its
+  // memory of the host on another GPU, and, where all GPUs do it at once, nobody has the driver for
+  // long. Then not until `launches` is let go of. On their streams GPUs never wait for one another:
+  // one that fails would keep the others for ever.
+  bool is_free(bool jointly, std::span<const GpuRange> ranges, const Queue::Host& host,
+               LaunchLock* launches);
   void begin_waiting();
-  // Of the GPUs that these lie on, and that reach all of them, in turn; null: there is none.
-  Queue* choose(std::span<const GpuRange> ranges);
+  // Whether it is a GPU that some of these lie on, and reaches all of them.
+  bool fits(size_t index, std::span<const GpuRange> ranges) const;
+  // Of the GPUs that fit the one that works in `host`, or in turn; null: there is none.
+  Queue* choose(std::span<const GpuRange> ranges, const Queue::Host& host);
   // `traced`: inputs of a sum that is watched; 0: it is not.
-  Status put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
+  Status put(Queue& queue, uint64_t ticket, const Queue::Host& host, size_t traced,
              const std::function<Driver::Result(const Watch&)>& enqueue);
   // The same on all GPUs, for one ticket.
-  Status put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
+  Status put_jointly(uint64_t ticket, const Queue::Host& host, size_t traced,
                      const std::function<Status(std::span<const Watch>)>& enqueue);
   // Each GPU takes what is for its own memory from the host.
   Status put_on_each(const Spread& spread, uint64_t ticket);
-  Driver::Result follow_others(const Queue& queue, Queue::Host host) const;
   // Has this, which ended on one GPU, ended on all of them? Then with what all have found.
   bool is_last(Queue::Ended* ended);
   void look_at_joint();
@@ -94,6 +98,7 @@ class Engine : public Gpus {
   std::vector<Ended> ended_at_once_;
   struct Waiting {
     uint64_t ticket = 0;
+    Queue::Host host;
     std::function<Status()> begin;
   };
   std::deque<Waiting> waiting_;  // in the order in which they began

@@ -21,6 +21,12 @@ Status cannot_reach() {
       "-p2p r says, or sum on the host"};
 }
 
+Queue::Host host_of(const Gpus::Sum& sum) {
+  return {{sum.out, sum.count * size_of(sum.dtype)}, true};
+}
+
+Queue::Host host_of(const Gpus::Spread& spread) { return {{spread.from, spread.bytes}, false}; }
+
 // What outlives the order.
 template <typename T>
 std::vector<T> own_of(std::span<const T> of) {
@@ -34,14 +40,18 @@ Queue& Engine::queue_of(size_t index) {
   return *queues_[index];
 }
 
-Queue* Engine::choose(std::span<const GpuRange> ranges) {
-  uint64_t theirs = 0;
-  for (const GpuRange& range : ranges) theirs |= gpu_of(range).bit();
+bool Engine::fits(size_t index, std::span<const GpuRange> ranges) const {
+  const auto is_there = [&](const GpuRange& range) { return &gpu_of(range) == gpus_[index].get(); };
+  return std::any_of(ranges.begin(), ranges.end(), is_there) && reaches(index, ranges);
+}
+
+Queue* Engine::choose(std::span<const GpuRange> ranges, const Queue::Host& host) {
   std::array<size_t, kGpusMax> fit{};
   size_t many = 0;
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    if ((theirs & gpus_[i]->bit()) == 0) continue;
-    if (reaches(i, ranges)) fit[many++] = i;
+    if (!fits(i, ranges)) continue;
+    if (queues_[i] != nullptr && queues_[i]->is_before(host)) return queues_[i].get();
+    fit[many++] = i;
   }
   if (many == 0) return nullptr;
   return &queue_of(fit[turn_++ % many]);
@@ -50,7 +60,7 @@ Queue* Engine::choose(std::span<const GpuRange> ranges) {
 Queue* Engine::queue_for(const Allreduce& all) {
   std::vector<GpuRange> ranges(all.inputs.begin(), all.inputs.end());
   ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
-  if (!all.on) return choose(ranges);
+  if (!all.on) return choose(ranges, {});
   return reaches(*all.on, ranges) ? &queue_of(*all.on) : nullptr;
 }
 
@@ -64,10 +74,11 @@ Status Engine::begin(const Sum& sum, uint64_t ticket) {
   }
   const bool jointly = all_ != nullptr && takes(*all_, sum);
   LaunchLock launches;
-  if (is_free(jointly, &launches)) return begin_now(sum, ticket);
-  if (!jointly && choose(sum.inputs) == nullptr) return cannot_reach();
-  waiting_.push_back({ticket, [this, ticket, own = sum, inputs = own_of(sum.inputs),
-                               factors = own_of(sum.factors)]() mutable {
+  if (is_free(jointly, sum.inputs, host_of(sum), &launches)) return begin_now(sum, ticket);
+  if (!jointly && choose(sum.inputs, {}) == nullptr) return cannot_reach();
+  waiting_.push_back({ticket, host_of(sum),
+                      [this, ticket, own = sum, inputs = own_of(sum.inputs),
+                       factors = own_of(sum.factors)]() mutable {
                         own.inputs = inputs;
                         own.factors = factors;
                         return begin_now(own, ticket);
@@ -76,12 +87,12 @@ Status Engine::begin(const Sum& sum, uint64_t ticket) {
 }
 
 Status Engine::begin_now(const Sum& sum, uint64_t ticket) {
-  const Queue::Host host{sum.out, sum.count * size_of(sum.dtype)};
+  const Queue::Host host = host_of(sum);
   if (all_ != nullptr && takes(*all_, sum)) {
     return put_jointly(ticket, host, traced(sum),
                        [&](auto watches) { return enqueue_jointly(*all_, sum, watches); });
   }
-  Queue* const queue = choose(sum.inputs);
+  Queue* const queue = choose(sum.inputs, host);
   if (queue == nullptr) return cannot_reach();
   return put(*queue, ticket, host, traced(sum),
              [&](const Watch& watch) { return enqueue(queue->gpu(), sum, watch); });
@@ -97,16 +108,17 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
   }
   const bool jointly = all_ != nullptr && !all.on && takes(*all_, all);
   LaunchLock launches;
-  if (is_free(jointly, &launches)) return begin_now(all, ticket);
+  if (is_free(jointly, all.inputs, {}, &launches)) return begin_now(all, ticket);
   if (!jointly && queue_for(all) == nullptr) return cannot_reach();
-  waiting_.push_back(
-      {ticket, [this, ticket, own = all, inputs = own_of(all.inputs), outputs = own_of(all.outputs),
-                factors = own_of(all.factors)]() mutable {
-         own.inputs = inputs;
-         own.outputs = outputs;
-         own.factors = factors;
-         return begin_now(own, ticket);
-       }});
+  waiting_.push_back({ticket,
+                      {},
+                      [this, ticket, own = all, inputs = own_of(all.inputs),
+                       outputs = own_of(all.outputs), factors = own_of(all.factors)]() mutable {
+                        own.inputs = inputs;
+                        own.outputs = outputs;
+                        own.factors = factors;
+                        return begin_now(own, ticket);
+                      }});
   return {};
 }
 
@@ -131,35 +143,50 @@ Status Engine::begin(const Spread& spread, uint64_t ticket) {
   }
   const bool jointly = all_ != nullptr && takes(*all_, spread);
   LaunchLock launches;
-  if (is_free(jointly, &launches)) return begin_now(spread, ticket);
-  waiting_.push_back(
-      {ticket, [this, ticket, own = spread, outputs = own_of(spread.outputs)]() mutable {
-         own.outputs = outputs;
-         return begin_now(own, ticket);
-       }});
+  if (is_free(jointly, spread.outputs, host_of(spread), &launches)) {
+    return begin_now(spread, ticket);
+  }
+  waiting_.push_back({ticket, host_of(spread),
+                      [this, ticket, own = spread, outputs = own_of(spread.outputs)]() mutable {
+                        own.outputs = outputs;
+                        return begin_now(own, ticket);
+                      }});
   return {};
 }
 
 Status Engine::begin_now(const Spread& spread, uint64_t ticket) {
-  const Queue::Host host{spread.from, spread.bytes};
+  const Queue::Host host = host_of(spread);
   if (all_ != nullptr && takes(*all_, spread)) {
     return put_jointly(ticket, host, 0, [&](auto) { return enqueue_jointly(*all_, spread); });
   }
-  Queue* const queue = choose(spread.outputs);
+  Queue* const queue = choose(spread.outputs, host);
   if (queue == nullptr) return put_on_each(spread, ticket);
   return put(*queue, ticket, host, 0, [&](const Watch&) { return enqueue(queue->gpu(), spread); });
 }
 
-bool Engine::is_free(bool jointly, LaunchLock* launches) {
+bool Engine::is_free(bool jointly, std::span<const GpuRange> ranges, const Queue::Host& host,
+                     LaunchLock* launches) {
+  if (!waiting_.empty()) return false;
+  size_t before = 0;
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    if (queues_[i] == nullptr || !queues_[i]->is_before(host)) continue;
+    if (jointly || !fits(i, ranges)) return false;
+    ++before;
+  }
   if (jointly) *launches = try_lock_launches();
-  return waiting_.empty() && (!jointly || launches->owns_lock());
+  return before <= 1 && (!jointly || launches->owns_lock());
 }
 
 void Engine::begin_waiting() {
   while (!waiting_.empty()) {
     const LaunchLock launches = try_lock_launches();
     Status status = why_broken();
-    if (status.ok() && !launches.owns_lock()) return;
+    const auto is_before = [this](const auto& queue) {
+      return queue != nullptr && queue->is_before(waiting_.front().host);
+    };
+    const bool waits =
+        !launches.owns_lock() || std::any_of(queues_.begin(), queues_.end(), is_before);
+    if (status.ok() && waits) return;
     const Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
     if (status.ok()) status = next.begin();
@@ -167,7 +194,7 @@ void Engine::begin_waiting() {
   }
 }
 
-Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host, size_t traced,
+Status Engine::put(Queue& queue, uint64_t ticket, const Queue::Host& host, size_t traced,
                    const std::function<Driver::Result(const Watch&)>& enqueue) {
   const Gpu& gpu = queue.gpu();
   const Gpu::Current current(gpu);
@@ -178,8 +205,7 @@ Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host, size_t trace
     return {Code::kUnavailable, gpu.words("takes no work of the daemon", result)};
   }
   const Queue::Trace trace = queue.take_trace(traced);
-  result = follow_others(queue, host);
-  if (result == Driver::kSuccess) result = enqueue(queue.watch(trace));
+  result = enqueue(queue.watch(trace));
   if (result == Driver::kSuccess) result = gpu.driver().record_event(event, gpu.stream());
   // Some of it may be under way: it has begun, and will be told to have ended so.
   if (result != Driver::kSuccess) has_failed(gpu, result);
@@ -188,7 +214,7 @@ Status Engine::put(Queue& queue, uint64_t ticket, Queue::Host host, size_t trace
 }
 
 Status Engine::put_on_each(const Spread& spread, uint64_t ticket) {
-  const Queue::Host host{spread.from, spread.bytes};
+  const Queue::Host host = host_of(spread);
   size_t begun = 0;
   for (const auto& gpu : gpus_) {
     std::vector<GpuRange> own;
@@ -210,16 +236,7 @@ Status Engine::put_on_each(const Spread& spread, uint64_t ticket) {
   return {};
 }
 
-Driver::Result Engine::follow_others(const Queue& queue, Queue::Host host) const {
-  auto result = Driver::kSuccess;
-  for (const auto& other : queues_) {
-    const bool is_another = other != nullptr && other.get() != &queue;
-    if (is_another && result == Driver::kSuccess) result = queue.follow(*other, host);
-  }
-  return result;
-}
-
-Status Engine::put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
+Status Engine::put_jointly(uint64_t ticket, const Queue::Host& host, size_t traced,
                            const std::function<Status(std::span<const Watch>)>& enqueue) {
   std::vector<Driver::Event> events(gpus_.size());
   for (size_t i = 0; i < gpus_.size(); ++i) {
@@ -236,12 +253,8 @@ Status Engine::put_jointly(uint64_t ticket, Queue::Host host, size_t traced,
   for (size_t i = 0; i < gpus_.size(); ++i) {
     traces.push_back(queue_of(i).take_trace(traced));
     watches.push_back(queue_of(i).watch(traces[i]));
-    const Gpu::Current current(*gpus_[i]);
-    const auto result = follow_others(queue_of(i), host);
-    if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
   }
-  Status status = why_broken();
-  if (status.ok()) status = enqueue(watches);
+  Status status = enqueue(watches);
   if (!status.ok()) has_failed(status);
   for (size_t i = 0; i < gpus_.size(); ++i) {
     const Gpu::Current current(*gpus_[i]);

@@ -11,7 +11,7 @@ namespace {
 // A GPU that has failed marks nothing any more.
 constexpr auto kAskedEvery = std::chrono::milliseconds(10);
 
-bool overlap(Queue::Host a, Queue::Host b) {
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   const std::less<> before;
   return before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
 }
@@ -36,12 +36,10 @@ Driver::Result Queue::take_event(Driver::Event* event) {
   return Driver::kSuccess;
 }
 
-// Behind the last one of them, which is behind all others.
-Driver::Result Queue::follow(const Queue& other, Host host) const {
-  const auto last = std::find_if(other.work_.rbegin(), other.work_.rend(),
-                                 [host](const Work& work) { return overlap(work.host, host); });
-  if (last == other.work_.rend()) return Driver::kSuccess;
-  return gpu_->driver().wait_for_event(gpu_->stream(), last->event, 0);
+bool Queue::is_before(const Host& host) const {
+  return std::any_of(work_.begin(), work_.end(), [&host](const Work& work) {
+    return (work.host.written || host.written) && overlap(work.host.memory, host.memory);
+  });
 }
 
 void Queue::push(Work work) {

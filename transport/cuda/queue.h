@@ -17,7 +17,11 @@ namespace gradring::transport::cuda {
 // thread; the GPU has started.
 class Queue {
  public:
-  using Host = std::span<const std::byte>;
+  // Memory of the host in which something works.
+  struct Host {
+    std::span<const std::byte> memory;
+    bool written = false;
+  };
 
   // What a sum leaves if it is not finite; with inputs, of which it says how many are so.
   struct Trace {
@@ -33,6 +37,8 @@ class Queue {
   const Gpu& gpu() const { return *gpu_; }
   bool empty() const { return work_.empty(); }
 
+  // Something that was begun there, and what is to begin must come behind it.
+  bool is_before(const Host& host) const;
   // kNotReady: the oldest works still. `all`: or whatever comes behind it does.
   Driver::Result ask(bool all);
   // The oldest has left something in its trace, which is yet to come here.
@@ -50,15 +56,13 @@ class Queue {
   // An event to be recorded behind what is about to begin.
   Driver::Result take_event(Driver::Event* event);
   void give_back(Driver::Event event) { spare_.push_back(event); }
-  // What is put on the stream from now on comes behind all that `other` has begun in this memory.
-  Driver::Result follow(const Queue& other, Host host) const;
   // 0 inputs: it needs none.
   Trace take_trace(size_t inputs);
   Watch watch(const Trace& trace) const {
     return trace.number ? gpu_->traces().watch(*trace.number) : Watch();
   }
   // Its event has been recorded.
-  void push(uint64_t ticket, Driver::Event event, Host host, const Trace& trace) {
+  void push(uint64_t ticket, Driver::Event event, const Host& host, const Trace& trace) {
     push({ticket, event, {}, host, trace, false});
   }
 
