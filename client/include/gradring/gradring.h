@@ -512,8 +512,9 @@ GRADRING_API gradring_code gradring_join(gradring_comm* comm, uint32_t* last_ran
  * none waits until the op deadline for a rank that does not come. Whoever sees an op fail so calls
  * it as well. Returns when all ranks have called it and nothing is under way any more; then all may
  * go on, as after gradring_join. `result` may be NULL. A group is given up by a call of its own, at
- * the same time in another thread, since its ranks may wait in either. A daemon that is too old to
- * end it everywhere has it refused (INCOMPATIBLE). */
+ * the same time in another thread, since its ranks may wait in either; sends and receives, which
+ * concern two ranks, are not given up and end by their deadline where the other one does not come.
+ * A daemon that is too old to end it everywhere has it refused (INCOMPATIBLE). */
 GRADRING_API gradring_code gradring_abandon(gradring_comm* comm, gradring_result* result);
 
 /* The sentence for the last failure on this thread; empty if there was none. */
