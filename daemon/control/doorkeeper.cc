@@ -37,7 +37,7 @@ int accept_as_asked(int listener, sockaddr* address, socklen_t* size, int flags)
   return static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
 }
 
-// Nobody is one who has gone by himself.
+// One that is gone already (-1) is not counted.
 int send_away(int stranger) {
   if (stranger >= 0) {
     close(stranger);

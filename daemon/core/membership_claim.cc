@@ -234,19 +234,20 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
 }
 
 MissingRanks Membership::missing_ranks(const Gathering& g) const {
-  std::set<uint32_t> seen;
-  for (const LocalClaim& claim : g.local) {
-    if (claim.request.rank < g.size) seen.insert(claim.request.rank);
-  }
+  MissingRanks missing{g.size, {}};
+  std::vector<bool> seen(g.size, false);
+  const auto see = [&](uint32_t rank) {
+    if (rank >= g.size || seen[rank]) return;
+    seen[rank] = true;
+    --missing.count;
+  };
+  for (const LocalClaim& claim : g.local) see(claim.request.rank);
   for (const auto& [node, claims] : g.remote) {
-    for (const RankInfo& info : claims.ranks) {
-      if (info.rank < g.size) seen.insert(info.rank);
-    }
+    for (const RankInfo& info : claims.ranks) see(info.rank);
   }
-  MissingRanks missing{g.size - static_cast<uint32_t>(seen.size()), {}};
   const size_t named = std::min<size_t>(missing.count, kMissingNamed);
   for (uint32_t rank = 0; missing.first.size() < named; ++rank) {
-    if (seen.count(rank) == 0) missing.first.push_back(rank);
+    if (!seen[rank]) missing.first.push_back(rank);
   }
   return missing;
 }
