@@ -28,6 +28,7 @@ class DataGpuLost : public GpuNodes {
 
   void begin() {
     view_ = view_of({{"a", kRanks}}, 2);
+    gpus_->let(0);
     view_.policy = "elastic min=1 max=6";
     a_.install(view_);
     for (uint32_t i = 0; i < kRanks; ++i) {
