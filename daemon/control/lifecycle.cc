@@ -29,6 +29,9 @@ constexpr core::Time kStopTime = 1 * core::kSecond;
 // all have gone.
 constexpr core::Time kLastWordsTime = 200 * core::kMillisecond;
 
+// Of a machine that is busy, on top of these.
+constexpr core::Time kStopMargin = 10 * core::kSecond;
+
 void tell_not_reread(const std::string& why) {
   tell(Notice::kNotReread, spdlog::level::err, {}, "configuration not reread: " + why);
 }
@@ -123,13 +126,16 @@ void ControlThread::make_way() {
 // One that somebody has asked for goes on as the signal's.
 void ControlThread::drain_by_signal(core::Time now) {
   by_signal_ = true;
-  tell_systemd("STOPPING=1");
   const core::Time timeout = setup_.config.drain_timeout;
   if (phase_ == Phase::kDraining) {
     phase_deadline_ = std::min(phase_deadline_, now + timeout);
   } else {
     start_draining(timeout, now);
   }
+  // By itself systemd gives a stop TimeoutStopSec, whatever drain-timeout says.
+  const core::Time most = phase_deadline_ - now + kStopTime + kLastWordsTime;
+  tell_systemd(fmt::format("STOPPING=1\nEXTEND_TIMEOUT_USEC={}",
+                           (most + kStopMargin) / (core::kMillisecond / 1000)));
 }
 
 void ControlThread::drain(std::optional<core::Time> timeout) {

@@ -199,6 +199,9 @@ void Keeper::pass_on(const NotifyMessage& message) const {
   std::string text;
   if (message.ready) text += "READY=1\n";
   if (message.stopping && stopping_) text += "STOPPING=1\n";
+  if (!message.extend.empty() && stopping_) {
+    text += "EXTEND_TIMEOUT_USEC=" + message.extend + "\n";
+  }
   if (!message.status.empty()) text += "STATUS=" + message.status + "\n";
   if (!text.empty()) sd_notify(/*unset_environment=*/0, text.c_str());
 }

@@ -35,6 +35,18 @@ std::optional<std::string_view> value_of(const Lines& lines, std::string_view ke
   return std::nullopt;
 }
 
+void read_extension(const Lines& lines, NotifyMessage* message) {
+  const auto value = value_of(lines, "EXTEND_TIMEOUT_USEC=");
+  if (!value) return;
+  const bool good = !value->empty() && value->size() <= 20 &&  // of 64 bits
+                    value->find_first_not_of("0123456789") == value->npos;
+  if (good) {
+    message->extend = *value;
+  } else {
+    message->complaint = "EXTEND_TIMEOUT_USEC= is no number of microseconds";
+  }
+}
+
 void read_watchdog(const Lines& lines, NotifyMessage* message) {
   const auto value = value_of(lines, "WATCHDOG=");
   if (!value) return;
@@ -81,6 +93,7 @@ tl::expected<NotifyMessage, std::string> parse_notify_message(std::string_view d
   message.ready = says(lines, "READY=1");
   message.stopping = says(lines, "STOPPING=1");
   message.status = value_of(lines, "STATUS=").value_or("");
+  read_extension(lines, &message);
   read_watchdog(lines, &message);
   read_store(lines, &message);
   return message;

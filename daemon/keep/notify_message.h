@@ -18,6 +18,7 @@ struct NotifyMessage {
 
   bool ready = false;
   bool stopping = false;
+  std::string extend;    // microseconds that it may take; empty: it did not say
   bool barrier = false;  // and nothing else
   Watchdog watchdog = Watchdog::kSilent;
   std::string status;

@@ -22,6 +22,7 @@ TEST(NotifyMessage, SaysWhatGradringdSays) {
   EXPECT_FALSE(ready.stopping);
   EXPECT_EQ(ready.status, "node a, listening at b");
   EXPECT_TRUE(parsed("STOPPING=1").stopping);
+  EXPECT_EQ(parsed("STOPPING=1\nEXTEND_TIMEOUT_USEC=41200000").extend, "41200000");
   EXPECT_EQ(parsed("WATCHDOG=1").watchdog, Watchdog::kFed);
   EXPECT_EQ(parsed("WATCHDOG=trigger").watchdog, Watchdog::kTriggered);
   EXPECT_TRUE(parsed("BARRIER=1").barrier);
@@ -49,6 +50,8 @@ TEST(NotifyMessage, BadPartsArePassedOverWithAWord) {
   EXPECT_EQ(misnamed.store, Store::kAdd);
   EXPECT_EQ(misnamed.name, "stored");
   EXPECT_THAT(misnamed.complaint, HasSubstr("FDNAME"));
+  EXPECT_THAT(parsed("EXTEND_TIMEOUT_USEC=1s").complaint, HasSubstr("EXTEND_TIMEOUT_USEC"));
+  EXPECT_EQ(parsed("EXTEND_TIMEOUT_USEC=1s").extend, "");
   for (const char* text : {"FDSTOREREMOVE=1", "FDSTOREREMOVE=1\nFDNAME=\x01"}) {
     EXPECT_EQ(parsed(text).store, Store::kNothing) << text;
     EXPECT_THAT(parsed(text).complaint, HasSubstr("FDSTOREREMOVE")) << text;
