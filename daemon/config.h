@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -44,6 +45,9 @@ struct Config {
   core::Time form_deadline = 0;
   core::Time op_deadline = 0;
   core::Time suspect = 0;
+  // How often the daemon says that it lives, looks who else does, and counts. Watchdogs and who
+  // reads metrics rely on seconds.
+  core::Time pulse() const { return std::min(suspect / 4, core::kSecond); }
   core::Time decide = 0;
   core::Time restart_grace = 0;
   core::Time quorum_wait = 0;

@@ -264,7 +264,7 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
   flight.control()->record({.kind = FlightKind::kDaemonStarted}, kProductVersion);
 
   DataThread data(std::move(lanes),
-                  {engine, config.staging_limit, config.feedback_limit, config.suspect / 4,
+                  {engine, config.staging_limit, config.feedback_limit, config.pulse(),
                    flight.data(), config.restart_grace > 0, config.tuning == "auto",
                    static_cast<uint32_t>(*config.reduce_threads), config.bundle_bytes,
                    !config.metrics.empty(), gpus, setup.facts.gpu_direct.on},

@@ -80,7 +80,7 @@ class Peers : private core::PeerNetActions {
   // The sockets to poll; do_work() wants to know which of them are readable.
   void add_poll_items(std::vector<zmq_pollitem_t>* items);
   int do_work(std::span<const zmq_pollitem_t> items, core::Time now);
-  // Every quarter of `suspect`: heartbeats, and who has been silent.
+  // Every Config::pulse(): heartbeats, and who has been silent.
   void tick(core::Time now);
   // When do_work() must be called at the latest, readable or not.
   core::Time next_deadline() const;

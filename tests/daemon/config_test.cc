@@ -304,5 +304,13 @@ TEST(Values, Addresses) {
   EXPECT_FALSE(is_loopback("0.0.0.0"));
 }
 
+TEST(Config, ItSaysThatItLivesEachSecondHoweverPatientItIs) {
+  Config config;
+  config.suspect = 200 * core::kMillisecond;
+  EXPECT_EQ(config.pulse(), 50 * core::kMillisecond);
+  config.suspect = 90 * core::kSecond;
+  EXPECT_EQ(config.pulse(), core::kSecond);
+}
+
 }  // namespace
 }  // namespace gradring::daemon
