@@ -257,8 +257,10 @@ const std::vector<Option>& all_options() {
        "speak to peers without encryption or authentication although they "
        "are not on this machine",
        false, on_off(&Config::insecure)},
-      {"form-deadline", "TIME", "300s", "how long a job waits for all of its ranks", false,
-       duration(&Config::form_deadline, core::kMillisecond)},
+      {"form-deadline", "TIME", "300s",
+       "how long a job waits for all of its ranks; whose trainer says a time waits that, "
+       "op-deadline at most",
+       false, duration(&Config::form_deadline, core::kMillisecond)},
       {"op-deadline", "TIME", "1800s", "an op that some rank never submits fails after this", false,
        duration(&Config::op_deadline, core::kMillisecond)},
       {"suspect", "TIME", "1s", "silence after which a peer is shown as suspect", false,

@@ -32,6 +32,7 @@ constexpr core::Time kUnreadPause = 20 * core::kMillisecond;
 core::MembershipOptions membership_options_of(const Config& config) {
   core::MembershipOptions options;
   options.form_deadline = config.form_deadline;
+  options.form_deadline_most = config.op_deadline;
   options.change.quorum_wait = config.quorum_wait;
   options.jobs_max = static_cast<uint32_t>(config.max_jobs);
   return options;
@@ -62,7 +63,7 @@ SessionLimits session_limits_of(const Config& config) {
 
 ControlThread::ControlThread(const Setup& setup)
     : setup_(setup),
-      tick_interval_(setup.config.suspect / 4),
+      tick_interval_(setup.config.pulse()),
       context_(kIoThreads, kSocketsMax),
       gpu_opener_(setup.gpus, setup.events),
       sessions_(session_limits_of(setup.config)),

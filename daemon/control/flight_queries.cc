@@ -19,7 +19,7 @@ FlightQueries::FlightQueries(const Config& config, const Parts& parts)
 
 // It names everybody's jobs, programs and processes.
 Status FlightQueries::refusal_for(uint32_t uid) const {
-  if (may_look_after(uid, *parts_.membership)) return {};
+  if (may_see_all(uid, *parts_.membership)) return {};
   return {
       Code::kPermissionDenied,
       fmt::format("what node {} writes down tells of jobs that are not uid {}'s: ask as root, or "

@@ -7,6 +7,11 @@ namespace {
 
 constexpr size_t kPrefixLeast = 8;  // hex digits that name an incarnation
 
+int nearness(const core::JobInfo& info) {
+  if (info.over) return 0;
+  return info.state == core::JobState::kRunning ? 2 : 1;
+}
+
 }  // namespace
 
 std::optional<core::JobInfo> choose(std::vector<core::JobInfo> jobs, const std::string& name) {
@@ -14,12 +19,11 @@ std::optional<core::JobInfo> choose(std::vector<core::JobInfo> jobs, const std::
     return info.name == name ||
            (name.size() >= kPrefixLeast && hex(info.incarnation).rfind(name, 0) == 0);
   };
-  const auto ended = [](const core::JobInfo& info) { return info.state == core::JobState::kEnded; };
   std::optional<core::JobInfo> chosen;
   for (core::JobInfo& info : jobs) {
     if (!fits(info)) continue;
-    if (!chosen || ended(*chosen) || info.state == core::JobState::kRunning)
-      chosen = std::move(info);
+    const bool later = info.over && chosen && chosen->over;  // they are in the order of their ends
+    if (!chosen || later || nearness(info) > nearness(*chosen)) chosen = std::move(info);
   }
   return chosen;
 }

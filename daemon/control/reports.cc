@@ -95,13 +95,11 @@ wire::StatusReport Queries::status_report() const {
   report.set_jobs(static_cast<uint32_t>(live));
 
   const SessionLimits& limits = parts_.sessions->limits();
-  uint64_t staging_of_a_job = 0;
-  if (!pulse_.jobs.empty()) staging_of_a_job = pulse_.staging_bytes / pulse_.jobs.size();
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   add_limit(&report, "segment-limit", parts_.sessions->most_segment_bytes_of_a_uid(),
             limits.segment_bytes_per_uid, "bytes");
-  add_limit(&report, "staging-limit", staging_of_a_job, config_.staging_limit, "bytes");
+  add_limit(&report, "staging-limit", pulse_.staging_bytes_most, config_.staging_limit, "bytes");
   add_limit(&report, "feedback-limit", pulse_.feedback_bytes_most, config_.feedback_limit, "bytes");
   add_limit(&report, "max-sessions", parts_.sessions->count(), limits.sessions, "trainers");
   add_limit(&report, "sessions-per-uid", parts_.sessions->most_sessions_of_a_uid(),
@@ -152,6 +150,7 @@ wire::JobSummary Queries::summary_of(const core::JobInfo& info) const {
   summary.set_age_ms(milliseconds(monotonic_now() - info.since));
   summary.set_ranks_present(info.size - info.missing.count);
   summary.set_explanation(info.explanation);
+  summary.set_over(info.over);
   if (const Jobs::Job* job = parts_.jobs->find(info.incarnation)) summary.set_weight(job->weight);
   for (const JobTraffic& traffic : pulse_.jobs) {
     if (traffic.job != info.incarnation) continue;

@@ -72,7 +72,7 @@ void Vitals::fill_jobs(metrics::Snapshot* to) const {
   to->jobs.limit = config_.max_jobs;
   for (const core::JobInfo& info : parts_.membership->jobs()) {
     const auto it = to->jobs_by_state.find(state_of(info));
-    if (it == to->jobs_by_state.end()) continue;  // it has ended
+    if (info.over || it == to->jobs_by_state.end()) continue;
     ++it->second;
     ++to->jobs.used;
   }

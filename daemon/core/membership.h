@@ -111,11 +111,13 @@ struct JobInfo {
   Time since = 0;
   MissingRanks missing;  // while forming
   std::string explanation;
+  bool over = false;  // nobody of it is here any more, and it is only remembered
 };
 
 struct MembershipOptions {
   Time form_deadline = 300 * kSecond;
-  uint32_t jobs_max = 256;  // forming and live, on this node
+  Time form_deadline_most = 0;  // for who asks for more; below form_deadline: that
+  uint32_t jobs_max = 256;      // forming and live, on this node
   uint32_t job_size_max = 1 << 20;
   uint32_t history = 32;  // ended jobs that can still be asked about
   ViewChangeOptions change;
@@ -191,6 +193,8 @@ class Membership {
   size_t busy_jobs() const;
   // The names of those of them that are live.
   std::vector<std::string> live_jobs() const;
+  // Whether this user has had jobs here since the daemon began, and nobody else has.
+  bool all_jobs_ever_of(uint32_t uid) const { return first_uid_ == uid && !several_uids_; }
   // The live job a session is in.
   const View* view_of(SessionId session) const;
   const View* view_of(const JobId& job) const;
@@ -350,6 +354,7 @@ class Membership {
   void end_if_over(const JobId& job);
   void remember(const Live& live);
   void remember(const change::Commit& commit);
+  void has_a_job(uint32_t uid);
 
   void tell_members(const Live& live, const JobMessage& message, const std::string& except);
   Live* live_of(SessionId session);
@@ -370,6 +375,8 @@ class Membership {
   std::map<JobId, Live> live_;
   std::map<JobId, Witness> witnesses_;
   std::vector<JobInfo> history_;
+  std::optional<uint32_t> first_uid_;        // of whoever had the first job here
+  bool several_uids_ = false;                // others have had some, too
   std::map<JobId, change::Commit> commits_;  // of jobs that this node is no longer in (rule V6)
 };
 

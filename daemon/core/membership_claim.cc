@@ -103,6 +103,7 @@ Status Membership::join(const JoinRequest& request, Time now) {
       }
     }
   }
+  has_a_job(request.uid);
   Gathering& gathering = gatherings_[key];
   if (gathering.local.empty()) {
     gathering.size = request.size;
@@ -110,8 +111,9 @@ Status Membership::join(const JoinRequest& request, Time now) {
     gathering.policy = request.policy;
     gathering.since = now;
   }
-  const Time timeout = request.timeout > 0 ? std::min(request.timeout, options_.form_deadline)
-                                           : options_.form_deadline;
+  const Time most = std::max(options_.form_deadline, options_.form_deadline_most);
+  const Time timeout =
+      request.timeout > 0 ? std::min(request.timeout, most) : options_.form_deadline;
   gathering.local.push_back({request, random_.next(), now + timeout});
   publish(key, gathering);
   settle(key);

@@ -169,8 +169,14 @@ void Membership::remember(const Live& live) {
                       live.view.policy,
                       live.since,
                       {},
-                      failed ? live.explanation : "all ranks have left"});
+                      failed ? live.explanation : "all ranks have left",
+                      true});
   if (history_.size() > options_.history) history_.erase(history_.begin());
+}
+
+void Membership::has_a_job(uint32_t uid) {
+  several_uids_ = several_uids_ || first_uid_.value_or(uid) != uid;
+  first_uid_ = first_uid_.value_or(uid);
 }
 
 }  // namespace gradring::core

@@ -43,6 +43,7 @@ void Membership::save(const Live& live) {
 void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time now) {
   now_ = std::max(now_, now);
   const JobId id = record.view.incarnation;
+  has_a_job(record.view.uid);
   Live& live = live_[id];
   live.view = record.view;
   live.token = record.token;

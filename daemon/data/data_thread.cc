@@ -207,14 +207,16 @@ void DataThread::pulse(core::Time now) {
   for (const auto& [id, job] : jobs_) {
     pulse.jobs.push_back({id, job->engine().counters().ops_completed,
                           static_cast<uint32_t>(job->engine().open_ops()), job->moved()});
-    pulse.staging_bytes += job->staging_bytes();
+    pulse.staging_bytes_most = std::max(pulse.staging_bytes_most, job->staging_bytes());
     pulse.feedback_bytes_most = std::max(pulse.feedback_bytes_most, job->feedback_bytes());
   }
   for (const auto& [id, job] : jobs_) {
     if (OpsTimed timed = job->take_times(); !timed.times.empty()) events_->post(std::move(timed));
     for (const core::LateChange& change : job->take_late(now)) events_->post(RankLate{id, change});
   }
-  for (const auto& job : removed_) pulse.staging_bytes += job->staging_bytes();
+  for (const auto& job : removed_) {
+    pulse.staging_bytes_most = std::max(pulse.staging_bytes_most, job->staging_bytes());
+  }
   for (const auto& lane : lanes_) pulse.transport += lane->counters();
   pulse.bundles_sent = shared_.outbox.bundles();
   pulse.frames_bundled = shared_.outbox.frames_bundled();

@@ -277,7 +277,7 @@ struct JobTraffic {
   uint32_t ops_open = 0;
   BytesMoved moved{};
 };
-// Every quarter of `suspect`: that the data thread lives, whom it heard, and what it counted.
+// Every Config::pulse(): that the data thread lives, whom it heard, and what it counted.
 struct Pulse {
   core::Time at = 0;               // when all of it was counted
   uint64_t progress = 0;           // turns of the data thread
@@ -291,9 +291,9 @@ struct Pulse {
   uint64_t frames_forged = 0;     // no peer of ours was given that token
   uint64_t frames_malformed = 0;
   uint64_t frames_damaged = 0;
-  uint64_t frames_stale = 0;         // of a job that is not here, or a connection that was before
-  uint64_t staging_bytes = 0;        // of all jobs
-  uint64_t feedback_bytes_most = 0;  // of the job that has most
+  uint64_t frames_stale = 0;        // of a job that is not here, or a connection that was before
+  uint64_t staging_bytes_most = 0;  // of the job that has most, each
+  uint64_t feedback_bytes_most = 0;
   std::shared_ptr<const DataFigures> figures;  // once a second, where somebody reads metrics
 };
 

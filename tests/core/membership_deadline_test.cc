@@ -52,6 +52,24 @@ TEST(MembershipDeadline, NobodyWaitsLongerThanTheDaemonAllows) {
   EXPECT_NE(town.refusal(no_opinion), "");
 }
 
+TEST(MembershipDeadline, WhoAsksForMoreHasItAsFarAsTheDaemonAllows) {
+  MembershipOptions options;
+  options.form_deadline = 30 * kSecond;
+  options.form_deadline_most = 100 * kSecond;
+  Town town(1, true, options);
+  JoinRequest request = trainer(0, 2);
+  request.timeout = 10'000 * kSecond;
+  const SessionId patient = town.join("a", request);
+  request = trainer(0, 2);
+  request.token = "other";
+  const SessionId no_opinion = town.join("a", request);
+  town.tick(30 * kSecond);
+  EXPECT_TRUE(town.waits(patient));
+  EXPECT_NE(town.refusal(no_opinion), "");
+  town.tick(70 * kSecond);
+  EXPECT_NE(town.refusal(patient), "");
+}
+
 TEST(MembershipDeadline, SeveralOfOneNodeAtOnce) {
   Town town(1);
   const SessionId zero = town.join("a", trainer(0, 40));

@@ -31,6 +31,7 @@ TEST(MembershipEnd, WhenAllHaveLeftTheJobIsRemovedEverywhere) {
   EXPECT_EQ(town.engines("a"), 1u) << "slices of the others may still pass through";
   EXPECT_EQ(town.at("a").busy_jobs(), 0u);
   EXPECT_EQ(town.at("b").busy_jobs(), 1u);
+  EXPECT_FALSE(town.at("a").jobs().at(0).over);
   town.leave(sessions[1]);
   town.leave(sessions[2]);
   town.run();
@@ -39,9 +40,25 @@ TEST(MembershipEnd, WhenAllHaveLeftTheJobIsRemovedEverywhere) {
     const std::vector<JobInfo> jobs = town.at(node_of(rank)).jobs();
     ASSERT_EQ(jobs.size(), 1u);
     EXPECT_EQ(jobs[0].state, JobState::kEnded);
+    EXPECT_TRUE(jobs[0].over);
     EXPECT_EQ(jobs[0].explanation, "all ranks have left");
     EXPECT_EQ(town.closed(sessions[rank]), std::nullopt);
   }
+}
+
+TEST(MembershipEnd, WhoseJobsThereWereIsNotForgotten) {
+  Town town(1);
+  EXPECT_FALSE(town.at("a").all_jobs_ever_of(1000)) << "there were none";
+  town.leave(run_job(&town, 1).front());
+  town.run();
+  EXPECT_TRUE(town.at("a").all_jobs_ever_of(1000));
+  EXPECT_FALSE(town.at("a").all_jobs_ever_of(1001));
+  JoinRequest other = trainer(0, 1);
+  other.job = "other";
+  other.uid = 1001;
+  town.join("a", other);
+  EXPECT_FALSE(town.at("a").all_jobs_ever_of(1000));
+  EXPECT_FALSE(town.at("a").all_jobs_ever_of(1001));
 }
 
 // Word that nobody lacks its copies may have been lost with the connection.

@@ -79,7 +79,7 @@ TEST_F(DataBundleTest, APeersDeathWithBundlesUnderWayEndsClean) {
   a_->post(FailJob{view_.incarnation, {Cause::kPeerLost, {}}});
   a_->next<Completed>([](const Completed& c) { return c.ticket == 150; });
   a_->post(RemoveJob{view_.incarnation});
-  a_->next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes == 0; });
+  a_->next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes_most == 0; });
 }
 
 // A peer on whose behalf a test speaks to node a.

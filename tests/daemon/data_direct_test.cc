@@ -16,7 +16,8 @@ class DataDirectTest : public DataThreadTest {
   }
   // Staging memory of a node; units come on top of what a job has from the start.
   static uint64_t staging_of(DataNode& node) {
-    return node.next<Pulse>([](const Pulse& pulse) { return !pulse.jobs.empty(); }).staging_bytes;
+    return node.next<Pulse>([](const Pulse& pulse) { return !pulse.jobs.empty(); })
+        .staging_bytes_most;
   }
   // Ops of these many floats, one after the other; whether all are right.
   void run(DataNode& a, DataNode& b, const core::View& view, const std::vector<size_t>& counts) {
@@ -120,7 +121,8 @@ TEST_F(DataDirectTest, APeersDeathWithDataUnderWayEndsClean) {
     EXPECT_EQ(a->next<Completed>().outcome.verdict, Verdict::kFailed);
   }
   a->post(RemoveJob{view.incarnation});
-  a->next<Pulse>([](const Pulse& pulse) { return pulse.jobs.empty() && pulse.staging_bytes == 0; });
+  a->next<Pulse>(
+      [](const Pulse& pulse) { return pulse.jobs.empty() && pulse.staging_bytes_most == 0; });
 }
 
 }  // namespace

@@ -42,10 +42,11 @@ TEST_F(DataThreadTest, FourRanksOnTwoNodesAddAndLeave) {
   EXPECT_EQ(a.next<EngineDrained>().job, view.incarnation);
   EXPECT_EQ(b.next<EngineDrained>().job, view.incarnation);
   const Pulse busy = a.next<Pulse>([](const Pulse& pulse) { return !pulse.jobs.empty(); });
-  EXPECT_GT(busy.staging_bytes, 0u);
+  EXPECT_GT(busy.staging_bytes_most, 0u);
   EXPECT_GT(busy.peers.at(0).sent_bytes(), 0u);
   a.post(RemoveJob{view.incarnation});
-  a.next<Pulse>([](const Pulse& pulse) { return pulse.jobs.empty() && pulse.staging_bytes == 0; });
+  a.next<Pulse>(
+      [](const Pulse& pulse) { return pulse.jobs.empty() && pulse.staging_bytes_most == 0; });
 }
 
 TEST_F(DataThreadTest, AFastPeersFirstFrameMayOvertakeTheInstallation) {
@@ -209,7 +210,7 @@ TEST_F(DataThreadTest, APeersDeathIsToldAndItsJobEndsClean) {
   a.submit(view, 0, x, 1);
   EXPECT_EQ(a.next<Completed>().outcome.failure.cause, Cause::kPeerLost);
   a.post(RemoveJob{view.incarnation});
-  a.next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes == 0; });
+  a.next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes_most == 0; });
   EXPECT_EQ(x, y) << "an input was overwritten by something that is not final";
 }
 
@@ -233,7 +234,7 @@ TEST_F(DataThreadTest, ABrokenLinkInTheMiddleOfSlicesLeavesNothingLent) {
       node->post(FailJob{view.incarnation, {Cause::kPeerLost, {}}});
       EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kFailed);
       node->post(RemoveJob{view.incarnation});
-      node->next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes == 0; });
+      node->next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes_most == 0; });
     }
   }
 }

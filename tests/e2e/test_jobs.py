@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 
 import pytest
 from checks import TRAINER, events, jobs_of, run_job, wait_for, wait_for_all
@@ -30,13 +31,22 @@ def test_same_name_with_other_tokens_never_meet(pair):
         assert all(one["ranks"] == 4 for trainer in job for one in events(trainer, "done"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a trainer as another user")
-def test_another_user_is_refused_in_words(pair, programs):
-    # Somewhere that every user may reach, whatever folder the build lies in.
-    shutil.copy(programs / TRAINER, pair.folder / TRAINER)
+only_as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a trainer as another user")
+
+
+def reachable(ring, programs):
+    """What a trainer's command begins with, and gradringctl, somewhere that every user may reach."""
+    for program in (TRAINER, "gradringctl"):
+        shutil.copy(programs / program, ring.folder / program)
     for library in (programs.parent / "lib").glob("libgradring.so*"):
-        shutil.copy(library, pair.folder / library.name)
-    strange = ["env", f"LD_LIBRARY_PATH={pair.folder}", str(pair.folder / TRAINER), "--join-timeout-ms", "10000"]
+        shutil.copy(library, ring.folder / library.name)
+    trainer = ["env", f"LD_LIBRARY_PATH={ring.folder}", str(ring.folder / TRAINER), "--join-timeout-ms", "10000"]
+    return trainer, str(ring.folder / "gradringctl")
+
+
+@only_as_root
+def test_another_user_is_refused_in_words(pair, programs):
+    strange, _ = reachable(pair, programs)
     owner = [pair.start_trainer("mine", [TRAINER, "--ops", "1"], node, rank, 3)
              for rank, node in enumerate(pair.nodes)]
     wait_until(lambda: jobs_of(pair.nodes[1]), 10, "the job forms")
@@ -50,6 +60,59 @@ def test_another_user_is_refused_in_words(pair, programs):
     # A job of the other user's own is nobody else's business.
     alone = pair.start_trainer("his", [*strange, "--ops", "3"], pair.nodes[0], 0, 1, uid=NOBODY)
     assert alone.wait(30) == 0, alone.says()
+
+
+@only_as_root
+def test_who_has_all_jobs_looks_after_the_node_and_does_not_see_those_of_others(single, programs):
+    (node,) = single.nodes
+    trainer, ctl = reachable(single, programs)
+    run_job(single, "roots", "--ops", "2")
+    wait_until(lambda: not jobs_of(node), 10, "root's job is over")
+    mine = single.start_trainer("mine", [*trainer, "--ops", "100000", "--delay-ms", "5"], node, 0, 1, uid=NOBODY)
+    wait_for_all([mine], "done", 2)
+
+    def as_nobody(*words):
+        return subprocess.run(["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", ctl, "--runtime-dir",
+                               node.runtime_dir, *words], capture_output=True, text=True, timeout=20, check=False)
+
+    done = as_nobody("set", "mine", "weight=3")
+    assert done.returncode == 0, done.stderr
+    done = as_nobody("trace", "start")
+    assert done.returncode == 1 and "not uid 65534's" in done.stderr, done.stderr
+    other = single.start_trainer("roots", [TRAINER, "--ops", "100000", "--delay-ms", "5"], node, 0, 1)
+    wait_for_all([other], "done", 2)
+    done = as_nobody("set", "mine", "weight=9")
+    assert done.returncode == 1 and "not uid 65534's" in done.stderr, done.stderr
+    for one in (mine, other):
+        one.kill()
+
+
+def test_the_last_job_of_a_name_is_the_one_that_is_told_of(single):
+    (node,) = single.nodes
+    for status in (3, 4):
+        trainer = single.start_trainer("often", [TRAINER, "--ops", "100000", "--delay-ms", "5"], node, 0, 2)
+        other = single.start_trainer("often", [TRAINER, "--ops", "100000", "--delay-ms", "5"], node, 1, 2)
+        wait_for_all([trainer, other], "done", 2)
+        (trainer if status == 3 else other).kill()
+        for one in (trainer, other):
+            one.wait(20)
+        wait_until(lambda: not jobs_of(node), 10, "it has failed")
+        wait_until(lambda: node.ask("status")["sessions"] == 0, 10, "nobody of it is here")
+        said = node.ask("job", "often")
+        assert said["state"] == "failed" and f"rank {status - 3}" in said["explanation"], said
+        every = node.ask("jobs")
+        assert every["healthy"] and all(job["over"] for job in every["jobs"]), every
+    run_job(single, "often", "--ops", "2")
+    wait_until(lambda: not jobs_of(node), 10, "it has ended")
+    assert node.ask("job", "often")["state"] == "ended"
+
+
+def test_a_name_makes_no_line_of_the_log(single):
+    name = "x\n2026-01-01 00:00:00.000 error: peer b is lost: forged\x1b[31m"
+    run_job(single, name, "--ops", "2")
+    log = single.nodes[0].log(1000)
+    assert "\\x0a2026-01-01 00:00:00.000 error: peer b is lost: forged\\x1b[31m" in log and "\x1b" not in log, log
+    assert not any(line.startswith("2026-01-01") for line in log.splitlines()), log
 
 
 def test_missing_ranks_are_named(pair):

@@ -11,6 +11,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(ShowJobs, ListsThem) {
   wire::JobsReport report;
@@ -32,6 +33,8 @@ TEST(ShowJobs, ListsThem) {
     EXPECT_THAT(answer.text, HasSubstr(word));
   }
   EXPECT_THAT(answer.text, ContainsRegex("failed .* - +- +-\n"));
+  failed->set_over(true);
+  EXPECT_THAT(show(report, Style{}).problems, IsEmpty()) << "nobody of it is here";
   failed->set_state("running");
   failed->set_counted_at(1);
   failed->set_ops_completed(12);

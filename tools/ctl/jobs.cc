@@ -32,7 +32,8 @@ nlohmann::ordered_json to_json(const wire::JobSummary& summary) {
           {"ops_completed", summary.ops_completed()},
           {"ops_open", summary.ops_open()},
           {"weight", summary.weight()},
-          {"explanation", summary.explanation()}};
+          {"explanation", summary.explanation()},
+          {"over", summary.over()}};
 }
 
 Answer show(const wire::JobsReport& report, const Style& style) {
@@ -61,7 +62,7 @@ Answer show(const wire::JobsReport& report, const Style& style) {
                job.weight() == 0 ? "-" : std::to_string(job.weight()),
                printable(job.explanation())});
     jobs.push_back(to_json(job));
-    if (failed) answer.problems.push_back(fmt::format("job {} has failed", name));
+    if (failed && !job.over()) answer.problems.push_back(fmt::format("job {} has failed", name));
   }
   answer.text = table.empty() ? "no jobs\n" : table.str();
   answer.json = {{"jobs", jobs}};

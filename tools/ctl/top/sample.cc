@@ -38,25 +38,45 @@ std::string key_of(const wire::JobSummary& job) {
   return job.incarnation().empty() ? job.name() : job.incarnation();
 }
 
-void ask_for_jobs(Questions& questions, const std::map<std::string, std::string>& jobs,
-                  Sample* sample) {
+// Of each job by its key, from the first node that has it.
+struct Listed {
+  std::string node;
+  wire::JobSummary summary;
+};
+using Jobs = std::map<std::string, Listed>;
+
+void ask_for_jobs(Questions& questions, const Jobs& jobs, Sample* sample) {
   std::vector<wire::Query> queries;
   std::vector<std::string> answering;
-  for (const auto& [job, node] : jobs) {
+  size_t left_out = 0;
+  for (const auto& [key, job] : jobs) {
+    if (job.summary.over()) continue;
     if (queries.size() == kJobsMost) {
-      sample->problems.push_back(
-          fmt::format("{} are not shown", counted(jobs.size() - kJobsMost, "more job")));
-      break;
+      ++left_out;
+      continue;
     }
-    queries.push_back(query_of(wire::Query::JOB, address_of(*sample, node)));
-    queries.back().set_job(job);
-    answering.push_back(node);
+    queries.push_back(query_of(wire::Query::JOB, address_of(*sample, job.node)));
+    queries.back().set_job(key);
+    answering.push_back(job.node);
+  }
+  if (left_out > 0) {
+    sample->problems.push_back(fmt::format("{} are not shown", counted(left_out, "more job")));
   }
   if (queries.empty()) return;
   std::vector<Reply> replies = questions.ask(queries);
   for (size_t i = 0; i < replies.size(); ++i) {
     // A job that has gone since it was listed is no news.
     if (replies[i]) sample->jobs.push_back({answering[i], std::move(*replies[i]->mutable_job())});
+  }
+}
+
+// Of what is over nobody knows more than the list says.
+void add_those_over(const Jobs& jobs, Sample* sample) {
+  for (const auto& [key, job] : jobs) {
+    if (!job.summary.over() || sample->jobs.size() >= kJobsMost) continue;
+    JobSample& over = sample->jobs.emplace_back();
+    over.answered = job.node;
+    *over.report.mutable_summary() = job.summary;
   }
 }
 
@@ -89,7 +109,7 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
   }
   std::vector<Reply> replies = questions.ask(queries);
 
-  std::map<std::string, std::string> jobs;  // and the first node that has it
+  Jobs jobs;
   for (size_t i = 0; i < nodes.size(); ++i) {
     Reply* const of_node = &replies[i * kQuestions];
     const auto fault = std::find_if(of_node, of_node + kQuestions,
@@ -102,7 +122,7 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
     sample.nodes.push_back({nodes[i], std::move(*of_node[0]->mutable_status()),
                             std::move(*of_node[1]->mutable_peers())});
     for (const wire::JobSummary& job : of_node[2]->jobs().jobs()) {
-      jobs.try_emplace(key_of(job), nodes[i]);
+      jobs.try_emplace(key_of(job), Listed{nodes[i], job});
     }
   }
   for (size_t i = 0; i < sample.peers.size(); ++i) {
@@ -111,6 +131,7 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
     sample.rtt_ns[sample.peers[i]] = echo->returned_at() - echo->forwarded_at();
   }
   ask_for_jobs(questions, jobs, &sample);
+  add_those_over(jobs, &sample);
   return sample;
 }
 
