@@ -77,6 +77,8 @@ class Reader {
 
   // Also needed after each send: sending may consume the sign that something has arrived.
   void take_in();
+  // The part of it that lies in shared memory.
+  void take_ends();
 
   // Makes every waiter look at its condition again.
   void wake_all();
@@ -88,7 +90,6 @@ class Reader {
   // The channels are looked at before each sleep; else this often.
   static constexpr auto kLookEvery = std::chrono::milliseconds(1);
 
-  void take_ends();
   void lead(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   void follow(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   void hand_over();

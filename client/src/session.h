@@ -18,6 +18,7 @@
 #include "client/src/reader.h"
 #include "client/src/resumption.h"
 #include "client/src/rings.h"
+#include "proto/ring.h"
 #include "proto/status.h"
 #include "proto/verdict.h"
 #include "proto/wire.h"
@@ -122,10 +123,19 @@ class Session final : private Reader::Source {
   void ask_for_rings();
   // False: submissions have to be messages.
   bool takes_ring_entries() const { return ring_room() > 0; }
+  // For whoever submits: the daemon puts out a trainer that never reads how its ops ended.
+  void keep_up() {
+    if (put_unread_ < kRingSlots / 4) return;
+    put_unread_ = 0;
+    reader_.take_ends();
+  }
   // How many entries it takes now.
   uint64_t ring_room() const { return rings_ && !away() && !lost() ? rings_->room() : 0; }
   // Requires takes_ring_entries(), without letting go of the lock in between.
-  void put(const RingSubmission& submission) { rings_->put(submission); }
+  void put(const RingSubmission& submission) {
+    rings_->put(submission);
+    ++put_unread_;
+  }
 
   // Tells the daemon, if there are rings, and when there are.
   void waited_for_input(uint64_t nanoseconds) {
@@ -215,6 +225,7 @@ class Session final : private Reader::Source {
   std::unique_ptr<Connection> connection_;
   std::shared_ptr<Rings> rings_;
   uint64_t rings_request_ = 0;
+  uint64_t put_unread_ = 0;     // since keep_up() has read
   uint64_t input_wait_ns_ = 0;  // ever
   bool attach_open_ = true;
   bool attach_full_ = false;  // calls wait for the daemon to read

@@ -228,6 +228,7 @@ tl::expected<Request, Status> Communicator::prepare(std::unique_lock<std::mutex>
 
 Status Communicator::send(std::unique_lock<std::mutex>& lock, std::span<Request> requests,
                           uint64_t* tickets) {
+  session_.keep_up();
   // Keys are taken only when all messages can go: one that is taken and never sent would leave the
   // other ranks waiting for it.
   Status room;

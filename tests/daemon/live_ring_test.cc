@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <chrono>
+#include <gradring/gradring.hpp>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "proto/ring.h"
@@ -197,6 +200,24 @@ TEST_F(LiveRingTest, WhoReadsNoEndsIsPutOut) {
     return entry;
   }));
   EXPECT_TRUE(form_job("next", {&b_}));
+}
+
+// More than the daemon keeps ends of; slowly, since whoever finds no room reads.
+TEST(LiveRingAhead, ATrainerMaySubmitForLongBeforeItWaits) {
+  LiveDaemon daemon;
+  gradring_options options{};
+  options.struct_size = sizeof(options);
+  options.runtime_dir = daemon.runtime_dir().c_str();
+  options.job = "alone";
+  options.size = 1;
+  options.local_rank = options.local_size = -1;
+  const Communicator job(options);
+  std::vector<Request> open;
+  for (int i = 0; i < 70'000; ++i) {
+    if (i % 256 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    open.push_back(job.start_barrier());
+  }
+  for (Request& request : open) ASSERT_EQ(request.wait().verdict, GRADRING_VERDICT_OK);
 }
 
 TEST_F(LiveRingTest, WhoIsNotThereForAnswersIsPutOut) {
