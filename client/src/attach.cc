@@ -108,7 +108,9 @@ tl::expected<std::optional<AttachPacket>, Status> AttachSocket::receive() {
 
   AttachPacket packet;
   packet.fds = take_descriptors(header);
-  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+  packet.cut = (header.msg_flags & MSG_CTRUNC) != 0;
+  if (packet.cut) packet.fds.clear();  // some of them are of no use
+  if ((header.msg_flags & MSG_TRUNC) != 0 ||
       !packet.reply.ParseFromArray(bytes.data(), static_cast<int>(length))) {
     return tl::unexpected(Status(
         Code::kInternal, "the daemon sent a packet on the attach socket that cannot be read"));

@@ -16,6 +16,7 @@ namespace gradring::client {
 struct AttachPacket {
   wire::AttachReply reply;
   std::vector<UniqueFd> fds;  // that came with it
+  bool cut = false;           // there was no room for them in this process, and there are none
 };
 
 // The attach socket (proto/client.proto). Not thread-safe: the owner serialises. Its closing is how

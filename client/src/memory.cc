@@ -22,6 +22,14 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
         Code::kInternal,
         fmt::format("asked for {} bytes, the daemon made a segment of {}", bytes, ready.bytes())));
   }
+  if (packet->cut) {
+    static_cast<void>(free_segment(lock, ready.segment()));
+    return tl::unexpected(Status(
+        Code::kResourceExhausted,
+        fmt::format("this process has no file descriptors left, and {} bytes of memory take one: "
+                    "raise its limit (ulimit -n), or close what is not needed any more",
+                    bytes)));
+  }
   // Making gigabytes of pages present takes its time, which is not the others'.
   lock.unlock();
   if (packet->fds.empty()) packet->fds.emplace_back();  // refused in words, as any other

@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -70,6 +73,34 @@ TEST(Memory, BeyondTheDaemonsCapIsRefusedInItsWords) {
   void* memory = nullptr;
   EXPECT_EQ(gradring_alloc(comm.get(), 4096, &memory), GRADRING_ERR_EXHAUSTED);
   EXPECT_STREQ(gradring_last_error(), "segment-limit of 1 MiB is reached");
+}
+
+// The kernel leaves the descriptor out of the packet. A child, so that the daemon has its own.
+TEST(Memory, ForWhichThereIsNoDescriptorIsRefusedAndAllElseGoesOn) {
+  FakeDaemon daemon;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Comm comm = open(daemon);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const rlim_t before = limit.rlim_cur;
+    const int free = ::dup(STDERR_FILENO);
+    ::close(free);
+    limit.rlim_cur = static_cast<rlim_t>(free);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    void* memory = nullptr;
+    if (gradring_alloc(comm.get(), 8192, &memory) != GRADRING_ERR_EXHAUSTED) ::_exit(1);
+    if (std::string(gradring_last_error()).find("descriptors") == std::string::npos) ::_exit(2);
+    if (gradring_barrier(comm.get()) != GRADRING_OK) ::_exit(3);
+    limit.rlim_cur = before;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    if (gradring_alloc(comm.get(), 8192, &memory) != GRADRING_OK) ::_exit(4);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << WEXITSTATUS(status);
+  EXPECT_EQ(daemon.segments(), 1u) << "what is not used is given back";
 }
 
 TEST(Memory, ThatCouldFaultLaterIsNotBelieved) {
