@@ -81,6 +81,31 @@ TEST_F(LiveRecipesTest, AnyNumberOfRanksIsCombinedByTheRule) {
   });
 }
 
+// Where those that are left have other numbers than places.
+TEST_F(LiveRecipesTest, AnElasticJobIsCombinedByThoseThatAreLeft) {
+  policy_ = "elastic min=1";
+  run("train", [](Communicator& job) {
+    constexpr size_t kCount = 1001;
+    Adasum<double> before(job, kCount);
+    const auto expect = [&](Adasum<double>& sum, const std::vector<int>& ranks) {
+      std::vector<Vector> all;
+      for (const int rank : ranks) all.push_back(drawn(rank, kCount));
+      Vector mine = drawn(job.rank(), kCount);
+      sum.run(mine.data());
+      const Vector expected = adasum(all);
+      for (size_t i = 0; i < kCount; ++i) ASSERT_NEAR(mine[i], expected[i], 1e-12) << i;
+    };
+    expect(before, {0, 1, 2, 3});
+    if (job.rank() == 1) return job.leave();
+    job.barrier();
+    ASSERT_EQ(job.size(), 3);
+    expect(before, {0, 2, 3});
+    Adasum<double> after(job, kCount);
+    expect(after, {0, 2, 3});
+    job.barrier();
+  });
+}
+
 TEST_F(LiveRecipesTest, SparseRowsAreSummedInTheOrderOfRanks) {
   run("train", [](Communicator& job) {
     SparseRows<float> mine;

@@ -2,10 +2,13 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
+import gradring
 import numpy as np
 import pytest
 from conftest import TRAINERS, reports
+from gradring import adasum
 from gradring.adasum import weights
 from gradring.world import _standing_of
 
@@ -32,6 +35,17 @@ def test_a_process_may_end_with_an_op_under_way(ring, way):
     """Also with one that a thread waits for, which must not be caught by the end of the interpreter."""
     for said in ring.run("ends", way):
         assert [list(one) for one in said] == [["ended"]]
+
+
+def test_adasum_of_a_short_vector_is_none_where_a_rank_is_lost_meanwhile(monkeypatch):
+    """What the others give would be long enough."""
+    def gives(result):
+        return lambda *_, **__: SimpleNamespace(wait=lambda: [result])
+    monkeypatch.setattr(adasum.exchange, "alltoall", gives(np.ones((3, 1))))
+    monkeypatch.setattr(adasum.exchange, "allreduce", gives(np.ones((3, 3))))
+    monkeypatch.setattr(adasum.exchange, "allgather", gives(np.ones(2)))
+    with pytest.raises(gradring.GradringError, match="2 are left of 3"):
+        adasum._combine(np.ones(2), "op", SimpleNamespace(size=lambda: 3))
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7])

@@ -60,39 +60,59 @@ inline std::vector<double> adasum_weights(std::vector<double> products, size_t n
 }  // namespace detail
 
 // Of vectors of one length, again and again; keeps shared memory of about twice that. One thread at
-// a time. Where only some ranks are to be combined so (one of each node, say, after a sum within
-// the nodes), give it a group of those.
+// a time. In an elastic job it goes on with the ranks that there are when run() begins. Where only
+// some ranks are to be combined so (one of each node, say, after a sum within the nodes), give it a
+// group of those.
 template <class T>
 class Adasum {
  public:
   static_assert(std::is_floating_point_v<T>, "gradients are float or double");
 
-  Adasum(Communicator job, size_t count)
-      : job_(std::move(job)),
-        count_(count),
-        ranks_(static_cast<size_t>(job_.size())),
-        block_(std::max<size_t>((count + ranks_ - 1) / ranks_, 1)),
-        vector_(job_.allocate<T>(ranks_ * block_)),
-        parts_(job_.allocate<T>(ranks_ * block_)),
-        products_(job_.allocate<double>(ranks_ * ranks_)) {}
+  Adasum(Communicator job, size_t count) : job_(std::move(job)), count_(count) {
+    lay_out_for(static_cast<size_t>(job_.view().size));
+  }
 
   // Replaces `gradient`, `count` elements of any memory, by the combination of those of all ranks:
   // the same in every bit on each of them. All ranks call it in the same order of their ops, or
-  // with a name that is used for nothing else. Throws Error if an op fails; the gradient is as it
-  // was then.
+  // with a name that is used for nothing else. Throws Error if an op fails, as where ranks are lost
+  // meanwhile; the gradient is as it was then.
   void run(T* gradient, const char* name = nullptr) {
+    const View view = job_.view();
+    if (static_cast<size_t>(view.size) != ranks_) lay_out_for(static_cast<size_t>(view.size));
     std::copy_n(gradient, count_, vector_.data());
     std::fill(vector_.begin() + count_, vector_.end(), T{0});
-    job_.alltoall(vector_.data(), parts_.data(), block_, name);
+    exchange(GRADRING_ALLTOALL, vector_.data(), parts_.data(), name);
     multiply();
+    // That a rank is missing in it the allgather tells, on all ranks.
     job_.allreduce(products_, GRADRING_SUM, name);
-    T* const own = vector_.data() + static_cast<size_t>(job_.rank()) * block_;
+    T* const own = vector_.data() + static_cast<size_t>(view.position) * block_;
     combine(detail::adasum_weights({products_.begin(), products_.end()}, ranks_), own);
-    job_.allgather(own, vector_.data(), block_, name);
+    exchange(GRADRING_ALLGATHER, own, vector_.data(), name);
     std::copy_n(vector_.data(), count_, gradient);
   }
 
  private:
+  void lay_out_for(size_t ranks) {
+    ranks_ = 0;  // until all of it is there
+    block_ = std::max<size_t>((count_ + ranks - 1) / ranks, 1);
+    vector_ = job_.allocate<T>(ranks * block_);
+    parts_ = job_.allocate<T>(ranks * block_);
+    products_ = job_.allocate<double>(ranks * ranks);
+    ranks_ = ranks;
+  }
+  // In blocks of these ranks: fails on all of them where the job has others.
+  void exchange(gradring_collective collective, const T* from, T* to, const char* name) {
+    gradring_op op{};
+    op.struct_size = sizeof(op);
+    op.collective = collective;
+    op.dtype = dtype_of<T>;
+    op.count = block_;
+    op.input = from;
+    op.output = to;
+    op.name = name;
+    op.ranks = static_cast<uint32_t>(ranks_);
+    job_.start(op).wait();
+  }
   // This rank's part of all vectors, each with each.
   void multiply() {
     for (size_t a = 0; a < ranks_; ++a) {
@@ -117,8 +137,8 @@ class Adasum {
 
   Communicator job_;
   size_t count_;
-  size_t ranks_;
-  size_t block_;  // elements of which each rank combines all vectors'
+  size_t ranks_ = 0;
+  size_t block_ = 0;  // elements of which each rank combines all vectors'
   Buffer<T> vector_;
   Buffer<T> parts_;
   Buffer<double> products_;

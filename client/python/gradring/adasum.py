@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import exchange
+from ._native import Cause, Code
 from .arrays import ARRAYS, as_array
+from .errors import GradringError
 from .process_sets import ProcessSet
 from .reduce_ops import Sum
 
@@ -54,7 +56,11 @@ def _combine(vector, name, process_set):
     products = exchange.allreduce(ARRAYS, [wide @ wide.T], op=Sum, name=f"{name}/products",
                                   process_set=process_set).wait()[0]
     mine = (weights(products) @ wide).astype(vector.dtype)
-    return exchange.allgather(ARRAYS, [mine], name=f"{name}/result", **how).wait()[0][:vector.size]
+    result = exchange.allgather(ARRAYS, [mine], name=f"{name}/result", **how).wait()[0]
+    if result.size != padded.size:
+        raise GradringError(f"gradring: ranks of {name} were lost meanwhile: {result.size // block} are left of {size}; "
+                            "sum again", Code.FAILED, Cause.MISMATCH)
+    return result[:vector.size]
 
 
 def weights(products: np.ndarray) -> np.ndarray:
