@@ -19,6 +19,7 @@ struct Common {
   uint64_t number = 0;  // never used again
   std::byte* base = nullptr;
   uint64_t bytes = 0;
+  uint64_t lead = 0;  // as a Segment has it
   std::shared_ptr<const Mapping> mapping;
   std::shared_ptr<const GpuMemory> gpu;
   uint64_t session = 0;

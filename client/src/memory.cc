@@ -8,6 +8,16 @@
 
 // gradring_alloc, gradring_register and their counterparts.
 namespace gradring::client {
+namespace {
+
+// What is aligned there is aligned in the segment, too, which begins with a page.
+uint64_t lead_of(const void* memory) {
+  constexpr uint64_t kAlign = 64;
+  return reinterpret_cast<uintptr_t>(memory) % kAlign;
+}
+
+}  // namespace
+
 tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::mutex>& lock,
                                                          uint64_t bytes) {
   // Groups that were made from a communicator have memory of it after it has left its job, too.
@@ -40,14 +50,14 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
     return tl::unexpected(mapping.error());
   }
   std::byte* data = mapping->data();
-  return Segment{ready.segment(), data, bytes,
+  return Segment{ready.segment(), data, bytes, 0,
                  std::make_shared<const Mapping>(std::move(*mapping))};
 }
 
 Segment& Communicator::enter(Segment segment) {
   Segment& entered = segments_.insert(std::move(segment));
-  commons_->offer({0, entered.base, entered.bytes, entered.mapping, entered.gpu, session_.id(),
-                   session_.secret(), entered.id, entered.opened});
+  commons_->offer({0, entered.base, entered.bytes, entered.lead, entered.mapping, entered.gpu,
+                   session_.id(), session_.secret(), entered.id, entered.opened});
   return entered;
 }
 
@@ -83,7 +93,7 @@ Status Communicator::borrow(std::unique_lock<std::mutex>& lock, const Common& co
   const uint64_t id = packet->reply.segment().segment();
   // Another thread was as quick.
   if (segments_.around(common.base) != nullptr) return free_segment(lock, id);
-  Segment borrowed{id, common.base, common.bytes, common.mapping};
+  Segment borrowed{id, common.base, common.bytes, common.lead, common.mapping};
   borrowed.gpu = common.gpu;
   borrowed.borrowed = common.number;
   borrowed.opened = common.opened;
@@ -130,7 +140,9 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   let_leave(inside.lock());
   if (segments_.touches(memory, bytes)) return overlaps;
   const bool on_a_gpu = GpuMemory::is_of_a_gpu(memory);
-  auto segment = make_segment(inside.lock(), on_a_gpu ? GpuMemory::shadow_bytes(bytes) : bytes);
+  const uint64_t lead = on_a_gpu ? 0 : lead_of(memory);
+  auto segment =
+      make_segment(inside.lock(), on_a_gpu ? GpuMemory::shadow_bytes(bytes) : lead + bytes);
   if (!segment) return segment.error();
   if (on_a_gpu) {
     Status followed = follow_gpu(inside.lock(), memory, bytes, &*segment);
@@ -139,6 +151,7 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   }
   segment->base = static_cast<std::byte*>(memory);
   segment->bytes = bytes;
+  segment->lead = lead;
   // Asked again, because another thread may have registered it in the meantime.
   if (!segments_.touches(memory, bytes)) {
     enter(std::move(*segment));

@@ -39,6 +39,7 @@ struct Segment {
   uint64_t id = 0;  // the daemon's
   std::byte* base = nullptr;
   uint64_t bytes = 0;                      // as asked for; the mapping has whole pages
+  uint64_t lead = 0;                       // of the mapping, before what stands for `base`
   std::shared_ptr<const Mapping> mapping;  // with the communicators that borrow it
   // Of a stage that is opened: what stands on the GPU for the user's memory. It goes after `gpu`,
   // which waits for what streams have to do with either.
@@ -102,7 +103,7 @@ class Loan {
   bool any() const { return place_.segment != nullptr; }
   bool registered() const { return any() && place_.segment->registered(); }
   uint64_t segment_id() const { return place_.segment->id; }
-  uint64_t offset() const { return place_.offset; }
+  uint64_t offset() const { return place_.segment->lead + place_.offset; }  // in the segment
   bool of_a_gpu() const { return any() && place_.segment->gpu != nullptr; }
   bool opened() const { return any() && place_.segment->opened; }
   // Opened where it is: no block stands for it.
@@ -136,7 +137,7 @@ class Loan {
 
  private:
   std::byte* users() const { return place_.segment->base + place_.offset; }
-  std::byte* shared() const { return place_.segment->mapping->data() + place_.offset; }
+  std::byte* shared() const { return place_.segment->mapping->data() + offset(); }
   GpuMemory::Copy copy(const Passage& passage) const;
 
   Place place_;

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -189,6 +191,36 @@ TEST(RegisteredMemory, IsCopiedInAtSubmitAndOutAtWait) {
   EXPECT_EQ(gradring_free(comm.get(), values.data()), GRADRING_ERR_NOT_FOUND);
   EXPECT_EQ(gradring_unregister(comm.get(), values.data()), GRADRING_OK);
   EXPECT_EQ(daemon.segments(), 0u);
+}
+
+// Its elements are aligned, and lie in the shadow as they do in the trainer's memory.
+TEST(RegisteredMemory, MayBeginAnywhere) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  gradring_comm* made = nullptr;
+  const uint32_t both[] = {0, 1};
+  ASSERT_EQ(gradring_group(comm.get(), both, 2, &made), GRADRING_OK) << gradring_last_error();
+  const Comm group(made);
+  alignas(64) std::array<std::byte, 256> memory{};
+  float* const values = reinterpret_cast<float*>(memory.data() + 8);
+  ASSERT_EQ(gradring_register(comm.get(), memory.data() + 4, 200), GRADRING_OK);
+  gradring_op op = sum_of(values, values, 1);
+  op.dtype = GRADRING_FLOAT64;
+  for (const Comm* const one : {&comm, &group}) {
+    EXPECT_EQ(gradring_wait(one->get(), submit(*one, op), 5000, nullptr), GRADRING_OK);
+  }
+  for (const wire::Operation& sent : daemon.wait_for_operations(2)) {
+    EXPECT_EQ(sent.input().offset() % sizeof(double), 0u);
+    EXPECT_EQ(sent.output().offset() % sizeof(double), 0u);
+  }
+  std::fill_n(values, 40, 3.0F);
+  for (const Comm* const one : {&comm, &group}) {
+    ASSERT_EQ(gradring_wait(one->get(), submit(*one, sum_of(values, values, 40)), 5000, nullptr),
+              GRADRING_OK);
+  }
+  EXPECT_EQ(values[0], 12);
+  EXPECT_EQ(values[39], 12);
+  EXPECT_EQ(values[40], 0);
 }
 
 TEST(RegisteredMemory, ServesAsInputAndOutputApart) {

@@ -23,8 +23,9 @@ Arena::Arena(gradring_comm* comm, uint64_t bytes, Kind kind, const test::TestGpu
     memory_ = static_cast<std::byte*>(memory);
     return;
   }
-  own_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-  memory_ = own_.get();
+  const size_t odd = kind == Kind::kRegistered ? 1 : 0;  // it may begin anywhere
+  own_ = std::make_unique_for_overwrite<std::byte[]>(bytes + odd);
+  memory_ = own_.get() + odd;
   if (kind != Kind::kRegistered) {
     gpu_ = gpu;
     stream_ = gpu->make_stream();
