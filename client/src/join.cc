@@ -118,26 +118,35 @@ Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::St
   const View& view = views_.newest();
   Request request;
   Signature& s = request.signature;
+  const auto fail_the_op = [&] {
+    s = {Collective::kJoin, Dtype::kInt64, ReduceOp::kMax, 0, 0};
+    if (key.space == OpKey::kJoinSpace) s = {Collective::kJoinPoint};
+    request.position = 0;
+  };
   const bool known = asked.has_signature() && from_wire(asked.signature(), &s);
   if (known && needs_all_ranks(s.collective)) request.position = view.position_of(settings_.rank);
   if (others == Others::kEnd || !known || !can_stand_in(s, settings_.rank, request.position)) {
-    s = {Collective::kJoin, Dtype::kInt64, ReduceOp::kMax, 0, 0};  // fails the op
-    if (key.space == OpKey::kJoinSpace) s = {Collective::kJoinPoint};
-    request.position = 0;
+    fail_the_op();
   }
   request.given_key = key;
   request.priority = std::numeric_limits<int32_t>::min();  // those who need it have a say
   const Extent extent = extent_of(s, settings_.rank, request.position);
-  const uint64_t bytes = output_in(extent) + extent.output;
+  uint64_t bytes = output_in(extent) + extent.output;
   std::byte* memory = nullptr;
   if (bytes > 0) {
     const auto found = scratch(lock, bytes);
-    if (!found) return found.error();
-    memory = *found;
-    lock.unlock();
-    fill_identity(s.dtype, reduces(s.collective) ? s.op : ReduceOp::kNone, memory,
-                  extent.input / size_of(s.dtype));
-    lock.lock();
+    if (found) {
+      memory = *found;
+      lock.unlock();
+      fill_identity(s.dtype, reduces(s.collective) ? s.op : ReduceOp::kNone, memory,
+                    extent.input / size_of(s.dtype));
+      lock.lock();
+    } else if (session_.over()) {
+      return found.error();
+    } else {
+      fail_the_op();  // which the others would wait for until its deadline
+      bytes = 0;
+    }
   }
   uint64_t ticket = 0;
   Status refused = send_scratch(lock, std::move(request), memory, &ticket);

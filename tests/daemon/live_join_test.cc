@@ -19,6 +19,35 @@ using testing::HasSubstr;
 
 using LiveJoinTest = LiveRanks;
 
+class LiveJoinOfLittleMemoryTest : public LiveRanks {
+ protected:
+  LiveJoinOfLittleMemoryTest() : LiveRanks({"--segment-limit", "8M"}) {}
+};
+
+// Instead of leaving the others waiting.
+TEST_F(LiveJoinOfLittleMemoryTest, WhatThereIsNoMemoryForFailsAloneAndNamesTheRank) {
+  run("train", [](Communicator& job) {
+    constexpr size_t kCount = 400'000;
+    if (job.rank() != 2) {
+      auto memory = job.allocate<float>(kCount);
+      try {
+        job.allreduce(memory);
+        ADD_FAILURE() << "rank 2 has no memory to stand in";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.result().cause, GRADRING_CAUSE_MISMATCH);
+        EXPECT_THAT(error.what(), HasSubstr("rank 2"));
+      }
+      std::fill_n(memory.begin(), 4, 1.0F);
+      job.allreduce(memory.data(), memory.data(), 4);
+      EXPECT_EQ(memory[3], 3) << "the next op is as good as ever";
+      job.join();
+    } else {
+      const auto most = job.allocate<float>(700'000);
+      job.join();
+    }
+  });
+}
+
 TEST_F(LiveJoinTest, SumsAreThoseOfTheRanksThatHaveData) {
   run("train", [](Communicator& job) {
     constexpr size_t kCount = 10'000;
