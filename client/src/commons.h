@@ -7,7 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "client/src/gpu_memory.h"
 #include "client/src/mapping.h"
@@ -46,7 +48,8 @@ class Commons {
  private:
   mutable std::mutex mutex_;
   std::map<uint64_t, Common> by_number_;
-  std::map<const std::byte*, uint64_t> by_base_;
+  // And by number: several communicators may have registered the same memory.
+  std::set<std::pair<const std::byte*, uint64_t>> by_base_;
   uint64_t last_number_ = 0;
   std::atomic<uint64_t> withdrawals_{0};
 };

@@ -184,5 +184,23 @@ TEST_F(Group, OfADaemonThatDoesNotLendHasItsOwnMemory) {
   EXPECT_THAT(gradring_last_error(), HasSubstr("too old"));
 }
 
+TEST_F(Group, MayNameWhatTwoOfTheFamilyHaveRegisteredWhileOneStillHas) {
+  const Comm one = group_of({0, 1}), other = group_of({0, 1});
+  for (const bool first_stays : {true, false}) {
+    std::vector<float> memory(8, 1.0F);
+    const Comm& stays = first_stays ? job_ : one;
+    const Comm& goes = first_stays ? one : job_;
+    for (gradring_comm* const comm : {job_.get(), one.get()}) {
+      ASSERT_EQ(gradring_register(comm, memory.data(), 32), GRADRING_OK);
+    }
+    EXPECT_EQ(gradring_unregister(goes.get(), memory.data()), GRADRING_OK);
+    sum_up(other, memory.data(), 2);
+    EXPECT_EQ(gradring_unregister(stays.get(), memory.data()), GRADRING_OK);
+    const gradring_op op = sum_of(memory.data(), memory.data(), 8);
+    gradring_request request = 0;
+    EXPECT_EQ(gradring_submit(other.get(), &op, &request), GRADRING_ERR_NOT_FOUND);
+  }
+}
+
 }  // namespace
 }  // namespace gradring::test
