@@ -10,6 +10,7 @@
 
 #include "client/src/communicator.h"
 #include "client/src/error.h"
+#include "client/src/limits.h"
 #include "client/src/sized_struct.h"
 #include "proto/version.h"
 
@@ -125,7 +126,7 @@ void gradring_close(gradring_comm* comm) {
     if (forked) {
       comm->body->abandon();
     } else {
-      comm->body->close();
+      comm->body->close(gradring::client::Clock::now() + gradring::client::kLeaveTime);
     }
     return GRADRING_OK;
   }));

@@ -78,7 +78,7 @@ Status Communicator::say_that_we_leave(std::unique_lock<std::mutex>& lock, TimeP
   return left ? Status() : left.error();
 }
 
-void Communicator::close() {
+void Communicator::close(TimePoint deadline) {
   const Status why(Code::kUnavailable,
                    "the communicator was closed by another thread during this call");
   decltype(pairs_) pairs;  // these go when our lock is free again (fork_watch.h)
@@ -100,14 +100,13 @@ void Communicator::close() {
   GpuPool::get().leave(this);  // who was inside may have entered it once more
   lock.lock();
   left_.wait(lock, [&] { return inside_ == 0; });  // and it may have asked this one for memory
-  for (const auto& pair : all_pairs()) pair->close();
+  for (const auto& pair : all_pairs()) pair->close(deadline);
   far.swap(far_);
   pairs.swap(pairs_);
   session_.end_interruption();
   commons_->withdraw_all(session_.id());
   let_streams_go_on();  // of what was submitted meanwhile
   if (session_.lost() || joining_) return;
-  const TimePoint deadline = Clock::now() + kLeaveTime;
   // Whether it is confirmed or not, the closing of the attach socket says the same, less politely.
   static_cast<void>(say_that_we_leave(lock, deadline));
   close_blocks(lock, deadline);

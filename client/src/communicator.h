@@ -49,9 +49,9 @@ class Communicator final : private Session::Events, private GpuPool::User {
   tl::expected<std::unique_ptr<Communicator>, Status> group(const std::vector<uint32_t>& ranks);
   ~Communicator() = default;
 
-  // Leaves the job, waiting kLeaveTime at most, once the calls of other threads have returned,
+  // Leaves the job, waiting until then at most, once the calls of other threads have returned,
   // which it makes them do. Only the destructor may follow.
-  void close();
+  void close(TimePoint deadline);
 
   // Leaves the job, waiting kLeaveTime at most, and fails what is under way; memory stays.
   Status leave();

@@ -82,20 +82,22 @@ tl::expected<gradring_op, Status> Communicator::op_of_pair(const gradring_op& op
   return inner;
 }
 
-// One that has failed is over for both; whoever needs another makes the next. Neither is made or
-// freed under our lock (fork_watch.h).
+// One that has failed is over for both; whoever needs another makes the next. None is made, closed
+// or freed under our lock (fork_watch.h), for which others wait.
 tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
     std::unique_lock<std::mutex>& lock, uint32_t peer,
     std::vector<std::shared_ptr<Communicator>>* old) {
   // Who came in at a join point has none: there all begin anew, and nothing is under way.
-  if (views_.newest().grown != pairs_since_) {
-    for (const auto& pair : all_pairs()) {
-      pair->close();
-      old->push_back(pair);
-    }
+  while (views_.newest().grown != pairs_since_) {
+    pairs_since_ = views_.newest().grown;
+    const auto over = all_pairs();
+    old->insert(old->end(), over.begin(), over.end());
     pairs_.clear();
+    lock.unlock();
+    const TimePoint deadline = Clock::now() + kLeaveTime;
+    for (const auto& pair : over) pair->close(deadline);
+    lock.lock();
   }
-  pairs_since_ = views_.newest().grown;
   const Pair known = pairs_[peer];
   if (known.body != nullptr && !known.body->over()) return known.body;
   Settings settings = settings_of_pair(peer, known.nth + 1);

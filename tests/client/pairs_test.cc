@@ -215,6 +215,14 @@ TEST_F(Pairs, EndWithTheirCommunicatorWhileOneWaits) {
   static_cast<void>(job_.release());
 }
 
+TEST_F(Pairs, ShareTheTimeThatTheirCommunicatorTakesToClose) {
+  for (const uint32_t peer : {0, 2, 3, 4}) EXPECT_EQ(wait(send(peer)), GRADRING_OK);
+  daemon_.set([](Script& script) { script.answer_leave = false; });
+  const auto start = Clock::now();
+  job_.reset();
+  EXPECT_LT(ms_since(start), 2000 + kSoonMs);
+}
+
 TEST_F(Pairs, AreWaitedForBeforeAJoinPoint) {
   daemon_.set([](Script& script) { script.complete = false; });
   const gradring_request request = send(5);
