@@ -1,14 +1,14 @@
+#include "client/src/c_api.h"
+
 #include <fmt/format.h>
 #include <gradring/gradring.h>
 
 #include <algorithm>
-#include <exception>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
-#include "client/src/communicator.h"
+#include "client/src/clock.h"
 #include "client/src/error.h"
 #include "client/src/limits.h"
 #include "client/src/sized_struct.h"
@@ -18,11 +18,9 @@
 // Communicator's.
 
 using gradring::client::Communicator;
+using gradring::client::guarded;
+using gradring::client::on;
 using gradring::client::remember;
-
-struct gradring_comm {
-  std::unique_ptr<Communicator> body;
-};
 
 // The ABI: these sizes may only grow, and then copy_sized and write_result serve older callers.
 static_assert(sizeof(gradring_options) == 88);
@@ -42,31 +40,6 @@ static_assert(GRADRING_CAUSE_CORRUPTED == static_cast<int>(gradring::kCauseLast)
 namespace {
 
 gradring_code invalid(const char* what) { return remember(GRADRING_ERR_INVALID, what); }
-
-// Runs what may throw, which is only for lack of memory.
-template <class Body>
-gradring_code guarded(Body body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return remember(GRADRING_ERR_EXHAUSTED, "out of memory");
-  } catch (const std::exception& error) {
-    return remember(GRADRING_ERR_INTERNAL, error.what());
-  }
-}
-
-// Likewise for a call on a communicator.
-template <class Body>
-gradring_code on(gradring_comm* comm, Body body) noexcept {
-  if (comm == nullptr) return invalid("comm is NULL");
-  if (comm->body->forked()) {
-    return remember(
-        GRADRING_ERR_FORKED,
-        "this process was forked from the one that opened the communicator; open another "
-        "one here");
-  }
-  return guarded([&] { return body(*comm->body); });
-}
 
 gradring_code told(const gradring::client::Outcome& outcome, gradring_result* result) {
   write_result(outcome, result);

@@ -1,5 +1,7 @@
 #include <gradring/gradring.h>
 
+#include "client/src/c_api.h"
+
 // The part of the C interface that waits at once: made of gradring_submit and gradring_wait.
 
 namespace {
@@ -25,9 +27,11 @@ gradring_code run(gradring_comm* comm, const Call& call) {
   full.count = call.count;
   full.input = call.input;
   full.output = call.output;
-  gradring_request request = 0;
-  const gradring_code submitted = gradring_submit(comm, &full, &request);
-  return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+  return gradring::client::on(comm, [&](gradring::client::Communicator&) {
+    gradring_request request = 0;
+    const gradring_code submitted = gradring_submit(comm, &full, &request);
+    return submitted != GRADRING_OK ? submitted : gradring_wait(comm, request, -1, nullptr);
+  });
 }
 
 }  // namespace

@@ -39,6 +39,21 @@ namespace gradring::client {
 // all state is under one mutex, which nobody holds while copying or waiting.
 class Communicator final : private Session::Events, private GpuPool::User {
  public:
+  // Whoever calls is inside until the call returns, so that close() knows when it is alone. The
+  // parts of a call that need the lock are so once more.
+  class Inside {
+   public:
+    explicit Inside(Communicator& owner) : owner_(owner), lock_(owner.mutex_) { ++owner_.inside_; }
+    ~Inside();
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    std::unique_lock<std::mutex>& lock() { return lock_; }
+
+   private:
+    Communicator& owner_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
   // Attaches and joins (gradring_open).
   static tl::expected<std::unique_ptr<Communicator>, Status> open(
       Settings settings, std::shared_ptr<Commons> commons = std::make_shared<Commons>());
@@ -109,20 +124,6 @@ class Communicator final : private Session::Events, private GpuPool::User {
   Status still_under_way(uint64_t request, int64_t timeout_ms);
 
  private:
-  // Every public call is inside while it runs, so that close() knows when it is alone.
-  class Inside {
-   public:
-    explicit Inside(Communicator& owner) : owner_(owner), lock_(owner.mutex_) { ++owner_.inside_; }
-    ~Inside();
-    Inside(const Inside&) = delete;
-    Inside& operator=(const Inside&) = delete;
-    std::unique_lock<std::mutex>& lock() { return lock_; }
-
-   private:
-    Communicator& owner_;
-    std::unique_lock<std::mutex> lock_;
-  };
-
   Communicator(Settings settings, std::shared_ptr<Commons> commons, DaemonPlace place,
                Connection connection);
   tl::expected<Settings, Status> settings_of_group(const std::vector<uint32_t>& ranks);
