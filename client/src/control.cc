@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 
 #include "client/src/runtime_dir.h"
@@ -20,6 +22,7 @@ Status broken(const zmq::error_t& error) {
 
 // A context with one socket takes ten descriptors.
 constexpr size_t kFilesNeeded = 16;
+constexpr size_t kThreadsNeeded = 2;
 
 // libzmq ends the process where it gets none. Other threads may be as fast; they would have to be
 // at the same limit in the same microseconds.
@@ -31,6 +34,25 @@ bool enough_files_left() {
     if (fd >= 0) ::close(fd);
   }
   return enough;
+}
+
+// Likewise where it cannot start its two threads.
+bool enough_threads_left() {
+  std::atomic<bool> done = false;
+  const auto until_done = [](void* word) -> void* {
+    static_cast<std::atomic<bool>*>(word)->wait(false);
+    return nullptr;
+  };
+  std::array<pthread_t, kThreadsNeeded> threads;
+  size_t started = 0;
+  while (started < threads.size() &&
+         ::pthread_create(&threads[started], nullptr, until_done, &done) == 0) {
+    ++started;
+  }
+  done = true;
+  done.notify_all();
+  for (size_t i = 0; i < started; ++i) ::pthread_join(threads[i], nullptr);
+  return started == threads.size();
 }
 
 // A signal may end even a call that does not wait. Giving up then would leave a message lying
@@ -67,6 +89,14 @@ tl::expected<ControlSocket, Status> ControlSocket::connect(const std::string& ru
                     "to the daemon takes for a while: raise its limit (ulimit -n), or close "
                     "groups and communicators that are not needed any more",
                     kFilesNeeded)));
+  }
+  if (!enough_threads_left()) {
+    return tl::unexpected(Status(
+        Code::kResourceExhausted,
+        fmt::format("this process cannot start {} more threads, which a connection to the daemon "
+                    "takes: raise its limits (ulimit -u, ulimit -v, the cgroup's pids.max), or "
+                    "close groups and communicators that are not needed any more",
+                    kThreadsNeeded)));
   }
   try {
     auto context = std::make_unique<zmq::context_t>(1);
