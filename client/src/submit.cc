@@ -199,11 +199,14 @@ tl::expected<Request, Status> Communicator::prepare(std::unique_lock<std::mutex>
   if (op.name != nullptr) request.name = op.name;
   if (needs_all_ranks(signature->collective)) {
     request.position = view.position_of(settings_.rank);
-    if (signature->blocks.uneven() && request.position >= signature->ranks) {
+    const uint32_t last = signature->ranks - 1;
+    if (signature->blocks.uneven() && request.position > last) {
       return tl::unexpected(
           invalid(fmt::format("counts for {} ranks, but this is number {} of those that there are",
                               signature->ranks, request.position)));
     }
+    // Then it fails, on all ranks alike, because there are more.
+    request.position = std::min(request.position, last);
   }
   // Who only receives has nothing to give, and the other way round.
   const Extent extent = request.extent = extent_of(*signature, settings_.rank, request.position);

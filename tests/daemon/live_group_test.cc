@@ -110,5 +110,26 @@ TEST_F(LiveGroupTest, MismatchesAreToldWithinTheGroup) {
   });
 }
 
+TEST_F(LiveGroupTest, AnOpForFewerRanksThanThereAreFailsOnAllOfThemAlike) {
+  run("train", [](Communicator& job) {
+    auto from = job.allocate<int>(4), to = job.allocate<int>(8);
+    gradring_op op{};
+    op.struct_size = sizeof(op);
+    op.collective = GRADRING_ALLGATHER;
+    op.dtype = GRADRING_INT32;
+    op.count = 4;
+    op.input = from.data();
+    op.output = to.data();
+    op.ranks = 2;
+    try {
+      job.start(op).wait();
+      ADD_FAILURE() << "rank " << job.rank();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.result().cause, GRADRING_CAUSE_MISMATCH) << error.what();
+    }
+    job.barrier();
+  });
+}
+
 }  // namespace
 }  // namespace gradring::daemon
