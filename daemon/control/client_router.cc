@@ -64,6 +64,7 @@ Status ClientRouter::open(FdStore* store) {
             fmt::format("cannot open {}: {}", path_, zmq_strerror(zmq_errno()))};
   }
   listener->release();  // libzmq closes it
+  give_all_names(&socket_);
   return {};
 }
 

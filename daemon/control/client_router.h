@@ -6,6 +6,7 @@
 #include <zmq.hpp>
 
 #include "daemon/control/process.h"
+#include "daemon/control/router_names.h"
 #include "daemon/fd_store.h"
 #include "proto/status.h"
 #include "proto/wire.h"
@@ -17,7 +18,7 @@ namespace gradring::daemon {
 class ClientRouter {
  public:
   ClientRouter(zmq::context_t* context, std::string path)
-      : socket_(*context, ZMQ_ROUTER), path_(std::move(path)) {}
+      : socket_(make_router(context)), path_(std::move(path)) {}
 
   // The caller holds the lock of the directory.
   Status open(FdStore* store);

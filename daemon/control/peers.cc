@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/control/router_names.h"
 #include "daemon/control/sessions.h"
 #include "proto/version.h"
 
@@ -46,7 +47,7 @@ Status Peers::open() {
     own_key_ = std::move(*own);
     keys_.emplace(context_, std::move(*allowed));
   }
-  router_ = zmq::socket_t(*context_, ZMQ_ROUTER);
+  router_ = make_router(context_);
   router_.set(zmq::sockopt::linger, 0);
   router_.set(zmq::sockopt::maxmsgsize, kMessageMax);
   router_.set(zmq::sockopt::handshake_ivl, 5000);
@@ -68,6 +69,7 @@ Status Peers::open() {
   for (const std::string& also : config_.listen_also) {
     if (Status status = bind("listen-also", also); !status.ok()) return status;
   }
+  give_all_names(&router_);
   open_net();
   return {};
 }

@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+import strangers
 from checks import TRAINER, events, wait_for_all
 from cluster import wait_until
 
@@ -181,4 +183,36 @@ def test_connects_that_take_all_descriptors(pair):
     wait_until(lambda: node.peers("up"), 10, "the daemon answers again")
     assert node.daemon_pid() == pid
     assert "no file descriptors left for whoever connects" in node.log(200)
+    assert_undisturbed(job)
+
+
+def as_stranger(script, *arguments, prefix=()):
+    """Runs it with what strangers.py has; returns what it prints."""
+    return subprocess.run([*prefix, sys.executable, "-c", "from strangers import *\n" + script, *map(str, arguments)],
+                          timeout=100, check=True, text=True, stdout=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}).stdout
+
+
+# Of a process in which nobody has called srand(), the routing ids of libzmq's first two ROUTERs begin after these.
+UNSEEDED = {"control": 1804289383, "listen": 1681692777 | 1 << 31}
+
+THIEF = """
+import sys
+where, number = sys.argv[1], int(sys.argv[2])
+thieves = [greeted(where, b"\\0" + struct.pack(">I", number + ahead)) for ahead in (50, 100, 200)]
+for _ in range(300):
+    greeted(where).close()
+"""
+
+
+@pytest.mark.parametrize("door", UNSEEDED)
+def test_a_stranger_that_takes_the_name_of_the_next(make_cluster, door):
+    """libzmq ends its process when it comes to a routing id that is taken."""
+    cluster = make_cluster(2, secure=False).start()  # with keys no stranger gets so far at `listen`
+    job = innocent(cluster)
+    node = cluster.nodes[0]
+    pid = node.daemon_pid()
+    where = node.runtime_dir / "control.sock" if door == "control" else node.address
+    as_stranger(THIEF, where, UNSEEDED[door], prefix=cluster.nodes[1].prefix)
+    assert node.daemon_pid() == pid
     assert_undisturbed(job)
