@@ -117,6 +117,14 @@ void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time no
   peer.boot_id = answer.boot_id();
   peer.refused = false;
   peer.link.welcomed();
+  // A ROUTER does not hear that a connection has ended: the hello that came by it would do for a
+  // greeting, we would call the peer up, and its next hello would have us give it up in turn.
+  const auto old = greetings_.find(peer.node);
+  if (answer.gave_up() != 0 && old != greetings_.end() &&
+      old->second.connection == answer.gave_up()) {
+    greeters_.erase(old->second.routing_id);
+    greetings_.erase(old);
+  }
   try_up(peer.node, now);
 }
 
@@ -135,12 +143,14 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
   const std::string objection = objection_to(hello, user, message.protocol());
   if (!objection.empty()) return reply(routing_id, false, objection, hello.connection());
 
+  uint64_t gave_up = 0;
   const auto known = greetings_.find(hello.node());
   if (known != greetings_.end()) {
     const bool restarted = known->second.boot_id != hello.boot_id();
     Peer* peer = by_node(hello.node());
     if (peer != nullptr && peer->up) {
       peer->gave_us_up = !restarted;
+      gave_up = peer->link.connection();
       lose(*peer, Cause::kPeerLost, restarted ? "was restarted" : "connected anew", now,
            !restarted && may_come_round(*peer, now));
     }
@@ -170,7 +180,7 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
       static_cast<core::Time>(std::min(hello.restart_grace_ms(), kGraceMax)) * core::kMillisecond,
       hello.relays(),
       {}};
-  reply(routing_id, true, "", hello.connection());
+  reply(routing_id, true, "", hello.connection(), gave_up);
   try_up(hello.node(), now);
 }
 
@@ -231,7 +241,7 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
 }
 
 void Peers::reply(const std::string& routing_id, bool welcome, const std::string& reason,
-                  uint64_t connection) {
+                  uint64_t connection, uint64_t gave_up) {
   wire::PeerMessage message;
   message.set_protocol(kPeerProtocols.newest);
   wire::HelloReply* answer = message.mutable_hello_reply();
@@ -240,6 +250,7 @@ void Peers::reply(const std::string& routing_id, bool welcome, const std::string
   answer->set_node(self_.node);
   answer->set_connection(connection);
   answer->set_boot_id(self_.boot_id);
+  answer->set_gave_up(gave_up);
   const std::string bytes = message.SerializeAsString();
   if (routing_id.starts_with(kRelayedRoute)) {
     net_->send(routing_id.substr(std::strlen(kRelayedRoute)), bytes, now_);

@@ -223,7 +223,7 @@ class Peers : private core::PeerNetActions {
   std::string objection_to(const wire::Hello& hello, const std::string& user,
                            uint32_t protocol) const;
   void reply(const std::string& routing_id, bool welcome, const std::string& reason,
-             uint64_t connection);
+             uint64_t connection, uint64_t gave_up = 0);
   void refuse(Peer& peer, const std::string& why);
   void try_up(const std::string& node, core::Time now);
   // Whether it lives, and only this way to it is broken.

@@ -199,12 +199,14 @@ class RawPeer {
       return {};
     return message;
   }
+  wire::HelloReply answer(const wire::PeerMessage& hello) {
+    send(hello);
+    return receive().value_or(wire::PeerMessage()).hello_reply();
+  }
   // Empty: welcome.
   std::string told(const wire::PeerMessage& hello) {
-    send(hello);
-    const auto reply = receive();
-    if (!reply || !reply->has_hello_reply()) return "no answer";
-    return reply->hello_reply().welcome() ? "" : reply->hello_reply().reason();
+    const wire::HelloReply reply = answer(hello);
+    return reply.welcome() ? "" : reply.reason().empty() ? "no answer" : reply.reason();
   }
 
  private:
@@ -249,13 +251,14 @@ class LonelyTest : public testing::Test {
     }
     return {id.to_string(), message};
   }
-  void welcome(const std::string& node, uint64_t boot_id) {
+  void welcome(const std::string& node, uint64_t boot_id, uint64_t gave_up = 0) {
     wire::PeerMessage message;
     message.set_protocol(kPeerProtocols.newest);
     message.mutable_hello_reply()->set_welcome(true);
     message.mutable_hello_reply()->set_node(node);
     message.mutable_hello_reply()->set_boot_id(boot_id);
     message.mutable_hello_reply()->set_connection(own_hello_.connection());
+    message.mutable_hello_reply()->set_gave_up(gave_up);
     router_.send(zmq::buffer(daemons_route_), zmq::send_flags::sndmore);
     router_.send(zmq::buffer(message.SerializeAsString()), zmq::send_flags::none);
   }
@@ -301,6 +304,21 @@ TEST_F(LonelyTest, EachRefusedHelloSaysWhy) {
   // And a second life of b, while the first is alive, is a second daemon of that name.
   EXPECT_THAT(told([](M m) { m.mutable_hello()->set_boot_id(77); }),
               HasSubstr("belongs to the daemon at"));
+}
+
+TEST_F(LonelyTest, WhoHasGivenUpAConnectionSaysSoAndItsHelloIsForgotten) {
+  RawTrainer asks(daemon_.runtime_dir());
+  RawPeer peer(daemon_), anew(daemon_);
+  wire::PeerMessage hello = good_hello();
+  EXPECT_EQ(peer.answer(hello).gave_up(), 0u);
+  welcome("b", 1, hello.hello().connection());
+  EXPECT_TRUE(becomes(asks, [](const wire::PeerReport& p) { return p.node() == "b"; }));
+  EXPECT_NE(peer_of(asks).state(), "up");
+  hello.mutable_hello()->set_connection(7);
+  EXPECT_EQ(peer.answer(hello).gave_up(), 0u);
+  EXPECT_TRUE(becomes(asks, "up"));
+  hello.mutable_hello()->set_connection(8);
+  EXPECT_EQ(anew.answer(hello).gave_up(), own_hello_.connection());
 }
 
 TEST_F(LonelyTest, NoiseOnThePortDoesNoHarm) {
