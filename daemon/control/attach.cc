@@ -257,6 +257,10 @@ void AttachServer::offer(Session& session, const wire::OfferGpuMemory& offer,
   if (session.offered.size() >= kOffersMax) {
     return refuse(Code::kResourceExhausted, "memory of a GPU is offered that nobody shares");
   }
+  if (!leaves_enough_files(with.front().get())) {
+    return this->refuse(session, offer.request(),
+                        {Code::kResourceExhausted, no_files_left("memory of a GPU")});
+  }
   session.offered[offer.request()] = std::make_shared<const Fd>(std::move(with.front()));
   wire::AttachReply reply;
   reply.mutable_offered()->set_request(offer.request());

@@ -75,9 +75,9 @@ bool leaves_enough_files(int newest) {
   return static_cast<rlim_t>(newest) + std::min(kLeftMost, limit.rlim_cur / 8) < limit.rlim_cur;
 }
 
-std::string no_files_left() {
-  return "gradringd has no file descriptors left for whoever connects: raise LimitNOFILE of its "
-         "unit, or see in `ls -l /proc/PID/fd` who holds them";
+std::string no_files_left(const char* for_what) {
+  return std::string("gradringd has no file descriptors left for ") + for_what +
+         ": raise LimitNOFILE of its unit, or see in `ls -l /proc/PID/fd` who holds them";
 }
 
 void guard_listener(int listener) {

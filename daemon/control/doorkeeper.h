@@ -2,16 +2,16 @@
 
 #include <string>
 
-// Whoever connects takes a descriptor, and the last ones are for the daemon itself: for peers, for
-// the memory of trainers that are here already, for its files.
+// Whoever connects takes a descriptor, as does the memory that a trainer asks for, and the last
+// ones are for the daemon itself: for peers, for its files.
 namespace gradring::daemon {
 
-// True if the daemon can do with what is left besides `newest`, the descriptor of somebody who has
-// just connected. Any thread.
+// True if the daemon can do with what is left besides `newest`, a descriptor that it has just got:
+// of somebody who connected, or of memory for a trainer. Any thread.
 bool leaves_enough_files(int newest);
 
 // "gradringd has no file descriptors left for ..."
-std::string no_files_left();
+std::string no_files_left(const char* for_what = "whoever connects");
 
 // From now on accept4() of this process closes a connection to `listener` at once for which it
 // leaves not enough, and fails as if the stranger had gone again. For control.sock, whose

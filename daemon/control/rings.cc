@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "daemon/control/doorkeeper.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -29,8 +31,8 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
   if (!memory) return tl::unexpected(memory.error());
   Fd submitted(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   Fd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!submitted || !ended) {
-    return refused(Code::kResourceExhausted, "the daemon is out of descriptors");
+  if (!submitted || !ended || !leaves_enough_files(ended.get())) {
+    return refused(Code::kResourceExhausted, no_files_left("another ring"));
   }
   std::shared_ptr<const SharedRing> shared = std::make_shared<const SharedRing>(
       SharedRing{std::move(*memory), std::move(submitted), std::move(ended)});

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "daemon/control/doorkeeper.h"
 #include "daemon/control/segment_name.h"
 
 namespace gradring::daemon {
@@ -161,6 +162,9 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
   }
   auto segment = transport::Segment::create(bytes);
   if (!segment) return tl::unexpected(segment.error());
+  if (!leaves_enough_files(segment->fd())) {
+    return refused(Code::kResourceExhausted, no_files_left("another segment"));
+  }
   auto shared = charged(session.who.uid, std::move(*segment));
   const int fd = shared->fd();
   return enter(session, std::move(shared), fd);

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 
 #include "daemon/control/client_router.h"
@@ -43,6 +45,34 @@ TEST(Sessions, OneUidCannotTakeThePlacesOfAll) {
 
   sessions.erase(first->id);
   EXPECT_TRUE(sessions.open({7, 7}, 0));
+}
+
+TEST(Sessions, SegmentsLeaveTheLastDescriptorsToTheDaemon) {
+  Sessions sessions(kLimits);
+  Session* session = *sessions.open({7, 1}, 0);
+  const auto first = sessions.allocate(*session, 1);
+  ASSERT_TRUE(first);
+  std::array<Fd, 16> others;  // of a daemon with so few that two of them are an eighth
+  for (Fd& other : others) other.reset(dup(0));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{static_cast<rlim_t>(others.back().get()) + 3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto another = sessions.allocate(*session, 1);
+  wire::BorrowSegment of_other;
+  of_other.set_session(session->id);
+  of_other.set_secret(session->secret);
+  of_other.set_segment(first->first);
+  session->welcomed = true;
+  Session* twin = *sessions.open({7, 1}, 0);
+  const auto borrowed = sessions.borrow(*twin, of_other);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(another);
+  EXPECT_EQ(another.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(another.error().message(), HasSubstr("left for another segment"));
+  EXPECT_TRUE(borrowed) << "which takes none";
+  EXPECT_EQ(sessions.most_segment_bytes_of_a_uid(), kPage);
+  EXPECT_TRUE(sessions.allocate(*session, 1));
 }
 
 TEST(Sessions, SegmentsAreChargedToTheUidInWholePagesAndGivenBack) {

@@ -216,3 +216,20 @@ def test_a_stranger_that_takes_the_name_of_the_next(make_cluster, door):
     as_stranger(THIEF, where, UNSEEDED[door], prefix=cluster.nodes[1].prefix)
     assert node.daemon_pid() == pid
     assert_undisturbed(job)
+
+
+def test_segments_that_take_all_descriptors(pair):
+    """They leave what is kept back for peers."""
+    job = innocent(pair)
+    pid = pair.nodes[0].daemon_pid()
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    greedy = strangers.Session(pair.nodes[0].runtime_dir)
+    try:
+        leave_descriptors(pid, 100)
+        refusals = [greedy.allocate() for _ in range(120)]
+        assert sum(not one for one in refusals) < 70
+        assert "no file descriptors left for another segment" in refusals[-1]
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        greedy.socket.close()
+    assert_undisturbed(job)
