@@ -23,7 +23,9 @@ constexpr int kIoThreads = 2;
 
 constexpr int kSocketsMax = kSocketsOfLink * int{kPeersMax} + 64;  // few others
 
+// Peers and trainers that are here wait meanwhile.
 constexpr int kMessagesPerTurn = 256;
+constexpr core::Time kReadTime = 20 * core::kMillisecond;
 
 // Where nothing wakes us: the data thread catches up; a trainer reads again.
 constexpr core::Time kFullPause = 1 * core::kMillisecond;
@@ -296,10 +298,12 @@ void ControlThread::apply(const ProbeEnded& ended, core::Time) { queries_.on_pro
 int ControlThread::read_clients(core::Time now) {
   if ((items_[1].revents & ZMQ_POLLIN) == 0) return 0;
   ClientRouter::Received received;
+  const core::Time until = monotonic_now() + kReadTime;
   int count = 0;
   while (count < kMessagesPerTurn && !setup_.commands->full() && router_.receive(&received)) {
     requests_.handle(received, now);
     ++count;
+    if (monotonic_now() >= until) break;
   }
   return count;
 }

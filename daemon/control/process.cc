@@ -15,6 +15,8 @@
 #include <sstream>
 #include <vector>
 
+#include "daemon/clock.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -164,6 +166,18 @@ uint64_t own_open_files() {
   for (auto it = std::filesystem::directory_iterator("/proc/self/fd", error);
        !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     ++count;
+  }
+  return count;
+}
+
+uint64_t own_open_files_lately() {
+  constexpr core::Time kLately = core::kSecond / 4;
+  static core::Time counted_at = 0;
+  static uint64_t count = 0;
+  const core::Time now = monotonic_now();
+  if (count == 0 || now - counted_at >= kLately) {
+    count = own_open_files();
+    counted_at = now;
   }
   return count;
 }

@@ -46,4 +46,8 @@ uint64_t own_rss_bytes();
 double own_cpu_seconds();
 uint64_t own_open_files();
 
+// The same, counted anew four times a second at most: it takes long where there are many, and
+// anybody may ask. Control thread.
+uint64_t own_open_files_lately();
+
 }  // namespace gradring::daemon

@@ -105,7 +105,7 @@ wire::StatusReport Queries::status_report() const {
   add_limit(&report, "sessions-per-uid", parts_.sessions->most_sessions_of_a_uid(),
             limits.sessions_per_uid, "trainers");
   add_limit(&report, "max-jobs", live, config_.max_jobs, "jobs");
-  add_limit(&report, "open files", own_open_files(), files.rlim_cur, "files");
+  add_limit(&report, "open files", own_open_files_lately(), files.rlim_cur, "files");
 
   add_settings(config_, facts_.lanes, &report);
   add_counter(&report, "messages_sent", pulse_.transport.messages_sent);

@@ -53,7 +53,7 @@ void Vitals::fill_process(metrics::Snapshot* to, core::Time now) {
   to->rss_bytes = own_rss_bytes();
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
-  to->open_files = {own_open_files(), files.rlim_cur};
+  to->open_files = {own_open_files_lately(), files.rlim_cur};
   const LoopFigures here = loop_.take();
   to->control_loop = {here.busy, longest_here_.add(here.longest, now)};
 }

@@ -233,3 +233,43 @@ def test_segments_that_take_all_descriptors(pair):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
         greedy.socket.close()
     assert_undisturbed(job)
+
+
+ASKS_FOR_STATUS = """
+import sys, threading, time
+runtime_dir = sys.argv[1]
+sessions = [Session(runtime_dir) for _ in range(8)]
+for session in sessions:
+    for _ in range(500):
+        assert not session.allocate()
+asks = [greeted(f"{runtime_dir}/control.sock") for _ in range(8)]
+for one in asks:
+    one.settimeout(None)
+questions = frame(query(0)) * 50
+def flood(one):
+    while True:
+        one.sendall(questions)
+def drain(one):
+    while one.recv(1 << 20):
+        pass
+for one in asks:
+    for work in flood, drain:
+        threading.Thread(target=work, args=(one,), daemon=True).start()
+time.sleep(1)
+waits = []
+for _ in range(10):
+    began = time.monotonic()
+    Session(runtime_dir).socket.close()
+    waits.append(time.monotonic() - began)
+print(min(waits), flush=True)
+os._exit(0)
+"""
+
+
+def test_many_who_ask_for_the_status(pair, figure):
+    """How many files are open is not counted for each of them, and they do not keep the others waiting."""
+    job = innocent(pair)
+    wait = float(as_stranger(ASKS_FOR_STATUS, pair.nodes[0].runtime_dir))
+    figure(f"attached in {1000 * wait:.0f} ms at best while 8 connections asked for the status")
+    assert wait < 0.15
+    assert_undisturbed(job)
