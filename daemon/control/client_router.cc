@@ -16,9 +16,11 @@ namespace {
 // A submission of some 5000 ops. libzmq cuts the connection of whoever sends more.
 constexpr int64_t kMessageMax = 256 << 10;
 
-// Answers that may wait for one client in libzmq; what is more waits in its session, or is dropped
-// if it has none.
-constexpr int kHighWater = 1000;
+// Answers that may wait for one client in libzmq, however long they are; what is more waits in
+// Clients, which counts its bytes.
+constexpr int kUnsentMax = 16;
+// And what comes from one, while we are busy.
+constexpr int kUnreadMax = 1000;
 
 template <typename T>
 bool parse_all(std::string_view text, T* value) {
@@ -50,8 +52,8 @@ Status ClientRouter::open(FdStore* store) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.set(zmq::sockopt::router_mandatory, true);
   socket_.set(zmq::sockopt::maxmsgsize, kMessageMax);
-  socket_.set(zmq::sockopt::sndhwm, kHighWater);
-  socket_.set(zmq::sockopt::rcvhwm, kHighWater);
+  socket_.set(zmq::sockopt::sndhwm, kUnsentMax);
+  socket_.set(zmq::sockopt::rcvhwm, kUnreadMax);
   // A connection that does not even greet is closed by libzmq itself.
   socket_.set(zmq::sockopt::handshake_ivl, 5000);
   auto listener = open_listener(path_, SOCK_STREAM, store);
@@ -91,11 +93,11 @@ bool ClientRouter::receive(Received* received) {
 
 ClientRouter::Sent ClientRouter::send(const std::string& routing_id,
                                       const wire::DaemonMessage& message) {
-  const std::string bytes = message.SerializeAsString();
   void* const socket = socket_.handle();
   if (zmq_send(socket, routing_id.data(), routing_id.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
     return zmq_errno() == EAGAIN ? Sent::kFull : Sent::kGone;
   }
+  const std::string bytes = message.SerializeAsString();
   // Both frames take one place in the queue, and the first has it.
   return zmq_send(socket, bytes.data(), bytes.size(), ZMQ_DONTWAIT) < 0 ? Sent::kGone : Sent::kYes;
 }

@@ -1,5 +1,7 @@
 #include "daemon/control/clients.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "daemon/notice.h"
@@ -10,8 +12,12 @@ namespace {
 // Answers that may wait for one session. Each answers a request, so a client that reads none of so
 // many is not waiting for them.
 constexpr size_t kAnswersMax = 4096;
+constexpr size_t kAnswerBytesMax = 16 << 20;
 // And ends of ops, in messages of many: twice those of as many as may be open.
 constexpr size_t kEndsMax = 2 * 65536;
+
+// For all who have no session together, such as gradringctl, which asks of all nodes at once.
+constexpr size_t kGuestsBytesMax = 16 << 20;
 
 // Keeps a message of completions some ten kilobytes long.
 constexpr int kCompletionsPerMessage = 256;
@@ -21,7 +27,13 @@ bool reads_nothing(const Session& session) {
   for (const wire::DaemonMessage& message : session.answers) {
     ends += static_cast<size_t>(message.completed().completions_size());
   }
-  return session.answers.size() > kAnswersMax || ends > kEndsMax;
+  return session.answers.size() > kAnswersMax || session.answer_bytes > kAnswerBytesMax ||
+         ends > kEndsMax;
+}
+
+// Completions have a bound of their own.
+size_t bytes_of(const wire::DaemonMessage& message) {
+  return message.has_completed() ? 0 : message.ByteSizeLong();
 }
 
 }  // namespace
@@ -29,7 +41,22 @@ bool reads_nothing(const Session& session) {
 void Clients::answer(const std::string& routing_id, wire::DaemonMessage message) {
   Session* session = sessions_->find_by_route(routing_id);
   if (session != nullptr) return tell(*session, std::move(message));
-  router_->send(routing_id, message);
+  if (guests_.count(routing_id) == 0 &&
+      router_->send(routing_id, message) != ClientRouter::Sent::kFull) {
+    return;
+  }
+  const size_t bytes = message.ByteSizeLong();
+  Guest& guest = guests_[routing_id];
+  guest.answers.push_back(std::move(message));
+  guest.bytes += bytes;
+  guests_bytes_ += bytes;
+  if (guests_bytes_ <= kGuestsBytesMax) return;
+  // Whoever reads has little waiting.
+  const auto most = std::max_element(
+      guests_.begin(), guests_.end(),
+      [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+  guests_bytes_ -= most->second.bytes;
+  guests_.erase(most);
 }
 
 void Clients::refuse(const std::string& routing_id, uint64_t request, const Status& why) {
@@ -48,11 +75,13 @@ void Clients::refuse_quietly(const std::string& routing_id, uint64_t request, co
 
 void Clients::tell(Session& session, wire::DaemonMessage message) {
   if (session.gone) return;
+  session.answer_bytes += bytes_of(message);
   session.answers.push_back(std::move(message));
   dirty_.insert(session.id);
 }
 
 void Clients::tell_first(Session& session, wire::DaemonMessage message) {
+  session.answer_bytes += bytes_of(message);
   session.answers.push_front(std::move(message));
   dirty_.insert(session.id);
 }
@@ -78,7 +107,7 @@ void Clients::complete(Session& session, uint64_t ticket, const core::Outcome& o
 }
 
 int Clients::flush(std::set<SessionId>* hopeless) {
-  int sent = 0;
+  int sent = flush_guests();
   for (auto it = dirty_.begin(); it != dirty_.end();) {
     Session* session = sessions_->find(*it);
     if (session != nullptr && !session->gone) {
@@ -97,6 +126,25 @@ int Clients::flush(std::set<SessionId>* hopeless) {
   return sent;
 }
 
+int Clients::flush_guests() {
+  int sent = 0;
+  for (auto it = guests_.begin(); it != guests_.end();) {
+    auto& [routing_id, guest] = *it;
+    auto how = ClientRouter::Sent::kYes;
+    while (!guest.answers.empty()) {
+      how = router_->send(routing_id, guest.answers.front());
+      if (how == ClientRouter::Sent::kFull) break;
+      const size_t bytes = guest.answers.front().ByteSizeLong();
+      guest.bytes -= bytes;
+      guests_bytes_ -= bytes;
+      guest.answers.pop_front();  // of one who is gone, all go the same way
+      ++sent;
+    }
+    it = how == ClientRouter::Sent::kFull ? std::next(it) : guests_.erase(it);
+  }
+  return sent;
+}
+
 // False when the client does not read at the moment.
 bool Clients::flush(Session& session) {
   while (true) {
@@ -110,6 +158,7 @@ bool Clients::flush(Session& session) {
       return true;  // goes on when it opens a control connection again
     switch (router_->send(session.routing_id, session.answers.front())) {
       case ClientRouter::Sent::kYes:
+        session.answer_bytes -= bytes_of(session.answers.front());
         session.answers.pop_front();
         break;
       case ClientRouter::Sent::kFull:

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <set>
 #include <string>
 
@@ -10,13 +13,13 @@
 
 namespace gradring::daemon {
 
-// What goes to trainers. A client that does not read is waited for in its session, within bounds,
-// and never by the control thread. Control thread only.
+// What goes to trainers, and to whoever asks. A client that does not read is waited for within
+// bounds, and never by the control thread. Control thread only.
 class Clients {
  public:
   Clients(ClientRouter* router, Sessions* sessions) : router_(router), sessions_(sessions) {}
 
-  // To whoever asked; without a session an answer that cannot be sent is dropped.
+  // To whoever asked. What waits for clients without a session is dropped where it is too much.
   void answer(const std::string& routing_id, wire::DaemonMessage message);
   void refuse(const std::string& routing_id, uint64_t request, const Status& why);
   // One that says nothing of this daemon's limits.
@@ -32,14 +35,23 @@ class Clients {
   // up are added to `hopeless`.
   int flush(std::set<SessionId>* hopeless);
   // Something waits for a client that does not read at the moment.
-  bool waiting() const { return !dirty_.empty(); }
+  bool waiting() const { return !dirty_.empty() || !guests_.empty(); }
 
  private:
+  // Without a session, as gradringctl.
+  struct Guest {
+    std::deque<wire::DaemonMessage> answers;
+    size_t bytes = 0;
+  };
+
   bool flush(Session& session);
+  int flush_guests();
 
   ClientRouter* const router_;
   Sessions* const sessions_;
-  std::set<SessionId> dirty_;  // have something to be sent
+  std::set<SessionId> dirty_;            // have something to be sent
+  std::map<std::string, Guest> guests_;  // by routing id
+  size_t guests_bytes_ = 0;
 };
 
 }  // namespace gradring::daemon

@@ -29,7 +29,7 @@ constexpr core::Time kReadTime = 20 * core::kMillisecond;
 
 // Where nothing wakes us: the data thread catches up; a trainer reads again.
 constexpr core::Time kFullPause = 1 * core::kMillisecond;
-constexpr core::Time kUnreadPause = 20 * core::kMillisecond;
+constexpr core::Time kUnreadPause = 5 * core::kMillisecond;
 
 core::MembershipOptions membership_options_of(const Config& config) {
   core::MembershipOptions options;

@@ -84,6 +84,7 @@ struct Session {
   // To be sent. Completions gather into one message a turn; there are no more than open tickets
   // were.
   std::deque<wire::DaemonMessage> answers;
+  size_t answer_bytes = 0;  // of those that are no completions
   wire::Completed completions;
 };
 

@@ -273,3 +273,41 @@ def test_many_who_ask_for_the_status(pair, figure):
     figure(f"attached in {1000 * wait:.0f} ms at best while 8 connections asked for the status")
     assert wait < 0.15
     assert_undisturbed(job)
+
+
+READS_NOTHING = """
+import sys, time
+runtime_dir, kind = sys.argv[1:]
+asks = frame(query(5, f4=field(2, 0) + field(3, 64 << 10)))  # 64 KiB of the flight recorder
+sessions = [Session(runtime_dir) for _ in range(3)] if kind == "session" else []
+held = [one.control() for one in sessions] or [greeted(f"{runtime_dir}/control.sock") for _ in range(3)]
+for one in held:
+    one.settimeout(1)
+    try:
+        one.sendall(asks * 1000)
+    except OSError:
+        pass
+print("asked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["session", "guest"])
+def test_answers_that_nobody_reads(pair, kind):
+    """They are counted in bytes."""
+    job = innocent(pair)
+    node = pair.nodes[0]
+    before = node.footprint().rss_bytes
+    most = 0
+    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + READS_NOTHING, node.runtime_dir, kind],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}) as silent:
+        try:
+            assert silent.stdout.readline() == b"asked\n"
+            for _ in range(20):
+                most = max(most, node.footprint().rss_bytes - before)
+                time.sleep(0.1)
+        finally:
+            silent.stdin.close()
+    assert most < 80 << 20, f"{most >> 20} MiB"
+    assert_undisturbed(job)
