@@ -1,8 +1,10 @@
 #include "daemon/control/doorkeeper.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,8 +12,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
+#include "daemon/clock.h"
+#include "daemon/control/process.h"
 #include "daemon/notice.h"
 
 namespace gradring::daemon {
@@ -20,11 +27,27 @@ namespace {
 // Of a daemon with few descriptors an eighth; else what 64 lanes or segments take.
 constexpr rlim_t kLeftMost = 64;
 
+// How often it is looked which connections of a user that has its share are still there.
+constexpr core::Time kRecount = 100 * core::kMillisecond;
+
+// A connection that was let in. It may have ended since, and the number be another's.
+struct Guest {
+  int fd;
+  ino_t inode;
+};
+struct User {
+  std::vector<Guest> guests;
+  core::Time counted = 0;
+};
+
 struct Door {
   std::atomic<int> listener = -1;
   std::atomic<uint64_t> turned_away = 0;
+  std::atomic<uint64_t> beyond_share = 0;  // likewise, for what its user has
+  std::atomic<uint32_t> greedy = 0;        // the last such user
   std::mutex mutex;
   int spare = -1;  // given up for a moment, so that a stranger can be accepted and sent away
+  std::map<uint32_t, User> users;
 };
 
 // Never destroyed: libzmq's threads may end later.
@@ -37,11 +60,39 @@ int accept_as_asked(int listener, sockaddr* address, socklen_t* size, int flags)
   return static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
 }
 
+ino_t inode_of(int fd) {
+  struct stat state {};
+  return fstat(fd, &state) == 0 ? state.st_ino : 0;
+}
+
+// Nobody but root and the daemon's own user has more connections than half of what can be open, or
+// there would be none for the others.
+bool is_within_share(int stranger) {
+  Door& it = door();
+  const uint32_t uid = credentials_of(stranger).uid;
+  rlimit limit{};
+  if (uid == 0 || uid == geteuid() || getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
+  const std::scoped_lock lock(it.mutex);
+  User& user = it.users[uid];
+  const core::Time now = monotonic_now();
+  if (user.guests.size() >= limit.rlim_cur / 2 && now - user.counted >= kRecount) {
+    user.counted = now;
+    std::erase_if(user.guests,
+                  [](const Guest& guest) { return inode_of(guest.fd) != guest.inode; });
+  }
+  if (user.guests.size() >= limit.rlim_cur / 2) {
+    it.greedy = uid;
+    return false;
+  }
+  user.guests.push_back({stranger, inode_of(stranger)});
+  return true;
+}
+
 // One that is gone already (-1) is not counted.
-int send_away(int stranger) {
+int send_away(int stranger, std::atomic<uint64_t>* counter) {
   if (stranger >= 0) {
     close(stranger);
-    ++door().turned_away;
+    ++*counter;
   }
   errno = ECONNABORTED;
   return -1;
@@ -52,7 +103,7 @@ int send_away_with_spare(int listener) {
   Door& it = door();
   const std::scoped_lock lock(it.mutex);
   if (it.spare >= 0) close(it.spare);
-  send_away(accept_as_asked(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  send_away(accept_as_asked(listener, nullptr, nullptr, SOCK_CLOEXEC), &it.turned_away);
   it.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
   errno = ECONNABORTED;
   return -1;
@@ -60,7 +111,10 @@ int send_away_with_spare(int listener) {
 
 int accept_guarded(int listener, sockaddr* address, socklen_t* size, int flags) {
   const int stranger = accept_as_asked(listener, address, size, flags);
-  if (stranger >= 0) return leaves_enough_files(stranger) ? stranger : send_away(stranger);
+  if (stranger >= 0) {
+    if (!leaves_enough_files(stranger)) return send_away(stranger, &door().turned_away);
+    return is_within_share(stranger) ? stranger : send_away(stranger, &door().beyond_share);
+  }
   if (errno == EMFILE || errno == ENFILE) return send_away_with_spare(listener);
   if (errno == ENOBUFS || errno == ENOMEM) errno = ECONNABORTED;
   return -1;
@@ -88,11 +142,21 @@ void guard_listener(int listener) {
 }
 
 void tell_turned_away() {
-  static uint64_t told = 0;
-  const uint64_t now = door().turned_away;
-  if (now == told) return;
-  told = now;
-  tell_limit({Code::kResourceExhausted, no_files_left()});
+  const auto grew = [](const std::atomic<uint64_t>& counter, uint64_t* told) {
+    const uint64_t now = counter;
+    return std::exchange(*told, now) != now;
+  };
+  static uint64_t turned_away = 0, beyond_share = 0;
+  if (grew(door().turned_away, &turned_away)) {
+    tell_limit({Code::kResourceExhausted, no_files_left()});
+  }
+  if (grew(door().beyond_share, &beyond_share)) {
+    tell_limit(
+        {Code::kResourceExhausted,
+         fmt::format("uid {} has half of the connections to control.sock that LimitNOFILE of "
+                     "gradringd's unit has room for, and gets no more",
+                     door().greedy.load())});
+  }
 }
 
 }  // namespace gradring::daemon

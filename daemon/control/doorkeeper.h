@@ -14,9 +14,9 @@ bool leaves_enough_files(int newest);
 std::string no_files_left(const char* for_what = "whoever connects");
 
 // From now on accept4() of this process closes a connection to `listener` at once for which it
-// leaves not enough, and fails as if the stranger had gone again. For control.sock, whose
-// connections libzmq accepts: 4.3 ends the process where there is no descriptor (ipc_listener.cpp
-// takes EMFILE for a bug). One listener at a time; any thread.
+// leaves not enough, or of a user who has half of all, and fails as if the stranger had gone again.
+// For control.sock, whose connections libzmq accepts: 4.3 ends the process where there is no
+// descriptor (ipc_listener.cpp takes EMFILE for a bug). One listener at a time; any thread.
 void guard_listener(int listener);
 
 // Logs that somebody was turned away so since the last call. Control thread.
