@@ -64,6 +64,7 @@ Status AttachServer::open(FdStore* store) {
   auto listener = open_listener(path_, SOCK_SEQPACKET, store);
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
+  take_descriptors(listener_.get(), identity_.sums_on_gpus);
   epoll_->add(listener_.get(), tag_of(Source::kAttachListener));
   return {};
 }

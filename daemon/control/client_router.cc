@@ -9,6 +9,7 @@
 
 #include "daemon/control/doorkeeper.h"
 #include "daemon/control/listener.h"
+#include "daemon/control/packet.h"
 
 namespace gradring::daemon {
 namespace {
@@ -59,6 +60,7 @@ Status ClientRouter::open(FdStore* store) {
   auto listener = open_listener(path_, SOCK_STREAM, store);
   if (!listener) return listener.error();
   guard_listener(listener->get());
+  take_descriptors(listener->get(), false);
   // With a socket that it is given, libzmq leaves the file alone.
   socket_.set(zmq::sockopt::use_fd, listener->get());
   if (zmq_bind(socket_.handle(), ("ipc://" + path_).c_str()) != 0) {

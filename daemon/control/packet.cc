@@ -35,4 +35,10 @@ ssize_t receive_packet(int socket, std::span<char> packet, std::vector<Fd>* desc
   return -1;
 }
 
+void take_descriptors(int listener, bool take) {
+  constexpr int kSoPassRights = 83;  // newer than the distribution's headers
+  const int on = take ? 1 : 0;
+  (void)setsockopt(listener, SOL_SOCKET, kSoPassRights, &on, sizeof on);
+}
+
 }  // namespace gradring::daemon

@@ -15,4 +15,9 @@ namespace gradring::daemon {
 // this process may have; none is left open.
 ssize_t receive_packet(int socket, std::span<char> packet, std::vector<Fd>* descriptors);
 
+// Whether those who connect to `listener` may send descriptors. Whoever drops the last reference to
+// a file closes it, and that may take as long as its sender likes: a TCP socket lingers. Before
+// Linux 6.16 everybody may.
+void take_descriptors(int listener, bool take);
+
 }  // namespace gradring::daemon

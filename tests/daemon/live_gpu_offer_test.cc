@@ -167,8 +167,7 @@ class LiveGpuUnoffered : public LiveGpuOffer {
 };
 
 TEST_F(LiveGpuUnoffered, ADaemonThatSumsOnNoneTakesNone) {
-  const Fd pages = pages_of(1);
-  EXPECT_THAT(offer(*x_, 1, {pages.get()})->refused().message(), HasSubstr("(gpu-sums)"));
+  EXPECT_THAT(offer(*x_, 1, {})->refused().message(), HasSubstr("(gpu-sums)"));
 }
 
 }  // namespace

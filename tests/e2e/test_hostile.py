@@ -340,3 +340,41 @@ def test_one_user_that_takes_all_connections(pair):
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     assert "uid 12345 has half of the connections" in node.log(200)
+
+
+def lingering(server):
+    """A connection with so much to send that closing it takes 8 s."""
+    one = socket.create_connection(server.getsockname())
+    one.setblocking(False)
+    try:
+        while True:
+            one.send(bytes(1 << 20))
+    except BlockingIOError:
+        pass
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 8))
+    return one
+
+
+@pytest.mark.parametrize("door", ["attach.sock", "control.sock"])
+def test_a_descriptor_that_takes_long_to_close(pair, door):
+    """Whoever drops the last reference to a socket waits until its data is sent, if its sender wants that."""
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 16):
+        pytest.skip("before Linux 6.16 nobody can refuse a descriptor (docs/security.md)")
+    job = innocent(pair)
+    node = pair.nodes[0]
+    kind = socket.SOCK_SEQPACKET if door == "attach.sock" else socket.SOCK_STREAM
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        slow = [lingering(server) for _ in range(4)]  # at control.sock each keeps one thread of libzmq's, which has two
+        callers = [connect(node.runtime_dir / door, kind) for _ in slow]
+        for caller, one in zip(callers, slow):
+            try:
+                socket.send_fds(caller, [b"\xff"], [one.fileno()])
+            except PermissionError:  # it is ours alone
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+            one.close()
+        began = time.monotonic()
+        node.ask("status")
+        assert time.monotonic() - began < 4
+    for caller in callers:
+        caller.close()
+    assert_undisturbed(job)
