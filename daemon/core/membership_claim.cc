@@ -77,12 +77,24 @@ Status Membership::join(const JoinRequest& request, Time now) {
   take_back_guests(key);
   const auto existing = gatherings_.find(key);
   if (existing == gatherings_.end() || existing->second.local.empty()) {
-    size_t jobs = live_.size();
-    for (const auto& [other, g] : gatherings_) jobs += g.local.empty() ? 0 : 1;
+    size_t jobs = live_.size(), of_uid = 0;
+    for (const auto& [id, live] : live_) of_uid += live.view.uid == request.uid ? 1 : 0;
+    for (const auto& [other, g] : gatherings_) {
+      if (g.local.empty()) continue;
+      ++jobs;
+      of_uid += g.uid == request.uid ? 1 : 0;
+    }
     if (jobs >= options_.jobs_max) {
       return {Code::kResourceExhausted,
               "node " + node_ + " already has " + std::to_string(jobs) +
                   " jobs (max-jobs); wait for one to end or raise the limit"};
+    }
+    // Or one user could keep out all others, by jobs that never fill.
+    if (request.uid != 0 && of_uid >= (options_.jobs_max + 1) / 2) {
+      return {Code::kResourceExhausted, "node " + node_ + " already has " + std::to_string(of_uid) +
+                                            " jobs of uid " + std::to_string(request.uid) +
+                                            ", half of max-jobs; wait for one to end or raise "
+                                            "the limit"};
     }
   }
   if (existing != gatherings_.end() && !existing->second.local.empty()) {

@@ -90,6 +90,7 @@ TEST(MembershipJoin, TooManyJobsAreRefusedInWords) {
   const SessionId one = town.join("a", request);  // runs
   request = trainer(0, 2);
   request.job = "two";
+  request.uid = 2000;
   town.join("a", request);  // forms
   request.job = "three";
   const Status status = town.refused_join("a", request);
@@ -98,11 +99,39 @@ TEST(MembershipJoin, TooManyJobsAreRefusedInWords) {
               AllOf(HasSubstr("node a already has 2 jobs"), HasSubstr("max-jobs")));
   request = trainer(1, 2);
   request.job = "two";
+  request.uid = 2000;
   town.join("a", request);  // more ranks of a job that is here are welcome
   town.leave(one);
   request = trainer(0, 1);
   request.job = "three";
   EXPECT_TRUE(town.admitted(town.join("a", request)));
+}
+
+TEST(MembershipJoin, OneUidCannotTakeThePlacesOfAllJobs) {
+  MembershipOptions options;
+  options.jobs_max = 4;
+  Town town(2, true, options);
+  const auto job = [](const std::string& name, uint32_t uid) {
+    JoinRequest request = trainer(0, 2);  // never fills
+    request.job = name;
+    request.uid = uid;
+    return request;
+  };
+  const SessionId one = town.join("a", job("one", 1000));
+  town.join("a", job("two", 1000));
+  const Status status = town.refused_join("a", job("three", 1000));
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("2 jobs of uid 1000"), HasSubstr("half of max-jobs")));
+  town.join("a", job("four", 2000));
+  town.leave(one);
+  town.join("a", job("three", 1000));
+  town.join("a", job("five", 0));
+  EXPECT_THAT(town.refused_join("a", job("six", 0)).message(), HasSubstr("already has 4 jobs"));
+  town.leave(town.join("b", job("seven", 0)));
+  town.join("b", job("eight", 0));
+  town.join("b", job("nine", 0));
+  town.join("b", job("ten", 0));  // root has no share
 }
 
 // ---- guests of a job that runs ----
