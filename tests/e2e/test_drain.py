@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import time
 
 from checks import DRAINED, TRAINER, run_job, wait_failed, wait_for_all
 
@@ -71,6 +72,35 @@ def test_another_node_is_drained_from_here(make_cluster):
     assert pair.nodes[0].ask("status")["state"] == "ready"
     status, _, said = pair.nodes[0].ctl("--node", "n7", "drain")
     assert status == 1 and "n7" in said
+
+
+def test_a_node_that_stands_still_is_not_gone(make_cluster):
+    """People switch a node off when its drain is said to be over: longer than one question waits, below `decide`."""
+    pair = make_cluster(2).start()
+    job = pair.launch("going", ENDLESS)
+    wait_for_all(job, "done", 2)
+    drain = start_drain(pair.nodes[0], "--node", "n1", "--timeout", "6")
+    testbed.wait_until(lambda: draining(pair.nodes[1]), 20, "it drains")
+    pair.nodes[1].daemon.signal(signal.SIGSTOP)
+    time.sleep(2.5)
+    pair.nodes[1].daemon.signal(signal.SIGCONT)
+    status, told, said = end_of(drain)
+    assert status == 1 and told["result"] == "stopped" and told["jobs_cut_off"] == ["going"], (told, said)
+    assert pair.nodes[1].daemon.wait(10) == 0
+    job.wait(20)
+
+
+def test_a_drain_that_nobody_can_ask_of_goes_on(make_cluster):
+    pair = make_cluster(2).start()
+    job = pair.launch("going", ENDLESS, nodes=[pair.nodes[1]])
+    wait_for_all(job, "done", 2)
+    drain = start_drain(pair.nodes[0], "--node", "n1", "--timeout", "60")
+    testbed.wait_until(lambda: draining(pair.nodes[1]), 20, "it drains")
+    pair.nodes[0].daemon.signal(signal.SIGKILL)
+    status, told, said = end_of(drain)
+    assert status == 1 and told["result"] == "unanswered", (told, said)
+    assert "nobody listens" in told["problems"][0] and draining(pair.nodes[1])
+    job.kill()
 
 
 def test_a_drain_can_be_taken_back(make_cluster):

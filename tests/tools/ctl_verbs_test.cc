@@ -46,7 +46,7 @@ TEST(Drain, SaysWhatIsLeft) {
 }
 
 TEST(Drain, SaysHowItEnded) {
-  DrainEnd end{.node = "n0", .cut_off = {}, .took_ms = 2500};
+  DrainEnd end{.node = "n0", .cut_off = {}, .why = {}, .took_ms = 2500};
   Answer good = show(end, Style{});
   EXPECT_EQ(good.text, "node n0 has drained and stopped after 2.5 s\n");
   EXPECT_TRUE(good.problems.empty());
@@ -56,12 +56,33 @@ TEST(Drain, SaysHowItEnded) {
   EXPECT_EQ(bad.json["result"], "stopped");
   EXPECT_THAT(bad.problems, ElementsAre("2 jobs had not ended and were cut off: train, eval"));
   expect_sound(bad, "drain");
-  for (const auto how : {DrainEnd::How::kCancelled, DrainEnd::How::kUnseen}) {
+  for (const auto how :
+       {DrainEnd::How::kCancelled, DrainEnd::How::kGone, DrainEnd::How::kUnasked}) {
     end.how = how;
     const Answer answer = show(end, Style{});
     EXPECT_EQ(answer.problems.size(), 1u);
     expect_sound(answer, "drain");
   }
+}
+
+// Somebody switches the node off then.
+TEST(Drain, SaysThatANodeIsGoneOnlyIfItIs) {
+  DrainEnd end{.node = "n0",
+               .how = DrainEnd::How::kGone,
+               .cut_off = {},
+               .why = "node n0 went before it answered",
+               .took_ms = 2500};
+  const Answer gone = show(end, Style{});
+  EXPECT_EQ(gone.text, "node n0 is gone after 2.5 s\n");
+  EXPECT_EQ(gone.json["result"], "unknown");
+  EXPECT_THAT(gone.problems, ElementsAre(HasSubstr("(node n0 went before it answered)")));
+  end.how = DrainEnd::How::kUnasked;
+  end.why = "node n0 did not answer within 2 s";
+  const Answer silent = show(end, Style{});
+  EXPECT_EQ(silent.text, "node n0 cannot be asked any more after 2.5 s\n");
+  EXPECT_EQ(silent.json["result"], "unanswered");
+  EXPECT_THAT(silent.problems, ElementsAre("its drain goes on, but how it ends was not seen: node "
+                                           "n0 did not answer within 2 s"));
 }
 
 // ---- events ----

@@ -22,6 +22,8 @@ constexpr double kTimeoutMost = 7 * 24 * 3600;
 
 // After the last word of a daemon its sockets go; it takes a second for what trainers still hold.
 constexpr std::chrono::seconds kGoing{5};
+// After the time of a drain: a daemon may be late with its last word.
+constexpr std::chrono::seconds kLate{10};
 constexpr std::chrono::milliseconds kLooksEvery{100};
 
 constexpr size_t kJobsShown = 5;
@@ -70,28 +72,51 @@ wire::Query query_of(wire::DrainOrder::Action action) {
 
 bool is(const wire::DrainReport& report, std::string_view state) { return report.state() == state; }
 
+// A daemon that says nothing for a while is not gone: it is stopped, or busy.
+Reply look(const Context& context, Clock::time_point until) {
+  while (true) {
+    Reply reply = ask(context, query_of(wire::DrainOrder::LOOK));
+    const bool silent = !reply && (reply.error().code() == Code::kDeadlineExceeded ||
+                                   reply.error().code() == Code::kResourceExhausted);
+    if (!silent || Clock::now() >= until) return reply;
+    std::this_thread::sleep_for(kLooksEvery);
+  }
+}
+
 // Until nobody answers any more, or somebody else does.
 void wait_until_gone(const Context& context) {
   const auto deadline = Clock::now() + kGoing;
   while (Clock::now() < deadline) {
-    const Reply reply = ask(context, query_of(wire::DrainOrder::LOOK));
+    const Reply reply = look(context, deadline);
     if (!reply || !is(reply->drain(), "stopping")) return;
     std::this_thread::sleep_for(kLooksEvery);
   }
 }
 
-// From the first report to the end.
-DrainEnd follow(const Context& context, wire::DrainReport report) {
+// Nobody switches a node off because of a daemon that could not be asked: of another node its peer
+// here has to say so, and to be there itself.
+bool says_it_is_gone(const Context& context, bool here, const Status& fault) {
+  if (here) return fault.code() == Code::kUnavailable;
+  return fault.code() == Code::kNotFound ||
+         (fault.code() == Code::kUnavailable && Questions::open(context.runtime_dir));
+}
+
+// From the first reply to the end.
+DrainEnd follow(const Context& context, const wire::QueryReply& first) {
   using How = DrainEnd::How;
+  using Milliseconds = std::chrono::milliseconds;
   const auto began = Clock::now();
-  DrainEnd end{.node = report.node(), .cut_off = {}};
+  const bool here = first.forwarded_at() == 0;
+  wire::DrainReport report = first.drain();
+  DrainEnd end{.node = report.node(), .cut_off = {}, .why = {}};
   {
     Progress progress;
     while (is(report, "draining")) {
       progress.show(report);
-      const Reply reply = ask(context, query_of(wire::DrainOrder::LOOK));
+      const Reply reply = look(context, Clock::now() + Milliseconds(report.left_ms()) + kLate);
       if (!reply) {
-        end.how = How::kUnseen;
+        end.how = says_it_is_gone(context, here, reply.error()) ? How::kGone : How::kUnasked;
+        end.why = reply.error().message();
         break;
       }
       report = reply->drain();
@@ -100,10 +125,9 @@ DrainEnd follow(const Context& context, wire::DrainReport report) {
   if (is(report, "stopping")) {
     end.cut_off.assign(report.jobs().begin(), report.jobs().end());
     wait_until_gone(context);
-  } else if (end.how != How::kUnseen) {
+  } else if (end.how == How::kDrained) {
     end.how = How::kCancelled;
   }
-  using Milliseconds = std::chrono::milliseconds;
   const auto took = std::chrono::duration_cast<Milliseconds>(Clock::now() - began);
   end.took_ms = static_cast<uint64_t>(took.count());
   return end;
@@ -160,11 +184,17 @@ Answer show(const DrainEnd& end, const Style& style) {
     result = "cancelled";
     answer.text = fmt::format("node {} takes jobs again\n", node);
     answer.problems.emplace_back("somebody cancelled the drain");
-  } else {
+  } else if (end.how == How::kGone) {
     answer.text = fmt::format("node {} is gone after {}\n", node, took);
-    answer.problems.emplace_back(
-        "it was gone before it said how its drain ended: its log, or gradringctl flight-recorder "
-        "there, may know");
+    answer.problems.push_back(
+        fmt::format("it was gone before it said how its drain ended ({}): its log, or gradringctl "
+                    "flight-recorder there, may know",
+                    printable(end.why)));
+  } else {
+    result = "unanswered";
+    answer.text = fmt::format("node {} cannot be asked any more after {}\n", node, took);
+    answer.problems.push_back(
+        fmt::format("its drain goes on, but how it ends was not seen: {}", printable(end.why)));
   }
   answer.json = {{"node", end.node},
                  {"result", result},
@@ -182,7 +212,7 @@ Result run_drain(const Context& context, const Arguments& arguments) {
   const Reply reply = ask(context, query);
   if (!reply) return tl::unexpected(reply.error());
   if (!wanted->cancel) {
-    return show(follow(context, reply->drain()), context.style);
+    return show(follow(context, *reply), context.style);
   }
   const std::string node = reply->drain().node();
   Answer answer;
