@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
 #include <zmq.hpp>
 
@@ -89,14 +90,17 @@ struct Questions::Parts {
   zmq::socket_t socket{context, zmq::socket_type::dealer};
   uint64_t next_request = 1;
 
-  Status send(const std::vector<wire::Query>& queries);
+  // An error: nothing more comes of this daemon.
+  Status ask(std::span<const wire::Query> queries, std::chrono::milliseconds patience,
+             std::vector<std::optional<Reply>>* replies);
+  Status send(std::span<const wire::Query> queries);
   Status receive(uint64_t first, std::chrono::milliseconds patience,
                  std::vector<std::optional<Reply>>* replies);
-  std::string silence(std::chrono::milliseconds patience) const {
-    return fmt::format(
-        "the daemon at {} did not answer within {} s: is it stopped, or very busy? "
-        "Its log may say",
-        path, patience.count() / 1000);
+  Status silence(std::chrono::milliseconds patience) const {
+    return {Code::kDeadlineExceeded,
+            fmt::format("the daemon at {} did not answer within {} s: is it stopped, or very busy? "
+                        "Its log may say",
+                        path, patience.count() / 1000)};
   }
 };
 
@@ -119,7 +123,7 @@ tl::expected<Questions, Status> Questions::open(const std::string& runtime_dir) 
   return Questions(std::move(parts));
 }
 
-Status Questions::Parts::send(const std::vector<wire::Query>& queries) {
+Status Questions::Parts::send(std::span<const wire::Query> queries) {
   for (const wire::Query& query : queries) {
     wire::ClientMessage message;
     message.set_protocol(kClientProtocols.newest);
@@ -128,7 +132,7 @@ Status Questions::Parts::send(const std::vector<wire::Query>& queries) {
     *message.mutable_query() = query;
     const std::string bytes = message.SerializeAsString();
     if (!socket.send(zmq::buffer(bytes), zmq::send_flags::none).has_value())
-      return {Code::kDeadlineExceeded, silence(kPatience)};
+      return silence(kPatience);
   }
   return {};
 }
@@ -169,21 +173,34 @@ Status Questions::Parts::receive(uint64_t first, std::chrono::milliseconds patie
   return {};
 }
 
+Status Questions::Parts::ask(std::span<const wire::Query> queries,
+                             std::chrono::milliseconds patience,
+                             std::vector<std::optional<Reply>>* replies) {
+  const uint64_t first = next_request;
+  try {
+    Status fault = send(queries);
+    if (fault.ok()) fault = receive(first, patience, replies);
+    if (!fault.ok()) return fault;
+  } catch (const zmq::error_t& error) {
+    return {Code::kInternal, fmt::format("talking to {}: {}", path, error.what())};
+  }
+  const bool answers = std::ranges::any_of(*replies, &std::optional<Reply>::has_value);
+  return answers ? Status() : silence(patience);
+}
+
 std::vector<Reply> Questions::ask(const std::vector<wire::Query>& queries,
                                   std::chrono::milliseconds patience) {
-  std::vector<std::optional<Reply>> replies(queries.size());
-  const uint64_t first = parts_->next_request;
-  Status fault;
-  try {
-    fault = parts_->send(queries);
-    if (fault.ok()) fault = parts_->receive(first, patience, &replies);
-  } catch (const zmq::error_t& error) {
-    fault = Status(Code::kInternal, fmt::format("talking to {}: {}", parts_->path, error.what()));
-  }
-  if (fault.ok()) fault = Status(Code::kDeadlineExceeded, parts_->silence(patience));
   std::vector<Reply> answers;
-  for (auto& reply : replies) {
-    answers.push_back(reply ? std::move(*reply) : Reply(tl::unexpected(fault)));
+  Status fault;
+  while (answers.size() < queries.size()) {
+    const auto rest = std::span(queries).subspan(answers.size());
+    const auto some = rest.first(std::min(rest.size(), kAtOnce));
+    std::vector<std::optional<Reply>> replies(some.size());
+    if (fault.ok()) fault = parts_->ask(some, patience, &replies);
+    const Status none = fault.ok() ? parts_->silence(patience) : fault;
+    for (auto& reply : replies) {
+      answers.push_back(reply ? std::move(*reply) : Reply(tl::unexpected(none)));
+    }
   }
   return answers;
 }
@@ -195,7 +212,8 @@ Reply ask(const Context& context, wire::Query query) {
   return questions->ask(query);
 }
 
-tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions) {
+tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions,
+                                                         std::vector<std::string>* missing) {
   wire::Query status;
   status.set_what(wire::Query::STATUS);
   wire::Query peers;
@@ -206,23 +224,32 @@ tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions) {
   }
   std::vector<std::string> nodes = {about[0]->status().node()};
   for (const wire::PeerReport& peer : about[1]->peers().peers()) {
-    if (peer.state() == "up") nodes.push_back(peer.node());
+    if (peer.state() == "up" || peer.state() == "suspect") {
+      nodes.push_back(peer.node());
+    } else if (missing != nullptr && (peer.state() == "lost" || peer.state() == "away")) {
+      missing->push_back(fmt::format("node {} is {} and was not asked: {}", printable(peer.node()),
+                                     peer.state(), printable(peer.reason())));
+    }
   }
   return nodes;
 }
 
-tl::expected<std::vector<NodeReply>, Status> ask_all_nodes(Questions& questions,
-                                                           const wire::Query& query) {
-  const auto nodes = all_nodes(questions);
-  if (!nodes) return tl::unexpected(nodes.error());
-  std::vector<wire::Query> queries(nodes->size(), query);
-  for (size_t i = 1; i < nodes->size(); ++i) queries[i].set_node((*nodes)[i]);
+std::vector<NodeReply> ask_nodes(Questions& questions, const std::vector<std::string>& nodes,
+                                 const wire::Query& query) {
+  std::vector<wire::Query> queries(nodes.size(), query);
+  for (size_t i = 1; i < nodes.size(); ++i) queries[i].set_node(nodes[i]);
   std::vector<Reply> replies = questions.ask(queries);
   std::vector<NodeReply> all;
-  for (size_t i = 0; i < nodes->size(); ++i) {
-    all.push_back({(*nodes)[i], std::move(replies[i])});
-  }
+  for (size_t i = 0; i < nodes.size(); ++i) all.push_back({nodes[i], std::move(replies[i])});
   return all;
+}
+
+tl::expected<std::vector<NodeReply>, Status> ask_all_nodes(Questions& questions,
+                                                           const wire::Query& query,
+                                                           std::vector<std::string>* missing) {
+  const auto nodes = all_nodes(questions, missing);
+  if (!nodes) return tl::unexpected(nodes.error());
+  return ask_nodes(questions, *nodes, query);
 }
 
 }  // namespace gradring::tools

@@ -24,9 +24,12 @@ class Questions {
 
   static constexpr std::chrono::milliseconds kPatience{3000};
 
-  // The answers in the order of the questions, all within 3 s, or as long as what is asked takes:
-  // what did not come by then is DEADLINE_EXCEEDED, or UNAVAILABLE once nobody listens any more.
-  // Other errors: what the daemon refuses with, INCOMPATIBLE.
+  // A daemon passes 256 questions on at a time, of all who ask.
+  static constexpr size_t kAtOnce = 128;
+
+  // The answers in the order of the questions, those of each kAtOnce within 3 s, or as long as what
+  // is asked takes: what did not come by then is DEADLINE_EXCEEDED, or UNAVAILABLE once nobody
+  // listens any more. Other errors: what the daemon refuses with, INCOMPATIBLE.
   std::vector<Reply> ask(const std::vector<wire::Query>& queries,
                          std::chrono::milliseconds patience = kPatience);
   Reply ask(const wire::Query& query) { return ask(std::vector{query}).front(); }
@@ -40,15 +43,19 @@ class Questions {
 // One question, to the node that the context names.
 Reply ask(const Context& context, wire::Query query);
 
-// This daemon's node, then its peers that are up.
-tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions);
+// This daemon's node, then the peers that it is connected with, also those that say nothing just
+// now. `missing`: what to say of those that it was connected with and is not.
+tl::expected<std::vector<std::string>, Status> all_nodes(
+    Questions& questions, std::vector<std::string>* missing = nullptr);
 
-// Each node's answer to a question: this daemon's first, then those of its peers that are up.
 struct NodeReply {
   std::string node;
   Reply reply;
 };
-tl::expected<std::vector<NodeReply>, Status> ask_all_nodes(Questions& questions,
-                                                           const wire::Query& query);
+// Each node's answer to a question; the first of them is this daemon's.
+std::vector<NodeReply> ask_nodes(Questions& questions, const std::vector<std::string>& nodes,
+                                 const wire::Query& query);
+tl::expected<std::vector<NodeReply>, Status> ask_all_nodes(
+    Questions& questions, const wire::Query& query, std::vector<std::string>* missing = nullptr);
 
 }  // namespace gradring::tools

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "tools/common/table.h"
 #include "tools/common/text.h"
@@ -51,6 +52,31 @@ std::optional<Status> refusal_of(const std::vector<NodeReply>& replies, const st
   return refusal;
 }
 
+// Only a member knows who the others are; and those that this daemon is not connected with were not
+// asked.
+void add_members_left_out(Questions& questions, const std::vector<NodeReply>& replies,
+                          Answer* answer) {
+  std::set<std::string> told;  // of which the answer says what became of it
+  const NodeReply* member = nullptr;
+  for (const NodeReply& one : replies) {
+    if (!one.reply && one.reply.error().code() == Code::kNotFound) continue;
+    told.insert(one.node);
+    if (one.reply && member == nullptr) member = &one;
+  }
+  wire::Query query;
+  query.set_what(wire::Query::JOB);
+  query.set_job(member->reply->set().incarnation());
+  if (member != &replies.front()) query.set_node(member->node);
+  const Reply about = questions.ask(query);
+  if (!about) return;  // it has ended
+  for (const std::string& node : about->job().silent_nodes()) {
+    if (told.count(node) > 0) continue;
+    answer->problems.push_back(fmt::format(
+        "node {}: it has ranks of the job, and could not be asked: nothing is set there",
+        printable(node)));
+  }
+}
+
 }  // namespace
 
 Result run_set(const Context& context, const Arguments& arguments) {
@@ -80,6 +106,7 @@ Result run_set(const Context& context, const Arguments& arguments) {
                      {"before", set.before()},
                      {"now", set.now()}});
   }
+  add_members_left_out(*questions, *replies, &answer);
   answer.text = table.str();
   answer.json = {{"job", query->job()},
                  {"setting", query->setting().name()},

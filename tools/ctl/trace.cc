@@ -65,10 +65,12 @@ tl::expected<Answer, Status> set_tracing(Questions& questions, bool on) {
   wire::Query query;
   query.set_what(wire::Query::TRACE);
   query.set_trace_on(on);
-  const auto replies = ask_all_nodes(questions, query);
+  std::vector<std::string> missing;
+  const auto replies = ask_all_nodes(questions, query, on ? &missing : nullptr);
   if (!replies) return tl::unexpected(replies.error());
   if (!replies->front().reply) return tl::unexpected(replies->front().reply.error());
   Answer answer;
+  answer.problems = std::move(missing);
   auto nodes = nlohmann::ordered_json::array();
   for (const NodeReply& one : *replies) {
     if (one.reply) {
@@ -82,6 +84,14 @@ tl::expected<Answer, Status> set_tracing(Questions& questions, bool on) {
       counted(nodes.size(), "node"));
   answer.json = {{"tracing", on}, {"nodes", nodes}};
   return answer;
+}
+
+// Whoever could not be asked to stop cannot be read from either.
+void add_problems(const std::vector<std::string>& more, Answer* answer) {
+  for (const std::string& problem : more) {
+    const auto& told = answer->problems;
+    if (std::ranges::find(told, problem) == told.end()) answer->problems.push_back(problem);
+  }
 }
 
 Result write(Questions& questions, const Wanted& wanted) {
@@ -147,10 +157,7 @@ Result run_trace(const Context& context, const Arguments& arguments) {
   const auto stopped = set_tracing(*questions, false);
   if (!stopped) return tl::unexpected(stopped.error());
   auto answer = write(*questions, *wanted);
-  if (answer) {
-    answer->problems.insert(answer->problems.begin(), stopped->problems.begin(),
-                            stopped->problems.end());
-  }
+  if (answer) add_problems(stopped->problems, &*answer);
   return answer;
 }
 

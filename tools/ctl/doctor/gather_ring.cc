@@ -34,27 +34,32 @@ NodeFacts* find(Facts* facts, const std::string& node) {
 bool ask_status(Questions& questions, Facts* facts) {
   wire::Query query;
   query.set_what(wire::Query::STATUS);
+  auto nodes = all_nodes(questions);
+  if (!nodes) {
+    facts->daemon_fault = nodes.error().message();
+    return false;
+  }
   for (int i = 0; i < kRoundTrips; ++i) {
-    const auto replies = ask_all_nodes(questions, query);
-    if (!replies || !replies->front().reply) {
-      facts->daemon_fault =
-          replies ? replies->front().reply.error().message() : replies.error().message();
+    const auto replies = ask_nodes(questions, *nodes, query);
+    if (!replies.front().reply) {
+      facts->daemon_fault = replies.front().reply.error().message();
       return !facts->nodes.empty();
     }
-    const wire::QueryReply& own = *replies->front().reply;
+    const wire::QueryReply& own = *replies.front().reply;
     const Moment here{own.answered_at(), own.status().wall_clock()};
-    for (const NodeReply& one : *replies) {
+    nodes->clear();
+    for (const NodeReply& one : replies) {
       NodeFacts* node = find(facts, one.node);
       if (node == nullptr)
         node = &facts->nodes.emplace_back(
             NodeFacts{.node = one.node, .fault{}, .status{}, .peers{}, .round_trip_ns{}});
       if (!one.reply) {
         node->fault = one.reply.error().message();
-        continue;
+        continue;  // nobody is waited for again
       }
-      node->fault.clear();
+      nodes->push_back(one.node);
       node->status = one.reply->status();
-      if (&one != &replies->front()) add_round_trip(*one.reply, here, node);
+      if (&one != &replies.front()) add_round_trip(*one.reply, here, node);
     }
   }
   return true;

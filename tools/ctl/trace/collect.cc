@@ -60,19 +60,29 @@ class FarFile {
   Status fault_;
 };
 
-// By node; none of this one.
+// By node; none of this one. `nodes`: that answered; `missing`: why others did not. Nobody is
+// waited for again.
 tl::expected<std::map<std::string, std::vector<ClockSample>>, Status> compare_clocks(
-    Questions& questions, std::vector<std::string>* nodes) {
+    Questions& questions, std::vector<std::string>* nodes, std::vector<Status>* missing) {
+  std::vector<std::string> gone;
+  auto all = all_nodes(questions, &gone);
+  if (!all) return tl::unexpected(all.error());
+  for (std::string& why : gone) missing->emplace_back(Code::kUnavailable, std::move(why));
+  *nodes = std::move(*all);
   wire::Query query;
   query.set_what(wire::Query::STATUS);
   std::map<std::string, std::vector<ClockSample>> samples;
   for (int i = 0; i < kClockSamples; ++i) {
-    const auto replies = ask_all_nodes(questions, query);
-    if (!replies) return tl::unexpected(replies.error());
+    const auto replies = ask_nodes(questions, *nodes, query);
+    if (!replies.front().reply) return tl::unexpected(replies.front().reply.error());
     nodes->clear();
-    for (const NodeReply& one : *replies) {
+    for (const NodeReply& one : replies) {
+      if (!one.reply) {
+        missing->push_back(one.reply.error());
+        continue;
+      }
       nodes->push_back(one.node);
-      if (!one.reply || one.reply->forwarded_at() == 0) continue;
+      if (one.reply->forwarded_at() == 0) continue;
       samples[one.node].push_back(
           {one.reply->forwarded_at(), one.reply->answered_at(), one.reply->returned_at()});
     }
@@ -90,8 +100,9 @@ int64_t behind(const std::vector<ClockSample>& samples) {
 
 tl::expected<Collected, Status> collect(Questions& questions, bool trace,
                                         const Progress& progress) {
+  Collected collected;
   std::vector<std::string> nodes;
-  const auto clocks = compare_clocks(questions, &nodes);
+  const auto clocks = compare_clocks(questions, &nodes, &collected.missing);
   if (!clocks) return tl::unexpected(clocks.error());
   struct Part {
     std::string node;
@@ -99,7 +110,6 @@ tl::expected<Collected, Status> collect(Questions& questions, bool trace,
     wire::FlightReport about;
     bool at_rest = false;
   };
-  Collected collected;
   std::vector<Part> parts;
   uint64_t all = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
