@@ -80,7 +80,7 @@ void Vitals::fill_jobs(metrics::Snapshot* to) const {
   for (size_t how = 0; how < kHows.size(); ++how) to->client_deaths[kHows[how]] = deaths_[how];
 }
 
-void Vitals::fill_peers(metrics::Snapshot* to, core::Time now) const {
+void Vitals::fill_peers(metrics::Snapshot* to, core::Time now) {
   std::vector<metrics::PeerSeries> peers;
   const wire::PeersReport report = parts_.peers->report(now);
   const auto traffic = parts_.peers->traffic();  // in the same order

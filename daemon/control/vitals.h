@@ -40,7 +40,7 @@ class Vitals {
   void fill_process(metrics::Snapshot* to, core::Time now);
   void fill_limits(metrics::Snapshot* to) const;
   void fill_jobs(metrics::Snapshot* to) const;
-  void fill_peers(metrics::Snapshot* to, core::Time now) const;
+  void fill_peers(metrics::Snapshot* to, core::Time now);
   void fill_traffic(metrics::Snapshot* to, const Pulse& pulse) const;
 
   const Config config_;

@@ -19,8 +19,11 @@ const std::string& JobBook::name_for(const JobFigures& job) {
 
 void JobBook::keep_ranks(Entry* entry, const JobFigures& job) {
   for (const RankFigures& rank : job.ranks) {
-    if (ranks_ >= bounds_.ranks) return;
-    if (entry->ranks.insert(rank.rank).second) ++ranks_;
+    if (entry->ranks.count(rank.rank) > 0) continue;
+    entry->full = entry->full || ranks_ >= bounds_.ranks;
+    if (entry->full) continue;
+    entry->ranks.insert(rank.rank);
+    ++ranks_;
   }
 }
 
@@ -92,8 +95,8 @@ std::vector<JobSeries> JobBook::series(core::Time now) const {
       live.local += static_cast<uint32_t>(job.ranks.size());
       live.nodes = std::max(live.nodes, job.nodes);
       live.ops_open += job.ops_open;
-      live.staging_bytes += job.staging_bytes;
-      live.feedback_bytes += job.feedback_bytes;
+      live.staging_bytes = std::max(live.staging_bytes, job.staging_bytes);
+      live.feedback_bytes = std::max(live.feedback_bytes, job.feedback_bytes);
       if (job.oldest_open != 0)
         live.oldest_open = std::max(live.oldest_open, now - job.oldest_open);
       for (const RankFigures& rank : job.ranks) {

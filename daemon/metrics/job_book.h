@@ -46,6 +46,7 @@ class JobBook {
     Totals over;                       // of jobs that have ended
     std::map<JobId, JobFigures> live;  // as they were last
     std::set<uint32_t> ranks;          // with series of their own
+    bool full = false;                 // a rank had no place: no other gets one any more
     core::Time seen = 0;
   };
 

@@ -38,7 +38,8 @@ struct RankSeries {
   std::optional<core::Time> quiet;  // since its last submission; of a rank that is there
 };
 
-// A job while it runs; of those that share a label sums, the longest time and the highest epoch.
+// A job while it runs; of those that share a label sums, the longest time and the highest epoch,
+// and the largest of what has a limit for each job.
 struct LiveJob {
   uint64_t epoch = 0;
   uint32_t size = 0;   // ranks

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "daemon/metrics/job_book.h"
 #include "daemon/metrics/labels.h"
 #include "daemon/metrics/peer_book.h"
@@ -121,9 +124,40 @@ TEST(JobBook, RanksAreBoundedOverAllJobs) {
   EXPECT_EQ(of(all, "b").ranks[0].label, "0");
   EXPECT_EQ(of(all, "b").ranks[1].label, "other");
   EXPECT_EQ(of(all, "b").ranks[1].submitted, 2u);
-  book.update({{job(3, "c", 1, {0, 1, 2})}, {}, {}}, 12 * kSecond);
+  book.update({}, 12 * kSecond);
   book.update({{job(3, "c", 1, {0, 1, 2})}, {}, {}}, 13 * kSecond);
   EXPECT_EQ(of(book.series(13 * kSecond), "c").ranks.size(), 3u) << "their places are free again";
+}
+
+TEST(JobBook, ARankThatCameTooLateStaysAmongTheOthers) {
+  JobBook book({.jobs = 8, .ranks = 3, .linger = 10 * kSecond});
+  book.update({{job(1, "a", 1, {0, 1}), job(2, "b", 4, {0, 1, 2})}, {}, {}}, kSecond);
+  book.update({{job(2, "b", 5, {0, 1, 2})}, {}, {}}, 2 * kSecond);
+  for (const core::Time now : {12 * kSecond, 13 * kSecond}) {  // a's places are free
+    book.update({{job(2, "b", 6, {0, 1, 2, 7})}, {}, {}}, now);
+    const auto all = book.series(now);
+    ASSERT_THAT(labels(all), ElementsAre("b"));
+    ASSERT_EQ(all[0].ranks.size(), 2u);
+    EXPECT_EQ(all[0].ranks[0].submitted, 6u);
+    EXPECT_EQ(all[0].ranks[1].label, "other");
+    EXPECT_EQ(all[0].ranks[1].submitted, 18u);
+  }
+}
+
+// The limits that alerts compare them with are those of one job.
+TEST(JobBook, MemoryOfTheOthersIsThatOfTheLargest) {
+  JobBook book({.jobs = 1, .ranks = 8, .linger = kSecond});
+  std::vector<JobFigures> jobs = {job(1, "a", 1), job(2, "b", 1), job(3, "c", 1)};
+  jobs[1].staging_bytes = 30;
+  jobs[2].staging_bytes = 40;
+  jobs[1].feedback_bytes = 60;
+  jobs[2].feedback_bytes = 50;
+  book.update({jobs, {}, {}}, kSecond);
+  const auto all = book.series(kSecond);
+  ASSERT_TRUE(of(all, "other").live);
+  EXPECT_EQ(of(all, "other").live->staging_bytes, 40u);
+  EXPECT_EQ(of(all, "other").live->feedback_bytes, 60u);
+  EXPECT_EQ(of(all, "other").live->local, 2u);
 }
 
 TEST(JobBook, NamesFromOutsideBreakNothing) {
@@ -163,14 +197,70 @@ TEST(PeerBook, TheFirstHaveSeriesOfTheirOwnAndTheRestIsSummed) {
   EXPECT_EQ(list[2].lanes[1].received_bytes, 2u);
 }
 
+std::vector<PeerSeries> peers_of(const std::vector<std::string>& names, uint64_t counted) {
+  std::vector<PeerSeries> peers;
+  for (const std::string& name : names) {
+    PeerSeries& peer = peers.emplace_back();
+    peer.label = name;
+    peer.dropped_frames = counted;
+    peer.lanes = {{"up", counted, counted}};
+  }
+  return peers;
+}
+
+std::map<std::string, uint64_t> dropped(const std::vector<PeerSeries>& list) {
+  std::map<std::string, uint64_t> by_label;
+  for (const PeerSeries& series : list) by_label[series.label] = series.dropped_frames;
+  return by_label;
+}
+
+using Counts = std::map<std::string, uint64_t>;
+
+// peers-from names others now and then.
+TEST(PeerBook, OthersStayAmongThemWhenPeersGo) {
+  PeerBook book;
+  book.lost("c", Cause::kPeerSilent);
+  const auto series = [&book](const std::vector<std::string>& names, uint64_t counted) {
+    return book.series(peers_of(names, counted), 2);
+  };
+  EXPECT_EQ(dropped(series({"a", "b", "c", "d"}, 10)),
+            (Counts{{"a", 10}, {"b", 10}, {"other", 20}}));
+  EXPECT_EQ(dropped(series({"b", "c", "d"}, 11)), (Counts{{"b", 11}, {"other", 22}}))
+      << "neither c nor d moves to the place that is free";
+  EXPECT_EQ(dropped(series({"b", "d"}, 12)), (Counts{{"b", 12}, {"other", 23}}))
+      << "what c had counted stays";
+  EXPECT_EQ(dropped(series({"b", "d", "e"}, 13)), (Counts{{"b", 13}, {"e", 13}, {"other", 24}}))
+      << "the place is for who comes now";
+  const auto back = series({"b", "c", "d", "e"}, 2);
+  EXPECT_EQ(dropped(back), (Counts{{"b", 2}, {"e", 2}, {"other", 28}})) << "all began anew";
+  EXPECT_EQ(back.back().lanes[0].sent_bytes, 28u);
+  EXPECT_EQ(back.back().losses[static_cast<size_t>(Cause::kPeerSilent)], 1u);
+}
+
+TEST(PeerBook, ForgetsWhichOthersHaveGoneAndNotWhatTheyCounted) {
+  PeerBook book;
+  uint64_t before = 0;
+  for (size_t i = 0; i < 3 * PeerBook::kGoneMost; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    book.lane_lost(name);
+    const auto list = book.series(peers_of({"a", name}, 1), 1);
+    ASSERT_EQ(list.size(), 2u);
+    ASSERT_EQ(list[1].dropped_frames, ++before);
+    ASSERT_EQ(list[1].lane_losses, before);
+  }
+}
+
 TEST(PeerBook, NoLabelIsThereTwice) {
   std::vector<PeerSeries> peers(3);
   peers[0].label = peers[1].label = "same";
   peers[2].label = "other";
-  const auto list = PeerBook().series(peers);
-  ASSERT_EQ(list.size(), 2u);
-  EXPECT_EQ(list[0].label, "same");
-  EXPECT_EQ(list[1].label, "other");
+  PeerBook book;
+  for (int round = 0; round < 2; ++round) {
+    const auto list = book.series(peers);
+    ASSERT_EQ(list.size(), 2u);
+    EXPECT_EQ(list[0].label, "same");
+    EXPECT_EQ(list[1].label, "other");
+  }
 }
 
 TEST(RecentMax, ForgetsWhatIsPast) {
