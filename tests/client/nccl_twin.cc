@@ -16,6 +16,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -326,8 +327,9 @@ int ncclCommInitRankConfig(void** made_here, int ranks, Nccl::UniqueId id, int r
 
 int ncclCommAbort(void* aborted) {
   auto* const comm = static_cast<Comm*>(aborted);
-  const std::lock_guard lock(mutex);
   *comm->aborted = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(told("aborts")));
+  const std::lock_guard lock(mutex);
   driver().destroy_event(comm->came);
   driver().destroy_event(comm->over);
   --held;

@@ -11,7 +11,8 @@ struct NcclTwin {
   // From now on this function answers so; 0: as it should. "later": what is told of the error of
   // communicators, and what was enqueued is then not carried out. "after": groups that may be
   // begun; all later ones are refused. "connects": so many ms takes the first call of each kind and
-  // magnitude, unless the environment's NCCL_RUNTIME_CONNECT is 0.
+  // magnitude, unless the environment's NCCL_RUNTIME_CONNECT is 0. "aborts": so many ms whoever
+  // aborts a communicator waits, as the true one does for its kernels and all that it has to free.
   void (*answer)(const char* function, int result);
   // How many groups with sums or results there were.
   int (*groups)();

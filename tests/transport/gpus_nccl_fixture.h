@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "tests/client/nccl_twin.h"
@@ -23,6 +25,12 @@ class GpuNccl : public GpusOfTheDaemon {
     nccl_.answer("later", 0);
     GpusOfTheDaemon::TearDown();
     EXPECT_EQ(nccl_.held(), 0) << "no communicator stays";
+  }
+  // A fault makes the engine do so, that no other GPU waits.
+  void wait_until_aborted() const {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (nccl_.held() > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_EQ(nccl_.held(), 0);
   }
   void use(int gpus, const GpuSums& sums = {GpuSumsBy::kNccl}) {
     have(gpus, sums);

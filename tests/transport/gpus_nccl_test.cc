@@ -162,7 +162,7 @@ TEST_F(GpuNccl, ItsErrorEndsWhatIsUnderWayInWords) {
   nccl_.answer("later", 6);  // of another GPU, say
   std::vector<Gpus::Ended> ended;
   gpus_->take_ended(&ended);
-  EXPECT_EQ(nccl_.held(), 0) << "aborted, so that no other GPU waits";
+  wait_until_aborted();
   twin_.hold_gpu(2, false);
   const auto ends_of = ends();
   ASSERT_EQ(ends_of.size() + ended.size(), 1u);
@@ -171,6 +171,28 @@ TEST_F(GpuNccl, ItsErrorEndsWhatIsUnderWayInWords) {
   EXPECT_THAT(how.message(), HasSubstr("uses no GPU any more"));
   EXPECT_EQ(gpus_->begin(order, 2).code(), Code::kUnavailable);
   EXPECT_TRUE(now(all, 0) == all.inputs[0]) << "nothing was written";
+}
+
+// NCCL ends its kernels first, and other nodes do not wait for whoever aborts.
+TEST_F(GpuNccl, AFaultKeepsNobodyWhileNcclAborts) {
+  const Ranks all = ranks(kSum, 3, 5000, 3);
+  const Gpus::Allreduce order{kSum.dtype, kSum.op, all.ranges, all.ranges, 0, 5000};
+  twin_.hold_gpu(2, true);
+  ASSERT_TRUE(gpus_->begin(order, 1).ok());
+  nccl_.answer("later", 6);
+  nccl_.answer("aborts", 700);
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<Gpus::Ended> ended;
+  for (int look = 0; look < 10; ++look) gpus_->take_ended(&ended);
+  EXPECT_EQ(gpus_->begin(order, 2).code(), Code::kUnavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_GT(nccl_.held(), 0) << "it aborts meanwhile";
+  twin_.hold_gpu(2, false);
+  EXPECT_TRUE(ended.empty());
+  EXPECT_THAT(ends()[1].message(), HasSubstr("NCCL 2.28.9 has failed"));
+  gpus_.reset();
+  EXPECT_EQ(nccl_.held(), 0) << "what NCCL has is its own until it has aborted";
+  nccl_.answer("aborts", 0);
 }
 
 // A GPU that is gone says nothing, and NCCL's kernels on the others wait for it.

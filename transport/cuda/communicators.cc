@@ -1,6 +1,7 @@
 #include "transport/cuda/communicators.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,6 +19,8 @@ constexpr auto kMadeWithin = std::chrono::seconds(60);
 constexpr auto kFirstCalledWithin = std::chrono::seconds(10);
 // After that a call takes microseconds; and whoever makes it is not to be missed by other nodes.
 constexpr auto kCalledWithin = std::chrono::seconds(1);
+// It waits for kernels that have been told to end, and frees what they had.
+constexpr auto kAbortedWithin = std::chrono::seconds(10);
 
 // By nccl.h: ncclDataType_t; -1: none, or one that is not summed as the host does it.
 int number_of(Dtype dtype) {
@@ -85,9 +88,11 @@ tl::expected<std::unique_ptr<Communicators>, Status> Communicators::make(
   return made;
 }
 
-// Aborted even where all is well: any other end waits for all ranks, one after the other.
+// Aborted even where all is well: any other end waits for all ranks, one after the other. What
+// NCCL may still work in stays, as do the GPUs, which the thread that aborts has as well.
 Communicators::~Communicators() {
   abort();
+  if (!let_go()) return;
   for (const Rank& rank : ranks_) {
     if (!rank.gpu->rest()) continue;  // a driver would wait for it, and it for ever
     const auto lock = lock_launches();
@@ -216,12 +221,26 @@ Status Communicators::fault() {
 }
 
 void Communicators::abort() {
+  std::vector<Rank> aborted;
   for (Rank& rank : ranks_) {
-    if (rank.comm == nullptr) continue;
-    const Gpu::Current current(*rank.gpu);
-    nccl_.abort(rank.comm);
-    rank.comm = nullptr;
+    if (rank.comm != nullptr) aborted.push_back({rank.gpu, std::exchange(rank.comm, nullptr)});
   }
+  if (aborted.empty()) return;
+  std::promise<void> over;
+  aborting_ = over.get_future();
+  std::thread([&nccl = nccl_, aborted = std::move(aborted), over = std::move(over)]() mutable {
+    pthread_setname_np(pthread_self(), "gr-nccl-end");
+    for (const Rank& rank : aborted) {
+      const Gpu::Current current(*rank.gpu);
+      nccl.abort(rank.comm);
+    }
+    aborted.clear();  // whoever is told may let go of the GPUs last, and not this thread
+    over.set_value();
+  }).detach();
+}
+
+bool Communicators::let_go() const {
+  return !aborting_.valid() || aborting_.wait_for(kAbortedWithin) == std::future_status::ready;
 }
 
 Status Communicators::refuse(const char* what, Nccl::Result result) const {

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <set>
 #include <string>
@@ -55,7 +56,8 @@ class Communicators {
 
   // What went wrong since it was enqueued, as far as NCCL noticed.
   Status fault();
-  // What is enqueued ends, with results that mean nothing.
+  // What is enqueued ends, with results that mean nothing; nothing more may be. NCCL takes its time
+  // for it, on a thread of its own: whoever finds a fault is not to be missed by other nodes.
   void abort();
 
  private:
@@ -76,10 +78,13 @@ class Communicators {
   // Until NCCL has enqueued what it was told, which it does in threads of its own.
   Status settle(const char* what, std::chrono::seconds patience);
   Status refuse(const char* what, Nccl::Result result) const;
+  // Whether NCCL has let go of all that was aborted; waits for that as Gpu::rest() does.
+  bool let_go() const;
 
   const Nccl& nccl_;
   std::vector<Rank> ranks_;
   bool tried_out_ = false;
+  std::future<void> aborting_;                         // not valid: nothing was aborted
   std::set<std::pair<std::string_view, int>> called_;  // what, and the magnitude of its bytes
 };
 

@@ -42,7 +42,7 @@ Engine::~Engine() {
   const auto rests = [](const auto& queue) { return queue == nullptr || queue->gpu().rest(); };
   bool all_rest = std::all_of(queues_.begin(), queues_.end(), rests);
   if (!all_rest && all_ != nullptr) {
-    all_->abort();
+    all_.reset();  // what it has begun ends so
     all_rest = std::all_of(queues_.begin(), queues_.end(), rests);
   }
   if (!all_rest) static_cast<void>(left_.release());  // a driver would wait for it, and for ever
