@@ -59,9 +59,10 @@ def test_checkpoints_are_written_and_read(ring):
         assert len(said) == 4 and all(one["same"] for one in said), said
 
 
-@pytest.mark.parametrize("trains", ["sums", "ddp", "ddp-hook"])
-def test_a_death_is_told_to_all_by_name(ring, trains):
-    job = ring.launch("death", trains)
+@pytest.mark.parametrize(("trains", "policy"), [("sums", "fail"), ("ddp", "fail"), ("ddp-hook", "fail"), ("sums", "elastic")])
+def test_a_death_is_told_to_all_by_name(ring, trains, policy):
+    """Also where other jobs of the launch would go on without it: torch's groups cannot."""
+    job = ring.launch("death", trains, policy)
     victim = job[3]
     deadline = time.monotonic() + 60
     while not all(any("step" in one for one in reports(trainer)) for trainer in job):

@@ -1,5 +1,6 @@
-"""Trains until somebody dies, by DDP, with the hook or without, or by sums of its own, and says what was told of it."""
+"""Trains until somebody dies, by DDP, with the hook or without, or by sums of its own, and says what was told of it. STORE WAY POLICY"""
 
+import os
 import sys
 import time
 
@@ -10,6 +11,7 @@ from report import say
 import gradring.torch
 from gradring import GradringError
 
+os.environ["GRADRING_POLICY"] = sys.argv[3]
 meet()
 WITH_DDP = sys.argv[2] != "sums"
 tensor = torch.ones(1000)

@@ -33,7 +33,8 @@ def _open(options):
     # tries again after an error is still at the one that the others are at.
     lives = f"gradring/lives/{rank}"
     name, token = _agree_on_name(store, f"gradring/job/{store.add(lives, 0)}", rank)
-    job = _native.open(rank=rank, size=options.group_size, job=name, token=token,
+    # Whatever policy the launch has: torch knows no join points, and with fewer ranks its sums and averages would be wrong.
+    job = _native.open(rank=rank, size=options.group_size, job=name, token=token, policy="fail",
                        join_timeout_ms=int(options.timeout.total_seconds() * 1000))
     store.add(lives, 1)
     return job
