@@ -10,6 +10,7 @@ import pytest
 from conftest import TRAINERS, reports
 from gradring import adasum
 from gradring.adasum import weights
+from gradring.arrays import ARRAYS
 from gradring.world import _standing_of
 
 OPS = 21
@@ -53,6 +54,16 @@ def test_adasum_of_orthogonal_gradients_is_their_sum_and_of_equal_ones_their_mea
     assert np.allclose(weights(np.eye(ranks)), 1)
     equal = weights(np.ones((ranks, ranks)))
     assert np.isclose(equal.sum(), 1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])
+@pytest.mark.parametrize("ranks", [2, 3, 128, 200])
+def test_integers_are_divided_towards_zero_from_the_least_to_the_greatest(dtype, ranks):
+    bounds = np.iinfo(dtype)
+    sums = [bounds.min, bounds.min // 2, -7 if bounds.min else 7, 0, 1, bounds.max]
+    array = np.array(sums, dtype)
+    ARRAYS.divide(array, ranks)
+    assert array.tolist() == [abs(one) // ranks * (1 if one > 0 else -1) for one in sums]
 
 
 def test_local_and_cross_ranks_of_nodes_that_differ():

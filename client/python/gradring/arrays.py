@@ -61,7 +61,11 @@ class Arrays:
         return (dense.astype(np.float64) * factor).astype(dense.dtype)
 
     def divide(self, dense, divisor) -> None:
-        np.multiply(np.sign(dense), np.abs(dense) // divisor, out=dense)
+        # In 64 bits, as those of small types may not have the divisor.
+        wide = dense if dense.itemsize == 8 else dense.astype(np.int64)
+        quotient = wide // divisor  # rounded down
+        quotient += (wide < 0) & (wide % divisor != 0)
+        dense[...] = quotient
 
 
 ARRAYS = Arrays()

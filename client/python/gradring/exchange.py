@@ -228,7 +228,11 @@ def staged(names, full, work, now):
 
 
 def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) -> bool:
-    """Whether averages and factors are ours to compute: the daemon does so for floating point numbers alone."""
+    """Whether averages and factors are ours to compute: the daemon does so for floating point numbers alone. Raises
+    TypeError for an average that there is not."""
+    if dtype == Dtype.BOOL and op == Average:
+        raise TypeError("gradring: the average of bool is no bool; average it as float32, or give op=Max or op=Min, which "
+                        "are \"any\" and \"all\"")
     return dtype not in FLOATS and (op == Average or prescale != 1.0 or postscale != 1.0)
 
 

@@ -33,6 +33,10 @@ def averages():
     assert (gradring.allreduce(numbers) == sum(np.arange(5) + one for one in range(size)) // size).all()
     assert (gradring.allreduce(-numbers) == -(sum(np.arange(5) + one for one in range(size)) // size)).all()
     assert (gradring.allreduce(numbers, average=False) == sum(np.arange(5) + one for one in range(size))).all()
+    least = np.full(3, -128 // size, np.int8)
+    assert (gradring.allreduce(least) == -128 // size).all()
+    refused(TypeError, "average of bool", gradring.allreduce, np.ones(3, bool))
+    refused(TypeError, "average of bool", gradring.reducescatter, np.ones(size, bool))
     refused(ValueError, "not both", gradring.allreduce, numbers, average=True, op=gradring.Sum)
 
 
