@@ -71,6 +71,16 @@ def test_all_go_back_where_one_does(ring):
         assert end == {"resets": [1, 3, 5 if rank == 2 else 6, 7], "size": 4}, end  # who has committed is further
 
 
+def test_an_error_that_does_not_go_away_is_raised(ring):
+    """And each return is told, so that nobody takes going back for training."""
+    job = ring.launch("elastic_mismatch")
+    for one in job:
+        assert one.wait(30) == 1, (one.name, one.says()[-500:], one.complains()[-2000:])
+        assert one.complains().count("going back to the last commit: ") == 3, one.complains()
+        assert "mismatch" in one.complains().splitlines()[-1], one.complains()
+        assert reports(one) == [{"step": 3}] * 4, reports(one)
+
+
 @pytest.mark.parametrize("when", ["begun", "known"])
 def test_goes_on_without_a_rank_that_is_lost_as_the_others_meet(ring, when):
     job = ring.launch("elastic_twice", when)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from typing import Any, Callable
 
@@ -14,6 +15,7 @@ from .interrupts import HostsUpdatedInterrupt
 from .state import State
 
 PATIENCE = 30.0  # seconds for ops that other threads had started
+MOST_IN_VAIN = 3  # returns to one and the same commit, with the same ranks
 
 
 def run(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,12 +23,14 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
 
     It begins with the state that all ranks share. After an op that failed, where the job goes on, that is the one of
     the last commit; after HostsUpdatedInterrupt the present one. Raises the op's GradringError where the job does not
-    go on: it is not elastic, this node was excluded, or fewer ranks are left than its policy asks for.
+    go on: it is not elastic, this node was excluded, fewer ranks are left than its policy asks for, or the same ranks
+    have gone back to the same commit three times already, as the error does not go away then.
     """
 
     @functools.wraps(function)
     def begun_again(state: State, *args, **keywords):
         in_sync = False
+        seen, in_vain = None, 0
         while True:
             try:
                 if not in_sync:
@@ -35,11 +39,21 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
             except HostsUpdatedInterrupt as interrupt:
                 in_sync = interrupt.skip_sync
             except GradringError as error:
+                now = _got_to(state)
+                seen, in_vain = now, in_vain + 1 if now == seen else 0
+                if in_vain == MOST_IN_VAIN:
+                    raise
                 in_sync = False
                 state.restore()
                 _meet_after(error)
             state.on_reset()
     return begun_again
+
+
+def _got_to(state: State) -> tuple:
+    """What differs from one error to the next where it is worth going back: the commit, and the ranks."""
+    one = world()
+    return state._passed, one.standing.numbers, one.grew
 
 
 def _meet_after(error: GradringError) -> None:
@@ -48,6 +62,7 @@ def _meet_after(error: GradringError) -> None:
     one = world()
     if not one.elastic:
         raise error
+    logging.getLogger("gradring").warning("going back to the last commit: %s", error)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

@@ -13,6 +13,8 @@ from .interrupts import HostsUpdatedInterrupt
 class State:
     """What a training function goes on from. Not thread-safe: it belongs to the thread that trains."""
 
+    _passed = 0  # how often all ranks have met at a commit, or in check_host_updates()
+
     def __init__(self, bcast_object: Callable[..., Any] | None = None, get_rank: Callable[[], int] | None = None):
         """Horovod asks for both, for the states of one's own that are made of it; ours serve where they are None."""
         self._bcast_object = bcast_object or broadcast_object
@@ -42,7 +44,9 @@ class State:
         waited for. Cheaper than a commit, as nothing is kept. Raises HostsUpdatedInterrupt."""
         one = world()
         grew = one.grew
-        if one.elastic and one.join_point():
+        changed = one.elastic and one.join_point()
+        self._passed += 1
+        if changed:
             raise HostsUpdatedInterrupt(skip_sync=one.grew == grew and self._alike())
 
     def save(self) -> None:
