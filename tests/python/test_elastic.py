@@ -1,5 +1,6 @@
 """Ranks that are lost in the middle of training, and ranks that come back."""
 
+import importlib.util
 import signal
 import sys
 import time
@@ -95,10 +96,16 @@ def test_what_was_processed_is_put_together():
     assert _together(states) == {"epoch": 1, "processed_indices": {1, 2, 3}}
 
 
-def test_keras_goes_on_without_a_rank(ring):
-    pytest.importorskip("keras", reason="keras is not installed (tests/python/requirements-full.txt)")
-    pytest.importorskip("tensorflow", reason="tensorflow is not installed (tests/python/requirements-full.txt)")
-    job = ring.launch("keras_elastic", "3")
+@pytest.fixture
+def tensorflow():
+    for name in ("keras", "tensorflow"):
+        if importlib.util.find_spec(name) is None:  # to import them takes longer than the tests of others
+            pytest.skip(f"{name} is not installed (tests/python/requirements-full.txt)")
+
+
+@pytest.mark.parametrize("how", ["eager", "sparse"])
+def test_keras_goes_on_without_a_rank(ring, tensorflow, how):
+    job = ring.launch("keras_elastic", "3", how)
     wait_until(lambda: all(len(steps(one)) >= 3 for one in job), 120, lambda: [one.complains()[-1500:] for one in job])
     job[1].signal(signal.SIGKILL)
     left = [job[0], job[2], job[3]]
@@ -108,6 +115,13 @@ def test_keras_goes_on_without_a_rank(ring):
     assert all(end["resets"] == [3] and end["epoch"] >= 3 for end in ends), ends
     assert all(end["weights"] == ends[0]["weights"] for end in ends), ends
     assert all(end["synced"] == [0.0, 7.0, 0] for end in ends), ends
+
+
+def test_keras_goes_back_in_a_graph_where_one_rank_does(ring, tensorflow):
+    """Where an op fails, a graph raises an error of TensorFlow's."""
+    ends = [said[-1] for said in ring.run("keras_elastic", "3", "alone")]
+    assert all(end["resets"] == [4] and end["epoch"] == 3 for end in ends), ends
+    assert all(end["weights"] == ends[0]["weights"] for end in ends), ends
 
 
 def test_a_state_of_ones_own_is_begun_as_horovods():

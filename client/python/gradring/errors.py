@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 from ._native import Cause, Code
 
 
@@ -33,3 +35,20 @@ class GradringError(RuntimeError):
 
 # As Horovod calls it.
 HorovodInternalError = GradringError
+
+Finder = Callable[[Exception], "GradringError | None"]
+
+_finders: list[Finder] = []
+
+
+def found_by(finder: Finder) -> None:
+    """Of a framework that raises errors of its own where an op has failed in the midst of it. `finder`: says which error
+    is behind one of those; None where it is another's."""
+    _finders.append(finder)
+
+
+def behind(error: Exception) -> GradringError | None:
+    """The error itself, if it is ours, or the one of ours that a framework has made it of."""
+    if isinstance(error, GradringError):
+        return error
+    return next((found for finder in _finders if (found := finder(error)) is not None), None)

@@ -1,4 +1,5 @@
-"""Elastic training of a Keras model. STORE EPOCHS; says its place after each batch, and the weights at the end."""
+"""Elastic training of a Keras model. STORE EPOCHS eager|sparse|alone; says its place after each batch, and the weights
+at the end. `sparse`: in a graph, with gradients that are gathered. `alone`: in a graph, and rank 1 goes back alone."""
 
 import os
 import sys
@@ -15,14 +16,24 @@ import gradring.keras as hvd  # noqa: E402
 from gradring.keras import elastic  # noqa: E402
 from gradring.tensorflow.elastic import TensorFlowState  # noqa: E402
 
-EPOCHS = int(sys.argv[2])
+EPOCHS, HOW = int(sys.argv[2]), sys.argv[3]
 hvd.init(policy="elastic min=1")
 keras.utils.set_random_seed(hvd.rank())  # each begins elsewhere, so that only the sync makes them alike
 points = np.random.default_rng(1).standard_normal((32, 4)).astype(np.float32)
 goals = points @ np.array([[1], [2], [3], [4]], np.float32)
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)), "mse", run_eagerly=True)
+first = [keras.Input((4,))]
+if HOW == "sparse":
+    points = np.arange(32).reshape(32, 1) % 7
+    first = [keras.Input((1,), dtype="int32"), keras.layers.Embedding(7, 3), keras.layers.Flatten()]
+model = keras.Sequential([*first, keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)), "mse", run_eagerly=HOW == "eager", jit_compile=False)
 resets = []
+
+
+class GoBack(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if HOW == "alone" and hvd.rank() == 1 and state.epoch == 1 and batch == 1 and not resets:
+            raise elastic.HorovodInternalError("of this rank alone")
 
 
 class Say(keras.callbacks.Callback):
@@ -36,7 +47,7 @@ def train(state):
     # Until it has gone on without somebody for an epoch or more.
     while state.epoch < EPOCHS or not resets:
         model.fit(points, goals, batch_size=8, epochs=1, verbose=0, shuffle=False,
-                  callbacks=[elastic.UpdateBatchStateCallback(state), elastic.UpdateEpochStateCallback(state), Say(),
+                  callbacks=[GoBack(), elastic.UpdateBatchStateCallback(state), elastic.UpdateEpochStateCallback(state), Say(),
                              elastic.CommitStateCallback(state, batches_per_commit=2)])
 
 

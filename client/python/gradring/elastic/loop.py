@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable
 
 from .._native import Cause, Code
-from ..errors import GradringError
+from ..errors import GradringError, behind
 from ..process_sets import abandon
 from ..world import world
 from .interrupts import HostsUpdatedInterrupt
@@ -38,14 +38,17 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
                 return function(state, *args, **keywords)
             except HostsUpdatedInterrupt as interrupt:
                 in_sync = interrupt.skip_sync
-            except GradringError as error:
+            except Exception as error:
+                failed = behind(error)
+                if failed is None:
+                    raise
                 now = _got_to(state)
                 seen, in_vain = now, in_vain + 1 if now == seen else 0
                 if in_vain == MOST_IN_VAIN:
-                    raise
+                    raise failed
                 in_sync = False
                 state.restore()
-                _meet_after(error)
+                _meet_after(failed)
             state.on_reset()
     return begun_again
 

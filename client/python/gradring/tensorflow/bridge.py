@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from .. import ops as array_ops
 from ..arrays import Arrays, as_array
+from .failures import noted
 
 _ALIGNMENT = 64  # of memory that TensorFlow takes as it is; its kernels abort on less
 _SHARED_FROM = 64 * 1024  # bytes; smaller results cost less to copy than to place on pages of their own
@@ -63,7 +64,8 @@ def run(work: Work, tensors: Sequence[tf.Tensor], dtypes: Sequence[tf.DType], sh
         results = work(*(as_array(one) for one in tensors))
         return [_tensor_of(result, dtype) for result, dtype in zip(results, dtypes, strict=True)]
     _make_room_for_waiting()
-    results = tf.numpy_function(lambda *arrays: list(work(*arrays)), list(tensors), list(dtypes), name=name)
+    noting = noted(work)
+    results = tf.numpy_function(lambda *arrays: list(noting(*arrays)), list(tensors), list(dtypes), name=name)
     for result, shape in zip(results, shapes, strict=True):
         result.set_shape(shape)
     return list(results)
