@@ -124,6 +124,13 @@ def test_keras_goes_back_in_a_graph_where_one_rank_does(ring, tensorflow):
     assert all(end["weights"] == ends[0]["weights"] for end in ends), ends
 
 
+def test_functions_that_tensorflow_has_traced_count_the_ranks_that_there_are(ring, tensorflow):
+    lost, *left = ring.launch("tensorflow_elastic")
+    for one in left:
+        assert one.wait(90) == 0, (one.name, one.says()[-500:], one.complains()[-2500:])
+        assert reports(one) == [{"size": 4}, {"size": 3}], reports(one)
+
+
 def test_a_state_of_ones_own_is_begun_as_horovods():
     class Own(State):
         def __init__(self):

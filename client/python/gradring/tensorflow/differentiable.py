@@ -15,6 +15,7 @@ from .. import exchange
 from ..process_sets import ProcessSet
 from ..reduce_ops import Average, Sum
 from .bridge import KEPT, name_for, run
+from .standing import rank_in, rank_op, size_of
 
 Tensors = Sequence[tf.Tensor]
 
@@ -45,7 +46,7 @@ def reducescatter(tensors: Tensors, op, prescale: float, postscale: float, name:
     @tf.custom_gradient
     def through(*values):
         def backward(*upstream):
-            factor = prescale * postscale * (process_set.size() if op == Sum else 1)
+            factor = prescale * postscale * (tf.cast(size_of(process_set), tf.float64) if op == Sum else 1)
             scaled = [one * tf.cast(factor, one.dtype) for one in upstream]
             return allgather(scaled, name_for("reducescatter_gradient", None), process_set)
         return run(work, values, _types(values), _any_rows(values), "gradring_reducescatter"), backward
@@ -62,7 +63,7 @@ def allgather(tensors: Tensors, name: str | None, process_set: ProcessSet) -> li
             means = allreduce(upstream, Average, 1.0, 1.0, name_for("allgather_gradient", None), process_set)
             rows = tf.stack([tf.shape(one, tf.int64)[0] for one in values])[tf.newaxis]
             everybody = allgather([rows], name_for("allgather_rows", None), process_set)[0]
-            starts = tf.reduce_sum(everybody[:process_set.rank()], axis=0)
+            starts = tf.reduce_sum(everybody[:rank_in(process_set)], axis=0)
             mine = [mean[starts[i]:starts[i] + rows[0, i]] for i, mean in enumerate(means)]
             for one, value in zip(mine, values, strict=True):
                 one.set_shape(value.shape)
@@ -79,10 +80,8 @@ def broadcast(tensors: Tensors, root_rank: int, name: str | None, process_set: P
     def through(*values):
         def backward(*upstream):
             means = allreduce(upstream, Average, 1.0, 1.0, name_for("broadcast_gradient", None), process_set)
-            if process_set.place_of(root_rank) == process_set.rank():
-                return means
-            with tf.control_dependencies(means):  # which a graph would else leave out, and the root wait for
-                return [tf.zeros_like(one) for one in means]
+            root = tf.equal(rank_op(), root_rank)
+            return [tf.where(root, one, tf.zeros_like(one)) for one in means]
         return run(work, values, _types(values), _shapes(values), "gradring_broadcast"), backward
     return list(through(*tensors))
 

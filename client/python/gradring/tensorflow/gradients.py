@@ -18,7 +18,7 @@ from ..reduce_ops import Average
 from .bridge import PASSING, name_for, run
 from .compression import Compression
 from .ops import check_sparse
-from .standing import size_op
+from .standing import size_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Reduction:
             return gradient
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(self._scaled(gradient.values), gradient.indices, gradient.dense_shape)
-        return gradient / tf.cast(size_op(self.process_set.process_set_id), gradient.dtype)
+        return gradient / tf.cast(size_of(self.process_set), gradient.dtype)
 
     def _exchange(self, gradients, batches, name):
         if not gradients:

@@ -23,6 +23,7 @@ from ..reduce_ops import Adasum, Average, Sum, chosen
 from . import differentiable
 from .bridge import name_for, run
 from .compression import Compression
+from .standing import size_of
 
 
 def allreduce(tensor, average: bool | None = None, device_dense: str = "", device_sparse: str = "",
@@ -76,7 +77,8 @@ def _gather_slices(slices, op, name, process_set):
     full = name_for("allgather", name)
     gathered = differentiable.allgather(parts, full, process_set)
     if op == Average:
-        gathered[::2] = [values / tf.cast(process_set.size(), values.dtype) for values in gathered[::2]]
+        size = size_of(process_set)
+        gathered[::2] = [values / tf.cast(size, values.dtype) for values in gathered[::2]]
     return [tf.IndexedSlices(gathered[2 * i], gathered[2 * i + 1], dense_shape=one.dense_shape)
             for i, one in enumerate(slices)]
 

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import process_sets, world
+from ..process_sets import ProcessSet
 from .bridge import run
 
 NOT_INITIALIZED = -1
@@ -32,6 +33,16 @@ def local_size_op(name: str | None = None) -> tf.Tensor:
 def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
     """Of the job, or of a process set of it."""
     return _now(lambda: process_sets.process_set_of(process_set_id).size() if process_set_id else world.size(), name)
+
+
+def size_of(process_set: ProcessSet) -> tf.Tensor:
+    """How many ranks are in it; of all ranks of an elastic job, there may be others each time."""
+    return _now(process_set.size, None)
+
+
+def rank_in(process_set: ProcessSet) -> tf.Tensor:
+    """This rank's number in it. It must be in it."""
+    return _now(process_set.rank, None)
 
 
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:

@@ -24,7 +24,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
 
     def _moments(self, inputs, mask):
         mean, variance = super()._moments(inputs, mask)
-        if not self._process_set.included() or self._process_set.size() == 1:
+        if not self._process_set.included():  # how many ranks there are may change after this was traced
             return mean, variance
         if mask is None:
             shape = tf.shape(inputs)
