@@ -101,6 +101,8 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     told = {name: value for one in reports(job[0]) for name, value in one.items()}
     assert told["results"] == [[0, 60.0], [1, 60.0], [2, 60.0]]
     assert "rank 1" in told["raised"] and "LookupError: no such thing" in told["raised"]
+    assert told["late"] == ["0", "1"]
+    assert told["left"] == ["1", "2"]
     assert "ended with 3" in told["ended"]
     assert "KiB" in told["large"]
     assert told["as_horovods"] == [[0, 4.0], [1, 4.0]]

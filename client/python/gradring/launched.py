@@ -7,28 +7,61 @@ import os
 import pickle
 import sys
 import traceback
+from pathlib import Path
 
-from . import lifecycle, objects
-from .world import rank
+from . import _native, lifecycle, objects
+from ._native import Code
+from .elastic.loop import meet_after
+from .errors import GradringError
+from .world import is_initialized, local_rank, world
 
 
 def main(results: str, payload: str) -> None:
-    value, raised = None, None
+    """An outcome is what the function returned, or its traceback, and whether an op or a job failed there: then another
+    rank may know better why."""
     try:
         function, args, kwargs = pickle.loads(base64.b64decode(payload))
         value = function(*args, **kwargs)
         objects.dumps(value)
-    except Exception:  # the caller is told, whatever it is
-        value, raised = None, traceback.format_exc()
-    # A job of its own: whatever became of the function's, its ranks meet here.
-    lifecycle.shutdown()
-    lifecycle.init(job=f"{os.environ.get('GRADRING_JOB', 'run')}.results", policy="fail")
-    outcomes = objects.allgather_object((value, raised))
-    if rank() == 0:
-        with open(f"{results}.new", "wb") as file:
+        outcome = value, None, False
+    except Exception as error:  # the caller is told, whatever it is
+        traceback.print_exc()  # at once, as the others may be long in coming
+        outcome = None, traceback.format_exc(), isinstance(error, GradringError)
+    outcomes = _of_those_left(outcome) if _is_elastic() else _of_all(outcome)
+    # On the caller's host, where rank 0 of an elastic job need not be any more.
+    if local_rank() == 0 and Path(results).parent.is_dir():
+        new = f"{results}.{os.getpid()}"
+        with open(new, "wb") as file:
             pickle.dump(outcomes, file)
-        os.replace(f"{results}.new", results)
+        os.replace(new, results)
     lifecycle.shutdown()
+
+
+def _of_all(outcome: tuple) -> list:
+    """In a job of its own: whatever became of the function's, its ranks meet here, however far apart they return."""
+    lifecycle.shutdown()
+    while not is_initialized():
+        try:
+            lifecycle.init(job=f"{os.environ.get('GRADRING_JOB', 'run')}.results", policy="fail")
+        except GradringError as error:
+            if error.code != Code.DEADLINE or _native.told()["policy"].startswith("elastic"):
+                raise  # of those that are lost nobody knows there
+    return objects.allgather_object(outcome)
+
+
+def _is_elastic() -> bool:
+    return is_initialized() and world().elastic
+
+
+def _of_those_left(outcome: tuple) -> list:
+    """In the function's job, which knows who is left. Who raised is lost to the others, which may be training still."""
+    if outcome[1] is not None:
+        sys.exit(1)
+    while True:
+        try:
+            return objects.allgather_object(outcome, "gradring.run")
+        except GradringError as error:
+            meet_after(error)
 
 
 if __name__ == "__main__":

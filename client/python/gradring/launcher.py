@@ -32,7 +32,8 @@ PAYLOAD_MAX = 96 << 10  # a word of a command line holds no more than 128 KiB
 def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any] | None = None, np: int | None = None,
         hosts: str | None = None, *, num_proc: int | None = None, env: Mapping[str, str] | None = None,
         executable: str | None = None, flags: Sequence[str] = (), **horovods: Any) -> list:
-    """What `func(*args, **kwargs)` returns on each of `np` ranks, in their order.
+    """What `func(*args, **kwargs)` returns on each of `np` ranks, in their order; with `min_np`, where some were lost, on
+    each of those that are left.
 
     Args:
         func: may call gradring.init(). Functions of the script itself, or of a notebook, need the package cloudpickle.
@@ -62,10 +63,11 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
             raise RuntimeError(f"gradring: the function did not end on all ranks: gradring-run ended with "
                                f"{done.returncode}, and its output, above, says which rank failed")
         outcomes = pickle.loads(results.read_bytes())
-    for rank, (value, traceback) in enumerate(outcomes):
+    # First what is of no op or job that failed: those fail for what happened elsewhere.
+    for rank, (_, traceback, _) in sorted(enumerate(outcomes), key=lambda one: one[1][2]):
         if traceback is not None:
             raise RuntimeError(f"gradring: the function raised on rank {rank}:\n{traceback}")
-    return [value for value, _ in outcomes]
+    return [value for value, _, _ in outcomes]
 
 
 def _flag(name: str, value: Any) -> list[str]:

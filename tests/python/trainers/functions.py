@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import gradring
 from report import say
@@ -17,9 +18,30 @@ def ranks_sum(add, *, times=1):
 
 
 def fails_on_one():
+    import gradring
+
     if os.environ["RANK"] == "1":
         raise LookupError("no such thing")
+    gradring.init()
     return 1
+
+
+def returns_late():
+    time.sleep(6 if os.environ["RANK"] == "0" else 0)
+    return os.environ["RANK"]
+
+
+def is_lost():
+    import numpy as np
+
+    import gradring
+
+    gradring.init()
+    for step in range(5):
+        if step == 3 and os.environ["RANK"] == "0":
+            os._exit(9)
+        gradring.allreduce(np.ones(3))
+    return os.environ["RANK"]
 
 
 def refused(function, *args, **keywords):
@@ -35,7 +57,9 @@ if __name__ == "__main__":
     import functions
 
     say(results=gradring.run(functions.ranks_sum, (2.0,), {"times": 10}, np=3, env={"PYTHONPATH": sys.argv[1]}))
-    say(raised=refused(functions.fails_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
+    say(raised=refused(functions.fails_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}, start_timeout=2))
+    say(late=gradring.run(functions.returns_late, np=2, env={"PYTHONPATH": sys.argv[1]}, start_timeout=2))
+    say(left=gradring.run(functions.is_lost, np=3, env={"PYTHONPATH": sys.argv[1]}, min_np=2))
     say(ended=refused(os._exit, (3,), np=2))
     say(large=refused(len, (b"x" * 200_000,), np=2))
     say(as_horovods=gradring.run(functions.ranks_sum, (2.0,), env={"PYTHONPATH": sys.argv[1]}, num_proc=2, use_gloo=True,

@@ -48,7 +48,9 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
                     raise failed
                 in_sync = False
                 state.restore()
-                _meet_after(failed)
+                if world().elastic:
+                    logging.getLogger("gradring").warning("going back to the last commit: %s", failed)
+                meet_after(failed)
             state.on_reset()
     return begun_again
 
@@ -59,13 +61,12 @@ def _got_to(state: State) -> tuple:
     return state._passed, one.standing.numbers, one.grew
 
 
-def _meet_after(error: GradringError) -> None:
+def meet_after(error: GradringError) -> None:
     """All ranks that are left, and such as come in, at one point. What others wait in for this rank fails, and brings them there:
     they may know nothing of the error."""
     one = world()
     if not one.elastic:
         raise error
-    logging.getLogger("gradring").warning("going back to the last commit: %s", error)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
