@@ -106,4 +106,5 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert "ended with 3" in told["ended"]
     assert "KiB" in told["large"]
     assert told["as_horovods"] == [[0, 4.0], [1, 4.0]]
+    assert told["variables"] == ["7", "7"]
     assert "'use_glue'" in told["unknown"]

@@ -39,7 +39,7 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         func: may call gradring.init(). Functions of the script itself, or of a notebook, need the package cloudpickle.
         np, num_proc: how many ranks; two names of the same. None: one.
         hosts: "HOST:N,HOST:N", as gradring-run's -H; None: all here. Rank 0 has to be here.
-        env: variables to set beside those that there are.
+        env: variables to set beside those that there are, on all hosts.
         executable: the Python to use; None: this one, which has to lie at the same path on all hosts.
         flags: more of gradring-run's, such as ["--runtime-dir", "/run/gradring"].
         horovods: what Horovod's takes beside, such as `use_gloo` and `start_timeout`: docs/migrate-horovod.md says of
@@ -57,7 +57,7 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         results = Path(folder) / "results"
         # Results are handed over in a file of this host, where srun may start no rank.
         command = [_program(), "--launcher", "ssh", "-np", str(num_proc or np or 1), *(["-H", hosts] if hosts else []),
-                   *more, *flags, executable or sys.executable, "-m", "gradring.launched", str(results), payload]
+                   *more, *(word for name in env or {} for word in ("-x", name)), *flags, executable or sys.executable, "-m", "gradring.launched", str(results), payload]
         done = subprocess.run(command, env={**os.environ, **(env or {})}, check=False)
         if not results.exists():
             raise RuntimeError(f"gradring: the function did not end on all ranks: gradring-run ended with "

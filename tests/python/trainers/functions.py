@@ -2,7 +2,9 @@
 
 import os
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import gradring
 from report import say
@@ -44,6 +46,18 @@ def is_lost():
     return os.environ["RANK"]
 
 
+def variable():
+    return os.environ.get("OF_THE_CALLER")
+
+
+def elsewhere(folder):
+    """An --rsh to a host that has nothing of this one's environment."""
+    path = Path(folder) / "rsh"
+    path.write_text('#!/bin/sh\nshift\nexec env -i PATH=/usr/bin:/bin sh -c "$*"\n')
+    path.chmod(0o755)
+    return ["--rsh", str(path)]
+
+
 def refused(function, *args, **keywords):
     try:
         gradring.run(function, *args, **keywords)
@@ -66,4 +80,7 @@ if __name__ == "__main__":
                                  use_mpi=False, verbose=1, start_timeout=30, slots=2, reset_limit=0, ssh_port=None,
                                  mpi_args="-x A", cooldown_range=(1, 2), network_interfaces=["lo", "eth0"],
                                  min_np=1, disable_cache=True))
+    with tempfile.TemporaryDirectory() as folder:
+        say(variables=gradring.run(functions.variable, np=2, hosts="localhost:1,other:1", flags=elsewhere(folder),
+                                   env={"PYTHONPATH": sys.argv[1], "OF_THE_CALLER": "7"}))
     say(unknown=refused(len, ((),), use_glue=True))
