@@ -228,6 +228,12 @@ def callbacks():
     shared = [one for one in together.trainable_variables]
     for one in shared:
         close(hvd.broadcast(keras.ops.convert_to_numpy(one), 0), one, rtol=0, atol=0)
+    logs = {"loss": 0.1 + rank, "of_classes": keras.ops.convert_to_tensor([1.0 * rank, 2.0]), "table": np.full((2, 1), rank)}
+    hvd.callbacks.MetricAverageCallback().on_epoch_end(0, logs)
+    middle = (size - 1) / 2
+    assert type(logs["loss"]) is float and np.isclose(logs["loss"], 0.1 + middle, rtol=1e-12), logs
+    close(logs["of_classes"], [middle, 2.0])
+    close(logs["table"], [[middle], [middle]])
     refused(ValueError, "initial_lr", hvd.callbacks.LearningRateWarmupCallback, None)
 
 

@@ -62,8 +62,12 @@ class MetricAverageCallback(keras.callbacks.Callback):
         if not logs:
             return
         names = sorted(logs)
-        means = array_ops.allreduce(np.array([float(logs[one]) for one in names]))
-        logs.update(zip(names, means.tolist(), strict=True))
+        values = [np.asarray(keras.ops.convert_to_numpy(one) if keras.ops.is_tensor(one) else one, np.float64)
+                  for one in (logs[name] for name in names)]
+        means = array_ops.allreduce(np.concatenate([one.ravel() for one in values]))
+        parts = np.split(means, np.cumsum([one.size for one in values])[:-1])
+        for name, value, part in zip(names, values, parts, strict=True):
+            logs[name] = part.reshape(value.shape) if value.ndim else part.item()  # of several classes, one each
 
 
 class LearningRateScheduleCallback(keras.callbacks.Callback):
