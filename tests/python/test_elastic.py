@@ -90,6 +90,27 @@ def test_goes_on_without_a_rank_that_is_lost_as_the_others_meet(ring, when):
         assert reports(one) == [{"resets": [2], "place": [rank, 2, rank, 2], "step": 6}], reports(one)
 
 
+def test_process_sets_are_of_the_same_ranks_where_others_are_lost_and_come_in(ring):
+    job = ring.launch("elastic_sets")
+    _, *left = job
+
+    def wait_for(sizes):
+        wait_until(lambda: all([one["size"] for one in reports(trainer)] == sizes for trainer in left), 60,
+                   lambda: [trainer.says() + trainer.complains()[-1500:] for trainer in left])
+
+    def instead(role):
+        command = [*ring.environment(), sys.executable, TRAINERS / "elastic_sets.py", "-", role]
+        return ring.cluster.start_trainer(job.name, command, ring.nodes[0], 0, 4, 0, 2)
+
+    wait_for([3])
+    refused = instead("refused")
+    assert refused.wait(60) == 0 and reports(refused) == [{"refused": True}], refused.complains()[-2000:]
+    wait_for([3, 4, 3])
+    for one in [instead("comes"), *left]:
+        assert one.wait(60) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+    wait_for([3, 4, 3, 4])
+
+
 def test_what_was_processed_is_put_together():
     states = [{"epoch": 1, "processed_indices": {1, 2}}, {"epoch": 1, "processed_indices": {3}},
               {"epoch": 0, "processed_indices": {9}}]

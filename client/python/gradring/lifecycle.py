@@ -30,7 +30,8 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         timeout: seconds to wait for all ranks; 0: the daemon's form-deadline.
     Raises:
         GradringError: no daemon, ranks that are missing, or claims that contradict one another.
-        ValueError: process sets of ranks that there are not, or of equal ranks. There is no job then.
+        ValueError: process sets of ranks that there are not, or of equal ranks, or in an elastic job that runs already.
+            There is no job then.
     """
     global _lives
     with _lock:

@@ -6,14 +6,15 @@ from typing import Iterable
 
 from . import _native
 from .handles import Names
-from .world import is_initialized, rank, size, world
+from .world import World, followed_by, is_initialized, rank, size, world
 
 
 class ProcessSet:
     """Some ranks of the job. Ops in different sets go side by side.
 
     Made by its ranks, it does nothing until init(process_sets=...) or add_process_set() has it; then it has a
-    `process_set_id`. All ranks of the job must name the same sets in the same order.
+    `process_set_id`. All ranks of the job must name the same sets in the same order. When ranks of an elastic job are
+    lost, or come in, `ranks` are the places that its members have then; it is over where one of them is lost.
     """
 
     def __init__(self, ranks: Iterable[int]):
@@ -21,6 +22,8 @@ class ProcessSet:
         self.process_set_id: int | None = None
         self._job: _native.Job | None = None
         self._names = Names()
+        self._members: list[int] = []  # by the daemons' numbers
+        self._over: str | None = None  # why
 
     def included(self) -> bool:
         """Whether this process is in it."""
@@ -54,6 +57,8 @@ class ProcessSet:
         return self.ranks.index(rank)
 
     def _id(self) -> int:
+        if self._over is not None:
+            raise ValueError(self._over)
         if self.process_set_id is None:
             raise ValueError(f"gradring: the process set of ranks {self.ranks} has not been added to the job: "
                              "add_process_set(), or init(process_sets=[...])")
@@ -113,11 +118,11 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     same = [other for other in _known() if other.ranks == one.ranks]
     if same:
         raise ValueError(f"gradring: {same[0]} has these ranks already")
-    one._job = None
-    if rank() in one.ranks:
-        numbers = world().standing.numbers
-        one._job = world().job.group([numbers[number] for number in one.ranks])
+    numbers = world().standing.numbers
+    one._members = [numbers[number] for number in one.ranks]
+    one._job = world().job.group(one._members) if rank() in one.ranks else None
     one._names = Names()
+    one._over = None
     one.process_set_id, _next_id = _next_id, _next_id + 1
     _sets[one.process_set_id] = one
     return one
@@ -137,6 +142,23 @@ def abandon() -> None:
     world().job.abandon([one._job for one in _sets.values() if one._job is not None])
     for one in _known():
         one.names().start_anew()
+
+
+def _follow(changed: World) -> None:
+    """Of a rank that is lost the group is over for good, also where another process has its number now."""
+    numbers = changed.standing.numbers
+    for one in list(_sets.values()):
+        gone = [place for place, number in zip(one.ranks, one._members, strict=True)
+                if number not in numbers or number in changed.newcomers]
+        if not gone:
+            one.ranks = [numbers.index(number) for number in one._members]
+            continue
+        one._over = (f"gradring: rank {gone[0]} of the process set of ranks {one.ranks} was lost; make another set, in a "
+                     "reset callback of the state")
+        remove_process_set(one)
+
+
+followed_by(_follow)
 
 
 def process_set_ids() -> list[int]:
@@ -163,6 +185,9 @@ def _forget(one):
 
 def start(process_sets: list[ProcessSet], comms: list) -> None:
     """Once there is a world: the sets that init() was given, and its further communicators."""
+    if world().came_late and (process_sets or comms):
+        raise ValueError("gradring: init() with process sets in an elastic job that runs already, whose ranks have made theirs: "
+                         "let all ranks make them by add_process_set(), after init() and in a reset callback of the state")
     for one in process_sets:
         add_process_set(one)
     for comm in comms:

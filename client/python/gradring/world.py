@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
+from typing import Callable
 
 from . import _native
 from ._native import Call, Collective, Dtype
 from .handles import Names
 
-_CARD = struct.Struct("<16sqq")  # what a rank tells of itself: its node's digest, its local rank, its number
+_CARD = struct.Struct("<16sqq?")  # of a rank: its node's digest, its local rank, its number, whether it has just come in
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,12 @@ class World:
         self.grew = 0
         self.oldest = 0  # the rank that has the job's state
         self.standing: Standing | None = None
+        self.newcomers: frozenset[int] = frozenset()  # numbers of those that came in when the ranks last changed
         if elastic:
             self.join_point()
         else:
             self.standing = self._find_out(tuple(range(job.size)))
+        self.came_late = len(self.newcomers) < self.standing.size  # into a job that ran already
 
     def join_point(self) -> bool:
         """A barrier at which ranks may come in, in elastic jobs. Whether any did, or some were lost, since the last."""
@@ -52,13 +55,17 @@ class World:
         if changed:
             self.standing = self._find_out(numbers)
             self.grew = view["grew"]  # not before: if ranks are lost meanwhile, that they came in is still to be told
+            for follow in _followers:
+                follow(self)
         self.oldest = numbers.index(view["oldest"])
         return changed
 
     def _find_out(self, numbers):
         digest = hashlib.blake2b(self.job.node.encode(), digest_size=16).digest()
-        told = gather(self.job, _CARD.pack(digest, self.job.local_rank, self.job.rank), len(numbers))
-        return _standing_of(self.job.rank, sorted(_CARD.iter_unpack(told), key=lambda card: card[2]))
+        mine = _CARD.pack(digest, self.job.local_rank, self.job.rank, self.standing is None)
+        cards = sorted(_CARD.iter_unpack(gather(self.job, mine, len(numbers))), key=lambda card: card[2])
+        self.newcomers = frozenset(number for _, _, number, new in cards if new)
+        return _standing_of(self.job.rank, [card[:3] for card in cards])
 
 
 def gather(job: _native.Job, mine: bytes, ranks: int, name: str = "") -> memoryview:
@@ -90,6 +97,12 @@ def _standing_of(mine: int, cards: list[tuple[bytes, int, int]]) -> Standing:
 
 
 _world: World | None = None
+_followers: list[Callable[[World], None]] = []
+
+
+def followed_by(follow: Callable[[World], None]) -> None:
+    """Called at each join point that finds other ranks than the last one."""
+    _followers.append(follow)
 
 
 def enter(world: World | None) -> None:
