@@ -58,6 +58,26 @@ TEST(Doctor, TheDaemon) {
   });
 }
 
+// What gradringd does not reread on SIGHUP would stay as it is.
+TEST(Doctor, TellsToReloadOnlyWhatIsReread) {
+  const auto remedy = [](const std::string& name) {
+    Facts facts = healthy_facts();
+    wire::Limit* limit = facts.nodes[0].status.add_limits();
+    limit->set_name(name);
+    limit->set_used(9);
+    limit->set_cap(9);
+    return finding_of(check_daemon(facts), "limit " + name).remedy;
+  };
+  for (const char* reread : {"segment-limit", "max-sessions", "sessions-per-uid"}) {
+    EXPECT_EQ(remedy(reread), std::string("raise ") + reread + " in gradringd.conf and reload");
+  }
+  for (const char* fixed : {"max-jobs", "staging-limit", "feedback-limit"}) {
+    EXPECT_EQ(remedy(fixed),
+              std::string("raise ") + fixed + " in gradringd.conf and restart gradringd");
+  }
+  EXPECT_THAT(remedy("open files"), HasSubstr("LimitNOFILE"));
+}
+
 TEST(Doctor, LockedMemoryMattersToRdmaAlone) {
   const auto small = [](Facts& facts) { facts.limits.memlock = 8 << 20; };
   expect(check_limits, "memlock", Level::kOk, "enough for TCP", small);

@@ -1,11 +1,27 @@
 // The daemon itself, and the machine's clock and processors.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "tools/common/text.h"
 #include "tools/ctl/doctor/finding.h"
 
 namespace gradring::tools::doctor {
 namespace {
+
+// Of the limits a daemon tells, those that it rereads on SIGHUP.
+constexpr std::array<std::string_view, 3> kReread = {"segment-limit", "max-sessions",
+                                                     "sessions-per-uid"};
+
+std::string how_to_raise(const std::string& limit) {
+  if (limit == "open files")
+    return "raise LimitNOFILE in the unit, or ulimit -n, and restart gradringd";
+  const bool reread = std::ranges::find(kReread, limit) != kReread.end();
+  return fmt::format("raise {} in gradringd.conf and {}", printable(limit),
+                     reread ? "reload" : "restart gradringd");
+}
 
 Finding governor(const ClockFacts& clock) {
   if (clock.governors.empty())
@@ -55,9 +71,7 @@ Findings check_daemon(const Facts& facts) {
     findings.push_back(warn(
         fmt::format("limit {}", printable(limit.name())),
         fmt::format("{} of {} {} are used", limit.used(), limit.cap(), printable(limit.unit())),
-        limit.name() == "open files"
-            ? "raise LimitNOFILE in the unit, or ulimit -n, and restart gradringd"
-            : fmt::format("raise {} in gradringd.conf and reload", printable(limit.name()))));
+        how_to_raise(limit.name())));
   }
   return findings;
 }
