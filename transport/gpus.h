@@ -57,6 +57,9 @@ class Gpus {
   // Whether kernels of the daemon run beside those of trainers, as MPS has them; else all of a
   // GPU's processes take turns, of milliseconds.
   virtual bool under_mps() const = 0;
+  // Why nothing is begun any more, in words; ok while they work. They never do again, and what is
+  // under way may not end.
+  virtual Status fault() const { return {}; }
   // Takes of each GPU what it needs, which is some hundred megabytes and may last for seconds; else
   // whoever first opens memory of it waits so long. What cannot be had now is tried again then.
   virtual Status start() = 0;

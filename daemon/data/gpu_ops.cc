@@ -256,7 +256,8 @@ void GpuOps::tell_ends(OnGpu& on) const {
 bool GpuOps::hang(core::Time now, core::Time within) {
   bool any = false;
   for (auto& [key, on] : ops_) {
-    if (!on.ended || on.under_way == 0) continue;
+    const bool is_over = on.ended || !why_failed_.empty();
+    if (!is_over || on.under_way == 0) continue;
     if (on.still_since == 0) on.still_since = now;
     any = any || now - on.still_since >= within;
   }

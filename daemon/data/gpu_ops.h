@@ -87,8 +87,8 @@ class GpuOps {
   bool hold_end(const OpKey& key, uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
   // A GPU did not do, or would not begin, what it was to do: no op ends well from now on.
   void fail(const Status& status);
-  // Whether so long nothing has ended of what GPUs do for an op that is over. To be asked now and
-  // then.
+  // Whether so long nothing has ended of what GPUs do for an op that is over, or has no good end
+  // any more. To be asked now and then.
   bool hang(core::Time now, core::Time within);
   // They will end nothing any more: nor does any op wait for that, though its memory stays lent.
   void give_up(const Status& why);
@@ -165,7 +165,7 @@ class GpuOps {
     uint32_t spreading = 0;      // spreads under way
     uint32_t under_way = 0;      // of all kinds
     bool ended = false;          // for some rank: nothing is summed any more
-    core::Time still_since = 0;  // ended, and nothing under way has ended since; 0: not looked yet
+    core::Time still_since = 0;  // over, and nothing under way has ended since; 0: not looked yet
   };
   using Ops = std::map<OpKey, OnGpu>;
 

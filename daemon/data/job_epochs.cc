@@ -41,6 +41,11 @@ void JobExecutor::freeze_when_at_rest() {
 }
 
 void JobExecutor::look_at_gpus(core::Time now) {
+  const transport::Gpus* const gpus = shared_->gpus.gpus();
+  // Whatever is broken tells nobody by itself: what is under way may never end.
+  if (gpus != nullptr && gpu_ops_.under_way()) {
+    if (const Status fault = gpus->fault(); !fault.ok()) gpu_ops_.fail(fault);
+  }
   if (gpu_ops_.hang(now, shared_->gpus_rest_within)) give_up_gpus("an op is over but for that");
 }
 

@@ -9,9 +9,10 @@ struct NcclTwin {
   // Communicators that nobody has aborted.
   int (*held)();
   // From now on this function answers so; 0: as it should. "later": what is told of the error of
-  // communicators, and what was enqueued is then not carried out. "after": groups that may be
-  // begun; all later ones are refused. "connects": so many ms takes the first call of each kind and
-  // magnitude, unless the environment's NCCL_RUNTIME_CONNECT is 0. "aborts": so many ms whoever
+  // communicators, and what was enqueued is then not carried out; so it is in a process whose
+  // GRADRING_TWIN_NCCL_FAILS names a file, too, as long as that is there. "after": groups that may
+  // be begun; all later ones are refused. "connects": so many ms takes the first call of each kind
+  // and magnitude, unless the environment's NCCL_RUNTIME_CONNECT is 0. "aborts": so many ms whoever
   // aborts a communicator waits, as the true one does for its kernels and all that it has to free.
   void (*answer)(const char* function, int result);
   // How many groups with sums or results there were.

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <gradring/gradring.hpp>
 #include <string>
 #include <thread>
@@ -24,13 +26,17 @@ class HangingGpu {
   HangingGpu() {
     if (!test::is_real()) test::cuda_twin().have(1);  // that of this process goes on
     setenv("GRADRING_TWIN_HANGS", scratch_.path("hang").c_str(), 1);
+    setenv("GRADRING_TWIN_NCCL_FAILS", scratch_.path("nccl").c_str(), 1);
     setenv("GRADRING_TWIN_SETTLES", "1", 1);
   }
   ~HangingGpu() {
     unsetenv("GRADRING_TWIN_HANGS");
+    unsetenv("GRADRING_TWIN_NCCL_FAILS");
     unsetenv("GRADRING_TWIN_SETTLES");
   }
   void hang() const { scratch_.write("hang", ""); }
+  void go_on() const { std::filesystem::remove(scratch_.path("hang")); }
+  void nccl_fails() const { scratch_.write("nccl", ""); }
 
  private:
   const Scratch scratch_;
@@ -38,23 +44,31 @@ class HangingGpu {
 
 class LiveGpuHang : private HangingGpu, public LiveGpuRanks {
  protected:
-  LiveGpuHang() : LiveGpuRanks({"--drain-timeout", "1s"}, "live", 0) {}
+  explicit LiveGpuHang(std::vector<std::string> more = {})
+      : LiveGpuRanks(flags(std::move(more)), "live", 0) {}
   void SetUp() override {
     if (test::is_real()) GTEST_SKIP() << "this is about the tests' own GPU";
   }
   using HangingGpu::hang;
+  static std::vector<std::string> flags(std::vector<std::string> more) {
+    more.insert(more.end(), {"--drain-timeout", "1s"});
+    return more;
+  }
+  gradring_options alone() const {
+    gradring_options options{};
+    options.struct_size = sizeof(options);
+    options.runtime_dir = daemon_.runtime_dir().c_str();
+    options.job = "train";
+    options.rank = 0;
+    options.size = 1;
+    options.local_rank = options.local_size = -1;
+    return options;
+  }
 };
 
 TEST_F(LiveGpuHang, KeepsNoDaemonThatIsToldToStop) {
   hang();
-  gradring_options options{};
-  options.struct_size = sizeof(options);
-  options.runtime_dir = daemon_.runtime_dir().c_str();
-  options.job = "train";
-  options.rank = 0;
-  options.size = 1;
-  options.local_rank = options.local_size = -1;
-  Communicator job(options);
+  Communicator job(alone());
   DeviceBuffer gradients(job, kCount, false);
   Request sum = job.start(gradients.sum());
   wait_for_count("gpu_input_bytes", 1);
@@ -62,6 +76,33 @@ TEST_F(LiveGpuHang, KeepsNoDaemonThatIsToldToStop) {
   EXPECT_EQ(ended.status, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("its memory is left to the system"));
   EXPECT_ANY_THROW(sum.wait());
+}
+
+class LiveGpuHangOfNccl : public LiveGpuHang {
+ protected:
+  LiveGpuHangOfNccl() : LiveGpuHang({"--gpu-engine", "nccl"}) {}
+};
+
+// Nothing that is under way ends, and NCCL has told the daemon that it has failed.
+TEST_F(LiveGpuHangOfNccl, EndsNoOpButItsJobEndsInWords) {
+  Communicator job(alone());
+  DeviceBuffer gradients(job, kCount, false);
+  hang();
+  Request sum = job.start(gradients.sum());
+  wait_for_count("gpu_input_bytes", 1);
+  nccl_fails();
+  auto ended = std::async(std::launch::async, [&sum]() -> std::string {
+    try {
+      sum.wait();
+      return "well";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  });
+  EXPECT_EQ(ended.wait_for(std::chrono::seconds(40)), std::future_status::ready);
+  go_on();
+  EXPECT_THAT(ended.get(), HasSubstr("NCCL 2.28.9 has failed on one of the daemon's GPUs"));
+  EXPECT_TRUE(daemon_.runs());
 }
 
 }  // namespace

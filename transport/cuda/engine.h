@@ -28,6 +28,7 @@ class Engine : public Gpus {
   std::string name() const override;
   std::string way() const override;
   bool under_mps() const override;
+  Status fault() const override { return why_broken(); }
   Status start() override;
   tl::expected<std::shared_ptr<const void>, Status> enter() override;
   tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> open(const GpuShare& share) override;
