@@ -28,7 +28,7 @@ struct Known {
   const char* name;
   const char* id;
 };
-constexpr std::array<Known, 26> kNotices = {{
+constexpr std::array<Known, 27> kNotices = {{
     {"ready", "ea159998b97f421624678c0190615c59"},
     {"job formed", "e6cda5443ef13b4cb80a61d2fbc698cb"},
     {"job failed", "64d358b502391703a6866f283642b46c"},
@@ -55,6 +55,7 @@ constexpr std::array<Known, 26> kNotices = {{
     {"port changed", "a1ce49b5bff043ef95985980610a48a2"},
     {"gpu unusable", "f655cf7f64424580b060c9bc8b79f0b8"},
     {"gpu error", "f1f5c2565d7b4cf0b231cbbb2ad6baf3"},
+    {"gpus given up", "9e2eee24c22842c4ae752b4c1706c4b1"},
 }};
 
 // What the line that is being logged has beside its text: a sink sees the text alone.

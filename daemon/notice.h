@@ -41,6 +41,7 @@ enum class Notice : uint8_t {
   kPortChanged,
   kGpuUnusable,
   kGpuError,
+  kGpusGivenUp,
 };
 
 // The journal's MESSAGE_ID: 32 hexadecimal digits.

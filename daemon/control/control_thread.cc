@@ -87,9 +87,10 @@ ControlThread::ControlThread(const Setup& setup)
       requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
                                &queries_, this, setup.flight, &gpu_opener_, &gpu_health_}),
       vitals_(setup.config, setup.facts, setup.metrics) {
-  const Queries::Parts parts{
-      &sessions_, &clients_, &membership_,   &jobs_,         &peers_,    &ports_, &gpu_health_,
-      &requests_, &tunings_, setup.commands, setup.recorder, setup.look, this,    setup.happened};
+  const Queries::Parts parts{&sessions_, &clients_,      &membership_,   &jobs_,
+                             &peers_,    &ports_,        &gpu_health_,   &requests_,
+                             &tunings_,  setup.commands, setup.recorder, setup.look,
+                             this,       setup.happened, setup.gpus};
   queries_.connect(parts);
   vitals_.connect(parts);
 }

@@ -73,6 +73,7 @@ class Queries final : public QuerySink {
     machine::LookApart* look = nullptr;
     Drainable* daemon = nullptr;
     const EventRing* happened = nullptr;
+    const transport::Gpus* gpus = nullptr;  // null: they sum for nobody
   };
   Queries(const Config& config, const StandingFacts& facts) : config_(config), facts_(facts) {}
   // Once, before the first query: the parts know one another.

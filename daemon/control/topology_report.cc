@@ -52,9 +52,10 @@ wire::TopologyReport Queries::topology_report() const {
     }
   }
   wire::GpuSumsReport* const sums = report.mutable_gpu_sums();
-  sums->set_on_gpus(!facts_.gpu_sums_by.empty());
+  const Status fault = parts_.gpus != nullptr ? parts_.gpus->fault() : Status();
+  sums->set_on_gpus(!facts_.gpu_sums_by.empty() && fault.ok());
   sums->set_by(facts_.gpu_sums_by);
-  sums->set_reason(facts_.gpu_sums_reason);
+  sums->set_reason(fault.ok() ? facts_.gpu_sums_reason : fault.message());
   sums->set_way(facts_.gpu_sums_way);
   sums->set_mps(facts_.gpus_under_mps);
   sums->set_network(facts_.gpu_direct.how);

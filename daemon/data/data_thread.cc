@@ -13,6 +13,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/data/seal.h"
+#include "daemon/notice.h"
 
 namespace gradring::daemon {
 namespace {
@@ -170,8 +171,18 @@ bool DataThread::slices_under_way() const {
                      [](const auto& entry) { return entry.second->busy(); });
 }
 
+// Whoever broke them, and whether or not a job had something there.
+void DataThread::tell_of_gpus() {
+  if (gpus_given_up_ || options_.gpus == nullptr) return;
+  const Status fault = options_.gpus->fault();
+  if (fault.ok()) return;
+  gpus_given_up_ = true;
+  tell(Notice::kGpusGivenUp, spdlog::level::err, {}, "no GPU sums here: " + fault.message());
+}
+
 void DataThread::pulse(core::Time now) {
   next_pulse_ = now + options_.pulse;
+  tell_of_gpus();
   for (auto& [id, job] : jobs_) job->tick(now);
   for (auto& [id, job] : jobs_) job->look_at_gpus(now);
   for (auto& job : removed_) job->look_at_gpus(now);

@@ -160,6 +160,7 @@ class DataThread final {
   int pump_jobs();
   void free_removed_jobs();
   void pulse(core::Time now);
+  void tell_of_gpus();
   std::shared_ptr<const DataFigures> take_figures(core::Time now);
   void connect(PeerId peer, uint8_t lane);
   void close(PeerId peer, uint8_t lane);
@@ -201,6 +202,7 @@ class DataThread final {
   core::Time next_figures_ = 0;
   std::vector<JobFigures> ended_;  // for the next figures
   LoopWatch watch_;
+  bool gpus_given_up_ = false;  // and that was told
   uint64_t turns_ = 0;
   uint64_t heartbeats_ = 0;
   uint64_t ring_submissions_ = 0;

@@ -81,6 +81,12 @@ TEST_F(LiveGpuHang, KeepsNoDaemonThatIsToldToStop) {
 class LiveGpuHangOfNccl : public LiveGpuHang {
  protected:
   LiveGpuHangOfNccl() : LiveGpuHang({"--gpu-engine", "nccl"}) {}
+  wire::QueryReply ask(wire::Query::What what) {
+    wire::ClientMessage query;
+    query.mutable_query()->set_what(what);
+    return watcher_.ask(query).reply();
+  }
+  static constexpr const char* kFailed = "NCCL 2.28.9 has failed on one of the daemon's GPUs";
 };
 
 // Nothing that is under way ends, and NCCL has told the daemon that it has failed.
@@ -101,8 +107,32 @@ TEST_F(LiveGpuHangOfNccl, EndsNoOpButItsJobEndsInWords) {
   });
   EXPECT_EQ(ended.wait_for(std::chrono::seconds(40)), std::future_status::ready);
   go_on();
-  EXPECT_THAT(ended.get(), HasSubstr("NCCL 2.28.9 has failed on one of the daemon's GPUs"));
+  EXPECT_THAT(ended.get(), HasSubstr(kFailed));
   EXPECT_TRUE(daemon_.runs());
+}
+
+TEST_F(LiveGpuHangOfNccl, WhoeverAsksHearsThatNothingIsSummedThereAnyMore) {
+  Communicator job(alone());
+  DeviceBuffer gradients(job, kCount, false);
+  EXPECT_TRUE(ask(wire::Query::TOPOLOGY).topology().gpu_sums().on_gpus());
+  nccl_fails();
+  EXPECT_ANY_THROW(job.start(gradients.sum()).wait());
+  const wire::QueryReply topology = ask(wire::Query::TOPOLOGY);
+  const wire::GpuSumsReport& sums = topology.topology().gpu_sums();
+  EXPECT_FALSE(sums.on_gpus());
+  EXPECT_THAT(sums.reason(), HasSubstr(kFailed));
+  EXPECT_THAT(sums.by(), HasSubstr("1 GPU")) << "so that it is not taken for one that has none";
+  const auto told = [&] {
+    std::string kinds;
+    const wire::QueryReply happened = ask(wire::Query::EVENTS);
+    for (const auto& event : happened.events().events()) kinds += event.kind() + ";";
+    return kinds;
+  };
+  for (int look = 0; look < 200 && told().find("gpus given up") == std::string::npos; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_THAT(told(), HasSubstr("gpus given up;"));
+  EXPECT_THAT(daemon_.log(), HasSubstr(kFailed));
 }
 
 }  // namespace

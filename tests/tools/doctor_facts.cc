@@ -74,6 +74,7 @@ Facts healthy_facts() {
   lane->set_device("eth0 (TCP)");
   facts.topology.mutable_gpu_sums()->set_network("from the host's memory: gpu-direct is off");
   facts.topology.mutable_gpu_sums()->set_on_gpus(true);
+  facts.topology.mutable_gpu_sums()->set_by("4 GPUs, NVIDIA H100");
   facts.topology.mutable_gpu_sums()->set_mps(true);
   wire::MachineReport* machine = facts.topology.mutable_machine();
   for (int gpu = 0; gpu < 2; ++gpu) {

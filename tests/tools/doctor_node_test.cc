@@ -307,6 +307,16 @@ TEST(Doctor, Gpus) {
     facts.pci.peer_memory = false;
     facts.pci.open_kernel_driver = true;
   });
+  expect(check_gpus, "GPU sums", Level::kOk, "on 4 GPUs", [](Facts&) {});
+  expect(check_gpus, "GPU sums", Level::kFail, "by way of the host: NCCL has failed",
+         [](Facts& facts) {
+           facts.topology.mutable_gpu_sums()->set_on_gpus(false);
+           facts.topology.mutable_gpu_sums()->set_reason("NCCL has failed");
+         });
+  expect(check_gpus, "GPU sums", Level::kSkip, "none here (gpu-sums)", [](Facts& facts) {
+    facts.topology.mutable_gpu_sums()->set_on_gpus(false);
+    facts.topology.mutable_gpu_sums()->clear_by();
+  });
   expect(check_gpus, "MPS", Level::kSkip, "no GPU sums here",
          [](Facts& facts) { facts.topology.mutable_gpu_sums()->set_on_gpus(false); });
   expect(check_gpus, "MPS", Level::kWarn, "does not run",

@@ -77,6 +77,18 @@ Finding gpu_direct(const PciFacts& pci) {
               "modprobe nvidia_peermem, or install NVIDIA's open kernel modules");
 }
 
+// A daemon that has GPUs and does not sum there any more.
+bool are_given_up(const wire::GpuSumsReport& sums) { return !sums.on_gpus() && !sums.by().empty(); }
+
+Finding sums_there(const wire::GpuSumsReport& sums) {
+  constexpr const char* kCheck = "GPU sums";
+  if (sums.on_gpus()) return ok(kCheck, "on " + printable(sums.by()));
+  if (!are_given_up(sums)) return skip(kCheck, "none here (gpu-sums)");
+  return fail(kCheck, "by way of the host: " + printable(sums.reason()),
+              "see nvidia-smi and dmesg, and under MPS the log of its server; then restart "
+              "gradringd");
+}
+
 // How long a sum waits, and what it costs the trainer: docs/gpu-notes.md.
 Finding turns(const wire::GpuSumsReport& sums) {
   if (!sums.on_gpus()) return skip("MPS", "no GPU sums here (gpu-sums)");
@@ -132,6 +144,7 @@ Findings check_gpus(const Facts& facts) {
   }
   findings.push_back(cuda(facts.pci));
   findings.push_back(nvlink(machine));
+  findings.push_back(sums_there(facts.topology.gpu_sums()));
   findings.push_back(turns(facts.topology.gpu_sums()));
   if (!facts.topology.lanes().empty()) findings.push_back(network(facts.topology));
   if (!has_rdma(machine)) {
