@@ -38,7 +38,8 @@ struct CudaTwin {
   // all are as new. "imported": what it does with memory of another process,
   // unless that is open in its own context; 700 at first, while at 0 a peer that opened it is
   // enough. "cuIpcOpenMemHandle_v2 elsewhere": of a handle whose memory lies on another GPU.
-  // "cuDeviceGetAttribute": whether they lend their memory as DMA-BUFs.
+  // "peers lose": what kernels of one GPU read of another's memory, or write there, is lost, and
+  // nobody is told. "cuDeviceGetAttribute": whether they lend their memory as DMA-BUFs.
   void (*answer)(const char* function, int result);
   // What somebody holds on to: pinned ranges, streams, events, modules, memory of cuMemAlloc or of
   // another process, pages and addresses, primary contexts and contexts of a thread. Streams of

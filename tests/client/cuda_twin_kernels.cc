@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -48,7 +49,7 @@ std::optional<bool> is_scaled(std::string_view* name) {
 
 // What a GPU would reach from there, at a boundary that its loads need.
 int look_up(int number, const void* pointer, const Function& f, const FoldArguments& a,
-            std::vector<char*>* found) {
+            std::vector<char*>* found, std::deque<std::vector<char>>* lost) {
   const auto address = std::bit_cast<uint64_t>(pointer);
   const size_t element = size_of(f.dtype);
   const size_t count = a.loose + a.packs * (kWideBytes / element);
@@ -60,7 +61,8 @@ int look_up(int number, const void* pointer, const Function& f, const FoldArgume
   if (!is_imported_for(number, address)) return kIllegalAddress;
   const bool wide = a.packs > 0 && (address + a.head * element) % kWideBytes != 0;
   if (wide || address % element != 0) return kMisaligned;
-  found->push_back(bytes);
+  const bool loses = range.gpu != number && wanted("peers lose") != kSuccess;
+  found->push_back(loses ? lost->emplace_back(count * element).data() : bytes);
   return kSuccess;
 }
 
@@ -92,12 +94,13 @@ bool leave_trace(Dtype dtype, const FoldArguments& a, const std::vector<const vo
 
 int fold(int number, const Function& f, const FoldArguments& a) {
   std::vector<char*> outs, found;
+  std::deque<std::vector<char>> lost;
   int result = kSuccess;
   for (uint32_t i = 0; i < a.num_outs && result == kSuccess; ++i) {
-    result = look_up(number, a.outs[i], f, a, &outs);
+    result = look_up(number, a.outs[i], f, a, &outs, &lost);
   }
   for (uint32_t i = 0; i < a.num_inputs && result == kSuccess; ++i) {
-    result = look_up(number, a.inputs[i], f, a, &found);
+    result = look_up(number, a.inputs[i], f, a, &found, &lost);
   }
   if (result != kSuccess) return result;
   const std::vector<const void*> inputs(found.begin(), found.end());

@@ -336,6 +336,15 @@ TEST(Doctor, Gpus) {
   expect(check_gpus, "IOMMU", Level::kOk, "off", [](Facts& facts) { facts.pci.iommu.reset(); });
   expect(check_gpus, "PCI ACS", Level::kWarn, "1 bridge",
          [](Facts& facts) { facts.pci.acs_bridges = {"0000:16:00.0"}; });
+  const auto over_pcie = [](Facts& facts) {
+    for (auto& gpu : *facts.topology.mutable_machine()->mutable_gpus()) gpu.clear_nvlinks();
+    facts.topology.mutable_machine()->clear_nics();
+    facts.pci.iommu = "DMA";
+    facts.pci.acs_bridges = {"0000:16:00.0"};
+  };
+  expect(check_gpus, "GPUDirect", Level::kSkip, "no RDMA card", over_pcie);
+  expect(check_gpus, "IOMMU", Level::kWarn, "or is lost", over_pcie);
+  expect(check_gpus, "PCI ACS", Level::kWarn, "or is lost", over_pcie);
   expect(check_gpus, "PCI ACS", Level::kSkip, "root",
          [](Facts& facts) { facts.pci.acs_readable = false; });
   expect(check_gpus, "GPU", Level::kSkip, "none",

@@ -137,6 +137,18 @@ TEST_F(GpuMemoryThatIsOffered, IsNotForGpusThatDoNotReachItsOwn) {
   twin_.answer("cuDeviceCanAccessPeer", 0);
 }
 
+TEST_F(GpuMemoryThatIsOffered, NorForThoseWhoseWayThereLosesData) {
+  have(2);
+  twin_.answer("peers lose", 1);
+  ASSERT_TRUE(gpus_->start().ok());
+  twin_.answer("peers lose", 0);
+  Offer offer(random_bytes(100), 1);
+  const Memory memory = take(offer);
+  const std::vector<GpuRange> range = {{memory.get(), 0}};
+  EXPECT_FALSE(gpus_->reaches(0, range));
+  EXPECT_TRUE(gpus_->reaches(1, range));
+}
+
 TEST_F(GpuMemoryThatIsOffered, MustLieOnTheGpuThatIsNamed) {
   have(2);
   Offer offer(random_bytes(100), 1);

@@ -111,6 +111,19 @@ TEST_F(GpuNccl, GpusThatDoNotReachOneAnotherAreSummedToo) {
   EXPECT_THAT(gpus_->way(), HasSubstr("by kernels which does not work"));
 }
 
+// NCCL believes the driver.
+TEST_F(GpuNccl, IsNotUsedWhereTheWayBetweenGpusLosesData) {
+  twin_.answer("peers lose", 1);
+  use(2);
+  EXPECT_THAT(gpus_->way(), HasSubstr("not by NCCL, which would go where data is lost"));
+  ::setenv("NCCL_P2P_DISABLE", "1", 1);
+  use(2);
+  ::unsetenv("NCCL_P2P_DISABLE");
+  EXPECT_EQ(gpus_->way(), "by NCCL 2.28.9");
+  allreduce(kSum, 4, 1000, 2);
+  twin_.answer("peers lose", 0);
+}
+
 TEST(NcclEnvironment, IsForOneProcessThatWaitsForNobodyButWhatTheUserSaysStays) {
   const auto now = [](const char* name) {
     const char* const value = ::getenv(name);

@@ -88,6 +88,31 @@ TEST_F(GpuOrder, GpusThatCannotReadOneAnotherAreToldSo) {
   for (const auto& [address, gpu] : allocated_) EXPECT_EQ(behind(address, 0, 4), bytes);
 }
 
+// As behind an IOMMU: the driver says that there is a way, and no call fails.
+TEST_F(GpuOrder, AWayThatLosesDataIsNone) {
+  have(2);
+  twin_.answer("peers lose", 1);
+  ASSERT_TRUE(gpus_->start().ok());
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 1);
+  const std::vector<GpuRange> both = {{a.get(), 0}, {b.get(), 0}};
+  EXPECT_FALSE(gpus_->reaches(0, both) || gpus_->reaches(1, both));
+  std::vector<float> out(1);
+  EXPECT_THAT(sum({a, b}, out, 1).message(), HasSubstr("can reach the memory of all others"));
+  ASSERT_TRUE(sum({b, b}, out, 2).ok());
+  const Bytes bytes = random_bytes(4);
+  ASSERT_TRUE(gpus_->begin({bytes.data(), both, 4}, 3).ok());
+  all_end_well(2);
+  twin_.answer("peers lose", 0);
+  EXPECT_EQ(out, std::vector<float>{20});
+  for (const auto& [address, gpu] : allocated_) EXPECT_EQ(behind(address, 0, 4), bytes);
+  have(2);
+  ASSERT_TRUE(gpus_->start().ok());
+  const Memory again = lend_floats({1}, 0), other = lend_floats({10}, 1);
+  ASSERT_TRUE(sum({again, other}, out, 1).ok());
+  all_end_well(1);
+  EXPECT_EQ(out, std::vector<float>{11});
+}
+
 TEST_F(GpuOrder, MemoryOfTrainersIsOpenedForEachGpuThatItsDriverDoesNotLetReachIt) {
   for (const bool peers_reach : {false, true}) {
     have(3);

@@ -9,6 +9,7 @@
 
 #include "transport/cuda/launch_lock.h"
 #include "transport/cuda/mapped.h"
+#include "transport/cuda/peer_trial.h"
 
 namespace gradring::transport::cuda {
 namespace {
@@ -95,8 +96,8 @@ Status Engine::start(size_t index) {
   auto opened = std::make_shared<Openings>(gpus_[index]);
   for (size_t i = 0; i < gpus_.size(); ++i) {
     if (openings_[i] == nullptr) continue;
-    if (gpu.connect(*gpus_[i])) openings_[i]->let_in(gpus_[index]);
-    if (gpus_[i]->connect(gpu)) opened->let_in(gpus_[i]);
+    if (reach(gpus_[index], gpus_[i])) openings_[i]->let_in(gpus_[index]);
+    if (reach(gpus_[i], gpus_[index])) opened->let_in(gpus_[i]);
   }
   openings_[index] = std::move(opened);
   return {};

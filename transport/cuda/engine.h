@@ -49,6 +49,7 @@ class Engine : public Gpus {
  private:
   Status start(size_t index);
   bool may_use_nccl() const;
+  bool is_misled() const;
   void settle_way();
   // Bytes a second of an allreduce of all GPUs; 0: it does not work.
   double measure();

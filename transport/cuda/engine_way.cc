@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -29,6 +30,16 @@ std::string in_words(double bytes_a_second) {
 
 }  // namespace
 
+// Of GPUs that a driver has connected, and whose data does not arrive.
+bool Engine::is_misled() const {
+  for (const auto& gpu : gpus_) {
+    for (const auto& peer : gpus_) {
+      if (gpu != peer && gpu->has_way_to(*peer) && !gpu->reaches(peer->bit())) return true;
+    }
+  }
+  return false;
+}
+
 // With one GPU there is nothing to choose.
 bool Engine::may_use_nccl() const {
   return sums_.by == GpuSumsBy::kNccl || (sums_.by == GpuSumsBy::kMeasured && gpus_.size() > 1);
@@ -37,6 +48,12 @@ bool Engine::may_use_nccl() const {
 void Engine::settle_way() {
   if (!may_use_nccl()) {
     if (sums_.by == GpuSumsBy::kMeasured) way_ = "by kernels, since there is one GPU alone";
+    return;
+  }
+  if (is_misled() && std::getenv("NCCL_P2P_DISABLE") == nullptr) {
+    way_ +=
+        ", and not by NCCL, which would go where data is lost between these GPUs (see the log), "
+        "unless NCCL_P2P_DISABLE=1 is in gradringd's environment";
     return;
   }
   auto made = Communicators::make(gpus_);

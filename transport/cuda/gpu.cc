@@ -225,14 +225,12 @@ bool Gpu::has_way_to(const Gpu& peer) const {
   return asked == Driver::kSuccess && can != 0;
 }
 
-bool Gpu::connect(const Gpu& peer) {
+bool Gpu::connect(const Gpu& peer) const {
   if (!has_way_to(peer)) return false;
   const Current current(*this);
   if (current.result() != Driver::kSuccess) return false;
   const auto result = driver_.enable_peer(peer.context_, 0);
-  if (result != Driver::kSuccess && result != Driver::kPeerAlready) return false;
-  reached_.fetch_or(peer.bit());
-  return true;
+  return result == Driver::kSuccess || result == Driver::kPeerAlready;
 }
 
 Driver::Address Gpu::room_for_sum_of(const void* input) const {

@@ -58,8 +58,9 @@ class Gpu {
   // Whether the machine has a way for its kernels to another's memory. Any thread.
   bool has_way_to(const Gpu& peer) const;
   // From now on its kernels may read what `peer` has allocated, where the machine has a way for
-  // them. Both have started.
-  bool connect(const Gpu& peer);
+  // them; whether they find it there is for whoever tries it (reach()). Both have started.
+  bool connect(const Gpu& peer) const;
+  void count_as_reached(const Gpu& peer) { reached_.fetch_or(peer.bit()); }
 
   // ---- any thread, after start() ----
   Driver::Stream stream() const { return stream_; }

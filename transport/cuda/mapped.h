@@ -22,7 +22,7 @@ class Mapped : public OnGpu {
       std::span<const std::shared_ptr<Gpu>> all);
 
   Driver::Address begin_for(const Gpu& gpu) const override {
-    return (readers_ & gpu.bit()) != 0 ? begin() : 0;
+    return (readers_ & gpu.bit()) != 0 && gpu.reaches(on().bit()) ? begin() : 0;
   }
 
   // A range of addresses, and what is mapped there.
@@ -50,7 +50,7 @@ class Mapped : public OnGpu {
 
  private:
   const std::unique_ptr<const Range> range_;
-  const uint64_t readers_;  // by their bits
+  const uint64_t readers_;  // by their bits: those that may, some of which may not have started
 };
 
 }  // namespace gradring::transport::cuda

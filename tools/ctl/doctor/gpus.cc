@@ -59,6 +59,13 @@ Findings errors(const wire::GpuErrorsReport& told) {
   return {ok(kCheck, "none since gradringd was started")};
 }
 
+// GPUs that sum and reach one another over PCIe, if at all.
+bool sum_over_pcie(const wire::TopologyReport& topology) {
+  const auto& gpus = topology.machine().gpus();
+  const auto is_alone = [](const wire::GpuReport& gpu) { return links_of(gpu) == 0; };
+  return topology.gpu_sums().on_gpus() && gpus.size() > 1 && std::ranges::any_of(gpus, is_alone);
+}
+
 bool has_rdma(const wire::MachineReport& machine) {
   return std::ranges::any_of(
       machine.nics(), [](const wire::NicReport& nic) { return nic.rdma().ports_size() > 0; });
@@ -112,10 +119,11 @@ Finding network(const wire::TopologyReport& topology) {
 Finding iommu(const PciFacts& pci) {
   if (!pci.iommu) return ok("IOMMU", "off");
   if (*pci.iommu == "identity") return ok("IOMMU", "passes through");
-  return warn("IOMMU",
-              fmt::format("translates ({}): what goes from card to GPU goes over it",
-                          printable(*pci.iommu)),
-              "iommu=pt on the kernel's command line");
+  return warn(
+      "IOMMU",
+      fmt::format("translates ({}): what goes from device to device goes over it, or is lost",
+                  printable(*pci.iommu)),
+      "iommu=pt on the kernel's command line");
 }
 
 Finding acs(const PciFacts& pci) {
@@ -126,10 +134,12 @@ Finding acs(const PciFacts& pci) {
   for (size_t i = 0; i < std::min(pci.acs_bridges.size(), kShown); ++i)
     some += (i == 0 ? "" : ", ") + pci.acs_bridges[i];
   if (pci.acs_bridges.size() > kShown) some += ", ...";
-  return warn("PCI ACS",
-              fmt::format("on at {} ({}): what goes from card to GPU goes over the processor",
-                          counted(pci.acs_bridges.size(), "bridge"), some),
-              "turn ACS off in the firmware, or setpci -s BRIDGE ECAP_ACS+6.w=0000");
+  return warn(
+      "PCI ACS",
+      fmt::format(
+          "on at {} ({}): what goes from device to device goes over the processor, or is lost",
+          counted(pci.acs_bridges.size(), "bridge"), some),
+      "turn ACS off in the firmware, or setpci -s BRIDGE ECAP_ACS+6.w=0000");
 }
 
 }  // namespace
@@ -147,11 +157,9 @@ Findings check_gpus(const Facts& facts) {
   findings.push_back(sums_there(facts.topology.gpu_sums()));
   findings.push_back(turns(facts.topology.gpu_sums()));
   if (!facts.topology.lanes().empty()) findings.push_back(network(facts.topology));
-  if (!has_rdma(machine)) {
-    findings.push_back(skip("GPUDirect", "no RDMA card here"));
-    return findings;
-  }
-  findings.push_back(gpu_direct(facts.pci));
+  const bool rdma = has_rdma(machine);
+  findings.push_back(rdma ? gpu_direct(facts.pci) : skip("GPUDirect", "no RDMA card here"));
+  if (!rdma && !sum_over_pcie(facts.topology)) return findings;
   findings.push_back(iommu(facts.pci));
   findings.push_back(acs(facts.pci));
   return findings;
