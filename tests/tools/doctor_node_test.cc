@@ -324,7 +324,8 @@ TEST(Doctor, Gpus) {
   Facts alone = healthy_facts();
   alone.topology.mutable_gpu_sums()->set_mps(false);
   EXPECT_THAT(finding_of(check_gpus(alone), "MPS").remedy,
-              HasSubstr("same CUDA_MPS_PIPE_DIRECTORY"));
+              ::testing::AllOf(HasSubstr("same CUDA_MPS_PIPE_DIRECTORY"),
+                               HasSubstr("A fault of one program then reaches all on its GPUs")));
   expect(check_gpus, "slices of GPUs", Level::kSkip, "no GPU sums here",
          [](Facts& facts) { facts.topology.mutable_gpu_sums()->clear_network(); });
   expect(check_gpus, "slices of GPUs", Level::kOk, "go from the host's memory: eth0",

@@ -106,7 +106,8 @@ Finding turns(const wire::GpuSumsReport& sums) {
       "they for it",
       "nvidia-cuda-mps-control -d as the user of gradringd and of trainers, all of them with "
       "the same CUDA_MPS_PIPE_DIRECTORY (the service's is /run/gradring/mps), then restart "
-      "gradringd; or gpu-sums = off");
+      "gradringd; or gpu-sums = off. A fault of one program then reaches all on its GPUs, and "
+      "gradringd: see MPS in docs/collectives.md");
 }
 
 // gradringd has tried it when it began.
