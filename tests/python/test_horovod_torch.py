@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 CHECKS_OF_OPS = 14
-CHECKS_OF_OPTIMIZERS = 16
+CHECKS_OF_OPTIMIZERS = 17
 
 
 def test_every_op_gives_what_it_must(ring):

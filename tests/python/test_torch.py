@@ -15,7 +15,8 @@ def test_every_op_gives_what_it_must(ring):
 
 
 WAYS = ["ddp", "ddp-views", "ddp-unused-and-sparse", "ddp-hook", "ddp-hook-views", "ddp-hook-sparse", "ddp-bf16-wire",
-        "ddp-powersgd", "ddp-fp16", "fsdp1", "fsdp2", "zero", "accumulate", "join"]
+        "ddp-powersgd", "ddp-fp16", "ddp-compiled", "ddp-hook-compiled", "fsdp1", "fsdp1-compiled", "fsdp2", "zero", "accumulate",
+        "join"]
 ROUNDED = {"ddp-powersgd", "ddp-fp16", "ddp-bf16-wire"}
 
 

@@ -208,6 +208,24 @@ def clipped():
     assert len(told) == 1 and "without optimizer.skip_synchronize()" in str(told[0].message)
 
 
+def compiled_steps():
+    """Dynamo traces around what exchanges gradients."""
+    model, oracle = models()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+
+    @torch.compile(backend="aot_eager")
+    def step(rows):
+        optimizer.zero_grad()
+        loss_of(model, rows).backward()
+        optimizer.step()
+    data = batches()
+    for one in data:
+        step(one[0][rank])
+    oracle_steps(oracle, sgd(oracle), data, list(range(size)))
+    same(model, oracle, EXACT)
+    equal_on(model)
+
+
 def gradients_that_are_missing():
     """A layer that one rank alone goes through: the others take part with zeros."""
     for groups in (None, 1):
@@ -374,7 +392,7 @@ def states_to_go_back_to():
     equal_on(model)
 
 
-for check in (plain, several_passes, compressed, divided_before, grouped, in_process_sets, sparse, adasum, clipped,
+for check in (plain, several_passes, compressed, divided_before, grouped, in_process_sets, sparse, adasum, clipped, compiled_steps,
               gradients_that_are_missing, uneven_data, closures_and_schedules, schedules_of_what_was_wrapped, mistakes, states,
               states_to_go_back_to):
     check()

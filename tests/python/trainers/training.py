@@ -54,11 +54,15 @@ def sgd(parameters):
     return torch.optim.SGD(parameters, 0.1)
 
 
-def ddp(with_table=False, hook=None, optimizer_of=sgd, **options):
+def compiled(model):
+    return torch.compile(model, backend="aot_eager")  # by which all is traced as by others, and nothing takes a C++ compiler
+
+
+def ddp(with_table=False, hook=None, optimizer_of=sgd, compile_it=lambda model: model, **options):
     model = DistributedDataParallel(Model(with_table), **options)
     if hook is not None:
         model.register_comm_hook(*hook())
-    train(model, optimizer_of(model.parameters()), MINE)
+    train(compile_it(model), optimizer_of(model.parameters()), MINE)
     return weights(model.parameters())
 
 
@@ -86,11 +90,11 @@ def zero(parameters):
     return ZeroRedundancyOptimizer(parameters, torch.optim.SGD, lr=0.1)
 
 
-def fsdp1():
+def fsdp1(compile_it=lambda model: model, **options):
     from torch.distributed.fsdp import FullyShardedDataParallel
 
-    model = FullyShardedDataParallel(Model(), device_id=torch.device("cpu"))
-    train(model, sgd(model.parameters()), MINE)
+    model = FullyShardedDataParallel(Model(), device_id=torch.device("cpu"), **options)
+    train(compile_it(model), sgd(model.parameters()), MINE)
     with FullyShardedDataParallel.summon_full_params(model):
         return weights(model.module.parameters())
 
@@ -147,7 +151,10 @@ WAYS = {
     "ddp-bf16-wire": lambda: ddp(hook=lambda: own_hook("bf16_wire_hook")),
     "ddp-powersgd": lambda: ddp(hook=power_sgd),
     "zero": lambda: ddp(optimizer_of=zero),
+    "ddp-compiled": lambda: ddp(compile_it=compiled),
+    "ddp-hook-compiled": lambda: ddp(hook=own_hook, compile_it=compiled),
     "fsdp1": fsdp1,
+    "fsdp1-compiled": lambda: fsdp1(compile_it=compiled, use_orig_params=True),
     "fsdp2": fsdp2,
     "accumulate": accumulate,
     "join": join,

@@ -10,6 +10,7 @@ from ..reduce_ops import Adasum
 from .backward import Passes
 from .compression import Packed
 from .ops import start_allreduce
+from .untraced import untraced
 
 
 class AdasumSteps(Passes):
@@ -28,6 +29,7 @@ class AdasumSteps(Passes):
         raise AssertionError("optimizer.skip_synchronize() with Adasum: it is steps that are exchanged, in step()")
 
     @torch.no_grad()
+    @untraced
     def step(self, closure=None) -> Any:
         """Raises GradringError."""
         starts = [one.detach().clone() for one in self._exchanged]

@@ -8,6 +8,7 @@ from collections import Counter
 import torch
 
 from .options import same_groups
+from .untraced import untraced
 
 
 def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
@@ -30,6 +31,7 @@ def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
     return pairs
 
 
+@untraced
 class Passes:
     """A part of optimizers' classes: knows of which parameters the gradients are complete.
 
@@ -50,6 +52,7 @@ class Passes:
         # Models outlive optimizers.
         mine = weakref.ref(self)
 
+        @untraced
         def told(parameter):
             if (optimizer := mine()) is not None:
                 optimizer._count(parameter)

@@ -13,12 +13,14 @@ from .._native import Call, Collective, ReduceOp, Wire
 from .process_group import ProcessGroup
 from .devices import device_of
 from .tensors import Move, dtype_of
+from .untraced import untraced
 from .work import Work
 
 # Made for hooks whose state is None, where torch's default group is another backend's.
 _own: ProcessGroup | None = None
 
 
+@untraced
 def allreduce_hook(state, bucket: dist.GradBucket):
     """The mean of a bucket over all ranks, summed where it lies.
 
@@ -28,11 +30,13 @@ def allreduce_hook(state, bucket: dist.GradBucket):
     return _mean(state, bucket, Wire.DEFAULT)
 
 
+@untraced
 def bf16_wire_hook(state, bucket: dist.GradBucket):
     """The same; between nodes float32 gradients travel as bfloat16, and are summed as float32."""
     return _mean(state, bucket, Wire.BFLOAT16)
 
 
+@untraced
 def fp16_wire_hook(state, bucket: dist.GradBucket):
     """The same; between nodes float32 gradients travel as float16, and are summed as float32."""
     return _mean(state, bucket, Wire.FLOAT16)

@@ -17,6 +17,7 @@ from .backward import Passes, named_pairs
 from .compression import Compression, Packed
 from .functions import broadcast_object
 from .ops import sparse_allreduce_async, start_allreduce
+from .untraced import untraced
 
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
@@ -70,6 +71,7 @@ def _of_class(optimizer, kind):
     return made
 
 
+@untraced
 class GradientSteps(Passes):
     """What DistributedOptimizer adds to an optimizer's class, but for Adasum."""
 

@@ -14,6 +14,7 @@ from ..deadline import FOR_EVER, LOOK, Deadline
 from ..errors import GradringError
 from .captures import aside
 from .devices import Ordered
+from .untraced import untraced
 from .work import Work
 
 _LARGE = 256 << 10  # bytes, whose way back takes longer than a stream's wait for another
@@ -26,6 +27,7 @@ def waits_block() -> bool:
     return os.environ.get(_BLOCKING, "0") not in ("", "0")
 
 
+@untraced
 class OrderedWork(Work):
     """One collective whose result streams wait for, and bring.
 

@@ -18,6 +18,7 @@ from .reduce_ops import reduction
 from .residence import Residence
 from .staging import Stage
 from .tensors import Move, scratch
+from .untraced import untraced
 from .work import Finisher, Together, Work, stop_all
 
 _SMALL = 64  # elements, of works that are kept alive for a while
@@ -43,6 +44,7 @@ def _end_of(moves, finish):
     return end
 
 
+@untraced
 class ProcessGroup(dist.ProcessGroup):
     """One group of ranks, through the daemon of this node. Made by torch.distributed, see gradring.torch.
 

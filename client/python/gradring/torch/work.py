@@ -19,8 +19,10 @@ from .._native import Code
 from ..deadline import LOOK, Deadline
 from ..errors import GradringError
 from .devices import Device
+from .untraced import untraced
 
 
+@untraced
 class Work(dist.Work):
     """One collective under way, of one or several of the library's requests, or soon under way.
 
@@ -162,6 +164,7 @@ class Work(dist.Work):
             self._end(error)
 
 
+@untraced
 class Together(dist.Work):
     """Several works of a group as one."""
 
