@@ -1,5 +1,7 @@
 """Every op of torch.distributed, checked against what it must give. Says which were right."""
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from meet import meet
@@ -122,6 +124,19 @@ def futures():
     work = dist.all_reduce(of_rank(1), async_op=True)
     work.wait()
     assert (work.get_future().wait()[0] == SIZE).all(), "a future of what is done already"
+
+
+def futures_that_end_in_another_order():
+    """Rank 0 has that first which the others start last, behind what its second one's callback starts."""
+    last, first, chained = (dist.new_group(timeout=timedelta(seconds=10)) for _ in range(3))
+    if RANK == 0:
+        late = dist.all_reduce(of_rank(1), group=last, async_op=True).get_future()
+        soon = dist.all_reduce(of_rank(1), group=first, async_op=True).get_future()
+        soon.then(lambda _: dist.all_reduce(of_rank(1), group=chained, async_op=True)).wait()
+        assert (late.wait()[0] == SIZE).all()
+    else:
+        for group in (first, chained, last):
+            dist.all_reduce(of_rank(1), group=group)
 
 
 def broadcast_and_reduce():
@@ -305,8 +320,8 @@ CHECKS = [
     all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
     parameters_that_are_not_contiguous,
     all_reduce_of_complex_numbers, all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once,
-    futures, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one,
-    groups, coalesced, coalesced_on_a_device, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
+    futures, futures_that_end_in_another_order, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter, gather_and_scatter,
+    all_to_all, objects, one_to_one, groups, coalesced, coalesced_on_a_device, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
 ]
 for check in CHECKS:
     check()

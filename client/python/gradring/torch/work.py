@@ -35,6 +35,7 @@ class Work(dist.Work):
     _error: Exception | None = None
     _future: torch.futures.Future | None = None
     _end_told: torch.futures.Future | None = None
+    _due: Deadline  # of the future
 
     def __init__(self, what, requests, outputs, finish, timeout, device: Device | None = None):
         """`requests`: None if they come later, by submitted(). `finish()`: run once, when all are done well.
@@ -102,27 +103,44 @@ class Work(dist.Work):
             done = self._done
         if done:
             self._end_told.set_result(self._outputs)
-        elif _finisher.is_this_thread():
-            self._finish_future()  # a callback may wait for it here, and nobody else would finish it
+            return self._future
+        self._due = Deadline(self._timeout)
+        if _finisher.is_this_thread():  # a callback may wait for it here, and nobody else would finish it
+            while not self.end_by(self._due):
+                pass
         else:
             _finisher.add(self)
         return self._future
 
+    def end_by(self, deadline):
+        """For whoever has the future: whether it has ended by then, well or not; and at the latest in time."""
+        try:
+            if self._is_done_by(deadline):
+                return True
+            if self._due.seconds() > 0:
+                return False
+            raise self._too_late(self._due)
+        except Exception as error:  # whatever it is, whoever has the future must hear of it
+            self._end(error)
+            return True
+
     def _complete(self, deadline):
         """Whether it is done by then; unless that is a look, not to be done is an error."""
+        if self._is_done_by(deadline):
+            return True
+        if deadline is LOOK:
+            return False
+        raise self._too_late(deadline)
+
+    def _is_done_by(self, deadline):
         if self._submitted is not None and not self._submitted.wait(deadline.seconds()):
-            if deadline is LOOK:
-                return False
-            raise GradringError(f"{self._what}: timeout after {deadline.given:g} s, and the device has not come to it yet",
-                                Code.DEADLINE)
+            return False
         for request in self._requests:
             if self._done:
                 break
             try:
                 if not request.wait(deadline.milliseconds()):
-                    if deadline is LOOK:
-                        return False
-                    raise self._too_late(deadline)
+                    return False
             except GradringError as error:
                 if error.code != Code.DEADLINE:
                     self._end(error)
@@ -133,8 +151,11 @@ class Work(dist.Work):
         return True
 
     def _too_late(self, deadline):
-        return GradringError(f"{self._what}: timeout after {deadline.given:g} s, and it is still under way; 'gradringctl jobs' "
-                             "says who waits for whom", Code.DEADLINE)
+        if self._submitted is not None and not self._submitted.is_set():
+            why = "the device has not come to it yet"
+        else:
+            why = "it is still under way; 'gradringctl jobs' says who waits for whom"
+        return GradringError(f"{self._what}: timeout after {deadline.given:g} s, and {why}", Code.DEADLINE)
 
     def _end(self, error):
         with self._lock:
@@ -156,12 +177,6 @@ class Work(dist.Work):
         if self._error is not None:
             raise self._error
         return told.value()
-
-    def _finish_future(self):
-        try:
-            self._complete(Deadline(self._timeout))
-        except Exception as error:  # whatever it is, whoever has the future must hear of it
-            self._end(error)
 
 
 @untraced
@@ -248,11 +263,37 @@ class Finisher:
         works.append(work)
         if self._rest:
             time.sleep(self._rest)
+        self._take(works)
+        return True
+
+    def _take(self, works):
+        """Whatever has come meanwhile."""
         with contextlib.suppress(queue.Empty):
             while (work := self._works.get_nowait()) is not None:
                 works.append(work)
             self._works.put(None)  # for when these are over
-        return True
+
+
+class AsTheyEnd(Finisher):
+    """For works of all groups that have futures: they end in any order, and a callback of one may start what another waits
+    for. Looks at all of them, the less often the longer nothing happens."""
+
+    _OFTEN, _SELDOM = 1e-3, 0.25  # seconds between looks
+
+    def __init__(self, name):
+        super().__init__(name, self._wait_for_any)
+
+    def _wait_for_any(self, works):
+        began = time.monotonic()
+        while not self._drops:
+            pause = min(max((time.monotonic() - began) / 4, self._OFTEN), self._SELDOM)
+            works[0].end_by(Deadline(pause))  # most end in order, and their callbacks are to run at once
+            left = [work for work in works if not work.end_by(LOOK)]
+            if len(left) < len(works):
+                works.clear()
+                works.extend(left)
+                return
+            self._take(works)
 
 
 def stop_all(finishers):
@@ -268,7 +309,7 @@ def _join_all(finishers, seconds):
         one.join(max(until - time.monotonic(), 0))
 
 
-_finisher = Finisher("gradring-finisher", lambda works: works.popleft()._finish_future())
+_finisher = AsTheyEnd("gradring-finisher")
 
 
 def _stop_at_exit():
