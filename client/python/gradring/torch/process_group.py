@@ -158,15 +158,15 @@ class ProcessGroup(dist.ProcessGroup):
         return self.start_calls(what, [move.call for move in moves], outputs, end or _nothing, moves, fetches,
                                 staged.pop() if len(staged) == 1 else None)
 
-    def start_calls(self, what, calls, outputs, finish=_nothing, owner=None, fetches=(), device=None):
+    def start_calls(self, what, calls, outputs, finish=_nothing, owner=None, fetches=(), device=None, timeout=None):
         """Submits native calls as one Work, behind the copies of `fetches` and all ops that were started before. `device`: see
-        Work."""
+        Work. `timeout`: seconds; None: the group's."""
         job = self._usable(what)
 
         def submit():
             return _start_all(job, calls, owner)
         late = bool(fetches) or self._stage.busy()
-        work = Work(what + self._of_ranks, None if late else submit(), outputs, finish, self._timeout, device)
+        work = Work(what + self._of_ranks, None if late else submit(), outputs, finish, timeout or self._timeout, device)
         if late:
             self._stage.add(fetches, lambda: work.submitted(submit()), work.not_submitted)
         return self._begun(work)
@@ -348,7 +348,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- none ----
     def barrier(self, opts=None):
-        return self.start_calls("barrier", [Call(Collective.BARRIER)], [])
+        given = opts.timeout.total_seconds() if opts is not None else 0
+        return self.start_calls("barrier", [Call(Collective.BARRIER)], [], timeout=given if given > 0 else None)
 
     # Names that torch uses from 2.13 on.
     all_gather_single = _allgather_base
