@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from expect import refused
 from meet import meet
 from report import say
 
@@ -89,6 +90,34 @@ def all_reduce_of_complex_numbers():
     tensor = torch.full((3,), complex(RANK + 1, 1))
     dist.all_reduce(tensor)  # which torch hands over as twice as many floats
     assert (tensor == complex(TOTAL, SIZE)).all()
+
+
+def complex_numbers_elsewhere():
+    """torch hands them over as they are."""
+    mine = torch.full((SIZE,), complex(RANK + 1, 1))
+    tensor = mine.clone()
+    dist.reduce(tensor, 1)
+    assert RANK != 1 or (tensor == complex(TOTAL, SIZE)).all()
+    share = torch.empty(1, dtype=mine.dtype)
+    dist.reduce_scatter_tensor(share, mine.conj(), op=dist.ReduceOp.AVG)
+    assert share.item() == complex(TOTAL / SIZE, -1), share
+    dist.reduce_scatter(share, list(mine.split(1)))
+    assert share.item() == complex(TOTAL, SIZE), share
+    parts = [torch.empty(2, SIZE // 2, dtype=mine.dtype).t() for _ in range(SIZE)] if RANK == 0 else None
+    dist.gather(mine.reshape(-1, 2), parts, dst=0)
+    assert RANK != 0 or all((part == complex(rank + 1, 1)).all() for rank, part in enumerate(parts)), parts
+    got = torch.empty_like(mine)
+    dist.all_to_all_single(got, mine, [1] * SIZE, [1] * SIZE)
+    assert got.tolist() == [complex(rank + 1, 1) for rank in range(SIZE)]
+    refused(TypeError, "no MAX of them", dist.reduce, mine, 0, op=dist.ReduceOp.MAX)
+    torch.manual_seed(RANK)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2, dtype=torch.complex64))
+    model(torch.full((1, 2), complex(RANK + 1, 0))).sum().abs().backward()
+    for name, one in model.named_parameters():
+        for value in (one.detach(), one.grad):
+            everybody = [torch.empty_like(value) for _ in range(SIZE)]
+            dist.all_gather(everybody, value)
+            assert value.abs().max() > 0 and all(torch.equal(other, value) for other in everybody), name
 
 
 def all_reduce_of_bools_and_of_nothing():
@@ -318,10 +347,11 @@ def what_makes_no_sense_is_refused_in_words():
 
 CHECKS = [
     all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
-    parameters_that_are_not_contiguous,
-    all_reduce_of_complex_numbers, all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once,
-    futures, futures_that_end_in_another_order, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter, gather_and_scatter,
-    all_to_all, objects, one_to_one, groups, coalesced, coalesced_on_a_device, functional_and_sharded, what_makes_no_sense_is_refused_in_words,
+    parameters_that_are_not_contiguous, all_reduce_of_complex_numbers, complex_numbers_elsewhere,
+    all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once, futures,
+    futures_that_end_in_another_order, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter,
+    gather_and_scatter, all_to_all, objects, one_to_one, groups, coalesced, coalesced_on_a_device,
+    functional_and_sharded, what_makes_no_sense_is_refused_in_words,
 ]
 for check in CHECKS:
     check()

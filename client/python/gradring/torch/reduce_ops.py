@@ -54,6 +54,7 @@ class IntegerAverage(Move):
 def reduction(size, collective, source, target, count, op, **details) -> Move:
     """One among so many ranks. An average of integers, which the daemon refuses to make, is rounded towards 0."""
     how = how_to_reduce(op)
-    if how["op"] == ReduceOp.AVERAGE and not source.is_floating_point() and source.dtype != torch.bool:
+    fractions = source.is_floating_point() or source.is_complex()
+    if how["op"] == ReduceOp.AVERAGE and not fractions and source.dtype != torch.bool:
         return IntegerAverage(size, collective, source, target, count, **details)
     return Move(collective, source, target, count, **how, **details)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .._native import Call, Dtype
+from .._native import Call, Dtype, ReduceOp
 from .devices import Device, Ordered, device_of
 
 DTYPES = {
@@ -77,11 +77,28 @@ class Place:
             self.tensor.detach().copy_(self.dense)  # parameters too, as those that are dense
 
 
+def _in_pairs(source, target, count, details):
+    """(source, target, count) of complex numbers as of twice as many floats. torch's own functions do so for some ops only."""
+    op = details.get("op", ReduceOp.SUM)
+    if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
+        raise TypeError(f"gradring: complex numbers can be summed and averaged, and there is no {op.name} of them")
+    if "counts" in details:
+        details["counts"] = [2 * one for one in details["counts"]]
+    if target is source:
+        source = target = torch.view_as_real(target)
+    else:
+        source = torch.view_as_real(source.resolve_conj()) if source is not None else None
+        target = torch.view_as_real(target) if target is not None else None
+    return source, target, 2 * count
+
+
 class Move:
     """A native call from one tensor, or none, to another, or none, which are kept alive. The same twice: in place."""
 
     def __init__(self, collective, source: torch.Tensor | None, target: torch.Tensor | None, count: int, **details):
         self.collective, self.peer = collective, details.get("root", 0)
+        if (source if source is not None else target).is_complex():
+            source, target, count = _in_pairs(source, target, count, details)
         self.device = ordered_device(source, target)
         if self.device is not None:
             details["gpu_stream"] = self.device.current_handle()
