@@ -331,11 +331,13 @@ def functional_and_sharded():
 
 def what_makes_no_sense_is_refused_in_words():
     uneven = torch.empty(3), torch.empty(2)
+    beside_another = dist.new_group(backend="cpu:gradring,cuda:gloo")
     for call, words in ((lambda: dist.all_gather_into_tensor(*uneven), "needs 4 times 2 elements"),
                         (lambda: dist.broadcast(torch.eye(2).to_sparse(), 0), "sparse"),
                         (lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)), "split sizes"),
                         (lambda: dist.all_reduce(torch.empty(2, device="meta")), "this one is on meta"),
                         (lambda: dist.all_gather(list(torch.empty(SIZE, 2)), torch.empty(3)), "with 3 elements"),
+                        (lambda: dist.barrier(group=beside_another), "have a group of its own"),
                         (lambda: dist.recv(torch.empty(1)), "name the rank")):
         try:
             call()

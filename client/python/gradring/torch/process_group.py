@@ -52,6 +52,8 @@ class ProcessGroup(dist.ProcessGroup):
     they are submitted.
     """
 
+    _is_alone = False  # as far as is known
+
     def __init__(self, job: _native.Job, timeout, name: str, at_shutdown=lambda: None):
         """`timeout`: a timedelta; `at_shutdown()`: called once, before the job is left."""
         super().__init__(job.rank, job.size)
@@ -194,7 +196,18 @@ class ProcessGroup(dist.ProcessGroup):
         self._unheard.tell()
         if self.job is None:
             raise RuntimeError(f"gradring: {what} on a process group that has been destroyed")
+        if not self._is_alone:
+            self._check_alone()
         return self.job
+
+    def _check_alone(self):
+        """Not when it is made: torch tells nobody then which backends were asked for."""
+        asked = dist.get_backend_config(self)
+        if any(one.partition(":")[2] != self.getBackendName() for one in asked.split(",")):
+            raise ValueError(f"gradring: a process group of {asked!r}: torch has gradring serve tensors of all devices in it, and no "
+                             "other backend. Name \"gradring\" alone, and have a group of its own for the other, as "
+                             "new_group(backend=\"nccl\")")
+        self._is_alone = True
 
     def _move(self, what, collective, source, target, count, outputs=None, **details):
         """An op from one dense tensor, or none, to another, or none, with `count` elements a block."""
