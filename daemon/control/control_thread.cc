@@ -300,13 +300,11 @@ int ControlThread::read_clients(core::Time now) {
   if ((items_[1].revents & ZMQ_POLLIN) == 0) return 0;
   ClientRouter::Received received;
   const core::Time until = monotonic_now() + kReadTime;
-  int count = 0;
-  while (count < kMessagesPerTurn && !setup_.commands->full() && router_.receive(&received)) {
+  for (int count = 0;; ++count) {
+    const bool goes_on = count < kMessagesPerTurn && monotonic_now() < until;
+    if (!goes_on || setup_.commands->full() || !router_.receive(&received)) return count;
     requests_.handle(received, now);
-    ++count;
-    if (monotonic_now() >= until) break;
   }
-  return count;
 }
 
 int ControlThread::read_descriptors(core::Time now) {

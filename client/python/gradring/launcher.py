@@ -57,7 +57,8 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         results = Path(folder) / "results"
         # Results are handed over in a file of this host, where srun may start no rank.
         command = [_program(), "--launcher", "ssh", "-np", str(num_proc or np or 1), *(["-H", hosts] if hosts else []),
-                   *more, *(word for name in env or {} for word in ("-x", name)), *flags, executable or sys.executable, "-m", "gradring.launched", str(results), payload]
+                   *more, *(word for name in env or {} for word in ("-x", name)), *flags,
+                   executable or sys.executable, "-m", "gradring.launched", str(results), payload]
         done = subprocess.run(command, env={**os.environ, **(env or {})}, check=False)
         if not results.exists():
             raise RuntimeError(f"gradring: the function did not end on all ranks: gradring-run ended with "
