@@ -32,12 +32,29 @@ TEST(ViewChange, ATableComesWithTheNextView) {
   EXPECT_EQ(council.at("a").view().tuning, Tuning{}) << "it was made for others";
 }
 
+TEST(ViewChange, ATableThatWasWantedOnceIsNotProposedAgain) {
+  Council council(3);
+  council.at("b").want_tuning(some_table(), council.now);
+  council.run();
+  Tuning other;
+  other.set({12, {Choice::Way::kWhole, 0}, {}});
+  council.at("c").want_tuning(other, council.now);
+  council.run();
+  council.at("b").want(true, council.now);
+  council.run();
+  EXPECT_EQ(council.epoch("a"), 4u);
+  EXPECT_EQ(council.at("a").view().tuning, other);
+}
+
 TEST(ViewChange, NobodyIsLeftOutForATable) {
   Council council(3);
+  council.at("b").want(true, council.now);  // another reason, which that view has done with
+  council.run();
+  ASSERT_EQ(council.epoch("a"), 2u);
   for (const char* node : {"a", "b"}) council.hold("c", node);
   council.at("a").want_tuning(some_table(), council.now);
   council.settle(20 * kSecond);  // and others take it over meanwhile
-  EXPECT_EQ(council.epoch("a"), 1u);
+  EXPECT_EQ(council.epoch("a"), 2u);
   for (const char* node : {"a", "b"}) council.release("c", node);
   council.settle(10 * kSecond);
   for (const char* node : {"a", "b", "c"}) EXPECT_EQ(council.members(node), "a b c");
