@@ -198,6 +198,22 @@ TEST(Courier, TooMuchThatWaitsBreaksIt) {
   EXPECT_NE(post.sides[0].downs[0].find("does not read"), std::string::npos);
 }
 
+// There is always something under way for longer than a channel is given that is not heard.
+TEST(Courier, ABusyChannelOutlivesAMomentWithoutAnyLetter) {
+  Post post(1);
+  post.run(20 * kMillisecond);
+  ASSERT_TRUE(post.both_up());
+  const int bodies = static_cast<int>((post.options.give_up + 2 * kSecond) / kMillisecond);
+  for (int i = 0; i < bodies; ++i) {
+    post.lost = i > bodies - 300 && i < bodies - 100 ? 100 : 0;
+    ASSERT_TRUE(post.send(0, std::to_string(i))) << i;
+    post.run(kMillisecond);
+  }
+  post.run(2 * kSecond);
+  EXPECT_TRUE(post.sides[0].downs.empty());
+  EXPECT_EQ(post.sides[1].got, numbers(0, bodies));
+}
+
 // Letters of a life that is over, delivered at any time later, change nothing for long.
 TEST(Courier, StormsOfRestartsEndInAWholeChannel) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {

@@ -89,6 +89,40 @@ TEST(EngineFlow, ANewSliceNeedsTwoCredits) {
   EXPECT_EQ(ring.engine(0).counters().slices_sent, before + 1);
 }
 
+TEST(EngineFlow, AWindowOutlivesTheView) {
+  Ring ring(2, 1, small_slices(8));
+  ring.engine(0).set_window(2);
+  ring.change_view();
+  ring.run();
+  ring.hold(1, 0);
+  ring.submit_all(op(0), sum_of(1000));
+  ASSERT_TRUE(ring.deliver_first(1, 0, FrameType::kReady));
+  ring.pump(0);
+  EXPECT_EQ(ring.engine(0).counters().slices_sent, 1u);
+}
+
+// Of each epoch a holds two finals more that b lacks, and in the last one it has none but those to
+// give: with three slots at b two of them may go, as if they began there.
+TEST(EngineFlow, WhatIsHandedOutNeedsTwoCreditsAsWell) {
+  Ring ring(2, 1, small_slices(3), "elastic");
+  const std::vector<Ticket> tickets = ring.submit_all(op(0), sum_of(1000));
+  ring.hold(0, 1);
+  for (int epochs = 0; epochs < 2; ++epochs) {
+    ASSERT_TRUE(ring.deliver_first(0, 1, FrameType::kReady));
+    ring.deliver_first(0, 1, FrameType::kCredit);
+    ring.run();
+    ring.change_view();
+    while (ring.deliver_first(0, 1, FrameType::kSlice)) {
+    }
+  }
+  const uint64_t before = ring.engine(0).counters().slices_handed;
+  ring.run();
+  EXPECT_EQ(ring.engine(0).counters().slices_handed, before + 2);
+  ring.release(0, 1);
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+}
+
 TEST(EngineFlow, AnUrgentOpOvertakesWhatHasBegun) {
   for (const int32_t priority : {0, 1}) {
     Ring ring(3, 2, small_slices(3));

@@ -103,7 +103,27 @@ TEST(EngineResend, AfterTheThirdTimeTheNextViewFailsTheOpEverywhere) {
             "check the network card, the cable and the memory of both nodes");
   ring.run();
   EXPECT_TRUE(ring.all_ok(later));
+  EXPECT_THAT(ring.change_view().view.explanation, testing::Not(HasSubstr("corrupted")))
+      << "said once";
+  ring.run();
   ring.leave_all();
+}
+
+// It can get to all others.
+TEST(EngineResend, WhatCameDamagedToANodeThatIsGoneDoesNotFail) {
+  ResendStory ring("elastic min=1");
+  ring.damages = [](uint32_t from, uint32_t, const SliceBody&) { return from == 1; };
+  const auto tickets = ring.submit_all(op(0), sum_of(1000));
+  ring.run();
+  ASSERT_EQ(ring.condemnations(1).size(), 1u);
+  ring.damages = nullptr;
+  ring.crash(2);
+  ring.change_view();
+  ring.run();
+  for (const Ticket ticket : tickets) {
+    if (ring.view().host_of(ticket.rank) == 2) continue;
+    EXPECT_EQ(ring.outcome(ticket).verdict, Verdict::kOkShrunk);
+  }
 }
 
 // Somebody has been told OK, so nobody may be told FAILED: the two ends of the link part.

@@ -143,6 +143,41 @@ TEST(EngineRise, WithoutRoomForCopiesTheyWaitForTheOthers) {
   }
 }
 
+// One op is on its way up and another waits for its turn when the epoch ends. In the next one both
+// begin anew, and op 1 not before all are ready for it once more.
+TEST(EngineRise, TurnsEndWithTheirEpoch) {
+  EngineOptions options = rising();
+  options.rising_most = 1;
+  Ring ring(3, 1, options, "elastic");
+  std::vector<Ticket> tickets;
+  for (uint64_t k = 0; k < 2; ++k) {
+    for (const Ticket ticket : ring.submit_all(op(k), sum_of(16))) tickets.push_back(ticket);
+  }
+  for (const uint32_t node : {1u, 2u}) {
+    ring.hold(node, 0);
+    while (ring.deliver_first(node, 0, FrameType::kReady)) {
+    }
+  }
+  ring.run();
+  ASSERT_EQ(ring.under_way(1, 0, FrameType::kSlice), 1u) << "op 1 has to wait";
+  ring.change_view();
+  for (const uint32_t node : {1u, 2u}) {
+    while (ring.deliver_first(node, 0, FrameType::kSlice)) {
+    }
+  }
+  ring.release(1, 0);
+  ASSERT_TRUE(ring.deliver_first(2, 0, FrameType::kReady));
+  while (!ring.ended(tickets[0]) && (ring.run(), ring.deliver_first(2, 0, FrameType::kSlice))) {
+  }
+  ring.run();
+  EXPECT_TRUE(ring.ended(tickets[0]));
+  EXPECT_FALSE(ring.ended(tickets[3])) << "c is not ready for op 1";
+  ring.release(2, 0);
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  expect_nothing_left(ring);
+}
+
 TEST(EngineRise, WhereTheFirstMemberDiesTheOthersAgree) {
   for (uint64_t steps = 0; steps < 120; steps += 3) {
     for (const Wake wake : {Wake::kArrives, Wake::kLost, Wake::kTorn}) {

@@ -63,6 +63,19 @@ TEST_F(MembershipRestore, ASessionThatEndedBeforeItsRankWasWrittenDownAsLost) {
   next_.session_lost(1002, "ended while its daemon was restarted");
 }
 
+// Killed between the two.
+TEST_F(MembershipRestore, AnEngineThatDoesNotKnowOfTheViewIsTold) {
+  JobRecord record = running();
+  change::Commit commit;
+  commit.incarnation = record.view.incarnation;
+  commit.epoch = 3;
+  commit.proposal.view = record.view;
+  record.acceptor.last_commit = commit;
+  EXPECT_CALL(hands_, adopt_engine(record.view.incarnation, commit.proposal,
+                                   testing::ElementsAre(SessionId{1001}, SessionId{1002})));
+  next_.restore(record, 2, kSecond);
+}
+
 // Killed when it had written down that, and nothing that follows from it.
 TEST_F(MembershipRestore, WhoIsNoMemberOfTheViewThatItHeardOfIsExcluded) {
   JobRecord record = running();

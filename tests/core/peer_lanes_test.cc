@@ -78,6 +78,30 @@ TEST_F(TwoLanes, AMendedOneIsTriedAndThenUsed) {
   EXPECT_EQ(lanes_.heard_lanes(), 0b11u);
 }
 
+// What was heard of it before it was lost says nothing, however long a silence may be.
+TEST(PatientLanes, OneThatIsNotHeardAnewIsNotUsed) {
+  Time now = 50 * kSecond;
+  PeerLanes lanes(2, {5 * kSecond, 15 * kSecond}, now);
+  lanes.heard(1, now);
+  lanes.peer_hears(0b11, now);
+  lanes.broke(1, "connection reset", now);
+  for (int i = 0; i < 40; ++i) {
+    now += 100 * kMillisecond;
+    lanes.heard(0, now);
+    lanes.peer_hears(0b11, now);
+    lanes.tick(now);
+    ASSERT_NE(lanes.state(1), State::kUp) << i;
+  }
+  EXPECT_EQ(lanes.state(1), State::kTrying);
+}
+
+// Then it is more likely the peer that is slow.
+TEST_F(TwoLanes, OneIsNotLostAloneWhereTheOtherIsSilentToo) {
+  EXPECT_THAT(pass(500 * kMillisecond, 0b01, 0b11), IsEmpty());
+  EXPECT_THAT(pass(700 * kMillisecond, 0b00, 0b11), IsEmpty()) << "for 1.2 and for 0.7 seconds";
+  EXPECT_THAT(pass(kSecond, 0b11, 0b11), IsEmpty());
+}
+
 TEST_F(TwoLanes, OneThatTheOtherEndDoesNotHearIsNotUsed) {
   lose_lane_1();
   pass(2 * kSecond, 0b11, 0b01);
