@@ -54,6 +54,12 @@ def frame(message):
     return size + message
 
 
+def received(one):
+    """The next message."""
+    long = take(one, 1)[0] & 2
+    return take(one, struct.unpack(">Q", take(one, 8))[0] if long else take(one, 1)[0])
+
+
 # ---- protobuf ----
 
 def number(value):

@@ -186,11 +186,13 @@ def test_connects_that_take_all_descriptors(pair):
     assert_undisturbed(job)
 
 
+STRANGERS = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+
+
 def as_stranger(script, *arguments, prefix=()):
     """Runs it with what strangers.py has; returns what it prints."""
     return subprocess.run([*prefix, sys.executable, "-c", "from strangers import *\n" + script, *map(str, arguments)],
-                          timeout=100, check=True, text=True, stdout=subprocess.PIPE,
-                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}).stdout
+                          timeout=100, check=True, text=True, stdout=subprocess.PIPE, env=STRANGERS).stdout
 
 
 # Of a process in which nobody has called srand(), the routing ids of libzmq's first two ROUTERs begin after these.
@@ -227,7 +229,7 @@ def test_segments_that_take_all_descriptors(pair):
     try:
         leave_descriptors(pid, 100)
         refusals = [greedy.allocate() for _ in range(120)]
-        assert sum(not one for one in refusals) < 70
+        assert sum(not one for one in refusals) < 90
         assert "no file descriptors left for another segment" in refusals[-1]
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
@@ -266,10 +268,11 @@ os._exit(0)
 """
 
 
-def test_many_who_ask_for_the_status(pair, figure):
+def test_many_who_ask_for_the_status(make_cluster, figure):
     """How many files are open is not counted for each of them, and they do not keep the others waiting."""
-    job = innocent(pair)
-    wait = float(as_stranger(ASKS_FOR_STATUS, pair.nodes[0].runtime_dir))
+    cluster = make_cluster(2).start()
+    job = innocent(cluster)
+    wait = float(as_stranger(ASKS_FOR_STATUS, cluster.nodes[0].runtime_dir))
     figure(f"attached in {1000 * wait:.0f} ms at best while 8 connections asked for the status")
     assert wait < 0.15
     assert_undisturbed(job)
@@ -293,24 +296,31 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("kind", ["session", "guest"])
-def test_answers_that_nobody_reads(pair, kind):
+def test_answers_that_nobody_reads(make_cluster, kind):
     """They are counted in bytes."""
-    job = innocent(pair)
-    node = pair.nodes[0]
+    cluster = make_cluster(2).start()
+    job = innocent(cluster)
+    node = cluster.nodes[0]
     before = node.footprint().rss_bytes
-    most = 0
-    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + READS_NOTHING, node.runtime_dir, kind],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}) as silent:
-        try:
+    for _ in range(2):  # nothing of the first is in the way of the second
+        most = 0
+        with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + READS_NOTHING, node.runtime_dir, kind],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as silent:
             assert silent.stdout.readline() == b"asked\n"
             for _ in range(20):
                 most = max(most, node.footprint().rss_bytes - before)
                 time.sleep(0.1)
-        finally:
             silent.stdin.close()
-    assert most < 80 << 20, f"{most >> 20} MiB"
+        assert most < 80 << 20, f"{most >> 20} MiB"
     assert_undisturbed(job)
+
+
+def test_whoever_reads_gets_all_that_it_asked_for_at_once(pair):
+    """As gradringctl does, of all nodes and jobs."""
+    with strangers.greeted(pair.nodes[0].runtime_dir / "control.sock") as asks:
+        asks.sendall(strangers.frame(strangers.query(0)) * 500)
+        for _ in range(500):
+            assert strangers.fields(strangers.received(asks))[1] == 5
 
 
 COMES_OFTEN = """
