@@ -38,8 +38,7 @@ def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ri
 
 
 @makes_devices
-def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ring_with_gpus, driver, monkeypatch):
-    monkeypatch.setenv("GRADRING_GPU_STAGE_MIB", "0")
+def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ring_with_gpus, driver):
     for said in ring_with_gpus.run("devices", driver, "pool"):
         assert len(said) == 19
     for node in ring_with_gpus.nodes:

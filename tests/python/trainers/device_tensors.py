@@ -5,6 +5,7 @@ themselves. "cuda": a GPU. With "pool" behind either, its memory is the library'
 """
 
 import contextlib
+import os
 import sys
 
 import torch
@@ -27,6 +28,8 @@ else:
     if WHICH != "staged":
         import twin_device
 
+        if "pool" in sys.argv:
+            os.environ["GRADRING_GPU_STAGE_MIB"] = "0"  # what lies there needs no other memory of a GPU
         twin_device.use(WHICH, pool="pool" in sys.argv)
     # Pinned memory is a GPU's, and so are futures that know it.
     devices.Accelerator.host = lambda self, tensor: torch.empty(tensor.shape, dtype=tensor.dtype)
