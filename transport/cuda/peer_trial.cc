@@ -16,7 +16,7 @@
 namespace gradring::transport::cuda {
 namespace {
 
-constexpr size_t kBytes = size_t{64} << 10;
+constexpr size_t kTrialBytes = size_t{64} << 10;
 using Pattern = std::vector<std::byte>;
 
 // Another one for each pair of GPUs, and each way between them: what an earlier trial has left
@@ -24,7 +24,7 @@ using Pattern = std::vector<std::byte>;
 Pattern pattern_of(const Gpu& gpu, const Gpu& peer, unsigned way) {
   std::seed_seq seed{gpu.index(), peer.index(), way};
   std::mt19937 random(seed);
-  Pattern pattern(kBytes);
+  Pattern pattern(kTrialBytes);
   for (std::byte& byte : pattern) byte = static_cast<std::byte>(random());
   return pattern;
 }
@@ -47,13 +47,14 @@ Status over(const Gpu& gpu, const Act& act) {
 
 Status write(const Allocated& to, const Pattern& pattern) {
   return over(to.on(), [&] {
-    return to.on().driver().copy_to_device(to.begin(), pattern.data(), kBytes, to.on().stream());
+    return to.on().driver().copy_to_device(to.begin(), pattern.data(), kTrialBytes,
+                                           to.on().stream());
   });
 }
 
 Status read(const Allocated& from, Pattern* pattern) {
   return over(from.on(), [&] {
-    return from.on().driver().copy_to_host(pattern->data(), from.begin(), kBytes,
+    return from.on().driver().copy_to_host(pattern->data(), from.begin(), kTrialBytes,
                                            from.on().stream());
   });
 }
@@ -63,13 +64,13 @@ Status copy(const Gpu& by, const Allocated& from, const Allocated& to) {
   const std::array outs = {std::bit_cast<void*>(to.begin())};
   return over(by, [&] {
     return by.launch(Dtype::kUint8, ReduceOp::kMax,
-                     fold_arguments(Dtype::kUint8, ins, outs, kBytes, 0, {}));
+                     fold_arguments(Dtype::kUint8, ins, outs, kTrialBytes, 0, {}));
   });
 }
 
 // From one to the other by kernels of that GPU.
 Status try_way(const Gpu& by, const Allocated& from, const Allocated& to, const Pattern& pattern) {
-  Pattern found(kBytes);
+  Pattern found(kTrialBytes);
   Status status = write(to, found);
   if (status.ok()) status = write(from, pattern);
   if (status.ok()) status = copy(by, from, to);
@@ -80,7 +81,7 @@ Status try_way(const Gpu& by, const Allocated& from, const Allocated& to, const 
 
 // Kernels of `gpu` read what lies on `peer`, and write there.
 Status try_peer(const std::shared_ptr<Gpu>& gpu, const std::shared_ptr<Gpu>& peer) {
-  auto here = Allocated::make(gpu, kBytes), there = Allocated::make(peer, kBytes);
+  auto here = Allocated::make(gpu, kTrialBytes), there = Allocated::make(peer, kTrialBytes);
   if (!here) return here.error();
   if (!there) return there.error();
   Status status = try_way(*gpu, **there, **here, pattern_of(*gpu, *peer, 0));
