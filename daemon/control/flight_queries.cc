@@ -31,6 +31,7 @@ wire::FlightReport FlightQueries::report() const {
   wire::FlightReport report;
   report.set_tracing(parts_.recorder->tracing());
   report.set_trace_since(parts_.recorder->trace_since());
+  report.set_trace_ended(parts_.recorder->trace_ended());
   return report;
 }
 
@@ -83,6 +84,7 @@ FlightQueries::Answer FlightQueries::trace(uint32_t uid, bool on) {
   }
   if (on != before) spdlog::info("uid {} {} a trace", uid, on ? "begins" : "ends");
   wire::FlightReport answer = report();
+  answer.set_was_tracing(before);
   if (const FlightFile* file = parts_.recorder->trace_file()) answer.set_file_bytes(file->bytes());
   return answer;
 }

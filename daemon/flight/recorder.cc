@@ -54,6 +54,7 @@ Status FlightRecorder::begin_trace(uint64_t bytes_per_ring) {
 }
 
 void FlightRecorder::end_trace() {
+  if (tracing_) trace_ended_ = monotonic_now();
   tracing_ = false;
   control_.trace(nullptr);
 }

@@ -39,6 +39,7 @@ class FlightRecorder {
   void end_trace();
   bool tracing() const { return tracing_; }
   core::Time trace_since() const { return trace_since_; }
+  core::Time trace_ended() const { return trace_ended_; }  // the last one; 0: none has
 
   // Null where there is none.
   const FlightFile* file() const { return file_.there() ? &file_ : nullptr; }
@@ -52,6 +53,7 @@ class FlightRecorder {
   bool published_ = false;
   bool tracing_ = false;
   core::Time trace_since_ = 0;
+  core::Time trace_ended_ = 0;
   FlightRing control_;
   FlightRing data_;
 };

@@ -1,6 +1,8 @@
 """A running job's timeline, of all nodes on one clock, in a form that others read."""
 
 import json
+import re
+import time
 from collections import Counter
 
 from checks import TRAINER, wait_for_all
@@ -90,6 +92,20 @@ def test_what_happened_last_can_be_had_without_a_trace(pair, tmp_path):
     assert told["ops"] >= 8 and sorted(told["nodes"]) == sorted(node.name for node in pair.nodes)
     processes, *_ = read(tmp_path / "dump.json")
     assert {name.split(" on ")[0] for name in processes.values()} == {"job sudden"}
+
+
+def test_an_old_trace_is_not_taken_for_a_new_one(make_cluster, tmp_path):
+    node = make_cluster(2).start().nodes[0]
+    path = tmp_path / "trace.json"
+    status, _, said = node.ctl("trace", "stop", "-o", path)
+    assert status == 1 and "has no trace" in said and not path.exists()
+    assert node.ask("trace", "start")["healthy"]
+    assert node.ask("trace", "stop", "-o", path)["healthy"]
+    time.sleep(2)
+    status, out, _ = node.ctl("trace", "stop", "-o", path)
+    assert status == 1 and re.search(r"no trace was on: this is the one that ended [2-9] s ago", out), out
+    assert node.ask("trace", "start")["healthy"]
+    assert node.ask("trace", "stop", "-o", path)["healthy"]
 
 
 def test_who_asks_for_nonsense_is_told_so(pair, tmp_path):

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <optional>
 
 #include "tools/common/option_error.h"
 #include "tools/common/progress.h"
@@ -60,6 +61,23 @@ tl::expected<Wanted, Status> parse_trace(const Arguments& arguments) {
   return wanted;
 }
 
+// What is read then is an earlier trace, that nobody takes for a new one. A daemon of an earlier
+// release does not say whether one was on.
+void add_that_none_was_on(const std::vector<NodeReply>& replies, Answer* answer) {
+  std::optional<int64_t> age;
+  for (const NodeReply& one : replies) {
+    if (!one.reply) continue;
+    const wire::FlightReport& flight = one.reply->flight();
+    if (!flight.has_was_tracing() || flight.was_tracing()) return;
+    if (flight.trace_ended() == 0) continue;
+    const int64_t ended = std::max<int64_t>(one.reply->answered_at() - flight.trace_ended(), 0);
+    age = std::min(age.value_or(ended), ended);
+  }
+  answer->problems.push_back(age ? fmt::format("no trace was on: this is the one that ended {}",
+                                               format_ago(static_cast<uint64_t>(*age) / 1'000'000))
+                                 : "no trace was on: this is an earlier one");
+}
+
 // Of all nodes. Problems: who does not.
 tl::expected<Answer, Status> set_tracing(Questions& questions, bool on) {
   wire::Query query;
@@ -79,6 +97,7 @@ tl::expected<Answer, Status> set_tracing(Questions& questions, bool on) {
       answer.problems.push_back(printable(one.reply.error().message()));
     }
   }
+  if (!on) add_that_none_was_on(*replies, &answer);
   answer.text = fmt::format(
       "tracing on {}; \"gradringctl trace stop -o FILE\" ends it and writes what there was\n",
       counted(nodes.size(), "node"));
