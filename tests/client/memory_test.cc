@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/client/trainer.h"
-#include "tests/sim/sanitized.h"
+#include "tests/sanitized.h"
 
 namespace gradring::test {
 namespace {
@@ -80,7 +80,7 @@ TEST(Memory, BeyondTheDaemonsCapIsRefusedInItsWords) {
 
 // The kernel leaves the descriptor out of the packet. A child, so that the daemon has its own.
 TEST(Memory, ForWhichThereIsNoDescriptorIsRefusedAndAllElseGoesOn) {
-  if (sim::kSanitized) GTEST_SKIP() << "UBSan needs descriptors to look at an object's type";
+  if (kSanitized) GTEST_SKIP() << "UBSan needs descriptors to look at an object's type";
   FakeDaemon daemon;
   const pid_t child = ::fork();
   if (child == 0) {

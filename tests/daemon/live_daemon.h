@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/daemon/scratch.h"
+#include "tests/sanitized.h"
 
 namespace gradring::daemon {
 
@@ -18,16 +19,6 @@ struct Ended {
 
 // Runs gradringd with these flags to its end, at most 20 s.
 Ended run_gradringd(const std::vector<std::string>& flags);
-
-// Sanitizers need memory of their own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool kSanitized =
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // A gradringd on a directory and port of its own, stopped with the object.
 class LiveDaemon {

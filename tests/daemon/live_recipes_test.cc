@@ -32,11 +32,9 @@ Vector adasum(const std::vector<Vector>& vectors) {
     next.push_back(vectors[i]);
     if (i + 1 == vectors.size()) break;
     const Vector &a = vectors[i], &b = vectors[i + 1];
-    const double both = product(a, b);
-    for (size_t k = 0; k < a.size(); ++k) {
-      next.back()[k] =
-          (1 - both / (2 * product(a, a))) * a[k] + (1 - both / (2 * product(b, b))) * b[k];
-    }
+    const double of_a = 1 - product(a, b) / (2 * product(a, a));
+    const double of_b = 1 - product(a, b) / (2 * product(b, b));
+    for (size_t k = 0; k < a.size(); ++k) next.back()[k] = of_a * a[k] + of_b * b[k];
   }
   return adasum(next);
 }

@@ -11,7 +11,7 @@
 #include "daemon/control/client_router.h"
 #include "daemon/control/segment_name.h"
 #include "daemon/fd_name.h"
-#include "tests/sim/sanitized.h"
+#include "tests/sanitized.h"
 
 namespace gradring::daemon {
 namespace {
@@ -49,7 +49,7 @@ TEST(Sessions, OneUidCannotTakeThePlacesOfAll) {
 }
 
 TEST(Sessions, SegmentsLeaveTheLastDescriptorsToTheDaemon) {
-  if (sim::kSanitized) GTEST_SKIP() << "UBSan needs descriptors to look at an object's type";
+  if (kSanitized) GTEST_SKIP() << "UBSan needs descriptors to look at an object's type";
   Sessions sessions(kLimits);
   Session* session = *sessions.open({7, 1}, 0);
   const auto first = sessions.allocate(*session, 1);

@@ -7,7 +7,6 @@
 #include <ostream>
 #include <string>
 
-#include "tests/sim/sanitized.h"
 #include "tests/sim/world.h"
 
 namespace gradring::sim {
@@ -24,7 +23,7 @@ struct Planted {
 void PrintTo(const Planted& planted, std::ostream* to) { *to << planted.name; }
 
 // What may take more seeds than this is looked for only where GRADRING_SIM_FULL is set.
-constexpr uint64_t kSoon = kSanitized ? 100 : 3000;
+constexpr uint64_t kSoon = 3000;
 
 constexpr Planted kPlanted[] = {
     {Bug::kCommitOnPromises, "CommitOnPromises", 1000},

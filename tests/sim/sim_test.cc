@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/sim/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/sim/world.h"
 
 namespace gradring::sim {

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 
+#include "tests/sanitized.h"
 #include "tests/tools/process.h"
 #include "tests/tools/schema.h"
 #include "tools/common/bus_factor.h"
@@ -101,7 +102,8 @@ TEST(Pattern, IsExactForEveryTypeOperationAndSize) {
     one.count = kCount;
     const size_t element = size_of(one.dtype);
     for (const int ranks : {1, 2, 3, 5, 8, 16, 31, 130}) {
-      std::vector<double> result(kCount), partial(kCount);
+      if (kSanitized && ranks > 8) break;
+      std::vector<double> result(kCount);
       std::vector<std::byte> bytes(one.bytes());
       for (int rank = 0; rank < ranks; ++rank) {
         Pattern(one, rank, ranks).fill(bytes);

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace gradring::sim {
+namespace gradring {
 
 // Sanitizers make runs ten times slower and see most in a few of them; the many are for builds
 // without.
@@ -16,4 +16,4 @@ inline constexpr bool kSanitized = false;
 inline constexpr bool kSanitized = false;
 #endif
 
-}  // namespace gradring::sim
+}  // namespace gradring
