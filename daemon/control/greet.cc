@@ -67,6 +67,11 @@ void Peers::say_hello(Peer& peer) {
   hello->set_listens_at(net_ ? net_->self() : config_.listen);
   hello->set_life(life_);
   hello->set_restart_grace_ms(static_cast<uint64_t>(restart_grace_ / core::kMillisecond));
+  for (const Peer& other : peers_) {
+    const bool may_be_it = peer.node.empty() || peer.node == other.node;
+    if (&other == &peer || !may_be_it || other.link.state() != PeerLink::State::kWelcomed) continue;
+    hello->add_standing(other.link.connection());
+  }
   say(peer, message);
 }
 
@@ -80,6 +85,7 @@ void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time no
     peer.listed = false;
     return;  // retire() follows in the same turn
   }
+  if (const Peer* same = met_elsewhere(peer, answer)) return set_aside(peer, *same);
   if (!answer.welcome()) {
     // To an old connection of ours that the peer has given up, or a refusal for a person to read.
     if (peer.link.state() != PeerLink::State::kWelcomed) return refuse(peer, answer.reason());
@@ -116,6 +122,7 @@ void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time no
   peer.node = answer.node();
   peer.boot_id = answer.boot_id();
   peer.refused = false;
+  peer.spare_of.clear();
   peer.link.welcomed();
   // A ROUTER does not hear that a connection has ended: the hello that came by it would do for a
   // greeting, we would call the peer up, and its next hello would have us give it up in turn.
@@ -146,6 +153,13 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
   uint64_t gave_up = 0;
   const auto known = greetings_.find(hello.node());
   if (known != greetings_.end()) {
+    // Else a second name of this node in a list would end the connection that jobs use.
+    const auto& standing = hello.standing();
+    if (known->second.boot_id == hello.boot_id() &&
+        std::find(standing.begin(), standing.end(), known->second.connection) != standing.end()) {
+      return reply(routing_id, false, "your connection by another address stands",
+                   hello.connection());
+    }
     const bool restarted = known->second.boot_id != hello.boot_id();
     Peer* peer = by_node(hello.node());
     if (peer != nullptr && peer->up) {

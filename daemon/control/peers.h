@@ -133,6 +133,7 @@ class Peers : private core::PeerNetActions {
     uint64_t boot_id = 0;    // of the one that welcomed us
     std::string version;
     bool refused = false;  // by either side: a person must change something
+    std::string spare_of;  // the node that was met here, and was connected by another address
     bool up = false;
     core::Time up_since = 0;
     core::Time heard = 0;   // last, on the control connection
@@ -186,6 +187,11 @@ class Peers : private core::PeerNetActions {
 
   // peers_found.cc
   bool is_own(const std::string& address) const;
+  bool is_spare(const Peer& peer) const;
+  // Who answers, by whatever address it is connected already. Null: it is not.
+  const Peer* met_elsewhere(const Peer& peer, const wire::HelloReply& answer) const;
+  void set_aside(Peer& peer, const Peer& same);
+  bool is_shown(const Peer& peer) const;
   void add(const std::string& address);
   void retire();
 

@@ -1,5 +1,6 @@
-// Peers that come and go by what peers-from says.
+// Peers that come and go by what peers-from says, and those that have more than one address.
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -13,6 +14,18 @@ bool Peers::is_own(const std::string& address) const {
   const auto& also = config_.listen_also;
   return address == config_.listen || own_addresses_.count(address) > 0 ||
          std::find(also.begin(), also.end(), address) != also.end();
+}
+
+// As long as the other way to the same daemon stands this one is not dialled: it would take the
+// place of the first, and what is under way there would be lost.
+bool Peers::is_spare(const Peer& peer) const {
+  const Peer* const used = peer.spare_of.empty() ? nullptr : by_node(peer.spare_of);
+  return used != nullptr && used != &peer && used->link.state() == PeerLink::State::kWelcomed;
+}
+
+bool Peers::is_shown(const Peer& peer) const {
+  // A name may have two addresses of each node: one of each family.
+  return peer.up || (peer.listed && (peer.configured || !is_spare(peer)));
 }
 
 void Peers::found(const std::vector<std::string>& addresses) {
@@ -48,6 +61,7 @@ void Peers::add(const std::string& address) {
   }
   peer->configured = false;
   peer->listed = true;
+  peer->spare_of.clear();
 }
 
 // One that is up stays in use: that a list has lost it says nothing of it.
@@ -64,6 +78,28 @@ void Peers::retire() {
     peer.traffic = {};
     paths_.forget(peer.link.id());
   }
+}
+
+const Peers::Peer* Peers::met_elsewhere(const Peer& peer, const wire::HelloReply& answer) const {
+  if (peer.link.state() != PeerLink::State::kGreeting ||
+      answer.connection() != peer.link.connection()) {
+    return nullptr;
+  }
+  const Peer* const same = by_node(answer.node());
+  return same != nullptr && same != &peer && same->link.state() == PeerLink::State::kWelcomed &&
+                 same->boot_id == answer.boot_id()
+             ? same
+             : nullptr;
+}
+
+void Peers::set_aside(Peer& peer, const Peer& same) {
+  peer.spare_of = same.node;
+  peer.node.clear();
+  const std::string why =
+      fmt::format("it is node {}, which is connected as {}", same.node, same.link.address());
+  if (peer.configured) return refuse(peer, why + "; name each node once");
+  peer.told = why;
+  peer.link.mark_broken(why);
 }
 
 }  // namespace gradring::daemon

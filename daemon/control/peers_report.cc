@@ -10,7 +10,7 @@ namespace gradring::daemon {
 std::string Peers::unreachable() const {
   std::string text;
   for (const Peer& peer : peers_) {
-    if (peer.up || !peer.listed) continue;
+    if (peer.up || !is_shown(peer)) continue;
     text +=
         fmt::format("{}{} ({})", text.empty() ? "" : ", ", peer.link.address(), peer.link.reason());
   }
@@ -96,7 +96,7 @@ wire::PeersReport Peers::report(core::Time now) const {
   wire::PeersReport report;
   report.set_counted_at(counted_at_);
   for (const Peer& peer : peers_) {
-    if (peer.listed || peer.up) *report.add_peers() = report_of(peer, now);
+    if (is_shown(peer)) *report.add_peers() = report_of(peer, now);
   }
   return report;
 }
@@ -104,7 +104,7 @@ wire::PeersReport Peers::report(core::Time now) const {
 std::vector<const PeerTraffic*> Peers::traffic() const {
   std::vector<const PeerTraffic*> traffic;
   for (const Peer& peer : peers_) {
-    if (peer.listed || peer.up) traffic.push_back(&peer.traffic);
+    if (is_shown(peer)) traffic.push_back(&peer.traffic);
   }
   return traffic;
 }
