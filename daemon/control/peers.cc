@@ -238,8 +238,8 @@ int Peers::drop_broken(core::Time now) {
 int Peers::dial_waiting(core::Time now) {
   int work = 0;
   for (Peer& peer : peers_) {
-    if (!peer.listed || peer.link.open() || now < peer.link.deadline() || is_relayed(peer) ||
-        is_spare(peer)) {
+    if (!(peer.listed || is_awaited(peer)) || peer.link.open() || now < peer.link.deadline() ||
+        is_relayed(peer) || is_spare(peer)) {
       continue;
     }
     PeerLink::Dial dial;
@@ -267,7 +267,8 @@ int Peers::dial_waiting(core::Time now) {
 core::Time Peers::next_deadline() const {
   core::Time next = std::numeric_limits<core::Time>::max();
   for (const Peer& peer : peers_) {
-    if (!peer.link.open() && (!peer.listed || is_spare(peer))) continue;
+    const bool dialled = (peer.listed || is_awaited(peer)) && !is_spare(peer);
+    if (!peer.link.open() && !dialled) continue;
     const bool waits_for_channel =
         !peer.link.open() && is_relayed(peer) && !net_->relayed_is_up(peer.link.address());
     if (peer.link.state() != PeerLink::State::kWelcomed && !waits_for_channel)

@@ -188,6 +188,7 @@ class Peers : private core::PeerNetActions {
   // peers_found.cc
   bool is_own(const std::string& address) const;
   bool is_spare(const Peer& peer) const;
+  bool is_awaited(const Peer& peer) const;
   // Who answers, by whatever address it is connected already. Null: it is not.
   const Peer* met_elsewhere(const Peer& peer, const wire::HelloReply& answer) const;
   void set_aside(Peer& peer, const Peer& same);

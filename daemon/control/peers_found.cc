@@ -23,9 +23,14 @@ bool Peers::is_spare(const Peer& peer) const {
   return used != nullptr && used != &peer && used->link.state() == PeerLink::State::kWelcomed;
 }
 
+// Its jobs wait for it, whatever a list says meanwhile: a name server leaves out who is not ready.
+bool Peers::is_awaited(const Peer& peer) const {
+  return !peer.up && !peer.node.empty() && away_.count(peer.node) > 0;
+}
+
 bool Peers::is_shown(const Peer& peer) const {
   // A name may have two addresses of each node: one of each family.
-  return peer.up || (peer.listed && (peer.configured || !is_spare(peer)));
+  return peer.up || is_awaited(peer) || (peer.listed && (peer.configured || !is_spare(peer)));
 }
 
 void Peers::found(const std::vector<std::string>& addresses) {
@@ -51,8 +56,9 @@ void Peers::found(const std::vector<std::string>& addresses) {
 
 void Peers::add(const std::string& address) {
   retire();
-  const auto free = std::find_if(peers_.begin(), peers_.end(),
-                                 [](const Peer& peer) { return !peer.listed && !peer.up; });
+  const auto free = std::find_if(peers_.begin(), peers_.end(), [this](const Peer& peer) {
+    return !peer.listed && !peer.up && !is_awaited(peer);
+  });
   Peer* peer = free == peers_.end() ? nullptr : &*free;
   if (peer == nullptr) {
     peer = &peers_.emplace_back(PeerLink(static_cast<PeerId>(peers_.size()), address));
@@ -67,7 +73,9 @@ void Peers::add(const std::string& address) {
 // One that is up stays in use: that a list has lost it says nothing of it.
 void Peers::retire() {
   for (Peer& peer : peers_) {
-    if (peer.listed || peer.up || (!peer.link.open() && peer.node.empty())) continue;
+    if (peer.listed || peer.up || is_awaited(peer) || (!peer.link.open() && peer.node.empty())) {
+      continue;
+    }
     peer.link.drop("no longer in peers-from", now_);
     peer.node.clear();
     peer.version.clear();

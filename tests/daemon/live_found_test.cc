@@ -1,7 +1,8 @@
-// Peers that a list names in more ways than one.
+// Peers that a list names, in more ways than one, or no longer.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 #include <filesystem>
@@ -103,6 +104,20 @@ TEST_F(LiveFoundTest, TheOtherNameIsDialledWhenTheFirstIsNoMore) {
   EXPECT_TRUE(comes_true([&] {
     return is_up(asks) && peers_of(asks).peers(0).address() == also_at_;
   })) << a.log();
+}
+
+TEST_F(LiveFoundTest, WhoRestartsIsMetAgainAlthoughTheListHasLostItMeanwhile) {
+  list(b_at_ + "\n");
+  LiveDaemon a(finds(), "a", port_a_);
+  LiveDaemon b({"--keep", "--restart-grace", "20s", "--peer", at("127.0.0.1", port_a_)}, "b",
+               port_b_);
+  RawTrainer asks(a.runtime_dir());
+  ASSERT_TRUE(comes_true([&] { return is_up(asks); })) << a.log();
+  list("# a name server leaves out who is not ready\n");
+  ASSERT_TRUE(comes_true([&] { return a.log().find("1 gone") != std::string::npos; }));
+  b.signal(SIGUSR1);
+  ASSERT_TRUE(comes_true([&] { return a.log().find("went away") != std::string::npos; }));
+  EXPECT_TRUE(comes_true([&] { return is_up(asks); })) << a.log();
 }
 
 }  // namespace
