@@ -185,6 +185,10 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
     return events_->session_ended(id, "speaks another protocol");
   }
   if (resumed == nullptr) {
+    if (const Status room = sessions_->room_for_a_newcomer(session); !room.ok()) {
+      refuse(session, 0, room);
+      return events_->session_ended(id, "found no place");
+    }
     session.program = hello.program();
     session.pidfd = open_pidfd(session.socket.get(), session.who.pid);
     if (session.pidfd) epoll_->add(session.pidfd.get(), tag_of(Source::kPidfd, session.id));

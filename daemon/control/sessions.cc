@@ -44,20 +44,38 @@ uint64_t random_u64() {
   return value;
 }
 
+Status Sessions::place_for(uint32_t uid, bool (*takes_one)(const Session&)) const {
+  uint64_t all = 0, own = 0;
+  for (const auto& [id, session] : sessions_) {
+    if (!takes_one(session)) continue;
+    ++all;
+    own += session.who.uid == uid ? 1 : 0;
+  }
+  if (all >= limits_.sessions) {
+    return {Code::kResourceExhausted,
+            fmt::format("the daemon serves {} trainers already (max-sessions)", all)};
+  }
+  if (own >= limits_.sessions_per_uid) {
+    return {Code::kResourceExhausted,
+            fmt::format("uid {} has {} trainers attached already (sessions-per-uid)", uid, own)};
+  }
+  return {};
+}
+
+bool Sessions::near_a_limit(uint32_t uid) const {
+  const auto charge = charges_.find(uid);
+  return sessions_.size() >= limits_.sessions ||
+         (charge != charges_.end() && charge->second.sessions >= limits_.sessions_per_uid);
+}
+
+// Who comes back after a restart has a place already, and does not say so before it is let in.
 tl::expected<Session*, Status> Sessions::open(const Credentials& who, core::Time now) {
-  const auto refused = [](const std::string& why) {
-    return tl::unexpected(Status(Code::kResourceExhausted, why));
-  };
-  if (sessions_.size() >= limits_.sessions) {
-    return refused(
-        fmt::format("the daemon serves {} trainers already (max-sessions)", sessions_.size()));
+  if (near_a_limit(who.uid)) {
+    const Status place =
+        place_for(who.uid, [](const Session& s) { return s.away_until == 0 || s.gone; });
+    if (!place.ok()) return tl::unexpected(place);
   }
-  Charge& charge = charges_[who.uid];
-  if (charge.sessions >= limits_.sessions_per_uid) {
-    return refused(fmt::format("uid {} has {} trainers attached already (sessions-per-uid)",
-                               who.uid, charge.sessions));
-  }
-  ++charge.sessions;
+  ++charges_[who.uid].sessions;
   SessionId id = 0;
   do {
     id = random_u64() & kSessionIdMask;
@@ -68,6 +86,11 @@ tl::expected<Session*, Status> Sessions::open(const Credentials& who, core::Time
   session.who = who;
   session.since = now;
   return &session;
+}
+
+Status Sessions::room_for_a_newcomer(const Session& session) const {
+  if (!near_a_limit(session.who.uid)) return {};
+  return place_for(session.who.uid, [](const Session& s) { return s.welcomed; });
 }
 
 Session& Sessions::restore(SessionId id, const Credentials& who, core::Time now) {

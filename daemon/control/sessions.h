@@ -31,6 +31,8 @@ class Sessions {
 
   // A refusal is for the trainer to read.
   tl::expected<Session*, Status> open(const Credentials& who, core::Time now);
+  // Asked when it turns out to be nobody who comes back: those who may have their places kept.
+  Status room_for_a_newcomer(const Session& session) const;
   // One from before a restart, under its old number; no limit refuses it.
   Session& restore(SessionId id, const Credentials& who, core::Time now);
   // Who outlives the daemon, and in which store their segments wait; before anything else.
@@ -74,6 +76,8 @@ class Sessions {
     uint64_t sessions = 0;
     uint64_t segment_bytes = 0;
   };
+  bool near_a_limit(uint32_t uid) const;
+  Status place_for(uint32_t uid, bool (*takes_one)(const Session&)) const;
   Status room_for_one_more(const Session& session) const;
   void uncharge(uint32_t uid, uint64_t sessions, uint64_t bytes);
   std::shared_ptr<const transport::Segment> charged(uint32_t uid, transport::Segment segment);

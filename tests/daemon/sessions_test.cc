@@ -48,6 +48,25 @@ TEST(Sessions, OneUidCannotTakeThePlacesOfAll) {
   EXPECT_TRUE(sessions.open({7, 7}, 0));
 }
 
+TEST(Sessions, WhoComesBackAfterARestartHasAPlaceAndKeepsIt) {
+  Sessions sessions(kLimits);
+  for (const SessionId id : {1, 2}) {
+    Session& awaited = sessions.restore(id, {7, 1}, 0);
+    awaited.welcomed = true;
+    awaited.away_until = 1;
+  }
+  Session* back = *sessions.open({7, 1}, 0);  // it has not said yet that it comes back
+  Session* newcomer = *sessions.open({7, 2}, 0);
+  EXPECT_FALSE(sessions.open({7, 3}, 0)) << "so many may say it at the same time, and no more";
+  const Status refused = sessions.room_for_a_newcomer(*newcomer);
+  EXPECT_THAT(refused.message(), HasSubstr("sessions-per-uid"));
+  sessions.erase(newcomer->id);
+
+  sessions.find(1)->away_until = 0;  // resumed
+  sessions.erase(back->id);
+  EXPECT_TRUE(sessions.open({7, 1}, 0)) << "the other one is awaited still";
+}
+
 TEST(Sessions, SegmentsLeaveTheLastDescriptorsToTheDaemon) {
   if (kSanitized) GTEST_SKIP() << "UBSan needs descriptors to look at an object's type";
   Sessions sessions(kLimits);

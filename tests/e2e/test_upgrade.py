@@ -116,6 +116,17 @@ def test_a_trainer_that_computes_meanwhile_notices_nothing(make_cluster):
     assert_untouched(job, 5)
 
 
+@pytest.mark.parametrize("limit", ["--max-sessions", "--sessions-per-uid"])
+def test_trainers_come_back_to_a_node_that_is_full(make_cluster, limit):
+    """Each has a place already, and needs another until it has said who it was."""
+    cluster = kept_cluster(make_cluster, 1, *GRACE, limit, "2")
+    job = cluster.launch("full", [TRAINER, "--ops", "100", "--delay-ms", "10"], per_node=2)
+    wait_for_all(job, "done", 20)
+    replace(cluster.nodes[0])
+    assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
+    assert_untouched(job, 100)
+
+
 def test_a_daemon_that_does_not_come_back_is_lost_after_the_grace(make_cluster, figure):
     cluster = kept_cluster(make_cluster, 3, "--restart-grace", "2s")
     job = cluster.launch("lost", [TRAINER, "--ops", "100000", "--delay-ms", "5"])
