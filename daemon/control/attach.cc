@@ -190,9 +190,11 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
       return events_->session_ended(id, "found no place");
     }
     session.program = hello.program();
+    session.welcomed = true;
+  }
+  if (!session.pidfd) {
     session.pidfd = open_pidfd(session.socket.get(), session.who.pid);
     if (session.pidfd) epoll_->add(session.pidfd.get(), tag_of(Source::kPidfd, session.id));
-    session.welcomed = true;
   }
 
   wire::AttachReply reply;

@@ -74,7 +74,8 @@ void ControlThread::restore(const NodeMemory& memory) {
   std::vector<std::pair<SessionId, std::string>> ended;
   sessions_.for_each([&](Session& session) {
     const bool waits = session.away_until != 0;
-    if (waits && !session.pidfd) {
+    // Pid 0 is one that is not seen from here: whether it still runs shows when it comes back.
+    if (waits && !session.pidfd && session.who.pid != 0) {
       ended.emplace_back(session.id, "ended while its daemon was restarted");
     } else if (waits && setup_.config.restart_grace == 0) {
       ended.emplace_back(session.id, kKilled);

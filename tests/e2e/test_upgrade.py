@@ -10,7 +10,7 @@ from checks import (
     OK, OK_SHRUNK, PEER_LOST, TRAINER, TRAINER_DIED, assert_agreed, child_of, events, longest_step, run_job, wait_failed, wait_for,
     wait_for_all,
 )
-from cluster import wait_until
+from cluster import children_of, wait_until
 
 GRACE = ("--restart-grace", "10s")
 COMING_BACK = 5.0  # the keeper pauses 0.2 s; the machine may be busy
@@ -125,6 +125,39 @@ def test_trainers_come_back_to_a_node_that_is_full(make_cluster, limit):
     replace(cluster.nodes[0])
     assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
     assert_untouched(job, 100)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a pid namespace, which only root may")
+def test_trainers_whose_pids_are_not_seen_come_back(make_cluster):
+    """To a daemon in a container of its own, which cannot look whether they still run."""
+    cluster = make_cluster(1)
+    node = cluster.nodes[0]
+    outside = node.prefix
+    node.prefix = [*outside, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    cluster.processes.append(node.run_daemon("--keep", *GRACE))
+    node.prefix = outside
+    node.wait_ready(0)
+    [keeper] = children_of(node.daemon.pid)
+    [daemon] = children_of(keeper)
+    job = cluster.launch("unseen", [TRAINER, "--ops", "100", "--delay-ms", "10"], per_node=2)
+    wait_for_all(job, "done", 20)
+    os.kill(daemon, signal.SIGKILL)
+    wait_for_all(job, "done", 50)
+    assert children_of(keeper) != [daemon]
+    assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
+    assert_untouched(job, 100)
+    # Who dies then is told by the end of its process, as before.
+    job = cluster.launch("dies", [TRAINER, "--ops", "100000", "--delay-ms", "2"], per_node=2)
+    wait_for_all(job, "done", 20)
+    before = children_of(keeper)
+    os.kill(before[0], signal.SIGKILL)
+    wait_until(lambda: children_of(keeper) not in ([], before), COMING_BACK, "the next daemon is there")
+    wait_for_all(job, "done", 100)
+    job[0].kill()
+    assert wait_failed(job[1], 10)["cause"] == TRAINER_DIED
+    job[1].wait(20)
+    os.kill(keeper, signal.SIGTERM)  # unshare passes nothing on
+    node.daemon.wait(15)
 
 
 def test_a_daemon_that_does_not_come_back_is_lost_after_the_grace(make_cluster, figure):
