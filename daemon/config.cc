@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/program_options.hpp>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -129,14 +132,16 @@ Said read_environment(const Environment& environment) {
 tl::expected<Said, std::string> read_file(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    // An empty file is a good file; rdbuf() reports it as a failure.
-    if (!file.is_open() || file.bad()) {
-      return tl::unexpected(fmt::format("cannot read the configuration file {}", path));
-    }
+  // By read(): what a disk or a folder refuses looks like an empty file to whoever takes rdbuf().
+  std::array<char, 4096> part{};
+  while (file.read(part.data(), part.size()) || file.gcount() > 0) {
+    text.write(part.data(), file.gcount());
+  }
+  if (!file.is_open() || file.bad()) {
+    return tl::unexpected(
+        fmt::format("cannot read the configuration file {}: {}", path, std::strerror(errno)));
   }
   try {
-    text.clear();
     return gather(po::parse_config_file(text, describe_options(true)));
   } catch (const po::unknown_option& error) {
     return tl::unexpected(fmt::format("{}: unknown key '{}'; gradringd --help lists the keys", path,
@@ -211,7 +216,9 @@ tl::expected<Invocation, std::string> load_config(const std::vector<std::string>
   std::string file = default_file;
   const auto named = flags->find("config");
   if (named != flags->end()) file = named->second.back();
-  if (named != flags->end() || access(file.c_str(), F_OK) == 0) {
+  // One that is there and cannot be reached is not passed over: it may say who may come in.
+  const bool there = access(file.c_str(), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+  if (named != flags->end() || there) {
     auto read = read_file(file);
     if (!read) return tl::unexpected(read.error());
     keys = std::move(*read);

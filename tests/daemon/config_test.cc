@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <map>
 
 #include "tests/daemon/config_fixture.h"
@@ -275,6 +276,14 @@ TEST_F(ConfigTest, TheDefaultFileNeedNotExistButCountsIfItDoes) {
   EXPECT_TRUE(load({}));
   write("default.conf", "slots = 3\n");
   EXPECT_EQ(load({})->config.slots, 3u);
+}
+
+// Defaults in place of what it says would be another node, and open to others.
+TEST_F(ConfigTest, AFileThatIsThereAndCannotBeReadIsNotPassedOver) {
+  EXPECT_THAT(told({"--config", scratch_.directory()}), HasSubstr("Is a directory"));
+  std::filesystem::create_symlink("default.conf", scratch_.path("default.conf"));  // for ever
+  EXPECT_THAT(told({}), HasSubstr("cannot read the configuration file"));
+  EXPECT_EQ(told({"--config", "/dev/null"}), "");
 }
 
 TEST(Values, DurationsAndSizes) {
