@@ -14,7 +14,7 @@ namespace gradring::daemon {
 namespace {
 
 std::string parent_of(const std::string& path) {
-  const size_t slash = path.find_last_of('/');
+  const size_t slash = path.find_last_of('/', path.find_last_not_of('/'));
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 

@@ -63,6 +63,8 @@ TEST(LiveStart, CheckConfigSaysOkAndTouchesNothing) {
   EXPECT_EQ(good.status, 0) << good.output;
   EXPECT_THAT(good.output, testing::StartsWith("OK"));
   EXPECT_NE(access(scratch.path("run").c_str(), F_OK), 0);
+  flags[3] += "/";
+  EXPECT_EQ(run_gradringd(flags).status, 0) << "a folder may be written so";
   flags.emplace_back("--net-device=nosuch0");
   expect_refusal(flags, "nosuch0");
   flags.back() = "--socket-group=nosuchgroup";
