@@ -73,11 +73,13 @@ std::optional<NodeMemory> take_over(RecordLog* log, const std::string& node) {
 std::optional<NodeMemory> read_node_log(const RecordLog& log, const std::string& node) {
   NodeMemory memory;
   wire::NodeEntry entry;
+  uint64_t count = 0;
   const bool whole = log.for_each([&](std::span<const std::byte> bytes) {
     return entry.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
-           apply(entry, node, &memory);
+           entry.has_head() == (count++ == 0) && apply(entry, node, &memory);
   });
-  if (!whole) return std::nullopt;
+  // Nothing in it: that daemon was killed before it could write who it was.
+  if (!whole || count == 0) return std::nullopt;
   return memory;
 }
 
