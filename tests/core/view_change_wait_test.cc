@@ -1,0 +1,47 @@
+// For whom a proposer waits, and how long.
+
+#include <gmock/gmock.h>
+
+#include "tests/core/view_change_council.h"
+
+namespace gradring::core {
+namespace {
+
+// Nothing was wrong for a and c but what b has told them, and then b says no more.
+TEST(ViewChange, WhoTakesAnAttemptOverIsAsImpatientAsWhoBeganIt) {
+  Council council(3);
+  council.at("b").want(true, council.now);
+  council.run();
+  ASSERT_EQ(council.epoch("b"), 2u);
+  council.reports_at_once = false;
+  council.at("b").want(true, council.now);
+  for (const char* node : {"a", "c"}) ASSERT_TRUE(council.deliver("b", node));
+  council.crash("b");  // nobody notices
+  council.reports_at_once = true;
+  council.settle(5 * kSecond);
+  for (const char* node : {"a", "c"}) EXPECT_EQ(council.members(node), "a c");
+}
+
+// a alone is a quorum of two, and has nothing left that could go on; b is slow to answer.
+TEST(ViewChange, WhoHasNobodyLeftDoesNotEndTheJobOfWhoIsSlow) {
+  Council council(2);
+  council.reports_at_once = false;
+  council.hold("a", "b");
+  council.at("a").want(true, council.now);
+  Report report;
+  report.node = "a";
+  report.lost = {{0, {Cause::kTrainerDied, {}}}};
+  report.reachable = {"b"};
+  report.wants_out = true;
+  council.at("a").on_report(1, report, council.now);
+  council.settle(5 * kSecond);
+  EXPECT_EQ(council.epoch("a"), 1u) << "a view of nobody";
+  council.reports_at_once = true;
+  council.release("a", "b");
+  council.settle(5 * kSecond);
+  EXPECT_TRUE(council.excluded("a"));
+  EXPECT_EQ(council.members("b"), "b");
+}
+
+}  // namespace
+}  // namespace gradring::core
