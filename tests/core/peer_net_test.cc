@@ -150,6 +150,22 @@ TEST(PeerNet, WhoIsCutOffLosesAllAndComesBack) {
   }
 }
 
+// Each death that it thought it saw would be told, denied, and passed on by all.
+TEST(PeerNet, WhoWasCutOffAccusesNobodyWhenItComesBack) {
+  PeerTown town(64, few_links());
+  town.run(3 * kSecond);
+  town.cut_off(9);
+  town.run(5 * kSecond);
+  town.forget_sent();
+  town.mend_all();
+  town.run(20 * kSecond);
+  ASSERT_TRUE(town.all_up());
+  for (uint32_t at = 0; at < 64; ++at) {
+    const size_t links = town.overlay().links_of(at).size();
+    EXPECT_LE(town.sent(at).notices, links + 1) << "it lives, which is news, and no other: " << at;
+  }
+}
+
 TEST(PeerNet, WithATenthOfTheLinksDownAllStillSpeak) {
   PeerTown town(96, few_links(5));
   Random random(5);
