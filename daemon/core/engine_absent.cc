@@ -15,7 +15,7 @@ void JobEngine::member_gone(uint32_t member, const Failure& failure) {
   for (const auto& [key, op] : ops_) check_absent(*op);
   // It was done, so it had let go of everything that it took part in, which it does only when all
   // members have that. Whoever waits for it to pass that on would wait for ever.
-  if (view_.members[member].ranks.empty() || frozen_) return;
+  if (frozen_) return;
   std::vector<OpKey> everywhere;
   for (const auto& [key, op] : ops_) {
     if (op->state == OpState::kCompleted || (op->open() && is_final_here(*op))) {

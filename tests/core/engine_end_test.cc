@@ -115,6 +115,33 @@ TEST(EngineLeave, AMemberThatIsDoneMayGo) {
   EXPECT_EQ(ring.absences(0)[0].failure, lost("b"));
 }
 
+// b's rank has died, but what it submitted before goes on in the view that ends the job, and b is
+// the first to know that all have it.
+TEST(EngineLeave, AMemberWithoutRanksThatIsDoneMayGoAsWell) {
+  Ring ring(3);
+  const std::vector<Ticket> tickets = ring.submit_all(op(0), sum_of(100));
+  ring.lose_rank(1);
+  ring.change_view();
+  ASSERT_TRUE(ring.view_of(0).closed.has_value());
+  ASSERT_TRUE(ring.view_of(0).members[2].ranks.empty());
+  ring.hold(1, 0);
+  do {
+    ring.run();
+  } while (ring.deliver_first(1, 0, FrameType::kReady) ||
+           ring.deliver_first(1, 0, FrameType::kSlice) ||
+           ring.deliver_first(1, 0, FrameType::kCredit));
+  ASSERT_TRUE(ring.all_ok(tickets));
+  ASSERT_TRUE(ring.engine(1).drained());
+  ring.crash(1);  // with its last words of that
+  for (const uint32_t node : {0u, 2u}) {
+    ring.leave(node);
+    EXPECT_FALSE(ring.engine(node).drained());
+    ring.engine(node).member_gone(2, lost("b"));
+    EXPECT_EQ(ring.copies(node), 0u);
+    EXPECT_TRUE(ring.engine(node).drained());
+  }
+}
+
 TEST(EngineLeave, AMemberThatIsGoneAndThatAnOpWaitsForIsTold) {
   Ring ring(3);
   ring.submit(0, op(0), sum_of(5));
