@@ -178,6 +178,20 @@ TEST_P(EngineTree, AtTheDeadlineTheRankIsNamed) {
               HasSubstr("this rank never submitted it"));
 }
 
+// Who hears of it by WANTED alone has not seen it begin.
+TEST_P(EngineTree, TheDeadlineCountsFromTheFirstSubmissionAnywhere) {
+  EngineOptions options;
+  options.op_deadline = 10 * kSecond;
+  Crowd crowd(GetParam(), options);
+  const uint32_t missing = GetParam() - 1;
+  crowd.submit_all_but({missing}, op(0), sum_of(10));
+  crowd.run();
+  for (int second = 0; second < 9; ++second) crowd.tick(1 * kSecond);
+  EXPECT_EQ(crowd.failures(), 0u);
+  crowd.tick(1 * kSecond);
+  EXPECT_EQ(crowd.at(missing).failures.size(), 1u);
+}
+
 TEST_P(EngineTree, AtTheDeadlineAMuteNodeIsNamedByWhoeverIsNextToIt) {
   EngineOptions options;
   options.op_deadline = 10 * kSecond;
