@@ -87,6 +87,30 @@ TEST(EngineJoin, NobodyIsAskedForWhatComesAfterIt) {
   EXPECT_TRUE(ring.all_ok(tickets));
 }
 
+// A view says that the join has ended somewhere, before its end is here.
+TEST(EngineJoin, NobodyIsAskedForWhatComesAfterOneThatAViewHandsOn) {
+  Ring ring(3);
+  std::vector<Ticket> tickets{ring.submit(2, kJoinKey, join(), {1})};
+  ring.run();
+  ring.hold(2, 0);
+  for (const uint32_t rank : {0u, 1u}) tickets.push_back(ring.submit(rank, kJoinKey, join(), {1}));
+  ring.run();
+  ASSERT_TRUE(ring.ended(tickets[0]));
+  ring.change_view();
+  ring.release(2, 0);
+  tickets.push_back(ring.submit(2, op(0), sum_of(10), values_of(2, 10)));
+  for (const uint32_t node : {0u, 1u}) {
+    ASSERT_TRUE(ring.deliver_first(2, node, FrameType::kReady));
+    EXPECT_THAT(ring.asked(node), IsEmpty());
+  }
+  ring.run();
+  for (const uint32_t rank : {0u, 1u}) {
+    tickets.push_back(ring.submit(rank, op(0), sum_of(10), values_of(rank, 10)));
+  }
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+}
+
 TEST(EngineJoin, WaitsUntilWhatHasFailedIsKnownToAllWhoJoined) {
   Ring ring(2, 2);
   const std::vector<Ticket> failed{ring.submit(0, op(0), sum_of(1)),
