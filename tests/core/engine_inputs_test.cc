@@ -237,5 +237,27 @@ TEST_F(EngineInputs, OfADeadRankThatComeAgainCountInEachViewThatFollows) {
   }
 }
 
+TEST_F(EngineInputs, ThatWereToComeAgainAndAreLostAreWaitedForNoMore) {
+  Ring& ring = this->ring(2, "elastic");
+  std::vector<Ticket> tickets;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    tickets.push_back(ring.submit(rank, op(0), sum_of(kFloats), values_of(rank, kFloats)));
+  }
+  ring.run();
+  for (const uint32_t node : {0u, 1u}) ring.freeze(node);
+  ring.engine(0).inputs_come_again(op(0));
+  const Proposal proposal = ring.decide();
+  for (const uint32_t node : {0u, 1u}) ring.adopt(node, proposal);
+  ring.engine(0).input_lost(1, op(0));
+  ring.lose_rank(1);
+  ASSERT_EQ(ring.absences(0).size(), 1u);
+  EXPECT_TRUE(ring.absences(0)[0].unfinished);
+  ring.change_view();
+  ring.engine(0).input_came(0, op(0), Submission::kAllHere);
+  tickets.push_back(ring.submit(3, op(0), sum_of(kFloats), values_of(3, kFloats)));
+  ring.run();
+  for (const uint32_t rank : {0u, 2u, 3u}) EXPECT_EQ(ring.outcome(tickets[rank]).ranks_max, 3u);
+}
+
 }  // namespace
 }  // namespace gradring::core
