@@ -79,6 +79,28 @@ TEST(EngineProtocol, ASliceOfAnOpThatThisNodeHasNotSubmitted) {
   story.expect_fault(0, slice, "before this node was ready");
 }
 
+// No view of an honest member lets an op go on that a rank has not submitted.
+TEST(EngineProtocol, ASliceOfAnOpThatSomeOfItsRanksHaveNotSubmitted) {
+  Ring ring(2, 2);
+  for (const uint32_t rank : {0u, 1u, 2u}) ring.submit(rank, op(0), sum_of(64));
+  ring.run();
+  for (const uint32_t node : {0u, 1u}) ring.freeze(node);
+  Proposal proposal = ring.decide();
+  ASSERT_EQ(proposal.ops.size(), 1u);
+  proposal.ops[0].kind = OpFate::Kind::kRecover;
+  proposal.ops[0].slice_bytes = 256;
+  proposal.ops[0].slices = {{1, Route::kCompute, 0, {}}};
+  ring.adopt(1, proposal);
+  Frame slice = ring.frame(FrameType::kSlice, op(0));
+  slice.epoch = proposal.view.epoch;
+  slice.slice.hop = 1;
+  slice.slice.ranks = 2;
+  slice.slice.length = 256;
+  ring.inject(0, 1, slice);
+  ASSERT_EQ(ring.failures(1).size(), 1u) << "its sum would lack rank 3";
+  EXPECT_THAT(ring.failures(1)[0].blame.evidence, HasSubstr("before this node was ready"));
+}
+
 TEST(EngineProtocol, ASliceThatClaimsTheWrongNumberOfContributions) {
   for (const uint32_t ranks : {0u, 2u, 99u}) {  // a alone has one rank
     Waiting story;
