@@ -271,5 +271,36 @@ TEST(MembershipJoin, WhoDoesNotKnowTheGuestsGivesTheLowestTime) {
   EXPECT_EQ(town.at("b").view_of(job)->epoch, 2u) << "but not for ever";
 }
 
+// Of its earlier life, as a message that took long.
+TEST(MembershipJoin, AGuestIsNotDisturbedByAViewThatIsOlderThanItsAbsence) {
+  Town town(3);
+  std::vector<SessionId> sessions;
+  JoinRequest request = trainer(0, 3);
+  request.policy = "elastic min=1";
+  for (const char* node : {"a", "b", "c"}) {
+    sessions.push_back(town.join(node, request));
+    ++request.rank;
+  }
+  town.run();
+  const JobId job = town.job_of(sessions[0]);
+  town.at("a").engine_condemned(job, 1);
+  town.settle();
+  const change::Commit old{job, 2, {1, "a"}, {*town.at("a").view_of(job), {}}};
+  ASSERT_EQ(old.proposal.view.epoch, 2u);
+  town.die(sessions[2]);
+  town.settle();
+  ASSERT_EQ(town.at("a").view_of(job)->members.size(), 2u);
+  request.rank = 2;
+  const SessionId guest = town.join("c", request);
+  town.run();
+  ASSERT_TRUE(town.grows("a"));
+  town.at("c").on_message("b", old, town.now);
+  EXPECT_EQ(town.under_way(), 0u) << "takes nothing back";
+  town.run();
+  EXPECT_TRUE(town.waits(guest));
+  EXPECT_TRUE(town.grows("a"));
+  EXPECT_EQ(town.engines("c"), 1u);
+}
+
 }  // namespace
 }  // namespace gradring::core
