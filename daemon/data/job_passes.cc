@@ -158,8 +158,11 @@ void JobExecutor::sum(const core::SumOrder& order) {
   while (is_half(op.signature->dtype) && inputs_.size() > 2) {
     rounded_.resize(length);
     const size_t count = length / size_of(op.signature->dtype);
-    transport::fold(op.signature->dtype, op.signature->op, std::span(inputs_).first(2),
-                    rounded_.data(), count, 0);
+    const transport::FoldFindings found =
+        transport::fold(op.signature->dtype, op.signature->op, std::span(inputs_).first(2),
+                        rounded_.data(), count, 0);
+    // The pass below takes it for a value that came so.
+    if (found.overflows != 0) look(op, op.plan.input_at(order.slice), 0, length, found);
     inputs_.erase(inputs_.begin());
     inputs_[0] = rounded_.data();
   }

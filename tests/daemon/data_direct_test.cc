@@ -98,6 +98,61 @@ TEST_F(DataDirectTest, HalvesAreRoundedAsAlongTheRing) {
   }
 }
 
+// 40,000 and 40,000 of float16 are infinite before the third comes to them, here as along the ring.
+TEST_F(DataDirectTest, AnOverflowOfHalvesOnTheWayIsNamed) {
+  constexpr uint32_t kNodes = 3;
+  const core::View view = view_of({{"a", 1}, {"b", 1}, {"c", 1}}, 1);
+  std::vector<std::unique_ptr<DataNode>> nodes;
+  for (const core::Member& member : view.members) {
+    nodes.push_back(std::make_unique<DataNode>(member.node, fabric_.join(member.node), false,
+                                               4 * kLimit, false, kNodes));
+  }
+  const auto token = [](uint32_t from, uint32_t to) { return uint64_t{100} + from * kNodes + to; };
+  for (uint32_t me = 0; me < kNodes; ++me) {
+    for (uint32_t other = 0; other < kNodes; ++other) {
+      if (other != me) nodes[me]->post(ExpectPeer{other, token(other, me)});
+    }
+  }
+  for (uint32_t me = 0; me < kNodes; ++me) {
+    for (uint32_t other = 0; other < kNodes; ++other) {
+      if (other == me) continue;
+      nodes[me]->post(
+          ConnectPeer{other, 7, nodes[other]->name(), nodes[other]->addresses(), token(me, other)});
+    }
+    nodes[me]->install(view);
+  }
+  constexpr size_t kCount = 300, kAt = 123;
+  constexpr uint16_t kOne = 0x3c00, k40000 = 0x78e2, kMinus40000 = 0xf8e2, kInfinity = 0x7c00;
+  std::vector<std::vector<uint16_t>> data(kNodes, std::vector<uint16_t>(kCount, kOne));
+  // Who has not heard of the others yet goes along the ring.
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    if (sequence == 1) {
+      data[0][kAt] = data[1][kAt] = k40000;
+      data[2][kAt] = kMinus40000;
+    }
+    for (uint32_t rank = 0; rank < kNodes; ++rank) {
+      core::Submission submission;
+      submission.rank = rank;
+      submission.ticket = sequence + 1;
+      submission.key = {0, sequence};
+      submission.signature = {Collective::kAllreduce, Dtype::kFloat16, ReduceOp::kSum, 0, kCount};
+      auto* bytes = reinterpret_cast<std::byte*>(data[rank].data());
+      nodes[rank]->post(Submit{rank + 1000, view.incarnation, submission, bytes, bytes});
+    }
+    if (sequence == 0) {
+      for (auto& node : nodes) ASSERT_EQ(node->next<Completed>().outcome.verdict, Verdict::kOk);
+    }
+  }
+  for (auto& node : nodes) {
+    const NonfiniteOrigin origin = node->next<NonfiniteFound>().origin;
+    EXPECT_EQ(origin.kind, NonfiniteOrigin::Kind::kOverflow);
+    EXPECT_EQ(origin.key.sequence, 1u);
+    EXPECT_EQ(origin.element, kAt);
+    EXPECT_EQ(node->next<Completed>().outcome.verdict, Verdict::kOk);
+  }
+  EXPECT_EQ(data[2][kAt], kInfinity);
+}
+
 TEST_F(DataDirectTest, APeersDeathWithDataUnderWayEndsClean) {
   const auto a = node("a");
   const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
