@@ -93,8 +93,8 @@ int DataThread::do_work(core::Time now) {
   work += pump_jobs();
   work += prober_.pump(now);
   free_removed_jobs();
-  shared_.outbox.flush();
   if (now >= next_pulse_) pulse(now);
+  shared_.outbox.flush();
   return work;
 }
 

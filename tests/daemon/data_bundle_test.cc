@@ -5,6 +5,7 @@
 #include "daemon/data/seal.h"
 #include "proto/bundle.h"
 #include "tests/daemon/data_node.h"
+#include "transport/tcp/tcp_transport.h"
 
 namespace gradring::daemon {
 namespace {
@@ -80,6 +81,55 @@ TEST_F(DataBundleTest, APeersDeathWithBundlesUnderWayEndsClean) {
   a_->next<Completed>([](const Completed& c) { return c.ticket == 150; });
   a_->post(RemoveJob{view_.incarnation});
   a_->next<Pulse>([](const Pulse& pulse) { return pulse.staging_bytes_most == 0; });
+}
+
+// Over TCP nobody wakes a node that has sent.
+std::unique_ptr<transport::Transport> on_loopback() {
+  auto made = transport::make_tcp_transport({{"lo"}, "for tests"});
+  if (!made) throw std::runtime_error(made.error().message());
+  return std::move(*made);
+}
+
+// When WANTED came.
+class WantedEar final : public transport::Events {
+ public:
+  Landing on_header(std::span<const std::byte>, size_t) override { return {}; }
+  void on_message(std::span<const std::byte> header, uint64_t) override {
+    const auto frame = decode(header, 0);
+    const bool wanted = frame && frame->type == FrameType::kWanted;
+    if (wanted) came.push_back(std::chrono::steady_clock::now());
+  }
+  void on_aborted(uint64_t) override {}
+  void on_sent(transport::PeerId, uint64_t, bool) override {}
+  void on_lost(transport::PeerId, const std::string&) override {}
+
+  std::vector<std::chrono::steady_clock::time_point> came;
+};
+
+TEST_F(DataThreadTest, WhatAPulseHasToSayDoesNotWaitForTheNextOne) {
+  constexpr core::Time kPulse = 1500 * core::kMillisecond;  // both ops wait for long at the second
+  Lanes lanes;
+  lanes.push_back(on_loopback());
+  NodeGpus tree;
+  tree.tree_max = 1024;
+  DataNode a("a", std::move(lanes), false, 4 << 20, false, 0, tree, kPulse);
+  const std::unique_ptr<transport::Transport> b = on_loopback();
+  a.post(ExpectPeer{0, kTokenOfA});
+  a.post(ConnectPeer{0, 7, "b", {b->address()}, kTokenOfB, kBundleBytesMax});
+  const core::View view = view_of({{"a", 1}, {"b", 1}}, 1);
+  a.install(view);
+  std::vector<float> x = numbers(16, 1), y = x;
+  a.submit(view, 0, x, 0);
+  a.submit(view, 0, y, 1);
+  WantedEar ear;
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (ear.came.size() < 2 && std::chrono::steady_clock::now() < until) {
+    if (b->progress(ear) > 0 || !b->arm()) continue;
+    pollfd p{b->event_fd(), POLLIN, 0};
+    poll(&p, 1, 100);
+  }
+  ASSERT_EQ(ear.came.size(), 2u);
+  EXPECT_LT(ear.came[1] - ear.came[0], std::chrono::nanoseconds(kPulse / 2));
 }
 
 // A peer on whose behalf a test speaks to node a.
