@@ -7,8 +7,9 @@ import pytest
 if importlib.util.find_spec("keras") is None or importlib.util.find_spec("tensorflow") is None:
     pytest.skip("Keras is not installed: tests/python/requirements-full.txt has it", allow_module_level=True)
 
-CHECKS = 12
-OF_OTHERS = ["fits_as_one_process_would", "gradients_in_groups", "overflow_of_one_rank", "callbacks", "sparse_gradients"]
+CHECKS = 13
+OF_OTHERS = ["fits_as_one_process_would", "gradients_in_groups", "overflow_of_one_rank", "callbacks",
+             "ranks_drop_units_of_their_own", "sparse_gradients"]
 
 
 def test_models_train_together_as_one_process_would(ring):

@@ -237,6 +237,24 @@ def callbacks():
     refused(ValueError, "initial_lr", hvd.callbacks.LearningRateWarmupCallback, None)
 
 
+def ranks_drop_units_of_their_own():
+    """Where ranks begin with seeds of their own they keep them, whatever else they take from the root."""
+    keras.utils.set_random_seed(rank)
+    dropout = keras.layers.Dropout(0.5, seed=1000 + rank)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(16), dropout, keras.layers.Dense(2)])
+    fit(model, hvd.DistributedOptimizer(sgd()), MINE, EACH, epochs=1,
+        callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    same_everywhere(model)
+    state = hvd.elastic.KerasState(model)
+    state.sync()
+    state.restore()
+    seeds = keras.ops.convert_to_numpy(dropout.seed_generator.state)
+    assert seeds[0] == 1000 + rank and seeds[1] > 0, seeds
+    kept = np.asarray(dropout(np.ones((1, 1000), np.float32), training=True)) != 0
+    everybody = np.asarray(hvd.allgather(kept.astype(np.uint8)))
+    assert len(np.unique(everybody, axis=0)) == size
+
+
 def momentum_is_corrected():
     """v = m v' - r g where v' = v r / r_before: what one step with m r / r_before makes."""
     def train(correction):
@@ -347,7 +365,7 @@ def by_the_other_name():
 
 
 CHECKS = [values, fits_as_one_process_would, gradients_in_groups, passes_are_added_up, overflow_of_one_rank, local_layers, saved_and_loaded,
-          callbacks, momentum_is_corrected, the_best_is_kept, sparse_gradients, by_the_other_name]
+          callbacks, ranks_drop_units_of_their_own, momentum_is_corrected, the_best_is_kept, sparse_gradients, by_the_other_name]
 OF_TENSORFLOW = [by_the_other_name]
 NOT_OF_JAX = [passes_are_added_up]
 for check in CHECKS:

@@ -17,8 +17,8 @@ __all__ = ["BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningR
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
-    """After the first batch, when all of them are there, gives the model's and the optimizer's variables the root's
-    values.
+    """After the first batch, when all of them are there, gives the model's weights and the optimizer's variables the
+    root's values. Random seeds stay those of each rank, so that dropout and augmentation differ from rank to rank.
 
     Args:
         local_variables: those that each rank keeps.
@@ -46,7 +46,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         inner = getattr(optimizer, "inner_optimizer", optimizer)
         private = getattr(inner, "private_variables", list)() + getattr(optimizer, "private_variables", list)()
         kept = {key_of(one) for one in [*self._local, *private]}
-        variables = [*self.model.variables, *(optimizer.variables if optimizer is not None else [])]
+        variables = [*self.model.weights, *(optimizer.variables if optimizer is not None else [])]
         known: dict[int, object] = {key_of(one): one for one in variables}
         broadcast_variables([one for key, one in known.items() if key not in kept], self.root_rank)
         self.broadcast_done = True

@@ -23,7 +23,8 @@ __all__ = ["CommitStateCallback", "HorovodInternalError", "HostsUpdatedInterrupt
 
 
 class KerasState(PartsState):
-    """A model, its optimizer, and anything that can be pickled, such as `epoch` and `batch`."""
+    """A model, its optimizer, and anything that can be pickled, such as `epoch` and `batch`. Of the model the weights:
+    random seeds stay those of each rank."""
 
     def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None, **values: Any):
         """`optimizer`: None is the one that the model was compiled with. The model must have been built."""
@@ -36,12 +37,16 @@ class KerasState(PartsState):
         super().__init__({name: Keeper(part, _read, _write) for name, part in parts.items()}, **values)
 
 
+def _shared(part):
+    return part.weights if isinstance(part, keras.Model) else part.variables
+
+
 def _read(part):
-    return [np.array(keras.ops.convert_to_numpy(one)) for one in part.variables]
+    return [np.array(keras.ops.convert_to_numpy(one)) for one in _shared(part)]
 
 
 def _write(part, values):
-    for one, value in zip(part.variables, values, strict=True):
+    for one, value in zip(_shared(part), values, strict=True):
         one.assign(value)
 
 
