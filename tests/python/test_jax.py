@@ -65,3 +65,9 @@ def test_a_death_is_told_to_all_who_are_in_a_compiled_function(ring):
         assert told["again"] == told["text"], told
     assert uncaught.wait(30) == 1
     assert all(word in uncaught.complains() for word in ["jax.errors.JaxRuntimeError", *names]), uncaught.complains()[-2000:]
+
+
+def test_an_elastic_job_goes_back_where_an_op_fails_in_a_compiled_function(ring):
+    ends = [said[-1] for said in ring.run("jax_elastic", "10")]
+    assert all(end["resets"] == [4] and end["step"] == 10 for end in ends), ends
+    assert all(end["weights"] == ends[0]["weights"] for end in ends), ends

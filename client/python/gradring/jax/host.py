@@ -12,6 +12,8 @@ import numpy as np
 from jax.experimental import io_callback
 
 from .. import lifecycle
+from ..errors import GradringError, found_by
+from ..raised_inside import behind, noted
 
 # A callback's arguments are copied by the threads that also run computations. With one thread, which waits in the
 # callback for its own arguments, that is for ever; with computations run by their callers it cannot be.
@@ -42,8 +44,8 @@ def on_host(function: Callable[[list[np.ndarray]], list[np.ndarray]], leaves: Se
     leaves = [jnp.asarray(one) for one in leaves]
     if _tracing(leaves):
         _refuse_shards()
-        return list(io_callback(lambda *arrays: function([np.asarray(one) for one in arrays]), shapes(leaves), *leaves,
-                                ordered=True))
+        return list(io_callback(noted(lambda *arrays: function([np.asarray(one) for one in arrays])), shapes(leaves),
+                                *leaves, ordered=True))
     for one in leaves:
         if not one.is_fully_addressable:
             raise NotImplementedError("gradring: an array of which other processes have parts (jax.distributed); "
@@ -71,6 +73,13 @@ def _like(result: np.ndarray, given) -> jax.Array:
     if given is not None and given.committed and given.shape == result.shape:
         return jax.device_put(result, given.sharding)
     return jnp.asarray(result)
+
+
+def _found(error: Exception) -> GradringError | None:
+    return behind(str(error)) if isinstance(error, jax.errors.JaxRuntimeError) else None
+
+
+found_by(_found)
 
 
 def shutdown() -> None:
