@@ -160,6 +160,27 @@ TEST(AllNodes, OfAJobAreNamedWhereNothingIsSet) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("suspect: it has ranks")));
 }
 
+TEST(AllNodes, ThatTheScreenShowsNothingOfAreNamed) {
+  FakeRing ring(kOfEachState);
+  const auto outcome =
+      run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "top", "--once", "--all"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("5 nodes, 0 ready, 3 silent"));
+  for (const char* told :
+       {"! node suspect: it did not answer",
+        "! node away is away and was not asked: as the test wants it", "! node lost is lost"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(told));
+  }
+}
+
+TEST(AllNodes, ThatSayNothingAreNotAskedForTheScreenOfOne) {
+  FakeRing ring(kOfEachState);
+  const auto outcome = run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "top", "--once"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("suspect")) << "is seen among its links";
+  EXPECT_THAT(outcome.out, Not(HasSubstr("did not answer")));
+}
+
 TEST(AllNodes, ThatAreNotTracedAreNamed) {
   FakeRing ring(kOfEachState);
   const auto outcome = run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "trace", "start"});

@@ -60,6 +60,15 @@ TEST(TopFrame, SaysMoreWhereThereIsRoom) {
                         "rank 3 (node n1, pid 4003, state S sleeping)"));
 }
 
+TEST(TopFrame, CountsTheNodesThatDoNotAnswer) {
+  Model model = live_model();
+  const View all{.choice = {.all = true}};
+  EXPECT_THAT(shown(model, all), HasSubstr("1 node, 1 ready\n"));
+  model.silent = 2;
+  EXPECT_EQ(look_of(frame_of(model, all, {}), "2 silent"), Look::kBad);
+  EXPECT_THAT(shown(model, all), HasSubstr("3 nodes, 1 ready, 2 silent\n"));
+}
+
 TEST(TopFrame, FitsAnyScreen) {
   Model model = live_model();
   model.problems = {"node n2: did not answer within two seconds, and nobody knows why that is"};

@@ -212,6 +212,16 @@ Reply ask(const Context& context, wire::Query query) {
   return questions->ask(query);
 }
 
+bool can_be_asked(const wire::PeerReport& peer) {
+  return peer.state() == "up" || peer.state() == "suspect";
+}
+
+std::optional<std::string> why_not_asked(const wire::PeerReport& peer) {
+  if (peer.state() != "lost" && peer.state() != "away") return std::nullopt;
+  return fmt::format("node {} is {} and was not asked: {}", printable(peer.node()), peer.state(),
+                     printable(peer.reason()));
+}
+
 tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions,
                                                          std::vector<std::string>* missing) {
   wire::Query status;
@@ -224,12 +234,9 @@ tl::expected<std::vector<std::string>, Status> all_nodes(Questions& questions,
   }
   std::vector<std::string> nodes = {about[0]->status().node()};
   for (const wire::PeerReport& peer : about[1]->peers().peers()) {
-    if (peer.state() == "up" || peer.state() == "suspect") {
-      nodes.push_back(peer.node());
-    } else if (missing != nullptr && (peer.state() == "lost" || peer.state() == "away")) {
-      missing->push_back(fmt::format("node {} is {} and was not asked: {}", printable(peer.node()),
-                                     peer.state(), printable(peer.reason())));
-    }
+    if (can_be_asked(peer)) nodes.push_back(peer.node());
+    const auto why = why_not_asked(peer);
+    if (why && missing != nullptr) missing->push_back(*why);
   }
   return nodes;
 }

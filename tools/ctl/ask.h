@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -43,8 +44,14 @@ class Questions {
 // One question, to the node that the context names.
 Reply ask(const Context& context, wire::Query query);
 
-// This daemon's node, then the peers that it is connected with, also those that say nothing just
-// now. `missing`: what to say of those that it was connected with and is not.
+// Whether a daemon can pass a question on to this peer: also to one that says nothing just now,
+// whose answer is then why it has none.
+bool can_be_asked(const wire::PeerReport& peer);
+// What to say of a peer that was connected and is not; nothing of any other.
+std::optional<std::string> why_not_asked(const wire::PeerReport& peer);
+
+// This daemon's node, then the peers that can be asked. `missing`: what to say of those that cannot
+// be any more.
 tl::expected<std::vector<std::string>, Status> all_nodes(
     Questions& questions, std::vector<std::string>* missing = nullptr);
 

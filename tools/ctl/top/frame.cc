@@ -48,7 +48,9 @@ Line title_of(const Model& model, const View& view) {
     line.push_back({"  asking the daemon"});
   } else if (view.choice.all) {
     const auto ready = std::ranges::count(model.nodes, "ready", &Node::state);
-    line.push_back({fmt::format("  {}, {} ready", counted(model.nodes.size(), "node"), ready)});
+    const size_t nodes = model.nodes.size() + model.silent;
+    line.push_back({fmt::format("  {}, {} ready", counted(nodes, "node"), ready)});
+    if (model.silent > 0) line.push_back({fmt::format(", {} silent", model.silent), Look::kBad});
   } else if (!model.nodes.empty()) {
     const Node& node = model.nodes.front();
     line.push_back({"  node "});

@@ -82,7 +82,8 @@ struct Link {
 struct Model {
   std::string here{};
   std::vector<std::string> peers{};  // that can be chosen
-  std::vector<Node> nodes{};
+  std::vector<Node> nodes{};         // that answer
+  size_t silent = 0;                 // nodes that should and do not, as `problems` say
   std::vector<Job> jobs{};
   std::vector<Link> links{};
   std::vector<std::string> problems{};

@@ -33,6 +33,32 @@ std::string address_of(const Sample& sample, const std::string& node) {
   return node == sample.here ? "" : node;
 }
 
+// Who can be asked, and, where all are, a word of who cannot. Returns those that are up: the time
+// to one that says nothing just now is not worth that a look waits for it.
+std::vector<std::string> take_peers(const wire::PeersReport& report, const Choice& choice,
+                                    Sample* sample) {
+  std::vector<std::string> up;
+  size_t left_out = 0;
+  for (const wire::PeerReport& peer : report.peers()) {
+    const auto why = why_not_asked(peer);
+    if (why && choice.all) {
+      ++sample->silent;
+      sample->problems.push_back(*why);
+    }
+    if (!can_be_asked(peer)) continue;
+    if (sample->peers.size() == kPeersMost) {
+      ++left_out;
+      continue;
+    }
+    sample->peers.push_back(peer.node());
+    if (peer.state() == "up") up.push_back(peer.node());
+  }
+  if (left_out > 0 && choice.all) {
+    sample->problems.push_back(fmt::format("{} are not shown", counted(left_out, "more node")));
+  }
+  return up;
+}
+
 // What a job is asked for by: its name is not its own before it has begun.
 std::string key_of(const wire::JobSummary& job) {
   return job.incarnation().empty() ? job.name() : job.incarnation();
@@ -90,11 +116,7 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
   }
   Sample sample;
   sample.here = about[0]->status().node();
-  for (const wire::PeerReport& peer : about[1]->peers().peers()) {
-    if (peer.state() == "up" && sample.peers.size() < kPeersMost) {
-      sample.peers.push_back(peer.node());
-    }
-  }
+  const std::vector<std::string> echoes = take_peers(about[1]->peers(), choice, &sample);
 
   constexpr size_t kQuestions = 3;  // to each node
   const std::vector<std::string> nodes = nodes_of(sample, choice);
@@ -104,7 +126,7 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
       queries.push_back(query_of(what, address_of(sample, node)));
     }
   }
-  for (const std::string& peer : sample.peers) {
+  for (const std::string& peer : echoes) {
     queries.push_back(query_of(wire::Query::JOBS, peer));
   }
   std::vector<Reply> replies = questions.ask(queries);
@@ -115,6 +137,7 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
     const auto fault = std::find_if(of_node, of_node + kQuestions,
                                     [](const Reply& reply) { return !reply.has_value(); });
     if (fault != of_node + kQuestions) {
+      ++sample.silent;
       sample.problems.push_back(
           fmt::format("node {}: {}", printable(nodes[i]), printable(fault->error().message())));
       continue;
@@ -125,10 +148,10 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
       jobs.try_emplace(key_of(job), Listed{nodes[i], job});
     }
   }
-  for (size_t i = 0; i < sample.peers.size(); ++i) {
+  for (size_t i = 0; i < echoes.size(); ++i) {
     const Reply& echo = replies[nodes.size() * kQuestions + i];
     if (!echo || echo->returned_at() <= echo->forwarded_at()) continue;
-    sample.rtt_ns[sample.peers[i]] = echo->returned_at() - echo->forwarded_at();
+    sample.rtt_ns[echoes[i]] = echo->returned_at() - echo->forwarded_at();
   }
   ask_for_jobs(questions, jobs, &sample);
   add_those_over(jobs, &sample);

@@ -34,11 +34,12 @@ struct JobSample {
 // What daemons say at about the same moment.
 struct Sample {
   std::string here;                // the node of the daemon that is asked
-  std::vector<std::string> peers;  // of it, that are up
+  std::vector<std::string> peers;  // of it, that can be asked
   std::vector<NodeSample> nodes;   // that were chosen and answered
   std::vector<JobSample> jobs;
   // From here to a peer and back by the control connections, its answering included.
   std::map<std::string, int64_t> rtt_ns;
+  size_t silent = 0;                  // nodes that were chosen and did not answer
   std::vector<std::string> problems;  // sentences: who did not answer, and why
 };
 
