@@ -108,6 +108,7 @@ void Vitals::fill_peers(metrics::Snapshot* to, core::Time now) {
   to->peer_series = peers_.series(std::move(peers));
   to->ports = parts_.ports->series();
   to->gpu_series = parts_.gpu_health->series();
+  to->gpus_given_up = parts_.gpus != nullptr && !parts_.gpus->fault().ok();
 }
 
 void Vitals::fill_traffic(metrics::Snapshot* to, const Pulse& pulse) const {

@@ -109,6 +109,7 @@ struct Snapshot {
   std::string transport;
   core::Time uptime = 0;
   bool draining = false;
+  bool gpus_given_up = false;  // all of the node, until the daemon is started anew
 
   double cpu_seconds = 0;
   uint64_t rss_bytes = 0;

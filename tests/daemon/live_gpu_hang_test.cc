@@ -1,5 +1,6 @@
 // A GPU that stops to work and says nothing; the driver is the tests'.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "tests/daemon/live_gpu_ranks.h"
+#include "tests/daemon/metrics/scraper.h"
 #include "tests/daemon/scratch.h"
 
 namespace gradring::daemon {
@@ -80,12 +82,26 @@ TEST_F(LiveGpuHang, KeepsNoDaemonThatIsToldToStop) {
 
 class LiveGpuHangOfNccl : public LiveGpuHang {
  protected:
-  LiveGpuHangOfNccl() : LiveGpuHang({"--gpu-engine", "nccl"}) {}
+  LiveGpuHangOfNccl() : LiveGpuHangOfNccl(free_port()) {}
+  explicit LiveGpuHangOfNccl(int metrics)
+      : LiveGpuHang({"--gpu-engine", "nccl", "--metrics", fmt::format("127.0.0.1:{}", metrics)}),
+        metrics_(metrics) {}
   wire::QueryReply ask(wire::Query::What what) {
     wire::ClientMessage query;
     query.mutable_query()->set_what(what);
     return watcher_.ask(query).reply();
   }
+  // Once it is there: figures are made anew each second.
+  bool page_has(const std::string& line) const {
+    for (int look = 0; look < 200; ++look) {
+      if (metrics::ask(metrics_, metrics::kScrape).find(line) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+
+ private:
+  const int metrics_;
 };
 
 // Nothing that is under way ends, and NCCL has told the daemon that it has failed.
@@ -114,6 +130,7 @@ TEST_F(LiveGpuHangOfNccl, WhoeverAsksHearsThatNothingIsSummedThereAnyMore) {
   Communicator job(alone());
   DeviceBuffer gradients(job, kCount, false);
   EXPECT_TRUE(ask(wire::Query::TOPOLOGY).topology().gpu_sums().on_gpus());
+  EXPECT_TRUE(page_has("gradring_gpus_given_up{node=\"live\"} 0\n"));
   nccl_fails();
   EXPECT_ANY_THROW(job.start(gradients.sum()).wait());
   const wire::QueryReply topology = ask(wire::Query::TOPOLOGY);
@@ -132,6 +149,7 @@ TEST_F(LiveGpuHangOfNccl, WhoeverAsksHearsThatNothingIsSummedThereAnyMore) {
   }
   EXPECT_THAT(told(), HasSubstr("gpus given up;"));
   EXPECT_THAT(daemon_.log(), HasSubstr("error: no GPU sums here: NCCL 2.28.9"));
+  EXPECT_TRUE(page_has("gradring_gpus_given_up{node=\"live\"} 1\n"));
 }
 
 }  // namespace

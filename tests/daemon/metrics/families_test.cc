@@ -60,6 +60,7 @@ Snapshot sample() {
   s.ports.push_back({"eth0", 0, true, {{"down", 1}, {"lid", 0}}, {}});
   s.gpu_series.push_back({"GPU-1234", true, {{"31", 5}, {"79", 1}}});
   s.gpu_series.push_back({"GPU-5678", false, {}});
+  s.gpus_given_up = true;
   return s;
 }
 
@@ -151,6 +152,7 @@ TEST(Families, ErrorsAreOfTheirGpus) {
   for (const char* line : {
            R"(gradring_gpu_unusable{node="n0",gpu="GPU-1234"} 1)",
            R"(gradring_gpu_unusable{node="n0",gpu="GPU-5678"} 0)",
+           R"(gradring_gpus_given_up{node="n0"} 1)",
            R"(gradring_gpu_xid_errors_total{node="n0",gpu="GPU-1234",xid="31"} 5)",
            R"(gradring_gpu_xid_errors_total{node="n0",gpu="GPU-1234",xid="79"} 1)",
        }) {
