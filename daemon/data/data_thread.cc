@@ -38,7 +38,8 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
       events_(events),
       lanes_(std::move(lanes)),
       shared_(&lanes_, events, options.reduce_threads, options.bundle_bytes, options.gpus),
-      makes_staging_(options.gpu_direct && options.gpus != nullptr) {
+      makes_staging_(options.gpu_direct && options.gpus != nullptr),
+      under_mps_(options.gpus != nullptr && options.gpus->under_mps()) {
   const auto count = static_cast<uint8_t>(lanes_.size());
   for (uint8_t lane = 0; lane < count; ++lane) ears_.emplace_back(this, lane);
   shared_.flight = options.flight;
@@ -171,13 +172,19 @@ bool DataThread::slices_under_way() const {
                      [](const auto& entry) { return entry.second->busy(); });
 }
 
-// Whoever broke them, and whether or not a job had something there.
+// Whoever broke them, and whether or not a job had something there. It ends nothing of its own
+// accord: jobs that have nothing on a GPU go on.
 void DataThread::tell_of_gpus() {
   if (gpus_given_up_ || options_.gpus == nullptr) return;
   const Status fault = options_.gpus->fault();
   if (fault.ok()) return;
   gpus_given_up_ = true;
-  tell(Notice::kGpusGivenUp, spdlog::level::err, {}, "no GPU sums here: " + fault.message());
+  tell(
+      Notice::kGpusGivenUp, spdlog::level::err, {},
+      fmt::format("no GPU sums here: {}; jobs go by way of the host's memory until gradringd is "
+                  "restarted{}",
+                  fault.message(),
+                  under_mps_ ? ", and the server of MPS may take no new trainer before that" : ""));
 }
 
 void DataThread::pulse(core::Time now) {

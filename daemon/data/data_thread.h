@@ -202,6 +202,7 @@ class DataThread final {
   core::Time next_figures_ = 0;
   std::vector<JobFigures> ended_;  // for the next figures
   LoopWatch watch_;
+  const bool under_mps_;        // as long as they work; then nobody may say
   bool gpus_given_up_ = false;  // and that was told
   uint64_t turns_ = 0;
   uint64_t heartbeats_ = 0;

@@ -73,6 +73,7 @@ Gpu& gpu() {
     if (const char* const shared = std::getenv("GRADRING_TWIN_CONNECTIONS")) {
       made->connections = std::strtoul(shared, nullptr, 10);
     }
+    made->under_mps = std::getenv("GRADRING_TWIN_MPS") != nullptr;
     if (const char* const file = std::getenv("GRADRING_TWIN_HANGS")) made->hangs_while = file;
     made->settles = std::getenv("GRADRING_TWIN_SETTLES") != nullptr;
     std::thread(work_on_all, made).detach();

@@ -20,6 +20,7 @@
 namespace gradring::daemon {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // The GPU of whichever daemon is started while it lives.
@@ -30,11 +31,13 @@ class HangingGpu {
     setenv("GRADRING_TWIN_HANGS", scratch_.path("hang").c_str(), 1);
     setenv("GRADRING_TWIN_NCCL_FAILS", scratch_.path("nccl").c_str(), 1);
     setenv("GRADRING_TWIN_SETTLES", "1", 1);
+    setenv("GRADRING_TWIN_MPS", "1", 1);
   }
   ~HangingGpu() {
     unsetenv("GRADRING_TWIN_HANGS");
     unsetenv("GRADRING_TWIN_NCCL_FAILS");
     unsetenv("GRADRING_TWIN_SETTLES");
+    unsetenv("GRADRING_TWIN_MPS");
   }
   void hang() const { scratch_.write("hang", ""); }
   void go_on() const { std::filesystem::remove(scratch_.path("hang")); }
@@ -148,7 +151,9 @@ TEST_F(LiveGpuHangOfNccl, WhoeverAsksHearsThatNothingIsSummedThereAnyMore) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_THAT(told(), HasSubstr("gpus given up;"));
-  EXPECT_THAT(daemon_.log(), HasSubstr("error: no GPU sums here: NCCL 2.28.9"));
+  EXPECT_THAT(daemon_.log(),
+              AllOf(HasSubstr("error: no GPU sums here: NCCL 2.28.9"),
+                    HasSubstr("until gradringd is restarted, and the server of MPS may take no")));
   EXPECT_TRUE(page_has("gradring_gpus_given_up{node=\"live\"} 1\n"));
 }
 

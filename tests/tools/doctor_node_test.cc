@@ -313,6 +313,13 @@ TEST(Doctor, Gpus) {
            facts.topology.mutable_gpu_sums()->set_on_gpus(false);
            facts.topology.mutable_gpu_sums()->set_reason("NCCL has failed");
          });
+  Facts given_up = healthy_facts();
+  given_up.topology.mutable_gpu_sums()->set_on_gpus(false);
+  EXPECT_THAT(finding_of(check_gpus(given_up), "GPU sums").remedy,
+              HasSubstr("MPS's server, which may take no new trainer while gradringd runs"));
+  given_up.topology.mutable_gpu_sums()->set_mps(false);
+  EXPECT_EQ(finding_of(check_gpus(given_up), "GPU sums").remedy,
+            "see nvidia-smi and dmesg; then restart gradringd");
   expect(check_gpus, "GPU sums", Level::kSkip, "none here (gpu-sums)", [](Facts& facts) {
     facts.topology.mutable_gpu_sums()->set_on_gpus(false);
     facts.topology.mutable_gpu_sums()->clear_by();

@@ -92,8 +92,10 @@ Finding sums_there(const wire::GpuSumsReport& sums) {
   if (sums.on_gpus()) return ok(kCheck, "on " + printable(sums.by()));
   if (!are_given_up(sums)) return skip(kCheck, "none here (gpu-sums)");
   return fail(kCheck, "by way of the host: " + printable(sums.reason()),
-              "see nvidia-smi and dmesg, and under MPS the log of its server; then restart "
-              "gradringd");
+              sums.mps()
+                  ? "see nvidia-smi, dmesg and the log of MPS's server, which may take no new "
+                    "trainer while gradringd runs: restart gradringd"
+                  : "see nvidia-smi and dmesg; then restart gradringd");
 }
 
 // How long a sum waits, and what it costs the trainer: docs/gpu-notes.md.
