@@ -69,6 +69,13 @@ TEST(Text, NamesCannotDriveTheTerminal) {
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
 }
 
+TEST(Text, KnowsWhatIsUtf8) {
+  for (const char* good : {"", "n0", "ünïcödé", "\x7f", "𝔤"}) EXPECT_TRUE(is_utf8(good)) << good;
+  for (const char* bad : {"\xff", "caf\xe9", "\xc0\x80", "\xed\xa0\x80", "\xf0\x9f"}) {
+    EXPECT_FALSE(is_utf8(bad)) << printable(bad);
+  }
+}
+
 TEST(Text, CountsAndStates) {
   EXPECT_EQ(rank_at(3, "a", 71), "rank 3 (node a, pid 71)");
   EXPECT_EQ(rank_at(3, "a\n", 0), "rank 3 (node a\\x0a)");

@@ -160,6 +160,22 @@ TEST(AllNodes, OfAJobAreNamedWhereNothingIsSet) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("suspect: it has ranks")));
 }
 
+TEST(Names, ThatAreNoUtf8AreRefusedInWords) {
+  FakeRing ring(kOfEachState);
+  const auto told = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {GRADRINGCTL, "--runtime-dir", ring.runtime_dir()});
+    const auto outcome = run(words);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("protobuf")));
+    return outcome.err;
+  };
+  EXPECT_THAT(told({"job", "caf\xe9"}),
+              HasSubstr("no job is called \"caf\\xe9\", which is not UTF-8"));
+  EXPECT_THAT(told({"--node", "\xff", "status"}), HasSubstr("no node is called \"\\xff\""));
+  EXPECT_THAT(told({"topology", "--replay", "\xff"}), HasSubstr("rename the folder"));
+  EXPECT_THAT(told({"drain", "--timeout", "\xff"}), HasSubstr("('\\xff')"));
+}
+
 TEST(AllNodes, ThatTheScreenShowsNothingOfAreNamed) {
   FakeRing ring(kOfEachState);
   const auto outcome =

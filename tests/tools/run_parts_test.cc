@@ -13,6 +13,7 @@
 namespace gradring::tools {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -198,6 +199,22 @@ TEST(Launch, TravelsAsOneLine) {
   EXPECT_EQ(there->output, "/logs");
   for (const char* bad : {"", "{}", "[]", "garbage", R"({"host":"a"})"})
     EXPECT_FALSE(from_line(bad)) << bad;
+}
+
+TEST(Launch, OfOtherBytesThanUtf8IsRefusedInWordsWithoutSecrets) {
+  EXPECT_EQ(fault_of(two_of_four()), "");
+  Launch word = two_of_four();
+  word.command.emplace_back("caf\xe9");
+  EXPECT_EQ(fault_of(word),
+            "\"caf\\xe9\" of the command is not UTF-8 and cannot go along to host b: change it, or "
+            "run all ranks here");
+  Launch variable = two_of_four();
+  variable.environment.emplace_back("GRADRING_KEY=secret\xff");
+  EXPECT_THAT(fault_of(variable),
+              AllOf(HasSubstr("the variable GRADRING_KEY is not UTF-8"), Not(HasSubstr("secret"))));
+  Launch host = two_of_four();
+  host.share.host = "b\xff";
+  EXPECT_THAT(fault_of(host), HasSubstr("the name of the host is not UTF-8"));
 }
 
 TEST(Launch, SendsOnlyWhatIsMeantForOthers) {

@@ -284,6 +284,13 @@ TEST(RunElsewhere, AHostThatCannotBeReachedIsNamed) {
   EXPECT_THAT(outcome.err, ::testing::ContainsRegex("host (alpha|beta) \\(rank [01]\\)"));
 }
 
+TEST(RunElsewhere, AWordThatIsNoUtf8IsNamed) {
+  const auto outcome = run({GRADRING_RUN, "-np", "1", "-H", "alpha:1", "echo", "caf\xe9"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("\"caf\\xe9\" of the command is not UTF-8 and cannot go along "
+                                     "to host alpha"));
+}
+
 TEST(RunElsewhere, AnAgentDoesNotTrustItsInput) {
   const auto outcome =
       run({"sh", "-c", std::string("echo garbage | ") + GRADRING_RUN + " --agent"});

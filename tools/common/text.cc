@@ -54,6 +54,15 @@ std::string printable(std::string_view text) {
   return safe;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Character next = front(text);
+    if (next.code == kInvalid) return false;
+    text.remove_prefix(next.bytes);
+  }
+  return true;
+}
+
 size_t width_of(std::string_view text) {
   size_t width = 0;
   bool colour = false;

@@ -11,6 +11,9 @@ namespace gradring::tools {
 // it is: the result is to be read, not to be parsed.
 std::string printable(std::string_view text);
 
+// Whether it is UTF-8 throughout. Messages and JSON carry nothing else.
+bool is_utf8(std::string_view text);
+
 // Columns that a printable text takes on a terminal: one for each character, none for the escape
 // sequences that colour it.
 size_t width_of(std::string_view text);

@@ -81,6 +81,28 @@ Reply judge(const wire::DaemonMessage& message, const std::string& path) {
   return message.reply();
 }
 
+// Names come from the command line, where they may be any bytes; a message with such is malformed.
+Status fault_of(const wire::Query& query) {
+  if (!is_utf8(query.node())) {
+    return {Code::kInvalidArgument,
+            fmt::format("no node is called \"{}\", which is not UTF-8: \"gradringctl peers\" has "
+                        "their names",
+                        printable(query.node()))};
+  }
+  if (!is_utf8(query.job())) {
+    return {Code::kInvalidArgument,
+            fmt::format("no job is called \"{}\", which is not UTF-8: \"gradringctl jobs\" has "
+                        "their names",
+                        printable(query.job()))};
+  }
+  if (!is_utf8(query.setting().value())) {
+    return {Code::kInvalidArgument,
+            fmt::format("{} cannot be \"{}\", which is not UTF-8", query.setting().name(),
+                        printable(query.setting().value()))};
+  }
+  return {};
+}
+
 }  // namespace
 
 struct Questions::Parts {
@@ -192,6 +214,9 @@ std::vector<Reply> Questions::ask(const std::vector<wire::Query>& queries,
                                   std::chrono::milliseconds patience) {
   std::vector<Reply> answers;
   Status fault;
+  for (const wire::Query& query : queries) {
+    if (fault.ok()) fault = fault_of(query);
+  }
   while (answers.size() < queries.size()) {
     const auto rest = std::span(queries).subspan(answers.size());
     const auto some = rest.first(std::min(rest.size(), kAtOnce));

@@ -62,7 +62,7 @@ tl::expected<Wish, Status> parse_bandwidth(const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return usage(words_of(error));
+    return usage(printable(words_of(error)));
   }
   const bool measures = matrix || probe.latency;
   if (!measures && (probe.force || !size.empty() || !probe.svg.empty())) {

@@ -2,6 +2,7 @@
 #include <boost/program_options.hpp>
 
 #include "tools/common/option_error.h"
+#include "tools/common/text.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/doctor/gather.h"
 #include "tools/ctl/doctor/show.h"
@@ -24,7 +25,7 @@ tl::expected<double, Status> parse_doctor(const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
+    return tl::unexpected(Status(Code::kInvalidArgument, printable(words_of(error))));
   }
   if (seconds >= kLookLeast && seconds <= kLookMost) return seconds;
   return tl::unexpected(Status(Code::kInvalidArgument, "--seconds takes 0.5 to 60"));

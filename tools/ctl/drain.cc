@@ -148,7 +148,7 @@ tl::expected<DrainWanted, Status> parse_drain(const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return refuse(words_of(error));
+    return refuse(printable(words_of(error)));
   }
   if (values.count("timeout") == 0) return wanted;
   if (wanted.cancel) return refuse("--cancel takes no --timeout");

@@ -124,7 +124,7 @@ tl::expected<EventsWanted, Status> parse_events(const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
+    return tl::unexpected(Status(Code::kInvalidArgument, printable(words_of(error))));
   }
   if (values.count("since") == 0) return wanted;
   wanted.since_ms = parse_age(since);

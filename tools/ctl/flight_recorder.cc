@@ -27,7 +27,7 @@ tl::expected<FlightQuestion, Status> parse_flight_recorder(const Arguments& argu
               values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
+    return tl::unexpected(Status(Code::kInvalidArgument, printable(words_of(error))));
   }
   if (jobs.size() > 1) {
     return tl::unexpected(Status(Code::kInvalidArgument, "it takes the name of one job, or none"));

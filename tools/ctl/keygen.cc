@@ -133,7 +133,7 @@ Result run_keygen(const Context& context, const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return refuse(Code::kInvalidArgument, words_of(error));
+    return refuse(Code::kInvalidArgument, printable(words_of(error)));
   }
   if (address.empty()) address = node.find(':') == std::string::npos ? node + kDefaultPort : node;
   const auto files = make_keys(directory, node, address);

@@ -207,7 +207,7 @@ int main(int argc, char** argv) {
     po::notify(values);
     rest = po::collect_unrecognized(parsed.options, po::include_positional);
   } catch (const po::error& error) {
-    return complain("", fmt::format("{}; see --help", words_of(error)), kUsage);
+    return complain("", fmt::format("{}; see --help", printable(words_of(error))), kUsage);
   }
   if (values.count("help") > 0) return print_help(shown), kGood;
   if (values.count("version") > 0) return fmt::print("gradringctl {}\n", kProductVersion), kGood;

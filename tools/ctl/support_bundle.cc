@@ -65,7 +65,7 @@ tl::expected<std::string, Status> parse_support_bundle(const Context& context,
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return refuse(words_of(error));
+    return refuse(printable(words_of(error)));
   }
   if (!context.node.empty()) return refuse("it asks all nodes: leave out --node");
   if (!file.ends_with(".tar.gz") && !file.ends_with(".tgz")) {

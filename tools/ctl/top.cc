@@ -50,7 +50,7 @@ tl::expected<Question, Status> parse_top(const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
+    return tl::unexpected(Status(Code::kInvalidArgument, printable(words_of(error))));
   }
   if (!size.empty()) {
     const auto parsed = parse_size(size);

@@ -41,7 +41,7 @@ tl::expected<Question, Status> parse_topology(const Arguments& arguments) {
               values);
     po::notify(values);
   } catch (const po::error& error) {
-    return tl::unexpected(Status(Code::kInvalidArgument, words_of(error)));
+    return tl::unexpected(Status(Code::kInvalidArgument, printable(words_of(error))));
   }
   if (Status status = no_arguments(rest); !status.ok()) return tl::unexpected(status);
   if (!question.record.empty() && !question.replay.empty()) {

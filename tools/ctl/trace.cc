@@ -45,7 +45,7 @@ tl::expected<Wanted, Status> parse_trace(const Arguments& arguments) {
               values);
     po::notify(values);
   } catch (const po::error& error) {
-    return refuse(words_of(error));
+    return refuse(printable(words_of(error)));
   }
   if (actions.size() != 1 ||
       (actions[0] != "start" && actions[0] != "stop" && actions[0] != "dump")) {

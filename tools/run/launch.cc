@@ -11,6 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
+
+#include "tools/common/text.h"
 
 extern char** environ;
 
@@ -137,6 +140,26 @@ std::vector<Process> processes_of(const Launch& launch) {
     processes.push_back(std::move(process));
   }
   return processes;
+}
+
+std::string fault_of(const Launch& launch) {
+  // What a variable is set to may be a secret, so only names are shown.
+  std::vector<std::pair<std::string, std::string_view>> all = {
+      {"the name of the host", launch.share.host},   {"the name of the job", launch.job},
+      {"GRADRING_JOB_TOKEN", launch.token},          {"the policy", launch.policy},
+      {"the runtime directory", launch.runtime_dir}, {"the directory to run in", launch.directory},
+      {"the folder for output", launch.output}};
+  for (const std::string& variable : launch.environment) {
+    all.emplace_back(fmt::format("the variable {}", printable(name_in(variable))), variable);
+  }
+  for (const std::string& word : launch.command) {
+    all.emplace_back(fmt::format("\"{}\" of the command", printable(word)), word);
+  }
+  const auto bad = std::ranges::find_if(all, [](const auto& one) { return !is_utf8(one.second); });
+  if (bad == all.end()) return "";
+  return fmt::format(
+      "{} is not UTF-8 and cannot go along to host {}: change it, or run all ranks here",
+      bad->first, printable(launch.share.host));
 }
 
 std::string to_line(const Launch& launch) {

@@ -37,7 +37,11 @@ std::vector<std::string> environment_of_all(const Launch& launch);
 // Its ranks as processes of this host.
 std::vector<Process> processes_of(const Launch& launch);
 
-// For the way to an agent: one line without a newline, and back. The error is a sentence.
+// Why it cannot be told to an agent, a sentence; empty: it can. Names, arguments and variables may
+// be any bytes here, but the line to another host is UTF-8.
+std::string fault_of(const Launch& launch);
+// For the way to an agent, of what can be told: one line without a newline, and back. The error is
+// a sentence.
 std::string to_line(const Launch& launch);
 tl::expected<Launch, std::string> from_line(const std::string& line);
 

@@ -117,6 +117,7 @@ int launch(const RunOptions& options) {
       continue;
     }
     one.environment = environment_to_send(options.send);
+    if (const std::string fault = fault_of(one); !fault.empty()) return complain(fault, kUsage);
     processes.push_back(connection_to(one, options.rsh));
     tell(one, fmt::format("{}", fmt::join(processes.back().command, " ")), options);
     if (processes.back().lifeline->size() > kLifelineMax) {

@@ -26,6 +26,11 @@ Result record_machine(const std::string& folder) {
 
 tl::expected<TopologyReports, Status> replay_machine(const std::string& folder) {
   constexpr int kPatienceMs = 20'000;
+  if (!is_utf8(folder)) {
+    return tl::unexpected(Status(
+        Code::kInvalidArgument,
+        fmt::format("--replay {}: the name is not UTF-8; rename the folder", printable(folder))));
+  }
   machine::LookOptions options;
   options.recording = folder;
   machine::LookApart look;
