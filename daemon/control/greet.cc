@@ -216,6 +216,12 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
     return fmt::format("node id {} is also that of the daemon at {}; give each its own node",
                        self_.node, config_.listen);
   }
+  if (keys_ && user.empty()) {
+    return fmt::format(
+        "node {} has another key in allowed-keys of node {}, or none; restart it with "
+        "its new key",
+        hello.node(), self_.node);
+  }
   if (keys_ && user != hello.node()) {
     return fmt::format("the key of node {} was used by a daemon that says it is node {}", user,
                        hello.node());

@@ -92,8 +92,22 @@ Status Peers::bind(const char* option, const std::string& address) {
   }
 }
 
+// What was let in by a key that is gone ends: the connection to such a node here, with the next
+// turn, and the node's own to us in that nothing is believed of it any more, another hello either.
 void Peers::set_allowed_keys(std::vector<AllowedKey> keys) {
-  if (keys_) keys_->set_keys(std::move(keys));
+  if (!keys_) return;
+  const std::set<std::string> gone = keys_->set_keys(std::move(keys));
+  for (Peer& peer : peers_) {
+    if (gone.count(peer.node) == 0 || !peer.link.has_socket()) continue;
+    peer.link.mark_broken("its key was taken out of allowed-keys");
+  }
+  for (const std::string& node : gone) {
+    const Peer* const peer = by_node(node);
+    const auto greeting = greetings_.find(node);
+    if (greeting == greetings_.end() || (peer != nullptr && peer->up)) continue;  // lose() does it
+    greeters_.erase(greeting->second.routing_id);
+    greetings_.erase(greeting);
+  }
 }
 
 void Peers::add_poll_items(std::vector<zmq_pollitem_t>* items) {
@@ -178,14 +192,23 @@ int Peers::hear(core::Time now) {
       continue;
     }
     if (message.has_hello()) {
-      const char* user = zmq_msg_gets(body.handle(), "User-Id");
-      want_link(message.hello(), now);
-      on_hello(routing_id, user == nullptr ? "" : user, message, now);
+      const std::string user = user_of(body);
+      if (!keys_ || !user.empty()) want_link(message.hello(), now);
+      on_hello(routing_id, user, message, now);
     } else {
       take(routing_id, std::move(message), now);
     }
   }
   return kMessagesPerTurn;
+}
+
+// Whose key the connection has by which this came, as the list is now; empty: nobody's, or there
+// are no keys.
+std::string Peers::user_of(zmq::message_t& message) const {
+  const char* const let_in_by = zmq_msg_gets(message.handle(), "User-Id");
+  if (!keys_ || let_in_by == nullptr) return "";
+  const AllowedKey* const key = keys_->by_key(let_in_by);
+  return key == nullptr ? "" : key->node;
 }
 
 void Peers::take(const std::string& routing_id, wire::PeerMessage message, core::Time now) {

@@ -75,6 +75,7 @@ class Peers : private core::PeerNetActions {
   }
   // A peer of the last life of this daemon: peer_up or, by then, peer_lost will be told.
   void expect(const std::string& node, core::Time until) { away_[node] = {0, until}; }
+  // Who has another key from now on, or none, is lost with the next turn.
   void set_allowed_keys(std::vector<AllowedKey> keys);
 
   // The sockets to poll; do_work() wants to know which of them are readable.
@@ -181,6 +182,7 @@ class Peers : private core::PeerNetActions {
   int drop_broken(core::Time now);
   int dial_waiting(core::Time now);
   void dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now);
+  std::string user_of(zmq::message_t& message) const;
 
   // What came on a connection, or over others, that names who said hello on it.
   void take(const std::string& routing_id, wire::PeerMessage message, core::Time now);

@@ -50,6 +50,23 @@ const AllowedKey* KeyGuard::by_node(const std::string& node) const {
   return nullptr;
 }
 
+const AllowedKey* KeyGuard::by_key(const std::string& public_key) const {
+  for (const AllowedKey& key : keys_) {
+    if (key.public_key == public_key) return &key;
+  }
+  return nullptr;
+}
+
+std::set<std::string> KeyGuard::set_keys(std::vector<AllowedKey> keys) {
+  std::swap(keys_, keys);
+  std::set<std::string> gone;
+  for (const AllowedKey& old : keys) {
+    const AllowedKey* const now = by_key(old.public_key);
+    if (now == nullptr || now->node != old.node) gone.insert(old.node);
+  }
+  return gone;
+}
+
 // Somebody with a wrong key tries again every other second; a person wants to read of it now and
 // then.
 void KeyGuard::tell_of_stranger(const std::string& address, core::Time now) {
@@ -74,19 +91,17 @@ int KeyGuard::do_work(core::Time now) {
     ++answered;
     frames.resize(kFrames);
 
-    std::string node;
+    std::string key;
     if (frames[kMechanism] == "CURVE" && frames[kCredentials].size() == kKeyBytes) {
-      const std::string key = as_text(frames[kCredentials]);
-      for (const AllowedKey& allowed : keys_) {
-        if (allowed.public_key == key) node = allowed.node;
-      }
+      key = as_text(frames[kCredentials]);
     }
-    if (node.empty()) tell_of_stranger(frames[kAddress], now);
+    const bool allowed = by_key(key) != nullptr;
+    if (!allowed) tell_of_stranger(frames[kAddress], now);
     const std::array<std::string, 6> answer = {"1.0",
                                                frames[kRequest],
-                                               node.empty() ? "400" : "200",
-                                               node.empty() ? "key not allowed" : "OK",
-                                               node,
+                                               allowed ? "200" : "400",
+                                               allowed ? "OK" : "key not allowed",
+                                               allowed ? key : "",
                                                ""};
     for (size_t i = 0; i < answer.size(); ++i) {
       socket_.send(zmq::buffer(answer[i]),

@@ -1,7 +1,24 @@
 """Daemons know one another by their keys."""
 
-from checks import run_job
+import signal
+
+from checks import TRAINER, bad_news, run_job, wait_for_all
 from cluster import run, wait_until
+
+
+def allow(cluster, lines):
+    """The list on all nodes from now on, which the first two read anew."""
+    (cluster.folder / "allowed-keys").write_text("\n".join(lines) + "\n")
+    for node in cluster.nodes[:2]:
+        node.daemon.signal(signal.SIGHUP)
+
+
+def wait_lost(cluster, node):
+    """Once the first two have given it up for its key, and stay connected."""
+    for one in cluster.nodes[:2]:
+        wait_until(lambda n=one: "its key was taken out of allowed-keys" in n.daemon.complains(), 15,
+                   f"{one.name} gives up {node.name}")
+        assert len(one.peers("up")) == 1, one.peers()
 
 
 def test_two_nodes_with_keys_work(make_cluster):
@@ -46,3 +63,39 @@ def test_a_node_with_an_unknown_key_is_refused_and_shown(make_cluster):
                "the impostor is told that its key is not allowed")
     assert not impostor.peers("up")
     run_job(cluster, "two", "--ops", "3", nodes=good)
+
+
+def test_a_key_that_is_replaced_ends_its_connections_and_no_others(make_cluster):
+    cluster = make_cluster(3).start()
+    good, changed = cluster.nodes[:2], cluster.nodes[2]
+    going = cluster.launch("going", [TRAINER, "--ops", "1000000", "--delay-ms", "2"], nodes=good)
+    wait_for_all(going, "done", 2)
+    other = cluster.folder / "other"
+    other.mkdir()
+    run(cluster.program("gradringctl"), "keygen", "--out", other, "--name", changed.name, "--address", changed.address)
+    lines = (cluster.folder / "allowed-keys").read_text().splitlines()
+    allow(cluster, [*lines[:2], (other / "n2.pub").read_text().strip()])
+    wait_lost(cluster, changed)
+    # By the connection that its old key has opened it says hello again, for which nobody would ask the list.
+    wait_until(lambda: [one for one in changed.peers() if "key" in one["reason"]], 15, "it is told of its key")
+    assert not changed.peers("up")
+
+    changed.stop()
+    cluster.configure(changed, key=other / "n2.key")
+    cluster.processes.append(changed.run_daemon())
+    for node in cluster.nodes:
+        node.wait_ready(2)
+    run_job(cluster, "all", "--ops", "3")
+    assert all(one.running() and not bad_news(one) for one in going)
+    going.kill()
+
+
+def test_a_node_whose_line_is_taken_away_is_shut_out(make_cluster):
+    cluster = make_cluster(3).start()
+    out = cluster.nodes[2]
+    for node in cluster.nodes[:2]:
+        node.config.write_text(node.config.read_text().replace(f"peer = {out.address}\n", ""))
+    allow(cluster, (cluster.folder / "allowed-keys").read_text().splitlines()[:2])
+    wait_lost(cluster, out)
+    wait_until(lambda: not out.peers("up"), 15, "it hears that it was given up")
+    run_job(cluster, "two", "--ops", "3", nodes=cluster.nodes[:2])
