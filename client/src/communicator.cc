@@ -34,6 +34,11 @@ void Communicator::interrupt(const Status& why) {
   session_.interrupt(why);
 }
 
+void Communicator::go_on() {
+  const std::lock_guard lock(mutex_);
+  session_.end_interruption();
+}
+
 bool Communicator::over() {
   Inside inside(*this);
   return !refusal().ok();
@@ -90,6 +95,7 @@ void Communicator::close(TimePoint deadline) {
   };
   std::unique_lock lock(mutex_);
   session_.interrupt(why);
+  for (Communicator* const group : forming_) group->interrupt(why);
   let_streams_go_on();
   lock.unlock();
   GpuPool::get().leave(this);  // who frees some of a GPU's memory waits for nothing here any more

@@ -127,7 +127,9 @@ class Communicator final : private Session::Events, private GpuPool::User {
   Communicator(Settings settings, std::shared_ptr<Commons> commons, DaemonPlace place,
                Connection connection);
   tl::expected<Settings, Status> settings_of_group(const std::vector<uint32_t>& ranks);
+  Status form(Communicator* group);
 
+  Status join();
   static tl::expected<std::unique_ptr<Communicator>, Status> attach(
       Settings settings, std::shared_ptr<Commons> commons);
   wire::ClientMessage join_message() const;
@@ -193,6 +195,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
   void tell_in_our_numbers(const FarRequest& far, Outcome* told) const;
   std::vector<std::shared_ptr<Communicator>> all_pairs() const;
   void interrupt(const Status& why);
+  void go_on();
   bool over();
   std::optional<Outcome> job_failure();
 
@@ -317,6 +320,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
   uint64_t withdrawals_seen_ = 0;                     // of commons_
   std::map<std::vector<uint32_t>, uint32_t> groups_;  // made so far, by their ranks ...
   uint64_t groups_since_ = 0;                         // ... since the job grew in this epoch
+  std::vector<Communicator*> forming_;                // groups whose other ranks are waited for
   bool joining_ = false;                              // since begin()
   std::map<uint32_t, Pair> pairs_;                    // by the other rank
   std::map<uint64_t, FarRequest> far_;                // not yet waited for

@@ -84,7 +84,12 @@ tl::expected<std::unique_ptr<Communicator>, Status> Communicator::group(
     const std::vector<uint32_t>& ranks) {
   auto settings = settings_of_group(ranks);
   if (!settings) return tl::unexpected(settings.error());
-  auto made = open(std::move(*settings), commons_);
+  auto made = attach(std::move(*settings), commons_);
+  if (made) {
+    Status formed = form(made->get());
+    if (!formed.ok()) made = tl::unexpected(formed);
+  }
+  if (made) (*made)->go_on();  // where close() came too late to end the wait
   // An aborted one came about, or was given up, for all of its ranks; one whose ranks did not all
   // come is the one that they try next.
   if (made || made.error().code() == Code::kAborted) return made;
@@ -92,6 +97,24 @@ tl::expected<std::unique_ptr<Communicator>, Status> Communicator::group(
   const auto uses = groups_.find(ranks);
   if (uses != groups_.end() && uses->second > 0) --uses->second;
   return made;
+}
+
+// Waits for its other ranks, until this one is closed.
+Status Communicator::form(Communicator* group) {
+  {
+    Inside inside(*this);
+    if (Status refused = refusal(); !refused.ok()) return refused;
+    forming_.push_back(group);
+  }
+  const struct Listed {
+    Communicator& of;
+    Communicator* group;
+    ~Listed() {
+      Inside inside(of);
+      std::erase(of.forming_, group);
+    }
+  } listed{*this, group};
+  return group->join();
 }
 
 }  // namespace gradring::client

@@ -46,11 +46,13 @@ tl::expected<std::unique_ptr<Communicator>, Status> Communicator::open(
     Settings settings, std::shared_ptr<Commons> commons) {
   auto communicator = attach(std::move(settings), std::move(commons));
   if (!communicator) return communicator;
-  std::unique_lock lock((*communicator)->mutex_);
-  Status joined = (*communicator)->join(lock);
-  lock.unlock();
-  if (!joined.ok()) return tl::unexpected(joined);
+  if (Status joined = (*communicator)->join(); !joined.ok()) return tl::unexpected(joined);
   return communicator;
+}
+
+Status Communicator::join() {
+  std::unique_lock lock(mutex_);
+  return join(lock);
 }
 
 tl::expected<std::shared_ptr<Communicator>, Status> Communicator::begin(

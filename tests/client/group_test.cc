@@ -2,6 +2,7 @@
 
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/client/trainer.h"
@@ -168,6 +169,23 @@ TEST_F(Group, GoesOnWhenTheJobItWasMadeFromIsClosed) {
   sum_up(group, of_group, 2);
   EXPECT_EQ(gradring_allreduce(group.get(), of_job, of_job, 8, GRADRING_FLOAT32, GRADRING_SUM),
             GRADRING_ERR_NOT_FOUND);
+}
+
+TEST_F(Group, IsNotWaitedForWhenTheJobItIsMadeFromIsClosed) {
+  daemon_.set([](Script& script) { script.answer_join = false; });
+  std::thread waiting([&] {
+    const std::vector<uint32_t> ranks = {0, 1};
+    gradring_comm* made = nullptr;
+    EXPECT_EQ(gradring_group(job_.get(), ranks.data(), 2, &made), GRADRING_ERR_UNAVAILABLE);
+    EXPECT_THAT(gradring_last_error(), HasSubstr("closed by another thread"));
+    EXPECT_EQ(made, nullptr);
+  });
+  join(2);
+  const auto start = Clock::now();
+  gradring_close(job_.get());
+  EXPECT_LT(ms_since(start), kSoonMs);
+  waiting.join();
+  static_cast<void>(job_.release());
 }
 
 TEST_F(Group, OfADaemonThatDoesNotLendHasItsOwnMemory) {
