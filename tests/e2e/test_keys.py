@@ -2,7 +2,7 @@
 
 import signal
 
-from checks import TRAINER, bad_news, run_job, wait_for_all
+from checks import TRAINER, bad_news, events, run_job, wait_for_all
 from cluster import run, wait_until
 
 
@@ -11,6 +11,16 @@ def allow(cluster, lines):
     (cluster.folder / "allowed-keys").write_text("\n".join(lines) + "\n")
     for node in cluster.nodes[:2]:
         node.daemon.signal(signal.SIGHUP)
+
+
+def replace_key(cluster):
+    """Of the last node, which does not know of it; its new file."""
+    node, other = cluster.nodes[2], cluster.folder / "other"
+    other.mkdir()
+    run(cluster.program("gradringctl"), "keygen", "--out", other, "--name", node.name, "--address", node.address)
+    lines = (cluster.folder / "allowed-keys").read_text().splitlines()
+    allow(cluster, [*lines[:2], (other / f"{node.name}.pub").read_text().strip()])
+    return other / f"{node.name}.key"
 
 
 def wait_lost(cluster, node):
@@ -70,22 +80,34 @@ def test_a_key_that_is_replaced_ends_its_connections_and_no_others(make_cluster)
     good, changed = cluster.nodes[:2], cluster.nodes[2]
     going = cluster.launch("going", [TRAINER, "--ops", "1000000", "--delay-ms", "2"], nodes=good)
     wait_for_all(going, "done", 2)
-    other = cluster.folder / "other"
-    other.mkdir()
-    run(cluster.program("gradringctl"), "keygen", "--out", other, "--name", changed.name, "--address", changed.address)
-    lines = (cluster.folder / "allowed-keys").read_text().splitlines()
-    allow(cluster, [*lines[:2], (other / "n2.pub").read_text().strip()])
+    key = replace_key(cluster)
     wait_lost(cluster, changed)
     # By the connection that its old key has opened it says hello again, for which nobody would ask the list.
     wait_until(lambda: [one for one in changed.peers() if "key" in one["reason"]], 15, "it is told of its key")
     assert not changed.peers("up")
 
     changed.stop()
-    cluster.configure(changed, key=other / "n2.key")
+    cluster.configure(changed, key=key)
     cluster.processes.append(changed.run_daemon())
     for node in cluster.nodes:
         node.wait_ready(2)
     run_job(cluster, "all", "--ops", "3")
+    assert all(one.running() and not bad_news(one) for one in going)
+    going.kill()
+
+
+def test_who_is_back_by_its_new_key_within_its_grace_keeps_its_jobs(make_cluster):
+    cluster = make_cluster(3, settings={"restart-grace": "60s"}).start(kept=(0, 1, 2))
+    changed = cluster.nodes[2]
+    going = cluster.launch("going", [TRAINER, "--ops", "1000000", "--delay-ms", "20"])
+    wait_for_all(going, "done", 2)
+    key = replace_key(cluster)
+    wait_lost(cluster, changed)
+    done = [len(events(one, "done")) for one in going]
+    cluster.configure(changed, key=key)
+    changed.daemon.signal(signal.SIGUSR1)  # restarts it
+    wait_until(lambda: all(len(events(one, "done")) > count + 20 for one, count in zip(going, done, strict=True)), 60,
+               "the job goes on")
     assert all(one.running() and not bad_news(one) for one in going)
     going.kill()
 
