@@ -197,6 +197,7 @@ void SimNode::send(const std::string& node, const core::JobMessage& message) {
 }
 
 void SimNode::install(const core::View& view, const std::vector<core::SessionId>& sessions) {
+  if (!alive_) return;
   if (view.epoch > 0) world_->oracle().note_view(view);
   world_->note_known(view.incarnation, index_, view.epoch);
   // Made at once, so that frames which come right after the acceptance find it.
@@ -224,6 +225,7 @@ void SimNode::leave_engine(const JobId& job, uint32_t rank, const Failure& why) 
 }
 
 void SimNode::fail_engine(const JobId& job, const Failure& failure) {
+  if (!alive_) return;
   // Who stays although it gave up is held to what the others say.
   const bool stays = core::planted(core::Bug::kGaveUpButStays);
   records_.erase(job);
@@ -251,6 +253,7 @@ void SimNode::freeze_engine(const JobId& job, uint64_t epoch) {
 
 void SimNode::adopt_engine(const JobId& job, const core::Proposal& proposal,
                            const std::vector<core::SessionId>& sessions) {
+  if (!alive_) return;
   ++world_->stats().views;
   world_->note_known(job, index_, proposal.view.epoch);
   with_job(job,
@@ -262,6 +265,7 @@ void SimNode::set_grows(const JobId& job, bool grows) {
 }
 
 void SimNode::remove(const JobId& job) {
+  if (!alive_) return;
   if (jobs_.count(job) == 0) return world_->violation(name_ + ": a job was removed twice");
   with_job(job, [](SimJob& sim) {
     sim.engine().fail({Cause::kTrainerLeft, {}});

@@ -144,10 +144,13 @@ class SimNode : public core::MembershipActions {
                     const std::vector<core::SessionId>& sessions) override;
   void set_grows(const JobId& job, bool grows) override;
   core::Tuning tuning_for(const core::View& view, bool) override;
+  // One that ended in the midst of an act writes down no more of it.
   void record(const core::JobRecord& record) override {
-    records_[record.view.incarnation] = record;
+    if (alive_) records_[record.view.incarnation] = record;
   }
-  void forget(const JobId& job) override { records_.erase(job); }
+  void forget(const JobId& job) override {
+    if (alive_) records_.erase(job);
+  }
   void view_changed(core::SessionId session, const core::View& view) override;
   void close(core::SessionId session, const JobId& job, const Failure& failure) override;
   void remove(const JobId& job) override;
