@@ -315,6 +315,7 @@ void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& mes
   const bool of_change = message.index() > 7;
   const auto doom = of_change ? doomed_.find(from) : doomed_.end();
   if (doom != doomed_.end() && doom->second.words-- == 0) return crash(Fault(doom->second));
+  if (const auto* accept = std::get_if<core::change::Accept>(&message)) oracle_.note_asked(*accept);
   l.control.send(&events_, delay(scenario_.latency_max),
                  [this, from, to, generation = l.generation, message] {
                    if (link(from, to).generation == generation) deliver_control(from, to, message);

@@ -20,6 +20,16 @@ void Oracle::note_view(const core::View& view) {
   }
 }
 
+void Oracle::note_asked(const core::change::Accept& m) {
+  const auto of = std::tuple(m.incarnation, m.epoch, m.ballot);
+  const auto [known, fresh] = asked_.emplace(of, m.proposal);
+  if (!fresh && known->second != m.proposal) {
+    violation_("P1: two proposals of ballot " + std::to_string(m.ballot.round) + " of " +
+               m.ballot.node + " in epoch " + std::to_string(m.epoch) + ": " +
+               known->second.view.explanation + " | " + m.proposal.view.explanation);
+  }
+}
+
 const core::View* Oracle::last_view(const JobId& job) const {
   const core::View* last = nullptr;
   for (const auto& [key, view] : views_) {

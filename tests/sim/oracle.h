@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/core/messages.h"
 #include "daemon/core/view.h"
 #include "tests/sim/arithmetic.h"
 
@@ -69,7 +70,7 @@ struct SlicePlace {
 };
 
 // Remembers what was said and done everywhere, and finds contradictions:
-//  - P1: one view for each epoch of a job;
+//  - P1: one view for each epoch of a job, and one proposal for each ballot;
 //  - P2: the members of the last view told the same verdict of an op, and the same bits;
 //  - D7: with completion=stable, whoever was told that an op ended well, dead and cut off or not,
 //  was
@@ -81,6 +82,7 @@ class Oracle {
       : stable_(stable), violation_(std::move(violation)) {}
 
   void note_view(const core::View& view);
+  void note_asked(const core::change::Accept& accept);
   // This rank submitted another signature than the others: nothing of it may ever count.
   void note_odd_one(const OpId& id, uint32_t rank) { odd_ones_[id] = rank; }
   // A final value is about to be written to the outputs of a node. `input` tells a rank's.
@@ -108,6 +110,7 @@ class Oracle {
   const bool stable_;
   std::function<void(const std::string&)> violation_;
   std::map<std::pair<JobId, uint64_t>, core::View> views_;
+  std::map<std::tuple<JobId, uint64_t, core::Ballot>, core::Proposal> asked_;  // by epoch
   std::map<std::tuple<OutputId, uint64_t, uint64_t>, std::vector<std::byte>>
       finals_;  // by offset, epoch
   std::map<OpId, uint32_t> odd_ones_;
