@@ -56,8 +56,9 @@ enum class Bug : uint8_t {
   kTableOfBefore,            // V11
   kFoldedInHaste,            // D3b
   kUnfinishedIsWaitedFor,    // D3b
+  kBallotUsedAgain,          // R1
 };
-inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kUnfinishedIsWaitedFor);
+inline constexpr uint8_t kBugLast = static_cast<uint8_t>(Bug::kBallotUsedAgain);
 
 #ifdef GRADRING_PLANTED_BUGS
 inline thread_local Bug planted_bug = Bug::kNone;

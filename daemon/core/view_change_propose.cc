@@ -21,8 +21,10 @@ void ViewChange::propose(Time now) {
   proposal_.reset();
   // R1: in another life of this daemon no other proposal may go by this ballot, which the members
   // may have heard of before our own report is there.
-  record_.promised = ballot_;
-  actions_->record();
+  if (!planted(Bug::kBallotUsedAgain)) {
+    record_.promised = ballot_;
+    actions_->record();
+  }
   send_to_all(change::Prepare{view_.incarnation, view_.epoch, ballot_, !pressing_}, view_);
 }
 

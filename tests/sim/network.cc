@@ -265,6 +265,7 @@ void World::strike(const Fault& fault) {
     case FaultKind::kCrashNode:
       return crash(fault);
     case FaultKind::kDieSpeaking:
+    case FaultKind::kRestartSpeaking:
       if (nodes_[fault.a]->alive()) doomed_[fault.a] = fault;
       return;
     case FaultKind::kBreakLink:
@@ -314,7 +315,10 @@ void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& mes
   if (!l.up) return;
   const bool of_change = message.index() > 7;
   const auto doom = of_change ? doomed_.find(from) : doomed_.end();
-  if (doom != doomed_.end() && doom->second.words-- == 0) return crash(Fault(doom->second));
+  if (doom != doomed_.end() && doom->second.words-- == 0) {
+    const Fault fault = doom->second;
+    return fault.kind == FaultKind::kDieSpeaking ? crash(fault) : restart(fault);
+  }
   if (const auto* accept = std::get_if<core::change::Accept>(&message)) oracle_.note_asked(*accept);
   l.control.send(&events_, delay(scenario_.latency_max),
                  [this, from, to, generation = l.generation, message] {

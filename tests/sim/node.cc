@@ -242,13 +242,24 @@ void SimNode::member_gone(const JobId& job, uint32_t member, const Failure& fail
 
 void SimNode::freeze_engine(const JobId& job, uint64_t epoch) {
   with_job(job, [this, job, epoch](SimJob& sim) {
-    if (sim.engine().view().epoch != epoch) return;
-    const core::Report report = sim.engine().freeze();
-    world_->trace([&] {
-      return name_ + " reports of epoch " + std::to_string(epoch) + ": " + describe(report);
+    const Scenario& scenario = world_->scenario();
+    const bool may_be_slow = scenario.slow_node.value_or(index_) == index_;
+    const uint32_t percent = may_be_slow ? scenario.slow_reports_percent : 0;
+    if (percent == 0 || world_->random().below(100) >= percent) return report(&sim, job, epoch);
+    ++world_->stats().slow_reports;
+    world_->after(scenario.slow_report_max, [this, job, epoch, late = sim.shared_from_this()] {
+      run([this, job, epoch, late] { report(late.get(), job, epoch); });
     });
-    to_control([this, job, epoch, report] { membership_.engine_frozen(job, epoch, report); });
   });
+}
+
+void SimNode::report(SimJob* sim, const JobId& job, uint64_t epoch) {
+  if (sim->engine().view().epoch != epoch || sim->engine().failed()) return;
+  const core::Report report = sim->engine().freeze();
+  world_->trace([&] {
+    return name_ + " reports of epoch " + std::to_string(epoch) + ": " + describe(report);
+  });
+  to_control([this, job, epoch, report] { membership_.engine_frozen(job, epoch, report); });
 }
 
 void SimNode::adopt_engine(const JobId& job, const core::Proposal& proposal,

@@ -161,6 +161,7 @@ class SimNode : public core::MembershipActions {
   void with_job(const JobId& job, std::function<void(SimJob&)> what);
   void to_trainer(core::SessionId session, std::function<void(Trainer&)> what);
   void schedule_tick();
+  void report(SimJob* sim, const JobId& job, uint64_t epoch);
 
   World* const world_;
   const uint32_t index_;

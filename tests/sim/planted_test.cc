@@ -34,6 +34,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kAnyHalf, "AnyHalf", 1000},
     {Bug::kWitnessIsVote, "WitnessIsVote", 1000},
     {Bug::kRestartWithoutRecord, "RestartWithoutRecord", 1000},
+    {Bug::kBallotUsedAgain, "BallotUsedAgain", 3000},
     {Bug::kDataAfterReport, "DataAfterReport", 1000},
     {Bug::kOldEpochData, "OldEpochData", 3000},
     {Bug::kStraightIntoInput, "StraightIntoInput", 20000},

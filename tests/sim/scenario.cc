@@ -4,16 +4,12 @@
 
 #include "daemon/core/random.h"
 #include "proto/reduction.h"
+#include "tests/sim/draw.h"
 
 namespace gradring::sim {
 namespace {
 
 using core::Random;
-
-uint32_t between(Random* random, uint32_t low, uint32_t high) {
-  return low + static_cast<uint32_t>(random->below(high - low + 1));
-}
-bool chance(Random* random, uint32_t percent) { return random->below(100) < percent; }
 
 uint32_t draw_nodes(Random* random) {
   const uint64_t kind = random->below(1000);
@@ -135,33 +131,9 @@ Fault draw_fault(Random* random, const Scenario& s, Time window) {
   return fault;
 }
 
-// Of the way from one node to another.
-Fault draw_link_fault(Random* random, const Scenario& s, FaultKind kind) {
-  Fault fault;
-  fault.kind = kind;
-  fault.at = static_cast<Time>(between(random, 60, 400)) * core::kMillisecond;
-  fault.a = static_cast<uint32_t>(random->below(s.nodes));
-  fault.b = (fault.a + 1 + static_cast<uint32_t>(random->below(s.nodes - 1))) % s.nodes;
-  return fault;
-}
-
-// From a generator of their own, so that a seed's other troubles do not depend on these.
-void draw_damage(Scenario* s) {
-  Random random(s->seed ^ 0x64616d6167650000u);
-  s->engine.checksum = chance(&random, 50);
-  s->engine.verify = Random(s->seed ^ 0x7665726966790000u).below(10) < 3;
-  if (!s->engine.checksum || s->nodes < 2 || chance(&random, 30)) return;
-  const uint32_t links = between(&random, 1, 3);
-  for (uint32_t i = 0; i < links; ++i) {
-    Fault fault = draw_link_fault(&random, *s, FaultKind::kDamage);
-    fault.percent = chance(&random, 60) ? between(&random, 2, 30) : between(&random, 50, 100);
-    fault.lasts = static_cast<Time>(between(&random, 5, 200)) * core::kMillisecond;
-    s->faults.push_back(fault);
-  }
-}
-
-// Likewise: some of the sums become ops of other kinds. Their blocks are small where there are many
-// ranks, and then there is none with a block for each pair of them: a run has no end otherwise.
+// From a generator of their own, so that a seed's other troubles do not depend on these: some of
+// the sums become ops of other kinds. Their blocks are small where there are many ranks, and then
+// there is none with a block for each pair of them: a run has no end otherwise.
 void draw_collectives(Scenario* s) {
   constexpr uint32_t kFew = 24;
   static constexpr Collective kOthers[] = {Collective::kAllgather, Collective::kReduceScatter,
@@ -277,21 +249,6 @@ void draw_coming(Scenario* s) {
   }
 }
 
-// Likewise.
-void draw_lanes(Scenario* s) {
-  Random random(s->seed ^ 0x6c616e6573000000u);
-  if (s->nodes < 2 || chance(&random, 60)) return;
-  const uint32_t losses = between(&random, 1, 3);
-  for (uint32_t i = 0; i < losses; ++i) {
-    Fault fault = draw_link_fault(&random, *s, FaultKind::kLoseLane);
-    fault.mask = random.next();
-    fault.detected = chance(&random, 70) ? between(&random, 1, 40) * core::kMillisecond
-                                         : between(&random, 1000, 3500) * core::kMillisecond;
-    fault.lasts = chance(&random, 60) ? between(&random, 1, 6000) * core::kMillisecond : 0;
-    s->faults.push_back(fault);
-  }
-}
-
 }  // namespace
 
 Blocks draw_blocks(const OpSpec& op, uint32_t ranks) {
@@ -305,8 +262,9 @@ Blocks draw_blocks(const OpSpec& op, uint32_t ranks) {
 }
 
 bool Scenario::keeps_records() const {
-  return std::any_of(faults.begin(), faults.end(),
-                     [](const Fault& fault) { return fault.kind == FaultKind::kRestart; });
+  return std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
+    return fault.kind == FaultKind::kRestart || fault.kind == FaultKind::kRestartSpeaking;
+  });
 }
 
 Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
@@ -351,6 +309,7 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   draw_damage(&s);
   draw_lanes(&s);
   draw_coming(&s);
+  draw_slow_reports(&s);
   return s;
 }
 

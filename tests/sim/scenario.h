@@ -51,10 +51,11 @@ enum class FaultKind : uint8_t {
   kSuspect,    // a takes b for lost although nothing is wrong
   kPauseNode,  // nothing happens there for a while
   kKillTrainer,
-  kDieSpeaking,  // as kCrashNode, in the midst of telling others of a view change
-  kRestart,      // of the daemon alone: it comes back with its records, within the grace or not
-  kLoseLane,     // one of those between a and b, at both ends or one way
-  kDamage,       // some of the slices from a to b come with a flipped bit
+  kDieSpeaking,      // as kCrashNode, in the midst of telling others of a view change
+  kRestart,          // of the daemon alone: it comes back with its records, within the grace or not
+  kRestartSpeaking,  // likewise, in the midst of telling others of a view change
+  kLoseLane,         // one of those between a and b, at both ends or one way
+  kDamage,           // some of the slices from a to b come with a flipped bit
 };
 struct Fault {
   FaultKind kind = FaultKind::kKillTrainer;
@@ -97,6 +98,10 @@ struct Scenario {
   bool reorder_data = false;
   uint32_t duplicate_percent = 0;
   uint32_t stale_percent = 0;  // messages of a view change that come once more, much later
+  // Engines that go on for so long at most before they report, as where a GPU is to come to rest.
+  uint32_t slow_reports_percent = 0;
+  Time slow_report_max = core::kMillisecond;
+  std::optional<uint32_t> slow_node;  // they are on this one alone
   std::vector<JobSpec> jobs;
   std::vector<Fault> faults;
   core::Tuning first_tuning;  // of each job's first view
@@ -107,6 +112,13 @@ struct Scenario {
   // Where no daemon comes back, none writes down what it does.
   bool keeps_records() const;
 };
+
+// Slices that come with a flipped bit; lanes that are lost.
+void draw_damage(Scenario* scenario);
+void draw_lanes(Scenario* scenario);
+// Reports that are slow, often slower than others wait for; and daemons that restart while they
+// speak of a view.
+void draw_slow_reports(Scenario* scenario);
 
 // Tables for slices as small as these, from a generator of their own. `often`: where they are the
 // only trouble.

@@ -116,6 +116,9 @@ std::string describe(const Fault& fault) {
       return fmt::format("n{} is to die after {} words", fault.a, fault.words) + tail;
     case FaultKind::kRestart:
       return fmt::format("the daemon of n{} restarts", fault.a) + tail;
+    case FaultKind::kRestartSpeaking:
+      return fmt::format("the daemon of n{} is to restart after {} words", fault.a, fault.words) +
+             tail;
     case FaultKind::kKillTrainer:
       return fmt::format("rank {} of job {} is killed", fault.b, fault.a);
   }

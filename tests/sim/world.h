@@ -41,7 +41,8 @@ struct Stats {
   uint64_t damaged = 0;    // slices with a flipped bit
   uint64_t condemned = 0;  // ops, after the third time
   uint64_t stood_in = 0;   // for by ranks without more data
-  uint64_t pieces = 0;     // of inputs that came when their op was submitted already
+  uint64_t slow_reports = 0;
+  uint64_t pieces = 0;  // of inputs that came when their op was submitted already
   uint64_t retunes_asked = 0;
   uint64_t retuned = 0;  // views with another table, entered by a node
 };
@@ -172,7 +173,7 @@ class World {
   bool all_over() const;
   void check_end();
   bool ranks_missing() const;
-  bool struck() const { return stats_.faults > 0; }
+  bool struck() const { return stats_.faults > 0 || stats_.slow_reports > 0; }
 
   // judge.cc
   bool has_fault(FaultKind kind) const;
