@@ -43,11 +43,13 @@ Status JobEngine::check_seat(const Submission& submission, const Op* known) cons
           describe(s) + ", which is not among the job's " + std::to_string(s.ranks) + " ranks"};
 }
 
-// The job has other ranks by now than the op was submitted for.
+// The job has other ranks by now than the op was submitted for. One that a view spares goes on with
+// those that it began with, unless it came here when these were gone already.
 std::optional<MismatchBody> JobEngine::wrong_ranks(const Op& op, uint32_t rank,
                                                    const Signature& signature) const {
-  if (!needs_all_ranks(signature.collective) || op.spared) return std::nullopt;
+  if (!needs_all_ranks(signature.collective)) return std::nullopt;
   if (signature.ranks == view_.size) return std::nullopt;
+  if (op.spared && op.seats.size() == signature.ranks) return std::nullopt;
   Signature wanted = signature;
   wanted.ranks = view_.size;
   return MismatchBody{kNoRank, rank, wanted, signature};

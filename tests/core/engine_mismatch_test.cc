@@ -202,5 +202,28 @@ TEST(EngineMismatch, OfBlocksWhoseDigestsAgreeEndsTheJob) {
   }
 }
 
+// A trainer that has not heard of the loss submits to a daemon that has restarted, so the next view
+// finds the op everywhere, and nothing lost.
+TEST(EngineMismatch, OfRanksThatWereGoneAlreadyIsFoundAfterARestart) {
+  const auto reduce_scatter = [](uint32_t ranks) {
+    return Signature{Collective::kReduceScatter, Dtype::kFloat32, ReduceOp::kSum, 0, 10, ranks};
+  };
+  for (const uint32_t others : {2u, 3u}) {
+    Ring ring(3, 1, small_slices(), "elastic");
+    ring.crash(2);
+    ring.change_view();
+    for (const uint32_t node : {0u, 1u}) {
+      if (node == 0 || others == 3) ring.restart(node);
+    }
+    const std::vector<Ticket> tickets{
+        ring.submit(0, op(0), reduce_scatter(3), Values(30)),
+        ring.submit(1, op(0), reduce_scatter(others), Values(10 * others))};
+    ring.change_view();
+    ring.run();
+    expect_mismatch(ring, tickets, {"of 3 x 10 float32"});
+    EXPECT_EQ(ring.failures(), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace gradring::core
