@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace gradring {
 
 // Sanitizers make runs ten times slower and see most in a few of them; the many are for builds
@@ -15,5 +17,9 @@ inline constexpr bool kSanitized = false;
 #else
 inline constexpr bool kSanitized = false;
 #endif
+
+constexpr uint64_t fewer_if_sanitized(uint64_t repetitions) {
+  return kSanitized ? (repetitions + 9) / 10 : repetitions;
+}
 
 }  // namespace gradring

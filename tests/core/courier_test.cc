@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/core/random.h"
+#include "tests/sanitized.h"
 
 namespace gradring::core {
 namespace {
@@ -124,7 +125,7 @@ TEST(Courier, AnIdleChannelIsSilent) {
 }
 
 TEST(Courier, InOrderAndOnceOverABadNetwork) {
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer_if_sanitized(30); ++seed) {
     Post post(seed);
     post.lost = 20;
     post.doubled = 20;
@@ -216,7 +217,7 @@ TEST(Courier, ABusyChannelOutlivesAMomentWithoutAnyLetter) {
 
 // Letters of a life that is over, delivered at any time later, change nothing for long.
 TEST(Courier, StormsOfRestartsEndInAWholeChannel) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed) {
     Post post(seed);
     post.lost = 10;
     post.doubled = 30;
@@ -248,7 +249,7 @@ TEST(Courier, StormsOfRestartsEndInAWholeChannel) {
 
 // Of each opening the receiver has what was sent from its beginning, without a gap.
 TEST(Courier, WhatArrivesIsAlwaysTheBeginningOfWhatWasSent) {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer_if_sanitized(40); ++seed) {
     Post post(seed);
     post.lost = 10;
     post.doubled = 10;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/core/engine_ring.h"
+#include "tests/sanitized.h"
 
 namespace gradring::core {
 namespace {
@@ -163,7 +164,7 @@ TEST(EngineDirect, WhereOneMemberHasNoRoomAllGoRound) {
 }
 
 TEST(EngineDirect, AnyOrderOfArrivalsGivesTheSameBits) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     DirectStory story(4, 2);
     std::vector<Ticket> tickets;
@@ -218,7 +219,7 @@ TEST(EngineDirect, WhatOneSurvivorHasAllGet) {
 
 // At any moment of any order, with data half there or lost: the survivors agree.
 TEST(EngineDirect, ADeathAtAnyMomentLeavesTheSurvivorsEqual) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer_if_sanitized(300); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Random random(seed);
     DirectStory story(3 + static_cast<uint32_t>(random.below(2)), 1, direct(), "elastic min=1");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/core/engine_ring.h"
+#include "tests/sanitized.h"
 
 namespace gradring::core {
 namespace {
@@ -57,7 +58,7 @@ TEST(EngineResend, EverySliceMayComeDamagedTwice) {
 }
 
 TEST(EngineResend, InAnyOrder) {
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer_if_sanitized(50); ++seed) {
     ResendStory ring("fail", 2 + seed % 3);
     Random dice(seed);
     ring.damages = [&dice](uint32_t, uint32_t, const SliceBody& slice) {
@@ -204,7 +205,7 @@ TEST(EngineResend, WhatAMemberHasCompletedDoesNotFailAfterARestartEither) {
 // Slices, NACKs and confirmations of the last life arrive in the next one, or are lost.
 TEST(EngineResend, ARestartAtAnyMomentNeitherHangsNorSumsTwice) {
   uint64_t stale = 0;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer_if_sanitized(150); ++seed) {
     ResendStory ring("fail", 2 + seed % 3);
     Random dice(seed);
     ring.damages = [&dice](uint32_t, uint32_t, const SliceBody& slice) {

@@ -1,6 +1,7 @@
 // Small sums in large jobs: up a tree of the members, and down again. Rule D10.
 
 #include "tests/core/engine_ring.h"
+#include "tests/sanitized.h"
 
 namespace gradring::core {
 namespace {
@@ -111,7 +112,7 @@ TEST(EngineRise, WhoMustConfirmEachSliceGoesAlongTheRing) {
 
 // The first member says ALL READY for no more of them, so memory is bounded everywhere.
 TEST(EngineRise, FewAreUnderWayAtATime) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < fewer_if_sanitized(20); ++seed) {
     EngineOptions options = rising();
     options.rising_most = 3;
     Ring ring(7, 1, options);
@@ -130,7 +131,7 @@ TEST(EngineRise, FewAreUnderWayAtATime) {
 
 // T3: whoever has no room for copies lets go of what others have as well.
 TEST(EngineRise, WithoutRoomForCopiesTheyWaitForTheOthers) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < fewer_if_sanitized(20); ++seed) {
     Ring ring(5, 1, rising());
     ring.room = 1;
     std::vector<Ticket> tickets;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/core/engine_crowd.h"
+#include "tests/sanitized.h"
 
 namespace gradring::core {
 namespace {
@@ -251,7 +252,7 @@ TEST_P(EngineTree, AJoinPointKnowsThatSomebodyWantsIn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nodes, EngineTree, testing::Values(17, 100, 1024));
+INSTANTIATE_TEST_SUITE_P(Nodes, EngineTree, testing::Values(17, 100, kSanitized ? 300 : 1024));
 
 TEST(EngineTreeFrames, AreTakenFromNeighboursOnly) {
   const auto fault = [](uint32_t from, Frame frame) {

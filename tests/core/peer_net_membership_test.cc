@@ -16,13 +16,15 @@
 #include "daemon/core/membership.h"
 #include "tests/core/membership_town.h"
 #include "tests/core/peer_town.h"
+#include "tests/sanitized.h"
 
 namespace gradring::core {
 namespace {
 
 uint32_t nodes_of_town() {
   const char* said = std::getenv("GRADRING_TOWN_NODES");
-  return said == nullptr ? 128 : static_cast<uint32_t>(std::strtoul(said, nullptr, 10));
+  if (said == nullptr) return kSanitized ? 64 : 128;
+  return static_cast<uint32_t>(std::strtoul(said, nullptr, 10));
 }
 
 class Cluster {
