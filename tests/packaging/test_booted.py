@@ -129,6 +129,23 @@ def test_stop_drains_and_tells_the_trainers(host):
     assert int(host.show(UNIT, "NFileDescriptorStore")) == 0
 
 
+def test_keys_are_made_as_the_page_says(host):
+    """The commands of docs/security.md, typed in as root: the service can read its key, and nobody else can."""
+    page = (ROOT / "docs/security.md").read_text().split("## Keys", 1)[1].split("# NODE", 1)[0]
+    *make, gather = re.findall(r"(?m)^    (\S.*)$", page)
+    folder = host.root.path / "etc/gradring"
+    try:
+        for command in (*make, make[0].replace("--name a", "--name b").replace("10.0.0.1", "10.0.0.2"), f"cd /etc/gradring && {gather}",
+                        "ip address add 10.0.0.1/32 dev lo"):
+            host.run("sh", "-c", command)
+        configure(host, node="a", listen="10.0.0.1:7300", key="/etc/gradring/a.key", allowed_keys="/etc/gradring/allowed-keys")
+        assert host.show(UNIT, "StatusText").startswith("node a, listening at 10.0.0.1:7300")
+        assert host.run("stat", "-c", "%U %a", "/etc/gradring/a.key").stdout.split() == ["gradring", "600"]
+    finally:
+        for name in ("a.key", "a.pub", "b.key", "b.pub", "allowed-keys"):
+            (folder / name).unlink(missing_ok=True)
+
+
 def test_the_journal_has_stable_ids(host):
     """One peer, a job that loses a trainer, a limit, a drain: each has its id, priority and fields."""
     ids = message_ids()
