@@ -1,5 +1,6 @@
 """The package as pip installs it, and the part of it that is written in C++."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,16 @@ def test_is_the_version_of_the_project():
 def test_needs_no_torch():
     code = "import sys, gradring; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_says_what_a_function_of_a_script_needs(tmp_path):
+    """Before ranks are started, which would not find it."""
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nsys.modules['cloudpickle'] = None\nimport gradring\ndef train(): pass\ngradring.run(train)\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60,
+                          env={**os.environ, "GRADRING_RUN": "/bin/false"})
+    assert "ValueError: gradring: train is a function of the script itself" in done.stderr, done.stderr
+    assert "pip install cloudpickle" in done.stderr
 
 
 def test_says_what_to_do_where_there_is_no_daemon(tmp_path):

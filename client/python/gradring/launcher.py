@@ -14,8 +14,10 @@ from typing import Any, Callable, Mapping, Sequence
 
 try:
     from cloudpickle import dumps  # has functions of scripts and notebooks, by value
+    BY_VALUE = True
 except ImportError:
     from pickle import dumps
+    BY_VALUE = False
 
 # What Horovod's run() takes beside, as flags of gradring-run, which says which of them it has no need of.
 SWITCHES = {"disable_cache": "--disable-cache", "use_gloo": "--gloo", "use_mpi": "--mpi", "verbose": "--verbose"}
@@ -45,10 +47,14 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         horovods: what Horovod's takes beside, such as `use_gloo` and `start_timeout`: docs/migrate-horovod.md says of
             each flag of that name what becomes of it.
     Raises:
+        ValueError: the function cannot be handed to the ranks, and why.
         RuntimeError: the function raised on a rank, whose number and traceback are in the text; or a rank ended.
         FileNotFoundError: gradring-run is not in PATH, nor named by GRADRING_RUN.
     """
     more = [word for name, value in horovods.items() for word in _flag(name, value)]
+    if not BY_VALUE and getattr(func, "__module__", None) == "__main__":
+        raise ValueError(f"gradring: {getattr(func, '__qualname__', func)} is a function of the script itself, which the ranks "
+                         f"do not have: pip install cloudpickle, or put it into a module")
     payload = base64.b64encode(dumps((func, tuple(args), dict(kwargs or {})))).decode()
     if len(payload) > PAYLOAD_MAX:
         raise ValueError(f"gradring: the function and its arguments are {len(payload) >> 10} KiB when pickled, and "
