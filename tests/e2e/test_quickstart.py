@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -96,3 +97,21 @@ def test_interrupted_it_leaves_nothing(start):
     assert not [folder for folder in folders if os.path.exists(folder)]
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
     assert f"gradring-{run.pid}-" not in namespaces
+
+
+def by_hand():
+    """The commands of README.md after those that build, as they stand there."""
+    text = (ROOT / "README.md").read_text().split("By hand:", 1)[1].split("\n\nPackages", 1)[0]
+    return [line.strip() for line in text.splitlines() if line.startswith("    ") and "cmake" not in line and "tools/" not in line]
+
+
+def test_the_commands_by_hand_may_be_pasted_as_they_stand(programs, tmp_path):
+    commands = "\n".join(by_hand()).replace("build/bin", str(programs)).replace("/tmp/gradring", str(tmp_path))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    leaving_nothing = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"
+    done = subprocess.run(["bash", "-emc", f"{leaving_nothing}\n{commands}\nwait"], capture_output=True, text=True, timeout=120,
+                          check=False, env={**os.environ, "GRADRING_LISTEN": address})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# Wrong values: 0 OK" in done.stdout and "ready" in done.stdout, done.stdout + done.stderr
