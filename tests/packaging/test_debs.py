@@ -103,3 +103,24 @@ def test_the_library_needs_no_more_than_it_should(debs):
     depends = subprocess.run(["dpkg-deb", "-f", deb, "Depends"], check=True, capture_output=True, text=True, timeout=20).stdout
     needed = {word.split()[0] for word in depends.split(", ")}
     assert needed == {"libc6", "libgcc-s1", "libprotobuf32", "libstdc++6", "libzmq5"}, depends
+
+
+def files_of(deb):
+    said = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], check=True, capture_output=True, timeout=60).stdout
+    names = subprocess.run(["tar", "-t"], input=said, check=True, capture_output=True, timeout=60).stdout.decode()
+    return {name.removeprefix("./") for name in names.splitlines()}
+
+
+def test_pages_that_are_named_are_there(debs):
+    """By the configuration, which is installed, and by one another."""
+    [deb] = debs.glob("gradringd_*.deb")
+    there = {name.removeprefix("usr/share/doc/gradringd/") for name in files_of(deb)}
+    pages = {page.name: page.read_text() for page in (ROOT / "docs").glob("*.md") if page.name in there}
+    named = set(re.findall(r"docs/([a-z-]+\.md)", (ROOT / "systemd/gradringd.conf").read_text()))
+    named |= {name for text in pages.values() for name in re.findall(r"\]\(([a-z-]+\.md)", text)}
+    assert named and named <= there, sorted(named - there)
+
+
+def test_every_package_has_the_notice(debs):
+    for deb in debs.glob("*.deb"):
+        assert f"usr/share/doc/{deb.name.split('_')[0]}/NOTICE" in files_of(deb), deb.name
