@@ -52,6 +52,18 @@ def test_the_rpm_recipe_is_understood():
     assert said.stdout.split("\n")[:-1] == [f"{name} {VERSION}" for name in ("gradring", "gradring-libs", "gradring-devel")]
 
 
+def test_the_rpm_recipe_makes_the_user_of_sysusers_d(tmp_path):
+    """By commands alone, from wherever it is read: macros of a distribution may be gone, or find no file there."""
+    needs("rpmspec")
+    parsed = subprocess.run(["rpmspec", "-P", PACKAGING / "rpm/gradring.spec"], capture_output=True, text=True, timeout=60, check=True,
+                            cwd=tmp_path).stdout
+    script = parsed.split("\n%pre\n", 1)[1].split("\n%post", 1)[0]
+    name, comment, home = re.search(r'(?m)^u (\S+) - "(.*)" (\S+)$', (ROOT / "systemd/sysusers.d/gradring.conf").read_text()).groups()
+    assert f"groupadd -r {name}" in script and f"-d {home} " in script and f"-c '{comment}' {name}" in script, script
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True, timeout=20)
+    assert "%" not in script, script
+
+
 def test_the_rpm_recipe_has_what_is_installed_and_nothing_else():
     """As the lists of the Debian packages, which are built and so known to be complete."""
     listed = (PACKAGING / "rpm/gradring.spec").read_text().split("%files", 1)[1]
