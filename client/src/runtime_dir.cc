@@ -39,9 +39,10 @@ Status unreachable(const std::string& runtime_dir, const std::string& path, int 
     case EACCES:
     case EPERM:
       why = fmt::format(
-          "permission denied; this user must be in the group that owns the directory (the daemon "
-          "there, if it does not run yet, starts with `{}`)",
-          start);
+          "permission denied; ask for membership of the sockets' group, which `ls -l {}` names "
+          "(the "
+          "daemon there, if it does not run yet, starts with `{}`)",
+          runtime_dir, start);
       break;
     case ECONNREFUSED:
       why = fmt::format(
