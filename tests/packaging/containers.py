@@ -32,8 +32,11 @@ class Engine:
         self._podman = ["podman", "--root", folder / "storage", "--runroot", folder / "run", "--tmpdir", folder / "tmp",
                         "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
 
+    def command(self, *words):
+        return [*map(str, self._podman), *map(str, words)]
+
     def run(self, *words, seconds=120, check=True):
-        done = subprocess.run([*map(str, self._podman), *map(str, words)], capture_output=True, text=True, timeout=seconds,
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=seconds,
                               check=False, stdin=subprocess.DEVNULL)
         if check and done.returncode != 0:
             raise AssertionError(f"podman {' '.join(map(str, words))}: exit status {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -56,9 +59,9 @@ class Engine:
         """A container of the image; `words` begin with the program, or are options of the daemon."""
         words = list(map(str, words))
         entry = [] if not words or words[0].startswith("-") else ["--entrypoint", words.pop(0)]
-        command = [*self._podman, "run", "--rm", "--interactive", "--name", name, *rlimits(), "--network", "none", *flags,
-                   *entry, IMAGE, *words]
-        return Container(self, name, list(map(str, command)), self._folder / f"{name}.log")
+        command = self.command("run", "--rm", "--interactive", "--name", name, *rlimits(), "--network", "none", *flags, *entry, IMAGE,
+                               *words)
+        return Container(self, name, command, self._folder / f"{name}.log")
 
     def close(self):
         self.run("rm", "--force", "--all", "--time", "1", check=False)

@@ -2,11 +2,12 @@
 
 import re
 import subprocess
+import time
 
 import containers
 import pytest
 from cluster import children_of, wait_until
-from conftest import needs
+from conftest import ROOT, needs
 from roots import Root
 
 TABLE = re.compile(r"(?m)^ +(\d+) +\d+ +float32 +sum +-1 +(\S+) .* (\S+)$")
@@ -133,3 +134,17 @@ def test_a_daemon_in_a_user_namespace_refuses_those_whom_it_cannot_tell_apart(en
         with trainer(engine, folder, 0, *command, flags=containers.ANOTHER) as stranger:
             assert stranger.wait(60) == 1
             assert "could not tell it from other users" in stranger.said(), stranger.said()
+
+
+def test_a_daemon_that_is_stopped_has_the_time_to_drain(engine, folder):
+    """With the flag of docs/containers.md: engines kill after 10 s what has not ended."""
+    [flag] = re.findall(r"(?m)^    podman run .*(--stop-timeout \d+) ", (ROOT / "docs/containers.md").read_text())
+    with daemon(engine, folder, *flag.split()) as node:
+        job = ["gradring-perf", "allreduce", "--ranks", "1", "--min", "64K", "--max", "64K", "--iters", "100000000"]
+        with engine.start("job", *job, flags=shared(folder)):
+            node.wait_for(") runs: 1 rank", 60)
+            stop = subprocess.Popen(engine.command("stop", "daemon"), stdout=subprocess.DEVNULL)
+            time.sleep(13)
+            assert stop.poll() is None, "it did not wait for the job: " + node.said()
+        assert node.wait(30) == 0, node.said()
+        assert stop.wait(30) == 0
