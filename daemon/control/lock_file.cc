@@ -32,8 +32,10 @@ std::string fault_of_runtime_dir(const std::string& directory) {
   }
   const std::string parent = parent_of(directory);
   if (access(parent.c_str(), W_OK | X_OK) == 0) return "";
-  return fmt::format("runtime-dir: {} does not exist, and uid {} cannot make it: {}: {}", directory,
-                     geteuid(), parent, std::strerror(errno));
+  return fmt::format(
+      "runtime-dir: {} does not exist, and uid {} cannot make it: {}: {}; choose another, as in "
+      "--runtime-dir /tmp/gradring",
+      directory, geteuid(), parent, std::strerror(errno));
 }
 
 tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,

@@ -50,6 +50,8 @@ TEST(LiveStart, AWrongConfigurationIsOneLineAndExit2) {
   scratch.write("bad.conf", "slots = 4\nslices = 9\n");
   expect_refusal({"--config", scratch.path("bad.conf")}, "unknown key 'slices'");
   expect_refusal({"--config", "/dev/null", "--runtime-dir", "/proc/nowhere"}, "runtime-dir");
+  expect_refusal({"--config", "/dev/null", "--runtime-dir", "/nowhere/run"},
+                 "choose another, as in --runtime-dir ");
   scratch.write("file", "");
   expect_refusal({"--config", "/dev/null", "--runtime-dir", scratch.path("file")},
                  "not a directory");
