@@ -1,5 +1,6 @@
 """Recipes for systems that are not here: as far as they can be checked without them."""
 
+import os
 import re
 import subprocess
 
@@ -31,6 +32,16 @@ def test_the_daemon_of_a_pod_is_started_as_it_understands(manifests, tmp_path):
     service = manifests["Service"]
     assert f"dns:{service['metadata']['name']}:{service['spec']['ports'][0]['port']}" in words
     assert service["spec"]["publishNotReadyAddresses"], "a daemon is not ready before it has met others"
+
+
+def test_a_pod_is_ready_whatever_its_peers_are(manifests, tmp_path):
+    [container] = manifests["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    for status, ready in ((0, True), (1, True), (2, False), (3, False)):
+        (tmp_path / "gradringctl").write_text(f"#!/bin/sh\nexit {status}\n")
+        (tmp_path / "gradringctl").chmod(0o755)
+        done = subprocess.run(container["readinessProbe"]["exec"]["command"], check=False, timeout=20, stdout=subprocess.DEVNULL,
+                              env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+        assert (done.returncode == 0) == ready, status
 
 
 def test_trainers_and_daemon_share_one_folder_and_nothing_else(manifests):
