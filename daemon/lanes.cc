@@ -47,6 +47,15 @@ size_t apart_bytes_of(const std::string& send_thread) {
   return apart ? transport::kTcpApartBytes : 0;
 }
 
+size_t lanes_of(const Config& config) { return std::max<size_t>(config.net_devices.size(), 1); }
+
+transport::UcxOptions ucx_options_of(const Config& config, size_t lane) {
+  const std::string listen = parse_host_port(config.listen)->host;
+  transport::UcxOptions options{{}, listen, {}, rdma_options_of(config), config.gpu_direct};
+  if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
+  return options;
+}
+
 // RDMA is UCX's. The kernel's sockets copy less of what goes by TCP than UCX does.
 tl::expected<std::unique_ptr<transport::Transport>, Status> make_transport(
     const transport::UcxOptions& options, const Config& config) {
@@ -60,13 +69,11 @@ tl::expected<std::unique_ptr<transport::Transport>, Status> make_transport(
 }  // namespace
 
 tl::expected<MadeLanes, Status> make_lanes(const Config& config) {
-  const std::string listen = parse_host_port(config.listen)->host;
   const machine::GidWish wish = gid_wish_of(config);
   const std::vector<machine::OwnAddress> own = machine::own_addresses();
   MadeLanes made;
-  for (size_t lane = 0; lane < std::max<size_t>(config.net_devices.size(), 1); ++lane) {
-    transport::UcxOptions options{{}, listen, {}, rdma_options_of(config), config.gpu_direct};
-    if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
+  for (size_t lane = 0; lane < lanes_of(config); ++lane) {
+    transport::UcxOptions options = ucx_options_of(config, lane);
     machine::GidChoice gid;
     const auto table =
         options.devices.empty() ? std::nullopt : machine::read_gid_table(options.devices.front());
@@ -83,6 +90,14 @@ tl::expected<MadeLanes, Status> make_lanes(const Config& config) {
     made.gids.push_back(gid.gid);
   }
   return made;
+}
+
+std::string missing_device(const Config& config) {
+  for (size_t lane = 0; lane < lanes_of(config); ++lane) {
+    const auto choice = transport::choose_ucx_devices(ucx_options_of(config, lane));
+    if (!choice) return choice.error().message();
+  }
+  return "";
 }
 
 std::string compatible_name(const std::string& name) {

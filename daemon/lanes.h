@@ -20,6 +20,10 @@ struct MadeLanes {
 // no RDMA port among them.
 tl::expected<MadeLanes, Status> make_lanes(const Config& config);
 
+// Of the devices that make_lanes would need, the first that is not there, or cannot be used as it
+// is: in words. Empty: all are.
+std::string missing_device(const Config& config);
+
 // "ucx 1.13.1" -> "ucx 1.13": what must be alike on two nodes that talk.
 std::string compatible_name(const std::string& name);
 

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/await_network.h"
 #include "daemon/clock.h"
 #include "daemon/config.h"
 #include "daemon/control/control_thread.h"
@@ -42,6 +43,7 @@ namespace gradring::daemon {
 namespace {
 
 constexpr int kDrained = 0;
+constexpr int kNotYet = 1;  // a later start may find what this one missed
 constexpr int kWrongConfiguration = 2;
 
 // Submissions that may wait for the data thread before trainers are made to wait: some turns of its
@@ -292,6 +294,15 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
   return kDrained;
 }
 
+int check(const Config& config) {
+  const auto lanes = make_lanes(config);
+  if (!lanes) return refuse(lanes.error().message());
+  const StandingFacts facts = facts_of(*lanes);
+  fmt::print("OK: node {}, {} on {} ({})\n", config.node, facts.transport, facts.devices,
+             facts.devices_reason);
+  return 0;
+}
+
 int run(const std::string& program, const std::vector<std::string>& arguments) {
   block_signals();
   const auto invocation = load_config(arguments, process_environment());
@@ -308,22 +319,18 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
   }
   start_logging(config.log_level);
   if (invocation->what == What::kKeep) return keep(config, program, arguments);
+  if (invocation->what == What::kCheckConfig) return check(config);
+  const NetworkWait wait = await_network(config);
+  if (wait.told_to_end) return kDrained;
   // First of all: they fork, and must not inherit what is opened below.
   Children children;
-  if (invocation->what == What::kRun) {
-    children.gpu_watch.start(config.nvml_library);
-    children.look.start(look_options_of(config));
-  }
+  children.gpu_watch.start(config.nvml_library);
+  children.look.start(look_options_of(config));
   FdStore store;
   auto lanes = make_lanes(config);
-  if (!lanes) return refuse(lanes.error().message());
-  if (invocation->what == What::kCheckConfig) {
-    const StandingFacts facts = facts_of(*lanes);
-    fmt::print("OK: node {}, {} on {} ({})\n", config.node, facts.transport, facts.devices,
-               facts.devices_reason);
-    return 0;
-  }
-  return serve(config, std::move(*lanes), &store, &children, arguments);
+  const int status = lanes ? serve(config, std::move(*lanes), &store, &children, arguments)
+                           : refuse(lanes.error().message());
+  return status == kWrongConfiguration && !wait.missing.empty() ? kNotYet : status;
 }
 
 }  // namespace
