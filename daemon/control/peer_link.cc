@@ -33,6 +33,7 @@ constexpr const char* kNotAllowed =
 constexpr const char* kNoHandshake =
     "the handshake failed: set key on both nodes or on none, and let allowed-keys on both list "
     "the right public keys";
+constexpr const char* kClosedMeanwhile = "the connection was closed during the handshake";
 
 }  // namespace
 
@@ -41,8 +42,13 @@ void PeerLink::readdress(std::string address) {
   also_at_.clear();
   way_ = 0;
   pause_ = deadline_ = 0;
-  handshake_fault_.clear();
+  forget_handshakes();
   reason_ = "not tried yet";
+}
+
+void PeerLink::forget_handshakes() {
+  handshake_fault_.clear();
+  cut_in_ = 0;
 }
 
 void PeerLink::dial(const Dial& dial, core::Time now) {
@@ -122,7 +128,7 @@ std::optional<PeerLink::Happening> PeerLink::next_happening() {
     if (what.size() < sizeof event) continue;
     std::memcpy(&event, what.data(), sizeof event);
     if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-      handshake_fault_.clear();
+      forget_handshakes();
       return Happening::kConnected;
     }
     if ((event & kEvents) == 0) continue;
@@ -137,12 +143,19 @@ void PeerLink::note_failure(int event) {
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
       handshake_fault_ = kNotAllowed;
       break;
-    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+      // A peer that dies in its midst looks the same, and is gone the next time.
+      if (!secure_ && (cut_in_ == 0 || cut_in_ == number_)) {
+        cut_in_ = number_;
+        reason_ = kClosedMeanwhile;
+        return;
+      }
+      [[fallthrough]];
+    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
       if (handshake_fault_.empty()) handshake_fault_ = kNoHandshake;
       break;
     case ZMQ_EVENT_CLOSED:
-      handshake_fault_.clear();
+      forget_handshakes();
       reason_ = "connection refused or host unreachable";
       return;
     default:
@@ -152,7 +165,7 @@ void PeerLink::note_failure(int event) {
       }
       // A server that does not like our key may just hang up.
       if (secure_ && handshake_fault_.empty()) handshake_fault_ = kNoHandshake;
-      if (!secure_) reason_ = "the connection was closed during the handshake";
+      if (!secure_) reason_ = kClosedMeanwhile;
       break;
   }
   if (!handshake_fault_.empty()) reason_ = handshake_fault_;

@@ -95,6 +95,7 @@ class PeerLink {
   void open_sockets(const Dial& dial);  // throws zmq::error_t
   void close_sockets();
   void note_failure(int event);
+  void forget_handshakes();
 
   const PeerId id_;
   std::string address_;
@@ -108,6 +109,7 @@ class PeerLink {
   // What libzmq said of the handshake. It says more than one thing of the same failure, in any
   // order, and sometimes only that the connection was closed; the best it has said is kept.
   std::string handshake_fault_;
+  uint64_t cut_in_ = 0;  // the first dial whose handshake just ended; 0: none since one went well
   uint64_t number_ = 0;
   uint64_t connection_ = 0;
   uint64_t token_ = 0;

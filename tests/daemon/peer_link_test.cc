@@ -1,9 +1,14 @@
 #include "daemon/control/peer_link.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <deque>
+#include <optional>
+
+#include "daemon/fd.h"
 
 namespace gradring::daemon {
 namespace {
@@ -38,6 +43,38 @@ TEST(PeerLink, ThatGetsNoSocketIsBrokenAndCanBeDialledAgain) {
     EXPECT_TRUE(link.has_socket() && !link.broken()) << link.reason();
     link.drop("", 0);
   }
+}
+
+// What a peer does that dies in the midst of it, and one with keys that we have not.
+TEST(PeerLink, ThatIsCutOffInTheHandshakeIsSaidToLackAKeyTheSecondTime) {
+  const Fd server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(server.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(server.get(), 1), 0);
+  ASSERT_EQ(getsockname(server.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  zmq::context_t context;
+  PeerLink link(1, "127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+  PeerLink::Dial dial;
+  dial.context = &context;
+  const auto dial_and_be_cut_off = [&] {
+    link.dial(dial, 0);
+    Fd(accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    std::optional<PeerLink::Happening> happening;
+    while (!happening && std::chrono::steady_clock::now() < until)
+      happening = link.next_happening();
+    EXPECT_EQ(happening, PeerLink::Happening::kBroken);
+    link.drop("", 0);
+  };
+  dial_and_be_cut_off();
+  EXPECT_FALSE(link.handshake_refused());
+  EXPECT_EQ(link.reason(), "the connection was closed during the handshake");
+  dial_and_be_cut_off();
+  EXPECT_TRUE(link.handshake_refused());
+  EXPECT_THAT(link.reason(), HasSubstr("set key on both nodes or on none"));
 }
 
 }  // namespace
