@@ -58,6 +58,18 @@ class DeviceBuffer {
     const size_t block = element / kBlock;
     return static_cast<float>(1 + block);
   }
+  // Each is so many times the number at its place, of which the first is `before`. Asked of all at
+  // once, since an assertion for each is what millions of them take longest for.
+  static testing::AssertionResult are_numbers(const std::vector<float>& values, float times,
+                                              size_t before = 0) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float wanted = times * number_at(before + i);
+      if (values[i] == wanted) continue;
+      return testing::AssertionFailure()
+             << "element " << i << " is " << values[i] << ", not " << wanted;
+    }
+    return testing::AssertionSuccess();
+  }
   void write_later(const std::function<float(size_t block)>& value) {
     for (size_t at = 0; at < count_; at += kBlock) {
       test::test_gpu().fill_later(stream_, address_ + at * sizeof(float), value(at / kBlock),

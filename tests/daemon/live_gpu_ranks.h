@@ -60,10 +60,7 @@ class LiveGpuRanks : public LiveRanks {
   static constexpr uint64_t kBytes = ((uint64_t{5} << 20) + 3) * sizeof(float);
   static constexpr size_t kCount = (size_t{5} << 20) + 3;  // ten parts of two MiB
   static void expect_sums(const DeviceBuffer& gradients) {
-    const std::vector<float> sums = gradients.read();
-    for (size_t i = 0; i < kCount; ++i) {
-      ASSERT_EQ(sums[i], 10.0f * DeviceBuffer::number_at(i)) << i;
-    }
+    EXPECT_TRUE(DeviceBuffer::are_numbers(gradients.read(), 10));
   }
   static void sum_once(Communicator& job, DeviceBuffer& gradients) {
     gradients.write_later([&](size_t block) { return (1.0f + block) * (job.rank() + 1); });

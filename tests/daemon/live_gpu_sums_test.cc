@@ -207,10 +207,7 @@ void scatter_and_gather(Communicator& job, bool registered) {
     requests.back().wait_on_stream(whole.stream());
   }
   test_gpu().wait_for(whole.stream());
-  const std::vector<float> sums = whole.read();
-  for (size_t i = 0; i < sums.size(); ++i) {
-    ASSERT_EQ(sums[i], 40.0f * DeviceBuffer::number_at(i)) << i;
-  }
+  EXPECT_TRUE(DeviceBuffer::are_numbers(whole.read(), 40));
   for (Request& request : requests) request.wait();
 }
 
@@ -288,10 +285,9 @@ TEST_F(LiveGpuSumsOfNodes, OneInputMayBeScatteredTwiceAtOnce) {
     second.wait();
     const size_t before = static_cast<size_t>(job.rank()) * kShare;
     const std::vector<float> sums = sum.read(), mosts = most.read();
-    for (size_t i = 0; i < kShare; ++i) {
-      ASSERT_EQ(sums[i], 10.0f * DeviceBuffer::number_at(before + i)) << i;
-      ASSERT_EQ(mosts[i], 4.0f * DeviceBuffer::number_at(before + i)) << i;
-    }
+    ASSERT_GE(std::min(sums.size(), mosts.size()), kShare);
+    EXPECT_TRUE(DeviceBuffer::are_numbers({sums.begin(), sums.begin() + kShare}, 10, before));
+    EXPECT_TRUE(DeviceBuffer::are_numbers({mosts.begin(), mosts.begin() + kShare}, 4, before));
   });
   expect_traffic(2 * 2 * kWhole, 2 * kWhole, 0);
 }
