@@ -26,11 +26,11 @@ def read(path):
 
 
 def assert_as_perfetto_reads(events):
-    """What Perfetto asks of this format: on a track spans lie one behind or inside the other, every event has a number for its
-    place, and each end of an arrow lies in a span."""
+    """What Perfetto asks of this format: on a track spans lie one behind or inside the other, every event has a number of 32
+    bits for its place, and each end of an arrow lies in a span."""
     tracks = {}
     for event in events:
-        assert isinstance(event["pid"], int) and isinstance(event["tid"], int), event
+        assert 0 < event["pid"] < 2**32 and 0 <= event["tid"] < 2**32, event
         if event["ph"] == "X":
             assert event["ts"] >= 0 and event["dur"] >= 0, event
             tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -228,6 +229,19 @@ TEST(Chrome, GpusHaveATrackOfTheirOwn) {
   EXPECT_EQ(spans, 1);
   EXPECT_EQ(arrows, 1) << "it belongs to the op";
   EXPECT_THAT(names, testing::Contains("GPUs"));
+}
+
+TEST(Chrome, TracksHaveNumbersThatPerfettoTakes) {
+  Timeline timeline;
+  timeline.slices.push_back({"digits", "a", 3, "op 1", 0, "final", 0, 10, 20, 1});
+  timeline.gpus.push_back({"digits", "a", "op 1", "stay", 4, 10, 20, false, 1});
+  const auto trace = chrome_of(timeline);
+  std::set<uint64_t> tracks;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") tracks.insert(event["tid"].get<uint64_t>());
+  }
+  EXPECT_EQ(tracks.size(), 2u);
+  EXPECT_LT(*tracks.rbegin(), uint64_t{1} << 32);
 }
 
 TEST(Chrome, NamesMayHoldAnything) {

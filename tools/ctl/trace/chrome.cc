@@ -17,9 +17,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Perfetto takes no tid of more than 32 bits, and puts what has one into a track of its choice.
 constexpr uint32_t kRowsOfATrack = 256;   // of a rank or lane
-constexpr uint32_t kFirstLane = 1 << 24;  // above all ranks
-constexpr uint32_t kGpus = 1 << 25;       // above all lanes
+constexpr uint32_t kFirstLane = 1 << 22;  // above all ranks
+constexpr uint32_t kGpus = 1 << 23;       // above all lanes
 
 std::string upper(std::string text) {
   std::ranges::transform(text, text.begin(),
