@@ -64,6 +64,12 @@ def main():
     unknown = set(options.scenarios) - set(SCENARIOS)
     if unknown:
         sys.exit(f"compare: there is no scenario {', '.join(sorted(unknown))}; known: {', '.join(SCENARIOS)}")
+    names = {one.name for one in contestants()}
+    wanted = [name for name in options.only.split(",") if name]
+    if strangers := sorted(set(wanted) - names):
+        sys.exit(f"compare: there is no {', '.join(strangers)}; known: {', '.join(sorted(names))}")
+    if options.rounds < 1:
+        sys.exit(f"compare: --rounds {options.rounds}: one at least")
     context = Context(ROOT, ROOT / "build/compare", options.programs.resolve())
     context.folder.mkdir(parents=True, exist_ok=True)
     options.out = options.out.resolve()
@@ -71,7 +77,6 @@ def main():
     os.chdir(context.folder)  # some leave files where they stand
     compile_library(context)
 
-    wanted = [name for name in options.only.split(",") if name]
     chosen = [one for one in contestants() if (one.name in wanted if wanted else not options.quick or one.quick)]
     errors = {}
     for one in chosen:

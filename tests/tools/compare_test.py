@@ -1,0 +1,43 @@
+"""tools/compare, with a measurement that stands for itself: where it is called and what it refuses."""
+
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Compare(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.here = Path(folder.name).resolve()
+
+    def test_relative_paths_begin_where_the_caller_is(self):
+        source = self.here / "source"
+        (source / "tools/lib/compare").mkdir(parents=True)
+        (source / "build/bin").mkdir(parents=True)
+        for name in ("tools/compare", "tools/lib/shell.sh"):
+            shutil.copy(ROOT / name, source / name)
+        for name in ("build/bin/gradringd", "tools/install-dependencies"):
+            (source / name).write_text("#!/bin/sh\n")
+            (source / name).chmod(0o755)
+        (source / "tools/lib/compare/__init__.py").touch()
+        (source / "tools/lib/compare/__main__.py").write_text("import pathlib\nprint(pathlib.Path.cwd())\n")
+        (self.here / "compare.py").write_text("raise SystemExit('not that one')\n")
+        done = subprocess.run([source / "tools/compare"], cwd=self.here, text=True, capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.stdout, done.stderr), (f"{self.here}\n", ""))
+
+    def test_it_knows_whom_it_is_asked_for(self):
+        done = subprocess.run(["/usr/bin/python3", "-B", ROOT / "tools/lib/compare", "--only", "gradring,nobody"], cwd=self.here,
+                              text=True, capture_output=True, timeout=60, check=False)
+        if "needs network namespaces" in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "there is no nobody; known: .*gradring, gradring-bf16")
+
+
+if __name__ == "__main__":
+    unittest.main()
