@@ -108,8 +108,7 @@ void Tunings::measured(const OpsTimed& timed) {
 void Tunings::keep_found(Job* job) {
   KnownTable found{job->tuner->found(), job->tuner->searched()};
   if (found == job->known.value_or(KnownTable{})) return;
-  store_.keep(job->on, found);
-  job->known = std::move(found);
+  if (store_.keep(job->on, found)) job->known = std::move(found);
 }
 
 std::vector<std::pair<JobId, core::Tuning>> Tunings::wanted() {

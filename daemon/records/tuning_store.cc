@@ -1,9 +1,12 @@
 #include "daemon/records/tuning_store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +16,7 @@
 #include <iterator>
 #include <utility>
 
+#include "daemon/fd.h"
 #include "daemon/tuning_text.h"
 #include "record.pb.h"
 
@@ -51,18 +55,43 @@ wire::TuningFile read(const std::string& path) {
   return {};
 }
 
-void write(const wire::TuningFile& file, const std::string& path) {
+// What becomes the file next. Whoever writes it has its lock, and nobody waits for that.
+class NextFile {
+ public:
+  explicit NextFile(const std::string& path)
+      : path_(path + ".new"),
+        file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)),
+        error_(file_ ? 0 : errno) {
+    if (!file_) return;
+    struct stat held {};
+    struct stat named {};
+    taken_ = (flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
+             fstat(file_.get(), &held) != 0 || stat(path_.c_str(), &named) != 0 ||
+             held.st_dev != named.st_dev || held.st_ino != named.st_ino;  // it is the file by now
+  }
+  bool taken() const { return taken_; }
+
+  // 0 or errno.
+  int become(const std::string& path, const std::string& text) {
+    if (!file_) return error_;
+    if (ftruncate(file_.get(), 0) != 0) return errno;
+    errno = ENOSPC;  // where less is written than was asked for
+    const ssize_t written = pwrite(file_.get(), text.data(), text.size(), 0);
+    if (written != static_cast<ssize_t>(text.size())) return errno;
+    return std::rename(path_.c_str(), path.c_str()) == 0 ? 0 : errno;
+  }
+
+ private:
+  const std::string path_;
+  Fd file_;
+  const int error_;
+  bool taken_ = false;
+};
+
+std::string text_of(const wire::TuningFile& file) {
   std::string text;
   google::protobuf::TextFormat::PrintToString(file, &text);
-  const std::string next = path + ".new";
-  {
-    std::ofstream stream(next, std::ios::binary | std::ios::trunc);
-    stream << "# Tables that gradringd has found (docs/tuning.md).\n" << text;
-    stream.flush();
-    if (stream && std::rename(next.c_str(), path.c_str()) == 0) return;
-  }
-  spdlog::warn("tuning-file {} cannot be written, and later jobs will search again: {}", path,
-               std::strerror(errno));
+  return "# Tables that gradringd has found (docs/tuning.md).\n" + text;
 }
 
 bool is_for(const wire::TuningRecord& record, const TunedFor& on) {
@@ -89,9 +118,13 @@ wire::TuningRecord record_of(const TunedFor& on, const KnownTable& known) {
   return record;
 }
 
-std::optional<KnownTable> known_of(const wire::TuningRecord& record) {
+std::optional<KnownTable> known_of(const wire::TuningRecord& record, const std::string& path) {
   const auto table = parse_tuning(record.table());
-  if (!table) return std::nullopt;
+  if (!table) {
+    spdlog::warn("tuning-file {}: a table is not used, and is searched for anew: {}", path,
+                 table.error());
+    return std::nullopt;
+  }
   KnownTable known{*table, {}};
   for (uint32_t c = 0; c < core::kSizeClasses; ++c) {
     const auto& names = record.searched();
@@ -109,10 +142,12 @@ std::optional<KnownTable> TuningStore::find(const TunedFor& on) const {
   const auto& found = file.found();
   const auto it = std::find_if(found.rbegin(), found.rend(),
                                [&](const auto& record) { return is_for(record, on); });
-  return it == found.rend() ? std::nullopt : known_of(*it);
+  return it == found.rend() ? std::nullopt : known_of(*it, path_);
 }
 
-void TuningStore::keep(const TunedFor& on, const KnownTable& known) {
+bool TuningStore::keep(const TunedFor& on, const KnownTable& known) {
+  NextFile next(path_);
+  if (next.taken()) return false;
   wire::TuningFile file = read(path_);
   auto& found = *file.mutable_found();
   found.erase(std::remove_if(found.begin(), found.end(),
@@ -123,7 +158,11 @@ void TuningStore::keep(const TunedFor& on, const KnownTable& known) {
          (found.size() > kRecordsMax || file.ByteSizeLong() > kFileBytesMax / 4)) {
     found.erase(found.begin());
   }
-  write(file, path_);
+  if (const int error = next.become(path_, text_of(file)); error != 0) {
+    spdlog::warn("tuning-file {} cannot be written, and later jobs will search again: {}", path_,
+                 std::strerror(error));
+  }
+  return true;
 }
 
 }  // namespace gradring::daemon

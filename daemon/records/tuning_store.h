@@ -34,14 +34,16 @@ struct KnownTable {
 };
 
 // Tables that were found, in a file of text that people can read. Nothing depends on it: what
-// cannot be read is as if it were not there, and what cannot be written is a warning. One thread.
+// cannot be read is as if it were not there, and what cannot be written is a warning. One thread;
+// several daemons may have the same file.
 class TuningStore {
  public:
   explicit TuningStore(std::string path) : path_(std::move(path)) {}
 
   std::optional<KnownTable> find(const TunedFor& on) const;
-  // In place of what was known; the file is never seen half written.
-  void keep(const TunedFor& on, const KnownTable& known);
+  // In place of what was known; the file is never seen half written. False: another daemon writes
+  // it just now, and nothing was kept.
+  bool keep(const TunedFor& on, const KnownTable& known);
 
  private:
   const std::string path_;

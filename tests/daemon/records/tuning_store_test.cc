@@ -2,12 +2,16 @@
 
 #include "daemon/records/tuning_store.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
+#include "daemon/fd.h"
 #include "tests/daemon/scratch.h"
 
 namespace gradring::daemon {
@@ -111,6 +115,36 @@ TEST_F(TuningStoreTest, TheOldestGoWhenThereAreTooMany) {
   EXPECT_EQ(store_.find(on), some_table());
   on.nodes[0].ranks = 0;
   EXPECT_EQ(store_.find(on), std::nullopt);
+}
+
+TEST_F(TuningStoreTest, DaemonsThatShareAFileLoseNothingOfOneAnother) {
+  const auto of_ranks = [](uint32_t ranks) {
+    TunedFor on = two_nodes();
+    on.nodes[0].ranks = ranks;
+    return on;
+  };
+  const auto daemon = [&](uint32_t first) {
+    TuningStore store(path_);
+    for (uint32_t i = first; i < 60; i += 2) {
+      while (!store.keep(of_ranks(i), some_table())) std::this_thread::yield();
+    }
+  };
+  std::thread one(daemon, 0), another(daemon, 1);
+  one.join();
+  another.join();
+  for (uint32_t i = 0; i < 60; ++i) EXPECT_EQ(store_.find(of_ranks(i)), some_table()) << i;
+}
+
+TEST_F(TuningStoreTest, NobodyWaitsForADaemonThatIsStoppedWhileItWrites) {
+  EXPECT_TRUE(store_.keep(two_nodes(), some_table()));
+  {
+    Fd stopped(open((path_ + ".new").c_str(), O_WRONLY | O_CREAT, 0644));
+    ASSERT_EQ(flock(stopped.get(), LOCK_EX), 0);
+    EXPECT_FALSE(store_.keep(two_nodes(), {}));
+    EXPECT_EQ(store_.find(two_nodes()), some_table());
+  }
+  EXPECT_TRUE(store_.keep(two_nodes(), {})) << "what such a one leaves behind is no lock";
+  EXPECT_EQ(store_.find(two_nodes()), KnownTable{});
 }
 
 TEST_F(TuningStoreTest, WhatCannotBeWrittenIsNoMoreThanAWarning) {
