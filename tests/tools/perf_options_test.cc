@@ -44,6 +44,10 @@ TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({"allreduce", "--op", "none"}).error(), HasSubstr("none"));
   EXPECT_THAT(parse({"allreduce", "--dtype", "int32", "--op", "average"}).error(),
               HasSubstr("average"));
+  EXPECT_THAT(parse({"broadcast", "--root", "-1"}).error(), HasSubstr("--root"));
+  const auto no_rank = parse({"broadcast", "--root", "4294967297"});
+  ASSERT_FALSE(no_rank) << "it was rank 1";
+  EXPECT_THAT(no_rank.error(), HasSubstr("--root"));
   EXPECT_THAT(parse({"allreduce", "--ranks", "0"}).error(), HasSubstr("--ranks"));
   EXPECT_THAT(parse({"allreduce", "--together", "0"}).error(), HasSubstr("--together"));
   EXPECT_THAT(parse({"allreduce", "--iters", "-1"}).error(), HasSubstr("--iters"));

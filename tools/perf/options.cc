@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 #include <cmath>
 #include <iostream>
+#include <limits>
 
 #include "proto/reduction.h"
 #include "proto/version.h"
@@ -91,7 +92,9 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
   if (!op) {
     return tl::unexpected(fmt::format("--op {} is none of {}", printable(raw.op), kOpNames));
   }
-  if (raw.root < 0) return tl::unexpected(std::string("--root starts at 0"));
+  if (raw.root < 0 || raw.root > std::numeric_limits<int32_t>::max()) {
+    return tl::unexpected(std::string("--root is a rank, from 0 on"));
+  }
   const auto root = static_cast<uint32_t>(raw.root);
   if (raw.all && raw.scale != 1) {
     return tl::unexpected(std::string("--scale is of one type and operation; leave --all out"));
