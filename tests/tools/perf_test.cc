@@ -275,7 +275,7 @@ Measurement sample(std::optional<uint64_t> wrong) {
 
 TEST(PerfShow, TheColumnsOfNcclTests) {
   EXPECT_EQ(
-      perf_heading(Collective::kAllreduce, 4, 2, "j\x1b", ""),
+      perf_heading(Collective::kAllreduce, 4, 2, "j\x1b", {}),
       "# gradring-perf 0.1.0: allreduce, 4 ranks (2 on this node), in place, job j\\x1b\n"
       "#\n"
       "#        size         count      type    redop  root        time    algbw    busbw  #wrong\n"
@@ -283,8 +283,18 @@ TEST(PerfShow, TheColumnsOfNcclTests) {
 }
 
 TEST(PerfShow, NamesTheGpuOnWhichBuffersLie) {
-  EXPECT_THAT(perf_heading(Collective::kAllreduce, 4, 2, "j", "GPU 0, NVIDIA H100 (gpu)"),
+  EXPECT_THAT(perf_heading(Collective::kAllreduce, 4, 2, "j", {.gpu = "GPU 0, NVIDIA H100 (gpu)"}),
               HasSubstr("in place, job j, on GPU 0, NVIDIA H100 (gpu)\n"));
+}
+
+TEST(PerfShow, SaysWhatMakesTheFiguresOthers) {
+  const Manner manner{.together = 64, .wire = "bf16"};
+  EXPECT_THAT(perf_heading(Collective::kAllreduce, 4, 2, "j", manner),
+              HasSubstr("job j, 64 at a time, bf16 on the wire\n"));
+  const auto document = perf_document(Collective::kAllreduce, 4, {sample(0)}, manner);
+  EXPECT_EQ(offence(schema_of("perf"), document), "");
+  EXPECT_EQ(document["together"], 64);
+  EXPECT_EQ(document["wire"], "bf16");
 }
 
 TEST(PerfShow, Rows) {
@@ -316,14 +326,16 @@ TEST(PerfShow, EndingAveragesAndJudges) {
 }
 
 TEST(PerfShow, DocumentIsAsItsSchemaSays) {
-  const auto document =
-      perf_document(Collective::kAllreduce, 4, {sample(0), sample(2)}, MemoryKind::kHost);
+  const auto document = perf_document(Collective::kAllreduce, 4, {sample(0), sample(2)}, {});
   EXPECT_EQ(offence(schema_of("perf"), document), "");
   EXPECT_EQ(document["wrong"], 2);
   EXPECT_EQ(document["results"][0]["time_seconds"], 0.002);
-  EXPECT_EQ(
-      offence(schema_of("perf"), perf_document(Collective::kBarrier, 1, {}, MemoryKind::kPool)),
-      "");
+  Measurement barrier = sample(0);
+  barrier.of = {Collective::kBarrier, Dtype::kUint8, ReduceOp::kNone, 0, 0};
+  const auto barriers =
+      perf_document(Collective::kBarrier, 1, {barrier}, {.memory = MemoryKind::kPool});
+  EXPECT_EQ(offence(schema_of("perf"), barriers), "");
+  EXPECT_EQ(barriers["results"][0]["type"], "none") << "as in the table";
 }
 
 TEST(Perf, Int8IsNotCheckedWhoeverAsksForIt) {

@@ -84,8 +84,10 @@ int measure(const PerfOptions& options, const gradring_options& place) {
     }
   }
   Meter meter(job, largest, options.together, options.memory);
+  const Manner manner{options.memory.kind, meter.memory(), options.together,
+                      place.wire != nullptr && *place.wire != '\0' ? place.wire : "native"};
   tell(perf_heading(options.collective, ranks, job.local_size(),
-                    place.job != nullptr ? place.job : "", meter.memory()));
+                    place.job != nullptr ? place.job : "", manner));
   std::vector<Measurement> results;
   uint64_t wrong = 0;
   for (const Case& one : cases) {
@@ -95,7 +97,7 @@ int measure(const PerfOptions& options, const gradring_options& place) {
   }
   tell(perf_ending(results, ranks));
   if (json) {
-    json->write(perf_document(options.collective, ranks, results, options.memory.kind));
+    json->write(perf_document(options.collective, ranks, results, manner));
   }
   job.barrier();  // nobody leaves while another still measures
   return wrong == 0 || !speaks ? 0 : kFailed;

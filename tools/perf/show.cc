@@ -28,6 +28,9 @@ Total total_of(const std::vector<Measurement>& all, int ranks) {
   return total;
 }
 
+std::string_view type_of(const Case& of) {
+  return of.collective == Collective::kBarrier ? "none" : name_of(of.dtype);
+}
 std::string_view operation_of(const Case& of) {
   return of.op == ReduceOp::kNone ? "none" : name_of(of.op);
 }
@@ -46,17 +49,19 @@ double bus_bandwidth(const Measurement& one, int ranks) {
 }
 
 std::string perf_heading(Collective collective, int ranks, int local_ranks, const std::string& job,
-                         const std::string& memory) {
+                         const Manner& manner) {
+  std::string more = manner.gpu.empty() ? "" : ", on " + printable(manner.gpu);
+  if (manner.together > 1) more += fmt::format(", {} at a time", manner.together);
+  if (manner.wire != "native") more += fmt::format(", {} on the wire", printable(manner.wire));
   return fmt::format(
       "# gradring-perf {}: {}, {} ({} on this node), {}, job {}{}\n"
       "#\n"
       "# {:>11} {:>13} {:>9} {:>8} {:>5} {:>11} {:>8} {:>8} {:>7}\n"
       "# {:>11} {:>13} {:>9} {:>8} {:>5} {:>11} {:>8} {:>8}\n",
       kProductVersion, name_of(collective), counted(static_cast<uint64_t>(ranks), "rank"),
-      local_ranks, in_place(collective) ? "in place" : "out of place", printable(job),
-      memory.empty() ? "" : ", on " + printable(memory), "size", "count", "type", "redop", "root",
-      "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
-      "(GB/s)");
+      local_ranks, in_place(collective) ? "in place" : "out of place", printable(job), more, "size",
+      "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "",
+      "", "", "(us)", "(GB/s)", "(GB/s)");
 }
 
 std::string perf_row(const Measurement& one, int ranks) {
@@ -65,9 +70,8 @@ std::string perf_row(const Measurement& one, int ranks) {
     return moves ? fmt::format("{:.2f}", value / kGiga) : std::string("-");
   };
   return fmt::format("  {:>11} {:>13} {:>9} {:>8} {:>5} {:>11.1f} {:>8} {:>8} {:>7}\n",
-                     one.of.bytes(), count_of(one.of, ranks),
-                     moves ? name_of(one.of.dtype) : "none", operation_of(one.of), root_of(one.of),
-                     one.seconds * 1e6, bandwidth(algorithm_bandwidth(one)),
+                     one.of.bytes(), count_of(one.of, ranks), type_of(one.of), operation_of(one.of),
+                     root_of(one.of), one.seconds * 1e6, bandwidth(algorithm_bandwidth(one)),
                      bandwidth(bus_bandwidth(one, ranks)),
                      one.wrong && moves ? std::to_string(*one.wrong) : "N/A");
 }
@@ -84,12 +88,12 @@ std::string perf_ending(const std::vector<Measurement>& all, int ranks) {
 }
 
 nlohmann::ordered_json perf_document(Collective collective, int ranks,
-                                     const std::vector<Measurement>& all, MemoryKind memory) {
+                                     const std::vector<Measurement>& all, const Manner& manner) {
   auto rows = nlohmann::ordered_json::array();
   for (const auto& one : all) {
     rows.push_back({{"size_bytes", one.of.bytes()},
                     {"count", count_of(one.of, ranks)},
-                    {"type", name_of(one.of.dtype)},
+                    {"type", type_of(one.of)},
                     {"redop", operation_of(one.of)},
                     {"root", root_of(one.of)},
                     {"iterations", one.iterations},
@@ -105,7 +109,9 @@ nlohmann::ordered_json perf_document(Collective collective, int ranks,
           {"collective", name_of(collective)},
           {"ranks", ranks},
           {"in_place", in_place(collective)},
-          {"memory", name_of(memory)},
+          {"memory", name_of(manner.memory)},
+          {"together", manner.together},
+          {"wire", manner.wire},
           {"results", rows},
           {"wrong", total.wrong},
           {"average_busbw_bytes_per_second", total.average_bus_bandwidth}};

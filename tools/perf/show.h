@@ -12,15 +12,22 @@ namespace gradring::tools {
 double algorithm_bandwidth(const Measurement& one);
 double bus_bandwidth(const Measurement& one, int ranks);
 
+// How it was measured: figures of different manners are not to be compared.
+struct Manner {
+  MemoryKind memory = MemoryKind::kHost;
+  std::string gpu = {};  // on which buffers lie; empty: on none
+  int together = 1;
+  std::string wire = "native";
+};
+
 // The table, piece by piece as it grows. All end in a newline.
-// `memory`: the GPU on which buffers lie; empty: on none.
 std::string perf_heading(Collective collective, int ranks, int local_ranks, const std::string& job,
-                         const std::string& memory);
+                         const Manner& manner);
 std::string perf_row(const Measurement& one, int ranks);
 std::string perf_ending(const std::vector<Measurement>& all, int ranks);
 
 // The whole of it for scripts, as tools/schema/perf.json says.
 nlohmann::ordered_json perf_document(Collective collective, int ranks,
-                                     const std::vector<Measurement>& all, MemoryKind memory);
+                                     const std::vector<Measurement>& all, const Manner& manner);
 
 }  // namespace gradring::tools
