@@ -196,6 +196,13 @@ TEST(Run, WhatCannotBeStartedIsSaid) {
 
 TEST(Run, InputIsEmpty) { EXPECT_EQ(run(launch("1", "cat; echo end")).out, "end\n"); }
 
+TEST(Run, WhoAsksAtTheTerminalIsNotStopped) {
+  std::vector<std::string> words = {"timeout", "20", "python3", "-c",
+                                    "import pty, sys; pty.spawn(sys.argv[1:])"};
+  for (const auto& word : launch("1", "read answer </dev/tty; echo it ends")) words.push_back(word);
+  EXPECT_THAT(run(words).out, HasSubstr("it ends"));
+}
+
 TEST(Run, TagsLinesOfBothStreams) {
   const auto outcome = run(launch("2", "echo out; echo err >&2; printf unfinished", {"--tag"}));
   EXPECT_EQ(outcome.exit_code, 0);

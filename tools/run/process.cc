@@ -56,9 +56,13 @@ struct Descriptors {
 };
 
 // The child's side; only calls that are allowed between fork and exec.
-[[noreturn]] void become(const Descriptors& fds, const char* directory, char* const* command,
-                         char** environment, pid_t parent) {
-  setpgid(0, 0);
+[[noreturn]] void become(const Descriptors& fds, bool at_terminal, const char* directory,
+                         char* const* command, char** environment, pid_t parent) {
+  if (at_terminal) {
+    setpgid(0, 0);
+  } else {
+    setsid();
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before the line above
   const pid_t group = getpid();
@@ -101,7 +105,8 @@ tl::expected<Child, std::string> start(const Process& process, int guards_door) 
   Child child;
   child.pid = fork();
   if (child.pid == 0) {
-    become(fds, process.directory.c_str(), command.data(), environment.data(), parent);
+    become(fds, process.lifeline.has_value(), process.directory.c_str(), command.data(),
+           environment.data(), parent);
   }
   const int fork_error = errno;
   close(nothing);
