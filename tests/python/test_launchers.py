@@ -2,7 +2,9 @@
 
 import os
 import re
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -108,3 +110,16 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert told["as_horovods"] == [[0, 4.0], [1, 4.0]]
     assert told["variables"] == ["7", "7"]
     assert "'use_glue'" in told["unknown"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_functions_ranks_end_with_their_caller(ring, tmp_path, number):
+    """In peace, though the caller alone gets the signal, as a notebook does."""
+    file = tmp_path / "rank"
+    caller = subprocess.Popen([sys.executable, "-c", f"import functions, gradring; gradring.run(functions.stays, ({str(file)!r},))"],
+                              env={**os.environ, "GRADRING_RUN": ring.cluster.program("gradring-run"),
+                                   "PYTHONPATH": f"{TRAINERS}:{os.environ.get('PYTHONPATH', '')}"}, stderr=subprocess.DEVNULL)
+    testbed.wait_until(file.exists, 60, "the rank runs")
+    caller.send_signal(number)
+    caller.wait(30)
+    testbed.wait_until(Path(f"{file}.ended").exists, 10, "the rank was asked to end")

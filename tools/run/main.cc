@@ -127,7 +127,9 @@ int launch(const RunOptions& options) {
           kUsage);
     }
   }
-  return Supervisor(std::move(processes), rules_of(common)).run();
+  Rules rules = rules_of(common);
+  if (options.attended) rules.lifeline = STDIN_FILENO;
+  return Supervisor(std::move(processes), rules).run();
 }
 
 // One line from the standard input, which stays open behind it as the thread by which the agent

@@ -35,7 +35,8 @@ constexpr char kEnding[] =
     "\nEach rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, the same as HOROVOD_RANK "
     "and\n"
     "so on, GRADRING_JOB and GRADRING_JOB_TOKEN (random, the same for all ranks of a launch) in\n"
-    "its environment, nothing on its standard input, and no terminal. When one fails, or on Ctrl-C, "
+    "its environment, nothing on its standard input, and no terminal. When one fails, or on "
+    "Ctrl-C, "
     "the\n"
     "others get SIGTERM and five seconds later SIGKILL; no process of the launch is left behind.\n"
     "\n"
@@ -79,7 +80,7 @@ void describe_options(Raw* raw, RunOptions* options, po::options_description* sh
     ("tag", po::bool_switch(&options->tag), "begin each line of output with its rank")
     ("version,v", "print the version")
     ("help,h", "show this");
-  hidden->add_options()("agent", po::bool_switch(&options->agent))("rank", po::bool_switch(&options->as_rank));
+  hidden->add_options()("agent", po::bool_switch(&options->agent))("attended", po::bool_switch(&options->attended))("rank", po::bool_switch(&options->as_rank));
   // clang-format on
 }
 

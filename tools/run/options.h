@@ -25,10 +25,11 @@ struct RunOptions {
   std::vector<std::string> send;           // NAME or NAME=VALUE
   std::string output;                      // folder for the output of each rank; empty: none
   bool tag = false;
-  bool stamp = false;    // begin each line of output with the time
-  bool verbose = false;  // say what is started where
-  bool agent = false;    // started by another gradring-run, which says the rest
-  bool as_rank = false;  // started by srun or mpirun, in whose place another gradring-run stood
+  bool stamp = false;     // begin each line of output with the time
+  bool verbose = false;   // say what is started where
+  bool agent = false;     // started by another gradring-run, which says the rest
+  bool attended = false;  // who started it holds its standard input, whose end ends all
+  bool as_rank = false;   // started by srun or mpirun, in whose place another gradring-run stood
   std::vector<std::string> command;
   std::string warning;  // a line for people; empty: none
 };

@@ -9,9 +9,9 @@
 
 namespace gradring::tools {
 
-// A program to run as a child, in a process group of its own and, unless it hangs by a lifeline, in a
-// session without a terminal: one that asked there for a password would be stopped without a word,
-// and the others with it.
+// A program to run as a child, in a process group of its own and, unless it hangs by a lifeline, in
+// a session without a terminal: one that asked there for a password would be stopped without a
+// word, and the others with it.
 struct Process {
   std::string label;                     // "rank 2", for messages
   std::vector<std::string> command;      // found through PATH of `environment`

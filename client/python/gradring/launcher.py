@@ -62,19 +62,29 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
     with tempfile.TemporaryDirectory(prefix="gradring-run-") as folder:
         results = Path(folder) / "results"
         # Results are handed over in a file of this host, where srun may start no rank.
-        command = [_program(), "--launcher", "ssh", "-np", str(num_proc or np or 1), *(["-H", hosts] if hosts else []),
+        command = [_program(), "--launcher", "ssh", "--attended", "-np", str(num_proc or np or 1), *(["-H", hosts] if hosts else []),
                    *more, *(word for name in env or {} for word in ("-x", name)), *flags,
                    executable or sys.executable, "-m", "gradring.launched", str(results), payload]
-        done = subprocess.run(command, env={**os.environ, **(env or {})}, check=False)
+        exit_code = _wait_for(command, {**os.environ, **(env or {})})
         if not results.exists():
             raise RuntimeError(f"gradring: the function did not end on all ranks: gradring-run ended with "
-                               f"{done.returncode}, and its output, above, says which rank failed")
+                               f"{exit_code}, and its output, above, says which rank failed")
         outcomes = pickle.loads(results.read_bytes())
     # First what is of no op or job that failed: those fail for what happened elsewhere.
     for rank, (_, traceback, _) in sorted(enumerate(outcomes), key=lambda one: one[1][2]):
         if traceback is not None:
             raise RuntimeError(f"gradring: the function raised on rank {rank}:\n{traceback}")
     return [value for value, _, _ in outcomes]
+
+
+def _wait_for(command: list[str], env: Mapping[str, str]) -> int:
+    """Its exit code. It ends its ranks when its standard input ends: also where this process is killed."""
+    launcher = subprocess.Popen(command, env=env, stdin=subprocess.PIPE)
+    try:
+        return launcher.wait()
+    finally:
+        launcher.stdin.close()
+        launcher.wait()  # after Ctrl-C it gives the ranks time to end
 
 
 def _flag(name: str, value: Any) -> list[str]:
