@@ -105,6 +105,7 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert "rank 1" in told["raised"] and "LookupError: no such thing" in told["raised"]
     assert told["late"] == ["0", "1"]
     assert told["left"] == ["1", "2"]
+    assert "rank 1" in told["exited"] and "SystemExit" in told["exited"]
     assert "ended with 3" in told["ended"]
     assert "KiB" in told["large"]
     assert told["as_horovods"] == [[0, 4.0], [1, 4.0]]

@@ -24,7 +24,7 @@ def main(results: str, payload: str) -> None:
         value = function(*args, **kwargs)
         objects.dumps(value)
         outcome = value, None, False
-    except Exception as error:  # the caller is told, whatever it is
+    except (Exception, SystemExit) as error:  # the caller is told, whatever it is; others would wait for who just left
         traceback.print_exc()  # at once, as the others may be long in coming
         outcome = None, traceback.format_exc(), isinstance(error, GradringError)
     outcomes = _of_those_left(outcome) if _is_elastic() else _of_all(outcome)

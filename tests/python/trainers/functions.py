@@ -47,6 +47,11 @@ def is_lost():
     return os.environ["RANK"]
 
 
+def leaves_on_one():
+    if os.environ["RANK"] == "1":
+        sys.exit()
+
+
 def stays(file):
     def end(*_):
         os.rename(file, f"{file}.ended")
@@ -84,6 +89,7 @@ if __name__ == "__main__":
     say(raised=refused(functions.fails_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}, start_timeout=2))
     say(late=gradring.run(functions.returns_late, np=2, env={"PYTHONPATH": sys.argv[1]}, start_timeout=2))
     say(left=gradring.run(functions.is_lost, np=3, env={"PYTHONPATH": sys.argv[1]}, min_np=2))
+    say(exited=refused(functions.leaves_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
     say(ended=refused(os._exit, (3,), np=2))
     say(large=refused(len, (b"x" * 200_000,), np=2))
     say(as_horovods=gradring.run(functions.ranks_sum, (2.0,), env={"PYTHONPATH": sys.argv[1]}, num_proc=2, use_gloo=True,
