@@ -96,6 +96,15 @@ TEST(Tagger, CutsLinesWithoutEnd) {
   EXPECT_EQ(tagger.flush(), "> xxxxxxxxxx\n");
 }
 
+TEST(Tagger, KeepsLinesWholeThatAreTaggedAlready) {
+  Tagger tagger("", nullptr, true);
+  EXPECT_EQ(tagger.feed("[3] one\n[3] tw"), "[3] one\n");
+  EXPECT_EQ(tagger.feed("o\n[3] th"), "[3] two\n");
+  EXPECT_EQ(tagger.flush(), "[3] th\n");
+  const std::string longest = "[3] " + std::string(Tagger::kLineMax, 'x') + "\n";
+  EXPECT_EQ(tagger.feed(longest), longest);
+}
+
 Launch two_of_four() {
   Launch launch;
   launch.share = {"b", 2, 2};

@@ -285,6 +285,18 @@ TEST(RunElsewhere, RemoteRanksEndWithTheLauncherAndWithTheConnection) {
   }
 }
 
+TEST(RunElsewhere, TaggedLinesStayWhole) {
+  FakeSsh ssh;
+  const auto outcome = run(launch("2", "yes $(seq -s, 300) | head -n 3000",
+                                  {"--tag", "-H", "alpha,beta", "--rsh", ssh.path}));
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2 * 3000);
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const bool tagged = line.starts_with("[0] ") || line.starts_with("[1] ");
+    ASSERT_TRUE(tagged && line.rfind('[') == 0) << line;
+  }
+}
+
 TEST(RunElsewhere, AHostThatCannotBeReachedIsNamed) {
   const auto outcome = run(launch("2", "exec sleep 100", {"-H", "alpha,beta", "--rsh", "false"}));
   EXPECT_EQ(outcome.exit_code, 1);

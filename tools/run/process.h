@@ -19,6 +19,7 @@ struct Process {
   std::string directory;                 // empty: stay here
   std::string tag;                       // begins each line it prints
   bool stamp = false;                    // the time does so, in front of the tag
+  bool tagged = false;                   // its lines have both already, and are to stay whole
   std::string output;                    // folder for the files stdout and stderr; empty: none
   int ranks = 1;                         // it stands for; more only behind a lifeline
   // With a value: written to its standard input, which then stays open as the thread by which it

@@ -47,7 +47,7 @@ sigset_t handled_signals() {
 }
 
 Tagger tagger_of(const Process& process) {
-  return Tagger(process.tag, process.stamp ? time_now : nullptr);
+  return Tagger(process.tag, process.stamp ? time_now : nullptr, process.tagged);
 }
 
 std::string describe_end(const siginfo_t& info) {

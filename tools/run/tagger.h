@@ -6,12 +6,14 @@
 namespace gradring::tools {
 
 // Cuts a stream of output into lines and puts the time and a tag in front of each. Where there is
-// neither, everything passes as it came.
+// neither, everything passes as it came, or in whole lines if they are tagged already: those of
+// several hosts would else be mixed.
 class Tagger {
  public:
   using Now = std::string (*)();
 
-  explicit Tagger(std::string tag, Now now = nullptr) : tag_(std::move(tag)), now_(now) {}
+  explicit Tagger(std::string tag, Now now = nullptr, bool tagged = false)
+      : tag_(std::move(tag)), now_(now), tagged_(tagged) {}
 
   // The lines that are complete with `bytes`, tagged; an unfinished one is kept for the next call.
   // A line beyond kLineMax is cut.
@@ -20,12 +22,14 @@ class Tagger {
   std::string flush();
 
   static constexpr size_t kLineMax = 64 << 10;
+  static constexpr size_t kTagMax = 256;  // of a time and a tag
 
  private:
   std::string cut();
 
   std::string tag_;
   Now now_;
+  bool tagged_;
   std::string rest_;
 };
 
