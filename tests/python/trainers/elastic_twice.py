@@ -1,5 +1,6 @@
 """Elastic training in which rank 3 is lost, all others go back to the last commit, and rank 2 is lost as they meet:
-when they have begun to tell of themselves, or know of it when they begin, by the second word. STORE begun|known"""
+when they have begun to tell of themselves, or know of it when they begin, or exchange something in their reset
+callback, by the second word. STORE begun|known|reset"""
 
 import os
 import signal
@@ -25,7 +26,7 @@ def die(*_):
 
 def find_out_or_die(self, numbers):
     """Behind the join point, at which all others have counted this rank."""
-    if raised and len(numbers) == 3:
+    if raised and len(numbers) == 3 and sys.argv[2] != "reset":
         if RANK == 2:
             time.sleep(1 if sys.argv[2] == "begun" else 0)
             die()
@@ -52,6 +53,16 @@ def train(state):
 
 state = ObjectState(step=0)
 resets = []
-state.register_reset_callbacks([lambda: resets.append(gradring.size())])
+
+
+def reset():
+    resets.append(gradring.size())
+    if sys.argv[2] == "reset" and gradring.size() == 3:
+        if RANK == 2:
+            die()
+        gradring.broadcast(np.ones(3, np.float32), root_rank=2)
+
+
+state.register_reset_callbacks([reset])
 train(state)
 say(resets=resets, place=[gradring.rank(), gradring.size(), gradring.local_rank(), gradring.local_size()], step=state.step)

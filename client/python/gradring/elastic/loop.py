@@ -29,10 +29,12 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def begun_again(state: State, *args, **keywords):
-        in_sync = False
+        met = in_sync = False
         seen, in_vain = None, 0
         while True:
             try:
+                if met:  # ranks may be lost in ops of the callbacks, too
+                    state.on_reset()
                 if not in_sync:
                     state.sync()
                 return function(state, *args, **keywords)
@@ -51,7 +53,7 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
                 if world().elastic:
                     logging.getLogger("gradring").warning("going back to the last commit: %s", failed)
                 meet_after(failed)
-            state.on_reset()
+            met = True
     return begun_again
 
 
