@@ -26,11 +26,12 @@ TEST(Hosts, AreReadWithTheirSlots) {
   EXPECT_THAT(*parse_hosts("10.0.0.1:2,[fe80::1]:4,[::1]"),
               ElementsAre(Slots{"10.0.0.1", 2}, Slots{"fe80::1", 4}, Slots{"::1", 1}));
   EXPECT_THAT(*parse_hosts("user@a:2"), ElementsAre(Slots{"user@a", 2}));
+  EXPECT_THAT(*parse_hosts(" a:2, b\n"), ElementsAre(Slots{"a", 2}, Slots{"b", 1}));
   EXPECT_THAT(*parse_hosts("a:1,b:1,a:1"), ElementsAre(Slots{"a", 2}, Slots{"b", 1}));
 }
 
 TEST(Hosts, RefuseWhatIsNoHost) {
-  for (const char* bad : {"", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:5000", ":2",
+  for (const char* bad : {"", " ", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:5000", ":2",
                           "-oProxyCommand=x:1", "a b", "a;b", "$(x)"}) {
     EXPECT_FALSE(parse_hosts(bad)) << bad;
   }

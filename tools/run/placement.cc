@@ -23,6 +23,11 @@ tl::expected<int, std::string> parse_slots(std::string_view number, std::string_
   return slots;
 }
 
+std::string_view without_blanks(std::string_view text) {
+  const auto begin = std::min(text.find_first_not_of(" \t\n"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \t\n") + 1 - begin);
+}
+
 tl::expected<Slots, std::string> parse_host(std::string_view text, int default_slots) {
   Slots slots{std::string(text), default_slots};
   const size_t bracket = text.rfind(']');
@@ -75,7 +80,7 @@ tl::expected<std::vector<Slots>, std::string> parse_hosts(std::string_view text,
   std::vector<Slots> hosts;
   while (true) {
     const size_t comma = text.find(',');
-    const auto next = parse_host(text.substr(0, comma), slots);
+    const auto next = parse_host(without_blanks(text.substr(0, comma)), slots);
     if (!next) return tl::unexpected(next.error());
     add(*next, &hosts);
     if (comma == std::string_view::npos) return hosts;
