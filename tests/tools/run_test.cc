@@ -112,6 +112,19 @@ TEST(Run, WhoWritesWithoutEndHoldsUpNobody) {
   EXPECT_EQ(launcher.wait(), 7);
 }
 
+TEST(Run, AReaderThatTakesNothingDoesNotKeepItFromEnding) {
+  Pids pids;
+  std::vector<std::string> words = {"sh", "-c", "\"$@\" | exec sleep 8", "sh"};
+  const std::string script =
+      pids.note("pid") + "echo $PPID >" + pids.file("launcher") + "; exec yes";
+  for (const auto& word : launch("1", script, {"--tag"})) words.push_back(word);
+  Background pipeline(words);
+  const pid_t launcher = pids.of("launcher"), rank = pids.of("pid.0");
+  std::this_thread::sleep_for(seconds(1));  // by then the pipe is full
+  kill(launcher, SIGTERM);
+  EXPECT_TRUE(eventually([&] { return !runs(launcher) && !runs(rank); }, seconds(4)));
+}
+
 // To be --rsh of a launch: a script that is told neither host nor command.
 std::string rsh_that(const Pids& pids, const std::string& script) {
   const std::string path = pids.file("rsh");

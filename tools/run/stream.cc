@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -18,19 +17,6 @@ namespace {
 constexpr int kTurns = 4;
 
 }  // namespace
-
-void write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EAGAIN) {  // somebody else keeps it from blocking
-      pollfd room{fd, POLLOUT, 0};
-      poll(&room, 1, -1);
-      continue;
-    }
-    if (written < 0 && errno != EINTR) return;  // nobody reads any more
-    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-  }
-}
 
 std::string time_now() {
   using std::chrono::milliseconds;
@@ -69,12 +55,12 @@ void Stream::drain(int* fd, bool last) {
     if (got > 0) {
       const std::string_view read_now(bytes.data(), static_cast<size_t>(got));
       save(read_now);
-      write_all(to_, tagger_.feed(read_now));
+      to_->write(tagger_.feed(read_now));
       continue;
     }
     if (got < 0 && errno == EINTR) continue;
     if (got == 0 || last) {
-      write_all(to_, tagger_.flush());
+      to_->write(tagger_.flush());
       close(*fd);
       *fd = -1;
     }

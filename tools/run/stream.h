@@ -6,12 +6,10 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
+#include "tools/run/outlet.h"
 #include "tools/run/tagger.h"
 
 namespace gradring::tools {
-
-// Writes all of it, or as much as anybody reads.
-void write_all(int fd, std::string_view bytes);
 
 // "2026-06-20 17:05:53.123 ", of this host.
 std::string time_now();
@@ -19,7 +17,7 @@ std::string time_now();
 // One of the two outputs of a process: from its pipe to one of ours and, as it came, into a file.
 class Stream {
  public:
-  Stream(Tagger tagger, int to) : tagger_(std::move(tagger)), to_(to) {}
+  Stream(Tagger tagger, Outlet* to) : tagger_(std::move(tagger)), to_(to) {}
 
   // From now on also into this file, which begins anew. The error is a sentence.
   tl::expected<void, std::string> save_to(const std::string& path);
@@ -37,7 +35,7 @@ class Stream {
   };
 
   Tagger tagger_;
-  int to_;
+  Outlet* to_;
   std::string path_, failed_;
   std::unique_ptr<std::FILE, Close> file_;
 };

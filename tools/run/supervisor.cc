@@ -36,15 +36,17 @@ bool is_ignored(int number) {
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-sigset_t handled_signals() {
+// Those that end all.
+sigset_t ending_signals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     if (!is_ignored(number)) sigaddset(&set, number);
   }
   return set;
 }
+
+int signals_in(const sigset_t& set) { return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK); }
 
 Tagger tagger_of(const Process& process) {
   return Tagger(process.tag, process.stamp ? time_now : nullptr, process.tagged);
@@ -57,26 +59,25 @@ std::string describe_end(const siginfo_t& info) {
 
 }  // namespace
 
-Supervisor::Supervisor(std::vector<Process> processes, Rules rules) : rules_(std::move(rules)) {
+Supervisor::Supervisor(std::vector<Process> processes, Rules rules)
+    : rules_(std::move(rules)), endings_(signals_in(ending_signals())) {
   for (Process& process : processes) {
     const Tagger tagger = tagger_of(process);
-    members_.push_back({std::move(process),
-                        {},
-                        false,
-                        0,
-                        Stream(tagger, STDOUT_FILENO),
-                        Stream(tagger, STDERR_FILENO)});
+    members_.push_back(
+        {std::move(process), {}, false, 0, Stream(tagger, &out_), Stream(tagger, &err_)});
   }
-  const sigset_t set = handled_signals();
+  sigset_t set = ending_signals();
+  sigaddset(&set, SIGCHLD);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  signals_ = signals_in(set);
   // Whatever a rank leaves behind becomes a child of ours, and can be ended.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 Supervisor::~Supervisor() {
   if (signals_ >= 0) close(signals_);
+  if (endings_ >= 0) close(endings_);
 }
 
 int Supervisor::run() {
@@ -162,6 +163,8 @@ void Supervisor::take_signals() {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) continue;
     fail(128 + number);
+    out_.make_haste();
+    err_.make_haste();
     if (phase_ == Phase::kRunning) {
       say(fmt::format("{}: ending {}", strsignal(number), counted(members_.size(), "program")));
       end_all();
@@ -327,8 +330,8 @@ void Supervisor::fail(int exit_code) {
   if (exit_code_ == 0) exit_code_ = exit_code;
 }
 
-void Supervisor::say(const std::string& sentence) const {
-  write_all(STDERR_FILENO, fmt::format("{}: {}\n", rules_.program, sentence));
+void Supervisor::say(const std::string& sentence) {
+  err_.write(fmt::format("{}: {}\n", rules_.program, sentence));
 }
 
 }  // namespace gradring::tools

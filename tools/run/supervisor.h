@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <set>
@@ -8,6 +9,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "tools/run/outlet.h"
 #include "tools/run/process.h"
 #include "tools/run/stream.h"
 
@@ -72,10 +74,12 @@ class Supervisor {
   void end_all();
   void kill_all();
   void fail(int exit_code);
-  void say(const std::string& sentence) const;
+  void say(const std::string& sentence);
 
   std::vector<Member> members_;
   Rules rules_;
+  int endings_;  // signalfd of those that end all, to be looked at alone
+  Outlet out_{STDOUT_FILENO, endings_}, err_{STDERR_FILENO, endings_};
   int signals_ = -1;  // signalfd
   pid_t guard_ = -1;
   int guards_door_ = -1;
