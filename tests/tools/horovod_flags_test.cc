@@ -115,6 +115,7 @@ TEST(HorovodFlags, HostsMayStandInAFile) {
               ElementsAre(Slots{"a", 3}, Slots{"b", 2}));
   EXPECT_THAT(refused({"--hostfile", file, "-H", "a"}), HasSubstr("leave one away"));
   EXPECT_THAT(refused({"--hostfile", "/no/such"}), HasSubstr("cannot read /no/such"));
+  EXPECT_THAT(refused({"--hostfile", folder.path()}), HasSubstr("cannot read " + folder.path()));
   std::ofstream(file) << "a slots=nine\n";
   EXPECT_THAT(refused({"--hostfile", file}), HasSubstr("hosts: line 1: "));
 }

@@ -126,7 +126,9 @@ tl::unexpected<std::string> refusal(std::string sentence) {
 
 tl::expected<std::vector<Slots>, std::string> read_hostfile(const std::string& file, int slots) {
   std::ifstream stream(file);
-  if (!stream) return refusal(fmt::format("--hostfile: cannot read {}", printable(file)));
+  stream.peek();  // a folder can be opened
+  if (!stream.is_open() || stream.bad())
+    return refusal(fmt::format("--hostfile: cannot read {}", printable(file)));
   const std::string text(std::istreambuf_iterator<char>(stream), {});
   auto hosts = parse_hostfile(text, slots);
   if (!hosts) return refusal(fmt::format("{}: {}", printable(file), hosts.error()));
