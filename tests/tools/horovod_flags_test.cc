@@ -64,6 +64,7 @@ TEST(HorovodFlags, AreNamedInOneLineByReason) {
 TEST(HorovodFlags, AreKnownByAllTheirSpellings) {
   EXPECT_EQ(parse({"--num-proc", "3"}, false)->ranks, 3);
   EXPECT_EQ(parse({"--num-proc=3"}, false)->ranks, 3);
+  EXPECT_EQ(parse({"-np=3"}, false)->ranks, 3);
   EXPECT_TRUE(parse({"-prefix-timestamp"})->stamp);
   EXPECT_TRUE(parse({"--prefix-output-with-timestamp"})->stamp);
   EXPECT_TRUE(parse({"--verbose"})->verbose);

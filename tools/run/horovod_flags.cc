@@ -156,8 +156,15 @@ tl::expected<void, std::string> take_policy(const HorovodFlags& flags, RunOption
 std::span<const HorovodFlag> flags_without_effect() { return kWithoutEffect; }
 
 void spell_for_boost(std::vector<std::string>* words) {
-  for (const auto& [one_dash, two_dashes] : kSpellings)
-    std::ranges::replace(*words, one_dash, two_dashes);
+  for (std::string& word : *words) {
+    const size_t name = std::min(word.find('='), word.size());
+    for (const auto& [one_dash, two_dashes] : kSpellings) {
+      if (word.compare(0, name, one_dash) == 0) {
+        word.replace(0, name, two_dashes);
+        break;
+      }
+    }
+  }
 }
 
 void describe_horovod_flags(HorovodFlags* flags, RunOptions* options,
