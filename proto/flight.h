@@ -151,7 +151,7 @@ struct FlightHeader {
   uint64_t pid_space = 0;               // inode of its pid namespace
   std::array<char, 40> machine_boot{};  // the kernel's boot id: within one, monotonic times compare
   int64_t started = 0;                  // CLOCK_MONOTONIC, ns
-  int64_t wall_offset = 0;  // + CLOCK_MONOTONIC = wall clock at the start; for people only
+  int64_t wall_offset = 0;  // + CLOCK_MONOTONIC = wall clock, as it is set now; for people only
   std::array<char, 128> node{};
   std::array<char, 32> product{};
   std::array<FlightRingPlace, kFlightRingsMax> rings{};

@@ -383,6 +383,7 @@ int ControlThread::tick_if_due(core::Time now) {
   peers_.tick(now);
   membership_.tick(now);
   attach_.tick(now);
+  setup_.recorder->follow_wall_clock();
   tell_turned_away();
   for (const auto& [job, table] : tunings_.wanted()) membership_.tune(job, table);
   feed_watchdog(now);

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -101,6 +103,12 @@ Status FlightFile::make(const std::string& path, const std::string& node, uint64
   control_ = slots(0);
   data_ = slots(1);
   return {};
+}
+
+void FlightFile::follow_wall_clock() {
+  if (base_ == nullptr) return;
+  auto* offset = reinterpret_cast<int64_t*>(base_ + offsetof(FlightHeader, wall_offset));
+  std::atomic_ref(*offset).store(wall_offset(monotonic_now()), std::memory_order_relaxed);
 }
 
 FlightFile::~FlightFile() {

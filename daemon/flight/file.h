@@ -23,6 +23,10 @@ class FlightFile {
   // In the place of whatever is there. Once. After an error there is none.
   Status make(const std::string& path, const std::string& node, uint64_t bytes_per_ring);
 
+  // A clock that is set later, as a machine does that asks for the time when its network is there,
+  // is told to readers within a pulse.
+  void follow_wall_clock();
+
   bool there() const { return base_ != nullptr; }
   uint64_t bytes() const { return bytes_; }
   FlightSlots* control() { return &control_; }

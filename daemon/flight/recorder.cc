@@ -42,6 +42,11 @@ Status FlightRecorder::publish() {
   return {};
 }
 
+void FlightRecorder::follow_wall_clock() {
+  file_.follow_wall_clock();
+  trace_.follow_wall_clock();
+}
+
 Status FlightRecorder::begin_trace(uint64_t bytes_per_ring) {
   if (!trace_.there()) {
     Status made = trace_.make(directory_ + "/" + kTraceFile, node_, bytes_per_ring);

@@ -32,6 +32,9 @@ class FlightRecorder {
   FlightRing* control() { return &control_; }
   FlightRing* data() { return &data_; }
 
+  // Control thread only, again and again.
+  void follow_wall_clock();
+
   // ---- traces; control thread only ----
   // The control thread's ring traces from now on; the data thread has to be told to use
   // trace_file()->data(). The file stays until the daemon ends, and the next trace goes on in it.

@@ -1,5 +1,6 @@
 // What the daemon writes and what gradringctl reads of it, in one file.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,8 +10,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <thread>
 
+#include "daemon/fd.h"
 #include "daemon/flight/recorder.h"
 #include "tests/daemon/scratch.h"
 #include "tools/ctl/flight/fate.h"
@@ -87,6 +90,22 @@ TEST_F(FlightRecorderTest, SaysWhoWroteIt) {
   other.machine_boot[0] ^= 1;
   EXPECT_EQ(fate_of(other).is, Fate::Is::kGone);
   EXPECT_FALSE(fate_of(other).now.has_value());
+}
+
+TEST_F(FlightRecorderTest, AClockThatIsSetLaterHoldsForAll) {
+  FlightRecorder recorder;
+  start(recorder);
+  const int64_t as_set = read(path_).header.wall_offset;
+  const int64_t wrong = as_set - 3600 * core::kSecond;
+  {
+    const Fd file(open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(pwrite(file.get(), &wrong, sizeof wrong, offsetof(FlightHeader, wall_offset)),
+              ssize_t{sizeof wrong});
+  }
+  ASSERT_EQ(read(path_).header.wall_offset, wrong);
+  recorder.follow_wall_clock();
+  EXPECT_NEAR(static_cast<double>(read(path_).header.wall_offset - as_set), 0,
+              static_cast<double>(60 * core::kSecond));
 }
 
 TEST_F(FlightRecorderTest, TextOfAnyLengthComesBackAsFarAsItFits) {
