@@ -23,7 +23,7 @@ namespace {
 
 uint32_t nodes_of_town() {
   const char* said = std::getenv("GRADRING_TOWN_NODES");
-  if (said == nullptr) return kSanitized ? 64 : 128;
+  if (said == nullptr) return kSanitized ? 80 : 128;
   return static_cast<uint32_t>(std::strtoul(said, nullptr, 10));
 }
 
