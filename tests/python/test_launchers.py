@@ -107,6 +107,8 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert told["left"] == ["1", "2"]
     assert "rank 1" in told["exited"] and "SystemExit" in told["exited"]
     assert "ended with 3" in told["ended"]
+    assert "ended with 1" in told["silent"] and "ended with 1" in told["silent_elsewhere"]
+    assert job[0].complains().count("before it had handed over what its function returns") == 2
     assert "KiB" in told["large"]
     assert told["as_horovods"] == [[0, 4.0], [1, 4.0]]
     assert told["variables"] == ["7", "7"]

@@ -170,7 +170,8 @@ std::string to_line(const Launch& launch) {
                          {"directory", launch.directory}, {"environment", launch.environment},
                          {"command", launch.command},     {"policy", launch.policy},
                          {"restarts", launch.restarts},   {"tag", launch.tag},
-                         {"stamp", launch.stamp},         {"output", launch.output}};
+                         {"stamp", launch.stamp},         {"output", launch.output},
+                         {"answers", launch.answers}};
   return document.dump();
 }
 
@@ -194,6 +195,7 @@ tl::expected<Launch, std::string> from_line(const std::string& line) {
     launch.tag = document.at("tag");
     launch.stamp = document.at("stamp");
     launch.output = document.at("output");
+    launch.answers = document.at("answers");
   } catch (const json::exception& error) {
     return tl::unexpected(fmt::format(
         "what to run came garbled: {}; are both hosts on the same version?", error.what()));

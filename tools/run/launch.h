@@ -23,11 +23,12 @@ struct Launch {
   std::string directory;                 // to run in
   std::vector<std::string> environment;  // NAME=VALUE, on top of the environment of the host
   std::vector<std::string> command;
-  std::string policy;  // of the job; empty: as the environment says
-  int restarts = 0;    // how often each rank may be started anew
-  bool tag = false;    // begin each line of output with the rank
-  bool stamp = false;  // and with the time
-  std::string output;  // absolute folder in which each rank's output is kept as well; empty: none
+  std::string policy;    // of the job; empty: as the environment says
+  int restarts = 0;      // how often each rank may be started anew
+  bool answers = false;  // each rank is to end with kAnswered (supervisor.h)
+  bool tag = false;      // begin each line of output with the rank
+  bool stamp = false;    // and with the time
+  std::string output;    // absolute folder in which each rank's output is kept as well; empty: none
 };
 
 // What all of its ranks have in their environment, here: that of this process, without what another

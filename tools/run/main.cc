@@ -59,6 +59,7 @@ Rules rules_of(const Launch& launch) {
   Rules rules;
   rules.elastic = is_elastic(launch.policy);
   rules.restarts = launch.restarts;
+  rules.answers = launch.answers;
   return rules;
 }
 
@@ -104,6 +105,7 @@ int launch(const RunOptions& options) {
   common.tag = options.tag;
   common.stamp = options.stamp;
   common.output = options.output;
+  common.answers = options.attended;
   if (options.launcher != Launcher::kOwn) return become_launcher(options, common);
 
   std::vector<Process> processes;

@@ -28,7 +28,7 @@ struct RunOptions {
   bool stamp = false;     // begin each line of output with the time
   bool verbose = false;   // say what is started where
   bool agent = false;     // started by another gradring-run, which says the rest
-  bool attended = false;  // who started it holds its standard input, whose end ends all
+  bool attended = false;  // its caller holds its standard input, and waits for answers (kAnswered)
   bool as_rank = false;   // started by srun or mpirun, in whose place another gradring-run stood
   std::vector<std::string> command;
   std::string warning;  // a line for people; empty: none

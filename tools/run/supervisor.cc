@@ -52,11 +52,6 @@ Tagger tagger_of(const Process& process) {
   return Tagger(process.tag, process.stamp ? time_now : nullptr, process.tagged);
 }
 
-std::string describe_end(const siginfo_t& info) {
-  if (info.si_code == CLD_EXITED) return fmt::format("ended with exit code {}", info.si_status);
-  return fmt::format("was ended by signal {} ({})", info.si_status, strsignal(info.si_status));
-}
-
 }  // namespace
 
 Supervisor::Supervisor(std::vector<Process> processes, Rules rules)
@@ -212,18 +207,35 @@ void Supervisor::take_exits() {
       continue;
     }
     member.ended = true;
-    const int code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+    const int code = judge(member, info);
     if (code == 0 || phase_ != Phase::kRunning) continue;
     if (rules_.elastic) {
-      lose(member, code, describe_end(info));
+      lose(member, code, describe_end(member, info));
       continue;
     }
     const auto left = std::ranges::count(members_, false, &Member::ended);
-    say(fmt::format("{} (pid {}) {}{}", member.process.label, member.child.pid, describe_end(info),
+    say(fmt::format("{} (pid {}) {}{}", member.process.label, member.child.pid,
+                    describe_end(member, info),
                     left == 0 ? "" : fmt::format("; ending the {} still running", left)));
     fail(code);
     end_all();
   }
+}
+
+// Its exit code as seen from here. An agent has judged its own.
+int Supervisor::judge(const Member& member, const siginfo_t& info) const {
+  if (info.si_code != CLD_EXITED) return 128 + info.si_status;
+  if (!rules_.answers || member.process.lifeline) return info.si_status;
+  if (info.si_status == kAnswered) return 0;
+  return info.si_status == 0 ? 1 : info.si_status;
+}
+
+std::string Supervisor::describe_end(const Member& member, const siginfo_t& info) const {
+  if (info.si_code != CLD_EXITED)
+    return fmt::format("was ended by signal {} ({})", info.si_status, strsignal(info.si_status));
+  const bool silent = info.si_status == 0 && judge(member, info) != 0;
+  return fmt::format("ended with exit code {}{}", info.si_status,
+                     silent ? " before it had handed over what its function returns" : "");
 }
 
 // The others go on without it.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -23,7 +24,13 @@ struct Rules {
   std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL
   bool elastic = false;                   // one that fails does not end the others
   int restarts = 0;                       // how often each is started anew, if elastic
+  bool answers = false;                   // see kAnswered
 };
+
+// With this exit code ends who was started to give an answer and has given it; with 0, as anything
+// the function calls can end a process, it has not, and others may wait for it without end. Known
+// to client/python/gradring/launched.py.
+inline constexpr int kAnswered = 86;
 
 // An elastic launch's exit code is the number of ranks that failed, up to this.
 inline constexpr int kFailuresMax = 100;
@@ -65,6 +72,8 @@ class Supervisor {
   void take_output(bool last);
   static bool asks_at_terminal(const Member& member);
   void take_exits();
+  int judge(const Member& member, const siginfo_t& info) const;
+  std::string describe_end(const Member& member, const siginfo_t& info) const;
   void lose(Member& member, int code, const std::string& how);
   bool start_anew(Member& member);
   std::vector<pid_t> strays() const;

@@ -52,6 +52,11 @@ def leaves_on_one():
         sys.exit()
 
 
+def ends_silently_on_one():
+    if os.environ["RANK"] == "1":
+        os._exit(0)
+
+
 def stays(file):
     def end(*_):
         os.rename(file, f"{file}.ended")
@@ -91,12 +96,15 @@ if __name__ == "__main__":
     say(left=gradring.run(functions.is_lost, np=3, env={"PYTHONPATH": sys.argv[1]}, min_np=2))
     say(exited=refused(functions.leaves_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
     say(ended=refused(os._exit, (3,), np=2))
+    say(silent=refused(functions.ends_silently_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
     say(large=refused(len, (b"x" * 200_000,), np=2))
     say(as_horovods=gradring.run(functions.ranks_sum, (2.0,), env={"PYTHONPATH": sys.argv[1]}, num_proc=2, use_gloo=True,
                                  use_mpi=False, verbose=1, start_timeout=30, slots=2, reset_limit=0, ssh_port=None,
                                  mpi_args="-x A", cooldown_range=(1, 2), network_interfaces=["lo", "eth0"],
                                  min_np=1, disable_cache=True))
     with tempfile.TemporaryDirectory() as folder:
+        say(silent_elsewhere=refused(functions.ends_silently_on_one, np=2, hosts="localhost:1,other:1", flags=elsewhere(folder),
+                                     env={"PYTHONPATH": sys.argv[1]}))
         say(variables=gradring.run(functions.variable, np=2, hosts="localhost:1,other:1", flags=elsewhere(folder),
                                    env={"PYTHONPATH": sys.argv[1], "OF_THE_CALLER": "7"}))
     say(unknown=refused(len, ((),), use_glue=True))
