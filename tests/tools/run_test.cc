@@ -10,6 +10,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+std::string last_line(const std::string& file) {
+  std::string line, last;
+  for (std::ifstream in(file); std::getline(in, line);) last = line;
+  return last;
+}
+
 TEST(Run, AllGoodIsZero) {
   const auto outcome = run(launch("3", "echo rank $RANK of $WORLD_SIZE"));
   EXPECT_EQ(outcome.exit_code, 0);
@@ -86,6 +92,28 @@ TEST(Run, SignalsToTheLauncherEndAll) {
     EXPECT_EQ(launcher.wait(), 128 + number);
     EXPECT_FALSE(runs(first));
     EXPECT_FALSE(runs(second));
+  }
+}
+
+constexpr const char* kTellsOfSignals =
+    "trap 'echo one >>$FILE.$RANK' USR1; trap 'echo two >>$FILE.$RANK; exit 0' USR2; "
+    "echo ready >$FILE.$RANK; while true; do sleep 0.05; done";
+
+TEST(Run, SignalsOfTheRanksOwnArePassedOn) {
+  FakeSsh ssh;
+  for (const std::vector<std::string>& where :
+       {std::vector<std::string>{}, {"-H", "localhost,beta", "--rsh", ssh.path}}) {
+    Pids pids;
+    const std::string script = "FILE=" + pids.file("heard") + "; " + kTellsOfSignals;
+    Background launcher(launch("2", script, where));
+    for (const int number : {SIGUSR1, SIGUSR2}) {
+      const std::string last = number == SIGUSR1 ? "ready" : "one";
+      for (const char* rank : {"0", "1"})
+        EXPECT_TRUE(eventually([&] { return last_line(pids.file("heard.") + rank) == last; }));
+      kill(launcher.pid(), number);
+    }
+    EXPECT_EQ(launcher.wait(), 0);
+    for (const char* rank : {"0", "1"}) EXPECT_EQ(last_line(pids.file("heard.") + rank), "two");
   }
 }
 

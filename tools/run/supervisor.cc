@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <memory>
 
 #include "tools/common/text.h"
@@ -36,15 +37,27 @@ bool is_ignored(int number) {
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+void add_heard(std::initializer_list<int> numbers, sigset_t* set) {
+  for (const int number : numbers) {
+    if (!is_ignored(number)) sigaddset(set, number);
+  }
+}
+
 // Those that end all.
 sigset_t ending_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    if (!is_ignored(number)) sigaddset(&set, number);
-  }
+  add_heard({SIGINT, SIGTERM, SIGHUP}, &set);
   return set;
 }
+
+// Those that are the ranks' own, by which schedulers say that time is nearly up; to an agent they
+// go as letters on its lifeline.
+struct PassedOn {
+  int number;
+  char letter;
+};
+constexpr std::array kPassedOn = {PassedOn{SIGUSR1, '1'}, PassedOn{SIGUSR2, '2'}};
 
 int signals_in(const sigset_t& set) { return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK); }
 
@@ -63,6 +76,7 @@ Supervisor::Supervisor(std::vector<Process> processes, Rules rules)
   }
   sigset_t set = ending_signals();
   sigaddset(&set, SIGCHLD);
+  for (const PassedOn& one : kPassedOn) add_heard({one.number}, &set);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signals_ = signals_in(set);
@@ -141,8 +155,14 @@ void Supervisor::wait_for_event() {
   }
   poll(fds.data(), fds.size(), phase_ == Phase::kRunning ? -1 : kSweepMs);
   if (rules_.lifeline >= 0 && fds[1].revents != 0) {
-    std::array<char, 256> ignored;
-    if (read(rules_.lifeline, ignored.data(), ignored.size()) <= 0) {
+    std::array<char, 256> letters;
+    const auto size = read(rules_.lifeline, letters.data(), letters.size());
+    for (ssize_t i = 0; i < size; ++i) {
+      const auto* one =
+          std::ranges::find(kPassedOn, letters[static_cast<size_t>(i)], &PassedOn::letter);
+      if (one != kPassedOn.end()) pass_on(one->number);
+    }
+    if (size <= 0) {
       rules_.lifeline = -1;
       if (phase_ == Phase::kRunning) {
         fail(128 + SIGHUP);
@@ -157,6 +177,10 @@ void Supervisor::take_signals() {
   while (read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) continue;
+    if (std::ranges::count(kPassedOn, number, &PassedOn::number) > 0) {
+      pass_on(number);
+      continue;
+    }
     fail(128 + number);
     out_.make_haste();
     err_.make_haste();
@@ -167,6 +191,21 @@ void Supervisor::take_signals() {
       say(fmt::format("{} once more: killing what is left", strsignal(number)));
       kill_all();
     }
+  }
+}
+
+void Supervisor::pass_on(int number) {
+  for (const Member& member : members_) {
+    if (member.ended || member.child.pid < 0) continue;
+    if (!member.process.lifeline) {
+      kill(member.child.pid, number);
+      continue;
+    }
+    pollfd lifeline{member.child.lifeline, POLLOUT, 0};
+    const char letter = std::ranges::find(kPassedOn, number, &PassedOn::number)->letter;
+    // One that takes nothing is not waited for.
+    if (poll(&lifeline, 1, 0) != 1 || write(lifeline.fd, &letter, 1) != 1)
+      say(fmt::format("{} could not be told of {}", member.process.label, strsignal(number)));
   }
 }
 

@@ -37,8 +37,8 @@ inline constexpr int kFailuresMax = 100;
 
 // Runs processes side by side. When one fails, or on SIGINT, SIGTERM or SIGHUP, the others are
 // asked to end and killed after the grace; so are all their descendants, whatever group or session
-// they moved to. Blocks those signals and SIGCHLD in the calling thread; to be used once, by the
-// main thread.
+// they moved to. SIGUSR1 and SIGUSR2 are passed on to each of them. Blocks those signals and
+// SIGCHLD in the calling thread; to be used once, by the main thread.
 class Supervisor {
  public:
   Supervisor(std::vector<Process> processes, Rules rules);
@@ -69,6 +69,7 @@ class Supervisor {
   bool start_all(const Guard& guard);
   void wait_for_event();
   void take_signals();
+  void pass_on(int number);
   void take_output(bool last);
   static bool asks_at_terminal(const Member& member);
   void take_exits();
