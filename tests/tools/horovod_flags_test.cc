@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 tl::expected<RunOptions, std::string> parse(std::vector<std::string> words, bool ranks = true) {
   if (ranks) words.insert(words.end(), {"-np", "4"});
@@ -43,8 +44,8 @@ TEST(HorovodFlags, EachWithoutEffectIsTakenWithItsValuesAndSaysWhy) {
     }
     ASSERT_TRUE(options) << options.error();
     EXPECT_THAT(options->command, ElementsAre("python", "train.py", "--gloo")) << words[0];
-    EXPECT_EQ(options->warning,
-              "not needed here: " + words[0] + " (" + std::string(flag.why) + ")");
+    EXPECT_THAT(options->warnings,
+                ElementsAre("not needed here: " + words[0] + " (" + std::string(flag.why) + ")"));
   }
 }
 
@@ -54,11 +55,12 @@ TEST(HorovodFlags, AreNamedInOneLineByReason) {
              "--mpi-args=--map-by x", "--network-interface", "eth0", "--network-interface", "eth1",
              "--timeline-mark-cycles", "--blacklist-cooldown-range", "60", "300"});
   ASSERT_TRUE(options) << options.error();
-  EXPECT_EQ(std::ranges::count(options->warning, '\n'), 0);
-  EXPECT_THAT(options->warning,
+  ASSERT_EQ(options->warnings.size(), 1u);
+  EXPECT_EQ(std::ranges::count(options->warnings[0], '\n'), 0);
+  EXPECT_THAT(options->warnings[0],
               HasSubstr("--cycle-time-ms, --timeline-mark-cycles (the daemon acts "
                         "on events, it has no cycle); "));
-  EXPECT_EQ(parse({})->warning, "");
+  EXPECT_THAT(parse({})->warnings, IsEmpty());
 }
 
 TEST(HorovodFlags, AreKnownByAllTheirSpellings) {

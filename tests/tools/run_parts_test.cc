@@ -274,6 +274,15 @@ TEST(RunOptions, TheCommandBeginsAtTheFirstOtherWord) {
   EXPECT_THAT((*options)->command, ElementsAre("a", "b"));
 }
 
+TEST(RunOptions, AVariableThatIsNotSetIsNamed) {
+  setenv("MY_OWN", "1", 1);
+  const auto options =
+      parse_run_options({"-np", "1", "-x", "MY_OWN", "-x", "MISSPELT", "-x", "NEW=2", "true"});
+  unsetenv("MY_OWN");
+  EXPECT_THAT((*options)->warnings,
+              ElementsAre("-x MISSPELT: it is not set here, so ranks do not get it"));
+}
+
 TEST(RunOptions, PolicyIsThatOfTheEnvironmentUnlessItIsGiven) {
   const auto policy = [](std::vector<std::string> words) {
     words.insert(words.end(), {"-np", "2", "true"});

@@ -159,7 +159,8 @@ int main(int argc, char** argv) {
   const auto options = parse_run_options({argv + 1, argv + argc});
   if (!options) return complain(options.error(), kUsage);
   if (!*options) return 0;
-  if (!(*options)->warning.empty()) fmt::print(stderr, "gradring-run: {}\n", (*options)->warning);
+  for (const std::string& warning : (*options)->warnings)
+    fmt::print(stderr, "gradring-run: {}\n", warning);
   try {
     if ((*options)->agent) return serve();
     return (*options)->as_rank ? be_rank(**options) : launch(**options);

@@ -174,7 +174,13 @@ tl::expected<std::optional<RunOptions>, std::string> parse_run_options(
     return std::optional<RunOptions>();
   }
   if (const auto good = refuse_flags(values); !good) return tl::unexpected(good.error());
-  options.warning = describe_needless(values);
+  if (auto needless = describe_needless(values); !needless.empty())
+    options.warnings.push_back(std::move(needless));
+  for (const std::string& name : options.send) {
+    if (name.find('=') == std::string::npos && std::getenv(name.c_str()) == nullptr)
+      options.warnings.push_back(
+          fmt::format("-x {}: it is not set here, so ranks do not get it", printable(name)));
+  }
   if (const auto good = judge(raw, &options); !good) return tl::unexpected(good.error());
   return options;
 }

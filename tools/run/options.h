@@ -31,7 +31,7 @@ struct RunOptions {
   bool attended = false;  // its caller holds its standard input, and waits for answers (kAnswered)
   bool as_rank = false;   // started by srun or mpirun, in whose place another gradring-run stood
   std::vector<std::string> command;
-  std::string warning;  // a line for people; empty: none
+  std::vector<std::string> warnings;  // lines for people
 };
 
 // The words behind the program's name. The first that is neither an option nor its value begins the
