@@ -18,7 +18,7 @@ namespace gradring {
 //            slots of the ring, by number modulo kRingSlots
 //   read  -> | taken | taken | new | new | new | free ... |  <- written
 //
-// Whoever is about to sleep says so, and is woken by its eventfd. Neither side believes the other's
+// Whoever is about to sleep says so, and is woken by its bell. Neither side believes the other's
 // numbers: each keeps its own, and writes it down for the other to see.
 inline constexpr uint64_t kRingSlots = 1024;
 // kRingLayout (proto/version.h) changes with anything below.

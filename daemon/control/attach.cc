@@ -279,9 +279,9 @@ void AttachServer::make_rings(Session& session, const wire::MakeRings& request) 
   if (!rings) return refuse(session, request.request(), rings.error());
   wire::AttachReply reply;
   reply.mutable_rings()->set_request(request.request());
-  reply.mutable_rings()->set_bytes((*rings)->memory.memory().size());
-  const std::array<int, 3> fds = {(*rings)->memory.fd(), (*rings)->submitted.get(),
-                                  (*rings)->ended.get()};
+  reply.mutable_rings()->set_bytes(rings->ours->memory.memory().size());
+  const std::array<int, 3> fds = {rings->ours->memory.fd(), rings->ours->submitted.get(),
+                                  rings->ended.get()};
   send(session, reply, fds);
 }
 

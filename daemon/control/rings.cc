@@ -3,7 +3,9 @@
 #include "daemon/control/rings.h"
 
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -17,9 +19,23 @@ LendSegment lent(const Session& session, uint64_t segment) {
   return {session.id, segment, held.memory(), held.gpu};
 }
 
+// What the data thread rings, and what the trainer hears. Not an eventfd: whoever has its
+// descriptor can fill it and have all who write to it wait. Of a socket each end is its own. It
+// keeps a few datagrams, and its end is not heard, so a trainer that has left does not take it for
+// a call.
+bool make_bell(Fd* ours, Fd* theirs) {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
+    return false;
+  }
+  ours->reset(ends[0]);
+  theirs->reset(ends[1]);
+  return shutdown(ours->get(), SHUT_RD) == 0;  // nothing can be sent to it, descriptors neither
+}
+
 }  // namespace
 
-tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& session) {
+tl::expected<Rings::Opened, Status> Rings::open(Session& session) {
   const auto refused = [](Code code, const std::string& why) {
     return tl::unexpected(Status(code, why));
   };
@@ -30,8 +46,8 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
   auto memory = transport::Segment::create(sizeof(RingPair));
   if (!memory) return tl::unexpected(memory.error());
   Fd submitted(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  Fd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!submitted || !ended || !leaves_enough_files(ended.get())) {
+  Fd ended, theirs;
+  if (!submitted || !make_bell(&ended, &theirs) || !leaves_enough_files(theirs.get())) {
     return refused(Code::kResourceExhausted, no_files_left("another ring"));
   }
   std::shared_ptr<const SharedRing> shared = std::make_shared<const SharedRing>(
@@ -42,7 +58,7 @@ tl::expected<std::shared_ptr<const SharedRing>, Status> Rings::open(Session& ses
   }
   session.ring = true;
   commands_->post(std::move(open));
-  return shared;
+  return Opened{std::move(shared), std::move(theirs)};
 }
 
 void Rings::lend(const Session& session, uint64_t segment) {

@@ -17,8 +17,12 @@ class Rings {
  public:
   explicit Rings(CommandBox* commands) : commands_(commands) {}
 
+  struct Opened {
+    std::shared_ptr<const SharedRing> ours;
+    Fd ended;  // the trainer's end of that bell
+  };
   // Refused in words unless the session is in a job and has none.
-  tl::expected<std::shared_ptr<const SharedRing>, Status> open(Session& session);
+  tl::expected<Opened, Status> open(Session& session);
   // To be called before the trainer hears of the segment, and of what it stands for.
   void lend(const Session& session, uint64_t segment);
   // False: nobody has to be asked. True: SegmentTakenBack will tell.

@@ -21,8 +21,8 @@ using core::SessionId;
 // Memory and bells of a trainer's rings.
 struct SharedRing {
   transport::Segment memory;
-  Fd submitted;  // rung by the trainer
-  Fd ended;      // rung by us
+  Fd submitted;  // an eventfd, rung by the trainer
+  Fd ended;      // our end of a pair of sockets, rung by us
 };
 // From now on this session may name this segment in its rings. Stays mapped until it is taken back,
 // or the ring is closed. Once more, when its trainer has shared what it stands for.

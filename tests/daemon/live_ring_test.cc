@@ -1,6 +1,7 @@
 // One daemon, and trainers that submit through shared memory, as they should and as they should
 // not.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -227,6 +228,31 @@ TEST_F(LiveRingTest, WhoIsNotThereForAnswersIsPutOut) {
   EXPECT_FALSE(
       rings_of_a_->put_all(1'000'000, [](uint64_t ticket) { return ring_allreduce(77, ticket); }));
   EXPECT_TRUE(form_job("next", {&b_}));
+}
+
+// Whoever has a descriptor of an eventfd may take O_NONBLOCK from it, for all who have one.
+TEST_F(LiveRingTest, ABellThatIsFullKeepsNobodyWaiting) {
+  form();
+  RawTrainer bad(daemon_.runtime_dir());
+  ASSERT_TRUE(form_job("bad", {&bad}));
+  RawRings rings(bad);
+  const RawTrainer::Memory memory = bad.allocate(4096);
+  const int bell = rings.ended_bell();
+  fcntl(bell, F_SETFL, fcntl(bell, F_GETFL) & ~O_NONBLOCK);
+  eventfd_write(bell, UINT64_MAX - 1);
+  for (uint64_t i = 0; i < 100; ++i) {  // more than a pair of sockets keeps
+    rings.pair().ends.asleep.store(1);
+    rings.put(ring_allreduce(memory.segment, i));
+    for (int turn = 0; turn < 10'000 && !rings.any(); ++turn) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    ASSERT_TRUE(rings.any());
+    rings.take();
+  }
+  rings_of_a_->put(ring_allreduce(memory_of_a_.segment, 0));
+  rings_of_b_->put(ring_allreduce(memory_of_b_.segment, 0));
+  EXPECT_EQ(rings_of_a_->end().verdict, kOk);
+  EXPECT_EQ(rings_of_b_->end().verdict, kOk);
 }
 
 // Libraries of ours count on. To the daemon it looks like what is asked for once more after a

@@ -55,6 +55,7 @@ class RawRings {
   void wake() {
     if (submissions_->must_wake()) eventfd_write(fds_[1].get(), 1);
   }
+  RingEnd take() { return ends_->take(); }
   // The next one; asleep until it comes.
   RingEnd end() {
     while (!ends_->any()) {
@@ -72,6 +73,7 @@ class RawRings {
   }
   RingPair& pair() { return *pair_; }
   bool any() const { return ends_->any(); }
+  int ended_bell() const { return fds_[2].get(); }
 
  private:
   RawAttach* const attach_;

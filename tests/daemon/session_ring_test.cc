@@ -2,11 +2,16 @@
 
 #include "daemon/data/session_ring.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <utility>
 
@@ -26,9 +31,12 @@ struct OnAGpu final : transport::OpenGpuMemory {
 
 class SessionRingTest : public testing::Test {
  protected:
-  static OpenRing opened(std::span<std::byte> memory) {
+  static OpenRing opened(std::span<std::byte> memory, Fd* heard) {
+    std::array<int, 2> bell{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, bell.data()), 0);
+    heard->reset(bell[1]);
     SharedRing shared{std::move(*transport::Segment::create(sizeof(RingPair))),
-                      Fd(eventfd(0, EFD_NONBLOCK)), Fd(eventfd(0, EFD_NONBLOCK))};
+                      Fd(eventfd(0, EFD_NONBLOCK)), Fd(bell[0])};
     OpenRing open{1001, JobId{7}, 1, std::make_shared<const SharedRing>(std::move(shared)), {}};
     open.segments.push_back({1001, kSegment, memory});
     return open;
@@ -60,13 +68,14 @@ class SessionRingTest : public testing::Test {
   }
   bool woken() const {
     eventfd_t count = 0;
-    return eventfd_read(open_.shared->ended.get(), &count) == 0;
+    return eventfd_read(heard_.get(), &count) == 0;  // as trainers do
   }
 
   transport::Segment segment_ = std::move(*transport::Segment::create(kPage));
   const std::shared_ptr<const SharedGpuMemory> shared_ = std::make_shared<const SharedGpuMemory>(
       SharedGpuMemory{nullptr, std::make_shared<const OnAGpu>(), nullptr});
-  OpenRing open_ = opened(segment_.memory());
+  Fd heard_;
+  OpenRing open_ = opened(segment_.memory(), &heard_);
   SessionRing ring_{open_};
   RingPair* const pair_ = reinterpret_cast<RingPair*>(open_.shared->memory.memory().data());
   RingWriter<RingSubmission> trainer_{&pair_->submissions};
@@ -257,6 +266,14 @@ TEST_F(SessionRingTest, ATrainerThatWritesNonsenseIsNoticed) {
   pair_->submissions.written = kRingSlots + 1;
   EXPECT_TRUE(ring_.any());
   EXPECT_TRUE(ring_.broken());
+}
+
+// It has a descriptor of the same open file.
+TEST_F(SessionRingTest, ABellThatItsTrainerHasReadMeanwhileKeepsNobodyWaiting) {
+  fcntl(ring_.bell(), F_SETFL, O_RDWR);  // no O_NONBLOCK
+  const auto quiet = std::async(std::launch::async, [this] { ring_.rise(true); });
+  EXPECT_EQ(quiet.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  eventfd_write(ring_.bell(), 1);  // lets it go in any case
 }
 
 }  // namespace
