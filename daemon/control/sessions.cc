@@ -231,9 +231,15 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::borrow(
   }
   if (Status room = room_for_one_more(session); !room.ok()) return tl::unexpected(room);
   // The store takes in each open file once, whatever its name: another session needs one of its
-  // own.
+  // own. A trainer of our own uid may have a lease on it, which we would wait for.
   const std::string path = fmt::format("/proc/self/fd/{}", it->second.shared->fd());
-  const Fd again(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const Fd again(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!again && errno == EWOULDBLOCK) {
+    return refused(Code::kInvalidArgument,
+                   fmt::format("segment {} has a lease (F_SETLEASE), which its process is to give "
+                               "up first",
+                               request.segment()));
+  }
   if (!again) {
     return refused(Code::kResourceExhausted,
                    fmt::format("cannot open a segment once more: {}", std::strerror(errno)));

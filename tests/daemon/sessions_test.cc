@@ -1,7 +1,9 @@
 #include "daemon/control/sessions.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -241,6 +243,23 @@ TEST(Sessions, ASessionHasANumberOfSegments) {
   const auto fourth = sessions.allocate(*session, 1);
   ASSERT_FALSE(fourth);
   EXPECT_THAT(fourth.error().message(), HasSubstr("segments-per-session"));
+}
+
+// Whoever opens the file else waits until the lease is given up, for 45 s.
+TEST(Sessions, ALeaseOnASegmentKeepsNobodyWaiting) {
+  Sessions sessions(kLimits);
+  Session* a = *sessions.open({7, 1}, 0);
+  Session* b = *sessions.open({7, 1}, 0);
+  a->welcomed = b->welcomed = true;
+  const auto [segment, shared] = *sessions.allocate(*a, 1);
+  signal(SIGIO, SIG_IGN);  // by which the kernel asks for it back
+  if (fcntl(shared->shared->fd(), F_SETLEASE, F_RDLCK) != 0) GTEST_SKIP() << "no leases here";
+  alarm(10);
+  const auto borrowed = sessions.borrow(*b, borrow_of(*a, segment));
+  alarm(0);
+  ASSERT_FALSE(borrowed);
+  EXPECT_THAT(borrowed.error().message(), HasSubstr("lease"));
+  EXPECT_TRUE(b->segments.empty());
 }
 
 TEST(Sessions, ASegmentInUseIsNotFreedNorIsAStrangers) {
