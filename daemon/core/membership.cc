@@ -213,8 +213,13 @@ void Membership::tick(Time now) {
           return propose.view.job == key.job && propose.token == key.token;
         });
     // A proposal means that all are there; else the missing ones are the answer.
-    const MissingRanks missing = proposed ? MissingRanks() : missing_ranks(gathering);
-    text += missing.count == 0 ? gathering.explanation : "missing ranks:";
+    // Whoever cannot come into the job that runs waits for nobody.
+    const std::string unwelcome = why_not_welcome(key, gathering);
+    const MissingRanks missing =
+        proposed || !unwelcome.empty() ? MissingRanks() : missing_ranks(gathering);
+    text += !unwelcome.empty()   ? unwelcome
+            : missing.count == 0 ? gathering.explanation
+                                 : "missing ranks:";
     constexpr size_t kShown = 16;  // a line that people still read
     for (size_t i = 0; i < missing.first.size() && i < kShown; ++i)
       text += " " + std::to_string(missing.first[i]);

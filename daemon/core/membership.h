@@ -308,6 +308,7 @@ class Membership {
   void invite(Live& live);
   Live* grows_with(const GatheringKey& key);
   std::vector<RankInfo> welcome_ranks(const Live& live, const std::vector<RankInfo>& ranks) const;
+  std::string why_not_welcome(const GatheringKey& key, const Gathering& gathering);
   Fit fits_join(const std::string& from, const Propose& propose, std::string* why) const;
   void take_back_guests(const GatheringKey& key);
   // Whether a view has all of the claims as these ranks, and no other.

@@ -81,6 +81,26 @@ TEST(MembershipDeadline, SeveralOfOneNodeAtOnce) {
   }
 }
 
+TEST(MembershipDeadline, WhomTheJobThatRunsDoesNotTakeInIsToldWhy) {
+  Town town(1);
+  JoinRequest request = trainer(0, 1);
+  request.policy = "elastic";
+  const SessionId first = town.join("a", request);
+  ASSERT_TRUE(town.admitted(first));
+  for (const uint32_t size : {1u, 3u}) {
+    request.size = size;
+    const SessionId second = town.join("a", request);
+    town.tick(300 * kSecond);
+    EXPECT_THAT(town.refusal(second), AllOf(HasSubstr("time ran out"),
+                                            HasSubstr("rank 0 of it lives"), HasSubstr("on node a"),
+                                            HasSubstr("pid " + std::to_string(town.pid_of(first))),
+                                            Not(HasSubstr("missing ranks"))));
+  }
+  const SessionId other = town.join("a", trainer(0, 1));
+  town.tick(300 * kSecond);
+  EXPECT_THAT(town.refusal(other), HasSubstr("with policy 'elastic' instead of 'fail'"));
+}
+
 TEST(MembershipDeadline, WhileProposedThoseWhoDidNotAnswerAreNamed) {
   Town town(3);
   const SessionId zero = town.join("a", trainer(0, 3));
