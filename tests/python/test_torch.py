@@ -81,6 +81,17 @@ def test_a_death_is_told_to_all_by_name(ring, trains, policy):
             assert (told["rank"], told["node"], told["pid"], told["cause"]) == (3, "n1", victim.pid, "TRAINER_DIED"), told
 
 
+def test_a_death_in_a_group_is_told_by_the_number_that_the_rank_has_elsewhere(ring):
+    job = ring.launch("death_in_group")
+    for trainer in job.trainers[:3]:
+        assert trainer.wait(60) == 0, trainer.complains()[-1500:]
+    first, again, whole = reports(job[1])
+    assert (first["rank"], first["pid"]) == (3, job[3].pid) and "rank 1 of this group is rank 3 of the job" in first["text"], first
+    assert "ranks 0, 1 of this group are 1, 3 of the job" in again["text"], again
+    for told in (whole, *reports(job[0]), *reports(job[2])):
+        assert told["rank"] == 3 and "rank 3" in told["text"] and "of this group" not in told["text"], told
+
+
 @pytest.mark.parametrize("way", ["destroy", "shutdown", "abort"])
 def test_a_group_can_be_left_with_ops_open(ring, way):
     said = ring.run("leaves", way)

@@ -44,10 +44,39 @@ Opened& opened() {
   return all;
 }
 
+// The first ones of a large group: a sentence is to be read.
+std::string in_words(const std::vector<uint32_t>& ranks) {
+  constexpr size_t kToldMost = 16;
+  std::string here, there;
+  for (size_t i = 0; i < ranks.size() && i < kToldMost; ++i) {
+    const char* const between = here.empty() ? "" : ", ";
+    here += between + std::to_string(i);
+    there += between + std::to_string(ranks[i]);
+  }
+  const char* const more = ranks.size() > kToldMost ? ", ..." : "";
+  return "ranks " + here + more + " of this group are " + there + more + " of the job";
+}
+
+Error in_numbers_of(const std::vector<uint32_t>& ranks, const Error& error) {
+  bool same = true;
+  for (size_t i = 0; i < ranks.size(); ++i) same = same && ranks[i] == i;
+  if (same) return error;
+  gradring_result result = error.result();
+  const int64_t blamed = result.blamed_rank;
+  std::string which = in_words(ranks);
+  if (blamed >= 0 && blamed < static_cast<int64_t>(ranks.size())) {
+    result.blamed_rank = static_cast<int32_t>(ranks[static_cast<size_t>(blamed)]);
+    which = "rank " + std::to_string(blamed) + " of this group is rank " +
+            std::to_string(result.blamed_rank) + " of the job";
+  }
+  return {error.code(), error.what() + ("; " + which), result};
+}
+
 }  // namespace
 
-Job::Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena)
-    : comm_(std::move(comm)), arena_(std::move(arena)) {}
+Job::Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena,
+         std::vector<uint32_t> ranks)
+    : comm_(std::move(comm)), arena_(std::move(arena)), ranks_(std::move(ranks)) {}
 
 std::shared_ptr<Job> Job::open(const JobOptions& options) {
   gradring_options all;
@@ -77,8 +106,16 @@ void Job::waited_for_input(uint64_t nanoseconds) {
 
 std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
   gradring_comm* made = nullptr;
-  check(gradring_group(comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), &made));
-  return std::shared_ptr<Job>(new Job(owned(made), arena_));
+  const gradring_code code =
+      gradring_group(comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), &made);
+  // Which ranks are missing; other errors are of the job.
+  if (code == GRADRING_ERR_DEADLINE) throw in_numbers_of(ranks, Error(code, gradring_last_error()));
+  check(code);
+  return std::shared_ptr<Job>(new Job(owned(made), arena_, ranks));
+}
+
+Error Job::in_numbers_of_all(const Error& error) const {
+  return error.code() == GRADRING_ERR_FAILED ? in_numbers_of(ranks_, error) : error;
 }
 
 // A daemon that does not confirm it hears of it when the communicator is closed.

@@ -61,13 +61,19 @@ class Job : public std::enable_shared_from_this<Job> {
   std::vector<std::unique_ptr<Pending>> start_all(std::vector<Call>& calls) const;
   void drop(Pending& pending) const;
 
+  // Of an op that failed. A group numbers its ranks itself, and whoever reads an error of it thinks
+  // of those of the job that it was made from.
+  Error in_numbers_of_all(const Error& error) const;
+
  private:
-  Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena);
+  Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena,
+      std::vector<uint32_t> ranks = {});
   Pending::Parts prepare(Call& call) const;
   void place(Call& call, Pending::Parts* parts) const;
 
   std::shared_ptr<gradring_comm> comm_;
   std::shared_ptr<Arena> arena_;
+  const std::vector<uint32_t> ranks_;  // of a group, as the job numbers them
   mutable Leftovers leftovers_;
 };
 

@@ -33,6 +33,16 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 PyType_Slot memory_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
 
+// What `work` gives; what it throws is told in numbers that its caller knows.
+template <typename Work>
+auto of_job(const Job& job, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw job.in_numbers_of_all(error);
+  }
+}
+
 // An op under way with what keeps it whole: its job, and whoever owns the memory that its result is
 // copied to.
 class Request {
@@ -44,14 +54,16 @@ class Request {
   ~Request() { job_->drop(*pending_); }
 
   bool wait(int64_t timeout_ms) {
-    const bool done =
-        wait_with_signals(timeout_ms, [this](int64_t ms) { return pending_->wait(ms); });
+    const bool done = wait_with_signals(timeout_ms, [this](int64_t ms) {
+      return of_job(*job_, [&] { return pending_->wait(ms); });
+    });
     if (done) owner_.reset();
     return done;
   }
   bool wait_on_stream(uintptr_t stream, int64_t timeout_ms) {
-    return wait_with_signals(
-        timeout_ms, [this, stream](int64_t ms) { return pending_->wait_on_stream(stream, ms); });
+    return wait_with_signals(timeout_ms, [this, stream](int64_t ms) {
+      return of_job(*job_, [&] { return pending_->wait_on_stream(stream, ms); });
+    });
   }
   std::optional<gradring_result> result() const { return pending_->result(); }
 
@@ -98,7 +110,7 @@ std::unique_ptr<Request> start(std::shared_ptr<Job> job, Call& call, nb::object 
   std::unique_ptr<Pending> pending;
   {
     const nb::gil_scoped_release unlocked;
-    pending = job->start(call);
+    pending = of_job(*job, [&] { return job->start(call); });
   }
   return std::make_unique<Request>(std::move(job), std::move(pending), std::move(owner));
 }
@@ -108,7 +120,7 @@ std::vector<std::unique_ptr<Request>> start_all(const std::shared_ptr<Job>& job,
   std::vector<std::unique_ptr<Pending>> started;
   {
     const nb::gil_scoped_release unlocked;
-    started = job->start_all(calls);
+    started = of_job(*job, [&] { return job->start_all(calls); });
   }
   std::vector<std::unique_ptr<Request>> requests;
   for (auto& one : started) {
