@@ -16,3 +16,8 @@ def test_every_op_gives_what_it_must(ring):
 def test_optimizers_do_as_one_process_that_has_all_batches(ring):
     for said in ring.run("horovod_optimizer"):
         assert len(said) == CHECKS_OF_OPTIMIZERS
+
+
+def test_optimizers_follow_what_is_trained(ring):
+    for said in ring.run("horovod_later"):
+        assert len(said) == 5

@@ -32,6 +32,8 @@ class AdasumSteps(Passes):
     @untraced
     def step(self, closure=None) -> Any:
         """Raises GradringError."""
+        if self._process_set.included():
+            self._exchanged += self._watch_new()
         starts = [one.detach().clone() for one in self._exchanged]
         loss = super().step(closure)
         steps = [torch.sub(one, start) for one, start in zip(self._exchanged, starts, strict=True)]

@@ -14,8 +14,7 @@ from .untraced import untraced
 def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
     """A name for each of the optimizer's parameters. Raises ValueError unless there is one, and one only."""
     if named_parameters is None:
-        return [(f"allreduce.noname.{i}.{j}", parameter) for i, group in enumerate(optimizer.param_groups)
-                for j, parameter in enumerate(group["params"])]
+        return _named_by_place(optimizer)
     pairs = list(named_parameters)
     if not all(isinstance(one, tuple) for one in pairs):
         raise ValueError("gradring: named_parameters must be (name, parameter) pairs, such as model.named_parameters()")
@@ -29,6 +28,11 @@ def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
         raise ValueError(f"gradring: {len(without)} of the optimizer's parameters are not in named_parameters, of "
                          f"shapes {', '.join(map(str, without[:5]))}")
     return pairs
+
+
+def _named_by_place(optimizer):
+    return [(f"allreduce.noname.{i}.{j}", parameter) for i, group in enumerate(optimizer.param_groups)
+            for j, parameter in enumerate(group["params"])]
 
 
 @untraced
@@ -47,6 +51,16 @@ class Passes:
 
     def _trainable(self):
         return [one for group in self.param_groups for one in group["params"] if one.requires_grad]
+
+    def _watch_new(self) -> list[torch.Tensor]:
+        """Parameters that are trained only by now: they were frozen, or have come in by add_param_group(). Without an
+        exchange the ranks would drift apart, and nobody would be told."""
+        new = [one for one in self._trainable() if one not in self._left]
+        if new:
+            for name, one in _named_by_place(self):
+                self._parameter_names.setdefault(one, name)
+            self._watch(new)
+        return new
 
     def _watch(self, parameters):
         # Models outlive optimizers.

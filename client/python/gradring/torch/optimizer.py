@@ -80,12 +80,13 @@ class GradientSteps(Passes):
         self._op = op
         self._factors = {"prescale_factor": 1 / predivide, "postscale_factor": predivide}
         self._sparse_as_dense = sparse_as_dense
-        self._handles: dict[tuple, Handle] = {}
+        self._handles: dict[tuple, tuple[list[torch.Tensor], Handle]] = {}  # by groups: of which parameters
         self._synchronized = False
         self._should_synchronize = True
         _check_groups(groups)
         alone = size() == 1 and not world().elastic
-        exchanged = [] if alone or not self._process_set.included() else self._trainable()
+        self._exchanges = not alone and self._process_set.included()
+        exchanged = self._trainable() if self._exchanges else []
         self._groups = [(parameter,) for parameter in exchanged] if groups is None else self._grouped(exchanged, groups)
         self._group_of = {parameter: group for group in self._groups for parameter in group}
         self._watch(exchanged)
@@ -109,11 +110,23 @@ class GradientSteps(Passes):
         listed = {one for group in lists for one in group}
         return [group for group in lists if group] + [(one,) for one in parameters if one not in listed]
 
+    def _take_in_new(self):
+        if self._exchanges:
+            new = [(one,) for one in self._watch_new()]
+            self._groups += new
+            self._group_of |= {one: (one,) for (one,) in new}
+
     def _passed(self, parameter):
         """All of its backward passes are done."""
         group = self._group_of[parameter]
-        if all(self._left[one] == 0 for one in group):
-            self._handles[group] = self._exchange(group)
+        if all(self._left[one] == 0 for one in group if one.requires_grad):
+            self._start(group)
+
+    def _start(self, group):
+        # One that was frozen meanwhile has no gradient on any rank, and with zeros it would decay.
+        trained = [one for one in group if one.requires_grad]
+        if trained:
+            self._handles[group] = trained, self._exchange(trained)
 
     def _exchange(self, group) -> Handle:
         for one in group:
@@ -132,12 +145,13 @@ class GradientSteps(Passes):
     def synchronize(self) -> None:
         """Waits until the gradients are those of all ranks. Parameters that backward() did not come by take part with
         zeros. Raises GradringError."""
+        self._take_in_new()
         for group in self._groups:
             if group not in self._handles:
-                self._handles[group] = self._exchange(group)
+                self._start(group)
         try:
-            for group, handle in self._handles.items():
-                for one, result in zip(group, handle.wait(), strict=True):
+            for trained, handle in self._handles.values():
+                for one, result in zip(trained, handle.wait(), strict=True):
                     _set(one, result)
         finally:
             self._start_anew()
@@ -162,6 +176,7 @@ class GradientSteps(Passes):
         if self._synchronized:
             warnings.warn("optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(): "
                           "gradients are exchanged twice", stacklevel=2)
+        self._take_in_new()  # before a closure goes backward
         if closure is None or self._under_way():
             self.synchronize()
         self._synchronized = False
