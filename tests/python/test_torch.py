@@ -6,7 +6,7 @@ import time
 import pytest
 from conftest import reports
 
-OPS = 24
+OPS = 25
 
 
 def test_every_op_gives_what_it_must(ring):

@@ -70,6 +70,18 @@ def all_reduce_of_what_is_not_contiguous():
     assert torch.equal(tensor, torch.arange(12.0).reshape(3, 4).t() * TOTAL)
 
 
+def what_has_the_other_sign_in_its_memory():
+    for count in (1, 3):
+        mine = torch.full((count,), complex(0, RANK + 1)).conj()
+        parts = [torch.empty(count) for _ in range(SIZE)]
+        assert mine.imag.is_neg()
+        dist.all_gather(parts, mine.imag)
+        assert [part[0].item() for part in parts] == [-1 - rank for rank in range(SIZE)], parts
+        most = mine.imag
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        assert (most == -1).all() and (mine == complex(0, -1)).all(), most
+
+
 def parameters_that_are_not_contiguous():
     """Outside of no_grad(), as those that are."""
     square = torch.arange(12.0).reshape(3, 4).t()
@@ -349,7 +361,7 @@ def what_makes_no_sense_is_refused_in_words():
 
 CHECKS = [
     all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
-    parameters_that_are_not_contiguous, all_reduce_of_complex_numbers, complex_numbers_elsewhere,
+    what_has_the_other_sign_in_its_memory, parameters_that_are_not_contiguous, all_reduce_of_complex_numbers, complex_numbers_elsewhere,
     all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once, futures,
     futures_that_end_in_another_order, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter,
     gather_and_scatter, all_to_all, objects, one_to_one, groups, coalesced, coalesced_on_a_device,

@@ -73,6 +73,10 @@ def in_place():
     given = torch.full((2, 3), rank).t()
     hvd.broadcast_(given, 2)
     assert (given == 2).all()
+    given = torch.full((1,), complex(0, rank)).conj()  # whose imaginary part is in memory with the other sign
+    assert hvd.allreduce(given.imag, op=hvd.Sum).item() == -sum(range(size))
+    hvd.broadcast_(given.imag, 2)
+    assert given.item() == complex(0, -2)
 
 
 def by_handles():

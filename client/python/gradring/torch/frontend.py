@@ -8,7 +8,7 @@ import torch
 
 from ..arrays import ARRAYS
 from ..places import Place
-from .tensors import dtype_of
+from .tensors import dense_of, dtype_of
 
 
 class Tensors:
@@ -22,8 +22,8 @@ class Tensors:
             raise TypeError(f"gradring: a tensor of {tensor.layout}; sparse_allreduce_async takes sparse ones, of COO")
         dtype_of(tensor)  # before a copy of what cannot be moved
         if tensor.device.type != "cpu":
-            return tensor.detach().to("cpu").contiguous()
-        return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+            return dense_of(tensor.detach().to("cpu"))
+        return dense_of(tensor)
 
     def place(self, dense: torch.Tensor) -> Place:
         return Place(dense.data_ptr(), dense.numel() * dense.element_size(), dense.numel(), dtype_of(dense),

@@ -53,6 +53,11 @@ def scratch(shape, like: torch.Tensor) -> torch.Tensor:
     return torch.empty(shape, dtype=like.dtype, device=like.device if ordered_device(like) else "cpu")
 
 
+def dense_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Itself where its memory says what it is, else a copy. The imaginary part of a conjugate has it with the other sign."""
+    return tensor if tensor.is_contiguous() and not tensor.is_neg() else tensor.detach().resolve_neg().contiguous()
+
+
 class Place:
     """A tensor to be read or written: itself where it is dense and the library can copy it, else a dense stand-in."""
 
@@ -64,8 +69,7 @@ class Place:
         if self.device is not None:
             self.dense = self.device.host(tensor)  # until it is fetched, with anything in it
         else:
-            self.dense = tensor if tensor.is_contiguous() else tensor.detach().contiguous()
-
+            self.dense = dense_of(tensor)
         self.address = self.dense.data_ptr()
         self.nbytes = self.dense.nbytes
 
