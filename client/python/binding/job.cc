@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace gradring::python {
@@ -115,7 +116,16 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
 }
 
 Error Job::in_numbers_of_all(const Error& error) const {
-  return error.code() == GRADRING_ERR_FAILED ? in_numbers_of(ranks_, error) : error;
+  if (error.code() != GRADRING_ERR_FAILED) return error;
+  return in_numbers_of(ranks_, with_blame(error));
+}
+
+// What is submitted to a job that is over is refused in the words of its end, and by them alone.
+Error Job::with_blame(const Error& error) const {
+  const std::lock_guard lock(failure_mutex_);
+  if (error.result().cause != GRADRING_CAUSE_NONE) failure_ = error;
+  const bool same = failure_ && std::string_view(failure_->what()) == error.what();
+  return same ? *failure_ : error;
 }
 
 // A daemon that does not confirm it hears of it when the communicator is closed.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <gradring/gradring.hpp>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,8 +62,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::vector<std::unique_ptr<Pending>> start_all(std::vector<Call>& calls) const;
   void drop(Pending& pending) const;
 
-  // Of an op that failed. A group numbers its ranks itself, and whoever reads an error of it thinks
-  // of those of the job that it was made from.
+  // Of an op that failed, or was refused since the job has. A group numbers its ranks itself, and
+  // whoever reads an error of it thinks of those of the job that it was made from.
   Error in_numbers_of_all(const Error& error) const;
 
  private:
@@ -70,11 +71,14 @@ class Job : public std::enable_shared_from_this<Job> {
       std::vector<uint32_t> ranks = {});
   Pending::Parts prepare(Call& call) const;
   void place(Call& call, Pending::Parts* parts) const;
+  Error with_blame(const Error& error) const;
 
   std::shared_ptr<gradring_comm> comm_;
   std::shared_ptr<Arena> arena_;
   const std::vector<uint32_t> ranks_;  // of a group, as the job numbers them
   mutable Leftovers leftovers_;
+  mutable std::mutex failure_mutex_;
+  mutable std::optional<Error> failure_;  // the last one that says who is to blame
 };
 
 }  // namespace gradring::python
