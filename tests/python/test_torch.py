@@ -92,6 +92,11 @@ def test_a_death_in_a_group_is_told_by_the_number_that_the_rank_has_elsewhere(ri
         assert told["rank"] == 3 and "rank 3" in told["text"] and "of this group" not in told["text"], told
 
 
+def test_who_is_missing_in_a_group_is_told_by_the_number_that_the_rank_has_elsewhere(ring):
+    (told,) = ring.run("group_missing")[1]
+    assert "missing ranks: 1; ranks 0, 1 of this group are 1, 3 of the job" in told["text"], told
+
+
 @pytest.mark.parametrize("way", ["destroy", "shutdown", "abort"])
 def test_a_group_can_be_left_with_ops_open(ring, way):
     said = ring.run("leaves", way)
