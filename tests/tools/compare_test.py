@@ -15,20 +15,30 @@ class Compare(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.here = Path(folder.name).resolve()
 
-    def test_relative_paths_begin_where_the_caller_is(self):
+    def compare(self, measurement):
+        """tools/compare with that for a measurement, called from elsewhere; what is installed is noted."""
         source = self.here / "source"
         (source / "tools/lib/compare").mkdir(parents=True)
         (source / "build/bin").mkdir(parents=True)
         for name in ("tools/compare", "tools/lib/shell.sh"):
             shutil.copy(ROOT / name, source / name)
         for name in ("build/bin/gradringd", "tools/install-dependencies"):
-            (source / name).write_text("#!/bin/sh\n")
+            (source / name).write_text(f"#!/bin/sh\ntouch {self.here}/installed\n")
             (source / name).chmod(0o755)
         (source / "tools/lib/compare/__init__.py").touch()
-        (source / "tools/lib/compare/__main__.py").write_text("import pathlib\nprint(pathlib.Path.cwd())\n")
+        (source / "tools/lib/compare/__main__.py").write_text(measurement)
         (self.here / "compare.py").write_text("raise SystemExit('not that one')\n")
-        done = subprocess.run([source / "tools/compare"], cwd=self.here, text=True, capture_output=True, timeout=60, check=False)
+        return subprocess.run([source / "tools/compare"], cwd=self.here, text=True, capture_output=True, timeout=60, check=False)
+
+    def test_relative_paths_begin_where_the_caller_is(self):
+        done = self.compare("import pathlib, sys\n'--judge' in sys.argv or print(pathlib.Path.cwd())\n")
         self.assertEqual((done.stdout, done.stderr), (f"{self.here}\n", ""))
+        self.assertTrue((self.here / "installed").exists())
+
+    def test_nothing_is_installed_for_what_cannot_be_measured(self):
+        done = self.compare("import sys\n'--judge' in sys.argv and sys.exit('no such thing')\n")
+        self.assertEqual((done.returncode, done.stderr), (1, "no such thing\n"))
+        self.assertFalse((self.here / "installed").exists())
 
     def test_it_knows_whom_it_is_asked_for(self):
         done = subprocess.run(["/usr/bin/python3", "-B", ROOT / "tools/lib/compare", "--only", "gradring,nobody"], cwd=self.here,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <span>
 
@@ -197,6 +198,18 @@ TEST(Plan, CasesAreWholeElements) {
             0u);
 }
 
+TEST(Plan, SizesOfTheSameElementsAreOne) {
+  const auto counts = [](Collective collective) {
+    std::vector<uint64_t> all;
+    for (const Case& one :
+         rounded(cases_of(collective, {1, 256, 4}, Dtype::kFloat32, ReduceOp::kSum, 0), 8))
+      all.push_back(one.count);
+    return all;
+  };
+  EXPECT_EQ(counts(Collective::kAllreduce), (std::vector<uint64_t>{1, 4, 16, 64}));
+  EXPECT_EQ(counts(Collective::kReduceScatter), (std::vector<uint64_t>{8, 16, 64}));
+}
+
 TEST(Plan, BusFactorIsThatOfNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::kAllreduce, 2), 1.0);
@@ -361,6 +374,17 @@ TEST(Perf, WhereItCannotWriteItDoesNotBegin) {
                             empty.path() + "/no/folder", "--runtime-dir", empty.path()});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("cannot write " + empty.path() + "/no/folder"));
+}
+
+TEST(Perf, WhatIsInItsFileStaysUntilThereIsSomethingNew) {
+  TemporaryFolder folder;
+  const std::string file = folder.path() + "/perf.json";
+  std::ofstream(file) << "of last week";
+  run({"RANK=0", "WORLD_SIZE=1", GRADRING_PERF, "allreduce", "--json", file, "--runtime-dir",
+       folder.path()});
+  std::string text;
+  std::getline(std::ifstream(file), text);
+  EXPECT_EQ(text, "of last week");
 }
 
 TEST(Perf, UsageIsTwo) {

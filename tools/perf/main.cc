@@ -45,22 +45,22 @@ int launch(const PerfOptions& options, int argc, char** argv) {
 // Before anything is measured: nobody waits for an hour to hear that there is no such folder.
 class JsonFile {
  public:
-  explicit JsonFile(const std::string& path) : path_(path), file_(path, std::ios::trunc) {
-    check();
+  explicit JsonFile(const std::string& path) : path_(path) {
+    check(std::ofstream(path, std::ios::app));  // what is in it stays until there is something new
   }
   void write(const nlohmann::ordered_json& document) {
-    file_ << document.dump(2) << "\n";
-    file_.close();
-    check();
+    std::ofstream file(path_, std::ios::trunc);
+    file << document.dump(2) << "\n";
+    file.close();
+    check(file);
   }
 
  private:
-  void check() const {
-    if (!file_) throw std::runtime_error(fmt::format("cannot write {}", path_));
+  void check(const std::ofstream& file) const {
+    if (!file) throw std::runtime_error(fmt::format("cannot write {}", path_));
   }
 
   const std::string path_;
-  std::ofstream file_;
 };
 
 // The part of one rank. Rank 0 speaks for all.
@@ -74,10 +74,9 @@ int measure(const PerfOptions& options, const gradring_options& place) {
     if (speaks) fmt::print("{}", text), std::fflush(stdout);
   };
   uint64_t largest = 0;
-  std::vector<Case> cases;
-  for (const Case& one : options.cases) {
-    cases.push_back(rounded(one, ranks));
-    const uint64_t elements = buffers_of(cases.back(), job.rank(), ranks).elements;
+  const std::vector<Case> cases = rounded(options.cases, ranks);
+  for (const Case& one : cases) {
+    const uint64_t elements = buffers_of(one, job.rank(), ranks).elements;
     largest = std::max(largest, elements * size_of(one.dtype));
     if (one.root >= static_cast<uint32_t>(ranks)) {
       return complain(fmt::format("--root {}: there are only {} ranks", one.root, ranks), kUsage);

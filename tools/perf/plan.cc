@@ -57,6 +57,13 @@ Case rounded(const Case& of, int ranks) {
   return result;
 }
 
+std::vector<Case> rounded(const std::vector<Case>& all, int ranks) {
+  std::vector<Case> cases;
+  for (const Case& one : all) cases.push_back(rounded(one, ranks));
+  cases.erase(std::unique(cases.begin(), cases.end()), cases.end());
+  return cases;
+}
+
 uint64_t count_of(const Case& of, int ranks) {
   return in_blocks(of.collective) ? of.count / static_cast<uint64_t>(ranks) : of.count;
 }

@@ -40,6 +40,8 @@ std::vector<Case> cases_of(Collective collective, const SizeRange& range, Dtype 
 // The case for so many ranks: where buffers are in blocks, they are so many, of one element at
 // least.
 Case rounded(const Case& of, int ranks);
+// All of them, without those that are the same as the one before.
+std::vector<Case> rounded(const std::vector<Case>& all, int ranks);
 // Elements per rank and block; of uneven blocks so many on average.
 uint64_t count_of(const Case& of, int ranks);
 // The blocks of an uneven case: of::count elements together, for each rank of an alltoall.
