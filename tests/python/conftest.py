@@ -23,6 +23,10 @@ def pytest_addoption(parser):
     parser.addoption("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: tools/run-tests runs it with --full")
+
+
 class Ring:
     """A cluster, and the scripts of trainers/ on it."""
 

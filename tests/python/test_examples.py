@@ -70,6 +70,7 @@ def test_it_learns_what_one_process_learns(last_lines, folder, name):
         assert re.search(r"trust ratios 0\.\d+ to", last_lines[name]), last_lines
 
 
+@pytest.mark.long
 def test_what_was_learned_serves_where_there_is_no_gradring(ring, tmp_path):
     checkpoint, exported = tmp_path / "learned.pt", tmp_path / "model.pt2"
     command = [*ring.environment(), sys.executable, EXAMPLES / "horovod_digits.py", "--epochs", "1", "--fp16-allreduce",

@@ -34,15 +34,16 @@ def parts(monkeypatch):
 
 @pytest.mark.parametrize("part, words", [
     ("ops", ["names of horovod: right"]),
-    ("training", ["FSDP2 (at most", "step skipped", "the same"]),
+    pytest.param("training", ["FSDP2 (at most", "step skipped", "the same"], marks=pytest.mark.long),
     ("latency", ["4 KiB", "gradring, 2 ranks, gpu-sums takes at most 30 us more than kernel"]),
-    ("overlap", ["computing alone", "exchange alone"]),
+    pytest.param("overlap", ["computing alone", "exchange alone"], marks=pytest.mark.long),
 ])
 def test_a_part_runs(check, part, words):
     status, said = check("--device", "cpu", "--quick", part)
     assert status == 0 and all(word in said for word in [*words, "all that must be right is right"]), said
 
 
+@pytest.mark.long
 def test_speed_is_told_and_drawn(check, tmp_path):
     file = tmp_path / "speed.svg"
     status, said = check("--device", "cpu", "--quick", "--picture", file, "speed")
@@ -118,6 +119,7 @@ def test_what_fails_with_nccl_is_tried_without(parts):
         nccl.or_without(nccl.Nccl(nccl.PAIR), measure)
 
 
+@pytest.mark.long
 def test_figures_are_not_lost_with_those_of_nccl(parts, monkeypatch, request):
     """Here it does not even start."""
     import latency
@@ -152,6 +154,7 @@ def test_faults_of_training_are_found(compare):
     assert "scaled by" in compare(close, close, scales=(4, 4))[0]
 
 
+@pytest.mark.long
 def test_the_package_is_built_against_a_library_that_is_installed(request, check, tmp_path):
     build = Path(request.config.getoption("--programs")).resolve().parent
     if not (build / "CMakeCache.txt").exists():
