@@ -6,7 +6,7 @@ import pytest
 
 # Below, at and above one slice (256K) and one page, and sizes that no number of ranks divides.
 SIZES = ["--min", "4K", "--max", "4M", "--factor", "4"]
-FEW_SIZES = ["--min", "13333", "--max", "533320", "--factor", "40"]
+FEW_SIZES = ["--min", "13333", "--max", "266660", "--factor", "20"]  # the second just above one slice
 
 LAYOUTS = [("single", 2), ("single", 4), ("quad", 1), ("quad", 2)]
 

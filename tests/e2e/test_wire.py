@@ -83,7 +83,7 @@ def test_a_model_learns_as_well(make_cluster, programs, tmp_path, figure):
     for wire in ["native", *WIRES]:
         ring = make_cluster(2).start()
         job = ring.launch(f"digits-{wire}", ["env", f"GRADRING_WIRE={wire}", str(programs / "gradring-digits"), "--width",
-                                             "8", "--epochs", "10", "--weights-out",
+                                             "8", "--epochs", "5", "--weights-out",
                                              str(tmp_path / f"{wire}-%r.bin")], per_node=2)
         assert job.wait(200) == [0] * 4, [one.complains() for one in job]
         accuracy[wire] = float(re.search(r"test accuracy ([\d.]+) %", job[0].says())[1])
