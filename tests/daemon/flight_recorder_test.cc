@@ -36,7 +36,7 @@ FlightEvent numbered(uint64_t value) {
   return event;
 }
 
-FlightLife read(const std::string& path) {
+FlightLife life_in(const std::string& path) {
   auto life = tools::read_flight_file(path);
   EXPECT_TRUE(life) << life.error().message();
   return life ? *life : FlightLife{};
@@ -59,7 +59,7 @@ TEST_F(FlightRecorderTest, KeepsTheNewestEventsOfEachThread) {
   const core::Time begin = monotonic_now();
   recorder.control()->record(numbered(7));
   for (uint64_t i = 1; i <= 1000; ++i) recorder.data()->record(numbered(i));
-  const FlightLife life = read(path_);
+  const FlightLife life = life_in(path_);
   ASSERT_EQ(life.entries.size(), 1u + 64u);
   EXPECT_EQ(life.overwritten, 1000u - 64u);
   EXPECT_EQ(life.entries[0].event.value, 7u) << "the busy thread must not push it out";
@@ -74,7 +74,7 @@ TEST_F(FlightRecorderTest, KeepsTheNewestEventsOfEachThread) {
 TEST_F(FlightRecorderTest, SaysWhoWroteIt) {
   FlightRecorder recorder;
   start(recorder);
-  const FlightLife life = read(path_);
+  const FlightLife life = life_in(path_);
   EXPECT_EQ(life.header.pid, getpid());
   EXPECT_EQ(text_in(life.header.node), "a");
   EXPECT_EQ(fate_of(life.header).is, Fate::Is::kRunning);
@@ -95,16 +95,16 @@ TEST_F(FlightRecorderTest, SaysWhoWroteIt) {
 TEST_F(FlightRecorderTest, AClockThatIsSetLaterHoldsForAll) {
   FlightRecorder recorder;
   start(recorder);
-  const int64_t as_set = read(path_).header.wall_offset;
+  const int64_t as_set = life_in(path_).header.wall_offset;
   const int64_t wrong = as_set - 3600 * core::kSecond;
   {
     const Fd file(open(path_.c_str(), O_WRONLY | O_CLOEXEC));
     ASSERT_EQ(pwrite(file.get(), &wrong, sizeof wrong, offsetof(FlightHeader, wall_offset)),
               ssize_t{sizeof wrong});
   }
-  ASSERT_EQ(read(path_).header.wall_offset, wrong);
+  ASSERT_EQ(life_in(path_).header.wall_offset, wrong);
   recorder.follow_wall_clock();
-  EXPECT_NEAR(static_cast<double>(read(path_).header.wall_offset - as_set), 0,
+  EXPECT_NEAR(static_cast<double>(life_in(path_).header.wall_offset - as_set), 0,
               static_cast<double>(60 * core::kSecond));
 }
 
@@ -117,7 +117,7 @@ TEST_F(FlightRecorderTest, TextOfAnyLengthComesBackAsFarAsItFits) {
   recorder.control()->record(numbered(4), std::string(10'000, 'n'), "too late");
   recorder.control()->record(numbered(5), "n", std::string(10'000, 'w'));
   recorder.control()->record(numbered(6), {}, "words alone");
-  const FlightLife life = read(path_);
+  const FlightLife life = life_in(path_);
   ASSERT_EQ(life.entries.size(), 6u);
   EXPECT_EQ(life.entries[5].name, "");
   EXPECT_EQ(life.entries[5].words, "words alone");
@@ -146,7 +146,7 @@ TEST_F(FlightRecorderTest, TimeNeverGoesBackWithinARing) {
   const core::Time looked = ring.now();
   EXPECT_GT(looked, 3000);
   ring.record_at(numbered(5), ring.now());
-  const FlightLife life = read(path_);
+  const FlightLife life = life_in(path_);
   std::vector<int64_t> times;
   for (const tools::FlightEntry& entry : life.entries) times.push_back(entry.event.time);
   EXPECT_EQ(times, (std::vector<int64_t>{1000, 3000, 3000, looked, looked}));
@@ -175,7 +175,7 @@ TEST_F(FlightRecorderTest, AReaderSeesWholeEventsOnlyWhileTheyAreWritten) {
   size_t seen = 0;
   // The writer may take a while to get a processor.
   for (int round = 0; round < 300 || (seen == 0 && round < 1'000'000); ++round) {
-    for (const auto& [event, ring, name, words] : read(path_).entries) {
+    for (const auto& [event, ring, name, words] : life_in(path_).entries) {
       ASSERT_EQ(event.sequence, event.value);
       ASSERT_EQ(event.key, (OpKey{event.value, event.value}));
       ASSERT_EQ(event.epoch, event.value);
@@ -198,7 +198,7 @@ TEST_F(FlightRecorderTest, SurvivesAKill) {
   }
   siginfo_t ended{};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
-  const FlightLife life = read(path_);
+  const FlightLife life = life_in(path_);
   ASSERT_EQ(life.entries.size(), 1u);
   EXPECT_EQ(life.entries[0].event.value, 42u);
   EXPECT_EQ(fate_of(life.header).is, Fate::Is::kGone) << "a zombie does not run";
@@ -212,8 +212,8 @@ TEST_F(FlightRecorderTest, TheLifeBeforeIsKept) {
     start(recorder);
     recorder.control()->record(numbered(life));
   }
-  EXPECT_EQ(read(path_).entries.at(0).event.value, 3u);
-  EXPECT_EQ(read(before_).entries.at(0).event.value, 2u);
+  EXPECT_EQ(life_in(path_).entries.at(0).event.value, 3u);
+  EXPECT_EQ(life_in(before_).entries.at(0).event.value, 2u);
 }
 
 TEST_F(FlightRecorderTest, AStartThatFailsPushesNothingOut) {
@@ -227,7 +227,7 @@ TEST_F(FlightRecorderTest, AStartThatFailsPushesNothingOut) {
     ASSERT_TRUE(recorder.open(scratch_.directory(), "a", kRing).ok());
     recorder.control()->record(numbered(2));
   }
-  EXPECT_EQ(read(path_).entries.at(0).event.value, 1u);
+  EXPECT_EQ(life_in(path_).entries.at(0).event.value, 1u);
   EXPECT_NE(access(before_.c_str(), F_OK), 0);
   EXPECT_NE(access((path_ + ".new").c_str(), F_OK), 0);
 }

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/tools/schema.h"
+#include "tests/tools/expect_sound.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/waits.h"
 
@@ -17,12 +17,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 // Everything that is printed keeps its promise to scripts and cannot drive the terminal.
-void expect_sound(const Answer& answer, const std::string& schema) {
-  EXPECT_EQ(offence(schema_of(schema), document_of(answer)), "");
-  EXPECT_THAT(answer.text, Not(HasSubstr("\x1b")));
-  EXPECT_TRUE(answer.text.ends_with('\n'));
-}
-
 wire::StatusReport healthy_daemon() {
   wire::StatusReport report;
   report.set_node("a");

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/tools/expect_sound.h"
 #include "tests/tools/process.h"
-#include "tests/tools/schema.h"
 #include "tools/ctl/topology/names.h"
 #include "tools/ctl/topology/recordings.h"
 #include "tools/ctl/topology/show.h"
@@ -24,12 +24,6 @@ TopologyReports replay(const std::string& name) {
   auto reports = replay_machine(GRADRING_MACHINES "/" + name);
   EXPECT_TRUE(reports) << reports.error().message();
   return reports ? *reports : TopologyReports{};
-}
-
-void expect_sound(const Answer& answer) {
-  EXPECT_EQ(offence(schema_of("topology"), document_of(answer)), "");
-  EXPECT_THAT(answer.text, Not(HasSubstr("\x1b")));
-  EXPECT_TRUE(answer.text.ends_with('\n'));
 }
 
 // A job on so many nodes, two ranks each, over two lanes.
@@ -75,7 +69,7 @@ TEST(ShowTopology, SaysWhereWhatLiesOnGpusIsSummed) {
   sums->set_way("by NCCL 2.28.9");
   sums->set_network("from the GPUs' memory");
   const Answer answer = show(reports, Style{});
-  expect_sound(answer);
+  expect_sound(answer, "topology");
   EXPECT_THAT(answer.text, HasSubstr("summed on 4 GPUs, NVIDIA H100: gpu-sums is on; of several "
                                      "GPUs by NCCL 2.28.9; in turns with trainers' kernels (no "
                                      "MPS); it goes from the GPUs' memory\n"));
@@ -109,7 +103,7 @@ TEST(ShowTopology, SaysWhichGpusHaveErrorsAndWhatTheyMean) {
   error->set_what("had a kernel that did wrong");
   error->set_count(12);
   const Answer answer = show(reports, Style{});
-  expect_sound(answer);
+  expect_sound(answer, "topology");
   EXPECT_THAT(answer.text, HasSubstr("  Xid 79      1  3.0 s ago  unusable: it has fallen off"));
   EXPECT_THAT(answer.text, HasSubstr("\nGPU2          "));
   EXPECT_THAT(answer.text, HasSubstr("0000:ee:00.0  MIG-1234"));
@@ -122,7 +116,7 @@ TEST(ShowTopology, SaysWhichGpusHaveErrorsAndWhatTheyMean) {
 
 TEST(ShowTopology, PrintsTheMatrixAsNvidiaSmiDoes) {
   const Answer answer = show(replay("server-4x2"), Style{});
-  expect_sound(answer);
+  expect_sound(answer, "topology");
   EXPECT_THAT(answer.problems, IsEmpty());
   EXPECT_THAT(
       answer.text,
@@ -146,7 +140,7 @@ TEST(ShowTopology, PrintsTheMatrixAsNvidiaSmiDoes) {
 TEST(ShowTopology, HasAllOfItForScripts) {
   for (const char* name : {"dgx-h100", "consumer", "server-4x2", "vm-flat"}) {
     const Answer answer = show(replay(name), Style{});
-    expect_sound(answer);
+    expect_sound(answer, "topology");
     const auto& machine = answer.json["nodes"][0]["machine"];
     const size_t devices = machine["gpus"].size() + machine["nics"].size();
     EXPECT_EQ(machine["distances"].size(), devices * devices) << name;
@@ -168,7 +162,7 @@ TEST(ShowTopology, TellsWhatPortsAreAndCount) {
     counter->set_value(uint64_t(value));
   }
   const Answer answer = show(reports, Style{});
-  expect_sound(answer);
+  expect_sound(answer, "topology");
   EXPECT_THAT(answer.text,
               HasSubstr("mlx5_0:1  down  12.0 s  addresses, 3.0 s ago  retransmits 7\n"));
   EXPECT_THAT(answer.text, Not(HasSubstr("rnr")));
@@ -179,7 +173,7 @@ TEST(ShowTopology, TellsWhatPortsAreAndCount) {
   counter->set_name("out_of_sequence");
   counter->set_value(4);
   const Answer counted = show(reports, Style{});
-  expect_sound(counted);
+  expect_sound(counted, "topology");
   EXPECT_THAT(counted.text, HasSubstr("mlx5_bond_0:1  out_of_sequence 4\n"));
 }
 
@@ -193,7 +187,7 @@ TEST(ShowTopology, TellsLanesNodesAndRings) {
   lane->set_device("mlx5_1:1 (RDMA)");
   lane->set_state("lost");
   const Answer answer = show(reports, Style{});
-  expect_sound(answer);
+  expect_sound(answer, "topology");
   EXPECT_THAT(answer.text, HasSubstr("ring of job evening (epoch 3):\n"
                                      "  n0 [0-1] -> n1 [2-3] -> n2 [4-5] -> n0\n"
                                      "  in the order of their lowest ranks: n0 has 0\n"));
@@ -206,7 +200,7 @@ TEST(ShowTopology, SaysWhyThereIsNoMachine) {
   TopologyReports reports = ring_of(2);
   reports[0].mutable_machine()->set_fault("its driver hangs\x1b[2J");
   const Answer answer = show(reports, Style{});
-  expect_sound(answer);
+  expect_sound(answer, "topology");
   EXPECT_THAT(answer.text, HasSubstr("cannot be shown: its driver hangs\\x1b[2J"));
   EXPECT_THAT(answer.text, HasSubstr("ring of job evening"));
 }
@@ -234,7 +228,7 @@ TEST(ShowTopology, BelievesNoIndex) {
     bends[i](&reports[0]);
     EXPECT_NE(nonsense_in(reports[0]), "") << i;
     const Answer answer = show(reports, Style{});
-    expect_sound(answer);
+    expect_sound(answer, "topology");
     EXPECT_THAT(answer.problems, ElementsAre(HasSubstr("contradicts itself"))) << i;
     EXPECT_THAT(svg_of(reports), HasSubstr("</svg>"));
     EXPECT_THAT(dot_of(reports), HasSubstr("digraph"));

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/tools/schema.h"
+#include "tests/tools/expect_sound.h"
 #include "tools/ctl/drain.h"
 #include "tools/ctl/events.h"
 
@@ -12,10 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-void expect_sound(const Answer& answer, const std::string& schema) {
-  EXPECT_EQ(offence(schema_of(schema), document_of(answer)), "");
-}
 
 // ---- drain ----
 
