@@ -12,6 +12,7 @@
 #include "client/src/error.h"
 #include "client/src/limits.h"
 #include "client/src/sized_struct.h"
+#include "client/src/utf8.h"
 #include "proto/version.h"
 
 // The C interface: pointers checked, forks noticed, nothing thrown out. Everything else is
@@ -109,6 +110,15 @@ void gradring_close(gradring_comm* comm) {
 
 gradring_code gradring_leave(gradring_comm* comm) {
   return on(comm, [](Communicator& body) { return remember(body.leave()); });
+}
+
+gradring_code gradring_abort(gradring_comm* comm, const char* why) {
+  const bool said = why != nullptr && *why != '\0' && gradring::client::is_utf8(why);
+  return on(comm, [&](Communicator& body) {
+    char text[256];  // of which an error's message has room beside who, where and which op
+    gradring::client::copy_text(said ? why : "aborted the job", text, sizeof(text));
+    return remember(body.leave(text));
+  });
 }
 
 int32_t gradring_rank(const gradring_comm* comm) { return comm ? comm->body->rank() : -1; }

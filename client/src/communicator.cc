@@ -49,28 +49,34 @@ std::optional<Outcome> Communicator::job_failure() {
   return job_failure_;
 }
 
-Status Communicator::leave() { return leave(Clock::now() + kLeaveTime); }
+Status Communicator::leave(const std::string& failed) {
+  return leave(Clock::now() + kLeaveTime, failed);
+}
 
-Status Communicator::leave(TimePoint deadline) {
+Status Communicator::leave(TimePoint deadline, const std::string& failed) {
   Inside inside(*this);
   auto& lock = inside.lock();
   if (!job_failure_) {
     Failure failure{Cause::kTrainerLeft, {}};
-    failure.blame = {settings_.rank, session_.place().node, ::getpid(), "", "left the job"};
-    job_failure_ =
-        failed(std::move(failure), fmt::format("this rank has left job {}", settings_.job));
+    failure.blame = {settings_.rank, session_.place().node, ::getpid(), "",
+                     failed.empty() ? "left the job" : failed};
+    job_failure_ = client::failed(
+        std::move(failure),
+        failed.empty() ? fmt::format("this rank has left job {}", settings_.job)
+                       : fmt::format("this rank has aborted job {}: {}", settings_.job, failed));
   }
   const auto pairs = all_pairs();
   lock.unlock();
-  for (const auto& pair : pairs) static_cast<void>(pair->leave(deadline));
+  for (const auto& pair : pairs) static_cast<void>(pair->leave(deadline, failed));
   lock.lock();
-  Status said = say_that_we_leave(lock, deadline);
+  Status said = say_that_we_leave(lock, deadline, failed);
   fail_pending(*job_failure_);
   session_.wake_all();
   return said;
 }
 
-Status Communicator::say_that_we_leave(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
+Status Communicator::say_that_we_leave(std::unique_lock<std::mutex>& lock, TimePoint deadline,
+                                       const std::string& failed) {
   if (session_.lost() || std::exchange(has_left_, true)) return {};
   // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.
   if (joining_) {
@@ -79,6 +85,7 @@ Status Communicator::say_that_we_leave(std::unique_lock<std::mutex>& lock, TimeP
   }
   wire::ClientMessage message;
   message.mutable_leave()->set_job(job_);
+  message.mutable_leave()->set_failed(failed);
   const auto left = session_.call(lock, std::move(message), wire::DaemonMessage::kLeft, deadline);
   return left ? Status() : left.error();
 }

@@ -68,8 +68,9 @@ class Communicator final : private Session::Events, private GpuPool::User {
   // which it makes them do. Only the destructor may follow.
   void close(TimePoint deadline);
 
-  // Leaves the job, waiting kLeaveTime at most, and fails what is under way; memory stays.
-  Status leave();
+  // Leaves the job, waiting kLeaveTime at most, and fails what is under way; memory stays. With
+  // `failed`, what has befallen it, this rank is lost to the others as if its process had died.
+  Status leave(const std::string& failed = {});
 
   // In a forked child nothing but these two may be used: abandon() gives back what can be given
   // back there, and then the object has to be left where it is (fork_watch.h).
@@ -134,8 +135,9 @@ class Communicator final : private Session::Events, private GpuPool::User {
       Settings settings, std::shared_ptr<Commons> commons);
   wire::ClientMessage join_message() const;
   Status join(std::unique_lock<std::mutex>& lock);
-  Status leave(TimePoint deadline);
-  Status say_that_we_leave(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  Status leave(TimePoint deadline, const std::string& failed);
+  Status say_that_we_leave(std::unique_lock<std::mutex>& lock, TimePoint deadline,
+                           const std::string& failed = {});
   void begin_join();
   Status place_in(const wire::View& view);
   void adopt(View view);

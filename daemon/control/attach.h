@@ -22,6 +22,8 @@ class SessionEvents {
   // Its hello was good.
   virtual void session_opened(const Session& session) = 0;
   virtual void session_ended(SessionId session, const std::string& evidence) = 0;
+  // It is there, and has said what befell it: its rank is lost to its job.
+  virtual void trainer_failed(Session* session, const std::string& evidence) = 0;
 };
 
 // The door for trainers: AF_UNIX, one message a packet (proto/client.proto). Opens sessions, hands

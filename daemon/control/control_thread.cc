@@ -45,17 +45,6 @@ Tunings::Setup tuning_setup_of(const ControlThread::Setup& setup) {
           fmt::format("gradring {}, {}", kProductVersion, setup.identity.transport), setup.plan};
 }
 
-// A trainer that was in no job, or had left it, just goes.
-void record_end(FlightRing* flight, const Session& session, const std::string& evidence) {
-  const bool in_job = session.part != JobPart::kNone;
-  FlightEvent e{.kind = in_job ? FlightKind::kTrainerLost : FlightKind::kTrainerDetached};
-  e.value = static_cast<uint64_t>(session.who.pid);
-  if (!in_job) return flight->record(e);
-  e.rank = session.rank;
-  e.job = prefix_of(session.job);
-  flight->record(e, {}, evidence);
-}
-
 }  // namespace
 
 SessionLimits session_limits_of(const Config& config) {
@@ -343,31 +332,6 @@ void ControlThread::session_opened(const Session& session) {
   FlightEvent attached{.kind = FlightKind::kTrainerAttached, .index = session.who.uid};
   attached.value = static_cast<uint64_t>(session.who.pid);
   setup_.flight->record(attached, session.program);
-}
-
-void ControlThread::session_ended(SessionId id, const std::string& evidence) {
-  Session* session = sessions_.find(id);
-  if (session == nullptr || session->gone) return;
-  session->gone = true;
-  record_end(setup_.flight, *session, evidence);
-  if (session->part != JobPart::kNone) {
-    tell(Notice::kTrainerDied, spdlog::level::info,
-         {{"GRADRING_JOB", jobs_.name_of(session->job)},
-          {"GRADRING_RANK", std::to_string(session->rank)},
-          {"GRADRING_PID", std::to_string(session->who.pid)}},
-         fmt::format("job {}: trainer rank {} ({}): {}", jobs_.name_of(session->job), session->rank,
-                     describe(session->who), evidence));
-    // Who ends because its job is over is no news.
-    if (session->part != JobPart::kClosed) vitals_.client_died(evidence);
-    jobs_.mark_over(*session, "dead");
-    rings_.close(*session);
-    membership_.session_lost(id, evidence);
-  }
-  sessions_.unbind_route(*session);
-  session->socket.reset();
-  session->pidfd.reset();
-  session->answers.clear();
-  erase_if_free(*session);
 }
 
 // ---- time ----

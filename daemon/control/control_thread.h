@@ -105,7 +105,10 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   int flush_answers();
 
   void session_opened(const Session& session) override;
+  // losses.cc
   void session_ended(SessionId session, const std::string& evidence) override;
+  void trainer_failed(Session* session, const std::string& evidence) override;
+  Failure lose(Session* session, const std::string& evidence, const std::string& device = "");
   void peer_up(const std::string& node) override;
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence) override;
   void peer_away(const std::string& node, const std::string& evidence) override;

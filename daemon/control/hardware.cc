@@ -56,24 +56,7 @@ void ControlThread::gpu_lost(SessionId id, const GpuHealth::Lost& lost) {
     return;
   }
   const bool joining = session->part == JobPart::kJoining;
-  Failure failure{Cause::kTrainerDied, {}};
-  failure.blame = {session->rank, setup_.config.node, session->who.pid, lost.gpu,
-                   "its GPU " + lost.why};
-  const std::string& evidence = failure.blame.evidence;
-  FlightEvent e{.kind = FlightKind::kTrainerLost, .rank = session->rank};
-  e.value = static_cast<uint64_t>(session->who.pid);
-  e.job = prefix_of(session->job);
-  setup_.flight->record(e, {}, evidence);
-  tell(Notice::kTrainerDied, spdlog::level::info,
-       {{"GRADRING_JOB", jobs_.name_of(session->job)},
-        {"GRADRING_RANK", std::to_string(session->rank)},
-        {"GRADRING_PID", std::to_string(session->who.pid)}},
-       fmt::format("job {}: trainer rank {} ({}): {}", jobs_.name_of(session->job), session->rank,
-                   describe(session->who), evidence));
-  vitals_.client_died(evidence);
-  jobs_.mark_over(*session, "dead");
-  rings_.close(*session, failure);
-  membership_.session_lost(id, evidence, lost.gpu);
+  const Failure failure = lose(session, "its GPU " + lost.why, lost.gpu);
   if (joining) {
     jobs_.refuse(id, {Code::kUnavailable, describe(failure)});
   } else {

@@ -7,6 +7,7 @@
 
 #include "daemon/control/attach.h"
 #include "daemon/control/peer_wire.h"
+#include "daemon/control/view_wire.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
@@ -180,13 +181,17 @@ void Requests::leave(const Asked& asked, Session& session, const wire::Leave& le
     return parts_.clients->refuse(asked.routing_id, asked.request,
                                   {Code::kPermissionDenied, fault});
   }
-  FlightEvent left{.kind = FlightKind::kTrainerLeft, .rank = session.rank};
-  left.job = prefix_of(session.job);
-  left.value = static_cast<uint64_t>(session.who.pid);
-  parts_.flight->record(left);
-  parts_.jobs->mark_over(session, "left");
-  parts_.rings->close(session);
-  parts_.membership->leave(session.id);
+  if (!leave.failed().empty() && session.part != JobPart::kClosed) {
+    parts_.session_events->trainer_failed(&session, shortened(leave.failed()));
+  } else {
+    FlightEvent left{.kind = FlightKind::kTrainerLeft, .rank = session.rank};
+    left.job = prefix_of(session.job);
+    left.value = static_cast<uint64_t>(session.who.pid);
+    parts_.flight->record(left);
+    parts_.jobs->mark_over(session, "left");
+    parts_.rings->close(session);
+    parts_.membership->leave(session.id);
+  }
   session.part = JobPart::kNone;
   session.handle = 0;
   parts_.sessions->save(session);

@@ -62,6 +62,31 @@ TEST_F(LeavingEarly, IsSaidOnce) {
   EXPECT_EQ(daemon_.wait_for_messages(wire::ClientMessage::kLeave, 2).size(), 2u);
 }
 
+TEST_F(LeavingEarly, MayBeForAReasonThatTheOthersAreTold) {
+  const gradring_request open = submit(comm_, barrier_op());
+  EXPECT_EQ(gradring_abort(comm_.get(), "ended by ValueError: no such batch"), GRADRING_OK);
+  gradring_result result = empty_result();
+  EXPECT_EQ(gradring_wait(comm_.get(), open, 10'000, &result), GRADRING_ERR_FAILED);
+  EXPECT_EQ(result.blamed_rank, 1);
+  EXPECT_THAT(std::string(result.message),
+              HasSubstr("this rank has aborted job job: ended by ValueError: no such batch"));
+  const auto said = daemon_.wait_for_messages(wire::ClientMessage::kLeave, 1);
+  EXPECT_EQ(said.at(0).leave().failed(), "ended by ValueError: no such batch");
+}
+
+TEST_F(LeavingEarly, GivesAReasonOfItsOwnForNoneAndPartOfALongOne) {
+  std::string umlauts;
+  for (int i = 0; i < 1000; ++i) umlauts += "\u00fc";
+  const std::string half = umlauts.substr(0, 254);  // 255 would be half a character
+  for (const char* const why : {"", "\xff", static_cast<const char*>(nullptr), umlauts.c_str()}) {
+    const Comm other = open(daemon_, 1, 8);
+    EXPECT_EQ(gradring_abort(other.get(), why), GRADRING_OK);
+  }
+  const auto said = daemon_.wait_for_messages(wire::ClientMessage::kLeave, 4);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(said.at(i).leave().failed(), "aborted the job");
+  EXPECT_EQ(said.at(3).leave().failed(), half);
+}
+
 TEST_F(LeavingEarly, RefusesWhatComesAndLeavesMemoryAsItIs) {
   float* const memory = alloc(comm_, 8);
   memory[7] = 7;

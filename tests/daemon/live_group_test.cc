@@ -11,6 +11,7 @@
 namespace gradring::daemon {
 namespace {
 
+using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 
@@ -92,6 +93,34 @@ TEST_F(LiveGroupTest, ARankThatLeavesEndsTheGroupAndNotTheJob) {
       EXPECT_THAT(error.what(), HasSubstr("rank 2"));
     }
     job.barrier();
+  });
+}
+
+TEST_F(LiveGroupTest, WhoAbortsIsNamedWithItsWordsToAllWhoWaitForItAnywhere) {
+  policy_ = "fail";
+  run("train", [](Communicator& job) {
+    job.barrier();  // all are in it
+    if (job.rank() == 3) return job.abort("ended by ValueError: no such batch");
+    try {
+      auto memory = job.allocate<float>(kElements);
+      if (job.rank() == 2) job.allreduce(memory);
+      const Communicator group = job.group({0, 1, 2, 3});
+      ADD_FAILURE() << "rank 3 was not there";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 3"), HasSubstr("pid"),
+                                      HasSubstr("ended by ValueError: no such batch")));
+    }
+  });
+}
+
+TEST_F(LiveGroupTest, AnElasticJobGoesOnWithoutWhoAborts) {
+  policy_ = "elastic";
+  run("train", [](Communicator& job) {
+    auto memory = job.allocate<float>(kElements);
+    if (job.rank() == 3) return job.abort("ended by ValueError: no such batch");
+    for (float& value : memory) value = 1;
+    job.allreduce(memory);
+    EXPECT_TRUE(all_are(memory, kRanks - 1));
   });
 }
 

@@ -217,6 +217,13 @@ GRADRING_API void gradring_close(gradring_comm* comm);
  * DEADLINE: the daemon did not confirm it by then, and hears of it from gradring_close. */
 GRADRING_API gradring_code gradring_leave(gradring_comm* comm);
 
+/* Leaves as gradring_leave does, but as one that has failed: to the other ranks it is as if this
+ * process had died. At once, and whether they wait for it or not, the job is over for them, or goes
+ * on without this rank if it is elastic; their errors have the cause TRAINER_DIED, this rank, its
+ * node and pid, and `why` as what befell it: a few words of UTF-8, of which 255 bytes are told.
+ * NULL, none, or what is not UTF-8: "aborted the job". Groups are to be aborted by themselves. */
+GRADRING_API gradring_code gradring_abort(gradring_comm* comm, const char* why);
+
 /* Stays the same for life, whoever is lost. */
 GRADRING_API int32_t gradring_rank(const gradring_comm* comm);
 /* Ranks that are there. Without failures constant; in an elastic job see gradring_get_view. */

@@ -283,6 +283,8 @@ class Communicator {
 
   // Now, whatever is under way, which ends by an Error (gradring_leave).
   void leave() const { check(gradring_leave(comm_.get())); }
+  // The same as one that has failed, which the other ranks are told (gradring_abort).
+  void abort(const std::string& why) const { check(gradring_abort(comm_.get(), why.c_str())); }
 
   int rank() const { return gradring_rank(comm_.get()); }
   int size() const { return gradring_size(comm_.get()); }

@@ -18,7 +18,7 @@ void set(int32_t& field, const std::optional<int32_t>& value) {
 
 std::shared_ptr<gradring_comm> owned(gradring_comm* comm) { return {comm, gradring_close}; }
 
-// What a process has opened; few, and of each no more than that.
+// What a process is in; few, and of each no more than that.
 class Opened {
  public:
   void add(const std::shared_ptr<gradring_comm>& comm) {
@@ -41,8 +41,13 @@ class Opened {
 };
 
 Opened& opened() {
-  static Opened all;
-  return all;
+  static Opened jobs;
+  return jobs;
+}
+
+Opened& grouped() {
+  static Opened groups;
+  return groups;
 }
 
 // The first ones of a large group: a sentence is to be read.
@@ -101,6 +106,13 @@ std::shared_ptr<Job> Job::open(const JobOptions& options) {
   return std::shared_ptr<Job>(new Job(comm, std::make_shared<Arena>(comm)));
 }
 
+// Groups first: their ops are what others wait in.
+void Job::abort_all(const std::string& why) {
+  for (Opened* const some : {&grouped(), &opened()}) {
+    for (const auto& comm : some->all()) static_cast<void>(gradring_abort(comm.get(), why.c_str()));
+  }
+}
+
 void Job::waited_for_input(uint64_t nanoseconds) {
   for (const auto& comm : opened().all()) gradring_waited_for_input(comm.get(), nanoseconds);
 }
@@ -112,7 +124,9 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
   // Which ranks are missing; other errors are of the job.
   if (code == GRADRING_ERR_DEADLINE) throw in_numbers_of(ranks, Error(code, gradring_last_error()));
   check(code);
-  return std::shared_ptr<Job>(new Job(owned(made), arena_, ranks));
+  auto comm = owned(made);
+  grouped().add(comm);
+  return std::shared_ptr<Job>(new Job(std::move(comm), arena_, ranks));
 }
 
 Error Job::in_numbers_of_all(const Error& error) const {

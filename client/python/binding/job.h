@@ -49,6 +49,9 @@ class Job : public std::enable_shared_from_this<Job> {
   // Now, whatever is under way, which fails (gradring_leave). Memory stays.
   void leave() const;
 
+  // All jobs and groups that are there still, each within its 2 s (gradring_abort).
+  static void abort_all(const std::string& why);
+
   // Tells all jobs that were opened and are there still (gradring_waited_for_input).
   static void waited_for_input(uint64_t nanoseconds);
 

@@ -243,6 +243,10 @@ NB_MODULE(_native, m) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&Waits::end));
   m.def("end_waits", &Waits::end);
   m.def("told", &told);
+  m.def("abort_all", [](const std::string& why) {
+    const nb::gil_scoped_release unlocked;
+    Job::abort_all(why);
+  });
   m.def("waited_for_input", [](uint64_t nanoseconds) {
     const nb::gil_scoped_release unlocked;
     Job::waited_for_input(nanoseconds);

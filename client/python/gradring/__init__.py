@@ -8,7 +8,7 @@ Arrays are NumPy's, or anything that speaks DLPack or the buffer protocol. gradr
 """
 
 from . import loader  # isort: skip  (before all that needs what it loads)
-from . import elastic
+from . import elastic, uncaught
 from ._native import Cause, Code, Dtype, ReduceOp, Wire, version
 from .batches import batches
 from .built import (ccl_built, cuda_built, ddl_built, gloo_built, gloo_enabled, mpi_built, mpi_enabled,
