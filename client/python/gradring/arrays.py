@@ -29,6 +29,7 @@ DTYPES = {
 }
 
 
+NO_NUMBERS = ("string", "resource", "variant")  # of TensorFlow, which ends the process where DLPack is asked for
 VALUES = (bool, int, float, list, tuple, np.generic)  # are copied: they have no memory of their own that could be written
 
 
@@ -78,6 +79,8 @@ def as_array(tensor: Any) -> np.ndarray:
     if isinstance(tensor, VALUES):
         return np.asarray(tensor)
     if hasattr(tensor, "__dlpack__"):
+        if (name := getattr(getattr(tensor, "dtype", None), "name", None)) in NO_NUMBERS:
+            raise TypeError(f"gradring cannot move {name}")
         try:
             return np.from_dlpack(tensor)
         except (BufferError, RuntimeError, TypeError):

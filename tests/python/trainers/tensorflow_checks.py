@@ -133,6 +133,7 @@ def rows():
     close(got[0], shares[rank])
     close(got[1], np.full((1, 2), size))
     refused(ValueError, "scalar", hvd.allgather, tf.constant(1.0))
+    refused(TypeError, "cannot move string", hvd.allgather, tf.constant(["a"]))
 
 
 def broadcasts():
