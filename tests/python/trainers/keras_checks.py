@@ -255,6 +255,25 @@ def ranks_drop_units_of_their_own():
     assert len(np.unique(everybody, axis=0)) == size
 
 
+def a_state_is_kept_in_the_midst_of_an_epoch():
+    model = model_of()
+    model.compile(hvd.DistributedOptimizer(sgd()), "mse", jit_compile=False)
+    state = hvd.elastic.KerasState(model)
+
+    class Keep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:
+                state.save()
+                self.weights = weights(self.model)
+                self.velocity = np.array(keras.ops.convert_to_numpy(self.model.optimizer.momentums[0]))
+    keep = Keep()
+    model.fit(*MINE, batch_size=EACH, verbose=0, callbacks=[keep])
+    assert (weights(model) != keep.weights).any()
+    state.restore()
+    assert (weights(model) == keep.weights).all() and np.abs(keep.velocity).max() > 0
+    close(keras.ops.convert_to_numpy(model.optimizer.momentums[0]), keep.velocity, rtol=0, atol=0)
+
+
 def momentum_is_corrected():
     """v = m v' - r g where v' = v r / r_before: what one step with m r / r_before makes."""
     def train(correction):
@@ -365,7 +384,8 @@ def by_the_other_name():
 
 
 CHECKS = [values, fits_as_one_process_would, gradients_in_groups, passes_are_added_up, overflow_of_one_rank, local_layers, saved_and_loaded,
-          callbacks, ranks_drop_units_of_their_own, momentum_is_corrected, the_best_is_kept, sparse_gradients, by_the_other_name]
+          callbacks, ranks_drop_units_of_their_own, a_state_is_kept_in_the_midst_of_an_epoch, momentum_is_corrected,
+          the_best_is_kept, sparse_gradients, by_the_other_name]
 OF_TENSORFLOW = [by_the_other_name]
 NOT_OF_JAX = [passes_are_added_up]
 for check in CHECKS:

@@ -36,6 +36,11 @@ class KerasState(PartsState):
         parts = {"model": model, **({"optimizer": optimizer} if optimizer is not None else {})}
         super().__init__({name: Keeper(part, _read, _write) for name, part in parts.items()}, **values)
 
+    def save(self):
+        if hasattr(self.model, "jax_state_sync"):
+            self.model.jax_state_sync()  # on JAX the variables are empty in the midst of fit()
+        super().save()
+
 
 def _shared(part):
     return part.weights if isinstance(part, keras.Model) else part.variables
