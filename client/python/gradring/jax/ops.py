@@ -40,7 +40,7 @@ def allreduce(tree: Any, op=Average, name: str | None = None, prescale_factor: f
     """
     leaves, structure = jax.tree.flatten(tree)
     how = _Reduction(op, name, prescale_factor, postscale_factor, wire, process_set)
-    return jax.tree.unflatten(structure, _reduced(how, leaves) if _differentiated(leaves) else how(leaves))
+    return jax.tree.unflatten(structure, _through(how, leaves))
 
 
 def grouped_allreduce(arrays: Sequence, op=Average, name: str | None = None, prescale_factor: float = 1.0,
@@ -142,8 +142,13 @@ def _reduced(how: _Reduction, leaves: list) -> list:
     return how(leaves)
 
 
+def _through(how: _Reduction, leaves: list) -> list:
+    # Not in vain: what jax.custom_vjp wraps is compiled anew with each call.
+    return _reduced(how, leaves) if any(isinstance(one, jax.core.Tracer) for one in leaves) else how(leaves)
+
+
 def _forward(how, leaves):
-    return how(leaves), None
+    return _through(how, leaves), None  # of which there may be a gradient as well, as of what _backward makes
 
 
 def _backward(how, _, gradients):
@@ -152,16 +157,11 @@ def _backward(how, _, gradients):
                                   "Sum")
     own = replace(how, name=how.name and f"{how.name}.gradient")
     real = [one for one in gradients if one.dtype != jax.dtypes.float0]  # the others are of integers
-    reduced = iter(own(real))
+    reduced = iter(_through(own, real))
     return [next(reduced) if one.dtype != jax.dtypes.float0 else one for one in gradients],
 
 
 _reduced.defvjp(_forward, _backward)
-
-
-def _differentiated(leaves) -> bool:
-    """Not in vain: what jax.custom_vjp wraps is compiled anew with each call."""
-    return any(isinstance(one, jax.core.Tracer) for one in leaves)
 
 
 def _of_tree(tree, run, shape):
