@@ -197,6 +197,28 @@ def saved_and_loaded():
     refused(ValueError, "Average and Sum", hvd.DistributedOptimizer, sgd(), op=hvd.Max)
 
 
+def saved_with_passes():
+    """As with the optimizer itself: what passes have added up is each rank's own."""
+    path = Path(sys.argv[1]).parent / f"passes-{rank}.keras"
+    for wrap in (lambda one: one, keras.optimizers.LossScaleOptimizer):
+        model = model_of()
+        optimizer = hvd.DistributedOptimizer(sgd(), backward_passes_per_step=STEPS)
+        fit(model, wrap(optimizer), MINE, EACH)
+        model.save(path)
+        velocity = np.asarray(optimizer.momentums[0])
+        assert np.abs(velocity).max() > 0
+        for loaded in (keras.models.load_model(path), hvd.load_model(path)):
+            again = getattr(loaded.optimizer, "inner_optimizer", loaded.optimizer)
+            close(again.momentums[0], velocity, rtol=0, atol=0)
+            assert int(again.iterations) == 2 * STEPS
+        state = hvd.elastic.KerasState(model)
+        count, *sums = optimizer.variables_of_passes()
+        assert len(sums) == len(model.trainable_variables)
+        count.assign_add(1)
+        state.restore()  # so that all ranks exchange in the same pass again
+        assert int(count) == 2 * STEPS
+
+
 class Rates(keras.callbacks.Callback):
     def __init__(self):
         super().__init__()
@@ -383,11 +405,11 @@ def by_the_other_name():
         close(hvd.broadcast(one, 0), one, rtol=0, atol=0)
 
 
-CHECKS = [values, fits_as_one_process_would, gradients_in_groups, passes_are_added_up, overflow_of_one_rank, local_layers, saved_and_loaded,
-          callbacks, ranks_drop_units_of_their_own, a_state_is_kept_in_the_midst_of_an_epoch, momentum_is_corrected,
-          the_best_is_kept, sparse_gradients, by_the_other_name]
+CHECKS = [values, fits_as_one_process_would, gradients_in_groups, passes_are_added_up, overflow_of_one_rank, local_layers,
+          saved_and_loaded, saved_with_passes, callbacks, ranks_drop_units_of_their_own,
+          a_state_is_kept_in_the_midst_of_an_epoch, momentum_is_corrected, the_best_is_kept, sparse_gradients, by_the_other_name]
 OF_TENSORFLOW = [by_the_other_name]
-NOT_OF_JAX = [passes_are_added_up]
+NOT_OF_JAX = [passes_are_added_up, saved_with_passes]
 for check in CHECKS:
     if (check in OF_TENSORFLOW and not tensorflow) or (check in NOT_OF_JAX and keras.backend.backend() == "jax"):
         continue

@@ -43,9 +43,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         if self.broadcast_done:
             return
         optimizer = self.model.optimizer
-        inner = getattr(optimizer, "inner_optimizer", optimizer)
-        private = getattr(inner, "private_variables", list)() + getattr(optimizer, "private_variables", list)()
-        kept = {key_of(one) for one in [*self._local, *private]}
+        kept = {key_of(one) for one in self._local}
         variables = [*self.model.weights, *(optimizer.variables if optimizer is not None else [])]
         known: dict[int, object] = {key_of(one): one for one in variables}
         broadcast_variables([one for key, one in known.items() if key not in kept], self.root_rank)

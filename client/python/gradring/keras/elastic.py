@@ -17,6 +17,7 @@ import numpy as np
 
 from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run
 from ..elastic.parts import Keeper, PartsState
+from .optimizer import Distributed
 
 __all__ = ["CommitStateCallback", "HorovodInternalError", "HostsUpdatedInterrupt", "KerasState", "ObjectState", "State",
            "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
@@ -43,7 +44,11 @@ class KerasState(PartsState):
 
 
 def _shared(part):
-    return part.weights if isinstance(part, keras.Model) else part.variables
+    if isinstance(part, keras.Model):
+        return part.weights
+    wrapped = [part, part.inner_optimizer] if isinstance(part, keras.optimizers.LossScaleOptimizer) else [part]
+    passes = [one for each in wrapped if isinstance(each, Distributed) for one in each.variables_of_passes()]
+    return [*part.variables, *passes]
 
 
 def _read(part):

@@ -83,9 +83,15 @@ class Distributed:
     def _local(self):
         return getattr(self, "_local_variables", _Untracked()).items
 
-    def private_variables(self) -> list:
-        """Which differ from rank to rank."""
-        return list(getattr(self, "_sums", []))
+    @property
+    def variables(self):
+        """Of the optimizer itself, so that a model is saved as it would be with that one."""
+        passes = {id(one) for one in self.variables_of_passes()}
+        return [one for one in super().variables if id(one) not in passes]
+
+    def variables_of_passes(self) -> list:
+        """How many passes there were, and what they have added up, which differs from rank to rank."""
+        return [self._count, *self._sums] if hasattr(self, "_sums") else []
 
 
 def _nothing(_):
