@@ -245,6 +245,11 @@ def callbacks():
     wanted = [0.1 * ((step + 1) / STEPS * (size - 1) / 2 + 1) for step in range(2 * STEPS)]
     close(rates.seen[:2 * STEPS], wanted)
     close(rates.seen[2 * STEPS:], [0.1 * size] * STEPS + [0.01 * size] * STEPS)
+    if backend != "torch":
+        together.compile(hvd.DistributedOptimizer(sgd()), "mse", jit_compile=False, steps_per_execution=STEPS)
+        warmup = hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.1 * size, warmup_epochs=2)
+        rates = together.fit(*MINE, batch_size=EACH, epochs=3, verbose=0, callbacks=[warmup]).history["lr"]
+        close(rates, [0.1 * ((size - 1) / STEPS / 2 + 1), 0.1 * size, 0.1 * size])
     losses = np.asarray(hvd.allgather(np.array([history.history["loss"]])))
     assert (losses == losses[0]).all(), losses
     shared = [one for one in together.trainable_variables]

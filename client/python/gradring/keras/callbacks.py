@@ -154,6 +154,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
     def on_epoch_end(self, epoch, logs=None):
+        if epoch == self.end_epoch - 1:  # where a call has several batches (steps_per_execution) the last one began earlier
+            self._adjust(self.end_epoch - 1 / self.steps_per_epoch)
         super().on_epoch_end(epoch, logs)
         if epoch == self.end_epoch - 1 and self.verbose > 0 and rank() == 0:
             print(f"\nEpoch {epoch + 1}: the learning rate is warmed up to {_rate(self.model.optimizer):g}.")
