@@ -176,8 +176,16 @@ std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time si
     return fmt::format(
         "its data thread has not moved for {:.1f} s while its control thread is alive", seconds);
   }
+  const std::string devices = fmt::format("{}", fmt::join(self_.devices, ", "));
+  // Not one heartbeat: mostly a firewall that lets the control port alone pass.
+  if (data_watch_.silent_for(peer.node, now) >= now - peer.up_since) {
+    return fmt::format(
+        "nothing came by the data network ({}) in the {:.1f} s since the control connection "
+        "stands; do firewalls let the data ports pass (docs/configure.md#ports)?",
+        devices, seconds);
+  }
   return fmt::format("data network ({}) silent for {:.1f} s while the control connection is alive",
-                     fmt::join(self_.devices, ", "), seconds);
+                     devices, seconds);
 }
 
 void Peers::on_data_lost(const PeerDataLost& lost, core::Time now) {

@@ -77,6 +77,17 @@ def test_cut_link(make_cluster, namespaces, figure):
     run_job(cluster, "cut", "--ops", "3", per_node=2)
 
 
+def test_a_firewall_before_the_data_ports_is_guessed(make_cluster, namespaces):
+    """It lets the control port pass, and what comes to the other ports is lost without a word."""
+    cluster = make_cluster(2, network=namespaces)
+    for what in ["--dport 7300 -j ACCEPT", "--sport 7300 -j ACCEPT", "-j DROP"]:
+        cluster.network.inside(1, "iptables", "-w", "-A", "INPUT", "-p", "tcp", *what.split())
+    cluster.start_daemons()
+    asked = "nothing came by the data network (eth0 (TCP)) in the"
+    said = wait_until(lambda: [line for line in cluster.nodes[1].log(20).splitlines() if asked in line], 15, "it is said")
+    assert "let the data ports pass (docs/configure.md#ports)" in said[0], said
+
+
 def test_stopped_daemon_is_silent_to_the_others(make_cluster):
     """A frozen host looks like this: its connections stay open and nothing comes."""
     cluster = make_cluster(3).start()

@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(DoctorPeers, WhoIsNotUpIsToldWithWhatToTry) {
   Facts facts = healthy_facts();
@@ -23,6 +24,16 @@ TEST(DoctorPeers, WhoIsNotUpIsToldWithWhatToTry) {
   EXPECT_EQ(found.level, Level::kFail);
   EXPECT_EQ(found.found, "lost: connection refused");
   EXPECT_THAT(found.remedy, HasSubstr("nc -vz b.example 7300"));
+}
+
+TEST(DoctorPeers, OfWhoIsConnectedTheControlPortIsNotDoubted) {
+  Facts facts = healthy_facts();
+  wire::PeerReport* peer = facts.nodes[0].peers.mutable_peers(0);
+  peer->set_state("suspect");
+  peer->set_reason("nothing came by the data network");
+  const std::string remedy = finding_of(check_peers(facts), "peer b").remedy;
+  EXPECT_THAT(remedy, HasSubstr("data ports"));
+  EXPECT_THAT(remedy, Not(HasSubstr("nc -vz")));
 }
 
 TEST(DoctorPeers, NothingIsSaidOfNodesThatCouldNotBeAsked) {

@@ -32,15 +32,24 @@ std::string how_to_reach(const std::string& address) {
       printable(host), port, port);
 }
 
+std::string remedy_for(const wire::PeerReport& peer) {
+  if (peer.state() == "refused")
+    return "keys, versions and node names must fit; the reason says which";
+  // It was reached at its port, and is connected still.
+  if (peer.state() == "suspect") {
+    return "is it stopped, or busy? Firewalls must let the data ports pass as well: "
+           "docs/configure.md#ports";
+  }
+  return how_to_reach(peer.address());
+}
+
 Findings reachable(const NodeFacts& own) {
   Findings findings;
   for (const wire::PeerReport& peer : own.peers.peers()) {
     if (peer.state() == "up") continue;
     const std::string why = peer.reason().empty() ? "" : ": " + printable(peer.reason());
-    findings.push_back(fail("peer " + name_of(peer), printable(peer.state()) + why,
-                            peer.state() == "refused"
-                                ? "keys, versions and node names must fit; the reason says which"
-                                : how_to_reach(peer.address())));
+    findings.push_back(
+        fail("peer " + name_of(peer), printable(peer.state()) + why, remedy_for(peer)));
   }
   if (findings.empty())
     findings.push_back(ok("peers", fmt::format("{} up", counted(own.peers.peers_size(), "peer"))));
