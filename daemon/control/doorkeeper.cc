@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,15 +11,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "daemon/clock.h"
+#include "daemon/config.h"
 #include "daemon/control/process.h"
 #include "daemon/notice.h"
 
@@ -27,17 +33,36 @@ namespace {
 // Of a daemon with few descriptors an eighth; else what 64 lanes or segments take.
 constexpr rlim_t kLeftMost = 64;
 
-// How often it is looked which connections of a user that has its share are still there.
+// At `listen`: of each peer of the largest ring a connection, and one that its host has left
+// behind.
+constexpr rlim_t kFromPeersMost = 2 * kPeersMax;
+
+// How often it is looked which connections of who has its share are still there.
 constexpr core::Time kRecount = 100 * core::kMillisecond;
+
+ino_t inode_of(int fd) {
+  struct stat state {};
+  return fstat(fd, &state) == 0 ? state.st_ino : 0;
+}
 
 // A connection that was let in. It may have ended since, and the number be another's.
 struct Guest {
   int fd;
   ino_t inode;
 };
-struct User {
-  std::vector<Guest> guests;
+struct Guests {
+  std::vector<Guest> all;
   core::Time counted = 0;
+
+  bool has_room(size_t most) {
+    const core::Time now = monotonic_now();
+    if (all.size() >= most && now - counted >= kRecount) {
+      counted = now;
+      std::erase_if(all, [](const Guest& guest) { return inode_of(guest.fd) != guest.inode; });
+    }
+    return all.size() < most;
+  }
+  void add(int fd) { all.push_back({fd, inode_of(fd)}); }
 };
 
 struct Door {
@@ -47,7 +72,11 @@ struct Door {
   std::atomic<uint32_t> greedy = 0;        // the last such user
   std::mutex mutex;
   int spare = -1;  // given up for a moment, so that a stranger can be accepted and sent away
-  std::map<uint32_t, User> users;
+  std::map<uint32_t, Guests> users;
+  std::set<uint16_t> peers_ports;
+  Guests from_network;
+  std::atomic<uint64_t> beyond_network = 0;  // as turned_away
+  std::string last_host;                     // of these
 };
 
 // Never destroyed: libzmq's threads may end later.
@@ -60,9 +89,16 @@ int accept_as_asked(int listener, sockaddr* address, socklen_t* size, int flags)
   return static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
 }
 
-ino_t inode_of(int fd) {
-  struct stat state {};
-  return fstat(fd, &state) == 0 ? state.st_ino : 0;
+std::string host_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  std::array<char, NI_MAXHOST> host{};
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host.data(), host.size(),
+                  nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "a host that has gone";
+  }
+  return host.data();
 }
 
 // Nobody but root and the daemon's own user has more connections than half of what can be open, or
@@ -73,19 +109,43 @@ bool is_within_share(int stranger) {
   rlimit limit{};
   if (uid == 0 || uid == geteuid() || getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
   const std::scoped_lock lock(it.mutex);
-  User& user = it.users[uid];
-  const core::Time now = monotonic_now();
-  if (user.guests.size() >= limit.rlim_cur / 2 && now - user.counted >= kRecount) {
-    user.counted = now;
-    std::erase_if(user.guests,
-                  [](const Guest& guest) { return inode_of(guest.fd) != guest.inode; });
-  }
-  if (user.guests.size() >= limit.rlim_cur / 2) {
+  Guests& guests = it.users[uid];
+  if (!guests.has_room(limit.rlim_cur / 2)) {
     it.greedy = uid;
     return false;
   }
-  user.guests.push_back({stranger, inode_of(stranger)});
+  guests.add(stranger);
   return true;
+}
+
+// Whoever reaches `listen` has a connection before it has shown a key. All of them together have
+// half of what can be open at most, so that trainers and gradringctl get in.
+bool is_within_share_of_network(int stranger) {
+  Door& it = door();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
+  const std::scoped_lock lock(it.mutex);
+  if (!it.from_network.has_room(std::min(limit.rlim_cur / 2, kFromPeersMost))) {
+    it.last_host = host_of(stranger);
+    return false;
+  }
+  it.from_network.add(stranger);
+  return true;
+}
+
+bool is_for_peers(int listener) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+  uint16_t port = 0;
+  if (address.ss_family == AF_INET) {
+    port = ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  } else if (address.ss_family == AF_INET6) {
+    port = ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  }
+  Door& it = door();
+  const std::scoped_lock lock(it.mutex);
+  return it.peers_ports.count(port) > 0;
 }
 
 // One that is gone already (-1) is not counted.
@@ -111,6 +171,10 @@ int send_away_with_spare(int listener) {
 
 int accept_guarded(int listener, sockaddr* address, socklen_t* size, int flags) {
   const int stranger = accept_as_asked(listener, address, size, flags);
+  if (stranger >= 0 && listener != door().listener) {
+    return is_within_share_of_network(stranger) ? stranger
+                                                : send_away(stranger, &door().beyond_network);
+  }
   if (stranger >= 0) {
     if (!leaves_enough_files(stranger)) return send_away(stranger, &door().turned_away);
     return is_within_share(stranger) ? stranger : send_away(stranger, &door().beyond_share);
@@ -141,12 +205,19 @@ void guard_listener(int listener) {
   it.listener = listener;
 }
 
+void guard_peers_port(uint16_t port) {
+  Door& it = door();
+  const std::scoped_lock lock(it.mutex);
+  if (it.spare < 0) it.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  it.peers_ports.insert(port);
+}
+
 void tell_turned_away() {
   const auto grew = [](const std::atomic<uint64_t>& counter, uint64_t* told) {
     const uint64_t now = counter;
     return std::exchange(*told, now) != now;
   };
-  static uint64_t turned_away = 0, beyond_share = 0;
+  static uint64_t turned_away = 0, beyond_share = 0, beyond_network = 0;
   if (grew(door().turned_away, &turned_away)) {
     tell_limit({Code::kResourceExhausted, no_files_left()});
   }
@@ -157,6 +228,14 @@ void tell_turned_away() {
                      "gradringd's unit has room for, and gets no more",
                      door().greedy.load())});
   }
+  if (grew(door().beyond_network, &beyond_network)) {
+    const std::scoped_lock lock(door().mutex);
+    tell_limit({Code::kResourceExhausted,
+                fmt::format("the connections to `listen` take half of what LimitNOFILE of "
+                            "gradringd's unit has room for, or are {}: more are turned away, as "
+                            "one from {} was",
+                            kFromPeersMost, door().last_host)});
+  }
 }
 
 }  // namespace gradring::daemon
@@ -165,6 +244,8 @@ void tell_turned_away() {
 // program first.
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* size, int flags) {
   using namespace gradring::daemon;
-  if (listener == door().listener) return accept_guarded(listener, address, size, flags);
+  if (listener == door().listener || is_for_peers(listener)) {
+    return accept_guarded(listener, address, size, flags);
+  }
   return accept_as_asked(listener, address, size, flags);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 // Whoever connects takes a descriptor, as does the memory that a trainer asks for, and the last
@@ -18,6 +19,10 @@ std::string no_files_left(const char* for_what = "whoever connects");
 // For control.sock, whose connections libzmq accepts: 4.3 ends the process where there is no
 // descriptor (ipc_listener.cpp takes EMFILE for a bug). One listener at a time; any thread.
 void guard_listener(int listener);
+
+// Likewise of all who connect to this port by TCP, when these have half of all together. What is
+// left is for whoever is on the node. Any thread.
+void guard_peers_port(uint16_t port);
 
 // Logs that somebody was turned away so since the last call. Control thread.
 void tell_turned_away();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/control/doorkeeper.h"
 #include "daemon/control/router_names.h"
 #include "daemon/control/sessions.h"
 #include "proto/version.h"
@@ -75,7 +76,10 @@ Status Peers::open() {
 }
 
 Status Peers::bind(const char* option, const std::string& address) {
-  if (zmq_bind(router_.handle(), ("tcp://" + address).c_str()) == 0) return {};
+  if (zmq_bind(router_.handle(), ("tcp://" + address).c_str()) == 0) {
+    if (const auto at = parse_host_port(address)) guard_peers_port(at->port);
+    return {};
+  }
   switch (zmq_errno()) {
     case EADDRINUSE:
       return {Code::kUnavailable,
