@@ -343,6 +343,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
                  bool comes_round) {
   const bool was_up = std::exchange(peer.up, false);
   const bool gave_us_up = std::exchange(peer.gave_us_up, false);
+  const std::string doubt = was_up && gave_us_up ? doubt_of(peer, now) : "";
   peer.lost.reset();
   peer.link.drop(evidence, now);
   if (!was_up) {
@@ -383,7 +384,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   }
   const core::Time slept = gave_us_up ? control_watch_.slept(now) : 0;
   const std::string why =
-      slept == 0 ? evidence
+      slept == 0 ? evidence + doubt
                  : fmt::format("this daemon stood still for {:.1f} s, and node {} gave it up",
                                static_cast<double>(slept) / core::kSecond, peer.node);
   tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},

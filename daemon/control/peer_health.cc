@@ -188,6 +188,15 @@ std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time si
                      devices, seconds);
 }
 
+// What was wrong seen from here, if anything was, where the other end was the first to give up.
+std::string Peers::doubt_of(const Peer& peer, core::Time now) const {
+  const core::Time control = control_watch_.silent_for(peer.node, now);
+  const core::Time data = data_watch_.silent_for(peer.node, now);
+  if (std::max(control, data) < config_.suspect) return "";
+  const char* const plane = control >= config_.suspect ? "control" : "data";
+  return fmt::format("; seen from here: {}", silence_of(peer, plane, std::max(control, data), now));
+}
+
 void Peers::on_data_lost(const PeerDataLost& lost, core::Time now) {
   Peer& peer = peers_[lost.peer];
   if (peer.up && peer.link.number() == lost.link) peer.lanes->broke(lost.lane, lost.why, now);

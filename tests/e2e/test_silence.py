@@ -77,15 +77,32 @@ def test_cut_link(make_cluster, namespaces, figure):
     run_job(cluster, "cut", "--ops", "3", per_node=2)
 
 
-def test_a_firewall_before_the_data_ports_is_guessed(make_cluster, namespaces):
-    """It lets the control port pass, and what comes to the other ports is lost without a word."""
-    cluster = make_cluster(2, network=namespaces)
+def without_data_ports(cluster, node):
+    """A firewall lets the control port pass, and what comes to the other ports is lost without a word."""
     for what in ["--dport 7300 -j ACCEPT", "--sport 7300 -j ACCEPT", "-j DROP"]:
-        cluster.network.inside(1, "iptables", "-w", "-A", "INPUT", "-p", "tcp", *what.split())
+        cluster.network.inside(node, "iptables", "-w", "-A", "INPUT", "-p", "tcp", *what.split())
+
+
+NEVER_HEARD = "nothing came by the data network (eth0 (TCP)) in the"
+
+
+def test_a_firewall_before_the_data_ports_is_guessed(make_cluster, namespaces):
+    cluster = make_cluster(2, network=namespaces)
+    without_data_ports(cluster, 1)
     cluster.start_daemons()
-    asked = "nothing came by the data network (eth0 (TCP)) in the"
-    said = wait_until(lambda: [line for line in cluster.nodes[1].log(20).splitlines() if asked in line], 15, "it is said")
+    node = cluster.nodes[1]
+    said = wait_until(lambda: [one for one in node.log(20).splitlines() if NEVER_HEARD in one], 15, "it is said")
     assert "let the data ports pass (docs/configure.md#ports)" in said[0], said
+
+
+def test_who_is_given_up_says_what_it_saw_itself(make_cluster, namespaces):
+    """Both ends hear nothing, and one has less patience."""
+    cluster = make_cluster(2, network=namespaces)
+    cluster.configure(cluster.nodes[0], decide="20s")
+    without_data_ports(cluster, 1)
+    cluster.start()
+    told = wait_failed(cluster.launch("given-up", [TRAINER, "--ops", "5"])[0], SOON_AFTER_A_CUT)
+    assert "node n1" in told["message"] and f"; seen from here: {NEVER_HEARD}" in told["message"], told
 
 
 def test_stopped_daemon_is_silent_to_the_others(make_cluster):
