@@ -349,6 +349,7 @@ int ControlThread::tick_if_due(core::Time now) {
   attach_.tick(now);
   setup_.recorder->follow_wall_clock();
   tell_turned_away();
+  free_memory_.tick(now);
   for (const auto& [job, table] : tunings_.wanted()) membership_.tune(job, table);
   feed_watchdog(now);
   return 1;

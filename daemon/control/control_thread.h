@@ -12,6 +12,7 @@
 #include "daemon/control/client_router.h"
 #include "daemon/control/clients.h"
 #include "daemon/control/events.h"
+#include "daemon/control/free_memory.h"
 #include "daemon/control/gpu_health.h"
 #include "daemon/control/jobs.h"
 #include "daemon/control/peers.h"
@@ -170,6 +171,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   std::vector<zmq_pollitem_t> items_;  // of the last wait: descriptors, trainers, then peers
   std::vector<Event> taken_;           // kept for its capacity
   core::Time next_tick_ = 0;
+  FreeMemory free_memory_;
   Phase phase_ = Phase::kServing;
   core::Time phase_deadline_ = 0;
   bool by_signal_ = false;            // so it drains

@@ -79,6 +79,18 @@ bool hung_up(int socket) {
   return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP)) != 0;
 }
 
+struct Memory {
+  uint64_t resident = 0, shared = 0;  // bytes
+};
+
+Memory own_memory() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t size = 0, resident = 0, shared = 0;
+  file >> size >> resident >> shared;
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return {resident * page, shared * page};
+}
+
 }  // namespace
 
 Credentials credentials_of(int socket) {
@@ -144,11 +156,11 @@ std::optional<std::string> how_it_ended(int pidfd, int64_t pid) {
                          : fmt::format("killed by signal {} (SIG{})", signal, name);
 }
 
-uint64_t own_rss_bytes() {
-  std::ifstream file("/proc/self/statm");
-  uint64_t size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+uint64_t own_rss_bytes() { return own_memory().resident; }
+
+uint64_t own_anonymous_bytes() {
+  const Memory memory = own_memory();
+  return memory.resident - memory.shared;
 }
 
 double own_cpu_seconds() {

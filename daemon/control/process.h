@@ -41,8 +41,10 @@ char process_state(int64_t pid);
 // may not look into it (another uid, no CAP_SYS_PTRACE); afterwards, before Linux 6.15.
 std::optional<std::string> how_it_ended(int pidfd, int64_t pid);
 
-// Resident bytes, processor seconds and open descriptors of this process.
+// Resident bytes, those of them that no file or segment has, processor seconds and open descriptors
+// of this process.
 uint64_t own_rss_bytes();
+uint64_t own_anonymous_bytes();
 double own_cpu_seconds();
 uint64_t own_open_files();
 

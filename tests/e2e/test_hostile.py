@@ -323,6 +323,16 @@ def test_whoever_reads_gets_all_that_it_asked_for_at_once(pair):
             assert strangers.fields(strangers.received(asks))[1] == 5
 
 
+def test_who_comes_and_goes_leaves_no_memory_behind(pair):
+    """What libzmq frees fits into little of what it asks for then, and would stay the daemon's."""
+    node = pair.nodes[0]
+    before = node.footprint().rss_bytes
+    for _ in range(3000):
+        with strangers.greeted(node.runtime_dir / "control.sock") as asks:
+            asks.sendall(strangers.frame(strangers.query(0)) * 20)
+    wait_until(lambda: node.footprint().rss_bytes < before + (20 << 20), 20, "the daemon is as large as before")
+
+
 COMES_OFTEN = """
 import sys
 runtime_dir, times = sys.argv[1], int(sys.argv[2])
