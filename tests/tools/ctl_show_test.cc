@@ -16,7 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Everything that is printed keeps its promise to scripts and cannot drive the terminal.
 wire::StatusReport healthy_daemon() {
   wire::StatusReport report;
   report.set_node("a");

@@ -10,7 +10,7 @@
 
 namespace gradring::tools {
 
-// As a document it is what its schema says, and as text, lines without colours.
+// Everything that is printed keeps its promise to scripts and cannot drive the terminal.
 inline void expect_sound(const Answer& answer, const std::string& schema) {
   EXPECT_EQ(offence(schema_of(schema), document_of(answer)), "");
   EXPECT_THAT(answer.text, testing::Not(testing::HasSubstr("\x1b")));
