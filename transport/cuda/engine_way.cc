@@ -23,7 +23,7 @@ constexpr auto kMeasuredWithin = std::chrono::seconds(10);
 // worth another.
 constexpr double kWorthIt = 1.1;
 
-std::string in_words(double bytes_a_second) {
+std::string rate_in_words(double bytes_a_second) {
   if (bytes_a_second == 0) return "which does not work";
   return fmt::format("{:.1f} GB/s", bytes_a_second / 1e9);
 }
@@ -81,8 +81,8 @@ void Engine::settle_way() {
     broken_ = {};
   }
   way_ = fmt::format("{}: {} MiB of float32 on each GPU by {} {}, by kernels {}",
-                     worth_it ? "by " + nccl : way_, kMeasuredBytes >> 20, nccl, in_words(by_nccl),
-                     in_words(by_kernels));
+                     worth_it ? "by " + nccl : way_, kMeasuredBytes >> 20, nccl,
+                     rate_in_words(by_nccl), rate_in_words(by_kernels));
 }
 
 double Engine::measure() {
