@@ -1,6 +1,7 @@
 #include "client/src/attach.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -116,6 +117,11 @@ tl::expected<std::optional<AttachPacket>, Status> AttachSocket::receive() {
         Code::kInternal, "the daemon sent a packet on the attach socket that cannot be read"));
   }
   return packet;
+}
+
+bool AttachSocket::closed_there() const {
+  pollfd looked{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&looked, 1, 0) == 1 && (looked.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 }  // namespace gradring::client

@@ -35,6 +35,9 @@ class AttachSocket {
   // a packet that cannot be read. After either the socket is of no more use.
   tl::expected<std::optional<AttachPacket>, Status> receive();
 
+  // Whether the daemon has closed it, also while packets are left to receive.
+  bool closed_there() const;
+
   // Both sides see it closed, whoever waits here too.
   void hang_up() { ::shutdown(socket_.get(), SHUT_RDWR); }
 

@@ -178,6 +178,7 @@ void Session::dispatch(wire::DaemonMessage message) {
       break;
   }
   const uint64_t number = message.request();
+  if (message.has_refused() && number != 0 && superseded()) return;
   const auto call = control_calls_.find(number);
   if (call != control_calls_.end() && call->second.later) {
     control_calls_.erase(call);
@@ -190,6 +191,12 @@ void Session::dispatch(wire::DaemonMessage message) {
     events_.on_refused(number, message.refused());
   }
   // Any other is the answer to a call that gave up, or news that only a later library knows.
+}
+
+// The control channel finds the daemon's next life by itself, with what lay in it unsent. That life
+// does not know the channel and refuses it all, which says nothing: it is sent again on a new one.
+bool Session::superseded() const {
+  return resumable() && !job_closed_ && (away() || connection_->attach.closed_there());
 }
 
 void Session::dispatch(AttachPacket packet) {

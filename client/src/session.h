@@ -208,6 +208,7 @@ class Session final : private Reader::Source {
   bool post_attach();
   bool take_attach();
   bool take_resumption();
+  bool superseded() const;
   void dispatch(wire::DaemonMessage message);
   void dispatch(AttachPacket packet);
   void hung_up();

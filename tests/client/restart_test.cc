@@ -95,6 +95,21 @@ TEST_F(Restart, ASubmissionThatWasLostIsSentAgain) {
   wait_good(request);
 }
 
+// What lay unsent reaches the next life on the old channel, which that life knows nothing of.
+TEST_F(Restart, ARefusalBehindTheHangUpIsNotTheOps) {
+  const gradring_request request = submit_barrier();
+  daemon_.hang_up();
+  wire::DaemonMessage refused;
+  refused.set_request(request);
+  *refused.mutable_refused() = refusal(Code::kIncompatible, "speaks client protocol 1");
+  daemon_.send(refused);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it has come
+  drive(request);
+  daemon_.complete(operations().at(0));
+  wait_good(request);
+  expect_all_well();
+}
+
 TEST_F(Restart, ManyOpsAreSubmittedAgainInOrderAndInMessagesThatTheDaemonTakes) {
   constexpr size_t kOps = 3000;
   gradring_op op = barrier_op();
