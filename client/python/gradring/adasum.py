@@ -32,7 +32,7 @@ def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, p
     def work():
         results = []
         for i, vector in enumerate(vectors):
-            combined = _combine(vector, f"{full}/{i}", process_set) * vector.dtype.type(postscale)
+            combined = _combine(vector, exchange.numbered(full, i, len(vectors)), process_set) * vector.dtype.type(postscale)
             dense = frontend.empty(tuple(sources[i].shape), tensors[i])
             as_array(dense)[...] = combined.reshape(tuple(sources[i].shape))
             if outputs is None:

@@ -46,7 +46,7 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
             given = home.given
         if own:
             home.finish_with(_integers(frontend, size if op == Average else 1, postscale))
-        calls.append(_call(Collective.ALLREDUCE, given, taken, given.count, name=_numbered(full, i, len(tensors)),
+        calls.append(_call(Collective.ALLREDUCE, given, taken, given.count, name=_part("allreduce", full, i, len(tensors)),
                            **(details | {"op": Sum} if own and op == Average else details),
                            prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
         homes.append(home)
@@ -92,7 +92,7 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
         width = given.count // given.shape[0] if given.shape[0] else 0
         output = frontend.empty((rows[process_set.rank()], *given.shape[1:]), tensor)
         calls.append(_call(Collective.REDUCE_SCATTER, given, frontend.place(output), 0, op=Sum if own else op,
-                           name=_numbered(full, i, len(tensors)), counts=[share * width for share in rows],
+                           name=_part("reducescatter", full, i, len(tensors)), counts=[share * width for share in rows],
                            wire=wire, prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
         if own:
             ends.append((_integers(frontend, process_set.size() if op == Average else 1, postscale), output))
@@ -130,7 +130,7 @@ def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
             width = math.prod(place.shape[1:])
             output = frontend.empty((sum(rows[i]), *place.shape[1:]), tensors[i])
             calls.append(_call(Collective.ALLGATHER, place, frontend.place(output), 0,
-                               name=_numbered(full, i, len(places)), counts=[count * width for count in rows[i]]))
+                               name=numbered(full, i, len(places)), counts=[count * width for count in rows[i]]))
             outputs.append(output)
         _start(process_set, calls, [sources, outputs], None).wait()
         return [frontend.result(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
@@ -245,8 +245,15 @@ def _integers(frontend, divisor, factor):
     return end
 
 
-def _numbered(full, i, count):
-    return f"{full}/{i}" if full and count > 1 else full
+def numbered(full: str | None, i: int, count: int) -> str | None:
+    """The name of the i-th op of several. Ranks that have another number of them wait for one another, and none takes the
+    others' tensor for one of its own."""
+    return f"{full}/{i} of {count}" if full and count > 1 else full
+
+
+def _part(kind, full, i, count):
+    """The same where the ops may have no name: the first has one nevertheless, and nobody's result is whole without it."""
+    return numbered(full, i, count) if full or count == 1 or i > 0 else f"{kind} of {count}"
 
 
 def _shares(rows: int, size: int) -> list[int]:

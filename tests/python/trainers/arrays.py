@@ -122,6 +122,15 @@ def groups_of_arrays():
     assert (got[1] == size).all() and got[1].shape == (1, 2)
 
 
+def groups_of_other_lengths():
+    """Are not one another's: ranks that differ wait, and nobody sums what is not of one place."""
+    mine, other = (2, 3) if rank % 2 else (3, 2)
+    early = gradring.grouped_allreduce_async([np.full(2, rank)] * mine, op=gradring.Sum)
+    refused(gradring.GradringError, "still under way", early.wait, 0.3)
+    late = gradring.grouped_allreduce_async([np.full(2, 1)] * other, op=gradring.Sum)
+    assert [len(handle.wait()) for handle in (early, late)] == [mine, other]
+
+
 def rows_put_together():
     whole = np.concatenate([one[:i] for i, one in enumerate(inputs)])
     assert np.array_equal(gradring.allgather(inputs[rank][:rank]), whole)
@@ -226,9 +235,9 @@ def another_life():
 
 
 for one in (places, sums, averages, other_reductions, factors, in_place_and_not_dense, what_cannot_be_written,
-            shared_memory, by_name_in_any_order, what_the_others_wait_for, groups_of_arrays, rows_put_together, broadcasts,
-            each_to_each, shares_of_sums, adaptive_sums, process_sets, mistakes, uneven_data, other_libraries,
-            another_life):
+            shared_memory, by_name_in_any_order, what_the_others_wait_for, groups_of_arrays, groups_of_other_lengths,
+            rows_put_together, broadcasts, each_to_each, shares_of_sums, adaptive_sums, process_sets, mistakes, uneven_data,
+            other_libraries, another_life):
     one()
     say(ok=one.__name__)
 gradring.shutdown()

@@ -66,7 +66,7 @@ def broadcast(tree: Any, root_rank: int, name: str | None = None, *,
     process_set.place_of(root_rank)
 
     def run(arrays):
-        handles = [exchange.broadcast(ARRAYS, one, root_rank=root_rank, name=_numbered(name, i, len(arrays)),
+        handles = [exchange.broadcast(ARRAYS, one, root_rank=root_rank, name=exchange.numbered(name, i, len(arrays)),
                                       process_set=process_set) for i, one in enumerate(arrays)]
         return [handle.wait() for handle in handles]
     return _of_tree(tree, run, lambda one: one.shape)
@@ -95,7 +95,7 @@ def alltoall(tree: Any, splits: Sequence[int] | None = None, name: str | None = 
     received: list[int] = []
 
     def run(arrays):
-        results = [exchange.alltoall(ARRAYS, one, splits, name=_numbered(name, i, len(arrays)),
+        results = [exchange.alltoall(ARRAYS, one, splits, name=exchange.numbered(name, i, len(arrays)),
                                      process_set=process_set, now=True).wait() for i, one in enumerate(arrays)]
         received[:] = results[0][1] if results else []
         return [rows for rows, _ in results]
@@ -179,7 +179,3 @@ def _rows(array, what) -> int:
     if not array.shape:
         raise ValueError(f"gradring: {what} of a scalar, which has no rows; give it one dimension")
     return array.shape[0]
-
-
-def _numbered(name, i, count):
-    return f"{name}/{i}" if name and count > 1 else name

@@ -112,7 +112,8 @@ class _Step:
     def __call__(self, *arrays):
         if not self.process_set.included() or self.process_set.size() == 1:
             return arrays
-        handles = [exchange.allreduce(PASSING, [arrays[i] for i in batch], op=self.op, name=self._named(number),
+        handles = [exchange.allreduce(PASSING, [arrays[i] for i in batch], op=self.op,
+                                      name=exchange.numbered(self.name, number, len(self.batches)),
                                       prescale=1 / self.predivide, postscale=self.predivide,
                                       process_set=self.process_set) for number, batch in enumerate(self.batches)]
         results = list(arrays)
@@ -127,9 +128,6 @@ class _Step:
             for i, result in zip(batch, handle.wait(), strict=True):
                 results[i] = result
         return results
-
-    def _named(self, number):
-        return f"{self.name}/{number}" if self.name and len(self.batches) > 1 else self.name
 
 
 def key_of(variable: Any) -> int:
