@@ -178,6 +178,13 @@ int main(int argc, char** argv) {
     std::cerr << "gradring-sim: --bug wants 0 to " << int{gradring::core::kBugLast} << "\n";
     return 2;
   }
+#ifndef GRADRING_PLANTED_BUGS
+  if (bug != 0) {
+    std::cerr << "gradring-sim: a build with sanitizers makes no mistakes on purpose; take the "
+                 "release's\n";
+    return 2;
+  }
+#endif
 
   if (jobs < 1 || jobs > 256) {
     std::cerr << "gradring-sim: --jobs wants 1 to 256\n";
