@@ -126,7 +126,9 @@ Status Communicator::join(std::unique_lock<std::mutex>& lock) {
   job_ = answer->joined().job();
   if (Status placed = place_in(answer->joined().view()); !placed.ok()) return placed;
   if (settings_.rings) session_.ask_for_rings();
-  return refusal();
+  if (!job_failure_) return session_.why_over();
+  // As the daemon says it of one that ends before it has answered.
+  return {Code::kAborted, fmt::format("job {}: {}", settings_.job, job_failure_->message)};
 }
 
 Status Communicator::place_in(const wire::View& joined) {

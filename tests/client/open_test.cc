@@ -265,7 +265,7 @@ TEST(Open, FailsOrTheFirstOpDoesIfTheJobFailsInThatMoment) {
     daemon.set([](Script& script) { script.complete = false; });
     if (code == GRADRING_OK) code = gradring_barrier(comm);
     EXPECT_EQ(code, GRADRING_ERR_FAILED);
-    EXPECT_STREQ(gradring_last_error(), "rank 1 died");
+    EXPECT_THAT(gradring_last_error(), HasSubstr("rank 1 died"));
     gradring_close(comm);
   }
 }
