@@ -80,12 +80,18 @@ gradring_code gradring_open(const gradring_options* options, gradring_comm** com
 
 gradring_code gradring_group(gradring_comm* comm, const uint32_t* ranks, uint32_t count,
                              gradring_comm** group) {
+  return gradring_group_timed(comm, ranks, count, -1, group);
+}
+
+gradring_code gradring_group_timed(gradring_comm* comm, const uint32_t* ranks, uint32_t count,
+                                   int64_t timeout_ms, gradring_comm** group) {
   if (group == nullptr) return invalid("group is NULL");
   *group = nullptr;
+  if (timeout_ms < -1) return invalid("timeout_ms is negative; -1 is that of the communicator");
   if (ranks == nullptr || count == 0) return invalid("a group has ranks: ranks is NULL or count 0");
   return on(comm, [&](Communicator& body) {
     auto handle = std::make_unique<gradring_comm>();
-    auto made = body.group({ranks, ranks + count});
+    auto made = body.group({ranks, ranks + count}, timeout_ms);
     if (!made) return remember(made.error());
     handle->body = std::move(*made);
     *group = handle.release();

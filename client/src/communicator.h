@@ -61,7 +61,8 @@ class Communicator final : private Session::Events, private GpuPool::User {
   static tl::expected<std::shared_ptr<Communicator>, Status> begin(
       Settings settings, std::shared_ptr<Commons> commons);
   // A job of these ranks of this one, and our place in it (gradring_group).
-  tl::expected<std::unique_ptr<Communicator>, Status> group(const std::vector<uint32_t>& ranks);
+  tl::expected<std::unique_ptr<Communicator>, Status> group(const std::vector<uint32_t>& ranks,
+                                                            int64_t timeout_ms);
   ~Communicator() = default;
 
   // Leaves the job, waiting until then at most, once the calls of other threads have returned,

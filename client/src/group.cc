@@ -81,9 +81,10 @@ tl::expected<Settings, Status> Communicator::settings_of_group(const std::vector
 }
 
 tl::expected<std::unique_ptr<Communicator>, Status> Communicator::group(
-    const std::vector<uint32_t>& ranks) {
+    const std::vector<uint32_t>& ranks, int64_t timeout_ms) {
   auto settings = settings_of_group(ranks);
   if (!settings) return tl::unexpected(settings.error());
+  if (timeout_ms >= 0) settings->join_timeout_ms = timeout_ms;
   auto made = attach(std::move(*settings), commons_);
   if (made) {
     Status formed = form(made->get());

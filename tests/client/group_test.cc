@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
 class Group : public ::testing::Test {
@@ -79,6 +80,31 @@ TEST_F(Group, ThatCameAboutNowhereDoesNotCount) {
   daemon_.set([](Script& script) { script.refuse_join.reset(); });
   const Comm group = group_of({0, 1});
   EXPECT_EQ(join(3).job(), "job[0-1]");
+}
+
+TEST_F(Group, IsWaitedForAsLongAsItsMakerSays) {
+  gradring_comm* made = nullptr;
+  const uint32_t ranks[] = {0, 1};
+  const int64_t own = join(1).timeout_ms();
+  for (const int64_t given : {int64_t{-1}, int64_t{0}, int64_t{750}}) {
+    ASSERT_EQ(gradring_group_timed(job_.get(), ranks, 2, given, &made), GRADRING_OK);
+    const Comm group(made);
+    EXPECT_EQ(join(given < 0 ? 2 : given == 0 ? 3 : 4).timeout_ms(), given < 0 ? own : given);
+  }
+  EXPECT_EQ(gradring_group_timed(job_.get(), ranks, 2, -2, &made), GRADRING_ERR_INVALID);
+  EXPECT_EQ(made, nullptr);
+}
+
+// By the group's name, since its ranks have other numbers than those of the job.
+TEST_F(Group, ThatEndsAsItFormsSaysThatItDid) {
+  daemon_.set([](Script& script) { script.close_after_join = true; });
+  gradring_comm* made = nullptr;
+  const uint32_t ranks[] = {1, 3};
+  while (gradring_group(job_.get(), ranks, 2, &made) == GRADRING_OK) {
+    gradring_close(made);  // the news came behind the answer, and not with it
+  }
+  EXPECT_EQ(made, nullptr);
+  EXPECT_THAT(gradring_last_error(), MatchesRegex("job job\\[1,3\\](#[0-9]+)?: rank 1 died"));
 }
 
 TEST_F(Group, OfAGroupNamesItsRanks) {

@@ -204,6 +204,11 @@ GRADRING_API gradring_code gradring_open(const gradring_options* options, gradri
  * first, the others go on; memory belongs to the one that allocated or registered it. */
 GRADRING_API gradring_code gradring_group(gradring_comm* comm, const uint32_t* ranks,
                                           uint32_t count, gradring_comm** group);
+/* The same, waiting timeout_ms for the other ranks (0: the daemon's form-deadline; -1: as
+ * gradring_group does, what the communicator was opened with). DEADLINE names who is missing. */
+GRADRING_API gradring_code gradring_group_timed(gradring_comm* comm, const uint32_t* ranks,
+                                                uint32_t count, int64_t timeout_ms,
+                                                gradring_comm** group);
 
 /* Leaves the job and frees everything, buffers included. Ops under way are not waited for: leaving
  * before the others' ops can complete fails the job for them. Other threads' calls that still wait

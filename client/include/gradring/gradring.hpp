@@ -274,10 +274,11 @@ class Communicator {
   }
   explicit Communicator(const gradring_options& options) { open(options); }
 
-  // Of some of the ranks, which all call it with the same list (gradring_group).
-  Communicator group(const std::vector<uint32_t>& ranks) const {
+  // Of some of the ranks, which all call it with the same list (gradring_group_timed).
+  Communicator group(const std::vector<uint32_t>& ranks, int64_t timeout_ms = -1) const {
     gradring_comm* made = nullptr;
-    check(gradring_group(comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), &made));
+    check(gradring_group_timed(comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()),
+                               timeout_ms, &made));
     return Communicator(std::shared_ptr<gradring_comm>(made, gradring_close));
   }
 

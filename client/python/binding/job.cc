@@ -117,12 +117,15 @@ void Job::waited_for_input(uint64_t nanoseconds) {
   for (const auto& comm : opened().all()) gradring_waited_for_input(comm.get(), nanoseconds);
 }
 
-std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks) const {
+std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks, int64_t timeout_ms) const {
   gradring_comm* made = nullptr;
-  const gradring_code code =
-      gradring_group(comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), &made);
-  // Which ranks are missing; other errors are of the job.
-  if (code == GRADRING_ERR_DEADLINE) throw in_numbers_of(ranks, Error(code, gradring_last_error()));
+  const gradring_code code = gradring_group_timed(
+      comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), timeout_ms, &made);
+  // Which ranks are missing, or what became of the group, by its name; other errors are of the job.
+  const std::string why = code != GRADRING_OK ? gradring_last_error() : "";
+  if (code == GRADRING_ERR_DEADLINE || (code == GRADRING_ERR_FAILED && why.rfind("job ", 0) == 0)) {
+    throw in_numbers_of(ranks, Error(code, why));
+  }
   check(code);
   auto comm = owned(made);
   grouped().add(comm);

@@ -44,7 +44,7 @@ struct Call {
 class Job : public std::enable_shared_from_this<Job> {
  public:
   static std::shared_ptr<Job> open(const JobOptions& options);
-  std::shared_ptr<Job> group(const std::vector<uint32_t>& ranks) const;
+  std::shared_ptr<Job> group(const std::vector<uint32_t>& ranks, int64_t timeout_ms) const;
 
   // Now, whatever is under way, which fails (gradring_leave). Memory stays.
   void leave() const;

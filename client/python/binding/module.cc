@@ -299,10 +299,14 @@ NB_MODULE(_native, m) {
       .def_prop_ro("epoch", [](const Job& self) { return gradring_epoch(self.comm()); })
       .def_prop_ro("copied_bytes", [](const Job& self) { return self.arena().copied_bytes(); })
       .def_prop_ro("node", [](const Job& self) { return std::string(gradring_node(self.comm())); })
-      .def("group",
-           [](const std::shared_ptr<Job>& self, const std::vector<uint32_t>& ranks) {
-             return run_with_signals([self, ranks] { return self->group(ranks); });
-           })
+      .def(
+          "group",
+          [](const std::shared_ptr<Job>& self, const std::vector<uint32_t>& ranks,
+             int64_t timeout_ms) {
+            return run_with_signals(
+                [self, ranks, timeout_ms] { return self->group(ranks, timeout_ms); });
+          },
+          nb::arg("ranks"), nb::arg("timeout_ms") = -1)
       .def("allocate",
            [](const Job& self, size_t bytes) {
              const nb::gil_scoped_release unlocked;

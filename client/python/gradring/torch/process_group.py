@@ -80,6 +80,11 @@ class ProcessGroup(dist.ProcessGroup):
     def is_open(self):
         return self.job is not None
 
+    @property
+    def timeout(self):
+        """Seconds of each wait without one of its own."""
+        return self._timeout
+
     def getBackendName(self):
         return "gradring"
 

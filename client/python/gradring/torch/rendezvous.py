@@ -19,7 +19,9 @@ def create(options, backend_options=None):
     global _world
     ranks = list(options.global_ranks_in_group)  # none: the default group
     if ranks and _world is not None and _world.is_open:
-        return ProcessGroup(_world.job.group(ranks), options.timeout, options.group_id)
+        # torch's 30 minutes, unless new_group() says less, also where ranks of the default group are waited for a minute.
+        seconds = min(options.timeout.total_seconds(), _world.timeout)
+        return ProcessGroup(_world.job.group(ranks, int(seconds * 1000)), options.timeout, options.group_id)
     if ranks:
         return ProcessGroup(_open(options), options.timeout, options.group_id)
     _world = ProcessGroup(_open(options), options.timeout, options.group_id, at_shutdown=timeline.end)
