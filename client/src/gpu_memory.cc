@@ -163,23 +163,26 @@ tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream
                                             std::span<const GpuMemory* const> others) const {
   const Current current(*context_);
   CudaDriver::Address word = 0;
+  CudaDriver::Stream by = stream;
+  std::shared_ptr<FetchStream> ours;
+  std::unique_lock<std::mutex> going;
   auto result = current.result();
   if (result == kSuccess) result = prepare(stream, reached, &word);
-  if (result != kSuccess) reached.set();  // no stream will, and the next op may have it
-  if (copy.in_place) {
-    if (result == kSuccess) result = begin_on(stream, copy, reached, word);
-  } else {
-    std::shared_ptr<FetchStream> ours;
-    if (result == kSuccess) result = context_->fetches().behind(stream, &ours);
-    std::unique_lock<std::mutex> going;
+  if (result == kSuccess && !copy.in_place) {
+    result = context_->fetches().behind(stream, &ours);
     if (result == kSuccess) {
+      by = ours->stream();
       going = std::unique_lock(ours->go());
-      result = context_->follow(ours->stream(), stream);
+      result = context_->follow(by, stream);
     }
     for (size_t i = 0; i < others.size() && result == kSuccess; ++i) {
-      result = others[i]->follow_all(ours->stream());
+      result = others[i]->follow_all(by);
     }
-    if (result == kSuccess) result = begin_on(ours->stream(), copy, reached, word);
+  }
+  if (result == kSuccess) {
+    result = begin_on(by, copy, reached, word);
+  } else {
+    reached.set();  // no stream will, and the next op may have it
   }
   if (result == kNotSupported) return false;
   if (result == kSuccess) return true;
