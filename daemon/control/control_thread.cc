@@ -173,8 +173,8 @@ core::Time ControlThread::next_deadline(core::Time now) const {
 
 int ControlThread::take_events(core::Time now) {
   setup_.events->take(&taken_);
-  for (const Event& event : taken_) {
-    std::visit([&](const auto& e) { apply(e, now); }, event);
+  for (Event& event : taken_) {
+    std::visit([&](auto& e) { apply(e, now); }, event);
   }
   return static_cast<int>(taken_.size());
 }

@@ -82,7 +82,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   void apply(const EngineFailed& failed, core::Time now);
   void apply(const EngineDrained& drained, core::Time now);
   void apply(const PeersFound& peers, core::Time now);
-  void apply(const GpuMemoryOpened& opened, core::Time) { requests_.gpu_opened(opened); }
+  void apply(GpuMemoryOpened& opened, core::Time) { requests_.gpu_opened(opened); }
   void apply(const GpuMemoryLetGo& let_go, core::Time) { requests_.gpu_let_go(let_go); }
   void apply(const GpuMemoryClosed& closed, core::Time) { requests_.gpu_closed(closed); }
   void apply(const JobFrozen& frozen, core::Time now);

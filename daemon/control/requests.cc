@@ -223,6 +223,10 @@ void Requests::free_now(Session& session, uint64_t request, uint64_t segment) {
   const auto on_gpu = lends ? it->second.gpu : nullptr;
   const Status status = parts_.sessions->free(session, segment);
   if (!status.ok()) return parts_.clients->refuse(session.routing_id, request, status);
+  if (lends && on_gpu == nullptr) {
+    session.freed_early[segment] = request;
+    return;
+  }
   if (lends) return close_gpu(session, request, on_gpu);
   tell_freed(session, request);
 }

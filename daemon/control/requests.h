@@ -51,7 +51,7 @@ class Requests {
   // The data thread's answer, of a session that is there.
   void taken_back(Session& session, const SegmentTakenBack& back);
   // The opener's, of one that was there when it was asked.
-  void gpu_opened(const GpuMemoryOpened& opened);
+  void gpu_opened(GpuMemoryOpened& opened);
   void gpu_let_go(const GpuMemoryLetGo& let_go);
   void gpu_closed(const GpuMemoryClosed& closed);
   // Joins are refused in words from now on.

@@ -69,6 +69,9 @@ struct Session {
   Segments segments;
   // Of memory of GPUs, by the request that they came with, until they are named.
   std::map<uint64_t, std::shared_ptr<const Fd>> offered;
+  // Segments that were freed while memory of a GPU was about to be opened for them, and the
+  // requests that are answered when it is closed again.
+  std::map<uint64_t, uint64_t> freed_early;
   bool ring = false;  // the data thread may hold submissions that came by no message
   std::unordered_map<uint64_t, OpenTicket> open;
 

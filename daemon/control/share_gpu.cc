@@ -87,16 +87,19 @@ void Requests::share_gpu(const Asked& asked, Session& session, const wire::Share
                       offered.empty() ? nullptr : offered.mapped());
 }
 
-void Requests::gpu_opened(const GpuMemoryOpened& opened) {
+void Requests::gpu_opened(GpuMemoryOpened& opened) {
   Session* const session = parts_.sessions->find(opened.session);
   if (session == nullptr || session->gone) return;
   const auto it = session->segments.find(opened.segment);
   if (it == session->segments.end()) {
-    return refuse_share(
-        *session, opened.request,
-        {Code::kNotFound, fmt::format("segment {} was freed before its GPU's memory "
-                                      "was open",
-                                      opened.segment)});
+    opened.memory.reset();  // before its end is asked for, and not with the event
+    refuse_share(*session, opened.request,
+                 {Code::kNotFound, fmt::format("segment {} was freed before its GPU's memory "
+                                               "was open",
+                                               opened.segment)});
+    const auto freed = session->freed_early.extract(opened.segment);
+    if (!freed.empty()) parts_.opener->tell_when_closed(session->id, freed.mapped());
+    return;
   }
   if (opened.memory == nullptr) {
     it->second.gpu_asked = false;

@@ -240,6 +240,10 @@ TEST_F(LiveGpuShare, IsClosedWithItsSegment) {
 }
 
 TEST_F(LiveGpuShare, MayBeFreedBeforeItIsOpen) {
+  const Shared first = make(*x_);
+  EXPECT_TRUE(x_->ask(share(first)).has_gpu_shared());
+  EXPECT_TRUE(x_->ask(freed(first)).has_freed());
+  const size_t open_before = daemon_.open_files();
   for (int i = 0; i < 20; ++i) {
     const Shared x = make(*x_);
     wire::ClientMessage asked = share(x), free = freed(x);
@@ -250,6 +254,7 @@ TEST_F(LiveGpuShare, MayBeFreedBeforeItIsOpen) {
     const wire::DaemonMessage answer = x_->answer_to(asked.request());
     EXPECT_TRUE(answer.has_gpu_shared() || answer.has_refused());
     EXPECT_TRUE(x_->answer_to(free.request()).has_freed());
+    EXPECT_LE(daemon_.open_files(), open_before) << "its trainer may give it back to the GPU now";
   }
 }
 
