@@ -13,11 +13,7 @@ void GpuOps::add(const Submit& submit) {
     const Extent extent = extent_of(s.signature, s.rank, s.position);
     on.dtype = s.signature.dtype;
     on.op = s.signature.op;
-    on.sums = submit.given_on_gpu();
-    on.spreads = submit.gpu_output.memory != nullptr;
-    const bool both = on.sums && on.spreads;
-    on.gathers = both && s.signature.collective == Collective::kAllgather;
-    on.scatters = both && s.signature.collective == Collective::kReduceScatter;
+    on.collective = s.signature.collective;
     on.bytes = extent.output;
     on.part_bytes = submit.part_bytes != 0 ? submit.part_bytes : kRunBytesMost;
     on.part_bytes = std::min(on.part_bytes, kRunBytesMost);
@@ -29,6 +25,16 @@ void GpuOps::add(const Submit& submit) {
                       .output = submit.gpu_output,
                       .host_input = submit.input,
                       .host_output = submit.output});
+  look_at_buffers(on);
+}
+
+// Of one op ranks may leave some there and others not.
+void GpuOps::look_at_buffers(OnGpu& on) {
+  on.sums = std::ranges::any_of(on.ranks, [](const Rank& one) { return one.input.memory; });
+  on.spreads = std::ranges::any_of(on.ranks, [](const Rank& one) { return one.output.memory; });
+  const bool both = on.sums && on.spreads;
+  on.gathers = both && on.collective == Collective::kAllgather;
+  on.scatters = both && on.collective == Collective::kReduceScatter;
 }
 
 bool GpuOps::holds(const OpKey& key) const {
@@ -39,7 +45,11 @@ bool GpuOps::holds(const OpKey& key) const {
 void GpuOps::drop(const OpKey& key, uint32_t rank, uint64_t ticket) {
   const auto it = ops_.find(key);
   std::erase_if(it->second.ranks, [&](const Rank& one) { return one.is(rank, ticket); });
-  if (it->second.ranks.empty()) ops_.erase(it);
+  if (it->second.ranks.empty()) {
+    ops_.erase(it);
+  } else {
+    look_at_buffers(it->second);
+  }
 }
 
 const GpuOps::Leader* GpuOps::leader_of(const OpKey& key) const {

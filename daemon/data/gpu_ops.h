@@ -144,8 +144,9 @@ class GpuOps {
   struct OnGpu {
     Dtype dtype = Dtype::kFloat32;
     ReduceOp op = ReduceOp::kSum;
-    bool sums = false;      // its inputs
-    bool spreads = false;   // its results
+    Collective collective = Collective::kAllreduce;
+    bool sums = false;      // inputs of its ranks
+    bool spreads = false;   // their results
     bool gathers = false;   // both, of an allgather: each input is for itself
     bool scatters = false;  // both, of a reduce-scatter: each result is for itself
     uint64_t bytes = 0;     // of the results
@@ -178,6 +179,7 @@ class GpuOps {
     return {range.memory, range.offset + bytes};
   }
 
+  static void look_at_buffers(OnGpu& on);
   static bool takes(const Rank& rank, const Run& run);
   static bool is_lost(const OnGpu& on, const Source& source);
   static uint64_t run_bytes_of(const OnGpu& on);

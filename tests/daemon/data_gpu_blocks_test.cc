@@ -69,18 +69,22 @@ class DataGpuBlocks : public GpuNodes {
   void submit_on_host(uint32_t number, uint64_t sequence = 0) {
     (number < 2 ? a_ : b_).post(part_of(number, sequence));
   }
-  void scatter_on_gpu(uint32_t number, bool in_place = false) {
+  void scatter_on_gpu(uint32_t number, bool in_place = false, bool stays = false,
+                      uint64_t sequence = 0) {
     Rank& rank = *ranks_.at(number);
-    Submit submit = part_of(number, 0);
+    Submit submit = part_of(number, sequence);
     submit.input = bytes_of(rank.input_shadow);
     submit.output = in_place ? bytes_of(rank.input_shadow) + number * kBlock * sizeof(float)
                              : bytes_of(rank.output_shadow);
     submit.gpu_input = {&rank.input_memory, 0};
+    if (stays) submit.gpu_output = {&rank.output_memory, 0};
     a_.post(submit);
   }
-  void gather_on_gpu(uint32_t number, uint64_t sequence = 0) {
+  void gather_on_gpu(uint32_t number, uint64_t sequence = 0, bool stays = false) {
     Rank& rank = *ranks_.at(number);
     Submit submit = part_of(number, sequence);
+    if (stays) submit.input = bytes_of(rank.input_shadow);
+    if (stays) submit.gpu_input = {&rank.input_memory, 0};
     submit.output = bytes_of(rank.output_shadow);
     submit.gpu_output = {&rank.output_memory, 0};
     a_.post(submit);
@@ -167,6 +171,24 @@ TEST_F(DataGpuBlocks, OfAScatterWhereOneHasNoneThere) {
   EXPECT_EQ(ranks_[1]->output_shadow, block_of(1, 6));
   EXPECT_EQ(ranks_[2]->output, block_of(2, 6));
   EXPECT_THAT(gpus_->sums(), Each(1));
+}
+
+// As libraries of several ages, of which one leaves results on its GPU.
+TEST_F(DataGpuBlocks, ComeToEachWhereItWantsThem) {
+  for (const uint32_t there : {0, 1}) {
+    begin(Collective::kReduceScatter);
+    for (const uint32_t rank : {0, 1}) scatter_on_gpu(rank, false, rank == there, 2 * there);
+    submit_on_host(2, 2 * there);
+    expect_good_ends();
+    EXPECT_EQ(ranks_.at(there)->output, block_of(there, 6)) << there;
+    EXPECT_EQ(ranks_.at(1 - there)->output_shadow, block_of(1 - there, 6)) << there;
+
+    begin(Collective::kAllgather);
+    for (const uint32_t rank : {0, 1}) gather_on_gpu(rank, 2 * there + 1, rank == there);
+    submit_on_host(2, 2 * there + 1);
+    expect_good_ends();
+    for (const auto& rank : ranks_) EXPECT_EQ(rank->output, all_blocks()) << there;
+  }
 }
 
 // Which takes all ranks: the op is over, and the job goes on.
