@@ -10,7 +10,8 @@
 namespace gradring::client {
 namespace {
 
-// What is aligned there is aligned in the segment, too, which begins with a page.
+// What is aligned there is aligned in the segment, too, which begins with a page. No allocation of
+// a GPU begins between two such boundaries, so that it has what lies before.
 uint64_t lead_of(const void* memory) {
   constexpr uint64_t kAlign = 64;
   return reinterpret_cast<uintptr_t>(memory) % kAlign;
@@ -140,14 +141,14 @@ Status Communicator::register_memory(void* memory, uint64_t bytes) {
   let_leave(inside.lock());
   if (segments_.touches(memory, bytes)) return overlaps;
   const bool on_a_gpu = GpuMemory::is_of_a_gpu(memory);
-  const uint64_t lead = on_a_gpu ? 0 : lead_of(memory);
-  auto segment =
-      make_segment(inside.lock(), on_a_gpu ? GpuMemory::shadow_bytes(bytes) : lead + bytes);
+  const uint64_t lead = lead_of(memory), whole = lead + bytes;
+  const void* const first = static_cast<const std::byte*>(memory) - lead;
+  auto segment = make_segment(inside.lock(), on_a_gpu ? GpuMemory::shadow_bytes(whole) : whole);
   if (!segment) return segment.error();
   if (on_a_gpu) {
-    Status followed = follow_gpu(inside.lock(), memory, bytes, &*segment);
+    Status followed = follow_gpu(inside.lock(), first, whole, &*segment);
     if (!followed.ok()) return followed;
-    segment->opened = let_daemon_open(inside.lock(), *segment, memory, bytes);
+    segment->opened = let_daemon_open(inside.lock(), *segment, first, whole);
   }
   segment->base = static_cast<std::byte*>(memory);
   segment->bytes = bytes;

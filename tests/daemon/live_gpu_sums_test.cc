@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -67,6 +68,34 @@ TEST_F(LiveGpuSums, AreScaledThere) {
     test_gpu().wait_for(gradients.stream());
     expect_sums(gradients);
     sum.wait();
+  });
+  expect_traffic(kRanks * kBytes, 0, 0);
+}
+
+// What is registered as a whole may begin with elements of another type.
+TEST_F(LiveGpuSums, AreMadeWhereverTheMemoryAroundThemBegins) {
+  run("train", [](Communicator& job) {
+    const Together together(job);
+    constexpr uint64_t kAhead = 2, kFirst = 4;  // bytes
+    const uint64_t whole = test_gpu().alloc(kFirst + kBytes, false);
+    void* const memory = std::bit_cast<void*>(whole + kAhead);
+    ASSERT_EQ(gradring_register(job.handle(), memory, kFirst - kAhead + kBytes), GRADRING_OK);
+    for (const size_t count : {size_t{1000}, kCount}) {
+      test_gpu().fill_later(nullptr, whole + kFirst, static_cast<float>(job.rank() + 1), count);
+      gradring_op op{};
+      op.struct_size = sizeof(op);
+      op.collective = GRADRING_ALLREDUCE;
+      op.dtype = GRADRING_FLOAT32;
+      op.op = GRADRING_SUM;
+      op.count = count;
+      op.input = op.output = std::bit_cast<void*>(whole + kFirst);
+      job.start(op).wait();
+      std::vector<float> values(count);
+      test_gpu().read(whole + kFirst, values.data(), count * sizeof(float));
+      EXPECT_TRUE(values == std::vector<float>(count, 10)) << count;
+    }
+    EXPECT_EQ(gradring_unregister(job.handle(), memory), GRADRING_OK) << gradring_last_error();
+    test_gpu().free(whole);
   });
   expect_traffic(kRanks * kBytes, 0, 0);
 }
