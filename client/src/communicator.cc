@@ -122,7 +122,7 @@ void Communicator::close(TimePoint deadline) {
   if (session_.lost() || joining_) return;
   // Whether it is confirmed or not, the closing of the attach socket says the same, less politely.
   static_cast<void>(say_that_we_leave(lock, deadline));
-  close_blocks(lock, deadline);
+  close_opened(lock, deadline);
 }
 
 void Communicator::abandon() {

@@ -238,7 +238,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
   void give_back_stage(std::unique_lock<std::mutex>& lock, Segment stage);
   // Lets go of all that is leaving, unless it would wait for ops.
   void let_leave(std::unique_lock<std::mutex>& lock);
-  void close_blocks(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  void close_opened(std::unique_lock<std::mutex>& lock, TimePoint deadline);
   // share.cc
   std::optional<Place> shared_place(std::unique_lock<std::mutex>& lock, const void* memory,
                                     uint64_t bytes);

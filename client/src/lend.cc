@@ -166,10 +166,11 @@ void Communicator::let_leave(std::unique_lock<std::mutex>& lock) {
 }
 
 // Memory that another process has open is to be closed there before it goes.
-void Communicator::close_blocks(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
+void Communicator::close_opened(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
   std::vector<uint64_t> open = stages_.ids_of_those_with_blocks();
-  const std::vector<uint64_t> shared = shares_.ids();
-  open.insert(open.end(), shared.begin(), shared.end());
+  for (const auto& more : {shares_.ids(), segments_.ids_of_those_opened()}) {
+    open.insert(open.end(), more.begin(), more.end());
+  }
   for (const uint64_t id : open) {
     if (session_.lost()) return;
     wire::ClientMessage message;

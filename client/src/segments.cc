@@ -86,6 +86,14 @@ Segment* Segments::at(const void* start) {
   return found == by_base_.end() ? nullptr : &found->second;
 }
 
+std::vector<uint64_t> Segments::ids_of_those_opened() const {
+  std::vector<uint64_t> ids;
+  for (const auto& [base, segment] : by_base_) {
+    if (segment.opened && segment.borrowed == 0) ids.push_back(segment.id);
+  }
+  return ids;
+}
+
 Segment* Segments::any(const std::function<bool(const Segment&)>& wanted) {
   for (auto& [base, segment] : by_base_) {
     if (wanted(segment)) return &segment;

@@ -161,6 +161,9 @@ class Segments {
   // The segment that begins exactly here, or null.
   Segment* at(const void* start);
 
+  // Of ours, that the daemon has open on a GPU.
+  std::vector<uint64_t> ids_of_those_opened() const;
+
   // Any that satisfies, or null.
   Segment* any(const std::function<bool(const Segment&)>& wanted);
 

@@ -225,6 +225,17 @@ TEST_F(GpuBlocks, WhoseDescriptorIsRefusedGoByWayOfTheHost) {
   EXPECT_THAT(shares[0].share_gpu().cannot(), HasSubstr("sum for nobody")) << "for its log";
 }
 
+// Whoever closes may give it back to the GPU at once, and CUDA wants the other one to be first.
+TEST_F(GpuBlocks, AreNotNeededForWhatIsRegisteredWhichTheDaemonClosesWithTheJobToo) {
+  std::vector<float> on_host(kGpuCount);
+  ASSERT_EQ(gradring_register(job_.get(), on_host.data(), kGpuBytes), GRADRING_OK);
+  ASSERT_EQ(gradring_register(job_.get(), pointer(gpu_.alloc(kBytes, false)), kBytes), GRADRING_OK);
+  EXPECT_EQ(daemon_.wait_for_messages(wire::ClientMessage::kShareGpu, 1).size(), 1u);
+  job_.reset();
+  const auto freed = daemon_.wait_for_messages(wire::ClientMessage::kFree, 1);
+  EXPECT_EQ(freed.size(), 1u) << "of the host's nobody has to hear";
+}
+
 TEST_F(GpuBlocks, AreNotNeededWhereTheGpuIsFull) {
   twin_.answer("cuMemCreate", kNoMemory);
   EXPECT_FALSE(stays_on_gpu(kBytes));
