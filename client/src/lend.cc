@@ -83,7 +83,10 @@ tl::expected<Segment*, Status> Communicator::stage(std::unique_lock<std::mutex>&
   if (stage == nullptr && block == nullptr) stage = stages_.idle(capacity, memory, false);
   if (stage == nullptr) {
     auto made = make_stage(lock, memory, capacity);
-    if (!made) return tl::unexpected(made.error());
+    if (!made) {
+      drop(lock, std::move(block));
+      return tl::unexpected(made.error());
+    }
     // Refused once is refused always: the log of the daemon says why.
     if (block != nullptr) {
       opens_ = let_daemon_open(lock, *made, block->data(), capacity, &block->pages());

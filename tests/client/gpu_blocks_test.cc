@@ -243,6 +243,27 @@ TEST_F(GpuBlocks, AreNotNeededWhereTheGpuIsFull) {
   EXPECT_TRUE(stays_on_gpu(kBytes)) << "it has room now";
 }
 
+// A driver waits for all streams where such a one goes, and somebody has to hear of what they wait
+// for.
+TEST_F(GpuBlocks, ThatTheDaemonHasNoSegmentForKeepNobodyFromHearingOfIt) {
+  constexpr int kNotSupported = 801;
+  twin_.answer("cuMemCreate", kNotSupported);
+  const uint64_t slow = registered(), other = gpu_.alloc(kBytes, false);
+  const gradring_request request = submit_alone(sum(slow, slow));
+  ASSERT_EQ(gradring_wait_on_stream(job_.get(), request, nullptr, -1), GRADRING_OK);
+  daemon_.set([](Script& script) { script.refuse_allocate.emplace().set_message("no room"); });
+  std::thread fails([&] {
+    const gradring_op op = sum_of(kBytes, other, other);
+    gradring_request none = 0;
+    EXPECT_NE(gradring_submit(job_.get(), &op, &none), GRADRING_OK);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  daemon_.die();
+  EXPECT_EQ(wait(request), GRADRING_ERR_FAILED);
+  fails.join();
+  twin_.answer("cuMemCreate", 0);
+}
+
 TEST_F(GpuBlocks, AreOfAsManyMiBAsTheEnvironmentSaysInDigits) {
   ::setenv("GRADRING_GPU_STAGE_MIB", "much", 1);
   gradring_options options = options_for(daemon_.runtime_dir());
