@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils import backend_registration
 
-from gradring.torch import devices, sparse
+from gradring.torch import devices, sparse, staging
 
 
 makes_devices = pytest.mark.skipif(not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -67,6 +67,17 @@ def test_a_process_may_end_while_a_thread_lets_go_of_works():
         ballast = [[i] for i in range(2_000_000)]  # so that the interpreter takes its time to end
     """
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+
+
+def test_what_comes_to_a_group_as_it_is_destroyed_fails():
+    stage = staging.Stage()
+    told = []
+    stage.add([], lambda: told.append("submitted"), told.append)
+    stage.wait_until_idle()
+    stage.close()
+    stage.add([], lambda: told.append("submitted"), told.append)
+    assert told[0] == "submitted" and "was destroyed" in str(told[1])
+    assert not stage.busy()
 
 
 def test_streams_are_made_when_they_are_needed(monkeypatch):

@@ -8,6 +8,8 @@ from typing import Callable
 
 from .devices import Device
 
+_CLOSED = "gradring: the process group was destroyed before the device had come to this op"
+
 
 class Stage:
     """Submits the ops of a group that have to wait for a device, and all that come behind them, in their order.
@@ -37,25 +39,31 @@ class Stage:
         late."""
         marked = [(device, device.mark(), pairs) for device, pairs in fetches]
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="gradring-stage", daemon=True)
-                self._thread.start()
-            self._under_way += 1
-            self._waiting.put((marked, submit, fail))
+            late = self._closed  # the thread may have gone
+            if not late:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="gradring-stage", daemon=True)
+                    self._thread.start()
+                self._under_way += 1
+                self._waiting.put((marked, submit, fail))
+        if late:
+            fail(RuntimeError(_CLOSED))
 
     def close(self) -> None:
         """What was not submitted yet fails; a copy under way is waited for, for a second."""
-        self._closed = True
-        if self._thread is not None:
+        with self._lock:
+            self._closed = True
+            thread = self._thread
             self._waiting.put(None)
-            self._thread.join(1)
+        if thread is not None:
+            thread.join(1)
 
     def _run(self):
         while (item := self._waiting.get()) is not None:
             marked, submit, fail = item
             try:
                 if self._closed:
-                    raise RuntimeError("gradring: the process group was destroyed before the device had come to this op")
+                    raise RuntimeError(_CLOSED)
                 for device, mark, pairs in marked:
                     device.fetch(mark, pairs)
                 submit()
