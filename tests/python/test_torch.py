@@ -92,15 +92,18 @@ def test_a_death_in_a_group_is_told_by_the_number_that_the_rank_has_elsewhere(ri
         assert told["rank"] == 3 and "rank 3" in told["text"] and "of this group" not in told["text"], told
 
 
-def test_an_exception_that_ends_a_rank_is_told_to_all_who_wait_for_it(ring):
-    """In ops of the job and of groups, and while a group forms."""
-    job = ring.launch("raises")
+@pytest.mark.parametrize("way", ["alone", "spawned"])
+def test_an_exception_that_ends_a_rank_is_told_to_all_who_wait_for_it(ring, way):
+    """In ops of the job and of groups, and while a group forms; also by a process of multiprocessing's."""
+    job = ring.launch("raises", way)
+    for trainer in job:
+        assert trainer.wait(60) == (trainer is job[3]), trainer.complains()[-1500:]
+    (ended,) = reports(job[3])
     for trainer in job.trainers[:3]:
-        assert trainer.wait(60) == 0, trainer.complains()[-1500:]
         (told,) = reports(trainer)
         assert "ended by ValueError: no such batch" in told["text"] and "in this file" not in told["text"], told
-        assert "rank 3" in told["text"] and str(job[3].pid) in told["text"], told
-    assert job[3].wait(60) == 1 and "ValueError: no such batch\n" in job[3].complains()
+        assert "rank 3" in told["text"] and str(ended["pid"]) in told["text"], told
+    assert "ValueError: no such batch\n" in job[3].complains()
 
 
 def test_who_is_missing_in_a_group_is_told_in_time_by_the_number_that_the_rank_has_elsewhere(ring):

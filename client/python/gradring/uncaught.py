@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
 import sys
 from functools import partial
 
@@ -13,7 +14,11 @@ def _tell(shown_by, kind, error, trace):
         shown_by(kind, error, trace)
     finally:
         if not hasattr(sys, "ps1"):  # at a prompt the process goes on
-            _native.abort_all(f"ended by {_in_a_line(kind, error)}")
+            _abort(kind, error)
+
+
+def _abort(kind, error):
+    _native.abort_all(f"ended by {_in_a_line(kind, error)}")
 
 
 def _in_a_line(kind, error) -> str:
@@ -25,4 +30,21 @@ def _in_a_line(kind, error) -> str:
     return told.encode(errors="replace").decode()
 
 
+def _tell_as_child():
+    """Where multiprocessing has started the process nobody calls excepthook, but finalizers run while the exception is under way.
+    mp.spawn has made it a SystemExit by then."""
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit) and error.code not in (None, 0):
+        error = error.__context__
+    if error is not None and not isinstance(error, SystemExit):
+        _abort(type(error), error)
+
+
+def _watch_child(*_):
+    multiprocessing.util.Finalize(None, _tell_as_child, exitpriority=100)
+
+
 sys.excepthook = partial(_tell, sys.excepthook)
+_watch_child()
+# A child begins by forgetting what finalizers there were, also those of a module that it was imported with.
+multiprocessing.util.register_after_fork(_watch_child, _watch_child)
