@@ -229,5 +229,5 @@ def synchronize(handle: Handle | None) -> Any:
 
 
 def _late(seconds):
-    return GradringError(f"timeout after {seconds:g} s, and the op is still under way; 'gradringctl jobs' says who "
+    return GradringError(f"timeout after {seconds:g} s, and the op is still under way; 'gradringctl job NAME' says who "
                          "waits for whom", Code.DEADLINE)

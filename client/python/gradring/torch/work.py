@@ -154,7 +154,7 @@ class Work(dist.Work):
         if self._submitted is not None and not self._submitted.is_set():
             why = "the device has not come to it yet"
         else:
-            why = "it is still under way; 'gradringctl jobs' says who waits for whom"
+            why = "it is still under way; 'gradringctl job NAME' says who waits for whom"
         return GradringError(f"{self._what}: timeout after {deadline.given:g} s, and {why}", Code.DEADLINE)
 
     def _end(self, error):
