@@ -8,11 +8,14 @@ from expect import refused
 from meet import meet
 from report import say
 
+from gradring import GradringError
+
 RANK, SIZE = meet()
 TOTAL = SIZE * (SIZE + 1) // 2
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
-MOVED = (torch.float8_e4m3fn, torch.float8_e5m2)
+MOVED = [getattr(torch, f"float8_{kind}") for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0fnu")
+         if hasattr(torch, f"float8_{kind}")]  # of the last not every PyTorch has heard
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 
@@ -34,9 +37,10 @@ def all_reduce_of_every_type():
         dist.all_reduce(tensor)
         assert set(tensor.tolist()) == {TOTAL}, dtype
     for dtype in MOVED:
-        tensor = torch.full((5,), RANK + 1.0).to(dtype)
+        tensor = torch.full((5,), 2.0 ** RANK).to(dtype)
         dist.broadcast(tensor, 2)
-        assert (tensor.float() == 3).all(), dtype
+        assert (tensor.float() == 4).all(), dtype
+        refused(GradringError, "never reduced", dist.all_reduce, tensor)
 
 
 def all_reduce_with_every_op():

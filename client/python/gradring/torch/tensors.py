@@ -20,7 +20,10 @@ DTYPES = {
     torch.bool: Dtype.BOOL,
 }
 for _name, _dtype in (("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32), ("uint64", Dtype.UINT64),
-                      ("float8_e4m3fn", Dtype.FLOAT8_E4M3), ("float8_e5m2", Dtype.FLOAT8_E5M2)):
+                      ("float8_e4m3fn", Dtype.FLOAT8_E4M3), ("float8_e5m2", Dtype.FLOAT8_E5M2),
+                      # Bytes to the daemon, which moves those and refuses to reduce them, by nearly the same name.
+                      ("float8_e4m3fnuz", Dtype.FLOAT8_E4M3), ("float8_e5m2fnuz", Dtype.FLOAT8_E5M2),
+                      ("float8_e8m0fnu", Dtype.FLOAT8_E5M2)):
     if hasattr(torch, _name):
         DTYPES[getattr(torch, _name)] = _dtype
 
