@@ -317,11 +317,11 @@ def schedules_of_what_was_wrapped():
 def mistakes():
     model = Model()
     pairs = list(model.named_parameters())
-    refused(ValueError, "not in named_parameters", hvd.DistributedOptimizer, sgd(model), pairs[:2])
-    refused(ValueError, "of one name", hvd.DistributedOptimizer, sgd(model), [("x", one) for _, one in pairs])
-    refused(ValueError, "pairs", hvd.DistributedOptimizer, sgd(model), model.parameters())
+    for word, named in (("not in named", pairs[:2]), ("of one name", [("x", one) for _, one in pairs]), ("pairs", model.parameters())):
+        refused(ValueError, word, hvd.DistributedOptimizer, sgd(model), named)
     refused(ValueError, "must be 1", hvd.DistributedOptimizer, sgd(model), pairs, backward_passes_per_step=0)
     optimizer = hvd.DistributedOptimizer(sgd(model), pairs)
+    refused(ValueError, "already", hvd.DistributedOptimizer, optimizer, pairs)
     rows = batches()[0][0][rank]
     loss_of(model, rows).backward()
     refused(AssertionError, "more than backward_passes_per_step", loss_of(model, rows).backward)

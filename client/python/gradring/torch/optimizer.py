@@ -51,6 +51,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     if num_groups != 0:
         warnings.warn("num_groups has become groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
+    if isinstance(optimizer, Passes):
+        raise ValueError("gradring: this optimizer is a DistributedOptimizer already: wrap the one that it was made of")
     pairs = named_pairs(optimizer, named_parameters)
     kind = AdasumSteps if op is Adasum and size() > 1 else GradientSteps
     made = _of_class(optimizer, kind)
