@@ -235,6 +235,14 @@ gradring_code gradring_test(gradring_comm* comm, gradring_request request, int* 
   });
 }
 
+gradring_code gradring_failure(gradring_comm* comm, gradring_result* result) {
+  if (!usable(result)) return invalid("result.struct_size is not set");
+  return on(comm, [&](Communicator& body) {
+    const auto failure = body.failure();
+    return failure ? told(*failure, result) : GRADRING_OK;
+  });
+}
+
 gradring_code gradring_get_view(gradring_comm* comm, gradring_view* view) {
   if (view == nullptr) return invalid("view is NULL");
   if (!usable(view)) return invalid("view.struct_size is not set");

@@ -44,6 +44,12 @@ bool Communicator::over() {
   return !refusal().ok();
 }
 
+std::optional<Outcome> Communicator::failure() {
+  Inside inside(*this);
+  if (job_failure_ || !session_.lost()) return job_failure_;
+  return last_words_;
+}
+
 std::optional<Outcome> Communicator::job_failure() {
   Inside inside(*this);
   return job_failure_;

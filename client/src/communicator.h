@@ -87,6 +87,9 @@ class Communicator final : private Session::Events, private GpuPool::User {
   int32_t local_size() const { return local_size_.load(std::memory_order_relaxed); }
   uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
 
+  // Why it is over, if it is (gradring_failure).
+  std::optional<Outcome> failure();
+
   // The newest view.
   View view();
   // The ranks of a view of late.

@@ -53,6 +53,29 @@ class Loss : public ::testing::Test {
   size_t submitted_ = 0;
 };
 
+TEST_F(Loss, OfTheJobIsToldAlsoWithoutAnOp) {
+  gradring_result result = empty_result();
+  EXPECT_EQ(gradring_failure(comm_.get(), &result), GRADRING_OK);
+  close_job("rank 1 died");
+  while (submit_code() == GRADRING_OK) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_STREQ(gradring_last_error(), "rank 1 died")
+      << "which says nobody that a program could read";
+  EXPECT_EQ(gradring_failure(comm_.get(), &result), GRADRING_ERR_FAILED);
+  EXPECT_STREQ(result.message, "rank 1 died");
+  EXPECT_EQ(result.cause, static_cast<uint32_t>(GRADRING_CAUSE_TRAINER_DIED));
+  EXPECT_EQ(result.blamed_rank, 1);
+  EXPECT_EQ(result.blamed_pid, 99);
+  EXPECT_EQ(gradring_failure(comm_.get(), nullptr), GRADRING_ERR_FAILED);
+}
+
+TEST_F(Loss, OfTheDaemonForGoodIsAFailure) {
+  daemon_.die();
+  while (submit_code() == GRADRING_OK) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  gradring_result result = empty_result();
+  EXPECT_EQ(gradring_failure(comm_.get(), &result), GRADRING_ERR_FAILED);
+  EXPECT_EQ(result.cause, static_cast<uint32_t>(GRADRING_CAUSE_PEER_LOST));
+}
+
 TEST_F(Loss, OfTheDaemonEndsAWaitAtOnce) {
   const gradring_request request = submit_barrier();
   std::thread killer([&] {

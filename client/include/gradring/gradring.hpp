@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -286,6 +287,16 @@ class Communicator {
   void leave() const { check(gradring_leave(comm_.get())); }
   // The same as one that has failed, which the other ranks are told (gradring_abort).
   void abort(const std::string& why) const { check(gradring_abort(comm_.get(), why.c_str())); }
+
+  // Why nothing goes any more, and who is to blame (gradring_failure).
+  std::optional<gradring_result> failure() const {
+    gradring_result result{};
+    result.struct_size = sizeof(result);
+    const gradring_code code = gradring_failure(comm_.get(), &result);
+    if (code == GRADRING_ERR_FAILED) return result;
+    check(code);
+    return std::nullopt;
+  }
 
   int rank() const { return gradring_rank(comm_.get()); }
   int size() const { return gradring_size(comm_.get()); }

@@ -139,10 +139,12 @@ Error Job::in_numbers_of_all(const Error& error) const {
 
 // What is submitted to a job that is over is refused in the words of its end, and by them alone.
 Error Job::with_blame(const Error& error) const {
-  const std::lock_guard lock(failure_mutex_);
-  if (error.result().cause != GRADRING_CAUSE_NONE) failure_ = error;
-  const bool same = failure_ && std::string_view(failure_->what()) == error.what();
-  return same ? *failure_ : error;
+  if (error.result().cause != GRADRING_CAUSE_NONE) return error;
+  gradring_result result{};
+  result.struct_size = sizeof(result);
+  const bool over = gradring_failure(comm_.get(), &result) == GRADRING_ERR_FAILED;
+  if (!over || std::string_view(gradring_last_error()) != error.what()) return error;
+  return {error.code(), error.what(), result};
 }
 
 // A daemon that does not confirm it hears of it when the communicator is closed.

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <gradring/gradring.hpp>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,8 +79,6 @@ class Job : public std::enable_shared_from_this<Job> {
   std::shared_ptr<Arena> arena_;
   const std::vector<uint32_t> ranks_;  // of a group, as the job numbers them
   mutable Leftovers leftovers_;
-  mutable std::mutex failure_mutex_;
-  mutable std::optional<Error> failure_;  // the last one that says who is to blame
 };
 
 }  // namespace gradring::python

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,7 @@ pair, others = dist.new_group([1, 3]), dist.new_group([1, 2])
 dist.barrier()
 if RANK == 3:
     os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(0.5)  # so that no op is open when it is told
 for group in (pair, pair, others, dist.group.WORLD):
     if RANK in dist.get_process_group_ranks(group):
         try:
