@@ -407,8 +407,7 @@ GRADRING_API gradring_code gradring_test(gradring_comm* comm, gradring_request r
                                          gradring_result* result);
 /* Why nothing goes any more on this communicator, as gradring_wait says it of an op: FAILED, with
  * cause and blame, when its job has failed, this rank has left, or the daemon is gone for good;
- * what is submitted then is refused in the same words. OK while it goes on. `result` may be NULL.
- */
+ * what is submitted then is refused in the same words. Else OK. `result` may be NULL. */
 GRADRING_API gradring_code gradring_failure(gradring_comm* comm, gradring_result* result);
 
 /* Of a request whose output is on a GPU: this CUDA stream (NULL: the default stream) waits for it,
