@@ -103,6 +103,8 @@ def test_an_exception_that_ends_a_rank_is_told_to_all_who_wait_for_it(ring, way)
         (told,) = reports(trainer)
         assert "ended by ValueError: no such batch" in told["text"] and "in this file" not in told["text"], told
         assert "rank 3" in told["text"] and str(ended["pid"]) in told["text"], told
+        # Who waited for a group alone has it in words.
+        assert trainer is job[0] or (told["rank"], told["pid"]) == (3, ended["pid"]), told
     assert "ValueError: no such batch\n" in job[3].complains()
 
 

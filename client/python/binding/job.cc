@@ -121,12 +121,16 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks, int64_t time
   gradring_comm* made = nullptr;
   const gradring_code code = gradring_group_timed(
       comm_.get(), ranks.data(), static_cast<uint32_t>(ranks.size()), timeout_ms, &made);
-  // Which ranks are missing, or what became of the group, by its name; other errors are of the job.
-  const std::string why = code != GRADRING_OK ? gradring_last_error() : "";
-  if (code == GRADRING_ERR_DEADLINE || (code == GRADRING_ERR_FAILED && why.rfind("job ", 0) == 0)) {
-    throw in_numbers_of(ranks, Error(code, why));
+  if (code != GRADRING_OK) {
+    const Error error(code, gradring_last_error());
+    const Error of_the_job = in_numbers_of_all(error);
+    if (of_the_job.result().cause != GRADRING_CAUSE_NONE) throw of_the_job;
+    // Which ranks are missing, or what became of the group.
+    if (code == GRADRING_ERR_DEADLINE || code == GRADRING_ERR_FAILED) {
+      throw in_numbers_of(ranks, error);
+    }
+    throw error;
   }
-  check(code);
   auto comm = owned(made);
   grouped().add(comm);
   return std::shared_ptr<Job>(new Job(std::move(comm), arena_, ranks));
