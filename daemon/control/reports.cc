@@ -173,7 +173,10 @@ void Queries::add_missing_ranks(const core::JobInfo& info, wire::JobReport* repo
 void Queries::add_own_part(const Jobs::Job& job, const JobDescription& description,
                            wire::JobReport* report) const {
   const core::Time now = monotonic_now();
-  const core::Member& self = job.view.members[*job.view.index_of(config_.node)];
+  // Both parts of the daemon may know another view, and a closed one need not have us in it.
+  const auto self = job.view.index_of(config_.node);
+  const std::vector<core::RankInfo> own =
+      self ? job.view.members[*self].ranks : std::vector<core::RankInfo>();
   for (const core::OpProgress& op : description.ops) {
     wire::OpReport* to = report->add_ops();
     to_wire(op.key, to->mutable_key());
@@ -182,17 +185,15 @@ void Queries::add_own_part(const Jobs::Job& job, const JobDescription& descripti
     to->set_node(config_.node);
     if (op.since != 0) to->set_age_ms(milliseconds(now - op.since));
     for (const uint32_t rank : op.missing_ranks) to->add_waiting_for(rank);
-    for (const uint32_t member : op.missing_members) {
-      to->add_waiting_nodes(job.view.members[member].node);
-    }
+    for (const std::string& node : op.missing_nodes) to->add_waiting_nodes(node);
     to->set_slices_final(op.slices_final);
     to->set_slices(op.slices);
   }
   for (const RankActivity& activity : description.ranks) {
-    const auto info =
-        std::find_if(self.ranks.begin(), self.ranks.end(),
-                     [&](const auto& candidate) { return candidate.rank == activity.rank; });
-    if (info == self.ranks.end()) continue;
+    const auto info = std::find_if(own.begin(), own.end(), [&](const auto& candidate) {
+      return candidate.rank == activity.rank;
+    });
+    if (info == own.end()) continue;
     const bool waits =
         std::any_of(description.ops.begin(), description.ops.end(), [&](const auto& op) {
           return op.since != 0 && std::find(op.missing_ranks.begin(), op.missing_ranks.end(),

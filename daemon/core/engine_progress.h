@@ -33,8 +33,8 @@ struct OpProgress {
   Time since = 0;                       // first local submission, or news of it elsewhere
   std::vector<uint32_t> missing_ranks;  // local ranks that have not submitted
   // Whose READY has not come: in a large view, of those to whom this node speaks. Each of them says
-  // likewise whom it waits for.
-  std::vector<uint32_t> missing_members;
+  // likewise whom it waits for. By name, since whoever is told may have another view by then.
+  std::vector<std::string> missing_nodes;
   uint32_t slices_final = 0;
   uint32_t slices = 0;
 };

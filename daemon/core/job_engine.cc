@@ -284,8 +284,9 @@ std::vector<OpProgress> JobEngine::progress(size_t most) const {
         p.missing_ranks.push_back(locals_[i].rank);
       }
     }
-    p.missing_members = missing_members(*op);
-    std::erase(p.missing_members, me_);
+    for (const uint32_t member : missing_members(*op)) {
+      if (member != me_) p.missing_nodes.push_back(view_.members[member].node);
+    }
     p.slices_final = op->slices_held;
     p.slices = op->plan.slices;
     list.push_back(std::move(p));

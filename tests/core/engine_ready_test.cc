@@ -156,7 +156,7 @@ TEST(EngineReady, ProgressSaysWhoIsMissing) {
   EXPECT_EQ(at_a[0].signature, sum_of(100));
   EXPECT_EQ(at_a[0].since, ring.now);
   EXPECT_EQ(at_a[0].missing_ranks, std::vector<uint32_t>{0});
-  EXPECT_EQ(at_a[0].missing_members, std::vector<uint32_t>{1});
+  EXPECT_EQ(at_a[0].missing_nodes, std::vector<std::string>{"b"});
   EXPECT_TRUE(ring.engine(1).progress(10).empty()) << "b cannot know yet";
 
   // a is ready: b knows of the op although none of its ranks does.
@@ -165,7 +165,7 @@ TEST(EngineReady, ProgressSaysWhoIsMissing) {
   const std::vector<OpProgress> at_b = ring.engine(1).progress(10);
   ASSERT_EQ(at_b.size(), 1u);
   EXPECT_EQ(at_b[0].missing_ranks, (std::vector<uint32_t>{2, 3}));
-  EXPECT_TRUE(at_b[0].missing_members.empty());
+  EXPECT_TRUE(at_b[0].missing_nodes.empty());
   for (uint32_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(ring.engine_of_rank(rank).submitted(rank), rank < 2 ? 1u : 0u);
   }

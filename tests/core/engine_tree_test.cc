@@ -215,10 +215,10 @@ TEST_P(EngineTree, ProgressNamesThoseWhoAreNotReadyAmongTheNeighbours) {
   Crowd crowd(GetParam());
   crowd.submit_all_but({1}, op(0), sum_of(10));
   crowd.run();
-  EXPECT_THAT(crowd.engine(0).progress(1).at(0).missing_members, ElementsAre(1u));
-  EXPECT_THAT(crowd.engine(9).progress(1).at(0).missing_members, ElementsAre(1u))
+  EXPECT_THAT(crowd.engine(0).progress(1).at(0).missing_nodes, ElementsAre("n1"));
+  EXPECT_THAT(crowd.engine(9).progress(1).at(0).missing_nodes, ElementsAre("n1"))
       << "it waits for the word from above";
-  EXPECT_THAT(crowd.engine(2).progress(1).at(0).missing_members, ElementsAre(0u));
+  EXPECT_THAT(crowd.engine(2).progress(1).at(0).missing_nodes, ElementsAre("n0"));
   EXPECT_THAT(crowd.engine(1).progress(1).at(0).missing_ranks, ElementsAre(1u));
 }
 

@@ -32,11 +32,11 @@ class DataHandTest : public DataThreadTest {
     nodes_[rank]->post(Submit{rank + 1000, view_.incarnation, submission, bytes, bytes});
   }
   void until_only_c_is_missing(DataNode& node) {
-    std::vector<uint32_t> missing;
-    while (missing != std::vector<uint32_t>{2} && !HasFailure()) {
+    std::vector<std::string> missing;
+    while (missing != std::vector<std::string>{"c"} && !HasFailure()) {
       node.post(DescribeJob{1, view_.incarnation});
       const auto description = node.next<JobDescription>();
-      if (!description.ops.empty()) missing = description.ops[0].missing_members;
+      if (!description.ops.empty()) missing = description.ops[0].missing_nodes;
     }
   }
   void next_epoch() {

@@ -186,7 +186,7 @@ std::string SimNode::doing() const {
       text += " [" + describe(op.key) + " " + describe(op.signature) + " " +
               std::to_string(op.slices_final) + "/" + std::to_string(op.slices) +
               " missing ranks " + std::to_string(op.missing_ranks.size()) + " members " +
-              std::to_string(op.missing_members.size()) + "]";
+              std::to_string(op.missing_nodes.size()) + "]";
     }
   }
   return text;
