@@ -28,6 +28,7 @@ static_assert(sizeof(gradring_options) == 88);
 static_assert(sizeof(gradring_op) == 112);
 static_assert(sizeof(gradring_result) == 696);
 static_assert(sizeof(gradring_view) == 552);
+static_assert(sizeof(gradring_progress) == 528);
 static_assert(sizeof(gradring_learned_priority) == 520);
 static_assert(sizeof(gradring_code) == 4 && sizeof(gradring_dtype) == 4);
 // The public numbers are those of the protocol.
@@ -240,6 +241,22 @@ gradring_code gradring_failure(gradring_comm* comm, gradring_result* result) {
   return on(comm, [&](Communicator& body) {
     const auto failure = body.failure();
     return failure ? told(*failure, result) : GRADRING_OK;
+  });
+}
+
+gradring_code gradring_get_progress(gradring_comm* comm, gradring_request request,
+                                    gradring_progress* progress) {
+  if (progress == nullptr) return invalid("progress is NULL");
+  if (!usable(progress)) return invalid("progress.struct_size is not set");
+  return on(comm, [&](Communicator& body) {
+    const auto known = body.progress(request);
+    if (!known) return remember(known.error());
+    gradring_progress full{};
+    full.struct_size = progress->struct_size;
+    full.first = known->first ? static_cast<int32_t>(*known->first) : -1;
+    gradring::client::copy_text(known->op + " " + known->what, full.message, sizeof(full.message));
+    std::memcpy(progress, &full, std::min(progress->struct_size, sizeof(full)));
+    return GRADRING_OK;
   });
 }
 

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/src/awaiting.h"
 #include "client/src/commons.h"
 #include "client/src/fork_watch.h"
 #include "client/src/gpu_pool.h"
@@ -125,6 +126,8 @@ class Communicator final : private Session::Events, private GpuPool::User {
   // Of named ops; the most urgent one first.
   std::vector<NeedOrder::Learned> learned_priorities();
   void waited_for_input(uint64_t nanoseconds);
+  // What it waits for (gradring_get_progress).
+  tl::expected<Progress, Status> progress(uint64_t request);
   // The refusal for a wait that ended first.
   Status still_under_way(uint64_t request, int64_t timeout_ms);
 
@@ -198,7 +201,10 @@ class Communicator final : private Session::Events, private GpuPool::User {
   std::optional<FarRequest> far_request(uint64_t ticket);
   tl::expected<std::optional<Outcome>, Status> wait_far(uint64_t ticket, const FarRequest& far,
                                                         TimePoint deadline);
+  static std::string what_it_is(const FarRequest& far);
   void tell_in_our_numbers(const FarRequest& far, Outcome* told) const;
+  uint32_t in_our_numbers(const FarRequest& far, uint32_t rank) const;
+  tl::expected<Progress, Status> far_progress(const FarRequest& far);
   std::vector<std::shared_ptr<Communicator>> all_pairs() const;
   void interrupt(const Status& why);
   void go_on();
@@ -273,6 +279,8 @@ class Communicator final : private Session::Events, private GpuPool::User {
                                         const StreamWord& ended, void* stream, TimePoint deadline);
   tl::expected<bool, Status> deliver_here(std::unique_lock<std::mutex>& lock, const ToBring& result,
                                           void* stream, TimePoint deadline);
+  tl::expected<Progress, Status> progress(std::unique_lock<std::mutex>& lock, uint64_t ticket);
+  tl::expected<Awaiting, Status> ask_for(std::unique_lock<std::mutex>& lock, OpKey key);
   // Waits for its end and takes it out.
   tl::expected<std::optional<Outcome>, Status> take(std::unique_lock<std::mutex>& lock,
                                                     uint64_t ticket, TimePoint deadline);

@@ -15,6 +15,8 @@ inline constexpr std::chrono::milliseconds kHandshakeTime{5000};
 inline constexpr std::chrono::milliseconds kSendTime{5000};
 // For the answer to a call that needs no other node (allocate, free).
 inline constexpr std::chrono::milliseconds kCallTime{30000};
+// The same, for who would rather go without it: who asks has waited too long already.
+inline constexpr std::chrono::milliseconds kProgressTime{1000};
 // On top of a join timeout, which the daemon watches itself: its refusal names the missing ranks,
 // so it should win against our own.
 inline constexpr std::chrono::milliseconds kJoinMargin{5000};

@@ -82,6 +82,10 @@ tl::expected<gradring_op, Status> Communicator::op_of_pair(const gradring_op& op
   return inner;
 }
 
+std::string Communicator::what_it_is(const FarRequest& far) {
+  return fmt::format("{} rank {}", far.sends ? "send to" : "receive from", far.peer);
+}
+
 // One that has failed is over for both; whoever needs another makes the next. None is made, closed
 // or freed under our lock (fork_watch.h), for which others wait.
 tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
@@ -155,9 +159,31 @@ tl::expected<std::optional<Outcome>, Status> Communicator::wait_far(uint64_t tic
 void Communicator::tell_in_our_numbers(const FarRequest& far, Outcome* told) const {
   const bool says_no_more = told->message == describe(told->failure);
   uint32_t& blamed = told->failure.blame.rank;
-  if (blamed != kNoRank) blamed = blamed == far.body->settings_.rank ? settings_.rank : far.peer;
-  told->message = fmt::format("{} rank {}: {}", far.sends ? "send to" : "receive from", far.peer,
+  if (blamed != kNoRank) blamed = in_our_numbers(far, blamed);
+  told->message = fmt::format("{}: {}", what_it_is(far),
                               says_no_more ? describe(told->failure) : told->message);
+}
+
+uint32_t Communicator::in_our_numbers(const FarRequest& far, uint32_t rank) const {
+  return rank == far.body->settings_.rank ? settings_.rank : far.peer;
+}
+
+tl::expected<Progress, Status> Communicator::far_progress(const FarRequest& far) {
+  Inside inside(*this);
+  inside.lock().unlock();  // see wait_far
+  auto progress = far.body->progress(far.ticket);
+  inside.lock().lock();
+  if (!progress) return progress;
+  progress->op = what_it_is(far);
+  // The pair comes about when both of them need it.
+  using What = Awaiting::What;
+  if (progress->awaiting.what == What::kToJoin) progress->awaiting.what = What::kRanks;
+  progress->awaiting.renumber([&](uint32_t rank) { return in_our_numbers(far, rank); });
+  if (std::string told = describe(progress->awaiting); !told.empty()) {
+    progress->what = std::move(told);
+  }
+  if (progress->first) progress->first = in_our_numbers(far, *progress->first);
+  return progress;
 }
 
 std::vector<std::shared_ptr<Communicator>> Communicator::all_pairs() const {

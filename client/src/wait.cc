@@ -7,15 +7,6 @@
 #include "client/src/refusal.h"
 
 namespace gradring::client {
-namespace {
-
-Status unknown(uint64_t request) {
-  return {Code::kNotFound,
-          fmt::format("request {} does not exist: it was never submitted, or has been waited for",
-                      request)};
-}
-
-}  // namespace
 
 tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
                                                                 TimePoint deadline) {
@@ -60,7 +51,7 @@ tl::expected<Requests::iterator, Status> Communicator::wait_for_end(
     found = requests_.find(ticket);
     return found == requests_.end() || found->second.outcome.ended() || session_.interrupted();
   });
-  if (found == requests_.end()) return tl::unexpected(unknown(ticket));
+  if (found == requests_.end()) return tl::unexpected(unknown_request(ticket));
   if (found->second.outcome.ended()) return found;
   if (session_.interrupted()) return tl::unexpected(session_.why_over());
   return requests_.end();
@@ -73,7 +64,7 @@ tl::expected<bool, Status> Communicator::wait_on_stream(uint64_t ticket, void* s
   }
   Inside inside(*this);
   auto found = requests_.find(ticket);
-  if (found == requests_.end()) return tl::unexpected(unknown(ticket));
+  if (found == requests_.end()) return tl::unexpected(unknown_request(ticket));
   if (!found->second.output.of_a_gpu()) {
     return tl::unexpected(
         invalid(fmt::format("request {}, {}, has no output on a GPU that a stream could wait "
@@ -187,7 +178,7 @@ Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {
   }
   Inside inside(*this);
   const auto found = requests_.find(ticket);
-  if (found == requests_.end()) return unknown(ticket);
+  if (found == requests_.end()) return unknown_request(ticket);
   return {Code::kDeadlineExceeded,
           fmt::format("request {}, {}, is still under way after {} ms; {}", ticket,
                       describe(found->second), timeout_ms,

@@ -61,7 +61,7 @@ void Queries::answer(const Asker& asker, const wire::Query& query) {
       *reply.mutable_topology() = topology_report();
       break;
     case wire::Query::JOB:
-      return query_job(asker, query.job());
+      return query_job(asker, query);
     case wire::Query::FLIGHT:
       return answer(asker, flight_->read(asker.uid, query.flight()));
     case wire::Query::PROBE:
@@ -88,7 +88,8 @@ void Queries::answer(const Asker& asker, FlightQueries::Answer answer) {
   answers_->give(asker, std::move(reply));
 }
 
-void Queries::query_job(const Asker& asker, const std::string& name) {
+void Queries::query_job(const Asker& asker, const wire::Query& query) {
+  const std::string& name = query.job();
   const auto info = choose(parts_.membership->jobs(), name);
   if (!info) {
     return answers_->refuse(
@@ -101,6 +102,7 @@ void Queries::query_job(const Asker& asker, const std::string& name) {
   }
   Pending pending;
   pending.asker = asker;
+  pending.alone = query.own_part();
   pending.job = info->incarnation;
   pending.deadline = monotonic_now() + kPatience;
   *pending.report.mutable_summary() = summary_of(*info);
@@ -114,7 +116,7 @@ void Queries::query_job(const Asker& asker, const std::string& name) {
     message.mutable_job_query()->set_query(id);
     gradring::to_wire(info->incarnation, message.mutable_job_query()->mutable_incarnation());
     for (const core::Member& member : job->view.members) {
-      if (member.node == config_.node) continue;
+      if (member.node == config_.node || pending.alone) continue;
       if (parts_.peers->send(member.node, message)) {
         pending.awaited.insert(member.node);
       } else {
@@ -145,6 +147,7 @@ void Queries::on_description(const JobDescription& description) {
   const Jobs::Job* job = parts_.jobs->find(it->second.job);
   if (description.found && job != nullptr) {
     add_own_part(*job, description, &it->second.report);
+    if (it->second.alone) add_ranks_waited_for(*job, description, &it->second.report);
     if (const auto tuning = parts_.tunings->report(it->second.job)) {
       *it->second.report.mutable_tuning() = *tuning;
     }

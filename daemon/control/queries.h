@@ -116,7 +116,8 @@ class Queries final : public QuerySink {
  private:
   struct Pending {
     Asker asker;
-    bool part = false;  // a peer asks for our part of the job
+    bool part = false;   // a peer asks for our part of the job
+    bool alone = false;  // a trainer does, and no peer is asked
     JobId job{};
     wire::JobReport report;
     bool awaits_data = false;
@@ -127,7 +128,7 @@ class Queries final : public QuerySink {
 
   void answer(const Asker& asker, const wire::Query& query);
   void answer(const Asker& asker, FlightQueries::Answer answer);
-  void query_job(const Asker& asker, const std::string& name);
+  void query_job(const Asker& asker, const wire::Query& query);
   void finish_if_complete(std::map<uint64_t, Pending>::iterator it);
   void finish(std::map<uint64_t, Pending>::iterator it);
   void keep_first(const wire::NonfiniteReport& origin, Pending* pending);
@@ -151,6 +152,8 @@ class Queries final : public QuerySink {
   void add_missing_ranks(const core::JobInfo& info, wire::JobReport* report) const;
   void add_own_part(const Jobs::Job& job, const JobDescription& description,
                     wire::JobReport* report) const;
+  static void add_ranks_waited_for(const Jobs::Job& job, const JobDescription& description,
+                                   wire::JobReport* report);
 
   Config config_;
   const StandingFacts facts_;

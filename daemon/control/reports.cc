@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "daemon/clock.h"
 #include "daemon/control/process.h"
@@ -186,6 +187,7 @@ void Queries::add_own_part(const Jobs::Job& job, const JobDescription& descripti
     if (op.since != 0) to->set_age_ms(milliseconds(now - op.since));
     for (const uint32_t rank : op.missing_ranks) to->add_waiting_for(rank);
     for (const std::string& node : op.missing_nodes) to->add_waiting_nodes(node);
+    to->set_waiting_subtrees(op.subtrees);
     to->set_slices_final(op.slices_final);
     to->set_slices(op.slices);
   }
@@ -219,6 +221,25 @@ void Queries::add_own_part(const Jobs::Job& job, const JobDescription& descripti
     }
   }
   report->set_staging_bytes(description.staging_bytes);
+}
+
+// Which ranks of other nodes an op may wait for.
+void Queries::add_ranks_waited_for(const Jobs::Job& job, const JobDescription& description,
+                                   wire::JobReport* report) {
+  std::set<std::string> nodes;
+  for (const core::OpProgress& op : description.ops) {
+    nodes.insert(op.missing_nodes.begin(), op.missing_nodes.end());
+  }
+  for (const core::Member& member : job.view.members) {
+    if (!nodes.contains(member.node)) continue;
+    for (const core::RankInfo& info : member.ranks) {
+      wire::RankReport* to = report->add_ranks();
+      to->set_rank(info.rank);
+      to->set_node(member.node);
+      to->set_pid(info.pid);
+      to->set_local_rank(info.local_rank);
+    }
+  }
 }
 
 }  // namespace gradring::daemon

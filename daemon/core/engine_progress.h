@@ -35,6 +35,7 @@ struct OpProgress {
   // Whose READY has not come: in a large view, of those to whom this node speaks. Each of them says
   // likewise whom it waits for. By name, since whoever is told may have another view by then.
   std::vector<std::string> missing_nodes;
+  bool subtrees = false;  // it is such a view
   uint32_t slices_final = 0;
   uint32_t slices = 0;
 };

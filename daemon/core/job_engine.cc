@@ -287,6 +287,7 @@ std::vector<OpProgress> JobEngine::progress(size_t most) const {
     for (const uint32_t member : missing_members(*op)) {
       if (member != me_) p.missing_nodes.push_back(view_.members[member].node);
     }
+    p.subtrees = static_cast<bool>(tree_);
     p.slices_final = op->slices_held;
     p.slices = op->plan.slices;
     list.push_back(std::move(p));

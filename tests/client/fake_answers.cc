@@ -183,6 +183,10 @@ void FakeDaemon::answer(const std::string& routing_id, const wire::ClientMessage
       reply.mutable_gpu_shared();
       refusal = script.refuse_share_gpu;
       break;
+    case wire::ClientMessage::kQuery:
+      if (!script.job_report) return;
+      *reply.mutable_reply()->mutable_job() = *script.job_report;
+      break;
     case wire::ClientMessage::kLeave:
       if (!script.answer_leave) return;
       reply.mutable_left();

@@ -60,6 +60,8 @@ struct Script {
   std::optional<wire::View> view;
   // Right behind that answer.
   std::optional<wire::ViewChanged> change_after_join;
+  // What is known of the job, for who asks; none: nobody answers.
+  std::optional<wire::JobReport> job_report;
   // Ops complete at once, as if every rank had given the same input; false: not before complete().
   bool complete = true;
 };

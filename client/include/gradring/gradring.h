@@ -410,6 +410,21 @@ GRADRING_API gradring_code gradring_test(gradring_comm* comm, gradring_request r
  * what is submitted then is refused in the same words. Else OK. `result` may be NULL. */
 GRADRING_API gradring_code gradring_failure(gradring_comm* comm, gradring_result* result);
 
+/* What a request waits for, as far as the daemon of this node knows, which is asked. */
+typedef struct gradring_progress {
+  size_t struct_size;
+  /* "allreduce sum of 1024 float32 (op 3) waits for rank 2 (node b, pid 4711)"; where the daemon of
+   * another node alone can tell which of its ranks it is, the node */
+  char message[512];
+  /* The lowest rank that is not among the missing, as far as is known; -1: none. If all ranks ask
+   * at the same time and people are to be told once, let this one tell them. */
+  int32_t first;
+} gradring_progress;
+/* Returns within 1 s and consumes nothing. NOT_FOUND: there is no such request; DEADLINE: the
+ * daemon does not answer, which gradring_last_error() says. */
+GRADRING_API gradring_code gradring_get_progress(gradring_comm* comm, gradring_request request,
+                                                 gradring_progress* progress);
+
 /* Of a request whose output is on a GPU: this CUDA stream (NULL: the default stream) waits for it,
  * and has the result then. The caller does not wait, unless the driver is older than CUDA 11.7 or
  * the pages behind the memory could not be pinned: then it does in the stream's stead, as long as

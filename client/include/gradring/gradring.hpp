@@ -201,6 +201,13 @@ class Request {
     return wait_ms(ms > 0 ? static_cast<int64_t>(ms) : 0, result);
   }
   bool test(gradring_result* result = nullptr) { return wait_ms(0, result); }
+  // What it waits for; see gradring_progress.
+  gradring_progress progress() const {
+    gradring_progress known{};
+    known.struct_size = sizeof(known);
+    check(gradring_get_progress(comm_.get(), number_, &known));
+    return known;
+  }
   // A CUDA stream waits for it, and has the result then; see gradring_wait_on_stream.
   void wait_on_stream(void* stream) {
     check(gradring_wait_on_stream(comm_.get(), number_, stream, -1));
