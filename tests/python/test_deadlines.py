@@ -33,6 +33,9 @@ class Slow:
     def wait_on_stream(self, _, milliseconds):
         return self.wait(milliseconds)
 
+    def progress(self):
+        return "it is slow"
+
 
 def slow():
     return [Slow() for _ in range(5)]

@@ -67,6 +67,13 @@ def test_times_to_start_are_times_to_join():
     assert horovod_env.read({**both, "GRADRING_JOIN_TIMEOUT": "5"}).variables == {}
 
 
+def test_stalls_are_warned_of_in_the_time_that_is_given_or_not_at_all():
+    assert horovod_env.read({"HOROVOD_STALL_CHECK_TIME_SECONDS": "5"}).variables == {"GRADRING_STALL_WARNING": "5"}
+    both = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "5", "HOROVOD_STALL_CHECK_DISABLE": "1"}
+    assert horovod_env.read(both).variables == {"GRADRING_STALL_WARNING": "0"}
+    assert horovod_env.read({**both, "GRADRING_STALL_WARNING": "9"}).variables == {}
+
+
 @pytest.mark.parametrize("name", ["HOROVOD_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_START_TIMEOUT"])
 @pytest.mark.parametrize("value", ["one", "-1", "1.5", "\u0663"])
 def test_what_makes_no_sense_is_named(name, value):

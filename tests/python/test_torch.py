@@ -141,8 +141,29 @@ def test_what_never_comes_ends_in_time_and_says_who_is_missing(ring):
     for rank, said in enumerate(ring.run("late")):
         assert [one["what"] for one in said] == (["wait", "future", "barrier"] if rank == 0 else [])
         for one, seconds in zip(said, (2, 1, 1)):
-            assert one["code"] in ("DEADLINE", None) and "gradringctl job " in one["text"], said
+            assert one["code"] in ("DEADLINE", None), said
+            assert "waits for rank 1 (node " in one["text"] and "and a rank of node " in one["text"], said
             assert f"timeout after {seconds} s" in one["text"] and seconds <= one["seconds"] + 1e-2 < seconds + 2, said
+
+
+def test_one_rank_warns_of_who_does_not_come(ring):
+    job = ring.launch("stalled", 1)
+    assert job.wait(60) == [0] * 4
+    told = [[line for line in one.complains().splitlines() if " s: allreduce sum" in line] for one in job]
+    assert not told[1] and not told[3], told
+    assert 1 <= len(told[0]) <= 3 and "waits for rank 1 (node " in told[0][0] and f"pid {job[1].pid}" in told[0][0], told
+    assert told[0][0].startswith("gradring: rank 0 has waited for "), told
+    of_group = [line for line in told[2] if "ranks 0, 1 of this group are 1, 2 of the job" in line]
+    assert of_group and "rank 2 has waited for" in of_group[0] and "waits for rank 0 (node " in of_group[0], told
+
+
+def test_nobody_warns_where_that_is_not_wanted_and_a_slip_is_named(ring):
+    job = ring.launch("stalled", 0)
+    assert job.wait(60) == [0] * 4
+    assert not any("has waited for" in one.complains() for one in job)
+    job = ring.launch("stalled", "soon")
+    assert job.wait(60) == [1] * 4
+    assert "GRADRING_STALL_WARNING is 'soon'" in job[0].complains()
 
 
 def test_ctrl_c_ends_a_rank_that_waits(ring):

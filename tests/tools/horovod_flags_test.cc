@@ -102,6 +102,10 @@ TEST(HorovodFlags, TimesAndTheTimelineAreVariablesThatMinusXCanSet) {
               ElementsAre("GRADRING_JOIN_TIMEOUT=60"));
   EXPECT_THAT(parse({"-x", "GRADRING_TIMELINE=b", "--timeline-filename", "a"})->send,
               ElementsAre("GRADRING_TIMELINE=a", "GRADRING_TIMELINE=b"));
+  EXPECT_THAT(parse({"--stall-check-warning-time-seconds", "5"})->send,
+              ElementsAre("GRADRING_STALL_WARNING=5"));
+  EXPECT_THAT(parse({"--no-stall-check", "--stall-check-warning-time-seconds", "5"})->send,
+              ElementsAre("GRADRING_STALL_WARNING=0"));
   EXPECT_THAT(refused({"--start-timeout", "-1"}), HasSubstr("--start-timeout -1: it takes 1 to"));
 }
 

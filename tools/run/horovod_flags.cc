@@ -24,7 +24,6 @@ constexpr std::string_view kOncePerNode =
     "a node's daemon sends once for all of its ranks, in any case";
 constexpr std::string_view kTuning = "gradringd tunes while jobs run, where its tuning is auto";
 constexpr std::string_view kSearch = "the search of gradringd ends by its own statistics";
-constexpr std::string_view kStalls = "gradringctl job NAME says at any time who waits for whom";
 constexpr std::string_view kNetwork = "the network is gradringd's: see its net-device";
 constexpr std::string_view kLog = "gradringd keeps the log: see its log-level";
 
@@ -59,9 +58,7 @@ constexpr HorovodFlag kWithoutEffect[] = {
   {"autotune-gaussian-process-noise", "X", false, kSearch},
   {"timeline-mark-cycles", "", false, kNoCycle},
   {"no-timeline-mark-cycles", "", false, kNoCycle},
-  {"stall-check", "", false, kStalls},
-  {"no-stall-check", "", false, kStalls},
-  {"stall-check-warning-time-seconds", "S", false, kStalls},
+  {"stall-check", "", false, "who waits for a minute says for whom, without --no-stall-check"},
   {"stall-check-shutdown-time-seconds", "S", false, "op-deadline of gradringd ends an op that some rank never submits"},
   {"elastic-timeout", "S", false, "the ranks that are left go on at once"},
   {"reset-limit", "N", false, "a rank that fails is started anew as often as --restarts says, else never"},
@@ -184,6 +181,8 @@ void describe_horovod_flags(HorovodFlags* flags, RunOptions* options,
     ("max-num-proc", number("max-num-proc", kRanksMax, &flags->max_ranks, "B"), "as --max-np")
     ("output-filename", po::value(&flags->output)->value_name("DIR"), "write each rank's output to DIR/rank.N/stdout and stderr as well, on the host that runs it")
     ("prefix-output-with-timestamp", po::bool_switch(&options->stamp), "begin each line of output with the time; also -prefix-timestamp")
+    ("no-stall-check", po::bool_switch(&flags->no_stall_check), "sets GRADRING_STALL_WARNING=0: nobody says that it waits long")
+    ("stall-check-warning-time-seconds", number("stall-check-warning-time-seconds", kTimeoutMax, &flags->stall_warning, "S"), "sets GRADRING_STALL_WARNING")
     ("timeline-filename", po::value(&flags->timeline)->value_name("FILE"), "sets GRADRING_TIMELINE")
     ("verbose", po::bool_switch(&options->verbose), "say what is started where")
     ("check-build", "show what this build has; also -cb");
@@ -213,6 +212,10 @@ tl::expected<void, std::string> take_horovod_flags(const HorovodFlags& flags, Ru
   // In front, so that what -x says of the same variable counts.
   std::vector<std::string> variables;
   if (!flags.timeline.empty()) variables.push_back("GRADRING_TIMELINE=" + flags.timeline);
+  if (flags.no_stall_check || flags.stall_warning > 0) {
+    const int seconds = flags.no_stall_check ? 0 : flags.stall_warning;
+    variables.push_back(fmt::format("GRADRING_STALL_WARNING={}", seconds));
+  }
   const int timeout = flags.start_timeout > 0 ? flags.start_timeout : flags.gloo_timeout;
   if (timeout > 0) variables.push_back(fmt::format("GRADRING_JOIN_TIMEOUT={}", timeout));
   options->send.insert(options->send.begin(), variables.begin(), variables.end());

@@ -28,6 +28,8 @@ struct HorovodFlags {
   std::string hostfile, ssh_identity_file, output, timeline;
   int slots = 0, ssh_port = 0;
   int start_timeout = 0, gloo_timeout = 0;  // seconds
+  int stall_warning = 0;                    // likewise
+  bool no_stall_check = false;
   int min_ranks = 0, max_ranks = 0;
 };
 

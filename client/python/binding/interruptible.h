@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -46,9 +47,10 @@ class Waits {
 };
 
 // Calls wait(milliseconds) until it is true or the time is over (-1: never), without the
-// interpreter's lock, and looks for signals in between. Throws Error when the interpreter ends.
-template <class Wait>
-bool wait_with_signals(int64_t timeout_ms, Wait wait) {
+// interpreter's lock, and in between looks for signals and calls between(milliseconds that are
+// left) with it. Throws Error when the interpreter ends.
+template <class Wait, class Between>
+bool wait_with_signals(int64_t timeout_ms, Wait wait, Between between) {
   using Clock = std::chrono::steady_clock;
   const Waits::Inside inside;
   const auto end = Clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -66,8 +68,15 @@ bool wait_with_signals(int64_t timeout_ms, Wait wait) {
     if (Waits::are_over()) {
       throw Error(GRADRING_ERR_UNAVAILABLE, "the process ended before what it waited for did");
     }
-    if (timeout_ms >= 0 && Clock::now() >= end) return false;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    between(timeout_ms >= 0 ? std::max<int64_t>(left, 0) : -1);
+    if (timeout_ms >= 0 && left <= 0) return false;
   }
+}
+
+template <class Wait>
+bool wait_with_signals(int64_t timeout_ms, Wait wait) {
+  return wait_with_signals(timeout_ms, wait, [](int64_t) {});
 }
 
 // Runs what cannot be waited for in slices on a thread of its own. After a signal that thread is

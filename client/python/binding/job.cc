@@ -63,10 +63,14 @@ std::string in_words(const std::vector<uint32_t>& ranks) {
   return "ranks " + here + more + " of this group are " + there + more + " of the job";
 }
 
-Error in_numbers_of(const std::vector<uint32_t>& ranks, const Error& error) {
+bool same_numbers(const std::vector<uint32_t>& ranks) {
   bool same = true;
   for (size_t i = 0; i < ranks.size(); ++i) same = same && ranks[i] == i;
-  if (same) return error;
+  return same;
+}
+
+Error in_numbers_of(const std::vector<uint32_t>& ranks, const Error& error) {
+  if (same_numbers(ranks)) return error;
   gradring_result result = error.result();
   const int64_t blamed = result.blamed_rank;
   std::string which = in_words(ranks);
@@ -139,6 +143,15 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks, int64_t time
 Error Job::in_numbers_of_all(const Error& error) const {
   if (error.code() != GRADRING_ERR_FAILED) return error;
   return in_numbers_of(ranks_, with_blame(error));
+}
+
+std::string Job::in_numbers_of_all(std::string sentence) const {
+  return same_numbers(ranks_) ? std::move(sentence) : sentence + "; " + in_words(ranks_);
+}
+
+int32_t Job::number_of_all() const {
+  const auto rank = static_cast<size_t>(gradring_rank(comm_.get()));
+  return static_cast<int32_t>(rank < ranks_.size() ? ranks_[rank] : rank);
 }
 
 // What is submitted to a job that is over is refused in the words of its end, and by them alone.

@@ -67,6 +67,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // Of an op that failed, or was refused since the job has. A group numbers its ranks itself, and
   // whoever reads an error of it thinks of those of the job that it was made from.
   Error in_numbers_of_all(const Error& error) const;
+  std::string in_numbers_of_all(std::string sentence) const;
+  int32_t number_of_all() const;  // this rank's
 
  private:
   Job(std::shared_ptr<gradring_comm> comm, std::shared_ptr<Arena> arena,

@@ -14,6 +14,7 @@
 #include "client/python/binding/interruptible.h"
 #include "client/python/binding/job.h"
 #include "client/python/binding/numbers.h"
+#include "client/python/binding/request.h"
 
 namespace nb = nanobind;
 
@@ -32,46 +33,6 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 }
 
 PyType_Slot memory_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
-
-// What `work` gives; what it throws is told in numbers that its caller knows.
-template <typename Work>
-auto of_job(const Job& job, const Work& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    throw job.in_numbers_of_all(error);
-  }
-}
-
-// An op under way with what keeps it whole: its job, and whoever owns the memory that its result is
-// copied to.
-class Request {
- public:
-  Request(std::shared_ptr<Job> job, std::unique_ptr<Pending> pending, nb::object owner)
-      : job_(std::move(job)), pending_(std::move(pending)), owner_(std::move(owner)) {}
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
-  ~Request() { job_->drop(*pending_); }
-
-  bool wait(int64_t timeout_ms) {
-    const bool done = wait_with_signals(timeout_ms, [this](int64_t ms) {
-      return of_job(*job_, [&] { return pending_->wait(ms); });
-    });
-    if (done) owner_.reset();
-    return done;
-  }
-  bool wait_on_stream(uintptr_t stream, int64_t timeout_ms) {
-    return wait_with_signals(timeout_ms, [this, stream](int64_t ms) {
-      return of_job(*job_, [&] { return pending_->wait_on_stream(stream, ms); });
-    });
-  }
-  std::optional<gradring_result> result() const { return pending_->result(); }
-
- private:
-  const std::shared_ptr<Job> job_;
-  const std::unique_ptr<Pending> pending_;
-  nb::object owner_;
-};
 
 Extent extent_of(uintptr_t at, size_t bytes) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has numbers
@@ -251,6 +212,7 @@ NB_MODULE(_native, m) {
     const nb::gil_scoped_release unlocked;
     Job::waited_for_input(nanoseconds);
   });
+  m.def("warn_of_stalls", [](double seconds) { Stall::set_patience(Stall::Seconds(seconds)); });
   m.def("version", [] { return std::string(gradring_version()); });
 
   nb::class_<Memory>(m, "Memory", nb::type_slots(memory_slots))
@@ -289,6 +251,7 @@ NB_MODULE(_native, m) {
       .def("wait", &Request::wait, nb::arg("timeout_ms") = -1)
       .def("wait_on_stream", &Request::wait_on_stream, nb::arg("stream"),
            nb::arg("timeout_ms") = -1)
+      .def("progress", &Request::progress)
       .def_prop_ro("result", &Request::result);
 
   nb::class_<Job>(m, "Job")

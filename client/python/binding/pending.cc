@@ -64,6 +64,16 @@ std::optional<gradring_result> Pending::result() const {
   return result_;
 }
 
+// Not under the mutex, as above.
+std::optional<gradring_progress> Pending::progress() const {
+  gradring_progress known{};
+  known.struct_size = sizeof(known);
+  const gradring_code code = gradring_get_progress(parts_.comm.get(), parts_.request, &known);
+  if (code == GRADRING_ERR_NOT_FOUND) return std::nullopt;
+  check(code);
+  return known;
+}
+
 std::optional<Pending::Parts> Pending::leave() {
   const std::lock_guard lock(mutex_);
   if (result_ || error_ || parts_.request == 0) return std::nullopt;

@@ -46,6 +46,8 @@ class Pending {
   bool wait_on_stream(uintptr_t stream, int64_t timeout_ms);
   // Of an op that is done well.
   std::optional<gradring_result> result() const;
+  // Of one that is under way; nothing where it is not. Throws Error if the daemon does not answer.
+  std::optional<gradring_progress> progress() const;
 
   // What has to live on where nobody waited; nothing if somebody did.
   std::optional<Parts> leave();

@@ -9,6 +9,7 @@ from typing import Any, Callable
 from ._native import Code
 from .deadline import FOR_EVER, LOOK, Deadline
 from .errors import GradringError
+from .stalls import under_way
 
 
 class Handle:
@@ -45,7 +46,7 @@ class RequestHandle(Handle):
 
     def wait(self, timeout=None):
         if not self._done_by(Deadline(FOR_EVER if timeout is None else timeout)):
-            raise _late(timeout)
+            raise _late(timeout, self._requests)
         return self._result
 
     def _done_by(self, deadline):
@@ -228,6 +229,5 @@ def synchronize(handle: Handle | None) -> Any:
     return handle.wait() if handle is not None else None
 
 
-def _late(seconds):
-    return GradringError(f"timeout after {seconds:g} s, and the op is still under way; 'gradringctl job NAME' says who "
-                         "waits for whom", Code.DEADLINE)
+def _late(seconds, requests=()):
+    return GradringError(f"timeout after {seconds:g} s, and {under_way(requests)}", Code.DEADLINE)

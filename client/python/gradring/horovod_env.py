@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 _NO_CYCLE = "the daemon acts on events, it has no cycle"
 _ONCE_PER_NODE = "a node's daemon sends once for all of its ranks, in any case"
 _TUNING = "gradringd tunes while jobs run, where its option tuning is auto"
-_STALLS = "gradringctl job NAME says at any time who waits for whom"
 _LOG = "gradringd keeps the log, by its option log-level"
 _MEETING = "ranks meet through gradringd, without Gloo or MPI"
 _SUMS = "the daemon sums where the memory is"
@@ -30,8 +29,6 @@ NEEDLESS = {
     "AUTOTUNE_STEPS_PER_SAMPLE": _TUNING,
     "AUTOTUNE_BAYES_OPT_MAX_SAMPLES": _TUNING,
     "AUTOTUNE_GAUSSIAN_PROCESS_NOISE": _TUNING,
-    "STALL_CHECK_DISABLE": _STALLS,
-    "STALL_CHECK_TIME_SECONDS": _STALLS,
     "STALL_SHUTDOWN_TIME_SECONDS": "op-deadline of gradringd ends an op that some rank never submits",
     "LOG_LEVEL": _LOG,
     "LOG_HIDE_TIME": _LOG,
@@ -97,6 +94,7 @@ def read(environ: Mapping[str, str]) -> Settings:
     wanted["GRADRING_TIMELINE"] = timeline
     wanted["GRADRING_POLICY"] = "elastic" if elastic else None
     wanted["GRADRING_JOIN_TIMEOUT"] = join_timeout
+    wanted["GRADRING_STALL_WARNING"] = 0 if _flag(environ, "STALL_CHECK_DISABLE") else _number(environ, "STALL_CHECK_TIME_SECONDS")
     return Settings(**place, timeline=timeline, elastic=elastic,
                     dynamic_process_sets=_flag(environ, "DYNAMIC_PROCESS_SETS"), join_timeout=join_timeout,
                     variables={name: str(value) for name, value in wanted.items()

@@ -9,7 +9,7 @@ import threading
 import uuid
 from pathlib import Path
 
-from . import _native, horovod_env, timeline
+from . import _native, horovod_env, stalls, timeline
 from . import process_sets as sets
 from .world import World, enter, is_initialized, rank, world
 
@@ -38,6 +38,7 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         if is_initialized():
             return
         horovod_env.apply()
+        stalls.watch()
         comms = list(comm) if isinstance(comm, (list, tuple)) and comm and not isinstance(comm[0], int) else [comm]
         options = _options(comms[0])
         for name, value in (("runtime_dir", runtime_dir), ("job", job), ("policy", policy), ("wire", wire)):

@@ -7,7 +7,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from .. import _native, timeline
+from .. import _native, stalls, timeline
 from .process_group import ProcessGroup
 
 # torch's default group, while it is gradring's: other groups are made from its job.
@@ -30,6 +30,7 @@ def create(options, backend_options=None):
 
 
 def _open(options):
+    stalls.watch()
     store, rank = options.store, options.group_rank
     # A store may outlive its groups, and the next one of the same name is another. Each rank counts those that it was in: one that
     # tries again after an error is still at the one that the others are at.

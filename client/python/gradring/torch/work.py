@@ -18,6 +18,7 @@ from .. import _native
 from .._native import Code
 from ..deadline import LOOK, Deadline
 from ..errors import GradringError
+from ..stalls import under_way
 from .devices import Device
 from .untraced import untraced
 
@@ -154,7 +155,7 @@ class Work(dist.Work):
         if self._submitted is not None and not self._submitted.is_set():
             why = "the device has not come to it yet"
         else:
-            why = "it is still under way; 'gradringctl job NAME' says who waits for whom"
+            why = under_way(self._requests)
         return GradringError(f"{self._what}: timeout after {deadline.given:g} s, and {why}", Code.DEADLINE)
 
     def _end(self, error):
