@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/core/time.h"
+#include "transport/port_range.h"
 
 namespace gradring::daemon {
 
@@ -27,6 +28,7 @@ struct Config {
   std::vector<std::string> net_devices;  // empty: chosen by the transport, with a reason
   std::string tcp_by;                    // sockets or ucx
   std::string tcp_send_thread;           // on, off, or auto: by this host's processors
+  transport::PortRange data_ports;       // of TCP; none: auto
   // Of the devices that are RDMA's; nothing: auto.
   std::optional<uint32_t> rdma_gid_index;
   std::optional<uint32_t> rdma_traffic_class;
@@ -124,6 +126,8 @@ bool is_any_address(const std::string& host);
 std::optional<core::Time> parse_duration(const std::string& text);
 // "4096", "256K", "64M", "2G": powers of 1024.
 std::optional<uint64_t> parse_size(const std::string& text);
+// "7310-7313", "7310".
+std::optional<transport::PortRange> parse_port_range(const std::string& text);
 
 // A slice of a job that is on one node only: many parts for several threads, and a fraction of a
 // millisecond for whatever waits behind it.

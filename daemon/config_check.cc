@@ -69,6 +69,17 @@ std::string fault_of_addresses(const Config& config) {
       return fmt::format("listen-also: {} is given twice; name each address once", also);
     }
   }
+  if (config.data_ports) {
+    std::vector<std::pair<const char*, std::string>> others = {{"listen", config.listen},
+                                                               {"metrics", config.metrics}};
+    for (const std::string& also : config.listen_also) others.emplace_back("listen-also", also);
+    for (const auto& [name, address] : others) {
+      const auto parsed = parse_host_port(address);
+      if (!parsed || !config.data_ports.has(parsed->port)) continue;
+      return fmt::format("data-ports: {} to {} has port {}, which is that of {}; choose others",
+                         config.data_ports.first, config.data_ports.last, parsed->port, name);
+    }
+  }
   if (config.peers.size() > kPeersMax) {
     return fmt::format("peer: {} are given; a daemon can have {}", config.peers.size(), kPeersMax);
   }

@@ -88,6 +88,13 @@ Setter auto_or(std::optional<uint32_t> Config::*member, uint32_t most) {
   };
 }
 
+std::string set_data_ports(Config& config, const std::string& value) {
+  const auto range = parse_port_range(value);
+  if (!range && value != "auto") return "write auto, or ports from 1 to 65535, as in 7310-7317";
+  config.data_ports = range.value_or(transport::PortRange());
+  return "";
+}
+
 // UCX has no 256.
 std::string set_path_mtu(Config& config, const std::string& value) {
   config.rdma_path_mtu.reset();
@@ -212,6 +219,11 @@ const std::vector<Option>& all_options() {
        "whether a thread for each lane sends what is large over TCP, beside the one that receives "
        "and sums: on, off, or auto, from eight processors on",
        false, one_of(&Config::tcp_send_thread, {"auto", "on", "off"})},
+      {"data-ports", "FIRST-LAST", "auto",
+       "TCP ports for gradients, as in 7310-7317, of which each address of a lane's interface "
+       "takes "
+       "one that is free; auto: the kernel chooses",
+       false, set_data_ports},
       {"rdma-gid-index", "INDEX", "auto",
        "which of an RDMA port's addresses is used, as gradringctl topology lists them; auto: of "
        "RoCE v2, the one in the network of listen or of a peer, else as UCX chooses",

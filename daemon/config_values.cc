@@ -70,6 +70,20 @@ std::optional<HostPort> parse_host_port(const std::string& text) {
   return result;
 }
 
+std::optional<transport::PortRange> parse_port_range(const std::string& text) {
+  transport::PortRange range;
+  const char* const end = text.data() + text.size();
+  auto parsed = std::from_chars(text.data(), end, range.first);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  range.last = range.first;
+  if (parsed.ptr != end && *parsed.ptr == '-') {
+    parsed = std::from_chars(parsed.ptr + 1, end, range.last);
+  }
+  const bool good =
+      parsed.ec == std::errc() && parsed.ptr == end && range.first > 0 && range.first <= range.last;
+  return good ? std::optional(range) : std::nullopt;
+}
+
 bool is_numeric_address(const std::string& host) {
   in_addr v4{};
   in6_addr v6{};

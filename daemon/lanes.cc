@@ -51,7 +51,8 @@ size_t lanes_of(const Config& config) { return std::max<size_t>(config.net_devic
 
 transport::UcxOptions ucx_options_of(const Config& config, size_t lane) {
   const std::string listen = parse_host_port(config.listen)->host;
-  transport::UcxOptions options{{}, listen, {}, rdma_options_of(config), config.gpu_direct};
+  transport::UcxOptions options{
+      {}, listen, {}, rdma_options_of(config), config.gpu_direct, config.data_ports};
   if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
   return options;
 }
@@ -63,7 +64,7 @@ tl::expected<std::unique_ptr<transport::Transport>, Status> make_transport(
   if (!choice) return tl::unexpected(choice.error());
   if (choice->rdma || config.tcp_by == "ucx") return transport::make_ucx_transport(options);
   return transport::make_tcp_transport(
-      {choice->names, choice->reason, apart_bytes_of(config.tcp_send_thread)});
+      {choice->names, choice->reason, apart_bytes_of(config.tcp_send_thread), config.data_ports});
 }
 
 }  // namespace

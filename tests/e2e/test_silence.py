@@ -5,6 +5,7 @@ import time
 
 from checks import (DEADLINE, DRAINED, EXCLUDED, PEER_SILENT, TRAINER, assert_blames, events, run_job, wait_failed,
                     wait_for, wait_for_all)
+import pytest
 from cluster import state_of, wait_until
 
 STOPPED_SECONDS = 10  # beyond `decide`: a stopped trainer is no fault, however long
@@ -77,10 +78,13 @@ def test_cut_link(make_cluster, namespaces, figure):
     run_job(cluster, "cut", "--ops", "3", per_node=2)
 
 
+INPUT = ("iptables", "-w", "-A", "INPUT", "-p", "tcp")
+
+
 def without_data_ports(cluster, node):
     """A firewall lets the control port pass, and what comes to the other ports is lost without a word."""
     for what in ["--dport 7300 -j ACCEPT", "--sport 7300 -j ACCEPT", "-j DROP"]:
-        cluster.network.inside(node, "iptables", "-w", "-A", "INPUT", "-p", "tcp", *what.split())
+        cluster.network.inside(node, *INPUT, *what.split())
 
 
 NEVER_HEARD = "nothing came by the data network (eth0 (TCP)) in the"
@@ -93,6 +97,23 @@ def test_a_firewall_before_the_data_ports_is_guessed(make_cluster, namespaces):
     node = cluster.nodes[1]
     said = wait_until(lambda: [one for one in node.log(20).splitlines() if NEVER_HEARD in one], 15, "it is said")
     assert "let the data ports pass (docs/configure.md#ports)" in said[0], said
+
+
+@pytest.mark.parametrize("engine", ["sockets", "ucx"])
+def test_a_firewall_lets_data_ports_pass_that_it_can_name(make_cluster, namespaces, engine):
+    cluster = make_cluster(2, network=namespaces, settings={"data-ports": "7310-7311", "tcp-by": engine})
+    for node in range(2):
+        for ports in ("7300", "7310:7311"):
+            for side in ("--dport", "--sport"):
+                cluster.network.inside(node, *INPUT, side, ports, "-j", "ACCEPT")
+        cluster.network.inside(node, *INPUT, "-j", "DROP")
+    cluster.start()
+    run_job(cluster, "named", "--ops", "5", per_node=2)
+    assert cluster.nodes[1].stop() is None
+    cluster.processes.append(cluster.nodes[1].run_daemon())
+    for node in cluster.nodes:
+        node.wait_ready(1)
+    run_job(cluster, "again", "--ops", "5", per_node=2)
 
 
 def test_who_is_given_up_says_what_it_saw_itself(make_cluster, namespaces):

@@ -25,6 +25,7 @@
 namespace gradring::transport::conformance {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 std::unique_ptr<Transport> on_loopback() {
@@ -336,6 +337,43 @@ TEST(TcpConnect, SaysWhereNobodyAnswered) {
   ASSERT_TRUE(pump({&a}, [&] { return a.seen.lost.size() == 1; }));
   EXPECT_THAT(a.transport->send(2, header_of(1), {}, 0).message(),
               HasSubstr("cannot connect to 127.0.0.1:1: Connection refused"));
+}
+
+TEST(TcpListen, TakesTheFirstPortOfTheRangeThatIsFree) {
+  constexpr PortRange kPorts{20'310, 20'311};  // which the kernel gives to nobody
+  const auto listening = [&] { return make_tcp_transport({{"lo"}, "for tests", 0, kPorts}); };
+  const auto port_of_first = [](const Transport& transport) {
+    const OpenedAddress opened = open_address(transport.name(), transport.address());
+    return decode_address(opened.raw).value().endpoints.front().port;
+  };
+  auto first = listening();
+  ASSERT_TRUE(first) << first.error().message();
+  EXPECT_EQ(port_of_first(**first), kPorts.first);
+  auto second = listening();
+  ASSERT_TRUE(second) << second.error().message();
+  EXPECT_EQ(port_of_first(**second), kPorts.last);
+  const auto third = listening();
+  ASSERT_FALSE(third);
+  EXPECT_THAT(third.error().message(),
+              AllOf(HasSubstr("none of the ports 20310 to 20311 is free at 127.0.0.1"),
+                    HasSubstr("data-ports")));
+  first->reset();
+  EXPECT_EQ(port_of_first(**listening()), kPorts.first) << "at once";
+}
+
+TEST(TcpListen, AtAPortOfTheRangeEndsWithItsConnectionsAndBeginsAnewAtOnce) {
+  constexpr PortRange kPort{20'312, 20'312};
+  Node other(on_loopback());
+  for (int life = 0; life < 3; ++life) {
+    auto made = make_tcp_transport({{"lo"}, "for tests", 0, kPort});
+    ASSERT_TRUE(made) << made.error().message();
+    Node node(std::move(*made));
+    ASSERT_TRUE(other.transport->connect(1, node.transport->address()).ok());
+    ASSERT_TRUE(other.transport->send(1, header_of(1), {}, 0).ok());
+    ASSERT_TRUE(pump({&other, &node}, [&] { return node.seen.received == 1; }));
+    node.transport.reset();  // it closes first, and the kernel remembers its connections
+    other.transport->disconnect(1);
+  }
 }
 
 TEST(TcpDevices, AreRefusedInWords) {

@@ -125,6 +125,16 @@ TEST(UcxSettings, RdmaTakesItsTransportsAndTcpKeepsOffZeroCopy) {
   EXPECT_EQ(value(wire, "UD_ETH_DGID_CHECK"), "unset");
 }
 
+TEST(UcxSettings, TcpListensInTheRangeThatIsGiven) {
+  const DeviceChoice wire{{{"eth0", false}}, ""};
+  const auto settings = settings_for(wire, {}, {}, false, {7310, 7317});
+  const auto given = std::ranges::find_if(
+      settings, [](const UcxSetting& one) { return one.name.ends_with("PORT_RANGE"); });
+  ASSERT_NE(given, settings.end());
+  EXPECT_EQ(given->value, "7310-7317");
+  EXPECT_TRUE(UcxWorker::open(settings)) << "UCX knows it";
+}
+
 TEST(UcxSettings, WhatIsSaidOfACardReachesUcxByTheNamesOfItsVersion) {
   const DeviceChoice card{{{"rxe0:1", true}}, ""}, wire{{{"eth0", false}}, ""};
   const std::string version = ucx_version();

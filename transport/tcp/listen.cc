@@ -21,16 +21,20 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 64;
 
-// Fills in the port.
+// At its port; 0: at one that is free, which is filled in. kResourceExhausted: somebody else's.
 tl::expected<Socket, Status> open_listener(Endpoint* endpoint) {
   const auto failed = [endpoint](const char* what) {
     return tl::unexpected(
-        Status(Code::kUnavailable, fmt::format("cannot {} at {} for gradients: {}", what,
-                                               endpoint->text(), std::strerror(errno))));
+        Status(errno == EADDRINUSE ? Code::kResourceExhausted : Code::kUnavailable,
+               fmt::format("cannot {} at {} for gradients: {}", what, endpoint->text(),
+                           std::strerror(errno))));
   };
   Socket socket(::socket(endpoint->v6 ? AF_INET6 : AF_INET,
                          SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   if (!socket) return failed("make a socket");
+  // Connections of an earlier life of the daemon may not be over yet.
+  const int one = 1;
+  if (endpoint->port != 0) setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   socklen_t length = 0;
   sockaddr_storage address = sockaddr_of(*endpoint, &length);
   if (bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
@@ -43,6 +47,22 @@ tl::expected<Socket, Status> open_listener(Endpoint* endpoint) {
   }
   endpoint->port = port_of(address);
   return socket;
+}
+
+// At the first port that is free.
+tl::expected<Socket, Status> open_listener(Endpoint* endpoint, const PortRange& ports) {
+  if (!ports) return open_listener(endpoint);
+  for (uint32_t port = ports.first; port <= ports.last; ++port) {
+    endpoint->port = static_cast<uint16_t>(port);
+    auto socket = open_listener(endpoint);
+    if (socket || socket.error().code() != Code::kResourceExhausted) return socket;
+  }
+  endpoint->port = 0;
+  return tl::unexpected(Status(
+      Code::kUnavailable,
+      fmt::format("none of the ports {} to {} is free at {} for gradients: give more of them "
+                  "(data-ports), or see by `ss -ltnp` whose they are",
+                  ports.first, ports.last, endpoint->text())));
 }
 
 }  // namespace
@@ -71,7 +91,7 @@ Status TcpTransport::listen() {
 }
 
 Status TcpTransport::listen_at(Endpoint endpoint) {
-  auto socket = open_listener(&endpoint);
+  auto socket = open_listener(&endpoint, options_.ports);
   if (!socket) return socket.error();
   const Number number = next_number_++;
   // At its edges, as one that cannot be accepted, for want of descriptors, would wake us again and

@@ -5,6 +5,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "transport/port_range.h"
 #include "transport/transport.h"
 
 namespace gradring::transport {
@@ -19,6 +20,7 @@ struct TcpOptions {
   // Payloads of so many bytes are sent by a thread of the transport's own, and what comes behind
   // them on the same connection; 0: the owner's thread sends all.
   size_t apart_bytes = 0;
+  PortRange ports = {};  // of each address
 };
 
 // Sockets of the kernel: payloads leave from, and arrive in, the owner's memory, and are copied by

@@ -1,5 +1,6 @@
 #include "transport/ucx/settings.h"
 
+#include <fmt/format.h>
 #include <ucp/api/ucp.h>
 
 #include <algorithm>
@@ -47,7 +48,8 @@ bool ucx_closes_unwired() { return is_at_least(kClosesUnwiredSinceMinor); }
 
 std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
                                      const std::optional<size_t>& rendezvous_bytes,
-                                     const RdmaOptions& options, bool gpus) {
+                                     const RdmaOptions& options, bool gpus,
+                                     const PortRange& ports) {
   const bool rdma = choice.any_rdma();
   const bool tcp = std::any_of(choice.devices.begin(), choice.devices.end(),
                                [](const UcxDevice& device) { return !device.rdma; });
@@ -71,6 +73,9 @@ std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
     // UCX handles several events of one look at its sockets; when the first of them closes the
     // connection that a later one is of, it aborts the process. So it looks for one at a time.
     settings.push_back({tcp_option("MAX_POLL"), "1"});
+    if (ports) {
+      settings.push_back({tcp_option("PORT_RANGE"), fmt::format("{}-{}", ports.first, ports.last)});
+    }
   }
   if (tcp && !rdma) {
     // Buffers are added one by one instead of eight by eight: a receive buffer is twice the

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/port_range.h"
 #include "transport/ucx/devices.h"
 #include "transport/ucx/rdma_options.h"
 
@@ -20,7 +21,8 @@ struct UcxSetting {
 // an operator, meant for some MPI, do not change it.
 std::vector<UcxSetting> settings_for(const DeviceChoice& choice,
                                      const std::optional<size_t>& rendezvous_bytes,
-                                     const RdmaOptions& options, bool gpus = false);
+                                     const RdmaOptions& options, bool gpus = false,
+                                     const PortRange& ports = {});
 
 // Whether this version of UCX can close an endpoint over RDMA that it still connects; older ones
 // abort the process.

@@ -51,8 +51,8 @@ tl::expected<std::unique_ptr<Transport>, Status> make_ucx_transport(const UcxOpt
   const auto whole_bytes = whole_bytes_of(*choice, options);
   const bool awaits_wiring =
       options.rendezvous_bytes || (choice->any_rdma() && !ucx_closes_unwired());
-  auto worker =
-      UcxWorker::open(settings_for(*choice, options.rendezvous_bytes, options.rdma, options.gpus));
+  auto worker = UcxWorker::open(
+      settings_for(*choice, options.rendezvous_bytes, options.rdma, options.gpus, options.ports));
   if (!worker) return tl::unexpected(worker.error());
   auto transport = std::make_unique<UcxTransport>(std::move(*worker), std::move(*choice),
                                                   whole_bytes, awaits_wiring);

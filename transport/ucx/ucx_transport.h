@@ -7,6 +7,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "transport/port_range.h"
 #include "transport/transport.h"
 #include "transport/ucx/rdma_options.h"
 
@@ -27,6 +28,7 @@ struct UcxOptions {
   RdmaOptions rdma = {};  // of the devices that are RDMA's
   // They are to send what lies on GPUs as well (make_ready_on_gpu): UCX loads what it has for CUDA.
   bool gpus = false;
+  PortRange ports = {};  // of TCP
 };
 
 // UCX active messages between worker addresses; the reasons are in GOTCHAS.md. May be made on one
