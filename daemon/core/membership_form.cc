@@ -241,8 +241,10 @@ void Membership::run(Live& live) {
   const JobId id = live.view.incarnation;
   const std::vector<LostRank> lost_ranks = live.lost;
   for (const auto& member : std::exchange(live.lost_members, {})) {
-    with_change(id,
-                [&](ViewChange& change) { change.lost(member.first, member.second, false, now_); });
+    with_change(id, [&](ViewChange& change) {
+      change.lost(member.first, member.second, false, now_);
+      if (peers_.count(member.first) > 0) change.found(member.first, now_);  // it came back since
+    });
   }
   for (const LostRank& lost : lost_ranks) {
     const auto it = live_.find(id);

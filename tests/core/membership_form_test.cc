@@ -50,6 +50,29 @@ TEST(MembershipForm, AnElasticJobThatHasBegunGoesOnWithoutWhomANodeLostBefore) {
   }
 }
 
+// b and c lose and find each other before they know that the job has begun.
+TEST(MembershipForm, WhoIsFoundAgainBeforeAnElasticJobBeginsIsNotLostToIt) {
+  Town town(3);
+  std::vector<SessionId> sessions;
+  JoinRequest request = trainer(0, 3);
+  request.policy = "elastic";
+  town.hold("a", "c");
+  for (const char* node : {"a", "b", "c"}) {
+    sessions.push_back(town.join(node, request));
+    ++request.rank;
+  }
+  town.run();
+  ASSERT_EQ(town.engines("b"), 1u);
+  town.cut("b", "c");
+  town.connect("b", "c");
+  town.release("a", "c");
+  town.settle();
+  for (const SessionId session : sessions) {
+    EXPECT_TRUE(town.admitted(session)) << town.refusal(session);
+    EXPECT_LE(town.at(town.node_of(session)).view_of(session)->epoch, 2u);
+  }
+}
+
 TEST(MembershipForm, TwoNodesStepByStep) {
   Town town(2);
   // Rank 1 comes first: a hears of the claim, and can do nothing yet.
