@@ -248,6 +248,7 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   live.decisions.emplace_back([this, id](Live& remaining) {
     fail_unfit_within(id);
     invite(remaining);
+    if (remaining.view.closed) settle({remaining.view.job, remaining.token});
   });
 }
 

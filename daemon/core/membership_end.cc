@@ -39,6 +39,7 @@ void Membership::fail_job(Live& live, const Failure& cause, const std::string& h
     retire_claims({live.view.job, live.token});
   }
   fail_unfit_within(id);
+  settle({live.view.job, live.token});  // nobody is taken in any more
 }
 
 void Membership::on_job_failed(const std::string& from, const JobFailed& message) {
@@ -147,7 +148,9 @@ void Membership::end_if_over(const JobId& job) {
   if (!live.failure && !all_done) return;
   remember(live);
   actions_->remove(job);
+  const GatheringKey key{live.view.job, live.token};
   live_.erase(it);
+  settle(key);  // who waited to be taken in may be a job of their own
 }
 
 // Of a job that this node is not in, or no more.
