@@ -100,11 +100,11 @@ void Membership::install(const View& view, const GatheringKey& key, bool propose
   }
   // These claims are used up. What others claim under this name from now on is another life of the
   // job.
-  if (view.epoch == 0) {  // we are guests, all of us
-    gathering.local.clear();
-    gathering.remote.clear();
+  if (view.epoch == 0) {
+    gathering.local.clear();  // we are guests, all of us; the others who wait say so themselves
+  } else {
+    keep_beyond(&gathering);
   }
-  keep_beyond(&gathering);
   if (gathering.local.empty() && gathering.remote.empty()) gatherings_.erase(key);
   live_.emplace(view.incarnation, std::move(live));
   actions_->install(view, sessions);

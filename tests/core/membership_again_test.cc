@@ -89,5 +89,30 @@ TEST(MembershipAgain, AJobThatHasTooFewRanksFormsAnewThoughOneOfThemStays) {
   for (const SessionId session : second) EXPECT_TRUE(town.admitted(session));
 }
 
+// Rank 0 was to be taken in. Rank 1 had left, and waited for its place to be free.
+TEST(MembershipAgain, AGuestKnowsWhoElseWaitedWhenTheJobIsOverInstead) {
+  Town town(3);
+  std::vector<SessionId> first, second(3);
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    first.push_back(town.join(node_of(rank), elastic(rank, 3)));
+  }
+  town.run();
+  town.die(first[0]);
+  town.settle();
+  town.leave(first[1]);
+  second[1] = town.join("b", elastic(1, 3));
+  town.run();
+  second[0] = town.join("a", elastic(0, 3));
+  town.run();
+  ASSERT_EQ(town.engines("a"), 1u) << "it waits for a join point";
+  town.leave(first[2]);
+  town.run();
+  second[2] = town.join("c", elastic(2, 3));
+  town.run();
+  town.tick(1 * kSecond);
+  town.run();
+  for (const SessionId session : second) EXPECT_TRUE(town.admitted(session));
+}
+
 }  // namespace
 }  // namespace gradring::core
