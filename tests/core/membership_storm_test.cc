@@ -12,8 +12,11 @@ namespace {
 
 class Storm {
  public:
-  explicit Storm(uint64_t seed)
-      : random_(seed), town_(static_cast<uint32_t>(2 + seed % 3)), names_(town_.nodes()) {}
+  explicit Storm(uint64_t seed, const std::string& policy = "fail")
+      : random_(seed),
+        policy_(policy),
+        town_(static_cast<uint32_t>(2 + seed % 3)),
+        names_(town_.nodes()) {}
 
   void rage(int steps) {
     for (int step = 0; step < steps; ++step) {
@@ -32,6 +35,10 @@ class Storm {
         trainer_goes(false);
       } else if (what < 93) {
         lose(any_node(), any_node());
+      } else if (policy_ != "fail" && what < 94) {
+        part(any_node(), any_node());
+      } else if (policy_ != "fail" && what < 95) {
+        comes_to_a_join_point();
       } else if (what < 97) {
         meet(any_node(), any_node());
       } else if (what < 98) {
@@ -75,6 +82,19 @@ class Storm {
       });
       EXPECT_EQ(static_cast<uint32_t>(admitted), view->size) << "admitted to a part of a job";
     }
+  }
+
+  // For nothing: all ranks of a job are there, and no job of that name.
+  void check_who_is_complete_has_begun() {
+    town_.tick(1 * kSecond);  // a guest asks whether it is still expected
+    town_.settle();
+    std::set<uint32_t> waiting;
+    for (const SessionId session : sessions_) {
+      if (town_.admitted(session) && !town_.gone(session)) return;
+      const JoinRequest& as = town_.request_of(session);
+      if (town_.waits(session) && as.size == 3) waiting.insert(as.rank);
+    }
+    EXPECT_LT(waiting.size(), 3u);
   }
 
   void check_nobody_waits_for_ever() {
@@ -128,7 +148,9 @@ class Storm {
     const bool usual = random_.below(10) > 0;
     const std::string& node = usual ? names_[rank % names_.size()] : any_node();
     const uint32_t size = random_.below(50) == 0 ? 4 : 3;
-    const auto session = town_.try_join(node, trainer(rank, size));
+    JoinRequest request = trainer(rank, size);
+    request.policy = policy_;
+    const auto session = town_.try_join(node, request);
     if (session) sessions_.push_back(*session);
   }
 
@@ -145,8 +167,20 @@ class Storm {
     if (node != lost) town_.notice_loss(node, lost);
   }
 
+  void part(const std::string& a, const std::string& b) {
+    if (a != b && town_.connected(a, b) && town_.connected(b, a)) town_.part(a, b);
+  }
+
   void meet(const std::string& a, const std::string& b) {
     if (a != b && !town_.connected(a, b) && !town_.connected(b, a)) town_.connect(a, b);
+  }
+
+  void comes_to_a_join_point() {
+    if (sessions_.empty()) return;
+    const SessionId session = sessions_[random_.below(sessions_.size())];
+    if (!town_.admitted(session)) return;
+    town_.at_join_points = random_.below(4) > 0;
+    town_.at(town_.node_of(session)).engine_at_join_point(town_.job_of(session));
   }
 
   void engine_fails() {
@@ -172,6 +206,7 @@ class Storm {
   }
 
   Random random_;
+  const std::string policy_;
   Town town_;
   const std::vector<std::string> names_;
   std::vector<SessionId> sessions_;
@@ -192,6 +227,19 @@ TEST(MembershipStorm, LeavesEverythingInOrder) {
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(with_jobs, 250) << "the storm is so strong that nothing happens";
+}
+
+TEST(MembershipStorm, ElasticJobsToo) {
+  for (uint64_t seed = 1; seed <= 4000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Storm storm(seed, seed % 2 == 0 ? "elastic" : "elastic min=2");
+    storm.rage(150);
+    storm.calm();
+    storm.check_who_is_complete_has_begun();
+    storm.check_nobody_waits_for_ever();
+    storm.check_nothing_is_left_behind();
+    if (testing::Test::HasFailure()) return;
+  }
 }
 
 }  // namespace

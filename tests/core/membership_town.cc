@@ -88,6 +88,15 @@ void Town::notice_loss(const std::string& node, const std::string& lost) {
   at(node).peer_lost(lost, Cause::kPeerLost, "connection closed");
 }
 
+void Town::part(const std::string& a, const std::string& b) {
+  for (const auto& [node, other] : {std::pair(a, b), std::pair(b, a)}) {
+    connected_.erase({node, other});
+    link(node, other).clear();
+  }
+  at(a).peer_away(b);
+  at(b).peer_away(a);
+}
+
 void Town::crash(const std::string& node) {
   for (auto& [session, who] : trainers_) who.gone = who.gone || who.node == node;
   const std::vector<std::string> all = nodes();

@@ -41,6 +41,8 @@ class Town {
   void connect(const std::string& a, const std::string& b);
   // Both notice, and what was under way is lost.
   void cut(const std::string& a, const std::string& b);
+  // The same, and each waits for the other to come back.
+  void part(const std::string& a, const std::string& b);
   // Only `node` notices yet that `lost` is gone; what `node` had sent is still under way.
   void notice_loss(const std::string& node, const std::string& lost);
   bool connected(const std::string& node, const std::string& to) const;  // as node sees it
@@ -55,6 +57,7 @@ class Town {
   void leave(SessionId session);
   void die(SessionId session, const std::string& evidence = "killed by signal 9");
   int64_t pid_of(SessionId session) const;
+  const JoinRequest& request_of(SessionId session) const { return trainers_.at(session).request; }
   const std::string& node_of(SessionId session) const { return trainers_.at(session).node; }
 
   // What became of a session.
@@ -82,6 +85,8 @@ class Town {
   // With this off, an engine whose trainers have left is drained when the test says so.
   bool drains_at_once = true;
   void drain(const std::string& node);
+  // With this on, all engines that report stand at a join point.
+  bool at_join_points = false;
   // One report that a view change has asked for; false: none is due.
   bool report(const std::string& node);
   size_t engines(const std::string& node) const;  // installed and not removed

@@ -179,7 +179,14 @@ class Town::Daemon : public MembershipActions {
     reports_due_.pop_front();
     const auto engine = engines.find(job);
     if (engine == engines.end() || engine->second.failed) return true;
-    membership.engine_frozen(job, epoch, Report{});
+    Report report;
+    if (town_->at_join_points) {
+      OpReport& op = report.ops.emplace_back();
+      op.key = {OpKey::kJoinSpace, 0};
+      op.signature.emplace().collective = Collective::kJoinPoint;
+      op.contributions = 1;
+    }
+    membership.engine_frozen(job, epoch, std::move(report));
     return true;
   }
 
