@@ -35,9 +35,11 @@ void JobEngine::member_gone(uint32_t member, const Failure& failure) {
   retry_waiting();
 }
 
+// Of one that goes to one rank a node may have nothing to do: then it is done before all are ready.
 bool JobEngine::is_final_here(const Op& op) const {
   if (op.plan.slices == 0) return op.outcome.ranks != 0;
-  return op.plan.to_one() ? op.ready_here() && done_here(op) : op.slices_held == op.plan.slices;
+  if (!op.plan.to_one()) return op.slices_held == op.plan.slices;
+  return op.ready_here() && moved(op) && done_here(op);
 }
 
 void JobEngine::leave(uint32_t rank, const Failure& why) {

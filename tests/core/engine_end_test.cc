@@ -153,6 +153,31 @@ TEST(EngineLeave, AMemberThatIsGoneAndThatAnOpWaitsForIsTold) {
   EXPECT_EQ(ring.failures(), 0u) << "the view changes, the job need not fail";
 }
 
+// d has nothing to do for that op, which says nothing of the others: b was done before it began.
+TEST(EngineLeave, AMemberThatIsGoneHasEndedNothingThatItNeverSubmitted) {
+  for (const bool large : {false, true}) {
+    EngineOptions options = small_slices();
+    if (large) options.ready_tree_above = 2;
+    Ring ring(4, 1, options, "elastic");
+    ring.leave(1);
+    Signature scatter{Collective::kScatter, Dtype::kFloat32, ReduceOp::kNone, 0, 40, 4};
+    scatter.blocks = *Blocks::of_ranks({40, 40, 40, 0});
+    const std::vector<Ticket> tickets = {ring.submit(0, op(0), scatter, values_of(0, 120)),
+                                         ring.submit(2, op(0), scatter),
+                                         ring.submit(3, op(0), scatter)};
+    ring.run();
+    ring.crash(1);
+    for (const uint32_t node : {0u, 2u, 3u}) ring.engine(node).member_gone(1, lost("b"));
+    for (const Ticket& ticket : tickets) EXPECT_FALSE(ring.ended(ticket)) << large;
+    EXPECT_EQ(ring.absences(3).size(), 1u) << large;
+    ring.change_view();
+    ring.run();
+    for (const Ticket& ticket : tickets) {
+      EXPECT_EQ(ring.outcome(ticket).verdict, Verdict::kFailed) << large << " " << ticket.rank;
+    }
+  }
+}
+
 // ---- the deadline of an op ----
 
 TEST(EngineDeadline, NamesTheLocalRankThatNeverSubmitted) {
