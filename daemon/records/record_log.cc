@@ -95,7 +95,9 @@ bool RecordLog::append(const google::protobuf::MessageLite& entry) {
 bool RecordLog::long_grown() const {
   if (writing_ >= kNone) return false;
   const uint64_t used = half(writing_)->used.load(std::memory_order_relaxed);
-  return used > 2 * began_with_ + kLongGrown || used > half_bytes_ / 2;
+  // One that says so much that half is full at once would else be written anew with each entry.
+  const uint64_t room = half_bytes_ - began_with_;
+  return used > 2 * began_with_ + kLongGrown || used > began_with_ + room / 2;
 }
 
 void RecordLog::begin_anew() {

@@ -104,6 +104,21 @@ TEST(RecordLogTest, SaysWhenItIsWorthWritingAnew) {
   EXPECT_FALSE(log->long_grown());
 }
 
+TEST(RecordLogTest, OneThatIsLongFromTheBeginningIsNotWrittenAnewAllTheTime) {
+  auto log = RecordLog::create(1 << 20);
+  ASSERT_TRUE(log);
+  constexpr uint64_t kMost = 70'000;  // some ten bytes each
+  log->begin_anew();
+  for (uint64_t i = 1; i <= kMost; ++i) ASSERT_TRUE(log->append(entry(i)));
+  log->publish();
+  for (uint64_t i = 1; i <= kMost / 10; ++i) {
+    EXPECT_FALSE(log->long_grown()) << i;
+    ASSERT_TRUE(log->append(entry(i)));
+  }
+  uint64_t more = 0;
+  while (!log->long_grown()) ASSERT_TRUE(log->append(entry(++more)));
+}
+
 TEST(RecordLogTest, RefusesWhatItDidNotMake) {
   EXPECT_FALSE(RecordLog::adopt(memfd_create("not sealed", 0)));
   auto segment = transport::Segment::create(64 << 10);
