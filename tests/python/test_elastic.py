@@ -112,6 +112,22 @@ def test_process_sets_are_of_the_same_ranks_where_others_are_lost_and_come_in(ri
     wait_for([3, 4, 3, 4])
 
 
+def test_a_state_of_ones_own_is_that_of_those_who_were_there_where_rank_0_comes_in(ring):
+    """Horovod's have no word on the root, which is rank 0 there."""
+    job = ring.launch("elastic_own_state")
+    lost, *left = job
+    wait_until(lambda: all(len(steps(one)) >= 5 for one in job), 60, lambda: [one.complains()[-1500:] for one in job])
+    lost.signal(signal.SIGKILL)
+    wait_until(lambda: all(steps(one)[-1]["size"] == 3 for one in left), 20, lambda: [one.complains()[-1500:] for one in left])
+    command = [*ring.environment(), sys.executable, TRAINERS / "elastic_own_state.py", "-"]
+    again = ring.cluster.start_trainer(job.name, command, ring.nodes[0], 0, 4, 0, 2)
+    for one in [again, *left]:
+        assert one.wait(60) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+        said = [report["step"] for report in steps(one)]
+        assert said == list(range(said[0], said[-1] + 1)), said  # none was done again
+    assert steps(again)[0]["step"] > 5
+
+
 def test_what_was_processed_is_put_together():
     states = [{"epoch": 1, "processed_indices": {1, 2}}, {"epoch": 1, "processed_indices": {3}},
               {"epoch": 0, "processed_indices": {9}}]
@@ -156,16 +172,16 @@ def test_functions_that_tensorflow_has_traced_count_the_ranks_that_there_are(rin
 def test_a_state_of_ones_own_is_begun_as_horovods():
     class Own(State):
         def __init__(self):
-            super().__init__(bcast_object=lambda one, root_rank=0: [one], get_rank=lambda: 7)
+            super().__init__(bcast_object=lambda one, root_rank=0: [one, root_rank], get_rank=lambda: 7)
 
         def sync(self):
-            self.synced = self._bcast_object(self._rank())
+            self.synced = self._bcast_object(self._rank(), root_rank=2)
 
         def reset(self):
             self.synced = None
     own, told = Own(), []
     own.register_reset_callbacks([lambda: told.append(own.synced)])
     own.sync()
-    assert own.synced == [7]
+    assert own.synced == [7, 2]
     own.on_reset()
     assert told == [None]

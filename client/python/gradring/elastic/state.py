@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any, Callable, Iterable
 
 from ..objects import broadcast_object
 from ..world import rank, world
 from .interrupts import HostsUpdatedInterrupt
+
+
+def _from_the_oldest(bcast_object):
+    """States of one's own leave the root to its default, as Horovod's do. That would be rank 0, which may have come in just now: all others
+    would begin with it at the beginning."""
+
+    @functools.wraps(bcast_object)
+    def broadcast(obj, root_rank=None, **keywords):
+        return bcast_object(obj, root_rank=world().oldest if root_rank is None else root_rank, **keywords)
+    return broadcast
 
 
 class State:
@@ -17,7 +28,7 @@ class State:
 
     def __init__(self, bcast_object: Callable[..., Any] | None = None, get_rank: Callable[[], int] | None = None):
         """Horovod asks for both, for the states of one's own that are made of it; ours serve where they are None."""
-        self._bcast_object = bcast_object or broadcast_object
+        self._bcast_object = _from_the_oldest(bcast_object or broadcast_object)
         self._rank = get_rank or rank
         self._reset_callbacks: list[Callable[[], None]] = []
 
@@ -91,7 +102,7 @@ class ObjectState(State):
         if not self._names:
             return
         self._keep()
-        self._kept = self._bcast_object(self._kept, root_rank=world().oldest)
+        self._kept = self._bcast_object(self._kept)
         self._take(self._kept)
 
     def _keep(self):

@@ -1,0 +1,41 @@
+"""Elastic training with a state of one's own, which says no root, as Horovod's need not. Goes on until all four ranks were there again.
+STORE"""
+
+import time
+
+import gradring
+import numpy as np
+from gradring.elastic import State, run
+from report import say
+
+
+class Own(State):
+    def __init__(self):
+        super().__init__(bcast_object=gradring.broadcast_object, get_rank=gradring.rank)
+        self.step = self.kept = 0
+
+    def save(self):
+        self.kept = self.step
+
+    def restore(self):
+        self.step = self.kept
+
+    def sync(self):
+        self.step = self.kept = self._bcast_object(self.step)
+
+
+gradring.init(policy="elastic min=1")
+
+
+@run
+def train(state):
+    say(begins=state.step)
+    while state.step < 20 or gradring.size() < 4:
+        gradring.allreduce(np.ones(3, np.float32))
+        state.step += 1
+        say(step=state.step, size=gradring.size())
+        time.sleep(0.05)
+        state.commit()
+
+
+train(Own())
