@@ -128,6 +128,13 @@ def test_a_state_of_ones_own_is_that_of_those_who_were_there_where_rank_0_comes_
     assert steps(again)[0]["step"] > 5
 
 
+def test_all_of_a_state_is_of_one_commit_where_who_hands_it_out_is_lost(ring):
+    _, *left = ring.launch("elastic_parts")
+    for one in left:
+        assert one.wait(60) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+        assert reports(one) == [{"weight": 0, "step": 0}, {"weight": 3, "step": 3}], reports(one)
+
+
 def test_what_was_processed_is_put_together():
     states = [{"epoch": 1, "processed_indices": {1, 2}}, {"epoch": 1, "processed_indices": {3}},
               {"epoch": 0, "processed_indices": {9}}]

@@ -32,9 +32,8 @@ class Keeper:
         self._write(self.part, copy.deepcopy(self._kept))
 
     def sync(self) -> None:
-        """All ranks call it: they take over the state of the rank that has the job's."""
+        """All ranks call it: they take over the state of the rank that has the job's. It is not kept yet."""
         self._write(self.part, broadcast_object(self._read(self.part), root_rank=world().oldest))
-        self.save()
 
     def reset(self) -> None:
         """After the ranks have changed."""
@@ -63,6 +62,8 @@ class PartsState(ObjectState):
         for keeper in self._keepers.values():
             keeper.sync()
         super().sync()
+        for keeper in self._keepers.values():  # once all are in sync: else restore() would mix what was kept at different times
+            keeper.save()
 
     def reset(self):
         for keeper in self._keepers.values():

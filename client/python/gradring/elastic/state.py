@@ -101,9 +101,8 @@ class ObjectState(State):
     def sync(self):
         if not self._names:
             return
-        self._keep()
-        self._kept = self._bcast_object(self._kept)
-        self._take(self._kept)
+        self._take(self._bcast_object({name: getattr(self, name) for name in self._names}))
+        self._keep()  # not before: where it fails, all of the state is to be that of one commit
 
     def _keep(self):
         self._kept = {name: copy.deepcopy(getattr(self, name)) for name in self._names}

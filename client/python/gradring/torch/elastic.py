@@ -45,7 +45,6 @@ class _SamplerKeeper(Keeper):
 
     def sync(self):
         self.part.load_state_dict(_together(allgather_object(self.part.state_dict())))
-        self.save()
 
     def reset(self):
         self.part.reset()
