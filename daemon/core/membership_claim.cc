@@ -15,6 +15,11 @@ std::string who(uint32_t rank, const std::string& node, int64_t pid) {
   return "rank " + std::to_string(rank) + " (node " + node + ", pid " + std::to_string(pid) + ")";
 }
 
+// The texts are compared first, as a rule they are the same.
+bool differ_in_policy(const std::string& one, const std::string& other) {
+  return one != other && parse_policy(one) != parse_policy(other);
+}
+
 }  // namespace
 
 Status Membership::check_join(const JoinRequest& r) const {
@@ -106,6 +111,13 @@ Status Membership::join(const JoinRequest& request, Time now) {
                   who(g.local.front().request.rank, node_, g.local.front().request.pid) +
                   " said size " + std::to_string(g.size)};
     }
+    if (differ_in_policy(g.policy, request.policy)) {
+      return {Code::kInvalidArgument,
+              "job " + key.job + ": " + who(request.rank, node_, request.pid) + " says policy " +
+                  request.policy + ", but " +
+                  who(g.local.front().request.rank, node_, g.local.front().request.pid) +
+                  " said policy " + g.policy};
+    }
     for (const LocalClaim& claim : g.local) {
       if (claim.request.rank == request.rank) {
         return {Code::kInvalidArgument, "job " + key.job + ": " +
@@ -195,6 +207,7 @@ bool Membership::in_conflict(const Gathering& g) const {
   };
   for (const LocalClaim& claim : g.local) {
     if (claim.request.size != g.size || clashes(claim.request.rank)) return true;
+    if (differ_in_policy(claim.request.policy, g.policy)) return true;
   }
   for (const auto& [node, claims] : g.remote) {
     if (claims.size != g.size || claims.policy != g.policy || claims.uid != g.uid) return true;
@@ -219,6 +232,10 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
     if (claim.request.size != g.size) {
       return "job " + key.job + ": " + us + " says size " + std::to_string(g.size) + ", but " +
              holder + " says size " + std::to_string(claim.request.size);
+    }
+    if (differ_in_policy(claim.request.policy, g.policy)) {
+      return "job " + key.job + ": " + us + " says policy " + g.policy + ", but " + holder +
+             " says policy " + claim.request.policy;
     }
     const auto [first, fresh] = holders.emplace(claim.request.rank, holder);
     if (!fresh) return same(first->second, holder);

@@ -55,10 +55,26 @@ TEST(MembershipJoin, ARankThatIsTakenOnThisNodeConcernsOnlyTheNewcomer) {
               AllOf(HasSubstr("rank 0"), HasSubstr("pid " + std::to_string(town.pid_of(zero)))));
   EXPECT_THAT(town.refused_join("a", trainer(1, 3)).message(),
               AllOf(HasSubstr("size 3"), HasSubstr("size 2")));
+  JoinRequest elastic = trainer(1, 2);
+  elastic.policy = "elastic min=1";
+  EXPECT_THAT(town.refused_join("a", elastic).message(),
+              AllOf(HasSubstr("says policy elastic min=1"), HasSubstr("said policy fail"),
+                    HasSubstr("pid " + std::to_string(town.pid_of(zero)))));
   EXPECT_TRUE(town.waits(zero));
   const SessionId one = town.join("a", trainer(1, 2));
   EXPECT_TRUE(town.admitted(zero));
   EXPECT_TRUE(town.admitted(one));
+}
+
+TEST(MembershipJoin, APolicyMayBeSaidInOtherWordsOnOneNode) {
+  Town town(1);
+  JoinRequest request = trainer(0, 2);
+  request.policy = "elastic";
+  const SessionId zero = town.join("a", request);
+  request = trainer(1, 2);
+  request.policy = "elastic min=1";
+  EXPECT_TRUE(town.admitted(town.join("a", request)));
+  EXPECT_TRUE(town.admitted(zero));
 }
 
 TEST(MembershipJoin, ANameBelongsToTheUidThatUsesItAsLongAsItDoes) {

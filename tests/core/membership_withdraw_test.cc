@@ -250,15 +250,19 @@ TEST(MembershipWithdraw, AMemberGivesUpAfterItHasAcceptedAndTheOthersGoTheirWay)
 
 TEST(MembershipWithdraw, WhatComesBackMeetsWhatJoinedMeanwhile) {
   // While b's rank 1 is proposed, a trainer of a wrong launch joins b with the same name and token.
-  for (const bool same_rank : {true, false}) {
+  JoinRequest elastic = trainer(0, 3);
+  elastic.policy = "elastic";
+  const std::pair<JoinRequest, std::string> strays[] = {{trainer(1, 3), "claim the same rank"},
+                                                        {trainer(1, 2), "says size"},
+                                                        {elastic, "says policy elastic"}};
+  for (const auto& [request, complaint] : strays) {
     Proposed town;
     town.propose_to("b");
-    const SessionId stray = town.join("b", same_rank ? trainer(1, 3) : trainer(1, 2));
+    const SessionId stray = town.join("b", request);
     town.die(town.two);  // the proposal will come back
     town.run();
     for (const SessionId session : {stray, town.one}) {
-      EXPECT_THAT(town.refusal(session),
-                  HasSubstr(same_rank ? "claim the same rank" : "says size"));
+      EXPECT_THAT(town.refusal(session), HasSubstr(complaint));
       EXPECT_THAT(town.refusal(session),
                   AllOf(HasSubstr("pid " + std::to_string(town.pid_of(stray))),
                         HasSubstr("pid " + std::to_string(town.pid_of(town.one)))));
