@@ -76,6 +76,18 @@ TEST(RunElastic, AfterItsLastStartARankIsLost) {
   EXPECT_THAT(outcome.err, HasSubstr("rank 2"));
 }
 
+TEST(RunElastic, WhoseJobIsOverIsNotStartedAnew) {
+  // It would wait for ranks that have ended well until its time to form is over, each time.
+  FakeSsh ssh;
+  for (const char* hosts : {"localhost:2", "localhost:1,beta:1", "alpha:1,beta:1"}) {
+    const auto outcome = run(elastic("2", "[ $RANK = 0 ] || { sleep 0.8; echo a try; exit 9; }",
+                                     {"--restarts", "3", "-H", hosts, "--rsh", ssh.path}));
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+    EXPECT_EQ(outcome.out, "a try\n") << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("not starting it anew, as all others have ended"));
+  }
+}
+
 TEST(RunElastic, ASignalToTheLauncherStartsNothingAnew) {
   Pids pids;
   Background launcher(elastic("2", pids.note("pid") + "sleep 100; true", {"--restarts", "5"}));

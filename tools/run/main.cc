@@ -150,6 +150,7 @@ int serve() {
   Rules rules = rules_of(*launch);
   rules.program = fmt::format("gradring-run on {}", launch->share.host);
   rules.lifeline = STDIN_FILENO;
+  rules.elsewhere = launch->share.count < launch->size;
   return Supervisor(processes_of(*launch), rules).run();
 }
 

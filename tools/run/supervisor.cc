@@ -72,7 +72,7 @@ Supervisor::Supervisor(std::vector<Process> processes, Rules rules)
   for (Process& process : processes) {
     const Tagger tagger = tagger_of(process);
     members_.push_back(
-        {std::move(process), {}, false, 0, Stream(tagger, &out_), Stream(tagger, &err_)});
+        {std::move(process), {}, false, false, 0, Stream(tagger, &out_), Stream(tagger, &err_)});
   }
   sigset_t set = ending_signals();
   sigaddset(&set, SIGCHLD);
@@ -161,6 +161,7 @@ void Supervisor::wait_for_event() {
       const auto* one =
           std::ranges::find(kPassedOn, letters[static_cast<size_t>(i)], &PassedOn::letter);
       if (one != kPassedOn.end()) pass_on(one->number);
+      if (letters[static_cast<size_t>(i)] == kOthersDone) others_done_ = true;
     }
     if (size <= 0) {
       rules_.lifeline = -1;
@@ -247,11 +248,14 @@ void Supervisor::take_exits() {
     }
     member.ended = true;
     const int code = judge(member, info);
-    if (code == 0 || phase_ != Phase::kRunning) continue;
+    member.well = code < std::min(member.process.ranks, kFailuresMax);
+    if (phase_ != Phase::kRunning) continue;
     if (rules_.elastic) {
-      lose(member, code, describe_end(member, info));
+      if (code != 0) lose(member, code, describe_end(member, info));
+      tell_whom_all_have_left();
       continue;
     }
+    if (code == 0) continue;
     const auto left = std::ranges::count(members_, false, &Member::ended);
     say(fmt::format("{} (pid {}) {}{}", member.process.label, member.child.pid,
                     describe_end(member, info),
@@ -275,39 +279,6 @@ std::string Supervisor::describe_end(const Member& member, const siginfo_t& info
   const bool silent = info.si_status == 0 && judge(member, info) != 0;
   return fmt::format("ended with exit code {}{}", info.si_status,
                      silent ? " before it had handed over what its function returns" : "");
-}
-
-// The others go on without it.
-void Supervisor::lose(Member& member, int code, const std::string& how) {
-  const pid_t pid = member.child.pid;
-  // What it started holds its memory and its place on the node, and would hold its output open.
-  if (!member.process.lifeline) kill(-pid, SIGKILL);
-  if (member.restarts < rules_.restarts && !member.process.lifeline) {
-    ++member.restarts;
-    say(fmt::format("{} (pid {}) {}; starting it anew, {} of {}", member.process.label, pid, how,
-                    member.restarts, rules_.restarts));
-    if (start_anew(member)) return;
-  } else {
-    const auto left = std::ranges::count(members_, false, &Member::ended);
-    say(fmt::format("{} (pid {}) {}; {} still running", member.process.label, pid, how, left));
-  }
-  // An agent has counted its own; one that did not come to that has lost them all.
-  const int ranks = member.process.ranks;
-  failures_ += code <= std::min(ranks, kFailuresMax) ? code : ranks;
-}
-
-bool Supervisor::start_anew(Member& member) {
-  member.out.drain(&member.child.out, true);
-  member.err.drain(&member.child.err, true);
-  const auto child = start(member.process, guards_door_);
-  if (!child) {
-    say(child.error());
-    return false;
-  }
-  former_.push_back(member.child.pid);
-  member.child = *child;
-  member.ended = false;
-  return true;
 }
 
 bool Supervisor::all_ended() const {

@@ -24,6 +24,7 @@ struct Rules {
   std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL
   bool elastic = false;                   // one that fails does not end the others
   int restarts = 0;                       // how often each is started anew, if elastic
+  bool elsewhere = false;                 // other ranks run on other hosts: see kOthersDone
   bool answers = false;                   // see kAnswered
 };
 
@@ -34,6 +35,9 @@ inline constexpr int kAnswered = 86;
 
 // An elastic launch's exit code is the number of ranks that failed, up to this.
 inline constexpr int kFailuresMax = 100;
+
+// On an agent's lifeline: all ranks of other hosts have ended, and some of them well.
+inline constexpr char kOthersDone = 'e';
 
 // Runs processes side by side. When one fails, or on SIGINT, SIGTERM or SIGHUP, the others are
 // asked to end and killed after the grace; so are all their descendants, whatever group or session
@@ -61,6 +65,7 @@ class Supervisor {
     Process process;
     Child child;
     bool ended = false;
+    bool well = false;  // it ended so; behind a lifeline: some of its ranks did
     int restarts = 0;
     Stream out, err;
   };
@@ -77,6 +82,8 @@ class Supervisor {
   std::string describe_end(const Member& member, const siginfo_t& info) const;
   void lose(Member& member, int code, const std::string& how);
   bool start_anew(Member& member);
+  bool others_are_done(const Member& lost) const;
+  void tell_whom_all_have_left();
   std::vector<pid_t> strays() const;
   bool sweep();
   bool all_ended() const;
@@ -95,7 +102,8 @@ class Supervisor {
   int guards_door_ = -1;
   Phase phase_ = Phase::kRunning;
   int exit_code_ = 0;
-  int failures_ = 0;  // of ranks, if elastic
+  int failures_ = 0;          // of ranks, if elastic
+  bool others_done_ = false;  // kOthersDone has come
   Clock::time_point deadline_{};
   std::set<pid_t> asked_;      // strays that got SIGTERM
   std::vector<pid_t> former_;  // leaders in whose place others were started, zombies as well
