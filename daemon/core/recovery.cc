@@ -20,6 +20,11 @@ std::string plural(size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+std::string too_few(uint32_t ranks, const Policy& policy) {
+  return plural(ranks, "rank") + " left, fewer than min=" + std::to_string(policy.min) +
+         ", so the job ends";
+}
+
 // Rule D9: an op that some node has completed cannot fail any more. So where a slice of it came
 // damaged each time, its two ends take the link between them for broken. What the first of them
 // says of it, or nothing.
@@ -206,6 +211,12 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
   if (!old.closed && (!gone.empty() || next.size < old.size) &&
       (!policy.elastic || next.size < policy.min)) {
     next.closed = gone.empty() ? Failure{Cause::kPeerLost, {}} : gone.front();
+    // An elastic job goes on without whoever was lost, so that alone does not say why it has ended.
+    if (policy.elastic) {
+      std::string& evidence = next.closed->blame.evidence;
+      if (!evidence.empty()) evidence += "; ";
+      evidence += too_few(ranks_of(next.members), policy);
+    }
     // Nobody is taken into a job that ends: who waits to come in takes part in its next life.
     grows = false;
     next.size = ranks_of(next.members);
@@ -245,9 +256,7 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
       next.explanation += "; " + plural(next.size, "rank") + " of " + std::to_string(old.size) +
                           " on " + plural(next.members.size(), "node") + " go on";
     } else if (policy.elastic) {
-      next.explanation += "; " + plural(next.size, "rank") +
-                          " left, fewer than min=" + std::to_string(policy.min) +
-                          ", so the job ends";
+      next.explanation += "; " + too_few(next.size, policy);
     } else {
       next.explanation += "; policy fail, so the job ends";
     }

@@ -245,6 +245,8 @@ TEST(Recovery, AnElasticJobClosesBelowItsMinimum) {
     EXPECT_EQ(next.size, 2u);
     EXPECT_EQ(next.epoch, 2u);
     EXPECT_THAT(next.explanation, HasSubstr(min == 3 ? "fewer than min=3" : "2 ranks of 3"));
+    const std::string why = next.closed ? describe(*next.closed) : "";  // what its ops tell
+    EXPECT_THAT(why, HasSubstr(min == 3 ? "fewer than min=3" : ""));
   }
 }
 

@@ -72,6 +72,7 @@ def test_too_few_are_left(quad):
             continue
         told = wait_failed(trainer, 10)
         assert "rank 2" in told["message"] and "signal 9" in told["message"], told
+        assert "fewer than min=4" in told["message"], told
     job.wait(10)
 
 
