@@ -294,6 +294,7 @@ TEST(RunOptions, PolicyIsThatOfTheEnvironmentUnlessItIsGiven) {
   EXPECT_EQ(policy({"--policy", "fail"}), "fail");
   unsetenv("GRADRING_POLICY");
   EXPECT_TRUE(is_elastic("elastic") && is_elastic("elastic min=2 max=4"));
+  EXPECT_TRUE(is_elastic(" elastic") && is_elastic("elastic\tmin=2")) << "as the daemon reads it";
   EXPECT_FALSE(is_elastic("") || is_elastic("fail") || is_elastic("elastically"));
 }
 

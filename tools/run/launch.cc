@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -251,7 +252,9 @@ std::string value_of(const std::string& name, const std::vector<std::string>& mo
 }
 
 bool is_elastic(const std::string& policy) {
-  return policy.substr(0, policy.find(' ')) == "elastic";
+  std::string kind;
+  std::istringstream(policy) >> kind;  // as the daemon reads it
+  return kind == "elastic";
 }
 
 std::string random_token() {

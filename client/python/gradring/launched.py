@@ -13,7 +13,7 @@ from . import _native, lifecycle, objects
 from ._native import Code
 from .elastic.loop import meet_after
 from .errors import GradringError
-from .world import is_initialized, local_rank, world
+from .world import is_elastic, is_initialized, local_rank, world
 
 ANSWERED = 86  # tools/run/supervisor.h, kAnswered: with 0 a function can end a process at any time
 
@@ -47,7 +47,7 @@ def _of_all(outcome: tuple) -> list:
         try:
             lifecycle.init(job=f"{os.environ.get('GRADRING_JOB', 'run')}.results", policy="fail")
         except GradringError as error:
-            if error.code != Code.DEADLINE or _native.told()["policy"].startswith("elastic"):
+            if error.code != Code.DEADLINE or is_elastic(_native.told()["policy"]):
                 raise  # of those that are lost nobody knows there
     return objects.allgather_object(outcome)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import _native, horovod_env, stalls, timeline
 from . import process_sets as sets
-from .world import World, enter, is_initialized, rank, world
+from .world import World, enter, is_elastic, is_initialized, rank, world
 
 _lock = threading.RLock()  # a signal's handler may call shutdown() while its thread is in init()
 _lives = 0  # how often this process was in a job
@@ -46,7 +46,7 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
                 options[name] = value
         if timeout:
             options["join_timeout_ms"] = int(timeout * 1000)
-        elastic = (options.get("policy") or _native.told()["policy"]).startswith("elastic")
+        elastic = is_elastic(options.get("policy") or _native.told()["policy"])
         opened = _native.open(**options)
         _lives += 1  # not before: a rank that tries again after an error names the life that the others are at
         enter(World(opened, elastic))

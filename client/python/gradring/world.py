@@ -28,6 +28,11 @@ class Standing:
     numbers: tuple[int, ...]  # by which the daemons know the ranks, ascending
 
 
+def is_elastic(policy: str) -> bool:
+    """As the daemon reads it: blanks do not count."""
+    return policy.split()[:1] == ["elastic"]
+
+
 class World:
     """A job that this process is in."""
 

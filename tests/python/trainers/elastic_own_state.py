@@ -1,6 +1,7 @@
 """Elastic training with a state of one's own, which says no root, as Horovod's need not. Goes on until all four ranks were there again.
-STORE"""
+STORE [MIN]"""
 
+import sys
 import time
 
 import gradring
@@ -24,7 +25,7 @@ class Own(State):
         self.step = self.kept = self._bcast_object(self.step)
 
 
-gradring.init(policy="elastic min=1")
+gradring.init(policy=f" elastic  min={sys.argv[2] if len(sys.argv) > 2 else 1}")  # blanks do not count
 
 
 @run
