@@ -128,6 +128,16 @@ def test_a_state_of_ones_own_is_that_of_those_who_were_there_where_rank_0_comes_
     assert steps(again)[0]["step"] > 5
 
 
+def test_where_too_few_are_left_that_is_raised_and_nobody_is_told_of_going_back(ring):
+    lost, *left = job = ring.launch("elastic_own_state", "4")
+    wait_until(lambda: all(steps(one) for one in job), 60, lambda: [one.complains()[-1500:] for one in job])
+    lost.signal(signal.SIGKILL)
+    for one in left:
+        assert one.wait(30) == 1, (one.name, one.says()[-500:], one.complains()[-2000:])
+        assert "3 ranks left, fewer than min=4" in one.complains().splitlines()[-1], one.complains()
+        assert "going back" not in one.complains(), one.complains()
+
+
 def test_all_of_a_state_is_of_one_commit_where_who_hands_it_out_is_lost(ring):
     _, *left = ring.launch("elastic_parts")
     for one in left:
