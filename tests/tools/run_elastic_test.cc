@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 std::vector<std::string> elastic(const std::string& ranks, const std::string& script,
                                  std::vector<std::string> options = {}) {
@@ -117,6 +118,18 @@ TEST(RunElastic, AHostThatIsLostTakesItsRanksOnly) {
   }
   EXPECT_THAT(outcome.err, HasSubstr("gradring-run on beta: rank 3"));
   EXPECT_THAT(outcome.err, HasSubstr("host gamma (rank 4)"));
+}
+
+TEST(RunElastic, SshIsToNoticeAHostThatIsSilent) {
+  // The others go on without it, and the launch would wait for it behind them.
+  Pids pids;
+  const std::string ssh = pids.file("ssh");
+  std::ofstream(ssh) << "#!/bin/sh\necho $*\nexit 255\n";
+  chmod(ssh.c_str(), 0755);
+  const std::vector<std::string> options = {"-H", "beta:1", "--rsh", ssh + " -q"};
+  EXPECT_THAT(run(elastic("1", "true", options)).out,
+              StartsWith("-q -o ServerAliveInterval=20 -o ServerAliveCountMax=3 beta exec "));
+  EXPECT_THAT(run(launch("1", "true", options)).out, StartsWith("-q beta exec "));
 }
 
 TEST(RunElastic, FailIsThePolicyOfOldAndEndsAll) {

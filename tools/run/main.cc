@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 
@@ -38,6 +39,11 @@ std::string job_name(const RunOptions& options) {
   return fmt::format("run-{}-{}", host_name(), random_token().substr(0, 8));
 }
 
+// By itself ssh hears for hours nothing of a host without power. A job that goes on without its
+// ranks is over by then, and the launch would wait for them. Longer than gradringd's `decide`.
+constexpr std::array kNoticeSilence = {"-o", "ServerAliveInterval=20", "-o",
+                                       "ServerAliveCountMax=3"};
+
 // The connection to a host, at whose other end an agent runs its share.
 Process connection_to(const Launch& launch, const std::vector<std::string>& rsh) {
   std::error_code error;
@@ -45,6 +51,8 @@ Process connection_to(const Launch& launch, const std::vector<std::string>& rsh)
   Process process;
   process.label = fmt::format("host {} ({})", launch.share.host, describe_ranks(launch.share));
   process.command = rsh;
+  if (is_elastic(launch.policy) && std::filesystem::path(rsh.front()).filename() == "ssh")
+    process.command.insert(process.command.end(), kNoticeSilence.begin(), kNoticeSilence.end());
   process.command.push_back(launch.share.host);
   process.command.push_back(fmt::format("exec {} --agent", shell_quoted(program)));
   for (char** variable = environ; *variable != nullptr; ++variable)
