@@ -32,9 +32,10 @@ TEST(Hosts, AreReadWithTheirSlots) {
 
 TEST(Hosts, RefuseWhatIsNoHost) {
   for (const char* bad : {"", " ", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:5000", ":2",
-                          "-oProxyCommand=x:1", "a b", "a;b", "$(x)"}) {
+                          "-oProxyCommand=x:1", "a b", "a;b", "$(x)", "::1", "fe80::1:2"}) {
     EXPECT_FALSE(parse_hosts(bad)) << bad;
   }
+  EXPECT_THAT(parse_hosts("fe80::1:2").error(), HasSubstr("into brackets"));
 }
 
 TEST(Hosts, HaveAsManySlotsAsIsSaidForAll) {

@@ -32,6 +32,11 @@ tl::expected<Slots, std::string> parse_host(std::string_view text, int default_s
   Slots slots{std::string(text), default_slots};
   const size_t bracket = text.rfind(']');
   const size_t colon = text.rfind(':');
+  if (bracket == std::string_view::npos && text.find(':') != colon) {
+    return tl::unexpected(
+        fmt::format("\"{}\": where does the address end? Put it into brackets, as in [fe80::1]:2",
+                    printable(text)));
+  }
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || bracket < colon)) {
     const auto count = parse_slots(text.substr(colon + 1), text);
     if (!count) return tl::unexpected(count.error());
