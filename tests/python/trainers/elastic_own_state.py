@@ -14,6 +14,7 @@ class Own(State):
     def __init__(self):
         super().__init__(bcast_object=gradring.broadcast_object, get_rank=gradring.rank)
         self.step = self.kept = 0
+        self.until = 40
 
     def save(self):
         self.kept = self.step
@@ -22,7 +23,11 @@ class Own(State):
         self.step = self.kept
 
     def sync(self):
-        self.step = self.kept = self._bcast_object(self.step)
+        self.step, self.until = self._bcast_object((self.step, self.until))
+        self.kept = self.step
+
+    def reset(self):
+        self.until = self.step + 10
 
 
 gradring.init(policy=f" elastic  min={sys.argv[2] if len(sys.argv) > 2 else 1}")  # blanks do not count
@@ -31,7 +36,7 @@ gradring.init(policy=f" elastic  min={sys.argv[2] if len(sys.argv) > 2 else 1}")
 @run
 def train(state):
     say(begins=state.step)
-    while state.step < 20 or gradring.size() < 4:
+    while state.step < state.until or gradring.size() < 4:
         gradring.allreduce(np.ones(3, np.float32))
         state.step += 1
         say(step=state.step, size=gradring.size())
