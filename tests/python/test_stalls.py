@@ -1,0 +1,31 @@
+"""After how long a wait is told to people."""
+
+import logging
+
+import pytest
+from gradring import stalls
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(None, 60), ("", 60), ("0", 0), ("0.5", 0.5), ("300", 300)])
+def test_the_environment_says_it(monkeypatch, given, seconds):
+    told = []
+    monkeypatch.setattr(stalls._native, "warn_of_stalls", told.append)
+    monkeypatch.delenv("GRADRING_STALL_WARNING", raising=False)
+    if given is not None:
+        monkeypatch.setenv("GRADRING_STALL_WARNING", given)
+    stalls.watch()
+    assert told == [seconds]
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "nan", "inf", "1 s"])
+def test_a_slip_is_named(monkeypatch, given):
+    monkeypatch.setenv("GRADRING_STALL_WARNING", given)
+    with pytest.raises(ValueError, match=f"GRADRING_STALL_WARNING is '{given}': give the seconds"):
+        stalls.watch()
+
+
+def test_it_is_one_line_of_the_log(caplog):
+    with caplog.at_level(logging.WARNING, "gradring"):
+        stalls.tell(3, 61.2, "barrier (op 0) waits for rank 1 (node a, pid 71)")
+    assert [one.getMessage() for one in caplog.records] == [
+        "gradring: rank 3 has waited for 61 s: barrier (op 0) waits for rank 1 (node a, pid 71)"]
