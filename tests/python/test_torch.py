@@ -153,6 +153,7 @@ def test_one_rank_warns_of_who_does_not_come(ring):
     assert not told[1] and not told[3], told
     assert 1 <= len(told[0]) <= 3 and "waits for rank 1 (node " in told[0][0] and f"pid {job[1].pid}" in told[0][0], told
     assert told[0][0].startswith("gradring: rank 0 has waited for "), told
+    assert "object is not callable" in job[3].complains(), "its own warning failed, and it alone"
     of_group = [line for line in told[2] if "ranks 0, 1 of this group are 1, 2 of the job" in line]
     assert of_group and "rank 2 has waited for" in of_group[0] and "waits for rank 0 (node " in of_group[0], told
 

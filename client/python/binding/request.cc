@@ -56,8 +56,13 @@ void Request::warn_if_stalled(int64_t left_ms) {
   if (!waited) return;
   const auto known = ask();
   if (!known || (known->first >= 0 && known->first != gradring_rank(job_->comm()))) return;
-  nanobind::module_::import_("gradring.stalls")
-      .attr("tell")(job_->number_of_all(), waited->count(), known->words);
+  try {
+    nanobind::module_::import_("gradring.stalls")
+        .attr("tell")(job_->number_of_all(), waited->count(), known->words);
+  } catch (nanobind::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;              // Ctrl-C
+    error.discard_as_unraisable("a warning of gradring's");  // no op fails for want of it
+  }
 }
 
 }  // namespace gradring::python

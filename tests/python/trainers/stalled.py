@@ -1,5 +1,6 @@
 """Rank 1 comes seconds later to sums of all and of a group than the others, who say so. SECONDS of their patience"""
 
+import logging
 import os
 import sys
 import time
@@ -9,6 +10,8 @@ import torch.distributed as dist
 from meet import meet
 
 os.environ["GRADRING_STALL_WARNING"] = sys.argv[2]
+if int(os.environ["RANK"]) == 3:  # a handler that fails: nothing else does for that
+    logging.getLogger("gradring").warning = None
 rank, size = meet()
 group = dist.new_group([1, 2])
 dist.barrier()
