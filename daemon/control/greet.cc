@@ -345,7 +345,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   const bool gave_us_up = std::exchange(peer.gave_us_up, false);
   const std::string doubt = was_up && gave_us_up ? doubt_of(peer, now) : "";
   peer.lost.reset();
-  peer.link.drop(evidence, now);
+  peer.link.drop(evidence, now, was_up && is_unheard(peer, now));
   if (!was_up) {
     // It is tried again and again; a person wants to read of it once.
     if (peer.told != evidence && !peer.refused) {

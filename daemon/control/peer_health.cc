@@ -53,6 +53,7 @@ void Peers::on_pulse(const Pulse& pulse, core::Time now) {
       if (!peer.traffic.lanes[lane].heard) continue;
       data_watch_.heard(peer.node, now);
       peer.lanes->heard(lane, now);
+      peer.link.heard();
     }
   }
   measure_paths(now);
@@ -177,8 +178,8 @@ std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time si
         "its data thread has not moved for {:.1f} s while its control thread is alive", seconds);
   }
   const std::string devices = fmt::format("{}", fmt::join(self_.devices, ", "));
-  // Not one heartbeat: mostly a firewall that lets the control port alone pass.
-  if (data_watch_.silent_for(peer.node, now) >= now - peer.up_since) {
+  // Mostly a firewall that lets the control port alone pass.
+  if (is_unheard(peer, now)) {
     return fmt::format(
         "nothing came by the data network ({}) in the {:.1f} s since the control connection "
         "stands; do firewalls let the data ports pass (docs/configure.md#ports)?",
@@ -186,6 +187,13 @@ std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time si
   }
   return fmt::format("data network ({}) silent for {:.1f} s while the control connection is alive",
                      devices, seconds);
+}
+
+// Not one heartbeat by the data network, though there was time.
+bool Peers::is_unheard(const Peer& peer, core::Time now) const {
+  const core::Time stands = now - peer.up_since;
+  return peer.data_watched && stands >= config_.suspect &&
+         data_watch_.silent_for(peer.node, now) >= stands;
 }
 
 // What was wrong seen from here, if anything was, where the other end was the first to give up.

@@ -12,6 +12,10 @@ namespace {
 constexpr core::Time kPauseFirst = 100 * core::kMillisecond;
 constexpr core::Time kPauseMost = 2 * core::kSecond;
 
+// One that is found each time and then given up costs others more: jobs form with it, and end.
+constexpr core::Time kPauseUnheardFirst = core::kSecond;
+constexpr core::Time kPauseUnheardMost = 30 * core::kSecond;
+
 // For connecting, letting in and answering the hello. A network that needs longer would not let a
 // ring run.
 constexpr core::Time kDialTime = 3 * core::kSecond;
@@ -41,7 +45,7 @@ void PeerLink::readdress(std::string address) {
   address_ = std::move(address);
   also_at_.clear();
   way_ = 0;
-  pause_ = deadline_ = 0;
+  pause_ = pause_unheard_ = deadline_ = 0;
   forget_handshakes();
   reason_ = "not tried yet";
 }
@@ -109,7 +113,7 @@ void PeerLink::begin_relayed(uint64_t connection, uint64_t token, core::Time now
   deadline_ = now + kRelayedTime;
 }
 
-void PeerLink::drop(const std::string& reason, core::Time now) {
+void PeerLink::drop(const std::string& reason, core::Time now, bool unheard) {
   if (!reason.empty()) reason_ = reason;
   close_sockets();
   state_ = State::kWaiting;
@@ -117,6 +121,10 @@ void PeerLink::drop(const std::string& reason, core::Time now) {
   way_ = (way_ + 1) % (also_at_.size() + 1);
   pause_ = pause_ == 0 ? kPauseFirst : std::min(2 * pause_, kPauseMost);
   deadline_ = now + pause_;
+  if (!unheard) return;
+  pause_unheard_ =
+      pause_unheard_ == 0 ? kPauseUnheardFirst : std::min(2 * pause_unheard_, kPauseUnheardMost);
+  deadline_ = now + pause_unheard_;
 }
 
 std::optional<PeerLink::Happening> PeerLink::next_happening() {

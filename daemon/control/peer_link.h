@@ -47,8 +47,11 @@ class PeerLink {
   // There is no connection of our own: others pass on what is said (core/peer_net.h). Goes on from
   // kDialing, and everything but send() is as with a connection.
   void begin_relayed(uint64_t connection, uint64_t token, core::Time now);
-  // Closes the sockets and what they hold. `reason` is for people.
-  void drop(const std::string& reason, core::Time now);
+  // Closes the sockets and what they hold. `reason` is for people. `unheard`: it stood, and nothing
+  // came by the data network, which is for a person to mend: the next pause is longer each time,
+  // until heard().
+  void drop(const std::string& reason, core::Time now, bool unheard = false);
+  void heard() { pause_unheard_ = 0; }
 
   // The last handshake failed, so that a person must look at the keys; the reason says how.
   bool handshake_refused() const { return !handshake_fault_.empty(); }
@@ -114,6 +117,7 @@ class PeerLink {
   uint64_t connection_ = 0;
   uint64_t token_ = 0;
   core::Time pause_ = 0;
+  core::Time pause_unheard_ = 0;
   core::Time deadline_ = 0;
   std::string reason_ = "not tried yet";
 };

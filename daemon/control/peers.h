@@ -221,6 +221,7 @@ class Peers : private core::PeerNetActions {
   void say_heartbeat(Peer& peer);
   std::string silence_of(const Peer& peer, const char* plane, core::Time silent,
                          core::Time now) const;
+  bool is_unheard(const Peer& peer, core::Time now) const;
   std::string doubt_of(const Peer& peer, core::Time now) const;
   void look_for_other_ways(core::Time now);
   void give_up_absent(core::Time now);

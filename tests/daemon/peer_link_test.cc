@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "daemon/fd.h"
 
@@ -43,6 +44,28 @@ TEST(PeerLink, ThatGetsNoSocketIsBrokenAndCanBeDialledAgain) {
     EXPECT_TRUE(link.has_socket() && !link.broken()) << link.reason();
     link.drop("", 0);
   }
+}
+
+TEST(PeerLink, ThatStandsWhileNothingComesByTheDataNetworkIsTriedEverMoreSeldom) {
+  zmq::context_t context;
+  PeerLink link(1, "127.0.0.1:1");
+  PeerLink::Dial dial;
+  dial.context = &context;
+  core::Time now = 0;
+  const auto pause_after = [&](bool unheard) {
+    link.dial(dial, now);
+    link.greeted();
+    link.welcomed();
+    link.drop("lost", now, unheard);
+    return (link.deadline() - now) / core::kMillisecond;
+  };
+  std::vector<core::Time> pauses;
+  for (int time = 0; time < 7; ++time) pauses.push_back(pause_after(true));
+  EXPECT_THAT(pauses, testing::ElementsAre(1000, 2000, 4000, 8000, 16000, 30000, 30000));
+  EXPECT_EQ(pause_after(false), 100) << "it was restarted";
+  EXPECT_EQ(pause_after(true), 30000) << "which mends nothing";
+  link.heard();
+  EXPECT_EQ(pause_after(true), 1000);
 }
 
 // What a peer does that dies in the midst of it, and one with keys that we have not.
