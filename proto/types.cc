@@ -257,6 +257,16 @@ std::string describe(const OpKey& key) {
   return "named op " + std::to_string(key.space) + " use " + std::to_string(key.sequence);
 }
 
+std::string shown_name(std::string_view name) {
+  constexpr size_t kMost = 128;
+  constexpr std::string_view kRest = "...";
+  if (name.size() <= kMost) return std::string(name);
+  size_t length = kMost - kRest.size();
+  // A byte 10xxxxxx continues a UTF-8 character that began before the cut.
+  while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;
+  return std::string(name.substr(0, length)).append(kRest);
+}
+
 std::string hex(const JobId& id) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;

@@ -166,6 +166,9 @@ struct OpKey {
   auto operator<=>(const OpKey&) const = default;
 };
 std::string describe(const OpKey& key);
+// An op's name as messages show it: of a long one the beginning, so that where they are cut who is
+// to blame, or waited for, is still in them.
+std::string shown_name(std::string_view name);
 
 // One life of a job, minted once at random by the daemon of rank 0 (protocol rule J0).
 using JobId = std::array<uint8_t, 16>;

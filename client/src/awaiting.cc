@@ -117,7 +117,8 @@ Awaiting awaiting_from(const wire::JobReport& report, const OpKey& key) {
   }
   if (older != nullptr) {
     Awaiting awaiting = awaiting_of(report, *older);
-    awaiting.older = older->name().empty() ? older->signature() : "'" + older->name() + "'";
+    awaiting.older =
+        older->name().empty() ? older->signature() : "'" + shown_name(older->name()) + "'";
     return awaiting;
   }
   Awaiting awaiting;

@@ -53,9 +53,9 @@ bool may_stay(const Request& request, const View& view, bool direct) {
 std::string describe(const Request& request) {
   if (request.is_join_point()) return gradring::describe(request.signature);
   return fmt::format("{} ({})", gradring::describe(request.signature),
-                     request.name.empty()
-                         ? gradring::describe(request.key)
-                         : fmt::format("'{}', use {}", request.name, request.key.sequence));
+                     request.name.empty() ? gradring::describe(request.key)
+                                          : fmt::format("'{}', use {}", shown_name(request.name),
+                                                        request.key.sequence));
 }
 
 }  // namespace gradring::client

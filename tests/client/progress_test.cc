@@ -92,6 +92,22 @@ TEST_F(ProgressOfAnOp, TellsWhatIsOnTheWayAndWhatIsBehindAnother) {
                "fake)");
 }
 
+TEST_F(ProgressOfAnOp, HasRoomForWhomItWaitsBesideTheLongestNames) {
+  const std::string name(512, 'n');
+  gradring_op op_named = barrier_op();
+  op_named.name = name.c_str();
+  request_ = submit(comm_, op_named);
+  wire::OpReport& older = op(7);
+  older.set_name(std::string(512, 'o'));
+  rank(1, "fake", 4711);
+  older.add_waiting_for(1);
+  const std::string message = ask().message;
+  EXPECT_THAT(message, ::testing::StartsWith("barrier ('nnnn"));
+  EXPECT_THAT(message, HasSubstr("nnn...', use 0) is behind 'ooo"));
+  EXPECT_THAT(message,
+              ::testing::EndsWith("ooo...', which waits for rank 1 (node fake, pid 4711)"));
+}
+
 TEST_F(ProgressOfAnOp, TellsWhoHasNotJoinedAndListsNoMoreThanOneReads) {
   for (uint32_t number = 100; number < 120; ++number) rank(number, "", 0).set_state("not joined");
   EXPECT_STREQ(ask().message,

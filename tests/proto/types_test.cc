@@ -161,6 +161,14 @@ TEST(Types, KeysAreDescribedForPeople) {
   EXPECT_EQ(describe(OpKey{99, 2}), "named op 99 use 2");
 }
 
+TEST(Types, OfALongNameMessagesShowTheBeginning) {
+  EXPECT_EQ(shown_name("layer1.weight"), "layer1.weight");
+  EXPECT_EQ(shown_name(std::string(128, 'a')), std::string(128, 'a'));
+  EXPECT_EQ(shown_name(std::string(129, 'a')), std::string(125, 'a') + "...");
+  const std::string odd = std::string(124, 'a') + "\u00e4" + std::string(9, 'a');
+  EXPECT_EQ(shown_name(odd), std::string(124, 'a') + "...") << "no half of a character";
+}
+
 TEST(Types, KeysAreOrderedBySpaceThenSequence) {
   EXPECT_LT((OpKey{0, 9}), (OpKey{1, 0}));
   EXPECT_LT((OpKey{1, 0}), (OpKey{1, 1}));
