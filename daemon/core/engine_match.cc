@@ -170,7 +170,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   if (join_point) ++local.join_points;
   if (!op.since) op.since = now;
   arrived(op, index, 0);
-  if (op.name.empty()) op.name = submission.name;
+  names_.give(submission.name, options_.names_max, &op);
   take_seats(op, submission.signature);
   journal_->submitted(op, *op.locals[index], record_of(local));
   if (op.state == OpState::kFailed) {

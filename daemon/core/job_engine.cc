@@ -176,7 +176,7 @@ void JobEngine::fail(const Failure& failure) {
 
 std::string JobEngine::title(const Op& op) const {
   if (op.name.empty()) return describe(op.key);
-  return "op '" + op.name + "' use " + std::to_string(op.key.sequence);
+  return "op '" + shown_name(op.name) + "' use " + std::to_string(op.key.sequence);
 }
 
 // All members find the same: from the view, the op's key and what it is alone.

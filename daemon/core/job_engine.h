@@ -348,6 +348,7 @@ class JobEngine {
   size_t open_ = 0;         // gathering or moving
   size_t failed_open_ = 0;  // failed, and some local rank has yet to be told
   KeySet ended_keys_;
+  OpNames names_;
   std::map<OpKey, Failure> failed_;  // for reports; the oldest are let go of
   std::deque<OpKey> failed_order_;
   std::map<OpKey, OpFate> carried_;  // ops open elsewhere before this epoch, not yet seen here
@@ -390,9 +391,8 @@ class JobEngine {
   struct Digests {
     std::optional<uint32_t> ours, theirs;
   };
-  std::map<OpKey, Digests> digests_;  // of this epoch, until both are known
-  bool frozen_ = false;
-  bool failure_requested_ = false;  // fail_job is asked for once
+  std::map<OpKey, Digests> digests_;                 // of this epoch, until both are known
+  bool frozen_ = false, failure_requested_ = false;  // fail_job is asked for once
   std::optional<Failure> failure_;
   EngineCounters counters_;
 };

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/core/plan.h"
@@ -188,6 +190,22 @@ struct Op {
   bool ready_here() const { return contributed > 0; }
   bool all_ready() const { return contributed_all > 0; }
   bool open() const { return state == OpState::kGathering || state == OpState::kMoving; }
+};
+
+// A trainer tells a name with its first use alone; people are told it with each.
+class OpNames {
+ public:
+  // `told`, by whoever submits the op, may be empty. No more than `most` are kept.
+  void give(const std::string& told, size_t most, Op* op) {
+    if (!told.empty() && names_.size() < most) names_.try_emplace(op->key.space, told);
+    if (op->name.empty()) op->name = told;
+    if (!op->name.empty() || op->key.space == 0) return;
+    const auto known = names_.find(op->key.space);
+    if (known != names_.end()) op->name = known->second;
+  }
+
+ private:
+  std::unordered_map<uint64_t, std::string> names_;  // by key space
 };
 
 }  // namespace gradring::core

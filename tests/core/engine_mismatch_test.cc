@@ -49,6 +49,24 @@ TEST(EngineMismatch, WithinANode) {
   expect_job_goes_on(&ring, op(1));
 }
 
+TEST(EngineMismatch, NamesTheOpAlsoWhereItsNameWasToldWithAnEarlierUse) {
+  Ring ring(2);
+  const std::string name = "layer1.weight";
+  for (const std::string& told : {name, std::string()}) {
+    const uint64_t use = told.empty() ? 1 : 0;
+    std::vector<Ticket> tickets;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      tickets.push_back(ring.submit(rank, {7, use}, sum_of(rank + 1), {}, Place::kApart, told));
+    }
+    ring.run();
+    expect_mismatch(ring, tickets, {"op 'layer1.weight' use " + std::to_string(use)});
+  }
+  ring.submit(0, {7, 2}, sum_of(1));
+  const std::vector<OpProgress> open = ring.engine(0).progress(1);
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(open[0].name, name);
+}
+
 TEST(EngineMismatch, BetweenNodes) {
   Ring ring(3, 2);
   std::vector<Ticket> tickets;
