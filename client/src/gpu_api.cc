@@ -40,7 +40,10 @@ gradring_code gradring_gpu_free(void* memory) {
 
 void* gradring_torch_alloc(ptrdiff_t bytes, int device, void*) {
   void* memory = nullptr;
-  if (bytes < 0) return nullptr;
+  if (bytes < 0) {
+    static_cast<void>(remember(GRADRING_ERR_INVALID, "bytes is negative"));
+    return nullptr;
+  }
   static_cast<void>(gradring_gpu_alloc(static_cast<size_t>(bytes), device, &memory));
   return memory;
 }

@@ -237,6 +237,7 @@ TEST_F(GpuPool, OfPyTorchIsTheSame) {
   const auto address = std::bit_cast<uint64_t>(memory);
   EXPECT_TRUE(is_on_gpu(sum_of(kBytes, address, address)));
   EXPECT_EQ(gradring_torch_alloc(-1, 0, nullptr), nullptr);
+  EXPECT_STREQ(gradring_last_error(), "bytes is negative");
   gradring_torch_free(memory, kBytes, 0, nullptr);
   gradring_torch_free(memory, kBytes, 0, nullptr);  // of which nobody could be told
   EXPECT_FALSE(is_there(address));
