@@ -28,7 +28,7 @@ std::string wire_from_environment();
 std::string priorities_from_environment();
 std::string deterministic_from_environment();
 std::string runtime_dir_from_environment();
-// 0: not set; -1: it holds no number of seconds.
+// 0: not set; -1: it holds no whole number of seconds.
 int64_t join_timeout_ms_from_environment();
 // Bytes; nothing: GRADRING_GPU_STAGE_MIB holds no number of MiB.
 std::optional<uint64_t> gpu_stage_bytes_from_environment();

@@ -56,9 +56,9 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
   }
   if (!is_utf8(copy->job)) return tl::unexpected(invalid("the job name is not UTF-8"));
   if (copy->join_timeout_ms < 0) {
-    return tl::unexpected(
-        invalid("options.join_timeout_ms is negative, or GRADRING_JOIN_TIMEOUT is no number of "
-                "seconds; 0 means the daemon's own limit"));
+    return tl::unexpected(invalid(
+        "options.join_timeout_ms is negative, or GRADRING_JOIN_TIMEOUT is no whole number of "
+        "seconds; 0 means the daemon's own limit"));
   }
   settings.job = copy->job;
   settings.token = copy->token != nullptr ? copy->token : "";

@@ -102,7 +102,7 @@ TEST_F(Environment, NamesTheWayToPriorities) {
 TEST_F(Environment, NamesTheSecondsToWaitForAllRanks) {
   set("GRADRING_JOIN_TIMEOUT", "30");
   EXPECT_EQ(init().join_timeout_ms, 30000);
-  for (const char* bad : {"30s", "-1", "soon"}) {
+  for (const char* bad : {"30s", "-1", "soon", "0.5"}) {
     set("GRADRING_JOIN_TIMEOUT", bad);
     gradring_options options = init();
     EXPECT_EQ(options.join_timeout_ms, -1);
@@ -111,7 +111,8 @@ TEST_F(Environment, NamesTheSecondsToWaitForAllRanks) {
     options.job = "j";
     gradring_comm* comm = nullptr;
     EXPECT_EQ(gradring_open(&options, &comm), GRADRING_ERR_INVALID);
-    EXPECT_THAT(gradring_last_error(), HasSubstr("GRADRING_JOIN_TIMEOUT is no number of seconds"));
+    EXPECT_THAT(gradring_last_error(),
+                HasSubstr("GRADRING_JOIN_TIMEOUT is no whole number of seconds"));
   }
 }
 
