@@ -103,6 +103,13 @@ TEST_F(Cpp, TakesOneLengthOfBlocksOrAllOfThem) {
       std::vector<uint64_t>(operations.at(1).counts().begin(), operations.at(1).counts().end()),
       counts);
   EXPECT_EQ(operations.at(1).name(), "named");
+  try {
+    job_.start_allgather(mine.data(), all.data(), std::vector<uint64_t>());
+    FAIL() << "no lengths are not one of 0";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), GRADRING_ERR_INVALID);
+    EXPECT_STREQ(error.what(), "0 counts for allgather of 3 ranks, which has 3");
+  }
 }
 
 TEST_F(Cpp, WaitsInSteps) {

@@ -80,6 +80,9 @@ constexpr gradring_dtype deduce_dtype() {
   }
 }
 
+// A vector without elements may have no address, and is no number of equal blocks all the same.
+inline constexpr uint64_t kNoCounts = 0;
+
 }  // namespace detail
 
 // The number of an element type. Specialize it for a 16-bit floating type of your own:
@@ -246,7 +249,8 @@ class Request {
 struct BlockCounts {
   // NOLINTBEGIN(google-explicit-constructor): so that one number can stay one number
   BlockCounts(size_t count) : each(count) {}
-  BlockCounts(const std::vector<uint64_t>& all) : counts(all.data()), length(all.size()) {}
+  BlockCounts(const std::vector<uint64_t>& all)
+      : counts(all.empty() ? &detail::kNoCounts : all.data()), length(all.size()) {}
   // NOLINTEND(google-explicit-constructor)
   uint64_t each = 0;
   const uint64_t* counts = nullptr;
