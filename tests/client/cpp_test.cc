@@ -3,6 +3,7 @@
 #include <chrono>
 #include <gradring/gradring.hpp>
 #include <numeric>
+#include <thread>
 
 #include "tests/client/trainer.h"
 
@@ -109,6 +110,35 @@ TEST_F(Cpp, TakesOneLengthOfBlocksOrAllOfThem) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), GRADRING_ERR_INVALID);
     EXPECT_STREQ(error.what(), "0 counts for allgather of 3 ranks, which has 3");
+  }
+}
+
+TEST_F(Cpp, WaitsForAsLongAsATimeSaysHoweverLongThatIs) {
+  using namespace std::chrono;
+  for (int i = 0; i < 4; ++i) {
+    daemon_.set([](Script& script) { script.complete = false; });
+    Request request = job_.start_barrier();
+    EXPECT_FALSE(request.wait_for(duration<double>(-1)));
+    EXPECT_FALSE(request.wait_for(nanoseconds(1))) << "rounded up";
+    const auto operation = daemon_.wait_for_operations(static_cast<size_t>(i) + 1).back();
+    std::thread later([&] {
+      std::this_thread::sleep_for(milliseconds(50));
+      daemon_.complete(operation);
+    });
+    switch (i) {
+      case 0:
+        EXPECT_TRUE(request.wait_for(hours::max()));
+        break;
+      case 1:
+        EXPECT_TRUE(request.wait_for(seconds::max()));
+        break;
+      case 2:
+        EXPECT_TRUE(request.wait_for(duration<double>::max()));
+        break;
+      default:
+        EXPECT_TRUE(request.wait_for(nanoseconds::max()));
+    }
+    later.join();
   }
 }
 

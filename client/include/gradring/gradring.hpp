@@ -83,6 +83,18 @@ constexpr gradring_dtype deduce_dtype() {
 // A vector without elements may have no address, and is no number of equal blocks all the same.
 inline constexpr uint64_t kNoCounts = 0;
 
+// Whole milliseconds, rounded up and 0 at least; a time that is more than those count is the most.
+template <class Rep, class Period>
+int64_t to_ms(std::chrono::duration<Rep, Period> time) {
+  using std::chrono::milliseconds;
+  constexpr auto kMost = milliseconds::max().count();
+  if (!(time > time.zero())) return 0;
+  if (std::chrono::duration<double, std::milli>(time).count() >= static_cast<double>(kMost)) {
+    return kMost;
+  }
+  return std::chrono::ceil<milliseconds>(time).count();
+}
+
 }  // namespace detail
 
 // The number of an element type. Specialize it for a 16-bit floating type of your own:
@@ -200,8 +212,7 @@ class Request {
   // False if the time is over first; then wait again.
   template <class Rep, class Period>
   bool wait_for(std::chrono::duration<Rep, Period> time, gradring_result* result = nullptr) {
-    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
-    return wait_ms(ms > 0 ? static_cast<int64_t>(ms) : 0, result);
+    return wait_ms(detail::to_ms(time), result);
   }
   bool test(gradring_result* result = nullptr) { return wait_ms(0, result); }
   // What it waits for; see gradring_progress.
