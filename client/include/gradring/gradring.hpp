@@ -15,6 +15,10 @@
 #ifndef GRADRING_GRADRING_HPP
 #define GRADRING_GRADRING_HPP
 
+#if __cplusplus < 201703L
+#error "gradring.hpp needs C++17 or later (-std=c++17)"
+#endif
+
 #include <gradring/gradring.h>
 
 #include <chrono>

@@ -69,12 +69,12 @@ SparseRows<T> sparse_allreduce(const Communicator& job, const SparseRows<T>& min
   const auto ranks = static_cast<size_t>(view.size), me = static_cast<size_t>(view.position);
   Buffer<uint64_t> lengths = job.allocate<uint64_t>(ranks);
   lengths[me] = mine.rows.size();
-  job.allgather(lengths.data() + me, lengths.data(), 1, name);
+  job.allgather(lengths.data() + me, lengths.data(), size_t{1}, name);
 
   const std::vector<uint64_t> row_counts(lengths.begin(), lengths.end());
   std::vector<uint64_t> value_counts = row_counts;
   for (uint64_t& count : value_counts) count *= mine.width;
-  const uint64_t before = std::accumulate(row_counts.begin(), row_counts.begin() + me, uint64_t{0});
+  const uint64_t before = std::accumulate(row_counts.data(), row_counts.data() + me, uint64_t{0});
   const uint64_t all = std::accumulate(row_counts.begin(), row_counts.end(), uint64_t{0});
   Buffer<int64_t> rows = job.allocate<int64_t>(std::max<uint64_t>(all, 1));
   Buffer<T> values = job.allocate<T>(std::max<uint64_t>(all * mine.width, 1));
