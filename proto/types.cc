@@ -254,6 +254,8 @@ std::string describe(const Signature& s) {
 
 std::string describe(const OpKey& key) {
   if (key.space == 0) return "op " + std::to_string(key.sequence);
+  if (key.space == OpKey::kJoinSpace) return "join point " + std::to_string(key.sequence);
+  if (key.space == OpKey::kNoMoreSpace) return "join " + std::to_string(key.sequence);
   return "named op " + std::to_string(key.space) + " use " + std::to_string(key.sequence);
 }
 

@@ -159,6 +159,8 @@ TEST(Types, InPlaceIsTheSameBufferOrTheOwnBlock) {
 TEST(Types, KeysAreDescribedForPeople) {
   EXPECT_EQ(describe(OpKey{0, 17}), "op 17");
   EXPECT_EQ(describe(OpKey{99, 2}), "named op 99 use 2");
+  EXPECT_EQ(describe(OpKey{OpKey::kJoinSpace, 12}), "join point 12");
+  EXPECT_EQ(describe(OpKey{OpKey::kNoMoreSpace, 0}), "join 0");
 }
 
 TEST(Types, OfALongNameMessagesShowTheBeginning) {
