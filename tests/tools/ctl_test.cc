@@ -267,6 +267,23 @@ TEST(Ctl, AnswersPeopleAndScripts) {
   EXPECT_EQ(offence(schema_of("status"), nlohmann::json::parse(json.out)), "");
 }
 
+// A long one does not wait in stdio's buffer for the end.
+TEST(Ctl, AnAnswerThatCannotBeWrittenIsToldInWords) {
+  for (const size_t letters : {1, 100'000}) {
+    FakeDaemon daemon([letters](const wire::ClientMessage& message) {
+      wire::DaemonMessage answer;
+      answer.set_request(message.request());
+      answer.mutable_reply()->mutable_status()->set_state("ready");
+      answer.mutable_reply()->mutable_status()->set_devices(std::string(letters, 'x'));
+      return answer.SerializeAsString();
+    });
+    const auto outcome =
+        run_without_room({GRADRINGCTL, "--runtime-dir", daemon.runtime_dir(), "status"});
+    EXPECT_EQ(outcome.exit_code, 1) << letters;
+    EXPECT_EQ(outcome.err, "gradringctl status: cannot write the answer\n");
+  }
+}
+
 TEST(Ctl, MakesKeys) {
   TemporaryFolder folder;
   const auto outcome =

@@ -19,11 +19,10 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace
-
-Outcome run(const std::vector<std::string>& words) {
+Outcome run_into(const std::string& stdout_of, const std::vector<std::string>& words) {
   TemporaryFolder folder;
-  const std::string out = folder.path() + "/out", err = folder.path() + "/err";
+  const std::string err = folder.path() + "/err";
+  const std::string out = stdout_of.empty() ? folder.path() + "/out" : stdout_of;
   const pid_t pid = fork();
   if (pid == 0) {
     if (std::freopen(out.c_str(), "w", stdout) == nullptr ||
@@ -44,8 +43,16 @@ Outcome run(const std::vector<std::string>& words) {
   int status = 0;
   if (pid < 0 || waitpid(pid, &status, 0) != pid)
     throw std::runtime_error("cannot run " + words[0]);
-  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), content_of(out),
-          content_of(err)};
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
+          stdout_of.empty() ? content_of(out) : "", content_of(err)};
+}
+
+}  // namespace
+
+Outcome run(const std::vector<std::string>& words) { return run_into("", words); }
+
+Outcome run_without_room(const std::vector<std::string>& words) {
+  return run_into("/dev/full", words);
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -14,6 +14,8 @@ struct Outcome {
 // Runs a program to its end, without a shell. NAME=VALUE words in front of it are added to its
 // environment.
 Outcome run(const std::vector<std::string>& words);
+// The same, with its stdout on a disk that is full.
+Outcome run_without_room(const std::vector<std::string>& words);
 
 // A new empty folder, removed with everything in it at the end.
 class TemporaryFolder {

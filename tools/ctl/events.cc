@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tools/common/option_error.h"
+#include "tools/common/output.h"
 #include "tools/common/table.h"
 #include "tools/common/text.h"
 
@@ -81,7 +82,7 @@ void forget_older(std::vector<Happened>* events, const EventsWanted& wanted) {
   std::erase_if(*events, [&](const Happened& one) { return one.age_ms > *wanted.since_ms; });
 }
 
-// Until it is interrupted, or nobody reads.
+// Until it is interrupted, or nothing more can be written.
 Status follow(const Context& context, const EventsWanted& wanted) {
   EventReader reader;
   std::string told;  // of what cannot be asked at the moment
@@ -94,14 +95,13 @@ Status follow(const Context& context, const EventsWanted& wanted) {
     auto events = answers ? reader.take(*answers, &problems) : std::vector<Happened>();
     if (std::exchange(first, false)) forget_older(&events, wanted);
     for (const Happened& one : events) {
-      if (context.json) {
-        fmt::print("{}\n",
-                   to_json(one).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-      } else {
-        fmt::print("{}\n", line_of(one, wanted.all, context.style));
-      }
+    std::string lines;
+      lines += context.json
+                   ? to_json(one).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                   : line_of(one, wanted.all, context.style);
+      lines += '\n';
     }
-    if (std::fflush(stdout) != 0) return {};
+    if (!put_out(lines)) return {Code::kInternal, "cannot write what happened"};
     const std::string complaint = problems.empty() ? "" : problems.front();
     if (complaint != told && !complaint.empty()) {
       fmt::print(stderr, "gradringctl events: {}\n", printable(complaint));
@@ -233,11 +233,7 @@ Result run_events(const Context& context, const Arguments& arguments) {
     return tl::unexpected(
         Status(Code::kInvalidArgument, "--all asks all nodes and --node one: choose"));
   }
-  if (wanted->follow) {
-    const Status status = follow(context, *wanted);
-    if (!status.ok()) return tl::unexpected(status);
-    return Answer{"", nlohmann::ordered_json::object(), {}};
-  }
+  if (wanted->follow) return tl::unexpected(follow(context, *wanted));
   EventReader reader;
   const auto answers = look(context, wanted->all, reader);
   if (!answers) return tl::unexpected(answers.error());

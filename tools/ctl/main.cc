@@ -10,6 +10,7 @@
 #include "proto/version.h"
 #include "tools/common/option_error.h"
 #include "tools/common/text.h"
+#include "tools/common/output.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/watch.h"
 
@@ -144,16 +145,15 @@ std::string document_text(const Answer& answer, const Manner& manner) {
 }
 
 int tell(const Command& command, const Answer& answer, const Manner& manner, const Style& style) {
-  if (manner.json) {
-    fmt::print("{}\n", document_text(answer, manner));
-  } else {
-    fmt::print("{}", answer.text);
-    if (!answer.problems.empty() && !answer.text.empty()) fmt::print("\n");
-    for (const auto& problem : answer.problems) fmt::print("{} {}\n", style.bad("!"), problem);
-    if (manner.watched && !manner.screen) fmt::print("\n");
+  std::string text = manner.json ? document_text(answer, manner) + "\n" : answer.text;
+  if (!manner.json) {
+    if (!answer.problems.empty() && !text.empty()) text += "\n";
+    for (const auto& problem : answer.problems) {
+      text += fmt::format("{} {}\n", style.bad("!"), problem);
+    }
+    if (manner.watched && !manner.screen) text += "\n";
   }
-  if (std::fflush(stdout) != 0)
-    return complain(command.name, "cannot write the answer", kUnhealthy);
+  if (!put_out(text)) return complain(command.name, "cannot write the answer", kUnhealthy);
   return answer.problems.empty() ? kGood : kUnhealthy;
 }
 
