@@ -267,6 +267,22 @@ TEST(Ctl, AnswersPeopleAndScripts) {
   EXPECT_EQ(offence(schema_of("status"), nlohmann::json::parse(json.out)), "");
 }
 
+TEST(Ctl, BehindADoubleDashAJobMayBeginWithADash) {
+  TemporaryFolder empty;
+  const std::string directory = "--runtime-dir=" + empty.path();
+  const auto code = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {GRADRINGCTL, directory});
+    return run(words).exit_code;
+  };
+  EXPECT_EQ(code({"job", "-x"}), 2);
+  EXPECT_EQ(code({"job", "--", "-x"}), 3);  // it was asked, and nobody is there
+  EXPECT_EQ(code({"--", "job", "x"}), 3);
+  EXPECT_EQ(code({"job", "--", "-x", "y"}), 2);
+  EXPECT_EQ(code({"set", "--", "-x", "weight=3"}), 3);
+  EXPECT_EQ(code({"flight-recorder", "--last", "3", "--", "-x"}), 3);
+  EXPECT_EQ(code({"status", "--", "-x"}), 2);
+}
+
 // A long one does not wait in stdio's buffer for the end.
 TEST(Ctl, AnAnswerThatCannotBeWrittenIsToldInWords) {
   for (const size_t letters : {1, 100'000}) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tools/common/text.h"
 
 namespace gradring::tools {
@@ -22,6 +24,13 @@ Status no_arguments(const Arguments& arguments) {
   if (arguments.empty()) return Status();
   return Status(Code::kInvalidArgument,
                 fmt::format("it takes no argument, but \"{}\" was given", printable(arguments[0])));
+}
+
+Arguments without_bar(const Arguments& arguments) {
+  Arguments words = arguments;
+  const auto bar = std::ranges::find(words, "--");
+  if (bar != words.end()) words.erase(bar);
+  return words;
 }
 
 double seconds(uint64_t milliseconds) { return static_cast<double>(milliseconds) / 1000; }

@@ -74,6 +74,9 @@ nlohmann::ordered_json to_json(const wire::JobSummary& summary);
 // The refusal of an argument that the command does not take.
 Status no_arguments(const Arguments& arguments);
 
+// The arguments without a "--", of a command that has no options of its own.
+Arguments without_bar(const Arguments& arguments);
+
 // Milliseconds of a report as the seconds of the JSON.
 double seconds(uint64_t milliseconds);
 

@@ -188,13 +188,15 @@ Answer show(const wire::JobReport& report, const Style& style) {
 }
 
 Result run_job(const Context& context, const Arguments& arguments) {
-  if (arguments.size() != 1 || arguments[0].empty() || arguments[0][0] == '-') {
+  const Arguments names = without_bar(arguments);
+  const bool as_it_is = names.size() < arguments.size();
+  if (names.size() != 1 || names[0].empty() || (names[0][0] == '-' && !as_it_is)) {
     return tl::unexpected(Status(Code::kInvalidArgument,
                                  "it takes the name of one job; \"gradringctl jobs\" lists them"));
   }
   wire::Query query;
   query.set_what(wire::Query::JOB);
-  query.set_job(arguments[0]);
+  query.set_job(names[0]);
   const auto reply = ask(context, query);
   if (!reply) return tl::unexpected(reply.error());
   return show(reply->job(), context.style);

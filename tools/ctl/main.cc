@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/program_options.hpp>
 #include <cstdlib>
@@ -9,8 +10,8 @@
 
 #include "proto/version.h"
 #include "tools/common/option_error.h"
-#include "tools/common/text.h"
 #include "tools/common/output.h"
+#include "tools/common/text.h"
 #include "tools/ctl/command.h"
 #include "tools/ctl/watch.h"
 
@@ -130,6 +131,17 @@ int complain(std::string_view where, const std::string& message, Exit code) {
   return code;
 }
 
+// What stands behind a "--" is no option, as the name of a job that begins with a dash. Boost takes
+// the bar away; who reads the words of a command has to know of it.
+Arguments with_bar(Arguments words, const Arguments& all) {
+  const auto bar = std::ranges::find(all, "--");
+  const auto behind = static_cast<size_t>(std::distance(bar, all.end()));
+  if (behind > 1 && behind <= words.size()) {
+    words.insert(words.end() - static_cast<ptrdiff_t>(behind - 1), "--");
+  }
+  return words;
+}
+
 // How answers are printed.
 struct Manner {
   bool json = false;
@@ -205,7 +217,8 @@ int main(int argc, char** argv) {
                             .run();
     po::store(parsed, values);
     po::notify(values);
-    rest = po::collect_unrecognized(parsed.options, po::include_positional);
+    rest = with_bar(po::collect_unrecognized(parsed.options, po::include_positional),
+                    {argv + 1, argv + argc});
   } catch (const po::error& error) {
     return complain("", fmt::format("{}; see --help", printable(words_of(error))), kUsage);
   }

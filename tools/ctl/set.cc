@@ -13,7 +13,8 @@
 namespace gradring::tools {
 namespace {
 
-tl::expected<wire::Query, Status> parse_set(const Context& context, const Arguments& arguments) {
+tl::expected<wire::Query, Status> parse_set(const Context& context, const Arguments& said) {
+  const Arguments arguments = without_bar(said);
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
   };
