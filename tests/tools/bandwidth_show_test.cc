@@ -75,7 +75,7 @@ TEST(ShowRates, AMatrixOfNodesAndARowForEachLane) {
                                      "b          0.000      -\n"));
   EXPECT_THAT(answer.text, HasSubstr("a     b   eth1  up      0.500\n"));
   EXPECT_THAT(answer.problems, ElementsAre("the lane on eth0 from b to a is lost"));
-  EXPECT_THAT(show_rates({}, 2, Style{}).text, HasSubstr("no peers"));
+  EXPECT_THAT(show_rates({}, 2, Style{}).text, HasSubstr("nothing was counted"));
 }
 
 TEST(ShowRates, ASlowLinkIsAProblem) {

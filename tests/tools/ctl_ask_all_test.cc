@@ -197,6 +197,21 @@ TEST(AllNodes, ThatSayNothingAreNotAskedForTheScreenOfOne) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("did not answer")));
 }
 
+TEST(AllNodes, ThatTellNoEventsAndNoRatesAreNamed) {
+  FakeRing ring(kOfEachState);
+  using Words = std::vector<std::string>;
+  for (const Words& command : {Words{"events", "--all"}, Words{"bandwidth", "--seconds", "0.5"}}) {
+    Words words = {GRADRINGCTL, "--runtime-dir", ring.runtime_dir()};
+    words.insert(words.end(), command.begin(), command.end());
+    const auto outcome = run(words);
+    EXPECT_EQ(outcome.exit_code, 1) << command[0];
+    for (const char* told : {"it did not answer", "node away is away", "node lost is lost"}) {
+      EXPECT_THAT(outcome.out, HasSubstr(told)) << command[0];
+    }
+    EXPECT_THAT(outcome.out, Not(HasSubstr("no peers"))) << command[0];
+  }
+}
+
 TEST(AllNodes, ThatAreNotTracedAreNamed) {
   FakeRing ring(kOfEachState);
   const auto outcome = run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "trace", "start"});

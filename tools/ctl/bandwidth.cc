@@ -93,10 +93,10 @@ tl::expected<std::vector<SentSample>, Status> sample(Questions& questions,
                                                      std::vector<std::string>* problems) {
   wire::Query query;
   query.set_what(wire::Query::PEERS);
-  auto replies = ask_all_nodes(questions, query);
+  problems->clear();
+  auto replies = ask_all_nodes(questions, query, problems);
   if (!replies) return tl::unexpected(replies.error());
   std::vector<SentSample> samples;
-  problems->clear();
   for (NodeReply& one : *replies) {
     if (one.reply) {
       samples.push_back({one.node, std::move(*one.reply->mutable_peers())});
@@ -179,7 +179,7 @@ Answer show_rates(const std::vector<LaneRate>& rates, double seconds, const Styl
     answer.problems.push_back("slow link: " + describe(link));
   }
   if (rates.empty()) {
-    answer.text = "this daemon has no peers: its jobs stay on this node\n";
+    answer.text = fmt::format("nothing was counted between nodes in the last {:.1f} s\n", seconds);
     return answer;
   }
   answer.text = fmt::format("gradients between nodes in the last {:.1f} s, Gbit/s\n{}\n{}", seconds,
@@ -201,6 +201,9 @@ Result run_bandwidth(const Context& context, const Arguments& arguments) {
   const auto after = sample(*questions, &problems);
   if (!after) return tl::unexpected(after.error());
   Answer answer = show_rates(rates_between(*before, *after), seconds, context.style);
+  if (after->size() == 1 && after->front().peers.peers().empty()) {
+    answer.text = "this daemon has no peers: its jobs stay on this node\n";
+  }
   answer.problems.insert(answer.problems.end(), problems.begin(), problems.end());
   return answer;
 }

@@ -63,12 +63,13 @@ std::vector<NodeReply> ask_nodes(Questions& questions, const std::vector<std::st
   return answers;
 }
 
-// Of whom, through which daemon.
+// Of whom, through which daemon. Missing: of those of whom nothing can be asked, why not.
 tl::expected<std::vector<NodeReply>, Status> look(const Context& context, bool all,
-                                                  const EventReader& reader) {
+                                                  const EventReader& reader,
+                                                  std::vector<std::string>* missing = nullptr) {
   auto questions = Questions::open(context.runtime_dir);
   if (!questions) return tl::unexpected(questions.error());
-  auto nodes = all_nodes(*questions);
+  auto nodes = all_nodes(*questions, all ? missing : nullptr);
   if (!nodes) return tl::unexpected(nodes.error());
   const std::string here = nodes->front();
   if (!all) *nodes = {context.node.empty() ? here : context.node};
@@ -94,8 +95,8 @@ Status follow(const Context& context, const EventsWanted& wanted) {
     if (!answers) problems.push_back(answers.error().message());
     auto events = answers ? reader.take(*answers, &problems) : std::vector<Happened>();
     if (std::exchange(first, false)) forget_older(&events, wanted);
-    for (const Happened& one : events) {
     std::string lines;
+    for (const Happened& one : events) {
       lines += context.json
                    ? to_json(one).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
                    : line_of(one, wanted.all, context.style);
@@ -235,9 +236,9 @@ Result run_events(const Context& context, const Arguments& arguments) {
   }
   if (wanted->follow) return tl::unexpected(follow(context, *wanted));
   EventReader reader;
-  const auto answers = look(context, wanted->all, reader);
-  if (!answers) return tl::unexpected(answers.error());
   std::vector<std::string> problems;
+  const auto answers = look(context, wanted->all, reader, &problems);
+  if (!answers) return tl::unexpected(answers.error());
   auto events = reader.take(*answers, &problems);
   forget_older(&events, *wanted);
   Answer answer = show(events, wanted->all, context.style);
