@@ -61,6 +61,11 @@ TEST(Bundle, FindsTheConfiguration) {
   EXPECT_EQ(config_file_of({}), "/etc/gradring/gradringd.conf");
 }
 
+TEST(Bundle, LooksForARelativePathWhereTheDaemonDoes) {
+  EXPECT_EQ(as_seen_by(7, "a.conf"), "/proc/7/cwd/a.conf");
+  EXPECT_EQ(as_seen_by(7, "/etc/a.conf"), "/etc/a.conf");
+}
+
 TEST(Bundle, FindsTheKeyFileHoweverTheLineIsWritten) {
   EXPECT_EQ(key_file_in("node = a\nkey = /etc/a.key\n"), "/etc/a.key");
   EXPECT_EQ(key_file_in("key=/etc/a.key"), "/etc/a.key");

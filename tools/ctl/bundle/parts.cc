@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -139,12 +140,13 @@ Content journal() {
 
 void add_daemon(int64_t pid, BundlePlan* plan) {
   auto& parts = plan->parts;
-  const std::string config = config_file_of(command_line_of(pid));
   const std::string proc = fmt::format("/proc/{}/", pid);
+  const std::string named = config_file_of(command_line_of(pid));
+  const std::string config = as_seen_by(pid, named);
   const Content text = read_file(config);
   const std::string key = text ? key_file_in(*text) : "";
-  if (!key.empty()) plan->secrets = secrets_of(read_file(key).value_or(""));
-  parts.push_back(file_part("here/gradringd.conf", "the configuration " + config, config));
+  if (!key.empty()) plan->secrets = secrets_of(read_file(as_seen_by(pid, key)).value_or(""));
+  parts.push_back(file_part("here/gradringd.conf", "the configuration " + named, config));
   parts.push_back(file_part("here/limits.txt", "the daemon's limits", proc + "limits"));
   parts.push_back(file_part("here/process.txt", "the daemon's process", proc + "status"));
   parts.push_back(
@@ -187,6 +189,10 @@ std::string config_file_of(const std::vector<std::string>& command_line) {
     }
   }
   return kDefaultConfigFile;
+}
+
+std::string as_seen_by(int64_t pid, const std::string& path) {
+  return std::filesystem::path(fmt::format("/proc/{}/cwd", pid)) / path;
 }
 
 std::string key_file_in(const std::string& config) {

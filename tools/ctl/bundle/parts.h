@@ -30,6 +30,8 @@ BundlePlan plan_bundle(const Context& context);
 
 // The configuration file that a daemon was started with, of the words of its command line.
 std::string config_file_of(const std::vector<std::string>& command_line);
+// A file that a process names: a relative path begins at the folder in which that process is.
+std::string as_seen_by(int64_t pid, const std::string& path);
 // The value of "key = FILE" in such a file's text; empty: it has none.
 std::string key_file_in(const std::string& config);
 
