@@ -99,5 +99,19 @@ TEST(Table, AlignsWhatItShows) {
             "c             1\n");
 }
 
+// Two columns each on a terminal; an accent of its own takes none.
+TEST(Table, AlignsWideCharacters) {
+  Table table({{"job"}, {"bytes", Table::Align::kRight}});
+  table.add({"日本語", "7"});
+  table.add({"e\u0301", "8"});
+  EXPECT_EQ(table.str(),
+            "job     bytes\n"
+            "日本語      7\n"
+            "e\u0301           8\n");
+  EXPECT_EQ(beginning_of("日本語", 5), "日本");
+  EXPECT_EQ(beginning_of("a日", 3), "a日");
+  EXPECT_EQ(beginning_of("abc", 0), "");
+}
+
 }  // namespace
 }  // namespace gradring::tools

@@ -177,6 +177,8 @@ TEST(TopGrid, LeavesOutWhatIsWorthLeast) {
 TEST(TopGrid, CutsAndWrapsByCharacters) {
   EXPECT_EQ(cut(std::string("äöü"), 3), "äöü");
   EXPECT_EQ(cut(std::string("äöüß"), 3), "äö…");
+  EXPECT_EQ(cut(std::string("日本語"), 5), "日本…");
+  EXPECT_EQ(cut(std::string("日本語"), 4), "日…");
   EXPECT_EQ(cut(std::string("abc"), 0), "");
   EXPECT_THAT(wrapped("one two three four", 9, 2), ElementsAre("one two", "three fo…"));
   EXPECT_THAT(wrapped("", 9, 2), ElementsAre());

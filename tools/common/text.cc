@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gradring::tools {
 namespace {
 
@@ -36,6 +38,25 @@ bool is_invisible(char32_t code) {
          (code >= 0x2060 && code <= 0x206f) || code == 0x061c || code == 0xfeff;
 }
 
+struct Range {
+  char32_t first, last;
+};
+
+// Those of East Asia and pictures take two columns, marks on the letter before them none: the
+// blocks of Unicode 15 in which that is so of nearly all.
+constexpr Range kWide[] = {
+    {0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0x4dbf},   {0x4e00, 0xa4cf},  {0xa960, 0xa97c},
+    {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6},
+    {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
+constexpr Range kMarks[] = {{0x300, 0x36f},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff},
+                            {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}};
+
+size_t columns_of(char32_t code) {
+  const auto has = [code](const Range& range) { return range.first <= code && code <= range.last; };
+  if (std::ranges::any_of(kWide, has)) return 2;
+  return std::ranges::any_of(kMarks, has) ? 0 : 1;
+}
+
 }  // namespace
 
 std::string printable(std::string_view text) {
@@ -66,12 +87,26 @@ bool is_utf8(std::string_view text) {
 size_t width_of(std::string_view text) {
   size_t width = 0;
   bool colour = false;
-  for (const char c : text) {
-    if (c == '\x1b') colour = true;
-    if (!colour) width += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-    if (c == 'm') colour = false;
+  while (!text.empty()) {
+    const Character next = front(text);
+    if (next.code == U'\x1b') colour = true;
+    if (!colour) width += columns_of(next.code);
+    if (next.code == U'm') colour = false;
+    text.remove_prefix(next.bytes);
   }
   return width;
+}
+
+std::string_view beginning_of(std::string_view text, size_t columns) {
+  size_t bytes = 0;
+  for (std::string_view rest = text; !rest.empty(); rest = text.substr(bytes)) {
+    const Character next = front(rest);
+    const size_t width = columns_of(next.code);
+    if (width > columns) break;
+    columns -= width;
+    bytes += next.bytes;
+  }
+  return text.substr(0, bytes);
 }
 
 std::string format_duration(uint64_t milliseconds) {

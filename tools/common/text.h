@@ -14,9 +14,11 @@ std::string printable(std::string_view text);
 // Whether it is UTF-8 throughout. Messages and JSON carry nothing else.
 bool is_utf8(std::string_view text);
 
-// Columns that a printable text takes on a terminal: one for each character, none for the escape
-// sequences that colour it.
+// Columns that a printable text takes on a terminal: one for each character, two for a wide one as
+// of Chinese, none for the escape sequences that colour it.
 size_t width_of(std::string_view text);
+// As much of a text without colours as takes no more columns.
+std::string_view beginning_of(std::string_view text, size_t columns);
 
 // "0.4 s", "30.2 s", "5 min 20 s", "3 h 10 min", "12 d 4 h"
 std::string format_duration(uint64_t milliseconds);

@@ -7,23 +7,9 @@
 #include "tools/common/text.h"
 
 namespace gradring::tools::top {
-namespace {
-
-// The bytes of the first so many characters.
-size_t bytes_of(const std::string& text, size_t characters) {
-  size_t at = 0;
-  for (size_t seen = 0; at < text.size(); ++at) {
-    const bool begins = (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
-    if (begins && seen++ == characters) break;
-  }
-  return at;
-}
-
-}  // namespace
-
 std::string cut(const std::string& text, size_t width) {
   if (width_of(text) <= width) return text;
-  return width == 0 ? "" : text.substr(0, bytes_of(text, width - 1)) + "…";
+  return width == 0 ? "" : std::string(beginning_of(text, width - 1)) + "…";
 }
 
 Line cut(const Line& line, size_t width, bool fill) {
