@@ -209,7 +209,10 @@ TEST(Keygen, RefusesNamesThatArePaths) {
   for (const char* bad : {"", "../a", ".hidden", "a/b", "two words", "tab\t", "-o"}) {
     EXPECT_FALSE(make_keys(folder.path(), bad, "a:7300")) << bad;
   }
-  EXPECT_FALSE(make_keys(folder.path(), "a", "no-port"));
+  for (const char* bad :
+       {"no-port", ":7300", "a:", "a:0", "a:65536", "a:7300x", "[::1", "[::1:7300"}) {
+    EXPECT_FALSE(make_keys(folder.path(), "a", bad)) << bad;
+  }
 }
 
 TEST(Ctl, ExitCodesAreAsStated) {

@@ -12,6 +12,7 @@
 #include <array>
 #include <boost/program_options.hpp>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstring>
 
@@ -63,6 +64,16 @@ bool is_good_name(const std::string& node) {
          printable(node) == node;
 }
 
+bool is_host_port(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (!is_good_name(address) || colon == std::string::npos || colon == 0) return false;
+  if (address[0] == '[' && address[colon - 1] != ']') return false;
+  uint16_t port = 0;
+  const char* const end = address.data() + address.size();
+  const auto [rest, error] = std::from_chars(address.data() + colon + 1, end, port);
+  return error == std::errc() && rest == end && port != 0;
+}
+
 // HOST:PORT that a daemon can listen at: it does not look up names of its own.
 bool is_numeric(const std::string& address) {
   std::string host = address.substr(0, address.rfind(':'));
@@ -93,7 +104,7 @@ tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std
                               "blanks, as in the daemon's --node",
                               printable(node)));
   }
-  if (!is_good_name(address) || address.find(':') == std::string::npos) {
+  if (!is_host_port(address)) {
     return refuse(
         Code::kInvalidArgument,
         fmt::format("\"{}\" is no HOST:PORT; --address is where peers reach the daemon, as in "
