@@ -13,6 +13,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "daemon/config_options.h"
@@ -129,6 +130,16 @@ Said read_environment(const Environment& environment) {
   return said;
 }
 
+// Some editors begin a file with one; it would be a part of the first key that nobody sees.
+void skip_byte_order_mark(std::istream& text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  std::array<char, kMark.size()> begin{};
+  text.read(begin.data(), begin.size());
+  const bool there = std::string_view(begin.data(), begin.size()) == kMark;
+  text.clear();  // a shorter file than that is at its end now
+  if (!there) text.seekg(0);
+}
+
 tl::expected<Said, std::string> read_file(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
@@ -141,6 +152,7 @@ tl::expected<Said, std::string> read_file(const std::string& path) {
     return tl::unexpected(
         fmt::format("cannot read the configuration file {}: {}", path, std::strerror(errno)));
   }
+  skip_byte_order_mark(text);
   try {
     return gather(po::parse_config_file(text, describe_options(true)));
   } catch (const po::unknown_option& error) {

@@ -277,6 +277,10 @@ TEST_F(ConfigTest, ABadFileIsNamedWithItsKey) {
   EXPECT_TRUE(load({"--config", scratch_.path("empty.conf")}));
   write("comments.conf", "# nothing\n\n  # here\n");
   EXPECT_TRUE(load({"--config", scratch_.path("comments.conf")}));
+  write("windows.conf", "\xef\xbb\xbfslots = 7\r\nmax-jobs = 5\r\n");
+  const auto windows = load({"--config", scratch_.path("windows.conf")});
+  ASSERT_TRUE(windows) << windows.error();
+  EXPECT_EQ(windows->config.slots, 7u);
 }
 
 TEST_F(ConfigTest, TheDefaultFileNeedNotExistButCountsIfItDoes) {
