@@ -59,6 +59,14 @@ int refuse(const std::string& why) {
   return kWrongConfiguration;
 }
 
+// The exit status. What fmt::print throws where a disk is full would end the process by a signal.
+int put_out(const std::string& text) {
+  const bool taken = std::fputs(text.c_str(), stdout) >= 0;
+  if (std::fflush(stdout) == 0 && taken) return 0;
+  fmt::print(stderr, "gradringd: cannot write the answer\n");
+  return kNotYet;
+}
+
 // At the end, for the transport to give back every buffer, and for a driver to unpin many GB.
 constexpr auto kDataEndsWithin = std::chrono::seconds(10);
 constexpr auto kGpusCloseWithin = std::chrono::seconds(10);
@@ -298,9 +306,8 @@ int check(const Config& config) {
   const auto lanes = make_lanes(config);
   if (!lanes) return refuse(lanes.error().message());
   const StandingFacts facts = facts_of(*lanes);
-  fmt::print("OK: node {}, {} on {} ({})\n", config.node, facts.transport, facts.devices,
-             facts.devices_reason);
-  return 0;
+  return put_out(fmt::format("OK: node {}, {} on {} ({})\n", config.node, facts.transport,
+                             facts.devices, facts.devices_reason));
 }
 
 int run(const std::string& program, const std::vector<std::string>& arguments) {
@@ -309,8 +316,7 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
   if (!invocation) return refuse(invocation.error());
   using What = Invocation::What;
   if (invocation->what == What::kHelp || invocation->what == What::kVersion) {
-    fmt::print("{}", invocation->text);
-    return 0;
+    return put_out(invocation->text);
   }
   const Config& config = invocation->config;
   for (const std::string& fault :

@@ -4,6 +4,7 @@ told, after how long, and who was blamed."""
 import collections
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -318,3 +319,15 @@ def test_a_log_that_cannot_be_written_stops_nothing(make_cluster):
     job = cluster.launch("mute", [TRAINER, "--ops", "30"], per_node=2)
     assert job.wait(60) == [0] * 4, [one.says()[-600:] for one in job]
     assert all(one["verdict"] == OK and one["right"] for trainer in job for one in events(trainer, "done"))
+
+
+def test_an_answer_that_cannot_be_written_is_told_in_words(single):
+    """A disk without room, and answers longer and shorter than what a program keeps to write later."""
+    here = ["--runtime-dir", single.nodes[0].runtime_dir]
+    for name, *words in (["gradringd", "--help"], ["gradringd", "--check-config", *here], ["gradringctl", *here, "status"],
+                         ["gradringctl", *here, "--json", "topology"], ["gradringctl", *here, "events", "--follow"],
+                         ["gradring-perf", "allreduce", "--ranks", "2", "--max", "4K", *here]):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([single.program(name), *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                                  check=False)
+        assert done.returncode == 1 and "cannot write" in done.stderr, (name, words, done)

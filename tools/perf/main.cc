@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <stdexcept>
 
+#include "tools/common/output.h"
 #include "tools/perf/buffers.h"
 #include "tools/perf/measure.h"
 #include "tools/perf/options.h"
@@ -71,7 +73,7 @@ int measure(const PerfOptions& options, const gradring_options& place) {
   const int ranks = job.size();
   const bool speaks = job.rank() == 0;
   const auto tell = [speaks](const std::string& text) {
-    if (speaks) fmt::print("{}", text), std::fflush(stdout);
+    if (speaks && !put_out(text)) throw std::runtime_error("cannot write the table");
   };
   uint64_t largest = 0;
   const std::vector<Case> cases = rounded(options.cases, ranks);
