@@ -13,6 +13,7 @@ from gradring import GradringError
 
 def train(_):
     rank, _ = meet()
+    dist.barrier()  # all are in it: who is late would hear of the end by the error of meet()
     half = dist.new_group([1, 3])
     if rank % 2 == 1:
         dist.all_reduce(torch.ones(1), group=half)  # both have it
