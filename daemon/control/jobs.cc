@@ -149,8 +149,10 @@ void Jobs::admit(SessionId id, const core::View& view) {
     runs.epoch = view.epoch;
     flight_->record(runs);
     tell(Notice::kJobFormed, spdlog::level::info, {{"GRADRING_JOB", view.job}},
-         fmt::format("job {} ({}) runs: {} ranks on {} nodes", view.job,
-                     hex(view.incarnation).substr(0, 8), view.size, view.members.size()));
+         fmt::format("job {} ({}) runs: {} {} on {} {}", view.job,
+                     hex(view.incarnation).substr(0, 8), view.size,
+                     view.size == 1 ? "rank" : "ranks", view.members.size(),
+                     view.members.size() == 1 ? "node" : "nodes"));
   }
 }
 

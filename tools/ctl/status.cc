@@ -22,9 +22,10 @@ std::vector<std::string> problems_of(const wire::StatusReport& report) {
     problems.push_back(fmt::format("the daemon is {}", printable(report.state())));
   }
   if (report.peers_up() < report.peers_configured()) {
-    problems.push_back(fmt::format("{} of {} are not up; \"gradringctl peers\" says why",
-                                   report.peers_configured() - report.peers_up(),
-                                   counted(report.peers_configured(), "peer")));
+    const uint32_t missing = report.peers_configured() - report.peers_up();
+    problems.push_back(fmt::format("{} of {} {} not up; \"gradringctl peers\" says why", missing,
+                                   counted(report.peers_configured(), "peer"),
+                                   missing == 1 ? "is" : "are"));
   }
   for (const auto& limit : report.limits()) {
     if (limit.cap() > 0 && limit.used() >= limit.cap()) {
