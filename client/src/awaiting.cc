@@ -36,14 +36,14 @@ void add_rank(const wire::JobReport& report, const wire::OpReport& op, uint32_t 
 void add_node(const wire::JobReport& report, const wire::OpReport& op, const std::string& node,
               Awaiting* to) {
   Awaiting::Node all{node, {}, op.waiting_subtrees()};
-  const wire::RankReport* one = nullptr;
+  std::vector<Awaiting::Rank> told;
   for (const auto& rank : report.ranks()) {
     if (rank.node() != node) continue;
     all.ranks.push_back(rank.rank());
-    one = &rank;
+    told.push_back(told_of(rank));
   }
-  if (all.ranks.size() == 1 && !all.speaks_for_others) {
-    to->ranks.push_back(told_of(*one));
+  if (told.size() == 1 && !all.speaks_for_others) {
+    to->ranks.push_back(std::move(told.front()));
   } else {
     to->nodes.push_back(std::move(all));
   }

@@ -167,10 +167,8 @@ TEST_F(Submit, HashesNamesAsEveryBindingMust) {
 }
 
 TEST_F(Submit, DoesNotSpendANumberOnARefusedOp) {
-  gradring_op bad = sum();
-  bad.count = kCount + 1;
-  bad.input = bad.output = memory_ + 1024;
-  refused(bad, GRADRING_ERR_NOT_FOUND);
+  std::vector<float> own(kCount);  // no memory of the job
+  refused(sum_of(own.data(), own.data(), kCount), GRADRING_ERR_NOT_FOUND);
   submit(comm_, barrier_op());
   EXPECT_EQ(from_wire(daemon_.wait_for_operations(1).at(0).key()), (OpKey{0, 0}));
 }

@@ -157,13 +157,13 @@ std::string document_text(const Answer& answer, const Manner& manner) {
 }
 
 int tell(const Command& command, const Answer& answer, const Manner& manner, const Style& style) {
-  std::string text = manner.json ? document_text(answer, manner) + "\n" : answer.text;
+  std::string text = manner.json ? document_text(answer, manner) + '\n' : answer.text;
   if (!manner.json) {
-    if (!answer.problems.empty() && !text.empty()) text += "\n";
+    if (!answer.problems.empty() && !text.empty()) text += '\n';
     for (const auto& problem : answer.problems) {
       text += fmt::format("{} {}\n", style.bad("!"), problem);
     }
-    if (manner.watched && !manner.screen) text += "\n";
+    if (manner.watched && !manner.screen) text += '\n';
   }
   if (!put_out(text)) return complain(command.name, "cannot write the answer", kUnhealthy);
   return answer.problems.empty() ? kGood : kUnhealthy;

@@ -33,7 +33,7 @@ std::string with_host(std::string pattern, const std::string& host) {
 
 std::string job_name(const RunOptions& options) {
   if (!options.job.empty()) return options.job;
-  const std::string named = value_of("GRADRING_JOB", options.send);
+  std::string named = value_of("GRADRING_JOB", options.send);
   if (!named.empty()) return named;
   if (options.launcher != Launcher::kOwn) return "";
   return fmt::format("run-{}-{}", host_name(), random_token().substr(0, 8));
