@@ -45,6 +45,7 @@ void add_node(const wire::JobReport& report, const wire::OpReport& op, const std
   if (told.size() == 1 && !all.speaks_for_others) {
     to->ranks.push_back(std::move(told.front()));
   } else {
+    std::ranges::sort(all.ranks);
     to->nodes.push_back(std::move(all));
   }
 }
@@ -68,16 +69,6 @@ std::string describe(const Awaiting::Rank& rank) {
   return fmt::format("rank {}{}", rank.rank, about.empty() ? "" : fmt::format(" ({})", about));
 }
 
-std::string describe(const Awaiting::Node& node) {
-  std::string ranks;
-  if (!node.ranks.empty()) {
-    ranks = fmt::format(" (ranks {} to {})", std::ranges::min(node.ranks),
-                        std::ranges::max(node.ranks));
-  }
-  return fmt::format("a rank of node {}{}{}", node.node, ranks,
-                     node.speaks_for_others ? " or of one that it speaks for" : "");
-}
-
 std::string listed(std::vector<std::string> words) {
   const size_t left = words.size() > kToldMost ? words.size() - kToldMost : 0;
   words.resize(words.size() - left);
@@ -88,6 +79,24 @@ std::string listed(std::vector<std::string> words) {
     text += words[i];
   }
   return text;
+}
+
+// "rank 3", "ranks 8 to 15", "ranks 0, 2 and 4"; they are ascending.
+std::string ranks_in_words(const std::vector<uint32_t>& ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
+  if (ranks.back() - ranks.front() + 1 == ranks.size()) {
+    return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
+  }
+  std::vector<std::string> words;
+  for (const uint32_t rank : ranks) words.push_back(std::to_string(rank));
+  return "ranks " + listed(std::move(words));
+}
+
+std::string describe(const Awaiting::Node& node) {
+  const std::string ranks =
+      node.ranks.empty() ? "" : fmt::format(" ({})", ranks_in_words(node.ranks));
+  return fmt::format("a rank of node {}{}{}", node.node, ranks,
+                     node.speaks_for_others ? " or of one that it speaks for" : "");
 }
 
 }  // namespace
@@ -103,22 +112,24 @@ void Awaiting::renumber(const std::function<uint32_t(uint32_t)>& name_of) {
   for (Rank& one : ranks) one.rank = name_of(one.rank);
   for (Node& one : nodes) {
     for (uint32_t& rank : one.ranks) rank = name_of(rank);
+    std::ranges::sort(one.ranks);
   }
 }
 
 Awaiting awaiting_from(const wire::JobReport& report, const OpKey& key) {
-  const wire::OpReport* older = nullptr;  // they come oldest first
+  const wire::OpReport* other = nullptr;
   for (const auto& op : report.ops()) {
     if (op.key().space() == key.space && op.key().sequence() == key.sequence) {
       return awaiting_of(report, op);
     }
     const bool waits = !op.waiting_for().empty() || !op.waiting_nodes().empty();
-    if (waits && older == nullptr) older = &op;
+    if (waits && other == nullptr) other = &op;
   }
-  if (older != nullptr) {
-    Awaiting awaiting = awaiting_of(report, *older);
-    awaiting.older =
-        older->name().empty() ? older->signature() : "'" + shown_name(older->name()) + "'";
+  // One of very many, or it has just ended.
+  if (other != nullptr) {
+    Awaiting awaiting = awaiting_of(report, *other);
+    awaiting.other =
+        other->name().empty() ? other->signature() : "'" + shown_name(other->name()) + "'";
     return awaiting;
   }
   Awaiting awaiting;
@@ -148,8 +159,8 @@ std::string describe(const Awaiting& awaiting) {
                          awaiting.slices_final, awaiting.slices);
       break;
   }
-  return awaiting.older.empty() ? text
-                                : fmt::format("is behind {}, which {}", awaiting.older, text);
+  if (awaiting.other.empty()) return text;
+  return fmt::format("is still under way, and so is {}, which {}", awaiting.other, text);
 }
 
 }  // namespace gradring::client

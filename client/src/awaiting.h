@@ -28,7 +28,7 @@ struct Awaiting {
   };
 
   What what = What::kNothingKnown;
-  std::string older;  // not the op itself, of which nothing is known, but this one, begun before it
+  std::string other;  // not the op itself, of which nothing is known, but this one
   std::vector<Rank> ranks;
   std::vector<Node> nodes;
   uint32_t slices_final = 0;  // of kData

@@ -70,15 +70,21 @@ TEST_F(ProgressOfAnOp, NamesTheOneRankOfANodeThatIsNotReadyAndOfOthersTheNode) {
   EXPECT_EQ(progress.first, 0);
 }
 
+TEST_F(ProgressOfAnOp, ListsTheRanksOfANodeThatHasNotAllBetween) {
+  for (const uint32_t other : {5u, 1u, 3u}) rank(other, "c", 80 + other);
+  op().add_waiting_nodes("c");
+  EXPECT_STREQ(ask().message, "barrier (op 0) waits for a rank of node c (ranks 1, 3 and 5)");
+}
+
 TEST_F(ProgressOfAnOp, OfALargeJobBlamesNoNodeThatSpeaksForOthers) {
   rank(1, "b", 71);
   op().add_waiting_nodes("b");
   report_.mutable_ops(0)->set_waiting_subtrees(true);
   EXPECT_THAT(ask().message,
-              HasSubstr("waits for a rank of node b (ranks 1 to 1) or of one that it speaks for"));
+              HasSubstr("waits for a rank of node b (rank 1) or of one that it speaks for"));
 }
 
-TEST_F(ProgressOfAnOp, TellsWhatIsOnTheWayAndWhatIsBehindAnother) {
+TEST_F(ProgressOfAnOp, TellsWhatIsOnTheWayAndWhatElseIsAwaited) {
   op().set_slices(8);
   report_.mutable_ops(0)->set_slices_final(3);
   EXPECT_STREQ(ask().message,
@@ -87,9 +93,10 @@ TEST_F(ProgressOfAnOp, TellsWhatIsOnTheWayAndWhatIsBehindAnother) {
   report_.clear_ops();
   op(7).add_waiting_for(1);
   report_.mutable_ops(0)->set_name("layer1");
-  EXPECT_STREQ(ask().message,
-               "barrier (op 0) is behind 'layer1', which waits for rank 1 (node "
-               "fake)");
+  EXPECT_STREQ(
+      ask().message,
+      "barrier (op 0) is still under way, and so is 'layer1', which waits for rank 1 (node "
+      "fake)");
 }
 
 TEST_F(ProgressOfAnOp, HasRoomForWhomItWaitsBesideTheLongestNames) {
@@ -103,7 +110,7 @@ TEST_F(ProgressOfAnOp, HasRoomForWhomItWaitsBesideTheLongestNames) {
   older.add_waiting_for(1);
   const std::string message = ask().message;
   EXPECT_THAT(message, ::testing::StartsWith("barrier ('nnnn"));
-  EXPECT_THAT(message, HasSubstr("nnn...', use 0) is behind 'ooo"));
+  EXPECT_THAT(message, HasSubstr("nnn...', use 0) is still under way, and so is 'ooo"));
   EXPECT_THAT(message,
               ::testing::EndsWith("ooo...', which waits for rank 1 (node fake, pid 4711)"));
 }

@@ -58,7 +58,7 @@ constexpr HorovodFlag kWithoutEffect[] = {
   {"autotune-gaussian-process-noise", "X", false, kSearch},
   {"timeline-mark-cycles", "", false, kNoCycle},
   {"no-timeline-mark-cycles", "", false, kNoCycle},
-  {"stall-check", "", false, "who waits for a minute says for whom, without --no-stall-check"},
+  {"stall-check", "", false, "a wait of a minute is told, unless --no-stall-check says that it is not to be"},
   {"stall-check-shutdown-time-seconds", "S", false, "op-deadline of gradringd ends an op that some rank never submits"},
   {"elastic-timeout", "S", false, "the ranks that are left go on at once"},
   {"reset-limit", "N", false, "a rank that fails is started anew as often as --restarts says, else never"},
