@@ -12,9 +12,10 @@ namespace {
 
 class Storm {
  public:
-  explicit Storm(uint64_t seed, const std::string& policy = "fail")
+  explicit Storm(uint64_t seed, const std::string& policy = "fail", bool groups = false)
       : random_(seed),
         policy_(policy),
+        groups_(groups),
         town_(static_cast<uint32_t>(2 + seed % 3)),
         names_(town_.nodes()) {}
 
@@ -27,6 +28,8 @@ class Storm {
         town_.report(any_node());
       } else if (what < 70) {
         town_.tick(10 * kMillisecond);
+      } else if (groups_ && what < 78) {
+        rank_wants_a_group();
       } else if (what < 86) {
         trainer_comes();
       } else if (what < 89) {
@@ -90,11 +93,36 @@ class Storm {
     town_.settle();
     std::set<uint32_t> waiting;
     for (const SessionId session : sessions_) {
-      if (town_.admitted(session) && !town_.gone(session)) return;
+      if (!in_groups_.contains(session) && town_.admitted(session) && !town_.gone(session)) return;
       const JoinRequest& as = town_.request_of(session);
+      if (as.within) continue;
       if (town_.waits(session) && as.size == 3) waiting.insert(as.rank);
     }
     EXPECT_LT(waiting.size(), 3u);
+  }
+
+  // For a rank that its job has lost no group waits.
+  void check_no_group_waits_in_vain() {
+    for (const auto& [session, rank] : in_groups_) {
+      if (!town_.waits(session) || town_.gone(rank)) continue;  // who left may wait as it likes
+      const Within& within = *town_.request_of(session).within;
+      const View* view = town_.at(town_.node_of(session)).view_of(within.job);
+      ASSERT_TRUE(view != nullptr && !view->closed) << "session " << session << " waits";
+      for (const uint32_t needed : within.ranks) {
+        EXPECT_TRUE(view->has(needed) && view->info_of(needed).since <= within.grown)
+            << "session " << session << " of rank " << rank << " waits for rank " << needed;
+      }
+    }
+  }
+
+  // Nor does one whose ranks are all there.
+  void check_complete_groups_have_begun() {
+    std::map<std::pair<JobId, std::string>, uint32_t> waiting;
+    for (const auto& [session, rank] : in_groups_) {
+      const JoinRequest& as = town_.request_of(session);
+      if (!town_.waits(session)) continue;
+      EXPECT_LT((++waiting[{as.within->job, as.job + " " + as.token}]), as.size) << as.job;
+    }
   }
 
   void check_nobody_waits_for_ever() {
@@ -159,8 +187,42 @@ class Storm {
     const SessionId session = sessions_[random_.below(sessions_.size())];
     if (town_.gone(session)) return;
     if (in_good_order && town_.admitted(session)) return town_.leave(session);
+    const SessionId rank = in_groups_.contains(session) ? in_groups_[session] : session;
+    die(rank);
+    for (const auto& [inner, outer] : in_groups_) {  // of the same process
+      if (outer == rank) die(inner);
+    }
+  }
+
+  void die(SessionId session) {
+    if (town_.gone(session)) return;
     dead_.insert(session);
     town_.die(session);
+  }
+
+  // A rank of a job is to be one of a pair of its ranks.
+  void rank_wants_a_group() {
+    if (sessions_.empty()) return;
+    const SessionId rank = sessions_[random_.below(sessions_.size())];
+    if (in_groups_.contains(rank) || !town_.admitted(rank) || town_.gone(rank)) return;
+    const std::string node = town_.node_of(rank);
+    const View* view = town_.at(node).view_of(rank);
+    const uint32_t self = town_.request_of(rank).rank;
+    if (view == nullptr || !view->has(self) || view->size < 2) return;
+    const auto other = static_cast<uint32_t>(random_.below(3));
+    if (other == self || !view->has(other)) return;
+    const std::vector<uint32_t> ranks = {std::min(self, other), std::max(self, other)};
+    JoinRequest request = trainer(self == ranks[0] ? 0 : 1, 2);
+    request.job = "train[" + std::to_string(ranks[0]) + ":" + std::to_string(ranks[1]) + "]";
+    request.policy = policy_;
+    request.within = Within{view->incarnation, view->grown, ranks};
+    for (const auto& [inner, outer] : in_groups_) {  // one that it waits for, or is in, already
+      if (outer == rank && !town_.gone(inner) && town_.request_of(inner).job == request.job) return;
+    }
+    if (const auto session = town_.try_join(node, request)) {
+      in_groups_[*session] = rank;
+      sessions_.push_back(*session);
+    }
   }
 
   void lose(const std::string& node, const std::string& lost) {
@@ -207,9 +269,11 @@ class Storm {
 
   Random random_;
   const std::string policy_;
+  const bool groups_;
   Town town_;
   const std::vector<std::string> names_;
   std::vector<SessionId> sessions_;
+  std::map<SessionId, SessionId> in_groups_;  // and the rank of the job that they are within
   std::set<SessionId> dead_;
 };
 
@@ -236,6 +300,21 @@ TEST(MembershipStorm, ElasticJobsToo) {
     storm.rage(150);
     storm.calm();
     storm.check_who_is_complete_has_begun();
+    storm.check_nobody_waits_for_ever();
+    storm.check_nothing_is_left_behind();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(MembershipStorm, GroupsWithinElasticJobsToo) {
+  for (uint64_t seed = 1; seed <= 4000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Storm storm(seed, seed % 2 == 0 ? "elastic" : "elastic min=2", true);
+    storm.rage(250);
+    storm.calm();
+    storm.check_who_is_complete_has_begun();
+    storm.check_no_group_waits_in_vain();
+    storm.check_complete_groups_have_begun();
     storm.check_nobody_waits_for_ever();
     storm.check_nothing_is_left_behind();
     if (testing::Test::HasFailure()) return;

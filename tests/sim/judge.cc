@@ -15,7 +15,7 @@ bool World::has_fault(FaultKind kind) const {
 // Ranks may have been lost, of those that somebody else waits for.
 bool World::ranks_missing() const {
   return struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                 [](const JobSpec& job) { return job.early_leaver.has_value(); });
+                                 [](const JobSpec& job) { return !job.early_leavers.empty(); });
 }
 
 // Somebody made its buffers for ranks that were lost meanwhile.
@@ -58,7 +58,7 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
     case Cause::kTrainerLeft:
       planned =
           struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                  [](const JobSpec& j) { return j.early_leaver.has_value(); });
+                                  [](const JobSpec& j) { return !j.early_leavers.empty(); });
       break;
     default:
       break;

@@ -30,7 +30,12 @@ struct Orders {
   uint64_t last = 0;
   uint32_t nodes = 0;
   gradring::core::Bug bug = gradring::core::Bug::kNone;
+  bool rough = false;
   bool trace = false;
+
+  gradring::sim::Scenario draw(uint64_t seed) const {
+    return rough ? gradring::sim::draw_rough(seed) : gradring::sim::draw_scenario(seed, nodes);
+  }
 };
 
 // "A..B", both included, or one number.
@@ -54,7 +59,7 @@ class Runs {
   // Until the last seed, or until enough has been found.
   void work() {
     while (const auto seed = take()) {
-      gradring::sim::Scenario scenario = gradring::sim::draw_scenario(*seed, orders_.nodes);
+      gradring::sim::Scenario scenario = orders_.draw(*seed);
       scenario.bug = orders_.bug;
       gradring::sim::World world(scenario);
       if (orders_.trace) world.trace_to(stdout);
@@ -96,9 +101,11 @@ class Runs {
     totals_.pieces += stats.pieces;
     totals_.slow_reports += stats.slow_reports;
     if (!violation.empty()) {
-      const std::string nodes = orders_.nodes != 0 ? fmt::format(" --nodes {}", orders_.nodes) : "";
+      const std::string how = orders_.rough        ? " --rough"
+                              : orders_.nodes != 0 ? fmt::format(" --nodes {}", orders_.nodes)
+                                                   : "";
       fmt::print("\nVIOLATION seed {}: {}\nreplay it with: gradring-sim --replay {}{}\n", seed,
-                 violation, seed, nodes);
+                 violation, seed, how);
       over_ = ++violations_ == 10 || orders_.bug != gradring::core::Bug::kNone;
     }
     show_progress();
@@ -140,6 +147,8 @@ int main(int argc, char** argv) {
       "nodes", po::value(&nodes)->default_value(0),
       "number of nodes, 1 to 64; 0: drawn from the seed")("replay", po::value(&replay),
                                                           "run one seed again, exactly as it ran")(
+      "rough",
+      "more faults, for as long as there is work; trainers that start over and leave early")(
       "trace", "with --replay: a line for everything that happens")(
       "jobs", po::value(&jobs)->default_value(1), "run so many seeds at a time, 1 to 256")(
       "bug", po::value(&bug)->default_value(0),
@@ -169,6 +178,10 @@ int main(int argc, char** argv) {
     std::cerr << "gradring-sim: --trace goes with --replay\n";
     return 2;
   }
+  if (nodes != 0 && values.count("rough") > 0) {
+    std::cerr << "gradring-sim: --rough draws the number of nodes; leave out --nodes\n";
+    return 2;
+  }
   if (nodes > 64) {
     std::cerr << "gradring-sim: --nodes wants 0 to 64\n";
     return 2;
@@ -193,6 +206,7 @@ int main(int argc, char** argv) {
 
   orders.nodes = nodes;
   orders.bug = static_cast<gradring::core::Bug>(bug);
+  orders.rough = values.count("rough") > 0;
   orders.trace = values.count("trace") > 0;
   Runs runs(orders);
   std::vector<std::thread> others;

@@ -33,9 +33,14 @@ SimNode::SimNode(World* world, uint32_t index, uint64_t life)
 
 void SimNode::remember(const SimNode& before) {
   for (const auto& [id, record] : before.records_) {
+    if (!before.has_engine(id)) continue;
     jobs_[id] = std::make_shared<SimJob>(world_, this, *before.jobs_.at(id));
   }
   for (const auto& [id, record] : before.records_) {
+    if (!has_engine(id)) {
+      testify(record);
+      continue;
+    }
     const core::JobRecord known = told_by(record);
     records_[id] = known;
     membership_.restore(known, jobs_.at(id)->engine().view().epoch, world_->events().now());
@@ -44,11 +49,13 @@ void SimNode::remember(const SimNode& before) {
 }
 
 void SimNode::testify(const SimNode& before) {
+  for (const auto& [id, record] : before.records_) testify(record);
+}
+
+void SimNode::testify(const core::JobRecord& record) {
   Failure failure{Cause::kPeerLost, {}};
   failure.blame.evidence = "ended with its daemon";
-  for (const auto& [id, record] : before.records_) {
-    membership_.bear_witness(told_by(record), failure, world_->events().now());
-  }
+  membership_.bear_witness(told_by(record), failure, world_->events().now());
 }
 
 std::vector<core::SessionId> SimNode::known_sessions() const {

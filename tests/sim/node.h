@@ -157,6 +157,7 @@ class SimNode : public core::MembershipActions {
   std::string unreachable_peers() const override { return ""; }
 
  private:
+  void testify(const core::JobRecord& record);
   std::vector<Trainer*> trainers_of(const std::vector<core::SessionId>& sessions) const;
   void with_job(const JobId& job, std::function<void(SimJob&)> what);
   void to_trainer(core::SessionId session, std::function<void(Trainer&)> what);

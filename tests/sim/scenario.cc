@@ -91,9 +91,9 @@ void draw_trouble(Random* random, JobSpec* job) {
     job->mismatch_lasts = chance(random, 50);
   }
   if (chance(random, 10) && job->steps > 1 && size > 1) {
-    job->early_leaver = static_cast<uint32_t>(random->below(size));
+    job->early_leavers = {static_cast<uint32_t>(random->below(size))};
   }
-  job->restart = chance(random, 50);
+  job->lives = chance(random, 50) ? 2 : 1;
 }
 
 Fault draw_fault(Random* random, const Scenario& s, Time window) {
@@ -232,7 +232,7 @@ void draw_uneven_data(Scenario* s) {
   Random random(s->seed ^ 0x6a6f696e65640000u);
   if (chance(&random, 75)) return;
   for (JobSpec& job : s->jobs) {
-    if (job.join_points || job.early_leaver) continue;
+    if (job.join_points || !job.early_leavers.empty()) continue;
     for (size_t rank = 0; rank < job.node_of_rank.size(); ++rank) {
       const bool all = chance(&random, 50);
       job.own_steps.push_back(all ? job.steps : between(&random, 0, job.steps));
@@ -323,6 +323,35 @@ Scenario draw_mismatched(uint64_t seed) {
     job.mismatch_lasts = true;
   }
   return scenario;
+}
+
+Scenario draw_rough(uint64_t seed) {
+  Scenario s = draw_scenario(seed, 0);
+  Random random(seed ^ 0x726f756768000000u);
+  for (JobSpec& job : s.jobs) {
+    const auto size = static_cast<uint32_t>(job.node_of_rank.size());
+    job.lives = between(&random, 1, 6);
+    if (s.nodes <= 8) job.steps *= between(&random, 1, 3);
+    for (uint32_t& steps : job.own_steps) steps = between(&random, 0, job.steps);
+    if (size < 2 || !job.own_steps.empty() || chance(&random, 40)) continue;
+    const uint32_t leavers = between(&random, 1, size - 1);
+    for (uint32_t i = 0; i < leavers; ++i) {
+      job.early_leavers.insert(static_cast<uint32_t>(random.below(size)));
+    }
+  }
+  // In bursts: a view change, something else during it, and again when that is barely over.
+  const uint32_t bursts = between(&random, 2, 6);
+  Time begin = 0;
+  for (uint32_t burst = 0; burst < bursts; ++burst) {
+    const Time window = between(&random, 5, 300) * core::kMillisecond;
+    const uint32_t faults = between(&random, 1, 4);
+    for (uint32_t i = 0; i < faults; ++i) {
+      s.faults.push_back(draw_fault(&random, s, window));
+      s.faults.back().at += begin;
+    }
+    begin += window + between(&random, 0, chance(&random, 70) ? 300 : 4000) * core::kMillisecond;
+  }
+  return s;
 }
 
 }  // namespace gradring::sim

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,11 @@ struct JobSpec {
   std::vector<uint32_t> own_steps = {};  // by rank, where some have fewer; then they join
   std::vector<OpSpec> ops;
   bool join_points = false;  // each step begins with one
-  bool restart = false;      // a trainer that lost its job, or its life, starts over, once
+  uint32_t lives = 1;        // of a trainer, which starts over when it lost its job, or its life
   std::optional<uint32_t> mismatch_rank;  // submits another count ...
   uint32_t mismatch_step = 0;             // ... for op 0 of this step
   bool mismatch_lasts = false;            // and of all later ones
-  std::optional<uint32_t> early_leaver;   // leaves after half of the steps
+  std::set<uint32_t> early_leavers;       // in their first life they leave after half of the steps
 };
 
 enum class FaultKind : uint8_t {
@@ -134,5 +135,9 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes);
 
 // Likewise; and one rank of each job differs from the others in one op of every step.
 Scenario draw_mismatched(uint64_t seed);
+
+// Likewise; and that is only the beginning: faults go on for as long as there is work, trainers
+// start over again and again, and several leave early.
+Scenario draw_rough(uint64_t seed);
 
 }  // namespace gradring::sim

@@ -53,7 +53,7 @@ Scenario draw_retuned(uint64_t seed) {
   Scenario scenario = draw_scenario(seed, 0);
   for (JobSpec& job : scenario.jobs) {
     job.mismatch_rank.reset();
-    job.early_leaver.reset();
+    job.early_leavers.clear();
   }
   scenario.retunes.clear();
   draw_tunings(&scenario, true);

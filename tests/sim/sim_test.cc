@@ -71,7 +71,7 @@ Scenario well_behaved(uint64_t seed) {
   scenario.slow_report_max = std::min(scenario.slow_report_max, 500 * core::kMillisecond);
   for (JobSpec& job : scenario.jobs) {
     job.mismatch_rank.reset();
-    job.early_leaver.reset();
+    job.early_leavers.clear();
   }
   return scenario;
 }
@@ -154,7 +154,7 @@ TEST_P(Damage, IsFound) {
     Scenario scenario = draw_scenario(seed, 3);
     scenario.faults.clear();
     scenario.sabotage = GetParam();
-    for (JobSpec& job : scenario.jobs) job.early_leaver.reset();
+    for (JobSpec& job : scenario.jobs) job.early_leavers.clear();
     if (!World(scenario).run().empty()) return;
   }
   FAIL() << "sixty damaged runs passed every check";

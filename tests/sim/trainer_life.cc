@@ -69,7 +69,7 @@ void Trainer::kill() {
 }
 
 void Trainer::reborn() {
-  if (state_ != State::kDead || !spec_.restart || life_ > 1) return;
+  if (state_ != State::kDead || life_ >= spec_.lives) return;
   state_ = State::kWaiting;
   start();
 }
@@ -116,7 +116,7 @@ void Trainer::reattach() {
 }
 
 void Trainer::come_back() {
-  if (!spec_.restart || life_ > 1) return;
+  if (life_ >= spec_.lives) return;
   restarting_ = true;
   world_->after(200 * core::kMillisecond, [this] {
     if (!std::exchange(restarting_, false) || !world_->node(node_).alive()) return;
