@@ -28,6 +28,8 @@ def options():
                         "else may end")
     parser.add_argument("--calm", action="store_true", help="one fault at a time, the next when all ranks are back: what "
                         "the published times to verdict are from")
+    parser.add_argument("--edges", action="store_true", help="ways between nodes are cut and back about when the daemons "
+                        "decide: of a node, between two, between two halves")
     parser.add_argument("--elements", type=int, default=65536, help="float32 of the largest op")
     parser.add_argument("--programs", default=str(ROOT / "build/bin"), help="folder of the built programs")
     parser.add_argument("--totals", type=Path, default=ROOT / "build/chaos-totals.json",
@@ -76,7 +78,7 @@ def main():
     if reason:
         print(f"tools/chaos: {reason}", file=sys.stderr)
         return 2
-    mode = next((one for one in ("kills", "restarts", "calm") if getattr(said, one)), "balanced")
+    mode = next((one for one in ("kills", "restarts", "calm", "edges") if getattr(said, one)), "balanced")
     figures = Run(said.programs, said.seed, mode, said.minutes, said.elements, said.keep).go()
     show(figures)
     totals = load(kept if kept.exists() else published)  # another run may have ended meanwhile

@@ -9,7 +9,7 @@ OP_BOUND = 30.0
 # To come in: until the node is connected again and the others stand at a join point.
 OPEN_BOUND = 60.0
 # No op ends for anybody. With --kills only trainers die, so there is always a quorum.
-STANDSTILL_BOUND = {"balanced": 30.0, "kills": 10.0, "restarts": 30.0, "calm": 30.0}
+STANDSTILL_BOUND = {"balanced": 30.0, "kills": 10.0, "restarts": 30.0, "calm": 30.0, "edges": 30.0}
 SAMPLE_EVERY = 2.0
 # A daemon's first seconds are not looked at: what it sets up once it keeps.
 WARM_UP = 20.0

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from .schedule import PER_NODE
+from .schedule import NODES, PER_NODE
 
 
 class Injector:
@@ -136,16 +136,18 @@ class Injector:
 
     # ---- links ----
 
-    def _broken(self, fault, breaking, mending):
-        if fault.target in self.out_nodes:
+    def _broken(self, fault, breaking, mending, nodes=()):
+        """`nodes`: whose links are not whole; that of the target, if nothing is said."""
+        nodes = set(nodes) or {fault.target}
+        if nodes & self.out_nodes:
             return None
-        self.out_nodes.add(fault.target)
+        self.out_nodes |= nodes
         breaking()
         at = time.monotonic()
 
         def mend():
             mending()
-            self.out_nodes.discard(fault.target)
+            self.out_nodes -= nodes
         self._after(fault.lasts, mend)
         return at
 
@@ -164,6 +166,26 @@ class Injector:
 
     def _cut_out(self, fault):
         return self._dropped(fault, "out")
+
+    _cut_midway, _cut_in_midway, _cut_out_midway = _cut, _cut_in, _cut_out
+
+    def _parted(self, fault, pairs):
+        """Neither of a pair hears the other; all others hear both."""
+        network = self._cluster.network
+
+        def each(what):
+            for one, other in pairs:
+                what(one, peer=other)
+                what(other, peer=one)
+        return self._broken(fault, lambda: each(network.drop), lambda: each(network.stop_dropping),
+                            {node for pair in pairs for node in pair})
+
+    def _cut_pair(self, fault):
+        return self._parted(fault, [(fault.target, fault.other)])
+
+    def _split(self, fault):
+        half = (fault.target, fault.other)
+        return self._parted(fault, [(one, other) for one in half for other in range(NODES) if other not in half])
 
     def _link_down(self, fault):
         network = self._cluster.network

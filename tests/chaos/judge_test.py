@@ -12,7 +12,7 @@ from chaos.health import Standstill  # noqa: E402  (found by the line above)
 from chaos.judge import Judge  # noqa: E402
 from chaos.listener import Listener, Traffic  # noqa: E402
 from chaos.records import Trainer  # noqa: E402
-from chaos.schedule import KINDS, LONG_KINDS, PER_NODE, RESTART, Fault, kept_nodes, plan  # noqa: E402
+from chaos.schedule import EDGE_KINDS, KINDS, LONG_KINDS, PER_NODE, RESTART, Fault, kept_nodes, plan  # noqa: E402
 from chaos.stopwatch import StopWatch  # noqa: E402
 
 LIFE = "a1"
@@ -208,6 +208,16 @@ class TheSchedule(unittest.TestCase):
             self.assertFalse({one.target for one in faults if one.kind == "kill-daemon"} & set(kept))
             self.assertGreaterEqual(sum(1 for one in faults if one.kind == RESTART), 10)
         self.assertFalse([one for one in plan(5, "restarts", 300) if one.kind in LONG_KINDS])
+
+    def test_mends_ways_about_when_the_daemons_decide(self):
+        faults = [one for one in plan(5, "edges", 1200) if one.kind in EDGE_KINDS]
+        for kind in EDGE_KINDS:
+            lasts = [one.lasts for one in faults if one.kind == kind]
+            self.assertGreaterEqual(sum(1 for seconds in lasts if seconds < 3.0), 20, kind)
+            self.assertGreaterEqual(sum(1 for seconds in lasts if seconds > 3.0), 10, kind)
+        pairs = [one for one in faults if one.kind in ("cut-pair", "split")]
+        self.assertFalse([one for one in pairs if one.other in (-1, one.target)])
+        self.assertFalse([one for one in faults if one.ranks()], "who is lost then, nobody knows before")
 
     def test_leaves_a_node_alone_until_it_is_back(self):
         for mode in ("balanced", "restarts"):

@@ -12,7 +12,7 @@ from .injector import Injector
 from .judge import Judge
 from .listener import Listener, Traffic
 from .nursery import Nurseries
-from .schedule import LONG_KINDS, NODES, RANKS, kept_nodes, plan
+from .schedule import COSTLY_KINDS, NODES, RANKS, kept_nodes, plan
 from .stopwatch import StopWatch
 from .wakeup import WakeUps
 
@@ -21,7 +21,7 @@ SETTINGS = {"quorum-wait": "5s", "slice-bytes": "16K", "flight-recorder-size": "
 # Of nodes whose daemon has a keeper: longer than it takes to start one, however busy the machine.
 GRACE = "10s"
 # Of a trainer that ended, until it is started anew.
-RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05), "restarts": (0.02, 0.5), "calm": (0.02, 0.2)}
+RESPAWN = {"balanced": (0.02, 0.5), "kills": (0.0, 0.05), "restarts": (0.02, 0.5), "calm": (0.02, 0.2), "edges": (0.02, 0.5)}
 # After the last fault all ranks must be back and get on.
 QUIET_SECONDS = 60.0
 QUIET_EPOCHS_OPS = 50
@@ -115,7 +115,7 @@ class Run:
             self.watch.fault(fault, at, present, disturbed)
             if fault.kind == "kill-daemon":
                 self.judge.killed_daemons.add(fault.target)
-            if fault.kind in LONG_KINDS:
+            if fault.kind in COSTLY_KINDS:
                 self.judge.may_cost_node = at + fault.lasts
             if time.monotonic() > self._began + self._seconds:
                 break
