@@ -1,6 +1,7 @@
 #include "daemon/core/job_engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "proto/check.h"
@@ -270,12 +271,22 @@ bool JobEngine::drained() const {
 }
 
 std::vector<OpProgress> JobEngine::progress(size_t most) const {
-  std::vector<OpProgress> list;
+  // Oldest first; since when what came last is open, the next tick writes down.
+  const auto age = [](const Op* op) {
+    return std::pair(op->since.value_or(std::numeric_limits<Time>::max()), op->key);
+  };
+  std::vector<const Op*> open;
   for (const auto& [key, op] : ops_) {
-    if (list.size() == most) break;
-    if (!op->signature || !op->open()) continue;
+    if (op->signature && op->open()) open.push_back(op.get());
+  }
+  const auto shown = std::min(most, open.size());
+  std::partial_sort(open.begin(), open.begin() + static_cast<ptrdiff_t>(shown), open.end(),
+                    [&](const Op* a, const Op* b) { return age(a) < age(b); });
+  open.resize(shown);
+  std::vector<OpProgress> list;
+  for (const Op* op : open) {
     OpProgress p;
-    p.key = key;
+    p.key = op->key;
     p.name = op->name;
     p.signature = *op->signature;
     p.since = op->since.value_or(0);

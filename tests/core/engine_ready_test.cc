@@ -174,5 +174,17 @@ TEST(EngineReady, ProgressSaysWhoIsMissing) {
   EXPECT_EQ(ring.engine(0).progress(3).size(), 3u) << "no more than asked for";
 }
 
+// Of many it is the oldest that something is wrong with, whatever their keys are.
+TEST(EngineReady, ProgressBeginsWithTheOldest) {
+  Ring ring(2, 1);
+  for (uint64_t i = 10; i > 0; --i) {
+    ring.submit(0, op(i), sum_of(1));
+    ++ring.now;
+  }
+  const std::vector<OpProgress> open = ring.engine(0).progress(3);
+  ASSERT_EQ(open.size(), 3u);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(open[i].key, op(10 - i));
+}
+
 }  // namespace
 }  // namespace gradring::core
