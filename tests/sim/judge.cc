@@ -56,9 +56,8 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
       planned = has_fault(FaultKind::kDamage);
       break;
     case Cause::kTrainerLeft:
-      planned =
-          struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                  [](const JobSpec& j) { return !j.early_leavers.empty(); });
+      planned = struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                                        [](const JobSpec& j) { return !j.early_leavers.empty(); });
       break;
     default:
       break;

@@ -331,13 +331,21 @@ Scenario draw_rough(uint64_t seed) {
   for (JobSpec& job : s.jobs) {
     const auto size = static_cast<uint32_t>(job.node_of_rank.size());
     job.lives = between(&random, 1, 6);
+    if (chance(&random, 80)) job.policy = "elastic min=1";
     if (s.nodes <= 8) job.steps *= between(&random, 1, 3);
     for (uint32_t& steps : job.own_steps) steps = between(&random, 0, job.steps);
     if (size < 2 || !job.own_steps.empty() || chance(&random, 40)) continue;
-    const uint32_t leavers = between(&random, 1, size - 1);
+    // All ranks of some nodes, so that these are done before others are, or ranks here and there.
+    const bool whole_nodes = chance(&random, 70);
+    const uint32_t leavers = between(&random, 1, size / 2);
     for (uint32_t i = 0; i < leavers; ++i) {
-      job.early_leavers.insert(static_cast<uint32_t>(random.below(size)));
+      const auto leaver = static_cast<uint32_t>(random.below(size));
+      for (uint32_t rank = 0; rank < size; ++rank) {
+        const bool same = whole_nodes && job.node_of_rank[rank] == job.node_of_rank[leaver];
+        if (rank == leaver || same) job.early_leavers.insert(rank);
+      }
     }
+    job.leave_after = between(&random, 0, job.steps);
   }
   // In bursts: a view change, something else during it, and again when that is barely over.
   const uint32_t bursts = between(&random, 2, 6);

@@ -41,7 +41,8 @@ struct JobSpec {
   std::optional<uint32_t> mismatch_rank;  // submits another count ...
   uint32_t mismatch_step = 0;             // ... for op 0 of this step
   bool mismatch_lasts = false;            // and of all later ones
-  std::set<uint32_t> early_leavers;       // in their first life they leave after half of the steps
+  std::set<uint32_t> early_leavers;       // in their first life they leave ...
+  std::optional<uint32_t> leave_after;    // ... after so many steps; else half of them
 };
 
 enum class FaultKind : uint8_t {

@@ -29,6 +29,22 @@ TEST(Simulation, InvariantsHoldOverManySeeds) {
   EXPECT_GT(sum.slow_reports, 30u);
 }
 
+// Faults go on for as long as there is work, and trainers come again and again.
+TEST(Simulation, InvariantsHoldWhereItIsRough) {
+  Stats sum;
+  const uint64_t seeds = kSanitized ? 40 : 400;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    World world(draw_rough(seed));
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    sum.faults += world.stats().faults;
+    sum.views += world.stats().views;
+    sum.grown += world.stats().grown;
+  }
+  EXPECT_GT(sum.faults, seeds * 7);
+  EXPECT_GT(sum.views, seeds * 4);
+  EXPECT_GT(sum.grown, seeds / 5);
+}
+
 // Each found something once, as the generator is now.
 TEST(Simulation, SeedsThatFoundSomethingDoSoNoMore) {
   // A node is drained of its last rank when a view change that it wanted then ends the job there.
