@@ -131,8 +131,7 @@ class JobEngine {
   size_t open_ops() const { return open_; }
   // Completed, and some member may still lack a slice.
   size_t kept_ops() const { return ops_.size() - open_ - failed_open_; }
-  // Of open ops, oldest first.
-  std::vector<OpProgress> progress(size_t most) const;
+  std::vector<OpProgress> progress(size_t most) const;  // of open ops, oldest first
   const Op* find(const OpKey& key) const;  // null: there is none
   // Submissions accepted so far from a rank that is or was of this node.
   uint64_t submitted(uint32_t rank) const;
