@@ -4,12 +4,11 @@ for each check. Once more with another backend of Keras where KERAS_BACKEND says
 import sys
 from pathlib import Path
 
-from keras_models import ALL, EACH, MINE, STEPS, backend, fit, model_of, rank, same_everywhere, sgd, size, tensorflow, weights
+from keras_models import ALL, EACH, MINE, STEPS, Calls, backend, fit, model_of, rank, same_everywhere, sgd, size, tensorflow, weights
 import gradring.keras as hvd  # after the models, which say what TensorFlow reads as it is imported
 import keras
 import numpy as np
 from expect import close, refused
-from gradring import exchange
 from report import say
 
 
@@ -40,27 +39,6 @@ def fits_as_one_process_would():
     summed = model_of()
     fit(summed, hvd.DistributedOptimizer(keras.optimizers.SGD(0.1 / size, momentum=0.9), op=hvd.Sum), MINE, EACH)
     close(weights(summed), weights(fit_alone()), rtol=1e-4, atol=2e-6)
-
-
-class Calls:
-    """Of functions of the exchange, while it is entered: how many tensors each had."""
-
-    def __enter__(self):
-        self.of = {}
-        self._originals = {name: getattr(exchange, name) for name in ("allreduce", "allgather")}
-        for name, original in self._originals.items():
-            setattr(exchange, name, self._counting(name, original))
-        return self
-
-    def __exit__(self, *_):
-        for name, original in self._originals.items():
-            setattr(exchange, name, original)
-
-    def _counting(self, name, original):
-        def call(frontend, tensors, *args, **keywords):
-            self.of.setdefault(name, []).append(len(tensors))
-            return original(frontend, tensors, *args, **keywords)
-        return call
 
 
 def gradients_in_groups():
@@ -242,8 +220,10 @@ def ranks_drop_units_of_their_own():
 
 
 def a_state_is_kept_in_the_midst_of_an_epoch():
-    model = model_of()
-    model.compile(hvd.DistributedOptimizer(sgd()), "mse", jit_compile=False)
+    """And what can be gone back to, of all that a step of JAX uses up where it fails."""
+    dropout = keras.layers.Dropout(0.5)
+    model = keras.Sequential([keras.Input((6,)), *model_of().layers, dropout])
+    model.compile(hvd.DistributedOptimizer(sgd()), "mse", jit_compile=backend == "jax")
     state = hvd.elastic.KerasState(model)
 
     class Keep(keras.callbacks.Callback):
@@ -258,6 +238,13 @@ def a_state_is_kept_in_the_midst_of_an_epoch():
     state.restore()
     assert (weights(model) == keep.weights).all() and np.abs(keep.velocity).max() > 0
     close(keras.ops.convert_to_numpy(model.optimizer.momentums[0]), keep.velocity, rtol=0, atol=0)
+    at = keras.ops.convert_to_numpy(dropout.seed_generator.state)
+    with Calls(failing=True):
+        refused(Exception, "in vain", model.fit, *MINE, batch_size=EACH, verbose=0)
+    state.restore()
+    assert (weights(model) == keep.weights).all()
+    close(keras.ops.convert_to_numpy(dropout.seed_generator.state), at, rtol=0, atol=0)
+    model.fit(*MINE, batch_size=EACH, verbose=0)
 
 
 def momentum_is_corrected():

@@ -8,6 +8,7 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 import keras  # noqa: E402  (after what TensorFlow reads as it is imported; and first, as in most scripts)
 import gradring.keras as hvd  # noqa: E402
 import numpy as np  # noqa: E402
+from gradring import exchange  # noqa: E402
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
@@ -30,8 +31,8 @@ def model_of(seed=0, dtype=None):
 
 def fit(model, optimizer, data, batch, callbacks=(), epochs=2, compiled=False):
     """Eagerly, but for what is to be seen in a graph: to compile a model takes longer than to train it."""
-    compiled = compiled or keras.backend.backend() == "jax"
-    model.compile(optimizer=optimizer, loss="mse", jit_compile=False, run_eagerly=not compiled)
+    jax = backend == "jax"
+    model.compile(optimizer=optimizer, loss="mse", jit_compile=jax and compiled, run_eagerly=not jax and not compiled)
     return model.fit(*data, batch_size=batch, epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks))
 
 
@@ -46,3 +47,29 @@ def same_everywhere(model):
 
 def sgd():
     return keras.optimizers.SGD(0.1, momentum=0.9)
+
+
+class Calls:
+    """Of functions of the exchange, while it is entered: how many tensors each had. `failing`: all ends in an error."""
+
+    def __init__(self, failing=False):
+        self._failing = failing
+
+    def __enter__(self):
+        self.of = {}
+        self._originals = {name: getattr(exchange, name) for name in ("allreduce", "allgather")}
+        for name, original in self._originals.items():
+            setattr(exchange, name, self._counting(name, original))
+        return self
+
+    def __exit__(self, *_):
+        for name, original in self._originals.items():
+            setattr(exchange, name, original)
+
+    def _counting(self, name, original):
+        def call(frontend, tensors, *args, **keywords):
+            if self._failing:
+                raise hvd.GradringError("in vain")
+            self.of.setdefault(name, []).append(len(tensors))
+            return original(frontend, tensors, *args, **keywords)
+        return call

@@ -23,6 +23,13 @@ __all__ = ["CommitStateCallback", "HorovodInternalError", "HostsUpdatedInterrupt
            "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
 
 
+class _Own(Keeper):
+    """Of what each rank has for itself. It is kept nevertheless: on JAX a step that fails has used it up."""
+
+    def sync(self):
+        pass
+
+
 class KerasState(PartsState):
     """A model, its optimizer, and anything that can be pickled, such as `epoch` and `batch`. Of the model the weights:
     random seeds stay those of each rank."""
@@ -35,7 +42,10 @@ class KerasState(PartsState):
         if optimizer is not None:
             optimizer.build(model.trainable_variables)
         parts = {"model": model, **({"optimizer": optimizer} if optimizer is not None else {})}
-        super().__init__({name: Keeper(part, _read, _write) for name, part in parts.items()}, **values)
+        keepers = {name: Keeper(part, _read, _write) for name, part in parts.items()}
+        weights = {id(one) for one in model.weights}
+        keepers["_seeds"] = _Own([one for one in model.variables if id(one) not in weights], _read, _write)
+        super().__init__(keepers, **values)
 
     def save(self):
         if hasattr(self.model, "jax_state_sync"):
@@ -43,7 +53,9 @@ class KerasState(PartsState):
         super().save()
 
 
-def _shared(part):
+def _variables(part):
+    if isinstance(part, list):
+        return part
     if isinstance(part, keras.Model):
         return part.weights
     wrapped = [part, part.inner_optimizer] if isinstance(part, keras.optimizers.LossScaleOptimizer) else [part]
@@ -52,11 +64,11 @@ def _shared(part):
 
 
 def _read(part):
-    return [np.array(keras.ops.convert_to_numpy(one)) for one in _shared(part)]
+    return [np.array(keras.ops.convert_to_numpy(one)) for one in _variables(part)]
 
 
 def _write(part, values):
-    for one, value in zip(_shared(part), values, strict=True):
+    for one, value in zip(_variables(part), values, strict=True):
         one.assign(value)
 
 
