@@ -26,6 +26,11 @@ class Distributed:
         """Its gradients are not exchanged."""
         self.__dict__.setdefault("_local_variables", _Untracked()).items.append(var)
 
+    def __deepcopy__(self, _):
+        copy = _like(type(self), self)  # Keras would make one of the plain class
+        copy.__dict__["_local_variables"] = _Untracked(self._local())
+        return copy
+
     def build(self, variables):
         super().build(variables)
         if self._passes > 1 and not hasattr(self, "_sums"):
@@ -101,8 +106,8 @@ def _nothing(_):
 class _Untracked:
     """A list that Keras does not take for the optimizer's state."""
 
-    def __init__(self):
-        self.items: list = []
+    def __init__(self, items=()):
+        self.items: list = list(items)
 
 
 def _exchange_before_the_finite_check() -> None:
@@ -202,16 +207,30 @@ def DistributedOptimizer(optimizer: keras.optimizers.Optimizer, name: str | None
     return _like(made, optimizer)
 
 
+_NOT_IN_CONFIGS = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
+
+
 def _like(made, optimizer):
-    config = optimizer.get_config()
-    schedule = getattr(optimizer, "_learning_rate", None)
-    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
-        config["learning_rate"] = schedule  # which may be of a class that cannot be found by its name
-    copy = made.from_config(config)
+    copy = _without_state(made, optimizer)
     if optimizer.built:
         copy.build(optimizer._trainable_variables)
         for ours, theirs in zip(copy.variables, optimizer.variables):
             ours.assign(theirs)
+    return copy
+
+
+def _without_state(made, optimizer):
+    """Schedules and optimizers go over as they are, or as such a copy: their classes may not be found by their names."""
+    config = optimizer.get_config()
+    if isinstance(optimizer, _Scaler):
+        inner = optimizer.inner_optimizer
+        return made(**config | {"inner_optimizer": _without_state(type(inner), inner)})
+    if callable(getattr(optimizer, "_learning_rate", None)):
+        config["learning_rate"] = optimizer._learning_rate
+    copy = made.from_config(config)
+    for name in _NOT_IN_CONFIGS:
+        if hasattr(optimizer, name):
+            setattr(copy, name, getattr(optimizer, name))
     return copy
 
 
