@@ -9,7 +9,7 @@ import gradring.keras as hvd  # after the models, which say what TensorFlow read
 import keras
 import numpy as np
 from expect import close, refused
-from keras_optimizers import an_optimizer_is_taken_over_whole
+from keras_optimizers import an_optimizer_is_taken_over_whole, steps_count_the_ranks_that_there_are
 from report import say
 
 
@@ -359,7 +359,8 @@ def by_the_other_name():
 
 CHECKS = [values, fits_as_one_process_would, gradients_in_groups, passes_are_added_up, overflow_of_one_rank, local_layers,
           saved_and_loaded, saved_with_passes, callbacks, ranks_drop_units_of_their_own,
-          an_optimizer_is_taken_over_whole, a_state_is_kept_in_the_midst_of_an_epoch, momentum_is_corrected, the_best_is_kept, sparse_gradients, by_the_other_name]
+          an_optimizer_is_taken_over_whole, steps_count_the_ranks_that_there_are,
+          a_state_is_kept_in_the_midst_of_an_epoch, momentum_is_corrected, the_best_is_kept, sparse_gradients, by_the_other_name]
 OF_TENSORFLOW = [by_the_other_name]
 NOT_OF_JAX = [passes_are_added_up, saved_with_passes]
 for check in CHECKS:

@@ -6,7 +6,7 @@ import gradring.keras as hvd
 import keras
 import numpy as np
 from expect import close
-from keras_models import backend, rank
+from keras_models import EACH, MINE, Calls, backend, fit, model_of, rank
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -45,3 +45,26 @@ def an_optimizer_is_taken_over_whole():
     optimizer.register_local_var(variable)
     copy.deepcopy(optimizer).apply([keras.ops.convert_to_tensor(np.float32(gradient))], [variable])
     close(keras.ops.convert_to_numpy(variable), -gradient)
+
+
+def steps_count_the_ranks_that_there_are():
+    """When they run: a rank of an elastic job may have been alone when they were compiled."""
+    model = model_of()
+    bias = model.layers[1].bias
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1e-5))  # so that all steps are of about the same gradients
+    optimizer.register_local_var(bias)
+    batch = [one[:EACH] for one in MINE]
+    kind = type(hvd.global_process_set)
+    ranks = kind.ranks
+    kind.ranks = property(lambda _: [rank])
+    try:
+        with Calls() as calls:
+            fit(model, optimizer, batch, EACH, epochs=5, compiled=True)
+            assert not calls.of
+    finally:
+        kind.ranks = ranks
+    alone = keras.ops.convert_to_numpy(bias) / 5
+    with Calls() as calls:
+        model.fit(*batch, batch_size=EACH, shuffle=False, verbose=0)
+        assert list(calls.of) == ["allreduce"], calls.of
+    close(keras.ops.convert_to_numpy(bias) - 5 * alone, alone / hvd.size(), rtol=1e-2, atol=1e-8)

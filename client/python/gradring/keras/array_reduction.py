@@ -13,6 +13,8 @@ from ..reduce_ops import Average
 BACKEND = keras.backend.backend()
 if BACKEND == "jax":
     import jax
+    import numpy as np
+    from jax.experimental import io_callback
     from jax.experimental.sparse import JAXSparse
 
     from ..arrays import ARRAYS as FRONTEND
@@ -29,6 +31,10 @@ if BACKEND == "jax":
 
     def exchanged(function, tensors):
         return on_host(function, tensors, lambda leaves: [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in leaves])
+
+    def size_of(process_set, dtype):
+        # When the step runs: of an elastic job's ranks there may be others than when it was compiled.
+        return io_callback(lambda: np.asarray(process_set.size(), dtype), jax.ShapeDtypeStruct((), dtype))
 elif BACKEND == "torch":
     from ..torch.frontend import TENSORS as FRONTEND
     from ..torch.ops import sparse_allreduce_async
@@ -44,6 +50,9 @@ elif BACKEND == "torch":
 
     def exchanged(function, tensors):
         return function(tensors)
+
+    def size_of(process_set, dtype):
+        return process_set.size()
 else:
     raise ImportError(f"gradring.keras is for Keras on TensorFlow, PyTorch and JAX; this one is on {BACKEND}, where Keras does not train")
 
@@ -80,13 +89,13 @@ class ArrayReduction:
             if gradient is None:
                 continue
             if key_of(variable) in mine:
-                results[i] = gradient / self.process_set.size() if self._scale else gradient
+                results[i] = gradient / size_of(self.process_set, gradient.dtype) if self._scale else gradient
             elif is_sparse(gradient) and not self.sparse_as_dense:
                 sparse.append(i)
             else:
                 results[i] = as_dense(gradient) if is_sparse(gradient) else gradient
                 dense.append(i)
-        if not self.process_set.included() or self.process_set.size() == 1:
+        if not self.process_set.included():
             return results
         if sparse and self._predivide != 1.0:
             raise NotImplementedError("gradring: sparse gradients take no gradient_predivide_factor; make them dense with "
@@ -106,6 +115,8 @@ class ArrayReduction:
             results[i] = self._compression.decompress(one, context)
 
     def _reduced(self, tensors, batches):
+        if self.process_set.size() == 1:  # now: a step that JAX compiled for one rank goes on with more
+            return tensors
         handles = [exchange.allreduce(FRONTEND, [tensors[i] for i in batch], op=self._op, prescale=1 / self._predivide,
                                       postscale=self._predivide, process_set=self.process_set) for batch in batches]
         results = list(tensors)
