@@ -288,7 +288,7 @@ def batch_normalization():
         return y, tape.gradient(loss, data)
     import keras
 
-    rows_of = [2 + one for one in range(size)]  # of each rank
+    rows_of = [0, *range(3, 2 + size)]  # of each rank
     data = np.random.default_rng(5).standard_normal((sum(rows_of), 3)).astype(np.float32)
     weights = np.random.default_rng(6).standard_normal(data.shape).astype(np.float32)
     share = slice(sum(rows_of[:rank]), sum(rows_of[:rank + 1]))
@@ -299,6 +299,10 @@ def batch_normalization():
         got, slope = function(lambda x: normalized(layer, x, weights[share]))(tf.constant(data[share]))
         close(got, wanted[share], atol=1e-5)
         close(slope, slopes[share], atol=1e-4)
+    far = 1000 + data / 100  # of whose squares little would be left
+    got = hvd.SyncBatchNormalization()(far[share], training=True)
+    close(got, keras.layers.BatchNormalization()(far, training=True)[share], atol=1e-2)
+    assert hvd.SyncBatchNormalization().name != hvd.SyncBatchNormalization().name
     refused(ValueError, "fused", hvd.SyncBatchNormalization, fused=True)
 
 

@@ -13,12 +13,11 @@ from .bridge import name_for
 
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     """keras.layers.BatchNormalization, whose mean and variance, in training, are those of all ranks' examples together.
-    The ranks may have different numbers of them."""
+    The ranks may have different numbers of them, and some none."""
 
     def __init__(self, fused: bool = False, process_set: ProcessSet = global_process_set, **kwargs):
         if fused is not False:
             raise ValueError(f"gradring: SyncBatchNormalization(fused={fused}); there is none that is fused")
-        kwargs.setdefault("name", "sync_batch_normalization")
         super().__init__(**kwargs)
         self._process_set = process_set
 
@@ -32,9 +31,12 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         else:
             count = tf.reduce_sum(tf.cast(mask, tf.int32))
         count = tf.cast(count, mean.dtype)
-        # Weighted by their counts, so that ranks with more examples count for more.
-        mine = tf.stack([mean, variance + tf.square(mean), tf.ones_like(mean)]) * count
-        total = differentiable.allreduce([mine], Sum, 1.0, 1.0, name_for("batch_norm", None),
-                                         self._process_set)[0]
-        mean, mean_of_squares = total[0] / total[2], total[1] / total[2]
-        return mean, mean_of_squares - tf.square(mean)
+        mean, variance = (tf.where(count > 0, one, tf.zeros_like(one)) for one in (mean, variance))
+        # Weighted by their counts, so that ranks with more examples count for more. The mean first: the difference of
+        # large squares would not be the variance.
+        total = self._sum(tf.stack([mean, tf.ones_like(mean)]) * count)
+        common = total[0] / total[1]
+        return common, self._sum((variance + tf.square(mean - common)) * count) / total[1]
+
+    def _sum(self, mine):
+        return differentiable.allreduce([mine], Sum, 1.0, 1.0, name_for("batch_norm", None), self._process_set)[0]
