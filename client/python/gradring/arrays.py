@@ -83,8 +83,8 @@ def as_array(tensor: Any) -> np.ndarray:
             raise TypeError(f"gradring cannot move {name}")
         try:
             return np.from_dlpack(tensor)
-        except (BufferError, RuntimeError, TypeError):
-            pass  # types that DLPack, or NumPy's part of it, does not have, such as bfloat16
+        except Exception:
+            pass  # types that DLPack, or NumPy's part of it, does not have, such as bfloat16: each library raises its own error
     if hasattr(tensor, "__array__"):
         return np.asarray(tensor)
     try:

@@ -138,6 +138,7 @@ def rows():
 
 def broadcasts():
     close(both(lambda x: hvd.broadcast(x, 1), mine), inputs[1])
+    close(tf.cast(both(lambda x: hvd.broadcast(x, 1), tf.cast([float(rank)], "float8_e5m2")), tf.float32), [1])
     variables = [tf.Variable(mine), tf.Variable(rank)]
     for value in hvd.broadcast_(variables, 2):
         assert value is not None
