@@ -178,6 +178,8 @@ def mistakes():
     for got in both(gradring.allreduce, mine):  # and all is well again
         close(got, mean)
     refused(TypeError, "cannot move", gradring.allreduce, jnp.ones(3, jnp.complex64))
+    for call in (gradring.broadcast_parameters, jax.jit(gradring.broadcast_parameters)):
+        refused(TypeError, "jax.random.key_data", call, {"w": mine, "key": jax.random.key(rank)})
 
 
 def counted():

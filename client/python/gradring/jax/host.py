@@ -42,6 +42,9 @@ def on_host(function: Callable[[list[np.ndarray]], list[np.ndarray]], leaves: Se
     Raises NotImplementedError inside shard_map and pmap, and for arrays of which other processes have parts.
     """
     leaves = [jnp.asarray(one) for one in leaves]
+    if any(jnp.issubdtype(one.dtype, jax.dtypes.prng_key) for one in leaves):
+        raise TypeError("gradring cannot move keys of jax.random: exchange jax.random.key_data(key), and make a key of what "
+                        "comes by jax.random.wrap_key_data()")
     if _tracing(leaves):
         _refuse_shards()
         return list(io_callback(noted(lambda *arrays: function([np.asarray(one) for one in arrays])), shapes(leaves),
