@@ -11,6 +11,7 @@
 #include "daemon/clock.h"
 #include "daemon/control/doorkeeper.h"
 #include "daemon/control/listener.h"
+#include "daemon/host_limits.h"
 #include "daemon/notice.h"
 #include "proto/version.h"
 
@@ -49,7 +50,7 @@ Tunings::Setup tuning_setup_of(const ControlThread::Setup& setup) {
 
 SessionLimits session_limits_of(const Config& config) {
   return {config.max_sessions, config.sessions_per_uid, config.segments_per_session,
-          config.segment_limit};
+          config.segment_limit, mappings_limit()};
 }
 
 ControlThread::ControlThread(const Setup& setup)

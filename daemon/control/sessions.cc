@@ -118,14 +118,20 @@ void Sessions::erase(SessionId id) {
   const uint32_t uid = it->second.who.uid;
   unbind_route(it->second);
   sessions_.erase(it);
-  uncharge(uid, 1, 0);
+  --charges_[uid].sessions;
+  forget_unless_charged(uid);
 }
 
-void Sessions::uncharge(uint32_t uid, uint64_t sessions, uint64_t bytes) {
+void Sessions::uncharge_segment(uint32_t uid, uint64_t bytes) {
   Charge& charge = charges_[uid];
-  charge.sessions -= sessions;
   charge.segment_bytes -= bytes;
-  if (charge.sessions == 0 && charge.segment_bytes == 0) charges_.erase(uid);
+  --charge.segments;
+  forget_unless_charged(uid);
+}
+
+void Sessions::forget_unless_charged(uint32_t uid) {
+  const Charge& charge = charges_[uid];
+  if (charge.sessions == 0 && charge.segments == 0) charges_.erase(uid);
 }
 
 Session* Sessions::find(SessionId id) {
@@ -166,6 +172,28 @@ Status Sessions::room_for_one_more(const Session& session) const {
                       session.who.pid, session.segments.size())};
 }
 
+// Where nothing can be mapped any more there is no memory for anybody, and libzmq ends its process.
+Status Sessions::room_to_map(uint32_t uid) const {
+  constexpr uint64_t kMappings = 2;  // of one segment, with the page behind it
+  uint64_t all = 0;
+  for (const auto& [owner, charge] : charges_) all += charge.segments;
+  const auto charge = charges_.find(uid);
+  const uint64_t own = charge == charges_.end() ? 0 : charge->second.segments;
+  if ((own + 1) * kMappings > limits_.mappings / 2) {
+    return {Code::kResourceExhausted,
+            fmt::format("uid {} has {} segments, and more would take over half of what gradringd "
+                        "may map (vm.max_map_count, {}); allocate fewer and larger ones",
+                        uid, own, limits_.mappings)};
+  }
+  if ((all + 1) * kMappings > limits_.mappings / 4 * 3) {
+    return {Code::kResourceExhausted,
+            fmt::format("the trainers of this node have {} segments, and the rest of what "
+                        "gradringd may map is for itself: raise vm.max_map_count, which is {}",
+                        all, limits_.mappings)};
+  }
+  return {};
+}
+
 tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Session& session,
                                                                              uint64_t bytes) {
   const auto refused = [](Code code, const std::string& why) {
@@ -173,6 +201,7 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
   };
   if (bytes == 0) return refused(Code::kInvalidArgument, "a segment of 0 bytes was asked for");
   if (Status room = room_for_one_more(session); !room.ok()) return tl::unexpected(room);
+  if (Status room = room_to_map(session.who.uid); !room.ok()) return tl::unexpected(room);
   const uint64_t in_use = charges_[session.who.uid].segment_bytes;
   const uint64_t left =
       limits_.segment_bytes_per_uid - std::min(limits_.segment_bytes_per_uid, in_use);
@@ -195,9 +224,11 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
 
 std::shared_ptr<const transport::Segment> Sessions::charged(uint32_t uid,
                                                             transport::Segment segment) {
-  charges_[uid].segment_bytes += segment.memory().size();
+  Charge& charge = charges_[uid];
+  charge.segment_bytes += segment.memory().size();
+  ++charge.segments;
   const auto let_go = [this, uid](const transport::Segment* last) {
-    uncharge(uid, 0, last->memory().size());
+    uncharge_segment(uid, last->memory().size());
     delete last;
   };
   return {new transport::Segment(std::move(segment)), let_go};

@@ -22,6 +22,7 @@ struct SessionLimits {
   uint64_t sessions_per_uid = 0;
   uint64_t segments_per_session = 0;
   uint64_t segment_bytes_per_uid = 0;
+  uint64_t mappings = 65530;  // that the kernel lets this process have: its default
 };
 
 // All sessions and what they are charged for. Control thread only.
@@ -75,11 +76,14 @@ class Sessions {
   struct Charge {
     uint64_t sessions = 0;
     uint64_t segment_bytes = 0;
+    uint64_t segments = 0;
   };
   bool near_a_limit(uint32_t uid) const;
   Status place_for(uint32_t uid, bool (*takes_one)(const Session&)) const;
   Status room_for_one_more(const Session& session) const;
-  void uncharge(uint32_t uid, uint64_t sessions, uint64_t bytes);
+  Status room_to_map(uint32_t uid) const;
+  void uncharge_segment(uint32_t uid, uint64_t bytes);
+  void forget_unless_charged(uint32_t uid);
   std::shared_ptr<const transport::Segment> charged(uint32_t uid, transport::Segment segment);
   std::pair<uint64_t, SharedSegment*> enter(Session& session,
                                             std::shared_ptr<const transport::Segment> shared,

@@ -245,6 +245,29 @@ TEST(Sessions, ASessionHasANumberOfSegments) {
   EXPECT_THAT(fourth.error().message(), HasSubstr("segments-per-session"));
 }
 
+// Where the kernel gives no more, the daemon can neither sum nor speak.
+TEST(Sessions, SegmentsLeaveMappingsToOthersAndToTheDaemon) {
+  Sessions sessions({4, 4, 100, 1 << 20, 16});
+  Session* greedy = *sessions.open({7, 1}, 0);
+  Session* twin = *sessions.open({7, 1}, 0);
+  Session* other = *sessions.open({8, 2}, 0);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(sessions.allocate(*greedy, 1));
+  for (Session* session : {greedy, twin}) {
+    const auto fifth = sessions.allocate(*session, 1);
+    ASSERT_FALSE(fifth);
+    EXPECT_EQ(fifth.error().code(), Code::kResourceExhausted);
+    EXPECT_THAT(fifth.error().message(), HasSubstr("uid 7 has 4 segments"));
+  }
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(sessions.allocate(*other, 1));
+  const auto seventh = sessions.allocate(*other, 1);
+  ASSERT_FALSE(seventh);
+  EXPECT_THAT(seventh.error().message(), HasSubstr("raise vm.max_map_count"));
+
+  sessions.erase(greedy->id);
+  EXPECT_TRUE(sessions.allocate(*other, 1));
+  EXPECT_TRUE(sessions.allocate(*twin, 1));
+}
+
 // Whoever opens the file else waits until the lease is given up, for 45 s.
 TEST(Sessions, ALeaseOnASegmentKeepsNobodyWaiting) {
   Sessions sessions(kLimits);
