@@ -1,5 +1,6 @@
 // From the first signal to the end.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
 #include <signal.h>
@@ -38,19 +39,29 @@ void tell_not_reread(const std::string& why) {
 
 }  // namespace
 
+// Of that socket and no other file: whoever may write to the directory can have put a link there.
 Status set_access(const std::string& path, uint32_t mode, const std::string& group) {
+  const Fd file(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat state {};
+  if (!file || fstat(file.get(), &state) != 0 || !S_ISSOCK(state.st_mode)) {
+    return {Code::kPermissionDenied,
+            fmt::format("{} is not the socket any more that was made there: others write to the "
+                        "directory; choose another runtime-dir",
+                        path)};
+  }
+  const std::string itself = fmt::format("/proc/self/fd/{}", file.get());
   if (!group.empty()) {
     const struct group* entry = getgrnam(group.c_str());
     if (entry == nullptr) {
       return {Code::kInvalidArgument, fmt::format("socket-group: there is no group {}", group)};
     }
-    if (chown(path.c_str(), static_cast<uid_t>(-1), entry->gr_gid) != 0) {
+    if (chown(itself.c_str(), static_cast<uid_t>(-1), entry->gr_gid) != 0) {
       return {Code::kPermissionDenied,
               fmt::format("socket-group: cannot give {} to group {}: {}; is this user in it?", path,
                           group, std::strerror(errno))};
     }
   }
-  if (chmod(path.c_str(), mode) != 0) {
+  if (chmod(itself.c_str(), mode) != 0) {
     return {Code::kPermissionDenied,
             fmt::format("socket-mode: cannot change {}: {}", path, std::strerror(errno))};
   }

@@ -1,13 +1,16 @@
 #include "daemon/control/listener.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/control/attach.h"
 #include "tests/daemon/next_life.h"
 #include "tests/daemon/scratch.h"
 
@@ -56,6 +59,27 @@ TEST_F(Listener, IsKeptUnderTheNameOfItsFile) {
   remove_listener(path_, &store);
   EXPECT_EQ(manager_.heard(), "FDSTOREREMOVE=1|FDNAME=attach.sock");
   EXPECT_NE(access(path_.c_str(), F_OK), 0);
+}
+
+TEST_F(Listener, ItsModeIsGivenToNoOtherFile) {
+  const auto mode_of = [](const std::string& path) {
+    struct stat state {};
+    return stat(path.c_str(), &state) == 0 ? state.st_mode & 07777 : 0;
+  };
+  FdStore store;
+  const auto listener = open_listener(path_, SOCK_SEQPACKET, &store);
+  ASSERT_TRUE(set_access(path_, 0622, "").ok());
+  EXPECT_EQ(mode_of(path_), 0622u);
+
+  const std::string secret = scratch_.path("secret");
+  const Fd file(open(secret.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(unlink(path_.c_str()), 0);
+  ASSERT_EQ(symlink(secret.c_str(), path_.c_str()), 0);
+  EXPECT_THAT(set_access(path_, 0666, "").message(), HasSubstr("is not the socket any more"));
+  EXPECT_EQ(mode_of(secret), 0600u);
+  ASSERT_EQ(rename(secret.c_str(), path_.c_str()), 0);
+  EXPECT_FALSE(set_access(path_, 0666, "").ok());
+  EXPECT_EQ(mode_of(path_), 0600u);
 }
 
 TEST_F(Listener, GoesOnWithWhoeverConnectedInTheGap) {
