@@ -21,7 +21,8 @@ constexpr int64_t kMessageMax = 256 << 10;
 // Clients, which counts its bytes.
 constexpr int kUnsentMax = 16;
 // And what comes from one, while we are busy.
-constexpr int kUnreadMax = 1000;
+constexpr int kUnreadMax = 16;
+static_assert((kUnreadMax + 1) * kMessageMax < static_cast<int64_t>(kUnheardMost) / 2);
 
 template <typename T>
 bool parse_all(std::string_view text, T* value) {
@@ -80,6 +81,7 @@ bool ClientRouter::receive(Received* received) {
     (void)socket_.recv(body, zmq::recv_flags::dontwait);
     // The first frame has no properties in libzmq 4.3.4, the body has.
     received->who = parse_peer_address(zmq_msg_gets(body.handle(), "Peer-Address"));
+    heard_from(zmq_msg_get(body.handle(), ZMQ_SRCFD));
     received->routing_id.assign(static_cast<const char*>(id.data()), id.size());
     received->body.assign(static_cast<const char*>(body.data()), body.size());
     bool more = body.more();

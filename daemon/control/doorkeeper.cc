@@ -37,6 +37,9 @@ constexpr rlim_t kLeftMost = 64;
 // behind.
 constexpr rlim_t kFromPeersMost = 2 * kPeersMax;
 
+// At `listen`: what comes before a hello, and that.
+constexpr uint64_t kFirstMost = 1 << 20;
+
 // How often it is looked which connections of who has its share are still there.
 constexpr core::Time kRecount = 100 * core::kMillisecond;
 
@@ -65,6 +68,13 @@ struct Guests {
   void add(int fd) { all.push_back({fd, inode_of(fd)}); }
 };
 
+// What a connection has sent since a message of it was taken, and may.
+struct Unheard {
+  ino_t inode = 0;
+  uint64_t bytes = 0;
+  uint64_t most = 0;
+};
+
 struct Door {
   std::atomic<int> listener = -1;
   std::atomic<uint64_t> turned_away = 0;
@@ -74,6 +84,11 @@ struct Door {
   int spare = -1;  // given up for a moment, so that a stranger can be accepted and sent away
   std::map<uint32_t, Guests> users;
   std::set<uint16_t> peers_ports;
+  std::mutex hearing;
+  std::map<int, Unheard> unheard;         // of guests, at `listen` until their hello
+  std::atomic<uint64_t> beyond_hope = 0;  // whose messages had no end
+  std::string talker;                     // the last of these,
+  uint64_t talked = 0;                    // and what it had sent
   Guests from_network;
   std::atomic<uint64_t> beyond_network = 0;  // as turned_away
   std::string last_host;                     // of these
@@ -148,6 +163,33 @@ bool is_for_peers(int listener) {
   return it.peers_ports.count(port) > 0;
 }
 
+void listen_to(int guest, uint64_t most) {
+  Door& it = door();
+  const std::scoped_lock lock(it.hearing);
+  it.unheard[guest] = {inode_of(guest), 0, most};
+}
+
+// False: it has sent more than messages that are let in can have.
+bool makes_sense(int guest, uint64_t bytes) {
+  Door& it = door();
+  const std::scoped_lock lock(it.hearing);
+  const auto known = it.unheard.find(guest);
+  if (known == it.unheard.end()) return true;
+  Unheard& unheard = known->second;
+  unheard.bytes += bytes;
+  if (unheard.bytes <= unheard.most) return true;
+  const bool still_it = inode_of(guest) == unheard.inode;  // the number may be another's now
+  const bool local = unheard.most == kUnheardMost;
+  const uint64_t talked = unheard.bytes;
+  it.unheard.erase(known);
+  if (!still_it) return true;
+  it.talker = local ? fmt::format("of uid {} to control.sock", credentials_of(guest).uid)
+                    : fmt::format("from {} to `listen`", host_of(guest));
+  it.talked = talked;
+  ++it.beyond_hope;
+  return false;
+}
+
 // One that is gone already (-1) is not counted.
 int send_away(int stranger, std::atomic<uint64_t>* counter) {
   if (stranger >= 0) {
@@ -172,12 +214,15 @@ int send_away_with_spare(int listener) {
 int accept_guarded(int listener, sockaddr* address, socklen_t* size, int flags) {
   const int stranger = accept_as_asked(listener, address, size, flags);
   if (stranger >= 0 && listener != door().listener) {
-    return is_within_share_of_network(stranger) ? stranger
-                                                : send_away(stranger, &door().beyond_network);
+    if (!is_within_share_of_network(stranger)) return send_away(stranger, &door().beyond_network);
+    listen_to(stranger, kFirstMost);
+    return stranger;
   }
   if (stranger >= 0) {
     if (!leaves_enough_files(stranger)) return send_away(stranger, &door().turned_away);
-    return is_within_share(stranger) ? stranger : send_away(stranger, &door().beyond_share);
+    if (!is_within_share(stranger)) return send_away(stranger, &door().beyond_share);
+    listen_to(stranger, kUnheardMost);
+    return stranger;
   }
   if (errno == EMFILE || errno == ENFILE) return send_away_with_spare(listener);
   if (errno == ENOBUFS || errno == ENOMEM) errno = ECONNABORTED;
@@ -205,6 +250,19 @@ void guard_listener(int listener) {
   it.listener = listener;
 }
 
+void heard_from(int guest) {
+  Door& it = door();
+  const std::scoped_lock lock(it.hearing);
+  const auto known = it.unheard.find(guest);
+  if (known != it.unheard.end()) known->second.bytes = 0;
+}
+
+void has_greeted(int guest) {
+  Door& it = door();
+  const std::scoped_lock lock(it.hearing);
+  it.unheard.erase(guest);
+}
+
 void guard_peers_port(uint16_t port) {
   Door& it = door();
   const std::scoped_lock lock(it.mutex);
@@ -217,7 +275,7 @@ void tell_turned_away() {
     const uint64_t now = counter;
     return std::exchange(*told, now) != now;
   };
-  static uint64_t turned_away = 0, beyond_share = 0, beyond_network = 0;
+  static uint64_t turned_away = 0, beyond_share = 0, beyond_network = 0, beyond_hope = 0;
   if (grew(door().turned_away, &turned_away)) {
     tell_limit({Code::kResourceExhausted, no_files_left()});
   }
@@ -227,6 +285,13 @@ void tell_turned_away() {
          fmt::format("uid {} has half of the connections to control.sock that LimitNOFILE of "
                      "gradringd's unit has room for, and gets no more",
                      door().greedy.load())});
+  }
+  if (grew(door().beyond_hope, &beyond_hope)) {
+    const std::scoped_lock lock(door().hearing);
+    tell_limit({Code::kResourceExhausted,
+                fmt::format("a connection {} was closed: it had sent {} MiB of a message without "
+                            "an end",
+                            door().talker, door().talked >> 20)});
   }
   if (grew(door().beyond_network, &beyond_network)) {
     const std::scoped_lock lock(door().mutex);
@@ -248,4 +313,13 @@ extern "C" int accept4(int listener, sockaddr* address, socklen_t* size, int fla
     return accept_guarded(listener, address, size, flags);
   }
   return accept_as_asked(listener, address, size, flags);
+}
+
+// Likewise, of what libzmq reads. By another name, since the C library's headers may have a body
+// for its own.
+extern "C" ssize_t recv_guarded(int socket, void* to, size_t bytes, int flags) asm("recv");
+extern "C" ssize_t recv_guarded(int socket, void* to, size_t bytes, int flags) {
+  const ssize_t got = recvfrom(socket, to, bytes, flags, nullptr, nullptr);
+  const bool good = got <= 0 || gradring::daemon::makes_sense(socket, static_cast<uint64_t>(got));
+  return good ? got : 0;  // as if it had hung up
 }

@@ -180,6 +180,7 @@ int Peers::hear(core::Time now) {
     if (!router_.recv(id, zmq::recv_flags::dontwait)) return work;
     if (!id.more()) continue;
     (void)router_.recv(body, zmq::recv_flags::dontwait);
+    has_greeted(zmq_msg_get(body.handle(), ZMQ_SRCFD));
     bool whole = !body.more();
     for (zmq::message_t rest;
          !whole && router_.recv(rest, zmq::recv_flags::dontwait) && rest.more();) {

@@ -1,0 +1,90 @@
+"""What strangers say at control.sock takes little memory, however much it is."""
+
+import subprocess
+import sys
+import time
+
+from cluster import wait_until
+from test_hostile import STRANGERS, as_stranger, assert_undisturbed, innocent
+
+SAYS_NO_END = """
+import sys
+one, sent = greeted(f"{sys.argv[1]}/control.sock"), 0
+part = b"\\x03" + struct.pack(">Q", 128 << 10) + bytes(128 << 10)  # of which more is to come
+try:
+    while sent < 256 << 20:
+        one.sendall(part)
+        sent += len(part)
+except OSError:
+    pass
+print(sent)
+"""
+
+
+def test_a_message_without_an_end(pair):
+    """libzmq keeps all parts of it until the last has come."""
+    job = innocent(pair)
+    assert int(as_stranger(SAYS_NO_END, pair.nodes[0].runtime_dir)) < 32 << 20
+    wait_until(lambda: "of a message without an end" in pair.nodes[0].log(200), 10, "a word of it in the log")
+    assert_undisturbed(job)
+
+
+SAYS_MUCH_BEFORE_ITS_KEY = """
+import sys
+one, sent = connect(sys.argv[1]), 0
+one.sendall(GREETING.replace(b"NULL\\0", b"CURVE"))
+take(one, len(GREETING))
+one.sendall(b"\\x06" + struct.pack(">Q", 24 << 20))
+try:
+    while sent < 24 << 20:
+        one.sendall(bytes(64 << 10))
+        sent += 64 << 10
+except OSError:
+    pass
+print(sent)
+"""
+
+
+def test_much_from_who_has_no_key(pair):
+    """Messages of peers may be long, and nobody knows by then whether it is one."""
+    job = innocent(pair)
+    node = pair.nodes[0]
+    sent = as_stranger(SAYS_MUCH_BEFORE_ITS_KEY, node.address, prefix=pair.nodes[1].prefix)
+    assert int(sent) < 16 << 20
+    assert_undisturbed(job)
+
+
+SUBMITS_NONSENSE = """
+import sys, threading
+nonsense = frame(field(1, 1) + field(5, field(1, 99) + field(2, field(1, 1)) * 60_000))
+def flood(one):
+    while True:
+        one.sendall(nonsense)
+def drain(one):
+    while one.recv(1 << 20):
+        pass
+for one in [Session(sys.argv[1]).control() for _ in range(8)]:
+    one.settimeout(None)
+    for work in flood, drain:
+        threading.Thread(target=work, args=(one,), daemon=True).start()
+print("floods", flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+def test_more_submissions_than_are_looked_at(make_cluster):
+    """What waits is little of each connection: libzmq counts messages, however long they are."""
+    cluster = make_cluster(2).start()
+    job = innocent(cluster)
+    node = cluster.nodes[0]
+    before, most = node.footprint().rss_bytes, 0
+    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + SUBMITS_NONSENSE, node.runtime_dir],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as floods:
+        assert floods.stdout.readline() == b"floods\n"
+        for _ in range(20):
+            most = max(most, node.footprint().rss_bytes - before)
+            time.sleep(0.1)
+        floods.stdin.close()
+    assert most < 150 << 20, f"{most >> 20} MiB"
+    assert_undisturbed(job)
