@@ -190,6 +190,7 @@ void ControlThread::apply(const Completed& completed, core::Time) {
   for (const uint64_t segment : {ticket->second.input_segment, ticket->second.output_segment}) {
     if (segment != 0) --session->segments.at(segment).uses;
   }
+  session->open_counts -= ticket->second.counts;
   session->open.erase(ticket);
   clients_.complete(*session, completed.ticket, completed.outcome);
   erase_if_free(*session);

@@ -74,6 +74,7 @@ struct Session {
   std::map<uint64_t, uint64_t> freed_early;
   bool ring = false;  // the data thread may hold submissions that came by no message
   std::unordered_map<uint64_t, OpenTicket> open;
+  uint64_t open_counts = 0;  // of unequal blocks of those
 
   JobPart part = JobPart::kNone;
   uint64_t join_request = 0;  // to be answered when kJoining ends

@@ -13,6 +13,8 @@ namespace {
 
 // As many as a job's engine keeps open for one rank; more would only be refused there.
 constexpr size_t kOpenTicketsMax = 65536;
+// Of unequal blocks, in all of these: 64 ops with as many as there can be. They take 24 bytes each.
+constexpr uint64_t kOpenCountsMax = 64 * Blocks::kCountsMax;
 // Of a job that has yet to come about; they are kept as they came.
 constexpr size_t kEarlyMax = 1024;
 constexpr size_t kEarlyBytesMax = 1 << 20;
@@ -101,6 +103,13 @@ void Requests::submit(Session& session, const wire::Operation& operation,
         session, ticket,
         fmt::format("{} ops are open already; wait for some first", kOpenTicketsMax));
   }
+  const auto counts = static_cast<uint64_t>(operation.counts_size());
+  if (session.open_counts + counts > kOpenCountsMax) {
+    return refuse_submission(session, ticket,
+                             fmt::format("{} counts of unequal blocks are open already; wait for "
+                                         "some of these ops first",
+                                         session.open_counts));
+  }
   auto checked = check_operation(operation, session.rank, SegmentsOf(session));
   if (!checked) return refuse_submission(session, ticket, checked.error());
   // After a restart the data thread may know its end, which then is the one that counts.
@@ -110,7 +119,9 @@ void Requests::submit(Session& session, const wire::Operation& operation,
     outcome.failure = session.failure;
     return parts_.clients->complete(session, ticket, outcome);
   }
-  const OpenTicket segments = segments_of(checked->submission);
+  OpenTicket segments = segments_of(checked->submission);
+  segments.counts = counts;
+  session.open_counts += counts;
   session.open[ticket] = segments;
   for (const uint64_t segment : {segments.input_segment, segments.output_segment}) {
     if (segment != 0) ++session.segments.at(segment).uses;

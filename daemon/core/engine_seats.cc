@@ -17,11 +17,21 @@ void JobEngine::take_seats(Op& op, const Signature& signature) const {
             [](const RankPlace& a, const RankPlace& b) { return a.rank < b.rank; });
 }
 
-// `known`: the op, if there is one. How many ranks there are is not for one submission to get wrong
-// alone: all must be told (wrong_ranks).
+// `known`: the op, if there is one; else whether there may be one more. How many ranks there are is
+// not for one submission to get wrong alone: all must be told (wrong_ranks).
 Status JobEngine::check_seat(const Submission& submission, const Op* known) const {
   constexpr uint64_t kSlicesMax = 1 << 24;  // their states are kept
   const Signature& s = submission.signature;
+  // Each op has a place for every rank of this node. Of so many ranks it is their own bound that
+  // counts.
+  constexpr uint64_t kRanksAsUsual = 16;
+  const uint64_t places = ops_.size() * locals_.size();
+  if (known == nullptr && places >= kRanksAsUsual * options_.open_ops_per_rank_max) {
+    return {Code::kResourceExhausted, "the job has " + std::to_string(ops_.size()) +
+                                          " ops open on this node, each with a place for " +
+                                          std::to_string(locals_.size()) +
+                                          " ranks; wait for some first"};
+  }
   if (slices_for(s, slice_bytes_for(s, members(), options_.plan)) > kSlicesMax) {
     return {Code::kInvalidArgument, describe(s) + " is too much for one op"};
   }

@@ -41,6 +41,7 @@ class SessionRing;
 struct OpenTicket {
   uint64_t input_segment = 0;
   uint64_t output_segment = 0;
+  uint64_t counts = 0;  // of its blocks, where the control thread keeps account of them
 };
 inline OpenTicket segments_of(const core::Submission& submission) {
   return {submission.input.segment, submission.output.segment};

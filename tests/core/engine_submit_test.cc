@@ -80,6 +80,23 @@ TEST(EngineSubmit, TooManyOpenOpsAreRefusedInWords) {
   EXPECT_TRUE(ring.all_ok({now_it_fits}));
 }
 
+TEST(EngineSubmit, OpsWithPlacesForManyRanksAreFewer) {
+  EngineOptions options = small_slices();
+  options.open_ops_per_rank_max = 4;
+  Ring ring(1, 32, options);
+  ring.submit(0, op(0), sum_of(10));
+  ring.submit(1, op(1), sum_of(10));
+  const Status status = ring.refused(2, op(2), sum_of(10));
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("has 2 ops open on this node"));
+  std::vector<Ticket> tickets;
+  for (uint32_t rank = 1; rank < 32; ++rank)
+    tickets.push_back(ring.submit(rank, op(0), sum_of(10)));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets)) << "what is open already has room for all";
+  ring.submit(2, op(2), sum_of(10));
+}
+
 TEST(EngineSubmit, FailedOpsDoNotCountAsOpen) {
   EngineOptions options = small_slices();
   options.open_ops_per_rank_max = 1;
