@@ -15,6 +15,8 @@ constexpr size_t kAnswersMax = 4096;
 constexpr size_t kAnswerBytesMax = 16 << 20;
 // And ends of ops, in messages of many: twice those of as many as may be open.
 constexpr size_t kEndsMax = 2 * 65536;
+// Each of an op that failed says why, in a trainer's words perhaps.
+constexpr size_t kEndBytesMax = 64 << 20;
 
 // For all who have no session together, such as gradringctl, which asks of all nodes at once.
 constexpr size_t kGuestsBytesMax = 16 << 20;
@@ -28,7 +30,13 @@ bool reads_nothing(const Session& session) {
     ends += static_cast<size_t>(message.completed().completions_size());
   }
   return session.answers.size() > kAnswersMax || session.answer_bytes > kAnswerBytesMax ||
-         ends > kEndsMax;
+         ends > kEndsMax || session.end_bytes > kEndBytesMax;
+}
+
+size_t end_bytes_of(const wire::DaemonMessage& message) {
+  size_t bytes = 0;
+  for (const wire::Completion& end : message.completed().completions()) bytes += end.ByteSizeLong();
+  return bytes;
 }
 
 // Completions have a bound of their own.
@@ -98,6 +106,7 @@ void Clients::complete(Session& session, uint64_t ticket, const core::Outcome& o
     to_wire(outcome.failure, completion->mutable_failure());
     completion->set_message(describe(outcome.failure));
   }
+  session.end_bytes += completion->ByteSizeLong();
   dirty_.insert(session.id);
   if (session.completions.completions_size() >= kCompletionsPerMessage) {
     wire::DaemonMessage message;
@@ -159,6 +168,7 @@ bool Clients::flush(Session& session) {
     switch (router_->send(session.routing_id, session.answers.front())) {
       case ClientRouter::Sent::kYes:
         session.answer_bytes -= bytes_of(session.answers.front());
+        session.end_bytes -= end_bytes_of(session.answers.front());
         session.answers.pop_front();
         break;
       case ClientRouter::Sent::kFull:

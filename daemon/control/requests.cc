@@ -181,8 +181,10 @@ void Requests::leave(const Asked& asked, Session& session, const wire::Leave& le
     return parts_.clients->refuse(asked.routing_id, asked.request,
                                   {Code::kPermissionDenied, fault});
   }
+  // Each op that ends with it tells every rank so.
+  constexpr size_t kWordsMax = 512;
   if (!leave.failed().empty() && session.part != JobPart::kClosed) {
-    parts_.session_events->trainer_failed(&session, shortened(leave.failed()));
+    parts_.session_events->trainer_failed(&session, shortened(leave.failed(), kWordsMax));
   } else {
     FlightEvent left{.kind = FlightKind::kTrainerLeft, .rank = session.rank};
     left.job = prefix_of(session.job);

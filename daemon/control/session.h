@@ -89,6 +89,7 @@ struct Session {
   // were.
   std::deque<wire::DaemonMessage> answers;
   size_t answer_bytes = 0;  // of those that are no completions
+  size_t end_bytes = 0;     // of all completions
   wire::Completed completions;
 };
 

@@ -5,9 +5,9 @@
 
 namespace gradring::daemon {
 
-std::string shortened(const std::string& text) {
-  if (text.size() <= kTextMax) return text;
-  size_t end = kTextMax;
+std::string shortened(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
   // A byte 10xxxxxx continues a UTF-8 character that began before the cut.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return text.substr(0, end);

@@ -25,9 +25,9 @@ bool from_wire(const wire::View& from, core::View* to);
 void to_wire(const core::RankInfo& from, wire::RankInfo* to);
 bool from_wire(const wire::RankInfo& from, core::RankInfo* to);
 
-// Sentences are made of sentences. One that grew beyond kTextMax is cut, between two characters:
+// Sentences are made of sentences. One that grew beyond `most` is cut, between two characters:
 // else nobody would believe the message that carries it.
-std::string shortened(const std::string& text);
+std::string shortened(const std::string& text, size_t most = kTextMax);
 void bounded_to_wire(const Failure& from, wire::Failure* to);
 bool bounded_from_wire(const wire::Failure& from, Failure* to);
 

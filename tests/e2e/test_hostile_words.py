@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 
-import pytest
 from cluster import wait_until
 from test_hostile import STRANGERS, as_stranger, assert_undisturbed, innocent
 
@@ -94,8 +93,7 @@ def test_more_submissions_than_are_looked_at(make_cluster):
 
 HOLDS_OPS = """
 import sys, threading
-runtime_dir, kind = sys.argv[1:]
-ranks = 100
+runtime_dir, ranks = sys.argv[1], 100
 sessions = [Session(runtime_dir) for _ in range(ranks)]
 controls = [session.control() for session in sessions]
 for rank, one in enumerate(controls):
@@ -108,34 +106,72 @@ def drain():
     while first.recv(1 << 20):
         pass
 threading.Thread(target=drain, daemon=True).start()
-barrier, alltoall, digest = field(1, 3) + field(2, 9), field(1, 10) + field(2, 1) + field(6, ranks), 0xcbf29ce484222325
+digest = 0xcbf29ce484222325
 for _ in range(8 * ranks * ranks):  # of counts that are 0
     digest = digest * 0x100000001b3 % (1 << 64)
-uneven = alltoall + number(9 << 3 | 1) + struct.pack("<Q", digest)
-rest = field(4, barrier) if kind == "many" else field(4, uneven) + field(10, bytes(ranks * ranks))
-ops = [field(2, field(1, 1 + op) + field(2, field(2, op)) + rest) for op in range(40_000 if kind == "many" else 2_000)]
-step = 500 if kind == "many" else 20
-for at in range(0, len(ops), step):
-    first.sendall(frame(field(1, 1) + field(5, b"".join(ops[at:at + step]))))
+alltoall = field(1, 10) + field(2, 1) + field(6, ranks) + number(9 << 3 | 1) + struct.pack("<Q", digest)
+rest = field(4, alltoall) + field(10, bytes(ranks * ranks))
+for op in range(2_000):
+    first.sendall(frame(field(1, 1) + field(5, field(2, field(1, 1 + op) + field(2, field(2, op)) + rest))))
 print("submitted", flush=True)
 sys.stdin.read()
 os._exit(0)
 """
 
 
-@pytest.mark.parametrize("kind", ["many", "uneven"])
-def test_ops_that_others_do_not_submit(make_cluster, kind):
-    """Each has a place for every rank, and the counts of its blocks."""
+def test_ops_that_others_do_not_submit(make_cluster):
+    """Each has a table of the counts of its blocks, one for each pair of ranks."""
     cluster = make_cluster(2).start()
     job = innocent(cluster)
     node = cluster.nodes[0]
     before, most = node.footprint().rss_bytes, 0
-    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + HOLDS_OPS, node.runtime_dir, kind],
+    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + HOLDS_OPS, node.runtime_dir],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as holds:
         assert holds.stdout.readline() == b"submitted\n"
         for _ in range(20):
             most = max(most, node.footprint().rss_bytes - before)
             time.sleep(0.1)
         holds.stdin.close()
+    assert most < 350 << 20, f"{most >> 20} MiB"
+    assert_undisturbed(job)
+
+
+FAILS_AT_LENGTH = """
+import sys
+runtime_dir, ranks = sys.argv[1], 4
+sessions = [Session(runtime_dir) for _ in range(ranks)]
+controls = [session.control() for session in sessions]
+for rank, one in enumerate(controls):
+    received(one)
+    one.settimeout(60)
+    one.sendall(frame(field(1, 1) + field(4, field(1, b"theirs") + field(3, rank) + field(4, ranks))))
+handles = [fields(fields(received(one))[3])[1] for one in controls]
+barrier = field(4, field(1, 3) + field(2, 9))
+ops = [field(2, field(1, 1 + op) + field(2, field(2, op)) + barrier) for op in range(30_000)]
+for one in controls[1:]:
+    for at in range(0, len(ops), 500):
+        one.sendall(frame(field(1, 1) + field(5, b"".join(ops[at:at + 500]))))
+for one in controls[1:]:  # what it says now comes behind all these
+    one.sendall(frame(query(0)))
+    received(one)
+controls[0].sendall(frame(field(1, 1) + field(6, field(1, handles[0]) + field(2, bytes(10_000)))))
+print("failed", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_many_ops_that_fail_at_length(make_cluster):
+    """Each tells every rank why, twice."""
+    cluster = make_cluster(2).start()
+    job = innocent(cluster)
+    node = cluster.nodes[0]
+    before, most = node.footprint().rss_bytes, 0
+    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + FAILS_AT_LENGTH, node.runtime_dir],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as fails:
+        assert fails.stdout.readline() == b"failed\n"
+        for _ in range(30):
+            most = max(most, node.footprint().rss_bytes - before)
+            time.sleep(0.1)
+        fails.stdin.close()
     assert most < 350 << 20, f"{most >> 20} MiB"
     assert_undisturbed(job)
