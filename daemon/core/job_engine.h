@@ -132,7 +132,7 @@ class JobEngine {
   // Completed, and some member may still lack a slice.
   size_t kept_ops() const { return ops_.size() - open_ - failed_open_; }
   std::vector<OpProgress> progress(size_t most) const;  // of open ops, oldest first
-  const Op* find(const OpKey& key) const;  // null: there is none
+  const Op* find(const OpKey& key) const;               // null: there is none
   // Submissions accepted so far from a rank that is or was of this node.
   uint64_t submitted(uint32_t rank) const;
   // Whether a rank of this node has no more data, so that its values are none of its own.
