@@ -40,6 +40,9 @@ constexpr rlim_t kFromPeersMost = 2 * kPeersMax;
 // At `listen`: what comes before a hello, and that.
 constexpr uint64_t kFirstMost = 1 << 20;
 
+// Descriptors of which it shows without a lock whether anybody listens to what they bring.
+constexpr int kSeenAtOnce = 1 << 16;
+
 // How often it is looked which connections of who has its share are still there.
 constexpr core::Time kRecount = 100 * core::kMillisecond;
 
@@ -85,10 +88,11 @@ struct Door {
   std::map<uint32_t, Guests> users;
   std::set<uint16_t> peers_ports;
   std::mutex hearing;
-  std::map<int, Unheard> unheard;         // of guests, at `listen` until their hello
-  std::atomic<uint64_t> beyond_hope = 0;  // whose messages had no end
-  std::string talker;                     // the last of these,
-  uint64_t talked = 0;                    // and what it had sent
+  std::map<int, Unheard> unheard;  // of guests, at `listen` until their hello
+  std::array<std::atomic<bool>, kSeenAtOnce> listened_to{};  // whether there may be an entry
+  std::atomic<uint64_t> beyond_hope = 0;                     // whose messages had no end
+  std::string talker;                                        // the last of these,
+  uint64_t talked = 0;                                       // and what it had sent
   Guests from_network;
   std::atomic<uint64_t> beyond_network = 0;  // as turned_away
   std::string last_host;                     // of these
@@ -167,11 +171,19 @@ void listen_to(int guest, uint64_t most) {
   Door& it = door();
   const std::scoped_lock lock(it.hearing);
   it.unheard[guest] = {inode_of(guest), 0, most};
+  if (guest < kSeenAtOnce) it.listened_to[static_cast<size_t>(guest)] = true;
+}
+
+void listen_no_more(Door& it, std::map<int, Unheard>::iterator guest) {
+  if (guest->first < kSeenAtOnce) it.listened_to[static_cast<size_t>(guest->first)] = false;
+  it.unheard.erase(guest);
 }
 
 // False: it has sent more than messages that are let in can have.
 bool makes_sense(int guest, uint64_t bytes) {
   Door& it = door();
+  // All that receive in this process come by here, UCX in the midst of its data too.
+  if (guest < kSeenAtOnce && !it.listened_to[static_cast<size_t>(guest)]) return true;
   const std::scoped_lock lock(it.hearing);
   const auto known = it.unheard.find(guest);
   if (known == it.unheard.end()) return true;
@@ -181,7 +193,7 @@ bool makes_sense(int guest, uint64_t bytes) {
   const bool still_it = inode_of(guest) == unheard.inode;  // the number may be another's now
   const bool local = unheard.most == kUnheardMost;
   const uint64_t talked = unheard.bytes;
-  it.unheard.erase(known);
+  listen_no_more(it, known);
   if (!still_it) return true;
   it.talker = local ? fmt::format("of uid {} to control.sock", credentials_of(guest).uid)
                     : fmt::format("from {} to `listen`", host_of(guest));
@@ -260,7 +272,8 @@ void heard_from(int guest) {
 void has_greeted(int guest) {
   Door& it = door();
   const std::scoped_lock lock(it.hearing);
-  it.unheard.erase(guest);
+  const auto known = it.unheard.find(guest);
+  if (known != it.unheard.end()) listen_no_more(it, known);
 }
 
 void guard_peers_port(uint16_t port) {

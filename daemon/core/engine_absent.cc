@@ -42,10 +42,16 @@ bool JobEngine::is_final_here(const Op& op) const {
   return op.ready_here() && moved(op) && done_here(op);
 }
 
+// Of a node with many ranks all may leave at once, with many ops open: of each only itself is
+// looked at, until it has been told of.
 void JobEngine::leave(uint32_t rank, const Failure& why) {
-  locals_[local_index(rank)].left = why;
-  journal_->local(record_of(locals_[local_index(rank)]));
-  for (const auto& [key, op] : ops_) check_absent(*op);
+  const uint32_t index = local_index(rank);
+  Local& local = locals_[index];
+  local.left = why;
+  journal_->local(record_of(local));
+  for (auto it = ops_.begin(); it != ops_.end() && !local.told; ++it) {
+    check_absent(*it->second, index);
+  }
 }
 
 // An op that somebody waits for and that a rank which left never submitted will never be complete
@@ -60,22 +66,24 @@ void JobEngine::check_absent(const Op& op) {
     if (!gone_[i] || ready || std::exchange(gone_[i]->told, true)) continue;
     actions_->absent({std::nullopt, view_.members[i].node, gone_[i]->failure});
   }
-  for (size_t i = 0; i < locals_.size(); ++i) {
-    Local& local = locals_[i];
-    const Submission* const of = i < op.locals.size() && op.locals[i] ? &*op.locals[i] : nullptr;
-    const bool counts = of && of->counts && local.left && of->input_stays(*local.left);
-    if (!local.member || !local.left || counts) continue;
-    if (std::exchange(local.told, true)) continue;
-    Failure failure = *local.left;
-    if (failure.cause == Cause::kTrainerLeft) {
-      const std::string what =
-          title(op) + " (" + (op.signature ? describe(*op.signature) : "") + ")";
-      failure.blame = blame_of(
-          local.rank, of ? "left the job before the whole input of " + what + " had come"
-                         : "left the job without submitting " + what + ", which others wait for");
-    }
-    actions_->absent({local.rank, view_.members[me_].node, failure, of != nullptr});
+  for (size_t i = 0; i < locals_.size(); ++i) check_absent(op, i);
+}
+
+void JobEngine::check_absent(const Op& op, size_t index) {
+  Local& local = locals_[index];
+  if (!op.open() || failure_ || !local.member || !local.left || local.told) return;
+  const bool submitted = index < op.locals.size() && op.locals[index];
+  const Submission* const of = submitted ? &*op.locals[index] : nullptr;
+  if (of && of->counts && of->input_stays(*local.left)) return;
+  local.told = true;
+  Failure failure = *local.left;
+  if (failure.cause == Cause::kTrainerLeft) {
+    const std::string what = title(op) + " (" + (op.signature ? describe(*op.signature) : "") + ")";
+    failure.blame = blame_of(
+        local.rank, of ? "left the job before the whole input of " + what + " had come"
+                       : "left the job without submitting " + what + ", which others wait for");
   }
+  actions_->absent({local.rank, view_.members[me_].node, failure, of != nullptr});
 }
 
 // Those of whom this node must hear that they are ready, itself included.

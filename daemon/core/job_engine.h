@@ -133,8 +133,7 @@ class JobEngine {
   size_t kept_ops() const { return ops_.size() - open_ - failed_open_; }
   std::vector<OpProgress> progress(size_t most) const;  // of open ops, oldest first
   const Op* find(const OpKey& key) const;               // null: there is none
-  // Submissions accepted so far from a rank that is or was of this node.
-  uint64_t submitted(uint32_t rank) const;
+  uint64_t submitted(uint32_t rank) const;  // accepted, of a rank that is or was of this node
   // Whether a rank of this node has no more data, so that its values are none of its own.
   bool joined(uint32_t rank) const { return locals_[local_index(rank)].joined; }
 
@@ -197,6 +196,7 @@ class JobEngine {
   // engine_absent.cc
   bool is_final_here(const Op& op) const;
   void check_absent(const Op& op);
+  void check_absent(const Op& op, size_t local);
   std::vector<uint32_t> missing_members(const Op& op) const;
 
   // engine_tree.cc

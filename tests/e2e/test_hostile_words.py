@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from cluster import wait_until
 from test_hostile import STRANGERS, as_stranger, assert_undisturbed, innocent
 
@@ -106,26 +107,32 @@ def drain():
     while first.recv(1 << 20):
         pass
 threading.Thread(target=drain, daemon=True).start()
+barrier = field(4, field(1, 3) + field(2, 9))
 digest = 0xcbf29ce484222325
 for _ in range(8 * ranks * ranks):  # of counts that are 0
     digest = digest * 0x100000001b3 % (1 << 64)
 alltoall = field(1, 10) + field(2, 1) + field(6, ranks) + number(9 << 3 | 1) + struct.pack("<Q", digest)
-rest = field(4, alltoall) + field(10, bytes(ranks * ranks))
-for op in range(2_000):
-    first.sendall(frame(field(1, 1) + field(5, field(2, field(1, 1 + op) + field(2, field(2, op)) + rest))))
+many = sys.argv[2] == "many"
+rest = barrier if many else field(4, alltoall) + field(10, bytes(ranks * ranks))
+ops = [field(2, field(1, 1 + op) + field(2, field(2, op)) + rest) for op in range(40_000 if many else 2_000)]
+together = 500 if many else 1
+for at in range(0, len(ops), together):
+    first.sendall(frame(field(1, 1) + field(5, b"".join(ops[at:at + together]))))
 print("submitted", flush=True)
 sys.stdin.read()
 os._exit(0)
 """
 
 
-def test_ops_that_others_do_not_submit(make_cluster):
-    """Each has a table of the counts of its blocks, one for each pair of ranks."""
+@pytest.mark.parametrize("ops", ["many", "of many counts"])
+def test_ops_that_others_do_not_submit(make_cluster, ops):
+    """Each has a place for every rank, and may have a table of the counts of its blocks, one for each pair of ranks. When
+    all ranks end at once, each may be the one that each of the ops waits for."""
     cluster = make_cluster(2).start()
     job = innocent(cluster)
     node = cluster.nodes[0]
     before, most = node.footprint().rss_bytes, 0
-    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + HOLDS_OPS, node.runtime_dir],
+    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + HOLDS_OPS, node.runtime_dir, ops],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as holds:
         assert holds.stdout.readline() == b"submitted\n"
         for _ in range(20):
