@@ -147,13 +147,14 @@ Session* AttachServer::resume(Session& fresh, const wire::Resume& resume) {
   const bool fits = known != nullptr && !known->gone && known->away_until != 0 &&
                     known->who == fresh.who && equal_secrets(known->secret, resume.secret());
   if (!fits) {
+    const SessionId id = fresh.id;  // it may end with a refusal that nobody takes
     refuse(
         fresh, 0,
         {Code::kNotFound,
          fmt::format("the daemon on node {} was restarted and knows nothing of this session (any "
                      "more); open the job anew",
                      identity_.node)});
-    events_->session_ended(fresh.id, "asked for a session that is not known");
+    events_->session_ended(id, "asked for a session that is not known");
     return nullptr;
   }
   epoll_->remove(fresh.socket.get());
