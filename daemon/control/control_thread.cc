@@ -32,12 +32,17 @@ constexpr core::Time kReadTime = 20 * core::kMillisecond;
 constexpr core::Time kFullPause = 1 * core::kMillisecond;
 constexpr core::Time kUnreadPause = 5 * core::kMillisecond;
 
+// Nobody notices it in a job that forms, and peers have at most as many messages to read in a
+// second as they can.
+constexpr core::Time kClaimsPause = 20 * core::kMillisecond;
+
 core::MembershipOptions membership_options_of(const Config& config) {
   core::MembershipOptions options;
   options.form_deadline = config.form_deadline;
   options.form_deadline_most = config.op_deadline;
   options.change.quorum_wait = config.quorum_wait;
   options.jobs_max = static_cast<uint32_t>(config.max_jobs);
+  options.claims_pause = kClaimsPause;
   return options;
 }
 

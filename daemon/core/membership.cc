@@ -65,7 +65,7 @@ void Membership::session_lost(SessionId session, const std::string& evidence,
     failure.blame = {claim.request.rank, node_, claim.request.pid, device, evidence};
     live->present.erase(session);
     if (live->joining) {
-      actions_->send(live->inviter, Reject{id, ""});
+      send(live->inviter, Reject{id, ""});
       return return_to_gathering(id);
     }
     const bool elastic = parse_policy(live->view.policy).value_or(Policy{}).elastic;
@@ -91,9 +91,10 @@ void Membership::peer_up(const std::string& node) {
     if (!live.change || live.failure) continue;
     live.change->found(node, now_);
     if (!live.view.index_of(node)) continue;
-    actions_->send(node, change::Ask{id, live.view.epoch});
-    if (live.done.count(node_) > 0) actions_->send(node, JobDone{id});
+    send(node, change::Ask{id, live.view.epoch});
+    if (live.done.count(node_) > 0) send(node, JobDone{id});
   }
+  say_claims();  // before the words of witnesses, which do not go by way of us
   for (auto& [id, witness] : witnesses_) witness.meet(node);
   for (const auto& [key, gathering] : gatherings_) {
     if (!gathering.local.empty()) publish(key, gathering);
@@ -235,6 +236,7 @@ void Membership::tick(Time now) {
       drop_claim(key, session);
     }
   }
+  if (now_ >= say_at_) say_claims();
 }
 
 void Membership::shut_down(const Failure& failure) {
@@ -254,7 +256,7 @@ void Membership::shut_down(const Failure& failure) {
     // Where we are done nobody needs us: going away in good order is no failure.
     const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
     if (live.joining) {
-      actions_->send(live.inviter, Reject{id, ""});
+      send(live.inviter, Reject{id, ""});
       for (const SessionId session : live.present) actions_->refuse(session, why);
       live.present.clear();
     }
@@ -263,6 +265,7 @@ void Membership::shut_down(const Failure& failure) {
     }
     end_if_over(id);
   }
+  say_claims();
 }
 
 std::vector<JobInfo> Membership::jobs() const {
@@ -344,7 +347,7 @@ Membership::Live* Membership::live_of(SessionId session) {
 void Membership::tell_members(const Live& live, const JobMessage& message,
                               const std::string& except) {
   for (const Member& member : live.view.members) {
-    if (member.node != node_ && member.node != except) actions_->send(member.node, message);
+    if (member.node != node_ && member.node != except) send(member.node, message);
   }
 }
 

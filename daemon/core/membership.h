@@ -120,6 +120,9 @@ struct MembershipOptions {
   uint32_t jobs_max = 256;      // forming and live, on this node
   uint32_t job_size_max = 1 << 20;
   uint32_t history = 32;  // ended jobs that can still be asked about
+  // Claims that follow others sooner are told together, as they are then: trainers may come and go
+  // as fast as they like.
+  Time claims_pause = 0;
   ViewChangeOptions change;
 };
 
@@ -181,7 +184,8 @@ class Membership {
   void bear_witness(const JobRecord& record, const Failure& failure, Time now);
 
   void tick(Time now);
-  // When tick() should be called again because of a view change; 0: nothing is due.
+  // When tick() should be called again because of a view change, or of claims that wait to be told;
+  // 0: nothing is due.
   Time next_deadline() const;
 
   // Fails every job and refuses every join from now on (the daemon stops).
@@ -258,6 +262,8 @@ class Membership {
   // claim.cc
   Status check_join(const JoinRequest& request) const;
   void publish(const GatheringKey& key, const Gathering& gathering);
+  void say_claims();
+  void send(const std::string& node, const JobMessage& message);
   void on_claims(const std::string& from, const Claims& claims, Time now);
   bool in_conflict(const Gathering& gathering) const;
   std::string conflict_of(const GatheringKey& key, const Gathering& gathering) const;
@@ -366,6 +372,9 @@ class Membership {
   Random random_;
   Time now_ = 0;
   uint64_t revision_ = 0;  // of our own Claims
+  std::map<GatheringKey, Claims> unsaid_;
+  std::set<GatheringKey> said_;  // and not withdrawn since
+  Time say_at_ = 0;
   std::optional<Failure> shut_down_;
 
   std::set<std::string> peers_;    // up

@@ -146,7 +146,7 @@ void Membership::engine_condemned(const JobId& job, uint64_t epoch) {
 void Membership::engine_behind(const JobId& job, const std::string& node) {
   const auto it = live_.find(job);
   if (it == live_.end() || it->second.failure) return;
-  actions_->send(node, change::Ask{job, it->second.view.epoch});
+  send(node, change::Ask{job, it->second.view.epoch});
 }
 
 void Membership::engine_ahead(const JobId& job, const std::string& node, uint64_t its_epoch) {
@@ -174,7 +174,7 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
     if (!enters) continue;
     live.done.erase(member.node);
     // And may be gone again: then it has said so before we knew that it comes.
-    if (member.node != node_) actions_->send(member.node, change::Ask{id, live.view.epoch});
+    if (member.node != node_) send(member.node, change::Ask{id, live.view.epoch});
   }
   const std::vector<RankInfo>& mine = live.view.members[*live.view.index_of(node_)].ranks;
   const auto has = [&mine](uint32_t rank, uint64_t claim) {
@@ -272,7 +272,7 @@ void Membership::lose_unconnected(const JobId& job) {
 // Whether a message about the end of `epoch` is for a view change of ours; else it is answered.
 bool Membership::takes_part(const std::string& from, Live* live, const JobId& job, uint64_t epoch) {
   if (live != nullptr && live->joining) {
-    actions_->send(from, change::Ask{job, 0});  // perhaps it knows that we have come in
+    send(from, change::Ask{job, 0});  // perhaps it knows that we have come in
     return false;
   }
   // Somebody has begun: so the view was committed, whoever was to say so.
@@ -286,13 +286,13 @@ bool Membership::takes_part(const std::string& from, Live* live, const JobId& jo
   if (planted(Bug::kExcludedSilent)) return false;
   const auto known = commits_.find(job);
   const bool news = known != commits_.end() && epoch < known->second.epoch;
-  if (news && !planted(Bug::kNobodyRetells)) actions_->send(from, known->second);
+  if (news && !planted(Bug::kNobodyRetells)) send(from, known->second);
   // A view that has this node, which left since, is not the whole news.
   if (!news || known->second.proposal.view.index_of(node_)) {
     Failure failure{Cause::kTrainerLeft, {}};
     failure.blame.node = node_;
     failure.blame.evidence = "the job has ended there";
-    actions_->send(from, Left{job, live == nullptr ? failure : *live->failure});
+    send(from, Left{job, live == nullptr ? failure : *live->failure});
   }
   return false;
 }
@@ -321,9 +321,9 @@ void Membership::on_change(const std::string& from, const Message& message) {
       failure.blame.evidence = "it was gone before it was taken in";
       const Left left{message.incarnation, live ? *live->failure : failure};
       for (const Member& member : message.proposal.view.members) {
-        if (member.node != node_ && member.node != from) actions_->send(member.node, left);
+        if (member.node != node_ && member.node != from) send(member.node, left);
       }
-      return actions_->send(from, left);
+      return send(from, left);
     }
     if (live->state == JobState::kProposed) run(*live);
   } else if (!takes_part(from, live, message.incarnation, message.epoch)) {
@@ -384,6 +384,7 @@ Time Membership::next_deadline() const {
     consider(live.change->next_deadline());
     if (live.last_rank_lost != 0) consider(live.last_rank_lost + kLastWill);
   }
+  if (!unsaid_.empty()) consider(say_at_);
   return next;
 }
 

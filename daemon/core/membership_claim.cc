@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "daemon/core/membership.h"
 #include "daemon/core/policy.h"
@@ -157,7 +158,31 @@ void Membership::publish(const GatheringKey& key, const Gathering& gathering) {
     claims.deterministic = claims.deterministic || r.deterministic;
     claims.ranks.push_back({r.rank, r.local_rank, r.pid, claim.claim});
   }
-  for (const std::string& peer : peers_) actions_->send(peer, claims);
+  if (claims.ranks.empty() && said_.count(key) == 0) {
+    unsaid_.erase(key);  // came and went, and nobody else knows
+    return;
+  }
+  unsaid_.insert_or_assign(key, std::move(claims));
+  if (now_ >= say_at_) say_claims();
+}
+
+void Membership::say_claims() {
+  if (unsaid_.empty()) return;
+  for (const auto& [key, claims] : std::exchange(unsaid_, {})) {
+    for (const std::string& peer : peers_) actions_->send(peer, claims);
+    if (claims.ranks.empty()) {
+      said_.erase(key);
+    } else {
+      said_.insert(key);
+    }
+  }
+  say_at_ = now_ + options_.claims_pause;
+}
+
+// To each peer claims come before whatever was sent after them.
+void Membership::send(const std::string& node, const JobMessage& message) {
+  say_claims();
+  actions_->send(node, message);
 }
 
 void Membership::on_claims(const std::string& from, const Claims& claims, Time now) {

@@ -75,7 +75,7 @@ void Membership::engine_failed(const JobId& job, const Failure& failure) {
   const auto it = live_.find(job);
   if (it == live_.end()) return;
   if (it->second.joining) {
-    actions_->send(it->second.inviter, Reject{job, ""});
+    send(it->second.inviter, Reject{job, ""});
     return refuse_proposed(
         job, {Code::kUnavailable, "job " + it->second.view.job + ": " + describe(failure)});
   }
@@ -121,7 +121,7 @@ void Membership::on_job_done(const std::string& from, const JobDone& done) {
   save(live);
   // What we said before it was connected is lost, and this may be the end of the job here.
   const bool unheard = peers_.count(from) == 0;
-  if (unheard && live.done.count(node_) > 0) actions_->send(from, JobDone{done.incarnation});
+  if (unheard && live.done.count(node_) > 0) send(from, JobDone{done.incarnation});
   end_if_over(done.incarnation);
 }
 

@@ -117,11 +117,11 @@ void Membership::on_propose(const std::string& from, const Propose& propose) {
   switch (fits(from, propose, &why)) {
     case Fit::kYes:
       install(view, {view.job, propose.token}, false);
-      return actions_->send(from, Accept{view.incarnation});
+      return send(from, Accept{view.incarnation});
     case Fit::kNever:
-      return actions_->send(from, Reject{view.incarnation, why});
+      return send(from, Reject{view.incarnation, why});
     case Fit::kStale:
-      return actions_->send(from, Reject{view.incarnation, ""});
+      return send(from, Reject{view.incarnation, ""});
     case Fit::kNotYet:
       gatherings_.at({view.job, propose.token}).explanation = why;
       deferred_[view.incarnation] = {from, propose};
@@ -171,7 +171,7 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
 
 void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
-  if (it == live_.end()) return actions_->send(from, Reject{accept.incarnation, ""});  // too late
+  if (it == live_.end()) return send(from, Reject{accept.incarnation, ""});  // too late
   if (!it->second.proposer && it->second.invited.count(from) == 0) return;
   Live& live = it->second;
   if (live.invited.count(from) > 0) return on_join_accept(live, from);
@@ -219,12 +219,12 @@ void Membership::on_commit(const std::string& from, const Commit& commit) {
     Failure failure{Cause::kPeerLost, {}};
     failure.blame.node = node_;
     failure.blame.evidence = "its connection to node " + from + " broke while the job formed";
-    return actions_->send(from, Left{commit.incarnation, failure});
+    return send(from, Left{commit.incarnation, failure});
   }
   if (it->second.state != JobState::kProposed || it->second.joining) return;
   if (it->second.view.members.front().node != from) return;
   run(it->second);
-  actions_->send(from, Accept{commit.incarnation});
+  send(from, Accept{commit.incarnation});
 }
 
 void Membership::run(Live& live) {

@@ -16,7 +16,7 @@ class Membership::Hands final : public ViewChangeActions {
   Hands(Membership* membership, const JobId& job) : membership_(membership), job_(job) {}
 
   void send(const std::string& node, const JobMessage& message) override {
-    membership_->actions_->send(node, message);
+    membership_->send(node, message);
   }
   void record() override { membership_->save(membership_->live_.at(job_)); }
   void freeze(uint64_t epoch) override {

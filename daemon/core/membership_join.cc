@@ -125,7 +125,7 @@ void Membership::invite(Live& live) {
     tentative.size += static_cast<uint32_t>(guest.ranks.size());
     sort_into_ring(&tentative.members);
     live.invited.insert(node);
-    actions_->send(node, Propose{live.token, tentative});
+    send(node, Propose{live.token, tentative});
   }
   set_joiners(live);
 }
@@ -185,7 +185,7 @@ void Membership::on_invitation(const std::string& from, const Propose& propose) 
       break;
     case Fit::kNever:
     case Fit::kStale:
-      return actions_->send(from, Reject{view.incarnation, ""});
+      return send(from, Reject{view.incarnation, ""});
     case Fit::kNotYet: {
       gatherings_.at({view.job, propose.token}).explanation = why;
       deferred_[view.incarnation] = {from, propose};
@@ -203,7 +203,7 @@ void Membership::on_invitation(const std::string& from, const Propose& propose) 
   } else if (known->second.joining) {
     known->second.inviter = from;
   }
-  actions_->send(from, Accept{view.incarnation});
+  send(from, Accept{view.incarnation});
 }
 
 Membership::Fit Membership::fits_join(const std::string& from, const Propose& propose,
@@ -254,7 +254,7 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
     failure.blame.node = node_;
     failure.blame.evidence = "its ranks changed while it was taken in";
     for (const Member& member : view.members) {
-      if (member.node != node_) actions_->send(member.node, Left{id, failure});
+      if (member.node != node_) send(member.node, Left{id, failure});
     }
     return return_to_gathering(id);
   }
@@ -280,10 +280,10 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
 void Membership::on_guest_asks(const std::string& from, const Live* live, const JobId& job) {
   if (live != nullptr && live->change && !live->failure) {
     const auto& commit = live->change->last_commit();
-    if (commit && live->view.index_of(from)) return actions_->send(from, *commit);
+    if (commit && live->view.index_of(from)) return send(from, *commit);
     if (live->invited.count(from) > 0 || live->joiners.count(from) > 0) return;
   }
-  actions_->send(from, Reject{job, ""});
+  send(from, Reject{job, ""});
 }
 
 // The one that invited us may be gone, and nobody else know of it.
@@ -296,12 +296,12 @@ void Membership::ask_if_joining() {
       late.push_back(id);
     } else if (now_ >= live.ask_at) {
       live.ask_at = now_ + kAskAgain;
-      actions_->send(live.inviter, change::Ask{id, 0});
+      send(live.inviter, change::Ask{id, 0});
     }
   }
   for (const JobId& id : late) {
     const Live& live = live_.at(id);
-    actions_->send(live.inviter, Reject{id, ""});
+    send(live.inviter, Reject{id, ""});
     refuse_proposed(id,
                     {Code::kDeadlineExceeded,
                      "job " + live.view.job +

@@ -146,6 +146,7 @@ bool Membership::testify(const std::string& from, const JobMessage& message) {
   const JobId id = job_of(message);
   const auto witness = witnesses_.find(id);
   if (witness == witnesses_.end()) return false;
+  say_claims();  // as in peer_up()
   witness->second.on_message(from, message, now_);
   forget_witnesses();
   // Other ranks of this node may be about to come in.

@@ -223,5 +223,48 @@ TEST(MembershipClaims, OfAMillionMissingRanksTheFirstAreNamedAndAllAreCounted) {
   EXPECT_EQ(missing.first.back(), kMissingNamed);
 }
 
+MembershipOptions with_a_pause() {
+  MembershipOptions options;
+  options.claims_pause = 20 * kMillisecond;
+  return options;
+}
+
+// Peers do nothing else soon, if each is told each time.
+TEST(MembershipClaims, OfTrainersThatComeAndGoFastAreToldTogether) {
+  Town town(2, true, with_a_pause());
+  for (int i = 0; i < 1000; ++i) {
+    JoinRequest request = trainer(1, 3);
+    request.job += std::to_string(i);  // for each a claim and a withdrawal, if they were told
+    town.leave(town.join("a", request));
+    town.leave(town.join("a", trainer(1, 3)));
+  }
+  EXPECT_LT(town.under_way("a", "b").size(), 10u);
+  town.run();
+  const SessionId last = town.join("a", trainer(2, 3));
+  town.settle();
+  town.join("b", trainer(0, 3));
+  EXPECT_EQ(town.at("b").jobs().at(0).missing.first, std::vector<uint32_t>{1});
+  EXPECT_EQ(town.at("b").jobs().size(), 1u);
+  town.leave(last);
+  town.settle();
+  EXPECT_EQ(town.at("b").jobs().at(0).missing.first, (std::vector<uint32_t>{1, 2}));
+}
+
+TEST(MembershipClaims, ThatWaitAreToldBeforeAnythingElse) {
+  Town town(2, true, with_a_pause());
+  town.join("a", trainer(0, 3));
+  town.run();
+  const SessionId one = town.join("a", trainer(1, 3));
+  EXPECT_EQ(town.under_way("a", "b").size(), 0u);
+  town.at("a").tick(town.now);
+  EXPECT_EQ(town.under_way("a", "b").size(), 0u);
+  const SessionId two = town.join("b", trainer(2, 3));
+  ASSERT_TRUE(town.deliver("b", "a"));
+  EXPECT_EQ(town.under_way("a", "b"), (std::vector<std::string>{"Claims(0 1)", "Propose"}));
+  town.settle();
+  EXPECT_TRUE(town.admitted(one));
+  EXPECT_TRUE(town.admitted(two));
+}
+
 }  // namespace
 }  // namespace gradring::core

@@ -10,13 +10,19 @@
 namespace gradring::core {
 namespace {
 
+MembershipOptions options_of(uint64_t seed) {
+  MembershipOptions options;
+  options.claims_pause = seed % 2 == 0 ? 20 * kMillisecond : 0;
+  return options;
+}
+
 class Storm {
  public:
   explicit Storm(uint64_t seed, const std::string& policy = "fail", bool groups = false)
       : random_(seed),
         policy_(policy),
         groups_(groups),
-        town_(static_cast<uint32_t>(2 + seed % 3)),
+        town_(static_cast<uint32_t>(2 + seed % 3), true, options_of(seed)),
         names_(town_.nodes()) {}
 
   void rage(int steps) {
@@ -152,7 +158,7 @@ class Storm {
     for (uint32_t rank = 0; rank < size; ++rank) {
       last.push_back(town_.join(names_[size - 1 - rank], trainer(rank, size)));
     }
-    town_.run();
+    town_.settle();
     for (const SessionId session : last) {
       EXPECT_TRUE(town_.admitted(session)) << town_.refusal(session);
     }

@@ -12,6 +12,13 @@ namespace {
 
 constexpr Time kMailDelay = 200'000;  // between the planes of one daemon
 
+// As of a daemon.
+core::MembershipOptions membership_options() {
+  core::MembershipOptions options;
+  options.claims_pause = 20 * core::kMillisecond;
+  return options;
+}
+
 // To the next life.
 core::JobRecord told_by(core::JobRecord record) {
   if (core::planted(core::Bug::kRestartWithoutRecord)) {
@@ -29,7 +36,8 @@ SimNode::SimNode(World* world, uint32_t index, uint64_t life)
     : world_(world),
       index_(index),
       name_("n" + std::to_string(index)),
-      membership_(name_, {}, world->scenario().seed * 131 + index + life * 7919, this) {}
+      membership_(name_, membership_options(), world->scenario().seed * 131 + index + life * 7919,
+                  this) {}
 
 void SimNode::remember(const SimNode& before) {
   for (const auto& [id, record] : before.records_) {
