@@ -34,7 +34,7 @@ constexpr core::Time kUnreadPause = 5 * core::kMillisecond;
 
 // Nobody notices it in a job that forms, and peers have at most as many messages to read in a
 // second as they can.
-constexpr core::Time kClaimsPause = 20 * core::kMillisecond;
+constexpr core::Time kClaimsPause = 5 * core::kMillisecond;
 
 core::MembershipOptions membership_options_of(const Config& config) {
   core::MembershipOptions options;

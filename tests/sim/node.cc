@@ -12,10 +12,9 @@ namespace {
 
 constexpr Time kMailDelay = 200'000;  // between the planes of one daemon
 
-// As of a daemon.
-core::MembershipOptions membership_options() {
+core::MembershipOptions membership_options(const Scenario& scenario) {
   core::MembershipOptions options;
-  options.claims_pause = 20 * core::kMillisecond;
+  options.claims_pause = static_cast<Time>(scenario.seed % 3) * 10 * core::kMillisecond;
   return options;
 }
 
@@ -36,8 +35,8 @@ SimNode::SimNode(World* world, uint32_t index, uint64_t life)
     : world_(world),
       index_(index),
       name_("n" + std::to_string(index)),
-      membership_(name_, membership_options(), world->scenario().seed * 131 + index + life * 7919,
-                  this) {}
+      membership_(name_, membership_options(world->scenario()),
+                  world->scenario().seed * 131 + index + life * 7919, this) {}
 
 void SimNode::remember(const SimNode& before) {
   for (const auto& [id, record] : before.records_) {
