@@ -64,7 +64,7 @@ constexpr Planted kPlanted[] = {
     {Bug::kEndedElsewhereIgnored, "EndedElsewhereIgnored", 1000},
     {Bug::kDoneBeforeFinal, "DoneBeforeFinal", 3000},
     {Bug::kOwnOrderOfSum, "OwnOrderOfSum", 1000},
-    {Bug::kDataToTheUnheard, "DataToTheUnheard", 1000},
+    {Bug::kDataToTheUnheard, "DataToTheUnheard", 3000},
     {Bug::kSubtreeIsEnough, "SubtreeIsEnough", 1000},
     {Bug::kNobodyIsAsked, "NobodyIsAsked", 1000},
     {Bug::kRisesInHaste, "RisesInHaste", 1000},
