@@ -58,6 +58,10 @@ constexpr std::array<Known, 27> kNotices = {{
     {"gpus given up", "9e2eee24c22842c4ae752b4c1706c4b1"},
 }};
 
+// Between two lines that say the same; and how many do not, in that time.
+constexpr core::Time kPause = 1 * core::kSecond;
+constexpr size_t kKindsMost = 16;
+
 // What the line that is being logged has beside its text: a sink sees the text alone.
 struct Extras {
   Notice notice;
@@ -151,15 +155,19 @@ void tell(Notice notice, spdlog::level::level_enum level, const NoticeFields& fi
   extras.reset();
 }
 
-void tell_limit(const Status& refusal) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::seconds kPause(1);
-  static std::optional<Clock::time_point> told;
-  if (refusal.code() != Code::kResourceExhausted) return;
-  const Clock::time_point now = Clock::now();
-  if (told && now - *told < kPause) return;
-  told = now;
+bool Seldom::lets(const std::string& text, core::Time now) {
+  std::erase_if(let_, [now](const auto& entry) { return now - entry.second >= kPause; });
+  std::string kind = text;
+  std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return let_.size() < kKindsMost && let_.try_emplace(std::move(kind), now).second;
+}
+
+bool tell_limit(const Status& refusal) {
+  static Seldom seldom;
+  if (refusal.code() != Code::kResourceExhausted) return false;
+  if (!seldom.lets(refusal.message(), monotonic_now())) return false;
   tell(Notice::kLimitHit, spdlog::level::warn, {}, "refused: " + refusal.message());
+  return true;
 }
 
 // systemd says in JOURNAL_STREAM which file its end of the journal is; whoever redirects stderr

@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "daemon/core/time.h"
 #include "daemon/event_ring.h"
 #include "proto/status.h"
 
@@ -61,9 +63,19 @@ void remember_in(EventRing* ring);
 void tell(Notice notice, spdlog::level::level_enum level, const NoticeFields& fields,
           const std::string& text);
 
-// A refusal for want of room (kResourceExhausted) as kLimitHit, at most once a second: whoever is
-// refused may ask again at once. Others are nobody's business but the asker's. Control thread.
-void tell_limit(const Status& refusal);
+// Lines of the log that others can bring about as fast as they like: each once a second. Lines that
+// differ in numbers alone are one, and there are a few in a second at most, whatever they say.
+class Seldom {
+ public:
+  bool lets(const std::string& text, core::Time now);
+
+ private:
+  std::map<std::string, core::Time> let_;
+};
+
+// A refusal for want of room (kResourceExhausted) as kLimitHit, each seldom: whoever is refused may
+// ask again at once. Others are nobody's business but the asker's. False: not now. Control thread.
+bool tell_limit(const Status& refusal);
 
 // Writes to the journal, with priorities, ids and fields; null where stderr does not lead there.
 spdlog::sink_ptr make_journal_sink();

@@ -284,36 +284,32 @@ void guard_peers_port(uint16_t port) {
 }
 
 void tell_turned_away() {
-  const auto grew = [](const std::atomic<uint64_t>& counter, uint64_t* told) {
+  // What comes too soon after another is told by a later call.
+  const auto tell_if_grew = [](const std::atomic<uint64_t>& counter, uint64_t* told,
+                               const auto& what) {
     const uint64_t now = counter;
-    return std::exchange(*told, now) != now;
+    if (*told != now && tell_limit({Code::kResourceExhausted, what()})) *told = now;
   };
   static uint64_t turned_away = 0, beyond_share = 0, beyond_network = 0, beyond_hope = 0;
-  if (grew(door().turned_away, &turned_away)) {
-    tell_limit({Code::kResourceExhausted, no_files_left()});
-  }
-  if (grew(door().beyond_share, &beyond_share)) {
-    tell_limit(
-        {Code::kResourceExhausted,
-         fmt::format("uid {} has half of the connections to control.sock that LimitNOFILE of "
-                     "gradringd's unit has room for, and gets no more",
-                     door().greedy.load())});
-  }
-  if (grew(door().beyond_hope, &beyond_hope)) {
+  tell_if_grew(door().turned_away, &turned_away, [] { return no_files_left(); });
+  tell_if_grew(door().beyond_share, &beyond_share, [] {
+    return fmt::format(
+        "uid {} has half of the connections to control.sock that LimitNOFILE of "
+        "gradringd's unit has room for, and gets no more",
+        door().greedy.load());
+  });
+  tell_if_grew(door().beyond_hope, &beyond_hope, [] {
     const std::scoped_lock lock(door().hearing);
-    tell_limit({Code::kResourceExhausted,
-                fmt::format("a connection {} was closed: it had sent {} MiB of a message without "
-                            "an end",
-                            door().talker, door().talked >> 20)});
-  }
-  if (grew(door().beyond_network, &beyond_network)) {
+    return fmt::format("a connection {} was closed: it had sent {} MiB of a message without an end",
+                       door().talker, door().talked >> 20);
+  });
+  tell_if_grew(door().beyond_network, &beyond_network, [] {
     const std::scoped_lock lock(door().mutex);
-    tell_limit({Code::kResourceExhausted,
-                fmt::format("the connections to `listen` take half of what LimitNOFILE of "
-                            "gradringd's unit has room for, or are {}: more are turned away, as "
-                            "one from {} was",
-                            kFromPeersMost, door().last_host)});
-  }
+    return fmt::format(
+        "the connections to `listen` take half of what LimitNOFILE of gradringd's "
+        "unit has room for, or are {}: more are turned away, as one from {} was",
+        kFromPeersMost, door().last_host);
+  });
 }
 
 }  // namespace gradring::daemon

@@ -117,9 +117,9 @@ class Session:
         self.socket.sendall(field(1, field(1, 1)))
         self.welcome = fields(fields(self.socket.recv(4096))[1])
 
-    def allocate(self):
-        """A page of memory, of which it keeps no descriptor. Returns what a refusal says."""
-        self.socket.sendall(field(2, field(1, 1) + field(2, 4096)))
+    def allocate(self, size=4096):
+        """Memory of which it keeps no descriptor. Returns what a refusal says."""
+        self.socket.sendall(field(2, field(1, 1) + field(2, size)))
         data, ancillary, _, _ = self.socket.recvmsg(4096, 64)
         for _, _, descriptors in ancillary:
             for descriptor in array.array("i", descriptors):

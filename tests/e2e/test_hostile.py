@@ -333,35 +333,6 @@ def test_who_comes_and_goes_leaves_no_memory_behind(pair):
     wait_until(lambda: node.footprint().rss_bytes < before + (20 << 20), 20, "the daemon is as large as before")
 
 
-COMES_OFTEN = """
-import sys
-runtime_dir, times = sys.argv[1], int(sys.argv[2])
-become(12345)
-held = []
-for _ in range(times):
-    try:
-        held.append(greeted(f"{runtime_dir}/control.sock"))
-    except OSError:
-        pass
-print(len(held))
-"""
-
-
-def test_one_user_that_takes_all_connections(pair):
-    """Half of what there is room for is left to the others."""
-    node = pair.nodes[0]
-    pid = node.daemon_pid()
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    try:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (400, before[1]))
-        for _ in range(2):  # those of before are gone
-            assert int(as_stranger(COMES_OFTEN, node.runtime_dir, 230)) == 200
-            time.sleep(0.5)
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-    assert "uid 12345 has half of the connections" in node.log(200)
-
-
 def lingering(server):
     """A connection with so much to send that closing it takes 8 s."""
     one = socket.create_connection(server.getsockname())
