@@ -15,6 +15,7 @@
 #include "daemon/control/sessions.h"
 #include "daemon/core/membership.h"
 #include "daemon/flight/ring.h"
+#include "daemon/notice.h"
 
 namespace gradring::daemon {
 
@@ -86,6 +87,7 @@ class Requests {
 
   const Config config_;
   const Parts parts_;
+  Seldom told_shares_;
   std::set<SessionId> early_;  // sessions with such
   bool draining_ = false;
   uint64_t malformed_ = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/clock.h"
 #include "daemon/control/requests.h"
 
 namespace gradring::daemon {
@@ -50,16 +51,20 @@ Status check(const wire::ShareGpuMemory& share, const SharedSegment& segment,
 }  // namespace
 
 void Requests::refuse_share(const Session& session, uint64_t request, const Status& why) {
-  spdlog::info("a GPU's memory of {} goes by way of its trainer: {}", describe(session.who),
-               why.message());
+  if (told_shares_.lets(why.message(), monotonic_now())) {
+    spdlog::info("a GPU's memory of {} goes by way of its trainer: {}", describe(session.who),
+                 why.message());
+  }
   parts_.clients->refuse(session.routing_id, request, why);
 }
 
 void Requests::share_gpu(const Asked& asked, Session& session, const wire::ShareGpuMemory& share) {
   const auto offered = session.offered.extract(share.offered());  // closed, whatever comes of it
   const auto refuse = [&](const Status& why) { refuse_share(session, asked.request, why); };
-  if (!parts_.opener->works()) {
-    return refuse({Code::kUnavailable, "the GPUs of this daemon sum for nobody (gpu-sums)"});
+  if (!parts_.opener->works()) {  // as libgradring knows from the welcome
+    return parts_.clients->refuse(
+        session.routing_id, asked.request,
+        {Code::kUnavailable, "the GPUs of this daemon sum for nobody (gpu-sums)"});
   }
   const auto it = session.segments.find(share.segment());
   if (it == session.segments.end()) {

@@ -182,3 +182,20 @@ def test_many_ops_that_fail_at_length(make_cluster):
         fails.stdin.close()
     assert most < 350 << 20, f"{most >> 20} MiB"
     assert_undisturbed(job)
+
+
+SHARES_NOTHING = """
+import sys
+session = Session(sys.argv[1])
+one = session.control()
+received(one)
+for _ in range(100):
+    one.sendall(frame(field(1, 1) + field(2, 7) + field(10, field(1, 1))))
+    assert b"gpu-sums" in received(one)
+"""
+
+
+def test_memory_of_gpus_that_sum_for_nobody(pair):
+    """The log does not tell of each that is refused."""
+    as_stranger(SHARES_NOTHING, pair.nodes[0].runtime_dir)
+    assert "by way of its trainer" not in pair.nodes[0].log(200)
