@@ -1,11 +1,20 @@
 #include "daemon/control/asker.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "daemon/clock.h"
 #include "daemon/notice.h"
 
 namespace gradring::daemon {
+
+Status place_for(const Asker& asker, size_t all, size_t own, size_t most) {
+  if (all >= most) return {Code::kResourceExhausted, "too many queries at once; try again"};
+  if (asker.uid == 0 || own < most / 2) return {};
+  return {Code::kResourceExhausted,
+          fmt::format("uid {} asks {} queries at once already; try again", asker.uid, own)};
+}
 
 void Answers::give(const Asker& asker, wire::QueryReply reply) {
   if (reply.answered_at() == 0) reply.set_answered_at(monotonic_now());

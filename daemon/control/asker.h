@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -15,6 +16,11 @@ struct Asker {
   uint64_t request = 0;      // the client's or the peer's own number
   uint32_t uid = 0;          // of the client, as the daemon that it asked knows it from the kernel
 };
+
+// Whether there is a place for one more question, where `all` wait for their answers, `own` of them
+// this asker's user's, and `most` may. Nobody but root has more than half of the places, or the
+// others could ask nothing.
+Status place_for(const Asker& asker, size_t all, size_t own, size_t most);
 
 // The way back to askers. What cannot be sent is dropped: who asked stops waiting by itself.
 // Control thread only.

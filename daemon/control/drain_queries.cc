@@ -15,7 +15,7 @@ namespace {
 constexpr core::Time kAnswersWithin = 1 * core::kSecond;  // as query.proto says
 constexpr core::Time kAsksAgainWithin = 500 * core::kMillisecond;
 
-constexpr size_t kWaitingMax = 64;
+constexpr size_t kWaitingMax = 128;
 
 constexpr uint64_t kTimeoutMaxMs = 7ull * 24 * 3600 * 1000;  // keeps the sum with now in range
 
@@ -60,8 +60,9 @@ void DrainQueries::ask(const Asker& asker, const wire::DrainOrder& order, core::
 
 Status DrainQueries::fault_of(const Asker& asker, const wire::DrainOrder& order) const {
   if (order.action() == wire::DrainOrder::LOOK) {
-    if (waiting_.size() < kWaitingMax) return {};
-    return {Code::kResourceExhausted, "too many queries at once; try again"};
+    const auto own = std::ranges::count_if(
+        waiting_, [&asker](const Waiting& one) { return one.asker.uid == asker.uid; });
+    return place_for(asker, waiting_.size(), static_cast<size_t>(own), kWaitingMax);
   }
   if (!may_look_after(asker.uid, *membership_)) {
     return {Code::kPermissionDenied,

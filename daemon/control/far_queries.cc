@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -11,16 +12,16 @@ namespace {
 // Longer than a peer takes for an answer that it has to gather from others.
 constexpr core::Time kForPeer = 2 * core::kSecond;
 
-constexpr size_t kPendingMax = 256;
+constexpr size_t kPendingMax = 512;
 
 }  // namespace
 
 void FarQueries::ask(const Asker& asker, const wire::Query& query, core::Time now,
                      core::Time takes) {
-  if (pending_.size() >= kPendingMax) {
-    return answers_.refuse(asker,
-                           {Code::kResourceExhausted, "too many queries at once; try again"});
-  }
+  const auto own = std::ranges::count_if(
+      pending_, [&asker](const auto& entry) { return entry.second.asker.uid == asker.uid; });
+  const Status place = place_for(asker, pending_.size(), static_cast<size_t>(own), kPendingMax);
+  if (!place.ok()) return answers_.refuse(asker, place);
   wire::PeerMessage message;
   message.mutable_question()->set_id(next_);
   message.mutable_question()->set_uid(asker.uid);

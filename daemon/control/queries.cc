@@ -21,8 +21,8 @@ constexpr core::Time kPatience = 500 * core::kMillisecond;  // as client.proto p
 // each.
 constexpr core::Time kLookPatience = 60 * core::kSecond;
 
-// Queries under way at one time; a person asks one, a script some.
-constexpr size_t kPendingMax = 64;
+// Queries under way at one time, and parts of them for one peer; a person asks one, a script some.
+constexpr size_t kPendingMax = 128;
 
 }  // namespace
 
@@ -96,9 +96,8 @@ void Queries::query_job(const Asker& asker, const wire::Query& query) {
         asker, {Code::kNotFound, fmt::format("node {} knows no job {}; gradringctl jobs lists them",
                                              config_.node, name)});
   }
-  if (pending_.size() >= kPendingMax) {
-    return answers_->refuse(asker,
-                            {Code::kResourceExhausted, "too many queries at once; try again"});
+  if (Status place = place_for_job_query(asker); !place.ok()) {
+    return answers_->refuse(asker, place);
   }
   Pending pending;
   pending.asker = asker;
@@ -127,12 +126,26 @@ void Queries::query_job(const Asker& asker, const wire::Query& query) {
   finish_if_complete(pending_.emplace(id, std::move(pending)).first);
 }
 
+Status Queries::place_for_job_query(const Asker& asker) const {
+  size_t all = 0, own = 0;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.part) continue;
+    ++all;
+    own += pending.asker.uid == asker.uid ? 1 : 0;
+  }
+  return place_for(asker, all, own, kPendingMax);
+}
+
 void Queries::on_peer_query(const std::string& node, const wire::JobQuery& query) {
   Pending pending;
   pending.asker = {.node = node, .request = query.query()};
   pending.part = true;
-  if (!gradring::from_wire(query.incarnation(), &pending.job) || pending_.size() >= kPendingMax)
-    return;
+  if (!gradring::from_wire(query.incarnation(), &pending.job)) return;
+  // What a peer asks for its clients has the bound that it has there.
+  const auto parts = std::ranges::count_if(pending_, [&node](const auto& entry) {
+    return entry.second.part && entry.second.asker.node == node;
+  });
+  if (static_cast<size_t>(parts) >= kPendingMax) return;
   pending.deadline = monotonic_now() + kPatience;
   pending.awaits_data = parts_.jobs->find(pending.job) != nullptr;
   const uint64_t id = next_query_++;

@@ -129,6 +129,7 @@ class Queries final : public QuerySink {
   void answer(const Asker& asker, const wire::Query& query);
   void answer(const Asker& asker, FlightQueries::Answer answer);
   void query_job(const Asker& asker, const wire::Query& query);
+  Status place_for_job_query(const Asker& asker) const;
   void finish_if_complete(std::map<uint64_t, Pending>::iterator it);
   void finish(std::map<uint64_t, Pending>::iterator it);
   void keep_first(const wire::NonfiniteReport& origin, Pending* pending);

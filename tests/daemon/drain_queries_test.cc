@@ -27,11 +27,11 @@ class DrainQueriesTest : public testing::Test {
   static constexpr core::Time kMoment = 100 * core::kMillisecond;
   static constexpr core::Time kLong = 3 * core::kSecond;
 
-  // Root, who asks by a daemon that is not there: no answer is sent.
-  void ask(Order::Action action, core::Time now, const std::string& by = "far") {
+  // Root, if not told, who asks by a daemon that is not there: no answer is sent.
+  void ask(Order::Action action, core::Time now, const std::string& by = "far", uint32_t uid = 0) {
     wire::DrainOrder order;
     order.set_action(action);
-    queries_.ask({.node = by}, order, now);
+    queries_.ask({.node = by, .uid = uid}, order, now);
   }
 
   zmq::context_t context_;
@@ -65,6 +65,19 @@ TEST_F(DrainQueriesTest, WhoWaitsHearsItsEndAndAsksOnceMore) {
   EXPECT_TRUE(queries_.owes_its_end(kStart + kLong + kMoment));
   ask(Order::LOOK, kStart + kLong + kMoment);
   EXPECT_FALSE(queries_.owes_its_end(kStart + kLong + kMoment));
+}
+
+TEST_F(DrainQueriesTest, AStrangerWhoAsksOftenKeepsNobodyFromIt) {
+  ask(Order::START, kStart);
+  ask(Order::LOOK, kStart);
+  for (int i = 0; i < 1000; ++i) ask(Order::LOOK, kStart, "far", 1000);
+  ask(Order::LOOK, kStart, "other");
+  daemon_.state.phase = Phase::kStopping;
+  queries_.over(kStart + kMoment);
+  for (int i = 0; i < 1000; ++i) ask(Order::LOOK, kStart + kMoment, "far", 1000);
+  EXPECT_TRUE(queries_.owes_its_end(kStart + kMoment)) << "root's second question had no place";
+  ask(Order::LOOK, kStart + kMoment, "other");
+  EXPECT_FALSE(queries_.owes_its_end(kStart + kMoment));
 }
 
 TEST_F(DrainQueriesTest, EachWhoHeardItsEndAsksOnceMore) {

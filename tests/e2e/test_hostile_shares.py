@@ -1,11 +1,13 @@
 """What one user takes at the daemon's doors leaves room for the others."""
 
 import resource
+import signal
 import subprocess
 import sys
 import time
 
-from test_hostile import STRANGERS, as_stranger
+import strangers
+from test_hostile import STRANGERS, as_stranger, assert_undisturbed, innocent
 
 COMES_OFTEN = """
 import sys
@@ -45,3 +47,35 @@ def test_one_user_that_takes_all_connections(pair):
         asks.kill()
         asks.wait()
     assert "uid 12345 has half of the connections" in node.log(200)
+
+
+ASKS_WHO_IS_SILENT = """
+import sys
+become(12345)
+one = greeted(f"{sys.argv[1]}/control.sock")
+one.sendall(frame(query(0, f3=b"n1")) * 700 + frame(query(3, f2=b"innocent")) * 200)
+print("asked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_who_asks_much_of_a_silent_peer(make_cluster):
+    """The others may ask as well."""
+    cluster = make_cluster(2).start()
+    job = innocent(cluster)
+    runtime_dir = cluster.nodes[0].runtime_dir
+    with strangers.greeted(f"{runtime_dir}/control.sock") as root:
+        cluster.nodes[1].daemon.signal(signal.SIGSTOP)
+        try:
+            with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + ASKS_WHO_IS_SILENT, runtime_dir],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as asks:
+                assert asks.stdout.readline() == b"asked\n"
+                root.sendall(strangers.frame(strangers.query(0, f3=b"n1")) + strangers.frame(strangers.query(3, f2=b"innocent")))
+                time.sleep(0.2)
+                asks.stdin.close()
+        finally:
+            cluster.nodes[1].daemon.signal(signal.SIGCONT)
+        for _ in range(2):
+            answer = strangers.received(root)
+            assert b"at once" not in answer, answer
+    assert_undisturbed(job)
