@@ -250,6 +250,12 @@ bool leaves_enough_files(int newest) {
   return static_cast<rlim_t>(newest) + std::min(kLeftMost, limit.rlim_cur / 8) < limit.rlim_cur;
 }
 
+bool is_within_share(uint32_t uid, uint64_t descriptors) {
+  rlimit limit{};
+  if (uid == 0 || uid == geteuid() || getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
+  return descriptors <= limit.rlim_cur / 2;
+}
+
 std::string no_files_left(const char* for_what) {
   return std::string("gradringd has no file descriptors left for ") + for_what +
          ": raise LimitNOFILE of its unit, or see in `ls -l /proc/PID/fd` who holds them";

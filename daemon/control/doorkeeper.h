@@ -11,6 +11,10 @@ namespace gradring::daemon {
 // of somebody who connected, or of memory for a trainer. Any thread.
 bool leaves_enough_files(int newest);
 
+// True if so many descriptors are no more than half of what this process may have, which is the
+// most for one user; root, and the daemon's own user, have no share. Any thread.
+bool is_within_share(uint32_t uid, uint64_t descriptors);
+
 // "gradringd has no file descriptors left for ..."
 std::string no_files_left(const char* for_what = "whoever connects");
 

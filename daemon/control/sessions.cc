@@ -212,6 +212,14 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
                     "segment-limit is {} and {} are in use",
                     bytes, session.who.uid, left, limits_.segment_bytes_per_uid, in_use));
   }
+  const uint64_t own = charges_[session.who.uid].segments;
+  if (!is_within_share(session.who.uid, own + 1)) {
+    return refused(
+        Code::kResourceExhausted,
+        fmt::format("uid {} has {} segments, half of the file descriptors that gradringd "
+                    "may have (LimitNOFILE of its unit); allocate fewer and larger ones",
+                    session.who.uid, own));
+  }
   auto segment = transport::Segment::create(bytes);
   if (!segment) return tl::unexpected(segment.error());
   if (!leaves_enough_files(segment->fd())) {

@@ -268,6 +268,28 @@ TEST(Sessions, SegmentsLeaveMappingsToOthersAndToTheDaemon) {
   EXPECT_TRUE(sessions.allocate(*twin, 1));
 }
 
+// Whoever has all that trainers may have would keep out the others.
+TEST(Sessions, AUserHasHalfOfTheDescriptorsAtMost) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{200, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  SessionLimits limits = kLimits;
+  limits.segments_per_session = 1000;
+  limits.segment_bytes_per_uid = 1 << 30;
+  Sessions sessions(limits);
+  Session* greedy = *sessions.open({7, 1}, 0);
+  std::string why;
+  for (int i = 0; i < 150 && why.empty(); ++i) {
+    const auto segment = sessions.allocate(*greedy, 1);
+    if (!segment) why = segment.error().message();
+  }
+  Session* other = *sessions.open({8, 2}, 0);
+  EXPECT_TRUE(sessions.allocate(*other, 1));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(why, HasSubstr("uid 7 has 100 segments, half of the file descriptors"));
+}
+
 // Whoever opens the file else waits until the lease is given up, for 45 s.
 TEST(Sessions, ALeaseOnASegmentKeepsNobodyWaiting) {
   Sessions sessions(kLimits);
