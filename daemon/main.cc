@@ -210,6 +210,8 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
           const std::vector<std::string>& arguments) {
   auto lock = lock_runtime_dir(config.runtime_dir);
   if (!lock) return refuse(lock.error());
+  const std::string risk = risk_of_runtime_dir(config.runtime_dir);
+  if (!risk.empty()) spdlog::warn("{}", risk);
   transport::set_nccl_environment(gpu_sums_by(config.gpu_engine));
   raise_file_limit();
   const StandingFacts facts = facts_of(made);

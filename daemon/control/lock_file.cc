@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "daemon/control/process.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -36,6 +38,18 @@ std::string fault_of_runtime_dir(const std::string& directory) {
       "runtime-dir: {} does not exist, and uid {} cannot make it: {}: {}; choose another, as in "
       "--runtime-dir /tmp/gradring",
       directory, geteuid(), parent, std::strerror(errno));
+}
+
+std::string risk_of_runtime_dir(const std::string& directory) {
+  struct stat status {};
+  if (stat(directory.c_str(), &status) != 0) return "";
+  const uid_t owner = status.st_uid;
+  // Who is not mapped into this user namespace is, as a rule, the root outside of it.
+  if (owner == 0 || owner == geteuid() || !is_one_user(owner)) return "";
+  return fmt::format(
+      "runtime-dir: {} belongs to uid {}, who can put sockets of its own in the place of those of "
+      "gradringd, and be told what is meant for it; give it to root or to uid {}: chown {} {}",
+      directory, owner, geteuid(), geteuid(), directory);
 }
 
 tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,

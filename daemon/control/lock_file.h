@@ -16,4 +16,7 @@ tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,
 // The same question without taking anything: empty, or what is wrong with the directory.
 std::string fault_of_runtime_dir(const std::string& directory);
 
+// Empty, or by whom the sockets in it could be replaced, though they may not write to them.
+std::string risk_of_runtime_dir(const std::string& directory);
+
 }  // namespace gradring::daemon

@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include "daemon/control/attach.h"
+#include "daemon/control/lock_file.h"
 #include "tests/daemon/next_life.h"
 #include "tests/daemon/scratch.h"
 
 namespace gradring::daemon {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 int try_to_connect(const Fd& socket, const std::string& path) {
@@ -27,6 +29,18 @@ int try_to_connect(const Fd& socket, const std::string& path) {
 }
 
 Fd packet_socket() { return Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
+
+TEST(RuntimeDir, OfAnotherUserIsARisk) {
+  const Scratch scratch;
+  EXPECT_EQ(risk_of_runtime_dir(scratch.directory()), "");
+  EXPECT_EQ(risk_of_runtime_dir(scratch.path("is not there yet")), "");
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives directories away";
+  ASSERT_EQ(chmod(scratch.directory().c_str(), 0777), 0);
+  EXPECT_EQ(risk_of_runtime_dir(scratch.directory()), "") << "root has opened it to all";
+  ASSERT_EQ(chown(scratch.directory().c_str(), 1234, 0), 0);
+  EXPECT_THAT(risk_of_runtime_dir(scratch.directory()),
+              AllOf(HasSubstr("belongs to uid 1234"), HasSubstr("chown 0 " + scratch.directory())));
+}
 
 class Listener : public testing::Test {
  protected:
