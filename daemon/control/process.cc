@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -125,7 +126,9 @@ Fd open_pidfd(int socket, int64_t pid) {
   int pidfd = -1;
   socklen_t size = sizeof pidfd;
   if (getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &pidfd, &size) == 0) return Fd(pidfd);
-  if (pid <= 0) return Fd();
+  // A kernel that knows the option, and gives none, says that the process is gone: its number may
+  // be another's.
+  if (errno != ENOPROTOOPT || pid <= 0) return Fd();
   Fd opened(static_cast<int>(syscall(kSysPidfdOpen, pid, 0)));
   // The number may have gone to another process meanwhile, but then the one that connected is dead,
   // and its end of the socket with it.

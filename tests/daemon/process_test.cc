@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 
 #include "daemon/core/recovery.h"
@@ -30,6 +32,18 @@ std::optional<std::string> end_by(int signal) {
 TEST(Process, TellsHowItEnded) {
   EXPECT_EQ(end_by(SIGKILL), "killed by signal 9 (SIGKILL)");
   EXPECT_EQ(end_by(SIGTERM), core::kEndedOnRequest) << "by which blame goes elsewhere";
+}
+
+// A kernel that knows who connected, and cannot name it any more, is not asked for whoever has that
+// number now.
+TEST(Process, OfNobodyThereIsNoPidfd) {
+  const Fd none(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));  // has no process at its other end
+  int pidfd = -1;
+  socklen_t size = sizeof pidfd;
+  constexpr int kSoPeerPidfdOfLinux = 77;
+  ASSERT_NE(getsockopt(none.get(), SOL_SOCKET, kSoPeerPidfdOfLinux, &pidfd, &size), 0);
+  if (errno == ENOPROTOOPT) GTEST_SKIP() << "this kernel does not know";
+  EXPECT_FALSE(open_pidfd(none.get(), getpid()));
 }
 
 }  // namespace
