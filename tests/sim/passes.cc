@@ -50,6 +50,7 @@ void SimJob::fold(const core::FoldOrder& order) {
         {lent(*submission).memory->data() + submission->input.offset + at, submission->prescale});
     ranks.push_back(submission->rank);
   }
+  if (inputs.empty()) return world_->violation(node_->name() + ": a slice without its source");
   Value& value = staging(order.at);
   if (!order.onto_arrived) value.passes.clear();
   value.passes.push_back(ranks);
@@ -63,7 +64,6 @@ void SimJob::fold(const core::FoldOrder& order) {
               sum.data());
     pack(wire, sum.data(), count, value.bytes.data());
   } else if (order.source == core::Fold::kSource) {
-    if (inputs.empty()) return world_->violation(node_->name() + ": a slice without its source");
     std::memcpy(value.bytes.data(), inputs[0].at, length);
   } else {
     sim::fold(op.signature->dtype, op.signature->op, !order.onto_arrived, inputs,
