@@ -60,6 +60,14 @@ TEST(TopFrame, SaysMoreWhereThereIsRoom) {
                         "rank 3 (node n1, pid 4003, state S sleeping)"));
 }
 
+TEST(TopFrame, SaysNothingOfNodesThatItDoesNotKnow) {
+  Model model = live_model();
+  EXPECT_THAT(shown(model, View()), HasSubstr("llama: running, 4 ranks on 2 nodes, epoch 1"));
+  model.jobs[0].state = "ended";
+  model.jobs[0].nodes = 0;
+  EXPECT_THAT(shown(model, View()), HasSubstr("llama: ended, 4 ranks, epoch 1"));
+}
+
 TEST(TopFrame, CountsTheNodesThatDoNotAnswer) {
   Model model = live_model();
   const View all{.choice = {.all = true}};

@@ -111,11 +111,13 @@ Lines top_of(const Model& model, const View& view, size_t width, size_t most) {
 // What the table has no room for.
 Lines details_of(const Job& job, size_t width) {
   Lines lines;
-  add_wrapped(fmt::format("{}: {}, {} on {}, epoch {}, policy {}{}", printable(job.name),
-                          printable(job.state), counted(job.size, "rank"),
-                          counted(job.nodes, "node"), job.epoch, printable(job.policy),
-                          job.explanation.empty() ? "" : ": " + printable(job.explanation)),
-              width, 2, Look::kPlain, &lines);
+  // Of a job that is over nobody knows any more where it was.
+  const std::string where = job.nodes == 0 ? "" : " on " + counted(job.nodes, "node");
+  add_wrapped(
+      fmt::format("{}: {}, {}{}, epoch {}, policy {}{}", printable(job.name), printable(job.state),
+                  counted(job.size, "rank"), where, job.epoch, printable(job.policy),
+                  job.explanation.empty() ? "" : ": " + printable(job.explanation)),
+      width, 2, Look::kPlain, &lines);
   if (job.straggler) {
     add_wrapped("straggler: " + describe(*job.straggler), width, 2, Look::kPlain, &lines);
   }
