@@ -269,6 +269,18 @@ TEST(DrawTopology, DrawsRingsOfAnySize) {
   }
 }
 
+TEST(DrawTopology, TheLegendOfManyLanesHasRoom) {
+  TopologyReports reports = ring_of(4);
+  for (int i = 2; i < 8; ++i) {
+    reports[0].add_lanes()->set_device("mlx5_" + std::to_string(i) + ":1 (RDMA)");
+  }
+  const std::string svg = svg_of(reports);
+  EXPECT_EQ(count_of(svg, "<path class=\"key"), 8u);
+  const std::string first = "<path class=\"key0\" d=\"M";
+  ASSERT_THAT(svg, HasSubstr(first));
+  EXPECT_GT(std::stod(svg.substr(svg.find(first) + first.size())), 0);
+}
+
 TEST(DrawTopology, NamesCannotBreakOut) {
   TopologyReports reports = ring_of(2);
   reports[0].mutable_rings(0)->set_job("</text><script>\"&\x01\xff");

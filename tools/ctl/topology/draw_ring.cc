@@ -26,12 +26,17 @@ struct Seat {
 // An ellipse of nodes, clockwise from the top.
 class Ellipse {
  public:
-  Ellipse(std::vector<Seat> seats, const std::string& title, const std::vector<std::string>& under)
+  Ellipse(std::vector<Seat> seats, const std::string& title, const std::vector<std::string>& under,
+          const std::vector<std::string>& lanes = {})
       : seats_(std::move(seats)) {
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      legend_.push_back(fmt::format("lane {}: {}", i, lanes[i]));
+      legend_width_ += item_width(legend_.back());
+    }
     const double around = static_cast<double>(seats_.size()) * (kNodeWidth + 50);
     wide_ = std::max(kWideMin, around / (2 * std::numbers::pi) * 1.1);
     high_ = std::max(kHighMin, wide_ * kFlat);
-    picture_.width = std::max(2 * wide_ + kNodeWidth + 80, 640.0);
+    picture_.width = std::max({2 * wide_ + kNodeWidth + 80, 640.0, legend_width_ + 48});
     const double top = 62 + 18.0 * static_cast<double>(under.size());
     picture_.height = top + 2 * high_ + kNodeHeight + 70;
     middle_ = {picture_.width / 2, top + high_ + kNodeHeight / 2};
@@ -68,20 +73,13 @@ class Ellipse {
     }
   }
 
-  void legend(const std::vector<std::string>& lanes) {
-    std::vector<std::string> texts;
-    double width = 0;
-    for (size_t i = 0; i < lanes.size(); ++i) {
-      texts.push_back(fmt::format("lane {}: {}", i, lanes[i]));
-      width += item_width(texts.back());
-    }
-    picture_.width = std::max(picture_.width, width + 48);
+  void legend() {
     const double y = picture_.height - 24;
-    double x = middle_.x - width / 2;
-    for (size_t i = 0; i < texts.size(); ++i) {
+    double x = middle_.x - legend_width_ / 2;
+    for (size_t i = 0; i < legend_.size(); ++i) {
       picture_.line({{x, y - 4}, {x + 22, y - 4}}, fmt::format("key{}", i % kLanesMax));
-      picture_.text({x + 29, y}, texts[i], "small", Picture::Anchor::kStart);
-      x += item_width(texts[i]);
+      picture_.text({x + 29, y}, legend_[i], "small", Picture::Anchor::kStart);
+      x += item_width(legend_[i]);
     }
   }
 
@@ -124,6 +122,8 @@ class Ellipse {
   }
 
   std::vector<Seat> seats_;
+  std::vector<std::string> legend_;
+  double legend_width_ = 0;
   Picture picture_;
   Point middle_;
   double wide_ = 0;
@@ -147,10 +147,11 @@ Picture draw_ring(const wire::RingReport& ring, const std::vector<std::string>& 
                                counted(ranks, "rank"), counted(lanes.size(), "lane"), ring.epoch(),
                                nodes == 1 ? "one node: nothing travels"
                                           : "each node sends to the next, clockwise"),
-                   ring.reason()});
+                   ring.reason()},
+                  lanes);
   if (nodes > 1) ellipse.arrows(std::max<size_t>(lanes.size(), 1));
   ellipse.nodes();
-  ellipse.legend(lanes);
+  ellipse.legend();
   return ellipse.take();
 }
 
