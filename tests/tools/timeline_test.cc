@@ -244,6 +244,25 @@ TEST(Chrome, TracksHaveNumbersThatPerfettoTakes) {
   EXPECT_LT(*tracks.rbegin(), uint64_t{1} << 32);
 }
 
+TEST(Chrome, HoweverManyOpsAreUnderWayNoneCutsAnother) {
+  constexpr int kOps = 600;  // a Horovod script has one for each tensor
+  Timeline timeline;
+  for (int i = 0; i < kOps; ++i) {
+    OpSpan op;
+    op.node = "a";
+    op.submitted = 1000 + i;
+    op.ended = 10'000 + i;
+    timeline.ops.push_back(op);
+  }
+  const auto trace = chrome_of(timeline);
+  std::set<uint64_t> rows;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event.value("cat", "") == "op") rows.insert(event["tid"].get<uint64_t>());
+  }
+  ASSERT_EQ(rows.size(), size_t{kOps});
+  EXPECT_LT(*rows.rbegin(), uint64_t{1} << 32);
+}
+
 TEST(Chrome, NamesMayHoldAnything) {
   Timeline timeline;
   timeline.moments.push_back({"job \"x\"\n\xff", "a\\", 5, "<b>", true});

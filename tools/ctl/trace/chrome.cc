@@ -18,9 +18,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Perfetto takes no tid of more than 32 bits, and puts what has one into a track of its choice.
-constexpr uint32_t kRowsOfATrack = 256;   // of a rank or lane
-constexpr uint32_t kFirstLane = 1 << 22;  // above all ranks
-constexpr uint32_t kGpus = 1 << 23;       // above all lanes
+constexpr uint32_t kRowsOfATrack = 256;        // of a rank or lane, side by side
+constexpr uint32_t kFirstLane = 1 << 22;       // above all ranks
+constexpr uint32_t kGpus = 1 << 23;            // above all lanes
+constexpr uint32_t kFurtherRows = 0xc0000000;  // above all of these: rows of whatever has more
 
 std::string upper(std::string text) {
   std::ranges::transform(text, text.begin(),
@@ -44,6 +45,11 @@ class Writer {
 
  private:
   using Process = std::pair<std::string, std::string>;  // node, job
+
+  struct Row {
+    int64_t free_from = 0;
+    uint64_t tid = 0;
+  };
 
   void find_bounds() {
     first_ = std::numeric_limits<int64_t>::max();
@@ -85,17 +91,17 @@ class Writer {
 
   // The first row of the track that is free from `from` on: what is in one row must not overlap.
   uint64_t row_of(uint64_t pid, uint64_t track, int64_t from, int64_t to, const std::string& name) {
-    std::vector<int64_t>& free_from = rows_[{pid, track}];
+    std::vector<Row>& rows = rows_[{pid, track}];
     size_t row = 0;
-    while (row < free_from.size() && free_from[row] > from) ++row;
-    row = std::min<size_t>(row, kRowsOfATrack - 1);
-    if (row == free_from.size()) {
-      free_from.push_back(0);
-      name_it("thread_name", pid, track * kRowsOfATrack + row + 1,
-              row == 0 ? name : name + " +" + std::to_string(row));
+    while (row < rows.size() && rows[row].free_from > from) ++row;
+    if (row == rows.size()) {
+      const uint64_t tid =
+          row < kRowsOfATrack ? track * kRowsOfATrack + row + 1 : kFurtherRows + further_rows_++;
+      rows.push_back({0, tid});
+      name_it("thread_name", pid, tid, row == 0 ? name : name + " +" + std::to_string(row));
     }
-    free_from[row] = to;
-    return track * kRowsOfATrack + row + 1;
+    rows[row].free_from = to;
+    return rows[row].tid;
   }
 
   void write(const OpSpan& op) {
@@ -181,7 +187,8 @@ class Writer {
   int64_t first_ = 0;
   int64_t last_ = 0;
   std::map<Process, uint64_t> processes_;
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<int64_t>> rows_;
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<Row>> rows_;  // by process and track
+  uint64_t further_rows_ = 0;
   std::map<std::pair<std::string, uint64_t>, uint64_t> flows_;  // of a node's op: its arrow
 };
 
