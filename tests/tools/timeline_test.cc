@@ -263,6 +263,19 @@ TEST(Chrome, HoweverManyOpsAreUnderWayNoneCutsAnother) {
   EXPECT_LT(*rows.rbegin(), uint64_t{1} << 32);
 }
 
+TEST(Chrome, AnOpWhoseBeginningIsGoneBeginsWithWhatIsLeftOfItsNodesOps) {
+  // Its submission was overwritten; that the job was formed, long before, was not.
+  const auto trace = chrome_of(timeline_of(
+      {node_of("a", {submitted(9'000'000, 1), done(9'010'000, 0), done(9'020'000, 1)})}, ""));
+  int seen = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event.value("cat", "") != "op" || event["args"]["collective"] != "") continue;
+    ++seen;
+    EXPECT_EQ(event["dur"], 10) << event;
+  }
+  EXPECT_EQ(seen, 1);
+}
+
 TEST(Chrome, NamesMayHoldAnything) {
   Timeline timeline;
   timeline.moments.push_back({"job \"x\"\n\xff", "a\\", 5, "<b>", true});

@@ -58,9 +58,15 @@ class Writer {
       first_ = std::min(first_, at);
       last_ = std::max(last_, at);
     };
-    for (const OpSpan& op : timeline_.ops) see(op.submitted), see(op.ended);
-    for (const SliceSpan& slice : timeline_.slices) see(slice.from), see(slice.to);
-    for (const GpuSpan& span : timeline_.gpus) see(span.from), see(span.to);
+    const auto see_op = [&](const std::string& node, int64_t at) {
+      see(at);
+      int64_t& first =
+          first_of_.try_emplace(node, std::numeric_limits<int64_t>::max()).first->second;
+      if (at != 0) first = std::min(first, at);
+    };
+    for (const OpSpan& op : timeline_.ops) see_op(op.node, op.submitted), see_op(op.node, op.ended);
+    for (const SliceSpan& slice : timeline_.slices) see_op(slice.node, slice.from), see(slice.to);
+    for (const GpuSpan& span : timeline_.gpus) see_op(span.node, span.from), see(span.to);
     for (const Moment& moment : timeline_.moments) see(moment.at);
   }
 
@@ -105,7 +111,7 @@ class Writer {
   }
 
   void write(const OpSpan& op) {
-    const int64_t from = op.submitted != 0 ? op.submitted : first_;
+    const int64_t from = op.submitted != 0 ? op.submitted : first_of_.at(op.node);
     const int64_t to = op.ended != 0 ? op.ended : last_;
     const uint64_t pid = pid_of(op.node, op.job);
     const uint64_t tid = row_of(pid, op.rank, from, to, "rank " + std::to_string(op.rank));
@@ -186,6 +192,9 @@ class Writer {
   bool any_ = false;
   int64_t first_ = 0;
   int64_t last_ = 0;
+  // Of a node's ops: it keeps less of them than of what happens to it, so one that began earlier is
+  // shown from here on.
+  std::map<std::string, int64_t> first_of_;
   std::map<Process, uint64_t> processes_;
   std::map<std::pair<uint64_t, uint64_t>, std::vector<Row>> rows_;  // by process and track
   uint64_t further_rows_ = 0;
