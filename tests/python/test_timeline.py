@@ -31,3 +31,21 @@ def test_no_picture_is_no_failure(tmp_path, caplog, monkeypatch):
         timeline.begin(0)
         timeline.end()
     assert [one.getMessage() for one in caplog.records] == ["no timeline: there is no gradringctl in PATH"]
+
+
+def test_what_the_picture_lacks_is_said(tmp_path, caplog, monkeypatch):
+    program = tmp_path / "gradringctl"
+    program.write_text("""#!/bin/sh
+[ "$3" = stop ] && echo '{"problems": ["9 events were overwritten"]}' || echo '{"problems": ["node n1 is lost"]}'
+exit 1
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    for file in ("nowhere/timeline.json", "timeline.json"):
+        monkeypatch.setenv("GRADRING_TIMELINE", str(tmp_path / file))
+        with caplog.at_level(logging.WARNING, "gradring"):
+            timeline.begin(0)
+            timeline.end()
+    assert [one.getMessage() for one in caplog.records] == [
+        f"no timeline: cannot write {tmp_path}/nowhere/timeline.json",
+        "timeline: node n1 is lost", "timeline: 9 events were overwritten"]

@@ -24,7 +24,8 @@ def start_timeline(file_path: str | os.PathLike, mark_cycles: bool = False) -> N
         file_path: on rank 0's node; written anew.
         mark_cycles: has no effect: there are no cycles.
     Raises:
-        OSError: there is no gradringctl in PATH, or the daemon refuses, as it does where jobs of others are on the node.
+        OSError: there is no gradringctl in PATH, there is no such folder, or the daemon refuses, as it does where jobs of
+            others are on the node.
     """
     del mark_cycles
     if world.rank() == 0:
@@ -35,8 +36,11 @@ def _start(file_path):
     global _file
     with _lock:
         if _file is None:
-            Ctl().ask("trace", "start")
-            _file = os.path.abspath(file_path)
+            file = os.path.abspath(file_path)
+            if not os.access(os.path.dirname(file), os.W_OK):  # better now than after hours of training
+                raise OSError(f"cannot write {file}")
+            _warn_of(Ctl().ask("trace", "start"))
+            _file = file
 
 
 def stop_timeline() -> None:
@@ -49,7 +53,7 @@ def stop_timeline() -> None:
     with _lock:
         file, _file = _file, None
         if file is not None:
-            Ctl().ask("trace", "stop", "-o", file, seconds=_READING)
+            _warn_of(Ctl().ask("trace", "stop", "-o", file, seconds=_READING))
 
 
 def begin(rank: int) -> None:
@@ -66,6 +70,13 @@ def end() -> None:
 
 
 atexit.register(end)
+
+
+def _warn_of(answer) -> None:
+    """Of what is missing in the file: nodes that do not answer, events that were overwritten, or all since somebody else
+    ended the trace."""
+    for problem in answer.get("problems", []):
+        logging.getLogger("gradring").warning("timeline: %s", problem)
 
 
 def _or_say(work) -> None:
