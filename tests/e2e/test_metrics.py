@@ -98,6 +98,11 @@ def test_labels_are_those_that_are_documented(watched):
             assert labels == documented()[name][1] | {"node"}, name
 
 
+def test_nobody_measures_the_way_to_a_daemon_of_the_same_machine(watched):
+    wait_until(lambda: re.search(r"gradring_lane_sent_bytes_total{.*} [1-9]", watched.page()), 30, "slices go")
+    assert "gradring_lane_path_bytes_per_second{" not in watched.page()
+
+
 def test_every_alert_says_what_to_do_and_has_a_test(watched):
     told = (ROOT / "docs/metrics.md").read_text()
     tested = (RULES / "alerts_test.yml").read_text()
