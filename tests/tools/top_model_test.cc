@@ -99,6 +99,13 @@ TEST(TopView, SortsByAnyColumnBothWays) {
   EXPECT_EQ(view.sort, Sort::kName);
 }
 
+TEST(TopView, ShowsWhatFormsBeforeWhatIsOver) {
+  Model model = three_jobs();
+  model.jobs.push_back({.name = "ended", .incarnation = "e1", .size = 2, .over = true});
+  EXPECT_THAT(names(model, View()), ElementsAre("alexnet", "bert", "forming", "ended"));
+  EXPECT_THAT(names(model, {.reversed = true}), ElementsAre("bert", "alexnet", "forming", "ended"));
+}
+
 TEST(TopView, FiltersWhileItIsTyped) {
   const Model model = three_jobs();
   View view;

@@ -90,6 +90,7 @@ Job job_of(const JobSample& sample, const Sample& before) {
           .explanation = summary.explanation(),
           .epoch = summary.epoch(),
           .size = summary.size(),
+          .over = summary.over(),
           .exposed = exposed_of(sample.report),
           .straggler = straggler_of(sample.report)};
   std::set<std::string> nodes;

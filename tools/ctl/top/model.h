@@ -54,6 +54,7 @@ struct Job {
   uint64_t epoch = 0;
   uint32_t size = 0;  // ranks
   uint32_t nodes = 0;
+  bool over = false;
   // Nothing where it was not seen twice.
   std::optional<double> ops_per_second{};
   std::optional<double> bytes_per_second{};      // as a rank counts them: algbw of nccl-tests

@@ -127,6 +127,7 @@ std::vector<const Job*> jobs_shown(const Model& model, const View& view) {
     const auto of_a = value_of(*a, view.sort);
     const auto of_b = value_of(*b, view.sort);
     if (of_a.has_value() != of_b.has_value()) return of_a.has_value();
+    if (!of_a && a->over != b->over) return b->over;
     if (of_a != of_b) return view.reversed ? *of_a < *of_b : *of_a > *of_b;
     return view.sort == Sort::kName && view.reversed ? a->name > b->name : a->name < b->name;
   });

@@ -34,7 +34,7 @@ struct Key {
 };
 
 // The jobs that are shown, in their order: the largest first, names from A; the other way round
-// when reversed. What has no value comes last in any case.
+// when reversed. What has no value comes last in any case, of that last what is over.
 std::vector<const Job*> jobs_shown(const Model& model, const View& view);
 // The job that is selected; nullptr where none is shown.
 const Job* selected_job(const Model& model, const View& view);
