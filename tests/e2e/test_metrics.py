@@ -67,6 +67,15 @@ def test_the_dashboard_can_be_narrowed_to_a_node_and_a_job(watched):
         assert all(float(series["value"][1]) == 0 for series in nobody), (title, nobody)
 
 
+def test_what_a_job_reaches_is_not_that_of_a_part_of_its_nodes(watched):
+    now = watched.api.now()
+    for panel in ("Bus bandwidth", "Bus bandwidth by job", "Ops by job"):
+        expression = next(expr for title, expr in dashboard.queries() if title == panel)
+        whole, narrowed = ({tuple(sorted(series["metric"].items())): series["value"][1] for series in
+                            watched.api.query(dashboard.substitute(expression, node=node), at=now)} for node in (".*", "n1"))
+        assert whole == narrowed, (panel, whole, narrowed)
+
+
 def test_alerts_are_silent_in_health(watched):
     found = alerts()
     assert len(found) == (RULES / "alerts.yml").read_text().count("- alert:")
