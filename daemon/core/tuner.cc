@@ -185,7 +185,10 @@ std::optional<Tuning> Tuner::wanted() {
   Tuning next = found();
   const bool last = changes_ + 1 >= options_.changes_most;
   for (auto& [size_class, c] : classes_) {
-    if (last) c.finding.tried.reset();
+    if (last && c.finding.tried) {
+      c.left.push_back(*c.finding.tried);
+      c.finding.tried.reset();
+    }
     c.finding.left = static_cast<uint32_t>(c.left.size());
     next.set({size_class, c.finding.settled, c.finding.tried});
   }
@@ -219,7 +222,7 @@ bool Tuner::over() const {
 std::set<uint32_t> Tuner::searched() const {
   std::set<uint32_t> searched;
   for (const auto& [size_class, c] : classes_) {
-    if (exhausted() || (c.left.empty() && !c.finding.tried)) searched.insert(size_class);
+    if (c.left.empty() && !c.finding.tried) searched.insert(size_class);
   }
   return searched;
 }

@@ -82,7 +82,8 @@ class Tuner {
   Verdict compare(Class* c) const;
   void begin_class(uint32_t size_class);
   bool round_is_over() const;
-  bool exhausted() const { return changes_ >= options_.changes_most; }
+  // To try something takes two changes: there, and back again.
+  bool exhausted() const { return changes_ + (table_.searching() ? 1 : 2) > options_.changes_most; }
 
   const TunerOptions options_;
   Tuning table_;  // the view's

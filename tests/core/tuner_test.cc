@@ -188,6 +188,32 @@ TEST(Tuner, SizesThatComeLaterAreTriedAsWell) {
   EXPECT_EQ(job.view.settled(kLarge), kRingOf128K);
 }
 
+TEST(Tuner, WhatWasNotTriedToTheEndIsNotTakenForSearched) {
+  Job job([](uint32_t, const Choice&) { return 500.0; });
+  std::vector<uint32_t> classes;
+  for (const uint32_t later : {kLarge, kSmall, kSmall - 1, kLarge - 1}) {  // when all is tried
+    for (int i = 0; i < 100; ++i) job.tuner.add({later, false, 500'000});
+    if (const auto wanted = job.tuner.wanted()) {
+      job.view = *wanted;
+      job.tuner.entered(job.view);
+      ++job.changes;
+    }
+    classes.push_back(later);
+    job.train(100'000, classes);
+  }
+  EXPECT_TRUE(job.tuner.over());
+  EXPECT_FALSE(job.view.searching());
+  EXPECT_LE(job.changes, tuner_options().changes_most);
+  int unfinished = 0;
+  for (const TunedFinding& finding : job.tuner.findings()) {
+    if (finding.left == 0) continue;
+    ++unfinished;
+    EXPECT_THAT(job.tuner.searched(), Not(Contains(finding.size_class)));
+  }
+  EXPECT_EQ(unfinished, 1) << "there were too few changes for all";
+  EXPECT_THAT(job.tuner.searched(), Contains(kLarge));
+}
+
 TEST(Tuner, AnothersTableBeginsItAnew) {
   Job job([](uint32_t, const Choice& choice) { return choice == kRingOf128K ? 300.0 : 500.0; });
   job.train(300, {kLarge});
