@@ -269,6 +269,15 @@ TEST(DrawTopology, DrawsRingsOfAnySize) {
   }
 }
 
+TEST(DrawTopology, TheLegendOfAMachineHasRoom) {
+  const std::string svg = svg_of(replay("server-4x2"));
+  const std::string width = "width=\"", last = "<path class=\"system\" d=\"M";
+  ASSERT_THAT(svg, HasSubstr(last));
+  const double from = std::stod(svg.substr(svg.rfind(last) + last.size()));
+  EXPECT_GT(std::stod(svg.substr(svg.find(width) + width.size())), from + 29 + 100)
+      << "between sockets: it is the last there";
+}
+
 TEST(DrawTopology, TheLegendOfManyLanesHasRoom) {
   TopologyReports reports = ring_of(4);
   for (int i = 2; i < 8; ++i) {

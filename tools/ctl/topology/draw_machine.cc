@@ -67,7 +67,9 @@ class MachineDrawing {
       picture_.box({label.at.x - 3, label.at.y - 11}, label.width, 15, label.kind, 2);
       picture_.text(label.at, label.text, "small", Anchor::kStart);
     }
-    draw_legend(machine_, any_switch_, {kMargin, row_top + row_size.height + 34}, &picture_);
+    const double legend_end =
+        draw_legend(machine_, any_switch_, {kMargin, row_top + row_size.height + 34}, &picture_);
+    picture_.width = std::max(picture_.width, legend_end + kMargin);
     return std::move(picture_);
   }
 

@@ -22,6 +22,7 @@ class Legend {
     picture_->line({{at_.x, at_.y - 4}, {at_.x + kSample, at_.y - 4}}, kind);
     name(words);
   }
+  double end() const { return at_.x - kBetween; }
 
  private:
   void name(std::string_view words) {
@@ -36,7 +37,8 @@ class Legend {
 
 }  // namespace
 
-void draw_legend(const wire::MachineReport& machine, bool any_switch, Point at, Picture* picture) {
+double draw_legend(const wire::MachineReport& machine, bool any_switch, Point at,
+                   Picture* picture) {
   bool used = false, idle = false, down = false;
   for (int i = 0; i < machine.nics_size(); ++i) {
     const wire::RailReport* rail = rail_of(machine, i);
@@ -57,6 +59,7 @@ void draw_legend(const wire::MachineReport& machine, bool any_switch, Point at, 
   if (nvlink_height(machine) > 0) legend.line("nvlink", "NVLink");
   if (affinity) legend.line("affinity", "GPU uses card");
   if (machine.sockets_size() > 1) legend.line("system", "between sockets");
+  return legend.end();
 }
 
 }  // namespace gradring::tools

@@ -5,7 +5,8 @@
 
 namespace gradring::tools {
 
-// What the colours of a machine's picture mean, as far as they are in it.
-void draw_legend(const wire::MachineReport& machine, bool any_switch, Point at, Picture* picture);
+// What the colours of a machine's picture mean, as far as they are in it. Returns how far right it
+// goes.
+double draw_legend(const wire::MachineReport& machine, bool any_switch, Point at, Picture* picture);
 
 }  // namespace gradring::tools
