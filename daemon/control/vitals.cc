@@ -114,8 +114,8 @@ void Vitals::fill_peers(metrics::Snapshot* to, core::Time now) {
 void Vitals::fill_traffic(metrics::Snapshot* to, const Pulse& pulse) const {
   to->messages_sent = pulse.transport.messages_sent;
   to->messages_received = pulse.transport.messages_received;
-  to->payload_bytes_sent = pulse.transport.payload_bytes_sent;
-  to->payload_bytes_received = pulse.transport.payload_bytes_received;
+  to->payload_bytes_sent = pulse.gradients_sent;
+  to->payload_bytes_received = pulse.gradients_received;
   to->registrations = pulse.transport.registrations;
   to->registered_bytes = pulse.transport.registered_bytes;
   to->bundles_sent = pulse.bundles_sent;

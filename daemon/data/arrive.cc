@@ -60,6 +60,7 @@ DataThread::Landing DataThread::on_header(uint8_t lane, std::span<const std::byt
     return {};
   }
   if (lane < peer.lanes.size()) peer.lanes[lane].received_bytes += payload_bytes;
+  shared_.gradients_received += payload_bytes;
   return {landing->to, landing->loan, landing->on_host};
 }
 

@@ -236,6 +236,8 @@ void DataThread::pulse(core::Time now) {
     pulse.staging_bytes_most = std::max(pulse.staging_bytes_most, job->staging_bytes());
   }
   for (const auto& lane : lanes_) pulse.transport += lane->counters();
+  pulse.gradients_sent = shared_.gradients_sent;
+  pulse.gradients_received = shared_.gradients_received;
   pulse.bundles_sent = shared_.outbox.bundles();
   pulse.frames_bundled = shared_.outbox.frames_bundled();
   pulse.gpus = shared_.gpus.traffic();

@@ -48,6 +48,8 @@ struct DataShared {
   Ledger ledger;
   PassRunner passes;
   GpuDesk gpus;
+  uint64_t gradients_sent = 0;  // bytes, to all peers there ever were
+  uint64_t gradients_received = 0;
   std::vector<std::vector<uint8_t>> lanes_near_gpu;  // by GPU; empty until it is known
 };
 

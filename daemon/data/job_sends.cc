@@ -112,6 +112,7 @@ bool JobExecutor::lend(uint8_t lane, PeerId to, const Frame& frame, core::Stagin
   }
   if (sent == Outbox::Sent::kNowhere) return false;
   peer.lanes[lane].sent_bytes += payload.size();
+  shared_->gradients_sent += payload.size();
   if (there != nullptr) shared_->gpus.count_sent(bytes);
   return true;
 }

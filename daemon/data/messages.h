@@ -285,6 +285,8 @@ struct Pulse {
   std::vector<PeerTraffic> peers;  // by PeerId
   std::vector<JobTraffic> jobs;
   transport::Counters transport;
+  uint64_t gradients_sent = 0;  // bytes; the transport also counts heads in bundles, and probes
+  uint64_t gradients_received = 0;
   uint64_t bundles_sent = 0;    // messages of several frames
   uint64_t frames_bundled = 0;  // in them
   GpuTraffic gpus;

@@ -112,6 +112,16 @@ def test_nobody_measures_the_way_to_a_daemon_of_the_same_machine(watched):
     assert "gradring_lane_path_bytes_per_second{" not in watched.page()
 
 
+def test_a_probe_and_what_holds_small_frames_together_are_no_gradients(watched):
+    _, out, said = watched.cluster.nodes[0].ctl("bandwidth", "--matrix", "--force", "--seconds", "0.2")
+    assert "worst: n" in out, (out, said)
+    page = watched.page()
+    for way in ("sent", "received"):
+        all_peers = re.search(rf"gradring_payload_{way}_bytes_total{{.*}} (\S+)", page)
+        lanes = re.findall(rf"gradring_lane_{way}_bytes_total{{.*}} (\S+)", page)
+        assert float(all_peers[1]) == sum(map(float, lanes)) > 0, way
+
+
 def test_every_alert_says_what_to_do_and_has_a_test(watched):
     told = (ROOT / "docs/metrics.md").read_text()
     tested = (RULES / "alerts_test.yml").read_text()
