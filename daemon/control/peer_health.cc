@@ -70,8 +70,8 @@ void Peers::measure_paths(core::Time now) {
   uint64_t sent = 0;
   for (const Peer& peer : peers_) sent += peer.traffic.sent_bytes();
   if (std::exchange(measured_at_, sent) == sent) return;
-  std::map<std::string, int>
-      owners;  // of an address: several daemons may share a machine, ours too
+  // Of an address: several daemons may share a machine, ours too.
+  std::map<std::string, int> owners;
   for (const std::string& host : self_.lane_hosts) ++owners[host];
   for (const Peer& peer : peers_) {
     for (const std::string& host : peer.lane_hosts) owners[host] += peer.up ? 1 : 0;
