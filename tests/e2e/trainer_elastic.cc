@@ -113,6 +113,9 @@ class Trainer {
       const gradring_code code = gradring_join_point(comm_, &result, &view);
       Json line = report(state_[0], code, result);
       line["event"] = "join point";
+      if (code != GRADRING_OK && result.verdict == 0) {  // told between two ops
+        line = {{"event", "refused"}, {"code", code}, {"message", gradring_last_error()}};
+      }
       if (code == GRADRING_OK) describe_view(view, &line);
       say(line);
       if (code != GRADRING_OK) return false;

@@ -65,11 +65,13 @@ class JsonFile {
   const std::string path_;
 };
 
+int complain_of(const gradring_options& place, const std::exception& error) {
+  return complain(fmt::format("rank {}: {}", place.rank, error.what()), kFailed);
+}
+
 // The part of one rank. Rank 0 speaks for all.
-int measure(const PerfOptions& options, const gradring_options& place) {
-  std::optional<JsonFile> json;
-  if (place.rank == 0 && !options.json.empty()) json.emplace(options.json);
-  Communicator job(place);
+int measure(const PerfOptions& options, const gradring_options& place, Communicator& job,
+            std::optional<JsonFile>& json) {
   const int ranks = job.size();
   const bool speaks = job.rank() == 0;
   const auto tell = [speaks](const std::string& text) {
@@ -104,6 +106,18 @@ int measure(const PerfOptions& options, const gradring_options& place) {
   return wrong == 0 || !speaks ? 0 : kFailed;
 }
 
+int measure(const PerfOptions& options, const gradring_options& place) {
+  std::optional<JsonFile> json;
+  if (place.rank == 0 && !options.json.empty()) json.emplace(options.json);
+  Communicator job(place);
+  try {
+    return measure(options, place, job, json);
+  } catch (const std::exception& error) {
+    // Before it leaves the job: the others end with that, and whoever started them ends this one.
+    return complain_of(place, error);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -136,7 +150,6 @@ int main(int argc, char** argv) {
   try {
     return is_rank ? measure(wanted, place) : launch(wanted, argc, argv);
   } catch (const std::exception& error) {
-    return complain(is_rank ? fmt::format("rank {}: {}", place.rank, error.what()) : error.what(),
-                    kFailed);
+    return is_rank ? complain_of(place, error) : complain(error.what(), kFailed);
   }
 }
