@@ -1,5 +1,8 @@
 // Sizes, times, names and tables, as the tools print them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "tools/common/size.h"
 #include "tools/common/table.h"
@@ -74,6 +77,12 @@ TEST(Text, KnowsWhatIsUtf8) {
   for (const char* bad : {"\xff", "caf\xe9", "\xc0\x80", "\xed\xa0\x80", "\xf0\x9f"}) {
     EXPECT_FALSE(is_utf8(bad)) << printable(bad);
   }
+}
+
+TEST(Text, NumbersInNamesCount) {
+  std::vector<std::string> nodes = {"n10", "rack2-n1", "n2", "n1", "rack10-n1"};
+  std::ranges::sort(nodes, in_order);
+  EXPECT_THAT(nodes, testing::ElementsAre("n1", "n2", "n10", "rack2-n1", "rack10-n1"));
 }
 
 TEST(Text, CountsAndStates) {

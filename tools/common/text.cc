@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace gradring::tools {
 namespace {
@@ -124,6 +125,10 @@ std::string format_ago(uint64_t milliseconds) {
   if (seconds < 3600) return fmt::format("{} min ago", seconds / 60);
   if (seconds < 48 * 3600) return fmt::format("{} h ago", seconds / 3600);
   return fmt::format("{} d ago", seconds / 86400);
+}
+
+bool in_order(const std::string& a, const std::string& b) {
+  return strverscmp(a.c_str(), b.c_str()) < 0;
 }
 
 std::string counted(uint64_t count, std::string_view noun) {

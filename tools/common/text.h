@@ -28,6 +28,9 @@ std::string format_ago(uint64_t milliseconds);
 // "1 job", "3 jobs"
 std::string counted(uint64_t count, std::string_view noun);
 
+// n2 before n10.
+bool in_order(const std::string& a, const std::string& b);
+
 // "rank 3 (node a, pid 71)"; without a pid where the daemon cannot know it: the trainer is in a pid
 // namespace that it does not see.
 std::string rank_at(uint32_t rank, std::string_view node, int64_t pid);

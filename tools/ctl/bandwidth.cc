@@ -116,7 +116,7 @@ std::string matrix_of(const std::vector<LaneRate>& rates) {
       if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
     }
   }
-  std::ranges::sort(nodes);
+  std::ranges::sort(nodes, in_order);
   std::vector<Table::Column> columns = {{"from \\ to"}};
   for (const std::string& node : nodes) columns.push_back({printable(node), Table::Align::kRight});
   Table table(std::move(columns));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tools/common/text.h"
 #include "tools/ctl/rates.h"
 
 namespace gradring::tools {
@@ -122,7 +123,7 @@ ProbeMatrix cells_of(const std::vector<ProbedNode>& nodes) {
       }
     }
   }
-  std::ranges::sort(matrix.nodes);
+  std::ranges::sort(matrix.nodes, in_order);
   return matrix;
 }
 

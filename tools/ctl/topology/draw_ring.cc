@@ -161,8 +161,7 @@ Picture draw_nodes(const wire::TopologyReport& report) {
     seats.push_back(
         {peer.node().empty() ? peer.address() : peer.node(), peer.state(), peer.state() == "up"});
   }
-  std::sort(seats.begin(), seats.end(),
-            [](const Seat& a, const Seat& b) { return a.name < b.name; });
+  std::ranges::sort(seats, in_order, &Seat::name);
   Ellipse ellipse(std::move(seats), "nodes",
                   {"no job is running; a ring has the order of its nodes' lowest ranks"});
   ellipse.plain();
