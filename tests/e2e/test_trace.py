@@ -100,7 +100,9 @@ def test_an_old_trace_is_not_taken_for_a_new_one(make_cluster, tmp_path):
     status, _, said = node.ctl("trace", "stop", "-o", path)
     assert status == 1 and "has no trace" in said and not path.exists()
     assert node.ask("trace", "start")["healthy"]
-    assert node.ask("trace", "stop", "-o", path)["healthy"]
+    status, _, said = node.ctl("trace", "stop", "-o", tmp_path / "nowhere/trace.json")
+    assert status == 1 and "cannot write" in said
+    assert node.ask("trace", "stop", "-o", path)["healthy"], "it went on"
     time.sleep(2)
     status, out, _ = node.ctl("trace", "stop", "-o", path)
     assert status == 1 and re.search(r"no trace was on: this is the one that ended [2-9] s ago", out), out

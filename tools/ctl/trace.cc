@@ -1,10 +1,12 @@
 // gradringctl trace: what all daemons do, as a timeline to look at.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -113,6 +115,20 @@ void add_problems(const std::vector<std::string>& more, Answer* answer) {
   }
 }
 
+Status cannot_write(const std::string& file) {
+  return {Code::kInternal,
+          fmt::format("cannot write {}: {}", printable(file), std::strerror(errno))};
+}
+
+// Before a trace is ended, and all that the nodes have is read.
+Status fault_of_file(const std::string& file) {
+  const std::filesystem::path path(file);
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const bool there = access(path.c_str(), F_OK) == 0;
+  if (access((there ? path : folder).c_str(), W_OK) != 0) return cannot_write(file);
+  return {};
+}
+
 Result write(Questions& questions, const Wanted& wanted) {
   const bool trace = wanted.action == "stop";
   ProgressBar bar("reading");
@@ -137,10 +153,7 @@ Result write(Questions& questions, const Wanted& wanted) {
   std::ofstream file(wanted.file, std::ios::trunc);
   if (file) write_chrome(timeline, file);
   file.close();
-  if (!file) {
-    return tl::unexpected(Status(
-        Code::kInternal, fmt::format("cannot write {}: {}", wanted.file, std::strerror(errno))));
-  }
+  if (!file) return tl::unexpected(cannot_write(wanted.file));
   int64_t first = std::numeric_limits<int64_t>::max();
   int64_t last = 0;
   for (const OpSpan& op : timeline.ops) {
@@ -172,6 +185,7 @@ Result run_trace(const Context& context, const Arguments& arguments) {
   auto questions = Questions::open(context.runtime_dir);
   if (!questions) return tl::unexpected(questions.error());
   if (wanted->action == "start") return set_tracing(*questions, true);
+  if (Status fault = fault_of_file(wanted->file); !fault.ok()) return tl::unexpected(fault);
   if (wanted->action == "dump") return write(*questions, *wanted);
   const auto stopped = set_tracing(*questions, false);
   if (!stopped) return tl::unexpected(stopped.error());
