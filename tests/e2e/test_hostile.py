@@ -33,6 +33,23 @@ def assert_undisturbed(job):
     job.kill()
 
 
+def assert_takes_little(node, mebibytes, script, ready, *words, seconds=2.0, before=None):
+    """The daemon has no more memory than so much more, or more than `before`, in the seconds after a stranger says that it
+    is ready."""
+    if before is None:
+        before = node.footprint().rss_bytes
+    most = 0
+    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + script, node.runtime_dir, *words],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as stranger:
+        assert stranger.stdout.readline().decode() == f"{ready}\n"
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            most = max(most, node.footprint().rss_bytes - before)
+            time.sleep(0.1)
+        stranger.stdin.close()
+    assert most < mebibytes << 20, f"{most >> 20} MiB"
+
+
 def connect(path, kind):
     one = socket.socket(socket.AF_UNIX, kind)
     one.settimeout(10)
@@ -303,15 +320,7 @@ def test_answers_that_nobody_reads(make_cluster, kind):
     node = cluster.nodes[0]
     before = node.footprint().rss_bytes
     for _ in range(2):  # nothing of the first is in the way of the second
-        most = 0
-        with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + READS_NOTHING, node.runtime_dir, kind],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as silent:
-            assert silent.stdout.readline() == b"asked\n"
-            for _ in range(20):
-                most = max(most, node.footprint().rss_bytes - before)
-                time.sleep(0.1)
-            silent.stdin.close()
-        assert most < 80 << 20, f"{most >> 20} MiB"
+        assert_takes_little(node, 80, READS_NOTHING, "asked", kind, before=before)
     assert_undisturbed(job)
 
 

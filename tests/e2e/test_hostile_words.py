@@ -1,12 +1,8 @@
 """What strangers say at control.sock takes little memory, however much it is."""
 
-import subprocess
-import sys
-import time
-
 import pytest
 from cluster import wait_until
-from test_hostile import STRANGERS, as_stranger, assert_undisturbed, innocent
+from test_hostile import as_stranger, assert_takes_little, assert_undisturbed, innocent
 
 SAYS_NO_END = """
 import sys
@@ -79,16 +75,8 @@ def test_more_submissions_than_are_looked_at(make_cluster):
     """What waits is little of each connection: libzmq counts messages, however long they are."""
     cluster = make_cluster(2).start()
     job = innocent(cluster)
-    node = cluster.nodes[0]
-    before, most = node.footprint().rss_bytes, 0
-    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + SUBMITS_NONSENSE, node.runtime_dir],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as floods:
-        assert floods.stdout.readline() == b"floods\n"
-        for _ in range(20):
-            most = max(most, node.footprint().rss_bytes - before)
-            time.sleep(0.1)
-        floods.stdin.close()
-    assert most < 400 << 20, f"{most >> 20} MiB"  # most of it ends that are yet to be read
+    # most of it ends that are yet to be read
+    assert_takes_little(cluster.nodes[0], 400, SUBMITS_NONSENSE, "floods")
     assert_undisturbed(job)
 
 
@@ -130,16 +118,7 @@ def test_ops_that_others_do_not_submit(make_cluster, ops):
     all ranks end at once, each may be the one that each of the ops waits for."""
     cluster = make_cluster(2).start()
     job = innocent(cluster)
-    node = cluster.nodes[0]
-    before, most = node.footprint().rss_bytes, 0
-    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + HOLDS_OPS, node.runtime_dir, ops],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as holds:
-        assert holds.stdout.readline() == b"submitted\n"
-        for _ in range(20):
-            most = max(most, node.footprint().rss_bytes - before)
-            time.sleep(0.1)
-        holds.stdin.close()
-    assert most < 350 << 20, f"{most >> 20} MiB"
+    assert_takes_little(cluster.nodes[0], 350, HOLDS_OPS, "submitted", ops)
     assert_undisturbed(job)
 
 
@@ -171,16 +150,7 @@ def test_many_ops_that_fail_at_length(make_cluster):
     """Each tells every rank why, twice."""
     cluster = make_cluster(2).start()
     job = innocent(cluster)
-    node = cluster.nodes[0]
-    before, most = node.footprint().rss_bytes, 0
-    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + FAILS_AT_LENGTH, node.runtime_dir],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=STRANGERS) as fails:
-        assert fails.stdout.readline() == b"failed\n"
-        for _ in range(30):
-            most = max(most, node.footprint().rss_bytes - before)
-            time.sleep(0.1)
-        fails.stdin.close()
-    assert most < 350 << 20, f"{most >> 20} MiB"
+    assert_takes_little(cluster.nodes[0], 350, FAILS_AT_LENGTH, "failed", seconds=3.0)
     assert_undisturbed(job)
 
 
