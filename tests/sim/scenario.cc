@@ -92,6 +92,7 @@ void draw_trouble(Random* random, JobSpec* job) {
   }
   if (chance(random, 10) && job->steps > 1 && size > 1) {
     job->early_leavers = {static_cast<uint32_t>(random->below(size))};
+    job->leave_after = job->steps / 2;
   }
   job->lives = chance(random, 50) ? 2 : 1;
 }

@@ -42,7 +42,7 @@ struct JobSpec {
   uint32_t mismatch_step = 0;             // ... for op 0 of this step
   bool mismatch_lasts = false;            // and of all later ones
   std::set<uint32_t> early_leavers;       // in their first life they leave ...
-  std::optional<uint32_t> leave_after;    // ... after so many steps; else half of them
+  uint32_t leave_after = 0;               // ... after so many steps
 };
 
 enum class FaultKind : uint8_t {

@@ -138,8 +138,8 @@ void Trainer::stand_in(const OpKey& key) {
 
 void Trainer::begin_step() {
   if (state_ != State::kTraining) return;
-  const bool leaves = life_ == 1 && spec_.early_leavers.contains(rank_) &&
-                      step_ >= spec_.leave_after.value_or(spec_.steps / 2);
+  const bool leaves =
+      life_ == 1 && spec_.early_leavers.contains(rank_) && step_ >= spec_.leave_after;
   if (!failed_ && !leaves && !spec_.own_steps.empty() && step_ >= own_steps()) {
     joined_ = true;
     unsubmitted_ = 1;
