@@ -10,6 +10,7 @@
 #include "daemon/control/doorkeeper.h"
 #include "daemon/control/listener.h"
 #include "daemon/control/packet.h"
+#include "daemon/control/unheard.h"
 
 namespace gradring::daemon {
 namespace {

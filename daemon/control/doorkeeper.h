@@ -24,17 +24,12 @@ std::string no_files_left(const char* for_what = "whoever connects");
 // descriptor (ipc_listener.cpp takes EMFILE for a bug). One listener at a time; any thread.
 void guard_listener(int listener);
 
-// What one connection to that listener may send before a message of it is taken: libzmq bounds the
-// parts of a message, and keeps as many as come. More, and it is closed. Any thread.
-inline constexpr uint64_t kUnheardMost = 16 << 20;
-void heard_from(int guest);
-
 // Likewise of all who connect to this port by TCP, when these have half of all together. What is
-// left is for whoever is on the node. Before its first message one may send little. Any thread.
+// left is for whoever is on the node. Any thread.
 void guard_peers_port(uint16_t port);
-void has_greeted(int guest);
 
-// Logs that somebody was turned away so since the last call. Control thread.
+// Logs that somebody was turned away so since the last call, or said too much (unheard.h). Control
+// thread.
 void tell_turned_away();
 
 }  // namespace gradring::daemon

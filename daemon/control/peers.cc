@@ -10,6 +10,7 @@
 #include "daemon/control/doorkeeper.h"
 #include "daemon/control/router_names.h"
 #include "daemon/control/sessions.h"
+#include "daemon/control/unheard.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
