@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "daemon/clock.h"
-#include "daemon/control/doorkeeper.h"
-#include "daemon/control/listener.h"
+#include "daemon/control/door/doorkeeper.h"
+#include "daemon/control/door/listener.h"
 #include "daemon/host_limits.h"
 #include "daemon/notice.h"
 #include "proto/version.h"

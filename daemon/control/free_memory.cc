@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "daemon/control/process.h"
+#include "daemon/control/door/process.h"
 
 namespace gradring::daemon {
 namespace {

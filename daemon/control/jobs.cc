@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/control/door/process.h"
 #include "daemon/control/nonfinite_report.h"
-#include "daemon/control/peer_wire.h"
-#include "daemon/control/process.h"
 #include "daemon/notice.h"
+#include "daemon/wire/peer_wire.h"
 
 namespace gradring::daemon {
 namespace {

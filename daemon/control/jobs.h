@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control/clients.h"
-#include "daemon/control/peers.h"
-#include "daemon/control/sessions.h"
+#include "daemon/control/peers/peers.h"
+#include "daemon/control/sessions/clients.h"
+#include "daemon/control/sessions/sessions.h"
 #include "daemon/control/tunings.h"
 #include "daemon/core/membership.h"
 #include "daemon/data/messages.h"

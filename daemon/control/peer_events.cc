@@ -4,7 +4,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/control/control_thread.h"
-#include "daemon/control/peer_wire.h"
+#include "daemon/wire/peer_wire.h"
 
 namespace gradring::daemon {
 

@@ -10,7 +10,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/control/control_thread.h"
-#include "daemon/control/segment_name.h"
+#include "daemon/control/sessions/segment_name.h"
 
 namespace gradring::daemon {
 namespace {

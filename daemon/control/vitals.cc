@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "daemon/control/process.h"
+#include "daemon/control/door/process.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {

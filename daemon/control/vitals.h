@@ -6,7 +6,7 @@
 #include <string>
 
 #include "daemon/config.h"
-#include "daemon/control/queries.h"
+#include "daemon/control/queries/queries.h"
 #include "daemon/data/messages.h"
 #include "daemon/loop_watch.h"
 #include "daemon/metrics/board.h"

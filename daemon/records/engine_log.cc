@@ -1,7 +1,7 @@
 #include "daemon/records/engine_log.h"
 
-#include "daemon/control/report_wire.h"
-#include "daemon/control/view_wire.h"
+#include "daemon/wire/report_wire.h"
+#include "daemon/wire/view_wire.h"
 #include "proto/wire.h"
 
 namespace gradring::daemon {

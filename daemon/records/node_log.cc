@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "daemon/control/view_wire.h"
 #include "daemon/records/record_wire.h"
+#include "daemon/wire/view_wire.h"
 
 namespace gradring::daemon {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/control/session.h"
+#include "daemon/control/sessions/session.h"
 #include "daemon/core/job_record.h"
 #include "daemon/fd_store.h"
 #include "daemon/records/record_log.h"

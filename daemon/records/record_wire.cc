@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "daemon/control/change_wire.h"
-#include "daemon/control/report_wire.h"
-#include "daemon/control/view_wire.h"
+#include "daemon/wire/change_wire.h"
+#include "daemon/wire/report_wire.h"
+#include "daemon/wire/view_wire.h"
 #include "proto/reduction.h"
 
 namespace gradring::daemon {

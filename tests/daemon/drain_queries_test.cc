@@ -1,5 +1,5 @@
 // For whom a daemon that drains waits before it is gone.
-#include "daemon/control/drain_queries.h"
+#include "daemon/control/queries/drain_queries.h"
 
 #include <gtest/gtest.h>
 

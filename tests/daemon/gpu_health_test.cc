@@ -1,5 +1,5 @@
 // What becomes of news of GPUs: which are unusable, and what people are shown.
-#include "daemon/control/gpu_health.h"
+#include "daemon/control/hardware/gpu_health.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/control/gpu_lanes.h"
+#include "daemon/control/hardware/gpu_lanes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

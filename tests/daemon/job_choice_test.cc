@@ -1,5 +1,5 @@
 // Which job a name means.
-#include "daemon/control/job_choice.h"
+#include "daemon/control/queries/job_choice.h"
 
 #include <gtest/gtest.h>
 

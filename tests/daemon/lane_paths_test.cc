@@ -1,4 +1,4 @@
-#include "daemon/control/lane_paths.h"
+#include "daemon/control/peers/lane_paths.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

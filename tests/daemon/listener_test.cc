@@ -1,4 +1,4 @@
-#include "daemon/control/listener.h"
+#include "daemon/control/door/listener.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/control/attach.h"
-#include "daemon/control/lock_file.h"
+#include "daemon/control/door/lock_file.h"
+#include "daemon/control/sessions/attach.h"
 #include "tests/daemon/next_life.h"
 #include "tests/daemon/scratch.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/control/peer_link.h"
+#include "daemon/control/peers/peer_link.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "daemon/control/peer_wire.h"
+#include "daemon/wire/peer_wire.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What becomes of news of ports: which lanes it means, and what people are shown.
-#include "daemon/control/ports.h"
+#include "daemon/control/hardware/ports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

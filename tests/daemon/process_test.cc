@@ -1,4 +1,4 @@
-#include "daemon/control/process.h"
+#include "daemon/control/door/process.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

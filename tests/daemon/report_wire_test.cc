@@ -1,10 +1,10 @@
-#include "daemon/control/report_wire.h"
+#include "daemon/wire/report_wire.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "daemon/control/view_wire.h"
+#include "daemon/wire/view_wire.h"
 #include "tests/daemon/wire_samples.h"
 
 namespace gradring::daemon {

@@ -1,4 +1,4 @@
-#include "daemon/control/router_names.h"
+#include "daemon/control/door/router_names.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/control/sessions.h"
+#include "daemon/control/sessions/sessions.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include <array>
 #include <cstring>
 
-#include "daemon/control/client_router.h"
-#include "daemon/control/segment_name.h"
+#include "daemon/control/door/client_router.h"
+#include "daemon/control/sessions/segment_name.h"
 #include "daemon/fd_name.h"
 #include "tests/sanitized.h"
 

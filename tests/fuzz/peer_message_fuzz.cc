@@ -2,8 +2,8 @@
 // channel.
 #include <google/protobuf/stubs/logging.h>
 
-#include "daemon/control/peer_wire.h"
-#include "daemon/control/report_wire.h"
+#include "daemon/wire/peer_wire.h"
+#include "daemon/wire/report_wire.h"
 #include "proto/wire.h"
 #include "tests/daemon/wire_samples.h"
 #include "tests/fuzz/convert.h"

@@ -90,6 +90,9 @@ ROOMS = [
     Room(r"daemon/(main|lanes)\.cc$", (r"daemon/", r"transport/", r"proto/"),
          ("fmt", "expected", "protobuf", "zmq", "spdlog", "boost", "systemd"), posix=True,
          instead="The daemon is built from daemon, transport and proto; trainers' code stays in client."),
+    Room(r"daemon/wire/", (r"daemon/wire/", r"daemon/core/", r"proto/"), ("fmt", "expected", "protobuf"), impure=False,
+         instead="It turns the core's values into messages and back; what is done about them belongs to "
+                 "daemon/control."),
     Room(r"daemon/keep/", (r"daemon/keep/", r"daemon/(clock|fd|fd_name)\.h$", r"daemon/core/time\.h$",
                            PLAIN_PROTO), ("fmt", "expected", "spdlog", "systemd"), posix=True,
          instead="The keeper is a parent that must not fail: no ZeroMQ, no protobuf, nothing of the daemon "

@@ -41,7 +41,7 @@ MONOTONIC_FOLDERS = re.compile(r"^(proto|daemon|transport|client/src)/")
 
 # Who may look at it nevertheless, to tell people the time.
 MAY_READ_WALL_CLOCK = {
-    "daemon/control/settings_report.cc": "gradringctl doctor tells whose clock is wrong",
+    "daemon/control/queries/settings_report.cc": "gradringctl doctor tells whose clock is wrong",
     "daemon/flight/file.cc": "once, at the start: the offset that the flight recorder's reader shows",
     "daemon/notice.cc": "when something happened, for people; nothing is decided by it",
 }
