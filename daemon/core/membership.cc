@@ -46,7 +46,9 @@ void Membership::leave(SessionId session) {
       actions_->leave_engine(live->view.incarnation, claim.request.rank, failure);
     }
   }
-  gone(live->view.incarnation, session);
+  const JobId id = live->view.incarnation;
+  gone(id, session);
+  fail_unfit_within(id);
 }
 
 void Membership::session_lost(SessionId session, const std::string& evidence,
@@ -92,7 +94,7 @@ void Membership::peer_up(const std::string& node) {
     live.change->found(node, now_);
     if (!live.view.index_of(node)) continue;
     send(node, change::Ask{id, live.view.epoch});
-    if (live.done.count(node_) > 0) send(node, JobDone{id});
+    if (live.done.count(node_) > 0) send(node, done_of(live));
   }
   say_claims();  // before the words of witnesses, which do not go by way of us
   for (auto& [id, witness] : witnesses_) witness.meet(node);

@@ -236,8 +236,9 @@ class Membership {
     std::vector<LocalClaim> local;  // in the order of our ranks in the view
     std::set<SessionId> present;    // neither left nor lost
     bool proposer = false;
-    std::set<std::string> awaited;  // proposer: accepts still to come
-    std::set<std::string> done;     // members that said JobDone; our own name when we said it
+    std::set<std::string> awaited;    // proposer: accepts still to come
+    std::set<std::string> done;       // members that said JobDone; our own name when we said it
+    std::set<std::string> left = {};  // of the others those whose ranks left in good order
     bool drained = false;
     std::optional<Failure> failure;  // over here
     std::string explanation;
@@ -330,8 +331,9 @@ class Membership {
   void forget_claims_of(const std::string& node);
 
   // membership_within.cc
-  // Not ok: the job it is within has lost a rank that this one needs.
+  // Not ok: a rank that this one needs is not in the job any more that it is within.
   Status fit_within(const JoinRequest& request) const;
+  bool has_left(const Live& live, uint32_t rank) const;
   bool fail_if_unfit(const GatheringKey& key);
   void fail_unfit_within(const JobId& job);
 
@@ -356,6 +358,7 @@ class Membership {
 
   // end.cc
   void gone(const JobId& job, SessionId session);
+  static JobDone done_of(const Live& live);
   void on_job_done(const std::string& from, const JobDone& done);
   void say_done_if_over(const JobId& job);
   void end_if_over(const JobId& job);

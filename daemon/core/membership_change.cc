@@ -173,6 +173,7 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
                     [&](const RankInfo& info) { return info.since == live.view.epoch; });
     if (!enters) continue;
     live.done.erase(member.node);
+    live.left.erase(member.node);
     // And may be gone again: then it has said so before we knew that it comes.
     if (member.node != node_) send(member.node, change::Ask{id, live.view.epoch});
   }

@@ -108,21 +108,25 @@ void Membership::say_done_if_over(const JobId& job) {
   Live& live = it->second;
   if (live.joining) return;
   if (live.drained && live.awaited.empty() && !live.failure && live.done.insert(node_).second) {
-    tell_members(live, JobDone{job}, "");
+    tell_members(live, done_of(live), "");
   }
   end_if_over(job);
 }
+
+JobDone Membership::done_of(const Live& live) { return {live.view.incarnation, live.lost.empty()}; }
 
 void Membership::on_job_done(const std::string& from, const JobDone& done) {
   const auto it = live_.find(done.incarnation);
   if (it == live_.end()) return;
   Live& live = it->second;
   live.done.insert(from);
+  if (done.in_good_order) live.left.insert(from);
   save(live);
   // What we said before it was connected is lost, and this may be the end of the job here.
   const bool unheard = peers_.count(from) == 0;
-  if (unheard && live.done.count(node_) > 0) send(from, JobDone{done.incarnation});
+  if (unheard && live.done.count(node_) > 0) send(from, done_of(live));
   end_if_over(done.incarnation);
+  fail_unfit_within(done.incarnation);
 }
 
 // A failed job ends here when our own trainers are out of it: nobody can want anything of us. One
@@ -142,7 +146,7 @@ void Membership::end_if_over(const JobId& job) {
     return member.node != node_ && peers_.count(member.node) == 0;
   });
   if (others_done && cut_off && live.change && !live.failure && live.done.insert(node_).second) {
-    tell_members(live, JobDone{job}, "");
+    tell_members(live, done_of(live), "");
   }
   const bool all_done = std::all_of(members.begin(), members.end(), is_done);
   if (!live.failure && !all_done) return;

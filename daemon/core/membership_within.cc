@@ -22,11 +22,25 @@ Status Membership::fit_within(const JoinRequest& request) const {
                                       (why.empty() ? "" : "; " + why));
   };
   if (outer.failure || view.closed) return unfit("job " + view.job + " has failed");
-  const auto lost = std::find_if(within.ranks.begin(), within.ranks.end(), [&](uint32_t rank) {
-    return !view.has(rank) || view.info_of(rank).since > within.grown;
+  for (const uint32_t rank : within.ranks) {
+    const bool lost = !view.has(rank) || view.info_of(rank).since > within.grown;
+    if (!lost && !has_left(outer, rank)) continue;
+    return unfit("rank " + std::to_string(rank) + " of job " + view.job +
+                 (lost ? " is gone" : " has left it"));
+  }
+  return {};
+}
+
+// In good order, as far as it is known here: of another node, when all its ranks have.
+bool Membership::has_left(const Live& live, uint32_t rank) const {
+  const Member& member = live.view.members[live.view.host_of(rank)];
+  if (member.node != node_) return live.left.count(member.node) > 0;
+  const bool lost = std::any_of(live.lost.begin(), live.lost.end(),
+                                [rank](const LostRank& one) { return one.rank == rank; });
+  const bool present = std::any_of(live.local.begin(), live.local.end(), [&](const LocalClaim& c) {
+    return c.claim == live.view.info_of(rank).claim && live.present.count(c.request.session) > 0;
   });
-  if (lost == within.ranks.end()) return {};
-  return unfit("rank " + std::to_string(*lost) + " of job " + view.job + " is gone");
+  return !lost && !present;
 }
 
 bool Membership::fail_if_unfit(const GatheringKey& key) {
@@ -39,7 +53,7 @@ bool Membership::fail_if_unfit(const GatheringKey& key) {
   return false;
 }
 
-// After the job has lost ranks, or failed.
+// After ranks have left the job or it has lost some, or failed.
 void Membership::fail_unfit_within(const JobId& job) {
   std::vector<GatheringKey> within;
   for (const auto& [key, gathering] : gatherings_) {

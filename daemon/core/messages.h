@@ -68,6 +68,7 @@ struct JobFailed {
 // All local trainers of the sender have left, and it holds nothing of the job that others need.
 struct JobDone {
   JobId incarnation{};
+  bool in_good_order = false;  // none of them was lost
 
   bool operator==(const JobDone&) const = default;
 };

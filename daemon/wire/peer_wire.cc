@@ -39,6 +39,7 @@ void fill(const core::JobFailed& from, wire::PeerMessage* to) {
 }
 void fill(const core::JobDone& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_job_done()->mutable_incarnation());
+  to->mutable_job_done()->set_in_good_order(from.in_good_order);
 }
 void fill(const core::Left& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_job_left()->mutable_incarnation());
@@ -111,6 +112,13 @@ std::optional<core::JobMessage> reject_of(const wire::Reject& from) {
   return reject;
 }
 
+std::optional<core::JobMessage> job_done_of(const wire::JobDone& from) {
+  core::JobDone done;
+  if (!gradring::from_wire(from.incarnation(), &done.incarnation)) return std::nullopt;
+  done.in_good_order = from.in_good_order();
+  return done;
+}
+
 }  // namespace
 
 wire::PeerMessage to_wire(const core::JobMessage& message) {
@@ -134,7 +142,7 @@ std::optional<core::JobMessage> job_message_of(const wire::PeerMessage& message)
     case wire::PeerMessage::kJobFailed:
       return job_failed_of(message.job_failed());
     case wire::PeerMessage::kJobDone:
-      return simple_of<core::JobDone>(message.job_done().incarnation());
+      return job_done_of(message.job_done());
     case wire::PeerMessage::kJobLeft:
       return left_of(message.job_left());
     default:

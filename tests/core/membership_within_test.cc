@@ -59,6 +59,37 @@ TEST_F(MembershipWithin, GathersNoLongerWhenOneOfItsRanksIsLost) {
   EXPECT_TRUE(town_.admitted(other));
 }
 
+TEST_F(MembershipWithin, GathersNoLongerWhenOneOfItsRanksHasLeft) {
+  const SessionId waits = town_.join("b", pair(1, 0, {1, 2}));
+  const SessionId other = town_.join("a", pair(0, 0, {0, 1}));
+  town_.run();
+  town_.leave(ranks_[2]);
+  town_.run();
+  EXPECT_THAT(town_.refusal(waits), HasSubstr("job train[1:2] cannot come about: rank 2 of job "
+                                              "train has left it"));
+  EXPECT_THAT(town_.refused_join("b", pair(1, 0, {1, 2})).message(), HasSubstr("has left it"));
+  EXPECT_TRUE(town_.waits(other)) << "it needs no rank that has left";
+  town_.leave(ranks_[1]);
+  town_.run();
+  EXPECT_THAT(town_.refusal(other), HasSubstr("rank 1 of job train has left it"));
+}
+
+TEST_F(MembershipWithin, OfRanksOfOneNodeGathersNoLongerWhenOneHasLeft) {
+  JoinRequest first = trainer(0, 2), second = trainer(1, 2);
+  first.job = second.job = "near";
+  const SessionId one = town_.join("a", first), two = town_.join("a", second);
+  town_.run();
+  JoinRequest inner = trainer(0, 2);
+  inner.job = "near[0-1]";
+  inner.within = Within{town_.job_of(one), 1, {0, 1}};
+  const SessionId waits = town_.join("a", inner);
+  town_.run();
+  ASSERT_TRUE(town_.waits(waits));
+  town_.leave(two);
+  town_.run();
+  EXPECT_THAT(town_.refusal(waits), HasSubstr("rank 1 of job near has left it"));
+}
+
 TEST_F(MembershipWithin, IsRefusedToWhoComesLater) {
   kill(2);
   const Status refused = town_.refused_join("b", pair(1, 0, {1, 2}));

@@ -123,7 +123,7 @@ inline std::vector<core::JobMessage> sample_messages() {
       core::Reject{job, "has other claims"},
       core::Commit{job},
       core::JobFailed{job, 6, sample_failure(3)},
-      core::JobDone{job},
+      core::JobDone{job, true},
       core::Left{job, sample_failure(kNoRank)},
       core::change::Prepare{job, 6, ballot, true},
       core::change::Promise{job, 6, ballot, std::nullopt, sample_report()},
