@@ -8,7 +8,7 @@ namespace gradring::daemon {
 // asleep and be woken takes some tens of microseconds, and a trainer that waits for its GPU and
 // submits the next op from Python about as long: it should find us awake. Whoever waited for longer
 // the last time had better leave the processor to those it waits for. Trainers look on for half as
-// long (client/src/rings.cc).
+// long (client/src/session/rings.cc).
 class LookOn {
  public:
   static constexpr core::Time kFor = 100'000;

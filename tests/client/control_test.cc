@@ -1,5 +1,5 @@
 // The control channel by itself, against a plain socket.
-#include "client/src/control.h"
+#include "client/src/session/control.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/src/need_order.h"
+#include "client/src/communicator/need_order.h"
 
 #include <gmock/gmock.h>
 

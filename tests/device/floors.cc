@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "client/src/gpu_context.h"
+#include "client/src/gpu/gpu_context.h"
 #include "tests/client/cuda_twin.h"
 
 namespace gradring::device {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "client/src/cuda_driver.h"
+#include "client/src/gpu/cuda_driver.h"
 #include "tests/device/answers.h"
 #include "tests/device/gpu_things.h"
 #include "tests/device/questions.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "client/src/cuda_driver.h"
+#include "client/src/gpu/cuda_driver.h"
 #include "tests/device/answers.h"
 #include "tests/device/gpu_things.h"
 #include "tests/device/other_process.h"

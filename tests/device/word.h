@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "client/src/cuda_driver.h"
+#include "client/src/gpu/cuda_driver.h"
 #include "tests/device/answers.h"
 
 namespace gradring::device {

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "client/src/gpu/gpu_memory.h"
+#include "client/src/memory/mapping.h"
+
+namespace gradring::client {
+
+// A segment that all communicators of a family may name: its place, and whose it is at the daemon.
+struct Common {
+  uint64_t number = 0;  // never used again
+  std::byte* base = nullptr;
+  uint64_t bytes = 0;
+  uint64_t lead = 0;  // as a Segment has it
+  std::shared_ptr<const Mapping> mapping;
+  std::shared_ptr<const GpuMemory> gpu;
+  uint64_t session = 0;
+  std::string secret;
+  uint64_t segment = 0;
+  bool opened = false;
+};
+
+// The memory of a communicator and of all groups made from it and from them. Thread-safe; its lock
+// is never held while another is taken.
+class Commons {
+ public:
+  void offer(Common common);
+  // No longer; those who have borrowed it give it back when they look next.
+  void withdraw(uint64_t session, uint64_t segment);
+  void withdraw_all(uint64_t session);
+
+  // Where this lies; nothing if it is nobody's.
+  std::optional<Common> around(const void* start) const;
+  bool offers(uint64_t number) const;
+  // Changes with every withdrawal.
+  uint64_t withdrawals() const { return withdrawals_.load(std::memory_order_acquire); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Common> by_number_;
+  // And by number: several communicators may have registered the same memory.
+  std::set<std::pair<const std::byte*, uint64_t>> by_base_;
+  uint64_t last_number_ = 0;
+  std::atomic<uint64_t> withdrawals_{0};
+};
+
+}  // namespace gradring::client
