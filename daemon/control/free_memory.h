@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "daemon/core/time.h"
 
@@ -16,7 +17,7 @@ class FreeMemory {
 
  private:
   core::Time next_ = 0;
-  uint64_t kept_ = 0;  // bytes, after we last gave back, or fewer since
+  std::optional<int64_t> idle_;  // bytes, after we last gave back, or fewer since
 };
 
 }  // namespace gradring::daemon
