@@ -1,7 +1,10 @@
 """gradring.tensorboard: what it writes, and that it is in nobody's way."""
 
+import json
 import logging
 import math
+import os
+import sys
 import time
 
 import pytest
@@ -63,3 +66,48 @@ def test_it_says_that_there_is_no_program_to_ask(tmp_path, caplog, monkeypatch):
             time.sleep(0.01)
         reporter.close()
     assert "no gradringctl in PATH" in caplog.records[0].getMessage()
+
+
+# Answers for a node whose jobs and ranks stand in a file.
+ANSWERS = """#!{python}
+import json, sys
+jobs = json.load(open({jobs!r}))
+words = sys.argv[2:]
+def told(one):
+    ranks = [dict(rank=rank, node="n0", pid=pid, ops_submitted=0, quiet_seconds=0, nonfinite=0)
+             for rank, pid in enumerate(one["pids"]) if pid]
+    return dict(incarnation=one["name"], state=one["state"], size=2, ops_completed=0, ops_open=one["open"],
+                staging_bytes=0, ranks=ranks)
+print(json.dumps(
+    dict(node="n0", cpu_seconds=0, rss_bytes=1) if words == ["status"] else
+    dict(peers=[]) if words == ["peers"] else
+    dict(jobs=[told(one) for one in jobs]) if words == ["jobs"] else
+    next(told(one) for one in jobs if one["name"] == words[1])))
+"""
+
+
+def test_it_goes_on_in_another_job_and_in_place_of_a_rank_that_is_lost(tmp_path):
+    jobs, program, runs = tmp_path / "jobs", tmp_path / "gradringctl", tmp_path / "runs"
+    program.write_text(ANSWERS.format(python=sys.executable, jobs=str(jobs)))
+    program.chmod(0o755)
+
+    def are(*now):
+        fresh = tmp_path / "fresh"
+        fresh.write_text(json.dumps([dict(zip(("name", "state", "pids", "open"), one)) for one in now]))
+        fresh.rename(jobs)
+
+    def wait_for(scalar):
+        deadline = time.monotonic() + 20
+        while scalar not in (scalars_of(folder)["gradring/ops_open"] if folder.exists() else []):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    folder, mine = runs / "gradring" / "n0", os.getpid()
+    are(("first", "running", [mine, 1], 1))
+    with Reporter(runs, 0.01, gradringctl=program):
+        wait_for(1)
+        are(("first", "ended", [], 2), ("second", "running", [1, mine], 3))  # of which the other writes
+        time.sleep(0.5)
+        assert 3 not in scalars_of(folder)["gradring/ops_open"]
+        are(("second", "running", [None, mine], 4))
+        wait_for(4)

@@ -44,7 +44,8 @@ class Reporter:
         del event_pb2
         self._folder = Path(folder)
         self._interval = interval
-        self._job = job
+        self._named = job
+        self._found: str | None = None
         self._ctl = Ctl(gradringctl)
         self._stop = threading.Event()
         self._complained = False
@@ -69,9 +70,7 @@ class Reporter:
         try:
             while not self._stop.is_set():
                 answer = self._answer()
-                if answer is not None:
-                    if answer.lowest is not True:
-                        return  # another rank of this node writes
+                if answer is not None and answer.lowest:  # else another rank of this node writes, and may be lost
                     file = file or _EventFile(self._folder / "gradring" / answer.node)
                     file.write(answer.figures(before), step, answer.at)
                     before, step = answer, step + 1
@@ -85,9 +84,11 @@ class Reporter:
     def _answer(self) -> _Answer | None:
         try:
             status = self._ctl.ask("status")
-            job = self._ctl.ask("job", self._job) if self._job else self._find(status["node"])
+            name = self._named or self._found
+            job = self._ctl.ask("job", name) if name else self._find(status["node"])
             peers = self._ctl.ask("peers")["peers"]
         except (OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
+            self._found = None  # it may be a job that is forgotten
             self._complain(str(error))
             return None
         if job is None:
@@ -95,8 +96,8 @@ class Reporter:
                 self._complain("gradringd knows no job with this process by its number, as where that is of another "
                                "PID namespace")
             return None  # else it is not there yet
-        if not self._job:
-            self._job = job["incarnation"]
+        over = job["state"] != "running"  # its trainers may be in another by now
+        self._found = None if over else job["incarnation"]
         return _Answer(status, job, peers)
 
     def _find(self, node) -> dict | None:
@@ -143,14 +144,13 @@ class _Answer:
             figures[f"{name}/ops_behind"] = self._furthest - one["ops_submitted"]
             figures[f"{name}/quiet_seconds"] = one["quiet_seconds"]
             figures[f"{name}/nonfinite"] = one["nonfinite"]
-        if before is not None:
+        if before is not None and before._job["incarnation"] == self._job["incarnation"]:
             seconds = max(self._clock - before._clock, 1e-9)
             figures |= self._steps_since(before)
             for name, value in self._rising.items():
                 if value >= before._rising[name]:  # else the daemon has been started anew
                     figures[name] = (value - before._rising[name]) / seconds
         return figures
-
 
     def _steps_since(self, before: _Answer) -> dict[str, float]:
         known = {one["rank"]: one["steps"] for one in before._here if "steps" in one}
