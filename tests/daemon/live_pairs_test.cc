@@ -17,7 +17,9 @@
 namespace gradring::daemon {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 using LivePairsTest = LiveRanks;
 
@@ -63,7 +65,9 @@ TEST_F(LivePairsTest, AMismatchIsToldToTheTwo) {
       EXPECT_EQ(job.rank() % 2, 1);
     } catch (const Error& error) {
       EXPECT_EQ(error.result().cause, GRADRING_CAUSE_MISMATCH) << error.what();
-      EXPECT_THAT(error.what(), HasSubstr(job.rank() == 0 ? "send to rank 2" : "from rank 0"));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(job.rank() == 0 ? "send to rank 2" : "from rank 0"),
+                                      HasSubstr("submitted transfer of 99 float32 from rank 0"),
+                                      HasSubstr("rank 2 (node"), Not(HasSubstr("rank 1"))));
     }
     job.barrier();
     // That failed for itself: the pair goes on.

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include "client/src/communicator/communicator.h"
 #include "client/src/limits.h"
@@ -14,6 +17,28 @@ namespace {
 
 // Of the two the lower one is rank 0 of the pair.
 uint32_t place_of(uint32_t rank, uint32_t other) { return rank < other ? 0 : 1; }
+
+// What a daemon says of an op of two: it knows their places, and calls a transfer a broadcast.
+std::string in_words_of_the_job(std::string_view said, uint32_t lower, uint32_t higher) {
+  constexpr std::string_view kRank = "rank ", kBroadcast = "broadcast of ";
+  std::string text;
+  while (!said.empty()) {
+    const char place = said.size() > kRank.size() ? said[kRank.size()] : ' ';
+    const char behind = said.size() > kRank.size() + 1 ? said[kRank.size() + 1] : ' ';
+    if (said.starts_with(kRank) && (place == '0' || place == '1') &&
+        !std::isdigit(static_cast<unsigned char>(behind))) {
+      text += fmt::format("{}{}", kRank, place == '0' ? lower : higher);
+      said.remove_prefix(kRank.size() + 1);
+    } else if (said.starts_with(kBroadcast)) {
+      text += "transfer of ";
+      said.remove_prefix(kBroadcast.size());
+    } else {
+      text += said.front();
+      said.remove_prefix(1);
+    }
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -160,6 +185,9 @@ void Communicator::tell_in_our_numbers(const FarRequest& far, Outcome* told) con
   const bool says_no_more = told->message == describe(told->failure);
   uint32_t& blamed = told->failure.blame.rank;
   if (blamed != kNoRank) blamed = in_our_numbers(far, blamed);
+  const auto [lower, higher] = std::minmax(far.peer, settings_.rank);
+  std::string& evidence = told->failure.blame.evidence;
+  evidence = in_words_of_the_job(evidence, lower, higher);
   told->message = fmt::format("{}: {}", what_it_is(far),
                               says_no_more ? describe(told->failure) : told->message);
 }
