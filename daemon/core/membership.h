@@ -333,7 +333,7 @@ class Membership {
   // membership_within.cc
   // Not ok: a rank that this one needs is not in the job any more that it is within.
   Status fit_within(const JoinRequest& request) const;
-  bool has_left(const Live& live, uint32_t rank) const;
+  bool has_left(const Live& live, const Member& member, const RankInfo& info) const;
   bool fail_if_unfit(const GatheringKey& key);
   void fail_unfit_within(const JobId& job);
 

@@ -1,6 +1,8 @@
 // Jobs within a job: a group that gathers would wait in vain for a rank that its job has lost.
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/membership.h"
@@ -16,29 +18,34 @@ Status Membership::fit_within(const JoinRequest& request) const {
   if (found == live_.end() || found->second.view.uid != request.uid) return {};
   const Live& outer = found->second;
   const View& view = outer.view;
-  const auto unfit = [&](const std::string& what) {
-    const std::string& why = outer.explanation;
+  const auto unfit = [&](const std::string& what, const std::string& why) {
     return Status(Code::kAborted, "job " + request.job + " cannot come about: " + what +
                                       (why.empty() ? "" : "; " + why));
   };
-  if (outer.failure || view.closed) return unfit("job " + view.job + " has failed");
+  if (outer.failure || view.closed)
+    return unfit("job " + view.job + " has failed", outer.explanation);
+  // Both may be large, and whoever leaves the job has us look again.
+  std::unordered_map<uint32_t, std::pair<const Member*, const RankInfo*>> there;
+  for (const Member& member : view.members) {
+    for (const RankInfo& info : member.ranks) there[info.rank] = {&member, &info};
+  }
   for (const uint32_t rank : within.ranks) {
-    const bool lost = !view.has(rank) || view.info_of(rank).since > within.grown;
-    if (!lost && !has_left(outer, rank)) continue;
-    return unfit("rank " + std::to_string(rank) + " of job " + view.job +
-                 (lost ? " is gone" : " has left it"));
+    const auto place = there.find(rank);
+    const bool lost = place == there.end() || place->second.second->since > within.grown;
+    if (!lost && !has_left(outer, *place->second.first, *place->second.second)) continue;
+    const std::string who = "rank " + std::to_string(rank) + " of job " + view.job;
+    return lost ? unfit(who + " is gone", outer.explanation) : unfit(who + " has left it", "");
   }
   return {};
 }
 
 // In good order, as far as it is known here: of another node, when all its ranks have.
-bool Membership::has_left(const Live& live, uint32_t rank) const {
-  const Member& member = live.view.members[live.view.host_of(rank)];
+bool Membership::has_left(const Live& live, const Member& member, const RankInfo& info) const {
   if (member.node != node_) return live.left.count(member.node) > 0;
   const bool lost = std::any_of(live.lost.begin(), live.lost.end(),
-                                [rank](const LostRank& one) { return one.rank == rank; });
+                                [&](const LostRank& one) { return one.rank == info.rank; });
   const bool present = std::any_of(live.local.begin(), live.local.end(), [&](const LocalClaim& c) {
-    return c.claim == live.view.info_of(rank).claim && live.present.count(c.request.session) > 0;
+    return c.claim == info.claim && live.present.count(c.request.session) > 0;
   });
   return !lost && !present;
 }
