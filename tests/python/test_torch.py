@@ -6,7 +6,7 @@ import time
 import pytest
 from conftest import reports
 
-OPS = 25
+OPS = 26
 
 
 def test_every_op_gives_what_it_must(ring):
@@ -16,7 +16,7 @@ def test_every_op_gives_what_it_must(ring):
 
 WAYS = ["ddp", "ddp-views", "ddp-unused-and-sparse", "ddp-hook", "ddp-hook-views", "ddp-hook-sparse", "ddp-bf16-wire",
         "ddp-powersgd", "ddp-fp16", "ddp-compiled", "ddp-hook-compiled", "fsdp1", "fsdp1-compiled", "fsdp2", "zero", "accumulate",
-        "join"]
+        "join", "join-unused"]
 ROUNDED = {"ddp-powersgd", "ddp-fp16", "ddp-bf16-wire"}
 
 
@@ -139,8 +139,8 @@ def test_a_group_can_be_made_again(ring):
 
 def test_what_never_comes_ends_in_time_and_says_who_is_missing(ring):
     for rank, said in enumerate(ring.run("late")):
-        assert [one["what"] for one in said] == (["wait", "future", "barrier"] if rank == 0 else [])
-        for one, seconds in zip(said, (2, 1, 1)):
+        assert [one["what"] for one in said] == (["wait", "future", "method", "barrier"] if rank == 0 else [])
+        for one, seconds in zip(said, (2, 1, 0.5, 1)):
             assert one["code"] in ("DEADLINE", None), said
             assert "waits for rank 1 (node " in one["text"] and "and a rank of node " in one["text"], said
             assert f"timeout after {seconds} s" in one["text"] and seconds <= one["seconds"] + 1e-2 < seconds + 2, said

@@ -345,6 +345,24 @@ def functional_and_sharded():
     assert torch.equal(rows.redistribute(mesh, [Shard(1)]).full_tensor(), square)
 
 
+def ops_of_a_group_by_its_methods():
+    """Which take tensors as they are, too, and what options say by name or by place."""
+    world, most, soon = dist.group.WORLD, dist.ReduceOp.MAX, timedelta(seconds=20)
+    tensors = [of_rank(RANK + 1) for _ in range(6)]
+    parts, gathered = ([torch.empty(3) for _ in range(SIZE)] for _ in range(2))
+    scattered, (summed, largest) = torch.empty(3), torch.empty(2, 3)
+    for work in (world.allreduce(tensors[0]), world.allreduce(tensors[1], most, soon), world.allreduce([tensors[2]], op=most),
+                 world.broadcast(tensors[3], 2), world.broadcast(tensors[4], root=2, timeout=soon), world.reduce(tensors[5], 1, most),
+                 world.allgather(parts, of_rank(RANK)), world.gather(gathered if RANK == 1 else [], of_rank(RANK), 1),
+                 world.scatter(scattered, everybody() if RANK == 1 else [], 1), world.reduce_scatter(summed, everybody()),
+                 world.reduce_scatter(largest, everybody(), most), world.barrier(soon), world.barrier(timeout=soon), world.barrier()):
+        work.wait()
+    assert [one[0].item() for one in tensors] == [TOTAL, SIZE, SIZE, 3, 3, SIZE if RANK == 1 else RANK + 1], tensors
+    for got in (parts, *([gathered] if RANK == 1 else [])):
+        assert all(torch.equal(*pair) for pair in zip(got, everybody(), strict=True)), got
+    assert (scattered == RANK).all() and (summed == SIZE * RANK).all() and (largest == RANK).all()
+
+
 def what_makes_no_sense_is_refused_in_words():
     uneven = torch.empty(3), torch.empty(2)
     beside_another = dist.new_group(backend="cpu:gradring,cuda:gloo")
@@ -369,7 +387,7 @@ CHECKS = [
     all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once, futures,
     futures_that_end_in_another_order, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter,
     gather_and_scatter, all_to_all, objects, one_to_one, groups, coalesced, coalesced_on_a_device,
-    functional_and_sharded, what_makes_no_sense_is_refused_in_words,
+    functional_and_sharded, ops_of_a_group_by_its_methods, what_makes_no_sense_is_refused_in_words,
 ]
 for check in CHECKS:
     check()

@@ -29,9 +29,11 @@ if rank != 0:
     time.sleep(6)
 work = dist.all_reduce(tensor, async_op=True)
 others = dist.all_reduce(other, group=short, async_op=True)
+by_method = dist.group.WORLD.allreduce(torch.ones(1), timeout=timedelta(seconds=0.5))
 if rank == 0:
     too_late("wait", work.wait, timedelta(seconds=2))
     too_late("future", others.get_future().wait)
+    too_late("method", by_method.wait)
     too_late("barrier", dist.barrier, timeout=timedelta(seconds=1))
 else:
     dist.barrier()

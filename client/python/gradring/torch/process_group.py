@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import AllgatherOptions
 
 from .. import _native
 from .._native import Call, Collective
 from .blocks import check_equal, check_times, joined, one_of, rows_of_ranks, sizes_of, spread
 from .ordered import OrderedWork, Unheard
+from .overloads import also_bare
 from .pool import Allocations
 from .reduce_ops import reduction
 from .residence import Residence
@@ -220,6 +222,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self.start(what, [move], outputs if outputs is not None else [target])
 
     # ---- reductions ----
+    @also_bare(dist.AllreduceOptions, "op", "timeout")
     def allreduce(self, tensors, opts=None):
         opts = opts or dist.AllreduceOptions()
         if any([one.is_sparse for one in tensors]):
@@ -236,6 +239,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._recent.append(work)
         return work
 
+    @also_bare(dist.ReduceOptions, "root", "op", "timeout")
     def reduce(self, tensors, opts):
         tensor = one_of(tensors, "reduce")
         root = opts.rootRank
@@ -243,6 +247,7 @@ class ProcessGroup(dist.ProcessGroup):
         move = reduction(self._size, Collective.REDUCE, tensor, scratch, tensor.numel(), opts.reduceOp, root=root)
         return self.start("reduce", [move], list(tensors))
 
+    @also_bare(dist.ReduceScatterOptions, "op", "timeout")
     def reduce_scatter(self, outputs, inputs, opts=None):
         output, parts = one_of(outputs, "reduce_scatter"), one_of(inputs, "reduce_scatter")
         sizes = sizes_of("reduce_scatter", parts, output, self.rank(), self.size())
@@ -266,12 +271,14 @@ class ProcessGroup(dist.ProcessGroup):
         return self.start("reduce_scatter", made, list(outputs))
 
     # ---- to all ----
+    @also_bare(dist.BroadcastOptions, "root", "timeout")
     def broadcast(self, tensors, opts):
         tensor = one_of(tensors, "broadcast")
         source = tensor if self.rank() == opts.rootRank else None
         return self._move("broadcast", Collective.BROADCAST, source, tensor, tensor.numel(), list(tensors),
                           root=opts.rootRank)
 
+    @also_bare(AllgatherOptions, "timeout")
     def allgather(self, outputs, inputs, opts=None):
         parts, tensor = one_of(outputs, "all_gather"), one_of(inputs, "all_gather")
         sizes = sizes_of("all_gather", parts, tensor, self.rank(), self.size())
@@ -301,6 +308,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self.start("all_gather", made, outputs, finish)
 
     # ---- to one, from one ----
+    @also_bare(dist.GatherOptions, "root", "timeout")
     def gather(self, outputs, inputs, opts):
         tensor, mine = one_of(inputs, "gather"), self.rank() == opts.rootRank
         whole = scratch((self.size(), tensor.numel()), tensor) if mine else None
@@ -310,6 +318,7 @@ class ProcessGroup(dist.ProcessGroup):
         move = Move(Collective.GATHER, tensor, whole, tensor.numel(), root=opts.rootRank)
         return self.start("gather", [move], [list(parts)], spread(whole, parts))
 
+    @also_bare(dist.ScatterOptions, "root", "timeout")
     def scatter(self, outputs, inputs, opts):
         output, mine = one_of(outputs, "scatter"), self.rank() == opts.rootRank
         whole = None
@@ -365,6 +374,7 @@ class ProcessGroup(dist.ProcessGroup):
         raise NotImplementedError("gradring: recv from any source; name the rank")
 
     # ---- none ----
+    @also_bare(dist.BarrierOptions, "timeout")
     def barrier(self, opts=None):
         given = opts.timeout.total_seconds() if opts is not None else 0
         return self.start_calls("barrier", [Call(Collective.BARRIER)], [], timeout=given if given > 0 else None)

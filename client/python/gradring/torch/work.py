@@ -68,6 +68,10 @@ class Work(dist.Work):
         """Of a wait that begins now."""
         return Deadline((timeout.total_seconds() if timeout else 0) or self._timeout)
 
+    def limit(self, seconds):
+        """Of waits that have no time of their own."""
+        self._timeout = seconds
+
     def wait_by(self, deadline):
         return self._complete(deadline)
 
