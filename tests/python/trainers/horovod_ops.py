@@ -237,6 +237,8 @@ def batch_norm():
     plain = hvd.SyncBatchNorm(5, affine=False, momentum=None, track_running_stats=True)
     assert plain(mine.half()).dtype == torch.float16 and plain.num_batches_tracked == 1
     close(plain.running_mean, torch.cat(inputs).half().float().mean(0), 1e-3)
+    assert plain(mine[:0]).shape == mine[:0].shape and plain.num_batches_tracked == 1
+    close(plain.running_mean, torch.cat(inputs).half().float().mean(0), 1e-3)
     refused(ValueError, "two dimensions", plain, torch.ones(5))
 
 

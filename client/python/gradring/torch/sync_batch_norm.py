@@ -27,7 +27,7 @@ class SyncBatchNorm(_BatchNorm):
         if own or size() == 1:
             return super().forward(input)
         output, mean, variance, count = _SyncBatchNorm.apply(input, self.weight, self.bias, self.eps)
-        if self.training and self.track_running_stats:
+        if self.training and self.track_running_stats and count > 0:  # of nothing there is no mean
             self._remember(mean, variance * (count / (count - 1).clamp(min=1)))
         return output
 
