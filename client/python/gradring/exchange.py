@@ -121,7 +121,7 @@ def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
             raise ValueError("gradring: allgather puts rows together, and a scalar has none; give it one dimension")
 
     def work():
-        if equal:
+        if equal or not places:
             rows = [[place.shape[0]] * process_set.size() for place in places]
         else:
             rows = _exchange_rows(process_set, full, places)

@@ -112,6 +112,7 @@ def sparse():
 def rows():
     ragged = [one[:i] for i, one in enumerate(inputs)]
     assert torch.equal(hvd.allgather(ragged[rank]), torch.cat(ragged))
+    assert hvd.grouped_allgather([]) == hvd.grouped_allreduce([]) == hvd.grouped_reducescatter([]) == []
     got = hvd.grouped_allgather([ragged[rank], torch.tensor([[rank]], dtype=torch.bfloat16)])
     assert torch.equal(got[0], torch.cat(ragged)) and got[1].flatten().tolist() == list(range(size))
     refused(ValueError, "scalar", hvd.allgather, torch.tensor(1.0))
