@@ -186,7 +186,7 @@ def futures_that_end_in_another_order():
 
 def broadcast_and_reduce():
     for root in range(SIZE):
-        tensor = of_rank(RANK)
+        tensor = of_rank(RANK) if RANK != root else of_rank(RANK, 1).expand(3)
         dist.broadcast(tensor, root)
         assert (tensor == root).all()
         tensor = of_rank(RANK + 1)
