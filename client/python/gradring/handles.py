@@ -172,7 +172,7 @@ class Names:
         with self._lock:
             under_way = self._used.get(full)
         if under_way is not None and under_way():
-            raise ValueError(f"gradring: a {kind} named {name!r} is still under way; names are for one op at a time: "
+            raise ValueError(f"gradring: the {kind} named {name!r} is still under way; names are for one op at a time: "
                              "synchronize the first, or name them differently")
         return full
 
