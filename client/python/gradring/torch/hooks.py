@@ -16,6 +16,8 @@ from .tensors import Move, dtype_of
 from .untraced import untraced
 from .work import Work
 
+_WHAT = "mean of a bucket"
+
 # Made for hooks whose state is None, where torch's default group is another backend's.
 _own: ProcessGroup | None = None
 
@@ -52,11 +54,12 @@ def _mean(state, bucket, wire):
         wire = Wire.DEFAULT
     if device_of(buffer) is not None:
         move = Move(Collective.ALLREDUCE, numbers, numbers, numbers.numel(), op=ReduceOp.AVERAGE, wire=wire)
-        return group.start("mean of a bucket", [move], buffer).get_future()
+        return group.start(_WHAT, [move], buffer).get_future()
+    group.usable(_WHAT)  # before its memory is asked for
     at, nbytes = group.residence.address_of(buffer), buffer.numel() * buffer.element_size()
     call = Call(Collective.ALLREDUCE, dtype=dtype_of(numbers), count=numbers.numel(), input=at, input_bytes=nbytes,
                 output=at, output_bytes=nbytes, op=ReduceOp.AVERAGE, wire=wire)
-    return group.start_calls("mean of a bucket", [call], buffer, owner=buffer).get_future()
+    return group.start_calls(_WHAT, [call], buffer, owner=buffer).get_future()
 
 
 def own_group() -> ProcessGroup:

@@ -170,7 +170,7 @@ class ProcessGroup(dist.ProcessGroup):
     def start_calls(self, what, calls, outputs, finish=_nothing, owner=None, fetches=(), device=None, timeout=None):
         """Submits native calls as one Work, behind the copies of `fetches` and all ops that were started before. `device`: see
         Work. `timeout`: seconds; None: the group's."""
-        job = self._usable(what)
+        job = self.usable(what)
 
         def submit():
             return _start_all(job, calls, owner)
@@ -183,7 +183,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _start_on(self, device, what, moves, outputs, finish):
         if self._stage.busy():
             self._stage.wait_until_idle()
-        requests = _start_all(self._usable(what), [move.call for move in moves], moves)
+        requests = _start_all(self.usable(what), [move.call for move in moves], moves)
         stream, watch = self._way_of(moves[0])
         work = OrderedWork(what + self._of_ranks, requests, moves, outputs, finish, self._timeout, device, stream)
         watch.add(work)
@@ -199,7 +199,8 @@ class ProcessGroup(dist.ProcessGroup):
             self._ways[way] = (move.device.stream(), watch)
         return self._ways[way]
 
-    def _usable(self, what):
+    def usable(self, what):
+        """The job, for an op. Raises RuntimeError where it has been left."""
         self._unheard.tell()
         if self.job is None:
             raise RuntimeError(f"gradring: {what} on a process group that has been destroyed")
