@@ -47,11 +47,17 @@ Setter one_of(std::string Config::*member, std::vector<std::string> words) {
       };
 }
 
+// A century. Deadlines are sums of such times and of a clock, and have to fit into the same type.
+constexpr core::Time kHoursMost = 1'000'000;
+
 Setter duration(core::Time Config::*member, core::Time least) {
   return [member, least](Config& config, const std::string& value) -> std::string {
     const auto time = parse_duration(value);
     if (!time) return "write a duration such as 300s, 500ms or 5m";
     if (*time < least) return fmt::format("it must be at least {} ms", least / core::kMillisecond);
+    if (*time > kHoursMost * 3600 * core::kSecond) {
+      return fmt::format("it must be at most {}h", kHoursMost);
+    }
     config.*member = *time;
     return "";
   };

@@ -237,6 +237,7 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--peer", "127.0.0.1:7300"}, "peer", "own listen address"},
       {{"--peer", "localhost:7300"}, "peer", "own listen address"},
       {{"--peer", "10.0.0.2:7300"}, "listen", "listen on an address"},
+      {{"--form-deadline", "2562047h"}, "form-deadline", "at most 1000000h"},
       {{"--key", "/k"}, "allowed-keys", "lists the keys"},
       {{"--allowed-keys", "/k"}, "key", "keygen"},
       {{"--config", "/nowhere/at/all.conf"}, "/nowhere/at/all.conf", "cannot read"},
