@@ -310,6 +310,8 @@ TEST(RunOptions, AreRefusedInWords) {
   EXPECT_THAT(error({"true"}), HasSubstr("how many ranks"));
   EXPECT_THAT(error({"-np", "2", "--frob", "true"}), HasSubstr("frob"));
   EXPECT_THAT(error({"-np", "2", "-H", "a:0", "true"}), HasSubstr("-H"));
+  EXPECT_EQ(error({"-np", "2", "-H", "", "true"}), "--hosts is empty");
+  EXPECT_EQ(error({"-np", "2", "--hostfile", "", "true"}), "--hostfile is empty");
   EXPECT_THAT(error({"-np", "2", "--restarts", "1", "true"}), HasSubstr("--policy elastic"));
   EXPECT_THAT(error({"-np", "2", "--policy", "elastic", "--restarts", "-1", "true"}),
               HasSubstr("negative"));

@@ -104,6 +104,16 @@ std::vector<std::string> split_words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
+// Of a shell's variable that is not set: without it, it would be another launch.
+tl::expected<void, std::string> refuse_empty(const po::variables_map& values) {
+  for (const char* name :
+       {"hosts", "hostfile", "ssh-identity-file", "output-filename", "timeline-filename"}) {
+    if (values.count(name) > 0 && values[name].as<std::string>().empty())
+      return tl::unexpected(fmt::format("--{} is empty", name));
+  }
+  return {};
+}
+
 tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
   if (options->agent || options->as_rank) return {};
   if (options->ranks < 1 || options->ranks > kRanksMax) {
@@ -174,6 +184,7 @@ tl::expected<std::optional<RunOptions>, std::string> parse_run_options(
     return std::optional<RunOptions>();
   }
   if (const auto good = refuse_flags(values); !good) return tl::unexpected(good.error());
+  if (const auto good = refuse_empty(values); !good) return tl::unexpected(good.error());
   if (auto needless = describe_needless(values); !needless.empty())
     options.warnings.push_back(std::move(needless));
   for (const std::string& name : options.send) {
