@@ -158,6 +158,10 @@ std::string fault_of_security(const Config& config) {
       return fmt::format("allowed-keys: {} lists another public key for node {} than {} holds",
                          config.allowed_keys_file, config.node, config.key_file);
     }
+    if (key.node != config.node && key.public_key == own->public_key) {
+      return fmt::format("node: {} lists the key of {} for node {}, and this is node {}",
+                         config.allowed_keys_file, config.key_file, key.node, config.node);
+    }
   }
   for (const std::string& peer : config.peers) {
     if (std::none_of(allowed->begin(), allowed->end(),

@@ -74,6 +74,7 @@ TEST_F(KeysTest, WhatIsWrongWithTheListIsSaid) {
       {"b 10.0.0.2:7300 tooshort\n", "40 characters"},
       {"c 10.0.0.3:7300 " + b.open + "\n", "no line for peer 10.0.0.2:7300"},
       {good + "a 10.0.0.1:7300 " + make_pair().open + "\n", "lists another public key for node a"},
+      {good + "c 10.0.0.1:7300 " + a.open + "\n", "for node c, and this is node a"},
   };
   for (const auto& [text, expected] : cases) {
     write("allowed", text);

@@ -33,7 +33,7 @@ def test_no_daemon_there(pair, tmp_path):
 def test_second_daemon_in_the_same_folder(pair):
     node = pair.nodes[0]
     elsewhere = re.sub(r":\d+$", ":7398", node.address)
-    status, line = refusal(pair, "--config", node.config, "--node", "other", "--listen", elsewhere, network_of=node)
+    status, line = refusal(pair, "--config", node.config, "--listen", elsewhere, network_of=node)
     assert status == 2 and str(node.runtime_dir) in line and str(node.daemon.pid) in line, line
     run_job(pair, "still-there", "--ops", "2")
 
