@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "daemon/config_options.h"
+#include "proto/byte_order_mark.h"
 #include "proto/version.h"
 
 namespace gradring::daemon {
@@ -130,29 +131,19 @@ Said read_environment(const Environment& environment) {
   return said;
 }
 
-// Some editors begin a file with one; it would be a part of the first key that nobody sees.
-void skip_byte_order_mark(std::istream& text) {
-  constexpr std::string_view kMark = "\xef\xbb\xbf";
-  std::array<char, kMark.size()> begin{};
-  text.read(begin.data(), begin.size());
-  const bool there = std::string_view(begin.data(), begin.size()) == kMark;
-  text.clear();  // a shorter file than that is at its end now
-  if (!there) text.seekg(0);
-}
-
 tl::expected<Said, std::string> read_file(const std::string& path) {
   std::ifstream file(path);
-  std::stringstream text;
+  std::string bytes;
   // By read(): what a disk or a folder refuses looks like an empty file to whoever takes rdbuf().
   std::array<char, 4096> part{};
   while (file.read(part.data(), part.size()) || file.gcount() > 0) {
-    text.write(part.data(), file.gcount());
+    bytes.append(part.data(), static_cast<size_t>(file.gcount()));
   }
   if (!file.is_open() || file.bad()) {
     return tl::unexpected(
         fmt::format("cannot read the configuration file {}: {}", path, std::strerror(errno)));
   }
-  skip_byte_order_mark(text);
+  std::istringstream text{std::string(without_byte_order_mark(bytes))};
   try {
     return gather(po::parse_config_file(text, describe_options(true)));
   } catch (const po::unknown_option& error) {

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "daemon/config.h"
+#include "proto/byte_order_mark.h"
 
 namespace gradring::daemon {
 namespace {
@@ -79,11 +80,16 @@ tl::expected<KeyPair, std::string> read_key_file(const std::string& path) {
 
 tl::expected<std::vector<AllowedKey>, std::string> read_allowed_keys(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return tl::unexpected(fmt::format("allowed-keys file {} cannot be read", path));
+  file.peek();  // a folder can be opened
+  const auto unreadable = [&path] {
+    return tl::unexpected(
+        fmt::format("allowed-keys file {} cannot be read: {}", path, std::strerror(errno)));
+  };
+  if (!file.is_open() || file.bad()) return unreadable();
   std::vector<AllowedKey> keys;
   size_t number = 0;
   for (std::string line; std::getline(file, line);) {
-    ++number;
+    if (++number == 1) line = without_byte_order_mark(line);
     if (blank_or_comment(line)) continue;
     const auto wrong = [&](const std::string& what) {
       return tl::unexpected(fmt::format("{} line {}: {}", path, number, what));
@@ -104,6 +110,7 @@ tl::expected<std::vector<AllowedKey>, std::string> read_allowed_keys(const std::
     }
     keys.push_back(std::move(key));
   }
+  if (file.bad()) return unreadable();  // whom the rest of it names would be shut out
   return keys;
 }
 

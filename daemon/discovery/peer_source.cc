@@ -14,6 +14,7 @@
 
 #include "daemon/config.h"
 #include "daemon/discovery/host_list.h"
+#include "proto/byte_order_mark.h"
 
 namespace gradring::daemon {
 namespace {
@@ -68,7 +69,7 @@ std::optional<PeerSource> parse_peer_source(const std::string& text) {
 
 AddressesOr addresses_in(const std::string& text) {
   Addresses addresses;
-  std::istringstream lines(text);
+  std::istringstream lines{std::string(without_byte_order_mark(text))};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     line = trimmed(line.substr(0, line.find('#')));

@@ -56,7 +56,8 @@ TEST(PeerSource, IsRead) {
 
 TEST(PeerFile, HasAnAddressOnEachLine) {
   EXPECT_THAT(
-      *addresses_in("# all of them\n10.0.0.1:7301\n\n  node-b  # the second\r\n[::1]:7302\n"),
+      *addresses_in(
+          "\xef\xbb\xbf# all of them\n10.0.0.1:7301\n\n  node-b  # the second\r\n[::1]:7302\n"),
       ElementsAre("10.0.0.1:7301", "node-b:7300", "[::1]:7302"));
   EXPECT_TRUE(addresses_in("")->empty());
   for (const char* text : {"a\nb c\n", "a\nb:0\n", "a\nb:x\n", "a\n:7300\n"}) {

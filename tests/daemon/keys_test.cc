@@ -36,8 +36,8 @@ class KeysTest : public ConfigTest {
 
 TEST_F(KeysTest, AGoodPairAndListAreAccepted) {
   const Pair a = make_pair(), b = make_pair();
-  write("allowed", "# NODE ADDRESS KEY\na 10.0.0.1:7300 " + a.open + "\n\n  b\t10.0.0.2:7300  " +
-                       b.open + "\n");
+  write("allowed", "\xef\xbb\xbf# NODE ADDRESS KEY\r\na 10.0.0.1:7300 " + a.open +
+                       "\n\n  b\t10.0.0.2:7300  " + b.open + "\n");
   EXPECT_EQ(told(flags(write_key("key", a), scratch_.path("allowed"))), "");
   const auto keys = read_allowed_keys(scratch_.path("allowed"));
   ASSERT_TRUE(keys);
@@ -80,7 +80,8 @@ TEST_F(KeysTest, WhatIsWrongWithTheListIsSaid) {
     write("allowed", text);
     EXPECT_THAT(told(flags(key, scratch_.path("allowed"))), HasSubstr(expected)) << text;
   }
-  EXPECT_THAT(told(flags(key, "/nowhere")), HasSubstr("cannot be read"));
+  EXPECT_THAT(told(flags(key, "/nowhere")), HasSubstr("cannot be read: No such file"));
+  EXPECT_THAT(told(flags(key, scratch_.directory())), HasSubstr("cannot be read: Is a directory"));
   write("allowed", good);
   auto both = flags(key, scratch_.path("allowed"));
   both.emplace_back("--insecure");

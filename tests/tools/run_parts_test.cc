@@ -46,7 +46,8 @@ TEST(Hostfile, IsReadAsMpirunReadsIt) {
   EXPECT_THAT(
       *parse_hostfile("# ours\n\n  a slots=2\nb\tslots=4 max_slots=8 # fast\nc\nd:3\na slots=1"),
       ElementsAre(Slots{"a", 3}, Slots{"b", 4}, Slots{"c", 1}, Slots{"d", 3}));
-  EXPECT_THAT(*parse_hostfile("a\r\nb slots=2\r\n", 8), ElementsAre(Slots{"a", 8}, Slots{"b", 2}));
+  EXPECT_THAT(*parse_hostfile("\xef\xbb\xbf# ours\r\na\r\nb slots=2\r\n", 8),
+              ElementsAre(Slots{"a", 8}, Slots{"b", 2}));
 }
 
 TEST(Hostfile, NamesTheLineThatIsWrong) {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "proto/byte_order_mark.h"
 #include "tools/common/text.h"
 
 namespace gradring::tools {
@@ -95,7 +96,7 @@ tl::expected<std::vector<Slots>, std::string> parse_hosts(std::string_view text,
 
 tl::expected<std::vector<Slots>, std::string> parse_hostfile(std::string_view text, int slots) {
   std::vector<Slots> hosts;
-  std::istringstream lines{std::string(text)};
+  std::istringstream lines{std::string(without_byte_order_mark(text))};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     std::istringstream stream(line.substr(0, line.find('#')));
