@@ -34,7 +34,7 @@ def main(results: str, payload: str) -> None:
     if local_rank() == 0 and Path(results).parent.is_dir():
         new = f"{results}.{os.getpid()}"
         with open(new, "wb") as file:
-            pickle.dump(outcomes, file)
+            file.write(objects.dumps(outcomes))  # which may be of classes that the caller's script alone has
         os.replace(new, results)
     lifecycle.shutdown()
     sys.exit(ANSWERED)

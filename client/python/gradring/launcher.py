@@ -51,6 +51,7 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         RuntimeError: the function raised on a rank, whose number and traceback are in the text; or a rank ended.
         FileNotFoundError: gradring-run is not in PATH, nor named by GRADRING_RUN.
     """
+    ranks = np if num_proc is None else num_proc
     more = [word for name, value in horovods.items() for word in _flag(name, value)]
     if not BY_VALUE and getattr(func, "__module__", None) == "__main__":
         raise ValueError(f"gradring: {getattr(func, '__qualname__', func)} is a function of the script itself, which the ranks "
@@ -62,8 +63,8 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
     with tempfile.TemporaryDirectory(prefix="gradring-run-") as folder:
         results = Path(folder) / "results"
         # Results are handed over in a file of this host, where srun may start no rank.
-        command = [_program(), "--launcher", "ssh", "--attended", "-np", str(num_proc or np or 1), *(["-H", hosts] if hosts else []),
-                   *more, *(word for name in env or {} for word in ("-x", name)), *flags,
+        command = [_program(), "--launcher", "ssh", "--attended", "-np", str(1 if ranks is None else ranks),
+                   *([] if hosts is None else ["-H", hosts]), *more, *(word for name in env or {} for word in ("-x", name)), *flags,
                    executable or sys.executable, "-m", "gradring.launched", str(results), payload]
         exit_code = _wait_for(command, {**os.environ, **(env or {})})
         if not results.exists():

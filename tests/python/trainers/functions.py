@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import gradring
+from gradring import launcher
 from report import say
 
 
@@ -70,6 +71,13 @@ def variable():
     return os.environ.get("OF_THE_CALLER")
 
 
+class Learned:
+    """What a function of a script returns may be of a class of the script."""
+
+    def __init__(self, weight):
+        self.weight = weight
+
+
 def elsewhere(folder):
     """An --rsh to a host that has nothing of this one's environment."""
     path = Path(folder) / "rsh"
@@ -107,4 +115,8 @@ if __name__ == "__main__":
                                      env={"PYTHONPATH": sys.argv[1]}))
         say(variables=gradring.run(functions.variable, np=2, hosts="localhost:1,other:1", flags=elsewhere(folder),
                                    env={"PYTHONPATH": sys.argv[1], "OF_THE_CALLER": "7"}))
+    if launcher.BY_VALUE:
+        [learned] = gradring.run(Learned, (7,))
+        say(learned=learned.weight if isinstance(learned, Learned) else str(learned))
+    say(none=refused(len, ((),), np=0), nowhere=refused(len, ((),), hosts=""))
     say(unknown=refused(len, ((),), use_glue=True))
