@@ -1,5 +1,6 @@
 """What cannot work is refused in one line that says what to do, by the daemon and by the library."""
 
+import os
 import re
 import subprocess
 
@@ -63,6 +64,13 @@ def test_configuration_that_makes_no_sense(pair, tmp_path, text, words):
                       + text)
     status, line = refusal(pair, "--config", config)
     assert status == 2 and words in line, line
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system, which only root may")
+def test_a_folder_that_cannot_be_written(programs, tmp_path):
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none "$1" && exec "$0" --runtime-dir "$1"',
+                           programs / "gradringd", tmp_path], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2 and f"{tmp_path} cannot be written by uid 0: Read-only file system" in done.stderr, done
 
 
 def test_two_nodes_of_one_name(make_cluster):

@@ -29,8 +29,8 @@ std::string fault_of_runtime_dir(const std::string& directory) {
       return fmt::format("runtime-dir: {} is not a directory", directory);
     if (access(directory.c_str(), R_OK | W_OK | X_OK) == 0) return "";
     return fmt::format(
-        "runtime-dir: {} cannot be written by uid {}; change its owner or choose another",
-        directory, geteuid());
+        "runtime-dir: {} cannot be written by uid {}: {}; change its owner or choose another",
+        directory, geteuid(), std::strerror(errno));
   }
   const std::string parent = parent_of(directory);
   if (access(parent.c_str(), W_OK | X_OK) == 0) return "";
