@@ -25,6 +25,14 @@ TEST(Run, AllGoodIsZero) {
   }
 }
 
+TEST(Run, ManyAreStartedWithFewDescriptorsAndHaveNoMoreThemselves) {
+  auto words = launch("20", "ulimit -Sn", {"--tag"});
+  words.insert(words.begin(), {"sh", "-c", "ulimit -Sn 32 && exec \"$@\"", "sh"});
+  const auto outcome = run(words);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("[19] 32\n"));
+}
+
 TEST(Run, FirstFailureEndsTheOthersAndIsTheExitCode) {
   Pids pids;
   const auto begin = Clock::now();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 extern char** environ;
@@ -49,6 +51,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   return pointers;
 }
 
+std::optional<rlimit> limit_of_before;
+
 struct Descriptors {
   int in, out, err;  // to become 0, 1, 2; -1: inherit
   int report;        // takes errno when the program cannot be executed
@@ -71,6 +75,7 @@ struct Descriptors {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
+  if (limit_of_before) setrlimit(RLIMIT_NOFILE, &*limit_of_before);
   if (fds.in >= 0) dup2(fds.in, STDIN_FILENO);
   if (fds.out >= 0) dup2(fds.out, STDOUT_FILENO);
   if (fds.err >= 0) dup2(fds.err, STDERR_FILENO);
@@ -84,6 +89,14 @@ struct Descriptors {
 }
 
 }  // namespace
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (limit_of_before || getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit_of_before = limit;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 tl::expected<Child, std::string> start(const Process& process, int guards_door) {
   const auto fail = [&](std::string_view doing, int error) {

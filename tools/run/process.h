@@ -44,6 +44,10 @@ struct Child {
 // makes.
 inline constexpr size_t kLifelineMax = 65536;
 
+// As far as this user may: each child takes two or three descriptors, and some hundred hosts are
+// more than the usual 1,024 are enough for. What is started has the limit of before.
+void raise_file_limit();
+
 // Starts it. It dies with the calling thread, whatever becomes of that, and what it starts in turn
 // with its group, which it puts under the guard whose door this is (guard.h; -1: none). The error
 // is a sentence, also when the program cannot be executed.

@@ -90,6 +90,7 @@ Supervisor::~Supervisor() {
 }
 
 int Supervisor::run() {
+  raise_file_limit();
   const Guard guard;
   guard_ = guard.pid();
   guards_door_ = guard.door();
