@@ -56,6 +56,12 @@ TEST(Run, OutputThatAFullDiskDoesNotTakeIsSaid) {
   EXPECT_THAT(outcome.err, HasSubstr("rank.0/stdout could not take all of the output"));
 }
 
+TEST(Run, OutputThatAFullDiskDoesNotTakeIsSaidOfItsOwnAsWell) {
+  auto words = launch("1", "echo shown", {"--tag"});
+  words.insert(words.begin(), {"sh", "-c", "exec \"$@\" >/dev/full", "sh"});
+  EXPECT_THAT(run(words).err, HasSubstr("not all of the output could be written: No space left"));
+}
+
 TEST(Run, PutsTheTimeInFrontOfEachLine) {
   const auto outcome = run(launch("1", "echo one; echo two", {"-prefix-timestamp", "--tag"}));
   const std::string line = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}\\.[0-9]{3} \\[0\\] ";

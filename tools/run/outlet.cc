@@ -30,6 +30,7 @@ void Outlet::write(std::string_view bytes) {
       bytes.remove_prefix(static_cast<size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {  // somebody else may keep it from blocking
       gone_ = true;
+      if (errno != EPIPE) fault_ = errno;
     }
   }
 }

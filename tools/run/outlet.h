@@ -15,12 +15,15 @@ class Outlet {
   void write(std::string_view bytes);
   // From now on a reader that takes nothing for a second is taken to have gone.
   void make_haste() { in_haste_ = true; }
+  // errno of what it could not take, as of a full disk; 0: it took all, or its reader went away.
+  int fault() const { return fault_; }
 
  private:
   int fd_;
   int hurry_;
   bool in_haste_ = false;
   bool gone_ = false;
+  int fault_ = 0;
 };
 
 }  // namespace gradring::tools

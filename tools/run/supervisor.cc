@@ -111,6 +111,8 @@ int Supervisor::run() {
     wait_for_event();
   }
   take_output(true);
+  if (out_.fault() != 0)
+    say(fmt::format("not all of the output could be written: {}", std::strerror(out_.fault())));
   for (Member& member : members_) {
     for (const Stream* stream : {&member.out, &member.err}) {
       if (!stream->failed_file().empty())
