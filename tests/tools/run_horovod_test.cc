@@ -62,6 +62,12 @@ TEST(Run, OutputThatAFullDiskDoesNotTakeIsSaidOfItsOwnAsWell) {
   EXPECT_THAT(run(words).err, HasSubstr("not all of the output could be written: No space left"));
 }
 
+TEST(Run, OutputThatIsClosedIsNotWaitedFor) {
+  auto words = launch("1", "echo one; echo two >&2", {"--tag"});
+  words.insert(words.begin(), {"timeout", "20", "sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh"});
+  EXPECT_EQ(run(words).exit_code, 0);
+}
+
 TEST(Run, PutsTheTimeInFrontOfEachLine) {
   const auto outcome = run(launch("1", "echo one; echo two", {"-prefix-timestamp", "--tag"}));
   const std::string line = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}\\.[0-9]{3} \\[0\\] ";

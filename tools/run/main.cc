@@ -1,4 +1,5 @@
 // gradring-run: starts the ranks of a job and ends them together.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -162,9 +163,18 @@ int serve() {
   return Supervisor(processes_of(*launch), rules).run();
 }
 
+// Started with one of its three closed, it would open something else there, and wait for that to
+// take output.
+void fill_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+  if (fd >= 0) close(fd);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_descriptors();
   const auto options = parse_run_options({argv + 1, argv + argc});
   if (!options) return complain(options.error(), kUsage);
   if (!*options) return 0;
