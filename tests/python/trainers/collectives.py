@@ -370,6 +370,7 @@ def what_makes_no_sense_is_refused_in_words():
                         (lambda: dist.broadcast(torch.eye(2).to_sparse(), 0), "sparse"),
                         (lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)), "split sizes"),
                         (lambda: dist.all_reduce(torch.empty(2, device="meta")), "this one is on meta"),
+                        (lambda: dist.all_reduce(torch.ones(1).expand(3)), "share memory"),
                         (lambda: dist.all_gather(list(torch.empty(SIZE, 2)), torch.empty(3)), "with 3 elements"),
                         (lambda: dist.barrier(group=beside_another), "have a group of its own"),
                         (lambda: dist.recv(torch.empty(1)), "name the rank")):

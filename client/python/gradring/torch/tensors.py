@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .._native import Call, Dtype, ReduceOp
+from .._native import Call, Collective, Dtype, ReduceOp
 from .devices import Device, Ordered, device_of
 
 DTYPES = {
@@ -99,6 +99,13 @@ def _in_pairs(source, target, count, details):
     return source, target, 2 * count
 
 
+def _check_target(tensor):
+    """Before the others are told that we come."""
+    if tensor.numel() > 1 and any(step == 0 and length > 1 for step, length in zip(tensor.stride(), tensor.shape)):
+        raise ValueError("gradring: a result cannot be written to a tensor whose elements share memory, as those of "
+                         "expand() do: give it a contiguous() one")
+
+
 class Move:
     """A native call from one tensor, or none, to another, or none, which are kept alive. The same twice: in place."""
 
@@ -111,6 +118,8 @@ class Move:
             details["gpu_stream"] = self.device.current_handle()
         self.given = given = Place(source, self.device) if source is not None else None
         self.taken = taken = given if target is source else Place(target, self.device) if target is not None else None
+        if taken is not None and not (collective == Collective.BROADCAST and taken is given):  # whose root has the result
+            _check_target(taken.tensor)
         # The device whose tensors go by way of the host.
         self.staged = (given and given.device) or (taken and taken.device)
         self.brings = taken.nbytes if taken is not None else 0  # bytes of a result
