@@ -76,7 +76,9 @@ def test_a_daemon_is_asked_through_another(pair):
     assert status == 0 and second.name in text
     status, _, complaint = first.ctl("--node", "nobody", "status")
     assert status == 1 and "not connected with a node nobody" in complaint
-    assert first.ctl("--node", second.name, "flight-recorder")[0] == 2
+    for words in (["flight-recorder"], ["trace", "stop"], ["bandwidth"], ["support-bundle"]):
+        status, _, complaint = first.ctl("--node", second.name, *words)
+        assert status == 2 and "leave out --node" in complaint
 
 
 @pytest.mark.parametrize("grace", [None, "20s"], ids=["for good", "and may come back"])

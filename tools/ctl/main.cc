@@ -21,13 +21,15 @@ using namespace gradring;
 using namespace gradring::tools;
 namespace po = boost::program_options;
 
+enum class Asks { kOneNode, kAllNodes, kNobody };
+
 struct Command {
   std::string_view name;
   std::string_view arguments;
   std::string_view help;
   Result (*run)(const Context&, const Arguments&);
-  bool of_this_node = false;  // it asks no daemon
-  bool once = false;          // it does something, or shows itself: nothing to --watch
+  Asks asks = Asks::kOneNode;
+  bool once = false;  // it does something, or shows itself: nothing to --watch
 };
 
 constexpr std::array kCommands = {
@@ -42,31 +44,31 @@ constexpr std::array kCommands = {
         run_topology},
     Command{"flight-recorder", "[JOB] [--last N]",
             "what the daemon did last, also after it died: N events, 100 or else 0 for all",
-            run_flight_recorder, true},
+            run_flight_recorder, Asks::kNobody},
     Command{"bandwidth", "[--seconds S]",
             "what goes from node to node right now, lane by lane. --matrix [--size BYTES] "
             "[--svg FILE] [--force] measures what could go, --latency how long it takes",
-            run_bandwidth},
+            run_bandwidth, Asks::kAllNodes},
     Command{"top", "[--once [--size 80x24]] [--all]",
             "a screen of jobs, links and limits, each second anew; --once prints it", run_top,
-            false, true},
+            Asks::kOneNode, true},
     Command{"trace", "start|stop|dump [-o FILE] [--job JOB]",
             "what all daemons do from start to stop, or did last, as a file for ui.perfetto.dev",
-            run_trace, false, true},
+            run_trace, Asks::kAllNodes, true},
     Command{"doctor", "[--seconds S]",
             "what usually goes wrong, here and between nodes, and what to do about it", run_doctor},
     Command{"events", "[--since 10m] [--all] [--follow]",
             "what happened on this node, or on all: jobs, peers, deaths, drains", run_events},
     Command{"set", "JOB weight=N", "its share of a wire that other jobs want as well, 1 to 100",
-            run_set, false, true},
+            run_set, Asks::kAllNodes, true},
     Command{"drain", "[--timeout S] | --cancel",
             "take no new jobs, let those that run end, and stop; or take jobs again", run_drain,
-            false, true},
+            Asks::kOneNode, true},
     Command{"support-bundle", "[-o FILE.tar.gz]",
             "all that somebody needs who is to help, without keys, in one file", run_support_bundle,
-            false, true},
+            Asks::kAllNodes, true},
     Command{"keygen", "[--out DIR] [--name NODE] [--address HOST:PORT]",
-            "make the key pair of a node", run_keygen, true, true},
+            "make the key pair of a node", run_keygen, Asks::kNobody, true},
 };
 
 enum Exit { kGood = 0, kUnhealthy = 1, kUsage = 2, kUnreachable = 3 };
@@ -235,8 +237,9 @@ int main(int argc, char** argv) {
   }
   for (const Command& command : kCommands) {
     if (command.name != rest[0]) continue;
-    if (command.of_this_node && !context.node.empty()) {
-      return complain(command.name, "it asks no daemon, so --node says nothing to it", kUsage);
+    if (command.asks != Asks::kOneNode && !context.node.empty()) {
+      const char* const whom = command.asks == Asks::kNobody ? "no daemon" : "all nodes";
+      return complain(command.name, fmt::format("it asks {}: leave out --node", whom), kUsage);
     }
     const Arguments arguments(rest.begin() + 1, rest.end());
     if (!manner.watched) return run(command, context, arguments, manner);

@@ -13,12 +13,11 @@
 namespace gradring::tools {
 namespace {
 
-tl::expected<wire::Query, Status> parse_set(const Context& context, const Arguments& said) {
+tl::expected<wire::Query, Status> parse_set(const Arguments& said) {
   const Arguments arguments = without_bar(said);
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
   };
-  if (!context.node.empty()) return refuse("it is set on all nodes of the job: leave out --node");
   if (arguments.size() != 2) {
     return refuse("it takes a job and what to set, as in: set train weight=4");
   }
@@ -81,7 +80,7 @@ void add_members_left_out(Questions& questions, const std::vector<NodeReply>& re
 }  // namespace
 
 Result run_set(const Context& context, const Arguments& arguments) {
-  const auto query = parse_set(context, arguments);
+  const auto query = parse_set(arguments);
   if (!query) return tl::unexpected(query.error());
   auto questions = Questions::open(context.runtime_dir);
   if (!questions) return tl::unexpected(questions.error());
