@@ -345,5 +345,6 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
 }  // namespace gradring::daemon
 
 int main(int argc, char** argv) {
+  gradring::daemon::fill_standard_descriptors();
   return gradring::daemon::run(argv[0], std::vector<std::string>(argv + 1, argv + argc));
 }

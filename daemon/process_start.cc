@@ -1,10 +1,12 @@
 #include "daemon/process_start.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <ctime>
@@ -42,6 +44,12 @@ class OnOneLine final : public spdlog::custom_flag_formatter {
 };
 
 }  // namespace
+
+void fill_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);
+  if (fd >= 0) ::close(fd);
+}
 
 void block_signals() {
   sigset_t set;

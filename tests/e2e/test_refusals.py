@@ -66,6 +66,15 @@ def test_configuration_that_makes_no_sense(pair, tmp_path, text, words):
     assert status == 2 and words in line, line
 
 
+def test_started_with_its_outputs_closed(make_cluster):
+    cluster = make_cluster(1)
+    node = cluster.nodes[0]
+    node.daemon = Process("closed", ["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', node.program("gradringd"), "--config", node.config],
+                          cluster.folder, cluster.mark, prefix=node.prefix)
+    node.wait_ready(0)
+    assert [os.readlink(f"/proc/{node.daemon.pid}/fd/{fd}") for fd in range(3)] == ["/dev/null"] * 3
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system, which only root may")
 def test_a_folder_that_cannot_be_written(programs, tmp_path):
     done = subprocess.run(["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none "$1" && exec "$0" --runtime-dir "$1"',

@@ -245,6 +245,13 @@ TEST(Ctl, ExitCodesAreAsStated) {
   EXPECT_EQ(run({GRADRINGCTL, directory, "flight-recorder"}).exit_code, 1);
 }
 
+TEST(Ctl, OutputsThatAreClosedTakeNothingFromTheOthers) {
+  TemporaryFolder empty;
+  const auto outcome = run({"sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", GRADRINGCTL,
+                            "--runtime-dir", empty.path(), "status"});
+  EXPECT_EQ(outcome.exit_code, 3);
+}
+
 TEST(Ctl, WhatADaemonDoesNotAllowIsNoDaemonThatCannotBeReached) {
   FakeDaemon daemon([](const wire::ClientMessage& message) {
     wire::DaemonMessage answer;

@@ -1,8 +1,17 @@
 #include "tools/common/output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 
 namespace gradring::tools {
+
+void fill_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);
+  if (fd >= 0) ::close(fd);
+}
 
 bool put_out(std::string_view text) {
   const bool taken = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();

@@ -188,6 +188,7 @@ int run(const Command& command, const Context& context, const Arguments& argumen
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_descriptors();
   Context context;
   Manner manner;
   po::options_description shown("Options");

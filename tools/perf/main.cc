@@ -121,6 +121,7 @@ int measure(const PerfOptions& options, const gradring_options& place) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_descriptors();
   const auto options = parse_perf_options(argc, argv);
   if (!options) return complain(options.error(), kUsage);
   if (!*options) return 0;

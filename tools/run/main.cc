@@ -1,5 +1,4 @@
 // gradring-run: starts the ranks of a job and ends them together.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tools/common/output.h"
 #include "tools/run/here.h"
 #include "tools/run/launch.h"
 #include "tools/run/options.h"
@@ -161,14 +161,6 @@ int serve() {
   rules.lifeline = STDIN_FILENO;
   rules.elsewhere = launch->share.count < launch->size;
   return Supervisor(processes_of(*launch), rules).run();
-}
-
-// Started with one of its three closed, it would open something else there, and wait for that to
-// take output.
-void fill_standard_descriptors() {
-  int fd = 0;
-  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
-  if (fd >= 0) close(fd);
 }
 
 }  // namespace
