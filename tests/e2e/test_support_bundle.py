@@ -13,6 +13,8 @@ def parts_of(path):
 
 
 def test_a_bundle_has_all_nodes_and_says_what_it_lacks(pair, tmp_path):
+    for _ in range(2):
+        pair.launch("long\x1b[31m" + "x" * 99, [TRAINER, "--ops", "1"], nodes=pair.nodes[:1]).wait(20)
     job = pair.launch("bundled", [TRAINER, "--ops", "100000", "--delay-ms", "5"])
     wait_for_all(job, "done", 2)
     path = tmp_path / "all.tar.gz"
@@ -27,6 +29,8 @@ def test_a_bundle_has_all_nodes_and_says_what_it_lacks(pair, tmp_path):
             assert document["schema_version"] == 1
         running = [name for name in parts if name.startswith(f"nodes/{node}/job-bundled-")]
         assert len(running) == 1 and json.loads(parts[running[0]])["name"] == "bundled"
+    assert len([name for name in parts if name.startswith("nodes/n0/job-long__31mxxx")]) == 2
+    assert "\x1b" not in said and "\x1b" not in parts["MANIFEST.txt"].decode()
     assert json.loads(parts["topology.json"])["schema_version"] == 1
     assert b"node = n0" in parts["here/gradringd.conf"]
     assert b"Max open files" in parts["here/limits.txt"]

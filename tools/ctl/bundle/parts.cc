@@ -77,10 +77,13 @@ void add_node(const Context& here, const std::string& node, bool local,
   context.style = {};
   context.node = local ? "" : node;
   using Run = Result (*)(const Context&, const Arguments&);
-  const auto add = [&](const std::string& name, Run run, const Arguments& arguments) {
-    parts->push_back({fmt::format("nodes/{}/{}.json", as_file_name(node), as_file_name(name)),
-                      fmt::format("{} of node {}", name, printable(node)),
-                      [=] { return answer_of(run, context, arguments); }});
+  // `apart`: what keeps those of one name apart, however long it is.
+  const auto add = [&](const std::string& name, Run run, const Arguments& arguments,
+                       const std::string& apart = "") {
+    parts->push_back(
+        {fmt::format("nodes/{}/{}{}.json", as_file_name(node), as_file_name(name), apart),
+         fmt::format("{}{} of node {}", printable(name), apart, printable(node)),
+         [=] { return answer_of(run, context, arguments); }});
   };
   add("status", run_status, {});
   add("peers", run_peers, {});
@@ -92,7 +95,7 @@ void add_node(const Context& here, const std::string& node, bool local,
   if (!reply) return;
   for (const wire::JobSummary& job : reply->jobs().jobs()) {
     if (job.incarnation().empty()) continue;  // it forms still: jobs tells all
-    add("job-" + job.name() + "-" + job.incarnation().substr(0, 8), run_job, {job.incarnation()});
+    add("job-" + job.name(), run_job, {job.incarnation()}, "-" + job.incarnation().substr(0, 8));
   }
 }
 
