@@ -48,6 +48,7 @@ class Environment : public ::testing::Test {
                                            "GRADRING_DETERMINISTIC",
                                            "GRADRING_JOIN_TIMEOUT",
                                            "GRADRING_GPU_STAGE_MIB",
+                                           "GRADRING_SUBMIT",
                                            "GRADRING_RANK",
                                            "GRADRING_SIZE",
                                            "GRADRING_LOCAL_RANK",
@@ -114,6 +115,17 @@ TEST_F(Environment, NamesTheSecondsToWaitForAllRanks) {
     EXPECT_THAT(gradring_last_error(),
                 HasSubstr("GRADRING_JOIN_TIMEOUT is no whole number of seconds"));
   }
+}
+
+TEST_F(Environment, NamesAWayOfSubmissionThatThereIs) {
+  set("GRADRING_SUBMIT", "rings");
+  gradring_options options = init();
+  options.rank = 0;
+  options.size = 1;
+  options.job = "j";
+  gradring_comm* comm = nullptr;
+  EXPECT_EQ(gradring_open(&options, &comm), GRADRING_ERR_INVALID);
+  EXPECT_STREQ(gradring_last_error(), "GRADRING_SUBMIT is neither ring nor zmq");
 }
 
 TEST_F(Environment, ThatSaysNothingLeavesEverythingOpen) {

@@ -163,9 +163,11 @@ std::optional<uint64_t> gpu_stage_bytes_from_environment() {
   return static_cast<uint64_t>(mebibytes) << 20;
 }
 
-bool rings_from_environment() {
+std::optional<bool> rings_from_environment() {
   const char* submit = get("GRADRING_SUBMIT");
-  return submit == nullptr || std::string_view(submit) != "zmq";
+  if (submit == nullptr || std::string_view(submit) == "ring") return true;
+  if (std::string_view(submit) == "zmq") return false;
+  return std::nullopt;
 }
 
 std::string runtime_dir_from_environment() {

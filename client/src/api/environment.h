@@ -32,7 +32,8 @@ std::string runtime_dir_from_environment();
 int64_t join_timeout_ms_from_environment();
 // Bytes; nothing: GRADRING_GPU_STAGE_MIB holds no number of MiB.
 std::optional<uint64_t> gpu_stage_bytes_from_environment();
-// GRADRING_SUBMIT=zmq: all submissions are messages.
-bool rings_from_environment();
+// GRADRING_SUBMIT: false is zmq, by which all submissions are messages; nothing: it is neither ring
+// nor zmq.
+std::optional<bool> rings_from_environment();
 
 }  // namespace gradring::client

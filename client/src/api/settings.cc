@@ -85,7 +85,9 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
         invalid(fmt::format("deterministic '{}' is neither on nor off", deterministic)));
   }
   settings.deterministic = deterministic == "on";
-  settings.rings = rings_from_environment();
+  const auto rings = rings_from_environment();
+  if (!rings) return tl::unexpected(invalid("GRADRING_SUBMIT is neither ring nor zmq"));
+  settings.rings = *rings;
   const auto gpu_stage_bytes = gpu_stage_bytes_from_environment();
   if (!gpu_stage_bytes) {
     return tl::unexpected(
