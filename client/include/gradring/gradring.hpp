@@ -69,6 +69,9 @@ constexpr gradring_dtype deduce_dtype() {
   static_assert(std::is_arithmetic_v<T>,
                 "gradring does not know this type: specialize gradring::dtype_of for it");
   static_assert(!std::is_same_v<T, long double>, "gradring has no type for long double");
+  static_assert(sizeof(T) <= 8, "gradring has no type of so many bits");
+  static_assert(!std::is_floating_point_v<T> || sizeof(T) >= 4,
+                "which 16-bit type is this? Specialize gradring::dtype_of for it");
   if (std::is_floating_point_v<T>) return sizeof(T) == 4 ? GRADRING_FLOAT32 : GRADRING_FLOAT64;
   if (std::is_same_v<T, bool>) return GRADRING_BOOL;
   constexpr bool kSigned = std::is_signed_v<T>;
