@@ -89,6 +89,18 @@ TEST_F(Cpp, SubmitsWhatItSays) {
   EXPECT_EQ(operations[0].name(), "named");
 }
 
+TEST_F(Cpp, AFactorOf0IsNotTakenFor1) {
+  auto floats = job_.allocate<float>(4);
+  for (const Scale scale : {Scale{0, 1}, Scale{1, 0}}) {
+    try {
+      job_.allreduce(floats, GRADRING_SUM, nullptr, GRADRING_WIRE_DEFAULT, scale);
+      FAIL() << "it would be the sum of what is not scaled";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), GRADRING_ERR_INVALID);
+    }
+  }
+}
+
 TEST_F(Cpp, TakesOneLengthOfBlocksOrAllOfThem) {
   const int ranks = job_.size();
   auto mine = job_.allocate<int>(8);

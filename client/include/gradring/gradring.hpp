@@ -34,7 +34,8 @@
 
 namespace gradring {
 
-// What the inputs of one rank, and the result, are multiplied by (gradring_op).
+// What the inputs of one rank, and the result, are multiplied by (gradring_op). Not 0: who has
+// nothing to give submits zeros.
 struct Scale {
   double before = 1;  // may differ from rank to rank
   double after = 1;
@@ -85,6 +86,12 @@ constexpr gradring_dtype deduce_dtype() {
     default:
       return kSigned ? GRADRING_INT64 : GRADRING_UINT64;
   }
+}
+
+// 0, which is no factor to the C interface, would be taken for 1.
+inline double factor(double given) {
+  if (given == 0) throw Error(GRADRING_ERR_INVALID, "0 is nothing to scale by: submit zeros");
+  return given;
 }
 
 // A vector without elements may have no address, and is no number of equal blocks all the same.
@@ -350,8 +357,8 @@ class Communicator {
     gradring_op full = op_on(GRADRING_ALLREDUCE, input, output, count, dtype_of<T>, name);
     full.op = op;
     full.wire = wire;
-    full.prescale = scale.before;
-    full.postscale = scale.after;
+    full.prescale = detail::factor(scale.before);
+    full.postscale = detail::factor(scale.after);
     return Request(comm_, full);
   }
   template <class T>
@@ -383,8 +390,8 @@ class Communicator {
     gradring_op full = op_on(GRADRING_REDUCE, input, output, count, dtype_of<T>, name);
     full.op = op;
     full.wire = wire;
-    full.prescale = scale.before;
-    full.postscale = scale.after;
+    full.prescale = detail::factor(scale.before);
+    full.postscale = detail::factor(scale.after);
     full.root = root;
     return Request(comm_, full);
   }
@@ -402,8 +409,8 @@ class Communicator {
     gradring_op full = op_in(GRADRING_REDUCE_SCATTER, input, output, blocks, dtype_of<T>, name);
     full.op = op;
     full.wire = wire;
-    full.prescale = scale.before;
-    full.postscale = scale.after;
+    full.prescale = detail::factor(scale.before);
+    full.postscale = detail::factor(scale.after);
     return Request(comm_, full);
   }
   // The block of each rank, to the root alone.

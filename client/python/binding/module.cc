@@ -55,8 +55,8 @@ std::unique_ptr<Call> make_call(gradring_collective collective, gradring_dtype d
   call.op.count = count;
   call.op.priority = priority;
   call.op.wire = wire;
-  call.op.prescale = prescale;
-  call.op.postscale = postscale;
+  call.op.prescale = detail::factor(prescale);
+  call.op.postscale = detail::factor(postscale);
   call.op.ranks = ranks;
   call.name = std::move(name);
   call.counts = std::move(counts);

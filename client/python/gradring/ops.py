@@ -49,7 +49,7 @@ def allreduce(array, average: bool | None = None, name: str | None = None, op=No
 
     Args:
         name: matches it with the others' op of that name; None: by its place in the program.
-        prescale_factor, postscale_factor: multiply what goes in, and what comes out.
+        prescale_factor, postscale_factor: multiply what goes in, and what comes out; of floats not 0.
         out: where the result goes, such as the array itself.
         wire: as what float32 travels between nodes.
         priority: of ops under way at once, the highest goes first.

@@ -50,6 +50,8 @@ def factors():
     assert np.allclose(got, 1.5 * sum(inputs))
     got = gradring.allreduce(np.full(3, 10 + rank), op=gradring.Sum, prescale_factor=0.5, postscale_factor=2.0)
     assert (got == 2 * sum((10 + one) // 2 for one in range(size))).all()
+    for factor in ("prescale_factor", "postscale_factor"):
+        refused(gradring.GradringError, "0 is nothing to scale by", gradring.allreduce, inputs[rank], **{factor: 0.0})
 
 
 def in_place_and_not_dense():
