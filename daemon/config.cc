@@ -157,11 +157,13 @@ tl::expected<Said, std::string> read_file(const std::string& path) {
   }
 }
 
+std::string too_often(const std::string& source, const std::vector<std::string>& values) {
+  return fmt::format("{} is given {} times; give it once", source, values.size());
+}
+
 std::string apply(const Option& option, const std::vector<std::string>& values,
                   const std::string& source, Config& config) {
-  if (!option.repeatable && values.size() > 1) {
-    return fmt::format("{} is given {} times; give it once", source, values.size());
-  }
+  if (!option.repeatable && values.size() > 1) return too_often(source, values);
   for (const std::string& value : values) {
     const std::string wrong = option.set(config, value);
     if (!wrong.empty()) return fmt::format("{}: '{}' is not good: {}", source, value, wrong);
@@ -218,7 +220,10 @@ tl::expected<Invocation, std::string> load_config(const std::vector<std::string>
   Said keys;
   std::string file = default_file;
   const auto named = flags->find("config");
-  if (named != flags->end()) file = named->second.back();
+  if (named != flags->end()) {
+    if (named->second.size() > 1) return tl::unexpected(too_often("--config", named->second));
+    file = named->second.front();
+  }
   // One that is there and cannot be reached is not passed over: it may say who may come in.
   const bool there = access(file.c_str(), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
   if (named != flags->end() || there) {

@@ -240,6 +240,7 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--form-deadline", "2562047h"}, "form-deadline", "at most 1000000h"},
       {{"--key", "/k"}, "allowed-keys", "lists the keys"},
       {{"--allowed-keys", "/k"}, "key", "keygen"},
+      {{"--config", "/dev/null", "--config", "/dev/null"}, "--config", "once"},
       {{"--config", "/nowhere/at/all.conf"}, "/nowhere/at/all.conf", "cannot read"},
   };
   for (const Bad& bad : cases) {
