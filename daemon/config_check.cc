@@ -1,9 +1,11 @@
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <grp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 
 #include "daemon/config.h"
 #include "daemon/keys.h"
@@ -12,10 +14,17 @@
 namespace gradring::daemon {
 namespace {
 
+// The same text for the spellings of an address.
 std::string normal(const std::string& address) {
   const auto parsed = parse_host_port(address);
   if (!parsed) return address;
-  const std::string host = parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
+  std::string host = parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
+  in6_addr numeric{};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (inet_pton(AF_INET6, host.c_str(), &numeric) == 1 &&
+      inet_ntop(AF_INET6, &numeric, text.data(), text.size()) != nullptr) {
+    host = text.data();
+  }
   return fmt::format("{}:{}", host, parsed->port);
 }
 
@@ -64,8 +73,9 @@ std::string fault_of_addresses(const Config& config) {
           "such as 10.1.0.1:7300",
           also);
     }
-    if (normal(also) == normal(config.listen) ||
-        std::count(config.listen_also.begin(), config.listen_also.end(), also) > 1) {
+    const auto is_same = [&also](const std::string& one) { return normal(one) == normal(also); };
+    if (is_same(config.listen) ||
+        std::count_if(config.listen_also.begin(), config.listen_also.end(), is_same) > 1) {
       return fmt::format("listen-also: {} is given twice; name each address once", also);
     }
   }
