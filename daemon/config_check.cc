@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "daemon/config.h"
 #include "daemon/keys.h"
@@ -249,13 +250,26 @@ std::string fault_of_gpu_sums(const Config& config) {
          "it off, or restart-grace at 0";
 }
 
+std::string fault_of_machine(const Config& config) {
+  for (const std::string& wish : config.gpu_nics) {
+    const size_t equals = wish.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == wish.size()) {
+      return fmt::format("gpu-nic: '{}' is not good: write GPU=NIC, such as 0=mlx5_0", wish);
+    }
+  }
+  std::error_code error;
+  const std::string& folder = config.machine_recording;
+  if (folder.empty() || std::filesystem::is_directory(folder, error)) return "";
+  return fmt::format("machine-recording: there is no folder {}", folder);
+}
+
 }  // namespace
 
 std::string fault_of(const Config& config) {
   using Check = std::string (*)(const Config&);
-  for (const Check check :
-       {fault_of_node, fault_of_runtime_dir, fault_of_addresses, fault_of_security,
-        fault_of_metrics, fault_of_sockets, fault_of_times, fault_of_limits, fault_of_gpu_sums}) {
+  for (const Check check : {fault_of_node, fault_of_runtime_dir, fault_of_addresses,
+                            fault_of_security, fault_of_metrics, fault_of_sockets, fault_of_times,
+                            fault_of_limits, fault_of_gpu_sums, fault_of_machine}) {
     if (std::string fault = check(config); !fault.empty()) return fault;
   }
   return "";
