@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils import backend_registration
 
-from gradring.torch import devices, sparse, staging
+from gradring.torch import devices, ordered, sparse, staging
 
 
 makes_devices = pytest.mark.skipif(not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -50,6 +50,12 @@ def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ri
 def test_ops_on_tensors_of_a_gpu(ring):
     for said in ring.run("devices", "cuda"):
         assert len(said) == 9
+
+
+def test_waits_do_not_block_where_they_are_told_not_to(monkeypatch):
+    for text, block in (("1", True), ("true", True), ("", False), ("0", False), ("false", False), ("Off", False)):
+        monkeypatch.setenv("GRADRING_TORCH_BLOCKING_WAIT", text)
+        assert ordered.waits_block() == block, text
 
 
 def test_a_process_may_end_while_a_thread_lets_go_of_works():

@@ -24,7 +24,7 @@ _BLOCKING = "GRADRING_TORCH_BLOCKING_WAIT"
 
 
 def waits_block() -> bool:
-    return os.environ.get(_BLOCKING, "0") not in ("", "0")
+    return os.environ.get(_BLOCKING, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 @untraced
