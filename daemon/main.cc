@@ -55,7 +55,7 @@ constexpr size_t kEventsMax = 65536;
 constexpr size_t kEventsKept = 512;
 
 int refuse(const std::string& why) {
-  fmt::print(stderr, "gradringd: {}\n", why);
+  std::fputs(fmt::format("gradringd: {}\n", why).c_str(), stderr);
   return kWrongConfiguration;
 }
 
@@ -63,7 +63,7 @@ int refuse(const std::string& why) {
 int put_out(const std::string& text) {
   const bool taken = std::fputs(text.c_str(), stdout) >= 0;
   if (std::fflush(stdout) == 0 && taken) return 0;
-  fmt::print(stderr, "gradringd: cannot write the answer\n");
+  std::fputs("gradringd: cannot write the answer\n", stderr);
   return kNotYet;
 }
 

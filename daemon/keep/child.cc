@@ -18,7 +18,7 @@ constexpr int kFirstFd = 3;  // by the protocol
 constexpr int kCannotRun = 127;
 
 [[noreturn]] void give_up(const std::string& what) {
-  fmt::print(stderr, "gradringd --keep: {}: {}\n", what, std::strerror(errno));
+  std::fputs(fmt::format("gradringd --keep: {}: {}\n", what, std::strerror(errno)).c_str(), stderr);
   _exit(kCannotRun);
 }
 

@@ -245,11 +245,13 @@ TEST(Ctl, ExitCodesAreAsStated) {
   EXPECT_EQ(run({GRADRINGCTL, directory, "flight-recorder"}).exit_code, 1);
 }
 
-TEST(Ctl, OutputsThatAreClosedTakeNothingFromTheOthers) {
+TEST(Ctl, OutputsThatTakeNothingChangeNoExitCode) {
   TemporaryFolder empty;
-  const auto outcome = run({"sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", GRADRINGCTL,
-                            "--runtime-dir", empty.path(), "status"});
-  EXPECT_EQ(outcome.exit_code, 3);
+  for (const std::string outputs : {"<&- >&- 2>&-", "2>/dev/full"}) {
+    const auto outcome = run({"sh", "-c", "exec \"$@\" " + outputs, "sh", GRADRINGCTL,
+                              "--runtime-dir", empty.path(), "status"});
+    EXPECT_EQ(outcome.exit_code, 3) << outputs;
+  }
 }
 
 TEST(Ctl, WhatADaemonDoesNotAllowIsNoDaemonThatCannotBeReached) {

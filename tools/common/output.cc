@@ -18,4 +18,9 @@ bool put_out(std::string_view text) {
   return std::fflush(stdout) == 0 && taken;
 }
 
+void put_err(std::string_view text) {
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+  (void)std::fflush(stderr);
+}
+
 }  // namespace gradring::tools

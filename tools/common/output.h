@@ -12,4 +12,7 @@ void fill_standard_descriptors();
 // fmt::print throws then would end the program by a signal.
 [[nodiscard]] bool put_out(std::string_view text);
 
+// The same to stderr, of which nobody could be told that it takes nothing.
+void put_err(std::string_view text);
+
 }  // namespace gradring::tools

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "tools/common/output.h"
+
 namespace gradring::tools {
 namespace {
 
@@ -18,7 +20,7 @@ ProgressBar::ProgressBar(std::string what, Shows shows)
     : what_(std::move(what)), shows_(shows), shown_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
-  if (shown_ && !told_.empty()) fmt::print(stderr, "\r\x1b[K");
+  if (shown_ && !told_.empty()) put_err("\r\x1b[K");
 }
 
 void ProgressBar::show(uint64_t done, uint64_t all) {
@@ -28,7 +30,7 @@ void ProgressBar::show(uint64_t done, uint64_t all) {
   if (!shown_ || told == told_) return;
   told_ = told;
   const int filled = percent * kWidth / 100;
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}", what_, "", filled, "", kWidth - filled, told);
+  put_err(fmt::format("\r{} [{:#<{}}{:.<{}}] {}", what_, "", filled, "", kWidth - filled, told));
   std::fflush(stderr);
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tools/common/option_error.h"
+#include "tools/common/output.h"
 #include "tools/common/text.h"
 #include "tools/ctl/ask.h"
 
@@ -42,15 +43,15 @@ std::string listed(const std::vector<std::string>& jobs) {
 class Progress {
  public:
   ~Progress() {
-    if (terminal_ && shown_) fmt::print(stderr, "\r\x1b[K");
+    if (terminal_ && shown_) put_err("\r\x1b[K");
   }
   void show(const wire::DrainReport& report) {
     const std::string line = describe(report);
     std::vector<std::string> jobs(report.jobs().begin(), report.jobs().end());
     if (terminal_) {
-      fmt::print(stderr, "\r\x1b[K{}", line);
+      put_err(fmt::format("\r\x1b[K{}", line));
     } else if (!shown_ || jobs != jobs_) {
-      fmt::print(stderr, "{}\n", line);
+      put_err(fmt::format("{}\n", line));
     }
     std::fflush(stderr);
     jobs_ = std::move(jobs);

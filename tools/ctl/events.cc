@@ -105,7 +105,7 @@ Status follow(const Context& context, const EventsWanted& wanted) {
     if (!put_out(lines)) return {Code::kInternal, "cannot write what happened"};
     const std::string complaint = problems.empty() ? "" : problems.front();
     if (complaint != told && !complaint.empty()) {
-      fmt::print(stderr, "gradringctl events: {}\n", printable(complaint));
+      put_err(fmt::format("gradringctl events: {}\n", printable(complaint)));
     }
     told = complaint;
     std::this_thread::sleep_for(kAsksEvery);

@@ -129,7 +129,7 @@ void print_help(const po::options_description& options) {
 
 int complain(std::string_view where, const std::string& message, Exit code) {
   std::cout.flush();
-  fmt::print(stderr, "gradringctl{}{}: {}\n", where.empty() ? "" : " ", where, message);
+  put_err(fmt::format("gradringctl{}{}: {}\n", where.empty() ? "" : " ", where, message));
   return code;
 }
 

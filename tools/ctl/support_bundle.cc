@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "tools/common/option_error.h"
+#include "tools/common/output.h"
 #include "tools/common/size.h"
 #include "tools/common/table.h"
 #include "tools/common/text.h"
@@ -210,9 +211,9 @@ Result run_support_bundle(const Context& context, const Arguments& arguments) {
   std::vector<Had> all;
   const auto tell = [&all] {
     const Had& had = all.back();
-    fmt::print(
-        stderr, "{}: {}\n", had.what,
-        had.fault.empty() ? format_bytes(had.bytes) : "not to be had: " + printable(had.fault));
+    put_err(fmt::format(
+        "{}: {}\n", had.what,
+        had.fault.empty() ? format_bytes(had.bytes) : "not to be had: " + printable(had.fault)));
   };
   for (const BundlePart& part : plan.parts) {
     all.push_back(take(part, root, plan.secrets));

@@ -24,7 +24,7 @@ using namespace gradring::tools;
 constexpr int kFailed = 1, kUsage = 2;
 
 int complain(const std::string& message, int code) {
-  fmt::print(stderr, "gradring-perf: {}\n", message);
+  put_err(fmt::format("gradring-perf: {}\n", message));
   return code;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tools/common/output.h"
 #include "tools/perf/buffers.h"
 #include "tools/perf/pattern.h"
 
@@ -73,9 +74,9 @@ void Meter::wait_for(gradring_request request) {
   // Bounded by the daemon's op deadline, which ends the op.
   for (int64_t waited = 0; code == GRADRING_ERR_DEADLINE; waited += kPatienceMs) {
     if (waited > 0) {
-      fmt::print(stderr,
-                 "gradring-perf: rank {} waits for {} s (\"gradringctl jobs\" says for what)\n",
-                 job_.rank(), waited / 1000);
+      put_err(fmt::format(
+          "gradring-perf: rank {} waits for {} s (\"gradringctl jobs\" says for what)\n",
+          job_.rank(), waited / 1000));
     }
     code = gradring_wait(job_.handle(), request, kPatienceMs, nullptr);
   }

@@ -21,7 +21,7 @@ constexpr int kUsage = 2;
 constexpr int kCannotRun = 127;
 
 int complain(const std::string& message, int code) {
-  fmt::print(stderr, "gradring-run: {}\n", message);
+  put_err(fmt::format("gradring-run: {}\n", message));
   return code;
 }
 
@@ -74,15 +74,16 @@ Rules rules_of(const Launch& launch) {
 
 void tell(const Launch& launch, const std::string& how, const RunOptions& options) {
   if (!options.verbose) return;
-  fmt::print(stderr, "gradring-run: job {}: {} of {} by {}: {}\n", launch.job,
-             describe_ranks(launch.share), launch.size, how, fmt::join(launch.command, " "));
+  put_err(fmt::format("gradring-run: job {}: {} of {} by {}: {}\n", launch.job,
+                      describe_ranks(launch.share), launch.size, how,
+                      fmt::join(launch.command, " ")));
 }
 
 int become_launcher(const RunOptions& options, Launch launch) {
   launch.environment = variables_to_set(options.send);
   const Handover handover = hand_over(options, launch);
   if (options.verbose)
-    fmt::print(stderr, "gradring-run: becomes {}\n", fmt::join(handover.command, " "));
+    put_err(fmt::format("gradring-run: becomes {}\n", fmt::join(handover.command, " ")));
   return complain(become(handover.command, handover.environment), kCannotRun);
 }
 
@@ -171,7 +172,7 @@ int main(int argc, char** argv) {
   if (!options) return complain(options.error(), kUsage);
   if (!*options) return 0;
   for (const std::string& warning : (*options)->warnings)
-    fmt::print(stderr, "gradring-run: {}\n", warning);
+    put_err(fmt::format("gradring-run: {}\n", warning));
   try {
     if ((*options)->agent) return serve();
     return (*options)->as_rank ? be_rank(**options) : launch(**options);
