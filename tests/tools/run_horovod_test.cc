@@ -46,6 +46,16 @@ TEST(Run, OutputThatCannotBeKeptIsSaidBeforeAnythingRuns) {
   EXPECT_THAT(outcome.err, HasSubstr("cannot write /dev/null/logs/rank.0/stdout"));
 }
 
+TEST(Run, AFolderForOutputWithinOneThatIsGoneIsRefused) {
+  TemporaryFolder folder;
+  auto words = launch("1", "echo shown", {"--output-filename", "logs"});
+  words.insert(words.begin(),
+               {"sh", "-c", "cd \"$0\" && rmdir \"$0\" && exec \"$@\"", folder.path()});
+  const auto outcome = run(words);
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--output-filename logs: "));
+}
+
 TEST(Run, OutputThatAFullDiskDoesNotTakeIsSaid) {
   TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() + "/rank.0");

@@ -207,8 +207,12 @@ tl::expected<void, std::string> take_horovod_flags(const HorovodFlags& flags, Ru
     options->rsh.insert(options->rsh.end(), {"-p", std::to_string(flags.ssh_port)});
   if (!flags.ssh_identity_file.empty())
     options->rsh.insert(options->rsh.end(), {"-i", flags.ssh_identity_file});
+  std::error_code error;
   if (!flags.output.empty())
-    options->output = std::filesystem::absolute(flags.output).lexically_normal();
+    options->output = std::filesystem::absolute(flags.output, error).lexically_normal();
+  if (error)
+    return refusal(fmt::format("--output-filename {}: there is no folder to begin at any more: {}",
+                               flags.output, error.message()));
   // In front, so that what -x says of the same variable counts.
   std::vector<std::string> variables;
   if (!flags.timeline.empty()) variables.push_back("GRADRING_TIMELINE=" + flags.timeline);
