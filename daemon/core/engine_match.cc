@@ -154,7 +154,9 @@ Status JobEngine::submit(const Submission& submission, Time now) {
             "rank " + std::to_string(submission.rank) + " has " + std::to_string(local.open) +
                 " ops open that other ranks have not submitted; wait for some first"};
   }
-  if (!ended_keys_.knows_space(key.space) && ended_keys_.spaces() >= options_.names_max) {
+  constexpr size_t kUnnamed = 3;  // spaces: ops without a name, join points, joins
+  if (!ended_keys_.knows_space(key.space) &&
+      ended_keys_.spaces() >= options_.names_max + kUnnamed) {
     return {Code::kResourceExhausted,
             "the job uses more than " + std::to_string(options_.names_max) + " op names"};
   }

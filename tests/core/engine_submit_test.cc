@@ -119,9 +119,10 @@ TEST(EngineSubmit, TooManyNamesAreRefusedInWords) {
   EngineOptions options = small_slices();
   options.names_max = 3;
   Ring ring(2, 1, options);
-  for (uint64_t name = 1; name <= 3; ++name) {
-    ring.submit_all({name, 0}, sum_of(10));
+  for (const uint64_t space : {1, 2, 3, 0, 5, 6}) {  // three may be of what has no name
+    const std::vector<Ticket> tickets = ring.submit_all({space, 0}, sum_of(10));
     ring.run();
+    EXPECT_TRUE(ring.all_ok(tickets)) << space;
   }
   const Status status = ring.refused(0, {4, 0}, sum_of(10));
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
