@@ -346,5 +346,10 @@ int run(const std::string& program, const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   gradring::daemon::fill_standard_descriptors();
-  return gradring::daemon::run(argv[0], std::vector<std::string>(argv + 1, argv + argc));
+  try {
+    return gradring::daemon::run(argv[0], std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {  // the system has no room for a socket, or a thread
+    gradring::daemon::refuse(error.what());
+    return gradring::daemon::kNotYet;
+  }
 }

@@ -254,6 +254,14 @@ TEST(Ctl, OutputsThatTakeNothingChangeNoExitCode) {
   }
 }
 
+TEST(Ctl, AProcessWithoutRoomForASocketIsToldSo) {
+  TemporaryFolder empty;
+  const auto outcome = run({"sh", "-c", "ulimit -n 8; exec \"$@\"", "sh", GRADRINGCTL,
+                            "--runtime-dir", empty.path(), "status"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("gradringctl: Too many open files"));
+}
+
 TEST(Ctl, WhatADaemonDoesNotAllowIsNoDaemonThatCannotBeReached) {
   FakeDaemon daemon([](const wire::ClientMessage& message) {
     wire::DaemonMessage answer;

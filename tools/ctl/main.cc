@@ -185,10 +185,7 @@ int run(const Command& command, const Context& context, const Arguments& argumen
                   code);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  fill_standard_descriptors();
+int answer(int argc, char** argv) {
   Context context;
   Manner manner;
   po::options_description shown("Options");
@@ -253,4 +250,15 @@ int main(int argc, char** argv) {
   }
   return complain("", fmt::format("there is no command \"{}\"; see --help", printable(rest[0])),
                   kUsage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fill_standard_descriptors();
+  try {
+    return answer(argc, argv);
+  } catch (const std::exception& error) {  // the system has no room for a socket, or a thread
+    return complain("", error.what(), kUnhealthy);
+  }
 }
