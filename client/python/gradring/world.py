@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import time
 from dataclasses import dataclass
 from typing import Callable
 
 from . import _native
-from ._native import Call, Collective, Dtype
+from ._native import Call, Cause, Code, Collective, Dtype
+from .errors import GradringError
 from .handles import Names
 
 _CARD = struct.Struct("<16sqq?")  # of a rank: its node's digest, its local rank, its number, whether it has just come in
+PATIENCE = 30.0  # seconds for ops that other threads had started
+MEET_AGAIN = (Cause.MISMATCH, Cause.ROOT_LOST)  # what ends a meeting, and not the next one
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,35 @@ class World:
         self.standing: Standing | None = None
         self.newcomers: frozenset[int] = frozenset()  # numbers of those that came in when the ranks last changed
         if elastic:
-            self.join_point()
+            self._come_in()
         else:
             self.standing = self._find_out(tuple(range(job.size)))
         self.came_late = len(self.newcomers) < self.standing.size  # into a job that ran already
+
+    def _come_in(self) -> None:
+        try:
+            self.join_point()
+        except GradringError as error:
+            if error.cause not in MEET_AGAIN:
+                raise
+            self.meet_after(error, lambda: self.job.abandon([]))
+
+    def meet_after(self, error: GradringError, abandon: Callable[[], None]) -> None:
+        """All ranks that are left, and such as come in, at one point. What others wait in for this rank fails, and brings them
+        there: they may know nothing of the error."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                abandon()
+                self.join_point()
+                return
+            except GradringError as over:
+                # Refused while ops of other threads are under way, and ended where another rank was refused, or was lost when it had
+                # been counted: the next meeting is without it.
+                again = over.code == Code.INVALID or over.cause in MEET_AGAIN
+                if not again or time.monotonic() > deadline:
+                    raise error from over
+                time.sleep(0.01)
 
     def join_point(self) -> bool:
         """A barrier at which ranks may come in, in elastic jobs. Whether any did, or some were lost, since the last."""

@@ -1,6 +1,7 @@
 """Elastic training in which rank 3 is lost, all others go back to the last commit, and rank 2 is lost as they meet:
 when they have begun to tell of themselves, or know of it when they begin, or exchange something in their reset
-callback, by the second word. STORE begun|known|reset"""
+callback, by the second word. With "first" rank 3 alone is lost, when all have met for the first time.
+STORE begun|known|reset|first"""
 
 import os
 import signal
@@ -13,8 +14,7 @@ from gradring.elastic import HorovodInternalError, ObjectState, run
 from gradring.world import World
 from report import say
 
-gradring.init(policy="elastic min=2")
-RANK = gradring.rank()
+RANK = int(os.environ["RANK"])
 STEPS = 6
 raised = []
 find_out = World._find_out
@@ -26,6 +26,11 @@ def die(*_):
 
 def find_out_or_die(self, numbers):
     """Behind the join point, at which all others have counted this rank."""
+    if sys.argv[2] == "first":
+        if RANK == 3:
+            time.sleep(0.5)
+            die()
+        return find_out(self, numbers)
     if raised and len(numbers) == 3 and sys.argv[2] != "reset":
         if RANK == 2:
             time.sleep(1 if sys.argv[2] == "begun" else 0)
@@ -36,6 +41,7 @@ def find_out_or_die(self, numbers):
 
 
 World._find_out = find_out_or_die
+gradring.init(policy="elastic min=2")
 
 
 @run

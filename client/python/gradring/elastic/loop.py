@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from typing import Any, Callable
 
-from .._native import Cause, Code
 from ..errors import GradringError, behind
 from ..process_sets import abandon
 from ..world import world
 from .interrupts import HostsUpdatedInterrupt
 from .state import State
 
-PATIENCE = 30.0  # seconds for ops that other threads had started
 MOST_IN_VAIN = 3  # returns to one and the same commit, with the same ranks
 
 
@@ -63,21 +60,7 @@ def _got_to(state: State) -> tuple:
 
 
 def meet_after(error: GradringError) -> None:
-    """All ranks that are left, and such as come in, at one point. What others wait in for this rank fails, and brings them there:
-    they may know nothing of the error."""
-    one = world()
-    if not one.elastic:
+    """All ranks that are left, and such as come in, at one point. Raises the error where there is none."""
+    if not world().elastic:
         raise error
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            abandon()
-            one.join_point()
-            return
-        except GradringError as over:
-            # Refused while ops of other threads are under way, and ended where another rank was refused, or was lost when it had been
-            # counted: the next meeting is without it.
-            again = over.code == Code.INVALID or over.cause in (Cause.MISMATCH, Cause.ROOT_LOST)
-            if not again or time.monotonic() > deadline:
-                raise error from over
-            time.sleep(0.01)
+    world().meet_after(error, abandon)
