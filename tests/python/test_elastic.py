@@ -91,6 +91,17 @@ def test_goes_on_without_a_rank_that_is_lost_as_the_others_meet(ring, when, rese
         assert reports(one) == [{"resets": resets, "place": place, "step": 6}], reports(one)
 
 
+def test_optimizers_of_a_rank_that_comes_to_one_that_was_alone_do_as_that_ones(ring):
+    """At once: what they exchanged when they are made, the other would not take part in."""
+    command = [*ring.environment(), sys.executable, TRAINERS / "elastic_late.py"]
+    first = ring.cluster.start_trainer("late", command, ring.nodes[0], 0, 1)
+    wait_until(lambda: reports(first), 60, lambda: [first.complains()[-1500:]])
+    both = [first, ring.cluster.start_trainer("late", command, ring.nodes[0], 1, 2, 1, 2)]
+    for one in both:
+        assert one.wait(60) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+    assert reports(both[0])[-1] == reports(both[1])[-1]
+
+
 def test_process_sets_are_of_the_same_ranks_where_others_are_lost_and_come_in(ring):
     job = ring.launch("elastic_sets")
     _, *left = job

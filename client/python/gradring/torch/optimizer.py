@@ -54,7 +54,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     if isinstance(optimizer, Passes):
         raise ValueError("gradring: this optimizer is a DistributedOptimizer already: wrap the one that it was made of")
     pairs = named_pairs(optimizer, named_parameters)
-    kind = AdasumSteps if op is Adasum and size() > 1 else GradientSteps
+    kind = AdasumSteps if op is Adasum and not _alone() else GradientSteps
     made = _of_class(optimizer, kind)
     made._begin(pairs, backward_passes_per_step, process_set)
     if kind is AdasumSteps:
@@ -62,6 +62,11 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     else:
         made._begin_exchange(compression, op, gradient_predivide_factor, groups, sparse_as_dense)
     return made
+
+
+def _alone():
+    """And so it stays."""
+    return size() == 1 and not world().elastic
 
 
 def _of_class(optimizer, kind):
@@ -86,8 +91,7 @@ class GradientSteps(Passes):
         self._synchronized = False
         self._should_synchronize = True
         _check_groups(groups)
-        alone = size() == 1 and not world().elastic
-        self._exchanges = not alone and self._process_set.included()
+        self._exchanges = not _alone() and self._process_set.included()
         exchanged = self._trainable() if self._exchanges else []
         self._groups = [(parameter,) for parameter in exchanged] if groups is None else self._grouped(exchanged, groups)
         self._group_of = {parameter: group for group in self._groups for parameter in group}
@@ -98,11 +102,7 @@ class GradientSteps(Passes):
             return []
         # Whichever order the ranks have them in, the groups must be the same.
         named = {self._parameter_names[one]: one for one in parameters}
-        order = broadcast_object(list(named), self._process_set.ranks[0], "optimizer_groups", self._process_set)
-        if named.keys() != set(order):
-            raise ValueError(f"gradring: rank {self._process_set.ranks[0]} trains other parameters than this one: "
-                             f"{', '.join(sorted(named.keys() ^ set(order))[:5])}")
-        parameters = [named[name] for name in order]
+        parameters = [named[name] for name in self._order_of(named)]
         if isinstance(groups, int):
             share, more = divmod(len(parameters), groups)
             ends = [share * i + min(i, more) for i in range(groups + 1)]
@@ -111,6 +111,15 @@ class GradientSteps(Passes):
         lists = [tuple(one for one in group if one in known) for group in groups]
         listed = {one for group in lists for one in group}
         return [group for group in lists if group] + [(one,) for one in parameters if one not in listed]
+
+    def _order_of(self, named):
+        if world().elastic:  # whoever comes late makes its optimizer while the others train: they would not take part
+            return sorted(named)
+        order = broadcast_object(list(named), self._process_set.ranks[0], "optimizer_groups", self._process_set)
+        if named.keys() != set(order):
+            raise ValueError(f"gradring: rank {self._process_set.ranks[0]} trains other parameters than this one: "
+                             f"{', '.join(sorted(named.keys() ^ set(order))[:5])}")
+        return order
 
     def _take_in_new(self):
         if self._exchanges:
