@@ -36,7 +36,6 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
     calls = []
     names = process_set.names()
     full = names.check(name, "allreduce")
-    size = len(process_set.ranks)
     for i, tensor in enumerate(tensors):
         home = _Home(frontend, tensor, outputs[i] if outputs is not None else None)
         given, taken = home.given, home.taken
@@ -45,12 +44,13 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
             home.replace_input(frontend.scaled(home.source, prescale))
             given = home.given
         if own:
-            home.finish_with(_integers(frontend, size if op == Average else 1, postscale))
+            home.finish_with(_integers(frontend, op == Average, postscale))
         calls.append(_call(Collective.ALLREDUCE, given, taken, given.count, name=_part("allreduce", full, i, len(tensors)),
                            **(details | {"op": Sum} if own and op == Average else details),
                            prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
         homes.append(home)
-    handle = _start(process_set, calls, homes, lambda: [home.bring() for home in homes])
+    handle = _start(process_set, calls, homes,
+                    lambda requests: [home.bring(request) for home, request in zip(homes, requests, strict=True)])
     names.hold(full, handle)
     return handle
 
@@ -64,7 +64,7 @@ def broadcast(frontend: Frontend, tensor, output=None, *, root_rank: int, name: 
     source = home.given if rank() == root_rank else None
     call = _call(Collective.BROADCAST, source, home.taken, home.taken.count, name=full,
                  root=process_set.place_of(root_rank))
-    handle = _start(process_set, [call], home, home.bring)
+    handle = _start(process_set, [call], home, lambda _: home.bring())
     names.hold(full, handle)
     return handle
 
@@ -79,6 +79,7 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
     names = process_set.names()
     full = names.check(name, "reducescatter")
     calls, kept, outputs, ends = [], [], [], []
+    size = process_set.size()
     for i, tensor in enumerate(tensors):
         source = frontend.dense(tensor)
         given = frontend.place(source)
@@ -88,20 +89,20 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
         if own and prescale != 1.0:
             source = frontend.scaled(source, prescale)
             given = frontend.place(source)
-        rows = _shares(given.shape[0], process_set.size())
+        rows = _shares(given.shape[0], size)
         width = given.count // given.shape[0] if given.shape[0] else 0
         output = frontend.empty((rows[process_set.rank()], *given.shape[1:]), tensor)
         calls.append(_call(Collective.REDUCE_SCATTER, given, frontend.place(output), 0, op=Sum if own else op,
                            name=_part("reducescatter", full, i, len(tensors)), counts=[share * width for share in rows],
                            wire=wire, prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
         if own:
-            ends.append((_integers(frontend, process_set.size() if op == Average else 1, postscale), output))
+            ends.append((_integers(frontend, op == Average, postscale), output))
         kept.append(source)
         outputs.append(output)
 
-    def finish():
+    def finish(_):
         for end, output in ends:
-            end(output)
+            end(output, size)
         return [frontend.result(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
     handle = _start(process_set, calls, [kept, outputs], finish)
     names.hold(full, handle)
@@ -167,7 +168,7 @@ def alltoall(frontend: Frontend, tensor, splits: Sequence[int] | None = None, *,
 
 def barrier(*, process_set: ProcessSet = global_process_set) -> Handle:
     """Result: None, once all ranks have called it."""
-    return _start(process_set, [Call(Collective.BARRIER)], None, lambda: None)
+    return _start(process_set, [Call(Collective.BARRIER)], None, None)
 
 
 class _Home:
@@ -195,9 +196,10 @@ class _Home:
     def finish_with(self, end):
         self._end = end
 
-    def bring(self) -> Any:
+    def bring(self, request=None) -> Any:
+        """`request`: of the op, where there is something to do to its result."""
         if self._end is not None:
-            self._end(self._dense)
+            self._end(self._dense, request.result.ranks_min)  # not all, where one was lost before it
         if self._target is None:
             return self._frontend.result(self._dense, self._tensor)
         if self._dense is not self._target:
@@ -215,7 +217,7 @@ def _call(collective, given: Place | None, taken: Place | None, count: int, **de
 def _start(process_set, calls, owner, finish) -> RequestHandle:
     job = process_set.job()
     requests = job.start_all(calls, owner) if len(calls) > 1 else [job.start(one, owner) for one in calls]
-    return RequestHandle(requests, finish)
+    return RequestHandle(requests, finish and (lambda: finish(requests)))
 
 
 def staged(names, full, work, now):
@@ -236,10 +238,10 @@ def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) 
     return dtype not in FLOATS and (op == Average or prescale != 1.0 or postscale != 1.0)
 
 
-def _integers(frontend, divisor, factor):
-    def end(tensor):
-        if divisor != 1:
-            frontend.divide(tensor, divisor)
+def _integers(frontend, average, factor):
+    def end(tensor, ranks):
+        if average and ranks != 1:
+            frontend.divide(tensor, ranks)
         if factor != 1.0:
             frontend.copy(frontend.scaled(tensor, factor), tensor)
     return end
