@@ -47,8 +47,12 @@ class State:
 
         Raises HostsUpdatedInterrupt, on all of them, if the ranks have changed.
         """
-        self.save()
-        self.check_host_updates()
+        try:
+            self.check_host_updates()
+        except HostsUpdatedInterrupt:
+            self.save()
+            raise
+        self.save()  # once all have come to it: who goes back before it is not to find others that have kept more
 
     def check_host_updates(self) -> None:
         """Takes in ranks that wait for it. All ranks call it after the same step; ops that were started must have been

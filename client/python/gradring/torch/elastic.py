@@ -10,6 +10,7 @@ import torch
 from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run
 from ..elastic.parts import Keeper, PartsState
 from ..objects import allgather_object
+from ..world import world
 from .options import same_groups
 from .sampler import ElasticSampler
 
@@ -44,15 +45,15 @@ class _SamplerKeeper(Keeper):
     alike = False
 
     def sync(self):
-        self.part.load_state_dict(_together(allgather_object(self.part.state_dict())))
+        self.part.load_state_dict(_together(allgather_object(self.part.state_dict()), world().oldest))
 
     def reset(self):
         self.part.reset()
 
 
-def _together(states: list[dict]) -> dict:
-    """Of the ranks that are furthest, all that they have processed."""
-    epoch = max(one["epoch"] for one in states)
+def _together(states: list[dict], oldest: int) -> dict:
+    """The epoch of the rank that has the job's state, and all that was processed of it."""
+    epoch = states[oldest]["epoch"]
     processed = set().union(*(one["processed_indices"] for one in states if one["epoch"] == epoch))
     return {"epoch": epoch, "processed_indices": processed}
 
