@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -108,8 +109,10 @@ LiveDaemon::LiveDaemon(const std::vector<std::string>& more_flags, const std::st
                        int port)
     : runtime_dir_(scratch_.path("run")),
       listen_("127.0.0.1:" + std::to_string(port == 0 ? free_port() : port)) {
-  flags_ = {"--node",   node,    "--runtime-dir", runtime_dir_,
-            "--listen", listen_, "--config",      "/dev/null"};
+  flags_ = {"--node", node, "--runtime-dir", runtime_dir_, "--listen", listen_};
+  if (std::ranges::count(more_flags, "--config") == 0) {
+    flags_.insert(flags_.end(), {"--config", "/dev/null"});
+  }
   flags_.insert(flags_.end(), more_flags.begin(), more_flags.end());
   start();
 }
