@@ -13,6 +13,7 @@
 #include <zmq.hpp>
 
 #include "proto/version.h"
+#include "tests/sanitized.h"
 #include "tests/tools/process.h"
 #include "tests/tools/schema.h"
 #include "tools/ctl/ask.h"
@@ -255,6 +256,7 @@ TEST(Ctl, OutputsThatTakeNothingChangeNoExitCode) {
 }
 
 TEST(Ctl, AProcessWithoutRoomForASocketIsToldSo) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs descriptors of its own";
   TemporaryFolder empty;
   // Nor for any, whatever this process was given: of those behind its first libzmq ends by itself.
   const auto outcome = run({"sh", "-c",
