@@ -2,6 +2,7 @@
 // all of its own ranks have submitted. See docs/architecture.md, rule D1.
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -12,6 +13,9 @@
 namespace gradring::core {
 
 namespace {
+
+// Of ops without a name, of join points and of joins.
+constexpr std::array<uint64_t, 3> kUnnamed = {0, OpKey::kJoinSpace, OpKey::kNoMoreSpace};
 
 uint32_t microseconds(Time time) {
   constexpr Time kMicrosecond = kMillisecond / 1000;
@@ -154,9 +158,9 @@ Status JobEngine::submit(const Submission& submission, Time now) {
             "rank " + std::to_string(submission.rank) + " has " + std::to_string(local.open) +
                 " ops open that other ranks have not submitted; wait for some first"};
   }
-  constexpr size_t kUnnamed = 3;  // spaces: ops without a name, join points, joins
-  if (!ended_keys_.knows_space(key.space) &&
-      ended_keys_.spaces() >= options_.names_max + kUnnamed) {
+  if (std::find(kUnnamed.begin(), kUnnamed.end(), key.space) == kUnnamed.end() &&
+      !ended_keys_.knows_space(key.space) &&
+      ended_keys_.spaces() >= options_.names_max + kUnnamed.size()) {
     return {Code::kResourceExhausted,
             "the job uses more than " + std::to_string(options_.names_max) + " op names"};
   }
