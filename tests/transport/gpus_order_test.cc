@@ -166,8 +166,12 @@ TEST_F(GpuOrder, WhatIsSpreadEndsWithItsGpusFailure) {
   twin_.answer("cuDeviceCanAccessPeer", 0);
   const std::vector<GpuRange> both = {{a.get(), 0}, {b.get(), 0}};
   const Bytes bytes = random_bytes(4);
+  ASSERT_TRUE(gpus_->begin({bytes.data(), both, 4}, 0).ok());
+  all_end_well(1);  // the streams of both are there now
+  for (const int gpu : {0, 1}) twin_.hold_gpu(gpu, true);
   twin_.answer("later", 700);
   ASSERT_TRUE(gpus_->begin({bytes.data(), both, 4}, 1).ok());
+  for (const int gpu : {0, 1}) twin_.hold_gpu(gpu, false);
   const auto ended = ends();
   twin_.answer("later", 0);
   ASSERT_EQ(ended.size(), 1u);

@@ -227,10 +227,14 @@ TEST_F(GpuSums, EndWithWordsWhenTheirGpuFails) {
   const Memory memory = lend(random_bytes(64));
   Bytes out(64);
   const std::vector<GpuRange> two = {{memory.get(), 0}, {memory.get(), 0}};
+  ASSERT_TRUE(gpus_->begin({out.data(), two, 64}, 0).ok());
+  ASSERT_EQ(ends().size(), 1u);  // its stream is there now
+  twin_.hold_gpu(0, true);
   twin_.answer("later", 700);
   ASSERT_TRUE(gpus_->begin({Dtype::kUint8, ReduceOp::kSum, two, out.data(), 64}, 1).ok());
   ASSERT_TRUE(gpus_->begin({out.data(), two, 64}, 2).ok());
   ASSERT_TRUE(gpus_->begin({Dtype::kUint8, ReduceOp::kMax, two, out.data(), 64}, 3).ok());
+  twin_.hold_gpu(0, false);
   const auto ended = ends();
   twin_.answer("later", 0);
   ASSERT_EQ(ended.size(), 3u);
