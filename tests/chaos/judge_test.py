@@ -2,6 +2,7 @@
 """The judge of tools/chaos finds each kind of lie, and excuses what the contract excuses and nothing else."""
 
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from chaos.listener import Listener, Traffic  # noqa: E402
 from chaos.records import Trainer  # noqa: E402
 from chaos.schedule import EDGE_KINDS, KINDS, LONG_KINDS, PER_NODE, RESTART, Fault, kept_nodes, plan  # noqa: E402
 from chaos.stopwatch import StopWatch  # noqa: E402
+from chaos.totals import load  # noqa: E402
 
 LIFE = "a1"
 
@@ -274,6 +276,16 @@ class TheStandstill(unittest.TestCase):
         self.assertIsNone(self.still.look(101.0, True, 150.0))
         self.assertIsNone(self.still.look(101.0, False, 159.0))
         self.assertIsNotNone(self.still.look(101.0, False, 160.5))
+
+
+class TotalsTest(unittest.TestCase):
+    def test_are_not_added_to_a_file_of_something_else(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write('{"traceEvents": []}')
+            file.flush()
+            with self.assertRaisesRegex(SystemExit, "no totals of earlier runs"):
+                load(file.name)
+        self.assertGreater(len(load(ROOT / "docs/reliability/totals.json")["runs"]), 0)
 
 
 if __name__ == "__main__":

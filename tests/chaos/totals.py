@@ -49,7 +49,12 @@ ADDED = ("sigkills", "during_a_view_change", "verdicts", "ops", "shrunk", "excus
 
 def load(path):
     if path and Path(path).exists():
-        return json.loads(Path(path).read_text())
+        try:
+            totals = json.loads(Path(path).read_text())
+            totals["runs"], totals["faults"], totals["times"], *(totals[key] for key in ADDED)
+        except (ValueError, KeyError, TypeError) as error:
+            raise SystemExit(f"tools/chaos: {path} has no totals of earlier runs: give --totals another name") from error
+        return totals
     return {"runs": [], "faults": {}, "times": {}, **{key: 0 for key in ADDED}}
 
 
