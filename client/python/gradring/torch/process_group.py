@@ -276,9 +276,8 @@ class ProcessGroup(dist.ProcessGroup):
     def broadcast(self, tensors, opts):
         tensor = one_of(tensors, "broadcast")
         source = tensor if self.rank() == opts.rootRank else None
-        move = Move(Collective.BROADCAST, source, tensor, tensor.numel(), root=opts.rootRank)
-        move.lands_elsewhere &= source is None  # the root has it, maybe in a tensor that cannot be written, as of expand()
-        return self.start("broadcast", [move], list(tensors))
+        return self._move("broadcast", Collective.BROADCAST, source, tensor, tensor.numel(), list(tensors),
+                          root=opts.rootRank)
 
     @also_bare(AllgatherOptions, "timeout")
     def allgather(self, outputs, inputs, opts=None):

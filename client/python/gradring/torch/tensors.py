@@ -118,13 +118,15 @@ class Move:
             details["gpu_stream"] = self.device.current_handle()
         self.given = given = Place(source, self.device) if source is not None else None
         self.taken = taken = given if target is source else Place(target, self.device) if target is not None else None
-        if taken is not None and not (collective == Collective.BROADCAST and taken is given):  # whose root has the result
+        # A broadcast's root has its result, maybe in a tensor that cannot be written.
+        written = taken is not None and not (collective == Collective.BROADCAST and taken is given)
+        if written:
             _check_target(taken.tensor)
         # The device whose tensors go by way of the host.
         self.staged = (given and given.device) or (taken and taken.device)
         self.brings = taken.nbytes if taken is not None else 0  # bytes of a result
         # Than in its tensor.
-        self.lands_elsewhere = taken is not None and taken.dense is not taken.tensor
+        self.lands_elsewhere = written and taken.dense is not taken.tensor
         self.call = Call(collective, dtype=(given or taken).dtype, count=count, input=given.address if given else 0,
                          input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
                          output_bytes=taken.nbytes if taken else 0, **details)
