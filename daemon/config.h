@@ -22,7 +22,7 @@ struct Config {
   std::string runtime_dir;
   std::string listen;                    // ADDRESS:PORT, numeric
   std::vector<std::string> peers;        // HOST:PORT, where we dial
-  std::vector<std::string> peers_from;   // where more of them are found (discovery/peer_source.h)
+  std::vector<std::string> discover;     // where more of them are found (discovery/peer_source.h)
   std::vector<std::string> listen_also;  // where else, on other networks
   uint64_t control_links = 0;            // connections to peers; above, others pass messages on
   std::vector<std::string> net_devices;  // empty: chosen by the transport, with a reason

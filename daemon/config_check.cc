@@ -113,11 +113,11 @@ std::string fault_of_addresses(const Config& config) {
     }
     seen.push_back(normal(peer));
   }
-  if (config.peers.size() > config.control_links && !config.peers_from.empty()) {
+  if (config.peers.size() > config.control_links && !config.discover.empty()) {
     return fmt::format(
-        "peers-from: peers that come and go do not go together with {} peers and control-links = "
+        "discover: peers that come and go do not go together with {} peers and control-links = "
         "{}; "
-        "raise control-links, or find them all by peers-from",
+        "raise control-links, or find them all by discover",
         config.peers.size(), config.control_links);
   }
   if (config.peers.size() > config.control_links && config.allowed_keys_file.empty() &&

@@ -169,11 +169,11 @@ std::string set_tuning(Config& config, const std::string& value) {
   return "";
 }
 
-std::string set_peers_from(Config& config, const std::string& value) {
+std::string set_discover(Config& config, const std::string& value) {
   if (!parse_peer_source(value)) {
     return "write file:PATH (absolute), dns:NAME, dns:NAME:PORT, slurm or slurm:PORT";
   }
-  config.peers_from.push_back(value);
+  config.discover.push_back(value);
   return "";
 }
 
@@ -203,12 +203,14 @@ const std::vector<Option>& all_options() {
        true, list(&Config::listen_also)},
       {"peer", "HOST:PORT", "", "another daemon's listen address; once for each", true,
        list(&Config::peers)},
-      {"peers-from", "SOURCE", "",
+      {"discover", "SOURCE", "",
        "where more peers are found, which may come and go: file:PATH with an address on each line, "
        "dns:NAME:PORT with all addresses of a name, or slurm, the nodes of the allocation; once "
        "for "
        "each source",
-       true, set_peers_from},
+       true, set_discover},
+      {"peers-from", "SOURCE", "", "the same as discover, which was called so once", true,
+       set_discover},
       {"control-links", "COUNT", "64",
        "peers to keep a control connection with; with more peers than that the others pass on what "
        "is for the rest; the same on all nodes",

@@ -169,7 +169,7 @@ std::shared_ptr<transport::Gpus> open_gpus(const Config& config, StandingFacts* 
 
 // What can be known at once: a node list that is not there will not come.
 std::string fault_of_sources(const Config& config) {
-  for (const std::string& text : config.peers_from) {
+  for (const std::string& text : config.discover) {
     const PeerSource source = *parse_peer_source(text);
     if (source.kind != PeerSource::Kind::kSlurm) continue;
     if (const auto nodes = ask_slurm(source, process_environment()); !nodes) return nodes.error();
@@ -179,9 +179,9 @@ std::string fault_of_sources(const Config& config) {
 
 // Nothing where nobody is to be found.
 std::unique_ptr<Discovery> start_discovery(const Config& config, EventBox* events) {
-  if (config.peers_from.empty()) return nullptr;
+  if (config.discover.empty()) return nullptr;
   std::vector<PeerSource> sources;
-  for (const std::string& source : config.peers_from) sources.push_back(*parse_peer_source(source));
+  for (const std::string& source : config.discover) sources.push_back(*parse_peer_source(source));
   return std::make_unique<Discovery>(
       std::move(sources), process_environment(),
       [events](const Addresses& addresses) { events->post(PeersFound{addresses}); });

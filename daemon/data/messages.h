@@ -356,7 +356,7 @@ struct ProbeEnded {
   core::ProbeFigures figures;
 };
 
-// Not of the data thread: what peers-from names by now.
+// Not of the data thread: what discover names by now.
 struct PeersFound {
   std::vector<std::string> addresses;
 };

@@ -34,10 +34,9 @@ class Asked {
     if (answer) last_ = std::move(*answer);
     if (fault == std::exchange(fault_, fault)) return;
     if (fault.empty()) {
-      spdlog::info("peers-from: {} answers again", source_.name);
+      spdlog::info("discover: {} answers again", source_.name);
     } else {
-      spdlog::warn("peers-from: {}; the {} addresses that it gave before stay", fault,
-                   last_.size());
+      spdlog::warn("discover: {}; the {} addresses that it gave before stay", fault, last_.size());
     }
   }
   const Addresses& last() const { return last_; }

@@ -8,7 +8,7 @@
 
 namespace gradring::daemon {
 
-// Asks the sources of peers-from again and again, on a thread of its own, and tells when their
+// Asks the sources of discover again and again, on a thread of its own, and tells when their
 // answer is another one. A source that fails keeps its last answer, and the log has why: a name
 // server that is away takes no node out of a ring.
 class Discovery {

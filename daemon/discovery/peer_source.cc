@@ -127,7 +127,7 @@ AddressesOr ask_slurm(const PeerSource& source, const Variable& variable) {
   const auto list = variable("SLURM_JOB_NODELIST");
   if (!list) {
     return tl::unexpected<std::string>(
-        "there is no SLURM_JOB_NODELIST here: peers-from = slurm is for a gradringd that srun "
+        "there is no SLURM_JOB_NODELIST here: discover = slurm is for a gradringd that srun "
         "starts; name peers otherwise");
   }
   const auto hosts = expand_host_list(*list);

@@ -12,7 +12,7 @@ namespace gradring::daemon {
 using Addresses = std::vector<std::string>;  // HOST:PORT, or an error for people in its place
 using AddressesOr = tl::expected<Addresses, std::string>;
 
-// A value of peers-from: "file:PATH", "dns:NAME", "dns:NAME:PORT", "slurm" or "slurm:PORT".
+// A value of discover: "file:PATH", "dns:NAME", "dns:NAME:PORT", "slurm" or "slurm:PORT".
 struct PeerSource {
   enum class Kind : uint8_t { kFile, kDns, kSlurm };
   Kind kind = Kind::kFile;

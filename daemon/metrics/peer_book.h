@@ -12,7 +12,7 @@ namespace gradring::daemon::metrics {
 
 // What became of peers and lanes since the daemon began, and which peers have series of their own:
 // the first that come, as long as they are there. Whoever comes when all places are taken is
-// counted under kOther, for good, and what it has counted stays there when peers-from names it no
+// counted under kOther, for good, and what it has counted stays there when discover names it no
 // more: a counter that lost a peer would go backwards. Pure; one thread.
 class PeerBook {
  public:

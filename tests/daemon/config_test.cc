@@ -78,6 +78,8 @@ TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
                                                    {"runtime-dir", "/tmp/x"},
                                                    {"listen", "127.0.0.1:1"},
                                                    {"peer", "a:1"},
+                                                   {"discover", "file:/etc/gradring/peers"},
+                                                   {"peers-from", "dns:gradring:7300"},
                                                    {"control-links", "4"},
                                                    {"net-device", "eth0"},
                                                    {"listen-also", "10.1.0.1:7300"},

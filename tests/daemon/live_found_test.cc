@@ -37,9 +37,7 @@ class LiveFoundTest : public testing::Test {
     scratch_.write("list.new", lines);
     std::filesystem::rename(scratch_.path("list.new"), scratch_.path("list"));
   }
-  std::vector<std::string> finds() const {
-    return {"--peers-from", "file:" + scratch_.path("list")};
-  }
+  std::vector<std::string> finds() const { return {"--discover", "file:" + scratch_.path("list")}; }
   static wire::PeersReport peers_of(RawTrainer& asks) {
     wire::ClientMessage query;
     query.mutable_query()->set_what(wire::Query::PEERS);

@@ -19,7 +19,7 @@ def find_by(ring, source):
         ring.configure(node)
         text = node.config.read_text()
         node.config.write_text("".join(line for line in text.splitlines(True) if not line.startswith("peer ="))
-                               + f"peers-from = {source}\n")
+                               + f"discover = {source}\n")
 
 
 def write(path, lines):

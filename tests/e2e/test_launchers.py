@@ -35,7 +35,7 @@ AT_ITS_DAEMON = 'GRADRING_RUNTIME_DIR=$FOLDERS/$(hostname) exec "$@"'
 A_DAEMON = """
 name=$(hostname) address=$(getent hosts "$(hostname)" | cut -d" " -f1)
 mkdir -m 755 "$FOLDERS/of-step-$name"
-exec "$0" --insecure --node "$name" --listen "$address:7400" --runtime-dir "$FOLDERS/of-step-$name" --peers-from slurm:7400
+exec "$0" --insecure --node "$name" --listen "$address:7400" --runtime-dir "$FOLDERS/of-step-$name" --discover slurm:7400
 """
 
 # ssh's part: a login on another node, which knows nothing of the environment here.

@@ -240,9 +240,9 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
         hello.slots());
   }
   // Who comes to a cluster may find us before we find it.
-  const bool all_known = config_.peers_from.empty() &&
-                         std::all_of(peers_.begin(), peers_.end(),
-                                     [](const Peer& peer) { return !peer.node.empty(); });
+  const bool all_known =
+      config_.discover.empty() && std::all_of(peers_.begin(), peers_.end(),
+                                              [](const Peer& peer) { return !peer.node.empty(); });
   const Peer* const same = by_node(hello.node());
   if (same == nullptr) {
     if (all_known || greetings_.size() >= kGreetingsMax) {

@@ -86,7 +86,7 @@ class Peers : private core::PeerNetActions {
   // When do_work() must be called at the latest, readable or not.
   core::Time next_deadline() const;
 
-  // All that peers-from names by now, this node's own address among it or not. Who is no longer
+  // All that discover names by now, this node's own address among it or not. Who is no longer
   // named is let go once it is not up.
   void found(const std::vector<std::string>& addresses);
 
@@ -128,7 +128,7 @@ class Peers : private core::PeerNetActions {
   struct Peer {
     explicit Peer(PeerLink l) : link(std::move(l)) {}
     PeerLink link;
-    bool configured = true;  // by `peer`; else peers-from found it
+    bool configured = true;  // by `peer`; else discover found it
     bool listed = true;      // or does no longer: is dialled
     std::string node;        // who answered last at this address; empty: nobody yet
     uint64_t boot_id = 0;    // of the one that welcomed us

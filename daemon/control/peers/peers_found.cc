@@ -1,4 +1,4 @@
-// Peers that come and go by what peers-from says, and those that have more than one address.
+// Peers that come and go by what discover says, and those that have more than one address.
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -38,7 +38,7 @@ void Peers::found(const std::vector<std::string>& addresses) {
   std::erase_if(fresh, [this](const std::string& address) { return is_own(address); });
   if (fresh.size() > kPeersMax) {
     spdlog::error(
-        "peers-from: {} addresses are named; the first {} are taken, which is what a "
+        "discover: {} addresses are named; the first {} are taken, which is what a "
         "daemon can have",
         fresh.size(), kPeersMax);
     fresh.erase(std::next(fresh.begin(), kPeersMax), fresh.end());
@@ -51,7 +51,7 @@ void Peers::found(const std::vector<std::string>& addresses) {
     peer.listed = named;
   }
   for (const std::string& address : fresh) add(address);
-  spdlog::info("peers-from: {} peers, {} of them new, {} gone", count(), fresh.size(), gone);
+  spdlog::info("discover: {} peers, {} of them new, {} gone", count(), fresh.size(), gone);
 }
 
 void Peers::add(const std::string& address) {
@@ -76,7 +76,7 @@ void Peers::retire() {
     if (peer.listed || peer.up || is_awaited(peer) || (!peer.link.open() && peer.node.empty())) {
       continue;
     }
-    peer.link.drop("no longer in peers-from", now_);
+    peer.link.drop("no longer in discover", now_);
     peer.node.clear();
     peer.version.clear();
     peer.told.clear();

@@ -216,7 +216,7 @@ std::map<std::string, uint64_t> dropped(const std::vector<PeerSeries>& list) {
 
 using Counts = std::map<std::string, uint64_t>;
 
-// peers-from names others now and then.
+// discover names others now and then.
 TEST(PeerBook, OthersStayAmongThemWhenPeersGo) {
   PeerBook book;
   book.lost("c", Cause::kPeerSilent);
