@@ -47,7 +47,11 @@ void Membership::hold(const JobId& job, const Decision& act) {
 void Membership::leave_excluded(Live& live, const Proposal& proposal) {
   Failure failure{Cause::kExcluded, {}};
   failure.blame.node = node_;
-  failure.blame.evidence = "the others go on without it; " + proposal.view.explanation;
+  // Of a later view than the next it does not say why this node is not in it.
+  const bool at_once = proposal.view.epoch <= live.view.epoch + 1;
+  failure.blame.evidence = (at_once ? "the others go on without it; "
+                                    : "the others went on without it, unheard; by now ") +
+                           proposal.view.explanation;
   fail_job(live, failure, "", Tell::kNobody);
 }
 

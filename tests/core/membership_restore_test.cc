@@ -76,23 +76,32 @@ TEST_F(MembershipRestore, AnEngineThatDoesNotKnowOfTheViewIsTold) {
   next_.restore(record, 2, kSecond);
 }
 
-// Killed when it had written down that, and nothing that follows from it.
+// Killed when it had written down that, and nothing that follows from it. The view after its own
+// says why it is not in it; a later one says something else.
 TEST_F(MembershipRestore, WhoIsNoMemberOfTheViewThatItHeardOfIsExcluded) {
-  JobRecord record = running();
-  change::Commit commit;
-  commit.incarnation = record.view.incarnation;
-  commit.epoch = 4;
-  commit.proposal.view = record.view;
-  commit.proposal.view.epoch = 4;
-  commit.proposal.view.size = 1;
-  commit.proposal.view.members = {{"b", {{2, 0, 200, 13, 1}}}};
-  record.acceptor.epoch = 4;
-  record.acceptor.last_commit = commit;
-  const auto excluded =
-      testing::Truly([](const Failure& failure) { return failure.cause == Cause::kExcluded; });
-  EXPECT_CALL(hands_, close(1001, _, excluded));
-  EXPECT_CALL(hands_, close(1002, _, excluded));
-  next_.restore(record, 3, kSecond);
+  for (const auto& [later, words] :
+       {std::pair{1, "the others go on without it; "},
+        std::pair{5, "the others went on without it, unheard; by now "}}) {
+    Membership restored{"a", {}, 1, &hands_};
+    JobRecord record = running();
+    const uint64_t epoch = record.view.epoch + later;
+    change::Commit commit;
+    commit.incarnation = record.view.incarnation;
+    commit.epoch = epoch;
+    commit.proposal.view = record.view;
+    commit.proposal.view.epoch = epoch;
+    commit.proposal.view.explanation = "what they say";
+    commit.proposal.view.size = 1;
+    commit.proposal.view.members = {{"b", {{2, 0, 200, 13, 1}}}};
+    record.acceptor.epoch = epoch;
+    record.acceptor.last_commit = commit;
+    const auto excluded = testing::Truly([words = std::string(words)](const Failure& failure) {
+      return failure.cause == Cause::kExcluded && failure.blame.evidence == words + "what they say";
+    });
+    EXPECT_CALL(hands_, close(1001, _, excluded));
+    EXPECT_CALL(hands_, close(1002, _, excluded));
+    restored.restore(record, 3, kSecond);
+  }
 }
 
 }  // namespace
