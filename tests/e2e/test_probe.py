@@ -135,7 +135,13 @@ def test_a_receiver_that_dies_ends_it(namespaces, make_cluster):
     ring.nodes[1].daemon.kill()
     assert probe.wait(20) == 1, probe.says()
     assert all(cell["fault"] for cell in json.loads(probe.out.read_text())["cells"])
-    assert ring.nodes[0].ask("status")["node"] == "n0"
+    node = ring.nodes[0]
+    assert node.ask("status")["node"] == "n0"
+    wait_until(lambda: node.peers("lost"), 20, "n1 is lost")
+    # Nothing is measured, and nobody takes that for all there is.
+    for what in ("--matrix", "--latency"):
+        status, out, _ = node.ctl("bandwidth", what)
+        assert status == 1 and "no other node could be asked" in out and "! node n1 is lost and was not asked: " in out, out
 
 
 def test_the_end_of_the_daemon_that_was_asked_ends_it(make_cluster):

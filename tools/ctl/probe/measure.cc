@@ -35,10 +35,10 @@ wire::Query query_of(wire::Query::What what) {
   return query;
 }
 
-// What all nodes say; those that do not answer are told of in `problems`.
+// What all nodes say; those that do not answer, or cannot be asked, are told of in `problems`.
 tl::expected<std::vector<NodeReply>, Status> ask_all(Questions& questions, wire::Query::What what,
                                                      std::vector<std::string>* problems) {
-  auto replies = ask_all_nodes(questions, query_of(what));
+  auto replies = ask_all_nodes(questions, query_of(what), problems);
   if (!replies) return tl::unexpected(replies.error());
   std::vector<NodeReply> good;
   for (NodeReply& one : *replies) {
@@ -165,6 +165,9 @@ Result measure(const Context& context, const ProbeWish& wish) {
   if (Status why = fill(*questions, wish, &matrix); !why.ok()) return tl::unexpected(why);
   if (Status why = write(wish.svg, draw_probes(matrix)); !why.ok()) return tl::unexpected(why);
   Answer answer = show_probes(matrix, context.style);
+  if (matrix.cells.empty() && !problems.empty()) {
+    answer.text = "no other node could be asked, so there is nothing to measure\n";
+  }
   answer.problems.insert(answer.problems.end(), problems.begin(), problems.end());
   return answer;
 }
