@@ -144,6 +144,14 @@ def test_a_receiver_that_dies_ends_it(namespaces, make_cluster):
         assert status == 1 and "no other node could be asked" in out and "! node n1 is lost and was not asked: " in out, out
 
 
+def test_a_picture_that_cannot_be_written_costs_no_measurement(pair, tmp_path):
+    node = pair.nodes[0]
+    status, out, err = node.ctl("bandwidth", "--latency", "--svg", tmp_path / "no" / "a.svg")
+    assert (status, out) == (1, "") and "cannot write" in err, (out, err)
+    status, out, err = node.ctl("bandwidth", "--latency", "--seconds", "0.1", "--svg", "/dev/full")
+    assert status == 1 and "worst" in out and "! cannot write /dev/full: No space left on device" in out, (out, err)
+
+
 def test_the_end_of_the_daemon_that_was_asked_ends_it(make_cluster):
     ring = make_cluster(3).start()
     node = ring.nodes[0]

@@ -138,13 +138,13 @@ Status fill(Questions& questions, const ProbeWish& wish, ProbeMatrix* matrix) {
   return {};
 }
 
-Status write(const std::string& file, const std::string& text) {
-  if (file.empty()) return {};
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+Status write(const std::string& file, const std::string& text, std::ios::openmode how) {
+  std::ofstream out(file, std::ios::binary | how);
   out << text;
   out.close();
   if (out) return {};
-  return {Code::kInternal, fmt::format("cannot write {}: {}", file, std::strerror(errno))};
+  return {Code::kInternal,
+          fmt::format("cannot write {}: {}", printable(file), std::strerror(errno))};
 }
 
 }  // namespace
@@ -155,6 +155,11 @@ Result measure(const Context& context, const ProbeWish& wish) {
   if (!wish.force) {
     if (Status why = refusal_beside_jobs(*questions); !why.ok()) return tl::unexpected(why);
   }
+  // Before anything is measured; what is in the file stays until there is something new.
+  const bool draws = !wish.svg.empty();
+  if (Status why = draws ? write(wish.svg, "", std::ios::app) : Status(); !why.ok()) {
+    return tl::unexpected(why);
+  }
   std::vector<std::string> problems;
   const auto nodes = ask_about_nodes(*questions, &problems);
   if (!nodes) return tl::unexpected(nodes.error());
@@ -163,11 +168,12 @@ Result measure(const Context& context, const ProbeWish& wish) {
   matrix.forced = wish.force;
   matrix.seconds = wish.seconds;
   if (Status why = fill(*questions, wish, &matrix); !why.ok()) return tl::unexpected(why);
-  if (Status why = write(wish.svg, draw_probes(matrix)); !why.ok()) return tl::unexpected(why);
   Answer answer = show_probes(matrix, context.style);
   if (matrix.cells.empty() && !problems.empty()) {
     answer.text = "no other node could be asked, so there is nothing to measure\n";
   }
+  const Status drawn = draws ? write(wish.svg, draw_probes(matrix), std::ios::trunc) : Status();
+  if (!drawn.ok()) problems.push_back(drawn.message());
   answer.problems.insert(answer.problems.end(), problems.begin(), problems.end());
   return answer;
 }
