@@ -4,6 +4,7 @@ import json
 import tarfile
 
 from checks import TRAINER, wait_for_all
+from cluster import wait_until
 
 
 def parts_of(path):
@@ -72,6 +73,18 @@ def test_without_a_daemon_the_rest_is_taken(make_cluster, tmp_path):
     assert status == 1 and "no daemon could be asked" in out
     parts = parts_of(path)
     assert "here/flight-recorder" in parts and "here/kernel.txt" in parts
+
+
+def test_a_node_that_is_lost_is_among_what_it_lacks(make_cluster, tmp_path):
+    pair = make_cluster(2).start()
+    node = pair.nodes[0]
+    assert pair.nodes[1].stop() is None
+    wait_until(lambda: node.peers("lost"), 20, "n1 is lost")
+    path = tmp_path / "part.tar.gz"
+    told = node.ask("support-bundle", "-o", path)
+    lacks = [one["missing_because"] for one in told["parts"] if one["file"] == "nodes"]
+    assert len(lacks) == 1 and "node n1 is lost and was not asked" in lacks[0], told
+    assert lacks[0] in parts_of(path)["MANIFEST.txt"].decode()
 
 
 def test_nonsense_is_refused(pair, tmp_path):

@@ -213,12 +213,17 @@ std::string key_file_in(const std::string& config) {
 BundlePlan plan_bundle(const Context& context) {
   BundlePlan plan;
   auto questions = Questions::open(context.runtime_dir);
+  std::vector<std::string> missing;
   const auto nodes =
-      questions ? all_nodes(*questions)
+      questions ? all_nodes(*questions, &missing)
                 : tl::expected<std::vector<std::string>, Status>(tl::unexpected(questions.error()));
   if (nodes) {
     for (const std::string& node : *nodes) {
       add_node(context, node, node == nodes->front(), &plan.parts);
+    }
+    for (const std::string& why : missing) {
+      plan.parts.push_back(
+          {"nodes", "what another node knows", [why]() -> Content { return tl::unexpected(why); }});
     }
     plan.parts.push_back({"topology.json", "topology of all nodes",
                           [context] { return answer_of(run_topology, context, {"--all"}); }});
