@@ -86,11 +86,11 @@ void forget_older(std::vector<Happened>* events, const EventsWanted& wanted) {
 // Until it is interrupted, or nothing more can be written.
 Status follow(const Context& context, const EventsWanted& wanted) {
   EventReader reader;
-  std::string told;  // of what cannot be asked at the moment
+  std::vector<std::string> told;  // of what cannot be asked at the moment
   bool first = true;
   while (true) {
     std::vector<std::string> problems;
-    const auto answers = look(context, wanted.all, reader);
+    const auto answers = look(context, wanted.all, reader, &problems);
     if (!answers && first) return answers.error();
     if (!answers) problems.push_back(answers.error().message());
     auto events = answers ? reader.take(*answers, &problems) : std::vector<Happened>();
@@ -103,11 +103,11 @@ Status follow(const Context& context, const EventsWanted& wanted) {
       lines += '\n';
     }
     if (!put_out(lines)) return {Code::kInternal, "cannot write what happened"};
-    const std::string complaint = problems.empty() ? "" : problems.front();
-    if (complaint != told && !complaint.empty()) {
+    for (const std::string& complaint : problems) {
+      if (std::ranges::find(told, complaint) != told.end()) continue;
       put_err(fmt::format("gradringctl events: {}\n", printable(complaint)));
     }
-    told = complaint;
+    told = std::move(problems);
     std::this_thread::sleep_for(kAsksEvery);
   }
 }
