@@ -82,7 +82,7 @@ def test_it_fits_a_larger_screen_and_one_that_changes(pair, busy, show):
     assert top.end() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(single, show, number):
     top = show(single, "top")
     top.wait_for("node n0 ready", "no peers")

@@ -108,7 +108,7 @@ tl::expected<std::unique_ptr<Screen>, Status> Screen::open(bool colour) {
 Screen::Screen(void* terminal, bool colour) : terminal_(terminal), colour_(colour) {
   struct sigaction action {};
   action.sa_handler = end;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
   cbreak();
   noecho();
   nonl();
