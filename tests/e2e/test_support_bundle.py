@@ -1,10 +1,11 @@
 """One file with all that somebody needs who is to help, and no key in it."""
 
 import json
+import signal
 import tarfile
 
 from checks import TRAINER, wait_for_all
-from cluster import wait_until
+from cluster import Process, wait_until
 
 
 def parts_of(path):
@@ -85,6 +86,19 @@ def test_a_node_that_is_lost_is_among_what_it_lacks(make_cluster, tmp_path):
     lacks = [one["missing_because"] for one in told["parts"] if one["file"] == "nodes"]
     assert len(lacks) == 1 and "node n1 is lost and was not asked" in lacks[0], told
     assert lacks[0] in parts_of(path)["MANIFEST.txt"].decode()
+
+
+def test_who_interrupts_it_finds_nothing_left_behind(make_cluster, tmp_path):
+    single = make_cluster(1).start()
+    node = single.nodes[0]
+    node.daemon.signal(signal.SIGSTOP)
+    bundle = Process("bundle", [node.program("gradringctl"), "--runtime-dir", node.runtime_dir, "support-bundle", "-o",
+                                tmp_path / "all.tar.gz"], single.folder, single.mark, environment={"TMPDIR": str(tmp_path)})
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 20, "it waits for the daemon")
+    bundle.signal(signal.SIGINT)
+    assert bundle.wait(20) == 1 and "interrupted" in bundle.complains(), bundle.complains()
+    assert not list(tmp_path.iterdir())
+    node.daemon.signal(signal.SIGCONT)
 
 
 def test_nonsense_is_refused(pair, tmp_path):

@@ -1,6 +1,7 @@
 // gradringctl support-bundle: what whoever is to help will ask for, in one file.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,6 +34,16 @@ namespace po = boost::program_options;
 
 constexpr std::chrono::seconds kTarPatience{120};
 constexpr const char* kManifest = "MANIFEST.txt";
+
+// Whoever interrupts it finds neither the name taken nor the parts left behind.
+volatile sig_atomic_t interrupted = 0;
+void interrupt(int) { interrupted = 1; }
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = interrupt;
+  for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+}
 
 struct Had {
   std::string path;
@@ -198,6 +209,7 @@ Answer show(const std::string& file, const std::vector<Had>& all, const Status& 
 Result run_support_bundle(const Context& context, const Arguments& arguments) {
   const auto file = parse_support_bundle(arguments);
   if (!file) return tl::unexpected(file.error());
+  catch_signals();
   auto made = NewFile::make(*file);
   if (!made) return tl::unexpected(made.error());
   const Scratch scratch;
@@ -216,6 +228,9 @@ Result run_support_bundle(const Context& context, const Arguments& arguments) {
         had.fault.empty() ? format_bytes(had.bytes) : "not to be had: " + printable(had.fault)));
   };
   for (const BundlePart& part : plan.parts) {
+    if (interrupted != 0) {
+      return tl::unexpected(Status(Code::kAborted, "it was interrupted, and has written nothing"));
+    }
     all.push_back(take(part, root, plan.secrets));
     tell();
   }
