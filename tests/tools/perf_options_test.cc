@@ -87,6 +87,9 @@ TEST(PerfOptions, AFactorIsOfFloatsAndCheckedOnlyWhereItIsExact) {
               HasSubstr("int32 cannot be scaled"));
   EXPECT_THAT(parse({"broadcast", "--scale", "2"}).error(), HasSubstr("cannot be scaled"));
   EXPECT_THAT(parse({"allreduce", "--scale", "2", "--all"}).error(), HasSubstr("leave --all out"));
+  for (const char* one : {"--dtype=int8", "--op=max"}) {
+    EXPECT_THAT(parse({"allreduce", "--all", one}).error(), HasSubstr("leave it out")) << one;
+  }
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ struct Raw {
   std::string collective, min, max, dtype, op, memory;
   int64_t factor = 4, root = 0;
   double scale = 1;
-  bool all = false, uneven = false;
+  bool all = false, uneven = false, chosen = false;  // chosen: a type or an operation
 };
 
 tl::expected<SizeRange, std::string> range_of(const Raw& raw) {
@@ -96,6 +96,10 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
     return tl::unexpected(std::string("--root is a rank, from 0 on"));
   }
   const auto root = static_cast<uint32_t>(raw.root);
+  if (raw.all && raw.chosen) {
+    return tl::unexpected(
+        std::string("--all is all types and operations; leave it out, or --dtype and --op"));
+  }
   if (raw.all && raw.scale != 1) {
     return tl::unexpected(std::string("--scale is of one type and operation; leave --all out"));
   }
@@ -211,6 +215,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
                                       printable(raw.memory)));
   }
   options.memory.kind = *kind;
+  raw.chosen = !values["dtype"].defaulted() || !values["op"].defaulted();
   if (values.count("gpu") > 0 && (options.memory.gpu < 0 || *kind == MemoryKind::kHost)) {
     return tl::unexpected(
         std::string("--gpu is a number from 0 on, for a --memory that is a GPU's"));
