@@ -206,8 +206,10 @@ TEST(ShowJob, ANodeThatIsSilentIsNamedAsSuch) {
   Job job;
   job.add_op("a", 5'000)->add_waiting_nodes("b");
   job.report.add_silent_nodes("b");
+  job.report.mutable_ranks()->DeleteSubrange(2, 2);  // those of b
   const auto answer = show(job.report, Style{});
   expect_sound(answer, "job");
+  EXPECT_THAT(answer.text, HasSubstr("4 ranks on 2 nodes"));
   EXPECT_THAT(answer.text, HasSubstr("waiting 5.0 s for node b (does not answer)"));
   EXPECT_THAT(answer.problems, ElementsAre("node b did not answer"));
   EXPECT_EQ(answer.json["ops"][0]["waits_for"], "daemon");

@@ -54,6 +54,13 @@ TEST(TopModel, ThereAreNoRatesOfWhatWasSeenOnceOrBeganAnew) {
   EXPECT_TRUE(model_of(Sample(), Sample()).jobs.empty());
 }
 
+TEST(TopModel, CountsTheNodesThatAreSilent) {
+  Sample sample = sample_at(14);
+  sample.jobs[0].report.mutable_ranks()->DeleteSubrange(2, 2);  // those of n1
+  sample.jobs[0].report.add_silent_nodes("n1");
+  EXPECT_EQ(model_of(sample_at(10), sample).jobs[0].nodes, 2u);
+}
+
 TEST(TopModel, KeepsItsPromiseToScripts) {
   for (const Model& model :
        {model_of(sample_at(1), sample_at(2)), model_of(sample_at(1), sample_at(1)), Model()}) {

@@ -98,7 +98,8 @@ nlohmann::ordered_json json_of(const OpenOp& op) {
 
 std::string heading_of(const wire::JobReport& report, const Style& style) {
   const auto& summary = report.summary();
-  std::set<std::string> nodes;
+  // A node that does not answer has ranks that nobody lists.
+  std::set<std::string> nodes(report.silent_nodes().begin(), report.silent_nodes().end());
   for (const auto& rank : report.ranks()) {
     if (!rank.node().empty()) nodes.insert(rank.node());
   }

@@ -93,7 +93,8 @@ Job job_of(const JobSample& sample, const Sample& before) {
           .over = summary.over(),
           .exposed = exposed_of(sample.report),
           .straggler = straggler_of(sample.report)};
-  std::set<std::string> nodes;
+  const auto& silent = sample.report.silent_nodes();
+  std::set<std::string> nodes(silent.begin(), silent.end());
   for (const wire::RankReport& rank : sample.report.ranks()) {
     job.ranks.push_back(rank_of(rank));
     if (!rank.node().empty()) nodes.insert(rank.node());
