@@ -348,6 +348,12 @@ TEST(CtlTopology, SaysWhatIsWrong) {
   EXPECT_EQ(run({GRADRINGCTL, "topology", "extra"}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, "topology", "--replay", where, "--record", where}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, "--runtime-dir=" + folder.path(), "topology"}).exit_code, 3);
+  const std::string to = folder.path() + "/to";
+  EXPECT_EQ(run({GRADRINGCTL, "topology", "--record", to, "--svg", to}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, "topology", "--record", to, "--all"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, "topology", "--replay", where, "--node", "n1"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, "topology", "--all", "--node", "n1"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, "top", "--once", "--all", "--node", "n1"}).exit_code, 2);
 }
 
 }  // namespace

@@ -112,8 +112,12 @@ void show(top::Screen& screen, top::Watcher& watcher, top::View view) {
 Result run_top(const Context& context, const Arguments& arguments) {
   const auto question = parse_top(arguments);
   if (!question) return tl::unexpected(question.error());
+  if (question->all && !context.node.empty()) {
+    return tl::unexpected(
+        Status(Code::kInvalidArgument, "--all asks all nodes and --node one: choose"));
+  }
   top::View view;
-  view.choice = {question->all, question->all ? "" : context.node};
+  view.choice = {question->all, context.node};
   if (question->once || context.json) {
     const auto model = look_once(context.runtime_dir, view.choice);
     if (!model) return tl::unexpected(model.error());

@@ -26,7 +26,24 @@ struct Question {
   bool all = false;
 };
 
-tl::expected<Question, Status> parse_topology(const Arguments& arguments) {
+// What would be left out without a word.
+Status fault_of(const Question& question, const Context& context) {
+  const auto refuse = [](const char* why) { return Status(Code::kInvalidArgument, why); };
+  const bool draws = !question.svg.empty() || !question.dot.empty();
+  if (!question.record.empty() && draws) {
+    return refuse("--record draws nothing: --replay what it wrote, with --svg or --dot");
+  }
+  const bool daemon = question.record.empty() && question.replay.empty();
+  if (!daemon && (question.all || !context.node.empty())) {
+    return refuse("--record and --replay ask no daemon: leave out --all and --node");
+  }
+  if (question.all && !context.node.empty()) {
+    return refuse("--all asks all nodes and --node one: choose");
+  }
+  return {};
+}
+
+tl::expected<Question, Status> parse_topology(const Context& context, const Arguments& arguments) {
   Question question;
   Arguments rest;
   po::options_description known;
@@ -49,6 +66,7 @@ tl::expected<Question, Status> parse_topology(const Arguments& arguments) {
         Status(Code::kInvalidArgument,
                "--record writes this machine, --replay shows another: one of them"));
   }
+  if (Status status = fault_of(question, context); !status.ok()) return tl::unexpected(status);
   return question;
 }
 
@@ -89,7 +107,7 @@ tl::expected<TopologyReports, Status> ask_daemon(const Context& context, bool al
 }  // namespace
 
 Result run_topology(const Context& context, const Arguments& arguments) {
-  const auto question = parse_topology(arguments);
+  const auto question = parse_topology(context, arguments);
   if (!question) return tl::unexpected(question.error());
   if (!question->record.empty()) return record_machine(question->record);
   std::vector<std::string> problems;
