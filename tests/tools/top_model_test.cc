@@ -121,6 +121,9 @@ TEST(TopView, FiltersWhileItIsTyped) {
   press(letter('q'), model, &view);
   EXPECT_THAT(names(model, view), IsEmpty()) << "q belongs to the filter here";
   press({Key::Kind::kBackspace}, model, &view);
+  for (const char byte : std::string("\u00e9")) press(letter(byte), model, &view);
+  press({Key::Kind::kBackspace}, model, &view);
+  EXPECT_EQ(view.filter, "er") << "a letter goes whole, however many bytes it has";
   press(kEnter, model, &view);
   EXPECT_FALSE(view.typing);
   EXPECT_THAT(names(model, view), ElementsAre("bert"));

@@ -67,13 +67,22 @@ void select(int steps, const Model& model, View* view) {
   view->selected = jobs[static_cast<size_t>(index)]->key();
 }
 
+// The last one, with all of its bytes.
+void take_letter(std::string* text) {
+  while (!text->empty()) {
+    const bool begins = (text->back() & 0xc0) != 0x80;
+    text->pop_back();
+    if (begins) return;
+  }
+}
+
 void type(const Key& key, View* view) {
   switch (key.kind) {
     case Key::Kind::kCharacter:
       if (view->filter.size() < kFilterLongest) view->filter += key.character;
       break;
     case Key::Kind::kBackspace:
-      if (!view->filter.empty()) view->filter.pop_back();
+      take_letter(&view->filter);
       break;
     case Key::Kind::kEscape:
       view->filter.clear();
