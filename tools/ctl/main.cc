@@ -194,7 +194,7 @@ int answer(int argc, char** argv) {
     ("runtime-dir", po::value(&context.runtime_dir)->default_value(default_runtime_dir())->value_name("DIR"),
      "of the daemon; GRADRING_RUNTIME_DIR")
     ("node", po::value(&context.node)->value_name("NODE"),
-     "ask this peer, through the daemon here (status, peers, jobs, job, top, events, drain)")
+     "ask this peer, through the daemon here (status, peers, jobs, job, topology, top, events, drain)")
     ("json", po::bool_switch(&manner.json), "answer for scripts")
     ("watch", po::value(&manner.seconds)->value_name("[S]"), "ask again each S seconds, 2 where no number follows, until Ctrl-C; with --json one answer a line")
     ("version", "print the version")
