@@ -353,6 +353,8 @@ TEST(CtlTopology, SaysWhatIsWrong) {
   EXPECT_EQ(run({GRADRINGCTL, "topology", "--record", to, "--all"}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, "topology", "--replay", where, "--node", "n1"}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, "topology", "--all", "--node", "n1"}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, "topology", "--replay", where, "--svg", ""}).exit_code, 2);
+  EXPECT_EQ(run({GRADRINGCTL, "bandwidth", "--matrix", "--svg", ""}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, "top", "--once", "--all", "--node", "n1"}).exit_code, 2);
 }
 

@@ -45,6 +45,7 @@ TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({"allreduce", "--dtype", "int32", "--op", "average"}).error(),
               HasSubstr("average"));
   EXPECT_THAT(parse({"broadcast", "--root", "-1"}).error(), HasSubstr("--root"));
+  EXPECT_FALSE(parse({"allreduce", "--json", ""})) << "a variable of the shell that is not set";
   const auto no_rank = parse({"broadcast", "--root", "4294967297"});
   ASSERT_FALSE(no_rank) << "it was rank 1";
   EXPECT_THAT(no_rank.error(), HasSubstr("--root"));

@@ -64,6 +64,8 @@ tl::expected<Wish, Status> parse_bandwidth(const Arguments& arguments) {
   } catch (const po::error& error) {
     return usage(printable(words_of(error)));
   }
+  // As of a variable of the shell that is not set.
+  if (values.count("svg") > 0 && probe.svg.empty()) return usage("--svg takes a name, not nothing");
   const bool measures = matrix || probe.latency;
   if (!measures && (probe.force || !size.empty() || !probe.svg.empty())) {
     return usage("--size, --svg and --force are of --matrix and --latency, which measure");

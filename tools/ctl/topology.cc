@@ -52,13 +52,19 @@ tl::expected<Question, Status> parse_topology(const Context& context, const Argu
       "replay", po::value(&question.replay))("rest", po::value(&rest));
   po::positional_options_description positions;
   positions.add("rest", -1);
+  po::variables_map values;
   try {
-    po::variables_map values;
     po::store(po::command_line_parser(arguments).options(known).positional(positions).run(),
               values);
     po::notify(values);
   } catch (const po::error& error) {
     return tl::unexpected(Status(Code::kInvalidArgument, printable(words_of(error))));
+  }
+  // As of a variable of the shell that is not set.
+  for (const char* name : {"svg", "dot", "record", "replay"}) {
+    if (values.count(name) == 0 || !values[name].as<std::string>().empty()) continue;
+    return tl::unexpected(
+        Status(Code::kInvalidArgument, fmt::format("--{} takes a name, not nothing", name)));
   }
   if (Status status = no_arguments(rest); !status.ok()) return tl::unexpected(status);
   if (!question.record.empty() && !question.replay.empty()) {

@@ -215,6 +215,9 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
                                       printable(raw.memory)));
   }
   options.memory.kind = *kind;
+  if (values.count("json") > 0 && options.json.empty()) {
+    return tl::unexpected(std::string("--json takes the name of a file, not nothing"));
+  }
   raw.chosen = !values["dtype"].defaulted() || !values["op"].defaulted();
   if (values.count("gpu") > 0 && (options.memory.gpu < 0 || *kind == MemoryKind::kHost)) {
     return tl::unexpected(
