@@ -34,8 +34,8 @@ std::string fault_of_node(const Config& config) {
                                      [](unsigned char c) { return c > 0x20 && c < 0x7f; });
   constexpr size_t kNodeLength = 127;  // fits gradring_result::blamed_node
   if (!printable || config.node.size() > kNodeLength) {
-    return fmt::format("node: '{}' is not good: write up to {} letters without blanks", config.node,
-                       kNodeLength);
+    return fmt::format("node: '{}' is not good: write up to {} characters of ASCII without blanks",
+                       config.node, kNodeLength);
   }
   return "";
 }

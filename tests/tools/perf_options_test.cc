@@ -69,6 +69,10 @@ TEST(PerfOptions, MemoryIsTheHostsOrAGpus) {
 TEST(PerfOptions, AWireTypeIsNamed) {
   EXPECT_EQ((*parse({"allreduce", "--wire", "bf16", "--check"}))->wire, "bf16");
   EXPECT_THAT(parse({"allreduce", "--wire", "int4"}).error(), HasSubstr("--wire int4"));
+  EXPECT_THAT(parse({"allreduce", "--wire", "int8", "--dtype", "float64"}).error(),
+              HasSubstr("--wire int8"));
+  EXPECT_TRUE(parse({"allreduce", "--wire", "native", "--dtype", "float64"}));
+  EXPECT_TRUE(parse({"allreduce", "--wire", "bf16", "--all"}));
 }
 
 TEST(PerfOptions, BlocksAreUnevenWhereThereAreSome) {

@@ -93,7 +93,8 @@ std::string default_runtime_dir() {
 
 bool wants_colour() {
   const char* term = std::getenv("TERM");
-  return isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr && term != nullptr &&
+  const char* none = std::getenv("NO_COLOR");  // https://no-color.org: not where it is empty
+  return isatty(STDOUT_FILENO) == 1 && (none == nullptr || *none == '\0') && term != nullptr &&
          std::string_view(term) != "dumb";
 }
 

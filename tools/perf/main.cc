@@ -69,6 +69,12 @@ int complain_of(const gradring_options& place, const std::exception& error) {
   return complain(fmt::format("rank {}: {}", place.rank, error.what()), kFailed);
 }
 
+// As what float32 travels, where there is some.
+std::string wire_of(const PerfOptions& options, const gradring_options& place) {
+  const bool told = place.wire != nullptr && *place.wire != '\0';
+  return told && any_float32(options.cases) ? place.wire : "native";
+}
+
 // The part of one rank. Rank 0 speaks for all.
 int measure(const PerfOptions& options, const gradring_options& place, Communicator& job,
             std::optional<JsonFile>& json) {
@@ -88,7 +94,7 @@ int measure(const PerfOptions& options, const gradring_options& place, Communica
   }
   Meter meter(job, largest, options.together, options.memory);
   const Manner manner{options.memory.kind, meter.memory(), options.together,
-                      place.wire != nullptr && *place.wire != '\0' ? place.wire : "native"};
+                      wire_of(options, place)};
   tell(perf_heading(options.collective, ranks, job.local_size(),
                     place.job != nullptr ? place.job : "", manner));
   std::vector<Measurement> results;
@@ -131,7 +137,7 @@ int main(int argc, char** argv) {
   gradring_options_init(&place);
   if (!wanted.runtime_dir.empty()) place.runtime_dir = wanted.runtime_dir.c_str();
   if (!wanted.wire.empty()) place.wire = wanted.wire.c_str();
-  if (wanted.check && place.wire != nullptr && std::string_view(place.wire) == "int8") {
+  if (wanted.check && wire_of(wanted, place) == "int8") {
     return complain("--check compares to the bit, and int8 on the wire rounds: give --wire native",
                     kUsage);
   }

@@ -133,6 +133,9 @@ std::string judge(const PerfOptions& options, const po::variables_map& values) {
   if (!options.wire.empty() && !parse_wire_type(options.wire)) {
     return fmt::format("--wire {} is none of native fp16 bf16 int8", printable(options.wire));
   }
+  if (!options.wire.empty() && options.wire != "native" && !any_float32(options.cases)) {
+    return fmt::format("--wire {} is for float32, which is none of what is measured", options.wire);
+  }
   const double scale = options.cases.front().scale;
   int exponent = 0;
   const bool exact =

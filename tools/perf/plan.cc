@@ -6,6 +6,11 @@
 
 namespace gradring::tools {
 
+bool any_float32(const std::vector<Case>& cases) {
+  return std::any_of(cases.begin(), cases.end(),
+                     [](const Case& one) { return one.dtype == Dtype::kFloat32; });
+}
+
 std::vector<uint64_t> sizes_in(const SizeRange& range) {
   std::vector<uint64_t> sizes;
   for (uint64_t size = range.min;; size *= range.factor) {

@@ -21,6 +21,9 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
+// What a wire type is for: whether any of them sends float32.
+bool any_float32(const std::vector<Case>& cases);
+
 struct SizeRange {
   uint64_t min = 4 << 10;
   uint64_t max = 256 << 20;
