@@ -188,6 +188,9 @@ class _Home:
         else:
             self._dense = frontend.dense(output, writable=True)
         self.taken = self.given if self._dense is self.source else frontend.place(self._dense)
+        if (self.taken.count, self.taken.dtype) != (self.given.count, self.given.dtype):
+            # The daemon would write what the op has, also over what lies behind.
+            raise ValueError(f"gradring: the result is {_in_words(self.given)}, and the output {_in_words(self.taken)}")
 
     def replace_input(self, tensor):
         self.source = tensor
@@ -205,6 +208,10 @@ class _Home:
         if self._dense is not self._target:
             self._frontend.copy(self._dense, self._target)
         return self._target
+
+
+def _in_words(place):
+    return f"{place.count} {place.dtype.name.lower()}"
 
 
 def _call(collective, given: Place | None, taken: Place | None, count: int, **details) -> Call:

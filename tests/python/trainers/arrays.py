@@ -70,6 +70,12 @@ def what_cannot_be_written():
     refused(TypeError, "cannot be written", gradring.broadcast, mine, 0, out=mine)
     refused(TypeError, "cannot be written", gradring.allreduce, mine, out=[0.0] * len(mine))
     assert np.array_equal(mine, inputs[rank])
+    neighbours = [gradring.empty(512) for _ in range(4)]  # which lie one behind the other
+    for one in neighbours:
+        one[:] = 7
+    refused(ValueError, "2048 float32, and the output 512 float32", gradring.allreduce, np.ones(2048, np.float32), out=neighbours[1])
+    refused(ValueError, "512 float64, and the output 512 float32", gradring.broadcast, np.ones(512), 0, out=neighbours[1])
+    assert all((one == 7).all() for one in neighbours)
     text = b"of one rank alone"
     refused(TypeError, "cannot be written", gradring.allreduce, text, op=gradring.Sum, out=text)
 
