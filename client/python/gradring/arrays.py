@@ -40,7 +40,9 @@ class Arrays:
         array = as_array(tensor)
         if writable and (isinstance(tensor, VALUES) or not array.flags.writeable):
             raise TypeError(f"gradring: the output is a {type(tensor).__name__} that cannot be written")
-        return array if array.flags.c_contiguous and array.dtype.isnative else np.array(array, order="C")
+        if array.flags.c_contiguous and array.dtype.isnative:
+            return array
+        return np.array(array, _native(array.dtype), order="C")
 
     def place(self, dense: np.ndarray) -> Place:
         try:
@@ -50,7 +52,7 @@ class Arrays:
         return Place(dense.ctypes.data, dense.nbytes, dense.size, dtype, dense.shape, dense)
 
     def empty(self, shape, like: Any) -> np.ndarray:
-        return np.empty(shape, as_array(like).dtype)
+        return np.empty(shape, _native(as_array(like).dtype))
 
     def copy(self, source, target) -> None:
         np.copyto(as_array(target), source)
@@ -67,6 +69,11 @@ class Arrays:
         quotient = wide // divisor  # rounded down
         quotient += (wide < 0) & (wide % divisor != 0)
         dense[...] = quotient
+
+
+def _native(dtype: np.dtype) -> np.dtype:
+    """In this machine's order of bytes, which the daemon computes in."""
+    return dtype.newbyteorder("=")
 
 
 ARRAYS = Arrays()

@@ -60,6 +60,13 @@ def in_place_and_not_dense():
     mine = np.repeat(inputs[rank], 2, axis=1)[:, ::2]
     gradring.allreduce(mine, out=mine)
     assert np.allclose(mine, sum(inputs) / size)
+    mine = inputs[rank].astype(">f8" if rank % 2 else "<f8")  # the other order of bytes
+    assert np.allclose(gradring.allreduce(mine), sum(inputs) / size)
+    assert np.allclose(gradring.broadcast(mine, 1), inputs[1])
+    assert np.allclose(gradring.allgather(mine), np.concatenate(inputs))
+    assert np.allclose(gradring.allreduce(mine, op=gradring.Adasum), gradring.allreduce(inputs[rank], op=gradring.Adasum))
+    gradring.allreduce(mine, out=mine)
+    assert np.allclose(mine, sum(inputs) / size)
 
 
 def what_cannot_be_written():
