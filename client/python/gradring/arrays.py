@@ -40,6 +40,8 @@ class Arrays:
         array = as_array(tensor)
         if writable and (isinstance(tensor, VALUES) or not array.flags.writeable):
             raise TypeError(f"gradring: the output is a {type(tensor).__name__} that cannot be written")
+        if writable and array.size and not np.may_share_memory(array, as_array(tensor)):
+            raise TypeError(f"gradring: the output is a {type(tensor).__name__}, which gives nothing but copies of its memory")
         if array.flags.c_contiguous and array.dtype.isnative:
             return array
         return np.array(array, _native(array.dtype), order="C")

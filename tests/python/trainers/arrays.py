@@ -69,6 +69,13 @@ def in_place_and_not_dense():
     assert np.allclose(mine, sum(inputs) / size)
 
 
+class Copied:
+    """As a tf.Variable is one."""
+
+    def __array__(self, dtype=None, copy=None):
+        return inputs[rank].copy()
+
+
 def what_cannot_be_written():
     mine = inputs[rank].copy()
     mine.flags.writeable = False
@@ -83,6 +90,7 @@ def what_cannot_be_written():
     refused(ValueError, "2048 float32, and the output 512 float32", gradring.allreduce, np.ones(2048, np.float32), out=neighbours[1])
     refused(ValueError, "512 float64, and the output 512 float32", gradring.broadcast, np.ones(512), 0, out=neighbours[1])
     assert all((one == 7).all() for one in neighbours)
+    refused(TypeError, "Copied, which gives nothing but copies", gradring.allreduce, mine, out=Copied())
     text = b"of one rank alone"
     refused(TypeError, "cannot be written", gradring.allreduce, text, op=gradring.Sum, out=text)
 
