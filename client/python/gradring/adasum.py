@@ -21,25 +21,20 @@ def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, p
     """As exchange.allreduce. Raises TypeError for anything but float16, float32 and float64."""
     names = process_set.names()
     full = names.check(name, "adasum") or names.automatic("adasum")
-    sources = [frontend.dense(tensor, writable=outputs is not None and outputs[i] is tensor) for i, tensor in enumerate(tensors)]
+    homes = [exchange.Home(frontend, tensor, outputs[i] if outputs is not None else None) for i, tensor in enumerate(tensors)]
     vectors = []
-    for source in sources:
-        array = as_array(source)
+    for home in homes:
+        array = as_array(home.source)
         if array.dtype not in (np.float16, np.float32, np.float64):
             raise TypeError(f"gradring: Adasum of {array.dtype}; it takes float16, float32 and float64")
         vectors.append(array.reshape(-1) * array.dtype.type(prescale))
 
     def work():
         results = []
-        for i, vector in enumerate(vectors):
+        for i, (vector, home) in enumerate(zip(vectors, homes, strict=True)):
             combined = _combine(vector, exchange.numbered(full, i, len(vectors)), process_set) * vector.dtype.type(postscale)
-            dense = frontend.empty(tuple(sources[i].shape), tensors[i])
-            as_array(dense)[...] = combined.reshape(tuple(sources[i].shape))
-            if outputs is None:
-                results.append(frontend.result(dense, tensors[i]))
-            else:
-                frontend.copy(dense, outputs[i])
-                results.append(outputs[i])
+            as_array(home.dense)[...] = combined.reshape(tuple(home.dense.shape))
+            results.append(home.bring())
         return results
     return exchange.staged(names, full, work, False)
 

@@ -37,7 +37,7 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
     names = process_set.names()
     full = names.check(name, "allreduce")
     for i, tensor in enumerate(tensors):
-        home = _Home(frontend, tensor, outputs[i] if outputs is not None else None)
+        home = Home(frontend, tensor, outputs[i] if outputs is not None else None)
         given, taken = home.given, home.taken
         own = _own_scaling(given.dtype, op, prescale, postscale)
         if own and prescale != 1.0:
@@ -60,7 +60,7 @@ def broadcast(frontend: Frontend, tensor, output=None, *, root_rank: int, name: 
     """Result: the output. `root_rank`: of the whole job, also where the set is not all of it."""
     names = process_set.names()
     full = names.check(name, "broadcast")
-    home = _Home(frontend, tensor, output)
+    home = Home(frontend, tensor, output)
     source = home.given if rank() == root_rank else None
     call = _call(Collective.BROADCAST, source, home.taken, home.taken.count, name=full,
                  root=process_set.place_of(root_rank))
@@ -171,7 +171,7 @@ def barrier(*, process_set: ProcessSet = global_process_set) -> Handle:
     return _start(process_set, [Call(Collective.BARRIER)], None, None)
 
 
-class _Home:
+class Home:
     """One tensor's way through an op: from where it lies, through a dense form, to where the result belongs."""
 
     def __init__(self, frontend: Frontend, tensor, output=None):
@@ -182,12 +182,12 @@ class _Home:
         self.source = frontend.dense(tensor, writable=output is tensor)
         self.given = frontend.place(self.source)
         if output is None:
-            self._dense = frontend.empty(self.given.shape, tensor)
+            self.dense = frontend.empty(self.given.shape, tensor)
         elif output is tensor:
-            self._dense = self.source
+            self.dense = self.source
         else:
-            self._dense = frontend.dense(output, writable=True)
-        self.taken = self.given if self._dense is self.source else frontend.place(self._dense)
+            self.dense = frontend.dense(output, writable=True)
+        self.taken = self.given if self.dense is self.source else frontend.place(self.dense)
         if (self.taken.count, self.taken.dtype) != (self.given.count, self.given.dtype):
             # The daemon would write what the op has, also over what lies behind.
             raise ValueError(f"gradring: the result is {_in_words(self.given)}, and the output {_in_words(self.taken)}")
@@ -202,11 +202,11 @@ class _Home:
     def bring(self, request=None) -> Any:
         """`request`: of the op, where there is something to do to its result."""
         if self._end is not None:
-            self._end(self._dense, request.result.ranks_min)  # not all, where one was lost before it
+            self._end(self.dense, request.result.ranks_min)  # not all, where one was lost before it
         if self._target is None:
-            return self._frontend.result(self._dense, self._tensor)
-        if self._dense is not self._target:
-            self._frontend.copy(self._dense, self._target)
+            return self._frontend.result(self.dense, self._tensor)
+        if self.dense is not self._target:
+            self._frontend.copy(self.dense, self._target)
         return self._target
 
 

@@ -90,6 +90,9 @@ def what_cannot_be_written():
     refused(ValueError, "2048 float32, and the output 512 float32", gradring.allreduce, np.ones(2048, np.float32), out=neighbours[1])
     refused(ValueError, "512 float64, and the output 512 float32", gradring.broadcast, np.ones(512), 0, out=neighbours[1])
     assert all((one == 7).all() for one in neighbours)
+    for output in (Copied(), [0.0] * 30):
+        refused(TypeError, "the output is a", gradring.allreduce, mine, op=gradring.Adasum, out=output)
+    refused(ValueError, "the output 29 float64", gradring.allreduce, mine, op=gradring.Adasum, out=np.empty(29))
     refused(TypeError, "Copied, which gives nothing but copies", gradring.allreduce, mine, out=Copied())
     text = b"of one rank alone"
     refused(TypeError, "cannot be written", gradring.allreduce, text, op=gradring.Sum, out=text)
@@ -197,6 +200,11 @@ def adaptive_sums():
     assert np.allclose(gradring.allreduce(np.ones(7), op=gradring.Adasum), 1)
     got = gradring.allreduce(apart.astype(np.float16), op=gradring.Adasum)
     assert got.dtype == np.float16 and np.allclose(got, 1)
+    output = np.zeros((2, size))[:, ::-1]
+    assert gradring.allreduce(np.arange(2.0 * size), op=gradring.Adasum, out=output) is output
+    assert np.allclose(output.ravel(), np.arange(2 * size))
+    mine = np.full(3, 2.0)
+    assert gradring.allreduce(mine, op=gradring.Adasum, out=mine) is mine and np.allclose(mine, 2)
     refused(TypeError, "Adasum of int64", gradring.allreduce, np.ones(3, np.int64), op=gradring.Adasum)
 
 
