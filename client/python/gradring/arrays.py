@@ -83,6 +83,8 @@ ARRAYS = Arrays()
 
 def as_array(tensor: Any) -> np.ndarray:
     """A view where that is possible: of arrays, of what has DLPack on the CPU, of buffers. Raises TypeError."""
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise TypeError("gradring moves no masks: give it array.filled(...), and the mask as an array of its own")
     if isinstance(tensor, np.ndarray):
         return tensor
     if isinstance(tensor, VALUES):

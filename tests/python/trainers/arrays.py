@@ -229,6 +229,7 @@ def mistakes():
     refused(gradring.GradringError, "mismatch", gradring.allreduce, np.ones(3 + rank % 2))
     refused(TypeError, "cannot move", gradring.allreduce, np.ones(3, np.complex64))
     refused(TypeError, "no array", gradring.allreduce, object())
+    refused(TypeError, "no masks", gradring.allreduce, np.ma.masked_greater(inputs[rank], 0))
     refused(ValueError, "500 bytes", gradring.allreduce, np.ones(3), name="x" * 600)
 
 
