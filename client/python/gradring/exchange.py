@@ -17,7 +17,7 @@ from .errors import GradringError
 from .handles import Handle, RequestHandle, StagedHandle
 from .places import FLOATS, Frontend, Place
 from .process_sets import ProcessSet, global_process_set
-from .reduce_ops import Adasum, Average, Sum
+from .reduce_ops import Adasum, Average, Sum, check_op
 from .world import gather, rank
 
 
@@ -26,6 +26,7 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
               priority: int = 0, process_set: ProcessSet = global_process_set) -> Handle:
     """The handle's result: a list of the outputs. `outputs`: the tensors themselves for in place; None: new ones.
     Several tensors are one op to the others: all of them are handed over, or none is."""
+    check_op(op)
     if op is Adasum:
         from .adasum import allreduce_adasum
 
@@ -74,6 +75,7 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
                   process_set: ProcessSet = global_process_set) -> Handle:
     """Result: this rank's part of each sum. Rows are shared out evenly; where they cannot be, the first ranks have one
     more."""
+    check_op(op)
     if op not in (Average, Sum):
         raise NotImplementedError(f"gradring: reducescatter with {op}; it takes Average or Sum")
     names = process_set.names()

@@ -20,8 +20,16 @@ Product = ReduceOp.PRODUCT
 Adasum = _Adasum()
 
 
+def check_op(op) -> None:
+    """Raises TypeError for what is none, such as a number of Horovod's, which would be another op here."""
+    if not isinstance(op, (ReduceOp, _Adasum)):
+        raise TypeError(f"gradring: op={op!r}; ops are gradring's Average, Sum, Min, Max, Product and Adasum")
+
+
 def chosen(op, average):
-    """The op that the two arguments say; `average` is what Horovod had before `op`."""
+    """The op that the two arguments say; `average` is what Horovod had before `op`. Raises TypeError and ValueError."""
+    if isinstance(average, (ReduceOp, _Adasum, str)):
+        raise TypeError(f"gradring: average={average!r}: an op is given as op=...")
     if average is not None:
         if op is not None:
             raise ValueError("say either op or average, not both")

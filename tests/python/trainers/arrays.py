@@ -38,6 +38,9 @@ def averages():
     refused(TypeError, "average of bool", gradring.allreduce, np.ones(3, bool))
     refused(TypeError, "average of bool", gradring.reducescatter, np.ones(size, bool))
     refused(ValueError, "not both", gradring.allreduce, numbers, average=True, op=gradring.Sum)
+    refused(TypeError, "is given as op=", gradring.allreduce, numbers, gradring.Sum)
+    for op in ("sum", 1, np.add):
+        refused(TypeError, "ops are gradring's", gradring.allreduce, numbers, op=op)
 
 
 def other_reductions():
