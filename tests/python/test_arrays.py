@@ -1,6 +1,7 @@
 """`import gradring`: NumPy arrays on real daemons."""
 
 import os
+import pickle
 import sys
 from types import SimpleNamespace
 
@@ -54,6 +55,11 @@ def test_adasum_of_orthogonal_gradients_is_their_sum_and_of_equal_ones_their_mea
     assert np.allclose(weights(np.eye(ranks)), 1)
     equal = weights(np.ones((ranks, ranks)))
     assert np.isclose(equal.sum(), 1)
+
+
+def test_ops_are_the_same_in_another_process():
+    for op in (gradring.Average, gradring.Adasum):
+        assert pickle.loads(pickle.dumps(op)) is op
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])

@@ -11,6 +11,9 @@ class _Adasum:
     def __repr__(self):
         return "Adasum"
 
+    def __reduce__(self):  # there is one
+        return "Adasum"
+
 
 Average = ReduceOp.AVERAGE
 Sum = ReduceOp.SUM
