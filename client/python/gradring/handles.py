@@ -169,6 +169,8 @@ class Names:
         full = f"{kind}.{name}"
         if len(full.encode()) > 500:
             raise ValueError(f"gradring: the name {name[:60]!r}... has more than 500 bytes")
+        if "\0" in full:  # where the daemons would take it to end
+            raise ValueError(f"gradring: the name {name!r} has a NUL")
         with self._lock:
             under_way = self._used.get(full)
         if under_way is not None and under_way():

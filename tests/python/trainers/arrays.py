@@ -234,6 +234,7 @@ def mistakes():
     refused(TypeError, "no array", gradring.allreduce, object())
     refused(TypeError, "no masks", gradring.allreduce, np.ma.masked_greater(inputs[rank], 0))
     refused(ValueError, "500 bytes", gradring.allreduce, np.ones(3), name="x" * 600)
+    refused(ValueError, "has a NUL", gradring.allreduce, np.ones(3), name="one\0of several")
 
 
 def uneven_data():
