@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from gradring import Code, GradringError
 from gradring.deadline import FOR_EVER, LOOK, Deadline
-from gradring.handles import RequestHandle
+from gradring.handles import RequestHandle, StagedHandle
 from gradring.torch.ordered import OrderedWork
 from gradring.torch.work import Together, Work
 
@@ -87,3 +87,8 @@ def test_who_waits_beside_another_thread_has_a_time_as_well():
 def test_a_look_takes_no_time_and_the_longest_time_fits():
     assert LOOK.milliseconds() == 0 and 0 < Deadline(0.0001).milliseconds() <= 1
     assert Deadline(timedelta.max.total_seconds()).seconds() <= FOR_EVER
+
+
+@pytest.mark.parametrize("made", [lambda: RequestHandle([Slow()], lambda: True), lambda: StagedHandle(lambda: Slow().wait(60e3))])
+def test_a_wait_may_have_more_time_than_the_system_knows(made):
+    assert made().wait(float("inf"))

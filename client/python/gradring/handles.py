@@ -115,7 +115,7 @@ class StagedHandle(Handle):
         return self._done.is_set()
 
     def wait(self, timeout=None):
-        if not self._done.wait(timeout):
+        if not self._done.wait(None if timeout is None else min(timeout, FOR_EVER)):
             raise _late(timeout)
         if self._error is not None:
             raise self._error
