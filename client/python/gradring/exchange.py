@@ -240,7 +240,10 @@ def staged(names, full, work, now):
 
 def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) -> bool:
     """Whether averages and factors are ours to compute: the daemon does so for floating point numbers alone. Raises
-    TypeError for an average that there is not."""
+    TypeError for an average that there is not, and for factors that are no numbers; ValueError for those without a value."""
+    for factor in (prescale, postscale):
+        if not math.isfinite(factor):
+            raise ValueError(f"gradring: {factor} is nothing to scale by")
     if dtype == Dtype.BOOL and op == Average:
         raise TypeError("gradring: the average of bool is no bool; average it as float32, or give op=Max or op=Min, which "
                         "are \"any\" and \"all\"")

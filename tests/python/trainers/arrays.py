@@ -55,6 +55,9 @@ def factors():
     assert (got == 2 * sum((10 + one) // 2 for one in range(size))).all()
     for factor in ("prescale_factor", "postscale_factor"):
         refused(gradring.GradringError, "0 is nothing to scale by", gradring.allreduce, inputs[rank], **{factor: 0.0})
+        for array in (inputs[rank], np.ones(3, int)):
+            refused(ValueError, "nan is nothing to scale by", gradring.allreduce, array, **{factor: np.nan})
+            refused(TypeError, "must be real number", gradring.allreduce, array, **{factor: "2"})
 
 
 def in_place_and_not_dense():
