@@ -8,6 +8,8 @@ arguments that make no sense.
 
 from __future__ import annotations
 
+import math
+import operator
 from typing import Any, Sequence
 
 import numpy as np
@@ -26,8 +28,10 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     dtype = np.dtype(dtype)
     if dtype.name not in DTYPES:
         raise TypeError(f"gradring cannot move {dtype}")
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    count = int(np.prod(shape, dtype=np.int64))
+    shape = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+    if min(shape, default=0) < 0:
+        raise ValueError(f"gradring: an array of shape {shape}")
+    count = math.prod(shape)
     memory = world().job.allocate(max(count * dtype.itemsize, 1))
     return np.frombuffer(memory, dtype, count).reshape(shape)
 

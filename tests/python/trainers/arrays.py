@@ -113,7 +113,10 @@ def shared_memory():
     del array
     gc.collect()
     assert np.allclose(view, (sum(inputs) / size)[2:4])
-    assert gradring.empty(0).shape == (0,)
+    for shape, made in ((0, (0,)), (np.int64(3), (3,)), ((), ()), (np.array([2, 3]), (2, 3))):
+        assert gradring.empty(shape).shape == made
+    refused(ValueError, "shape (2, -1)", gradring.empty, (2, -1))
+    refused(ValueError, "shape (-4,)", gradring.empty, -4)
     refused(TypeError, "complex", gradring.empty, 3, np.complex64)
 
 
