@@ -29,7 +29,7 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         runtime_dir, job, policy, wire: of gradring_options; None: as the environment says.
         timeout: seconds to wait for all ranks; 0: the daemon's form-deadline.
     Raises:
-        GradringError: no daemon, ranks that are missing, or claims that contradict one another.
+        GradringError: no daemon, ranks that are missing, or claims that contradict one another, also of process sets.
         ValueError: process sets of ranks that there are not, or of equal ranks, or in an elastic job that runs already.
             There is no job then.
     """
@@ -52,7 +52,7 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         enter(World(opened, elastic))
     try:
         sets.start(list(process_sets) if process_sets and process_sets != "dynamic" else [], comms[1:])
-    except ValueError:
+    except BaseException:
         shutdown()  # so that it may be called again, with others
         raise
     timeline.begin(rank())

@@ -271,8 +271,9 @@ def another_life():
     gradring.barrier()
     gradring.shutdown()
     sets = [gradring.ProcessSet(ranks) for ranks in ([0, 1], [1, 0])]
-    refused(ValueError, "has these ranks already", gradring.init, process_sets=sets)
-    assert not gradring.is_initialized()
+    for error, words, unfit in ((ValueError, "has these ranks already", sets), (TypeError, "not iterable", sets[0])):
+        refused(error, words, gradring.init, process_sets=unfit)
+        assert not gradring.is_initialized()
     gradring.init(process_sets=sets[:1])
     assert gradring.process_set_ids() == [0, 1] and sets[0].included() == (rank < 2)
 
