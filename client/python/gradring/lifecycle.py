@@ -83,7 +83,7 @@ def _options(comm) -> dict:
         told |= {"rank": 0, "size": 1, "job": f"{_script()}-{os.getpid()}"}
         options = {"rank": 0, "size": 1, "local_rank": 0, "local_size": 1, "job": told["job"]}
     if comm:
-        ranks = sorted(comm)
+        ranks = sorted(set(comm))
         if told["rank"] not in ranks:
             raise ValueError(f"gradring: rank {told['rank']} calls init(comm={ranks}), which it is not in")
         name = f"{told['job'] or _script()}[{','.join(map(str, ranks))}]"
