@@ -20,7 +20,7 @@ from .reduce_ops import Sum
 def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, process_set: ProcessSet):
     """As exchange.allreduce. Raises TypeError for anything but float16, float32 and float64."""
     names = process_set.names()
-    full = names.check(name, "adasum") or names.automatic("adasum")
+    full = names.check(name, "adasum")
     homes = [exchange.Home(frontend, tensor, outputs[i] if outputs is not None else None) for i, tensor in enumerate(tensors)]
     vectors = []
     for home in homes:
@@ -28,6 +28,7 @@ def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, p
         if array.dtype not in (np.float16, np.float32, np.float64):
             raise TypeError(f"gradring: Adasum of {array.dtype}; it takes float16, float32 and float64")
         vectors.append(array.reshape(-1) * array.dtype.type(prescale))
+    full = full or names.automatic("adasum")
 
     def work():
         results = []

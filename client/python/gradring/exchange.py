@@ -116,12 +116,13 @@ def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
     """Result: of each tensor, the rows of all ranks, one below the other. Ranks may have different numbers of rows.
     `equal`: they do not, so nobody need ask for them. `now`: the caller will wait at once."""
     names = process_set.names()
-    full = names.check(name, "allgather") or names.automatic("allgather")
+    full = names.check(name, "allgather")
     sources = [frontend.dense(tensor) for tensor in tensors]
     places = [frontend.place(source) for source in sources]
     for place in places:
         if not place.shape:
             raise ValueError("gradring: allgather puts rows together, and a scalar has none; give it one dimension")
+    full = full or names.automatic("allgather")  # not before: a call that is refused has no number
 
     def work():
         if equal or not places:
@@ -145,13 +146,14 @@ def alltoall(frontend: Frontend, tensor, splits: Sequence[int] | None = None, *,
     """Result: the rows that the others had for this rank, in the order of ranks, and a list of how many each had.
     `splits[r]`: how many of this rank's rows are rank r's; None: all the same."""
     names = process_set.names()
-    full = names.check(name, "alltoall") or names.automatic("alltoall")
+    full = names.check(name, "alltoall")
     source = frontend.dense(tensor)
     place = frontend.place(source)
     size, mine = process_set.size(), process_set.rank()
     if not place.shape:
         raise ValueError("gradring: alltoall shares out rows, and a scalar has none")
     splits = _checked_splits(splits, place.shape[0], size)
+    full = full or names.automatic("alltoall")
     width = math.prod(place.shape[1:])
 
     def work():

@@ -240,6 +240,13 @@ def mistakes():
     refused(TypeError, "no array", gradring.allreduce, object())
     refused(TypeError, "no masks", gradring.allreduce, np.ma.masked_greater(inputs[rank], 0))
     refused(ValueError, "500 bytes", gradring.allreduce, np.ones(3), name="x" * 600)
+    if rank == 0:  # the others' later ones are of the same place in the program
+        refused(ValueError, "scalar", gradring.allgather, np.float32(1))
+        refused(ValueError, "with splits", gradring.alltoall, np.ones(3), [1])
+        refused(TypeError, "Adasum of int64", gradring.allreduce, np.ones(3, np.int64), op=gradring.Adasum)
+    for op in (gradring.allgather_async, gradring.alltoall_async):
+        op(np.ones(size)).wait(30)
+    gradring.allreduce_async(np.ones(size), op=gradring.Adasum).wait(30)
     refused(ValueError, "has a NUL", gradring.allreduce, np.ones(3), name="one\0of several")
 
 
