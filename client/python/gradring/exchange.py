@@ -158,8 +158,8 @@ def alltoall(frontend: Frontend, tensor, splits: Sequence[int] | None = None, *,
 
     def work():
         told = _gather_numbers(process_set, f"{full}/rows", [width, int(place.dtype), *splits])
-        _agree(full, "widths of rows", [one[0] for one in told])
-        _agree(full, "types", [one[1] for one in told])
+        _agree(process_set, full, "widths of rows", [one[0] for one in told])
+        _agree(process_set, full, "types", [_name_of(one[1]) for one in told])
         rows = [one[2:] for one in told]
         received = [row[mine] for row in rows]
         output = frontend.empty((sum(received), *place.shape[1:]), tensor)
@@ -215,7 +215,11 @@ class Home:
 
 
 def _in_words(place):
-    return f"{place.count} {place.dtype.name.lower()}"
+    return f"{place.count} {_name_of(place.dtype)}"
+
+
+def _name_of(dtype):
+    return Dtype(dtype).name.lower()
 
 
 def _call(collective, given: Place | None, taken: Place | None, count: int, **details) -> Call:
@@ -292,8 +296,8 @@ def _exchange_rows(process_set, full, places) -> list[list[int]]:
     mine = [number for place in places for number in (place.shape[0], math.prod(place.shape[1:]), int(place.dtype))]
     told = _gather_numbers(process_set, f"{full}/rows", mine)
     for i in range(len(places)):
-        _agree(full, "widths of rows", [one[3 * i + 1] for one in told])
-        _agree(full, "types", [one[3 * i + 2] for one in told])
+        _agree(process_set, full, "widths of rows", [one[3 * i + 1] for one in told])
+        _agree(process_set, full, "types", [_name_of(one[3 * i + 2]) for one in told])
     return [[one[3 * i] for one in told] for i in range(len(places))]
 
 
@@ -302,15 +306,16 @@ def _gather_numbers(process_set, name, numbers: list[int]) -> list[list[int]]:
     mine = array("q", numbers).tobytes()
     told = gather(process_set.job(), mine, process_set.size(), name).cast("q").tolist()
     lists = [told[at:at + len(numbers)] for at in range(0, len(told), len(numbers))]
-    for rank, one in enumerate(lists):
+    for rank, one in zip(process_set.ranks, lists, strict=False):
         if not any(one):  # there is no type 0
             raise GradringError(f"rank {rank} has joined, and '{name.removesuffix('/rows')}' needs its rows",
                                 Code.FAILED, Cause.MISMATCH)
     return lists
 
 
-def _agree(full, what, values):
-    for rank, value in enumerate(values):
+def _agree(process_set, full, what, values):
+    ranks = process_set.ranks  # as of now: some may have been lost meanwhile
+    for rank, value in zip(ranks, values, strict=False):
         if value != values[0]:
-            raise GradringError(f"the ranks do not agree on the {what} of '{full}': rank 0 has {values[0]}, "
+            raise GradringError(f"the ranks do not agree on the {what} of '{full}': rank {ranks[0]} has {values[0]}, "
                                 f"rank {rank} has {value}", Code.FAILED, Cause.MISMATCH)

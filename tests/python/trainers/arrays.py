@@ -227,6 +227,9 @@ def process_sets():
     assert np.array_equal(gradring.allgather(np.full(rank, rank), process_set=mine),
                           np.concatenate([np.full(one, one) for one in mine.ranks]))
     refused(ValueError, "not in the process set", gradring.allreduce, np.ones(1), process_set=other)
+    first, last = mine.ranks[0], mine.ranks[-1]
+    refused(gradring.GradringError, f"rank {first} has float64, rank {last} has int64", gradring.allgather,
+            np.ones(1, int if rank == last else float), process_set=mine)
     refused(ValueError, "has these ranks already", gradring.add_process_set, mine.ranks)
     refused(ValueError, "in a job of", gradring.add_process_set, [0, 99])
     assert gradring.remove_process_set(even) and gradring.remove_process_set(odd)
