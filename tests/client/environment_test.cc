@@ -316,7 +316,7 @@ TEST_F(Environment, WithSomethingThatIsNoNumberIsToldByOpen) {
   set("GRADRING_SIZE", "2");
   set("GRADRING_JOB", "job");
   const gradring_options options = init();
-  EXPECT_EQ(options.rank, -1);
+  EXPECT_EQ(options.rank, -2);
   const Refusal refused = open_refused(options);
   EXPECT_EQ(refused.code, GRADRING_ERR_INVALID);
   EXPECT_THAT(refused.message, HasSubstr("GRADRING_RANK is 'first', which is not a number"));
@@ -325,8 +325,17 @@ TEST_F(Environment, WithSomethingThatIsNoNumberIsToldByOpen) {
 TEST_F(Environment, TakesNoNumberThatOnlyBeginsAsOne) {
   for (const char* value : {"1x", "-1", "+1", " 1", "99999999999", "0x1"}) {
     set("RANK", value);
-    EXPECT_EQ(init().rank, -1) << value;
+    EXPECT_EQ(init().rank, -2) << value;
   }
+}
+
+TEST_F(Environment, WithALocalRankThatIsNoNumberIsToldByOpen) {
+  set("RANK", "0");
+  set("WORLD_SIZE", "1");
+  set("GRADRING_JOB", "job");
+  set("LOCAL_RANK", "$INDEX");
+  EXPECT_THAT(open_refused(init()).message,
+              HasSubstr("LOCAL_RANK is '$INDEX', which is not a number"));
 }
 
 TEST_F(Environment, ThatIsEmptyCountsAsUnset) {

@@ -32,6 +32,13 @@ def test_a_script_that_nobody_launched_is_a_job_of_one(ring):
     assert reports(job[0]) == [{"rank": 0, "size": 1, "mean": 2.5}]
 
 
+def test_a_place_that_is_no_number_is_not_that_of_a_job_of_one(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "$INDEX")
+    with pytest.raises(gradring.GradringError, match="RANK is '.INDEX', which is not a number"):
+        gradring.init(runtime_dir="/nowhere")
+
+
 @pytest.mark.parametrize("way", ["stages", "future"])
 def test_a_process_may_end_with_an_op_under_way(ring, way):
     """Also with one that a thread waits for, which must not be caught by the end of the interpreter."""

@@ -182,8 +182,8 @@ typedef struct gradring_options {
  *   priorities  GRADRING_PRIORITIES, else "given"
  *   deterministic  GRADRING_DETERMINISTIC, else "off"
  * Slurm's count in the steps that srun starts, not in the shell of sbatch or salloc.
- * Fields the environment does not tell are -1 or NULL; gradring_open then says which variable to
- * set. The strings live until the calling thread's next call of this function. */
+ * Fields the environment does not tell are -1 or NULL, and -2 where a variable holds no number;
+ * gradring_open then says which variable to set. The strings live until the calling thread's next call of this function. */
 /* clang-format on */
 GRADRING_API void gradring_options_init(gradring_options* options);
 

@@ -113,12 +113,13 @@ nb::dict view(const Job& job) {
   return view_of(job, view);
 }
 
-// What the environment says of this rank (gradring_options_init); None where it says nothing.
+// What the environment says of this rank (gradring_options_init); None where it says nothing, and a
+// number below 0 where it says no number.
 nb::dict told() {
   gradring_options options;
   gradring_options_init(&options);
   const auto number = [](int32_t value) {
-    return value < 0 ? nb::object(nb::none()) : nb::object(nb::int_(value));
+    return value == -1 ? nb::object(nb::none()) : nb::object(nb::int_(value));
   };
   const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
   nb::dict told;

@@ -73,9 +73,10 @@ int32_t number_from(std::span<const char* const> variables) {
   const char* variable = first_set(variables);
   if (variable == nullptr) return -1;
   const std::string_view text = get(variable);
-  int32_t number = -1;
+  int32_t number = kNoNumber;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= 0 ? number : -1;
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && number >= 0 ? number : kNoNumber;
 }
 
 std::string shown(std::span<const char* const> variables) {

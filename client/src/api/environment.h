@@ -14,7 +14,10 @@ extern const std::span<const char* const> kSizeVariables;
 extern const std::span<const char* const> kLocalRankVariables;
 extern const std::span<const char* const> kLocalSizeVariables;
 
-// The number in the first variable that is set; -1 if none is, or if it holds no such number.
+// What number_from gives for a variable that is set, to what is no number from 0.
+inline constexpr int32_t kNoNumber = -2;
+
+// The number in the first variable that is set; -1 if none is.
 int32_t number_from(std::span<const char* const> variables);
 
 // The first variable that is set, as "RANK is 'x'", or empty.

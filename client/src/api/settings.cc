@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "client/src/api/environment.h"
 #include "client/src/api/sized_struct.h"
@@ -48,6 +49,8 @@ tl::expected<Settings, Status> settings_from(const gradring_options* options) {
         invalid(fmt::format("rank {} does not exist in a job of size {}: ranks are 0 .. size-1",
                             copy->rank, copy->size)));
   }
+  if (copy->local_rank == kNoNumber)
+    return tl::unexpected(missing("local_rank", kLocalRankVariables));
   if (copy->job == nullptr || *copy->job == '\0') {
     return tl::unexpected(invalid(
         "the job name is not known: set options.job or the environment variable GRADRING_JOB "
