@@ -1,6 +1,7 @@
 #include "client/python/binding/arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -55,14 +56,24 @@ void Arena::Block::hide_at(void* pages) const {
   }
 }
 
+Arena::Arena(std::shared_ptr<gradring_comm> comm) : comm_(std::move(comm)), owner_(::getpid()) {}
 Arena::~Arena() { free_idle(); }
 
+// What is idle here the parent may have in use by now, and it is the same memory.
+void Arena::check_owner() const {
+  if (::getpid() == owner_) return;
+  void* memory = nullptr;
+  check(gradring_alloc(comm_.get(), 1, &memory));  // refused, in the library's words
+}
+
 std::shared_ptr<const Arena::Block> Arena::take(size_t bytes) {
+  check_owner();
   if (bytes > SIZE_MAX / 2) throw too_many();
   return used(take_slot(bytes), bytes, kInSlab);
 }
 
 std::shared_ptr<const Arena::Block> Arena::take_pages(size_t bytes) {
+  check_owner();
   if (bytes > SIZE_MAX / 2) throw too_many();
   const size_t capacity = capacity_for(bytes);
   return used(take_segment(capacity), bytes, capacity);

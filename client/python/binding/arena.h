@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +21,7 @@ namespace gradring::python {
 // Thread-safe, and needs no interpreter lock.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  explicit Arena(std::shared_ptr<gradring_comm> comm) : comm_(std::move(comm)) {}
+  explicit Arena(std::shared_ptr<gradring_comm> comm);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -51,6 +53,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
  private:
+  // Throws Error where this process was forked from the one that has the memory.
+  void check_owner() const;
   std::byte* take_segment(size_t capacity);
   std::byte* take_slot(size_t bytes);
   std::shared_ptr<const Block> used(std::byte* data, size_t bytes, size_t capacity);
@@ -59,6 +63,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   void free_idle();
 
   const std::shared_ptr<gradring_comm> comm_;
+  const pid_t owner_;
   std::atomic<uint64_t> copied_bytes_{0};
   mutable std::mutex mutex_;
   std::multimap<size_t, std::byte*> idle_;  // segments, by capacity
