@@ -1,5 +1,6 @@
 """The package as pip installs it, and the part of it that is written in C++."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -42,6 +43,16 @@ def test_is_the_version_of_the_project():
 def test_needs_no_torch():
     code = "import sys, gradring; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("front_end", ["", "torch", "jax", "keras", "tensorflow"])
+def test_type_checkers_find_the_names_of(front_end):
+    """They read what is written, and run nothing."""
+    tree = ast.parse((Path(gradring.__file__).parent / front_end / "__init__.py").read_text(encoding="utf-8"))
+    imported = [name.name for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names]
+    assert "*" in imported
+    listed = next(node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    assert all(isinstance(one, ast.Constant) for one in listed.elts)
 
 
 def test_says_what_a_function_of_a_script_needs(tmp_path):

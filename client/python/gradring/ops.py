@@ -23,7 +23,7 @@ from .reduce_ops import chosen
 from .world import world
 
 
-def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+def empty(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray:
     """A NumPy array in memory shared with the daemon, with anything in it. The memory lives as long as the array."""
     dtype = np.dtype(dtype)
     if dtype.name not in DTYPES:
@@ -116,14 +116,14 @@ def broadcast(array, root_rank: int, name: str | None = None, *, out: np.ndarray
     return broadcast_async(array, root_rank, name, out=out, process_set=process_set).wait()
 
 
-def alltoall_async(array, splits: Sequence[int] | None = None, name: str | None = None, *,
+def alltoall_async(array, splits: Sequence[int] | np.ndarray | None = None, name: str | None = None, *,
                    process_set: ProcessSet = global_process_set) -> Handle:
     """Starts what alltoall does."""
     return MappedHandle(exchange.alltoall(ARRAYS, array, splits, name=name, process_set=process_set),
                         lambda result: _of_alltoall(result, array, splits))
 
 
-def alltoall(array, splits: Sequence[int] | None = None, name: str | None = None, *,
+def alltoall(array, splits: Sequence[int] | np.ndarray | None = None, name: str | None = None, *,
              process_set: ProcessSet = global_process_set) -> Any:
     """The rows that the others have for this rank, in the order of ranks. `splits[r]`: how many of its rows are rank
     r's; then the result is (rows, how many each rank had)."""

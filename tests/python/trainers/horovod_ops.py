@@ -21,7 +21,7 @@ def close(got, expected, tolerance=1e-5):
 
 
 def names():
-    assert all(hasattr(hvd, name) for name in hvd.__all__) and set(gradring.COMMON) <= set(hvd.__all__)
+    assert all(hasattr(hvd, name) for name in hvd.__all__) and set(gradring.common.__all__) <= set(hvd.__all__)
     assert hvd.HorovodInternalError is hvd.GradringError and hvd.Average is gradring.Average
 
 

@@ -9,16 +9,14 @@ The ops take arrays and pytrees of them, inside jax.jit and outside of it. Impor
 makes JAX run computations on the CPU when they are called, without which an op inside jax.jit may hang.
 """
 
-import gradring as _gradring
-
+from .. import common as _common
+from ..common import *  # noqa: F403
 from .host import shutdown
 from .ops import allgather, allreduce, alltoall, barrier, broadcast, grouped_allreduce, reducescatter
 from .training import average_gradients, broadcast_parameters
 
-for _name in set(_gradring.COMMON) - {"shutdown"}:
-    globals()[_name] = getattr(_gradring, _name)
-
 __all__ = [
-    *_gradring.COMMON, "allgather", "allreduce", "alltoall", "average_gradients", "barrier", "broadcast",
+    "allgather", "allreduce", "alltoall", "average_gradients", "barrier", "broadcast",
     "broadcast_parameters", "grouped_allreduce", "reducescatter",
 ]
+__all__ += _common.__all__

@@ -6,18 +6,17 @@
     model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 """
 
-import gradring as _gradring
-
+from .. import common as _common
+from ..common import *  # noqa: F403
 from . import callbacks, elastic
 from .backends import Compression
 from .functions import (allgather, allreduce, broadcast, broadcast_global_variables, broadcast_variables, load_model,
                         reducescatter)
 from .optimizer import DistributedOptimizer, PartialDistributedOptimizer
 
-globals().update({name: getattr(_gradring, name) for name in _gradring.COMMON})
-
 __all__ = [
-    *_gradring.COMMON, "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "allgather", "allreduce",
+    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "allgather", "allreduce",
     "broadcast", "broadcast_global_variables", "broadcast_variables", "callbacks", "elastic", "load_model",
     "reducescatter",
 ]
+__all__ += _common.__all__

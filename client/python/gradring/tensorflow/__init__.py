@@ -9,8 +9,8 @@ gradring.keras, or gradring.tensorflow.keras, is for Keras.
 
 import importlib
 
-import gradring as _gradring
-
+from .. import common as _common
+from ..common import *  # noqa: F403
 from . import compression, elastic
 from .compression import Compression
 from .functions import (allgather_object, broadcast_global_variables, broadcast_object, broadcast_object_fn,
@@ -22,16 +22,15 @@ from .optimizer import DistributedOptimizer
 from .standing import local_rank_op, local_size_op, process_set_included_op, rank_op, size_op
 from .tape import DistributedGradientTape, PartialDistributedGradientTape
 
-globals().update({name: getattr(_gradring, name) for name in _gradring.COMMON})
-
 __all__ = [
-    *_gradring.COMMON, "BroadcastGlobalVariablesHook", "Compression", "DistributedGradientTape", "DistributedOptimizer",
+    "BroadcastGlobalVariablesHook", "Compression", "DistributedGradientTape", "DistributedOptimizer",
     "PartialDistributedGradientTape", "SyncBatchNormalization", "allgather", "allgather_object", "allreduce",
     "alltoall", "barrier", "broadcast", "broadcast_", "broadcast_global_variables", "broadcast_object",
     "broadcast_object_fn", "broadcast_variables", "compression", "elastic", "grouped_allgather", "grouped_allreduce",
     "grouped_reducescatter", "join", "local_rank_op", "local_size_op", "process_set_included_op", "rank_op",
     "reducescatter", "size_op",
 ]
+__all__ += _common.__all__
 
 
 def __getattr__(name):

@@ -14,8 +14,8 @@ Everything else of a DDP script stays as it is. It also has Horovod's names:
 
 import torch.distributed
 
-import gradring as _gradring
-
+from .. import common as _common
+from ..common import *  # noqa: F403
 from . import elastic, schedules
 from .autograd import (allgather, allreduce, alltoall, broadcast, grouped_allgather, grouped_allreduce,
                        grouped_reducescatter, reducescatter)
@@ -33,11 +33,8 @@ from .process_group import ProcessGroup
 from .rendezvous import create
 from .sync_batch_norm import SyncBatchNorm
 
-for _name in _gradring.COMMON:
-    globals()[_name] = getattr(_gradring, _name)
-
 __all__ = [
-    *_gradring.COMMON, "BACKEND", "Compression", "DistributedOptimizer", "ProcessGroup", "SyncBatchNorm",
+    "BACKEND", "Compression", "DistributedOptimizer", "ProcessGroup", "SyncBatchNorm",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async",
     "allreduce_async_", "allreduce_hook", "alltoall", "alltoall_async", "average_metrics", "barrier",
     "bf16_wire_hook", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
@@ -46,6 +43,7 @@ __all__ = [
     "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join", "keep_buckets_in",
     "mem_pool", "poll", "reducescatter", "reducescatter_async", "schedules", "sparse_allreduce_async", "synchronize",
 ]
+__all__ += _common.__all__
 
 BACKEND = "gradring"
 

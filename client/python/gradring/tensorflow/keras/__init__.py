@@ -1,7 +1,8 @@
 """gradring.keras, by Horovod's other name of it."""
 
+from ... import keras as _keras
 from ...keras import *  # noqa: F403
-from ...keras import __all__ as _names
 from . import callbacks
 
-__all__ = [*_names, "callbacks"]
+__all__ = ["callbacks"]
+__all__ += _keras.__all__
