@@ -8,9 +8,11 @@ import shutil
 import subprocess
 from typing import Any
 
+from . import world
+
 
 class Ctl:
-    """The program. Thread-safe."""
+    """The program, which asks the daemon of the job that this process is in, else as the environment says. Thread-safe."""
 
     def __init__(self, program: str | os.PathLike | None = None):
         """`program`: None: as found in PATH."""
@@ -25,7 +27,9 @@ class Ctl:
         """
         if not self._program:
             raise OSError("there is no gradringctl in PATH")
-        done = subprocess.run([self._program, "--json", *words], capture_output=True, text=True, timeout=seconds,
+        told = world.world().runtime_dir if world.is_initialized() else None
+        at = ["--runtime-dir", told] if told else []
+        done = subprocess.run([self._program, *at, "--json", *words], capture_output=True, text=True, timeout=seconds,
                               stdin=subprocess.DEVNULL, check=False)
         if done.returncode not in (0, 1) or not done.stdout:  # 1: it is unhealthy, and says how
             raise OSError(done.stderr.strip() or f"gradringctl {words[0]} ended with {done.returncode}")

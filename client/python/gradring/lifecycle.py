@@ -49,7 +49,7 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         elastic = is_elastic(options.get("policy") or _native.told()["policy"])
         opened = _native.open(**options)
         _lives += 1  # not before: a rank that tries again after an error names the life that the others are at
-        enter(World(opened, elastic))
+        enter(World(opened, elastic, runtime_dir))
     try:
         sets.start(list(process_sets) if process_sets and process_sets != "dynamic" else [], comms[1:])
     except BaseException:

@@ -40,9 +40,11 @@ def is_elastic(policy: str) -> bool:
 class World:
     """A job that this process is in."""
 
-    def __init__(self, job: _native.Job, elastic: bool):
+    def __init__(self, job: _native.Job, elastic: bool, runtime_dir: str | None = None):
+        """`runtime_dir`: of the daemon, where init() was told one."""
         self.job = job
         self.elastic = elastic
+        self.runtime_dir = runtime_dir
         self.names = Names()
         self.grew = 0
         self.oldest = 0  # the rank that has the job's state

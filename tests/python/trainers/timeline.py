@@ -25,7 +25,8 @@ if how == "torch":
 else:
     import gradring
 
-    gradring.init()
+    # What init() is told, gradringctl is told as well.
+    gradring.init(runtime_dir=os.environ.pop("GRADRING_RUNTIME_DIR"))
     gradring.barrier()  # all are there before anybody goes on
     if how == "script":
         gradring.start_timeline(file, mark_cycles=True)
