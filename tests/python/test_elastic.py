@@ -197,6 +197,28 @@ def test_functions_that_tensorflow_has_traced_count_the_ranks_that_there_are(rin
         assert reports(one) == [{"size": 4}, {"size": 3}], reports(one)
 
 
+def test_what_is_set_in_place_of_a_part_is_kept(tensorflow):
+    import keras
+    import tensorflow as tf
+
+    from gradring.keras.elastic import KerasState
+    from gradring.tensorflow.elastic import TensorFlowState
+
+    first, second = [keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)]) for _ in range(2)]
+    second.compile("sgd")
+    state, of_variables = KerasState(first), TensorFlowState([tf.Variable(1.0)])
+    state.model, of_variables.variables = second, [tf.Variable(2.0)]
+    kept = second.get_weights()
+    for one in (state, of_variables):
+        one.save()
+    second.set_weights([weights + 1 for weights in kept])
+    of_variables.variables[0].assign(3.0)
+    for one in (state, of_variables):
+        one.restore()
+    assert second.get_weights() == kept and of_variables.variables[0].numpy() == 2.0
+    assert state.optimizer is second.optimizer
+
+
 def test_a_state_of_ones_own_is_begun_as_horovods():
     class Own(State):
         def __init__(self):

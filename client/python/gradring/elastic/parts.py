@@ -25,6 +25,10 @@ class Keeper:
         self._write = write
         self.save()
 
+    def of(self, part: Any) -> Keeper:
+        """The same of another object."""
+        return type(self)(part, self._read, self._write)
+
     def save(self) -> None:
         self._kept = copy.deepcopy(self._read(self.part))
 
@@ -40,13 +44,22 @@ class Keeper:
 
 
 class PartsState(ObjectState):
-    """Objects with a keeper each, and attributes that can be pickled."""
+    """Objects with a keeper each, and attributes that can be pickled. Whoever sets such an object has the other one kept."""
 
     def __init__(self, keepers: dict[str, Keeper], **values: Any):
         object.__setattr__(self, "_keepers", keepers)
         super().__init__(**values)
         for name, keeper in keepers.items():
             object.__setattr__(self, name, keeper.part)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name in self._keepers:
+            self._keepers[name] = self._keeper_of(name, value)
+
+    def _keeper_of(self, name, part) -> Keeper:
+        """Of what is set in place of another."""
+        return self._keepers[name].of(part)
 
     def save(self):
         for keeper in self._keepers.values():

@@ -36,21 +36,32 @@ class KerasState(PartsState):
 
     def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None, **values: Any):
         """`optimizer`: None is the one that the model was compiled with. The model must have been built."""
-        if not model.built:
-            raise ValueError("gradring: KerasState of a model without weights; build it first, or call it once")
-        optimizer = optimizer or getattr(model, "optimizer", None)
-        if optimizer is not None:
-            optimizer.build(model.trainable_variables)
-        parts = {"model": model, **({"optimizer": optimizer} if optimizer is not None else {})}
-        keepers = {name: Keeper(part, _read, _write) for name, part in parts.items()}
-        weights = {id(one) for one in model.weights}
-        keepers["_seeds"] = _Own([one for one in model.variables if id(one) not in weights], _read, _write)
-        super().__init__(keepers, **values)
+        super().__init__(_keepers_of(model, optimizer), **values)
+
+    def __setattr__(self, name, value):
+        if name == "model":  # its optimizer and its seeds come with it
+            for part, keeper in _keepers_of(value, None).items():
+                self._keepers[part] = keeper
+                object.__setattr__(self, part, keeper.part)
+        else:
+            super().__setattr__(name, value)
 
     def save(self):
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()  # on JAX the variables are empty in the midst of fit()
         super().save()
+
+
+def _keepers_of(model, optimizer):
+    if not model.built:
+        raise ValueError("gradring: KerasState of a model without weights; build it first, or call it once")
+    optimizer = optimizer or getattr(model, "optimizer", None)
+    if optimizer is not None:
+        optimizer.build(model.trainable_variables)
+    weights = {id(one) for one in model.weights}
+    keepers = {"model": Keeper(model, _read, _write),
+               "_seeds": _Own([one for one in model.variables if id(one) not in weights], _read, _write)}
+    return keepers | ({"optimizer": Keeper(optimizer, _read, _write)} if optimizer is not None else {})
 
 
 def _variables(part):

@@ -33,10 +33,8 @@ class TorchState(PartsState):
         keepers = {name: _keeper_of(part) for name, part in parts.items() if hasattr(part, "state_dict")}
         super().__init__(keepers, **{name: value for name, value in values.items() if name not in keepers})
 
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
-        if name in self._keepers:
-            self._keepers[name] = _keeper_of(value)
+    def _keeper_of(self, name, part):
+        return _keeper_of(part)
 
 
 class _SamplerKeeper(Keeper):
