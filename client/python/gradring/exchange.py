@@ -9,6 +9,7 @@ are raised at once; what only all ranks together can see, by the handle, on each
 from __future__ import annotations
 
 import math
+import operator
 from array import array
 from typing import Any, Sequence
 
@@ -285,7 +286,7 @@ def _checked_splits(splits, rows, size) -> list[int]:
         if rows % size:
             raise ValueError(f"gradring: alltoall of {rows} rows among {size} ranks: give splits")
         return [rows // size] * size
-    splits = [int(one) for one in splits]
+    splits = [operator.index(one) for one in splits]
     if len(splits) != size or sum(splits) != rows or min(splits, default=0) < 0:
         raise ValueError(f"gradring: alltoall of {rows} rows among {size} ranks with splits {splits}")
     return splits

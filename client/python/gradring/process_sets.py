@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Iterable
 
 from . import _native
@@ -18,7 +19,7 @@ class ProcessSet:
     """
 
     def __init__(self, ranks: Iterable[int]):
-        self.ranks = sorted(set(int(rank) for rank in ranks))
+        self.ranks = sorted(set(map(operator.index, ranks)))
         self.process_set_id: int | None = None
         self._job: _native.Job | None = None
         self._names = Names()

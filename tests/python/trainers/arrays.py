@@ -259,6 +259,8 @@ def mistakes():
     for op in (gradring.allgather_async, gradring.alltoall_async):
         op(np.ones(size)).wait(30)
     gradring.allreduce_async(np.ones(size), op=gradring.Adasum).wait(30)
+    refused(TypeError, "float", gradring.alltoall, np.ones(size), [1.5] * size)
+    refused(TypeError, "float", gradring.ProcessSet, [0.5])
     refused(ValueError, "has a NUL", gradring.allreduce, np.ones(3), name="one\0of several")
 
 
