@@ -131,6 +131,18 @@ Said read_environment(const Environment& environment) {
   return said;
 }
 
+// As other programs' files have them: node = "a" is a.
+Said without_quotes(Said said) {
+  for (auto& [option, values] : said) {
+    for (std::string& value : values) {
+      const bool quoted = value.size() >= 2 && value.front() == value.back() &&
+                          (value.front() == '"' || value.front() == '\'');
+      if (quoted) value = value.substr(1, value.size() - 2);
+    }
+  }
+  return said;
+}
+
 tl::expected<Said, std::string> read_file(const std::string& path) {
   std::ifstream file(path);
   std::string bytes;
@@ -145,7 +157,7 @@ tl::expected<Said, std::string> read_file(const std::string& path) {
   }
   std::istringstream text{std::string(without_byte_order_mark(bytes))};
   try {
-    return gather(po::parse_config_file(text, describe_options(true)));
+    return without_quotes(gather(po::parse_config_file(text, describe_options(true))));
   } catch (const po::unknown_option& error) {
     return tl::unexpected(fmt::format("{}: unknown key '{}'; gradringd --help lists the keys", path,
                                       error.get_option_name()));

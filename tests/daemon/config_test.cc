@@ -73,6 +73,15 @@ TEST_F(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_THAT(invocation->config.peers, testing::ElementsAre("e:1", "h:2"));
 }
 
+TEST_F(ConfigTest, ValuesOfTheFileMayBeInQuotes) {
+  write("default.conf", "node = \"a\"\npolicy = 'elastic min=2'\npeer = \"b:1\npeer = c:1\n");
+  const auto invocation = load({});
+  ASSERT_TRUE(invocation) << invocation.error();
+  EXPECT_EQ(invocation->config.node, "a");
+  EXPECT_EQ(invocation->config.policy, "elastic min=2");
+  EXPECT_THAT(invocation->config.peers, testing::ElementsAre("\"b:1", "c:1")) << "as it stands";
+}
+
 TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {
   const std::map<std::string, std::string> good = {{"node", "n"},
                                                    {"runtime-dir", "/tmp/x"},
