@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,12 +55,10 @@ void keep_but(int to) {
   for (int fd = STDERR_FILENO + 1; fd < to; ++fd) close(fd);
 }
 
-[[noreturn]] void watch_and_tell(const std::string& library, int to, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(0);
+int watch_and_tell(const std::string& library, int to) {
   prctl(PR_SET_NAME, "gradringd-gpus");
   keep_but(to);
-  _exit(tell_gpu_events(library, to) ? 0 : 1);
+  return tell_gpu_events(library, to) ? 0 : 1;
 }
 
 }  // namespace
@@ -99,26 +96,17 @@ std::optional<GpuNews> news_of(const GpuRecord& record) {
 }
 
 void GpuWatch::start(const std::string& library) {
-  end();
   fault_.clear();
   rest_.clear();
-  int ends[2] = {-1, -1};
-  if (pipe2(ends, O_CLOEXEC) != 0) return fail(fmt::format("pipe: {}", std::strerror(errno)));
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) watch_and_tell(library, ends[1], parent);
-  const int error = errno;
-  close(ends[1]);
-  fd_ = ends[0];
-  if (pid_ < 0) return fail(fmt::format("fork: {}", std::strerror(error)));
-  fcntl(fd_, F_SETFL, O_NONBLOCK);
+  const std::string wrong = child_.start([&](int to) { return watch_and_tell(library, to); });
+  if (!wrong.empty()) fail(wrong);
 }
 
 std::vector<GpuNews> GpuWatch::take() {
   std::vector<GpuNews> news;
   if (over()) return news;
   std::array<std::byte, kRecordsPerTurn * sizeof(GpuRecord)> part{};
-  const ssize_t count = ::read(fd_, part.data(), part.size());
+  const ssize_t count = ::read(fd(), part.data(), part.size());
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return news;
   if (count <= 0) {
     ended();
@@ -142,38 +130,19 @@ std::vector<GpuNews> GpuWatch::take() {
 
 // The child has closed its end: it is gone, or about to be.
 void GpuWatch::ended() {
-  int status = 0;
-  constexpr int kPatienceMs = 100;
-  pid_t gone = 0;
-  for (int i = 0; i < kPatienceMs && gone == 0; ++i) {
-    gone = waitpid(pid_, &status, WNOHANG);
-    if (gone == 0) usleep(1000);
-  }
-  if (gone != pid_) return fail("the process that watches them does not end");
-  pid_ = -1;
-  if (WIFSIGNALED(status)) {
+  const std::optional<int> status = child_.status();
+  if (!status) return fail("the process that watches them does not end");
+  if (WIFSIGNALED(*status)) {
     return fail(fmt::format("the process that watches them ended by signal {} ({})",
-                            WTERMSIG(status), strsignal(WTERMSIG(status))));
+                            WTERMSIG(*status), strsignal(WTERMSIG(*status))));
   }
-  if (WEXITSTATUS(status) != 0) return fail("NVML has stopped working");
-  end();
+  if (WEXITSTATUS(*status) != 0) return fail("NVML has stopped working");
+  child_.end();
 }
 
 void GpuWatch::fail(const std::string& why) {
-  end();
+  child_.end();
   fault_ = why;
-}
-
-// As LookApart has it: nobody waits for a child that hangs in its driver.
-void GpuWatch::end() {
-  if (pid_ > 0) {
-    kill(pid_, SIGKILL);
-    constexpr int kPatienceMs = 100;
-    for (int i = 0; i < kPatienceMs && waitpid(pid_, nullptr, WNOHANG) == 0; ++i) usleep(1000);
-    pid_ = -1;
-  }
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
 }
 
 }  // namespace gradring::machine

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/machine/apart.h"
 #include "transport/machine/pci.h"
 #include "transport/machine/xid.h"
 
@@ -33,33 +34,26 @@ struct GpuNews {
 // nothing happens, and ends at once where there are no GPUs. One thread only.
 class GpuWatch {
  public:
-  GpuWatch() = default;
-  GpuWatch(const GpuWatch&) = delete;
-  GpuWatch& operator=(const GpuWatch&) = delete;
-  ~GpuWatch() { end(); }
-
   // Forks: call it while the process has one thread. `library`: as in nvml.h.
   void start(const std::string& library);
 
   // Readable when there is something to take; -1 once it is over.
-  int fd() const { return fd_; }
-  bool over() const { return fd_ < 0; }
+  int fd() const { return child_.fd(); }
+  bool over() const { return child_.over(); }
   // For people, once it is over: why. Empty if there was nothing to watch.
   const std::string& fault() const { return fault_; }
   // What has come, in order, without waiting; some of it, where there is much.
   std::vector<GpuNews> take();
 
-  pid_t child() const { return pid_; }
+  pid_t child() const { return child_.child(); }
 
  private:
   void ended();
   void fail(const std::string& why);
-  void end();
 
   std::vector<std::byte> rest_;  // of a record
   std::string fault_;
-  pid_t pid_ = -1;
-  int fd_ = -1;
+  Apart child_;
 };
 
 }  // namespace gradring::machine

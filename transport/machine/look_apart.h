@@ -1,11 +1,10 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <tl/expected.hpp>
 
 #include "proto/status.h"
+#include "transport/machine/apart.h"
 #include "transport/machine/look.h"
 
 namespace gradring::machine {
@@ -15,17 +14,12 @@ namespace gradring::machine {
 // only.
 class LookApart {
  public:
-  LookApart() = default;
-  LookApart(const LookApart&) = delete;
-  LookApart& operator=(const LookApart&) = delete;
-  ~LookApart() { end(); }
-
   // Forks: call it while the process has one thread. If that fails, the report says so.
   void start(const LookOptions& options);
 
   // Readable when there is something to read(); -1 once it is over.
-  int fd() const { return fd_; }
-  bool over() const { return fd_ < 0; }
+  int fd() const { return child_.fd(); }
+  bool over() const { return child_.over(); }
   // Takes what has come, without waiting; true once it is over.
   bool read();
   // Nobody waits any longer: the child is killed, and the report says that it was too slow.
@@ -37,14 +31,12 @@ class LookApart {
   const wire::MachineReport& report() const { return report_; }
 
  private:
-  void end();
   void fail(const std::string& why);
 
   std::string recording_;
   std::string bytes_;
   wire::MachineReport report_;
-  pid_t pid_ = -1;
-  int fd_ = -1;
+  Apart child_;
 };
 
 }  // namespace gradring::machine
