@@ -63,7 +63,7 @@ class Arrays:
         return dense
 
     def scaled(self, dense, factor):
-        return (dense.astype(np.float64) * factor).astype(dense.dtype)
+        return np.asarray(dense.astype(np.float64) * factor).astype(dense.dtype)  # an array also of one without dimensions
 
     def divide(self, dense, divisor) -> None:
         # In 64 bits, as those of small types may not have the divisor.

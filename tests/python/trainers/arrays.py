@@ -53,8 +53,9 @@ def other_reductions():
 def factors():
     got = gradring.allreduce(inputs[rank], op=gradring.Sum, prescale_factor=0.5, postscale_factor=3.0)
     assert np.allclose(got, 1.5 * sum(inputs))
-    got = gradring.allreduce(np.full(3, 10 + rank), op=gradring.Sum, prescale_factor=0.5, postscale_factor=2.0)
-    assert (got == 2 * sum((10 + one) // 2 for one in range(size))).all()
+    for shape in (3, ()):
+        got = gradring.allreduce(np.full(shape, 10 + rank), op=gradring.Sum, prescale_factor=0.5, postscale_factor=2.0)
+        assert (got == 2 * sum((10 + one) // 2 for one in range(size))).all() and got.shape == np.empty(shape).shape
     for factor in ("prescale_factor", "postscale_factor"):
         refused(gradring.GradringError, "0 is nothing to scale by", gradring.allreduce, inputs[rank], **{factor: 0.0})
         for array in (inputs[rank], np.ones(3, int)):
