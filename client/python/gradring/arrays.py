@@ -97,7 +97,7 @@ def as_array(tensor: Any) -> np.ndarray:
         except Exception:
             pass  # types that DLPack, or NumPy's part of it, does not have, such as bfloat16: each library raises its own error
     if hasattr(tensor, "__array__"):
-        return np.asarray(tensor)
+        return np.asarray(tensor.__array__())  # TensorFlow's of one bfloat16 without dimensions is a scalar
     try:
         view = memoryview(tensor)
     except TypeError:

@@ -68,6 +68,8 @@ def sums():
         got = both(lambda x: hvd.allreduce(x, op=hvd.Sum), tf.cast(tf.constant([1, 2, 3]), dtype))
         assert got.dtype == dtype
         close(tf.cast(got, tf.float64), np.array([1, 2, 3]) * size)
+        got = hvd.allreduce(tf.cast(tf.constant(2), dtype), op=hvd.Sum)
+        assert got.shape == () and tf.cast(got, tf.float64) == 2 * size
     close(hvd.allreduce(tf.Variable(mine), compression=hvd.Compression.fp16), total / size, rtol=1e-2, atol=1e-2)
     got = both(lambda x: hvd.grouped_allreduce([x, tf.constant([rank])], op=hvd.Sum), mine)
     close(got[0], total)
