@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from checks import TRAINER, wait_for_all
@@ -14,6 +15,7 @@ from schema import assert_fits
 
 import cluster as testbed
 
+ROOT = Path(__file__).resolve().parents[2]
 JOB = "everything"
 
 
@@ -102,6 +104,8 @@ def test_each_command_has_a_case(busy):
     known = commands_of_help(text)
     assert len(known) >= 9, text
     assert sorted(known) == sorted([*CASES, *ELSEWHERE]), "a command without a case, or a case without a command"
+    page = (ROOT / "docs/operate.md").read_text()
+    assert [name for name in known if f"gradringctl {name}" not in page] == [], "README.md says that all are there"
 
 
 @pytest.mark.parametrize("command, case", every_case())
