@@ -94,6 +94,7 @@ void JobExecutor::submit(const Submit& command, core::Time now) {
   }
   if (refused.ok()) {
     rank.last_submission = now;
+    rank.gone = false;
     if (command.on_gpu()) gpu_ops_.look(&engine_);  // where results lie, before there are any
     return;
   }
@@ -317,7 +318,9 @@ void JobExecutor::fail_job(const Failure& failure) {
 }
 
 void JobExecutor::leave(uint32_t rank, const Failure& why) {
-  told_.erase(local(rank).session);
+  LocalRank& own = local(rank);
+  own.gone = true;
+  told_.erase(own.session);
   parts_.look(&engine_);  // what its GPU has brought by now counts
   gpu_ops_.leave(rank, why.blame.device.empty(), &engine_);
   engine_.leave(rank, why);

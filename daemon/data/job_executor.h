@@ -155,6 +155,7 @@ class JobExecutor final : private core::EngineActions {
     SessionId session = 0;  // of its last submission
     core::Time last_submission = 0;
     std::unordered_map<uint64_t, Lent> lent;  // by ticket, until complete
+    bool gone = false;                        // left, and none of its number has come in since
   };
   struct Arriving {
     PeerId from = 0;

@@ -17,7 +17,7 @@ struct RankFigures {
   uint32_t rank = 0;
   uint64_t submitted = 0;
   uint64_t nonfinite = 0;          // values of its inputs that were NaN or infinite
-  core::Time last_submission = 0;  // 0: none yet
+  core::Time last_submission = 0;  // 0: none yet, or it is not there any more
   core::StepTotals steps;
 };
 

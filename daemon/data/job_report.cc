@@ -35,7 +35,7 @@ JobFigures JobExecutor::figures() const {
   figures.slices_resent = engine_.counters().slices_resent;
   for (const LocalRank& local : locals_) {
     figures.ranks.push_back({local.rank, engine_.submitted(local.rank),
-                             nonfinite_.inputs(local.rank), local.last_submission,
+                             nonfinite_.inputs(local.rank), local.gone ? 0 : local.last_submission,
                              steps_.totals(local.rank)});
     for (const auto& [ticket, lent] : local.lent) {
       const bool older = figures.oldest_open == 0 || lent.since < figures.oldest_open;

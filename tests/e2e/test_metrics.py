@@ -168,6 +168,17 @@ def test_the_death_of_a_trainer_raises_alerts(watched):
     watched.job.kill()
 
 
+def test_a_rank_that_is_lost_is_quiet_no_more(watched):
+    job = watched.cluster.launch("shrinks", [*STEPS, "--policy", "elastic"], per_node=2)
+    quiet = re.compile(r'gradring_rank_quiet_seconds{.*job="shrinks",rank="(\d)"}')
+    wait_until(lambda: quiet.findall(watched.page(1)) == ["2", "3"], PATIENCE, "both ranks of n1 have submitted")
+    job[3].kill()
+    wait_until(lambda: quiet.findall(watched.page(1)) == ["2"], PATIENCE, "rank 3 has no time of quiet any more")
+    counted = re.search(r'gradring_rank_submissions_total{.*job="shrinks",rank="3"} (\d+)', watched.page(1))
+    assert int(counted[1]) > 0, "what it has counted stays"
+    job.kill()
+
+
 def test_the_loss_of_a_peer_raises_alerts(watched):
     watched.cluster.nodes[1].daemon.kill()
     watched.wait_for('ALERTS{alertname="GradringPeerLost", alertstate="firing", node="n0", peer="n1"}', PATIENCE)
