@@ -1,9 +1,12 @@
 """After how long a wait is told to people."""
 
 import logging
+from pathlib import Path
 
 import pytest
-from gradring import stalls
+from gradring import handles, stalls
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(("given", "seconds"), [(None, 60), ("", 60), ("0", 0), ("0.5", 0.5), ("300", 300)])
@@ -29,3 +32,8 @@ def test_it_is_one_line_of_the_log(caplog):
         stalls.tell(3, 61.2, "barrier (op 0) waits for rank 1 (node a, pid 71)")
     assert [one.getMessage() for one in caplog.records] == [
         "gradring: rank 3 has waited for 61 s: barrier (op 0) waits for rank 1 (node a, pid 71)"]
+
+
+def test_the_documents_have_names_as_daemons_know_them():
+    name = handles.Names().check("layer1.weight", "allreduce")
+    assert f"('{name}', use 3) waits for rank 2" in (ROOT / "docs/python.md").read_text()
