@@ -56,6 +56,18 @@ class Options(unittest.TestCase):
         self.assertIn("does not have peer", complaints(page=PAGE.replace("| `peer` | | another daemon | |\n", ""))[0])
         self.assertIn("does not have insecure", complaints(sample=SAMPLE.replace("#insecure", "#"))[0])
 
+    def test_another_name_of_an_option_need_not_be_in_the_sample(self):
+        more = {**OPTIONS, "friend": ("", "the same as peer, which was called so once")}
+        self.assertEqual(list(options.complaints_about_sample(more, options.options_of_sample(SAMPLE))), [])
+
+    def test_a_missing_flag_of_horovodrun(self):
+        text = ("Options:\n  --rsh CMD\n\nAs horovodrun has them:\n  -p [ --ssh-port ] PORT  goes on\n  --tune-a N\n"
+                "  --tree     no need\n  --no-tree  no need\n\nEach rank\n")
+        page = "| `-p`, `--ssh-port` | the same |\n| `--tune-...` | not needed |\n| `--tree`, and with `--no-` | not needed |\n"
+        self.assertEqual(list(options.complaints_about_flags(text, page)), [])
+        self.assertEqual([one.split()[4] for one in options.complaints_about_flags(text, page.replace(", and with `--no-`", ""))],
+                         ["--no-tree,"])
+
     def test_an_invented_option(self):
         self.assertIn("has magic", complaints(sample=SAMPLE + "#magic = 1\n")[0])
         self.assertIn("has magic", complaints(page=PAGE.replace("| `peer`", "| `magic` | 1 | none | |\n| `peer`"))[0])
