@@ -62,6 +62,9 @@ std::string why_not(const std::string& address) {
   const int on = 1;
   setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(probe.get(), info->ai_addr, info->ai_addrlen) == 0 && listen(probe.get(), 1) == 0) {
+    // Debian's civetweb is built without.
+    if (info->ai_family == AF_INET6)
+      return "the HTTP server here has no IPv6; write an IPv4 address";
     return "the HTTP server does not start";
   }
   return errno == EADDRINUSE ? "it is in use; choose another port" : std::strerror(errno);

@@ -89,5 +89,14 @@ TEST_F(MetricsServer, AnAddressThatIsNotOursIsNamed) {
   EXPECT_THAT(second.error().message(), HasSubstr("203.0.113.1:7390: Cannot assign"));
 }
 
+// Whether it can depends on how civetweb was built, and on the machine.
+TEST_F(MetricsServer, WhereItCannotServeIPv6ItSaysSo) {
+  const auto second = Server::start("[::1]:" + std::to_string(free_port()), &board_);
+  if (second) GTEST_SKIP() << "it can";
+  EXPECT_THAT(second.error().message(),
+              testing::AnyOf(HasSubstr("has no IPv6; write an IPv4 address"),
+                             HasSubstr("Cannot assign"), HasSubstr("not supported")));
+}
+
 }  // namespace
 }  // namespace gradring::daemon::metrics
