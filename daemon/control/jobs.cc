@@ -139,6 +139,8 @@ void Jobs::admit(SessionId id, const core::View& view) {
   session->handle = next_handle_++;
   session->job = view.incarnation;
   sessions_->save(*session);
+  const auto job = jobs_.find(view.incarnation);
+  if (job != jobs_.end()) job->second.ranks_over.erase(session->rank);  // it has come in anew
   wire::DaemonMessage message;
   message.set_request(session->join_request);
   message.mutable_joined()->set_job(session->handle);
