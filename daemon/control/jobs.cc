@@ -146,7 +146,12 @@ void Jobs::admit(SessionId id, const core::View& view) {
   message.mutable_joined()->set_job(session->handle);
   to_wire(view, message.mutable_joined()->mutable_view());
   clients_->tell(*session, std::move(message));
-  if (session->rank == view.members[*view.index_of(node_)].ranks.front().rank) {
+  const auto& own = view.members[*view.index_of(node_)].ranks;
+  // Where others of this node were in it before, it has grown, and that is told.
+  const bool grown = std::any_of(own.begin(), own.end(), [&own](const core::RankInfo& info) {
+    return info.since < own.front().since;
+  });
+  if (session->rank == own.front().rank && !grown) {
     FlightEvent runs = about(FlightKind::kJobRuns, view.incarnation);
     runs.epoch = view.epoch;
     flight_->record(runs);
