@@ -69,7 +69,10 @@ void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
   for (const core::Member& member : proposal.view.members) {
     peer_of_.push_back(shared_->peers.by_node(member.node));
   }
+  // It counts from 0 again for a rank that comes in.
+  for (LocalRank& local : locals_) local.submitted_before += engine_.submitted(local.rank);
   engine_.adopt(proposal);
+  for (LocalRank& local : locals_) local.submitted_before -= engine_.submitted(local.rank);
   parts_.begin_epoch();
   meet_members();
   for (const auto& [from, frame] : gate_.take_waiting()) on_frame(from, frame, now);

@@ -156,6 +156,7 @@ class JobExecutor final : private core::EngineActions {
     core::Time last_submission = 0;
     std::unordered_map<uint64_t, Lent> lent;  // by ticket, until complete
     bool gone = false;                        // left, and none of its number has come in since
+    uint64_t submitted_before = 0;            // by those that had its number
   };
   struct Arriving {
     PeerId from = 0;

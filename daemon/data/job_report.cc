@@ -34,7 +34,7 @@ JobFigures JobExecutor::figures() const {
   figures.slices_damaged = engine_.counters().slices_damaged;
   figures.slices_resent = engine_.counters().slices_resent;
   for (const LocalRank& local : locals_) {
-    figures.ranks.push_back({local.rank, engine_.submitted(local.rank),
+    figures.ranks.push_back({local.rank, local.submitted_before + engine_.submitted(local.rank),
                              nonfinite_.inputs(local.rank), local.gone ? 0 : local.last_submission,
                              steps_.totals(local.rank)});
     for (const auto& [ticket, lent] : local.lent) {

@@ -168,14 +168,32 @@ def test_the_death_of_a_trainer_raises_alerts(watched):
     watched.job.kill()
 
 
-def test_a_rank_that_is_lost_is_quiet_no_more(watched):
-    job = watched.cluster.launch("shrinks", [*STEPS, "--policy", "elastic"], per_node=2)
-    quiet = re.compile(r'gradring_rank_quiet_seconds{.*job="shrinks",rank="(\d)"}')
-    wait_until(lambda: quiet.findall(watched.page(1)) == ["2", "3"], PATIENCE, "both ranks of n1 have submitted")
-    job[3].kill()
-    wait_until(lambda: quiet.findall(watched.page(1)) == ["2"], PATIENCE, "rank 3 has no time of quiet any more")
-    counted = re.search(r'gradring_rank_submissions_total{.*job="shrinks",rank="3"} (\d+)', watched.page(1))
-    assert int(counted[1]) > 0, "what it has counted stays"
+def test_a_rank_that_is_lost_is_quiet_no_more_and_counts_on_when_it_comes_back(watched):
+    command = [*STEPS, "--policy", "elastic", "--join-every", "5"]
+    job = watched.cluster.launch("shrinks", command, per_node=2)
+    node = watched.cluster.nodes[1]
+
+    def quiet():
+        return re.findall(r'gradring_rank_quiet_seconds{.*job="shrinks",rank="(\d)"}', watched.page(1))
+
+    def counted():
+        return int(re.search(r'gradring_rank_submissions_total{.*job="shrinks",rank="2"} (\d+)', watched.page(1))[1])
+    wait_until(lambda: quiet() == ["2", "3"] and counted() > 50, PATIENCE, "both ranks of n1 have submitted")
+    job[2].kill()
+    wait_until(lambda: quiet() == ["3"], PATIENCE, "rank 2 has no time of quiet any more")
+    behind = next(dashboard.substitute(expr, job="shrinks") for title, expr in dashboard.queries() if "Behind the foremost" in title)
+    wait_until(lambda: {series["metric"]["rank"] for series in watched.api.query(behind)} == {"0", "1", "3"}, PATIENCE,
+               "the dashboard has it behind nobody")
+    before = counted()
+    assert before > 50, "what it has counted stays"
+    again = watched.cluster.start_trainer("shrinks", command, node, 2, 4)
+    wait_until(lambda: quiet() == ["2", "3"], PATIENCE, "rank 2 is back")
+    assert counted() > before, "no counter goes backwards"
+    states = {rank["rank"]: rank["state"] for rank in node.ask("job", "shrinks")["ranks"]}
+    assert states[2] in ("training", "waiting"), "it is another process"
+    formed = [one["text"] for one in node.ask("events")["events"] if one["event"] == "job formed" and "shrinks" in one["text"]]
+    assert len(formed) == 1, formed
+    again.kill()
     job.kill()
 
 
