@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace gradring::core {
 
@@ -20,5 +21,22 @@ constexpr uint32_t window_of(uint32_t weight, uint32_t most, uint32_t slots) {
   const uint64_t under_way = uint64_t{slots} * 5 * weight / (8 * uint64_t{most});
   return 1 + std::max(1u, static_cast<uint32_t>(under_way));
 }
+
+// Whether a job wants the wire, so that others are held back for it: from when it begins to send
+// until nothing of it was under way from one look to the next. Between two ops in a row it does.
+class WireUse {
+ public:
+  bool wants() const { return wants_; }
+  // True: it did not want it before.
+  bool begins() { return !std::exchange(wants_, true); }
+  // Now and then. `sent`: bytes, ever. `under_way`: the transport has some of it.
+  void look(uint64_t sent, bool under_way) {
+    wants_ = sent != std::exchange(sent_, sent) || under_way;
+  }
+
+ private:
+  bool wants_ = false;
+  uint64_t sent_ = 0;
+};
 
 }  // namespace gradring::core

@@ -218,6 +218,7 @@ void DataThread::apply(const SetWeight& set) {
 }
 
 void DataThread::share_wires() {
+  shared_.wires_to_share = false;
   uint32_t most = core::kWeightLeast;
   for (const auto& [id, job] : jobs_) most = std::max(most, job->weight());
   for (const auto& [id, job] : jobs_) job->share_wires(most);

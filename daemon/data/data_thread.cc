@@ -126,6 +126,7 @@ int DataThread::end_gpu_work() {
 
 int DataThread::pump_jobs() {
   int work = 0;
+  if (shared_.wires_to_share) share_wires();
   for (auto& [id, job] : jobs_) work += static_cast<int>(job->pump(kSlicesPerTurn));
   return work;
 }
@@ -190,7 +191,11 @@ void DataThread::tell_of_gpus() {
 void DataThread::pulse(core::Time now) {
   next_pulse_ = now + options_.pulse;
   tell_of_gpus();
-  for (auto& [id, job] : jobs_) job->tick(now);
+  for (auto& [id, job] : jobs_) {
+    job->tick(now);
+    job->look_at_wire_use();
+  }
+  share_wires();
   for (auto& [id, job] : jobs_) job->look_at_gpus(now);
   for (auto& job : removed_) job->look_at_gpus(now);
 

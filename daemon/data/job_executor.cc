@@ -274,6 +274,8 @@ void JobExecutor::stand_in(uint32_t rank, const OpKey& key,
 void JobExecutor::moves(const core::Op& op) {
   flight_->moves(op);
   steps_.moves(op);
+  const bool sends = op.plan.members > 1 && op.plan.slices > 0;
+  if (sends && wire_use_.begins() && weight_ > core::kWeightLeast) shared_->wires_to_share = true;
 }
 
 void JobExecutor::complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) {

@@ -43,6 +43,7 @@ struct DataShared {
   bool remember_ends = false;       // trainers may ask again for the ends of their submissions
   bool time_sums = false;           // somebody looks for better tables
   bool time_sends = false;          // somebody reads metrics
+  bool wires_to_share = false;      // a job with a weight begins to send, after a while
   core::Time gpus_rest_within = 0;  // DataThread::Options
   PeerTable peers;
   Ledger ledger;
@@ -81,7 +82,9 @@ class JobExecutor final : private core::EngineActions {
   void adopt(const core::Proposal& proposal, core::Time now);
   void set_grows(bool grows) { engine_.set_grows(grows); }
   void weigh(uint32_t weight) { weight_ = weight; }
-  uint32_t weight() const { return weight_; }
+  // What it counts beside others of this node: the least while it leaves the wire to them.
+  uint32_t weight() const { return wire_use_.wants() ? weight_ : core::kWeightLeast; }
+  void look_at_wire_use() { wire_use_.look(engine_.counters().payload_bytes_sent, loans_ > 0); }
   // `most`: the weight of the weightiest of this node.
   void share_wires(uint32_t most) {
     engine_.set_window(core::window_of(weight_, most, engine_.slots()));
@@ -219,6 +222,7 @@ class JobExecutor final : private core::EngineActions {
 
   DataShared* const shared_;
   uint32_t weight_ = core::kWeightLeast;
+  core::WireUse wire_use_;
   StagingMemory staging_;
   core::JobEngine engine_;
   std::optional<JobFlight> flight_;  // made anew in each epoch

@@ -23,5 +23,19 @@ TEST(Weights, AWindowHasRoomToMove) {
   }
 }
 
+TEST(Weights, WhoLeavesTheWireToOthersDoesNotWantIt) {
+  WireUse use;
+  EXPECT_FALSE(use.wants()) << "it has never sent";
+  EXPECT_TRUE(use.begins());
+  EXPECT_FALSE(use.begins()) << "it wants it already";
+  use.look(1000, false);
+  EXPECT_TRUE(use.wants()) << "it has sent since";
+  use.look(1000, true);
+  EXPECT_TRUE(use.wants()) << "what it has sent is on its way";
+  use.look(1000, false);
+  EXPECT_FALSE(use.wants());
+  EXPECT_TRUE(use.begins());
+}
+
 }  // namespace
 }  // namespace gradring::core
