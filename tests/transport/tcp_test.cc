@@ -361,6 +361,19 @@ TEST(TcpListen, TakesTheFirstPortOfTheRangeThatIsFree) {
   EXPECT_EQ(port_of_first(**listening()), kPorts.first) << "at once";
 }
 
+// Peers may have no other kind of address, or be let through to no other.
+TEST(TcpListen, WhereAnotherAddressOfTheInterfaceHasNoPortIsRefused) {
+  constexpr PortRange kPort{20'313, 20'313};
+  const Socket other(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  socklen_t length = 0;
+  const sockaddr_storage at = sockaddr_of(endpoint("127.0.0.1", 0, kPort.first), &length);
+  ASSERT_EQ(bind(other.fd(), reinterpret_cast<const sockaddr*>(&at), length), 0);
+  ASSERT_EQ(listen(other.fd(), 1), 0);
+  const auto refused = make_tcp_transport({{"lo"}, "for tests", 0, kPort});
+  ASSERT_FALSE(refused) << "it listens at ::1 alone";
+  EXPECT_THAT(refused.error().message(), HasSubstr("20313 is free at 127.0.0.1"));
+}
+
 TEST(TcpListen, AtAPortOfTheRangeEndsWithItsConnectionsAndBeginsAnewAtOnce) {
   constexpr PortRange kPort{20'312, 20'312};
   Node other(on_loopback());

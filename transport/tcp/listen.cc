@@ -49,7 +49,7 @@ tl::expected<Socket, Status> open_listener(Endpoint* endpoint) {
   return socket;
 }
 
-// At the first port that is free.
+// At the first port that is free. kResourceExhausted: none of them is.
 tl::expected<Socket, Status> open_listener(Endpoint* endpoint, const PortRange& ports) {
   if (!ports) return open_listener(endpoint);
   for (uint32_t port = ports.first; port <= ports.last; ++port) {
@@ -59,7 +59,7 @@ tl::expected<Socket, Status> open_listener(Endpoint* endpoint, const PortRange& 
   }
   endpoint->port = 0;
   return tl::unexpected(Status(
-      Code::kUnavailable,
+      Code::kResourceExhausted,
       fmt::format("none of the ports {} to {} is free at {} for gradients: give more of them "
                   "(data-ports), or see by `ss -ltnp` whose they are",
                   ports.first, ports.last, endpoint->text())));
@@ -84,6 +84,7 @@ Status TcpTransport::listen() {
   Status status;
   for (const Endpoint& endpoint : *endpoints) {
     const Status listening = listen_at(endpoint);
+    if (listening.code() == Code::kResourceExhausted) return listening;
     if (status.ok()) status = listening;
   }
   // An address that is new, and not known to be nobody else's yet, is none for now.
