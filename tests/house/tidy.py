@@ -17,6 +17,7 @@ HEADERS = (".h", ".hpp", ".cuh")
 # and says here why it is.
 LINES_MAX = 400
 COLUMNS_MAX = 140  # of Python, which no formatter looks after
+PROSE_MAX = 120  # columns of documents, but for tables, code, and links that are longer
 LONG_FILES = {
     "client/include/gradring/gradring.h": "the C interface, which programs include as one file",
     "client/include/gradring/gradring.hpp": "the C++ interface, which programs include as one file",
@@ -51,6 +52,16 @@ MAY_READ_WALL_CLOCK = {
 MAY_NAME_IT = re.compile(r"^tests/house/tidy(_test)?\.py$|^tools/packaging/debian/copyright$")
 
 
+def wide_prose(lines):
+    """Numbers of lines that could have been broken."""
+    code = False
+    for number, line in enumerate(lines, 1):
+        code ^= line.lstrip().startswith("```")
+        could_be_broken = " " in line.strip()[:PROSE_MAX].removeprefix("- ")
+        if len(line) > PROSE_MAX and could_be_broken and not code and not line.lstrip().startswith("|") and line[:4] != "    ":
+            yield number
+
+
 def complaints_about(path, text):
     name = path.as_posix()
     if AS_IT_CAME.search(name):
@@ -64,6 +75,8 @@ def complaints_about(path, text):
     if path.suffix in CODE and len(lines) > LINES_MAX and name not in LONG_FILES:
         yield (f"{name}: {len(lines)} lines. Does it have one job? If so, list it with the reason in "
                "LONG_FILES of tests/house/tidy.py; else let the second job have its own file.")
+    for number in wide_prose(lines) if path.suffix == ".md" else []:
+        yield f"{name}:{number}: {len(lines[number - 1])} columns; {PROSE_MAX} are enough."
     for number, line in enumerate(lines, 1):
         if path.suffix == ".py" and len(line) > COLUMNS_MAX:
             yield f"{name}:{number}: {len(line)} columns; {COLUMNS_MAX} are enough."

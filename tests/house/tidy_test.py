@@ -28,6 +28,12 @@ class Manners(unittest.TestCase):
         self.assert_one(found("tools/a.py", "x = 1\n" + "#" * 141 + "\n"), "tools/a.py:2: 141 columns")
         self.assertEqual(found("tools/a.py", "#" * 140 + "\n"), [])
 
+    def test_prose_has_narrow_lines(self):
+        wide = "word " * 24 + "x"
+        self.assert_one(found("docs/a.md", f"first\n- {wide}\n"), "docs/a.md:2: 123 columns")
+        for good in ("word " * 23 + "words", f"| {wide} |", f"    {wide}", f"```\n{wide}\n```", "- [x](" + "x" * 120 + ")"):
+            self.assertEqual(found("docs/a.md", good + "\n"), [], good)
+
     def test_a_header_is_included_once(self):
         self.assert_one(found("proto/a.h", "int x;\n"), "#pragma once")
         self.assertEqual(found("proto/a.h", "#ifndef A_H\n#define A_H\n#endif\n"), [])
