@@ -275,9 +275,12 @@ std::vector<OpProgress> JobEngine::progress(size_t most) const {
   const auto age = [](const Op* op) {
     return std::pair(op->since.value_or(std::numeric_limits<Time>::max()), op->key);
   };
+  // Everybody's ops wait meanwhile. Of numbered ones the first by their keys are the oldest.
+  constexpr size_t kLookedAt = 4096;
   std::vector<const Op*> open;
-  for (const auto& [key, op] : ops_) {
-    if (op->signature && op->open()) open.push_back(op.get());
+  for (auto it = ops_.begin(); it != ops_.end() && open.size() < kLookedAt; ++it) {
+    const Op& op = *it->second;
+    if (op.signature && op.open()) open.push_back(&op);
   }
   const auto shown = std::min(most, open.size());
   std::partial_sort(open.begin(), open.begin() + static_cast<ptrdiff_t>(shown), open.end(),

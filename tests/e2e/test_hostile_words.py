@@ -1,8 +1,12 @@
 """What strangers say at control.sock takes little memory, however much it is."""
 
+import subprocess
+import sys
+
 import pytest
+from checks import events, wait_for_all
 from cluster import wait_until
-from test_hostile import as_stranger, assert_takes_little, assert_undisturbed, innocent
+from test_hostile import STRANGERS, as_stranger, assert_takes_little, assert_undisturbed, innocent
 
 SAYS_NO_END = """
 import sys
@@ -120,6 +124,53 @@ def test_ops_that_others_do_not_submit(make_cluster, ops):
     job = innocent(cluster)
     assert_takes_little(cluster.nodes[0], 350, HOLDS_OPS, "submitted", ops)
     assert_undisturbed(job)
+
+
+ASKS_OF_MANY_OPS = """
+import os, sys, threading, time
+runtime_dir, ranks, each = sys.argv[1], 4, 50_000
+sessions = [Session(runtime_dir) for _ in range(ranks)]
+controls = [session.control() for session in sessions]
+for rank, one in enumerate(controls):
+    received(one)
+    one.sendall(frame(field(1, 1) + field(4, field(1, b"theirs") + field(3, rank) + field(4, ranks))))
+for one in controls:
+    assert 3 in fields(received(one)), "joined"
+barrier = field(4, field(1, 3) + field(2, 9))
+for rank, one in enumerate(controls):
+    ops = [field(2, field(1, 1 + op) + field(2, field(2, rank * each + op)) + barrier) for op in range(each)]
+    for at in range(0, each, 500):
+        one.sendall(frame(field(1, 1) + field(5, b"".join(ops[at:at + 500]))))
+asks = [greeted(f"{runtime_dir}/control.sock") for _ in range(4)]
+questions = frame(query(3, f2=b"theirs")) * 20
+def flood(one):
+    while True:
+        one.sendall(questions)
+def drain(one):
+    while one.recv(1 << 20):
+        pass
+for one in asks:
+    one.settimeout(None)
+    for work in flood, drain:
+        threading.Thread(target=work, args=(one,), daemon=True).start()
+print("asks", flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+def test_who_asks_of_many_ops(make_cluster):
+    """The data thread has time for everybody's while it tells of them."""
+    cluster = make_cluster(2, settings={"suspect": "500ms", "decide": "1500ms"}).start()
+    job = innocent(cluster)
+    with subprocess.Popen([sys.executable, "-c", "from strangers import *\n" + ASKS_OF_MANY_OPS,
+                           cluster.nodes[0].runtime_dir], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=STRANGERS) as stranger:
+        assert stranger.stdout.readline() == b"asks\n"
+        so_far = len(events(job[0], "done"))
+        wait_for_all(job, "done", so_far + 100)
+        assert_undisturbed(job)
+        stranger.kill()
 
 
 FAILS_AT_LENGTH = """

@@ -110,7 +110,6 @@ void Queries::query_job(const Asker& asker, const wire::Query& query) {
   const uint64_t id = next_query_++;
   if (const Jobs::Job* job = parts_.jobs->find(info->incarnation)) {
     pending.awaits_data = true;
-    parts_.commands->post(DescribeJob{id, info->incarnation});
     wire::PeerMessage message;
     message.mutable_job_query()->set_query(id);
     gradring::to_wire(info->incarnation, message.mutable_job_query()->mutable_incarnation());
@@ -124,6 +123,7 @@ void Queries::query_job(const Asker& asker, const wire::Query& query) {
     }
   }
   finish_if_complete(pending_.emplace(id, std::move(pending)).first);
+  describe_next();
 }
 
 Status Queries::place_for_job_query(const Asker& asker) const {
@@ -149,13 +149,34 @@ void Queries::on_peer_query(const std::string& node, const wire::JobQuery& query
   pending.deadline = monotonic_now() + kPatience;
   pending.awaits_data = parts_.jobs->find(pending.job) != nullptr;
   const uint64_t id = next_query_++;
-  if (pending.awaits_data) parts_.commands->post(DescribeJob{id, pending.job});
   finish_if_complete(pending_.emplace(id, std::move(pending)).first);
+  describe_next();
+}
+
+// One job at a time, and once for all who have asked by then: a job may have ops without number,
+// and while the data thread looks at them everybody's ops wait.
+void Queries::describe_next() {
+  if (described_) return;
+  const auto next =
+      std::ranges::find_if(pending_, [](const auto& entry) { return entry.second.awaits_data; });
+  if (next == pending_.end()) return;
+  const uint64_t last = next_query_ - 1;
+  described_ = next->second.job;
+  parts_.commands->post(DescribeJob{last, *described_});
 }
 
 void Queries::on_description(const JobDescription& description) {
-  const auto it = pending_.find(description.query);
-  if (it == pending_.end()) return;
+  const JobId job = *std::exchange(described_, std::nullopt);
+  for (auto it = pending_.begin(); it != pending_.end() && it->first <= description.query;) {
+    const auto next = std::next(it);
+    if (it->second.awaits_data && it->second.job == job) take_description(it, description);
+    it = next;
+  }
+  describe_next();
+}
+
+void Queries::take_description(std::map<uint64_t, Pending>::iterator it,
+                               const JobDescription& description) {
   it->second.awaits_data = false;
   const Jobs::Job* job = parts_.jobs->find(it->second.job);
   if (description.found && job != nullptr) {

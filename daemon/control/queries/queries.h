@@ -130,6 +130,9 @@ class Queries final : public QuerySink {
   void answer(const Asker& asker, FlightQueries::Answer answer);
   void query_job(const Asker& asker, const wire::Query& query);
   Status place_for_job_query(const Asker& asker) const;
+  void describe_next();
+  void take_description(std::map<uint64_t, Pending>::iterator it,
+                        const JobDescription& description);
   void finish_if_complete(std::map<uint64_t, Pending>::iterator it);
   void finish(std::map<uint64_t, Pending>::iterator it);
   void keep_first(const wire::NonfiniteReport& origin, Pending* pending);
@@ -168,6 +171,7 @@ class Queries final : public QuerySink {
   Pulse pulse_;  // the latest
   std::map<uint64_t, Pending> pending_;
   uint64_t next_query_ = 1;
+  std::optional<JobId> described_;  // by the data thread, now
 };
 
 }  // namespace gradring::daemon
