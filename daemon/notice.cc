@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "daemon/clock.h"
 
@@ -61,6 +62,10 @@ constexpr std::array<Known, 27> kNotices = {{
 // Between two lines that say the same; and how many do not, in that time.
 constexpr core::Time kPause = 1 * core::kSecond;
 constexpr size_t kKindsMost = 16;
+
+// Of one user at once; as many again have room among the events of the node.
+constexpr core::Time kLinesAtOnce = 256;
+constexpr core::Time kLineTime = 1 * core::kSecond;
 
 // What the line that is being logged has beside its text: a sink sees the text alone.
 struct Extras {
@@ -160,6 +165,29 @@ bool Seldom::lets(const std::string& text, core::Time now) {
   std::string kind = text;
   std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
   return let_.size() < kKindsMost && let_.try_emplace(std::move(kind), now).second;
+}
+
+LinesOfUsers::Lets LinesOfUsers::lets(uint32_t uid, core::Time now) {
+  std::erase_if(users_, [now](const auto& entry) { return entry.second.until <= now; });
+  User& user = users_[uid];
+  user.until = std::max(user.until, now);
+  if (user.until + kLineTime <= now + kLinesAtOnce * kLineTime) {
+    user.until += kLineTime;
+    return Lets::kYes;
+  }
+  return std::exchange(user.too_much, true) ? Lets::kNo : Lets::kNoMore;
+}
+
+void tell_of_job(uint32_t uid, Notice notice, spdlog::level::level_enum level,
+                 const NoticeFields& fields, const std::string& text) {
+  static LinesOfUsers lines;
+  const LinesOfUsers::Lets lets = lines.lets(uid, monotonic_now());
+  if (lets == LinesOfUsers::Lets::kYes) return tell(notice, level, fields, text);
+  if (lets == LinesOfUsers::Lets::kNo) return;
+  tell(Notice::kLimitHit, spdlog::level::warn, {},
+       fmt::format("there is too much to tell of the jobs of uid {}: from now on a line a second, "
+                   "until there is less",
+                   uid));
 }
 
 bool tell_limit(const Status& refusal) {

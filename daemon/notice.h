@@ -73,6 +73,27 @@ class Seldom {
   std::map<std::string, core::Time> let_;
 };
 
+// Lines about the jobs of one user: as many at once as a large job brings about, and one a second
+// from then on. Else a user who begins jobs without end hides what others do, in the log and among
+// the events.
+class LinesOfUsers {
+ public:
+  enum class Lets : uint8_t { kYes, kNo, kNoMore };  // kNoMore: the first that is left out
+
+  Lets lets(uint32_t uid, core::Time now);
+
+ private:
+  struct User {
+    core::Time until = 0;  // what it was let say is worth a second each
+    bool too_much = false;
+  };
+  std::map<uint32_t, User> users_;
+};
+
+// tell() of a job of `uid`, unless there is too much of that user's. Control thread.
+void tell_of_job(uint32_t uid, Notice notice, spdlog::level::level_enum level,
+                 const NoticeFields& fields, const std::string& text);
+
 // A refusal for want of room (kResourceExhausted) as kLimitHit, each seldom: whoever is refused may
 // ask again at once. Others are nobody's business but the asker's. False: not now. Control thread.
 bool tell_limit(const Status& refusal);

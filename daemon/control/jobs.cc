@@ -155,11 +155,11 @@ void Jobs::admit(SessionId id, const core::View& view) {
     FlightEvent runs = about(FlightKind::kJobRuns, view.incarnation);
     runs.epoch = view.epoch;
     flight_->record(runs);
-    tell(Notice::kJobFormed, spdlog::level::info, {{"GRADRING_JOB", view.job}},
-         fmt::format("job {} ({}) runs: {} {} on {} {}", view.job,
-                     hex(view.incarnation).substr(0, 8), view.size,
-                     view.size == 1 ? "rank" : "ranks", view.members.size(),
-                     view.members.size() == 1 ? "node" : "nodes"));
+    tell_of_job(view.uid, Notice::kJobFormed, spdlog::level::info, {{"GRADRING_JOB", view.job}},
+                fmt::format("job {} ({}) runs: {} {} on {} {}", view.job,
+                            hex(view.incarnation).substr(0, 8), view.size,
+                            view.size == 1 ? "rank" : "ranks", view.members.size(),
+                            view.members.size() == 1 ? "node" : "nodes"));
   }
 }
 
@@ -212,9 +212,10 @@ void Jobs::adopt_engine(const JobId& id, const core::Proposal& proposal,
   it->second.view = proposal.view;
   record_view(flight_, FlightKind::kViewEntered, proposal.view);
   tunings_->entered(proposal.view);
-  tell(Notice::kViewChanged, spdlog::level::info, {{"GRADRING_JOB", it->second.view.job}},
-       fmt::format("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
-                   proposal.view.explanation));
+  tell_of_job(proposal.view.uid, Notice::kViewChanged, spdlog::level::info,
+              {{"GRADRING_JOB", it->second.view.job}},
+              fmt::format("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
+                          proposal.view.explanation));
   if (proposal.view.closed) note_failed(id, *proposal.view.closed);
 }
 
@@ -251,9 +252,10 @@ void Jobs::note_failed(const JobId& id, const Failure& failure) {
   failed.rank = failure.blame.rank;
   failed.value = static_cast<uint64_t>(failure.blame.pid);
   flight_->record(failed, failure.blame.node, failure.blame.evidence);
-  tell(Notice::kJobFailed, spdlog::level::warn, {{"GRADRING_JOB", it->second.view.job}},
-       fmt::format("job {} ({}) failed: {}", it->second.view.job, hex(id).substr(0, 8),
-                   describe(failure)));
+  tell_of_job(it->second.view.uid, Notice::kJobFailed, spdlog::level::warn,
+              {{"GRADRING_JOB", it->second.view.job}},
+              fmt::format("job {} ({}) failed: {}", it->second.view.job, hex(id).substr(0, 8),
+                          describe(failure)));
 }
 
 void Jobs::member_gone(const JobId& job, uint32_t member, const Failure& failure) {
@@ -280,8 +282,9 @@ void Jobs::mark_nonfinite(const NonfiniteFound& found) {
   NonfiniteOrigin& origin = it->second.first_nonfinite.emplace(found.origin);
   // Once the rank is gone nobody knows its pid, and it may be gone already.
   if (view.has(origin.rank)) origin.pid = view.info_of(origin.rank).pid;
-  tell(Notice::kNonfinite, spdlog::level::warn, {{"GRADRING_JOB", view.job}},
-       fmt::format("job {} ({}): {}", view.job, hex(found.job).substr(0, 8), describe(origin)));
+  tell_of_job(
+      view.uid, Notice::kNonfinite, spdlog::level::warn, {{"GRADRING_JOB", view.job}},
+      fmt::format("job {} ({}): {}", view.job, hex(found.job).substr(0, 8), describe(origin)));
 }
 
 void Jobs::tell_late(const RankLate& late) const {
@@ -297,15 +300,16 @@ void Jobs::tell_late(const RankLate& late) const {
                                {"GRADRING_RANK", std::to_string(change.rank)},
                                {"GRADRING_PID", std::to_string(pid)}};
   if (!change.late) {
-    return tell(Notice::kRankPunctual, spdlog::level::info, fields,
-                fmt::format("{} is in time again: late in {} of its last {} steps", who,
-                            change.times, change.of));
+    return tell_of_job(view.uid, Notice::kRankPunctual, spdlog::level::info, fields,
+                       fmt::format("{} is in time again: late in {} of its last {} steps", who,
+                                   change.times, change.of));
   }
-  tell(Notice::kRankLate, spdlog::level::warn, fields,
-       fmt::format("{} keeps others waiting: it was late by {:.1f} ms in {} of its last {} steps, "
-                   "and is in state {}",
-                   who, static_cast<double>(change.median) / core::kMillisecond, change.times,
-                   change.of, process_state(pid)));
+  tell_of_job(
+      view.uid, Notice::kRankLate, spdlog::level::warn, fields,
+      fmt::format("{} keeps others waiting: it was late by {:.1f} ms in {} of its last {} steps, "
+                  "and is in state {}",
+                  who, static_cast<double>(change.median) / core::kMillisecond, change.times,
+                  change.of, process_state(pid)));
 }
 
 void Jobs::remove(const JobId& id) {
@@ -319,8 +323,9 @@ void Jobs::remove(const JobId& id) {
   if (it == jobs_.end()) return;
   flight_->record(about(FlightKind::kJobEnded, id));
   if (!it->second.failure) {
-    tell(Notice::kJobEnded, spdlog::level::info, {{"GRADRING_JOB", it->second.view.job}},
-         fmt::format("job {} ({}) has ended", it->second.view.job, hex(id).substr(0, 8)));
+    tell_of_job(it->second.view.uid, Notice::kJobEnded, spdlog::level::info,
+                {{"GRADRING_JOB", it->second.view.job}},
+                fmt::format("job {} ({}) has ended", it->second.view.job, hex(id).substr(0, 8)));
   }
   jobs_.erase(it);
 }

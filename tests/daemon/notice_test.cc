@@ -24,5 +24,19 @@ TEST(Seldom, WhateverIsSaidItIsNotMuch) {
   EXPECT_TRUE(seldom.lets(text, kStart + 1 * core::kSecond));
 }
 
+TEST(LinesOfUsers, WhoHasJobsWithoutEndIsToldOfSeldomAndHidesNobody) {
+  using Lets = LinesOfUsers::Lets;
+  LinesOfUsers lines;
+  int let = 0;
+  for (int i = 0; i < 1000; ++i) let += lines.lets(7, kStart) == Lets::kYes ? 1 : 0;
+  EXPECT_EQ(let, 256);
+  EXPECT_EQ(lines.lets(8, kStart), Lets::kYes);
+  EXPECT_EQ(lines.lets(7, kStart + 1 * core::kSecond), Lets::kYes);
+  EXPECT_EQ(lines.lets(7, kStart + 1 * core::kSecond), Lets::kNo) << "that is said once";
+  const core::Time later = kStart + 300 * core::kSecond;
+  for (int i = 0; i < 256; ++i) EXPECT_EQ(lines.lets(7, later), Lets::kYes);
+  EXPECT_EQ(lines.lets(7, later), Lets::kNoMore);
+}
+
 }  // namespace
 }  // namespace gradring::daemon

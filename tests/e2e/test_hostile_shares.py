@@ -79,3 +79,23 @@ def test_who_asks_much_of_a_silent_peer(make_cluster):
             answer = strangers.received(root)
             assert b"at once" not in answer, answer
     assert_undisturbed(job)
+
+
+BEGINS_JOBS = """
+import sys
+session = Session(sys.argv[1])
+one = session.control()
+received(one)
+for _ in range(300):
+    one.sendall(frame(field(1, 1) + field(4, field(1, b"again") + field(4, 1))))
+    one.sendall(frame(field(1, 1) + field(6, field(1, fields(fields(received(one))[3])[1]))))
+    received(one)
+"""
+
+
+def test_one_user_that_begins_jobs_without_end(make_cluster):
+    """What else happened on the node is still told."""
+    node = make_cluster(1).start().nodes[0]
+    as_stranger(BEGINS_JOBS, node.runtime_dir)
+    told = [one["event"] for one in node.ask("events")["events"]]
+    assert told[0] == "ready" and told.count("limit hit") == 1 and told.count("job ended") > 100
