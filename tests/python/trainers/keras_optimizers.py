@@ -47,6 +47,16 @@ def an_optimizer_is_taken_over_whole():
     close(keras.ops.convert_to_numpy(variable), -gradient)
 
 
+def passes_of_a_rank_alone():
+    if backend == "jax":  # has none
+        return
+    variable = keras.Variable(np.zeros(2), dtype="float32")
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
+    for gradient in ([1, 2], [3, 4]):
+        optimizer.apply([keras.ops.convert_to_tensor(np.float32(gradient))], [variable])
+    close(keras.ops.convert_to_numpy(variable), [-4, -6])
+
+
 def steps_count_the_ranks_that_there_are():
     """When they run: a rank of an elastic job may have been alone when they were compiled."""
     model = model_of()
@@ -60,6 +70,7 @@ def steps_count_the_ranks_that_there_are():
     try:
         with Calls() as calls:
             fit(model, optimizer, batch, EACH, epochs=5, compiled=True)
+            passes_of_a_rank_alone()
             assert not calls.of
     finally:
         kind.ranks = ranks

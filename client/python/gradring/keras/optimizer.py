@@ -67,11 +67,11 @@ class Distributed:
         def exchange_and_apply():
             reduced = self._gradring([keras.ops.convert_to_tensor(one) for one in sums],
                                      [variables[i] for i in present], local)
-            for total in sums:
-                total.assign(keras.ops.zeros_like(total))
             whole = [None] * len(grads)
             for i, one in zip(present, reduced, strict=True):
                 whole[i] = one / self._divisor
+            for total in sums:  # not before: of torch's, a rank without others has the sums themselves in its hands
+                total.assign(keras.ops.zeros_like(total))
             apply(whole, variables)
 
         due = keras.ops.equal(self._count % self._passes, 0)
