@@ -7,7 +7,7 @@ import pytest
 if importlib.util.find_spec("tensorflow") is None:  # to import it takes longer than the tests of others
     pytest.skip("TensorFlow is not installed: tests/python/requirements-full.txt has it", allow_module_level=True)
 
-CHECKS = 18
+CHECKS = 19
 
 
 def test_ops_gradients_and_trainers(ring):

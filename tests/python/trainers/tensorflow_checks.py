@@ -267,6 +267,25 @@ def tapes():
     refused(ValueError, "groups=-1", hvd.DistributedGradientTape, tf.GradientTape(), groups=-1)
 
 
+def slopes_of_slopes():
+    """A penalty on what all ranks' gradients are together: it is that of each rank's own."""
+    x = tf.Variable([rank + 1.0, 2.0])
+
+    def slope(indexed=False, **options):
+        with tf.GradientTape() as outer:
+            with hvd.DistributedGradientTape(tf.GradientTape(), **options) as tape:
+                loss = tf.reduce_sum((tf.gather(x, [0, 1]) if indexed else x) ** 3)
+            penalty = tf.reduce_sum(tf.convert_to_tensor(tape.gradient(loss, x)) ** 2)
+        return tf.convert_to_tensor(outer.gradient(penalty, x))
+    mean = [3 * np.mean((np.arange(size) + 1.0) ** 2), 12.0]
+    for function in (slope, tf.function(slope)):
+        close(function(), 2 * np.multiply(mean, 6 * x.numpy()))
+        close(function(op=hvd.Sum, groups=1), 2 * size ** 2 * np.multiply(mean, 6 * x.numpy()))
+        refused(NotImplementedError, "sparse_as_dense", function, indexed=True)
+        close(function(indexed=True, sparse_as_dense=True), 2 * np.multiply(mean, 6 * x.numpy()))
+        refused(NotImplementedError, "Average and Sum", function, op=hvd.Max)
+
+
 def process_sets():
     even, odd = (hvd.add_process_set(range(first, size, 2)) for first in (0, 1))
     own = even if rank % 2 == 0 else odd
@@ -361,8 +380,8 @@ def joins():
 
 
 CHECKS = [places, sums, many_at_once_in_a_graph, big_results_are_aligned, ranks_that_trace_more_often, sparse, rows,
-          broadcasts, gradients, a_graph_leaves_no_exchange_out, tapes, process_sets, batch_normalization, tensorflow_1,
-          errors_name_whom_to_blame, tensors_outlive_what_made_them, joins]
+          broadcasts, gradients, a_graph_leaves_no_exchange_out, tapes, slopes_of_slopes, process_sets,
+          batch_normalization, tensorflow_1, errors_name_whom_to_blame, tensors_outlive_what_made_them, joins]
 for one in CHECKS:
     run(one)
 hvd.shutdown()

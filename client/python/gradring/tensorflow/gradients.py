@@ -14,7 +14,7 @@ import tensorflow as tf
 from .. import exchange
 from ..groups import batches_of, check_groups, known_by_keys
 from ..process_sets import ProcessSet, global_process_set
-from ..reduce_ops import Average
+from ..reduce_ops import Average, Sum
 from .bridge import PASSING, name_for, run
 from .compression import Compression
 from .ops import check_sparse
@@ -84,11 +84,8 @@ class Reduction:
             tensors = [one for one, _ in packed] + parts
             place_of = {i: place for place, i in enumerate(dense)}
             chosen = [[place_of[i] for i in batch if i in place_of] for batch in batches]
-            full = name_for(self.name, name)
-            outputs = run(_Step(self.op, factor, len(dense), [one for one in chosen if one], full, self.process_set),
-                          tensors, [one.dtype for one in tensors],
-                          [one.shape for one in tensors[:len(dense)]] + [[None, *one.shape[1:]] for one in parts],
-                          "gradring_gradients")
+            shapes = [one.shape for one in tensors[:len(dense)]] + [[None, *one.shape[1:]] for one in parts]
+            outputs = self._through(tensors, shapes, len(dense), [one for one in chosen if one], name)
             results = list(gradients)
             for i, one, (_, context) in zip(dense, outputs, packed):
                 results[i] = self.compression.decompress(one, context)
@@ -96,6 +93,24 @@ class Reduction:
             values, indices = outputs[len(dense) + 2 * place:][:2]
             results[i] = tf.IndexedSlices(values, indices, gradients[i].dense_shape)
         return results
+
+    def _through(self, tensors, shapes, dense, batches, name):
+        """The exchange as one operation. Gradients of what comes of it are reduced as the gradients were."""
+        step = _Step(self.op, self.gradient_predivide_factor, dense, batches, name_for(self.name, name), self.process_set)
+
+        @tf.custom_gradient
+        def through(*values):
+            def backward(*upstream):
+                if self.op not in (Average, Sum):
+                    raise NotImplementedError(f"gradring: gradients reduced with {self.op} have none; those of Average and "
+                                              "Sum have")
+                if dense < len(values):
+                    raise NotImplementedError("gradring: exchanged tf.IndexedSlices have no gradient; make them dense with "
+                                              "sparse_as_dense=True")
+                again = dataclasses.replace(self, name=f"{self.name}_gradient")
+                return again._through(upstream, shapes, dense, batches, name and f"{name}_gradient")
+            return run(step, values, [one.dtype for one in values], shapes, "gradring_gradients"), backward
+        return list(through(*tensors))
 
 
 @dataclasses.dataclass(frozen=True)
