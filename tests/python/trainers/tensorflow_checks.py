@@ -262,6 +262,11 @@ def tapes():
         loss = (rank + 1.0) * (variable + kept)
     got = tape.gradient(loss, {"a": variable, "b": kept, "c": other})
     assert [got["a"].numpy(), got["b"].numpy(), got["c"]] == [size * (size + 1) / 2, (rank + 1) / size, None]
+    with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+        loss = variable ** 2
+    got = tape.gradient(loss, [variable, other], None, tf.UnconnectedGradients.ZERO)
+    assert [one.numpy() for one in got] == [2, 0]
+    refused(ValueError, "distributed already", hvd.DistributedGradientTape, tape)
     refused(ValueError, "for Average alone", hvd.DistributedGradientTape, tf.GradientTape(), op=hvd.Sum,
             gradient_predivide_factor=2.0)
     refused(ValueError, "groups=-1", hvd.DistributedGradientTape, tf.GradientTape(), groups=-1)

@@ -26,6 +26,8 @@ class _Distributed:
                  unconnected_gradients=tf.UnconnectedGradients.NONE):
         """As of tf.GradientTape, reduced over all ranks. `use_generic_names`: not those of this graph, for ranks whose
         models have other names."""
+        if not isinstance(use_generic_names, bool):  # tf.GradientTape has this in its place
+            use_generic_names, unconnected_gradients = False, use_generic_names
         gradients = super().gradient(target, sources, output_gradients, unconnected_gradients)
         reduced = self._reduction(tf.nest.flatten(gradients, expand_composites=False), tf.nest.flatten(sources),
                                   self._local, name="grad" if use_generic_names else None)
@@ -55,6 +57,8 @@ def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "", d
         process_set: the ranks that exchange; others keep what they have.
         scale_local_gradients: those of register_local_source() are divided by the number of ranks.
     """
+    if isinstance(gradtape, _Distributed):
+        raise ValueError("gradring: this tape is distributed already")
     reduction = Reduction("DistributedGradientTape", device_dense, device_sparse, compression, sparse_as_dense, op,
                           gradient_predivide_factor, groups_of(num_groups, groups), process_set, scale_local_gradients)
     tape = object.__new__(type(type(gradtape).__name__, (_Distributed, type(gradtape)), {}))
