@@ -351,6 +351,8 @@ def tensorflow_1():
     assert len(set(digests)) == 1 and np.isfinite(got).all(), (digests, got)
     refused(ValueError, "is for graphs", hvd.DistributedOptimizer, v1.train.GradientDescentOptimizer(0.1),
             backward_passes_per_step=2)
+    refused(ValueError, "distributed already", hvd.DistributedOptimizer,
+            hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1)))
 
 
 def errors_name_whom_to_blame():

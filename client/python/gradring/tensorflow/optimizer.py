@@ -141,6 +141,8 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
         return keras_optimizer(optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
                                gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients,
                                groups=groups, process_set=process_set, scale_local_gradients=scale_local_gradients)
+    if isinstance(optimizer, _Wrapped):
+        raise ValueError("gradring: this optimizer is distributed already")
     if op is Adasum and average_aggregated_gradients:
         raise ValueError("gradring: Adasum combines changes, not gradients; it takes no average_aggregated_gradients")
     kind = "DistributedDelta" if op is Adasum else "Distributed"
