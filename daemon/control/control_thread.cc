@@ -231,7 +231,7 @@ void ControlThread::apply(const EngineDrained& drained, core::Time) {
 }
 
 void ControlThread::apply(const JobFrozen& frozen, core::Time) {
-  membership_.engine_frozen(frozen.job, frozen.epoch, *frozen.report);
+  membership_.engine_frozen(frozen.job, frozen.epoch, std::move(*frozen.report));
 }
 
 void ControlThread::apply(const EngineAbsent& absent, core::Time) {

@@ -107,6 +107,7 @@ class Jobs final : public core::MembershipActions {
   void set_grows(const JobId& job, bool grows) override;
   core::Tuning tuning_for(const core::View& view, bool deterministic) override;
   void record(const core::JobRecord& job) override;
+  bool keeps_records() const override { return records_.log->on(); }
   void forget(const JobId& job) override;
   void view_changed(SessionId session, const core::View& view) override;
   void remove(const JobId& job) override;

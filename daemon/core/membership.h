@@ -78,6 +78,7 @@ class MembershipActions {
   // Must be safe before anything else is sent (rule R1). Of no worth any more once the engine is
   // failed or the job removed.
   virtual void record(const JobRecord&) {}
+  virtual bool keeps_records() const { return true; }  // else record() does nothing
   // Of a job without a data plane here: what was recorded of it is of no worth any more.
   virtual void forget(const JobId&) {}
   // Tells a trainer that it is in another view now.

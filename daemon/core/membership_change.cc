@@ -138,7 +138,7 @@ void Membership::engine_frozen(const JobId& job, uint64_t epoch, Report report) 
   report.reachable.assign(peers_.begin(), peers_.end());
   report.reachable.insert(report.reachable.end(), awaited_.begin(), awaited_.end());
   report.wants_out = report.ranks.empty() && live.drained;
-  with_change(job, [&](ViewChange& change) { change.on_report(epoch, report, now_); });
+  with_change(job, [&](ViewChange& change) { change.on_report(epoch, std::move(report), now_); });
 }
 
 void Membership::engine_condemned(const JobId& job, uint64_t epoch) {

@@ -37,7 +37,7 @@ JobRecord Membership::record_of(const Live& live) const {
 }
 
 void Membership::save(const Live& live) {
-  if (live.change && !live.failure) actions_->record(record_of(live));
+  if (live.change && !live.failure && actions_->keeps_records()) actions_->record(record_of(live));
 }
 
 void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time now) {

@@ -175,11 +175,11 @@ void ViewChange::on_message(const std::string& from, const change::Accept& m, Ti
   if (!std::exchange(freezing_, true)) actions_->freeze(view_.epoch);
 }
 
-void ViewChange::on_report(uint64_t epoch, const Report& report, Time now) {
+void ViewChange::on_report(uint64_t epoch, Report report, Time now) {
   now_ = now;
   if (over_ || epoch != view_.epoch || record_.report) return;
   freezing_ = false;
-  record_.report = report;
+  record_.report = std::move(report);
   answer_pending();
 }
 
@@ -373,12 +373,12 @@ void ViewChange::send_to_all(const JobMessage& message, const View& view) {
 }
 
 // To oneself one speaks like to all others, but only when the sentence before is finished.
-void ViewChange::send(const std::string& node, const JobMessage& message) {
+void ViewChange::send(const std::string& node, JobMessage message) {
   if (node != node_) return actions_->send(node, message);
-  to_self_.emplace_back(node, message);
+  to_self_.emplace_back(node, std::move(message));
   if (std::exchange(delivering_, true)) return;
   while (!to_self_.empty()) {
-    const JobMessage next = to_self_.front().second;
+    const JobMessage next = std::move(to_self_.front().second);
     to_self_.erase(to_self_.begin());
     std::visit(
         [this](const auto& m) {

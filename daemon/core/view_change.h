@@ -83,7 +83,7 @@ class ViewChange {
   void set_joiners(std::vector<Member> joiners) { joiners_ = std::move(joiners); }
 
   // ---- events ----
-  void on_report(uint64_t epoch, const Report& report, Time now);
+  void on_report(uint64_t epoch, Report report, Time now);
   void on_message(const std::string& from, const change::Prepare& message, Time now);
   void on_message(const std::string& from, const change::Promise& message, Time now);
   void on_message(const std::string& from, const change::Accept& message, Time now);
@@ -127,7 +127,7 @@ class ViewChange {
   bool has_quorum() const;  // of promises
   void give_up_if_hopeless(Time now);
   void send_to_all(const JobMessage& message, const View& view);
-  void send(const std::string& node, const JobMessage& message);
+  void send(const std::string& node, JobMessage message);
   bool awaits_some() const;
   Failure hopeless() const;
 

@@ -25,8 +25,7 @@ void JobExecutor::freeze(uint64_t epoch) {
   const bool alone =
       engine_.view().members.size() == 1;  // else they overwrite nothing by themselves
   while (alone && !gpu_ops_.empty() && engine_.pump(kSlicesAtOnce) > 0) continue;
-  shared_->events->post(
-      JobFrozen{id(), epoch, std::make_shared<const core::Report>(engine_.freeze())});
+  shared_->events->post(JobFrozen{id(), epoch, std::make_shared<core::Report>(engine_.freeze())});
 }
 
 void JobExecutor::freeze_when_at_rest() {

@@ -213,7 +213,7 @@ struct EngineDrained {
 struct JobFrozen {
   JobId job{};
   uint64_t epoch = 0;
-  std::shared_ptr<const core::Report> report;
+  std::shared_ptr<core::Report> report;
 };
 struct EngineAbsent {
   JobId job{};
