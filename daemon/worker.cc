@@ -1,12 +1,9 @@
 #include "daemon/worker.h"
 
+#include <system_error>
 #include <utility>
 
 namespace gradring::daemon {
-
-Worker::Worker(bool works) {
-  if (works) thread_ = std::thread([this] { run(); });
-}
 
 void Worker::end() {
   {
@@ -24,12 +21,20 @@ bool Worker::rests_within(std::chrono::milliseconds time) {
 
 void Worker::put(std::function<void()> work) {
   std::unique_lock lock(mutex_);
-  if (ends_) {
+  if (ends_ || !has_thread()) {
     lock.unlock();
     return work();
   }
   works_.push_back(std::move(work));
   changed_.notify_all();
+}
+
+bool Worker::has_thread() {
+  try {
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {  // as many as may be
+  }
+  return thread_.joinable();
 }
 
 void Worker::run() {

@@ -10,11 +10,11 @@
 namespace gradring::daemon {
 
 // A thread for what takes long, as a driver does that pins memory: one thing after the other, in
-// the order in which they were asked for. Any thread may ask.
+// the order in which they were asked for. Any thread may ask. There is no thread before somebody
+// does.
 class Worker {
  public:
-  // False: nothing is ever asked of it, and there is no thread.
-  explicit Worker(bool works);
+  Worker() = default;
   ~Worker() { end(); }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -22,10 +22,12 @@ class Worker {
   void put(std::function<void()> work);
   // Whether all that was asked is done in time.
   bool rests_within(std::chrono::milliseconds time);
-  // Waits for what was asked. From then on whoever asks does it himself.
+  // Waits for what was asked. From then on whoever asks does it himself, as where there can be no
+  // thread.
   void end();
 
  private:
+  bool has_thread();
   void run();
 
   std::mutex mutex_;

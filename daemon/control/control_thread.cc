@@ -79,8 +79,9 @@ ControlThread::ControlThread(const Setup& setup)
                setup.facts.gpu_direct.on},
               &sessions_, &rings_, &epoll_, this),
       queries_(setup.config, setup.facts),
-      requests_(setup.config, {&sessions_, &clients_, &membership_, &jobs_, setup.commands, &rings_,
-                               &queries_, this, setup.flight, &gpu_opener_, &gpu_health_}),
+      requests_(setup.config,
+                {&sessions_, &clients_, &membership_, &jobs_, setup.commands, setup.events, &rings_,
+                 &queries_, this, setup.flight, &gpu_opener_, &gpu_health_}),
       vitals_(setup.config, setup.facts, setup.metrics) {
   const Queries::Parts parts{&sessions_, &clients_,      &membership_,   &jobs_,
                              &peers_,    &ports_,        &gpu_health_,   &requests_,

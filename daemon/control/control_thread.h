@@ -84,7 +84,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   void apply(const PeersFound& peers, core::Time now);
   void apply(GpuMemoryOpened& opened, core::Time) { requests_.gpu_opened(opened); }
   void apply(const GpuMemoryLetGo& let_go, core::Time) { requests_.gpu_let_go(let_go); }
-  void apply(const GpuMemoryClosed& closed, core::Time) { requests_.gpu_closed(closed); }
+  void apply(const SegmentFreed& freed, core::Time) { requests_.segment_freed(freed); }
   void apply(const JobFrozen& frozen, core::Time now);
   void apply(const EngineAbsent& absent, core::Time now);
   void apply(const EngineAtJoinPoint& at, core::Time now);

@@ -38,7 +38,6 @@ DataThread::DataThread(Lanes lanes, const Options& options, CommandBox* commands
       events_(events),
       lanes_(std::move(lanes)),
       shared_(&lanes_, events, options.reduce_threads, options.bundle_bytes, options.gpus),
-      makes_staging_(options.gpu_direct && options.gpus != nullptr),
       under_mps_(options.gpus != nullptr && options.gpus->under_mps()) {
   const auto count = static_cast<uint8_t>(lanes_.size());
   for (uint8_t lane = 0; lane < count; ++lane) ears_.emplace_back(this, lane);

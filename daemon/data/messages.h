@@ -361,11 +361,11 @@ struct PeersFound {
   std::vector<std::string> addresses;
 };
 
-using Event = std::variant<PeersFound, GpuMemoryOpened, GpuMemoryClosed, Completed,
-                           SegmentTakenBack, GpuMemoryLetGo, RingClosed, RingBroken, EngineFailed,
-                           EngineDrained, JobFrozen, EngineAbsent, EngineAtJoinPoint,
-                           EngineAsksToStandIn, EngineCondemned, EpochDiffers, PeerDataLost,
-                           NonfiniteFound, RankLate, OpsTimed, Pulse, JobDescription, ProbeEnded>;
+using Event = std::variant<PeersFound, GpuMemoryOpened, SegmentFreed, Completed, SegmentTakenBack,
+                           GpuMemoryLetGo, RingClosed, RingBroken, EngineFailed, EngineDrained,
+                           JobFrozen, EngineAbsent, EngineAtJoinPoint, EngineAsksToStandIn,
+                           EngineCondemned, EpochDiffers, PeerDataLost, NonfiniteFound, RankLate,
+                           OpsTimed, Pulse, JobDescription, ProbeEnded>;
 
 using CommandBox = Mailbox<Command>;
 using EventBox = Mailbox<Event>;

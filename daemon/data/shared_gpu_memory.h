@@ -24,7 +24,8 @@ struct GpuMemoryOpened {
   std::shared_ptr<const SharedGpuMemory> memory;  // null: refused
   Status refused;
 };
-struct GpuMemoryClosed {
+// Likewise, when the memory of a segment is free, and that of a GPU closed for which it stood.
+struct SegmentFreed {
   core::SessionId session = 0;
   uint64_t request = 0;  // of FreeSegment
 };

@@ -23,7 +23,7 @@ void GpuOpener::open(SessionId session, uint64_t request, uint64_t segment,
 }
 
 void GpuOpener::tell_when_closed(SessionId session, uint64_t request) {
-  worker_.put([this, session, request] { events_->post(GpuMemoryClosed{session, request}); });
+  worker_.put([this, session, request] { events_->post(SegmentFreed{session, request}); });
 }
 
 tl::expected<std::shared_ptr<const SharedGpuMemory>, Status> GpuOpener::open(

@@ -19,8 +19,7 @@ namespace gradring::daemon {
 class GpuOpener {
  public:
   // Null: there are no GPUs, and nothing is asked.
-  GpuOpener(transport::Gpus* gpus, EventBox* events)
-      : gpus_(gpus), events_(events), worker_(gpus != nullptr) {}
+  GpuOpener(transport::Gpus* gpus, EventBox* events) : gpus_(gpus), events_(events) {}
   GpuOpener(const GpuOpener&) = delete;
   GpuOpener& operator=(const GpuOpener&) = delete;
 
@@ -36,7 +35,7 @@ class GpuOpener {
   void open(SessionId session, uint64_t request, uint64_t segment,
             std::shared_ptr<const transport::Segment> stands_for_it,
             const transport::GpuShare& share, std::shared_ptr<const Fd> descriptor);
-  // GpuMemoryClosed, when all that was let go of by now is closed.
+  // SegmentFreed, when all that was let go of by now is closed.
   void tell_when_closed(SessionId session, uint64_t request);
 
  private:

@@ -223,6 +223,8 @@ void Requests::free_now(Session& session, uint64_t request, uint64_t segment) {
   const bool lends =
       it != session.segments.end() && it->second.gpu_asked && !it->second.gpu_borrowed;
   const auto on_gpu = lends ? it->second.gpu : nullptr;
+  Charges& charges = parts_.sessions->charges();
+  const uint64_t set_aside = charges.set_aside();
   const Status status = parts_.sessions->free(session, segment);
   if (!status.ok()) return parts_.clients->refuse(session.routing_id, request, status);
   if (lends && on_gpu == nullptr) {
@@ -230,7 +232,15 @@ void Requests::free_now(Session& session, uint64_t request, uint64_t segment) {
     return;
   }
   if (lends) return close_gpu(session, request, on_gpu);
-  tell_freed(session, request);
+  if (charges.set_aside() == set_aside) return tell_freed(session, request);
+  charges.when_free([events = parts_.events, id = session.id, request] {
+    events->post(SegmentFreed{id, request});
+  });
+}
+
+void Requests::segment_freed(const SegmentFreed& freed) {
+  Session* const session = parts_.sessions->find(freed.session);
+  if (session != nullptr && !session->gone) tell_freed(*session, freed.request);
 }
 
 void Requests::tell_freed(Session& session, uint64_t request) {

@@ -37,6 +37,7 @@ class Requests {
     core::Membership* membership = nullptr;
     Jobs* jobs = nullptr;
     CommandBox* commands = nullptr;
+    EventBox* events = nullptr;
     Rings* rings = nullptr;
     QuerySink* queries = nullptr;
     SessionEvents* session_events = nullptr;
@@ -54,7 +55,7 @@ class Requests {
   // The opener's, of one that was there when it was asked.
   void gpu_opened(GpuMemoryOpened& opened);
   void gpu_let_go(const GpuMemoryLetGo& let_go);
-  void gpu_closed(const GpuMemoryClosed& closed);
+  void segment_freed(const SegmentFreed& freed);
   // Joins are refused in words from now on.
   void set_draining(bool draining) { draining_ = draining; }
 

@@ -63,9 +63,8 @@ Status Sessions::place_for(uint32_t uid, bool (*takes_one)(const Session&)) cons
 }
 
 bool Sessions::near_a_limit(uint32_t uid) const {
-  const auto charge = charges_.find(uid);
   return sessions_.size() >= limits_.sessions ||
-         (charge != charges_.end() && charge->second.sessions >= limits_.sessions_per_uid);
+         charges_.of(uid).sessions >= limits_.sessions_per_uid;
 }
 
 // Who comes back after a restart has a place already, and does not say so before it is let in.
@@ -75,7 +74,7 @@ tl::expected<Session*, Status> Sessions::open(const Credentials& who, core::Time
         place_for(who.uid, [](const Session& s) { return s.away_until == 0 || s.gone; });
     if (!place.ok()) return tl::unexpected(place);
   }
-  ++charges_[who.uid].sessions;
+  charges_.add_session(who.uid);
   SessionId id = 0;
   do {
     id = random_u64() & kSessionIdMask;
@@ -94,7 +93,7 @@ Status Sessions::room_for_a_newcomer(const Session& session) const {
 }
 
 Session& Sessions::restore(SessionId id, const Credentials& who, core::Time now) {
-  ++charges_[who.uid].sessions;
+  charges_.add_session(who.uid);
   Session& session = sessions_[id];
   session.id = id;
   session.who = who;
@@ -118,20 +117,7 @@ void Sessions::erase(SessionId id) {
   const uint32_t uid = it->second.who.uid;
   unbind_route(it->second);
   sessions_.erase(it);
-  --charges_[uid].sessions;
-  forget_unless_charged(uid);
-}
-
-void Sessions::uncharge_segment(uint32_t uid, uint64_t bytes) {
-  Charge& charge = charges_[uid];
-  charge.segment_bytes -= bytes;
-  --charge.segments;
-  forget_unless_charged(uid);
-}
-
-void Sessions::forget_unless_charged(uint32_t uid) {
-  const Charge& charge = charges_[uid];
-  if (charge.sessions == 0 && charge.segments == 0) charges_.erase(uid);
+  charges_.remove_session(uid);
 }
 
 Session* Sessions::find(SessionId id) {
@@ -175,10 +161,8 @@ Status Sessions::room_for_one_more(const Session& session) const {
 // Where nothing can be mapped any more there is no memory for anybody, and libzmq ends its process.
 Status Sessions::room_to_map(uint32_t uid) const {
   constexpr uint64_t kMappings = 2;  // of one segment, with the page behind it
-  uint64_t all = 0;
-  for (const auto& [owner, charge] : charges_) all += charge.segments;
-  const auto charge = charges_.find(uid);
-  const uint64_t own = charge == charges_.end() ? 0 : charge->second.segments;
+  const uint64_t all = charges_.segments();
+  const uint64_t own = charges_.of(uid).segments;
   if ((own + 1) * kMappings > limits_.mappings / 2) {
     return {Code::kResourceExhausted,
             fmt::format("uid {} has {} segments, and more would take over half of what gradringd "
@@ -202,7 +186,7 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
   if (bytes == 0) return refused(Code::kInvalidArgument, "a segment of 0 bytes was asked for");
   if (Status room = room_for_one_more(session); !room.ok()) return tl::unexpected(room);
   if (Status room = room_to_map(session.who.uid); !room.ok()) return tl::unexpected(room);
-  const uint64_t in_use = charges_[session.who.uid].segment_bytes;
+  const uint64_t in_use = charges_.of(session.who.uid).segment_bytes;
   const uint64_t left =
       limits_.segment_bytes_per_uid - std::min(limits_.segment_bytes_per_uid, in_use);
   if (bytes > left) {
@@ -212,7 +196,7 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
                     "segment-limit is {} and {} are in use",
                     bytes, session.who.uid, left, limits_.segment_bytes_per_uid, in_use));
   }
-  const uint64_t own = charges_[session.who.uid].segments;
+  const uint64_t own = charges_.of(session.who.uid).segments;
   if (!is_within_share(session.who.uid, own + 1)) {
     return refused(
         Code::kResourceExhausted,
@@ -225,21 +209,9 @@ tl::expected<std::pair<uint64_t, SharedSegment*>, Status> Sessions::allocate(Ses
   if (!leaves_enough_files(segment->fd())) {
     return refused(Code::kResourceExhausted, no_files_left("another segment"));
   }
-  auto shared = charged(session.who.uid, std::move(*segment));
+  auto shared = charges_.hold(session.who.uid, std::move(*segment));
   const int fd = shared->fd();
   return enter(session, std::move(shared), fd);
-}
-
-std::shared_ptr<const transport::Segment> Sessions::charged(uint32_t uid,
-                                                            transport::Segment segment) {
-  Charge& charge = charges_[uid];
-  charge.segment_bytes += segment.memory().size();
-  ++charge.segments;
-  const auto let_go = [this, uid](const transport::Segment* last) {
-    uncharge_segment(uid, last->memory().size());
-    delete last;
-  };
-  return {new transport::Segment(std::move(segment)), let_go};
 }
 
 std::pair<uint64_t, SharedSegment*> Sessions::enter(
@@ -297,7 +269,7 @@ void Sessions::adopt(Session& session, uint64_t segment, transport::Segment memo
   const Made made{state.st_ino, state.st_ctim.tv_sec, state.st_ctim.tv_nsec};
   std::weak_ptr<const transport::Segment>& known = adopted_[made];
   std::shared_ptr<const transport::Segment> shared = known.lock();
-  if (!shared) known = shared = charged(session.who.uid, std::move(memory));
+  if (!shared) known = shared = charges_.hold(session.who.uid, std::move(memory));
   session.segments.try_emplace(segment, SharedSegment{std::move(shared), 0});
 }
 
@@ -313,18 +285,6 @@ Status Sessions::free(Session& session, uint64_t segment) {
   session.segments.erase(it);
   if (log_ != nullptr && log_->on()) store_->forget(to_string(SegmentName{session.id, segment}));
   return {};
-}
-
-uint64_t Sessions::most_sessions_of_a_uid() const {
-  uint64_t most = 0;
-  for (const auto& [uid, charge] : charges_) most = std::max(most, charge.sessions);
-  return most;
-}
-
-uint64_t Sessions::most_segment_bytes_of_a_uid() const {
-  uint64_t most = 0;
-  for (const auto& [uid, charge] : charges_) most = std::max(most, charge.segment_bytes);
-  return most;
 }
 
 void Sessions::for_each(const std::function<void(Session&)>& visit) {

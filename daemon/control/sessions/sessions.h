@@ -10,6 +10,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "daemon/control/sessions/charges.h"
 #include "daemon/control/sessions/session.h"
 #include "daemon/fd_store.h"
 #include "daemon/records/node_log.h"
@@ -64,33 +65,26 @@ class Sessions {
   // What of it must outlive the daemon has changed.
   void save(const Session& session);
 
+  Charges& charges() { return charges_; }
   void set_limits(const SessionLimits& limits) { limits_ = limits; }
   const SessionLimits& limits() const { return limits_; }
 
   size_t count() const { return sessions_.size(); }
-  uint64_t most_sessions_of_a_uid() const;
-  uint64_t most_segment_bytes_of_a_uid() const;
+  uint64_t most_sessions_of_a_uid() const { return charges_.most().sessions; }
+  uint64_t most_segment_bytes_of_a_uid() const { return charges_.most().segment_bytes; }
   void for_each(const std::function<void(Session&)>& visit);
 
  private:
-  struct Charge {
-    uint64_t sessions = 0;
-    uint64_t segment_bytes = 0;
-    uint64_t segments = 0;
-  };
   bool near_a_limit(uint32_t uid) const;
   Status place_for(uint32_t uid, bool (*takes_one)(const Session&)) const;
   Status room_for_one_more(const Session& session) const;
   Status room_to_map(uint32_t uid) const;
-  void uncharge_segment(uint32_t uid, uint64_t bytes);
-  void forget_unless_charged(uint32_t uid);
-  std::shared_ptr<const transport::Segment> charged(uint32_t uid, transport::Segment segment);
   std::pair<uint64_t, SharedSegment*> enter(Session& session,
                                             std::shared_ptr<const transport::Segment> shared,
                                             int to_keep);
 
   SessionLimits limits_;
-  std::map<uint32_t, Charge> charges_;  // by uid; outlives all that is charged
+  Charges charges_;  // outlives all that is charged
   std::map<SessionId, Session> sessions_;
   std::unordered_map<std::string, SessionId> by_route_;
   // From before a restart, by inode and the time it was made: what several sessions share now they

@@ -142,9 +142,4 @@ void Requests::gpu_let_go(const GpuMemoryLetGo& let_go) {
   parts_.opener->tell_when_closed(let_go.session, let_go.request);
 }
 
-void Requests::gpu_closed(const GpuMemoryClosed& closed) {
-  Session* const session = parts_.sessions->find(closed.session);
-  if (session != nullptr && !session->gone) tell_freed(*session, closed.request);
-}
-
 }  // namespace gradring::daemon
