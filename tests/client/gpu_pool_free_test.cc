@@ -225,13 +225,17 @@ TEST_F(GpuPool, OutlivesItsCommunicators) {
   EXPECT_EQ(shared(), 2u);
 }
 
-// The lock must be free in a child that was forked off at any moment, and nothing of the parent's.
+// The lock must be free in a child that was forked off at any moment, and nothing of the parent's;
+// nor is the driver asked there, which would wait for what the parent's streams do.
 TEST_F(GpuPool, IsNotOfAForkedChild) {
   const uint64_t memory = allocate();
   fill(memory, 3);
   EXPECT_TRUE(is_on_gpu(sum_of(kBytes, memory, memory)));
+  test_gpu().hold(nullptr, true);
+  const gradring_request under_way = submit(job_, sum_of(kBytes, memory, memory));
   const pid_t child = ::fork();
   if (child == 0) {
+    ::alarm(10);
     const bool refused = gradring_gpu_free(pointer(memory)) == GRADRING_ERR_NOT_FOUND;
     gradring_close(job_.release());
     ::_exit(refused ? 0 : 1);
@@ -239,6 +243,8 @@ TEST_F(GpuPool, IsNotOfAForkedChild) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+  test_gpu().hold(nullptr, false);
+  EXPECT_EQ(wait(under_way), GRADRING_OK);
   EXPECT_TRUE(is_on_gpu(sum_of(kBytes, memory, memory)));
   EXPECT_THAT(all_of(memory), Each(3));
 }

@@ -20,6 +20,7 @@ struct CudaDriver {
 
   static constexpr Result kSuccess = 0;
   static constexpr Result kOutOfMemory = 2;
+  static constexpr Result kNotInitialized = 3;  // of all functions, in a child that was forked off
   // Of an address: cuPointerGetAttribute.
   static constexpr int kContextOf = 1;
   static constexpr int kMemoryTypeOf = 2;
