@@ -30,11 +30,13 @@ void Worker::put(std::function<void()> work) {
 }
 
 bool Worker::has_thread() {
+  if (thread_.joinable()) return true;
   try {
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error&) {  // as many as may be
+    thread_ = std::thread([this] { run(); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;  // there are as many as there may be
   }
-  return thread_.joinable();
 }
 
 void Worker::run() {
