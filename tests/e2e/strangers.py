@@ -132,3 +132,12 @@ class Session:
         opening = field(1, self.welcome[5]) + field(2, self.welcome[6])
         one.sendall(frame(field(1, 1) + field(2, 1) + field(3, opening)))
         return one
+
+
+def joining(sessions):
+    """The control connections of sessions that have asked for the places of a job, each for its own."""
+    controls = [session.control() for session in sessions]
+    for rank, one in enumerate(controls):
+        received(one)
+        one.sendall(frame(field(1, 1) + field(4, field(1, b"theirs") + field(3, rank) + field(4, len(sessions)))))
+    return controls

@@ -88,10 +88,7 @@ HOLDS_OPS = """
 import sys, threading
 runtime_dir, ranks = sys.argv[1], 100
 sessions = [Session(runtime_dir) for _ in range(ranks)]
-controls = [session.control() for session in sessions]
-for rank, one in enumerate(controls):
-    received(one)
-    one.sendall(frame(field(1, 1) + field(4, field(1, b"theirs") + field(3, rank) + field(4, ranks))))
+controls = joining(sessions)
 first = controls[0]
 assert 3 in fields(received(first)), "joined"
 first.settimeout(None)
@@ -130,10 +127,7 @@ ASKS_OF_MANY_OPS = """
 import os, sys, threading, time
 runtime_dir, ranks, each = sys.argv[1], 4, 50_000
 sessions = [Session(runtime_dir) for _ in range(ranks)]
-controls = [session.control() for session in sessions]
-for rank, one in enumerate(controls):
-    received(one)
-    one.sendall(frame(field(1, 1) + field(4, field(1, b"theirs") + field(3, rank) + field(4, ranks))))
+controls = joining(sessions)
 for one in controls:
     assert 3 in fields(received(one)), "joined"
 barrier = field(4, field(1, 3) + field(2, 9))
@@ -177,11 +171,9 @@ FAILS_AT_LENGTH = """
 import sys
 runtime_dir, ranks = sys.argv[1], 4
 sessions = [Session(runtime_dir) for _ in range(ranks)]
-controls = [session.control() for session in sessions]
-for rank, one in enumerate(controls):
-    received(one)
+controls = joining(sessions)
+for one in controls:
     one.settimeout(60)
-    one.sendall(frame(field(1, 1) + field(4, field(1, b"theirs") + field(3, rank) + field(4, ranks))))
 handles = [fields(fields(received(one))[3])[1] for one in controls]
 barrier = field(4, field(1, 3) + field(2, 9))
 ops = [field(2, field(1, 1 + op) + field(2, field(2, op)) + barrier) for op in range(30_000)]
