@@ -22,10 +22,6 @@ void GpuOpener::open(SessionId session, uint64_t request, uint64_t segment,
   });
 }
 
-void GpuOpener::tell_when_closed(SessionId session, uint64_t request) {
-  worker_.put([this, session, request] { events_->post(SegmentFreed{session, request}); });
-}
-
 tl::expected<std::shared_ptr<const SharedGpuMemory>, Status> GpuOpener::open(
     std::shared_ptr<const transport::Segment> segment, const transport::GpuShare& share) {
   auto memory = gpus_->open(share);

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "daemon/data/messages.h"
 #include "daemon/fd.h"
@@ -35,8 +37,8 @@ class GpuOpener {
   void open(SessionId session, uint64_t request, uint64_t segment,
             std::shared_ptr<const transport::Segment> stands_for_it,
             const transport::GpuShare& share, std::shared_ptr<const Fd> descriptor);
-  // SegmentFreed, when all that was let go of by now is closed.
-  void tell_when_closed(SessionId session, uint64_t request);
+  // Called by its thread, when all that was let go of by now is closed.
+  void when_closed(std::function<void()> tell) { worker_.put(std::move(tell)); }
 
  private:
   tl::expected<std::shared_ptr<const SharedGpuMemory>, Status> open(

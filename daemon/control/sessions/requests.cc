@@ -233,9 +233,15 @@ void Requests::free_now(Session& session, uint64_t request, uint64_t segment) {
   }
   if (lends) return close_gpu(session, request, on_gpu);
   if (charges.set_aside() == set_aside) return tell_freed(session, request);
-  charges.when_free([events = parts_.events, id = session.id, request] {
-    events->post(SegmentFreed{id, request});
-  });
+  once_free(session.id, request)();
+}
+
+std::function<void()> Requests::once_free(SessionId session, uint64_t request) const {
+  return [charges = &parts_.sessions->charges(), events = parts_.events, session, request] {
+    charges->when_free([events, session, request] {
+      events->post(SegmentFreed{session, request});
+    });
+  };
 }
 
 void Requests::segment_freed(const SegmentFreed& freed) {

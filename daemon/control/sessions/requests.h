@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -73,6 +74,8 @@ class Requests {
   void leave(const Asked& asked, Session& session, const wire::Leave& leave);
   void free(const Asked& asked, Session& session, const wire::FreeSegment& free);
   void free_now(Session& session, uint64_t request, uint64_t segment);
+  // Has SegmentFreed posted when all that was let go of until it is called is free. Any thread.
+  std::function<void()> once_free(SessionId session, uint64_t request) const;
   void tell_freed(Session& session, uint64_t request);
   // share_gpu.cc
   void share_gpu(const Asked& asked, Session& session, const wire::ShareGpuMemory& share);

@@ -103,7 +103,7 @@ void Requests::gpu_opened(GpuMemoryOpened& opened) {
                                                "was open",
                                                opened.segment)});
     const auto freed = session->freed_early.extract(opened.segment);
-    if (!freed.empty()) parts_.opener->tell_when_closed(session->id, freed.mapped());
+    if (!freed.empty()) parts_.opener->when_closed(once_free(session->id, freed.mapped()));
     return;
   }
   if (opened.memory == nullptr) {
@@ -139,7 +139,7 @@ void Requests::close_gpu(Session& session, uint64_t request,
 }
 
 void Requests::gpu_let_go(const GpuMemoryLetGo& let_go) {
-  parts_.opener->tell_when_closed(let_go.session, let_go.request);
+  parts_.opener->when_closed(once_free(let_go.session, let_go.request));
 }
 
 }  // namespace gradring::daemon
