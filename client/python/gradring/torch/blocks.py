@@ -52,6 +52,12 @@ def check_equal(what, parts, tensor, size):
                          f"elements of {tensor.dtype}")
 
 
+def check_lists(what, outputs, inputs, size):
+    if len(outputs) != size or len(inputs) != size:
+        raise ValueError(f"gradring: {what} among {size} ranks needs {size} outputs and {size} inputs, not {len(outputs)} and "
+                         f"{len(inputs)}")
+
+
 def check_times(what, large, small, size):
     if large.numel() != small.numel() * size or large.dtype != small.dtype:
         raise ValueError(f"gradring: {what} among {size} ranks needs {size} times {small.numel()} elements of "

@@ -12,7 +12,7 @@ from torch.distributed.distributed_c10d import AllgatherOptions
 
 from .. import _native
 from .._native import Call, Collective
-from .blocks import check_equal, check_times, joined, one_of, rows_of_ranks, sizes_of, spread
+from .blocks import check_equal, check_lists, check_times, joined, one_of, rows_of_ranks, sizes_of, spread
 from .ordered import OrderedWork, Unheard
 from .overloads import also_bare
 from .pool import Allocations
@@ -339,19 +339,23 @@ class ProcessGroup(dist.ProcessGroup):
             return self._move("all_to_all", Collective.ALLTOALL, tensor, output, tensor.numel() // self.size())
         given = rows_of_ranks(tensor, input_splits, self.size())
         taken = rows_of_ranks(output, output_splits, self.size())
-        counts = self.exchange(given)
-        told = counts[self.rank()::self.size()]
-        if told != taken:
-            raise ValueError(f"gradring: all_to_all: the ranks give this one {told} elements, and it takes {taken}")
-        return self._move("all_to_all", Collective.ALLTOALL, tensor, output, 0, counts=counts)
+        return self._move("all_to_all", Collective.ALLTOALL, tensor, output, 0, counts=self._exchanged(given, taken))
 
     def alltoall(self, outputs, inputs, opts=None):
-        given, taken = [one.numel() for one in inputs], [one.numel() for one in outputs]
-        counts = self.exchange(given)
+        check_lists("all_to_all", outputs, inputs, self.size())
+        taken = [one.numel() for one in outputs]
+        counts = self._exchanged([one.numel() for one in inputs], taken)
         source = joined(inputs)
         whole = scratch(sum(taken), source)
         move = Move(Collective.ALLTOALL, source, whole, 0, counts=counts)
         return self.start("all_to_all", [move], list(outputs), spread(whole, outputs))
+
+    def _exchanged(self, given, taken):
+        """Of all ranks what they give, which for this one has to be what it takes."""
+        counts = self.exchange(given)
+        if (told := counts[self.rank()::self.size()]) != taken:
+            raise ValueError(f"gradring: all_to_all: the ranks give this one {told} elements, and it takes {taken}")
+        return counts
 
     def exchange(self, numbers):
         """The numbers of all ranks, one rank's after the other's."""

@@ -15,7 +15,7 @@ from .tensors import Move
 def allreduce_sparse(group, tensor, opts):
     """The sum, in place, as Gloo does it. Ranks may have as many values as they like."""
     if opts.reduceOp != dist.ReduceOp.SUM:
-        raise NotImplementedError(f"gradring: all_reduce of sparse tensors with {opts.reduceOp}")
+        raise NotImplementedError("gradring: sparse tensors are summed by all_reduce, and nothing else: give it ReduceOp.SUM")
     mine = tensor.detach().coalesce()
     indices, values = mine.indices().t().contiguous(), mine.values().contiguous()
     device = device_of(tensor)
