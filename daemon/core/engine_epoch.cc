@@ -77,7 +77,7 @@ void JobEngine::adopt(const Proposal& proposal) {
     ops_.erase(key);
     --open_;
   }
-  for (const OpFate& fate : proposal.ops) apply(fate);
+  for (const OpFate& fate : proposal.ops.all()) apply(fate);
   if (failure_requested_) return;
   std::vector<OpKey> keys;
   for (const auto& [key, op] : ops_) keys.push_back(key);

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/key_set.h"
@@ -100,10 +102,24 @@ struct OpFate {
   bool operator==(const OpFate&) const = default;
 };
 
+// Nobody changes what was decided, and there may be very many: copies share them. Any thread.
+class Fates {
+ public:
+  Fates() = default;
+  Fates(std::vector<OpFate> all)  // NOLINT(google-explicit-constructor): it is these
+      : all_(std::make_shared<const std::vector<OpFate>>(std::move(all))) {}
+
+  const std::vector<OpFate>& all() const { return *all_; }
+  bool operator==(const Fates& other) const { return all() == other.all(); }
+
+ private:
+  std::shared_ptr<const std::vector<OpFate>> all_ = std::make_shared<const std::vector<OpFate>>();
+};
+
 // What a view change decides: the next view, and the fate of every op that a member of it reported.
 struct Proposal {
   View view;
-  std::vector<OpFate> ops;
+  Fates ops;
 
   bool operator==(const Proposal&) const = default;
 };

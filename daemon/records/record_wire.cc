@@ -209,9 +209,9 @@ bool from_wire(const wire::OpRecord& from, core::OpRecord* to, KeptPlaces* place
 }
 
 void to_wire(const core::EngineRecord& from, wire::EngineHead* to) {
-  core::Proposal begun{from.view, {}};
-  for (const auto& [key, fate] : from.carried) begun.ops.push_back(fate);
-  to_wire(begun, to->mutable_begun());
+  std::vector<core::OpFate> carried;
+  for (const auto& [key, fate] : from.carried) carried.push_back(fate);
+  to_wire(core::Proposal{from.view, std::move(carried)}, to->mutable_begun());
   core::Report known;
   known.node = from.view.members.front().node;  // somebody's: a report has one
   known.ended = from.ended_keys;
@@ -230,7 +230,7 @@ bool from_wire(const wire::EngineHead& from, core::EngineRecord* to) {
   core::Report known;
   if (!from_wire(from.known(), view.epoch, &known)) return false;
   to->view = std::move(begun.view);
-  for (core::OpFate& fate : begun.ops) to->carried[fate.key] = std::move(fate);
+  for (const core::OpFate& fate : begun.ops.all()) to->carried[fate.key] = fate;
   to->ended_keys = std::move(known.ended);
   to->failed = {known.failed.begin(), known.failed.end()};
   for (const wire::LocalRecord& local : from.locals()) {

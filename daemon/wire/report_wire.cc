@@ -231,7 +231,7 @@ bool from_wire(const wire::Report& from, uint64_t epoch, core::Report* to) {
 
 void to_wire(const core::Proposal& from, wire::Proposal* to) {
   to_wire(from.view, to->mutable_view());
-  for (const core::OpFate& fate : from.ops) fill(fate, to->add_ops());
+  for (const core::OpFate& fate : from.ops.all()) fill(fate, to->add_ops());
 }
 
 bool from_wire(const wire::Proposal& from, const JobId& job, uint64_t ended, core::Proposal* to) {
@@ -240,9 +240,11 @@ bool from_wire(const wire::Proposal& from, const JobId& job, uint64_t ended, cor
       !ascending_keys(from.ops())) {
     return false;
   }
+  std::vector<core::OpFate> fates;
   for (const wire::OpFate& fate : from.ops()) {
-    if (!fate_of(fate, to->view, &to->ops.emplace_back())) return false;
+    if (!fate_of(fate, to->view, &fates.emplace_back())) return false;
   }
+  to->ops = std::move(fates);
   return true;
 }
 

@@ -134,12 +134,13 @@ class Crowd {
       proposal.view.members.erase(proposal.view.members.begin() + *index);
       --proposal.view.size;
     }
+    std::vector<OpFate> fates;
     for (const OpKey& key : ops) {
-      OpFate fate;
+      OpFate& fate = fates.emplace_back();
       fate.key = key;
       fate.expected = size();
-      proposal.ops.push_back(fate);
     }
+    proposal.ops = std::move(fates);
     for (const auto& node : nodes_) {
       if (!node->mute) (void)node->engine.freeze();
     }

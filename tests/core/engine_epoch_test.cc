@@ -50,13 +50,15 @@ TEST(EngineEpoch, ADecisionThatDoesNotFitFailsTheJob) {
     LastLacks ring;
     for (const uint32_t node : {0u, 1u, 2u}) ring.freeze(node);
     Proposal proposal = ring.decide();
-    ASSERT_EQ(proposal.ops.size(), 1u);
-    ASSERT_FALSE(proposal.ops[0].slices.empty());
+    std::vector<OpFate> fates = proposal.ops.all();
+    ASSERT_EQ(fates.size(), 1u);
+    ASSERT_FALSE(fates[0].slices.empty());
     if (too_many) {
-      proposal.ops[0].slices[0].count += 1000;
+      fates[0].slices[0].count += 1000;
     } else {
-      proposal.ops[0].slice_bytes = 1;
+      fates[0].slice_bytes = 1;
     }
+    proposal.ops = std::move(fates);
     ring.adopt(1, proposal);
     ASSERT_EQ(ring.failures(1).size(), 1u);
     EXPECT_EQ(ring.failures(1)[0].cause, Cause::kProtocol);

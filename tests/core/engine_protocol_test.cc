@@ -86,10 +86,12 @@ TEST(EngineProtocol, ASliceOfAnOpThatSomeOfItsRanksHaveNotSubmitted) {
   ring.run();
   for (const uint32_t node : {0u, 1u}) ring.freeze(node);
   Proposal proposal = ring.decide();
-  ASSERT_EQ(proposal.ops.size(), 1u);
-  proposal.ops[0].kind = OpFate::Kind::kRecover;
-  proposal.ops[0].slice_bytes = 256;
-  proposal.ops[0].slices = {{1, Route::kCompute, 0, {}}};
+  std::vector<OpFate> fates = proposal.ops.all();
+  ASSERT_EQ(fates.size(), 1u);
+  fates[0].kind = OpFate::Kind::kRecover;
+  fates[0].slice_bytes = 256;
+  fates[0].slices = {{1, Route::kCompute, 0, {}}};
+  proposal.ops = std::move(fates);
   ring.adopt(1, proposal);
   Frame slice = ring.frame(FrameType::kSlice, op(0));
   slice.epoch = proposal.view.epoch;

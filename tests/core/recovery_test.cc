@@ -77,8 +77,8 @@ struct Reporters {
   }
   OpFate fate() const {
     const Proposal proposal = decided();
-    EXPECT_EQ(proposal.ops.size(), 1u);
-    return proposal.ops.empty() ? OpFate{} : proposal.ops[0];
+    EXPECT_EQ(proposal.ops.all().size(), 1u);
+    return proposal.ops.all().empty() ? OpFate{} : proposal.ops.all()[0];
   }
   std::string contradiction() const {
     const auto proposal = decide(view, reports, gone, joiners);
@@ -186,8 +186,8 @@ TEST(Recovery, PolicyFailClosesAndFailsWhatWouldHaveToBeComputed) {
   const Proposal proposal = all.decided();
   EXPECT_EQ(proposal.view.closed, lost("c"));
   EXPECT_THAT(proposal.view.explanation, HasSubstr("policy fail"));
-  EXPECT_EQ(proposal.ops[0].kind, OpFate::Kind::kFail);
-  EXPECT_EQ(proposal.ops[0].failure, lost("c"));
+  EXPECT_EQ(proposal.ops.all()[0].kind, OpFate::Kind::kFail);
+  EXPECT_EQ(proposal.ops.all()[0].failure, lost("c"));
 }
 
 TEST(Recovery, PolicyFailSparesWhatNeedsNothingThatIsLost) {

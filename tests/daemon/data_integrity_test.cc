@@ -120,7 +120,7 @@ TEST_P(Integrity, ALinkThatDamagesEverySliceCondemnsTheOpAndSaysWhichLink) {
   core::OpFate fate;
   fate.kind = core::OpFate::Kind::kFail;
   fate.failure = why.failure;
-  proposal.ops = {fate};
+  proposal.ops = std::vector{fate};
   const auto shared = std::make_shared<const core::Proposal>(proposal);
   for (DataNode* node : {a_.get(), b_.get()}) {
     node->post(AdoptView{view_.incarnation, shared});

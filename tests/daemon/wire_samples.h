@@ -102,7 +102,7 @@ inline core::Proposal sample_proposal() {
   core::OpFate fresh;
   fresh.key = {77, 1};
   fresh.root_node = "b";
-  return {sample_view(), {recover, complete, failed, fresh}};
+  return {sample_view(), std::vector{recover, complete, failed, fresh}};
 }
 
 // At least one of each alternative.

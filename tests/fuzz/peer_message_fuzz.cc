@@ -56,7 +56,7 @@ std::vector<std::string> make_samples() {
 // What the core indexes by, or counts through, without asking again.
 void check_proposal(const core::Proposal& proposal) {
   require(core::fault_of(proposal.view).empty(), "the view is one that can be");
-  for (const core::OpFate& fate : proposal.ops) {
+  for (const core::OpFate& fate : proposal.ops.all()) {
     uint64_t slices = 0;
     for (const core::SliceFate& run : fate.slices) {
       slices += run.count;

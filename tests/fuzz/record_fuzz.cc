@@ -72,7 +72,8 @@ core::EngineRecord some_engine() {
   record.locals = {{1, std::nullopt, 12, 2}, {6, daemon::sample_failure(6), 3, 2}};
   record.ended_keys = daemon::sample_report().ended;
   record.failed = {{{0, 5}, daemon::sample_failure(3)}};
-  for (const core::OpFate& fate : daemon::sample_proposal().ops) record.carried[fate.key] = fate;
+  const core::Proposal begun = daemon::sample_proposal();
+  for (const core::OpFate& fate : begun.ops.all()) record.carried[fate.key] = fate;
   for (const auto& [key, state] : {std::pair{OpKey{0, 20}, core::OpState::kGathering},
                                    std::pair{OpKey{0, 21}, core::OpState::kCompleted}}) {
     record.ops[key] = some_op(key, state);

@@ -202,7 +202,7 @@ std::string describe(const core::Report& report) {
 std::string describe(const core::Proposal& proposal) {
   std::string text =
       proposal.view.job + members_of(proposal.view) + ": " + proposal.view.explanation;
-  for (const core::OpFate& fate : proposal.ops) text += "; " + describe(fate);
+  for (const core::OpFate& fate : proposal.ops.all()) text += "; " + describe(fate);
   return text;
 }
 
