@@ -101,8 +101,7 @@ class JobEngine {
 
   // ---- time and failure ----
   void tick(Time now);
-  // Leaves the job for good: ends everything open with FAILED and refuses everything later. First
-  // cause wins.
+  // Leaves for good: what is open ends FAILED, what comes later is refused. The first cause wins.
   void fail(const Failure& failure);
 
   // Folds what has landed, forwards, starts new slices; at most `budget` slices. Returns how many
@@ -129,6 +128,8 @@ class JobEngine {
   uint32_t start_buffers() const { return options_.start_buffers; }
   uint32_t slots_in_use() const { return options_.slots - receive_slots_.free(); }
   size_t open_ops() const { return open_; }
+  // By all of its ops, in places for one rank's submission (250 bytes); an op takes four itself.
+  uint64_t places_taken() const { return ops_.size() * (4 + locals_.size()); }
   // Completed, and some member may still lack a slice.
   size_t kept_ops() const { return ops_.size() - open_ - failed_open_; }
   std::vector<OpProgress> progress(size_t most) const;  // of open ops, oldest first
@@ -355,8 +356,7 @@ class JobEngine {
 
   std::vector<Local> locals_;
   std::vector<std::optional<Gone>> gone_;  // by member
-  bool grows_ = false;
-  Time now_ = 0;  // of the latest event that told it
+  Time now_ = 0;                           // of the latest event that told it
 
   SendCredits credits_;
   uint32_t window_;
@@ -391,8 +391,8 @@ class JobEngine {
   struct Digests {
     std::optional<uint32_t> ours, theirs;
   };
-  std::map<OpKey, Digests> digests_;                 // of this epoch, until both are known
-  bool frozen_ = false, failure_requested_ = false;  // fail_job is asked for once
+  std::map<OpKey, Digests> digests_;  // of this epoch, until both are known
+  bool grows_ = false, frozen_ = false, failure_requested_ = false;  // fail_job is asked for once
   std::optional<Failure> failure_;
   EngineCounters counters_;
 };

@@ -120,9 +120,25 @@ void DataThread::let_ride_now(const std::function<bool(const Submit&)>& wanted) 
   if (!awaited.empty()) pass_gate();
 }
 
+bool DataThread::has_room(const core::JobEngine& job) const {
+  if (job.places_taken() < options_.places_per_user / 512) return true;
+  uint64_t taken = 0;
+  for (const auto& [id, other] : jobs_) {
+    const core::JobEngine& engine = other->engine();
+    if (engine.view().uid == job.view().uid) taken += engine.places_taken();
+  }
+  return taken < options_.places_per_user;
+}
+
 void DataThread::apply(const Submit& submit) {
   JobExecutor* const job = find(submit.job);
   if (job == nullptr) return refuse(submit, "the job has ended on this node");
+  const core::JobEngine& engine = job->engine();
+  if (engine.find(submit.submission.key) == nullptr && !has_room(engine)) {
+    return refuse(submit, fmt::format("the jobs of uid {} have too many ops open on this node that "
+                                      "not all of their ranks have submitted; wait for some first",
+                                      engine.view().uid));
+  }
   if (job->may_begin(submit)) return job->submit(submit, now_);
   look_on_streams_.worked(now_);
   if (gate_.hold(submit, now_)) return;

@@ -49,6 +49,10 @@ class DataThread final {
     // What they overwrite is to be whole before a view changes; later than that they have failed.
     // Sums take a GPU milliseconds, and a trainer's kernels that it waits for some more.
     core::Time gpus_rest_within = 10 * core::kSecond;
+    // JobEngine::places_taken() of all jobs of one user; each may have a 512th, whatever others do.
+    // Nobody is charged for that memory, some 500 MiB. And all of these jobs may end at once, which
+    // takes the control thread some 2 us for each op.
+    uint64_t places_per_user = 2 << 20;
   };
 
   DataThread(Lanes lanes, const Options& options, CommandBox* commands, EventBox* events);
@@ -103,6 +107,7 @@ class DataThread final {
   bool rest_rings();
   void rise_rings(std::span<const pollfd> bells);
   // apply_command.cc
+  bool has_room(const core::JobEngine& job) const;
   void apply(const Submit& submit);
   void refuse(const Submit& submit, const std::string& why);
   void end(const Submit& submit, const core::Outcome& outcome);

@@ -21,6 +21,7 @@ namespace gradring::daemon {
 using namespace std::chrono_literals;
 
 inline constexpr uint32_t kSliceBytes = 4096;
+inline constexpr uint64_t kPlacesPerUser = 4096;
 // Far longer than a test lets them wait by intention, but for the one that is about that.
 inline constexpr core::Time kGpusRestWithin = 500 * core::kMillisecond;
 
@@ -74,6 +75,7 @@ class DataNode {
     options.staging_limit = staging_limit;
     options.feedback_limit = 1 << 20;
     options.pulse = pulse;
+    options.places_per_user = kPlacesPerUser;
     options.bundle_bytes = kBundleBytesMax;  // to peers that take them
     options.gpus = on_gpus.gpus;
     options.gpu_direct = on_gpus.direct;

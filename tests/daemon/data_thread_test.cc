@@ -262,6 +262,38 @@ TEST_F(DataThreadTest, StagingAboveTheLimitFailsTheJobInWords) {
   EXPECT_THAT(failed.failure.blame.evidence, HasSubstr("staging-limit"));
 }
 
+// Of ops that not all of their ranks have submitted: that is what nobody else ends.
+TEST_F(DataThreadTest, JobsOfOneUserHaveNoMoreOpsOpenThanANodeCanSpare) {
+  DataNode a(fabric_, "a");
+  std::vector<core::View> views;
+  for (const uint32_t uid : {7, 7, 8}) {
+    views.push_back(view_of({{"a", 2}}, static_cast<uint8_t>(views.size() + 1)));
+    views.back().uid = uid;
+    a.install(views.back());
+  }
+  std::vector<float> x = numbers(1, 1);
+  constexpr uint64_t kPlaces = 4 + 2, kMost = (kPlacesPerUser + kPlaces - 1) / kPlaces;
+  for (uint64_t op = 0; op <= kMost; ++op) a.submit(views[0], 0, x, op);
+  auto end = a.next<Completed>();
+  EXPECT_EQ(end.ticket, kMost + 1);
+  EXPECT_EQ(end.outcome.failure.cause, Cause::kRefused);
+  EXPECT_THAT(end.outcome.failure.blame.evidence, HasSubstr("the jobs of uid 7 have too many ops"));
+  // Another job of theirs has a few all the same, and another user's as many as it likes.
+  for (uint64_t op = 0; op < 3; ++op) a.submit(views[1], 0, x, op);
+  end = a.next<Completed>();
+  EXPECT_EQ(end.ticket, 3u);
+  EXPECT_EQ(end.outcome.failure.cause, Cause::kRefused);
+  for (uint64_t op = 0; op < 20; ++op) a.submit(views[2], 0, x, op);
+  // What is open already goes on, and makes room.
+  for (uint64_t op = 0; op < 10; ++op) a.submit(views[0], 1, x, op);
+  for (uint64_t op = 0; op < 20; ++op) {
+    EXPECT_EQ(a.next<Completed>().outcome.verdict, Verdict::kOk) << op;
+  }
+  a.submit(views[1], 0, x, 3);
+  a.submit(views[1], 1, x, 3);
+  EXPECT_EQ(a.next<Completed>().outcome.verdict, Verdict::kOk);
+}
+
 TEST_F(DataThreadTest, ANanIsToldByTheNodeOfItsRank) {
   DataNode a(fabric_, "a"), b(fabric_, "b");
   connect(a, b);
