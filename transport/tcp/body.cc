@@ -28,13 +28,14 @@ int TcpTransport::progress(Events& events) {
   constexpr int kNews = 32;
   std::array<epoll_event, kNews> news;
   int work = notices_.tell(events) + accept_rest(&events);
+  bool round_is_over = false;
   const int count = epoll_wait(epoll_.fd(), news.data(), kNews, 0);
   for (int i = 0; i < count; ++i) {
     const Number number = news[static_cast<size_t>(i)].data.u64;
     if (number == kNewsOfSender) {
       work += hear_of_sent();
     } else if (number == kPatience) {
-      try_other_ways();
+      round_is_over = true;
     } else if (const auto listener = listeners_.find(number); listener != listeners_.end()) {
       if (accept_some(listener->second.fd(), &events)) crowded_.insert(number);
     } else if (links_.contains(number)) {
@@ -43,6 +44,8 @@ int TcpTransport::progress(Events& events) {
       work += take(number, &events);
     }
   }
+  // Not before: news of an address that has just answered would be taken for that of the next.
+  if (round_is_over) try_other_ways();
   return work + notices_.tell(events);
 }
 
