@@ -65,6 +65,20 @@ def test_says_what_a_function_of_a_script_needs(tmp_path):
     assert "pip install cloudpickle" in done.stderr
 
 
+@pytest.mark.parametrize("program", ["gone", "/etc/passwd"])
+def test_says_which_variable_names_no_launcher(program, monkeypatch):
+    monkeypatch.setenv("GRADRING_RUN", program)
+    with pytest.raises(FileNotFoundError, match=f"GRADRING_RUN names {program}"):
+        gradring.run(len, ((),))
+
+
+def test_says_that_the_launcher_has_said_why(monkeypatch):
+    """It may have refused what it was told, and started no rank."""
+    monkeypatch.setenv("GRADRING_RUN", "/bin/false")
+    with pytest.raises(RuntimeError, match="gradring-run ended with 1, and its output, above, says why"):
+        gradring.run(len, ((),))
+
+
 def test_says_what_to_do_where_there_is_no_daemon(tmp_path):
     try:
         _native.open(rank=0, size=1, job="nobody", runtime_dir=str(tmp_path))

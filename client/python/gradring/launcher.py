@@ -69,7 +69,7 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         exit_code = _wait_for(command, {**os.environ, **(env or {})})
         if not results.exists():
             raise RuntimeError(f"gradring: the function did not end on all ranks: gradring-run ended with "
-                               f"{exit_code}, and its output, above, says which rank failed")
+                               f"{exit_code}, and its output, above, says why")
         outcomes = pickle.loads(results.read_bytes())
     # First what is of no op or job that failed: those fail for what happened elsewhere.
     for rank, (_, traceback, _) in sorted(enumerate(outcomes), key=lambda one: one[1][2]):
@@ -101,8 +101,12 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 def _program() -> str:
-    program = os.environ.get("GRADRING_RUN") or shutil.which("gradring-run")
-    if not program:
+    named = os.environ.get("GRADRING_RUN")
+    program = shutil.which(named or "gradring-run")
+    if program is None and named:
+        raise FileNotFoundError(f"gradring: GRADRING_RUN names {named}, which is no program here; let it name gradring-run, "
+                                f"or unset it where that is in PATH")
+    if program is None:
         raise FileNotFoundError("gradring: gradring-run is not in PATH; it is one of gradring's programs, see "
                                 "README.md; or let GRADRING_RUN name it")
     return program
