@@ -28,6 +28,8 @@ TEST(Hosts, AreReadWithTheirSlots) {
   EXPECT_THAT(*parse_hosts("user@a:2"), ElementsAre(Slots{"user@a", 2}));
   EXPECT_THAT(*parse_hosts(" a:2, b\n"), ElementsAre(Slots{"a", 2}, Slots{"b", 1}));
   EXPECT_THAT(*parse_hosts("a:1,b:1,a:1"), ElementsAre(Slots{"a", 2}, Slots{"b", 1}));
+  EXPECT_THAT(*parse_hosts("localhost:2,b:1,127.0.0.1:1," + host_name() + ":4"),
+              ElementsAre(Slots{"localhost", 7}, Slots{"b", 1}));
 }
 
 TEST(Hosts, RefuseWhatIsNoHost) {

@@ -9,6 +9,7 @@
 
 #include "proto/byte_order_mark.h"
 #include "tools/common/text.h"
+#include "tools/run/here.h"
 
 namespace gradring::tools {
 namespace {
@@ -71,8 +72,14 @@ tl::expected<Slots, std::string> parse_line(const std::vector<std::string>& word
   return host;
 }
 
+// By its other name it would count its ranks anew, and two of them would take one GPU.
+bool are_one(const std::string& host, const std::string& other) {
+  return host == other || (is_here(host) && is_here(other));
+}
+
 void add(const Slots& next, std::vector<Slots>* hosts) {
-  const auto known = std::ranges::find(*hosts, next.host, &Slots::host);
+  const auto known = std::ranges::find_if(
+      *hosts, [&](const Slots& host) { return are_one(host.host, next.host); });
   if (known == hosts->end()) {
     hosts->push_back(next);
   } else {

@@ -26,7 +26,8 @@ struct Slots {
 inline constexpr int kSlotsMax = 4096;  // a host with more is a slip of the pen
 
 // "a:2,b,[fe80::1]:4": hosts with the number of ranks each may run, `slots` if it is not given. A
-// host that is named twice has the sum. The error is a sentence.
+// host that is named twice has the sum, as has this one by several of its names. The error is a
+// sentence.
 tl::expected<std::vector<Slots>, std::string> parse_hosts(std::string_view text, int slots = 1);
 
 // The same from the lines of a file, as mpirun reads them: "a slots=2", or "a:2"; # begins a
