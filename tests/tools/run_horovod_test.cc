@@ -120,6 +120,11 @@ TEST(RunAsHorovodrun, HostfilePortKeyAndVerboseReachTheHosts) {
   EXPECT_THAT(outcome.out, HasSubstr("beta 1 60 t.json\n"));
 }
 
+TEST(RunAsHorovodrun, VerboseSaysWhatRunsHere) {
+  const auto outcome = run(launch("2", "true", {"--verbose", "--job", "j"}));
+  EXPECT_THAT(outcome.err, HasSubstr("job j: ranks 0-1 of 2 here: "));
+}
+
 TEST(RunAsHorovodrun, OutputIsKeptOnTheHostOfTheRank) {
   FakeSsh ssh;
   const auto outcome =

@@ -74,7 +74,7 @@ Rules rules_of(const Launch& launch) {
 
 void tell(const Launch& launch, const std::string& how, const RunOptions& options) {
   if (!options.verbose) return;
-  put_err(fmt::format("gradring-run: job {}: {} of {} by {}: {}\n", launch.job,
+  put_err(fmt::format("gradring-run: job {}: {} of {} {}: {}\n", launch.job,
                       describe_ranks(launch.share), launch.size, how,
                       fmt::join(launch.command, " ")));
 }
@@ -132,7 +132,7 @@ int launch(const RunOptions& options) {
     one.environment = environment_to_send(options.send);
     if (const std::string fault = fault_of(one); !fault.empty()) return complain(fault, kUsage);
     processes.push_back(connection_to(one, options.rsh));
-    tell(one, fmt::format("{}", fmt::join(processes.back().command, " ")), options);
+    tell(one, fmt::format("by {}", fmt::join(processes.back().command, " ")), options);
     if (processes.back().lifeline->size() > kLifelineMax) {
       return complain(
           fmt::format("the command and the variables that go to {} are longer than {} KiB",
