@@ -155,6 +155,11 @@ tl::expected<Said, std::string> read_file(const std::string& path) {
     return tl::unexpected(
         fmt::format("cannot read the configuration file {}: {}", path, std::strerror(errno)));
   }
+  // Of UTF-16, or of a file that was not whole on the disk when the power went.
+  if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
+    return tl::unexpected(
+        fmt::format("{} is not text: its byte {} is 0; write it anew, as UTF-8", path, nul + 1));
+  }
   std::istringstream text{std::string(without_byte_order_mark(bytes))};
   try {
     return without_quotes(gather(po::parse_config_file(text, describe_options(true))));

@@ -275,6 +275,15 @@ TEST_F(ConfigTest, MorePeersThanADaemonCanHaveAreRefused) {
   EXPECT_THAT(told({"--config", scratch_.path("many.conf")}), HasSubstr("a daemon can have 8192"));
 }
 
+TEST_F(ConfigTest, AFileThatIsNotTextIsRefusedInAWholeSentence) {
+  for (const std::string& bytes : {std::string("\xff\xfes\0l\0o\0t\0s\0", 12),
+                                   std::string("slots = 4\0\n", 11), std::string(512, '\0')}) {
+    write("zeros.conf", bytes);
+    EXPECT_THAT(told({"--config", scratch_.path("zeros.conf")}),
+                HasSubstr(scratch_.path("zeros.conf") + " is not text"));
+  }
+}
+
 TEST_F(ConfigTest, ABadFileIsNamedWithItsKey) {
   const std::map<std::string, std::string> cases = {
       {"colour = red\n", "unknown key 'colour'"},
