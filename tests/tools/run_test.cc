@@ -243,6 +243,17 @@ TEST(Run, WhatCannotBeStartedIsSaid) {
   EXPECT_EQ(run({GRADRING_RUN, "--help"}).exit_code, 0);
 }
 
+// A folder of Python's that was moved, or a script that was saved with Windows' ends of lines.
+TEST(Run, AScriptWhoseInterpreterIsMissingIsNotSaidToBeMissing) {
+  const TemporaryFolder folder;
+  const std::string script = folder.path() + "/train";
+  std::ofstream(script) << "#!/bin/sh\r\nexit 0\r\n";
+  chmod(script.c_str(), 0755);
+  const auto outcome = run({GRADRING_RUN, "-np", "1", script});
+  EXPECT_EQ(outcome.exit_code, 127);
+  EXPECT_THAT(outcome.err, HasSubstr("it is there, but not the program that its first line names"));
+}
+
 TEST(Run, InputIsEmpty) { EXPECT_EQ(run(launch("1", "cat; echo end")).out, "end\n"); }
 
 TEST(Run, WhoAsksAtTheTerminalIsNotStopped) {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -88,6 +89,19 @@ struct Descriptors {
   _exit(127);
 }
 
+std::string cannot_run(const Process& process, int error) {
+  const std::string& program = process.command[0];
+  const std::filesystem::path directory = process.directory.empty() ? "." : process.directory;
+  // execvp looks along PATH for what has no slash.
+  std::error_code ignored;
+  const bool there = error == ENOENT && program.find('/') != std::string::npos &&
+                     std::filesystem::exists(directory / program, ignored);
+  return fmt::format("cannot run {} in {}: {}", program, directory.string(),
+                     there ? "it is there, but not the program that its first line names to run it "
+                             "(one that ends in CR is another)"
+                           : std::strerror(error));
+}
+
 }  // namespace
 
 void raise_file_limit() {
@@ -130,9 +144,7 @@ tl::expected<Child, std::string> start(const Process& process, int guards_door) 
   int exec_error = 0;
   if (read(report.get(Pipe::kRead), &exec_error, sizeof exec_error) > 0) {
     waitpid(child.pid, nullptr, 0);
-    return fail(fmt::format("cannot run {} in {}", process.command[0],
-                            process.directory.empty() ? "." : process.directory),
-                exec_error);
+    return tl::unexpected(fmt::format("{}: {}", process.label, cannot_run(process, exec_error)));
   }
   if (process.lifeline) {
     const std::string& text = *process.lifeline;
