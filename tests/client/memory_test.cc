@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/src/memory/segments.h"
 #include "tests/client/trainer.h"
 #include "tests/sanitized.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(Memory, IsPageAlignedZeroAndWritable) {
   FakeDaemon daemon;
@@ -41,6 +43,15 @@ TEST(Memory, IsFreedOnceAndOnlyWhereItBegins) {
   EXPECT_EQ(gradring_unregister(comm.get(), memory), GRADRING_ERR_NOT_FOUND);
   EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_OK);
   EXPECT_EQ(gradring_free(comm.get(), memory), GRADRING_ERR_NOT_FOUND);
+}
+
+// Else each submission takes as long as there are ops under way.
+TEST(Memory, OfTheHostKeepsNoListOfWhatIsGivenOfIt) {
+  client::Segment segment;
+  const client::Loan first({&segment, 0}, {0, 8, false});
+  const client::Loan second({&segment, 8}, {8, 8, false});
+  EXPECT_EQ(segment.lent, 2u);
+  EXPECT_THAT(segment.given, IsEmpty());
 }
 
 // More threads ask than the daemon's socket takes while the daemon does something else.

@@ -49,7 +49,7 @@ struct Segment {
   // Not 0: another communicator's (Commons), lent to the session of this one.
   uint64_t borrowed = 0;
   uint64_t lent = 0;              // loans of requests that are not waited for yet
-  std::vector<Given> given = {};  // by these
+  std::vector<Given> given = {};  // by these, where a sum can lie in it at all
   bool staged = false;  // stands in for memory that nobody registered (Stages), another each time
   bool opened = false;  // of a GPU, and the daemon can reach it there
 
@@ -82,7 +82,10 @@ class Loan {
  public:
   Loan() = default;
   explicit Loan(const Place& place) : place_(place) { ++place_.segment->lent; }
+  // In other memory than a GPU's no sum can lie: a list of what is given of that would only be long
+  // where many ops are under way, and each submission would look through all of it.
   Loan(const Place& place, const Given& given) : Loan(place) {
+    if (!place_.segment->in_place()) return;
     place_.segment->given.push_back(given);
     given_ = given;
   }
