@@ -138,6 +138,8 @@ TEST_F(Group, RefusesRanksThatMakeNoSense) {
   EXPECT_EQ(gradring_group(job_.get(), nullptr, 1, nullptr), GRADRING_ERR_INVALID);
   const uint32_t own = 1;
   gradring_comm* made = nullptr;
+  EXPECT_EQ(gradring_group(job_.get(), &own, UINT32_MAX, &made), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("a group of 4294967295 ranks"));
   EXPECT_EQ(gradring_group(nullptr, &own, 1, &made), GRADRING_ERR_INVALID);
 }
 

@@ -12,7 +12,9 @@
 #include "client/src/api/sized_struct.h"
 #include "client/src/clock.h"
 #include "client/src/limits.h"
+#include "client/src/refusal.h"
 #include "client/src/utf8.h"
+#include "proto/types.h"
 #include "proto/version.h"
 
 // The C interface: pointers checked, forks noticed, nothing thrown out. Everything else is
@@ -90,6 +92,11 @@ gradring_code gradring_group_timed(gradring_comm* comm, const uint32_t* ranks, u
   *group = nullptr;
   if (timeout_ms < -1) return invalid("timeout_ms is negative; -1 is that of the communicator");
   if (ranks == nullptr || count == 0) return invalid("a group has ranks: ranks is NULL or count 0");
+  // A number that went wrong, as a -1 does, must not have us read so far.
+  if (count > gradring::kRanksMax) {
+    return remember(gradring::client::invalid(
+        fmt::format("a group of {} ranks; no job has more than {}", count, gradring::kRanksMax)));
+  }
   return on(comm, [&](Communicator& body) {
     auto handle = std::make_unique<gradring_comm>();
     auto made = body.group({ranks, ranks + count}, timeout_ms);
