@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .network import Loopback
 from .node import Node
-from .process import Process, TookTooLong, holders_of, marked, run, wait_until
+from .process import Process, TookTooLong, holders_of, marked, run, start_program, wait_until
 
 
 class Job:
@@ -101,24 +101,25 @@ class Cluster:
         for node in self.nodes:
             self.processes.append(node.run_daemon(*(["--keep"] if node.index in kept else [])))
 
-    def launch(self, name, command, per_node=1, nodes=None, token=None, uids=None, of_rank=None):
+    def launch(self, name, command, per_node=1, nodes=None, token=None, uids=None, of_rank=None, start=start_program):
         """Starts a job: `per_node` trainers on each node, ranks in the order of the nodes.
 
-        `of_rank`: {rank: more words for the command}. `uids`: {rank: user id}.
+        `of_rank`: {rank: more words for the command}. `uids`: {rank: user id}. `start`: how each is started.
         """
         hosts = [node for node in (nodes or self.nodes) for _ in range(per_node)]
         trainers = [self.start_trainer(name, command + (of_rank or {}).get(rank, []), node, rank, len(hosts),
-                                       rank % per_node, per_node, token, (uids or {}).get(rank))
+                                       rank % per_node, per_node, token, (uids or {}).get(rank), start)
                     for rank, node in enumerate(hosts)]
         return Job(name, trainers)
 
-    def start_trainer(self, job, command, node, rank, size, local_rank=0, local_size=1, token=None, uid=None):
+    def start_trainer(self, job, command, node, rank, size, local_rank=0, local_size=1, token=None, uid=None,
+                      start=start_program):
         environment = {"GRADRING_RUNTIME_DIR": str(node.runtime_dir), "GRADRING_JOB": job, "RANK": str(rank),
                        "WORLD_SIZE": str(size), "LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(local_size)}
         if token is not None:
             environment["GRADRING_JOB_TOKEN"] = token
         trainer = Process(f"{job}-{len(self.processes)}-rank{rank}", [self._resolve(command[0]), *command[1:]],
-                          self.folder, self.mark, environment, node.prefix, uid)
+                          self.folder, self.mark, environment, node.prefix, uid, start)
         trainer.node, trainer.rank = node, rank
         self.processes.append(trainer)
         return trainer
@@ -136,7 +137,7 @@ class Cluster:
         """Ends everything and takes it away. Returns complaints about daemons and about what was left behind."""
         complaints = []
         daemons = [node.daemon for node in getattr(self, "nodes", [])]
-        for process in self.processes:
+        for process in reversed(self.processes):  # whose parent one of them is, was started later
             if process not in daemons:
                 process.kill()
         for daemon in daemons:

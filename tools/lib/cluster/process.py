@@ -49,25 +49,27 @@ def tail(path, lines=15):
     return "\n".join(Path(path).read_text(errors="replace").splitlines()[-lines:]) if Path(path).exists() else ""
 
 
+def start_program(command, environment, out, err, prefix=(), uid=None, stdin=subprocess.DEVNULL):
+    """As a child that is killed should this program end without having ended it."""
+    identity = ["--reuid", str(uid), "--regid", str(uid), "--clear-groups"] if uid is not None else []
+    # The prefix and setpriv replace themselves by the command.
+    words = [*prefix, "setpriv", "--pdeathsig", "KILL", *identity, "--", *map(str, command)]
+    return subprocess.Popen(words, stdin=stdin, stdout=out, stderr=err, env=environment, start_new_session=True)
+
+
 class Process:
-    """A process whose output goes to files, so that it never waits for a reader.
+    """A process whose output goes to files, so that it never waits for a reader."""
 
-    It is killed should this program end without having ended it.
-    """
-
-    def __init__(self, name, command, folder, mark, environment=None, prefix=(), uid=None):
+    def __init__(self, name, command, folder, mark, environment=None, prefix=(), uid=None, start=start_program):
         self.name = name
         self.out = Path(folder) / f"{name}.out"
         self.err = Path(folder) / f"{name}.err"
         full = {key: value for key, value in os.environ.items() if not FOREIGN.search(key)}
         full.update(environment or {})
         full[MARK] = mark
-        identity = ["--reuid", str(uid), "--regid", str(uid), "--clear-groups"] if uid is not None else []
-        words = [*prefix, "setpriv", "--pdeathsig", "KILL", *identity, "--", *map(str, command)]
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            self._popen = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=full,
-                                           start_new_session=True)
-        self.pid = self._popen.pid  # the prefix and setpriv replace themselves by the command
+            self._popen = start(command, full, out, err, prefix, uid)
+        self.pid = self._popen.pid
 
     def running(self):
         return self._popen.poll() is None
