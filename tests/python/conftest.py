@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/lib"))
 
 import cluster as testbed  # noqa: E402  (found by the line above)
+from forks import ForkServers  # noqa: E402
 
 TRAINERS = ROOT / "tests/python/trainers"
 
@@ -34,25 +36,31 @@ class Ring:
         self.cluster = cluster
         self.nodes = cluster.nodes
         self._runs = 0
+        # Gloo goes by the name of the host else, which is the same on all nodes.
+        device = "eth0" if isinstance(cluster.network, testbed.Namespaces) else "lo"
+        # One thread a rank: they share two processors.
+        self._settings = {"GLOO_SOCKET_IFNAME": device, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore",
+                          "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        self._fork_servers = ForkServers(cluster, self._settings)
 
     def environment(self):
-        # Gloo goes by the name of the host else, which is the same on all nodes.
-        device = "eth0" if isinstance(self.cluster.network, testbed.Namespaces) else "lo"
-        # One thread a rank: they share two processors.
-        return ["/usr/bin/env", f"GLOO_SOCKET_IFNAME={device}", "OMP_NUM_THREADS=1", "PYTHONWARNINGS=ignore",
-                "TORCH_CPP_LOG_LEVEL=ERROR"]
+        return ["/usr/bin/env", *(f"{name}={value}" for name, value in self._settings.items())]
 
-    def launch(self, script, *words, per_node=2, name=None, nodes=None):
-        """The ranks of a job that meet through a file, which is the first word they get."""
+    def launch(self, script, *words, per_node=2, name=None, nodes=None, fresh=False):
+        """The ranks of a job that meet through a file, which is the first word they get.
+
+        `fresh`: interpreters of their own, also of a script that begins with torch; else those are forked (forks.py).
+        """
         self._runs += 1
         name = name or f"{script}-{self._runs}"
-        store = self.cluster.folder / f"store-{self._runs}"
-        command = [*self.environment(), sys.executable, TRAINERS / f"{script}.py", store, *words]
-        return self.cluster.launch(name, command, per_node=per_node, nodes=nodes)
+        command = [TRAINERS / f"{script}.py", self.cluster.folder / f"store-{self._runs}", *words]
+        if not fresh and re.search(r"^import torch\b", command[0].read_text(), re.MULTILINE):
+            return self.cluster.launch(name, command, per_node=per_node, nodes=nodes, start=self._fork_servers.start)
+        return self.cluster.launch(name, [*self.environment(), sys.executable, *command], per_node=per_node, nodes=nodes)
 
-    def run(self, script, *words, per_node=2, seconds=120):
+    def run(self, script, *words, per_node=2, seconds=120, fresh=False):
         """The same; all must end well. What each rank reported, by rank."""
-        job = self.launch(script, *words, per_node=per_node)
+        job = self.launch(script, *words, per_node=per_node, fresh=fresh)
         statuses = job.wait(seconds)
         assert statuses == [0] * len(job), "\n".join(
             f"{one.name}: {one.status}: {one.says()[-800:]}{one.complains()[-2500:]}" for one in job if one.status != 0)

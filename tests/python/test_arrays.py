@@ -42,7 +42,7 @@ def test_a_place_that_is_no_number_is_not_that_of_a_job_of_one(monkeypatch):
 @pytest.mark.parametrize("way", ["stages", "future"])
 def test_a_process_may_end_with_an_op_under_way(ring, way):
     """Also with one that a thread waits for, which must not be caught by the end of the interpreter."""
-    for said in ring.run("ends", way):
+    for said in ring.run("ends", way, fresh=True):
         assert [list(one) for one in said] == [["ended"]]
 
 

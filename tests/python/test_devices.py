@@ -23,13 +23,13 @@ def test_ops_on_tensors_of_a_device(ring):
 
 @makes_devices
 def test_ops_on_tensors_of_a_device_whose_streams_wait_for_them(ring, driver):
-    for said in ring.run("devices", driver):
+    for said in ring.run("devices", driver, fresh=True):
         assert len(said) == 19
 
 
 @makes_devices
 def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ring_with_gpus, driver):
-    for said in ring_with_gpus.run("devices", driver):
+    for said in ring_with_gpus.run("devices", driver, fresh=True):
         assert len(said) == 19
     for node in ring_with_gpus.nodes:
         counted = node.ask("status")["counters"]
@@ -39,7 +39,7 @@ def test_large_sums_of_tensors_are_made_on_the_gpus_where_the_daemon_has_them(ri
 
 @makes_devices
 def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ring_with_gpus, driver):
-    for said in ring_with_gpus.run("devices", driver, "pool"):
+    for said in ring_with_gpus.run("devices", driver, "pool", fresh=True):
         assert len(said) == 19
     for node in ring_with_gpus.nodes:
         counted = node.ask("status")["counters"]
@@ -48,7 +48,7 @@ def test_sums_of_tensors_in_the_librarys_memory_need_no_other_memory_of_a_gpu(ri
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here, or PyTorch is built without CUDA")
 def test_ops_on_tensors_of_a_gpu(ring):
-    for said in ring.run("devices", "cuda"):
+    for said in ring.run("devices", "cuda", fresh=True):
         assert len(said) == 9
 
 

@@ -85,7 +85,7 @@ def test_gradring_run_becomes_srun_and_tells_ranks_what_torch_asks_for(ring, req
 
 
 def test_a_job_is_shown_by_its_name(ring):
-    job = ring.launch("waits", name="shown")
+    job = ring.launch("waits", name="shown", fresh=True)
     testbed.wait_until(lambda: any("waiting" in one for one in reports(job[0])), 60, "rank 0 waits")
     shown = ring.nodes[0].ask("jobs")
     assert [one["name"] for one in shown["jobs"] if one["state"] != "ended"] == ["shown"], shown
