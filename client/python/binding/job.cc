@@ -50,6 +50,13 @@ Opened& grouped() {
   return groups;
 }
 
+// Groups first: their ops are what others wait in.
+std::vector<std::shared_ptr<gradring_comm>> all() {
+  std::vector<std::shared_ptr<gradring_comm>> comms = grouped().all();
+  for (auto& comm : opened().all()) comms.push_back(std::move(comm));
+  return comms;
+}
+
 // The first ones of a large group: a sentence is to be read.
 std::string in_words(const std::vector<uint32_t>& ranks) {
   constexpr size_t kToldMost = 16;
@@ -110,11 +117,12 @@ std::shared_ptr<Job> Job::open(const JobOptions& options) {
   return std::shared_ptr<Job>(new Job(comm, std::make_shared<Arena>(comm)));
 }
 
-// Groups first: their ops are what others wait in.
 void Job::abort_all(const std::string& why) {
-  for (Opened* const some : {&grouped(), &opened()}) {
-    for (const auto& comm : some->all()) static_cast<void>(gradring_abort(comm.get(), why.c_str()));
-  }
+  for (const auto& comm : all()) static_cast<void>(gradring_abort(comm.get(), why.c_str()));
+}
+
+void Job::leave_all() {
+  for (const auto& comm : all()) static_cast<void>(gradring_leave(comm.get()));
 }
 
 void Job::waited_for_input(uint64_t nanoseconds) {

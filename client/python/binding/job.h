@@ -50,6 +50,8 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // All jobs and groups that are there still, each within its 2 s (gradring_abort).
   static void abort_all(const std::string& why);
+  // Of a process that ends, whoever still holds them then.
+  static void leave_all();
 
   // Tells all jobs that were opened and are there still (gradring_waited_for_input).
   static void waited_for_input(uint64_t nanoseconds);

@@ -209,6 +209,8 @@ NB_MODULE(_native, m) {
     const nb::gil_scoped_release unlocked;
     Job::abort_all(why);
   });
+  // PyTorch's compiler, which each optimizer of PyTorch loads, holds on to process groups for ever.
+  Py_AtExit(&Job::leave_all);
   m.def("waited_for_input", [](uint64_t nanoseconds) {
     const nb::gil_scoped_release unlocked;
     Job::waited_for_input(nanoseconds);

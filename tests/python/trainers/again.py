@@ -23,3 +23,4 @@ work = dist.all_reduce(torch.ones(1000), async_op=True)
 future = work.get_future()
 del work
 future.wait()
+torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1)  # as nearly every script has one: what it loads holds on to groups
