@@ -14,6 +14,7 @@ import sys
 import types
 
 import numpy as np
+import torch._dynamo
 import torch.distributed
 
 PR_SET_PDEATHSIG = 1
