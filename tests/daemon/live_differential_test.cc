@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 // Of a whole op on a busy machine under a sanitizer.
 constexpr auto kPatience = 60s;
 constexpr uint64_t kPrograms = kSanitized ? 8 : 25;
+constexpr uint64_t kLargePrograms = kSanitized ? 8 : 12;  // that take a second each
 
 // The node of each rank.
 using Placement = std::vector<size_t>;
@@ -92,7 +93,8 @@ class LiveDifferentialTest : public testing::TestWithParam<World> {
       how.device = 1;
     }
     differential::Runner runner(world, how);
-    for (uint64_t seed = first_seed; seed < first_seed + kPrograms; ++seed) {
+    const uint64_t programs = options_.choice.large ? kLargePrograms : kPrograms;
+    for (uint64_t seed = first_seed; seed < first_seed + programs; ++seed) {
       EXPECT_THAT(runner.run(seed), IsEmpty());
     }
     world.barrier();  // nobody leaves while another is at work
