@@ -134,7 +134,7 @@ void DataThread::apply(const Submit& submit) {
   JobExecutor* const job = find(submit.job);
   if (job == nullptr) return refuse(submit, "the job has ended on this node");
   const core::JobEngine& engine = job->engine();
-  if (engine.find(submit.submission.key) == nullptr && !has_room(engine)) {
+  if (!has_room(engine) && engine.find(submit.submission.key) == nullptr) {
     return refuse(submit, fmt::format("the jobs of uid {} have too many ops open on this node that "
                                       "not all of their ranks have submitted; wait for some first",
                                       engine.view().uid));

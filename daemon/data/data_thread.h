@@ -51,7 +51,7 @@ class DataThread final {
     core::Time gpus_rest_within = 10 * core::kSecond;
     // JobEngine::places_taken() of all jobs of one user; each may have a 512th, whatever others do.
     // Nobody is charged for that memory, some 500 MiB. And all of these jobs may end at once, which
-    // takes the control thread some 2 us for each op.
+    // takes the control thread some 3 us for each op.
     uint64_t places_per_user = 2 << 20;
   };
 
