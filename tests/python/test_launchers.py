@@ -68,17 +68,41 @@ def test_eight_ranks_meet_on_four_nodes(request):
         assert "by-torchrun" in [job["name"] for job in made.nodes[3].ask("jobs")["jobs"]]
 
 
+# ssh's part: a login on another node.
+REMOTE = """#!/bin/sh
+host=$1; shift
+exec ip netns exec {space}-$host unshare --uts env -i CLUSTER_RUN="$CLUSTER_RUN" sh -c "hostname $host && $*"
+"""
+
+
+@pytest.mark.parametrize("hosts", [None, "n0:2,n1:2"])
+def test_gradring_run_tells_ranks_where_they_meet(ring, hosts):
+    command = [ring.cluster.program("gradring-run"), "--np", "4", "--runtime-dir", f"{ring.cluster.folder}/%h"]
+    if hosts:
+        if not isinstance(ring.cluster.network, testbed.Namespaces):
+            pytest.skip(f"needs network namespaces: {testbed.why_no_namespaces()}")
+        remote = ring.cluster.folder / "remote"
+        remote.write_text(REMOTE.format(space=ring.cluster.network.name))
+        remote.chmod(0o755)
+        command += ["-H", hosts, "--rsh", remote]
+    node = ring.nodes[0]
+    process = testbed.Process(f"by-run-{bool(hosts)}", [
+        *node.as_host(), *command, *ring.environment(), sys.executable, SCRIPT],
+        ring.cluster.folder, ring.cluster.mark, prefix=node.prefix)
+    ring.cluster.processes.append(process)
+    assert process.wait(90) == 0, process.says()[-500:] + process.complains()[-2500:]
+    assert process.says().count('{"total": 10.0}') == 4
+
+
 @pytest.mark.skipif(testbed.why_no_slurm() is not None, reason=str(testbed.why_no_slurm()))
 def test_gradring_run_becomes_srun_and_tells_ranks_what_torch_asks_for(ring, request):
     if not isinstance(ring.cluster.network, testbed.Namespaces):
         pytest.skip(f"needs network namespaces: {testbed.why_no_namespaces()}")
     slurm = testbed.Slurm(ring.cluster)
     request.addfinalizer(slurm.stop)
-    host = ring.nodes[0].address.rpartition(":")[0]
     process = slurm.process("by-srun", [
         "salloc", "--nodes=2", "--exclusive", ring.cluster.program("gradring-run"), "--np=4", "--runtime-dir",
-        f"{ring.cluster.folder}/%h", *ring.environment(), sys.executable, SCRIPT],
-        MASTER_ADDR=host, MASTER_PORT=str(free_port()))
+        f"{ring.cluster.folder}/%h", *ring.environment(), sys.executable, SCRIPT])
     assert process.wait(90) == 0, process.says()[-500:] + process.complains()[-2500:]
     assert process.says().count('{"total": 10.0}') == 4
     assert any(re.fullmatch(r"\d+\.0", job["name"]) for job in ring.nodes[0].ask("jobs")["jobs"])

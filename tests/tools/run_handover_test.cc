@@ -62,13 +62,15 @@ class Handing : public ::testing::Test {
     const auto options = parse(words);
     return options ? "" : options.error();
   }
-  static Handover handed(const std::vector<std::string>& words, const char* ranks = "8") {
+  static Handover handed(const std::vector<std::string>& words, const char* ranks = "8",
+                         const std::vector<std::string>& environment = {}) {
     const auto options = **parse(words, ranks);
     Launch launch;
     launch.job = options.job;
     launch.token = "secret";
     launch.policy = options.policy;
     launch.environment = variables_to_set(options.send);
+    launch.environment.insert(launch.environment.end(), environment.begin(), environment.end());
     launch.command = options.command;
     return hand_over(options, launch);
   }
@@ -203,7 +205,8 @@ TEST_F(Handing, MpirunIsToldWhereAndWhatGoesAlong) {
   set("MINE", "secret too");
   const auto handover =
       handed({"--launcher", "mpirun", "-H", "a:4,b:4", "--rsh", "ssh -q", "-p", "22", "--tag",
-              "--prefix-output-with-timestamp", "-x", "MINE", "--launcher-args", "--map-by node"});
+              "--prefix-output-with-timestamp", "-x", "MINE", "--launcher-args", "--map-by node"},
+             "8", {"MASTER_ADDR=a"});
   const std::vector<std::string> begin(handover.command.begin(), handover.command.begin() + 13);
   EXPECT_THAT(begin,
               ElementsAre("mpirun", "-np", "8", "--host", "a:4,b:4", "--mca", "plm_rsh_agent",
@@ -212,7 +215,7 @@ TEST_F(Handing, MpirunIsToldWhereAndWhatGoesAlong) {
   EXPECT_THAT(end,
               ElementsAre("--map-by", "node", own_program(), "--rank", "--", "trainer", "--flag"));
   EXPECT_THAT(handover.command, IsSupersetOf({"--timestamp-output", "GRADRING_JOB_TOKEN", "PATH",
-                                              "MINE", "PYTHONUNBUFFERED"}));
+                                              "MINE", "MASTER_ADDR", "PYTHONUNBUFFERED"}));
   EXPECT_THAT(handover.command, Not(Contains(HasSubstr("secret"))));
   EXPECT_THAT(handed({"--launcher", "mpirun"}).command, Not(Contains("plm_rsh_agent")));
 }

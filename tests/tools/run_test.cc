@@ -281,17 +281,18 @@ TEST(Run, TaggedOutputIsComplete) {
 
 TEST(RunElsewhere, PlacesRanksAndSendsTheEnvironment) {
   FakeSsh ssh;
-  auto words = launch("4",
-                      "echo $REMOTE $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GRADRING_JOB "
-                      "$GRADRING_RUNTIME_DIR $EXTRA \"$QUOTED\" $(pwd)",
-                      {"-H", "alpha:2,beta:2", "--rsh", ssh.path, "--job", "j", "--runtime-dir",
-                       "/run/%h", "-x", "EXTRA=5", "-x", "QUOTED"});
-  words.insert(words.begin(), {"QUOTED=it's \"so\" $HOME", "GRADRING_RANK=7"});
+  auto words =
+      launch("4",
+             "echo $REMOTE $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GRADRING_JOB "
+             "$GRADRING_RUNTIME_DIR $EXTRA \"$QUOTED\" $(pwd) $MASTER_ADDR ${MASTER_PORT%????}",
+             {"-H", "alpha:2,beta:2", "--rsh", ssh.path, "--job", "j", "--runtime-dir", "/run/%h",
+              "-x", "EXTRA=5", "-x", "QUOTED"});
+  words.insert(words.begin(), {"MASTER_ADDR=", "QUOTED=it's \"so\" $HOME", "GRADRING_RANK=7"});
   const auto outcome = run(words);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   char here[4096];
   ASSERT_NE(getcwd(here, sizeof here), nullptr);
-  const std::string tail = " 5 it's \"so\" $HOME " + std::string(here) + "\n";
+  const std::string tail = " 5 it's \"so\" $HOME " + std::string(here) + " alpha 2\n";
   for (const std::string line : {"alpha 0 0 4 2 j /run/alpha", "alpha 1 1 4 2 j /run/alpha",
                                  "beta 2 0 4 2 j /run/beta", "beta 3 1 4 2 j /run/beta"}) {
     EXPECT_THAT(outcome.out, HasSubstr(line + tail));

@@ -91,7 +91,7 @@ Words to_srun(const RunOptions& options) {
   return words;
 }
 
-Words to_mpirun(const RunOptions& options, const Words& environment) {
+Words to_mpirun(const RunOptions& options, const Launch& launch, const Words& environment) {
   Words words = {"mpirun", "-np", std::to_string(options.ranks)};
   if (!options.hosts.empty()) {
     Words hosts;
@@ -108,9 +108,9 @@ Words to_mpirun(const RunOptions& options, const Words& environment) {
   // By name alone: command lines are for everybody to read.
   for (const std::string& variable : environment) {
     const std::string name(name_in(variable));
-    const bool asked = std::ranges::any_of(
-        options.send, [&](const std::string& one) { return name_in(one) == name; });
-    if (goes_along(name) || name == "PYTHONUNBUFFERED" || asked)
+    const auto is_it = [&](const std::string& one) { return name_in(one) == name; };
+    if (goes_along(name) || name == "PYTHONUNBUFFERED" ||
+        std::ranges::any_of(options.send, is_it) || std::ranges::any_of(launch.environment, is_it))
       words.insert(words.end(), {"-x", name});
   }
   return words;
@@ -154,8 +154,9 @@ Handover hand_over(const RunOptions& options, const Launch& launch) {
   // Both read what ranks print through pipes, for which Python keeps it back.
   if (std::getenv("PYTHONUNBUFFERED") == nullptr)
     handover.environment.emplace_back("PYTHONUNBUFFERED=1");
-  handover.command = options.launcher == Launcher::kSrun ? to_srun(options)
-                                                         : to_mpirun(options, handover.environment);
+  handover.command = options.launcher == Launcher::kSrun
+                         ? to_srun(options)
+                         : to_mpirun(options, launch, handover.environment);
   auto& words = handover.command;
   words.insert(words.end(), options.launcher_args.begin(), options.launcher_args.end());
   std::error_code error;

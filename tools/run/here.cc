@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -67,6 +68,28 @@ bool is_here(const std::string& host) {
   if (host.empty() || host == "localhost" || host == host_name()) return true;
   const auto address = address_in(host);
   return address && (is_loopback(*address) || is_own(*address));
+}
+
+std::string name_for_others(const std::string& host) {
+  const std::string alone = host.substr(host.find('@') + 1);
+  const auto address = address_in(alone);
+  if (alone.empty() || alone == "localhost" || (address && is_loopback(*address))) {
+    return host_name();
+  }
+  return alone;
+}
+
+bool port_is_free(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return true;  // whoever listens there sees
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // as torch's store does
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const bool bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return bound;
 }
 
 }  // namespace gradring::tools

@@ -10,4 +10,11 @@ std::string host_name();
 // name stands for.
 bool is_here(const std::string& host);
 
+// What other hosts know a host of -H by, which may be a user's on it or, as far as this one goes,
+// none, "localhost" or a loopback address.
+std::string name_for_others(const std::string& host);
+
+// Whether a server can listen on this TCP port of all addresses, now.
+bool port_is_free(int port);
+
 }  // namespace gradring::tools

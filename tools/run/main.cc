@@ -11,6 +11,7 @@
 #include "tools/run/launch.h"
 #include "tools/run/options.h"
 #include "tools/run/rank.h"
+#include "tools/run/rendezvous.h"
 #include "tools/run/supervisor.h"
 
 namespace {
@@ -64,6 +65,12 @@ Process connection_to(const Launch& launch, const std::vector<std::string>& rsh)
   return process;
 }
 
+std::vector<std::string> with(const std::vector<std::string>& more,
+                              std::vector<std::string> environment) {
+  environment.insert(environment.end(), more.begin(), more.end());
+  return environment;
+}
+
 Rules rules_of(const Launch& launch) {
   Rules rules;
   rules.elastic = is_elastic(launch.policy);
@@ -80,7 +87,7 @@ void tell(const Launch& launch, const std::string& how, const RunOptions& option
 }
 
 int become_launcher(const RunOptions& options, Launch launch) {
-  launch.environment = variables_to_set(options.send);
+  launch.environment = with(rendezvous_to_hand_over(options), variables_to_set(options.send));
   const Handover handover = hand_over(options, launch);
   if (options.verbose)
     put_err(fmt::format("gradring-run: becomes {}\n", fmt::join(handover.command, " ")));
@@ -93,7 +100,11 @@ int be_rank(const RunOptions& options) {
   Launch launch;
   launch.runtime_dir = with_host(options.runtime_dir, host_name());
   auto environment = environment_of_all(launch);
-  environment.insert(environment.end(), place->begin(), place->end());
+  for (const std::string& variable : *place) {
+    std::erase_if(environment,
+                  [&](const std::string& one) { return name_in(one) == name_in(variable); });
+    environment.push_back(variable);
+  }
   return complain(become(options.command, environment), kCannotRun);
 }
 
@@ -118,18 +129,19 @@ int launch(const RunOptions& options) {
   common.answers = options.attended;
   if (options.launcher != Launcher::kOwn) return become_launcher(options, common);
 
+  const auto meeting = rendezvous(*shares, options.send);
   std::vector<Process> processes;
   for (const Share& share : *shares) {
     Launch one = common;
     one.share = share;
     one.runtime_dir = with_host(options.runtime_dir, share.host.empty() ? host_name() : share.host);
     if (is_here(share.host)) {
-      one.environment = variables_to_set(options.send);
+      one.environment = with(meeting, variables_to_set(options.send));
       for (Process& process : processes_of(one)) processes.push_back(std::move(process));
       tell(one, "here", options);
       continue;
     }
-    one.environment = environment_to_send(options.send);
+    one.environment = with(meeting, environment_to_send(options.send));
     if (const std::string fault = fault_of(one); !fault.empty()) return complain(fault, kUsage);
     processes.push_back(connection_to(one, options.rsh));
     tell(one, fmt::format("by {}", fmt::join(processes.back().command, " ")), options);

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
+
+#include "tools/run/rendezvous.h"
 
 namespace gradring::tools {
 namespace {
@@ -34,14 +37,17 @@ tl::expected<std::vector<std::string>, std::string> place_by_launcher() {
   }
   std::string local_size = values[3];
   if (!by_mpirun) local_size = std::to_string(1 + std::ranges::count(local_size, ','));
-  return std::vector<std::string>{"RANK=" + values[0],
-                                  "WORLD_SIZE=" + values[1],
-                                  "LOCAL_RANK=" + values[2],
-                                  "LOCAL_WORLD_SIZE=" + local_size,
-                                  "HOROVOD_RANK=" + values[0],
-                                  "HOROVOD_SIZE=" + values[1],
-                                  "HOROVOD_LOCAL_RANK=" + values[2],
-                                  "HOROVOD_LOCAL_SIZE=" + local_size};
+  std::vector<std::string> place = {"RANK=" + values[0],
+                                    "WORLD_SIZE=" + values[1],
+                                    "LOCAL_RANK=" + values[2],
+                                    "LOCAL_WORLD_SIZE=" + local_size,
+                                    "HOROVOD_RANK=" + values[0],
+                                    "HOROVOD_SIZE=" + values[1],
+                                    "HOROVOD_LOCAL_RANK=" + values[2],
+                                    "HOROVOD_LOCAL_SIZE=" + local_size};
+  // mpirun's ranks have them from whoever started it.
+  if (!by_mpirun) std::ranges::copy(rendezvous_in_step(), std::back_inserter(place));
+  return place;
 }
 
 }  // namespace gradring::tools
