@@ -21,6 +21,7 @@ ibv_context context;
 int ends[2] = {-1, -1};  // of a pipe; [0] is the context's
 bool present = true;
 ibv_port_state states[3] = {IBV_PORT_DOWN, IBV_PORT_ACTIVE, IBV_PORT_ACTIVE};
+int unread = 0;
 int unacknowledged = 0;
 
 void close_end(int which) {
@@ -54,6 +55,7 @@ int ibv_close_device(ibv_context*) {
   const std::lock_guard<std::mutex> lock(mutex);
   close_end(0);
   close_end(1);
+  unread = 0;
   return 0;
 }
 int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
@@ -77,6 +79,7 @@ int ibv_get_async_event(ibv_context* of, ibv_async_event* event) {
   event->event_type = static_cast<ibv_event_type>(told.type);
   event->element.port_num = told.port;
   const std::lock_guard<std::mutex> lock(mutex);
+  --unread;
   ++unacknowledged;
   return 0;
 }
@@ -92,7 +95,7 @@ void fake_verbs_tell(int type, int port) {
   if (type == IBV_EVENT_PORT_ERR) states[port] = IBV_PORT_DOWN;
   if (type == IBV_EVENT_PORT_ACTIVE) states[port] = IBV_PORT_ACTIVE;
   const Event event{type, port};
-  if (ends[1] >= 0) (void)!write(ends[1], &event, sizeof event);
+  if (ends[1] >= 0 && write(ends[1], &event, sizeof event) == sizeof event) ++unread;
 }
 // As when its driver is unloaded.
 void fake_verbs_take_away() {
@@ -106,7 +109,7 @@ void fake_verbs_bring_back() {
 }
 int fake_verbs_unacknowledged() {
   const std::lock_guard<std::mutex> lock(mutex);
-  return unacknowledged;
+  return unread + unacknowledged;
 }
 }
 // NOLINTEND(readability-identifier-naming)
