@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,14 @@ def test_says_that_the_launcher_has_said_why(monkeypatch):
     monkeypatch.setenv("GRADRING_RUN", "/bin/false")
     with pytest.raises(RuntimeError, match="gradring-run ended with 1, and its output, above, says why"):
         gradring.run(len, ((),))
+
+
+@pytest.mark.parametrize("odd, said", [({"env": {"THREADS": 4}}, "env has 4 as THREADS, and a variable is text: say '4'"),
+                                       ({"env": {"": "4"}}, "env has '', which is no name of a variable"),
+                                       ({"np": 2, "num_proc": 3}, "np is 2 and num_proc 3")])
+def test_says_which_argument_of_run_is_odd(odd, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        gradring.run(len, ((),), **odd)
 
 
 def test_says_what_to_do_where_there_is_no_daemon(tmp_path):

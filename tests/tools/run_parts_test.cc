@@ -315,6 +315,7 @@ TEST(RunOptions, AreRefusedInWords) {
   EXPECT_THAT(error({"-np", "2", "-H", "a:0", "true"}), HasSubstr("-H"));
   EXPECT_EQ(error({"-np", "2", "-H", "", "true"}), "--hosts is empty");
   EXPECT_EQ(error({"-np", "2", "--hostfile", "", "true"}), "--hostfile is empty");
+  EXPECT_THAT(error({"-np", "2", "-x", "=5", "true"}), HasSubstr("it is -x NAME or -x NAME=VALUE"));
   EXPECT_THAT(error({"-np", "2", "--restarts", "1", "true"}), HasSubstr("--policy elastic"));
   EXPECT_THAT(error({"-np", "2", "--policy", "elastic", "--restarts", "-1", "true"}),
               HasSubstr("negative"));

@@ -191,6 +191,8 @@ tl::expected<std::optional<RunOptions>, std::string> parse_run_options(
   if (auto needless = describe_needless(values); !needless.empty())
     options.warnings.push_back(std::move(needless));
   for (const std::string& name : options.send) {
+    if (name_in(name).empty())
+      return tl::unexpected(fmt::format("-x {}: it is -x NAME or -x NAME=VALUE", printable(name)));
     if (name.find('=') == std::string::npos && std::getenv(name.c_str()) == nullptr)
       options.warnings.push_back(
           fmt::format("-x {}: it is not set here, so ranks do not get it", printable(name)));

@@ -47,11 +47,12 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         horovods: what Horovod's takes beside, such as `use_gloo` and `start_timeout`: docs/migrate-horovod.md says of
             each flag of that name what becomes of it.
     Raises:
-        ValueError: the function cannot be handed to the ranks, and why.
+        ValueError: the function or `env` cannot be handed to the ranks, and why.
         RuntimeError: the function raised on a rank, whose number and traceback are in the text; or a rank ended.
         FileNotFoundError: gradring-run is not in PATH, nor named by GRADRING_RUN.
     """
-    ranks = np if num_proc is None else num_proc
+    ranks = _one_of(np, num_proc)
+    _check(env or {})
     more = [word for name, value in horovods.items() for word in _flag(name, value)]
     if not BY_VALUE and getattr(func, "__module__", None) == "__main__":
         raise ValueError(f"gradring: {getattr(func, '__qualname__', func)} is a function of the script itself, which the ranks "
@@ -86,6 +87,20 @@ def _wait_for(command: list[str], env: Mapping[str, str]) -> int:
     finally:
         launcher.stdin.close()
         launcher.wait()  # after Ctrl-C it gives the ranks time to end
+
+
+def _one_of(np: int | None, num_proc: int | None) -> int | None:
+    if np is not None and num_proc is not None and np != num_proc:
+        raise ValueError(f"gradring: np is {np} and num_proc {num_proc}, which are two names of the same: give one of them")
+    return np if num_proc is None else num_proc
+
+
+def _check(env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise ValueError(f"gradring: env has {name!r}, which is no name of a variable")
+        if not isinstance(value, str):
+            raise ValueError(f"gradring: env has {value!r} as {name}, and a variable is text: say {str(value)!r}")
 
 
 def _flag(name: str, value: Any) -> list[str]:
