@@ -5,7 +5,9 @@
 #include <zmq.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -37,6 +39,17 @@ std::string quoted_value(const std::string& line, const std::string& name) {
   return value.substr(1, value.size() - 2);
 }
 
+// From 254 on systemd hands a service's user its credentials by an ACL, whose mask stands where the
+// mode has the group's bits: 0440, though no group may read them.
+mode_t bits_of_others(const std::string& path) {
+  std::error_code unknown;
+  const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
+  const auto itself = std::filesystem::canonical(path, unknown);
+  const bool handed_over =
+      folder != nullptr && std::filesystem::equivalent(itself.parent_path(), folder, unknown);
+  return handed_over ? 07 : 077;
+}
+
 }  // namespace
 
 tl::expected<KeyPair, std::string> read_key_file(const std::string& path) {
@@ -47,7 +60,7 @@ tl::expected<KeyPair, std::string> read_key_file(const std::string& path) {
   if (stat(path.c_str(), &status) != 0) {
     return wrong(fmt::format("{}; make one with: gradringctl keygen", std::strerror(errno)));
   }
-  if ((status.st_mode & 077) != 0) {
+  if ((status.st_mode & bits_of_others(path)) != 0) {
     return wrong(fmt::format("mode {:04o} lets others read it; run: chmod 600 {}",
                              status.st_mode & 07777, path));
   }

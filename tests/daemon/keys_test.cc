@@ -62,6 +62,21 @@ TEST_F(KeysTest, WhatIsWrongWithAKeyFileIsSaid) {
   EXPECT_THAT(told(flags(scratch_.path("half"), allowed)), HasSubstr("missing"));
 }
 
+TEST_F(KeysTest, ACredentialOfSystemdIsTakenWithTheMaskOfItsAcl) {
+  const Pair a = make_pair();
+  write("allowed", "a 10.0.0.1:7300 " + a.open + "\nb 10.0.0.2:7300 " + make_pair().open + "\n");
+  const std::string key = write_key("gradring.key", a, 0440);
+  const std::string folder = std::filesystem::path(key).parent_path();
+  const std::string allowed = scratch_.path("allowed");
+  EXPECT_THAT(told(flags(key, allowed)), HasSubstr("chmod 600"));
+  setenv("CREDENTIALS_DIRECTORY", folder.c_str(), 1);
+  EXPECT_EQ(told(flags(key, allowed)), "");
+  EXPECT_THAT(told(flags(write_key("open", a, 0444), allowed)), HasSubstr("chmod 600"));
+  setenv("CREDENTIALS_DIRECTORY", "/run/credentials/gradringd.service", 1);
+  EXPECT_THAT(told(flags(key, allowed)), HasSubstr("chmod 600"));
+  unsetenv("CREDENTIALS_DIRECTORY");
+}
+
 TEST_F(KeysTest, WhatIsWrongWithTheListIsSaid) {
   const Pair a = make_pair(), b = make_pair();
   const std::string key = write_key("key", a);
