@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -185,6 +186,7 @@ std::string apply(const Option& option, const std::vector<std::string>& values,
     const std::string wrong = option.set(config, value);
     if (!wrong.empty()) return fmt::format("{}: '{}' is not good: {}", source, value, wrong);
   }
+  config.words[option.name] = values;
   return "";
 }
 
@@ -210,6 +212,22 @@ void derive_defaults(Config& config) {
 }
 
 }  // namespace
+
+std::vector<std::string> wait_for_restart(const Config& running, const Config& read) {
+  const std::set<std::string> reread = {"log-level",    "allowed-keys",     "segment-limit",
+                                        "max-sessions", "sessions-per-uid", "segments-per-session"};
+  const auto words_of = [](const Config& config, const std::string& option) {
+    const auto found = config.words.find(option);
+    return found == config.words.end() ? std::vector<std::string>{} : found->second;
+  };
+  std::vector<std::string> waiting;
+  for (const Option& option : all_options()) {
+    if (reread.count(option.name) > 0) continue;
+    if (words_of(running, option.name) != words_of(read, option.name))
+      waiting.push_back(option.name);
+  }
+  return waiting;
+}
 
 Environment process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
@@ -83,6 +84,9 @@ struct Config {
   std::string socket_group;
   std::string metrics;  // ADDRESS:PORT, numeric; empty: nobody is told
   std::string log_level;
+
+  // By option, what all of this was made of, as it was written.
+  std::map<std::string, std::vector<std::string>> words;
 };
 
 // What the command line asks for.
@@ -105,6 +109,10 @@ inline constexpr const char* kDefaultConfigFile = "/etc/gradring/gradringd.conf"
 tl::expected<Invocation, std::string> load_config(
     const std::vector<std::string>& arguments, const Environment& environment,
     const std::string& default_file = kDefaultConfigFile);
+
+// The options that say something else in `read` than in `running`, and are not reread while the
+// daemon runs; by name.
+std::vector<std::string> wait_for_restart(const Config& running, const Config& read);
 
 // What one option cannot know of the others: addresses, limits that contradict, security. One line,
 // or empty. Reads nothing but the key files.

@@ -120,9 +120,12 @@ void ControlThread::reload() {
   }
   spdlog::set_level(spdlog::level::from_str(config->log_level));
   sessions_.set_limits(session_limits_of(*config));
+  const auto waiting = wait_for_restart(setup_.config, *config);
   tell(Notice::kReread, spdlog::level::info, {},
-       "reread log-level, the limits of sessions and segments, and allowed-keys; other settings "
-       "need a restart");
+       fmt::format("reread log-level, the limits of sessions and segments, and allowed-keys; {}",
+                   waiting.empty() ? "no other setting has changed"
+                                   : fmt::format("changed, but not before a restart: {}",
+                                                 fmt::join(waiting, ", "))));
 }
 
 // `systemctl restart`: where jobs can go on in the next daemon they should. What that one needs is

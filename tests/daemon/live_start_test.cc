@@ -229,8 +229,16 @@ TEST(LiveStart, SighupRereadsWhatCanBeReread) {
   scratch.write("conf", "max-sessions = 2\n");
   daemon.signal(SIGHUP);
   while (daemon.log().find("info: reread") == std::string::npos) std::this_thread::sleep_for(1ms);
+  EXPECT_NE(daemon.log().find("no other setting has changed"), std::string::npos);
   RawAttach second(daemon.runtime_dir());
   EXPECT_TRUE(second.hello(1)->has_welcome());
+  // Who changed something else is told that it waits.
+  scratch.write("conf", "max-sessions = 3\nslots = 32\ndecide = 9s\n");
+  daemon.signal(SIGHUP);
+  const std::string waiting = "not before a restart: decide, slots\n";
+  for (int i = 0; i < 5000 && daemon.log().find(waiting) == std::string::npos; ++i)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_NE(daemon.log().find(waiting), std::string::npos) << daemon.log();
 }
 
 TEST(LiveStart, SystemdIsToldWhenTheDaemonIsReadyAndThatItLives) {
