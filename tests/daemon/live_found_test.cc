@@ -118,5 +118,23 @@ TEST_F(LiveFoundTest, WhoRestartsIsMetAgainAlthoughTheListHasLostItMeanwhile) {
   EXPECT_TRUE(comes_true([&] { return is_up(asks); })) << a.log();
 }
 
+// Its address is named over there; it is only not believed yet to be who it was.
+TEST_F(LiveFoundTest, WhoWasRefusedAndComesMendedIsNotTurnedAwayAsAStranger) {
+  LiveDaemon a({"--peer", b_at_}, "a", port_a_);
+  scratch_.write("conf", "slots = 16\n");
+  LiveDaemon b({"--peer", at("127.0.0.1", port_a_), "--config", scratch_.path("conf")}, "b",
+               port_b_);
+  ASSERT_TRUE(comes_true([&] { return b.log().find(" is up") != std::string::npos; }));
+  b.stop();
+  scratch_.write("conf", "slots = 32\n");
+  b.start();
+  ASSERT_TRUE(comes_true([&] { return a.log().find("slots alike") != std::string::npos; }));
+  b.stop();
+  scratch_.write("conf", "slots = 16\n");
+  b.start();
+  EXPECT_TRUE(comes_true([&] { return b.log().find(" is up") != std::string::npos; })) << b.log();
+  EXPECT_THAT(b.log(), Not(HasSubstr("cannot be used")));
+}
+
 }  // namespace
 }  // namespace gradring::daemon

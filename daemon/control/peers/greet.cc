@@ -239,10 +239,11 @@ std::string Peers::objection_to(const wire::Hello& hello, const std::string& use
         self_.node, self_.slice_bytes, self_.slots, hello.node(), hello.slice_bytes(),
         hello.slots());
   }
-  // Who comes to a cluster may find us before we find it.
+  // Who comes to a cluster may find us before we find it, and who was refused may come mended.
   const bool all_known =
-      config_.discover.empty() && std::all_of(peers_.begin(), peers_.end(),
-                                              [](const Peer& peer) { return !peer.node.empty(); });
+      config_.discover.empty() && std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+        return !peer.node.empty() && !peer.refused;
+      });
   const Peer* const same = by_node(hello.node());
   if (same == nullptr) {
     if (all_known || greetings_.size() >= kGreetingsMax) {
