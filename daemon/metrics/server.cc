@@ -6,9 +6,13 @@
 #include <prometheus/exposer.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <exception>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -46,18 +50,30 @@ class Reader final : public prometheus::Collectable {
   const Board* const board_;
 };
 
-// The library does not tell why it cannot listen, so the kernel is asked once more.
-std::string why_not(const std::string& address) {
+using AddressInfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Null where it is no numeric address.
+AddressInfo info_of(const std::string& address) {
   const auto where = parse_host_port(address);
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (!where ||
-      getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found) != 0) {
-    return "it is no numeric address";
+  if (where) {
+    getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found);
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> info(found, &freeaddrinfo);
+  return {found, &freeaddrinfo};
+}
+
+void knock(const addrinfo& info) {
+  const Fd door(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  static_cast<void>(connect(door.get(), info.ai_addr, info.ai_addrlen));  // nobody has to open
+}
+
+// The library does not tell why it cannot listen, so the kernel is asked once more.
+std::string why_not(const std::string& address) {
+  const AddressInfo info = info_of(address);
+  if (!info) return "it is no numeric address";
   const Fd probe(socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -72,22 +88,42 @@ std::string why_not(const std::string& address) {
 
 }  // namespace
 
-// The reader goes first when all goes: the server knows it by a weak pointer.
 struct Server::Parts {
-  explicit Parts(const std::string& address) : exposer(options_for(address)) {}
-  prometheus::Exposer exposer;
+  explicit Parts(const std::string& address)
+      : info(info_of(address)), exposer(std::in_place, options_for(address)) {}
+  // The reader goes first when all goes: the server knows it by a weak pointer.
+  void end() {
+    reader.reset();
+    exposer.reset();
+  }
+  const AddressInfo info;
+  std::optional<prometheus::Exposer> exposer;
   std::shared_ptr<prometheus::Collectable> reader;
 };
 
 Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Server::~Server() = default;
+
+// That it is to end the library's listener sees when somebody comes, or after up to two seconds,
+// for which the daemon would keep its folder and its ports. So somebody comes.
+Server::~Server() {
+  std::atomic<bool> over = false;
+  std::thread visitor([&over, info = parts_->info.get()] {
+    while (!over && info != nullptr) {
+      knock(*info);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  parts_->end();
+  over = true;
+  visitor.join();
+}
 
 tl::expected<std::unique_ptr<Server>, Status> Server::start(const std::string& address,
                                                             const Board* board) {
   try {
     auto parts = std::make_unique<Parts>(address);
     parts->reader = std::make_shared<Reader>(board);
-    parts->exposer.RegisterCollectable(parts->reader);
+    parts->exposer->RegisterCollectable(parts->reader);
     return std::unique_ptr<Server>(new Server(std::move(parts)));
   } catch (const std::exception&) {  // of the library, which says no more than that it failed
     return tl::unexpected(Status(Code::kUnavailable, fmt::format("metrics: cannot listen at {}: {}",

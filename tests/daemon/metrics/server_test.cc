@@ -75,6 +75,16 @@ TEST_F(MetricsServer, AScraperThatMeansNoGoodHoldsUpNobodyForLong) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
 }
 
+// A daemon that has stopped is looked for in its folder and at its ports by the next one.
+TEST_F(MetricsServer, EndsAtOnceWhereNobodyAsks) {
+  ASSERT_NE(server_, nullptr);
+  show("a");
+  EXPECT_THAT(ask(port_, kScrape), HasSubstr("200 OK"));
+  const auto before = std::chrono::steady_clock::now();
+  server_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(1));
+}
+
 TEST_F(MetricsServer, APortThatIsTakenIsNamed) {
   ASSERT_NE(server_, nullptr);
   const auto second = Server::start(address(), &board_);
