@@ -127,7 +127,11 @@ Said read_environment(const Environment& environment) {
       continue;
     }
     std::istringstream items(*value);
-    for (std::string item; std::getline(items, item, ',');) said[option.name].push_back(item);
+    for (std::string item; std::getline(items, item, ',');) {
+      item.erase(0, item.find_first_not_of(' '));  // as people write lists
+      item.erase(item.find_last_not_of(' ') + 1);
+      said[option.name].push_back(item);
+    }
   }
   return said;
 }

@@ -97,7 +97,11 @@ std::string fault_of_addresses(const Config& config) {
   std::vector<std::string> seen;
   for (const std::string& peer : config.peers) {
     const auto parsed = parse_host_port(peer);
-    if (!parsed) return fmt::format("peer: '{}' is not good: write HOST:PORT", peer);
+    if (!parsed) {
+      return fmt::format(
+          "peer: '{}' is not good: write HOST:PORT{}", peer,
+          peer.find_first_of(", ") == std::string::npos ? "" : ", and say peer once for each");
+    }
     if (normal(peer) == normal(config.listen)) {
       return fmt::format("peer: {} is this daemon's own listen address; name only the others",
                          peer);

@@ -63,7 +63,7 @@ TEST_F(ConfigTest, TakesWhatAnRdmaCardSendsBy) {
 TEST_F(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   write("default.conf", "slots = 4\nmax-jobs = 5\ndecide = 7s\npeer = f:1\npeer = g:1\n");
   environment_ = {
-      {"GRADRING_SLOTS", "8"}, {"GRADRING_MAX_JOBS", "9"}, {"GRADRING_PEER", "e:1,h:2"}};
+      {"GRADRING_SLOTS", "8"}, {"GRADRING_MAX_JOBS", "9"}, {"GRADRING_PEER", "e:1, h:2 "}};
   const auto invocation = load({"--slots", "12"});
   ASSERT_TRUE(invocation) << invocation.error();
   EXPECT_EQ(invocation->config.slots, 12u);
@@ -71,6 +71,11 @@ TEST_F(ConfigTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_EQ(invocation->config.decide, 7 * core::kSecond);
   EXPECT_EQ(invocation->config.suspect, 1 * core::kSecond);
   EXPECT_THAT(invocation->config.peers, testing::ElementsAre("e:1", "h:2"));
+}
+
+TEST_F(ConfigTest, AListOfPeersInOneValueIsToldHowItIsWritten) {
+  EXPECT_THAT(told({"--peer", "127.0.0.1:1, 127.0.0.1:2"}), HasSubstr("say peer once for each"));
+  EXPECT_THAT(told({"--peer", "127.0.0.1"}), testing::EndsWith("write HOST:PORT"));
 }
 
 TEST_F(ConfigTest, ValuesOfTheFileMayBeInQuotes) {
