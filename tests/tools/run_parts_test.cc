@@ -133,10 +133,12 @@ TEST(Launch, GivesEachRankItsPlace) {
   setenv("GRADRING_RANK", "99", 1);  // of an outer launch
   setenv("RANK", "98", 1);
   setenv("HOROVOD_RANK", "97", 1);
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);  // no rank would listen at MASTER_PORT
   const auto processes = processes_of(two_of_four());
   unsetenv("GRADRING_RANK");
   unsetenv("RANK");
   unsetenv("HOROVOD_RANK");
+  unsetenv("TORCHELASTIC_USE_AGENT_STORE");
   ASSERT_EQ(processes.size(), 2u);
   const auto& second = processes[1];
   EXPECT_EQ(second.label, "rank 3");
@@ -154,6 +156,7 @@ TEST(Launch, GivesEachRankItsPlace) {
   EXPECT_THAT(second.environment, Not(Contains("RANK=98")));
   EXPECT_THAT(second.environment, Not(Contains("GRADRING_RANK=99")));
   EXPECT_THAT(second.environment, Not(Contains("HOROVOD_RANK=97")));
+  EXPECT_THAT(second.environment, Not(Contains("TORCHELASTIC_USE_AGENT_STORE=True")));
   EXPECT_THAT(second.environment, Contains("PYTHONUNBUFFERED=1"));
 }
 

@@ -34,9 +34,10 @@ std::vector<std::string> own_environment() {
   return all;
 }
 
-// Left from an outer launch these would be taken before, or beside, what this one says.
+// Left from an outer launch these would be taken before, or beside, what this one says. With
+// torchrun's last one no rank listens at MASTER_PORT, where its agent would.
 bool would_mislead(std::string_view name) {
-  static constexpr std::array<std::string_view, 14> kPlaces = {"RANK",
+  static constexpr std::array<std::string_view, 15> kPlaces = {"RANK",
                                                                "WORLD_SIZE",
                                                                "LOCAL_RANK",
                                                                "LOCAL_WORLD_SIZE",
@@ -49,7 +50,8 @@ bool would_mislead(std::string_view name) {
                                                                "HOROVOD_LOCAL_RANK",
                                                                "HOROVOD_LOCAL_SIZE",
                                                                "HOROVOD_CROSS_RANK",
-                                                               "HOROVOD_CROSS_SIZE"};
+                                                               "HOROVOD_CROSS_SIZE",
+                                                               "TORCHELASTIC_USE_AGENT_STORE"};
   return std::ranges::find(kPlaces, name) != kPlaces.end();
 }
 
