@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 
-from conftest import TRAINERS, reports
+from conftest import TRAINERS, reports, two_nodes
 
 
 def test_a_rank_that_failed_to_get_in_may_try_again(ring):
@@ -32,6 +32,24 @@ def test_a_signals_handler_may_shut_down_during_init(ring):
     time.sleep(0.5)
     one.signal(signal.SIGTERM)
     assert one.wait(20) == 1, one.complains()[-1500:]
+
+
+def test_the_end_of_the_daemon_is_told_by_each_call(request):
+    """Also by those that are refused: which of them finds out is chance."""
+    with two_nodes(request.config) as ring:
+        job = ring.launch("lives", "orphaned", per_node=1)
+        deadline = time.monotonic() + 60
+        while not all(reports(one) for one in job):
+            assert time.monotonic() < deadline, [one.complains()[-800:] for one in job]
+            time.sleep(0.05)
+        ring.nodes[1].daemon.signal(signal.SIGKILL)
+        assert [one.wait(20) for one in job] == [0, 0], [one.complains()[-800:] for one in job]
+        ring.cluster.processes.append(ring.nodes[1].run_daemon())
+        ring.nodes[1].wait_ready(1)
+        by_node = [reports(one)[-1]["told"] for one in job]
+    for told in by_node:
+        assert [(error["cause"], error["node"]) for error in told] == [("PEER_LOST", "n1")] * 3, told
+    assert by_node[1][-1]["code"] == "UNAVAILABLE", by_node[1]
 
 
 def test_torchs_groups_of_one_store_are_told_apart(ring):

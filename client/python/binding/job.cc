@@ -149,6 +149,7 @@ std::shared_ptr<Job> Job::group(const std::vector<uint32_t>& ranks, int64_t time
 }
 
 Error Job::in_numbers_of_all(const Error& error) const {
+  if (error.code() == GRADRING_ERR_UNAVAILABLE) return with_blame(error);
   if (error.code() != GRADRING_ERR_FAILED) return error;
   return in_numbers_of(ranks_, with_blame(error));
 }
@@ -162,7 +163,8 @@ int32_t Job::number_of_all() const {
   return static_cast<int32_t>(rank < ranks_.size() ? ranks_[rank] : rank);
 }
 
-// What is submitted to a job that is over is refused in the words of its end, and by them alone.
+// What is submitted to a job that is over is refused in the words of its end, and by them alone: it
+// failed, or the daemon is gone.
 Error Job::with_blame(const Error& error) const {
   if (error.result().cause != GRADRING_CAUSE_NONE) return error;
   gradring_result result{};

@@ -18,7 +18,7 @@ def error_of(call):
     try:
         call()
     except GradringError as error:
-        return {"code": error.code.name, "cause": error.cause.name, "text": str(error)}
+        return {"code": error.code.name, "cause": error.cause.name, "node": error.node, "text": str(error)}
     return {}
 
 
@@ -63,4 +63,15 @@ def signalled():
     gradring.init()
 
 
-{"retry": retry, "kept": kept, "signalled": signalled}[sys.argv[2]]()
+def orphaned():
+    """Until the daemon is gone, and twice more."""
+    gradring.init()
+    say(waiting=True)
+    told = []
+    while len(told) < 3:
+        if error := error_of(gradring.barrier):
+            told.append(error)
+    say(told=told)
+
+
+{"retry": retry, "kept": kept, "signalled": signalled, "orphaned": orphaned}[sys.argv[2]]()
