@@ -23,6 +23,7 @@ namespace gradring::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Clock = std::chrono::steady_clock;
 
@@ -220,6 +221,10 @@ TEST(Ctl, ExitCodesAreAsStated) {
   TemporaryFolder empty;
   const std::string directory = "--runtime-dir=" + empty.path();
   EXPECT_EQ(run({GRADRINGCTL, "--help"}).exit_code, 0);
+  const auto of_one = run({GRADRINGCTL, "job", "--help"});
+  EXPECT_EQ(of_one.exit_code, 0);
+  EXPECT_THAT(of_one.out, HasSubstr("job NAME"));
+  EXPECT_THAT(of_one.out, Not(HasSubstr("support-bundle [")));
   EXPECT_EQ(run({GRADRINGCTL}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, "frobnicate"}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, directory, "job"}).exit_code, 2);

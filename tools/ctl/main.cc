@@ -116,9 +116,17 @@ std::string help_of(const Command& command) {
   return text + "\n";
 }
 
-void print_help(const po::options_description& options) {
-  std::cout << "usage: gradringctl [OPTION]... COMMAND\n\nCommands\n";
-  for (const Command& command : kCommands) std::cout << help_of(command);
+// Of all commands, or of the one that was named.
+void print_help(const po::options_description& options, const Arguments& named) {
+  const auto* const one = std::ranges::find_if(kCommands, [&](const Command& command) {
+    return !named.empty() && command.name == named[0];
+  });
+  if (one != kCommands.end()) {
+    std::cout << "usage: gradringctl [OPTION]...\n\n" << help_of(*one);
+  } else {
+    std::cout << "usage: gradringctl [OPTION]... COMMAND\n\nCommands\n";
+    for (const Command& command : kCommands) std::cout << help_of(command);
+  }
   std::cout << "\n"
             << options
             << "\nExit code: 0 good, 1 what was asked about is unhealthy, or refused, 2 usage, 3 "
@@ -223,7 +231,7 @@ int answer(int argc, char** argv) {
   } catch (const po::error& error) {
     return complain("", fmt::format("{}; see --help", printable(words_of(error))), kUsage);
   }
-  if (values.count("help") > 0) return print_help(shown), kGood;
+  if (values.count("help") > 0) return print_help(shown, rest), kGood;
   if (values.count("version") > 0) return fmt::print("gradringctl {}\n", kProductVersion), kGood;
   if (rest.empty()) return complain("", "which command? See --help", kUsage);
 
