@@ -55,11 +55,23 @@ void set_environment(const ChildSetup& setup, const std::vector<KeptFds::Kept>& 
   set("LISTEN_FDNAMES", names);
 }
 
-[[noreturn]] void become(const ChildSetup& setup, const std::vector<KeptFds::Kept>& kept,
-                         pid_t keeper) {
-  // Before anything else, and then a look whether the keeper died even before.
+// Before anything else, and then a look whether the keeper died even before.
+void end_with(pid_t keeper) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != keeper) _exit(kCannotRun);
+}
+
+[[noreturn]] void run(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments.front(), arguments.data());
+  give_up("cannot run " + command.front());
+}
+
+[[noreturn]] void become(const ChildSetup& setup, const std::vector<KeptFds::Kept>& kept,
+                         pid_t keeper) {
+  end_with(keeper);
   // Ctrl-C is for the keeper, which passes it on: the second SIGINT would stop without a drain.
   setpgid(0, 0);
   // gradringd blocks SIGHUP itself; one that came sooner would end it.
@@ -70,12 +82,12 @@ void set_environment(const ChildSetup& setup, const std::vector<KeptFds::Kept>& 
   signal(SIGPIPE, SIG_DFL);
   set_environment(setup, kept);
   line_up(kept);
-  std::vector<char*> arguments;
-  for (const std::string& word : setup.command)
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments.front(), arguments.data());
-  give_up("cannot run " + setup.command.front());
+  run(setup.command);
+}
+
+tl::expected<pid_t, std::string> forked(pid_t pid) {
+  if (pid < 0) return tl::unexpected(fmt::format("cannot fork: {}", std::strerror(errno)));
+  return pid;
 }
 
 }  // namespace
@@ -85,8 +97,21 @@ tl::expected<pid_t, std::string> start_child(const ChildSetup& setup,
   const pid_t keeper = getpid();
   const pid_t pid = fork();
   if (pid == 0) become(setup, kept, keeper);
-  if (pid < 0) return tl::unexpected(fmt::format("cannot fork: {}", std::strerror(errno)));
-  return pid;
+  return forked(pid);
+}
+
+tl::expected<pid_t, std::string> start_check(const std::vector<std::string>& command) {
+  const pid_t keeper = getpid();
+  const pid_t pid = fork();
+  if (pid != 0) return forked(pid);
+  end_with(keeper);
+  setpgid(0, 0);  // as the child: Ctrl-C is for the keeper
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::vector<std::string> words = command;
+  words.emplace_back("--check-config");
+  run(words);
 }
 
 }  // namespace gradring::keep

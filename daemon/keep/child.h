@@ -24,4 +24,8 @@ struct ChildSetup {
 tl::expected<pid_t, std::string> start_child(const ChildSetup& setup,
                                              const std::vector<KeptFds::Kept>& kept);
 
+// Starts the program with --check-config behind its arguments, by which it says whether it would
+// start, and exits with 0 if so. It is killed when this process ends.
+tl::expected<pid_t, std::string> start_check(const std::vector<std::string>& command);
+
 }  // namespace gradring::keep

@@ -1,6 +1,7 @@
 #include "daemon/keep/keeper.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -38,6 +39,9 @@ constexpr int kNoticesPerTurn = 4096;
 // the child with it.
 constexpr Time kOverslept = 1 * core::kSecond;
 
+// To look at its configuration a program takes a hundredth of a second.
+constexpr Time kCheckTime = 10 * core::kSecond;
+
 // A child lines its descriptors up beside those it has, so their numbers reach twice as far.
 size_t possible(size_t fds_max) {
   constexpr rlim_t kOurOwn = 64;
@@ -66,6 +70,8 @@ class Keeper {
   void pass_on(const NotifyMessage& message) const;
   void read_signals();
   void on_signal(int signal);
+  void check();
+  void on_checked(int wait_status);
   void reap();
   void on_end(int wait_status);
   void look_at_the_clock();
@@ -80,12 +86,14 @@ class Keeper {
   RestartPolicy policy_;
 
   pid_t child_ = 0;
-  Time start_at_ = kNever;      // while no child runs
-  Time silent_until_ = kNever;  // a child that has said nothing by then hangs
-  Time kill_at_ = kNever;       // a child that was told to abort has ended by then
+  pid_t check_ = 0;              // the program looks at its configuration, for SIGUSR1
+  Time start_at_ = kNever;       // while no child runs
+  Time silent_until_ = kNever;   // a child that has said nothing by then hangs
+  Time kill_at_ = kNever;        // a child that was told to abort has ended by then
+  Time checked_until_ = kNever;  // or it is not taken
   bool ready_ = false;
   bool stopping_ = false;   // whoever runs us wants an end
-  bool replacing_ = false;  // SIGUSR1
+  bool replacing_ = false;  // SIGUSR1, and the check was good
   bool over_ = false;
   int status_ = 0;
 };
@@ -139,7 +147,7 @@ void Keeper::start(Time now) {
 void Keeper::wait() {
   std::array<pollfd, 3> fds = {
       {{notices_.fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {kept_.watch_fd(), POLLIN, 0}}};
-  const Time until = std::min({start_at_, silent_until_, kill_at_});
+  const Time until = std::min({start_at_, silent_until_, kill_at_, checked_until_});
   int milliseconds = -1;
   if (until != kNever) {
     const Time left = std::max<Time>(until - monotonic_now(), 0);
@@ -220,14 +228,10 @@ void Keeper::on_signal(int signal) {
     case SIGCHLD:
       return reap();
     case SIGUSR1:
-      if (stopping_) return;
+      if (stopping_ || check_ > 0) return;
       spdlog::info("keeper: told to restart gradringd at once");
-      replacing_ = true;
-      if (runs()) {
-        kill(child_, SIGKILL);
-      } else {
-        start_at_ = monotonic_now();
-      }
+      if (runs()) return check();
+      start_at_ = monotonic_now();
       return;
     case SIGHUP:
       if (runs()) kill(child_, SIGHUP);
@@ -239,11 +243,39 @@ void Keeper::on_signal(int signal) {
   }
 }
 
+// One that could not start would leave the node without a daemon, and its jobs without a node.
+void Keeper::check() {
+  const auto pid = start_check(options_.command);
+  if (!pid) {
+    spdlog::error("keeper: {}; gradringd (pid {}) goes on", pid.error(), child_);
+    return;
+  }
+  check_ = *pid;
+  checked_until_ = monotonic_now() + kCheckTime;
+}
+
+void Keeper::on_checked(int wait_status) {
+  check_ = 0;
+  checked_until_ = kNever;
+  if (stopping_ || !runs()) return;
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
+    replacing_ = true;
+    kill(child_, SIGKILL);
+    return;
+  }
+  spdlog::error(
+      "keeper: gradringd (pid {}) goes on, as `{} --check-config` ended with {} {}; put it right, "
+      "and say it again",
+      child_, fmt::join(options_.command, " "), WIFEXITED(wait_status) ? "exit status" : "signal",
+      WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status));
+}
+
 void Keeper::reap() {
   int wait_status = 0;
   // As process 1 of a container we are also given the children of others.
   for (pid_t pid = 0; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
     if (pid == child_) on_end(wait_status);
+    if (pid == check_) on_checked(wait_status);
   }
 }
 
@@ -294,6 +326,10 @@ void Keeper::look_at_the_clock() {
   if (now >= kill_at_) {
     kill_at_ = kNever;
     kill(child_, SIGKILL);
+  }
+  if (now >= checked_until_) {
+    checked_until_ = kNever;
+    kill(check_, SIGKILL);
   }
 }
 

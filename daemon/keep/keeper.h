@@ -23,7 +23,8 @@ struct KeeperOptions {
 // What systemd does for gradringd, where there is no systemd: runs it, holds the descriptors it
 // gives away, starts it again when it dies, watches over it, and ends with it. SIGTERM, SIGINT and
 // SIGHUP are passed on; SIGUSR1 kills it and starts it again at once, from the file that is there
-// then. Returns the exit status. The process must have no other threads and no other children.
+// then, where that one finds nothing wrong with its configuration. Returns the exit status. The
+// process must have no other threads and no other children.
 int run_keeper(const KeeperOptions& options);
 
 }  // namespace gradring::keep

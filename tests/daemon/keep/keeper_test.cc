@@ -81,18 +81,12 @@ class Keeper {
   std::string log() const { return text_of("log"); }
   const std::string& socket() const { return options_.notify_socket; }
 
+  void write(const std::string& name) const { scratch_.write(name, ""); }
+  void remove(const std::string& name) const { unlink(scratch_.path(name).c_str()); }
+
   // Until the child has noted this; returns all notes.
-  std::string wait_for(const std::string& words) const {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    while (notes().find(words) == std::string::npos) {
-      if (std::chrono::steady_clock::now() > until) {
-        ADD_FAILURE() << "no '" << words << "' in:\n" << notes() << log();
-        break;
-      }
-      std::this_thread::sleep_for(2ms);
-    }
-    return notes();
-  }
+  std::string wait_for(const std::string& words) const { return wait_for("notes", words); }
+  void wait_for_log(const std::string& words) const { wait_for("log", words); }
 
   // Exit status; 128 + N: killed by N; -1: did not end.
   int wait() {
@@ -113,6 +107,17 @@ class Keeper {
   }
 
  private:
+  std::string wait_for(const std::string& name, const std::string& words) const {
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (text_of(name).find(words) == std::string::npos) {
+      if (std::chrono::steady_clock::now() > until) {
+        ADD_FAILURE() << "no '" << words << "' in:\n" << notes() << log();
+        break;
+      }
+      std::this_thread::sleep_for(2ms);
+    }
+    return text_of(name);
+  }
   std::string text_of(const std::string& name) const {
     std::ifstream file(scratch_.path(name));
     std::stringstream text;
@@ -256,12 +261,37 @@ TEST(Keeper, Sigusr1RestartsAtOnceAndIsNotAFailure) {
   EXPECT_THAT(keeper.notes(), ContainsRegex("life 9 .*\nkept a=1 "));
 }
 
+TEST(Keeper, ADaemonIsNotReplacedByOneThatCouldNotStart) {
+  Keeper keeper({"ready store a 1 hang", "exit 0"});
+  keeper.wait_for("hangs");
+  keeper.write("notes.wrong");
+  keeper.signal(SIGUSR1);
+  keeper.wait_for_log("goes on, as `");
+  EXPECT_THAT(keeper.log(), ContainsRegex("--check-config` ended with exit status 2"));
+  EXPECT_TRUE(runs(keeper.child()));
+  keeper.remove("notes.wrong");
+  keeper.signal(SIGUSR1);
+  EXPECT_EQ(keeper.wait(), 0) << keeper.log();
+  EXPECT_THAT(keeper.notes(), ContainsRegex("life 2 .*\nkept a=1"));
+}
+
+TEST(Keeper, ACheckWithoutEndIsEndedWithIt) {
+  Keeper keeper({"ready hang"});
+  keeper.wait_for("hangs");
+  keeper.write("notes.slow");
+  keeper.signal(SIGUSR1);
+  keeper.wait_for_log("told to restart");
+  keeper.signal(SIGTERM);
+  EXPECT_EQ(keeper.wait(), 0) << keeper.log();
+  EXPECT_THAT(keeper.notes(), Not(HasSubstr("life 2 ")));
+}
+
 // Both come while it is busy: the child that was to be replaced is its last.
 TEST(Keeper, SigtermBehindSigusr1IsTheEnd) {
   Keeper keeper({"ready hang"});
   keeper.wait_for("hangs");
   for (const int number : {SIGSTOP, SIGUSR1, SIGTERM, SIGCONT}) keeper.signal(number);
-  EXPECT_EQ(keeper.wait(), 1) << keeper.log();
+  EXPECT_EQ(keeper.wait(), 0) << keeper.log();
   EXPECT_THAT(keeper.notes(), Not(HasSubstr("life 2 ")));
 }
 

@@ -2,6 +2,8 @@
 // its lives, and notes in a file what it sees.
 //
 // usage: scripted_child NOTES SCRIPT...   the last script is for all further lives
+//        scripted_child ... --check-config   2 where there is NOTES.wrong, and no end where
+//        NOTES.slow
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -180,6 +182,10 @@ void obey(const std::string& word, std::istringstream& words) {
 
 int main(int argc, char** argv) {
   notes_path = argv[1];
+  if (std::string(argv[argc - 1]) == "--check-config") {
+    while (access((notes_path + ".slow").c_str(), F_OK) == 0) pause();
+    return access((notes_path + ".wrong").c_str(), F_OK) == 0 ? 2 : 0;
+  }
   const int life = lives_so_far() + 1;
   note("life " + std::to_string(life) + " pid " + std::to_string(getpid()) + " watchdog " +
        environment("WATCHDOG_USEC") + " fds " + environment("LISTEN_FDS") + " most " +
