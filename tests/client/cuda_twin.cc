@@ -196,7 +196,11 @@ int cuEventDestroy_v2(void* event) {
 }
 
 int cuEventRecord(void* event, void* stream) {
-  const std::lock_guard lock(gpu().mutex);
+  std::unique_lock lock(gpu().mutex);
+  gpu().done.wait(lock, [stream] {
+    const auto known = gpu().streams.find(stream);
+    return known == gpu().streams.end() || !known->second.full;
+  });
   if (gpu().events.count(event) == 0 || contexts.empty()) return kInvalidHandle;
   const auto found = gpu().streams.find(stream);
   if (found == gpu().streams.end() || found->second.ended) return kInvalidHandle;

@@ -75,6 +75,9 @@ struct CudaTwin {
   // Its context answers with an error from now on, and it does nothing more, as one that has fallen
   // off the bus.
   void (*lose)(int gpu, bool on);
+  // The stream has as much work as a driver takes: whoever records an event there waits until that
+  // is over. On a GPU so does whoever puts anything else there.
+  void (*fill_up)(void* stream, bool on);
 };
 
 // Loads it into this process, once.

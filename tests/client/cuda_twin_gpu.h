@@ -59,6 +59,7 @@ struct Stream {
   uint64_t done = 0;     // of what was put there
   int error = kSuccess;  // of what was done since somebody waited for it
   bool held = false;
+  bool full = false;     // no event is recorded there
   bool ended = false;    // nobody has it any more, but it has work
   uint64_t number = 0;   // the streams' are counted
   bool made = false;     // by cuStreamCreate; others are the tests' own

@@ -142,6 +142,11 @@ void twin_stall(const char* function, bool on) {
   }
 }
 
+void twin_fill_up(void* stream, bool on) {
+  const std::lock_guard lock(gpu().mutex);
+  gpu().streams.at(stream).full = on;
+}
+
 void twin_settle(bool on) {
   const std::lock_guard lock(gpu().mutex);
   gpu().settles = on;
@@ -186,6 +191,7 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_stack_bytes,
     twin_share_contexts,
     twin_share,
-    twin_lose};
+    twin_lose,
+    twin_fill_up};
 }
 // NOLINTEND(readability-identifier-naming)

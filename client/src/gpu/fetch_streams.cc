@@ -19,6 +19,18 @@ std::thread::id thread_of(CudaDriver::Stream stream) {
 
 FetchStream::~FetchStream() {
   if (stream_ != nullptr) driver_.destroy_stream(stream_);
+  if (there_ != nullptr) driver_.destroy_event(there_);
+}
+
+CudaDriver::Result FetchStream::make() {
+  auto result = driver_.create_stream(&stream_, CudaDriver::kNonBlocking);
+  if (result == CudaDriver::kSuccess) result = driver_.create_event(&there_, CudaDriver::kNoTiming);
+  return result;
+}
+
+CudaDriver::Result FetchStream::follow(CudaDriver::Stream theirs) {
+  const auto result = driver_.record_event(there_, theirs);
+  return result == CudaDriver::kSuccess ? driver_.wait_for_event(stream_, there_, 0) : result;
 }
 
 CudaDriver::Result FetchStreams::behind(CudaDriver::Stream theirs,

@@ -11,7 +11,7 @@
 
 namespace gradring::client {
 
-// A stream of ours by which inputs are fetched.
+// A stream of ours by which inputs are fetched. Of a driver that orders(), in a context.
 class FetchStream {
  public:
   explicit FetchStream(const CudaDriver& driver) : driver_(driver) {}
@@ -20,15 +20,19 @@ class FetchStream {
   FetchStream(const FetchStream&) = delete;
   FetchStream& operator=(const FetchStream&) = delete;
 
-  CudaDriver::Result make() { return driver_.create_stream(&stream_, CudaDriver::kNonBlocking); }
+  CudaDriver::Result make();
   CudaDriver::Stream stream() const { return stream_; }
   // What is put there in one go: when the first part of an input is there, the others must need
   // nothing but copies.
   std::mutex& go() { return go_; }
+  // What is put here from now on comes behind what was put on `theirs` until now. With go(), and
+  // nobody else's lock: one that has much to do may keep whoever puts more on it waiting.
+  CudaDriver::Result follow(CudaDriver::Stream theirs);
 
  private:
   const CudaDriver& driver_;
   CudaDriver::Stream stream_ = nullptr;
+  CudaDriver::Event there_ = nullptr;  // recorded and waited for at once, again and again
   std::mutex go_;
 };
 

@@ -65,10 +65,8 @@ GpuContext::~GpuContext() {
   const CudaDriver::Aside aside(driver_);
   if (deliveries_ != nullptr) {
     const Current current(*this);
-    const bool inside = current.result() == CudaDriver::kSuccess;
-    if (inside) driver_.destroy_stream(deliveries_);
+    if (current.result() == CudaDriver::kSuccess) driver_.destroy_stream(deliveries_);
     fetches_.clear();
-    if (inside && here_ != nullptr) driver_.destroy_event(here_);
   }
   if (primary_of_ >= 0) driver_.release_primary(primary_of_);
 }
@@ -81,15 +79,6 @@ bool GpuContext::has(const void* memory) const {
   if (ordinal != ordinal_) return false;
   const auto context = of(driver_, memory);
   return context && context->get() == this;
-}
-
-CudaDriver::Result GpuContext::follow(CudaDriver::Stream later, CudaDriver::Stream earlier) const {
-  const std::lock_guard lock(follow_mutex_);
-  auto result = CudaDriver::kSuccess;
-  if (here_ == nullptr) result = driver_.create_event(&here_, CudaDriver::kNoTiming);
-  if (result == CudaDriver::kSuccess) result = driver_.record_event(here_, earlier);
-  if (result == CudaDriver::kSuccess) result = driver_.wait_for_event(later, here_, 0);
-  return result;
 }
 
 Status GpuContext::failed(CudaDriver::Result result, std::string_view what) const {

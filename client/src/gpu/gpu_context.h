@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <tl/expected.hpp>
 
@@ -45,10 +44,6 @@ class GpuContext {
     const CudaDriver::Result result_;
   };
 
-  // What is put on `later` from now on comes behind what was put on `earlier` until now. Where the
-  // driver orders(); in the context.
-  CudaDriver::Result follow(CudaDriver::Stream later, CudaDriver::Stream earlier) const;
-
   Status failed(CudaDriver::Result result, std::string_view what) const;
 
  private:
@@ -60,8 +55,6 @@ class GpuContext {
   int primary_of_ = -1;  // the device whose primary context we hold on to; -1: none
   CudaDriver::Stream deliveries_ = nullptr;
   mutable FetchStreams fetches_;
-  mutable std::mutex follow_mutex_;
-  mutable CudaDriver::Event here_ = nullptr;  // recorded and waited for at once, again and again
 };
 
 }  // namespace gradring::client

@@ -173,7 +173,7 @@ tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream
     if (result == kSuccess) {
       by = ours->stream();
       going = std::unique_lock(ours->go());
-      result = context_->follow(by, stream);
+      result = ours->follow(stream);
     }
     for (size_t i = 0; i < others.size() && result == kSuccess; ++i) {
       result = others[i]->follow_all(by);
