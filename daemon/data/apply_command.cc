@@ -58,7 +58,7 @@ void DataThread::apply(InstallJob& install) {
   if (options_.gpu_direct && options_.gpus != nullptr) {
     auto pinned = options_.gpus->make_ready(staging->memory());
     if (pinned) {
-      staging->keep_ready(std::move(*pinned));
+      staging->keep_pinned(std::move(*pinned));
     } else {  // GPUs that have failed are no reason to have no job: let_ride() will say it
       spdlog::debug("the staging memory is not pinned: {}", pinned.error().message());
     }
@@ -101,12 +101,18 @@ void DataThread::let_ride(const JobId& id) {
   if (made.empty()) return;  // somebody has waited for it
   auto staging = made.mapped().get();
   JobExecutor* const job = find(id);
-  if (job == nullptr) return;
+  if (job == nullptr) {
+    if (staging) let_go(*std::move(staging));
+    return;
+  }
   Status refused = staging ? (*staging)->make_ready(lanes_) : staging.error();
   if (refused.ok()) return job->let_ride(*std::move(staging));
   spdlog::warn("slices of job {} go from the host's memory although gpu-direct is on: {}",
                job->engine().view().job, refused.message());
   job->let_ride(nullptr);
+  if (!staging) return;
+  (*staging)->leave_transports();
+  let_go(*std::move(staging));
 }
 
 // What waits for that alone counts, whoever goes meanwhile.

@@ -131,7 +131,11 @@ int DataThread::pump_jobs() {
 }
 
 void DataThread::free_removed_jobs() {
-  std::erase_if(removed_, [](const auto& job) { return job->may_be_freed(); });
+  std::erase_if(removed_, [this](const auto& job) {
+    if (!job->may_be_freed()) return false;
+    let_go(job->take_memory_of_gpus());
+    return true;
+  });
 }
 
 void DataThread::rest(core::Time now) {

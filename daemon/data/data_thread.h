@@ -164,6 +164,13 @@ class DataThread final {
   int end_gpu_work();
   int pump_jobs();
   void free_removed_jobs();
+  // A driver may wait for all that GPUs have to do before it gives anything back, and for ever
+  // where one of them hangs, which is not to keep other jobs.
+  template <typename T>
+  void let_go(std::unique_ptr<T> memory_of_gpus) {
+    if (memory_of_gpus == nullptr) return;
+    makes_staging_.put([last = memory_of_gpus.release()] { delete last; });
+  }
   void pulse(core::Time now);
   void tell_of_gpus();
   std::shared_ptr<const DataFigures> take_figures(core::Time now);
@@ -187,7 +194,7 @@ class DataThread final {
   StreamGate gate_;
   using StagingMade = tl::expected<std::unique_ptr<GpuStaging>, Status>;
   std::map<JobId, std::future<StagingMade>> staging_made_;  // by job, which may be over by then
-  Worker makes_staging_;
+  Worker makes_staging_;                          // on GPUs, and gives it back
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;
   std::vector<Command> taken_;  // kept for its capacity

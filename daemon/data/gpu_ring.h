@@ -26,6 +26,9 @@ class GpuRing {
   GpuRing(std::unique_ptr<GpuStaging> staging, GpuOrders* orders, GpuOps* ops)
       : staging_(std::move(staging)), orders_(orders), ops_(ops) {}
 
+  // Once it is not busy: nothing else is asked of it from then on.
+  std::unique_ptr<GpuStaging> take_staging() { return std::move(staging_); }
+
   // ---- slices that come ----
   // One is about to land in the slot; `wanted` says of the value that was there before whether it
   // may still be kept. Null: in the host's memory, since its op does not ride.
@@ -89,7 +92,7 @@ class GpuRing {
             uint64_t bytes, uint32_t slice = 0);
   void fail(const Status& why);
 
-  const std::unique_ptr<GpuStaging> staging_;
+  std::unique_ptr<GpuStaging> staging_;
   GpuOrders* const orders_;
   GpuOps* const ops_;
   bool has_failed_ = false;

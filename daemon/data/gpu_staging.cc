@@ -44,11 +44,11 @@ tl::expected<GpuStaging::OnGpu, Status> GpuStaging::make(transport::Gpus& gpus, 
   if (host == nullptr) {
     return tl::unexpected(Status(Code::kResourceExhausted, "no memory for slices from GPUs"));
   }
-  OnGpu on{*std::move(memory), {}, {}, std::move(slots), std::vector<uint32_t>(buffers)};
+  OnGpu on{*std::move(memory), {}, {}, {}, std::move(slots), std::vector<uint32_t>(buffers)};
   on.host.reset(host);
   auto pinned = gpus.make_ready({host, bytes});
   if (!pinned) return tl::unexpected(pinned.error());
-  on.ready.push_back(*std::move(pinned));
+  on.pinned = *std::move(pinned);
   return on;
 }
 
@@ -65,6 +65,10 @@ Status GpuStaging::make_ready(const Lanes& lanes) {
     }
   }
   return {};
+}
+
+void GpuStaging::leave_transports() {
+  for (OnGpu& on : on_) on.ready.clear();
 }
 
 GpuStaging::Place GpuStaging::put(core::Staging at, uint32_t gpu, bool wanted) {

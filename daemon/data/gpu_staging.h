@@ -39,6 +39,10 @@ class GpuStaging {
   // kUnavailable, in words: one of them does not reach a GPU.
   Status make_ready(const Lanes& lanes);
 
+  // Nothing is with one any more. Whatever is left is a driver's, which takes its time to give it
+  // back.
+  void leave_transports();
+
   // ---- where slices are ----
   // Something is about to be there, on this GPU. `wanted`: the final value that was there before
   // is, for as long as possible.
@@ -76,7 +80,8 @@ class GpuStaging {
   struct OnGpu {
     std::shared_ptr<const transport::OpenGpuMemory> memory;
     std::unique_ptr<std::byte, Freed> host;
-    std::vector<std::unique_ptr<transport::Registration>> ready;
+    std::unique_ptr<transport::Registration> pinned;
+    std::vector<std::unique_ptr<transport::Registration>> ready;  // for the lanes
     SlotBuffers slots;
     std::vector<uint32_t> writes;  // by buffer; those of start buffers come last
   };

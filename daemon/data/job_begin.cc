@@ -66,6 +66,16 @@ void JobExecutor::let_ride(std::unique_ptr<GpuStaging> staging) {
   gpu_ops_.let_ride();
 }
 
+std::unique_ptr<JobExecutor::MemoryOfGpus> JobExecutor::take_memory_of_gpus() {
+  if (gpu_ring_ == nullptr && !staging_.pinned()) return nullptr;
+  auto taken = std::make_unique<MemoryOfGpus>(MemoryOfGpus{std::move(staging_), nullptr});
+  taken->host.leave_transports();
+  if (gpu_ring_ == nullptr) return taken;
+  taken->theirs = gpu_ring_->take_staging();
+  taken->theirs->leave_transports();
+  return taken;
+}
+
 void JobExecutor::go_on_from(const EngineMemory& before,
                              const std::vector<InstallJob::Lent>& lent) {
   for (const core::LocalRecord& known : before.record.locals) {

@@ -138,6 +138,12 @@ class JobExecutor final : private core::EngineActions {
   bool may_be_freed() const {
     return loans_ == 0 && !gpu_ops_.under_way() && (gpu_ring_ == nullptr || !gpu_ring_->busy());
   }
+  // Then, as the last thing that is asked of it: what GPUs have had of its memory. Null: nothing.
+  struct MemoryOfGpus {
+    StagingMemory host;
+    std::unique_ptr<GpuStaging> theirs;
+  };
+  std::unique_ptr<MemoryOfGpus> take_memory_of_gpus();
   bool busy() const { return loans_ > 0 || engine_.open_ops() > 0; }
 
  private:

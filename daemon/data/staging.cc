@@ -46,10 +46,12 @@ StagingMemory::StagingMemory(StagingMemory&& other) noexcept
       bytes_(std::exchange(other.bytes_, 0)),
       slots_(std::move(other.slots_)),
       slice_bytes_(other.slice_bytes_),
+      pinned_(std::move(other.pinned_)),
       ready_(std::move(other.ready_)) {}
 
 StagingMemory::~StagingMemory() {
-  ready_.clear();
+  leave_transports();
+  pinned_.reset();
   if (base_ != nullptr && !memory_) munmap(base_, bytes_);
 }
 

@@ -59,6 +59,11 @@ class StagingMemory {
   void keep_ready(std::unique_ptr<transport::Registration> registration) {
     if (registration) ready_.push_back(std::move(registration));
   }
+  // By GPUs, and likewise.
+  void keep_pinned(std::unique_ptr<transport::Registration> pinned) { pinned_ = std::move(pinned); }
+  // Whatever is left is a driver's, which takes its time to give it back.
+  void leave_transports() { ready_.clear(); }
+  bool pinned() const { return pinned_ != nullptr; }
   std::span<std::byte> memory() const { return {base_, bytes_}; }
   uint64_t bytes() const { return bytes_ + units_.size() * kUnitsAtOnce * unit_bytes_; }
 
@@ -76,6 +81,7 @@ class StagingMemory {
   uint64_t bytes_;
   SlotBuffers slots_;
   uint64_t slice_bytes_;
+  std::unique_ptr<transport::Registration> pinned_;
   std::vector<std::unique_ptr<transport::Registration>> ready_;
 };
 

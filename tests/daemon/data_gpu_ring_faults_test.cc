@@ -64,6 +64,30 @@ TEST_F(DataGpuRing, ADaemonThatEndsFreesNothingThatAGpuThatHangsIsAtWorkWith) {
   EXPECT_FALSE(a_.gpus->freed_at_work());
 }
 
+// A driver that is asked to give that one's memory back waits for the GPU, and for ever.
+TEST_F(DataGpuRing, AJobThatEndsBesideOneWhoseGpuHangsKeepsNobodyElse) {
+  begin(kLongSlice, 20 * kLongSlice / sizeof(float));
+  a_.gpus->settle(true);
+  a_.gpus->let(0);
+  submit_all();
+  while (a_.gpus->allreduces().empty() && !HasFailure()) std::this_thread::sleep_for(1ms);
+  const auto sums = [&](uint8_t id) {
+    const core::View other = view_of({{"a", 1}, {"b", 1}}, id);
+    std::vector<float> x = numbers(100, 1), y = numbers(100, 2);
+    for (Node* node : {&a_, &b_}) node->data->install(other);
+    a_.data->submit(other, 0, x);
+    b_.data->submit(other, 1, y);
+    for (Node* node : {&a_, &b_}) {
+      EXPECT_EQ(node->data->next<Completed>().outcome.verdict, Verdict::kOk);
+    }
+    std::this_thread::sleep_for(50ms);  // by then its memory on GPUs is there
+    for (Node* node : {&a_, &b_}) node->data->post(RemoveJob{other.incarnation});
+  };
+  sums(2);
+  sums(3);
+  a_.gpus->let_all();
+}
+
 // Its memory may be anything by then, or the GPU that reads it fails.
 TEST_F(DataGpuRing, OfARankWhoseGpuIsLostNothingMoreIsRead) {
   constexpr size_t kFloats = 30 * kLongSlice / sizeof(float);

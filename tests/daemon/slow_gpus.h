@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,8 @@ class SlowGpus final : public transport::Gpus {
     }
     memory_comes_.notify_all();
   }
+  // As a driver does: who gives memory back waits for what is under way, until that may go on.
+  void settle(bool on) { settles_ = on; }
   // That were under way at one time.
   size_t most() const {
     const std::lock_guard lock(mutex_);
@@ -119,6 +122,7 @@ class SlowGpus final : public transport::Gpus {
     auto& own = own_.emplace_back(std::make_unique<std::vector<float>>(bytes / sizeof(float)));
     const auto free = [this](const Memory* memory) {
       if (busy()) freed_at_work_ = true;
+      while (settles_ && hangs()) std::this_thread::yield();
       delete memory;
     };
     return std::shared_ptr<const Memory>(new Memory(own.get()), free);
@@ -216,6 +220,10 @@ class SlowGpus final : public transport::Gpus {
     uint64_t ticket = 0;
     std::function<Found()> act;
   };
+  bool hangs() const {
+    const std::lock_guard lock(mutex_);
+    return !work_.empty() && allowed_ == 0;
+  }
   static inline const Status kRefused{Code::kUnavailable, "it takes no more"};
   bool refuses() {
     if (begins_ == 0) return true;
@@ -240,6 +248,7 @@ class SlowGpus final : public transport::Gpus {
   bool keeps_memory_ = false;
   std::condition_variable memory_comes_;
   std::atomic<bool> freed_at_work_ = false;
+  std::atomic<bool> settles_ = false;
   bool lends_dmabufs_ = true;
   size_t most_ = 0;
   std::set<const std::byte*> pinned_;
