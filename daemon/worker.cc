@@ -45,11 +45,12 @@ void Worker::run() {
   for (;;) {
     changed_.wait(lock, [this] { return ends_ || !works_.empty(); });
     if (works_.empty()) return;
-    const std::function<void()> work = std::move(works_.front());
+    std::function<void()> work = std::move(works_.front());
     works_.pop_front();
     works_on_one_ = true;
     lock.unlock();
     work();
+    work = nullptr;  // and what it alone has, which may take as long, keeps nobody who asks
     lock.lock();
     works_on_one_ = false;
     changed_.notify_all();

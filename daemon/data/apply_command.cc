@@ -2,8 +2,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <utility>
+#include <vector>
 
+#include "daemon/clock.h"
 #include "daemon/data/data_thread.h"
 
 namespace gradring::daemon {
@@ -87,7 +91,7 @@ void DataThread::prepare_ride(JobExecutor& job, const core::EngineOptions& engin
   if (!options_.gpu_direct || options_.gpus == nullptr || engine.checksum || engine.verify) return;
   job.await_ride();
   const auto made = std::make_shared<std::promise<StagingMade>>();
-  staging_made_[job.id()] = made->get_future();
+  staging_made_[job.id()] = {made->get_future(), monotonic_now()};
   makes_staging_.put([this, engine, id = job.id(), made] {
     made->set_value(GpuStaging::create(*options_.gpus, engine.slots, engine.start_buffers,
                                        engine.plan.slice_bytes_max));
@@ -95,11 +99,14 @@ void DataThread::prepare_ride(JobExecutor& job, const core::EngineOptions& engin
   });
 }
 
-// Waits for it. Where it cannot be had, what lies on GPUs goes by way of the host.
+// Waits for it, but not as long as other nodes would miss us. Where it cannot be had, what lies on
+// GPUs goes by way of the host.
 void DataThread::let_ride(const JobId& id) {
+  constexpr auto kWaits = std::chrono::seconds(1);
   auto made = staging_made_.extract(id);
   if (made.empty()) return;  // somebody has waited for it
-  auto staging = made.mapped().get();
+  if (made.mapped().made.wait_for(kWaits) != std::future_status::ready) return go_by_host(id);
+  auto staging = made.mapped().made.get();
   JobExecutor* const job = find(id);
   if (job == nullptr) {
     if (staging) let_go(*std::move(staging));
@@ -113,6 +120,27 @@ void DataThread::let_ride(const JobId& id) {
   if (!staging) return;
   (*staging)->leave_transports();
   let_go(*std::move(staging));
+}
+
+// If it comes after all, it goes where it was made.
+void DataThread::go_by_host(const JobId& id) {
+  staging_made_.erase(id);
+  JobExecutor* const job = find(id);
+  if (job == nullptr) return;
+  spdlog::warn(
+      "slices of job {} go from the host's memory although gpu-direct is on: a GPU's driver has "
+      "not "
+      "given memory for them in time; see nvidia-smi and the kernel's log",
+      job->engine().view().job);
+  job->let_ride(nullptr);
+}
+
+void DataThread::look_at_awaited_staging(core::Time now) {
+  std::vector<JobId> late;
+  for (const auto& [id, awaited] : staging_made_) {
+    if (now - awaited.since >= options_.gpu_memory_within) late.push_back(id);
+  }
+  for (const JobId& id : late) go_by_host(id);
 }
 
 // What waits for that alone counts, whoever goes meanwhile.

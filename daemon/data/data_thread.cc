@@ -194,6 +194,7 @@ void DataThread::tell_of_gpus() {
 void DataThread::pulse(core::Time now) {
   next_pulse_ = now + options_.pulse;
   tell_of_gpus();
+  look_at_awaited_staging(now);
   for (auto& [id, job] : jobs_) {
     job->tick(now);
     job->look_at_wire_use();

@@ -49,6 +49,7 @@ class DataThread final {
     // What they overwrite is to be whole before a view changes; later than that they have failed.
     // Sums take a GPU milliseconds, and a trainer's kernels that it waits for some more.
     core::Time gpus_rest_within = 10 * core::kSecond;
+    core::Time gpu_memory_within = 10 * core::kSecond;  // a driver that is asked for it has none
     // JobEngine::places_taken() of all jobs of one user; each may have a 512th, whatever others do.
     // Nobody is charged for that memory, some 500 MiB. And all of these jobs may end at once, which
     // takes the control thread some 3 us for each op.
@@ -126,6 +127,8 @@ class DataThread final {
   void prepare_ride(JobExecutor& job, const core::EngineOptions& engine);
   void apply(const GpuStagingMade& made) { let_ride(made.job); }
   void let_ride(const JobId& id);
+  void go_by_host(const JobId& id);
+  void look_at_awaited_staging(core::Time now);
   void let_ride_now(const std::function<bool(const Submit&)>& wanted);
   void apply(const SetGpuLanes& set) { shared_.lanes_near_gpu = set.near; }
   void apply(const SetTrace& trace) { shared_.flight->trace(trace.to); }
@@ -193,7 +196,11 @@ class DataThread final {
   Jobs jobs_;
   StreamGate gate_;
   using StagingMade = tl::expected<std::unique_ptr<GpuStaging>, Status>;
-  std::map<JobId, std::future<StagingMade>> staging_made_;  // by job, which may be over by then
+  struct AwaitedStaging {
+    std::future<StagingMade> made;
+    core::Time since = 0;
+  };
+  std::map<JobId, AwaitedStaging> staging_made_;  // by job, which may be over by then
   Worker makes_staging_;                          // on GPUs, and gives it back
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;

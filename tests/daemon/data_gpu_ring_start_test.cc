@@ -62,6 +62,32 @@ TEST_F(DataGpuRingStart, IsNotWaitedForByWhoHasLostItsGpu) {
   a_.gpus->keep_memory(false);
 }
 
+// As of a driver that waits for a GPU which hangs.
+class DataGpuRingStartInTime : public DataGpuRingStart {
+ protected:
+  DataGpuRingStartInTime() { memory_within_ = 200 * core::kMillisecond; }
+};
+
+TEST_F(DataGpuRingStartInTime, OrItsSlicesGoByTheHost) {
+  submit_all();
+  expect_sums(10);
+  EXPECT_THAT(a_.gpus->sums(), testing::Not(testing::IsEmpty()));
+  a_.gpus->keep_memory(false);
+}
+
+TEST_F(DataGpuRingStart, ThatNeverComesKeepsNobodyWhenARankLeaves) {
+  submit(0);
+  leave(0);
+  const core::View other = view_of({{"a", 1}, {"b", 1}}, 2);
+  std::vector<float> x = numbers(100, 1), y = numbers(100, 2);
+  for (Node* node : {&a_, &b_}) node->data->install(other);
+  a_.data->submit(other, 0, x);
+  b_.data->submit(other, 1, y);
+  EXPECT_EQ(b_.data->next<Completed>().outcome.verdict, Verdict::kOk);
+  a_.gpus->keep_memory(false);
+  end_nodes();  // before what they write
+}
+
 TEST_F(DataGpuRingStart, EndsWithTheJob) {
   submit(0);
   EXPECT_EQ(ops_open_on_a(), 0u) << "nobody knows of it yet";

@@ -44,6 +44,7 @@ struct NodeGpus {
   uint32_t slice_bytes = kSliceBytes;
   bool direct = false;    // slices go from them
   uint32_t tree_max = 0;  // bytes of ops that go along a tree, if not 0
+  core::Time memory_within = 10 * core::kSecond;
 };
 
 // A node: a data thread that runs, and the control thread's end of its mailboxes.
@@ -80,6 +81,7 @@ class DataNode {
     options.gpus = on_gpus.gpus;
     options.gpu_direct = on_gpus.direct;
     options.gpus_rest_within = kGpusRestWithin;
+    options.gpu_memory_within = on_gpus.memory_within;
     data_ = std::make_unique<DataThread>(std::move(lanes), options, &commands_, &events_);
     thread_ = std::thread([this] { data_->run(); });
   }

@@ -40,8 +40,8 @@ class DataGpuRing : public DataThreadTest {
              const std::string& policy = "fail") {
     view_.policy = policy;
     floats_ = floats;
-    a_.data =
-        std::make_unique<DataNode>(fabric_, "a", NodeGpus{a_.gpus, slice_bytes, true, tree_max_});
+    a_.data = std::make_unique<DataNode>(
+        fabric_, "a", NodeGpus{a_.gpus, slice_bytes, true, tree_max_, memory_within_});
     b_.data = std::make_unique<DataNode>(fabric_, "b",
                                          NodeGpus{b_.gpus, slice_bytes, direct_on_b, tree_max_});
     connect(*a_.data, *b_.data, bundle_bytes_);
@@ -166,6 +166,7 @@ class DataGpuRing : public DataThreadTest {
   Node a_, b_;
   uint64_t bundle_bytes_ = 0;
   uint32_t tree_max_ = 0;
+  core::Time memory_within_ = 10 * core::kSecond;
   size_t floats_ = 0;
   std::vector<std::unique_ptr<Rank>> ranks_;
   ReduceOp op_ = ReduceOp::kSum;
