@@ -21,3 +21,8 @@ def test_optimizers_do_as_one_process_that_has_all_batches(ring):
 def test_optimizers_follow_what_is_trained(ring):
     for said in ring.run("horovod_later"):
         assert len(said) == 5
+
+
+def test_states_of_optimizers_keep_their_types(ring):
+    for said in ring.run("horovod_states"):
+        assert len(said) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, 
 from ..elastic.parts import Keeper, PartsState
 from ..objects import allgather_object
 from ..world import world
-from .options import same_groups
+from .options import load_as_it_is
 from .sampler import ElasticSampler
 
 __all__ = ["ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "TorchState",
@@ -62,5 +61,7 @@ def _keeper_of(part) -> Keeper:
 
 
 def _load(part, state):
-    with same_groups(part) if isinstance(part, torch.optim.Optimizer) else contextlib.nullcontext():
+    if isinstance(part, torch.optim.Optimizer):
+        load_as_it_is(part, state)
+    else:
         part.load_state_dict(state)

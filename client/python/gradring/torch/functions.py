@@ -12,7 +12,7 @@ from ..objects import broadcast_object as broadcast_object
 from ..process_sets import ProcessSet, global_process_set
 from ..world import rank
 from .ops import broadcast_async_
-from .options import same_groups
+from .options import load_as_it_is
 
 
 def broadcast_parameters(params: Mapping | Iterable, root_rank: int,
@@ -46,8 +46,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
         state = _filled(outline, tensors)
     broadcast_parameters([(f"optimizer_state.{i}", tensor) for i, tensor in enumerate(tensors)], root_rank, process_set)
     if state is not None:
-        with same_groups(optimizer):
-            optimizer.load_state_dict(state)
+        load_as_it_is(optimizer, state)
 
 
 @dataclass
