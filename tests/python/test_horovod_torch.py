@@ -26,3 +26,8 @@ def test_optimizers_follow_what_is_trained(ring):
 def test_states_of_optimizers_keep_their_types(ring):
     for said in ring.run("horovod_states"):
         assert len(said) == 2
+
+
+def test_gradients_that_are_changed_while_they_are_exchanged_are_refused(ring):
+    for said in ring.run("horovod_changed"):
+        assert len(said) == 3

@@ -19,6 +19,9 @@ from .functions import broadcast_object
 from .ops import sparse_allreduce_async, start_allreduce
 from .untraced import untraced
 
+_MEANWHILE = ("after backward() and before optimizer.step(), while they are exchanged: call optimizer.synchronize() first, change "
+              "gradients then, and step within optimizer.skip_synchronize()")
+
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
@@ -88,6 +91,7 @@ class GradientSteps(Passes):
         self._factors = {"prescale_factor": 1 / predivide, "postscale_factor": predivide}
         self._sparse_as_dense = sparse_as_dense
         self._handles: dict[tuple, tuple[list[torch.Tensor], Handle]] = {}  # by groups: of which parameters
+        self._given: dict[torch.Tensor, tuple[torch.Tensor, int]] = {}  # their gradients, and how often they had been written
         self._synchronized = False
         self._should_synchronize = True
         _check_groups(groups)
@@ -127,6 +131,11 @@ class GradientSteps(Passes):
             self._groups += new
             self._group_of |= {one: (one,) for (one,) in new}
 
+    def _count(self, parameter):
+        if self._left[parameter] == 0:
+            self._given.pop(parameter, None)  # one pass too many, which is told at once
+        super()._count(parameter)
+
     def _passed(self, parameter):
         """All of its backward passes are done."""
         group = self._group_of[parameter]
@@ -138,6 +147,7 @@ class GradientSteps(Passes):
         trained = [one for one in group if one.requires_grad]
         if trained:
             self._handles[group] = trained, self._exchange(trained)
+            self._given |= {one: (one.grad, one.grad._version) for one in trained}
 
     def _exchange(self, group) -> Handle:
         for one in group:
@@ -155,17 +165,22 @@ class GradientSteps(Passes):
 
     def synchronize(self) -> None:
         """Waits until the gradients are those of all ranks. Parameters that backward() did not come by take part with
-        zeros. Raises GradringError."""
+        zeros. Raises GradringError, and AssertionError where a gradient was changed meanwhile."""
         self._take_in_new()
         for group in self._groups:
             if group not in self._handles:
                 self._start(group)
+        changed = [one for one, (gradient, written) in self._given.items()
+                   if one.grad is not gradient or gradient._version != written]  # before what comes of them is written
         try:
             for trained, handle in self._handles.values():
                 for one, result in zip(trained, handle.wait(), strict=True):
-                    _set(one, result)
+                    if one.grad is not None:
+                        _set(one, result)
         finally:
             self._start_anew()
+        if changed:  # some of it may have been sent already, and some not
+            raise AssertionError(f"the gradient of {self._parameter_names[changed[0]]} was changed {_MEANWHILE}")
         self._synchronized = True
 
     @contextlib.contextmanager
@@ -196,6 +211,17 @@ class GradientSteps(Passes):
     # torch wraps the steps of classes to time them and to call hooks; the optimizer's own is wrapped already.
     step.hooked = True
 
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Of the optimizer itself, for torch's GradScaler, which asks before it divides gradients; nothing tells of that."""
+        if self._under_way():
+            raise AssertionError(f"GradScaler.step() changes gradients {_MEANWHILE}")
+        return self.__dict__.get("_step_supports_amp_scaling", False)
+
+    @_step_supports_amp_scaling.setter
+    def _step_supports_amp_scaling(self, supports):
+        self.__dict__["_step_supports_amp_scaling"] = supports
+
     def _then_exchanged(self, closure):
         def exchanged():
             loss = closure()
@@ -208,6 +234,7 @@ class GradientSteps(Passes):
     def _start_anew(self):
         super()._start_anew()
         self._handles.clear()
+        self._given.clear()
 
     def load_state_dict(self, state_dict):
         self._synchronized = False
