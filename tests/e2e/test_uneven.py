@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from checks import FAILED, OK, TRAINER, TRAINER_DIED, child_of, events, settle, wait_for_all
+from checks import OK, TRAINER, TRAINER_DIED, child_of, events, settle, wait_for_all
 
 
 def check_ended_well(job, ops):
@@ -35,9 +35,10 @@ def test_a_rank_that_dies_after_it_joined_is_named(quad):
     job[0].signal(signal.SIGKILL)  # it had a quarter of the steps
     job.wait(60)
     for trainer in job[1:]:
-        failed = [one for one in events(trainer) if one.get("verdict") == FAILED]
+        failed = [one for one in events(trainer, "done") if one["code"] != 0]
         assert failed and failed[0]["blamed_rank"] == 0, trainer.says()[-800:]
-        assert failed[0]["cause"] == TRAINER_DIED
+        # An op that was final somewhere when it died ends well everywhere, and the next one is refused.
+        assert failed[0]["cause"] == TRAINER_DIED or "trainer died: rank 0" in failed[0]["message"], failed
 
 
 def test_daemons_restart_while_ranks_have_joined(make_cluster):
