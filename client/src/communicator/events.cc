@@ -45,8 +45,9 @@ bool Communicator::on_end(const RingEnd& entry) {
       entry.verdict != static_cast<uint32_t>(Verdict::kOkShrunk)) {
     return false;
   }
-  // The news of its view comes as a message, and may be behind.
-  if (entry.epoch > views_.newest().epoch) {
+  // The news of its view comes as a message, and may be behind; that the job has failed comes in
+  // its place.
+  if (entry.epoch > views_.newest().epoch && !job_failure_) {
     early_ends_.push_back(entry);
     return true;
   }
@@ -103,6 +104,7 @@ bool Communicator::on_job_closed(const wire::JobClosed& closed) {
   if (!gradring::from_wire(closed.failure(), &failure)) failure.cause = Cause::kProtocol;
   job_failure_ = failed(std::move(failure), closed.message());
   last_words_ = job_failure_;
+  on_early_ends();
   session_.set_alarm(Clock::now() + kJobClosedTime);
   return true;
 }
