@@ -23,11 +23,6 @@ namespace {
 
 using nlohmann::json;
 
-void set(std::vector<std::string>* environment, std::string_view name, std::string_view value) {
-  std::erase_if(*environment, [&](const std::string& one) { return name_in(one) == name; });
-  environment->push_back(fmt::format("{}={}", name, value));
-}
-
 std::vector<std::string> own_environment() {
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) all.emplace_back(*variable);
@@ -109,6 +104,11 @@ std::vector<std::string> environment_of(const Launch& launch, int local_rank) {
 
 std::string_view name_in(std::string_view variable) {
   return variable.substr(0, variable.find('='));
+}
+
+void set(std::vector<std::string>* environment, std::string_view name, std::string_view value) {
+  std::erase_if(*environment, [&](const std::string& one) { return name_in(one) == name; });
+  environment->push_back(fmt::format("{}={}", name, value));
 }
 
 std::vector<std::string> environment_of_all(const Launch& launch) {

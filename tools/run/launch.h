@@ -48,6 +48,8 @@ tl::expected<Launch, std::string> from_line(const std::string& line);
 
 // NAME of NAME=VALUE.
 std::string_view name_in(std::string_view variable);
+// In an environment of such, in place of what it was.
+void set(std::vector<std::string>* environment, std::string_view name, std::string_view value);
 
 // Whether a variable goes along to another host unasked: those of gradring and of Horovod, and the
 // paths that find programs and libraries.

@@ -101,9 +101,7 @@ int be_rank(const RunOptions& options) {
   launch.runtime_dir = with_host(options.runtime_dir, host_name());
   auto environment = environment_of_all(launch);
   for (const std::string& variable : *place) {
-    std::erase_if(environment,
-                  [&](const std::string& one) { return name_in(one) == name_in(variable); });
-    environment.push_back(variable);
+    set(&environment, name_in(variable), variable.substr(variable.find('=') + 1));
   }
   return complain(become(options.command, environment), kCannotRun);
 }
