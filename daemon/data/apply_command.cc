@@ -128,9 +128,8 @@ void DataThread::go_by_host(const JobId& id) {
   JobExecutor* const job = find(id);
   if (job == nullptr) return;
   spdlog::warn(
-      "slices of job {} go from the host's memory although gpu-direct is on: a GPU's driver has "
-      "not "
-      "given memory for them in time; see nvidia-smi and the kernel's log",
+      "slices of job {} go from the host's memory although gpu-direct is on: a GPU's driver gave "
+      "no memory for them in time; see nvidia-smi and the kernel's log",
       job->engine().view().job);
   job->let_ride(nullptr);
 }
