@@ -28,6 +28,7 @@ if ON_GPU:
 
 def meet(backend="gloo"):
     dist.init_process_group(backend, init_method=f"file://{TOLD['store']}", rank=RANK, world_size=SIZE, timeout=PATIENCE)
+    dist.barrier()  # a rank of Gloo can be done with meeting, and end, while another still waits for its answer
 
 
 def group(backend, runtime_dirs=None, ranks=None):
