@@ -36,6 +36,7 @@ void FakeDaemon::take_attach(Session& session, uint64_t id) {
     allocate(session, request.allocate());
     return;
   }
+  if (request.has_rings()) return make_rings(session, request.rings());
   if (request.has_offer()) {
     const std::lock_guard lock(mutex_);
     wire::AttachReply reply;
@@ -74,6 +75,7 @@ void FakeDaemon::greet(Session& session, uint64_t id, const wire::AttachHello& h
     reply.mutable_welcome()->set_restart_grace_ms(script_.restart_grace_ms);
     reply.mutable_welcome()->set_resumed(resumes);
     reply.mutable_welcome()->set_lends(script_.lends);
+    reply.mutable_welcome()->set_ring_layout(script_.rings ? kRingLayout : 0);
     reply.mutable_welcome()->set_stream_words(script_.stream_words);
     reply.mutable_welcome()->set_sums_on_gpus(script_.sums_on_gpus);
     reply.mutable_welcome()->set_takes_gpu_descriptors(script_.takes_gpu_descriptors);
@@ -85,6 +87,14 @@ void FakeDaemon::greet(Session& session, uint64_t id, const wire::AttachHello& h
   if (number == id) return;
   sessions_[number].fd = session.fd;
   sessions_.erase(id);
+}
+
+void FakeDaemon::make_rings(Session& session, const wire::MakeRings& request) {
+  session.rings = std::make_shared<FakeRings>();
+  wire::AttachReply reply;
+  reply.mutable_rings()->set_request(request.request());
+  reply.mutable_rings()->set_bytes(sizeof(RingPair));
+  send_packet(session.fd, reply.SerializeAsString(), session.rings->descriptors());
 }
 
 void FakeDaemon::allocate(Session& session, const wire::AllocateSegment& request) {
@@ -111,7 +121,8 @@ void FakeDaemon::allocate(Session& session, const wire::AllocateSegment& request
   reply.mutable_segment()->set_request(request.request());
   reply.mutable_segment()->set_segment(id);
   reply.mutable_segment()->set_bytes(bytes);
-  send_packet(session.fd, reply.SerializeAsString(), script_.memory == Memory::kNone ? -1 : fd);
+  send_packet(session.fd, reply.SerializeAsString(),
+              std::span(&fd, script_.memory == Memory::kNone ? 0 : 1));
 }
 
 void FakeDaemon::borrow(Session& session, const wire::BorrowSegment& request) {

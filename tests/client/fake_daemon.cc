@@ -111,6 +111,15 @@ void FakeDaemon::finish(const wire::Operation& operation) {
   run([&] { compute_once(last_routing_id_, operation); });
 }
 
+void FakeDaemon::end_by_ring(const wire::Operation& operation, RingEnd end) {
+  end.ticket = operation.ticket();
+  run([&] {
+    for (auto& [id, session] : sessions_) {
+      if (session.rings) session.rings->put(end);
+    }
+  });
+}
+
 void FakeDaemon::send(const wire::DaemonMessage& message) {
   send_bytes(message.SerializeAsString());
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 
 #include "proto/version.h"
 #include "proto/wire.h"
+#include "tests/client/fake_rings.h"
 
 namespace gradring::test {
 
@@ -48,6 +50,7 @@ struct Script {
   std::optional<wire::DaemonMessage> say_after_open;
   bool answer_join = true;
   bool lends = true;
+  bool rings = false;  // it makes rings, and tells ends by them where the test says so
   bool stream_words = true;
   bool takes_gpu_descriptors = true;
   bool gpu_direct = false;
@@ -96,6 +99,8 @@ class FakeDaemon {
                 std::optional<wire::Completion> completion = std::nullopt);
   // Likewise, but tells nobody. What was computed once is not computed again.
   void finish(const wire::Operation& operation);
+  // Tells every trainer that has rings by those; the ticket is the operation's.
+  void end_by_ring(const wire::Operation& operation, RingEnd end);
   // To the trainer that opened last, whatever it is.
   void send(const wire::DaemonMessage& message);
   void send_bytes(const std::string& bytes);
@@ -122,6 +127,7 @@ class FakeDaemon {
   struct Session {
     int fd = -1;
     std::string routing_id;  // empty until its control connection has opened it
+    std::shared_ptr<FakeRings> rings;
   };
   struct Segment {
     int fd = -1;
@@ -134,6 +140,7 @@ class FakeDaemon {
   void take_attach(Session& session, uint64_t id);
   void take_control();
   void greet(Session& session, uint64_t id, const wire::AttachHello& hello);
+  void make_rings(Session& session, const wire::MakeRings& request);
   void allocate(Session& session, const wire::AllocateSegment& request);
   void borrow(Session& session, const wire::BorrowSegment& request);
   void answer(const std::string& routing_id, const wire::ClientMessage& message);

@@ -27,20 +27,22 @@ int listen_at(const std::string& path, int type) {
   return fd;
 }
 
-void send_packet(int socket, const std::string& bytes, int descriptor) {
+void send_packet(int socket, const std::string& bytes, std::span<const int> descriptors) {
+  constexpr size_t kMost = 3;
+  must(descriptors.size() <= kMost, "as many descriptors in one packet");
   iovec part{const_cast<char*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMost * sizeof(int))> control{};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  if (descriptor >= 0) {
+  if (!descriptors.empty()) {
     header.msg_control = control.data();
-    header.msg_controllen = control.size();
+    header.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
     cmsghdr* rights = CMSG_FIRSTHDR(&header);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
+    rights->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size_bytes());
   }
   [[maybe_unused]] const ssize_t sent = ::sendmsg(socket, &header, MSG_NOSIGNAL);
 }

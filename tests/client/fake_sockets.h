@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 namespace gradring::test {
@@ -11,6 +12,6 @@ void must(bool condition, const char* what);
 int listen_at(const std::string& path, int type);
 
 // Best effort: a client that is gone already is no concern of a test's.
-void send_packet(int socket, const std::string& bytes, int descriptor = -1);
+void send_packet(int socket, const std::string& bytes, std::span<const int> descriptors = {});
 
 }  // namespace gradring::test

@@ -68,6 +68,17 @@ TEST_F(Loss, OfTheJobIsToldAlsoWithoutAnOp) {
   EXPECT_EQ(gradring_failure(comm_.get(), nullptr), GRADRING_ERR_FAILED);
 }
 
+TEST_F(Loss, OfTheJobIsToldWhoeverAsksForNothingElse) {
+  close_job("rank 1 died");
+  const auto start = Clock::now();
+  gradring_code code = GRADRING_OK;
+  while (code == GRADRING_OK && ms_since(start) < kSoonMs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    code = gradring_failure(comm_.get(), nullptr);
+  }
+  EXPECT_EQ(code, GRADRING_ERR_FAILED);
+}
+
 TEST_F(Loss, OfTheDaemonForGoodIsAFailure) {
   daemon_.die();
   while (submit_code() == GRADRING_OK) std::this_thread::sleep_for(std::chrono::milliseconds(1));

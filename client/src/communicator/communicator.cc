@@ -46,6 +46,7 @@ bool Communicator::over() {
 
 std::optional<Outcome> Communicator::failure() {
   Inside inside(*this);
+  session_.look(inside.lock());
   if (job_failure_ || !session_.lost()) return job_failure_;
   return last_words_;
 }

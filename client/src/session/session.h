@@ -160,6 +160,11 @@ class Session final : private Reader::Source {
     return reader_.wait_until(lock, deadline, done, Reader::Look::kEnds);
   }
 
+  // Acts on all that has arrived, for whoever asks what is known and waits for nothing.
+  void look(std::unique_lock<std::mutex>& lock) {
+    reader_.wait_until(lock, TimePoint{}, [] { return true; });
+  }
+
   // Ends the calls and waits of all threads with this error, until end_interruption().
   void interrupt(Status why);
   void end_interruption() { interruption_.reset(); }
