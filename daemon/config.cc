@@ -12,7 +12,6 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <set>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -46,6 +45,8 @@ po::options_description describe_options(bool for_file) {
     if (is_switch) value->implicit_value({}, "true");
     value->value_name(is_switch ? "BOOL" : option.argument);
     std::string help = option.help;
+    if (option.reread)
+      help.insert(std::min(help.find("; default: "), help.size()), "; reread on SIGHUP");
     if (!option.fallback.empty()) help += " [" + option.fallback + "]";
     settings.add_options()(option.name.c_str(), value, help.c_str());
   }
@@ -218,15 +219,13 @@ void derive_defaults(Config& config) {
 }  // namespace
 
 std::vector<std::string> wait_for_restart(const Config& running, const Config& read) {
-  const std::set<std::string> reread = {"log-level",    "allowed-keys",     "segment-limit",
-                                        "max-sessions", "sessions-per-uid", "segments-per-session"};
   const auto words_of = [](const Config& config, const std::string& option) {
     const auto found = config.words.find(option);
     return found == config.words.end() ? std::vector<std::string>{} : found->second;
   };
   std::vector<std::string> waiting;
   for (const Option& option : all_options()) {
-    if (reread.count(option.name) > 0) continue;
+    if (option.reread) continue;
     if (words_of(running, option.name) != words_of(read, option.name))
       waiting.push_back(option.name);
   }

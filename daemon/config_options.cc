@@ -15,6 +15,8 @@
 namespace gradring::daemon {
 namespace {
 
+constexpr bool kReread = true;
+
 // UCX keeps it in a byte.
 constexpr uint32_t kGidIndexMost = 255;
 
@@ -269,10 +271,8 @@ const std::vector<Option>& all_options() {
        text(&Config::machine_recording)},
       {"key", "FILE", "", "secret key of this node, made by gradringctl keygen; mode 0600", false,
        text(&Config::key_file)},
-      {"allowed-keys", "FILE", "",
-       "public keys of all nodes, one line each: NODE HOST:PORT KEY; "
-       "reread on SIGHUP",
-       false, text(&Config::allowed_keys_file)},
+      {"allowed-keys", "FILE", "", "public keys of all nodes, one line each: NODE HOST:PORT KEY",
+       false, text(&Config::allowed_keys_file), kReread},
       {"insecure", "", "false",
        "speak to peers without encryption or authentication although they "
        "are not on this machine",
@@ -334,9 +334,9 @@ const std::vector<Option>& all_options() {
       {"segment-limit", "SIZE", "",
        "shared memory that the trainers of one uid may hold; default: "
        "half of this host's memory",
-       false, size(&Config::segment_limit, 1 << 20)},
+       false, size(&Config::segment_limit, 1 << 20), kReread},
       {"segments-per-session", "COUNT", "1024", "shared segments of one trainer", false,
-       number(&Config::segments_per_session, 1, 65536)},
+       number(&Config::segments_per_session, 1, 65536), kReread},
       {"staging-limit", "SIZE", "64M", "memory for slices under way, of one job", false,
        size(&Config::staging_limit, 1 << 12)},
       {"feedback-limit", "SIZE", "1G",
@@ -355,9 +355,9 @@ const std::vector<Option>& all_options() {
        "processors, and at least one of two",
        false, number(&Config::reduce_threads, 0, 64)},
       {"max-sessions", "COUNT", "1024", "trainers attached at one time", false,
-       number(&Config::max_sessions, 1, 65536)},
+       number(&Config::max_sessions, 1, 65536), kReread},
       {"sessions-per-uid", "COUNT", "512", "trainers of one uid attached at one time", false,
-       number(&Config::sessions_per_uid, 1, 65536)},
+       number(&Config::sessions_per_uid, 1, 65536), kReread},
       {"max-jobs", "COUNT", "256", "jobs that form or run at one time", false,
        number(&Config::max_jobs, 1, 65536)},
       {"flight-recorder-size", "SIZE", "1M",
@@ -378,7 +378,7 @@ const std::vector<Option>& all_options() {
        "where Prometheus reads metrics, as in 127.0.0.1:7390; default: nowhere", false,
        text(&Config::metrics)},
       {"log-level", "LEVEL", "info", "debug, info, warning or error", false,
-       one_of(&Config::log_level, {"debug", "info", "warning", "error"})},
+       one_of(&Config::log_level, {"debug", "info", "warning", "error"}), kReread},
   };
   return kOptions;
 }

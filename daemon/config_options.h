@@ -17,6 +17,7 @@ struct Option {
   bool repeatable = false;
   // Empty, or what a good value looks like.
   std::function<std::string(Config&, const std::string& value)> set;
+  bool reread = false;  // on SIGHUP; others wait for a restart
 };
 
 const std::vector<Option>& all_options();
