@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from checks import TRAINER, wait_for_all
+from cluster import wait_until
 
 pytest.importorskip("pyte", reason="python3-pyte is not installed")
 from terminal import Terminal  # noqa: E402  (needs what the line above looks for)
@@ -182,3 +183,19 @@ def test_watch_of_nonsense_is_refused(single):
                   ["--watch", "jobs", "now"]):
         status, _, complaint = node.ctl(*words)
         assert status == 2 and complaint, words
+
+
+def test_more_jobs_than_it_shows_are_no_problem(pair):
+    """They wait for a second rank, which never comes."""
+    jobs = [pair.start_trainer(f"many-{i}", [TRAINER, "--ops", "1"], pair.nodes[0], 0, 2) for i in range(34)]
+    wait_until(lambda: sum(one["name"].startswith("many-") for one in pair.nodes[0].ask("jobs")["jobs"]) == 34, 30,
+               "all jobs form")
+    try:
+        status, text, complaint = pair.nodes[0].ctl("top", "--once", "--size", "100x80")
+        told = pair.nodes[0].ask("top")
+    finally:
+        for trainer in jobs:
+            trainer.kill()
+    assert status == 0 and not complaint, (text, complaint)
+    assert re.search(r"(?m)^\d+ more jobs are not shown$", text) and "!" not in text, text
+    assert told["healthy"] and len(told["left_out"]) == 1, told

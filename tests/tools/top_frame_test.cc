@@ -134,6 +134,13 @@ TEST(TopFrame, WhatIsWrongIsSeen) {
                                         HasSubstr("nobody listens"), HasSubstr("llama")));
 }
 
+TEST(TopFrame, SaysThatThereIsMoreWhichIsNoProblem) {
+  Model model = live_model();
+  model.left_out = {"8 more jobs are not shown"};
+  EXPECT_EQ(look_of(frame_of(model, View(), {200, 60}), "8 more jobs"), Look::kFaint);
+  EXPECT_THAT(shown(model, View()), Not(HasSubstr("! 8 more")));
+}
+
 TEST(TopFrame, SaysHowItIsLookedAt) {
   const Model model = live_model();
   View view;

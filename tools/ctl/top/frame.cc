@@ -104,6 +104,7 @@ Lines top_of(const Model& model, const View& view, size_t width, size_t most) {
   for (const std::string& problem : model.problems) {
     add_wrapped("! " + problem, width, 2, Look::kBad, &lines);
   }
+  for (const std::string& more : model.left_out) add_wrapped(more, width, 2, Look::kFaint, &lines);
   lines.emplace_back();
   return lines;
 }

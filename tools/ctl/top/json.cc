@@ -106,7 +106,8 @@ nlohmann::ordered_json json_of(const Model& model) {
   return {{"node", model.here},
           {"nodes", list_of(model.nodes)},
           {"jobs", list_of(model.jobs)},
-          {"links", list_of(model.links)}};
+          {"links", list_of(model.links)},
+          {"left_out", model.left_out}};
 }
 
 }  // namespace gradring::tools::top

@@ -152,8 +152,11 @@ Node node_of(const NodeSample& sample) {
 }  // namespace
 
 Model model_of(const Sample& before, const Sample& after) {
-  Model model{
-      .here = after.here, .peers = after.peers, .silent = after.silent, .problems = after.problems};
+  Model model{.here = after.here,
+              .peers = after.peers,
+              .silent = after.silent,
+              .problems = after.problems,
+              .left_out = after.left_out};
   for (const NodeSample& node : after.nodes) {
     model.nodes.push_back(node_of(node));
     const auto earlier = std::ranges::find(before.nodes, node.node, &NodeSample::node);

@@ -88,6 +88,7 @@ struct Model {
   std::vector<Job> jobs{};
   std::vector<Link> links{};
   std::vector<std::string> problems{};
+  std::vector<std::string> left_out{};  // no problem: there is more than is shown
   // Nothing as long as the daemon answers.
   struct Silence {
     uint64_t ms = 0;

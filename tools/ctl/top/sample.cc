@@ -33,6 +33,10 @@ std::string address_of(const Sample& sample, const std::string& node) {
   return node == sample.here ? "" : node;
 }
 
+std::string not_shown(size_t count, const char* what) {
+  return fmt::format("{} {} not shown", counted(count, what), count == 1 ? "is" : "are");
+}
+
 // Who can be asked, and, where all are, a word of who cannot. Returns those that are up: the time
 // to one that says nothing just now is not worth that a look waits for it.
 std::vector<std::string> take_peers(const wire::PeersReport& report, const Choice& choice,
@@ -54,7 +58,7 @@ std::vector<std::string> take_peers(const wire::PeersReport& report, const Choic
     if (peer.state() == "up") up.push_back(peer.node());
   }
   if (left_out > 0 && choice.all) {
-    sample->problems.push_back(fmt::format("{} are not shown", counted(left_out, "more node")));
+    sample->left_out.push_back(not_shown(left_out, "more node"));
   }
   return up;
 }
@@ -86,7 +90,7 @@ void ask_for_jobs(Questions& questions, const Jobs& jobs, Sample* sample) {
     answering.push_back(job.node);
   }
   if (left_out > 0) {
-    sample->problems.push_back(fmt::format("{} are not shown", counted(left_out, "more job")));
+    sample->left_out.push_back(not_shown(left_out, "more job"));
   }
   if (queries.empty()) return;
   std::vector<Reply> replies = questions.ask(queries);

@@ -41,6 +41,7 @@ struct Sample {
   std::map<std::string, int64_t> rtt_ns;
   size_t silent = 0;                  // nodes that were chosen and did not answer
   std::vector<std::string> problems;  // sentences: who did not answer, and why
+  std::vector<std::string> left_out;  // sentences: what there is more of than is asked about
 };
 
 // Each in a bounded time, as Questions says; its errors are those of the daemon here.
