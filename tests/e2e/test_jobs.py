@@ -3,7 +3,9 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 from checks import TRAINER, events, jobs_of, run_job, wait_for, wait_for_all
@@ -134,3 +136,18 @@ def test_conflicting_claims_are_both_named(pair):
     refused = wait_for(second, "refused")
     assert "node n0" in refused["message"] and "node n1" in refused["message"], refused
     first.kill()
+
+
+def test_a_job_that_is_over_has_no_op_open(pair):
+    """Not even by what was counted just before its trainers died in the middle of one."""
+    job = pair.launch("cut-off", [TRAINER, "--ops", "100000"])
+    wait_for_all(job, "done", 1)
+    job[1].signal(signal.SIGSTOP)
+    time.sleep(1)  # so that the last count is of the op that waits for it
+    assert [one["ops_open"] for one in jobs_of(pair.nodes[0])] == [1]
+    job.kill()
+
+    def over():
+        told = [one for one in pair.nodes[0].ask("jobs")["jobs"] if one["name"] == "cut-off" and one["over"]]
+        return told and told[0]
+    assert wait_until(over, 10, "the job is over")["ops_open"] == 0

@@ -154,7 +154,8 @@ wire::JobSummary Queries::summary_of(const core::JobInfo& info) const {
   summary.set_over(info.over);
   if (const Jobs::Job* job = parts_.jobs->find(info.incarnation)) summary.set_weight(job->weight);
   for (const JobTraffic& traffic : pulse_.jobs) {
-    if (traffic.job != info.incarnation) continue;
+    // What was counted before its end would be told as if ops were under way still.
+    if (info.over || traffic.job != info.incarnation) continue;
     summary.set_ops_completed(traffic.ops_completed);
     summary.set_ops_open(traffic.ops_open);
     summary.set_counted_at(pulse_.at);
