@@ -114,7 +114,7 @@ class Peers : private core::PeerNetActions {
   // "10.0.0.2:7300 (connection refused)", separated by commas; empty when all are up.
   std::string unreachable() const;
   wire::PeersReport report(core::Time now) const;
-  uint32_t count_up() const;
+  uint32_t count_up() const;  // without those that are suspect
   uint32_t count() const;
   // Of the data thread, in the order of report().
   std::vector<const PeerTraffic*> traffic() const;
@@ -201,6 +201,9 @@ class Peers : private core::PeerNetActions {
   // peers_relayed.cc
   void open_net();
   bool is_relayed(const Peer& peer) const;
+  // Of one that is up: whether each plane that is watched has been heard within `suspect`.
+  bool hears_control(const Peer& peer) const;
+  bool hears_data(const Peer& peer) const;
   Peer* by_address(const std::string& address);
   void want_link(const wire::Hello& hello, core::Time now);
   void greet_relayed(core::Time now);

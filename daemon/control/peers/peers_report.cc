@@ -29,9 +29,20 @@ std::unordered_map<std::string, uint32_t> Peers::lanes() const {
   return lanes;
 }
 
+bool Peers::hears_control(const Peer& peer) const {
+  return is_relayed(peer) ||
+         control_watch_.health_of(peer.node) == core::FailureDetector::Health::kAlive;
+}
+
+bool Peers::hears_data(const Peer& peer) const {
+  return !peer.data_watched ||
+         data_watch_.health_of(peer.node) == core::FailureDetector::Health::kAlive;
+}
+
 uint32_t Peers::count_up() const {
-  return static_cast<uint32_t>(
-      std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.up; }));
+  return static_cast<uint32_t>(std::count_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return peer.up && hears_control(peer) && hears_data(peer);
+  }));
 }
 
 void Peers::add_lanes(const Peer& peer, core::Time now, wire::PeerReport* report) const {
@@ -50,7 +61,6 @@ void Peers::add_lanes(const Peer& peer, core::Time now, wire::PeerReport* report
 }
 
 wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
-  using Health = core::FailureDetector::Health;
   const auto milliseconds = [](core::Time time) {
     return static_cast<uint64_t>(std::max<core::Time>(time, 0) / core::kMillisecond);
   };
@@ -67,8 +77,7 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
   if (peer.up) {
     add_lanes(peer, now, &report);
     report.set_connected_ms(milliseconds(now - peer.up_since));
-    const bool control = is_relayed(peer) || control_watch_.health_of(peer.node) == Health::kAlive;
-    const bool data = !peer.data_watched || data_watch_.health_of(peer.node) == Health::kAlive;
+    const bool control = hears_control(peer), data = hears_data(peer);
     report.set_state(control && data ? "up" : "suspect");
     if (!control || !data) {
       const core::FailureDetector& silent = control ? data_watch_ : control_watch_;
