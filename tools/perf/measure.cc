@@ -75,7 +75,7 @@ void Meter::wait_for(gradring_request request) {
   for (int64_t waited = 0; code == GRADRING_ERR_DEADLINE; waited += kPatienceMs) {
     if (waited > 0) {
       put_err(fmt::format(
-          "gradring-perf: rank {} waits for {} s (\"gradringctl jobs\" says for what)\n",
+          "gradring-perf: rank {} waits for {} s (\"gradringctl job NAME\" says for what)\n",
           job_.rank(), waited / 1000));
     }
     code = gradring_wait(job_.handle(), request, kPatienceMs, nullptr);
