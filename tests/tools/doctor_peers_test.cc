@@ -24,6 +24,7 @@ TEST(DoctorPeers, WhoIsNotUpIsToldWithWhatToTry) {
   EXPECT_EQ(found.level, Level::kFail);
   EXPECT_EQ(found.found, "lost: connection refused");
   EXPECT_THAT(found.remedy, HasSubstr("nc -vz b.example 7300"));
+  EXPECT_THAT(found.remedy, HasSubstr("open, see whether that daemon is stopped"));
 }
 
 TEST(DoctorPeers, OfWhoIsConnectedTheControlPortIsNotDoubted) {

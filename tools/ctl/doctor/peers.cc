@@ -28,7 +28,8 @@ std::string how_to_reach(const std::string& address) {
   std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
   const std::string port = printable(address.substr(colon + 1));
   return fmt::format(
-      "nc -vz {} {}: refused, start its daemon; silent, open TCP port {} in the firewalls",
+      "nc -vz {} {}: refused, start its daemon; silent, open TCP port {} in the firewalls; open, "
+      "see whether that daemon is stopped or hangs, and restart it",
       printable(host), port, port);
 }
 
