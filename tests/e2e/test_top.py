@@ -170,6 +170,16 @@ def test_watched_answers_follow_one_another_until_control_c(single):
         assert asked.wait(10) == 1, "the code of the last answer"
 
 
+def test_watch_ends_when_nobody_reads_it_though_it_has_nothing_to_print(single):
+    with watch(single.nodes[0], "--watch", "0.2", "job", "nobody") as asked:
+        assert "nobody" in asked.stderr.readline() + asked.stderr.readline()
+        asked.stdout.close()
+        try:
+            assert asked.wait(10) == 1, "the code of the last answer"
+        finally:
+            asked.kill()
+
+
 def test_watch_on_a_terminal_clears_it(single, show):
     screen = show(single, "--watch", "jobs")
     screen.wait_for("jobs every 2 s", "ops done")

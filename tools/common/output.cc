@@ -1,6 +1,7 @@
 #include "tools/common/output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,6 +22,11 @@ bool put_out(std::string_view text) {
 void put_err(std::string_view text) {
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
   (void)std::fflush(stderr);
+}
+
+bool reader_has_gone() {
+  pollfd out{STDOUT_FILENO, 0, 0};  // these two are told unasked
+  return ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
 }  // namespace gradring::tools

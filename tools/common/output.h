@@ -15,4 +15,8 @@ void fill_standard_descriptors();
 // The same to stderr, of which nobody could be told that it takes nothing.
 void put_err(std::string_view text);
 
+// Whether who read stdout has closed it, such as a head that has its lines: what prints again and
+// again would go on for nobody as long as it has nothing to print.
+bool reader_has_gone();
+
 }  // namespace gradring::tools

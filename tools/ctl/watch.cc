@@ -8,6 +8,8 @@
 #include <chrono>
 #include <thread>
 
+#include "tools/common/output.h"
+
 namespace gradring::tools {
 namespace {
 
@@ -53,7 +55,7 @@ int watch(double seconds, const std::function<int()>& answer,
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
   while (true) {
     const int code = answer();
-    if (!goes_on(code)) return code;
+    if (!goes_on(code) || reader_has_gone()) return code;
     last_code = code;
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
