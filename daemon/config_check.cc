@@ -1,14 +1,18 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <grp.h>
+#include <pwd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 
 #include "daemon/config.h"
+#include "daemon/fd.h"
 #include "daemon/keys.h"
 #include "proto/flight.h"
 
@@ -212,8 +216,20 @@ std::string fault_of_metrics(const Config& config) {
 }
 
 std::string fault_of_sockets(const Config& config) {
-  if (config.socket_group.empty() || getgrnam(config.socket_group.c_str()) != nullptr) return "";
-  return fmt::format("socket-group: there is no group {}", config.socket_group);
+  if (config.socket_group.empty()) return "";
+  const group* entry = getgrnam(config.socket_group.c_str());
+  if (entry == nullptr) {
+    return fmt::format("socket-group: there is no group {}", config.socket_group);
+  }
+  // Who may give a file to which group the kernel knows best.
+  const Fd file(memfd_create("socket-group", MFD_CLOEXEC));
+  if (!file || fchown(file.get(), static_cast<uid_t>(-1), entry->gr_gid) == 0) return "";
+  const passwd* user = getpwuid(geteuid());
+  return fmt::format(
+      "socket-group: {} cannot give its sockets to the group {}, which it is not in: usermod -aG "
+      "{} {}",
+      user != nullptr ? user->pw_name : std::to_string(geteuid()), config.socket_group,
+      config.socket_group, user != nullptr ? user->pw_name : "USER");
 }
 
 std::string fault_of_times(const Config& config) {

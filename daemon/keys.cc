@@ -40,13 +40,15 @@ std::string quoted_value(const std::string& line, const std::string& name) {
 }
 
 // From 254 on systemd hands a service's user its credentials by an ACL, whose mask stands where the
-// mode has the group's bits: 0440, though no group may read them.
+// mode has the group's bits: 0440, though no group may read them. Nobody but systemd makes folders
+// in /run/credentials, where --check-config looks from a shell.
 mode_t bits_of_others(const std::string& path) {
   std::error_code unknown;
   const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
   const auto itself = std::filesystem::canonical(path, unknown);
   const bool handed_over =
-      folder != nullptr && std::filesystem::equivalent(itself.parent_path(), folder, unknown);
+      itself.parent_path().parent_path() == "/run/credentials" ||
+      (folder != nullptr && std::filesystem::equivalent(itself.parent_path(), folder, unknown));
   return handed_over ? 07 : 077;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "daemon/await_network.h"
+#include "daemon/check_as.h"
 #include "daemon/clock.h"
 #include "daemon/config.h"
 #include "daemon/control/control_thread.h"
@@ -304,9 +305,9 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
   return kDrained;
 }
 
-int check(const Config& config) {
+int check(const Config& config, const std::string& whose) {
   const auto lanes = make_lanes(config);
-  if (!lanes) return refuse(lanes.error().message());
+  if (!lanes) return refuse(whose + lanes.error().message());
   const StandingFacts facts = facts_of(*lanes);
   return put_out(fmt::format("OK: node {}, {} on {} ({})\n", config.node, facts.transport,
                              facts.devices, facts.devices_reason));
@@ -314,20 +315,29 @@ int check(const Config& config) {
 
 int run(const std::string& program, const std::vector<std::string>& arguments) {
   block_signals();
-  const auto invocation = load_config(arguments, process_environment());
+  auto invocation = load_config(arguments, process_environment());
   if (!invocation) return refuse(invocation.error());
   using What = Invocation::What;
   if (invocation->what == What::kHelp || invocation->what == What::kVersion) {
     return put_out(invocation->text);
   }
+  std::string whose;  // whose daemon it is that would find a fault, where that is not clear
+  if (invocation->what == What::kCheckConfig) {
+    const std::string directory = invocation->config.runtime_dir;
+    if (const std::string user = become_user_of(directory); !user.empty()) {
+      whose = fmt::format("for {}, whose {} is: ", user, directory);
+      invocation = load_config(arguments, process_environment());
+      if (!invocation) return refuse(whose + invocation.error());
+    }
+  }
   const Config& config = invocation->config;
   for (const std::string& fault :
        {fault_of(config), fault_of_sources(config), fault_of_runtime_dir(config.runtime_dir)}) {
-    if (!fault.empty()) return refuse(fault);
+    if (!fault.empty()) return refuse(whose + fault);
   }
   start_logging(config.log_level);
   if (invocation->what == What::kKeep) return keep(config, program, arguments);
-  if (invocation->what == What::kCheckConfig) return check(config);
+  if (invocation->what == What::kCheckConfig) return check(config, whose);
   const NetworkWait wait = await_network(config);
   if (wait.told_to_end) return kDrained;
   // First of all: they fork, and must not inherit what is opened below.
