@@ -20,6 +20,18 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Another user's daemon may have been here first, such as root's, tried by hand before the service
+// ran. Where it has ended, its file gives way to ours; where it runs, its lock says so.
+Fd open_lock(const std::string& path) {
+  constexpr int kOurs = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  Fd file(open(path.c_str(), kOurs, 0644));
+  if (file || errno != EACCES) return file;
+  Fd theirs(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!theirs || flock(theirs.get(), LOCK_EX | LOCK_NB) != 0) return theirs;
+  if (unlink(path.c_str()) != 0) return theirs;
+  return Fd(open(path.c_str(), kOurs, 0644));
+}
+
 }  // namespace
 
 std::string fault_of_runtime_dir(const std::string& directory) {
@@ -63,7 +75,7 @@ tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,
         fmt::format("runtime-dir: cannot make {}: {}", directory, std::strerror(errno)));
   }
   const std::string path = directory + "/" + file_name;
-  Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  Fd file = open_lock(path);
   if (!file) {
     return tl::unexpected(
         fmt::format("runtime-dir: cannot open {}: {}", path, std::strerror(errno)));
