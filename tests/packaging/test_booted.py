@@ -192,6 +192,24 @@ def test_an_upgrade_leaves_the_running_daemon_alone(host, debs):
     assert pid_of(host) == old and host.show(UNIT, "SubState") == "running"
 
 
+def test_an_upgrade_leaves_a_stopped_daemon_stopped(host, debs):
+    """As after a drain; one that failed is started, as the new program may be what it needed."""
+    [deb] = debs.glob("gradringd_*.deb")
+    host.run("systemctl", "stop", UNIT)
+    host.run("dpkg", "-i", f"/var/{deb.name}", seconds=120)
+    assert host.show(UNIT, "ActiveState") == "inactive"
+    assert host.run("systemctl", "is-enabled", UNIT).stdout.strip() == "enabled"
+    host.run("systemctl", "start", UNIT)
+    conf = host.root.path / CONF
+    good = conf.read_text()
+    conf.write_text(f"{good}slots = none\n")
+    host.run("systemctl", "restart", UNIT, check=False)
+    assert host.show(UNIT, "ActiveState") == "failed"
+    conf.write_text(good)
+    host.run("dpkg", "-i", f"/var/{deb.name}", seconds=120)
+    wait_until(lambda: host.show(UNIT, "SubState") == "running", 30, "it runs")
+
+
 def test_removal_stops_it(host, debs):
     host.run("dpkg", "--remove", "gradringd", seconds=120)
     assert host.run("pgrep", "-x", "gradringd", check=False).returncode == 1
