@@ -216,3 +216,20 @@ def test_removal_stops_it(host, debs):
     [deb] = debs.glob("gradringd_*.deb")
     host.run("dpkg", "-i", f"/var/{deb.name}", seconds=120)
     wait_until(lambda: host.show(UNIT, "SubState") == "running", 30, "it runs once it is installed again")
+
+
+def test_a_purge_leaves_another_daemon_alone(host, debs):
+    """One of a container, or of the tarball, which serves where the service did."""
+    [deb] = debs.glob("gradringd_*.deb")
+    host.run("cp", "/usr/bin/gradringd", "/var/another")
+    host.run("systemctl", "stop", UNIT)
+    another = host.start("/var/another", "--config", "/dev/null")
+    try:
+        wait_until(lambda: host.run("gradringctl", "status", check=False).returncode == 0, 20, "it serves")
+        host.run("dpkg", "--purge", "gradringd", seconds=120)
+        assert host.run("gradringctl", "status").stdout
+    finally:
+        host.run("pkill", "-TERM", "-x", "another", check=False)
+        another.communicate(timeout=30)
+    host.run("dpkg", "-i", f"/var/{deb.name}", seconds=120)
+    wait_until(lambda: host.show(UNIT, "SubState") == "running", 30, "the service runs once it is installed again")
