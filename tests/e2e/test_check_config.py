@@ -55,6 +55,16 @@ def test_a_group_that_the_service_is_not_in_is_told(programs, service):
     assert status == 2 and f"usermod -aG daemon {USER}" in said, said
 
 
+def test_a_credential_of_the_service_is_good(programs, service):
+    """By an ACL of systemd's, as from 254 on, whose mask stands where the mode has the group's bits; in a /run of its own."""
+    made = "mount -t tmpfs tmpfs /run; mkdir -p $1; cp -p $2 $1/gradring.key; chmod 0440 $1/gradring.key; shift 2; exec \"$@\""
+    there = "/run/credentials/gradringd.service"
+    done = subprocess.run(["unshare", "-m", "sh", "-ec", made, "-", there, service / "a.key", programs / "gradringd", "--config",
+                           service / "conf", "--key", f"{there}/gradring.key", "--check-config"], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("OK: "), done
+
+
 def test_where_root_serves_it_looks_as_root(programs, service):
     """In a container, in a folder of the node's that is its gradring's."""
     os.chown(service / "a.key", 0, 0)
