@@ -48,6 +48,7 @@ def test_trainers_and_daemon_share_one_folder_and_nothing_else(manifests):
     pod = manifests["DaemonSet"]["spec"]["template"]["spec"]
     assert not pod.get("hostIPC") and not pod.get("hostPID")
     assert [volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume] == ["/run/gradring"]
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"], "trainers are there"
     [container] = pod["containers"]
     assert container["image"] == f"gradring:{VERSION}"
     assert manifests["Service"]["spec"]["clusterIP"] == "None"
