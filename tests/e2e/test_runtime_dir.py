@@ -52,6 +52,7 @@ def said_until(daemon, what):
 def test_its_owner_s_daemon_starts_where_root_s_was(programs, folder, end):
     with start(programs, folder) as roots:
         said_until(roots, " is ready")
+        assert (folder / "lock").stat().st_mode & 0o777 == 0o600, "whoever can open it can lock it, and keep the next daemon from it"
         with start_as_owner(programs, folder) as refused:
             said_until(refused, f"in use by another gradringd \\(pid {roots.pid}\\)")
             assert refused.wait(20) == 2

@@ -24,12 +24,21 @@ std::string parent_of(const std::string& path) {
 // ran. Where it has ended, its file gives way to ours; where it runs, its lock says so.
 Fd open_lock(const std::string& path) {
   constexpr int kOurs = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
-  Fd file(open(path.c_str(), kOurs, 0644));
+  Fd file(open(path.c_str(), kOurs, 0600));
   if (file || errno != EACCES) return file;
   Fd theirs(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!theirs || flock(theirs.get(), LOCK_EX | LOCK_NB) != 0) return theirs;
   if (unlink(path.c_str()) != 0) return theirs;
-  return Fd(open(path.c_str(), kOurs, 0644));
+  return Fd(open(path.c_str(), kOurs, 0600));
+}
+
+// Whoever can open a file can lock it, and so keep the next daemon from its start: that is for us
+// and for whom the folder belongs to.
+void close_to_others(const Fd& file, const std::string& directory) {
+  struct stat folder {};
+  const bool for_its_owner = geteuid() == 0 && stat(directory.c_str(), &folder) == 0;
+  if (for_its_owner && fchown(file.get(), folder.st_uid, folder.st_gid) != 0) return;
+  fchmod(file.get(), 0600);
 }
 
 }  // namespace
@@ -90,6 +99,7 @@ tl::expected<Fd, std::string> lock_runtime_dir(const std::string& directory,
                     "choose another directory",
                     directory, pid.empty() ? "unknown" : pid));
   }
+  close_to_others(file, directory);
   const std::string pid = fmt::format("{}\n", getpid());
   // For people only. On a full disk the lock holds without it, and the daemon starts.
   if (ftruncate(file.get(), 0) != 0 ||
