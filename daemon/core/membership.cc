@@ -289,7 +289,7 @@ std::vector<JobInfo> Membership::jobs() const {
                     id,
                     live.state,
                     live.view.epoch,
-                    live.view.size,
+                    live.size_at_end.value_or(live.view.size),
                     live.view.uid,
                     live.view.policy,
                     live.since,

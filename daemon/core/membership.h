@@ -257,6 +257,7 @@ class Membership {
     std::set<std::string> invited;
     std::map<std::string, Member> joiners;  // have accepted
     bool returned = false;  // from an earlier life, and not all members have been met yet
+    std::optional<uint32_t> size_at_end = {};  // ranks before the view that is closed
   };
 
   bool lose_while_forming(const JobId& job, const std::string& node);

@@ -162,6 +162,7 @@ void Membership::engine_ahead(const JobId& job, const std::string& node, uint64_
 // This node is a member of the next view.
 void Membership::adopt(Live& live, const Proposal& proposal) {
   const JobId id = live.view.incarnation;
+  if (proposal.view.closed && !live.view.closed) live.size_at_end = live.view.size;
   live.view = proposal.view;
   live.explanation = live.view.explanation;
   const Time last_rank_lost = std::exchange(live.last_rank_lost, 0);

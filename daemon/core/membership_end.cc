@@ -171,7 +171,7 @@ void Membership::remember(const Live& live) {
                       live.view.incarnation,
                       state,
                       live.view.epoch,
-                      live.view.size,
+                      live.size_at_end.value_or(live.view.size),
                       live.view.uid,
                       live.view.policy,
                       live.since,

@@ -87,6 +87,7 @@ TEST(MembershipFail, ATrainerThatDiesEndsTheJobEverywhereOnce) {
     EXPECT_THAT(town.failed_engines(node_of(rank)), testing::IsEmpty())
         << "what has moved may yet end well";
     EXPECT_EQ(town.at(node_of(rank)).jobs().at(0).state, JobState::kFailed);
+    EXPECT_EQ(town.at(node_of(rank)).jobs().at(0).size, 3u) << "as many as it had";
     EXPECT_EQ(town.at(node_of(rank)).busy_jobs(), 0u);
   }
   for (const uint32_t rank : {0u, 2u}) town.leave(sessions[rank]);
@@ -94,6 +95,7 @@ TEST(MembershipFail, ATrainerThatDiesEndsTheJobEverywhereOnce) {
   for (uint32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(town.engines(node_of(rank)), 0u) << "the last trainer is out of it";
     EXPECT_EQ(town.at(node_of(rank)).jobs().at(0).state, JobState::kFailed);
+    EXPECT_EQ(town.at(node_of(rank)).jobs().at(0).size, 3u);
     EXPECT_THAT(town.at(node_of(rank)).jobs().at(0).explanation, HasSubstr("exited with status 1"));
   }
 }

@@ -61,6 +61,17 @@ def test_a_peer_that_goes_and_comes_is_told(make_cluster):
     testbed.wait_until(lambda: kinds(first.ask("events"))[-1] == "peer up", 30, "n1 is back")
 
 
+def test_follow_ends_when_nobody_reads_it_though_nothing_happens(single):
+    node = single.nodes[0]
+    with subprocess.Popen([node.program("gradringctl"), "--runtime-dir", node.runtime_dir, "events", "--follow"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+        try:
+            follower.stdout.close()
+            assert follower.wait(10) == 1 and "cannot write what happened" in follower.stderr.read()
+        finally:
+            follower.kill()
+
+
 def test_follow_tells_what_comes(pair, tmp_path):
     path = tmp_path / "events"
     node = pair.nodes[0]

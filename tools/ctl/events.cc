@@ -83,7 +83,7 @@ void forget_older(std::vector<Happened>* events, const EventsWanted& wanted) {
   std::erase_if(*events, [&](const Happened& one) { return one.age_ms > *wanted.since_ms; });
 }
 
-// Until it is interrupted, or nothing more can be written.
+// Until it is interrupted, nothing more can be written, or nobody reads it any more.
 Status follow(const Context& context, const EventsWanted& wanted) {
   EventReader reader;
   std::vector<std::string> told;  // of what cannot be asked at the moment
@@ -102,7 +102,8 @@ Status follow(const Context& context, const EventsWanted& wanted) {
                    : line_of(one, wanted.all, context.style);
       lines += '\n';
     }
-    if (!put_out(lines)) return {Code::kInternal, "cannot write what happened"};
+    if (reader_has_gone() || !put_out(lines))
+      return {Code::kInternal, "cannot write what happened"};
     for (const std::string& complaint : problems) {
       if (std::ranges::find(told, complaint) != told.end()) continue;
       put_err(fmt::format("gradringctl events: {}\n", printable(complaint)));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tools/common/text.h"
 
@@ -78,19 +79,21 @@ using Jobs = std::map<std::string, Listed>;
 void ask_for_jobs(Questions& questions, const Jobs& jobs, Sample* sample) {
   std::vector<wire::Query> queries;
   std::vector<std::string> answering;
-  size_t left_out = 0;
-  for (const auto& [key, job] : jobs) {
-    if (job.summary.over()) continue;
-    if (queries.size() == kJobsMost) {
-      ++left_out;
-      continue;
-    }
-    queries.push_back(query_of(wire::Query::JOB, address_of(*sample, job.node)));
-    queries.back().set_job(key);
-    answering.push_back(job.node);
+  std::vector<const Jobs::value_type*> asked;
+  for (const auto& job : jobs) {
+    if (!job.second.summary.over()) asked.push_back(&job);
   }
-  if (left_out > 0) {
-    sample->left_out.push_back(not_shown(left_out, "more job"));
+  // Where there is no room for all, the ones that are longest there are shown, always the same.
+  std::ranges::stable_sort(asked, std::greater{},
+                           [](const auto* job) { return job->second.summary.age_ms(); });
+  if (asked.size() > kJobsMost) {
+    sample->left_out.push_back(not_shown(asked.size() - kJobsMost, "more job"));
+    asked.resize(kJobsMost);
+  }
+  for (const auto* job : asked) {
+    queries.push_back(query_of(wire::Query::JOB, address_of(*sample, job->second.node)));
+    queries.back().set_job(job->first);
+    answering.push_back(job->second.node);
   }
   if (queries.empty()) return;
   std::vector<Reply> replies = questions.ask(queries);
