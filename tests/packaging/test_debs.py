@@ -52,6 +52,17 @@ class Typist:
         return status
 
 
+def left_alone_by_needrestart(root, unit):
+    """As it reads what packages tell it, and asks that."""
+    script = """
+        our %nrconf = (override_rc => {});
+        eval do { local(@ARGV, $/) = "/etc/needrestart/conf.d/gradringd.conf"; <> };
+        die $@ if $@;
+        for my $words (keys %{$nrconf{override_rc}}) { print "not $words" if $ARGV[0] =~ /$words/ && !$nrconf{override_rc}{$words} }
+    """
+    return root.run("perl", "-e", script, unit).stdout.startswith("not ")
+
+
 def test_from_packages_to_a_measurement_in_five_commands(root, debs, tmp_path):
     commands = five_commands()
     assert len(commands) == 5, commands
@@ -73,6 +84,7 @@ def test_from_packages_to_a_measurement_in_five_commands(root, debs, tmp_path):
     finally:
         typist.close()
 
+    assert left_alone_by_needrestart(root, "gradringd.service") and not left_alone_by_needrestart(root, "cron.service")
     # Nobody is told to come back by files that are there without systemd having run.
     assert root.run("systemctl", "is-enabled", "gradringd").stdout.strip() == "enabled"
     assert root.run("getent", "passwd", "gradring").stdout.startswith("gradring:")
