@@ -76,8 +76,10 @@ void JobEngine::restore(const OpRecord& entry) {
   for (const Submission& submission : entry.locals) {
     const uint32_t index = local_index(submission.rank);
     op.locals[index] = submission;
-    if (entry.state == OpState::kGathering) ++locals_[index].open;
-    locals_[index].joined |= op.open() && op.key.space == OpKey::kNoMoreSpace;
+    if (entry.state == OpState::kGathering) {
+      ++locals_[index].open;
+      locals_[index].joined |= op.key.space == OpKey::kNoMoreSpace;
+    }
     if (!op.signature) op.signature = submission.signature;
     // Of unequal blocks only a submission tells the lengths.
     if (submission.signature == *op.signature) op.signature->blocks = submission.signature.blocks;

@@ -235,6 +235,32 @@ TEST(EngineJoin, ARestartOfTheDaemonAsksAgain) {
   EXPECT_TRUE(ring.all_ok({joined, last}));
 }
 
+// It is kept in the record for those who lack its end.
+TEST(EngineJoin, OneThatEndedBeforeARestartIsOverAfterIt) {
+  Ring ring(3);
+  std::vector<Ticket> joins{ring.submit(2, kJoinKey, join(), {1})};
+  ring.run();
+  ring.hold(2, 0);
+  for (const uint32_t rank : {0u, 1u}) joins.push_back(ring.submit(rank, kJoinKey, join(), {1}));
+  ring.run();
+  ASSERT_TRUE(ring.ended(joins[0]) && !ring.ended(joins[1]));
+  ring.restart(2);
+  ring.change_view();
+  ring.release(2, 0);
+  ring.run();
+  ASSERT_TRUE(ring.all_ok(joins));
+  std::vector<Ticket> tickets;
+  for (const uint32_t rank : {0u, 1u}) tickets.push_back(ring.submit(rank, op(0), join_point()));
+  ring.run();
+  EXPECT_THAT(ring.asked(2), IsEmpty()) << "it has more data, and comes there";
+  tickets.push_back(ring.submit(2, op(0), join_point()));
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+  joins = ring.submit_all({OpKey::kNoMoreSpace, 1}, join());
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(joins));
+}
+
 TEST(EngineJoin, ItsDeadlineBeginsAnewWithEachOpOfTheOthers) {
   EngineOptions options = small_slices();
   options.op_deadline = 100 * kSecond;
