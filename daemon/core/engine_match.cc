@@ -31,10 +31,10 @@ Op& JobEngine::op_of(const OpKey& key) {
     op = std::make_unique<Op>();
     ++open_;
     op->key = key;
+    names_.give({}, 0, op.get());  // our ranks may be those who do not submit it
     begin_ready(*op);
     op->expected = view_.size;
-    const auto carried = carried_.find(key);
-    if (carried != carried_.end()) {
+    if (const auto carried = carried_.find(key); carried != carried_.end()) {
       op->expected = carried->second.expected;
       op->root_node = carried->second.root_node;
       carried_.erase(carried);

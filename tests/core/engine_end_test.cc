@@ -28,6 +28,23 @@ TEST(EngineLeave, BeforeAnOpThatOthersWaitForIsToldOnceAndNamesTheRank) {
   EXPECT_THAT(failure.blame.evidence, HasSubstr("op 3 (allreduce sum of 10 float32)"));
 }
 
+// Only READY tells this node of the op, and READY has no names.
+TEST(EngineLeave, TheOpIsNamedAsItWasWhenTheRankSubmittedIt) {
+  const auto submit = [](Ring& ring, uint32_t rank, uint64_t use) {
+    return ring.submit(rank, {7, use}, sum_of(10), {}, Place::kApart, use == 0 ? "layer1" : "");
+  };
+  Ring ring(2);
+  const std::vector<Ticket> first{submit(ring, 0, 0), submit(ring, 1, 0)};
+  ring.run();
+  ASSERT_TRUE(ring.all_ok(first));
+  submit(ring, 1, 1);
+  ring.run();
+  EXPECT_EQ(ring.engine(0).progress(1).at(0).name, "layer1");
+  ring.leave(0);
+  ASSERT_EQ(ring.absences(0).size(), 1u);
+  EXPECT_THAT(ring.absences(0)[0].failure.blame.evidence, HasSubstr("op 'layer1' use 1"));
+}
+
 TEST(EngineLeave, TheSameWhenTheOthersSubmitAfterwards) {
   Ring ring(2, 2);
   ring.leave(1);
