@@ -182,10 +182,6 @@ class Communicator final : private Session::Events, private GpuPool::User {
 
   // pairs.cc: what goes from one rank to one other goes through a communicator of these two, which
   // comes about when the first of them needs it.
-  struct Pair {
-    std::shared_ptr<Communicator> body;
-    uint32_t nth = 0;  // of these two
-  };
   struct FarRequest {
     std::shared_ptr<Communicator> body;
     uint64_t ticket = 0;  // there
@@ -197,7 +193,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
   tl::expected<std::shared_ptr<Communicator>, Status> pair_with(
       std::unique_lock<std::mutex>& lock, uint32_t peer,
       std::vector<std::shared_ptr<Communicator>>* old);
-  Settings settings_of_pair(uint32_t peer, uint32_t nth) const;
+  Settings settings_of_pair(uint32_t peer) const;
   std::optional<FarRequest> far_request(uint64_t ticket);
   tl::expected<std::optional<Outcome>, Status> wait_far(uint64_t ticket, const FarRequest& far,
                                                         TimePoint deadline);
@@ -336,9 +332,9 @@ class Communicator final : private Session::Events, private GpuPool::User {
   uint64_t groups_since_ = 0;                         // ... since the job grew in this epoch
   std::vector<Communicator*> forming_;                // groups whose other ranks are waited for
   bool joining_ = false;                              // since begin()
-  std::map<uint32_t, Pair> pairs_;                    // by the other rank
-  std::map<uint64_t, FarRequest> far_;                // not yet waited for
-  uint64_t pairs_since_ = 0;                          // since the job grew in this epoch
+  std::map<uint32_t, std::shared_ptr<Communicator>> pairs_;  // by the other rank
+  std::map<uint64_t, FarRequest> far_;                       // not yet waited for
+  uint64_t pairs_since_ = 0;                                 // since the job grew in this epoch
   Requests requests_;
   Seen seen_;                                         // stays empty where no restart can follow
   uint64_t sequence_ = 0;                             // of the next op without a name

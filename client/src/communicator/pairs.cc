@@ -127,9 +127,9 @@ tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
     for (const auto& pair : over) pair->close(deadline);
     lock.lock();
   }
-  const Pair known = pairs_[peer];
-  if (known.body != nullptr && !known.body->over()) return known.body;
-  Settings settings = settings_of_pair(peer, known.nth + 1);
+  const std::shared_ptr<Communicator> known = pairs_[peer];
+  if (known != nullptr && !known->over()) return known;
+  Settings settings = settings_of_pair(peer);
   lock.unlock();
   auto made = begin(std::move(settings), commons_);
   lock.lock();
@@ -138,17 +138,18 @@ tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
     old->push_back(*made);
     return tl::unexpected(refused);
   }
-  if (known.body != nullptr) old->push_back(known.body);
-  pairs_[peer] = {*made, known.nth + 1};
+  if (known != nullptr) old->push_back(known);
+  pairs_[peer] = *made;
   return *made;
 }
 
-Settings Communicator::settings_of_pair(uint32_t peer, uint32_t nth) const {
+// Always of the same name: how often one of the two has waited for it in vain the other does not
+// know.
+Settings Communicator::settings_of_pair(uint32_t peer) const {
   const View& view = views_.newest();
   Settings settings = settings_;
   const auto [lower, higher] = std::minmax(peer, settings_.rank);
   settings.job += fmt::format("[{}:{}]", lower, higher);
-  if (nth > 1) settings.job += fmt::format("#{}", nth);
   settings.within = Within{view.incarnation, view.grown, {lower, higher}};
   settings.token = settings.within->token();
   settings.policy = "fail";
@@ -217,7 +218,7 @@ tl::expected<Progress, Status> Communicator::far_progress(const FarRequest& far)
 std::vector<std::shared_ptr<Communicator>> Communicator::all_pairs() const {
   std::vector<std::shared_ptr<Communicator>> all;
   for (const auto& [peer, pair] : pairs_) {
-    if (pair.body != nullptr) all.push_back(pair.body);
+    if (pair != nullptr) all.push_back(pair);
   }
   return all;
 }
