@@ -201,6 +201,29 @@ TEST(Open, EndsWhenTheDaemonDiesDuringTheHello) {
   EXPECT_THAT(refused.message, HasSubstr(daemon.runtime_dir() + "/attach.sock"));
 }
 
+// Its keeper holds the listening sockets: at which moment of the handshake it ends is chance.
+TEST(Open, WaitsForTheNextLifeOfADaemonThatEndsMeanwhile) {
+  for (const uint32_t grace_ms : {0u, 5000u}) {
+    for (bool Script::*unanswered : {&Script::answer_hello, &Script::answer_open}) {
+      FakeDaemon daemon;
+      daemon.set([&](Script& script) {
+        script.restart_grace_ms = grace_ms;
+        script.*unanswered = false;
+      });
+      std::thread keeper([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        daemon.set([&](Script& script) { script.*unanswered = true; });
+        daemon.die(Listeners::kKept);
+        if (grace_ms == 0) daemon.forget();
+        daemon.come_back();
+      });
+      const Comm comm = open(daemon, 0, 1);
+      keeper.join();
+      EXPECT_EQ(gradring_size(comm.get()), 1) << grace_ms;
+    }
+  }
+}
+
 TEST(Open, RefusesADaemonOfAnotherProtocol) {
   FakeDaemon daemon;
   daemon.set([](Script& script) { script.protocol = kClientProtocols.newest + 1; });

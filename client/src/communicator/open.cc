@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "client/src/communicator/communicator.h"
@@ -14,17 +17,40 @@ namespace gradring::client {
 
 namespace {
 
-tl::expected<Connection, Status> connect(const std::string& runtime_dir, TimePoint deadline) {
-  Handshake handshake(runtime_dir, std::nullopt);
+void sleep_on(const Handshake& handshake, TimePoint deadline) {
+  std::array<pollfd, 2> fds = {
+      {{handshake.attach_fd(), POLLIN, 0}, {handshake.control_fd(), POLLIN, 0}}};
+  const timespec left = time_left(std::min(deadline, handshake.alarm()));
+  ::ppoll(fds.data(), fds.size(), &left, nullptr);  // An early return only means another look.
+}
+
+// A daemon that ends meanwhile may have a keeper, at whose sockets its next life is waited for. If
+// nobody listens there any more it is gone, and what it left with says more than that.
+tl::expected<Connection, Status> connect(const std::string& runtime_dir) {
+  const TimePoint deadline = Clock::now() + kHandshakeTime;
+  std::optional<wire::AttachWelcome> former;
+  std::optional<Status> went;
+  std::optional<Handshake> handshake(std::in_place, runtime_dir, former);
   while (true) {
-    const auto opened = handshake.advance();
-    if (!opened) return tl::unexpected(opened.error().why);
-    if (*opened) return handshake.take();
-    if (Clock::now() >= deadline) return tl::unexpected(handshake.overdue());
-    std::array<pollfd, 2> fds = {
-        {{handshake.attach_fd(), POLLIN, 0}, {handshake.control_fd(), POLLIN, 0}}};
-    const timespec left = time_left(std::min(deadline, handshake.alarm()));
-    ::ppoll(fds.data(), fds.size(), &left, nullptr);  // An early return only means another look.
+    const auto opened = handshake->advance();
+    if (opened && *opened) return handshake->take();
+    if (Clock::now() >= deadline)
+      return tl::unexpected(opened ? handshake->overdue() : opened.error().why);
+    if (opened) {
+      sleep_on(*handshake, deadline);
+      continue;
+    }
+    const Ending& why = opened.error();
+    if (handshake->hung_up()) {
+      went = why.why;
+      if (const auto* welcome = handshake->welcome()) former = *welcome;
+      std::this_thread::sleep_for(kConnectPause);
+    } else if (why.cause != Cause::kPeerLost && former) {
+      former.reset();  // it does not know the session that nothing was done in
+    } else {
+      return tl::unexpected(went.value_or(why.why));
+    }
+    handshake.emplace(runtime_dir, former);
   }
 }
 
@@ -32,7 +58,7 @@ tl::expected<Connection, Status> connect(const std::string& runtime_dir, TimePoi
 
 tl::expected<std::unique_ptr<Communicator>, Status> Communicator::attach(
     Settings settings, std::shared_ptr<Commons> commons) {
-  auto connection = connect(settings.runtime_dir, Clock::now() + kHandshakeTime);
+  auto connection = connect(settings.runtime_dir);
   if (!connection) return tl::unexpected(connection.error());
   DaemonPlace place{settings.runtime_dir, connection->welcome.node()};
   std::unique_ptr<Communicator> communicator(new Communicator(

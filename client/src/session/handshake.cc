@@ -105,6 +105,7 @@ tl::expected<bool, Ending> Handshake::await_welcome() {
     return ended(Cause::kProtocol, packet.error());
   }
   if (!packet || (!packet->has_value() && !hello_sent_)) {
+    hung_up_ = true;
     return ended(Cause::kPeerLost, silent(runtime_dir_, "closed the connection without a word"));
   }
   if (!packet->has_value()) return false;
@@ -155,7 +156,7 @@ tl::expected<bool, Ending> Handshake::await_opened() {
   }
   const auto packet = attach_->receive();
   if (!packet) {
-    const bool closed = packet.error().code() == Code::kUnavailable;
+    const bool closed = hung_up_ = packet.error().code() == Code::kUnavailable;
     return ended(closed ? Cause::kPeerLost : Cause::kProtocol,
                  closed ? went_away(place()) : packet.error());
   }

@@ -34,6 +34,9 @@ class Handshake {
   // Null before that. From then on the daemon knows us.
   const wire::AttachWelcome* welcome() const { return welcome_ ? &*welcome_ : nullptr; }
 
+  // Whether it ended because the daemon that had taken the connection closed it, and said nothing.
+  bool hung_up() const { return hung_up_; }
+
   // What to sleep on, -1 for none yet, and when to look even so.
   int attach_fd() const { return attach_ ? attach_->fd() : -1; }
   int control_fd() const { return control_ ? control_->fd() : -1; }
@@ -60,6 +63,7 @@ class Handshake {
   TimePoint open_again_at_ = kNever;
   bool hello_sent_ = false;
   bool open_sent_ = false;
+  bool hung_up_ = false;
   std::optional<AttachSocket> attach_;
   std::optional<wire::AttachWelcome> welcome_;
   std::optional<ControlSocket> control_;
