@@ -96,6 +96,7 @@ void Membership::peer_up(const std::string& node) {
     send(node, change::Ask{id, live.view.epoch});
     if (live.done.count(node_) > 0) send(node, done_of(live));
   }
+  ask_if_committed(node);
   say_claims();  // before the words of witnesses, which do not go by way of us
   for (auto& [id, witness] : witnesses_) witness.meet(node);
   for (const auto& [key, gathering] : gatherings_) {
@@ -104,6 +105,19 @@ void Membership::peer_up(const std::string& node) {
   retry_deferred();
   settle_all();
   if (awaited) go_on_where_met();
+}
+
+// What it proposed and we accepted it has committed meanwhile, of which its peer_up() tells us, or
+// it knows nothing of that any more, and says so.
+void Membership::ask_if_committed(const std::string& proposer) {
+  for (const auto& [id, live] : live_) {
+    if (awaits_commit_of(live, proposer)) send(proposer, Accept{id});
+  }
+}
+
+bool Membership::awaits_commit_of(const Live& live, const std::string& node) const {
+  return live.state == JobState::kProposed && !live.joining && !live.proposer &&
+         live.view.members.front().node == node;
 }
 
 void Membership::forget_claims_of(const std::string& node) {

@@ -261,6 +261,8 @@ class Membership {
   };
 
   bool lose_while_forming(const JobId& job, const std::string& node);
+  void ask_if_committed(const std::string& proposer);
+  bool awaits_commit_of(const Live& live, const std::string& node) const;
 
   // claim.cc
   Status check_join(const JoinRequest& request) const;

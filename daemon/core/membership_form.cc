@@ -172,8 +172,11 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
 void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
   if (it == live_.end()) return send(from, Reject{accept.incarnation, ""});  // too late
-  if (!it->second.proposer && it->second.invited.count(from) == 0) return;
   Live& live = it->second;
+  // It was away when that was told.
+  if (live.failure && live.invited.count(from) == 0)
+    return send(from, JobFailed{accept.incarnation, live.view.epoch, *live.failure});
+  if (!live.proposer && live.invited.count(from) == 0) return;
   if (live.invited.count(from) > 0) return on_join_accept(live, from);
   live.awaited.erase(from);
   if (!live.awaited.empty()) return;

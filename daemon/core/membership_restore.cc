@@ -173,7 +173,7 @@ void Membership::peer_away(const std::string& node) {
   for (auto& [id, live] : live_) {
     if (live.change) {
       live.change->away(node);
-    } else if (live.view.index_of(node)) {
+    } else if (live.view.index_of(node) && !awaits_commit_of(live, node)) {
       forming.push_back(id);
     }
   }

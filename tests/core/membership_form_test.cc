@@ -113,6 +113,57 @@ TEST(MembershipForm, TwoNodesStepByStep) {
   EXPECT_EQ(*town.at("a").view_of(view.incarnation), view);
 }
 
+// Whoever has accepted, and loses the connection to a proposer that may come back, cannot know
+// whether that had committed.
+TEST(MembershipForm, AProposerThatIsAwayIsAskedForItsCommitWhenItIsBack) {
+  for (const char* policy : {"fail", "elastic"}) {
+    for (const char* lost : {"Propose", "Accept", "Commit"}) {
+      Town town(3);
+      std::vector<SessionId> sessions;
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        JoinRequest request = trainer(rank, 3);
+        request.policy = policy;
+        sessions.push_back(town.join(node_of(rank), request));
+      }
+      if (lost == std::string("Propose")) {
+        town.hold("a", "b");
+        town.run();
+      } else if (lost == std::string("Accept")) {
+        town.hold("b", "a");
+        town.run();
+      } else {
+        run_until_b_is_to_hear_of_the_commit(&town);
+      }
+      town.part("a", "b");
+      town.release("a", "b");
+      town.release("b", "a");
+      town.settle();
+      EXPECT_TRUE(town.waits(sessions[1])) << lost;
+      town.connect("a", "b");
+      town.settle();
+      for (const SessionId session : sessions) {
+        EXPECT_TRUE(town.admitted(session)) << policy << lost << town.refusal(session);
+        EXPECT_EQ(town.job_of(session), town.job_of(sessions[0])) << policy << lost;
+      }
+    }
+  }
+}
+
+TEST(MembershipForm, WhoAcceptedIsToldOfAJobThatFailedWhileItsProposerWasAway) {
+  Town town(2);
+  const SessionId zero = town.join("a", trainer(0, 2));
+  const SessionId one = town.join("b", trainer(1, 2));
+  run_until_b_is_to_hear_of_the_commit(&town);
+  town.part("a", "b");
+  town.release("a", "b");
+  town.at("a").engine_failed(town.job_of(zero), {Cause::kProtocol, {}});
+  town.run();
+  EXPECT_TRUE(town.waits(one));
+  town.connect("a", "b");
+  town.settle();
+  EXPECT_THAT(town.refusal(one), HasSubstr("job train: "));
+}
+
 TEST(MembershipForm, ASingleNodeFormsAtOnce) {
   Town town(1);
   const SessionId one = town.join("a", trainer(1, 2));
