@@ -78,6 +78,9 @@ struct CudaTwin {
   // The stream has as much work as a driver takes: whoever records an event there waits until that
   // is over. On a GPU so does whoever puts anything else there.
   void (*fill_up)(void* stream, bool on);
+  // So much at most was on one stream of a GPU's at a time, until now. (What a driver takes before
+  // it has its caller wait depends on it: some 1,000.)
+  size_t (*most)();
 };
 
 // Loads it into this process, once.

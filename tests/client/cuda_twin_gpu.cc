@@ -222,6 +222,7 @@ int enqueue(void* stream, Act act) {
   const auto found = gpu().streams.find(stream);
   if (found == gpu().streams.end() || found->second.ended) return kInvalidHandle;
   found->second.work.push_back({Clock::now(), ++gpu().put, std::move(act)});
+  if (found->second.made) gpu().most = std::max(gpu().most, found->second.work.size());
   return kSuccess;
 }
 

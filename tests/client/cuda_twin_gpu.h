@@ -108,6 +108,7 @@ struct Gpu {
   std::string hangs_while;  // a file is there; empty: it does not
   uint64_t buffers = 0;
   uint64_t put = 0;  // so often something on a stream
+  size_t most = 0;   // on one of them at a time
   uint64_t streams_made = 0;
   uint64_t connections = 0;  // that streams share; 0: each has its own
   int count = 1;

@@ -147,6 +147,11 @@ void twin_fill_up(void* stream, bool on) {
   gpu().streams.at(stream).full = on;
 }
 
+size_t twin_most() {
+  const std::lock_guard lock(gpu().mutex);
+  return gpu().most;
+}
+
 void twin_settle(bool on) {
   const std::lock_guard lock(gpu().mutex);
   gpu().settles = on;
@@ -192,6 +197,7 @@ const gradring::test::CudaTwin gradring_cuda_twin = {
     twin_share_contexts,
     twin_share,
     twin_lose,
-    twin_fill_up};
+    twin_fill_up,
+    twin_most};
 }
 // NOLINTEND(readability-identifier-naming)

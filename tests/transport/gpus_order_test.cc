@@ -68,6 +68,37 @@ TEST_F(GpuOrder, TheGpusOfASumTakeTurns) {
   EXPECT_EQ(first[0] + second[0], 22);
 }
 
+// Its driver would have the daemon wait with it, and all of the node's jobs.
+TEST_F(GpuOrder, AGpuThatIsBehindIsNotGivenAllThereIs) {
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 0);
+  std::vector<std::vector<float>> outs(2000, std::vector<float>(1));
+  ASSERT_TRUE(sum({a, b}, outs[0], 0).ok());
+  all_end_well(1);  // its stream is there now
+  twin_.hold_gpu(0, true);
+  for (size_t i = 0; i < outs.size(); ++i) ASSERT_TRUE(sum({a, b}, outs[i], i).ok());
+  EXPECT_THAT(twin_.most(), testing::AllOf(testing::Gt(100u), testing::Lt(1000u)));
+  twin_.hold_gpu(0, false);
+  all_end_well(outs.size());
+  EXPECT_THAT(outs, testing::Each(std::vector<float>{11}));
+  EXPECT_LT(twin_.most(), 1000u);
+}
+
+// All of what waits ends when nothing works any more.
+TEST_F(GpuOrder, WhatWaitsForAGpuThatIsLostFails) {
+  const Memory a = lend_floats({1}, 0);
+  std::vector<float> out(1);
+  ASSERT_TRUE(sum({a, a}, out, 0).ok());
+  all_end_well(1);
+  twin_.hold_gpu(0, true);
+  for (uint64_t ticket = 0; ticket < 2000; ++ticket) ASSERT_TRUE(sum({a, a}, out, ticket).ok());
+  twin_.lose(0, true);
+  const auto ended = ends();
+  EXPECT_EQ(ended.size(), 2000u);
+  for (const auto& [ticket, status] : ended) EXPECT_FALSE(status.ok()) << ticket;
+  twin_.hold_gpu(0, false);
+  twin_.lose(0, false);
+}
+
 TEST_F(GpuOrder, GpusThatCannotReadOneAnotherAreToldSo) {
   have(2);
   twin_.answer("cuDeviceCanAccessPeer", 1);

@@ -64,9 +64,9 @@ class Engine : public Gpus {
   Status begin_now(const Allreduce& all, uint64_t ticket);
   Status begin_now(const Spread& spread, uint64_t ticket);
   // Whether what is to begin may do so at once: nothing that came before waits, or works in its
-  // memory of the host on another GPU, and, where all GPUs do it at once, nobody has the driver for
-  // long. Then not until `launches` is let go of. On their streams GPUs never wait for one another:
-  // one that fails would keep the others for ever.
+  // memory of the host on another GPU, no GPU has as much as its driver takes, and, where all GPUs
+  // do it at once, nobody has the driver for long. Then not until `launches` is let go of. On their
+  // streams GPUs never wait for one another: one that fails would keep the others for ever.
   bool is_free(bool jointly, std::span<const GpuRange> ranges, const Queue::Host& host,
                LaunchLock* launches);
   void begin_waiting();
@@ -74,11 +74,14 @@ class Engine : public Gpus {
   bool fits(size_t index, std::span<const GpuRange> ranges) const;
   // Of the GPUs that fit the one that works in `host`, or in turn; null: there is none.
   Queue* choose(std::span<const GpuRange> ranges, const Queue::Host& host);
-  // `traced`: inputs of a sum that is watched; 0: it is not.
-  Status put(Queue& queue, uint64_t ticket, const Queue::Host& host, size_t traced,
+  struct Load {
+    size_t traced = 0;  // inputs of a sum that is watched; 0: it is not
+    size_t calls = 0;   // of the driver
+  };
+  Status put(Queue& queue, uint64_t ticket, const Queue::Host& host, const Load& load,
              const std::function<Driver::Result(const Watch&)>& enqueue);
   // The same on all GPUs, for one ticket.
-  Status put_jointly(uint64_t ticket, const Queue::Host& host, size_t traced,
+  Status put_jointly(uint64_t ticket, const Queue::Host& host, const Load& load,
                      const std::function<Status(std::span<const Watch>)>& enqueue);
   // Each GPU takes what is for its own memory from the host.
   Status put_on_each(const Spread& spread, uint64_t ticket);

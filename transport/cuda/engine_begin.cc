@@ -89,12 +89,12 @@ Status Engine::begin(const Sum& sum, uint64_t ticket) {
 Status Engine::begin_now(const Sum& sum, uint64_t ticket) {
   const Queue::Host host = host_of(sum);
   if (all_ != nullptr && takes(*all_, sum)) {
-    return put_jointly(ticket, host, traced(sum),
+    return put_jointly(ticket, host, {traced(sum), calls_of(sum)},
                        [&](auto watches) { return enqueue_jointly(*all_, sum, watches); });
   }
   Queue* const queue = choose(sum.inputs, host);
   if (queue == nullptr) return cannot_reach();
-  return put(*queue, ticket, host, traced(sum),
+  return put(*queue, ticket, host, {traced(sum), calls_of(sum)},
              [&](const Watch& watch) { return enqueue(queue->gpu(), sum, watch); });
 }
 
@@ -124,12 +124,12 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
 
 Status Engine::begin_now(const Allreduce& all, uint64_t ticket) {
   if (all_ != nullptr && !all.on && takes(*all_, all)) {
-    return put_jointly(ticket, {}, traced(all),
+    return put_jointly(ticket, {}, {traced(all), calls_of(all)},
                        [&](auto watches) { return enqueue_jointly(*all_, all, watches); });
   }
   Queue* const queue = queue_for(all);
   if (queue == nullptr) return cannot_reach();
-  return put(*queue, ticket, {}, traced(all),
+  return put(*queue, ticket, {}, {traced(all), calls_of(all)},
              [&](const Watch& watch) { return enqueue(queue->gpu(), all, watch); });
 }
 
@@ -157,11 +157,13 @@ Status Engine::begin(const Spread& spread, uint64_t ticket) {
 Status Engine::begin_now(const Spread& spread, uint64_t ticket) {
   const Queue::Host host = host_of(spread);
   if (all_ != nullptr && takes(*all_, spread)) {
-    return put_jointly(ticket, host, 0, [&](auto) { return enqueue_jointly(*all_, spread); });
+    return put_jointly(ticket, host, {0, calls_of(spread)},
+                       [&](auto) { return enqueue_jointly(*all_, spread); });
   }
   Queue* const queue = choose(spread.outputs, host);
   if (queue == nullptr) return put_on_each(spread, ticket);
-  return put(*queue, ticket, host, 0, [&](const Watch&) { return enqueue(queue->gpu(), spread); });
+  return put(*queue, ticket, host, {0, calls_of(spread)},
+             [&](const Watch&) { return enqueue(queue->gpu(), spread); });
 }
 
 bool Engine::is_free(bool jointly, std::span<const GpuRange> ranges, const Queue::Host& host,
@@ -169,7 +171,9 @@ bool Engine::is_free(bool jointly, std::span<const GpuRange> ranges, const Queue
   if (!waiting_.empty()) return false;
   size_t before = 0;
   for (size_t i = 0; i < queues_.size(); ++i) {
-    if (queues_[i] == nullptr || !queues_[i]->is_before(host)) continue;
+    if (queues_[i] == nullptr) continue;
+    if (queues_[i]->full()) return false;
+    if (!queues_[i]->is_before(host)) continue;
     if (jointly || !fits(i, ranges)) return false;
     ++before;
   }
@@ -181,11 +185,10 @@ void Engine::begin_waiting() {
   while (!waiting_.empty()) {
     const LaunchLock launches = try_lock_launches();
     Status status = why_broken();
-    const auto is_before = [this](const auto& queue) {
-      return queue != nullptr && queue->is_before(waiting_.front().host);
+    const auto keeps = [this](const auto& queue) {
+      return queue != nullptr && (queue->full() || queue->is_before(waiting_.front().host));
     };
-    const bool waits =
-        !launches.owns_lock() || std::any_of(queues_.begin(), queues_.end(), is_before);
+    const bool waits = !launches.owns_lock() || std::any_of(queues_.begin(), queues_.end(), keeps);
     if (status.ok() && waits) return;
     const Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
@@ -194,7 +197,7 @@ void Engine::begin_waiting() {
   }
 }
 
-Status Engine::put(Queue& queue, uint64_t ticket, const Queue::Host& host, size_t traced,
+Status Engine::put(Queue& queue, uint64_t ticket, const Queue::Host& host, const Load& load,
                    const std::function<Driver::Result(const Watch&)>& enqueue) {
   const Gpu& gpu = queue.gpu();
   const Gpu::Current current(gpu);
@@ -204,12 +207,12 @@ Status Engine::put(Queue& queue, uint64_t ticket, const Queue::Host& host, size_
   if (result != Driver::kSuccess) {
     return {Code::kUnavailable, gpu.words("takes no work of the daemon", result)};
   }
-  const Queue::Trace trace = queue.take_trace(traced);
+  const Queue::Trace trace = queue.take_trace(load.traced);
   result = enqueue(queue.watch(trace));
   if (result == Driver::kSuccess) result = gpu.driver().record_event(event, gpu.stream());
   // Some of it may be under way: it has begun, and will be told to have ended so.
   if (result != Driver::kSuccess) has_failed(gpu, result);
-  queue.push(ticket, event, host, trace);
+  queue.push(ticket, event, host, trace, load.calls);
   return {};
 }
 
@@ -221,9 +224,9 @@ Status Engine::put_on_each(const Spread& spread, uint64_t ticket) {
     std::copy_if(spread.outputs.begin(), spread.outputs.end(), std::back_inserter(own),
                  [&gpu](const GpuRange& output) { return &gpu_of(output) == gpu.get(); });
     if (own.empty()) continue;
-    Status status = put(queue_of(gpu->index()), ticket, host, 0, [&](const Watch&) {
-      return enqueue(*gpu, Spread{spread.from, own, spread.bytes});
-    });
+    const Spread part{spread.from, own, spread.bytes};
+    Status status = put(queue_of(gpu->index()), ticket, host, {0, calls_of(part)},
+                        [&](const Watch&) { return enqueue(*gpu, part); });
     if (status.ok()) {
       ++begun;
       continue;
@@ -236,7 +239,7 @@ Status Engine::put_on_each(const Spread& spread, uint64_t ticket) {
   return {};
 }
 
-Status Engine::put_jointly(uint64_t ticket, const Queue::Host& host, size_t traced,
+Status Engine::put_jointly(uint64_t ticket, const Queue::Host& host, const Load& load,
                            const std::function<Status(std::span<const Watch>)>& enqueue) {
   std::vector<Driver::Event> events(gpus_.size());
   for (size_t i = 0; i < gpus_.size(); ++i) {
@@ -251,7 +254,7 @@ Status Engine::put_jointly(uint64_t ticket, const Queue::Host& host, size_t trac
   std::vector<Queue::Trace> traces;
   std::vector<Watch> watches;
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    traces.push_back(queue_of(i).take_trace(traced));
+    traces.push_back(queue_of(i).take_trace(load.traced));
     watches.push_back(queue_of(i).watch(traces[i]));
   }
   Status status = enqueue(watches);
@@ -260,7 +263,7 @@ Status Engine::put_jointly(uint64_t ticket, const Queue::Host& host, size_t trac
     const Gpu::Current current(*gpus_[i]);
     const auto result = gpus_[i]->driver().record_event(events[i], gpus_[i]->stream());
     if (result != Driver::kSuccess) has_failed(*gpus_[i], result);
-    queue_of(i).push(ticket, events[i], host, traces[i]);
+    queue_of(i).push(ticket, events[i], host, traces[i], load.calls);
   }
   joint_[ticket] = {gpus_.size(), std::chrono::steady_clock::now()};
   return {};

@@ -15,6 +15,19 @@ size_t traced(const Gpus::Sum& sum) {
 
 size_t traced(const Gpus::Allreduce& all) { return is_float(all.dtype) ? all.inputs.size() : 0; }
 
+// A kernel and a copy for each piece.
+size_t calls_of(const Gpus::Sum& sum) {
+  return 2 * (1 + sum.count * size_of(sum.dtype) / kPieceBytes);
+}
+
+size_t calls_of(const Gpus::Allreduce& all) {
+  return 1 + all.count * size_of(all.dtype) / kPieceThereBytes;
+}
+
+size_t calls_of(const Gpus::Spread& spread) {
+  return spread.outputs.size() * (1 + spread.bytes / kPieceBytes);
+}
+
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Sum& sum, const Watch& watch) {
   const size_t element = size_of(sum.dtype);
   if (sum.inputs.size() == 1 && !scales({sum.factors})) {

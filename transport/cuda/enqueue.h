@@ -12,6 +12,10 @@ Driver::Result enqueue(const Gpu& gpu, const Gpus::Allreduce& allreduce, const W
 // How many of its inputs a Watch is for; 0: it does not look for what is not finite.
 size_t traced(const Gpus::Sum& sum);
 size_t traced(const Gpus::Allreduce& allreduce);
+// Calls of the driver that one of these takes, about.
+size_t calls_of(const Gpus::Sum& sum);
+size_t calls_of(const Gpus::Allreduce& allreduce);
+size_t calls_of(const Gpus::Spread& spread);
 // It reaches all outputs, and has one of them.
 Driver::Result enqueue(const Gpu& gpu, const Gpus::Spread& spread);
 

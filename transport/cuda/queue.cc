@@ -47,6 +47,14 @@ void Queue::push(Work work) {
   if (work_.empty()) asked_ = std::chrono::steady_clock::now();
   work.mark = gpu_->progress().mark(gpu_->driver(), gpu_->stream());
   work_.push_back(work);
+  calls_ += work.calls;
+}
+
+Queue::Work Queue::take_oldest() {
+  const Work work = work_.front();
+  work_.pop_front();
+  calls_ -= work.calls;
+  return work;
 }
 
 // The stream marks what it has done, and the driver knows of what it never will.
@@ -85,7 +93,7 @@ Driver::Result Queue::fetch() {
     result = gpu_->driver().record_event(work.event, gpu_->stream());
   }
   if (result != Driver::kSuccess) return result;
-  work_.pop_front();
+  take_oldest();
   work.fetched = true;
   work.host = {};  // nothing is done there any more
   push(work);
@@ -93,8 +101,7 @@ Driver::Result Queue::fetch() {
 }
 
 Queue::Ended Queue::pop(bool well) {
-  const Work work = work_.front();
-  work_.pop_front();
+  const Work work = take_oldest();
   spare_.push_back(work.event);
   Ended ended{work.ticket, {}};
   if (!work.trace.number) return ended;

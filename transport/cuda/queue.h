@@ -36,6 +36,9 @@ class Queue {
 
   const Gpu& gpu() const { return *gpu_; }
   bool empty() const { return work_.empty(); }
+  // What more is put there the driver may have to keep waiting, and who puts it with it: a GPU
+  // whose stream has so much has no need of more, or hangs.
+  bool full() const { return calls_ >= kCallsMost; }
 
   // Something that was begun there, and what is to begin must come behind it.
   bool is_before(const Host& host) const;
@@ -62,23 +65,33 @@ class Queue {
     return trace.number ? gpu_->traces().watch(*trace.number) : Watch();
   }
   // Its event has been recorded.
-  void push(uint64_t ticket, Driver::Event event, const Host& host, const Trace& trace) {
-    push({ticket, event, {}, host, trace, false});
+  // `calls`: of the driver, that it took.
+  void push(uint64_t ticket, Driver::Event event, const Host& host, const Trace& trace,
+            size_t calls) {
+    push({ticket, event, {}, host, trace, calls + kCallsBehind, false});
   }
 
  private:
+  // A driver takes some 1,000 before it waits (not in its documents); what comes when there is one
+  // less than these may take another hundred.
+  static constexpr size_t kCallsMost = 512;
+  static constexpr size_t kCallsBehind = 2;  // an event and a mark
+
   struct Work {
     uint64_t ticket;
     Driver::Event event;
     std::optional<uint32_t> mark;  // behind it
     Host host;
     Trace trace;
+    size_t calls;
     bool fetched;
   };
   void push(Work work);
+  Work take_oldest();
 
   const std::shared_ptr<Gpu> gpu_;
   std::deque<Work> work_;
+  size_t calls_ = 0;                             // of all of it
   std::chrono::steady_clock::time_point asked_;  // the driver
   std::vector<Driver::Event> spare_;
   std::vector<uint32_t> spare_traces_;
