@@ -120,8 +120,13 @@ TEST(Probes, LatencyHasMinMedianAndTail) {
   EXPECT_EQ(offence(schema_of("bandwidth-matrix"), document_of(answer)), "");
   EXPECT_THAT(answer.text, HasSubstr("20.0 / 40.0 / 120.0\n"));
   EXPECT_THAT(answer.text, HasSubstr("40.0 / 80.0 / 240.0*"));
+  EXPECT_THAT(answer.text, HasSubstr("\nmedians: min 40.0, median 60.0, max 80.0 us\n"))
+      << "not of all three figures of a cell";
   EXPECT_THAT(answer.text, HasSubstr("* worst: b to a\n"));
   EXPECT_THAT(answer.problems, IsEmpty());
+  const std::string picture = draw_probes(matrix);  // its cells have the medians alone
+  EXPECT_THAT(picture, HasSubstr(">medians: min 40.0, median 60.0, max 80.0 us<"));
+  EXPECT_THAT(picture, HasSubstr(">there and back in us, medians, "));
 }
 
 TEST(Probes, CellsAreAllWaysThatStand) {

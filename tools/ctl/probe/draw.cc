@@ -71,7 +71,8 @@ class HeatMap {
     const double middle = picture_.width / 2;
     picture_.text({middle, 40},
                   matrix_.latency ? "Latency between nodes" : "Bandwidth between nodes", "title");
-    picture_.text({middle, 64}, fitted(probes_title(matrix_), picture_.width - 48, 11), "small");
+    picture_.text({middle, 64}, fitted(probes_title(matrix_, "medians"), picture_.width - 48, 11),
+                  "small");
     for (uint32_t lane = 0; lane < matrix_.lanes(); ++lane) panel(lane);
     if (spread_) legend();
     return svg_file(picture_, "what gradring measured between nodes", style_sheet());
@@ -143,11 +144,7 @@ class HeatMap {
                   Picture::Anchor::kStart);
     const ProbeCell& worst = *spread_->worst;
     const double middle = picture_.width / 2;
-    picture_.text(
-        {middle, y + 46},
-        fmt::format("min {}, median {}, max {}", value_text(matrix_, spread_->min),
-                    value_text(matrix_, spread_->median), value_text(matrix_, spread_->max)),
-        "heading");
+    picture_.text({middle, y + 46}, spread_text(matrix_, *spread_), "heading");
     picture_.text({middle, y + 68},
                   fitted(fmt::format("worst, framed: {} to {}, {}", worst.from, worst.to,
                                      value_text(matrix_, matrix_.value(worst))),

@@ -15,6 +15,8 @@ std::string number(const ProbeMatrix& matrix, double value) {
   return matrix.latency ? fmt::format("{:.1f}", value) : fmt::format("{:.3f}", value);
 }
 
+const char* unit_of(const ProbeMatrix& matrix) { return matrix.latency ? "us" : "Gbit/s"; }
+
 std::string way_of(const ProbeMatrix& matrix, const ProbeCell& cell) {
   const std::string lane =
       matrix.lanes() > 1 ? fmt::format(" by lane {} ({})", cell.lane, printable(cell.device)) : "";
@@ -92,20 +94,26 @@ void add_problems(const ProbeMatrix& matrix, Answer* answer) {
 }  // namespace
 
 std::string value_text(const ProbeMatrix& matrix, double value) {
-  return number(matrix, value) + (matrix.latency ? " us" : " Gbit/s");
+  return fmt::format("{} {}", number(matrix, value), unit_of(matrix));
 }
 
-std::string probes_title(const ProbeMatrix& matrix) {
+std::string probes_title(const ProbeMatrix& matrix, std::string_view latencies) {
   uint64_t bytes = 0;
   for (const ProbeCell& cell : matrix.cells) {
     if (cell.measured()) bytes = cell.figures->message_bytes();
   }
   return fmt::format("{}, {} each{}{}",
-                     matrix.latency ? "there and back in us, min / median / p99"
+                     matrix.latency ? fmt::format("there and back in us, {}", latencies)
                                     : "bandwidth between nodes in Gbit/s",
                      format_duration(static_cast<uint64_t>(matrix.seconds * 1000)),
                      bytes > 0 ? fmt::format(", messages of {}", format_bytes(bytes)) : "",
                      matrix.forced ? ", beside jobs" : "");
+}
+
+std::string spread_text(const ProbeMatrix& matrix, const ProbeSpread& spread) {
+  return fmt::format("{}min {}, median {}, max {} {}", matrix.latency ? "medians: " : "",
+                     number(matrix, spread.min), number(matrix, spread.median),
+                     number(matrix, spread.max), unit_of(matrix));
 }
 
 Answer show_probes(const ProbeMatrix& matrix, const Style& style) {
@@ -123,16 +131,14 @@ Answer show_probes(const ProbeMatrix& matrix, const Style& style) {
     answer.text = "this daemon has no peers, so there is nothing to measure\n";
     return answer;
   }
-  answer.text = probes_title(matrix) + "\n";
+  answer.text = probes_title(matrix, "min / median / p99") + "\n";
   for (uint32_t lane = 0; lane < matrix.lanes(); ++lane) {
     if (matrix.lanes() > 1) answer.text += fmt::format("\nlane {}\n", lane);
     answer.text += table_of(matrix, lane, worst, style);
   }
   if (!spread) return answer;
-  const std::string unit = matrix.latency ? "us" : "Gbit/s";
-  answer.text += fmt::format("\nmin {}, median {}, max {} {}\n* worst: {}\n",
-                             number(matrix, spread->min), number(matrix, spread->median),
-                             number(matrix, spread->max), unit, way_of(matrix, *worst));
+  answer.text +=
+      fmt::format("\n{}\n* worst: {}\n", spread_text(matrix, *spread), way_of(matrix, *worst));
   const std::string suffix = matrix.latency ? "_us" : "_bytes_per_second";
   const double scale = matrix.latency ? 1 : 1e9 / 8;
   answer.json["min" + suffix] = spread->min * scale;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tools/ctl/command.h"
 #include "tools/ctl/probe/cells.h"
@@ -16,7 +17,9 @@ std::string draw_probes(const ProbeMatrix& matrix);
 
 // "0.941 Gbit/s", "48.2 us"
 std::string value_text(const ProbeMatrix& matrix, double value);
-// What was measured, in one line.
-std::string probes_title(const ProbeMatrix& matrix);
+// Of the values of the cells, which are medians where it is latency that was measured.
+std::string spread_text(const ProbeMatrix& matrix, const ProbeSpread& spread);
+// What was measured, in one line. `latencies`: which of them each cell shows.
+std::string probes_title(const ProbeMatrix& matrix, std::string_view latencies);
 
 }  // namespace gradring::tools
