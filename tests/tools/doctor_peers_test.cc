@@ -60,6 +60,29 @@ TEST(DoctorPeers, NothingIsSaidOfNodesThatCouldNotBeAsked) {
   }
 }
 
+// Both are content, and a job on both waits for ever.
+TEST(DoctorPeers, NodesThatDoNotKnowEachOther) {
+  Facts facts = healthy_facts();
+  EXPECT_EQ(finding_of(check_peers(facts), "peer lists").check, "");
+  facts.nodes[1].peers.mutable_peers()->DeleteSubrange(1, 1);  // of b: c
+  facts.nodes[2].peers.mutable_peers()->DeleteSubrange(1, 1);
+  const Finding found = finding_of(check_peers(facts), "peer lists");
+  EXPECT_EQ(found.level, Level::kFail);
+  EXPECT_EQ(found.found, "not each other's peers: b and c");
+  EXPECT_THAT(found.remedy, HasSubstr("never forms"));
+  Facts at_c = facts;  // which can ask a alone, and hears of b from it
+  at_c.nodes = {facts.nodes[2], facts.nodes[0]};
+  EXPECT_EQ(finding_of(check_peers(at_c), "peer lists").found, "not each other's peers: b and c");
+  // It may be that one, by an address at which nobody answered yet.
+  wire::PeerReport* unknown = facts.nodes[1].peers.add_peers();
+  unknown->set_address("c.example:7300");
+  unknown->set_state("connecting");
+  EXPECT_EQ(finding_of(check_peers(facts), "peer lists").found, "not each other's peers: b and c")
+      << "c has no such peer";
+  *facts.nodes[2].peers.add_peers() = *unknown;
+  EXPECT_EQ(finding_of(check_peers(facts), "peer lists").check, "");
+}
+
 TEST(DoctorPeers, NodesThatDiffer) {
   Facts facts = healthy_facts();
   facts.nodes[1].status.set_version("0.2.0");

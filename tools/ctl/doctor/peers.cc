@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -82,6 +83,42 @@ Findings silent(const Facts& facts) {
                             "is it busy, or of an older version? gradringctl --node NODE status"));
   }
   return findings;
+}
+
+// None while it has peers that never answered: one of them may be the other, by another address.
+bool knows_all_of_its_peers(const NodeFacts& node) {
+  return std::ranges::none_of(node.peers.peers(),
+                              [](const wire::PeerReport& peer) { return peer.node().empty(); });
+}
+
+// Each of two may see no fault: whom nobody named to it a daemon does not miss.
+Findings strangers(const Facts& facts) {
+  std::map<std::string, std::set<std::string>> named;  // by each node that answered
+  std::set<std::string> there;
+  for (const NodeFacts& node : facts.nodes) {
+    if (!node.fault.empty()) continue;
+    there.insert(node.node);
+    for (const wire::PeerReport& peer : node.peers.peers()) {
+      if (peer.state() == "up") there.insert(peer.node());
+      if (knows_all_of_its_peers(node)) named[node.node].insert(peer.node());
+    }
+  }
+  std::set<std::pair<std::string, std::string>> pairs;
+  for (const auto& [node, peers] : named) {
+    for (const std::string& other : there) {
+      if (other != node && !peers.contains(other)) pairs.insert(std::minmax(node, other));
+    }
+  }
+  if (pairs.empty()) return {};
+  constexpr size_t kShown = 4;
+  std::string text;
+  for (const auto& [one, other] : pairs | std::views::take(kShown)) {
+    text += fmt::format("{}{} and {}", text.empty() ? "" : ", ", printable(one), printable(other));
+  }
+  if (pairs.size() > kShown) text += fmt::format(", and {} more", pairs.size() - kShown);
+  return {fail("peer lists", "not each other's peers: " + text,
+               "a job on both never forms: name each to the other by peer, or discover, in "
+               "gradringd.conf")};
 }
 
 std::string on_whom(const Facts& facts) {
@@ -185,6 +222,7 @@ Findings check_peers(const Facts& facts) {
       findings.push_back(skip(check, "no other node answered"));
     return findings;
   }
+  for (Finding& one : strangers(facts)) findings.push_back(std::move(one));
   findings.push_back(versions(facts));
   for (Finding& one : settings(facts)) findings.push_back(std::move(one));
   findings.push_back(clocks(facts));
