@@ -1,7 +1,9 @@
 """One file with all that somebody needs who is to help, and no key in it."""
 
 import json
+import os
 import signal
+import subprocess
 import tarfile
 
 from checks import TRAINER, wait_for_all
@@ -99,6 +101,17 @@ def test_who_interrupts_it_finds_nothing_left_behind(make_cluster, tmp_path):
     assert bundle.wait(20) == 1 and "interrupted" in bundle.complains(), bundle.complains()
     assert not list(tmp_path.iterdir())
     node.daemon.signal(signal.SIGCONT)
+
+
+def test_it_is_written_for_whoever_reads_only_a_line_of_its_progress(pair, tmp_path):
+    path, scratch = tmp_path / "bundle.tar.gz", tmp_path / "scratch"
+    scratch.mkdir()
+    node = pair.nodes[0]
+    words = [node.program("gradringctl"), "--runtime-dir", node.runtime_dir, "support-bundle", "-o", path]
+    subprocess.run(["sh", "-c", '"$@" 2>&1 | head -n 1', "sh", *map(str, words)], check=True, capture_output=True, timeout=90,
+                   env={**os.environ, "TMPDIR": str(scratch)})
+    assert "MANIFEST.txt" in parts_of(path)
+    assert list(scratch.iterdir()) == []
 
 
 def test_nonsense_is_refused(pair, tmp_path):

@@ -43,6 +43,10 @@ void catch_signals() {
   struct sigaction action {};
   action.sa_handler = interrupt;
   for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  // Who reads its progress may go, as a head that has its lines: the file is what is wanted. Caught
+  // and not ignored, so that the programs that it starts have the usual end of such a pipe.
+  action.sa_handler = [](int) {};
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 struct Had {
