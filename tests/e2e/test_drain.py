@@ -141,7 +141,7 @@ def test_the_drain_of_a_signal_cannot_be_taken_back(make_cluster):
 
 
 def test_nonsense_is_refused(pair):
-    for words, complaint in ((["--timeout", "x"], "timeout"), (["--timeout", "-2"], "0 to"), (["now"], "positional"),
+    for words, complaint in ((["--timeout", "x"], "timeout"), (["--timeout", "-2"], "0 to"), (["now"], "a word too many"),
                              (["--cancel", "--timeout", "3"], "--cancel")):
         status, _, said = pair.nodes[0].ctl("drain", *words)
         assert status == 2 and complaint in said, (words, said)

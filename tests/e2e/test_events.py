@@ -100,7 +100,7 @@ def test_follow_tells_what_comes(pair, tmp_path):
 
 
 def test_nonsense_is_refused(pair):
-    for words, complaint in ((["--since", "soon"], "--since takes an age"), (["today"], "positional"), (["--last"], "last")):
+    for words, complaint in ((["--since", "soon"], "--since takes an age"), (["today"], "a word too many"), (["--last"], "last")):
         status, _, said = pair.nodes[0].ctl("events", *words)
         assert status == 2 and complaint in said, (words, said)
     status, _, said = pair.nodes[0].ctl("--node", "n1", "events", "--all")

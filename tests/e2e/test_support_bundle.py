@@ -115,7 +115,7 @@ def test_it_is_written_for_whoever_reads_only_a_line_of_its_progress(pair, tmp_p
 
 
 def test_nonsense_is_refused(pair, tmp_path):
-    for words, complaint in ((["-o"], "output"), (["-o", "x.zip"], "ends in .tar.gz"), (["here"], "positional")):
+    for words, complaint in ((["-o"], "output"), (["-o", "x.zip"], "ends in .tar.gz"), (["here"], "a word too many")):
         status, _, said = pair.nodes[0].ctl("support-bundle", *words)
         assert status == 2 and complaint in said, (words, said)
     status, _, said = pair.nodes[0].ctl("support-bundle", "-o", tmp_path / "nowhere/x.tar.gz")

@@ -34,7 +34,7 @@ TEST(PerfOptions, AsInTheManual) {
 TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
   EXPECT_THAT(parse({"alltoeverybody"}).error(), HasSubstr("alltoeverybody"));
-  EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("positional"));
+  EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("a word too many"));
   EXPECT_THAT(parse({"allreduce", "--min", "4X"}).error(), HasSubstr("--min 4X"));
   EXPECT_THAT(parse({"allreduce", "--min", "8K", "--max", "4K"}).error(),
               HasSubstr("--min 8K is above --max 4K"));

@@ -17,6 +17,10 @@ inline std::string words_of(const boost::program_options::error& error) {
       }
     }
   };
+  // It does not know which, and has a sentence for programmers.
+  if (dynamic_cast<const boost::program_options::too_many_positional_options_error*>(&error)) {
+    return "there is a word too many, which belongs to no option";
+  }
   const auto* named = dynamic_cast<const Named*>(&error);
   return named == nullptr ? error.what() : Harmless(*named).what();
 }
