@@ -251,6 +251,23 @@ TEST(Ctl, ExitCodesAreAsStated) {
   EXPECT_EQ(run({GRADRINGCTL, directory, "flight-recorder"}).exit_code, 1);
 }
 
+// Else a script whose variable is not set drains the node that it runs on.
+TEST(Ctl, AnEmptyNameIsNotTakenForNone) {
+  TemporaryFolder empty;
+  const auto complaint = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {GRADRINGCTL, "--runtime-dir=" + empty.path()});
+    const auto outcome = run(words);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_EQ(complaint({"--node", "", "drain"}),
+            "gradringctl: --node takes a name, not nothing; see --help\n");
+  EXPECT_THAT(complaint({"flight-recorder", ""}), HasSubstr("the name of one job, or none"));
+  EXPECT_THAT(complaint({"set", "", "weight=3"}), HasSubstr("it takes a job and what to set"));
+  EXPECT_EQ(run({GRADRINGCTL, "--runtime-dir", "", "status"}).err,
+            "gradringctl: --runtime-dir takes a name, not nothing; see --help\n");
+}
+
 TEST(Ctl, OutputsThatTakeNothingChangeNoExitCode) {
   TemporaryFolder empty;
   for (const std::string outputs : {"<&- >&- 2>&-", "2>/dev/full"}) {
@@ -327,6 +344,11 @@ TEST(Ctl, AnAnswerThatCannotBeWrittenIsToldInWords) {
         run_without_room({GRADRINGCTL, "--runtime-dir", daemon.runtime_dir(), "status"});
     EXPECT_EQ(outcome.exit_code, 1) << letters;
     EXPECT_EQ(outcome.err, "gradringctl status: cannot write the answer\n");
+  }
+  for (const char* option : {"--help", "--version"}) {
+    const auto outcome = run_without_room({GRADRINGCTL, option});
+    EXPECT_EQ(outcome.exit_code, 1) << option;
+    EXPECT_EQ(outcome.err, "gradringctl: cannot write the answer\n");
   }
 }
 

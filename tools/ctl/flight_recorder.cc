@@ -29,7 +29,7 @@ tl::expected<FlightQuestion, Status> parse_flight_recorder(const Arguments& argu
   } catch (const po::error& error) {
     return tl::unexpected(Status(Code::kInvalidArgument, printable(words_of(error))));
   }
-  if (jobs.size() > 1) {
+  if (jobs.size() > 1 || (!jobs.empty() && jobs[0].empty())) {
     return tl::unexpected(Status(Code::kInvalidArgument, "it takes the name of one job, or none"));
   }
   if (last < 0) {

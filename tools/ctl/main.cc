@@ -6,7 +6,7 @@
 #include <array>
 #include <boost/program_options.hpp>
 #include <cstdlib>
-#include <iostream>
+#include <sstream>
 
 #include "proto/version.h"
 #include "tools/common/option_error.h"
@@ -117,29 +117,33 @@ std::string help_of(const Command& command) {
 }
 
 // Of all commands, or of the one that was named.
-void print_help(const po::options_description& options, const Arguments& named) {
+std::string help_text(const po::options_description& options, const Arguments& named) {
+  std::ostringstream text;
   const auto* const one = std::ranges::find_if(kCommands, [&](const Command& command) {
     return !named.empty() && command.name == named[0];
   });
   if (one != kCommands.end()) {
-    std::cout << "usage: gradringctl [OPTION]...\n\n" << help_of(*one);
+    text << "usage: gradringctl [OPTION]...\n\n" << help_of(*one);
   } else {
-    std::cout << "usage: gradringctl [OPTION]... COMMAND\n\nCommands\n";
-    for (const Command& command : kCommands) std::cout << help_of(command);
+    text << "usage: gradringctl [OPTION]... COMMAND\n\nCommands\n";
+    for (const Command& command : kCommands) text << help_of(command);
   }
-  std::cout << "\n"
-            << options
-            << "\nExit code: 0 good, 1 what was asked about is unhealthy, or refused, 2 usage, 3 "
-               "the daemon "
-               "cannot be "
-               "reached (flight-recorder: there is no file).\nWhat --json prints is described in "
-               "tools/schema of the source.\n";
+  text << "\n"
+       << options
+       << "\nExit code: 0 good, 1 what was asked about is unhealthy, or refused, 2 usage, 3 the "
+          "daemon cannot be reached (flight-recorder: there is no file).\nWhat --json prints is "
+          "described in tools/schema of the source.\n";
+  return text.str();
 }
 
 int complain(std::string_view where, const std::string& message, Exit code) {
-  std::cout.flush();
   put_err(fmt::format("gradringctl{}{}: {}\n", where.empty() ? "" : " ", where, message));
   return code;
+}
+
+// What no daemon has to be asked for.
+int say(const std::string& text) {
+  return put_out(text) ? kGood : complain("", "cannot write the answer", kUnhealthy);
 }
 
 // What stands behind a "--" is no option, as the name of a job that begins with a dash. Boost takes
@@ -231,9 +235,14 @@ int answer(int argc, char** argv) {
   } catch (const po::error& error) {
     return complain("", fmt::format("{}; see --help", printable(words_of(error))), kUsage);
   }
-  if (values.count("help") > 0) return print_help(shown, rest), kGood;
-  if (values.count("version") > 0) return fmt::print("gradringctl {}\n", kProductVersion), kGood;
+  if (values.count("help") > 0) return say(help_text(shown, rest));
+  if (values.count("version") > 0) return say(fmt::format("gradringctl {}\n", kProductVersion));
   if (rest.empty()) return complain("", "which command? See --help", kUsage);
+  // As of a script's variable that is not set: it would be asked, or drained, another daemon.
+  for (const char* option : {"runtime-dir", "node"}) {
+    if (values.count(option) == 0 || !values[option].as<std::string>().empty()) continue;
+    return complain("", fmt::format("--{} takes a name, not nothing; see --help", option), kUsage);
+  }
 
   context.json = manner.json;
   context.style.colour = !manner.json && wants_colour();

@@ -18,7 +18,7 @@ tl::expected<wire::Query, Status> parse_set(const Arguments& said) {
   const auto refuse = [](std::string why) {
     return tl::unexpected(Status(Code::kInvalidArgument, std::move(why)));
   };
-  if (arguments.size() != 2) {
+  if (arguments.size() != 2 || arguments[0].empty()) {
     return refuse("it takes a job and what to set, as in: set train weight=4");
   }
   const std::string& what = arguments[1];
