@@ -212,6 +212,17 @@ TEST(AllNodes, ThatTellNoEventsAndNoRatesAreNamed) {
   }
 }
 
+TEST(AllNodes, ThatWereNeverMetAreNamedByWhoMeasures) {
+  FakeRing ring({{"new", "connecting"}, {"other", "refused"}});
+  const auto outcome =
+      run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "bandwidth", "--matrix"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out,
+            "no other node could be asked, so there is nothing to measure\n\n"
+            "! peer new is connecting: as the test wants it\n"
+            "! peer other is refused: as the test wants it\n");
+}
+
 TEST(AllNodes, ThatAreNotTracedAreNamed) {
   FakeRing ring(kOfEachState);
   const auto outcome = run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "trace", "start"});

@@ -66,6 +66,16 @@ tl::expected<std::vector<ProbedNode>, Status> ask_about_nodes(Questions& questio
   return nodes;
 }
 
+// Peers that nobody could have asked yet: without a word of them it would seem that there are none.
+void add_those_never_met(const wire::PeersReport& own, std::vector<std::string>* problems) {
+  for (const wire::PeerReport& peer : own.peers()) {
+    if (can_be_asked(peer) || why_not_asked(peer)) continue;
+    problems->push_back(fmt::format(
+        "peer {} is {}{}", printable(peer.node().empty() ? peer.address() : peer.node()),
+        printable(peer.state()), peer.reason().empty() ? "" : ": " + printable(peer.reason())));
+  }
+}
+
 // Jobs that would have to share their network with the measurement.
 Status refusal_beside_jobs(Questions& questions) {
   const auto replies = ask_all(questions, wire::Query::JOBS, nullptr);
@@ -163,6 +173,7 @@ Result measure(const Context& context, const ProbeWish& wish) {
   std::vector<std::string> problems;
   const auto nodes = ask_about_nodes(*questions, &problems);
   if (!nodes) return tl::unexpected(nodes.error());
+  if (!nodes->empty()) add_those_never_met(nodes->front().peers, &problems);
   ProbeMatrix matrix = cells_of(*nodes);
   matrix.latency = wish.latency;
   matrix.forced = wish.force;
