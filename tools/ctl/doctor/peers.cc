@@ -36,7 +36,7 @@ std::string how_to_reach(const std::string& address) {
 
 std::string remedy_for(const wire::PeerReport& peer) {
   if (peer.state() == "refused")
-    return "keys, versions and node names must fit; the reason says which";
+    return "keys, versions, node names and peer lists must fit; the reason says which";
   // It was reached at its port, and is connected still.
   if (peer.state() == "suspect") {
     return "is it stopped, or busy? Firewalls must let the data ports pass as well: "
