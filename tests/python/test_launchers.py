@@ -126,6 +126,11 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert "rank 1" in told["raised"] and "LookupError: no such thing" in told["raised"]
     assert told["late"] == ["0", "1"]
     assert told["left"] == ["1", "2"]
+    assert told["forked"] == [2.0, 2.0]
+    if "grouped" in told:  # where torch is
+        raised, returned = told["grouped"]
+        assert "raised on rank 1" in raised and "LookupError: no such batch" in raised
+        assert "raised on rank 0" in returned and "left the job without submitting op 0" in returned
     assert "rank 1" in told["exited"] and "SystemExit" in told["exited"]
     assert "ended with 3" in told["ended"]
     assert "ended with 1" in told["silent"] and "ended with 1" in told["silent_elsewhere"]

@@ -18,14 +18,18 @@ def _tell(shown_by, kind, error, trace):
 
 
 def _abort(kind, error):
-    _native.abort_all(f"ended by {_in_a_line(kind, error)}")
+    _native.abort_all(f"ended by {in_a_line(kind, error)}")
 
 
-def _in_a_line(kind, error) -> str:
+def in_words(error) -> str:
     try:
-        lines = str(error).strip().splitlines()
+        return str(error)
     except Exception:  # it is the user's, and may be anything
-        lines = []
+        return ""
+
+
+def in_a_line(kind, error) -> str:
+    lines = in_words(error).strip().splitlines()
     told = f"{kind.__name__}: {lines[0]}" if lines else kind.__name__
     return told.encode(errors="replace").decode()
 

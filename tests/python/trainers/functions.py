@@ -1,5 +1,6 @@
 """Functions run on ranks by gradring.run. Says what came back."""
 
+import importlib.util
 import os
 import signal
 import sys
@@ -46,6 +47,37 @@ def is_lost():
             os._exit(9)
         gradring.allreduce(np.ones(3))
     return os.environ["RANK"]
+
+
+def forks_on_one():
+    import numpy as np
+
+    import gradring
+
+    gradring.init()
+    if gradring.rank() == 0:
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)
+        os.waitpid(child, 0)
+    return float(gradring.allreduce(np.ones(1), op=gradring.Sum)[0])
+
+
+def goes_early(how):
+    """From a process group, which the others wait in; their error becomes another."""
+    import torch
+
+    import gradring.torch  # noqa: F401
+
+    torch.distributed.init_process_group("gradring")
+    if torch.distributed.get_rank() == 1:
+        if how == "raises":
+            raise LookupError("no such batch")
+        return
+    try:
+        torch.distributed.all_reduce(torch.ones(3))
+    except RuntimeError as error:
+        raise ValueError("a step failed") from error
 
 
 def leaves_on_one():
@@ -102,6 +134,9 @@ if __name__ == "__main__":
     say(raised=refused(functions.fails_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}, start_timeout=2))
     say(late=gradring.run(functions.returns_late, np=2, env={"PYTHONPATH": sys.argv[1]}, start_timeout=2))
     say(left=gradring.run(functions.is_lost, np=3, env={"PYTHONPATH": sys.argv[1]}, min_np=2))
+    say(forked=gradring.run(functions.forks_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
+    if importlib.util.find_spec("torch") is not None:
+        say(grouped=[refused(functions.goes_early, (how,), np=2, env={"PYTHONPATH": sys.argv[1]}) for how in ("raises", "returns")])
     say(exited=refused(functions.leaves_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
     say(ended=refused(os._exit, (3,), np=2))
     say(silent=refused(functions.ends_silently_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
