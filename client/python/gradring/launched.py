@@ -73,7 +73,7 @@ def _of_all(outcome: tuple) -> list:
     lifecycle.shutdown()
     while not is_initialized():
         try:
-            lifecycle.init(job=f"{os.environ.get('GRADRING_JOB', 'run')}.results", policy="fail")
+            lifecycle.init_beside(f"{os.environ.get('GRADRING_JOB', 'run')}.results")
         except GradringError as error:
             if error.code != Code.DEADLINE or is_elastic(_native.told()["policy"]):
                 raise  # of those that are lost nobody knows there

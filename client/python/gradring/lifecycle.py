@@ -15,6 +15,7 @@ from .world import World, enter, is_elastic, is_initialized, rank, world
 
 _lock = threading.RLock()  # a signal's handler may call shutdown() while its thread is in init()
 _lives = 0  # how often this process was in a job
+_runtime_dir: str | None = None  # of the daemon that the last init() was told
 
 
 def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: str | None = None,
@@ -33,7 +34,7 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         ValueError: process sets of ranks that there are not, or of equal ranks, or in an elastic job that runs already.
             There is no job then.
     """
-    global _lives
+    global _lives, _runtime_dir
     with _lock:
         if is_initialized():
             return
@@ -49,6 +50,7 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         elastic = is_elastic(options.get("policy") or _native.told()["policy"])
         opened = _native.open(**options)
         _lives += 1  # not before: a rank that tries again after an error names the life that the others are at
+        _runtime_dir = runtime_dir
         enter(World(opened, elastic, runtime_dir))
     try:
         sets.start(list(process_sets) if process_sets and process_sets != "dynamic" else [], comms[1:])
@@ -71,6 +73,11 @@ def shutdown() -> None:
 
 
 atexit.register(shutdown)
+
+
+def init_beside(job: str) -> None:
+    """Joins another job, of policy fail, at the daemon at which this process was last."""
+    init(job=job, policy="fail", runtime_dir=_runtime_dir)
 
 
 def _options(comm) -> dict:

@@ -63,6 +63,15 @@ def forks_on_one():
     return float(gradring.allreduce(np.ones(1), op=gradring.Sum)[0])
 
 
+def is_told_its_daemon(runtime_dir):
+    import gradring
+
+    gradring.init(runtime_dir=runtime_dir)
+    size = gradring.size()
+    gradring.shutdown()
+    return size
+
+
 def goes_early(how):
     """From a process group, which the others wait in; their error becomes another."""
     import torch
@@ -135,6 +144,8 @@ if __name__ == "__main__":
     say(late=gradring.run(functions.returns_late, np=2, env={"PYTHONPATH": sys.argv[1]}, start_timeout=2))
     say(left=gradring.run(functions.is_lost, np=3, env={"PYTHONPATH": sys.argv[1]}, min_np=2))
     say(forked=gradring.run(functions.forks_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
+    say(told=gradring.run(functions.is_told_its_daemon, (os.environ["GRADRING_RUNTIME_DIR"],), np=2,
+                          env={"PYTHONPATH": sys.argv[1], "GRADRING_RUNTIME_DIR": "/nowhere"}))
     if importlib.util.find_spec("torch") is not None:
         say(grouped=[refused(functions.goes_early, (how,), np=2, env={"PYTHONPATH": sys.argv[1]}) for how in ("raises", "returns")])
     say(exited=refused(functions.leaves_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
