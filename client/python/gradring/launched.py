@@ -23,7 +23,9 @@ def main(results: str, payload: str) -> None:
     rank may know better why."""
     process = os.getpid()
     try:
-        function, args, kwargs = pickle.loads(base64.b64decode(payload))
+        folders, called = pickle.loads(base64.b64decode(payload))
+        sys.path += [folder for folder in folders if folder not in sys.path]
+        function, args, kwargs = pickle.loads(called)
         value = function(*args, **kwargs)
         objects.dumps(value)
         outcome = value, None, False

@@ -57,7 +57,9 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
     if not BY_VALUE and getattr(func, "__module__", None) == "__main__":
         raise ValueError(f"gradring: {getattr(func, '__qualname__', func)} is a function of the script itself, which the ranks "
                          f"do not have: pip install cloudpickle, or put it into a module")
-    payload = base64.b64encode(dumps((func, tuple(args), dict(kwargs or {})))).decode()
+    # Ranks look for modules where this script does, which may lie in another folder than this one.
+    folders = [os.path.abspath(folder) for folder in sys.path]
+    payload = base64.b64encode(pickle.dumps((folders, dumps((func, tuple(args), dict(kwargs or {})))))).decode()
     if len(payload) > PAYLOAD_MAX:
         raise ValueError(f"gradring: the function and its arguments are {len(payload) >> 10} KiB when pickled, and "
                          f"{PAYLOAD_MAX >> 10} KiB can go along: let the function read its data itself")

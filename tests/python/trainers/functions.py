@@ -157,6 +157,10 @@ if __name__ == "__main__":
                                  mpi_args="-x A", cooldown_range=(1, 2), network_interfaces=["lo", "eth0"],
                                  min_np=1, disable_cache=True))
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "of_another_folder.py").write_text("def answer():\n    return 42\n")
+        sys.path.append(folder)
+        import of_another_folder
+        say(found=gradring.run(of_another_folder.answer))
         say(silent_elsewhere=refused(functions.ends_silently_on_one, np=2, hosts="localhost:1,other:1", flags=elsewhere(folder),
                                      env={"PYTHONPATH": sys.argv[1]}))
         say(variables=gradring.run(functions.variable, np=2, hosts="localhost:1,other:1", flags=elsewhere(folder),
