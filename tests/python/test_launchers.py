@@ -129,6 +129,7 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert told["forked"] == [2.0, 2.0]
     assert told["told"] == [2, 2]
     assert told["found"] == [42]
+    assert "returned on rank 0 cannot be unpickled: TypeError" in told["lame"]
     if "grouped" in told:  # where torch is
         raised, returned = told["grouped"]
         assert "raised on rank 1" in raised and "LookupError: no such batch" in raised

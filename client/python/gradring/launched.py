@@ -19,16 +19,14 @@ ANSWERED = 86  # tools/run/supervisor.h, kAnswered: with 0 a function can end a 
 
 
 def main(results: str, payload: str) -> None:
-    """An outcome is what the function returned, or its traceback, and whether an op or a job failed there: then another
-    rank may know better why."""
+    """An outcome is what the function returned, pickled for the caller, or its traceback, and whether an op or a job failed
+    there: then another rank may know better why."""
     process = os.getpid()
     try:
         folders, called = pickle.loads(base64.b64decode(payload))
         sys.path += [folder for folder in folders if folder not in sys.path]
         function, args, kwargs = pickle.loads(called)
-        value = function(*args, **kwargs)
-        objects.dumps(value)
-        outcome = value, None, False
+        outcome = objects.dumps(function(*args, **kwargs)), None, False
     except (Exception, SystemExit) as error:  # the caller is told, whatever it is; others would wait for who just left
         if os.getpid() != process:
             raise  # of a process that the function forked, and that ends so: the rank is its parent
@@ -44,7 +42,7 @@ def main(results: str, payload: str) -> None:
     if local_rank() == 0 and Path(results).parent.is_dir():
         new = f"{results}.{os.getpid()}"
         with open(new, "wb") as file:
-            file.write(objects.dumps(outcomes))  # which may be of classes that the caller's script alone has
+            file.write(pickle.dumps(outcomes))
         os.replace(new, results)
     lifecycle.shutdown()
     sys.exit(ANSWERED)

@@ -48,7 +48,8 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
             each flag of that name what becomes of it.
     Raises:
         ValueError: the function or `env` cannot be handed to the ranks, and why.
-        RuntimeError: the function raised on a rank, whose number and traceback are in the text; or a rank ended.
+        RuntimeError: the function raised on a rank, whose number and traceback are in the text; or a rank ended; or what it
+            returned cannot be unpickled.
         FileNotFoundError: gradring-run is not in PATH, nor named by GRADRING_RUN.
     """
     ranks = _one_of(np, num_proc)
@@ -78,7 +79,15 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
     for rank, (_, traceback, _) in sorted(enumerate(outcomes), key=lambda one: one[1][2]):
         if traceback is not None:
             raise RuntimeError(f"gradring: the function raised on rank {rank}:\n{traceback}")
-    return [value for value, _, _ in outcomes]
+    return [_returned(rank, value) for rank, (value, _, _) in enumerate(outcomes)]
+
+
+def _returned(rank: int, pickled: bytes) -> Any:
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:  # as of an exception whose __init__ wants other words than its args
+        raise RuntimeError(f"gradring: what the function returned on rank {rank} cannot be unpickled: "
+                           f"{type(error).__name__}: {error}") from error
 
 
 def _wait_for(command: list[str], env: Mapping[str, str]) -> int:

@@ -89,6 +89,13 @@ def goes_early(how):
         raise ValueError("a step failed") from error
 
 
+class OfTwoWords(Exception):
+    """Is pickled, and cannot be unpickled."""
+
+    def __init__(self, one, _other):
+        super().__init__(one)
+
+
 def leaves_on_one():
     if os.environ["RANK"] == "1":
         sys.exit()
@@ -148,6 +155,7 @@ if __name__ == "__main__":
                           env={"PYTHONPATH": sys.argv[1], "GRADRING_RUNTIME_DIR": "/nowhere"}))
     if importlib.util.find_spec("torch") is not None:
         say(grouped=[refused(functions.goes_early, (how,), np=2, env={"PYTHONPATH": sys.argv[1]}) for how in ("raises", "returns")])
+    say(lame=refused(functions.OfTwoWords, (1, 2), np=2, env={"PYTHONPATH": sys.argv[1]}))
     say(exited=refused(functions.leaves_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
     say(ended=refused(os._exit, (3,), np=2))
     say(silent=refused(functions.ends_silently_on_one, np=2, env={"PYTHONPATH": sys.argv[1]}))
