@@ -60,8 +60,7 @@ struct Raw {
   std::string collective, min, max, dtype, op, memory;
   int64_t factor = 4, root = 0;
   double scale = 1;
-  bool all = false, uneven = false;
-  bool dtype_given = false, op_given = false, root_given = false;
+  bool all = false, uneven = false, chosen = false;  // chosen: a type or an operation
 };
 
 tl::expected<SizeRange, std::string> range_of(const Raw& raw) {
@@ -96,19 +95,8 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
   if (raw.root < 0 || raw.root > std::numeric_limits<int32_t>::max()) {
     return tl::unexpected(std::string("--root is a rank, from 0 on"));
   }
-  if (raw.op_given && !reduces(collective)) {
-    return tl::unexpected(
-        fmt::format("--op is of allreduce, reduce and reduce-scatter; {} sums nothing up: leave it "
-                    "out",
-                    name_of(collective)));
-  }
-  if (raw.root_given && !has_root(collective)) {
-    return tl::unexpected(
-        fmt::format("--root is of broadcast, reduce, gather and scatter; {} has none: leave it out",
-                    name_of(collective)));
-  }
   const auto root = static_cast<uint32_t>(raw.root);
-  if (raw.all && (raw.dtype_given || raw.op_given)) {
+  if (raw.all && raw.chosen) {
     return tl::unexpected(
         std::string("--all is all types and operations; leave it out, or --dtype and --op"));
   }
@@ -233,9 +221,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
   if (values.count("json") > 0 && options.json.empty()) {
     return tl::unexpected(std::string("--json takes the name of a file, not nothing"));
   }
-  raw.dtype_given = !values["dtype"].defaulted();
-  raw.op_given = !values["op"].defaulted();
-  raw.root_given = !values["root"].defaulted();
+  raw.chosen = !values["dtype"].defaulted() || !values["op"].defaulted();
   if (values.count("gpu") > 0 && (options.memory.gpu < 0 || *kind == MemoryKind::kHost)) {
     return tl::unexpected(
         std::string("--gpu is a number from 0 on, for a --memory that is a GPU's"));
