@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <ranges>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "tools/common/text.h"
 #include "tools/ctl/doctor/finding.h"
@@ -111,10 +111,12 @@ Findings strangers(const Facts& facts) {
   }
   if (pairs.empty()) return {};
   constexpr size_t kShown = 4;
-  std::string text;
-  for (const auto& [one, other] : pairs | std::views::take(kShown)) {
-    text += fmt::format("{}{} and {}", text.empty() ? "" : ", ", printable(one), printable(other));
+  std::vector<std::string> shown;
+  for (const auto& [one, other] : pairs) {
+    if (shown.size() == kShown) break;
+    shown.push_back(fmt::format("{} and {}", printable(one), printable(other)));
   }
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
   if (pairs.size() > kShown) text += fmt::format(", and {} more", pairs.size() - kShown);
   return {fail("peer lists", "not each other's peers: " + text,
                "a job on both never forms: name each to the other by peer, or discover, in "
