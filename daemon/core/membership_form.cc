@@ -173,11 +173,11 @@ void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
   if (it == live_.end()) return send(from, Reject{accept.incarnation, ""});  // too late
   Live& live = it->second;
-  // It was away when that was told.
-  if (live.failure && live.invited.count(from) == 0)
-    return send(from, JobFailed{accept.incarnation, live.view.epoch, *live.failure});
-  if (!live.proposer && live.invited.count(from) == 0) return;
   if (live.invited.count(from) > 0) return on_join_accept(live, from);
+  // It was away when that was told.
+  if (live.failure)
+    return send(from, JobFailed{accept.incarnation, live.view.epoch, *live.failure});
+  if (!live.proposer) return;
   live.awaited.erase(from);
   if (!live.awaited.empty()) return;
   if (live.state == JobState::kRunning) return say_done_if_over(accept.incarnation);
