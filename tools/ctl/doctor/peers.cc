@@ -98,9 +98,10 @@ Findings strangers(const Facts& facts) {
   for (const NodeFacts& node : facts.nodes) {
     if (!node.fault.empty()) continue;
     there.insert(node.node);
+    const bool knows_all = knows_all_of_its_peers(node);
     for (const wire::PeerReport& peer : node.peers.peers()) {
       if (peer.state() == "up") there.insert(peer.node());
-      if (knows_all_of_its_peers(node)) named[node.node].insert(peer.node());
+      if (knows_all) named[node.node].insert(peer.node());
     }
   }
   std::set<std::pair<std::string, std::string>> pairs;
