@@ -20,6 +20,14 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Whether it is still what lies there: another that starts may have put its own in the place.
+bool lies_at(const Fd& file, const std::string& path) {
+  struct stat ours {
+  }, there{};
+  return fstat(file.get(), &ours) == 0 && lstat(path.c_str(), &there) == 0 &&
+         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
 // Another user's daemon may have been here first, such as root's, tried by hand before the service
 // ran. Where it has ended, its file gives way to ours; where it runs, its lock says so.
 Fd open_lock(const std::string& path) {
@@ -28,7 +36,7 @@ Fd open_lock(const std::string& path) {
   if (file || errno != EACCES) return file;
   Fd theirs(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!theirs || flock(theirs.get(), LOCK_EX | LOCK_NB) != 0) return theirs;
-  if (unlink(path.c_str()) != 0) return theirs;
+  if (lies_at(theirs, path) && unlink(path.c_str()) != 0) return theirs;
   return Fd(open(path.c_str(), kOurs, 0600));
 }
 
