@@ -15,6 +15,7 @@ IMPORTS = """
 import importlib, warnings
 warnings.simplefilter("error")
 import horovod, horovod.torch as hvd, gradring.torch
+assert hvd.mpi_ops.Sum is hvd.Sum
 from horovod.torch.mpi_ops import synchronize
 from horovod.torch.compression import Compression
 from horovod.common.util import extension_available, gloo_built, num_rank_is_power_2, split_list

@@ -33,7 +33,10 @@ class _Aliases(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module):
+        name = module.__spec__.name
         module.__spec__ = module.__spec__.loader_state  # it stays what it is
+        if name in ("horovod.torch", "horovod.tensorflow"):
+            module.mpi_ops = module  # there without an import of its own, as in Horovod
 
 
 def __getattr__(name):
