@@ -28,7 +28,7 @@ std::string become_user_of(const std::string& runtime_dir) {
   if (!owner) owner = owner_of(runtime_dir);
   if (!owner || owner->st_uid == 0 || !is_one_user(owner->st_uid)) return "";
   const passwd* entry = getpwuid(owner->st_uid);
-  const std::string name = entry != nullptr ? entry->pw_name : std::to_string(owner->st_uid);
+  std::string name = entry != nullptr ? entry->pw_name : std::to_string(owner->st_uid);
   const gid_t group = entry != nullptr ? entry->pw_gid : owner->st_gid;
   // The unit gives its daemon as much memory to lock as it likes; a shell that became another user
   // would not.

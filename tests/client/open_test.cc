@@ -47,7 +47,7 @@ TEST(Open, WithoutDescriptorsIsRefusedAtWhicheverItIs) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::close_range(3, ~0U, 0);
-      const auto files = static_cast<rlim_t>(3 + more);
+      const auto files = rlim_t{3} + static_cast<rlim_t>(more);
       const rlimit limit{files, files};
       ::setrlimit(RLIMIT_NOFILE, &limit);
       const gradring_options options = options_for(daemon.runtime_dir(), 0, 1);

@@ -107,11 +107,13 @@ class FakeRing {
   std::thread thread_;
 };
 
-const std::map<std::string, std::string> kOfEachState = {{"away", "away"},
-                                                         {"new", "connecting"},
-                                                         {"lost", "lost"},
-                                                         {"suspect", "suspect"},
-                                                         {"up", "up"}};
+std::map<std::string, std::string> of_each_state() {
+  return {{"away", "away"},
+          {"new", "connecting"},
+          {"lost", "lost"},
+          {"suspect", "suspect"},
+          {"up", "up"}};
+}
 
 wire::Query node_query() {
   wire::Query query;
@@ -120,7 +122,7 @@ wire::Query node_query() {
 }
 
 TEST(AllNodes, AreAlsoThoseThatSayNothingJustNow) {
-  FakeRing ring(kOfEachState);
+  FakeRing ring(of_each_state());
   auto questions = Questions::open(ring.runtime_dir());
   ASSERT_TRUE(questions);
   std::vector<std::string> missing;
@@ -151,7 +153,7 @@ TEST(AllNodes, MayBeMoreThanADaemonPassesOnAtATime) {
 }
 
 TEST(AllNodes, OfAJobAreNamedWhereNothingIsSet) {
-  FakeRing ring(kOfEachState);
+  FakeRing ring(of_each_state());
   const auto outcome =
       run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "set", "st", "weight=7"});
   EXPECT_EQ(outcome.exit_code, 1);
@@ -161,7 +163,7 @@ TEST(AllNodes, OfAJobAreNamedWhereNothingIsSet) {
 }
 
 TEST(Names, ThatAreNoUtf8AreRefusedInWords) {
-  FakeRing ring(kOfEachState);
+  FakeRing ring(of_each_state());
   const auto told = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {GRADRINGCTL, "--runtime-dir", ring.runtime_dir()});
     const auto outcome = run(words);
@@ -177,7 +179,7 @@ TEST(Names, ThatAreNoUtf8AreRefusedInWords) {
 }
 
 TEST(AllNodes, ThatTheScreenShowsNothingOfAreNamed) {
-  FakeRing ring(kOfEachState);
+  FakeRing ring(of_each_state());
   const auto outcome =
       run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "top", "--once", "--all"});
   EXPECT_EQ(outcome.exit_code, 1);
@@ -190,7 +192,7 @@ TEST(AllNodes, ThatTheScreenShowsNothingOfAreNamed) {
 }
 
 TEST(AllNodes, ThatSayNothingAreNotAskedForTheScreenOfOne) {
-  FakeRing ring(kOfEachState);
+  FakeRing ring(of_each_state());
   const auto outcome = run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "top", "--once"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("suspect")) << "is seen among its links";
@@ -198,7 +200,7 @@ TEST(AllNodes, ThatSayNothingAreNotAskedForTheScreenOfOne) {
 }
 
 TEST(AllNodes, ThatTellNoEventsAndNoRatesAreNamed) {
-  FakeRing ring(kOfEachState);
+  FakeRing ring(of_each_state());
   using Words = std::vector<std::string>;
   for (const Words& command : {Words{"events", "--all"}, Words{"bandwidth", "--seconds", "0.5"}}) {
     Words words = {GRADRINGCTL, "--runtime-dir", ring.runtime_dir()};
@@ -224,7 +226,7 @@ TEST(AllNodes, ThatWereNeverMetAreNamedByWhoMeasures) {
 }
 
 TEST(AllNodes, ThatAreNotTracedAreNamed) {
-  FakeRing ring(kOfEachState);
+  FakeRing ring(of_each_state());
   const auto outcome = run({GRADRINGCTL, "--runtime-dir", ring.runtime_dir(), "trace", "start"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("tracing on 2 nodes"));

@@ -281,10 +281,10 @@ TEST(Ctl, AProcessWithoutRoomForASocketIsToldSo) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs descriptors of its own";
   TemporaryFolder empty;
   // Nor for any, whatever this process was given: of those behind its first libzmq ends by itself.
-  const auto outcome = run({"sh", "-c",
-                            "for fd in 3 4 5 6 7 8 9; do eval \"exec $fd>&-\"; done; "
-                            "ulimit -n 4; exec \"$@\"",
-                            "sh", GRADRINGCTL, "--runtime-dir", empty.path(), "status"});
+  const std::string script =
+      "for fd in 3 4 5 6 7 8 9; do eval \"exec $fd>&-\"; done; ulimit -n 4; exec \"$@\"";
+  const auto outcome =
+      run({"sh", "-c", script, "sh", GRADRINGCTL, "--runtime-dir", empty.path(), "status"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("gradringctl: Too many open files"));
 }

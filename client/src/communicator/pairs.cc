@@ -127,7 +127,7 @@ tl::expected<std::shared_ptr<Communicator>, Status> Communicator::pair_with(
     for (const auto& pair : over) pair->close(deadline);
     lock.lock();
   }
-  const std::shared_ptr<Communicator> known = pairs_[peer];
+  std::shared_ptr<Communicator> known = pairs_[peer];
   if (known != nullptr && !known->over()) return known;
   Settings settings = settings_of_pair(peer);
   lock.unlock();
