@@ -154,14 +154,17 @@ TEST_F(GpuMemory, HasTheWordsBackOfOpsThatCouldNotBegin) {
   const uint64_t memory = registered();
   const gradring_op op = sum(memory, memory);
   gradring_request request = 0;
-  twin_.answer("cuStreamCreate", kOutOfMemory);
-  for (int i = 0; i < 70; ++i) {
-    EXPECT_EQ(gradring_submit(job_.get(), &op, &request), GRADRING_ERR_INTERNAL);
+  size_t operations = 0;
+  for (const char* refuses : {"cuStreamCreate", "cuStreamWriteValue32_v2"}) {
+    twin_.answer(refuses, kOutOfMemory);
+    for (int i = 0; i < 70; ++i) {
+      ASSERT_EQ(gradring_submit(job_.get(), &op, &request), GRADRING_ERR_INTERNAL) << refuses;
+    }
+    twin_.answer(refuses, 0);
+    request = submit(job_, op);
+    EXPECT_TRUE(daemon_.wait_for_operations(++operations).back().has_reached()) << refuses;
+    EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
   }
-  twin_.answer("cuStreamCreate", 0);
-  request = submit(job_, op);
-  EXPECT_TRUE(daemon_.wait_for_operations(1).at(0).has_reached());
-  EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
 }
 
 }  // namespace

@@ -147,13 +147,17 @@ CudaDriver::Result GpuMemory::follow_all(CudaDriver::Stream later) const {
 CudaDriver::Result GpuMemory::begin_on(CudaDriver::Stream by, const Copy& copy,
                                        const StreamWord& reached, CudaDriver::Address word) const {
   const bool copies = copy.bytes > 0;
+  bool written = false;  // sooner or later
   auto result = kSuccess;
   for (uint32_t i = copies ? 0 : reached.parts - 1; i < reached.parts && result == kSuccess; ++i) {
     if (copies) result = to_shadow(part_of(copy, i), by);
     if (result == kSuccess) {
       result = context_->driver().write_word(by, word, reached.value_of(i), 0);
+      written = written || result == kSuccess;
     }
   }
+  // No stream will, and the next op may have it.
+  if (result != kSuccess && !written) reached.set();
   const auto marked = mark(&rest_, by);  // also of what was put there before it failed
   return result == kSuccess ? marked : result;
 }
@@ -182,7 +186,7 @@ tl::expected<bool, Status> GpuMemory::begin(const Copy& copy, CudaDriver::Stream
   if (result == kSuccess) {
     result = begin_on(by, copy, reached, word);
   } else {
-    reached.set();  // no stream will, and the next op may have it
+    reached.set();  // as below
   }
   if (result == kNotSupported) return false;
   if (result == kSuccess) return true;
