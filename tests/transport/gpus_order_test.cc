@@ -83,6 +83,29 @@ TEST_F(GpuOrder, AGpuThatIsBehindIsNotGivenAllThereIs) {
   EXPECT_LT(twin_.most(), 1000u);
 }
 
+// One whose stream is full says nothing of others.
+TEST_F(GpuOrder, AGpuThatIsBehindKeepsNoOther) {
+  have(2);
+  const Memory a = lend_floats({1}, 0), b = lend_floats({10}, 1);
+  std::vector<float> slow(1), quick(1);
+  ASSERT_TRUE(sum({a, a}, slow, 0).ok());
+  ASSERT_TRUE(sum({b, b}, quick, 1).ok());
+  all_end_well(2);  // the streams of both are there now
+  quick = {0};
+  twin_.hold_gpu(0, true);
+  constexpr size_t kMany = 1000;
+  for (uint64_t ticket = 0; ticket < kMany; ++ticket) ASSERT_TRUE(sum({a, a}, slow, ticket).ok());
+  ASSERT_TRUE(sum({b, b}, quick, kMany).ok());
+  let_gpus_work();
+  EXPECT_EQ(quick, std::vector<float>{20}) << "it waits for a GPU that it has no need of";
+  ASSERT_TRUE(sum({b, b}, slow, kMany + 1).ok());
+  ASSERT_TRUE(sum({a, a}, quick, kMany + 2).ok());
+  twin_.hold_gpu(0, false);
+  all_end_well(kMany + 3);
+  EXPECT_EQ(slow, std::vector<float>{20}) << "what came last in that memory";
+  EXPECT_EQ(quick, std::vector<float>{2}) << "and in that";
+}
+
 // All of what waits ends when nothing works any more.
 TEST_F(GpuOrder, WhatWaitsForAGpuThatIsLostFails) {
   const Memory a = lend_floats({1}, 0);

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -63,12 +63,26 @@ class Engine : public Gpus {
   Status begin_now(const Sum& sum, uint64_t ticket);
   Status begin_now(const Allreduce& all, uint64_t ticket);
   Status begin_now(const Spread& spread, uint64_t ticket);
-  // Whether what is to begin may do so at once: nothing that came before waits, or works in its
-  // memory of the host on another GPU, no GPU has as much as its driver takes, and, where all GPUs
-  // do it at once, nobody has the driver for long. Then not until `launches` is let go of. On their
-  // streams GPUs never wait for one another: one that fails would keep the others for ever.
-  bool is_free(bool jointly, std::span<const GpuRange> ranges, const Queue::Host& host,
-               LaunchLock* launches);
+  // What something that is to begin has need of.
+  struct Wants {
+    uint64_t gpus = 0;     // one of these, by their bits
+    bool several = false;  // no, all of them
+    bool jointly = false;  // and by NCCL
+    Queue::Host host = {};
+  };
+  Wants wants(const Sum& sum) const;
+  Wants wants(const Allreduce& all) const;
+  Wants wants(const Spread& spread) const;
+  // By their bits: those that fit() these, and all.
+  uint64_t fitting(std::span<const GpuRange> ranges) const;
+  uint64_t every_one() const;
+  // Whether what is to begin may do so at once, but for what waits: nothing works in its memory of
+  // the host on another GPU, none that may do it has as much as its driver takes, and, where all
+  // GPUs do it at once, nobody has the driver for long. Then not until `launches` is let go of. On
+  // their streams GPUs never wait for one another: one that fails would keep the others for ever.
+  bool is_free(const Wants& needs, LaunchLock* launches) const;
+  // It must come behind something that waits: on a GPU, or in memory of the host.
+  bool is_behind_what_waits(const Wants& needs) const;
   void begin_waiting();
   // Whether it is a GPU that some of these lie on, and reaches all of them.
   bool fits(size_t index, std::span<const GpuRange> ranges) const;
@@ -103,10 +117,10 @@ class Engine : public Gpus {
   std::vector<Ended> ended_at_once_;
   struct Waiting {
     uint64_t ticket = 0;
-    Queue::Host host;
+    Wants wants;
     std::function<Status()> begin;
   };
-  std::deque<Waiting> waiting_;  // in the order in which they began
+  std::list<Waiting> waiting_;  // in the order in which they began
   size_t turn_ = 0;
   struct Joint {
     size_t left = 0;  // GPUs on which it is not over

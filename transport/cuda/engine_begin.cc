@@ -72,11 +72,11 @@ Status Engine::begin(const Sum& sum, uint64_t ticket) {
     ended_at_once_.push_back({ticket, {}});
     return {};
   }
-  const bool jointly = all_ != nullptr && takes(*all_, sum);
+  const Wants needs = wants(sum);
+  if (needs.gpus == 0) return cannot_reach();
   LaunchLock launches;
-  if (is_free(jointly, sum.inputs, host_of(sum), &launches)) return begin_now(sum, ticket);
-  if (!jointly && choose(sum.inputs, {}) == nullptr) return cannot_reach();
-  waiting_.push_back({ticket, host_of(sum),
+  if (!is_behind_what_waits(needs) && is_free(needs, &launches)) return begin_now(sum, ticket);
+  waiting_.push_back({ticket, needs,
                       [this, ticket, own = sum, inputs = own_of(sum.inputs),
                        factors = own_of(sum.factors)]() mutable {
                         own.inputs = inputs;
@@ -106,12 +106,11 @@ Status Engine::begin(const Allreduce& all, uint64_t ticket) {
     ended_at_once_.push_back({ticket, {}});
     return {};
   }
-  const bool jointly = all_ != nullptr && !all.on && takes(*all_, all);
+  const Wants needs = wants(all);
+  if (needs.gpus == 0) return cannot_reach();
   LaunchLock launches;
-  if (is_free(jointly, all.inputs, {}, &launches)) return begin_now(all, ticket);
-  if (!jointly && queue_for(all) == nullptr) return cannot_reach();
-  waiting_.push_back({ticket,
-                      {},
+  if (!is_behind_what_waits(needs) && is_free(needs, &launches)) return begin_now(all, ticket);
+  waiting_.push_back({ticket, needs,
                       [this, ticket, own = all, inputs = own_of(all.inputs),
                        outputs = own_of(all.outputs), factors = own_of(all.factors)]() mutable {
                         own.inputs = inputs;
@@ -141,16 +140,14 @@ Status Engine::begin(const Spread& spread, uint64_t ticket) {
     ended_at_once_.push_back({ticket, {}});
     return {};
   }
-  const bool jointly = all_ != nullptr && takes(*all_, spread);
+  const Wants needs = wants(spread);
   LaunchLock launches;
-  if (is_free(jointly, spread.outputs, host_of(spread), &launches)) {
-    return begin_now(spread, ticket);
-  }
-  waiting_.push_back({ticket, host_of(spread),
-                      [this, ticket, own = spread, outputs = own_of(spread.outputs)]() mutable {
-                        own.outputs = outputs;
-                        return begin_now(own, ticket);
-                      }});
+  if (!is_behind_what_waits(needs) && is_free(needs, &launches)) return begin_now(spread, ticket);
+  waiting_.push_back(
+      {ticket, needs, [this, ticket, own = spread, outputs = own_of(spread.outputs)]() mutable {
+         own.outputs = outputs;
+         return begin_now(own, ticket);
+       }});
   return {};
 }
 
@@ -166,34 +163,84 @@ Status Engine::begin_now(const Spread& spread, uint64_t ticket) {
              [&](const Watch&) { return enqueue(queue->gpu(), spread); });
 }
 
-bool Engine::is_free(bool jointly, std::span<const GpuRange> ranges, const Queue::Host& host,
-                     LaunchLock* launches) {
-  if (!waiting_.empty()) return false;
+uint64_t Engine::fitting(std::span<const GpuRange> ranges) const {
+  uint64_t fit = 0;
+  for (size_t i = 0; i < gpus_.size(); ++i) fit |= fits(i, ranges) ? gpus_[i]->bit() : 0;
+  return fit;
+}
+
+Engine::Wants Engine::wants(const Sum& sum) const {
+  if (all_ != nullptr && takes(*all_, sum)) return {every_one(), true, true, host_of(sum)};
+  return {fitting(sum.inputs), false, false, host_of(sum)};
+}
+
+Engine::Wants Engine::wants(const Allreduce& all) const {
+  if (all_ != nullptr && !all.on && takes(*all_, all)) return {every_one(), true, true};
+  std::vector<GpuRange> ranges = own_of(all.inputs);
+  ranges.insert(ranges.end(), all.outputs.begin(), all.outputs.end());
+  if (!all.on) return {fitting(ranges)};
+  return {reaches(*all.on, ranges) ? gpus_[*all.on]->bit() : 0};
+}
+
+Engine::Wants Engine::wants(const Spread& spread) const {
+  if (all_ != nullptr && takes(*all_, spread)) return {every_one(), true, true, host_of(spread)};
+  const uint64_t fit = fitting(spread.outputs);
+  if (fit != 0) return {fit, false, false, host_of(spread)};
+  uint64_t owners = 0;  // put_on_each()
+  for (const GpuRange& output : spread.outputs) owners |= gpu_of(output).bit();
+  return {owners, true, false, host_of(spread)};
+}
+
+uint64_t Engine::every_one() const {
+  uint64_t bits = 0;
+  for (const auto& gpu : gpus_) bits |= gpu->bit();
+  return bits;
+}
+
+bool Engine::is_free(const Wants& needs, LaunchLock* launches) const {
   size_t before = 0;
   for (size_t i = 0; i < queues_.size(); ++i) {
     if (queues_[i] == nullptr) continue;
-    if (queues_[i]->full()) return false;
-    if (!queues_[i]->is_before(host)) continue;
-    if (jointly || !fits(i, ranges)) return false;
+    const bool may = (needs.gpus & gpus_[i]->bit()) != 0;
+    if (may && queues_[i]->full()) return false;
+    if (!queues_[i]->is_before(needs.host)) continue;
+    if (needs.several || !may) return false;
     ++before;
   }
-  if (jointly) *launches = try_lock_launches();
-  return before <= 1 && (!jointly || launches->owns_lock());
+  if (needs.jointly) *launches = try_lock_launches();
+  return before <= 1 && (!needs.jointly || launches->owns_lock());
 }
 
+bool Engine::is_behind_what_waits(const Wants& needs) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [&needs](const Waiting& waiting) {
+    return (waiting.wants.gpus & needs.gpus) != 0 || waiting.wants.host.collides_with(needs.host);
+  });
+}
+
+// What waits keeps nobody who has need of neither its GPUs nor its memory of the host.
 void Engine::begin_waiting() {
-  while (!waiting_.empty()) {
-    const LaunchLock launches = try_lock_launches();
-    Status status = why_broken();
-    const auto keeps = [this](const auto& queue) {
-      return queue != nullptr && (queue->full() || queue->is_before(waiting_.front().host));
+  if (waiting_.empty()) return;
+  uint64_t kept = 0;  // GPUs for which something waits on
+  const uint64_t all = every_one();
+  Status status = why_broken();
+  for (auto next = waiting_.begin(); next != waiting_.end() && kept != all;) {
+    LaunchLock launches;
+    const Wants& needs = next->wants;
+    const auto collides = [&needs](const Waiting& waiting) {
+      return waiting.wants.host.collides_with(needs.host);
     };
-    const bool waits = !launches.owns_lock() || std::any_of(queues_.begin(), queues_.end(), keeps);
-    if (status.ok() && waits) return;
-    const Waiting next = std::move(waiting_.front());
-    waiting_.pop_front();
-    if (status.ok()) status = next.begin();
-    if (!status.ok()) ended_at_once_.push_back({next.ticket, std::move(status)});
+    const bool waits = (needs.gpus & kept) != 0 || std::any_of(waiting_.begin(), next, collides) ||
+                       !is_free(needs, &launches);
+    if (status.ok() && waits) {
+      kept |= needs.gpus;
+      ++next;
+      continue;
+    }
+    const Waiting one = std::move(*next);
+    next = waiting_.erase(next);
+    Status begun = status.ok() ? one.begin() : status;
+    if (!begun.ok()) ended_at_once_.push_back({one.ticket, std::move(begun)});
+    status = why_broken();
   }
 }
 

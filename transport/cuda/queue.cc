@@ -18,6 +18,10 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 }  // namespace
 
+bool Queue::Host::collides_with(const Host& other) const {
+  return (written || other.written) && overlap(memory, other.memory);
+}
+
 Queue::Queue(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)), spare_traces_(Traces::kMany) {
   std::iota(spare_traces_.begin(), spare_traces_.end(), 0u);
 }
@@ -37,9 +41,8 @@ Driver::Result Queue::take_event(Driver::Event* event) {
 }
 
 bool Queue::is_before(const Host& host) const {
-  return std::any_of(work_.begin(), work_.end(), [&host](const Work& work) {
-    return (work.host.written || host.written) && overlap(work.host.memory, host.memory);
-  });
+  return std::any_of(work_.begin(), work_.end(),
+                     [&host](const Work& work) { return work.host.collides_with(host); });
 }
 
 void Queue::push(Work work) {

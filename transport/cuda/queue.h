@@ -21,6 +21,9 @@ class Queue {
   struct Host {
     std::span<const std::byte> memory;
     bool written = false;
+
+    // One of the two must come behind the other.
+    bool collides_with(const Host& other) const;
   };
 
   // What a sum leaves if it is not finite; with inputs, of which it says how many are so.
