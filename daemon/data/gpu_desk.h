@@ -27,6 +27,8 @@ struct GpuWork {
   // Else, for a slice that goes round the ring on GPUs, what it does where.
   std::optional<std::pair<GpuStaging::Place, GpuStaging::Use>> rides = {};
   uint32_t number = 0;  // of what the job has begun
+  // By its op as under way. Not what rides of one that has ended: its key may be another's by then.
+  bool counted = true;
 };
 
 // Gives work to GPUs, and says to whom it belongs when it has ended. Data thread only.

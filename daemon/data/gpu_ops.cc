@@ -171,7 +171,7 @@ Status GpuOps::spread_over(const OpKey& key, OnGpu& on, const std::byte* host,
 }
 
 void GpuOps::on_ended(const GpuWork& work, const Status& status, core::JobEngine* engine) {
-  const auto at = ops_.find(work.key);
+  const auto at = work.counted ? ops_.find(work.key) : ops_.end();
   if (at == ops_.end()) {  // what others lacked of it was copied
     if (!status.ok()) fail(status);
     return;

@@ -68,7 +68,9 @@ class GpuOps {
   uint32_t gpu_of(const OpKey& key, uint32_t slice) const;
   // Slices of such may be worked on: no epoch is about to end.
   bool may_ride_on() const;
-  void ride_began(const OpKey& key);
+  // An op that has ended here has nothing that could be counted as under way.
+  bool counts(const OpKey& key) const { return ops_.contains(key); }
+  void ride_began(const GpuWork& work);
 
   // Begins what can be begun: sums of what is ready, and what is final goes to the GPUs.
   void look(core::JobEngine* engine);

@@ -84,9 +84,8 @@ bool GpuOps::may_ride_on() const {
   });
 }
 
-void GpuOps::ride_began(const OpKey& key) {
-  const auto at = ops_.find(key);
-  if (at != ops_.end()) ++at->second.under_way;
+void GpuOps::ride_began(const GpuWork& work) {
+  if (work.counted) ++ops_.at(work.key).under_way;
 }
 
 }  // namespace gradring::daemon

@@ -14,10 +14,11 @@ void GpuRing::give(const Order& order, const OpKey& key, GpuStaging::Place place
   work.key = key;
   work.run = slice;
   work.rides = {place, use};
+  work.counted = ops_->counts(key);
   const Status begun = orders_->give(order, work, GpuTask::kRing, bytes);
   if (!begun.ok()) return fail(begun);
   staging_->begin(place, use);
-  ops_->ride_began(key);
+  ops_->ride_began(work);
 }
 
 void GpuRing::copy(const OpKey& key, transport::GpuRange from, GpuStaging::Place place,
