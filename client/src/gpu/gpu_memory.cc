@@ -128,18 +128,7 @@ Status GpuMemory::capture_or(CudaDriver::Result result, std::string_view what) c
           "be a part: submit them between the replays of graphs"};
 }
 
-CudaDriver::Result GpuMemory::mark(StreamMarks* marks, CudaDriver::Stream stream) const {
-  const std::lock_guard lock(marks_mutex_);
-  return marks->set(stream);
-}
-
-CudaDriver::Result GpuMemory::follow_results(CudaDriver::Stream later) const {
-  const std::lock_guard lock(marks_mutex_);
-  return results_.let_follow(later);
-}
-
 CudaDriver::Result GpuMemory::follow_all(CudaDriver::Stream later) const {
-  const std::lock_guard lock(marks_mutex_);
   const auto result = results_.let_follow(later);
   return result == kSuccess ? rest_.let_follow(later) : result;
 }
@@ -158,7 +147,7 @@ CudaDriver::Result GpuMemory::begin_on(CudaDriver::Stream by, const Copy& copy,
   }
   // No stream will, and the next op may have it.
   if (result != kSuccess && !written) reached.set();
-  const auto marked = mark(&rest_, by);  // also of what was put there before it failed
+  const auto marked = rest_.set(by);  // also of what was put there before it failed
   return result == kSuccess ? marked : result;
 }
 
@@ -210,7 +199,7 @@ tl::expected<bool, Status> GpuMemory::deliver_on(CudaDriver::Stream stream, cons
     if (result == kSuccess && copy.bytes > 0) result = from_shadow(part_of(copy, i), stream);
   }
   if (prepared) {  // whoever lets go of the shadow waits for that
-    const auto marked = mark(copy.in_place ? &rest_ : &results_, stream);
+    const auto marked = (copy.in_place ? rest_ : results_).set(stream);
     if (result == kSuccess) result = marked;
   }
   if (result == kSuccess) return true;
@@ -223,7 +212,7 @@ Status GpuMemory::join_delivery(CudaDriver::Stream stream) const {
   const Current current(*context_);
   auto result = current.result();
   if (result == kSuccess) result = not_captured(stream);
-  if (result == kSuccess) result = follow_results(stream);
+  if (result == kSuccess) result = results_.let_follow(stream);
   if (result == kSuccess) return {};
   return capture_or(result, "the stream cannot wait for the result on the GPU");
 }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <tl/expected.hpp>
 
@@ -115,8 +114,6 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   CudaDriver::Result not_captured(CudaDriver::Stream stream) const;
   CudaDriver::Result begin_on(CudaDriver::Stream by, const Copy& copy, const StreamWord& reached,
                               CudaDriver::Address word) const;
-  CudaDriver::Result mark(StreamMarks* marks, CudaDriver::Stream stream) const;
-  CudaDriver::Result follow_results(CudaDriver::Stream later) const;
   CudaDriver::Result follow_all(CudaDriver::Stream later) const;
   // For an order by this word: its address, and that the stream is not captured.
   CudaDriver::Result prepare(CudaDriver::Stream stream, const StreamWord& word,
@@ -127,7 +124,6 @@ class GpuMemory : public std::enable_shared_from_this<GpuMemory> {
   const std::shared_ptr<const Mapping> shadow_;
   mutable StreamWords words_;
   bool pinned_ = false;
-  mutable std::mutex marks_mutex_;
   // What brings results out of the shadow, and whatever else streams have to do with it: ops in one
   // memory must not wait for one another, but whoever lets go of it must wait for all.
   mutable StreamMarks results_;
