@@ -212,3 +212,18 @@ def test_memory_of_gpus_that_sum_for_nobody(pair):
     """The log does not tell of each that is refused."""
     as_stranger(SHARES_NOTHING, pair.nodes[0].runtime_dir)
     assert "by way of its trainer" not in pair.nodes[0].log(200)
+
+
+NAMES_WHAT_IS_NO_TEXT = """
+import sys
+one = greeted(f"{sys.argv[1]}/control.sock")
+for _ in range(100):
+    one.sendall(frame(query(3, f2=b"\\xff\\xfe")))
+    assert b"malformed" in received(one)
+"""
+
+
+def test_names_that_are_no_text(pair):
+    """Protobuf has a line on stderr for each, which is the log, and nobody bounds them."""
+    as_stranger(NAMES_WHAT_IS_NO_TEXT, pair.nodes[0].runtime_dir)
+    assert "UTF-8" not in pair.nodes[0].log(200)
