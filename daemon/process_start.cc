@@ -32,7 +32,9 @@ class OnOneLine final : public spdlog::custom_flag_formatter {
       };
       const unsigned char c = at(i);
       const bool c1 = c == 0xc2 && at(i + 1) >= 0x80 && at(i + 1) < 0xa0;  // as UTF-8 has them
-      if (c < 0x20 || c == 0x7f || c1) {
+      if (c1) {
+        fmt::format_to(std::back_inserter(to), "\\u{{{:x}}}", at(++i));  // as gradringctl has it
+      } else if (c < 0x20 || c == 0x7f) {
         fmt::format_to(std::back_inserter(to), "\\x{:02x}", c);
       } else {
         to.push_back(message.payload[i]);
