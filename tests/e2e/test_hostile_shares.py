@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 import strangers
 from test_hostile import STRANGERS, as_stranger, assert_undisturbed, innocent
 
@@ -99,3 +100,35 @@ def test_one_user_that_begins_jobs_without_end(make_cluster):
     as_stranger(BEGINS_JOBS, node.runtime_dir)
     told = [one["event"] for one in node.ask("events")["events"]]
     assert told[0] == "ready" and told.count("limit hit") == 1 and told.count("job ended") > 100
+
+
+CHANGES_ITS_MIND = """
+import sys
+become(1234)
+session = Session(sys.argv[1])
+one = session.control()
+received(one)
+one.sendall(frame(field(1, 1) + field(2, 2) + field(4, field(1, b"its") + field(4, 1))))
+received(one)
+orders = {"drain": (query(20, f20=field(1, 1) + field(2, 1) + field(3, 60_000)), query(20, f20=field(1, 2))),
+          "set": [query(22, f2=b"its", f22=field(1, b"weight") + field(2, weight)) for weight in (b"2", b"3")],
+          "trace": (query(6, f5=1), query(6, f5=0))}[sys.argv[2]]
+refused = 0
+for _ in range(200):
+    for order in orders:
+        one.sendall(frame(order))
+        answer = received(one)
+        while fields(answer).get(1) != 5:
+            answer = received(one)
+        refused += b"one a second" in answer
+print(refused)
+"""
+
+
+@pytest.mark.parametrize("order", ["drain", "set", "trace"])
+def test_one_user_that_changes_its_mind_without_end(make_cluster, order):
+    """Who owns all jobs of a node may look after it, and leaves room in the log and among the events nevertheless."""
+    node = make_cluster(1).start().nodes[0]
+    assert int(as_stranger(CHANGES_ITS_MIND, node.runtime_dir, order)) > 100
+    assert node.ask("events")["events"][0]["event"] == "ready"
+    assert len(node.log(10_000).splitlines()) < 600

@@ -5,11 +5,8 @@
 #include <algorithm>
 
 namespace gradring::daemon {
-namespace {
 
 bool is_the_nodes(uint32_t uid) { return uid == 0 || uid == geteuid(); }
-
-}  // namespace
 
 bool may_look_after(uint32_t uid, const core::Membership& membership) {
   if (is_the_nodes(uid)) return true;

@@ -66,8 +66,8 @@ Status DrainQueries::fault_of(const Asker& asker, const wire::DrainOrder& order)
   }
   if (!may_look_after(asker.uid, *membership_)) {
     return {Code::kPermissionDenied,
-            fmt::format("node {} has jobs that are not uid {}'s: drain it as root, or as the "
-                        "daemon's user",
+            fmt::format("node {} has jobs that are not uid {}'s, or none: drain it as root, or as "
+                        "the daemon's user",
                         node_, asker.uid)};
   }
   if (order.timeout_ms() > kTimeoutMaxMs) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/control/door/rights.h"
 #include "daemon/control/hardware/gpu_lanes.h"
 #include "daemon/control/nonfinite_report.h"
 #include "daemon/control/queries/job_choice.h"
@@ -23,6 +24,11 @@ constexpr core::Time kLookPatience = 60 * core::kSecond;
 
 // Queries under way at one time, and parts of them for one peer; a person asks one, a script some.
 constexpr size_t kPendingMax = 128;
+
+bool changes_something(const wire::Query& query) {
+  return query.what() == wire::Query::TRACE || query.what() == wire::Query::SET ||
+         (query.what() == wire::Query::DRAIN && query.drain().action() != wire::DrainOrder::LOOK);
+}
 
 }  // namespace
 
@@ -44,6 +50,9 @@ void Queries::on_reply(const std::string& node, const wire::Reply& reply) {
 }
 
 void Queries::answer(const Asker& asker, const wire::Query& query) {
+  if (Status place = place_for_order(asker, query); !place.ok()) {
+    return answers_->refuse(asker, place);
+  }
   wire::QueryReply reply;
   switch (query.what()) {
     case wire::Query::STATUS:
@@ -79,6 +88,17 @@ void Queries::answer(const Asker& asker, const wire::Query& query) {
       return answers_->refuse(asker, {Code::kInvalidArgument, "unknown query"});
   }
   answers_->give(asker, std::move(reply));
+}
+
+// Each is told in the log, or among the events, which would have no room for anything else. What a
+// user says to and fro without end is refused instead, so that what was done can be read.
+Status Queries::place_for_order(const Asker& asker, const wire::Query& query) {
+  if (!changes_something(query) || is_the_nodes(asker.uid)) return {};
+  if (orders_.lets(asker.uid, monotonic_now()) == LinesOfUsers::Lets::kYes) return {};
+  return {Code::kResourceExhausted,
+          fmt::format("uid {} wants one change of node {} after the other (drain, set, trace): it "
+                      "may have one a second from now on",
+                      asker.uid, config_.node)};
 }
 
 void Queries::answer(const Asker& asker, FlightQueries::Answer answer) {

@@ -24,6 +24,7 @@
 #include "daemon/data/messages.h"
 #include "daemon/event_ring.h"
 #include "daemon/gpu_direct.h"
+#include "daemon/notice.h"
 #include "transport/machine/look_apart.h"
 
 namespace gradring::daemon {
@@ -130,6 +131,7 @@ class Queries final : public QuerySink {
   void answer(const Asker& asker, FlightQueries::Answer answer);
   void query_job(const Asker& asker, const wire::Query& query);
   Status place_for_job_query(const Asker& asker) const;
+  Status place_for_order(const Asker& asker, const wire::Query& query);
   void describe_next();
   void take_description(std::map<uint64_t, Pending>::iterator it,
                         const JobDescription& description);
@@ -167,6 +169,7 @@ class Queries final : public QuerySink {
   std::optional<FlightQueries> flight_;
   std::optional<ProbeQueries> probes_;
   std::optional<DrainQueries> drain_;
+  LinesOfUsers orders_;
   bool draining_ = false;
   Pulse pulse_;  // the latest
   std::map<uint64_t, Pending> pending_;
