@@ -36,9 +36,8 @@ class DrainQueriesTest : public testing::Test {
 
   zmq::context_t context_;
   Peers peers_{&context_, Config{}, OwnIdentity{}, nullptr, nullptr};
-  const core::Membership jobs_{"here", {}, 1, nullptr};
   Daemon daemon_;
-  DrainQueries queries_{"here", Answers{nullptr, &peers_}, &jobs_, &daemon_};
+  DrainQueries queries_{"here", Answers{nullptr, &peers_}, &daemon_};
 };
 
 TEST_F(DrainQueriesTest, WhoHeardThatItStopsAsksOnceMore) {

@@ -6,14 +6,10 @@
 
 namespace gradring::daemon {
 
-// Root, and the daemon's user.
+// Root, and the daemon's user: they look after the node as a whole.
 bool is_the_nodes(uint32_t uid);
 
-// Who may look after the node as a whole: root, the daemon's user, and whoever owns all jobs there
-// are.
-bool may_look_after(uint32_t uid, const core::Membership& membership);
-
-// Who may see what was written down of everybody's jobs: likewise, but of all jobs there ever were.
+// Who may see what was written down of everybody's jobs: they, and whoever has owned all of these.
 bool may_see_all(uint32_t uid, const core::Membership& membership);
 
 }  // namespace gradring::daemon

@@ -64,11 +64,12 @@ Status DrainQueries::fault_of(const Asker& asker, const wire::DrainOrder& order)
         waiting_, [&asker](const Waiting& one) { return one.asker.uid == asker.uid; });
     return place_for(asker, waiting_.size(), static_cast<size_t>(own), kWaitingMax);
   }
-  if (!may_look_after(asker.uid, *membership_)) {
-    return {Code::kPermissionDenied,
-            fmt::format("node {} has jobs that are not uid {}'s, or none: drain it as root, or as "
-                        "the daemon's user",
-                        node_, asker.uid)};
+  if (!is_the_nodes(asker.uid)) {
+    return {
+        Code::kPermissionDenied,
+        fmt::format("node {} is not uid {}'s to drain, which ends its daemon: drain it as root, "
+                    "or as the daemon's user",
+                    node_, asker.uid)};
   }
   if (order.timeout_ms() > kTimeoutMaxMs) {
     return {Code::kInvalidArgument,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/control/queries/asker.h"
-#include "daemon/core/membership.h"
+#include "daemon/core/time.h"
 #include "daemon/core/time.h"
 #include "proto/status.h"
 
@@ -35,9 +35,8 @@ class Drainable {
 // Drains for those who ask, and tells how far that is. Control thread only.
 class DrainQueries {
  public:
-  DrainQueries(std::string node, const Answers& answers, const core::Membership* membership,
-               Drainable* daemon)
-      : node_(std::move(node)), answers_(answers), membership_(membership), daemon_(daemon) {}
+  DrainQueries(std::string node, const Answers& answers, Drainable* daemon)
+      : node_(std::move(node)), answers_(answers), daemon_(daemon) {}
 
   // Refuses with PERMISSION_DENIED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   void ask(const Asker& asker, const wire::DrainOrder& order, core::Time now);
@@ -64,7 +63,6 @@ class DrainQueries {
 
   const std::string node_;
   Answers answers_;
-  const core::Membership* membership_;
   Drainable* daemon_;
   std::vector<Waiting> waiting_;  // the first has waited longest, here and below
   std::vector<Waiting> told_;     // those who are about to ask again, until which time

@@ -25,11 +25,6 @@ constexpr core::Time kLookPatience = 60 * core::kSecond;
 // Queries under way at one time, and parts of them for one peer; a person asks one, a script some.
 constexpr size_t kPendingMax = 128;
 
-bool changes_something(const wire::Query& query) {
-  return query.what() == wire::Query::TRACE || query.what() == wire::Query::SET ||
-         (query.what() == wire::Query::DRAIN && query.drain().action() != wire::DrainOrder::LOOK);
-}
-
 }  // namespace
 
 void Queries::query(const std::string& routing_id, const Credentials& who, uint64_t request,
@@ -50,7 +45,7 @@ void Queries::on_reply(const std::string& node, const wire::Reply& reply) {
 }
 
 void Queries::answer(const Asker& asker, const wire::Query& query) {
-  if (Status place = place_for_order(asker, query); !place.ok()) {
+  if (Status place = place_for_trace(asker, query); !place.ok()) {
     return answers_->refuse(asker, place);
   }
   wire::QueryReply reply;
@@ -90,15 +85,16 @@ void Queries::answer(const Asker& asker, const wire::Query& query) {
   answers_->give(asker, std::move(reply));
 }
 
-// Each is told in the log, or among the events, which would have no room for anything else. What a
-// user says to and fro without end is refused instead, so that what was done can be read.
-Status Queries::place_for_order(const Asker& asker, const wire::Query& query) {
-  if (!changes_something(query) || is_the_nodes(asker.uid)) return {};
-  if (orders_.lets(asker.uid, monotonic_now()) == LinesOfUsers::Lets::kYes) return {};
-  return {Code::kResourceExhausted,
-          fmt::format("uid {} wants one change of node {} after the other (drain, set, trace): it "
-                      "may have one a second from now on",
-                      asker.uid, config_.node)};
+// Whoever has had all jobs of the node may trace them. Each time is told in the log, which would
+// have no room for anything else: what is said to and fro without end is refused instead.
+Status Queries::place_for_trace(const Asker& asker, const wire::Query& query) {
+  if (query.what() != wire::Query::TRACE || is_the_nodes(asker.uid)) return {};
+  if (traces_.lets(asker.uid, monotonic_now()) == LinesOfUsers::Lets::kYes) return {};
+  return {
+      Code::kResourceExhausted,
+      fmt::format("uid {} has one trace of node {} after the other begun and ended: it may have "
+                  "one a second from now on",
+                  asker.uid, config_.node)};
 }
 
 void Queries::answer(const Asker& asker, FlightQueries::Answer answer) {

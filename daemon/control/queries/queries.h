@@ -85,7 +85,7 @@ class Queries final : public QuerySink {
     probes_.emplace(config_.node, facts_.device_names(), *answers_, parts.commands);
     flight_.emplace(config_, FlightQueries::Parts{parts.recorder, parts.membership, parts.jobs,
                                                   parts.commands});
-    drain_.emplace(config_.node, *answers_, parts.membership, parts.daemon);
+    drain_.emplace(config_.node, *answers_, parts.daemon);
   }
 
   void query(const std::string& routing_id, const Credentials& who, uint64_t request,
@@ -131,7 +131,7 @@ class Queries final : public QuerySink {
   void answer(const Asker& asker, FlightQueries::Answer answer);
   void query_job(const Asker& asker, const wire::Query& query);
   Status place_for_job_query(const Asker& asker) const;
-  Status place_for_order(const Asker& asker, const wire::Query& query);
+  Status place_for_trace(const Asker& asker, const wire::Query& query);
   void describe_next();
   void take_description(std::map<uint64_t, Pending>::iterator it,
                         const JobDescription& description);
@@ -169,7 +169,7 @@ class Queries final : public QuerySink {
   std::optional<FlightQueries> flight_;
   std::optional<ProbeQueries> probes_;
   std::optional<DrainQueries> drain_;
-  LinesOfUsers orders_;
+  LinesOfUsers traces_;
   bool draining_ = false;
   Pulse pulse_;  // the latest
   std::map<uint64_t, Pending> pending_;

@@ -49,10 +49,10 @@ void Queries::set(const Asker& asker, const wire::Query& query) {
                                                query.job(), config_.node));
   }
   // Not its owner: whoever takes more, takes it from others.
-  if (!may_look_after(asker.uid, *parts_.membership)) {
+  if (!is_the_nodes(asker.uid)) {
     return refuse(Code::kPermissionDenied,
-                  fmt::format("node {} has jobs that are not uid {}'s: set shares as root, or as "
-                              "the daemon's user",
+                  fmt::format("node {} is not uid {}'s to divide among jobs: set shares as root, "
+                              "or as the daemon's user",
                               config_.node, asker.uid));
   }
   wire::QueryReply reply;
