@@ -15,8 +15,9 @@ namespace gradring::transport {
 //                         its scale s as a float32 and then a signed byte q for each: the element
 //                         is q * s. s is the block's largest magnitude / 127, cut to 17 bits of
 //                         mantissa, so that every q * s is exact; q is rounded to nearest even. A
-//                         block whose largest magnitude is below 1.5e-36 becomes zeros, and one
-//                         that has a NaN or an infinity becomes NaN throughout
+//                         block whose largest magnitude is below 1.5e-36 becomes zeros; one that
+//                         is the same infinity throughout stays so (s is that, and q is 1), and
+//                         any other that has a NaN or an infinity becomes NaN throughout
 //
 // Whatever was unpacked packs into the same bytes again: a value that went through once is the same
 // for everybody from then on. Both are thread-safe; `packed` has packed_bytes(wire, count) bytes

@@ -163,6 +163,25 @@ TEST_P(WireFormat, WhatIsNotFiniteStaysSo) {
   }
 }
 
+// As what ranks that have joined give to a minimum or a maximum.
+TEST_P(WireFormat, OneInfinityThroughoutABlockStaysSo) {
+  for (const float infinity : {kInf, -kInf}) {
+    for (const size_t count : {size_t{1}, size_t{7}, kInt8Block, kInt8Block + 3}) {
+      const std::vector<float> values(count, infinity);
+      FoldFindings findings;
+      const auto bytes = packed(WireType::kInt8, values, &findings);
+      EXPECT_EQ(findings.nonfinite, count);
+      const std::vector<float> got = unpacked(WireType::kInt8, bytes, count);
+      EXPECT_EQ(got, values);
+      EXPECT_EQ(packed(WireType::kInt8, got, &findings), bytes);
+    }
+  }
+  FoldFindings findings;
+  const std::vector<float> both = {kInf, -kInf};
+  EXPECT_TRUE(std::isnan(
+      unpacked(WireType::kInt8, packed(WireType::kInt8, both, &findings), both.size())[0]));
+}
+
 TEST(WireFormatDeath, NothingIsPackedAsItIs) {
   float value = 1;
   EXPECT_DEATH(pack(WireType::kNative, &value, 1, &value), "nothing is packed as wire type 0");

@@ -97,6 +97,16 @@ HWY_INLINE float scale_of(float largest) {
   return cut;
 }
 
+// What ranks that have joined give to a minimum or a maximum is infinite, and has to arrive so.
+void pack_nonfinite(const float* from, size_t count, std::byte* to) {
+  size_t same = 0;
+  while (same < count && from[same] == from[0]) ++same;
+  constexpr uint32_t kQuietNan = 0x7fc00000u;
+  const bool all_same = same == count;  // not so of NaN
+  std::memcpy(to, all_same ? static_cast<const void*>(from) : &kQuietNan, sizeof(kQuietNan));
+  std::memset(to + sizeof(kQuietNan), all_same ? 1 : 0, count);
+}
+
 void pack_block(const float* from, size_t count, std::byte* to, FoldFindings* findings) {
   const D d;
   const hn::Rebind<int8_t, D> bytes;
@@ -110,9 +120,7 @@ void pack_block(const float* from, size_t count, std::byte* to, FoldFindings* fi
     largest = hn::Max(largest, magnitude);
   }
   if (nonfinite != 0) {
-    constexpr uint32_t kQuietNan = 0x7fc00000u;
-    std::memcpy(to, &kQuietNan, sizeof(kQuietNan));
-    std::memset(to + sizeof(kQuietNan), 0, count);
+    pack_nonfinite(from, count, to);
     findings->nonfinite += count;
     return;
   }

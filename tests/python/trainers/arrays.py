@@ -266,8 +266,13 @@ def mistakes():
 
 
 def uneven_data():
-    for _ in range(rank):
+    # More than what travels as it is. At the end nobody is left on the first node.
+    numbers = np.full(70_000, rank + 1, np.float32)
+    for step in range(rank):
         gradring.allreduce(np.ones(3), name="step", op=gradring.Sum)
+        for op, of_all in ((gradring.Min, min), (gradring.Max, max)):
+            got = gradring.allreduce(numbers, name=str(op), op=op, wire=gradring.Wire.INT8)
+            assert np.allclose(got, of_all(range(step + 2, size + 1)), 0.05), (op, step, got)
     assert gradring.join() == size - 1
     if rank != 0:
         refused(gradring.GradringError, "rank 0 has joined", gradring.allgather, np.ones(3))
