@@ -65,9 +65,12 @@ class Arrays:
     def scaled(self, dense, factor):
         return np.asarray(dense.astype(np.float64) * factor).astype(dense.dtype)  # an array also of one without dimensions
 
-    def divide(self, dense, divisor) -> None:
+    def widened(self, dense):
+        return np.asarray(dense.astype(np.int64))  # an array also of one without dimensions
+
+    def divide(self, sums, divisor, dense) -> None:
         # In 64 bits, as those of small types may not have the divisor.
-        wide = dense if dense.itemsize == 8 else dense.astype(np.int64)
+        wide = sums if sums.itemsize == 8 else sums.astype(np.int64)
         quotient = wide // divisor  # rounded down
         quotient += (wide < 0) & (wide % divisor != 0)
         dense[...] = quotient

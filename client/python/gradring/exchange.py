@@ -40,14 +40,15 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
     full = names.check(name, "allreduce")
     for i, tensor in enumerate(tensors):
         home = Home(frontend, tensor, outputs[i] if outputs is not None else None)
-        given, taken = home.given, home.taken
-        own = _own_scaling(given.dtype, op, prescale, postscale)
+        own = _own_scaling(home.given.dtype, op, prescale, postscale)
         if own and prescale != 1.0:
             home.replace_input(frontend.scaled(home.source, prescale))
-            given = home.given
+        if own and op == Average:
+            home.sum_in_64_bits()
         if own:
             home.finish_with(_integers(frontend, op == Average, postscale))
-        calls.append(_call(Collective.ALLREDUCE, given, taken, given.count, name=_part("allreduce", full, i, len(tensors)),
+        given = home.given
+        calls.append(_call(Collective.ALLREDUCE, given, home.taken, given.count, name=_part("allreduce", full, i, len(tensors)),
                            **(details | {"op": Sum} if own and op == Average else details),
                            prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
         homes.append(home)
@@ -94,18 +95,22 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
             given = frontend.place(source)
         rows = _shares(given.shape[0], size)
         width = given.count // given.shape[0] if given.shape[0] else 0
-        output = frontend.empty((rows[process_set.rank()], *given.shape[1:]), tensor)
-        calls.append(_call(Collective.REDUCE_SCATTER, given, frontend.place(output), 0, op=Sum if own else op,
+        output = sums = frontend.empty((rows[process_set.rank()], *given.shape[1:]), tensor)
+        if own and op == Average and _is_small(given):
+            source = frontend.widened(source)
+            given = frontend.place(source)
+            sums = frontend.empty((rows[process_set.rank()], *given.shape[1:]), source)
+        calls.append(_call(Collective.REDUCE_SCATTER, given, frontend.place(sums), 0, op=Sum if own else op,
                            name=_part("reducescatter", full, i, len(tensors)), counts=[share * width for share in rows],
                            wire=wire, prescale=1.0 if own else prescale, postscale=1.0 if own else postscale))
         if own:
-            ends.append((_integers(frontend, op == Average, postscale), output))
+            ends.append((_integers(frontend, op == Average, postscale), sums, output))
         kept.append(source)
         outputs.append(output)
 
     def finish(_):
-        for end, output in ends:
-            end(output, size)
+        for end, sums, output in ends:
+            end(sums, output, size)
         return [frontend.result(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
     handle = _start(process_set, calls, [kept, outputs], finish)
     names.hold(full, handle)
@@ -184,6 +189,7 @@ class Home:
         self._tensor = tensor
         self._target = output
         self._end = None
+        self._sums = None
         self.source = frontend.dense(tensor, writable=output is tensor)
         self.given = frontend.place(self.source)
         if output is None:
@@ -201,13 +207,20 @@ class Home:
         self.source = tensor
         self.given = self._frontend.place(tensor)
 
+    def sum_in_64_bits(self):
+        """An average has room in its type, and what it is made of may have none."""
+        if _is_small(self.given):
+            self.source = self._sums = self._frontend.widened(self.source)
+            self.given = self.taken = self._frontend.place(self.source)
+
     def finish_with(self, end):
         self._end = end
 
     def bring(self, request=None) -> Any:
         """`request`: of the op, where there is something to do to its result."""
         if self._end is not None:
-            self._end(self.dense, request.result.ranks_min)  # not all, where one was lost before it
+            sums = self.dense if self._sums is None else self._sums
+            self._end(sums, self.dense, request.result.ranks_min)  # not all, where one was lost before it
         if self._target is None:
             return self._frontend.result(self.dense, self._tensor)
         if self.dense is not self._target:
@@ -257,10 +270,14 @@ def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) 
     return dtype not in FLOATS and (op == Average or prescale != 1.0 or postscale != 1.0)
 
 
+def _is_small(integers: Place) -> bool:
+    return integers.nbytes < 8 * integers.count
+
+
 def _integers(frontend, average, factor):
-    def end(tensor, ranks):
-        if average and ranks != 1:
-            frontend.divide(tensor, ranks)
+    def end(sums, tensor, ranks):
+        if average:
+            frontend.divide(sums, ranks, tensor)
         if factor != 1.0:
             frontend.copy(frontend.scaled(tensor, factor), tensor)
     return end

@@ -43,5 +43,8 @@ class Frontend(Protocol):
     def scaled(self, dense: Any, factor: float) -> Any:
         """A new tensor of integers, rounded towards 0."""
 
-    def divide(self, dense: Any, divisor: int) -> None:
-        """Integers, in place, rounded towards 0."""
+    def widened(self, dense: Any) -> Any:
+        """Of integers of fewer than 64 bits: a new tensor of the same numbers in as many."""
+
+    def divide(self, sums: Any, divisor: int, dense: Any) -> None:
+        """Integers, rounded towards 0, into `dense`, which may be `sums`."""

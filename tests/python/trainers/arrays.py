@@ -35,8 +35,16 @@ def averages():
     assert (gradring.allreduce(numbers) == sum(np.arange(5) + one for one in range(size)) // size).all()
     assert (gradring.allreduce(-numbers) == -(sum(np.arange(5) + one for one in range(size)) // size)).all()
     assert (gradring.allreduce(numbers, average=False) == sum(np.arange(5) + one for one in range(size))).all()
-    least = np.full(3, -128 // size, np.int8)
-    assert (gradring.allreduce(least) == -128 // size).all()
+    for dtype in ("int8", "int16", "int32", "uint8", "uint16", "uint32"):  # whose sum has no room in its type
+        limits = np.iinfo(dtype)
+        large = np.array([[limits.min + rank % 2, limits.max - rank % 2]] * size, dtype)
+        half = [int((2 * limits.min + 1) / 2), limits.max - 1]  # rounded towards 0
+        given = large.copy()
+        assert gradring.allreduce(given).tolist() == [half] * size and (given == large).all(), dtype
+        assert gradring.allreduce(given, out=given) is given and given.tolist() == [half] * size, dtype
+        assert gradring.reducescatter(large).tolist() == [half], dtype
+        got = gradring.allreduce(np.array(limits.max, dtype))
+        assert got.shape == () and got.dtype == dtype and got == limits.max, got
     refused(TypeError, "average of bool", gradring.allreduce, np.ones(3, bool))
     refused(TypeError, "average of bool", gradring.reducescatter, np.ones(size, bool))
     refused(ValueError, "not both", gradring.allreduce, numbers, average=True, op=gradring.Sum)

@@ -41,8 +41,11 @@ class Tensors:
     def scaled(self, dense, factor):
         return torch.from_numpy(ARRAYS.scaled(dense.numpy(), factor))
 
-    def divide(self, dense, divisor) -> None:
-        ARRAYS.divide(dense.numpy(), divisor)
+    def widened(self, dense):
+        return torch.from_numpy(ARRAYS.widened(dense.numpy()))
+
+    def divide(self, sums, divisor, dense) -> None:
+        ARRAYS.divide(sums.numpy(), divisor, dense.numpy())
 
 
 TENSORS = Tensors()

@@ -6,8 +6,9 @@ import torch
 import torch.distributed as dist
 
 from .._native import ReduceOp
+from .devices import device_of
 from .frontend import TENSORS
-from .tensors import Move
+from .tensors import Move, check_target
 
 # By their numbers: torch's own are hashed and compared in C++, which takes longer.
 _OPS = {int(theirs): {"op": ours} for theirs, ours in {
@@ -34,11 +35,19 @@ def how_to_reduce(op) -> dict:
 
 
 class IntegerAverage(Move):
-    """A sum that is divided once it is there."""
+    """A sum that is divided once it is there. On the host it is made in 64 bits, as those of small types may not have room
+    for it."""
 
-    def __init__(self, size, *where, **details):
-        super().__init__(*where, op=ReduceOp.SUM, **details)
+    def __init__(self, size, collective, source, target, count, **details):
         self._size = size
+        self._home = None
+        known = source if source is not None else target
+        if known.element_size() < 8 and device_of(known) is None:
+            if target is not None:
+                check_target(target)
+            self._home = target
+            source, target = _in_64_bits(source, target)
+        super().__init__(collective, source, target, count, op=ReduceOp.SUM, **details)
         self.lands_elsewhere = True
 
     def bring_home(self):
@@ -47,8 +56,17 @@ class IntegerAverage(Move):
             if self.device is not None:
                 dense.div_(self._size, rounding_mode="trunc")
             else:
-                TENSORS.divide(dense, self._size)
+                TENSORS.divide(dense, self._size, dense)
         super().bring_home()
+        if self._home is not None:
+            self._home.detach().copy_(self.taken.tensor)
+
+
+def _in_64_bits(source, target):
+    wide = source.to(torch.int64) if source is not None else None
+    if target is source:
+        return wide, wide
+    return wide, torch.empty(target.shape, dtype=torch.int64, device="cpu") if target is not None else None
 
 
 def reduction(size, collective, source, target, count, op, **details) -> Move:

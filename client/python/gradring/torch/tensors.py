@@ -99,7 +99,7 @@ def _in_pairs(source, target, count, details):
     return source, target, 2 * count
 
 
-def _check_target(tensor):
+def check_target(tensor):
     """Before the others are told that we come."""
     if tensor.numel() > 1 and any(step == 0 and length > 1 for step, length in zip(tensor.stride(), tensor.shape)):
         raise ValueError("gradring: a result cannot be written to a tensor whose elements share memory, as those of "
@@ -121,7 +121,7 @@ class Move:
         # A broadcast's root has its result, maybe in a tensor that cannot be written.
         written = taken is not None and not (collective == Collective.BROADCAST and taken is given)
         if written:
-            _check_target(taken.tensor)
+            check_target(taken.tensor)
         # The device whose tensors go by way of the host.
         self.staged = (given and given.device) or (taken and taken.device)
         self.brings = taken.nbytes if taken is not None else 0  # bytes of a result
