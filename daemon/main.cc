@@ -183,9 +183,12 @@ std::unique_ptr<Discovery> start_discovery(const Config& config, EventBox* event
   if (config.discover.empty()) return nullptr;
   std::vector<PeerSource> sources;
   for (const std::string& source : config.discover) sources.push_back(*parse_peer_source(source));
+  Addresses listens = config.listen_also;
+  listens.push_back(config.listen);
   return std::make_unique<Discovery>(
       std::move(sources), process_environment(),
-      [events](const Addresses& addresses) { events->post(PeersFound{addresses}); });
+      [events](const Addresses& addresses) { events->post(PeersFound{addresses}); },
+      std::move(listens));
 }
 
 // What systemd does where there is systemd: see daemon/keep.

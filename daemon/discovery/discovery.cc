@@ -26,9 +26,9 @@ class Asked {
  public:
   explicit Asked(PeerSource source) : source_(std::move(source)) {}
 
-  void ask(const Variable& variable) {
-    AddressesOr answer = source_.kind == PeerSource::Kind::kFile  ? ask_file(source_)
-                         : source_.kind == PeerSource::Kind::kDns ? ask_dns(source_)
+  void ask(const Variable& variable, const Addresses& listens) {
+    AddressesOr answer = source_.kind == PeerSource::Kind::kFile  ? ask_file(source_, listens)
+                         : source_.kind == PeerSource::Kind::kDns ? ask_dns(source_, listens)
                                                                   : ask_slurm(source_, variable);
     const std::string fault = answer ? "" : answer.error();
     if (answer) last_ = std::move(*answer);
@@ -67,17 +67,18 @@ struct Discovery::Shared {
   }
 };
 
-Discovery::Discovery(std::vector<PeerSource> sources, Variable variable, Found found)
+Discovery::Discovery(std::vector<PeerSource> sources, Variable variable, Found found,
+                     Addresses listens)
     : shared_(std::make_shared<Shared>()) {
   shared_->found = std::move(found);
   std::vector<Asked> asked(sources.begin(), sources.end());
-  std::thread([shared = shared_, asked = std::move(asked),
-               variable = std::move(variable)]() mutable {
+  std::thread([shared = shared_, asked = std::move(asked), variable = std::move(variable),
+               listens = std::move(listens)]() mutable {
     std::optional<Addresses> told;
     for (int times = 0;; times = std::min(times + 1, kSoonTimes)) {
       std::set<std::string> all;
       for (Asked& source : asked) {
-        source.ask(variable);
+        source.ask(variable, listens);
         all.insert(source.last().begin(), source.last().end());
       }
       Addresses addresses(all.begin(), all.end());

@@ -16,7 +16,9 @@ class Discovery {
   // Called on that thread with the addresses of all sources, sorted, each once.
   using Found = std::function<void(const Addresses& addresses)>;
 
-  Discovery(std::vector<PeerSource> sources, Variable variable, Found found);
+  // `listens`: as in peer_source.h.
+  Discovery(std::vector<PeerSource> sources, Variable variable, Found found,
+            Addresses listens = {});
   Discovery(const Discovery&) = delete;
   Discovery& operator=(const Discovery&) = delete;
   // From here on `found` is not called. Waits for no name server: a lookup that is under way ends

@@ -3,8 +3,12 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
+#include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -38,6 +42,63 @@ std::optional<HostPort> with_port(const std::string& text) {
 std::string written(const HostPort& address) {
   const bool ipv6 = address.host.find(':') != std::string::npos;
   return fmt::format("{}{}{}:{}", ipv6 ? "[" : "", address.host, ipv6 ? "]" : "", address.port);
+}
+
+using Infos = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+Infos look_up(const std::string& name, int* error) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  *error = getaddrinfo(name.c_str(), nullptr, &hints, &first);
+  return {*error == 0 ? first : nullptr, freeaddrinfo};
+}
+
+std::string numeric(const addrinfo& one) {
+  std::array<char, NI_MAXHOST> host{};
+  return getnameinfo(one.ai_addr, one.ai_addrlen, host.data(), host.size(), nullptr, 0,
+                     NI_NUMERICHOST) == 0
+             ? host.data()
+             : "";
+}
+
+// Of both where that is not told, or where a daemon listens at all addresses of IPv6, and so of
+// IPv4.
+int family_of(const Addresses& listens) {
+  bool ipv4 = false, ipv6 = false;
+  for (const std::string& address : listens) {
+    const auto at = parse_host_port(address);
+    if (!at) continue;
+    const bool is_ipv6 = at->host.find(':') != std::string::npos;
+    ipv6 |= is_ipv6;
+    ipv4 |= !is_ipv6 || is_any_address(at->host);
+  }
+  return ipv4 == ipv6 ? AF_UNSPEC : ipv4 ? AF_INET : AF_INET6;
+}
+
+bool is_host_name(const std::string& host) {
+  std::array<char, 256> own{};
+  if (gethostname(own.data(), own.size() - 1) != 0) return false;
+  const std::string_view short_own =
+      std::string_view(own.data()).substr(0, strcspn(own.data(), "."));
+  const size_t length = std::min(host.find('.'), host.size());
+  return length == short_own.size() && strncasecmp(host.c_str(), own.data(), length) == 0;
+}
+
+bool is_own(const std::string& address, const Addresses& listens) {
+  const auto at = parse_host_port(address);
+  const bool listens_there =
+      std::any_of(listens.begin(), listens.end(), [&at](const std::string& own) {
+        const auto here = parse_host_port(own);
+        return here && at && here->port == at->port && !is_loopback(here->host);
+      });
+  if (!listens_there || is_numeric_address(at->host) || !is_host_name(at->host)) return false;
+  int error = 0;
+  const Infos all = look_up(at->host, &error);
+  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
+    if (!is_loopback(numeric(*one))) return false;
+  }
+  return all != nullptr;
 }
 
 std::string trimmed(const std::string& line) {
@@ -84,7 +145,7 @@ AddressesOr addresses_in(const std::string& text) {
   return addresses;
 }
 
-AddressesOr ask_file(const PeerSource& source) {
+AddressesOr ask_file(const PeerSource& source, const Addresses& listens) {
   std::ifstream file(source.name);
   std::string text;
   if (file) {
@@ -97,30 +158,27 @@ AddressesOr ask_file(const PeerSource& source) {
     return tl::unexpected(fmt::format("{} cannot be read: {}", source.name, why));
   }
   auto addresses = addresses_in(text);
-  if (addresses) return addresses;
-  return tl::unexpected(fmt::format("{} {}", source.name, addresses.error()));
+  if (!addresses) return tl::unexpected(fmt::format("{} {}", source.name, addresses.error()));
+  std::erase_if(*addresses, [&](const std::string& address) { return is_own(address, listens); });
+  return addresses;
 }
 
-AddressesOr ask_dns(const PeerSource& source) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  const int error = getaddrinfo(source.name.c_str(), nullptr, &hints, &first);
+AddressesOr ask_dns(const PeerSource& source, const Addresses& listens) {
+  int error = 0;
+  const Infos all = look_up(source.name, &error);
   if (error != 0) {
     return tl::unexpected(
         fmt::format("the name {} cannot be looked up: {}", source.name, gai_strerror(error)));
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(first, freeaddrinfo);
-  Addresses addresses;
+  const int family = family_of(listens);
+  Addresses addresses, others;
   for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
-    char host[NI_MAXHOST];
-    if (getnameinfo(one->ai_addr, one->ai_addrlen, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
-        0) {
-      continue;
-    }
-    addresses.push_back(written({host, source.port}));
+    const std::string host = numeric(*one);
+    if (host.empty()) continue;
+    Addresses& of_it = family == AF_UNSPEC || family == one->ai_family ? addresses : others;
+    of_it.push_back(written({host, source.port}));
   }
-  return addresses;
+  return addresses.empty() ? others : addresses;
 }
 
 AddressesOr ask_slurm(const PeerSource& source, const Variable& variable) {

@@ -26,9 +26,11 @@ std::optional<PeerSource> parse_peer_source(const std::string& text);
 AddressesOr addresses_in(const std::string& text);
 
 // Of a source with its present answer. The lookup of a name waits for its servers, several seconds
-// at worst.
-AddressesOr ask_file(const PeerSource& source);
-AddressesOr ask_dns(const PeerSource& source);
+// at worst. `listens` is where this daemon does, as HOST:PORT. Of the file its own host name is
+// left out where that is an address of loopback, as in Debian's /etc/hosts: nobody can be met
+// there. Of a name with addresses of IPv4 and of IPv6 those count by which daemons listen.
+AddressesOr ask_file(const PeerSource& source, const Addresses& listens = {});
+AddressesOr ask_dns(const PeerSource& source, const Addresses& listens = {});
 // The other nodes of the allocation that this process was started in, by the environment of srun
 // (SLURM_JOB_NODELIST, SLURMD_NODENAME).
 using Variable = std::function<std::optional<std::string>(const std::string& name)>;

@@ -80,6 +80,13 @@ TEST(PeerName, IsLookedUp) {
   EXPECT_THAT(*ask_dns({Kind::kDns, "::1", 7400}), ElementsAre("[::1]:7400"));
 }
 
+TEST(PeerName, ThatHasOneFamilyKeepsIt) {
+  const PeerSource source{Kind::kDns, "127.0.0.1", 7400};
+  for (const char* listens : {"10.0.0.1:7300", "[fd00::1]:7300", "[::]:7300"}) {
+    EXPECT_THAT(*ask_dns(source, {listens}), ElementsAre("127.0.0.1:7400")) << listens;
+  }
+}
+
 TEST(PeersOfSlurm, AreTheOthersOfTheAllocation) {
   const std::map<std::string, std::string> variables = {{"SLURM_JOB_NODELIST", "n[1-3]"},
                                                         {"SLURMD_NODENAME", "n2"}};

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import socket
 import sys
 from pathlib import Path
 
@@ -173,3 +174,79 @@ def test_a_name_with_many_addresses(named):
     for node in ring.nodes:
         assert known_to(node) == {other.address for other in ring.nodes if other is not node}, "the old address is let go"
     run_job(ring, "moved", "--ops", "20", "--count", "100000")
+
+
+# ---- names with more addresses than one, or with one that nobody else has ----
+
+@pytest.fixture
+def hosts_of(namespaces, make_cluster):
+    """A ring of three, and a function that writes /etc/hosts of a node. Node i also has fd77::i+1."""
+    ring = make_cluster(3, network=namespaces, secure=False)
+    folders = {node: Path("/etc/netns") / ring.network.space(node.index) for node in ring.nodes}
+    for node, folder in folders.items():
+        folder.mkdir(parents=True)
+        ring.network.inside(node.index, "sysctl", "-q", "net.ipv6.conf.all.disable_ipv6=0")
+        run("ip", "-n", ring.network.space(node.index), "address", "add", f"{ipv6(node)}/64", "dev", "eth0", "nodad")
+    try:
+        yield ring, lambda node, lines: (folders[node] / "hosts").write_text("127.0.0.1 localhost\n" + "".join(
+            f"{line}\n" for line in lines))
+    finally:
+        for folder in folders.values():
+            shutil.rmtree(folder)
+
+
+def ipv6(node):
+    return f"fd77::{node.index + 1}"
+
+
+def listen_by_ipv6(node):
+    node.config.write_text(node.config.read_text().replace(f"listen = {host(node)}:", f"listen = [{ipv6(node)}]:"))
+
+
+def nobody_else_is_named(ring):
+    for node in ring.nodes:
+        assert len(node.peers()) == len(ring.nodes) - 1, node.peers()
+        assert node.ctl("peers")[0] == 0
+
+
+def test_the_own_host_name_in_a_list_is_no_peer(hosts_of):
+    """Debian's /etc/hosts has it at 127.0.1.1, where nobody listens."""
+    ring, write_hosts = hosts_of
+    path = ring.folder / "peers"
+    find_by(ring, f"file:{path}")
+    write(path, [socket.gethostname(), *(node.address for node in ring.nodes)])
+    for node in ring.nodes:
+        write_hosts(node, [f"127.0.1.1 {socket.gethostname()}"])
+    ring.start_daemons()
+    meet(ring, ring.nodes)
+    nobody_else_is_named(ring)
+
+
+@pytest.mark.parametrize("listens", ["IPv4", "IPv6"])
+def test_a_name_of_both_families_has_each_node_once(hosts_of, listens):
+    """As a headless service of a cluster with both has it, whose daemons listen by one."""
+    ring, write_hosts = hosts_of
+    find_by(ring, "dns:ring.example:7300")
+    for node in ring.nodes:
+        write_hosts(node, [f"{address} ring.example" for other in ring.nodes for address in (host(other), ipv6(other))])
+        if listens == "IPv6":
+            listen_by_ipv6(node)
+    ring.start_daemons()
+    meet(ring, ring.nodes)
+    nobody_else_is_named(ring)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_peers_that_listen_by_ipv6_are_met_by_their_names(hosts_of, both):
+    ring, write_hosts = hosts_of
+    path = ring.folder / "peers"
+    find_by(ring, f"file:{path}")
+    write(path, [f"{node.name}.example:7300" for node in ring.nodes])
+    for node in ring.nodes:
+        write_hosts(node, [f"{address} {other.name}.example" for other in ring.nodes
+                           for address in [ipv6(other)] + [host(other)] * both])
+        listen_by_ipv6(node)
+    ring.start_daemons()
+    meet(ring, ring.nodes)
+    nobody_else_is_named(ring)
+    run_job(ring, "job", "--ops", "5", "--count", "1000")

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "daemon/config.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -80,7 +82,9 @@ void PeerLink::open_sockets(const Dial& dial) {
   dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kDialTime / core::kMillisecond));
   dealer_.set(zmq::sockopt::tcp_keepalive, 1);
   dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
-  dealer_.set(zmq::sockopt::ipv6, dialled().front() == '[');
+  const auto at = parse_host_port(dialled());
+  const bool is_name = at && !is_numeric_address(at->host);
+  dealer_.set(zmq::sockopt::ipv6, dialled().front() == '[' || (is_name && dial.names_by_ipv6));
   if (secure_) {
     dealer_.set(zmq::sockopt::curve_serverkey, dial.server_key);
     dealer_.set(zmq::sockopt::curve_publickey, dial.own_public);

@@ -40,8 +40,9 @@ class PeerLink {
   struct Dial {
     zmq::context_t* context = nullptr;
     std::string own_public, own_secret, server_key;  // empty: no CURVE
-    uint64_t connection = 0;                         // random; names this connection in the hello
-    uint64_t token = 0;                              // random; we expect it in the peer's frames
+    bool names_by_ipv6 = false;  // a name is dialled at its address of IPv6, if it has one
+    uint64_t connection = 0;     // random; names this connection in the hello
+    uint64_t token = 0;          // random; we expect it in the peer's frames
   };
   void dial(const Dial& dial, core::Time now);
   // There is no connection of our own: others pass on what is said (core/peer_net.h). Goes on from

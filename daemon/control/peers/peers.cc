@@ -284,6 +284,7 @@ int Peers::dial_waiting(core::Time now) {
       dial.own_secret = own_key_->secret_key;
       dial.server_key = key->public_key;
     }
+    dial.names_by_ipv6 = config_.listen.front() == '[';  // as the others listen, too
     dial.connection = random_u64();
     dial.token = random_u64() | 1;  // never 0, which means none
     peer.link.dial(dial, now);
