@@ -136,5 +136,13 @@ TEST_F(LiveFoundTest, WhoWasRefusedAndComesMendedIsNotTurnedAwayAsAStranger) {
   EXPECT_THAT(b.log(), Not(HasSubstr("cannot be used")));
 }
 
+TEST_F(LiveFoundTest, ADaemonThatHasItsTwinsNameSaysSo) {
+  LiveDaemon a({"--peer", b_at_}, "twin", port_a_);
+  LiveDaemon b({"--peer", at("127.0.0.1", port_a_)}, "twin", port_b_);
+  RawTrainer asks(a.runtime_dir());
+  ASSERT_TRUE(comes_true([&] { return peers_of(asks).peers(0).state() == "refused"; }));
+  EXPECT_THAT(peers_of(asks).peers(0).reason(), HasSubstr("give each"));
+}
+
 }  // namespace
 }  // namespace gradring::daemon

@@ -253,10 +253,10 @@ class LonelyTest : public testing::Test {
     }
     return {id.to_string(), message};
   }
-  void welcome(const std::string& node, uint64_t boot_id, uint64_t gave_up = 0) {
+  void welcome(const std::string& node, uint64_t boot_id, uint64_t gave_up = 0, bool is = true) {
     wire::PeerMessage message;
     message.set_protocol(kPeerProtocols.newest);
-    message.mutable_hello_reply()->set_welcome(true);
+    message.mutable_hello_reply()->set_welcome(is);
     message.mutable_hello_reply()->set_node(node);
     message.mutable_hello_reply()->set_boot_id(boot_id);
     message.mutable_hello_reply()->set_connection(own_hello_.connection());
@@ -387,13 +387,13 @@ TEST_F(LonelyTest, ADataAddressOfNoSenseLosesThePeerAndNoMore) {
   EXPECT_TRUE(asks.join("job", 0, 1).has_joined());
 }
 
-TEST(LiveSelf, ADaemonThatIsItsOwnPeerOrHasItsTwinsNameSaysSo) {
-  const int port_a = free_port(), port_b = free_port();
-  LiveDaemon a({"--peer", at(port_b)}, "twin", port_a);
-  LiveDaemon b({"--peer", at(port_a)}, "twin", port_b);
-  RawTrainer asks(a.runtime_dir());
-  ASSERT_TRUE(becomes(asks, "refused"));
-  EXPECT_THAT(peer_of(asks).reason(), HasSubstr("give each"));
+TEST_F(LonelyTest, WhoHasForgottenTheConnectionIsDialledAnew) {
+  welcome("b", 1);  // and never greets
+  ASSERT_TRUE(hear().second.has_heartbeat()) << "which asks whether it still stands";
+  welcome("b", 1, 0, false);
+  wire::PeerMessage next = hear().second;
+  while (next.has_heartbeat()) next = hear().second;
+  EXPECT_TRUE(next.has_hello());
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ class PeerLink {
   // kDialing, and everything but send() is as with a connection.
   void begin_relayed(uint64_t connection, uint64_t token, core::Time now);
   // Closes the sockets and what they hold. `reason` is for people. `unheard`: it stood, and nothing
-  // came by the data network, which is for a person to mend: the next pause is longer each time,
-  // until heard().
+  // came by the data network, which is for a person to mend, or not for long: the next pause is
+  // longer each time, until heard().
   void drop(const std::string& reason, core::Time now, bool unheard = false);
   void heard() { pause_unheard_ = 0; }
 

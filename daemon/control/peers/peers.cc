@@ -313,6 +313,9 @@ void Peers::tick(core::Time now) {
   ++heartbeats_;
   now_ = now;
   for (Peer& peer : peers_) {
+    // Who has forgotten our connection answers so.
+    const bool half = !peer.up && peer.link.state() == PeerLink::State::kWelcomed;
+    if (half && !is_relayed(peer)) say_heartbeat(peer);
     if (!peer.up) continue;
     // One that others speak for needs to hear of its lanes alone.
     const bool lanes = peer.data_watched && peer.lanes->count() > 1;
@@ -328,7 +331,7 @@ void Peers::say_heartbeat(Peer& peer) {
   message.set_protocol(kPeerProtocols.newest);
   message.mutable_heartbeat()->set_sequence(heartbeats_);
   message.mutable_heartbeat()->add_progress(own_progress_);
-  message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
+  if (peer.up) message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
   say(peer, message);
 }
 
