@@ -223,6 +223,23 @@ TEST_F(Pairs, ShareTheTimeThatTheirCommunicatorTakesToClose) {
   EXPECT_LT(ms_since(start), 2000 + kSoonMs);
 }
 
+// Else a result would be copied to where there may be anything else by then.
+TEST_F(Pairs, KeepTheMemoryThatTheirOpsName) {
+  daemon_.set([](Script& script) { script.complete = false; });
+  std::vector<float> own(kCount);
+  ASSERT_EQ(gradring_register(job_.get(), own.data(), kCount * sizeof(float)), GRADRING_OK);
+  gradring_op into = op(GRADRING_RECV, 5);
+  into.output = own.data();
+  const gradring_request requests[] = {submit(job_, into), send(5)};
+  EXPECT_EQ(gradring_unregister(job_.get(), own.data()), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("is lent to requests"));
+  EXPECT_EQ(gradring_free(job_.get(), memory_), GRADRING_ERR_INVALID);
+  for (const auto& operation : daemon_.wait_for_operations(2)) daemon_.complete(operation);
+  for (const gradring_request request : requests) EXPECT_EQ(wait(request), GRADRING_OK);
+  EXPECT_EQ(gradring_unregister(job_.get(), own.data()), GRADRING_OK) << gradring_last_error();
+  EXPECT_EQ(gradring_free(job_.get(), memory_), GRADRING_OK) << gradring_last_error();
+}
+
 TEST_F(Pairs, AreWaitedForBeforeAJoinPoint) {
   daemon_.set([](Script& script) { script.complete = false; });
   const gradring_request request = send(5);

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "client/src/communicator/communicator.h"
@@ -249,7 +252,23 @@ Status Communicator::unregister_memory(void* memory) {
 }
 
 Status Communicator::give_back(std::unique_lock<std::mutex>& lock, Segment& segment) {
-  if (segment.lent > 0) {
+  // What goes to another rank, or comes from it, is lent to the communicator of the two.
+  const auto lent_to_a_pair = [&] {
+    std::set<std::shared_ptr<Communicator>> pairs;
+    for (const auto& [number, far] : far_) pairs.insert(far.body);
+    if (pairs.empty()) return false;
+    const Loan kept(Place{&segment, 0});  // nobody else frees it meanwhile
+    lock.unlock();
+    const bool lent = std::any_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+      Inside inside(*pair);
+      const Segment* const there = pair->segments_.at(segment.base);
+      return there != nullptr && there->lent > 0;
+    });
+    pairs.clear();  // not under our lock
+    lock.lock();
+    return lent;
+  };
+  if (segment.lent > 0 || lent_to_a_pair() || segment.lent > 0) {
     return invalid(fmt::format("the memory at {} is lent to requests: wait for them first",
                                fmt::ptr(segment.base)));
   }
