@@ -113,7 +113,10 @@ TEST_F(Pairs, TakeOpsBeforeTheOtherRankIsThere) {
       daemon_.wait_for_messages(wire::ClientMessage::kSubmit, 1).at(0).submit();
   EXPECT_EQ(early.job(), 0u);
   EXPECT_EQ(wait(request, 0), GRADRING_ERR_DEADLINE);
-  EXPECT_THAT(gradring_last_error(), HasSubstr("gradringctl"));
+  EXPECT_THAT(gradring_last_error(),
+              AllOf(HasSubstr("request " + std::to_string(request) +
+                              ", send to rank 5, is still under way after 0 ms; "),
+                    HasSubstr("gradringctl"), HasSubstr("job job[1:5]")));
   let_in(join(2));
   daemon_.complete(early.operations(0));
   EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();

@@ -175,6 +175,10 @@ tl::expected<std::optional<Outcome>, Status> Communicator::wait_far(uint64_t tic
   inside.lock().unlock();
   auto outcome = far.body->wait(far.ticket, deadline);
   inside.lock().lock();
+  // Another thread was quicker; the number there is not the one we were asked for.
+  if (!outcome && outcome.error().code() == Code::kNotFound) {
+    return tl::unexpected(unknown_request(ticket));
+  }
   if (!outcome || !*outcome) return outcome;
   far_.erase(ticket);
   if (!(*outcome)->good()) tell_in_our_numbers(far, &**outcome);

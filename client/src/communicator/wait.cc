@@ -7,6 +7,15 @@
 #include "client/src/refusal.h"
 
 namespace gradring::client {
+namespace {
+
+Status overdue(uint64_t ticket, const std::string& what, int64_t timeout_ms,
+               const std::string& advice) {
+  return {Code::kDeadlineExceeded, fmt::format("request {}, {}, is still under way after {} ms; {}",
+                                               ticket, what, timeout_ms, advice)};
+}
+
+}  // namespace
 
 tl::expected<std::optional<Outcome>, Status> Communicator::wait(uint64_t ticket,
                                                                 TimePoint deadline) {
@@ -173,16 +182,18 @@ void Communicator::waited_for_input(uint64_t nanoseconds) {
 }
 
 Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {
+  const auto advice = [](Communicator& of) {
+    return of.session_.advice("job " + of.settings_.job, "who waits for whom");
+  };
   if (const auto far = far_request(ticket)) {
-    return far->body->still_under_way(far->ticket, timeout_ms);
+    Inside inside(*far->body);
+    if (far->body->requests_.count(far->ticket) == 0) return unknown_request(ticket);
+    return overdue(ticket, what_it_is(*far), timeout_ms, advice(*far->body));
   }
   Inside inside(*this);
   const auto found = requests_.find(ticket);
   if (found == requests_.end()) return unknown_request(ticket);
-  return {Code::kDeadlineExceeded,
-          fmt::format("request {}, {}, is still under way after {} ms; {}", ticket,
-                      describe(found->second), timeout_ms,
-                      session_.advice("job " + settings_.job, "who waits for whom"))};
+  return overdue(ticket, describe(found->second), timeout_ms, advice(*this));
 }
 
 }  // namespace gradring::client
