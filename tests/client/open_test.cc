@@ -327,6 +327,8 @@ TEST(Open, RefusesNonsenseAndNamesIt) {
               HasSubstr("join_timeout_ms"));
   EXPECT_THAT(refused_with([](auto& options) { options.struct_size = 0; }),
               HasSubstr("struct_size"));
+  EXPECT_THAT(refused_with([](auto& options) { options.struct_size = 57; }),
+              HasSubstr("struct_size is 57, which no such structure has"));
 }
 
 TEST(Open, RefusesOptionsOfANewerLibraryUnlessTheyAreUnused) {

@@ -189,6 +189,8 @@ TEST_F(SubmitRefusal, OfNullAndUnsetSizes) {
   EXPECT_EQ(gradring_submit(comm_.get(), &op, nullptr), GRADRING_ERR_INVALID);
   op.struct_size = 8;
   EXPECT_THAT(refused(op), HasSubstr("struct_size"));
+  op.struct_size = offsetof(gradring_op, counts) + 4;
+  EXPECT_THAT(refused(op), HasSubstr("struct_size is 92, which no such structure has"));
 }
 
 }  // namespace

@@ -21,6 +21,12 @@ tl::expected<T, Status> copy_sized(const T* from, size_t first_size, const std::
   if (size < first_size) {
     return tl::unexpected(Status(Code::kInvalidArgument, name + ".struct_size is not set"));
   }
+  // Half a pointer must not be followed.
+  if (size % alignof(T) != 0) {
+    return tl::unexpected(
+        Status(Code::kInvalidArgument, name + ".struct_size is " + std::to_string(size) +
+                                           ", which no such structure has; use sizeof"));
+  }
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
   for (size_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] != 0) {
