@@ -194,6 +194,12 @@ TEST_F(Pairs, AreRefusedWhereTheyMakeNoSense) {
   bad.name = "";
   EXPECT_THAT(refused(bad), HasSubstr("name is empty"));
   bad = op(GRADRING_SEND, 5);
+  bad.prescale = 2;
+  EXPECT_THAT(refused(bad), HasSubstr("transfer of float32 cannot be scaled"));
+  bad = op(GRADRING_SEND, 5);
+  bad.count = uint64_t{1} << 62;
+  EXPECT_THAT(refused(bad), HasSubstr("float32 from rank 1 is more than any memory holds"));
+  bad = op(GRADRING_SEND, 5);
   bad.input = &bad;
   gradring_request request = 0;
   EXPECT_EQ(gradring_submit(job_.get(), &bad, &request), GRADRING_ERR_NOT_FOUND);

@@ -70,7 +70,11 @@ tl::expected<uint64_t, Status> Communicator::submit_to_peer(const gradring_op& o
     tell_in_our_numbers(far, &*failure);
     return tl::unexpected(Status(Code::kAborted, failure->message));
   }
-  if (!ticket) return tl::unexpected(ticket.error());
+  if (!ticket) {
+    const auto [lower, higher] = std::minmax(op.root, settings_.rank);
+    const Status& why = ticket.error();
+    return tl::unexpected(Status(why.code(), in_words_of_the_job(why.message(), lower, higher)));
+  }
   const uint64_t number = session_.next_number();
   far_[number] = std::move(far);
   return number;
