@@ -166,6 +166,12 @@ TEST_F(Cpp, WaitsInSteps) {
   EXPECT_EQ(result.verdict, 1u);
   EXPECT_FALSE(request.pending());
   EXPECT_THROW(request.wait(), Error);
+  try {
+    Request().progress();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), GRADRING_ERR_NOT_FOUND) << error.what();
+  }
 }
 
 TEST_F(Cpp, ThrowsWithTheBlame) {

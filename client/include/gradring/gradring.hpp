@@ -231,6 +231,7 @@ class Request {
   bool test(gradring_result* result = nullptr) { return wait_ms(0, result); }
   // What it waits for; see gradring_progress.
   gradring_progress progress() const {
+    expect_pending();
     gradring_progress known{};
     known.struct_size = sizeof(known);
     check(gradring_get_progress(comm_.get(), number_, &known));
@@ -238,6 +239,7 @@ class Request {
   }
   // A CUDA stream waits for it, and has the result then; see gradring_wait_on_stream.
   void wait_on_stream(void* stream) {
+    expect_pending();
     check(gradring_wait_on_stream(comm_.get(), number_, stream, -1));
   }
 
@@ -252,8 +254,11 @@ class Request {
     std::swap(comm_, other.comm_);
     std::swap(number_, other.number_);
   }
-  bool wait_ms(int64_t ms, gradring_result* to) {
+  void expect_pending() const {
     if (!pending()) throw Error(GRADRING_ERR_NOT_FOUND, "this request has been waited for");
+  }
+  bool wait_ms(int64_t ms, gradring_result* to) {
+    expect_pending();
     gradring_result result{};
     result.struct_size = sizeof(result);
     const gradring_code code = gradring_wait(comm_.get(), number_, ms, &result);
