@@ -147,6 +147,7 @@ TEST_F(LiveRecipesTest, WhatMakesNoSenseIsRefusedInWords) {
   run("train", [](Communicator& job) {
     EXPECT_THROW(sparse_allreduce(job, SparseRows<float>{2, {1}, {1}}), Error);
     EXPECT_THROW(sparse_allreduce(job, SparseRows<float>(), GRADRING_MAX), Error);
+    EXPECT_THROW(sparse_allreduce(job, SparseRows<int>(), GRADRING_AVERAGE), Error);
   });
 }
 

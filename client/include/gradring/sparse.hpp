@@ -9,6 +9,7 @@
 #include <gradring/gradring.hpp>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace gradring {
@@ -52,13 +53,19 @@ SparseRows<T> merged(size_t width, const Buffer<int64_t>& rows, const Buffer<T>&
 // The sum of all ranks' rows, or the average over the ranks: each row once, ascending, the same in
 // every bit on all ranks, added in the order of ranks. Three allgathers: how many rows each rank
 // has, then their numbers and values. All ranks call it with the same width, in the same order of
-// their ops or with a name that is used for nothing else. Throws Error: INVALID for another op or
-// values that are not width for each row, FAILED if an op fails. Any thread.
+// their ops or with a name that is used for nothing else. Throws Error: INVALID for another op, the
+// average of integers, or values that are not width for each row, FAILED if an op fails. Any
+// thread.
 template <class T>
 SparseRows<T> sparse_allreduce(const Communicator& job, const SparseRows<T>& mine,
                                gradring_reduce_op op = GRADRING_SUM, const char* name = nullptr) {
   if (op != GRADRING_SUM && op != GRADRING_AVERAGE) {
     throw Error(GRADRING_ERR_INVALID, "sparse rows are summed or averaged");
+  }
+  if (op == GRADRING_AVERAGE && std::is_integral_v<T>) {
+    throw Error(GRADRING_ERR_INVALID,
+                "the average of integers is refused, it would cut off fractions: sum them, and "
+                "divide in a type that can hold the result");
   }
   if (mine.values.size() != mine.rows.size() * mine.width) {
     throw Error(GRADRING_ERR_INVALID, std::to_string(mine.values.size()) + " values for " +
