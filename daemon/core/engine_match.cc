@@ -9,6 +9,7 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/planted.h"
+#include "daemon/core/titles.h"
 
 namespace gradring::core {
 
@@ -110,7 +111,8 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   const bool join_point = submission.signature.collective == Collective::kJoinPoint;
   if (Op* const op = submitted_as(index, submission)) {  // from before a restart
     if (op->state == OpState::kFailed) {
-      actions_->complete(submission.rank, submission.ticket, failed_outcome(op->failure));
+      actions_->complete(submission.rank, submission.ticket,
+                         named(*op, failed_outcome(op->failure)));
     }
     return {};
   }
@@ -181,7 +183,7 @@ Status JobEngine::submit(const Submission& submission, Time now) {
   journal_->submitted(op, *op.locals[index], record_of(local));
   if (op.state == OpState::kFailed) {
     --local.open;
-    actions_->complete(submission.rank, submission.ticket, failed_outcome(op.failure));
+    actions_->complete(submission.rank, submission.ticket, named(op, failed_outcome(op.failure)));
     if (all_local(op)) forget(op);
     retry_waiting();  // a join that has all but this
     return {};
@@ -388,13 +390,6 @@ void JobEngine::on_mismatch(uint32_t from, const Frame& f) {
   }
   mismatch(op, f.mismatch, from);
   if (const auto it = ops_.find(f.key); it != ops_.end()) ask_joined(*it->second);
-}
-
-bool JobEngine::moved(const Op& op) const {
-  return op.state == OpState::kMoving || op.slices_held > 0 ||
-         std::any_of(op.slices.begin(), op.slices.end(), [](const SliceProgress& progress) {
-           return progress.arriving || progress.next_step > 0;
-         });
 }
 
 }  // namespace gradring::core

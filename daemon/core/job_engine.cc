@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/core/titles.h"
 #include "proto/check.h"
 
 namespace gradring::core {
@@ -105,11 +106,12 @@ void JobEngine::set_state(Op& op, OpState state) {
 
 // Every local submission of the op ends with `outcome`.
 void JobEngine::tell_locals(Op& op, const Outcome& outcome) {
+  const Outcome told = outcome.verdict == Verdict::kFailed ? named(op, outcome) : outcome;
   for (size_t i = 0; i < op.locals.size(); ++i) {
     if (!op.locals[i]) continue;
     --locals_[i].open;
     if (op.key.space == OpKey::kNoMoreSpace) locals_[i].joined = false;
-    actions_->complete(op.locals[i]->rank, op.locals[i]->ticket, outcome);
+    actions_->complete(op.locals[i]->rank, op.locals[i]->ticket, told);
   }
 }
 
@@ -175,9 +177,13 @@ void JobEngine::fail(const Failure& failure) {
   open_ = failed_open_ = 0;
 }
 
-std::string JobEngine::title(const Op& op) const {
-  if (op.name.empty()) return describe(op.key);
-  return "op '" + shown_name(op.name) + "' use " + std::to_string(op.key.sequence);
+std::string JobEngine::title(const Op& op) const { return title_of(op); }
+
+bool JobEngine::moved(const Op& op) const {
+  return op.state == OpState::kMoving || op.slices_held > 0 ||
+         std::any_of(op.slices.begin(), op.slices.end(), [](const SliceProgress& progress) {
+           return progress.arriving || progress.next_step > 0;
+         });
 }
 
 // All members find the same: from the view, the op's key and what it is alone.

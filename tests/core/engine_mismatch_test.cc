@@ -49,6 +49,34 @@ TEST(EngineMismatch, WithinANode) {
   expect_job_goes_on(&ring, op(1));
 }
 
+TEST(EngineMismatch, NamesTheOpOnNodesThatHearOfItBeforeTheySubmitIt) {
+  Ring ring(2, 2);
+  const auto submit = [&ring](uint32_t rank, uint64_t count) {
+    return ring.submit(rank, {7, 1}, sum_of(count), {}, Place::kApart, "layer1.weight");
+  };
+  std::vector<Ticket> tickets = {submit(0, 100), submit(1, 99)};
+  ring.run();
+  tickets.push_back(submit(2, 100));
+  tickets.push_back(submit(3, 100));
+  ring.run();
+  expect_mismatch(ring, tickets, {": op 'layer1.weight' use 1: rank 0"});
+}
+
+TEST(EngineMismatch, NamesTheOpWhereANodeThatDoesNotKnowItsNameSaysWhyTheJobFails) {
+  Ring ring(2);
+  const auto submit = [&ring](uint64_t use) {
+    return ring.submit(0, {7, use}, sum_of(100), {}, Place::kApart, "layer1.weight");
+  };
+  const Ticket guilty = submit(1);
+  const Ticket other = submit(12);
+  Failure failure = lost("b");
+  failure.blame.evidence = "left without submitting " + describe(OpKey{7, 12}) + " (a sum)";
+  ring.fail_everywhere(failure);
+  EXPECT_EQ(ring.outcome(other).failure.blame.evidence,
+            "left without submitting op 'layer1.weight' use 12 (a sum)");
+  EXPECT_EQ(ring.outcome(guilty).failure, failure) << "it is not about this one";
+}
+
 TEST(EngineMismatch, NamesTheOpAlsoWhereItsNameWasToldWithAnEarlierUse) {
   Ring ring(2);
   const std::string name = "layer1.weight";
