@@ -49,3 +49,11 @@ exit 1
     assert [one.getMessage() for one in caplog.records] == [
         f"no timeline: cannot write {tmp_path}/nowhere/timeline.json",
         "timeline: node n1 is lost", "timeline: 9 events were overwritten"]
+
+
+def test_what_is_no_file_is_refused_before_it_is_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(timeline, "Ctl", lambda: pytest.fail("nobody is asked"))
+    with pytest.raises(OSError, match="it is a folder"):
+        timeline._start(tmp_path)
+    with pytest.raises(OSError, match="cannot write"):
+        timeline._start(tmp_path / "nowhere" / "timeline.json")

@@ -24,7 +24,7 @@ def start_timeline(file_path: str | os.PathLike, mark_cycles: bool = False) -> N
         file_path: on rank 0's node; written anew.
         mark_cycles: has no effect: there are no cycles.
     Raises:
-        OSError: there is no gradringctl in PATH, there is no such folder, or the daemon refuses, as it does where jobs of
+        OSError: there is no gradringctl in PATH, no file can be written there, or the daemon refuses, as it does where jobs of
             others are on the node.
     """
     del mark_cycles
@@ -37,10 +37,17 @@ def _start(file_path):
     with _lock:
         if _file is None:
             file = os.path.abspath(file_path)
-            if not os.access(os.path.dirname(file), os.W_OK):  # better now than after hours of training
-                raise OSError(f"cannot write {file}")
+            _look_at(file)
             _warn_of(Ctl().ask("trace", "start"))
             _file = file
+
+
+def _look_at(file):
+    """Better now than after hours of training."""
+    if os.path.isdir(file):
+        raise OSError(f"cannot write {file}: it is a folder; name a file in it")
+    if not os.access(file if os.path.exists(file) else os.path.dirname(file), os.W_OK):
+        raise OSError(f"cannot write {file}")
 
 
 def stop_timeline() -> None:
