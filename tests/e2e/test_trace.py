@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import time
 from collections import Counter
 
@@ -120,3 +121,39 @@ def test_who_asks_for_nonsense_is_told_so(pair, tmp_path):
     assert status == 1 and "cannot write" in said
     status, _, said = node.ctl("trace", "dump", "-o", tmp_path / "no.json", "--job", "nosuch")
     assert status == 1 and "nothing is recorded of a job nosuch" in said and not (tmp_path / "no.json").exists()
+
+
+def test_a_file_is_written_whole_or_stays_as_it_was(pair, tmp_path):
+    """A limit on the size of files does what a full disk does."""
+    node = pair.nodes[0]
+    path = tmp_path / "dump.json"
+    assert node.ask("trace", "dump", "-o", path) and path.stat().st_size > 1024
+    whole = path.read_text()
+    done = subprocess.run(
+        ["bash", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "-", node.program("gradringctl"), "--runtime-dir", node.runtime_dir,
+         "trace", "dump", "-o", path], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1 and f"cannot write {path}: File too large" in done.stderr, done
+    assert path.read_text() == whole and list(tmp_path.iterdir()) == [path]
+    status, out, said = node.ctl("trace", "dump", "-o", "/dev/stdout")
+    assert status == 0 and out.startswith("{"), said
+
+
+def test_a_trace_goes_on_where_it_is_to_be_written_into_a_folder(make_cluster, tmp_path):
+    node = make_cluster(2).start().nodes[0]  # its own: the memory of a trace stays with the daemon
+    assert node.ask("trace", "start")["healthy"]
+    status, _, said = node.ctl("trace", "stop", "-o", tmp_path)
+    assert status == 1 and f"cannot write {tmp_path}: Is a directory" in said, said
+    assert node.ask("trace", "stop", "-o", tmp_path / "trace.json")["healthy"], "it went on"
+
+
+def test_what_other_nodes_traced_is_had_from_one_that_was_started_anew(make_cluster, tmp_path):
+    cluster = make_cluster(2).start()
+    first, second = cluster.nodes
+    assert first.ask("trace", "start")["healthy"]
+    second.daemon.kill()
+    second.run_daemon()
+    second.wait_ready(1)
+    told = second.ask("trace", "stop", "-o", tmp_path / "trace.json")
+    assert told["nodes"] == [first.name], told
+    assert any(f"node {second.name} has no trace" in problem for problem in told["problems"]), told
+    assert (tmp_path / "trace.json").exists()

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -126,7 +127,33 @@ Status fault_of_file(const std::string& file) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const bool there = access(path.c_str(), F_OK) == 0;
   if (access((there ? path : folder).c_str(), W_OK) != 0) return cannot_write(file);
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) {
+    errno = EISDIR;
+    return cannot_write(file);
+  }
   return {};
+}
+
+// Beside the file first, so that a disk which is full leaves no half of it, and whatever was there.
+// A device, a link or a pipe is written as it is, and so is a file in a folder that is not ours.
+Status put_into(const std::string& file, const Timeline& timeline) {
+  std::error_code none;
+  const auto kind = std::filesystem::symlink_status(file, none).type();
+  const bool replaces =
+      kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular;
+  const std::string beside = fmt::format("{}.{}.new", file, getpid());
+  std::ofstream to;
+  if (replaces) to.open(beside, std::ios::trunc);
+  const bool is_beside = to.is_open();
+  if (!is_beside) to.open(file, std::ios::trunc);
+  if (to) write_chrome(timeline, to);
+  to.close();
+  const bool written = !to.fail() && (!is_beside || rename(beside.c_str(), file.c_str()) == 0);
+  if (written) return {};
+  Status fault = cannot_write(file);
+  if (is_beside) unlink(beside.c_str());
+  return fault;
 }
 
 Result write(Questions& questions, const Wanted& wanted) {
@@ -150,10 +177,7 @@ Result write(Questions& questions, const Wanted& wanted) {
                     "trace, loses none",
                     counted(timeline.lost, "event")));
   }
-  std::ofstream file(wanted.file, std::ios::trunc);
-  if (file) write_chrome(timeline, file);
-  file.close();
-  if (!file) return tl::unexpected(cannot_write(wanted.file));
+  if (Status fault = put_into(wanted.file, timeline); !fault.ok()) return tl::unexpected(fault);
   int64_t first = std::numeric_limits<int64_t>::max();
   int64_t last = 0;
   for (const OpSpan& op : timeline.ops) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace gradring::tools {
@@ -111,12 +112,13 @@ tl::expected<Collected, Status> collect(Questions& questions, bool trace,
     bool at_rest = false;
   };
   std::vector<Part> parts;
+  std::optional<Status> first;
   uint64_t all = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
     FarFile file(&questions, i == 0 ? std::string() : nodes[i], trace);
     const auto about = file.about();
-    if (!about && i == 0) return tl::unexpected(about.error());
     if (!about) {
+      if (!first) first = about.error();
       collected.missing.push_back(about.error());
       continue;
     }
@@ -124,6 +126,8 @@ tl::expected<Collected, Status> collect(Questions& questions, bool trace,
     all += about->file_bytes() * (at_rest ? 1 : 3);  // as read_flight() looks at it
     parts.push_back({nodes[i], std::move(file), *about, at_rest});
   }
+  // A daemon that was started anew has no trace; those of the others are worth reading.
+  if (parts.empty()) return tl::unexpected(*first);
   uint64_t done = 0;
   for (Part& part : parts) {
     const auto read_at = [&](uint64_t offset, std::span<std::byte> to) {
