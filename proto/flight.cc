@@ -141,10 +141,15 @@ tl::expected<FlightHeader, std::string> decode_flight_header(std::span<const std
   FlightHeader header;
   std::memcpy(&header, head.data(), sizeof header);
   if (header.magic != kFlightMagic) return refuse("it is no flight recorder's file");
-  if (header.version != kFlightVersion || header.event_bytes != kFlightEventBytes) {
+  if (header.version != kFlightVersion) {
     return refuse("its format is version " + std::to_string(header.version) +
                   ", this program reads version " + std::to_string(kFlightVersion) +
                   "; use the gradringctl of the daemon's release");
+  }
+  if (header.event_bytes != kFlightEventBytes) {
+    return refuse("its events have " + std::to_string(header.event_bytes) +
+                  " bytes, this program reads those of " + std::to_string(kFlightEventBytes) +
+                  ": it is damaged");
   }
   if (header.ring_count > kFlightRingsMax) {
     return refuse("it says it has " + std::to_string(header.ring_count) + " rings");

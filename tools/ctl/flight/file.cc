@@ -72,10 +72,14 @@ std::optional<std::vector<FlightEvent>> whole_events(const FlightRingPlace& plac
     if (number != 0 && whole && (number - 1) % place.events == i) events.push_back(event);
   }
   std::ranges::sort(events, {}, &FlightEvent::sequence);
-  // A ring holds the newest; a number far behind them was not written by its writer.
-  const uint64_t newest = events.empty() ? 0 : events.back().sequence;
-  std::erase_if(events,
-                [&](const FlightEvent& event) { return newest - event.sequence >= place.events; });
+  // A ring holds the newest, so its numbers are near to one another. One that is far from most of
+  // them, ahead or behind, was not written by its writer.
+  const uint64_t middle = events.empty() ? 0 : events[events.size() / 2].sequence;
+  std::erase_if(events, [&](const FlightEvent& event) {
+    const uint64_t apart =
+        event.sequence > middle ? event.sequence - middle : middle - event.sequence;
+    return apart >= place.events;
+  });
   return events;
 }
 
