@@ -45,6 +45,7 @@ TEST(ShowSteps, WhereTheTimeGoesAndWhoIsLate) {
   for (auto& rank : *report.mutable_ranks()) add_steps(&rank, 20, 3'000);
   report.mutable_ranks(3)->mutable_steps()->set_late(465);
   report.mutable_ranks(3)->mutable_steps()->set_late_us(41'000);
+  report.mutable_ranks(3)->mutable_steps()->mutable_mean()->set_compute_us(90'000);
   report.mutable_ranks(3)->set_process_state("D");
   const auto answer = show(report, Style{});
   EXPECT_EQ(offence(schema_of("job"), document_of(answer)), "");
@@ -55,6 +56,28 @@ TEST(ShowSteps, WhereTheTimeGoesAndWhoIsLate) {
                                      "93.0 % of the last 500 steps; it is in state D "));
   EXPECT_EQ(answer.json["straggler"]["rank"], 3);
   EXPECT_EQ(answer.json["ranks"][0]["steps"]["mean_seconds"]["exposed"], 0.01);
+}
+
+TEST(ShowSteps, WhoIsLateForWantOfInputIsAStraggler) {
+  wire::JobReport report = four_ranks();
+  for (auto& rank : *report.mutable_ranks()) add_steps(&rank, 20, 3'000);
+  auto* slow = add_steps(report.mutable_ranks(1), 500, 30'000);
+  slow->mutable_mean()->set_input_us(30'000);
+  EXPECT_EQ(show(report, Style{}).json["straggler"]["rank"], 1);
+}
+
+// As behind a slow link, which brings it the sums later than others.
+TEST(ShowSteps, WhoIsLateAndTakesNoLongerThanOthersIsNoStraggler) {
+  wire::JobReport report = four_ranks();
+  for (auto& rank : *report.mutable_ranks()) add_steps(&rank, 20, 3'000);
+  auto* late = add_steps(report.mutable_ranks(3), 435, 35'000);
+  late->mutable_mean()->set_compute_us(66'000);
+  const auto answer = show(report, Style{});
+  EXPECT_FALSE(answer.json.contains("straggler"));
+  EXPECT_THAT(answer.text, HasSubstr("no straggler: rank 3 comes late in 87.0 % of its steps, but "
+                                     "takes no longer than others for them; a slow link may"));
+  late->mutable_mean()->set_compute_us(80'000);
+  EXPECT_EQ(show(report, Style{}).json["straggler"]["rank"], 3);
 }
 
 TEST(ShowSteps, WhoIsLateNowAndThenIsNoStraggler) {

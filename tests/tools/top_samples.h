@@ -74,6 +74,8 @@ inline Sample sample_at(int64_t second) {
   auto* late = job.report.mutable_ranks(3)->mutable_steps();
   late->set_late(90);
   late->set_late_us(41'000);
+  late->mutable_mean()->set_compute_us(112'500);
+  late->mutable_mean()->set_exposed_us(37'500);
   auto* op = job.report.add_ops();
   op->mutable_key()->set_sequence(17);
   op->set_signature("allreduce sum of 1024 float32");

@@ -36,16 +36,35 @@ nlohmann::ordered_json json_of(const wire::SplitReport& split) {
           {"exposed", seconds_of(split.exposed_us())}};
 }
 
-}  // namespace
+bool is_counted(const wire::StepsReport& steps) { return steps.recent() >= kStepsLeast; }
 
-std::optional<Straggler> straggler_of(const wire::JobReport& report) {
+// Until it had submitted all of a step, in the mean.
+uint64_t own_us(const wire::StepsReport& steps) {
+  return steps.mean().compute_us() + steps.mean().input_us();
+}
+
+// Whether it has more to do than another rank has, by half of its lateness at least. Else it comes
+// late since it gets the sums of the step before late, as behind a slow link.
+bool takes_longer(const wire::StepsReport& steps, const wire::JobReport& report) {
+  std::optional<uint64_t> least;
+  for (const wire::RankReport& rank : report.ranks()) {
+    if (&rank.steps() == &steps || !is_counted(rank.steps())) continue;
+    least = std::min(least.value_or(own_us(rank.steps())), own_us(rank.steps()));
+  }
+  if (!least) return true;  // of the others nothing is known
+  const uint64_t own = own_us(steps);
+  return own > *least && 2 * (own - *least) * steps.recent() >= steps.late_us() * steps.late();
+}
+
+std::optional<Straggler> latest_of(const wire::JobReport& report, bool by_itself) {
   const wire::RankReport* worst = nullptr;
   const auto harm = [](const wire::StepsReport& steps) {
     return seconds_of(steps.late_us()) * steps.late() / steps.recent();
   };
   for (const wire::RankReport& rank : report.ranks()) {
     const wire::StepsReport& steps = rank.steps();
-    if (steps.recent() < kStepsLeast || steps.late() * kLatePart < steps.recent()) continue;
+    if (!is_counted(steps) || steps.late() * kLatePart < steps.recent()) continue;
+    if (by_itself && !takes_longer(steps, report)) continue;
     if (worst == nullptr || harm(steps) > harm(worst->steps())) worst = &rank;
   }
   if (worst == nullptr) return std::nullopt;
@@ -53,6 +72,12 @@ std::optional<Straggler> straggler_of(const wire::JobReport& report) {
                    worst->pid(),          seconds_of(worst->steps().late_us()),
                    worst->steps().late(), worst->steps().recent(),
                    worst->process_state()};
+}
+
+}  // namespace
+
+std::optional<Straggler> straggler_of(const wire::JobReport& report) {
+  return latest_of(report, true);
 }
 
 std::string describe(const Straggler& straggler) {
@@ -90,6 +115,11 @@ std::string steps_of(const wire::JobReport& report, const Style& style) {
   std::string text = "\nwhere the time of a step goes\n" + table.str();
   if (const auto straggler = straggler_of(report)) {
     text += fmt::format("{} {}\n", style.bad("straggler:"), describe(*straggler));
+  } else if (const auto late = latest_of(report, false)) {
+    text += fmt::format(
+        "no straggler: rank {} comes late in {} of its steps, but takes no longer than others for "
+        "them; a slow link may bring it the sums late, see gradringctl bandwidth\n",
+        late->rank, percent(late->late, late->recent));
   }
   return text;
 }

@@ -20,7 +20,8 @@ struct Straggler {
   std::string process_state{};  // letter
 };
 
-// None where nobody is late in a third of the last steps, or there were too few.
+// None where nobody is late in a third of the last steps, or there were too few; nor where whoever
+// is late has no more to do than others.
 std::optional<Straggler> straggler_of(const wire::JobReport& report);
 
 // "rank 7 (node b, pid 4711) was late by 41.0 ms in 93 % of the last 500 steps; it is in state S
