@@ -302,7 +302,8 @@ TEST(ShowJob, AnOverflowIsOfANodeAndOfNoRank) {
   const auto answer = show(job.report, Style{});
   expect_sound(answer, "job");
   EXPECT_THAT(answer.text, HasSubstr("\nfirst overflow: node b, op 5 element 3, just now; all "
-                                     "values were finite, their sum was not\n"));
+                                     "values were finite, their sum was not (in its type, or in "
+                                     "that of the wire)\n"));
   EXPECT_FALSE(answer.json["first_nonfinite"].contains("rank"));
 }
 

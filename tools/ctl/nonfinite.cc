@@ -17,8 +17,10 @@ std::string describe(const wire::NonfiniteReport& origin) {
   const std::string where =
       fmt::format("{} element {}, {}", op, origin.element(), format_ago(origin.age_us() / 1000));
   if (!origin.has_rank()) {
-    return fmt::format("first overflow: node {}, {}; all values were finite, their sum was not",
-                       printable(origin.node()), where);
+    return fmt::format(
+        "first overflow: node {}, {}; all values were finite, their sum was not (in its type, or "
+        "in that of the wire)",
+        printable(origin.node()), where);
   }
   return fmt::format("first {}: {}, {}", origin.kind() == "nan" ? "NaN" : printable(origin.kind()),
                      rank_at(origin.rank(), origin.node(), origin.pid()), where);
