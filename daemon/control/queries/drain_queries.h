@@ -7,7 +7,6 @@
 
 #include "daemon/control/queries/asker.h"
 #include "daemon/core/time.h"
-#include "daemon/core/time.h"
 #include "proto/status.h"
 
 namespace gradring::daemon {
