@@ -187,6 +187,31 @@ TEST_F(Group, DoesNotFindWhatWasFreed) {
   EXPECT_EQ(daemon_.segments(), 0u) << "the group gave it back";
 }
 
+// Else the result would be copied to where there may be anything else by then.
+TEST_F(Group, KeepsWhatItsOpsName) {
+  const Comm group = group_of({0, 1});
+  std::vector<float> own(8, 1);
+  ASSERT_EQ(gradring_register(job_.get(), own.data(), sizeof(float) * 8), GRADRING_OK);
+  float* const memory = alloc(job_, 8);
+  sum_up(group, memory, 0);
+  daemon_.set([](Script& script) { script.complete = false; });
+  const gradring_op ops[] = {sum_of(own.data(), own.data(), 8), sum_of(memory, memory, 8)};
+  gradring_request requests[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(gradring_submit(group.get(), &ops[i], &requests[i]), GRADRING_OK);
+  }
+  EXPECT_EQ(gradring_unregister(job_.get(), own.data()), GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("is lent to requests"));
+  EXPECT_EQ(gradring_free(job_.get(), memory), GRADRING_ERR_INVALID);
+  const auto operations = daemon_.wait_for_operations(3);
+  for (size_t i = 1; i < operations.size(); ++i) daemon_.complete(operations[i]);
+  for (const gradring_request request : requests) {
+    EXPECT_EQ(gradring_wait(group.get(), request, 10'000, nullptr), GRADRING_OK);
+  }
+  EXPECT_EQ(gradring_unregister(job_.get(), own.data()), GRADRING_OK) << gradring_last_error();
+  EXPECT_EQ(gradring_free(job_.get(), memory), GRADRING_OK) << gradring_last_error();
+}
+
 TEST_F(Group, GoesOnWhenTheJobItWasMadeFromIsClosed) {
   const Comm group = group_of({0, 1});
   float* of_job = alloc(job_, 8);

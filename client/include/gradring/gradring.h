@@ -243,7 +243,8 @@ GRADRING_API const char* gradring_node(const gradring_comm* comm);
 
 /* Shared memory, page aligned and zero. Freed by gradring_free or gradring_close. */
 GRADRING_API gradring_code gradring_alloc(gradring_comm* comm, size_t bytes, void** memory);
-/* Refused while a request of this communicator uses it, until that has been waited for. */
+/* Refused while a request uses it, of this communicator or of a group of the family, until that has
+ * been waited for. */
 GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
 
 /* Lets ops name ordinary memory: the library keeps a shared copy of the same size, copies in at
@@ -262,8 +263,7 @@ GRADRING_API gradring_code gradring_free(gradring_comm* comm, void* memory);
  * gradring_wait_on_stream lets a stream wait. Where the copy back fails, wait returns INTERNAL
  * although the op is done. */
 GRADRING_API gradring_code gradring_register(gradring_comm* comm, void* memory, size_t bytes);
-/* Refused as gradring_free is. Requests of a group that name it are not looked for: wait for them
- * first, else their results are copied to where the memory was. */
+/* Refused as gradring_free is. */
 GRADRING_API gradring_code gradring_unregister(gradring_comm* comm, void* memory);
 
 /* Memory of an NVIDIA GPU that a daemon can open where it is: ops of any communicator of this

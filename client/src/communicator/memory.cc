@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <atomic>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "client/src/communicator/communicator.h"
@@ -59,9 +58,13 @@ tl::expected<Segment, Status> Communicator::make_segment(std::unique_lock<std::m
 }
 
 Segment& Communicator::enter(Segment segment) {
+  if (segment.lent_by_borrowers == nullptr) {
+    segment.lent_by_borrowers = std::make_shared<std::atomic<uint64_t>>(0);
+  }
   Segment& entered = segments_.insert(std::move(segment));
   commons_->offer({0, entered.base, entered.bytes, entered.lead, entered.mapping, entered.gpu,
-                   session_.id(), session_.secret(), entered.id, entered.opened});
+                   entered.lent_by_borrowers, session_.id(), session_.secret(), entered.id,
+                   entered.opened});
   return entered;
 }
 
@@ -100,6 +103,7 @@ Status Communicator::borrow(std::unique_lock<std::mutex>& lock, const Common& co
   Segment borrowed{id, common.base, common.bytes, common.lead, common.mapping};
   borrowed.gpu = common.gpu;
   borrowed.borrowed = common.number;
+  borrowed.lent_by_borrowers = common.lent_by_borrowers;
   borrowed.opened = common.opened;
   segments_.insert(std::move(borrowed));
   return {};
@@ -252,23 +256,9 @@ Status Communicator::unregister_memory(void* memory) {
 }
 
 Status Communicator::give_back(std::unique_lock<std::mutex>& lock, Segment& segment) {
-  // What goes to another rank, or comes from it, is lent to the communicator of the two.
-  const auto lent_to_a_pair = [&] {
-    std::set<std::shared_ptr<Communicator>> pairs;
-    for (const auto& [number, far] : far_) pairs.insert(far.body);
-    if (pairs.empty()) return false;
-    const Loan kept(Place{&segment, 0});  // nobody else frees it meanwhile
-    lock.unlock();
-    const bool lent = std::any_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
-      Inside inside(*pair);
-      const Segment* const there = pair->segments_.at(segment.base);
-      return there != nullptr && there->lent > 0;
-    });
-    pairs.clear();  // not under our lock
-    lock.lock();
-    return lent;
-  };
-  if (segment.lent > 0 || lent_to_a_pair() || segment.lent > 0) {
+  // Also by those of groups, and of the two ranks of a send or a receive.
+  const std::shared_ptr<std::atomic<uint64_t>>& others = segment.lent_by_borrowers;
+  if (segment.lent > 0 || (others != nullptr && *others > 0)) {
     return invalid(fmt::format("the memory at {} is lent to requests: wait for them first",
                                fmt::ptr(segment.base)));
   }

@@ -24,6 +24,7 @@ struct Common {
   uint64_t lead = 0;  // as a Segment has it
   std::shared_ptr<const Mapping> mapping;
   std::shared_ptr<const GpuMemory> gpu;
+  std::shared_ptr<std::atomic<uint64_t>> lent_by_borrowers;  // as a Segment has it
   uint64_t session = 0;
   std::string secret;
   uint64_t segment = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -48,7 +49,9 @@ struct Segment {
   std::shared_ptr<const GpuMemory> gpu = {};
   // Not 0: another communicator's (Commons), lent to the session of this one.
   uint64_t borrowed = 0;
-  uint64_t lent = 0;              // loans of requests that are not waited for yet
+  uint64_t lent = 0;  // loans of requests that are not waited for yet
+  // Those of the communicators that borrow it; one count for all of them and the owner.
+  std::shared_ptr<std::atomic<uint64_t>> lent_by_borrowers = {};
   std::vector<Given> given = {};  // by these, where a sum can lie in it at all
   bool staged = false;  // stands in for memory that nobody registered (Stages), another each time
   bool opened = false;  // of a GPU, and the daemon can reach it there
@@ -81,7 +84,10 @@ struct Passage {
 class Loan {
  public:
   Loan() = default;
-  explicit Loan(const Place& place) : place_(place) { ++place_.segment->lent; }
+  explicit Loan(const Place& place) : place_(place) {
+    ++place_.segment->lent;
+    if (place_.segment->borrowed != 0) ++*place_.segment->lent_by_borrowers;
+  }
   // In other memory than a GPU's no sum can lie: a list of what is given of that would only be long
   // where many ops are under way, and each submission would look through all of it.
   Loan(const Place& place, const Given& given) : Loan(place) {
@@ -99,6 +105,7 @@ class Loan {
   ~Loan() {
     if (place_.segment == nullptr) return;
     --place_.segment->lent;
+    if (place_.segment->borrowed != 0) --*place_.segment->lent_by_borrowers;
     std::vector<Given>& all = place_.segment->given;
     if (given_) all.erase(std::find(all.begin(), all.end(), *given_));
   }
