@@ -52,20 +52,24 @@ TEST(PeerLink, ThatStandsWhileNothingComesByTheDataNetworkIsTriedEverMoreSeldom)
   PeerLink::Dial dial;
   dial.context = &context;
   core::Time now = 0;
-  const auto pause_after = [&](bool unheard) {
+  using Was = PeerLink::Was;
+  const auto pause_after = [&](Was was) {
     link.dial(dial, now);
     link.greeted();
     link.welcomed();
-    link.drop("lost", now, unheard);
+    link.drop("lost", now, was);
     return (link.deadline() - now) / core::kMillisecond;
   };
   std::vector<core::Time> pauses;
-  for (int time = 0; time < 7; ++time) pauses.push_back(pause_after(true));
+  for (int time = 0; time < 7; ++time) pauses.push_back(pause_after(Was::kUnheard));
   EXPECT_THAT(pauses, testing::ElementsAre(1000, 2000, 4000, 8000, 16000, 30000, 30000));
-  EXPECT_EQ(pause_after(false), 100) << "it was restarted";
-  EXPECT_EQ(pause_after(true), 30000) << "which mends nothing";
+  EXPECT_EQ(pause_after(Was::kNothing), 100) << "it was restarted";
+  EXPECT_EQ(pause_after(Was::kUnheard), 30000) << "which mends nothing";
   link.heard();
-  EXPECT_EQ(pause_after(true), 1000);
+  for (const core::Time pause : {200, 400, 800}) EXPECT_EQ(pause_after(Was::kBrief), pause);
+  EXPECT_EQ(pause_after(Was::kUnheard), 1600);
+  link.heard();
+  EXPECT_EQ(pause_after(Was::kUnheard), 1000);
 }
 
 // What a peer does that dies in the midst of it, and one with keys that we have not.

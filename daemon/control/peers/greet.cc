@@ -345,12 +345,9 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   const bool was_up = std::exchange(peer.up, false);
   const bool gave_us_up = std::exchange(peer.gave_us_up, false);
   const std::string doubt = was_up && gave_us_up ? doubt_of(peer, now) : "";
-  // Given up at once: it may not have known our connection, nor we that it did not. Time to find
-  // out, else the two of us would give each other up in turn for ever.
-  const bool brief =
-      was_up && gave_us_up && peer.link.broken() && now - peer.up_since < 2 * config_.pulse();
+  const auto was = was_up ? how_it_stood(peer, gave_us_up, now) : PeerLink::Was::kNothing;
   peer.lost.reset();
-  peer.link.drop(evidence, now, brief || (was_up && is_unheard(peer, now)));
+  peer.link.drop(evidence, now, was);
   if (!was_up) {
     // It is tried again and again; a person wants to read of it once.
     if (peer.told != evidence && !peer.refused) {

@@ -198,6 +198,14 @@ bool Peers::is_unheard(const Peer& peer, core::Time now) const {
          data_watch_.silent_for(peer.node, now) >= stands;
 }
 
+PeerLink::Was Peers::how_it_stood(const Peer& peer, bool gave_us_up, core::Time now) const {
+  if (is_unheard(peer, now)) return PeerLink::Was::kUnheard;
+  // Given up at once: it may not have known our connection, nor we that it did not. Time to find
+  // out, else the two of us would give each other up in turn for ever.
+  const bool brief = gave_us_up && peer.link.broken() && now - peer.up_since < 2 * config_.pulse();
+  return brief ? PeerLink::Was::kBrief : PeerLink::Was::kNothing;
+}
+
 // What was wrong seen from here, if anything was, where the other end was the first to give up.
 std::string Peers::doubt_of(const Peer& peer, core::Time now) const {
   const core::Time control = control_watch_.silent_for(peer.node, now);

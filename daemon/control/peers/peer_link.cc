@@ -16,6 +16,8 @@ constexpr core::Time kPauseMost = 2 * core::kSecond;
 
 // One that is found each time and then given up costs others more: jobs form with it, and end.
 constexpr core::Time kPauseUnheardFirst = core::kSecond;
+// Of one that both sides may have given up for the other, which is over when neither knows it.
+constexpr core::Time kPauseBriefFirst = 200 * core::kMillisecond;
 constexpr core::Time kPauseUnheardMost = 30 * core::kSecond;
 
 // For connecting, letting in and answering the hello. A network that needs longer would not let a
@@ -117,7 +119,7 @@ void PeerLink::begin_relayed(uint64_t connection, uint64_t token, core::Time now
   deadline_ = now + kRelayedTime;
 }
 
-void PeerLink::drop(const std::string& reason, core::Time now, bool unheard) {
+void PeerLink::drop(const std::string& reason, core::Time now, Was was) {
   if (!reason.empty()) reason_ = reason;
   close_sockets();
   state_ = State::kWaiting;
@@ -125,9 +127,9 @@ void PeerLink::drop(const std::string& reason, core::Time now, bool unheard) {
   way_ = (way_ + 1) % (also_at_.size() + 1);
   pause_ = pause_ == 0 ? kPauseFirst : std::min(2 * pause_, kPauseMost);
   deadline_ = now + pause_;
-  if (!unheard) return;
-  pause_unheard_ =
-      pause_unheard_ == 0 ? kPauseUnheardFirst : std::min(2 * pause_unheard_, kPauseUnheardMost);
+  if (was == Was::kNothing) return;
+  const core::Time first = was == Was::kBrief ? kPauseBriefFirst : kPauseUnheardFirst;
+  pause_unheard_ = std::clamp(2 * pause_unheard_, first, kPauseUnheardMost);
   deadline_ = now + pause_unheard_;
 }
 

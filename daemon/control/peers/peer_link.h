@@ -48,10 +48,11 @@ class PeerLink {
   // There is no connection of our own: others pass on what is said (core/peer_net.h). Goes on from
   // kDialing, and everything but send() is as with a connection.
   void begin_relayed(uint64_t connection, uint64_t token, core::Time now);
-  // Closes the sockets and what they hold. `reason` is for people. `unheard`: it stood, and nothing
-  // came by the data network, which is for a person to mend, or not for long: the next pause is
-  // longer each time, until heard().
-  void drop(const std::string& reason, core::Time now, bool unheard = false);
+  // How a connection was that is dropped. Where it was up and ended at once, or nothing came by the
+  // data network, which is for a person to mend, the next pause is longer each time, until heard().
+  enum class Was : uint8_t { kNothing, kBrief, kUnheard };
+  // Closes the sockets and what they hold. `reason` is for people.
+  void drop(const std::string& reason, core::Time now, Was was = Was::kNothing);
   void heard() { pause_unheard_ = 0; }
 
   // The last handshake failed, so that a person must look at the keys; the reason says how.

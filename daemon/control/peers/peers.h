@@ -225,6 +225,7 @@ class Peers : private core::PeerNetActions {
   std::string silence_of(const Peer& peer, const char* plane, core::Time silent,
                          core::Time now) const;
   bool is_unheard(const Peer& peer, core::Time now) const;
+  PeerLink::Was how_it_stood(const Peer& peer, bool gave_us_up, core::Time now) const;
   std::string doubt_of(const Peer& peer, core::Time now) const;
   void look_for_other_ways(core::Time now);
   void give_up_absent(core::Time now);
