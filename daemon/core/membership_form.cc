@@ -232,9 +232,10 @@ void Membership::on_commit(const std::string& from, const Commit& commit) {
 
 void Membership::run(Live& live) {
   live.state = JobState::kRunning;
-  live.explanation = "epoch 1: formed of " + std::to_string(live.view.size) + " ranks on " +
-                     std::to_string(live.view.members.size()) +
-                     (live.view.members.size() == 1 ? " node" : " nodes");
+  const size_t nodes = live.view.members.size();
+  live.explanation = "epoch 1: formed of " + std::to_string(live.view.size) +
+                     (live.view.size == 1 ? " rank on " : " ranks on ") + std::to_string(nodes) +
+                     (nodes == 1 ? " node" : " nodes");
   begin_changes(live);
   save(live);
   for (const SessionId session : live.present) actions_->admit(session, live.view);

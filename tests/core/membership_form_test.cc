@@ -176,6 +176,12 @@ TEST(MembershipForm, ASingleNodeFormsAtOnce) {
   EXPECT_EQ(town.at("a").jobs()[0].explanation, "epoch 1: formed of 2 ranks on 1 node");
 }
 
+TEST(MembershipForm, ARankFormsAlone) {
+  Town town(1);
+  EXPECT_TRUE(town.admitted(town.join("a", trainer(0, 1))));
+  EXPECT_EQ(town.at("a").jobs()[0].explanation, "epoch 1: formed of 1 rank on 1 node");
+}
+
 TEST(MembershipForm, ClaimsInAnyOrder) {
   std::vector<uint32_t> order = {0, 1, 2, 3};
   do {
