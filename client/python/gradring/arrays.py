@@ -69,10 +69,8 @@ class Arrays:
         return np.asarray(dense.astype(np.int64))  # an array also of one without dimensions
 
     def divide(self, sums, divisor, dense) -> None:
-        # In 64 bits, as those of small types may not have the divisor.
-        wide = sums if sums.itemsize == 8 else sums.astype(np.int64)
-        quotient = wide // divisor  # rounded down
-        quotient += (wide < 0) & (wide % divisor != 0)
+        quotient = sums // divisor  # rounded down
+        quotient += (sums < 0) & (sums % divisor != 0)
         dense[...] = quotient
 
 

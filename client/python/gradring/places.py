@@ -47,4 +47,4 @@ class Frontend(Protocol):
         """Of integers of fewer than 64 bits: a new tensor of the same numbers in as many."""
 
     def divide(self, sums: Any, divisor: int, dense: Any) -> None:
-        """Integers, rounded towards 0, into `dense`, which may be `sums`."""
+        """Integers of 64 bits, rounded towards 0, into `dense`, which may be `sums`."""

@@ -45,9 +45,6 @@ void Queries::on_reply(const std::string& node, const wire::Reply& reply) {
 }
 
 void Queries::answer(const Asker& asker, const wire::Query& query) {
-  if (Status place = place_for_trace(asker, query); !place.ok()) {
-    return answers_->refuse(asker, place);
-  }
   wire::QueryReply reply;
   switch (query.what()) {
     case wire::Query::STATUS:
@@ -71,6 +68,9 @@ void Queries::answer(const Asker& asker, const wire::Query& query) {
     case wire::Query::PROBE:
       return probes_->ask(asker, query.probe(), monotonic_now());
     case wire::Query::TRACE:
+      if (Status place = place_for_trace(asker); !place.ok()) {
+        return answers_->refuse(asker, place);
+      }
       return answer(asker, flight_->trace(asker.uid, query.trace_on()));
     case wire::Query::DRAIN:
       return drain_->ask(asker, query.drain(), monotonic_now());
@@ -87,8 +87,8 @@ void Queries::answer(const Asker& asker, const wire::Query& query) {
 
 // Whoever has had all jobs of the node may trace them. Each time is told in the log, which would
 // have no room for anything else: what is said to and fro without end is refused instead.
-Status Queries::place_for_trace(const Asker& asker, const wire::Query& query) {
-  if (query.what() != wire::Query::TRACE || is_the_nodes(asker.uid)) return {};
+Status Queries::place_for_trace(const Asker& asker) {
+  if (is_the_nodes(asker.uid)) return {};
   if (traces_.lets(asker.uid, monotonic_now()) == LinesOfUsers::Lets::kYes) return {};
   return {
       Code::kResourceExhausted,

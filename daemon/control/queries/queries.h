@@ -131,7 +131,7 @@ class Queries final : public QuerySink {
   void answer(const Asker& asker, FlightQueries::Answer answer);
   void query_job(const Asker& asker, const wire::Query& query);
   Status place_for_job_query(const Asker& asker) const;
-  Status place_for_trace(const Asker& asker, const wire::Query& query);
+  Status place_for_trace(const Asker& asker);
   void describe_next();
   void take_description(std::map<uint64_t, Pending>::iterator it,
                         const JobDescription& description);
