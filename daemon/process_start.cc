@@ -15,6 +15,10 @@
 #include <memory>
 #include <utility>
 
+#if GOOGLE_PROTOBUF_VERSION < 4022000  // later ones log through Abseil
+#include <google/protobuf/stubs/logging.h>
+#endif
+
 #include "daemon/notice.h"
 
 namespace gradring::daemon {
@@ -49,7 +53,7 @@ class OnOneLine final : public spdlog::custom_flag_formatter {
 // Of each message whose names are not UTF-8 protobuf says so on stderr, and whoever reaches a
 // socket can send 400,000 a second. Its sender is told that it is malformed.
 void hush_protobuf() {
-#if GOOGLE_PROTOBUF_VERSION < 4022000  // later ones log through Abseil
+#if GOOGLE_PROTOBUF_VERSION < 4022000
   google::protobuf::SetLogHandler(nullptr);
 #endif
 }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <deque>
@@ -88,7 +89,7 @@ TEST(PeerLink, ThatIsCutOffInTheHandshakeIsSaidToLackAKeyTheSecondTime) {
   dial.context = &context;
   const auto dial_and_be_cut_off = [&] {
     link.dial(dial, 0);
-    Fd(accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    close(accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC));
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     std::optional<PeerLink::Happening> happening;
     while (!happening && std::chrono::steady_clock::now() < until)

@@ -145,7 +145,7 @@ class SlowGpus final : public transport::Gpus {
 
   Status begin(const Sum& sum, uint64_t ticket) override {
     const std::lock_guard lock(mutex_);
-    if (refuses()) return kRefused;
+    if (refuses()) return refused();
     if (apart_ && sum.inputs.size() > 1)
       return {Code::kUnavailable, "they do not reach each other"};
     sums_.push_back(sum.inputs.size());
@@ -165,7 +165,7 @@ class SlowGpus final : public transport::Gpus {
   }
   Status begin(const Allreduce& all, uint64_t ticket) override {
     const std::lock_guard lock(mutex_);
-    if (refuses()) return kRefused;
+    if (refuses()) return refused();
     if (apart_ && all.inputs.size() > 1)
       return {Code::kUnavailable, "they do not reach each other"};
     allreduces_.push_back(all.inputs.size());
@@ -186,7 +186,7 @@ class SlowGpus final : public transport::Gpus {
   }
   Status begin(const Spread& spread, uint64_t ticket) override {
     const std::lock_guard lock(mutex_);
-    if (refuses()) return kRefused;
+    if (refuses()) return refused();
     spreads_.push_back(spread.outputs.size());
     std::vector<std::byte*> outputs;
     for (const transport::GpuRange& range : spread.outputs) outputs.push_back(address(range));
@@ -224,7 +224,7 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     return !work_.empty() && allowed_ == 0;
   }
-  static inline const Status kRefused{Code::kUnavailable, "it takes no more"};
+  static Status refused() { return {Code::kUnavailable, "it takes no more"}; }
   bool refuses() {
     if (begins_ == 0) return true;
     begins_ -= begins_ == SIZE_MAX ? 0 : 1;

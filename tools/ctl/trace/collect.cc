@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <utility>
 
 namespace gradring::tools {
@@ -112,13 +111,13 @@ tl::expected<Collected, Status> collect(Questions& questions, bool trace,
     bool at_rest = false;
   };
   std::vector<Part> parts;
-  std::optional<Status> first;
+  Status first;
   uint64_t all = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
     FarFile file(&questions, i == 0 ? std::string() : nodes[i], trace);
     const auto about = file.about();
     if (!about) {
-      if (!first) first = about.error();
+      if (first.ok()) first = about.error();
       collected.missing.push_back(about.error());
       continue;
     }
@@ -127,7 +126,7 @@ tl::expected<Collected, Status> collect(Questions& questions, bool trace,
     parts.push_back({nodes[i], std::move(file), *about, at_rest});
   }
   // A daemon that was started anew has no trace; those of the others are worth reading.
-  if (parts.empty()) return tl::unexpected(*first);
+  if (parts.empty()) return tl::unexpected(first);
   uint64_t done = 0;
   for (Part& part : parts) {
     const auto read_at = [&](uint64_t offset, std::span<std::byte> to) {
