@@ -55,15 +55,17 @@ void JobEngine::begin_ready(Op& op) const {
   op.arrivals = {};
 }
 
-// `index`: of a rank of ours; none: READY of another member, whose latest was `late_us` behind.
+// `index`: of a rank of ours; none: READY of another member, whose latest was `late_us` behind. A
+// tree's READY is said when the latest below has come, and nobody else tells of the first.
 void JobEngine::arrived(Op& op, std::optional<uint32_t> index, uint32_t late_us) const {
   Arrivals& arrivals = op.arrivals;
   if (!arrivals.first) arrivals.first = now_;
+  if (tree_) arrivals.first = std::min(*arrivals.first, now_ - late_us * (kMillisecond / 1000));
   if (index) {
     arrivals.locals.resize(op.locals.size());
     arrivals.locals[*index] = now_;
-    late_us = microseconds(now_ - *arrivals.first);
   }
+  if (index || tree_) late_us = microseconds(now_ - *arrivals.first);
   arrivals.latest_us = std::max(arrivals.latest_us, late_us);
 }
 

@@ -83,7 +83,13 @@ void JobEngine::on_all_ready(uint32_t from, const Frame& f) {
   }
   if (f.all_ready.rises && !op.tree.rises) return refuse("along the tree, which it cannot go");
   op.tree.rises = f.all_ready.rises;
-  op.arrivals.latest_us = std::max(op.arrivals.latest_us, f.all_ready.late_us);
+  Arrivals& arrivals = op.arrivals;
+  // For how long this was on its way is not known: a rank counts as less late by that.
+  if (arrivals.first) {
+    const Time told = f.all_ready.late_us * (kMillisecond / 1000);
+    arrivals.first = std::min(*arrivals.first, now_ - told);
+  }
+  arrivals.latest_us = std::max(arrivals.latest_us, f.all_ready.late_us);
   op.grows = op.grows || f.all_ready.grows;
   tell_all_ready(op, f.all_ready.contributions);
   check_ready(op);

@@ -35,7 +35,7 @@ class Crowd {
     void send_direct(uint32_t member, const Frame& frame, Staging from) override {
       post(member, frame, from);
     }
-    void moves(const Op&) override {}
+    void moves(const Op& op) override { arrivals.push_back(op.arrivals); }
     void complete(uint32_t, uint64_t, const Outcome& outcome) override {
       outcomes.push_back(outcome);
     }
@@ -52,6 +52,7 @@ class Crowd {
     JobEngine engine;
     bool mute = false;  // it hears and says nothing
     std::vector<Outcome> outcomes;
+    std::vector<Arrivals> arrivals;  // of each op when all had submitted it
     std::vector<Failure> failures;
     std::vector<Absence> absences;
     std::vector<OpKey> asked;

@@ -56,6 +56,29 @@ TEST_P(EngineTree, ReadyCostsEachNodeNoMoreThanItsNeighbours) {
   EXPECT_EQ(crowd.failures(), 0u);
 }
 
+// Without a word from each to all, too.
+TEST_P(EngineTree, AllLearnByHowMuchTheyAndTheLatestCameBehindTheFirst) {
+  const uint32_t early = 5;
+  for (const uint32_t slow : {0u, 1u, GetParam() - 1}) {
+    Crowd crowd(GetParam());
+    crowd.submit(early, op(0), sum_of(300));
+    crowd.run();
+    crowd.now += 10 * kMillisecond;
+    crowd.submit_all_but({early, slow}, op(0), sum_of(300));
+    crowd.run();
+    crowd.now += 30 * kMillisecond;
+    crowd.submit(slow, op(0), sum_of(300));
+    crowd.run();
+    for (uint32_t node = 0; node < crowd.size(); ++node) {
+      ASSERT_EQ(crowd.at(node).arrivals.size(), 1u);
+      const Arrivals& arrivals = crowd.at(node).arrivals[0];
+      const Time behind = node == early ? 0 : (node == slow ? 40 : 10) * kMillisecond;
+      ASSERT_EQ(arrivals.locals.at(0) - arrivals.first.value(), behind) << node;
+      ASSERT_EQ(arrivals.latest_us, 40'000u) << node;
+    }
+  }
+}
+
 TEST_P(EngineTree, NothingDependsOnTheOrderOfFrames) {
   for (uint64_t seed = 0; seed < (GetParam() > 100 ? 1u : 10u); ++seed) {
     Crowd crowd(GetParam());

@@ -37,6 +37,21 @@ def test_small_sums_go_up_a_tree_and_down_again(many):
     run_job(many, "large", "--ops", "5", "--count", "100000")
 
 
+def test_a_rank_that_is_late_is_named_however_deep_in_the_tree(many):
+    words = [TRAINER, "--ops", "100000", "--count", "1000"]
+    slow = NODES - 1
+    job = many.launch("uneven", words, of_rank={rank: ["--delay-ms", "200" if rank == slow else "100"] for rank in range(NODES)})
+    wait_for_all(job, "done", 30, seconds=60)
+    report = many.nodes[0].ask("job", "uneven")
+    job.kill()
+    assert (report["straggler"]["rank"], report["straggler"]["node"]) == (slow, job[slow].node.name), report
+    assert 0.05 < report["straggler"]["late_seconds"] < 0.15, report
+    for rank in report["ranks"]:
+        mean = rank["steps"]["mean_seconds"]
+        waits_for_it = mean["straggler"] > 0.3 * sum(mean[part] for part in ("compute", "input", "straggler", "exposed"))
+        assert waits_for_it == (rank["rank"] != slow), report
+
+
 def test_a_job_goes_on_without_the_node_that_sums(many, figure):
     words = [TRAINER, "--policy", "elastic", "--ops", "120", "--join-every", "5", "--delay-ms", "4", "--count", "1000"]
     job = many.launch("topless", words)
