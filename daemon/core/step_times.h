@@ -85,7 +85,7 @@ class StepTimes {
 
   struct Step {
     StepSplit split;
-    Time late = 0;
+    Time last_by = 0;
     bool waited_for = false;
   };
   struct Rank {
@@ -94,8 +94,9 @@ class StepTimes {
     Time began = 0;  // the step
     Time first = 0;  // submission of it
     Time last = 0;
-    Time late = 0;    // behind whoever came first, in the op where it was most
-    Time behind = 0;  // who came last came so much behind this one
+    Time late = 0;     // behind whoever came first, in the op where it was most
+    Time behind = 0;   // who came last came so much behind this one
+    Time last_by = 0;  // `late`, in ops to which it came among the last
     bool disturbed = false;
     Time input = 0;  // ever, by the end of the step before
     StepTotals ever;

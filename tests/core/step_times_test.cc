@@ -109,6 +109,29 @@ TEST(StepTimes, AFewMillisecondsOfALongStepAreNotLate) {
   EXPECT_EQ(only(times).late, 1u);
 }
 
+TEST(StepTimes, OthersWaitForWhoComesLastAndNotForAllBehindTheFirst) {
+  StepTimes times(0);
+  Time now = 0;
+  step(&times, &now, 1 * kMs, 1 * kMs);
+  step(&times, &now, 100 * kMs, 5 * kMs, 10 * kMs, 10 * kMs);
+  EXPECT_EQ(only(times).late, 0u) << "as late as the middle one of many";
+  step(&times, &now, 100 * kMs, 5 * kMs, 10 * kMs, 200 * kMs);
+  EXPECT_EQ(only(times).late, 0u) << "beside a straggler";
+  step(&times, &now, 100 * kMs, 5 * kMs, 10 * kMs, 3 * kMs);
+  EXPECT_EQ(only(times).late, 1u) << "one of several that are slow";
+  // Another is the last in another op of the step.
+  now += 100 * kMs;
+  times.submitted(0, now);
+  times.submitted(0, now);
+  times.moves(op_of({now}, now - 10 * kMs, 10'000));
+  times.moves(op_of({now}, now - 20 * kMs, 60'000));
+  times.ended(0, now, 0);
+  times.ended(0, now += 45 * kMs, 0);
+  EXPECT_EQ(only(times).late, 2u);
+  EXPECT_EQ(only(times).late_median, 10 * kMs) << "not by the 20 for which nobody waited";
+  EXPECT_EQ(only(times).ever.late_sum, (10 + 10 + 10 + 20) * kMs);
+}
+
 TEST(StepTimes, InputIsNotComputing) {
   StepTimes times(0);
   Time now = 0;
