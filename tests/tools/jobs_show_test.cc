@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/tools/schema.h"
 #include "tools/ctl/command.h"
 
@@ -39,6 +42,26 @@ TEST(ShowJobs, ListsThem) {
   failed->set_counted_at(1);
   failed->set_ops_completed(12);
   EXPECT_THAT(show(report, Style{}).text, ContainsRegex("running .* 12 +0 +-\n"));
+}
+
+TEST(ShowJobs, TheOldestFirstAndWhatIsOverLast) {
+  wire::JobsReport report;
+  const auto add = [&](const std::string& name, uint64_t age_ms, bool over) {
+    auto* job = report.add_jobs();
+    job->set_name(name);
+    job->set_state(over ? "failed" : "running");
+    job->set_age_ms(age_ms);
+    job->set_over(over);
+  };
+  add("over-new", 1000, true);
+  add("new", 2000, false);
+  add("over-old", 9000, true);
+  add("old", 8000, false);
+  const auto answer = show(report, Style{});
+  std::vector<std::string> names;
+  for (const auto& job : answer.json["jobs"]) names.push_back(job["name"]);
+  EXPECT_THAT(names, ElementsAre("old", "new", "over-old", "over-new"));
+  EXPECT_THAT(answer.text, ContainsRegex("\nold .*\nnew .*\nover-old .*\nover-new "));
 }
 
 }  // namespace

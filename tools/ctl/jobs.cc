@@ -1,6 +1,9 @@
 // gradringctl jobs: what runs here.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tools/common/table.h"
 #include "tools/common/text.h"
 #include "tools/ctl/ask.h"
@@ -15,6 +18,15 @@ constexpr size_t kShortId = 8;  // digits of an incarnation that are enough to t
 // What a job has done nobody knows any more when it is over, nor yet while it forms.
 std::string count_of(const wire::JobSummary& job, uint64_t ops) {
   return job.counted_at() == 0 ? "-" : std::to_string(ops);
+}
+
+// The daemon knows them by numbers that mean nothing to anybody. What is over comes last.
+std::vector<wire::JobSummary> in_order_of_age(const wire::JobsReport& report) {
+  std::vector<wire::JobSummary> jobs(report.jobs().begin(), report.jobs().end());
+  std::ranges::stable_sort(jobs, [](const wire::JobSummary& a, const wire::JobSummary& b) {
+    return a.over() != b.over() ? b.over() : a.age_ms() > b.age_ms();
+  });
+  return jobs;
 }
 
 }  // namespace
@@ -49,7 +61,7 @@ Answer show(const wire::JobsReport& report, const Style& style) {
                {"open", Table::Align::kRight},
                {"weight", Table::Align::kRight},
                {"what"}});
-  for (const auto& job : report.jobs()) {
+  for (const wire::JobSummary& job : in_order_of_age(report)) {
     const bool failed = job.state() == kFailed;
     const bool forming = job.incarnation().empty();
     const std::string state = printable(job.state()), name = printable(job.name());
