@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,32 @@ TEST(ShowRates, AMatrixOfNodesAndARowForEachLane) {
   EXPECT_THAT(answer.text, HasSubstr("a     b   eth1  up      0.500\n"));
   EXPECT_THAT(answer.problems, ElementsAre("the lane on eth0 from b to a is lost"));
   EXPECT_THAT(show_rates({}, 2, Style{}).text, HasSubstr("nothing was counted"));
+}
+
+// As the daemons answer: the one that was asked comes first.
+TEST(ShowRates, OfManyNodesWhatCanBeReadAndAllOfItForScripts) {
+  std::vector<LaneRate> rates;
+  for (const int from : {3, 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}) {
+    for (int to = 0; to < 20; ++to) {
+      if (to == from) continue;
+      const bool next = to == (from + 1) % 20;
+      rates.push_back({"n" + std::to_string(from), "n" + std::to_string(to), "eth0",
+                       from == 7 && to == 2 ? "lost" : "up", next ? 125e6 : 0.0});
+    }
+  }
+  const Answer answer = show_rates(rates, 2, Style{});
+  EXPECT_EQ(offence(schema_of("bandwidth"), document_of(answer)), "");
+  EXPECT_EQ(answer.json["lanes"].size(), 380u);
+  EXPECT_EQ(answer.json["lanes"][0]["from"], "n0");
+  EXPECT_THAT(answer.text, HasSubstr("\nn0    n1   eth0  up      1.000\nn1    n2 "));
+  EXPECT_THAT(answer.text, HasSubstr("\nn7    n2   eth0  lost    0.000\nn7    n8 "));
+  EXPECT_THAT(answer.text, HasSubstr("\nn19   n0   eth0  up      1.000\n359 lanes that are up "));
+  EXPECT_EQ(std::count(answer.text.begin(), answer.text.end(), '\n'), 46);
+  EXPECT_THAT(answer.text, HasSubstr("from \\ to     n0 ")) << "of 20 there is room for";
+  rates.push_back({"a-node-with-a-name", "n1", "eth0", "up", 1});
+  EXPECT_THAT(show_rates(rates, 2, Style{}).text, HasSubstr("the matrix of 21 nodes is too wide"));
+  for (LaneRate& rate : rates) rate.sent_bytes_per_second = 0;
+  EXPECT_THAT(show_rates(rates, 2, Style{}).text, HasSubstr("\n380 lanes that are up carried"));
 }
 
 TEST(ShowRates, ASlowLinkIsAProblem) {

@@ -35,6 +35,11 @@ constexpr double kSecondsUsual = 2;
 constexpr double kProbeSecondsLeast = 0.1;
 constexpr double kProbeSecondsMost = 60;
 
+// A matrix of so many columns of text no terminal shows, and of more lanes than that those that are
+// well and carry nothing are not listed: all nodes have some to all others, and a ring uses few.
+constexpr size_t kWidest = 160;
+constexpr size_t kAllListed = 64;
+
 struct Wish {
   std::optional<double> seconds;
   std::optional<ProbeWish> probe;  // none: look at what goes anyway
@@ -130,12 +135,18 @@ std::string matrix_of(const std::vector<LaneRate>& rates) {
     }
     table.add(std::move(row));
   }
-  return table.str();
+  const std::string text = table.str();
+  if (text.find('\n') <= kWidest) return text;
+  return fmt::format("the matrix of {} nodes is too wide to be read; --json has all of it\n",
+                     nodes.size());
 }
 
 }  // namespace
 
-Answer show_rates(const std::vector<LaneRate>& rates, double seconds, const Style& style) {
+Answer show_rates(std::vector<LaneRate> rates, double seconds, const Style& style) {
+  std::ranges::stable_sort(rates, [](const LaneRate& a, const LaneRate& b) {
+    return a.from != b.from ? in_order(a.from, b.from) : in_order(a.to, b.to);
+  });
   Answer answer;
   answer.json = {{"seconds", seconds}, {"lanes", nlohmann::ordered_json::array()}};
   const bool counted = std::ranges::any_of(rates, &LaneRate::port_counted);
@@ -146,6 +157,7 @@ Answer show_rates(const std::vector<LaneRate>& rates, double seconds, const Styl
     columns.push_back({"pauses/s", Table::Align::kRight});
   }
   Table lanes(std::move(columns));
+  size_t idle = 0;
   for (const LaneRate& rate : rates) {
     const bool up = rate.state == "up";
     const std::string state = printable(rate.state);
@@ -156,7 +168,11 @@ Answer show_rates(const std::vector<LaneRate>& rates, double seconds, const Styl
       row.push_back(rate.port_counted ? fmt::format("{:.1f}", rate.retransmits_per_second) : "-");
       row.push_back(rate.port_counted ? fmt::format("{:.1f}", rate.pauses_per_second) : "-");
     }
-    lanes.add(std::move(row));
+    if (up && rate.sent_bytes_per_second == 0 && rates.size() > kAllListed) {
+      ++idle;
+    } else {
+      lanes.add(std::move(row));
+    }
     answer.json["lanes"].push_back({{"from", rate.from},
                                     {"to", rate.to},
                                     {"device", rate.device},
@@ -185,7 +201,8 @@ Answer show_rates(const std::vector<LaneRate>& rates, double seconds, const Styl
     return answer;
   }
   answer.text = fmt::format("gradients between nodes in the last {:.1f} s, Gbit/s\n{}\n{}", seconds,
-                            matrix_of(rates), lanes.str());
+                            matrix_of(rates), lanes.empty() ? "" : lanes.str());
+  if (idle > 0) answer.text += fmt::format("{} lanes that are up carried nothing\n", idle);
   return answer;
 }
 
