@@ -80,6 +80,7 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
     check_op(op)
     if op not in (Average, Sum):
         raise NotImplementedError(f"gradring: reducescatter with {op}; it takes Average or Sum")
+    process_set.job()  # before its rows are shared out: there are none for a rank that is not in it
     names = process_set.names()
     full = names.check(name, "reducescatter")
     calls, kept, outputs, ends = [], [], [], []
@@ -155,6 +156,7 @@ def alltoall(frontend: Frontend, tensor, splits: Sequence[int] | None = None, *,
     full = names.check(name, "alltoall")
     source = frontend.dense(tensor)
     place = frontend.place(source)
+    process_set.job()  # as above
     size, mine = process_set.size(), process_set.rank()
     if not place.shape:
         raise ValueError("gradring: alltoall shares out rows, and a scalar has none")

@@ -244,7 +244,8 @@ def process_sets():
     assert gradring.broadcast(np.array([rank]), mine.ranks[1], process_set=mine) == [mine.ranks[1]]
     assert np.array_equal(gradring.allgather(np.full(rank, rank), process_set=mine),
                           np.concatenate([np.full(one, one) for one in mine.ranks]))
-    refused(ValueError, "not in the process set", gradring.allreduce, np.ones(1), process_set=other)
+    for op in (gradring.allreduce, gradring.allgather, gradring.reducescatter, gradring.alltoall):
+        refused(ValueError, "not in the process set", op, np.ones(1), process_set=other)
     first, last = mine.ranks[0], mine.ranks[-1]
     refused(gradring.GradringError, f"rank {first} has float64, rank {last} has int64", gradring.allgather,
             np.ones(1, int if rank == last else float), process_set=mine)

@@ -158,6 +158,8 @@ def process_sets():
         close(got, np.concatenate([inputs[one] for one in own.ranks]))
     for got in both(lambda one: gradring.broadcast(one, own.ranks[1], process_set=own), mine):
         close(got, inputs[own.ranks[1]])
+    for call in (gradring.reducescatter, jax.jit(gradring.reducescatter, static_argnames="process_set")):
+        refused(ValueError, "not in the process set", call, mine, process_set=odd if rank % 2 == 0 else even)
     gradring.remove_process_set(even)
     gradring.remove_process_set(odd)
 

@@ -76,6 +76,7 @@ def reducescatter(tree: Any, op=Average, name: str | None = None, prescale_facto
                   postscale_factor: float = 1.0, *, process_set: ProcessSet = global_process_set) -> Any:
     """This rank's rows of each array's Average or Sum; where rows cannot be shared out evenly the first ranks have one
     more."""
+    process_set.job()  # has a word for a rank that is not in it
     size, mine = process_set.size(), process_set.rank()
 
     def run(arrays):
