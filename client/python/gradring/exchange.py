@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from array import array
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from ._native import Call, Cause, Code, Collective, Dtype, ReduceOp, Wire
 from .errors import GradringError
@@ -119,9 +119,11 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
 
 
 def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
-              process_set: ProcessSet = global_process_set, equal: bool = False, now: bool = False) -> Handle:
+              process_set: ProcessSet = global_process_set, equal: bool = False, now: bool = False,
+              as_many: Callable[[], bool] = lambda: False) -> Handle:
     """Result: of each tensor, the rows of all ranks, one below the other. Ranks may have different numbers of rows.
-    `equal`: they do not, so nobody need ask for them. `now`: the caller will wait at once."""
+    `equal`: they do not, so nobody need ask for them. `now`: the caller will wait at once. `as_many`: whether it has no
+    room for other numbers of rows than its own, asked once the op is done, which others may be content with."""
     names = process_set.names()
     full = names.check(name, "allgather")
     sources = [frontend.dense(tensor) for tensor in tensors]
@@ -144,6 +146,8 @@ def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
                                name=numbered(full, i, len(places)), counts=[count * width for count in rows[i]]))
             outputs.append(output)
         _start(process_set, calls, [sources, outputs], None).wait()
+        for counts in rows if as_many() else []:
+            _agree(process_set, full, "numbers of rows", counts)
         return [frontend.result(output, tensor) for output, tensor in zip(outputs, tensors, strict=True)]
     return staged(names, full, work, now)
 

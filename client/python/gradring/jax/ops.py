@@ -54,10 +54,16 @@ def allgather(tree: Any, name: str | None = None, *, process_set: ProcessSet = g
     """Of each array, the rows of all ranks, one below the other. Ranks may have different numbers of rows outside of
     jax.jit alone, which has to know the result's shape."""
     size = process_set.size()
+    known = []  # beforehand, inside jax.jit
 
     def run(arrays):
-        return exchange.allgather(ARRAYS, arrays, name=name, process_set=process_set, now=True).wait()
-    return _of_tree(tree, run, lambda one: (_rows(one, "allgather") * size, *one.shape[1:]))
+        return exchange.allgather(ARRAYS, arrays, name=name, process_set=process_set, now=True,
+                                  as_many=lambda: bool(known)).wait()
+
+    def shape(one):
+        known.append(_rows(one, "allgather") * size)
+        return known[-1], *one.shape[1:]
+    return _of_tree(tree, run, shape)
 
 
 def broadcast(tree: Any, root_rank: int, name: str | None = None, *,
