@@ -1,6 +1,9 @@
 """`import gradring.keras`, on two nodes with one rank each."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -25,3 +28,16 @@ def test_so_they_do_with_other_backends(ring, backend, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", backend)
     for said in ring.run("keras_checks", *OF_OTHERS, per_node=1, seconds=300):
         assert [one["ok"] for one in said] == OF_OTHERS
+
+
+def test_a_model_that_normalizes_over_all_ranks_is_loaded_where_nobody_has_named_its_layer_before(tmp_path):
+    make = ("import sys, keras, gradring.tensorflow as hvd\n"
+            "keras.Sequential([keras.Input((3,)), hvd.SyncBatchNormalization()]).save(sys.argv[1])\n"
+            "keras.models.load_model(sys.argv[1])")
+    load = "import sys, gradring.keras; print(type(gradring.keras.load_model(sys.argv[1]).layers[0]).__name__)"
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
+    for script in (make, load):
+        done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "model.keras")], capture_output=True, text=True,
+                              timeout=120, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["SyncBatchNormalization"]

@@ -73,6 +73,9 @@ def load_model(filepath: Any, custom_optimizers: Sequence[type] | None = None, c
         custom_objects: what else Keras does not have, by name.
         legacy_opts: Horovod's; Keras 3 has no legacy optimizers.
     """
+    if BACKEND == "tensorflow":
+        from ..tensorflow import sync_batch_norm as sync_batch_norm  # so that Keras knows the layer
+
     known = {one.__name__: one for one in custom_optimizers or []}
     model = keras.models.load_model(filepath, custom_objects={**known, **(custom_objects or {})})
     if getattr(model, "optimizer", None) is not None and not isinstance(model.optimizer, Distributed):

@@ -11,6 +11,7 @@ from . import differentiable
 from .bridge import name_for
 
 
+@keras.saving.register_keras_serializable("gradring")  # Keras loads no other classes than its own that are not
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     """keras.layers.BatchNormalization, whose mean and variance, in training, are those of all ranks' examples together.
     The ranks may have different numbers of them, and some none."""
