@@ -135,7 +135,9 @@ def rows():
     close(got[0], shares[rank])
     close(got[1], np.full((1, 2), size))
     refused(ValueError, "scalar", hvd.allgather, tf.constant(1.0))
-    refused(TypeError, "cannot move string", hvd.allgather, tf.constant(["a"]))
+    for function in (hvd.allgather, tf.function(hvd.allgather)):
+        refused(TypeError, "cannot move string", function, tf.constant(["a"]))
+    refused(TypeError, "cannot move string", tf.function(lambda: hvd.broadcast(tf.constant("a"), 0)))
 
 
 def broadcasts():

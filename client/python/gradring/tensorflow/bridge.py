@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import ops as array_ops
-from ..arrays import Arrays, as_array
+from ..arrays import NO_NUMBERS, Arrays, as_array
 from .failures import noted
 
 _ALIGNMENT = 64  # of memory that TensorFlow takes as it is; its kernels abort on less
@@ -63,6 +63,9 @@ def run(work: Work, tensors: Sequence[tf.Tensor], dtypes: Sequence[tf.DType], sh
     if tf.executing_eagerly():
         results = work(*(as_array(one) for one in tensors))
         return [_tensor_of(result, dtype) for result, dtype in zip(results, dtypes, strict=True)]
+    for one in tensors:
+        if one.dtype.name in NO_NUMBERS:  # now: TensorFlow would hand over a string's bytes, which are numbers
+            raise TypeError(f"gradring cannot move {one.dtype.name}")
     _make_room_for_waiting()
     noting = noted(work)
     results = tf.numpy_function(lambda *arrays: list(noting(*arrays)), list(tensors), list(dtypes), name=name)
