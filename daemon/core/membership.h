@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/core/departed.h"
 #include "daemon/core/job_engine.h"
 #include "daemon/core/job_record.h"
 #include "daemon/core/messages.h"
@@ -367,7 +368,6 @@ class Membership {
   void say_done_if_over(const JobId& job);
   void end_if_over(const JobId& job);
   void remember(const Live& live);
-  void remember(const change::Commit& commit);
   void has_a_job(uint32_t uid);
 
   void tell_members(const Live& live, const JobMessage& message, const std::string& except);
@@ -392,9 +392,9 @@ class Membership {
   std::map<JobId, Live> live_;
   std::map<JobId, Witness> witnesses_;
   std::vector<JobInfo> history_;
-  std::optional<uint32_t> first_uid_;        // of whoever had the first job here
-  bool several_uids_ = false;                // others have had some, too
-  std::map<JobId, change::Commit> commits_;  // of jobs that this node is no longer in (rule V6)
+  std::optional<uint32_t> first_uid_;  // of whoever had the first job here
+  bool several_uids_ = false;          // others have had some, too
+  Departed departed_;
 };
 
 }  // namespace gradring::core

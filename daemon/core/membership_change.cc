@@ -290,15 +290,16 @@ bool Membership::takes_part(const std::string& from, Live* live, const JobId& jo
   const bool over = live == nullptr || live->failure.has_value();
   if (!over) return true;
   if (planted(Bug::kExcludedSilent)) return false;
-  const auto known = commits_.find(job);
-  const bool news = known != commits_.end() && epoch < known->second.epoch;
-  if (news && !planted(Bug::kNobodyRetells)) send(from, known->second);
+  const change::Commit* const known = departed_.commit(job);
+  const bool news = known != nullptr && epoch < known->epoch;
+  if (news && !planted(Bug::kNobodyRetells)) send(from, *known);
   // A view that has this node, which left since, is not the whole news.
-  if (!news || known->second.proposal.view.index_of(node_)) {
+  if (!news || known->proposal.view.index_of(node_)) {
     Failure failure{Cause::kTrainerLeft, {}};
     failure.blame.node = node_;
     failure.blame.evidence = "the job has ended there";
-    send(from, Left{job, live == nullptr ? failure : *live->failure});
+    const Failure* const why = live != nullptr ? &*live->failure : departed_.failure(job);
+    send(from, Left{job, why != nullptr ? *why : failure});
   }
   return false;
 }
@@ -314,12 +315,11 @@ void Membership::on_change(const std::string& from, const Message& message) {
     if (live != nullptr && live->joining) return on_join_commit(*live, message);
     if (live == nullptr || live->failure) {
       // Taken in too late, or after it gave up: nobody here wants that any more.
-      const auto known = commits_.find(message.incarnation);
-      const bool later = known == commits_.end() || known->second.epoch < message.epoch;
-      if (!later) return;
+      const change::Commit* const known = departed_.commit(message.incarnation);
+      if (known != nullptr && known->epoch >= message.epoch) return;
       // Whoever is invited once more must not take an older one for its own.
+      departed_.remember(message);
       if (!message.proposal.view.index_of(node_)) {
-        remember(message);
         return end_withdrawn(message.incarnation, message.proposal.view.closed);
       }
       Failure failure{Cause::kTrainerLeft, {}};

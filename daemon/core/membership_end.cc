@@ -21,7 +21,7 @@ void Membership::fail_job(Live& live, const Failure& cause, const std::string& h
   const bool admitted = told || live.state == JobState::kRunning;
   live.state = JobState::kFailed;
   if (!told) live.explanation = describe(failure);
-  if (live.change && live.change->last_commit()) remember(*live.change->last_commit());
+  if (live.change && live.change->last_commit()) departed_.remember(*live.change->last_commit());
   if (tell == Tell::kAll) tell_members(live, JobFailed{id, live.view.epoch, failure}, heard_from);
   if (tell == Tell::kLeft) tell_members(live, Left{id, failure}, heard_from);
   actions_->fail_engine(id, failure);
@@ -157,14 +157,10 @@ void Membership::end_if_over(const JobId& job) {
   settle(key);  // who waited to be taken in may be a job of their own
 }
 
-// Of a job that this node is not in, or no more.
-void Membership::remember(const change::Commit& commit) {
-  constexpr size_t kRemembered = 256;
-  if (commits_.size() >= kRemembered) commits_.erase(commits_.begin());
-  commits_[commit.incarnation] = commit;
-}
-
 void Membership::remember(const Live& live) {
+  // Who was left out, or lost, may hear only now that the others have ended without it.
+  if (live.change && live.change->last_commit()) departed_.remember(*live.change->last_commit());
+  if (live.failure) departed_.remember(live.view.incarnation, *live.failure);
   const bool failed = live.failure || live.view.closed;
   const JobState state = failed ? JobState::kFailed : JobState::kEnded;
   history_.push_back({live.view.job,

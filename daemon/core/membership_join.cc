@@ -246,8 +246,8 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
   const JobId id = live.view.incarnation;
   const View& view = commit.proposal.view;
   const auto me = view.index_of(node_);
-  const auto last = commits_.find(id);
-  if (!me || (last != commits_.end() && last->second.epoch >= commit.epoch)) return;  // of old
+  const change::Commit* const last = departed_.commit(id);
+  if (!me || (last != nullptr && last->epoch >= commit.epoch)) return;  // of old
   if (!are_all_of(live.local, view.members[*me].ranks)) {
     // It counts on ranks that are no more, or that have come back since with others.
     Failure failure{Cause::kTrainerLeft, {}};

@@ -159,7 +159,7 @@ void Membership::forget_witnesses() {
   std::erase_if(witnesses_, [&](const auto& entry) {
     const auto& [id, witness] = entry;
     if (!witness.over(now_, patience)) return false;
-    if (const auto& commit = witness.excluded_by()) remember(*commit);
+    if (const auto& commit = witness.excluded_by()) departed_.remember(*commit);
     actions_->forget(id);
     return true;
   });

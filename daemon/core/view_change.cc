@@ -26,7 +26,7 @@ void ViewChange::restore(const AcceptorRecord& record) {
 
 void ViewChange::lost(const std::string& node, const Failure& failure, bool for_good, Time now) {
   now_ = now;
-  if (for_good) left_.insert(node);
+  if (for_good && left_.insert(node).second) left_since_ = now;
   away_.erase(node);
   if (!lost_.emplace(node, failure).second || !view_.index_of(node)) return;
   if (lost_since_ == 0) lost_since_ = now;
@@ -131,15 +131,6 @@ bool ViewChange::quorum(const std::set<std::string>& nodes, const View& next) co
     return 2 * votes >= view_.members.size();
   }
   return is_quorum(view_, list);
-}
-
-bool ViewChange::quorum_possible() const {
-  std::set<std::string> nodes;
-  for (const Member& member : view_.members) {
-    const bool answers = lost_.count(member.node) == 0 && gone_.count(member.node) == 0;
-    if (answers) nodes.insert(member.node);
-  }
-  return quorum(nodes, {});
 }
 
 // ---- acceptor ----
@@ -304,7 +295,8 @@ void ViewChange::give_up_if_hopeless(Time now) {
   if (elastic) {
     // Who is away may still come back, which it has its own time for.
     if (wanted_since_ == 0 || (has_quorum() && awaits_some())) wanted_since_ = now;
-    if (now - wanted_since_ < options_.quorum_wait) return;
+    const bool patient = quorum_is_left() || now - left_since_ < options_.left_patience;
+    if (patient && now - wanted_since_ < options_.quorum_wait) return;
   } else {
     const bool patient = lost_since_ == 0 || now - lost_since_ < options_.fail_patience;
     if (quorum_possible() && patient) return;
@@ -323,7 +315,7 @@ Failure ViewChange::hopeless() const {
     if (first == nullptr) first = &lost->second;
     missing += (missing.empty() ? "" : ", ") + member.node;
   }
-  if (!elastic && first != nullptr) return *first;
+  if (first != nullptr && (!elastic || !quorum_is_left())) return *first;
   Failure failure{Cause::kNoQuorum, {}};
   failure.blame.node = node_;
   failure.blame.evidence = "no majority of the " + std::to_string(view_.members.size()) +
@@ -347,6 +339,7 @@ Time ViewChange::next_deadline() const {
   if (!wanted_ && !frozen()) return next;
   if (lost_since_ != 0) consider(lost_since_ + options_.fail_patience);
   if (wanted_since_ != 0) consider(wanted_since_ + options_.quorum_wait);
+  if (!quorum_is_left()) consider(left_since_ + options_.left_patience);
   return next;
 }
 

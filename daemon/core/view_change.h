@@ -20,6 +20,9 @@ struct ViewChangeOptions {
   Time retry = 1 * kSecond;          // a ballot that leads nowhere
   Time fail_patience = 500 * kMillisecond;  // policy fail, from the first decided loss
   Time quorum_wait = 60 * kSecond;          // policy elastic
+  // The same, where no quorum can come of those that have not left for good: time for one that has
+  // left and votes for its last life (rule R2).
+  Time left_patience = 4 * kSecond;
 };
 
 // What a node must not forget between two of its own lives (rule R1).
@@ -109,7 +112,10 @@ class ViewChange {
 
   bool of_this_epoch(const std::string& from, uint64_t epoch);
   bool quorum(const std::set<std::string>& nodes, const View& next) const;
+  template <typename Answers>
+  bool quorum_of(const Answers& answers) const;
   bool quorum_possible() const;
+  bool quorum_is_left() const;  // of members that may answer some day
   void want_after(Time pause, Time now);
   size_t place() const;  // among the members that are not lost, by node id
   void propose(Time now);
@@ -143,6 +149,7 @@ class ViewChange {
 
   std::map<std::string, Failure> lost_;
   std::set<std::string> left_;  // for good
+  Time left_since_ = 0;         // the last of them that was heard of
   std::set<std::string> gone_;
   std::set<std::string> suspected_;
   std::set<std::string> away_;

@@ -41,6 +41,7 @@ void ViewChange::ask_again(const std::string& node) {
 
 void ViewChange::on_message(const std::string& from, const change::Promise& m, Time now) {
   if (!of_this_epoch(from, m.epoch)) return;
+  if (left_.count(from) > 0) left_since_ = now;  // it still votes
   if (phase_ != Phase::kPreparing || m.ballot != ballot_ || !view_.index_of(from)) return;
   promises_[from] = m;
   check_promises(now);
@@ -161,6 +162,23 @@ bool ViewChange::has_quorum() const {
   std::set<std::string> answered;
   for (const auto& [node, promise] : promises_) answered.insert(node);
   return quorum(answered, {});
+}
+
+template <typename Answers>
+bool ViewChange::quorum_of(const Answers& answers) const {
+  std::set<std::string> nodes;
+  for (const Member& member : view_.members) {
+    if (answers(member.node)) nodes.insert(member.node);
+  }
+  return quorum(nodes, {});
+}
+
+bool ViewChange::quorum_possible() const {
+  return quorum_of([this](const auto& node) { return !lost_.count(node) && !gone_.count(node); });
+}
+
+bool ViewChange::quorum_is_left() const {
+  return quorum_of([this](const auto& node) { return left_.count(node) == 0; });
 }
 
 }  // namespace gradring::core

@@ -43,5 +43,31 @@ TEST(ViewChange, WhoHasNobodyLeftDoesNotEndTheJobOfWhoIsSlow) {
   EXPECT_EQ(council.members("b"), "b");
 }
 
+// No quorum can come any more of those that have not left for good.
+TEST(ViewChange, WhomTooManyHaveLeftForGoodWaitsNoLongerThanForALastVote) {
+  Council council(3);
+  for (const char* other : {"a", "b"}) council.crash(other);
+  council.lose("c", "a", true);
+  council.settle(10 * kSecond);
+  EXPECT_FALSE(council.gave_up("c")) << "b may answer";
+  council.lose("c", "b", true);
+  council.settle(5 * kSecond);
+  ASSERT_TRUE(council.gave_up("c"));
+  EXPECT_EQ(council.gave_up("c")->cause, Cause::kPeerLost) << "that of the loss, and no vote";
+}
+
+// a has come back without what it held, and votes (rule R2).
+TEST(ViewChange, WhoHasLeftAndVotesIsAnswerEnough) {
+  Council council(2);
+  council.hold("a", "b");
+  council.lose("b", "a", true);
+  council.tick(3 * kSecond);
+  EXPECT_FALSE(council.gave_up("b"));
+  council.release("a", "b");
+  council.settle(10 * kSecond);
+  EXPECT_FALSE(council.gave_up("b"));
+  EXPECT_GT(council.epoch("b"), 1u);
+}
+
 }  // namespace
 }  // namespace gradring::core

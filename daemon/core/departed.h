@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "daemon/core/messages.h"
+#include "proto/verdict.h"
+
+namespace gradring::core {
+
+// What a node still knows of jobs that it is not in, or no more, for members that ask it (rule V6).
+// Of so many jobs; what it has known for longest it forgets first.
+class Departed {
+ public:
+  void remember(const change::Commit& commit) { of(commit.incarnation).commit = commit; }
+  void remember(const JobId& job, const Failure& failure) { of(job).failure = failure; }
+
+  // The last that was remembered; null: none. Valid until the next is remembered.
+  const change::Commit* commit(const JobId& job) const {
+    const auto it = known_.find(job);
+    return it == known_.end() || !it->second.commit ? nullptr : &*it->second.commit;
+  }
+  // Why it ended here; null where it did in good order, too.
+  const Failure* failure(const JobId& job) const {
+    const auto it = known_.find(job);
+    return it == known_.end() || !it->second.failure ? nullptr : &*it->second.failure;
+  }
+
+ private:
+  static constexpr size_t kJobsMost = 256;
+  struct Known {
+    std::optional<change::Commit> commit;
+    std::optional<Failure> failure;
+  };
+  Known& of(const JobId& job) {
+    const auto [it, is_new] = known_.try_emplace(job);
+    if (!is_new) return it->second;
+    in_order_.push_back(job);
+    if (in_order_.size() > kJobsMost) {
+      known_.erase(in_order_.front());
+      in_order_.pop_front();
+    }
+    return it->second;
+  }
+
+  std::map<JobId, Known> known_;
+  std::deque<JobId> in_order_;
+};
+
+}  // namespace gradring::core
