@@ -1,9 +1,10 @@
 """More peers than control connections: the others pass on what is for those without one."""
 
 import signal
+import time
 
 import pytest
-from checks import OK, TRAINER, assert_agreed, events, longest_step, run_job, wait_for_all
+from checks import EXCLUDED, OK, TRAINER, assert_agreed, events, longest_step, run_job, wait_failed, wait_for_all
 from cluster import wait_until
 
 NODES = 8
@@ -57,3 +58,20 @@ def test_a_job_goes_on_without_a_node_that_most_have_no_connection_to(ring, figu
     ring.processes.append(ring.nodes[5].run_daemon())
     for node in ring.nodes:
         wait_until(lambda node=node: len(node.peers("up") or []) == NODES - 1, 20, f"{node.name} has all peers again")
+
+
+def test_a_daemon_that_stood_still_blames_nobody_else(ring):
+    """By the time it moves again the others have given it up, and their trainers have left."""
+    job = ring.launch("stood-still", [TRAINER, "--ops", "100000", "--delay-ms", "2"])
+    wait_for_all(job, "done", 40)
+    still = ring.nodes[5]
+    still.daemon.signal(signal.SIGSTOP)
+    try:
+        for trainer in job:
+            if trainer is not job[5]:
+                assert "node n5" in wait_failed(trainer, 20)["message"]
+        time.sleep(1)
+    finally:
+        still.daemon.signal(signal.SIGCONT)
+    told = wait_failed(job[5], 10)
+    assert told.get("cause", EXCLUDED) == EXCLUDED and "excluded: node n5" in told["message"], told
