@@ -93,7 +93,9 @@ ControlThread::ControlThread(const Setup& setup)
 
 Status ControlThread::open() {
   owner_.adopt();
-  const auto memory = node_log_.open(setup_.store, setup_.config.node, setup_.identity.boot_id);
+  const OwnIdentity& self = setup_.identity;
+  const auto memory = node_log_.open(setup_.store, setup_.config.node, self.boot_id,
+                                     {self.slots, self.slice_bytes});
   const core::Time grace = node_log_.on() ? setup_.config.restart_grace : 0;
   // Without a grace a restart ends what this daemon holds, so none of that is written down: only
   // what it promises to other daemons is.

@@ -1,6 +1,7 @@
 // What the last life of this daemon left: sessions that wait for their trainers to attach again,
 // and jobs that go on (rule R1).
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -41,6 +42,16 @@ std::optional<std::byte*> lend_again(const Session& session, const core::BufferR
   return found->second.memory().data() + buffer.offset;
 }
 
+// What is under way lies by numbers in memory of that layout: in another it would be taken from a
+// wrong place.
+Status fits(const SliceLayout& before, const SliceLayout& now) {
+  if (before == SliceLayout{} || before == now) return {};
+  return {Code::kNotFound,
+          fmt::format("it had {} slots for slices of {} bytes, and has {} of {} now; a restart has "
+                      "to leave slots, slice-bytes and tcp-by as they are",
+                      before.slots, before.slice_bytes, now.slots, now.slice_bytes)};
+}
+
 }  // namespace
 
 void ControlThread::restore(const NodeMemory& memory) {
@@ -54,7 +65,8 @@ void ControlThread::restore(const NodeMemory& memory) {
     if (shared) sessions_.adopt(*session, segment->segment, std::move(*shared));
   }
   for (const auto& [id, job] : memory.jobs) {
-    const Status status = restore(job, now);
+    const Status fit = fits(memory.layout, {setup_.identity.slots, setup_.identity.slice_bytes});
+    const Status status = fit.ok() ? restore(job, now) : fit;
     if (status.ok()) {
       const auto weight = memory.weights.find(id);
       if (weight != memory.weights.end()) jobs_.set_weight(id, weight->second);

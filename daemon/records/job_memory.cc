@@ -53,7 +53,7 @@ tl::expected<std::shared_ptr<JobMemory>, Status> JobMemory::adopt(const JobId& j
   auto kept = transport::Segment::adopt(kept_fd.release());
   if (!kept) return tl::unexpected(kept.error());
   if (staging->memory().size() < sizes.staging) {
-    return missing("its slots were others: slots or slice-bytes have changed");
+    return missing("its slots were others");
   }
   return std::make_shared<JobMemory>(
       JobMemory{std::move(*log), std::move(*staging), std::move(*kept)});

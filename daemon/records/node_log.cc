@@ -20,6 +20,7 @@ bool apply(const wire::NodeEntry& entry, const std::string& node, NodeMemory* to
   switch (entry.body_case()) {
     case wire::NodeEntry::kHead:
       to->life = entry.head().life();
+      to->layout = {entry.head().slots(), entry.head().slice_bytes()};
       return entry.head().format() == kFormat && entry.head().node() == node;
     case wire::NodeEntry::kSession:
       to->sessions[entry.session().session()] = entry.session();
@@ -83,9 +84,11 @@ std::optional<NodeMemory> read_node_log(const RecordLog& log, const std::string&
   return memory;
 }
 
-std::optional<NodeMemory> NodeLog::open(FdStore* store, const std::string& node, uint64_t life) {
+std::optional<NodeMemory> NodeLog::open(FdStore* store, const std::string& node, uint64_t life,
+                                        const SliceLayout& layout) {
   node_ = node;
   life_ = life;
+  layout_ = layout;
   if (!store->somebody_keeps()) return std::nullopt;
   std::optional<NodeMemory> memory;
   if (Fd fd = store->take(kName)) {
@@ -119,6 +122,8 @@ void NodeLog::begin() {
   head.mutable_head()->set_format(kFormat);
   head.mutable_head()->set_node(node_);
   head.mutable_head()->set_life(life_);
+  head.mutable_head()->set_slots(layout_.slots);
+  head.mutable_head()->set_slice_bytes(layout_.slice_bytes);
   log_->append(head);
   for (const auto& [id, entry] : sessions_) log_->append(entry);
   for (const auto& [id, entry] : jobs_) log_->append(entry);

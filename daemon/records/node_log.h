@@ -14,9 +14,17 @@
 
 namespace gradring::daemon {
 
+// How a daemon lays out the memory of slices under way.
+struct SliceLayout {
+  uint32_t slots = 0;
+  uint64_t slice_bytes = 0;
+  bool operator==(const SliceLayout&) const = default;
+};
+
 // What the last life of a daemon wrote of its sessions and jobs.
 struct NodeMemory {
   uint64_t life = 0;
+  SliceLayout layout;  // zeros: an older release, which did not say
   std::map<SessionId, wire::SessionRecord> sessions;
   std::map<JobId, core::JobRecord> jobs;
   std::map<JobId, uint32_t> weights;  // of those whose weight was set
@@ -32,7 +40,8 @@ class NodeLog {
  public:
   // Takes what the last life left out of the store, if it fits this daemon; then begins a list of
   // its own. `life`: of this daemon if it goes on from nothing.
-  std::optional<NodeMemory> open(FdStore* store, const std::string& node, uint64_t life);
+  std::optional<NodeMemory> open(FdStore* store, const std::string& node, uint64_t life,
+                                 const SliceLayout& layout);
   // Whether anything is remembered.
   bool on() const { return log_.has_value(); }
   // The same as that of the daemon whose records were found.
@@ -53,6 +62,7 @@ class NodeLog {
   std::optional<RecordLog> log_;
   std::string node_;
   uint64_t life_ = 0;
+  SliceLayout layout_;
   // The last entry of each, to begin anew with.
   std::map<SessionId, wire::NodeEntry> sessions_;
   std::map<JobId, wire::NodeEntry> jobs_;

@@ -266,3 +266,20 @@ def test_trainers_that_have_not_come_back_yet_outlive_the_next_restart(make_clus
         time.sleep(0.5)
     assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
     assert_untouched(job, 5)
+
+
+@pytest.mark.parametrize("before, after", [({"slots": "32"}, {"slots": "16"}), ({"slots": "8"}, {"slots": "16", "slice-bytes": "128K"})],
+                         ids=["fewer", "as many bytes"])
+def test_other_slots_end_a_job_in_words(make_cluster, before, after):
+    """Slices under way lie by numbers: with another layout they would be taken from where they are not."""
+    cluster = kept_cluster(make_cluster, 1, *GRACE, settings=before)
+    job = cluster.launch("other", [TRAINER, "--ops", "100000", "--delay-ms", "5"], per_node=2)
+    wait_for_all(job, "done", 10)
+    cluster.settings.update(after)
+    cluster.configure(cluster.nodes[0])
+    replace(cluster.nodes[0])
+    for trainer in job:
+        told = wait_failed(trainer, 10)
+        assert told["cause"] == PEER_LOST and f"it had {before['slots']} slots" in told["message"], told
+        trainer.wait(10)
+    run_job(cluster, "next", "--ops", "5", per_node=2)
