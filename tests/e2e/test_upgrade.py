@@ -283,3 +283,20 @@ def test_other_slots_end_a_job_in_words(make_cluster, before, after):
         assert told["cause"] == PEER_LOST and f"it had {before['slots']} slots" in told["message"], told
         trainer.wait(10)
     run_job(cluster, "next", "--ops", "5", per_node=2)
+
+
+def test_a_daemon_that_comes_back_and_cannot_be_used_is_not_called_away(make_cluster):
+    cluster = kept_cluster(make_cluster, 2, "--restart-grace", "3s")
+    first, second = cluster.nodes
+    job = cluster.launch("misfit", [TRAINER, "--ops", "100000", "--delay-ms", "5"])
+    wait_for_all(job, "done", 10)
+    cluster.configure(second, slots=8)
+    replace(second)
+    wait_until(lambda: first.peers("refused"), 3, "n0 says so before the grace is over")
+    assert "8 slots" in first.peers()[0]["reason"]
+    told = wait_failed(job[0], 20)
+    assert told["cause"] == PEER_LOST and told["blamed_node"] == "n1", told
+    assert "cannot be used: node n1 cuts slices" in told["message"] and "set slice-bytes and slots alike" in told["message"], told
+    assert "it had 16 slots" in wait_failed(job[1], 1)["message"]
+    for trainer in job:
+        trainer.wait(20)

@@ -88,7 +88,10 @@ void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time no
   if (const Peer* same = met_elsewhere(peer, answer)) return set_aside(peer, *same);
   if (!answer.welcome()) {
     // To an old connection of ours that the peer has given up, or a refusal for a person to read.
-    if (peer.link.state() != PeerLink::State::kWelcomed) return refuse(peer, answer.reason());
+    if (peer.link.state() != PeerLink::State::kWelcomed) {
+      if (peer.node.empty()) peer.node = answer.node();  // whom jobs may wait for
+      return refuse(peer, answer.reason());
+    }
     peer.gave_us_up = true;
     return peer.link.mark_broken("it gave up the connection");
   }

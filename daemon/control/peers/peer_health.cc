@@ -27,6 +27,16 @@ void Peers::look_for_other_ways(core::Time now) {
   }
 }
 
+// It may well be back, started anew with other settings or another release.
+std::string Peers::why_absent(const std::string& node) const {
+  for (const Peer& peer : peers_) {
+    if (peer.node == node && peer.refused) {
+      return fmt::format("its daemon is there and cannot be used: {}", peer.told);
+    }
+  }
+  return "its daemon did not come back in time";
+}
+
 void Peers::give_up_absent(core::Time now) {
   for (auto it = away_.begin(); it != away_.end();) {
     if (now < it->second.until) {
@@ -34,10 +44,11 @@ void Peers::give_up_absent(core::Time now) {
       continue;
     }
     const std::string node = it->first;
+    const std::string why = why_absent(node);
     it = away_.erase(it);
     tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", node}},
-         fmt::format("peer {} is lost: it did not come back in time", node));
-    events_->peer_lost(node, Cause::kPeerLost, "its daemon did not come back in time");
+         fmt::format("peer {} is lost: {}", node, why));
+    events_->peer_lost(node, Cause::kPeerLost, why);
   }
 }
 

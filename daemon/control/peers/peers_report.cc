@@ -86,7 +86,7 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
     }
     return report;
   }
-  if (const auto away = away_.find(peer.node); away != away_.end()) {
+  if (const auto away = away_.find(peer.node); away != away_.end() && !peer.refused) {
     report.set_state("away");
     const auto left = std::max<core::Time>(away->second.until - now, 0);
     report.set_reason(fmt::format("it is expected back within {:.0f} s (restart-grace)",
