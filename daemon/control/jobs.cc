@@ -277,14 +277,23 @@ void Jobs::close(SessionId id, const JobId& job, const Failure& failure) {
 
 void Jobs::mark_nonfinite(const NonfiniteFound& found) {
   const auto it = jobs_.find(found.job);
-  if (it == jobs_.end()) return;
+  // After a restart the data thread knows of none, and finds the next one.
+  if (it == jobs_.end() || it->second.first_nonfinite) return;
   const core::View& view = it->second.view;
   NonfiniteOrigin& origin = it->second.first_nonfinite.emplace(found.origin);
   // Once the rank is gone nobody knows its pid, and it may be gone already.
   if (view.has(origin.rank)) origin.pid = view.info_of(origin.rank).pid;
+  records_.log->save_nonfinite(found.job, origin);
   tell_of_job(
       view.uid, Notice::kNonfinite, spdlog::level::warn, {{"GRADRING_JOB", view.job}},
       fmt::format("job {} ({}): {}", view.job, hex(found.job).substr(0, 8), describe(origin)));
+}
+
+void Jobs::recall_nonfinite(const JobId& id, const NonfiniteOrigin& origin) {
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) return;
+  it->second.first_nonfinite = origin;
+  records_.log->save_nonfinite(id, origin);
 }
 
 void Jobs::tell_late(const RankLate& late) const {

@@ -86,6 +86,8 @@ class Jobs final : public core::MembershipActions {
   void refuse(SessionId session, const Status& why) override;
   // And tells the log, where whoever looks after the node finds it when the job is gone.
   void mark_nonfinite(const NonfiniteFound& found);
+  // What the last life had told.
+  void recall_nonfinite(const JobId& id, const NonfiniteOrigin& origin);
   // That others wait for a rank of this node, or do not any more.
   void tell_late(const RankLate& late) const;
 

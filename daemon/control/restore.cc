@@ -70,6 +70,8 @@ void ControlThread::restore(const NodeMemory& memory) {
     if (status.ok()) {
       const auto weight = memory.weights.find(id);
       if (weight != memory.weights.end()) jobs_.set_weight(id, weight->second);
+      const auto nonfinite = memory.nonfinite.find(id);
+      if (nonfinite != memory.nonfinite.end()) jobs_.recall_nonfinite(id, nonfinite->second);
       continue;
     }
     Failure failure{Cause::kPeerLost, {}};

@@ -16,6 +16,7 @@
 #include "daemon/core/step_times.h"
 #include "daemon/core/tuner.h"
 #include "daemon/data/job_figures.h"
+#include "daemon/data/nonfinite_origin.h"
 #include "daemon/data/ring_messages.h"
 #include "daemon/data/shared_gpu_memory.h"
 #include "daemon/fd.h"
@@ -307,18 +308,7 @@ struct OpsTimed {
   std::vector<core::OpTime> times;
 };
 
-// Where a job's values first ceased to be finite on this node. Once a job.
-struct NonfiniteOrigin {
-  // kOverflow: all inputs were finite, and what came in; the sum outgrew its type.
-  enum class Kind : uint8_t { kNan, kInfinity, kOverflow };
-  Kind kind = Kind::kNan;
-  uint32_t rank = kNoRank;  // whose input it was; none of an overflow
-  OpKey key;
-  std::string name;      // of the op, for people
-  uint64_t element = 0;  // of the op
-  core::Time at = 0;
-  int64_t pid = 0;  // of the rank; 0: not known. The control thread fills it in
-};
+// Once a job.
 struct NonfiniteFound {
   JobId job{};
   NonfiniteOrigin origin;

@@ -32,6 +32,10 @@ bool apply(const wire::NodeEntry& entry, const std::string& node, NodeMemory* to
       core::JobRecord job;
       if (!from_wire(entry.job(), &job)) return false;
       if (entry.job().weight() != 0) to->weights[job.view.incarnation] = entry.job().weight();
+      if (entry.job().has_nonfinite() &&
+          !from_wire(entry.job().nonfinite(), &to->nonfinite[job.view.incarnation])) {
+        return false;
+      }
       to->jobs[job.view.incarnation] = std::move(job);
       return true;
     }
@@ -171,10 +175,11 @@ void NodeLog::over(SessionId session) {
 void NodeLog::save(const core::JobRecord& job) {
   if (!log_) return;
   wire::NodeEntry& entry = jobs_[job.view.incarnation];
-  const uint32_t weight = entry.job().weight();
+  const wire::JobRecord before = std::move(*entry.mutable_job());
   entry.mutable_job()->Clear();
   to_wire(job, entry.mutable_job());
-  entry.mutable_job()->set_weight(weight);
+  entry.mutable_job()->set_weight(before.weight());
+  if (before.has_nonfinite()) *entry.mutable_job()->mutable_nonfinite() = before.nonfinite();
   append(wire::NodeEntry(entry));
 }
 
@@ -182,6 +187,13 @@ void NodeLog::save_weight(const JobId& job, uint32_t weight) {
   const auto known = jobs_.find(job);
   if (!log_ || known == jobs_.end()) return;
   known->second.mutable_job()->set_weight(weight);
+  append(wire::NodeEntry(known->second));
+}
+
+void NodeLog::save_nonfinite(const JobId& job, const NonfiniteOrigin& origin) {
+  const auto known = jobs_.find(job);
+  if (!log_ || known == jobs_.end()) return;
+  to_wire(origin, known->second.mutable_job()->mutable_nonfinite());
   append(wire::NodeEntry(known->second));
 }
 

@@ -7,6 +7,7 @@
 
 #include "daemon/control/sessions/session.h"
 #include "daemon/core/job_record.h"
+#include "daemon/data/nonfinite_origin.h"
 #include "daemon/fd_store.h"
 #include "daemon/records/record_log.h"
 #include "proto/wire.h"
@@ -28,7 +29,8 @@ struct NodeMemory {
   std::map<SessionId, wire::SessionRecord> sessions;
   std::map<JobId, core::JobRecord> jobs;
   std::map<JobId, uint32_t> weights;  // of those whose weight was set
-  bool restoring = false;             // that life died while it took over from the one before
+  std::map<JobId, NonfiniteOrigin> nonfinite;
+  bool restoring = false;  // that life died while it took over from the one before
 };
 
 // Nothing if it is of another node or version, or damaged.
@@ -51,6 +53,7 @@ class NodeLog {
   void over(SessionId session);
   void save(const core::JobRecord& job);
   void save_weight(const JobId& job, uint32_t weight);
+  void save_nonfinite(const JobId& job, const NonfiniteOrigin& origin);
   void over(const JobId& job);
   // What open() returned is in use now, and did no harm.
   void restored();

@@ -98,6 +98,28 @@ bool from_wire(const wire::JobRecord& from, core::JobRecord* to) {
   return read_acceptor(from.acceptor(), to->view.incarnation, &to->acceptor);
 }
 
+void to_wire(const NonfiniteOrigin& from, wire::NonfiniteRecord* to) {
+  to->set_kind(static_cast<uint32_t>(from.kind));
+  to->set_rank(from.rank);
+  gradring::to_wire(from.key, to->mutable_key());
+  to->set_name(from.name);
+  to->set_element(from.element);
+  to->set_at(from.at);
+  to->set_pid(from.pid);
+}
+
+bool from_wire(const wire::NonfiniteRecord& from, NonfiniteOrigin* to) {
+  if (from.kind() > static_cast<uint32_t>(NonfiniteOrigin::Kind::kOverflow)) return false;
+  to->kind = static_cast<NonfiniteOrigin::Kind>(from.kind());
+  to->rank = from.rank();
+  to->key = gradring::from_wire(from.key());
+  to->name = from.name();
+  to->element = from.element();
+  to->at = from.at();
+  to->pid = from.pid();
+  return true;
+}
+
 void to_wire(const core::LocalRecord& from, wire::LocalRecord* to) {
   to->set_rank(from.rank);
   if (from.left) bounded_to_wire(*from.left, to->mutable_left());

@@ -4,6 +4,7 @@
 #include "daemon/core/job_engine.h"
 #include "daemon/core/job_record.h"
 #include "daemon/data/kept_slices.h"
+#include "daemon/data/nonfinite_origin.h"
 #include "proto/wire.h"
 #include "record.pb.h"
 
@@ -14,6 +15,9 @@ namespace gradring::daemon {
 
 void to_wire(const core::JobRecord& from, wire::JobRecord* to);
 bool from_wire(const wire::JobRecord& from, core::JobRecord* to);
+
+void to_wire(const NonfiniteOrigin& from, wire::NonfiniteRecord* to);
+bool from_wire(const wire::NonfiniteRecord& from, NonfiniteOrigin* to);
 
 void to_wire(const core::LocalRecord& from, wire::LocalRecord* to);
 bool from_wire(const wire::LocalRecord& from, core::LocalRecord* to);

@@ -1,8 +1,9 @@
 """Where a NaN comes from is told, by every node, long after it has spread to all."""
 
+import os
 import signal
 
-from checks import TRAINER, wait_for_all
+from checks import TRAINER, child_of, events, wait_for_all
 
 import cluster as testbed
 
@@ -71,4 +72,23 @@ def test_the_first_nan_is_told_after_its_rank_is_gone(pair):
         report = node.ask("job", "survived")
         assert origin_of(report) == ("nan", job[3].node.name, 3, 2, SPOILT)
         assert report["first_nonfinite"]["pid"] == job[3].pid
+    job.kill()
+
+
+def test_the_first_is_still_the_first_after_a_restart_of_its_daemon(make_cluster):
+    """By then all ranks have NaNs, and one that has nothing to do with it would be named."""
+    cluster = make_cluster(2, settings={"restart-grace": "20s"}).start(kept=(0, 1))
+    job = cluster.launch("goes-on", STEPS, of_rank={1: ["--at", "2", "--act", "nan"], 0: ["--at", "60", "--act", "nan"]})
+    wait_for_all(job, "done", 3)
+    second = cluster.nodes[1]
+    for _ in range(2):  # the next life hands it on as well
+        old = child_of(second)
+        os.kill(old, signal.SIGKILL)
+        testbed.wait_until(lambda gone=old: second.daemon_pid() not in (None, gone), 10, "the next daemon is there")
+        ops = max(len(events(one, "done")) for one in job)
+        wait_for_all(job, "done", ops + 5)
+    wait_for_all(job, "done", 61)
+    for node in cluster.nodes:
+        report = node.ask("job", "goes-on")
+        assert origin_of(report) == ("nan", "n1", 1, 2, SPOILT) and report["first_nonfinite"]["pid"] == job[1].pid
     job.kill()
