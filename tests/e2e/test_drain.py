@@ -1,11 +1,12 @@
 """A drain that is asked for: of this node, of another, watched, cut short, taken back."""
 
 import json
+import os
 import signal
 import subprocess
 import time
 
-from checks import DRAINED, TRAINER, run_job, wait_failed, wait_for_all
+from checks import DRAINED, TRAINER, child_of, run_job, wait_failed, wait_for_all
 
 import cluster as testbed
 
@@ -119,6 +120,19 @@ def test_a_drain_can_be_taken_back(make_cluster):
     run_job(single, "new", "--ops", "3")
     status, _, said = node.ctl("drain", "--cancel")
     assert status == 1 and "nothing to cancel" in said
+    job.kill()
+
+
+def test_a_daemon_that_is_started_anew_has_forgotten_its_drain(make_cluster):
+    single = make_cluster(1, settings={"restart-grace": "10s"}).start(kept=[0])
+    node = single.nodes[0]
+    job = single.launch("kept", ENDLESS)
+    wait_for_all(job, "done", 2)
+    drain = start_drain(node, "--timeout", "300")
+    testbed.wait_until(lambda: draining(node), 20, "it drains")
+    os.kill(child_of(node), signal.SIGKILL)
+    status, told, _ = end_of(drain)
+    assert status == 1 and told["result"] == "forgotten" and "was started anew" in told["problems"][0], told
     job.kill()
 
 

@@ -52,8 +52,8 @@ TEST(Drain, SaysHowItEnded) {
   EXPECT_EQ(bad.json["result"], "stopped");
   EXPECT_THAT(bad.problems, ElementsAre("2 jobs had not ended and were cut off: train, eval"));
   expect_sound(bad, "drain");
-  for (const auto how :
-       {DrainEnd::How::kCancelled, DrainEnd::How::kGone, DrainEnd::How::kUnasked}) {
+  for (const auto how : {DrainEnd::How::kCancelled, DrainEnd::How::kForgotten, DrainEnd::How::kGone,
+                         DrainEnd::How::kUnasked}) {
     end.how = how;
     const Answer answer = show(end, Style{});
     EXPECT_EQ(answer.problems.size(), 1u);

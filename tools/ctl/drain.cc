@@ -102,6 +102,14 @@ bool says_it_is_gone(const Context& context, bool here, const Status& fault) {
          (fault.code() == Code::kUnavailable && Questions::open(context.runtime_dir));
 }
 
+// Whether the daemon that answers now is not the one that was told to drain.
+bool is_another_life(const Context& context, std::chrono::milliseconds since) {
+  wire::Query query;
+  query.set_what(wire::Query::STATUS);
+  const Reply reply = ask(context, query);
+  return reply && reply->status().uptime_ms() < static_cast<uint64_t>(since.count());
+}
+
 // From the first reply to the end.
 DrainEnd follow(const Context& context, const wire::QueryReply& first) {
   using How = DrainEnd::How;
@@ -127,7 +135,8 @@ DrainEnd follow(const Context& context, const wire::QueryReply& first) {
     end.cut_off.assign(report.jobs().begin(), report.jobs().end());
     wait_until_gone(context);
   } else if (end.how == How::kDrained) {
-    end.how = How::kCancelled;
+    const auto since = std::chrono::duration_cast<Milliseconds>(Clock::now() - began);
+    end.how = is_another_life(context, since) ? How::kForgotten : How::kCancelled;
   }
   const auto took = std::chrono::duration_cast<Milliseconds>(Clock::now() - began);
   end.took_ms = static_cast<uint64_t>(took.count());
@@ -185,6 +194,11 @@ Answer show(const DrainEnd& end, const Style& style) {
     result = "cancelled";
     answer.text = fmt::format("node {} takes jobs again\n", node);
     answer.problems.emplace_back("somebody cancelled the drain");
+  } else if (end.how == How::kForgotten) {
+    result = "forgotten";
+    answer.text = fmt::format("node {} takes jobs again\n", node);
+    answer.problems.emplace_back(
+        "its gradringd was started anew, and knows nothing of the drain; ask for it again");
   } else if (end.how == How::kGone) {
     answer.text = fmt::format("node {} is gone after {}\n", node, took);
     answer.problems.push_back(

@@ -20,8 +20,14 @@ tl::expected<DrainWanted, Status> parse_drain(const Arguments& arguments);
 // How a drain ended, as far as was seen.
 struct DrainEnd {
   std::string node;
-  // kGone: without a word. kUnasked: its daemon may well be there.
-  enum class How : uint8_t { kDrained, kCancelled, kGone, kUnasked } how = How::kDrained;
+  // kGone: without a word. kUnasked: its daemon may well be there. kForgotten: by the next one.
+  enum class How : uint8_t {
+    kDrained,
+    kCancelled,
+    kForgotten,
+    kGone,
+    kUnasked
+  } how = How::kDrained;
   std::vector<std::string> cut_off;  // jobs that had not ended by themselves
   std::string why;                   // it was not seen
   uint64_t took_ms = 0;
