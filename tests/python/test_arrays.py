@@ -12,6 +12,7 @@ from conftest import TRAINERS, reports
 from gradring import adasum
 from gradring.adasum import weights
 from gradring.arrays import ARRAYS
+from gradring.reduce_ops import wire_of
 from gradring.world import _standing_of
 
 OPS = 22
@@ -62,6 +63,17 @@ def test_adasum_of_orthogonal_gradients_is_their_sum_and_of_equal_ones_their_mea
     assert np.allclose(weights(np.eye(ranks)), 1)
     equal = weights(np.ones((ranks, ranks)))
     assert np.isclose(equal.sum(), 1)
+
+
+@pytest.mark.parametrize("wire", ["bfloat16", "", None, 2])
+def test_a_wire_that_there_is_not_is_refused_in_words(wire):
+    with pytest.raises(ValueError, match="native, fp16, bf16, int8"):
+        gradring.allreduce(np.ones(3, np.float32), wire=wire)
+
+
+def test_a_wire_is_named_as_in_the_environment():
+    assert wire_of("bf16") == gradring.Wire.BFLOAT16 and wire_of("native") == gradring.Wire.NATIVE
+    assert wire_of(gradring.Wire.INT8) == gradring.Wire.INT8
 
 
 def test_ops_are_the_same_in_another_process():

@@ -18,16 +18,17 @@ from .errors import GradringError
 from .handles import Handle, RequestHandle, StagedHandle
 from .places import FLOATS, Frontend, Place
 from .process_sets import ProcessSet, global_process_set
-from .reduce_ops import Adasum, Average, Sum, check_op
+from .reduce_ops import Adasum, Average, Sum, check_op, wire_of
 from .world import gather, rank
 
 
 def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = None, *, op=Average,
-              name: str | None = None, prescale: float = 1.0, postscale: float = 1.0, wire: Wire = Wire.DEFAULT,
+              name: str | None = None, prescale: float = 1.0, postscale: float = 1.0, wire: Wire | str = Wire.DEFAULT,
               priority: int = 0, process_set: ProcessSet = global_process_set) -> Handle:
     """The handle's result: a list of the outputs. `outputs`: the tensors themselves for in place; None: new ones.
     Several tensors are one op to the others: all of them are handed over, or none is."""
     check_op(op)
+    wire = wire_of(wire)
     if op is Adasum:
         from .adasum import allreduce_adasum
 
@@ -73,11 +74,12 @@ def broadcast(frontend: Frontend, tensor, output=None, *, root_rank: int, name: 
 
 
 def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: str | None = None, prescale: float = 1.0,
-                  postscale: float = 1.0, wire: Wire = Wire.DEFAULT,
+                  postscale: float = 1.0, wire: Wire | str = Wire.DEFAULT,
                   process_set: ProcessSet = global_process_set) -> Handle:
     """Result: this rank's part of each sum. Rows are shared out evenly; where they cannot be, the first ranks have one
     more."""
     check_op(op)
+    wire = wire_of(wire)
     if op not in (Average, Sum):
         raise NotImplementedError(f"gradring: reducescatter with {op}; it takes Average or Sum")
     process_set.job()  # before its rows are shared out: there are none for a rank that is not in it

@@ -37,7 +37,7 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray:
 
 
 def allreduce_async(array, average: bool | None = None, name: str | None = None, op=None, prescale_factor: float = 1.0,
-                    postscale_factor: float = 1.0, *, out: np.ndarray | None = None, wire: Wire = Wire.DEFAULT,
+                    postscale_factor: float = 1.0, *, out: np.ndarray | None = None, wire: Wire | str = Wire.DEFAULT,
                     priority: int = 0, process_set: ProcessSet = global_process_set) -> Handle:
     """Starts what allreduce does; synchronize() has its result."""
     handle = exchange.allreduce(ARRAYS, [array], None if out is None else [out], op=chosen(op, average), name=name,
@@ -47,7 +47,7 @@ def allreduce_async(array, average: bool | None = None, name: str | None = None,
 
 
 def allreduce(array, average: bool | None = None, name: str | None = None, op=None, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0, *, out: np.ndarray | None = None, wire: Wire = Wire.DEFAULT,
+              postscale_factor: float = 1.0, *, out: np.ndarray | None = None, wire: Wire | str = Wire.DEFAULT,
               priority: int = 0, process_set: ProcessSet = global_process_set) -> Any:
     """The arrays of all ranks in one, of the same shape; `op`: Average (the default), Sum, Min, Max, Product, Adasum.
 
@@ -55,7 +55,7 @@ def allreduce(array, average: bool | None = None, name: str | None = None, op=No
         name: matches it with the others' op of that name; None: by its place in the program.
         prescale_factor, postscale_factor: multiply what goes in, and what comes out; of floats not 0.
         out: where the result goes, such as the array itself.
-        wire: as what float32 travels between nodes.
+        wire: as what float32 travels between nodes: native, fp16, bf16 or int8.
         priority: of ops under way at once, the highest goes first.
     """
     return allreduce_async(array, average, name, op, prescale_factor, postscale_factor, out=out, wire=wire,

@@ -1,8 +1,8 @@
-"""How values of several ranks become one."""
+"""How values of several ranks become one, and as what they travel."""
 
 from __future__ import annotations
 
-from ._native import ReduceOp
+from ._native import ReduceOp, Wire
 
 
 class _Adasum:
@@ -22,6 +22,8 @@ Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
 Adasum = _Adasum()
 
+_WIRES = {"native": Wire.NATIVE, "fp16": Wire.FLOAT16, "bf16": Wire.BFLOAT16, "int8": Wire.INT8}
+
 
 def check_op(op) -> None:
     """Raises TypeError for what is none, such as a number of Horovod's, which would be another op here."""
@@ -38,3 +40,12 @@ def chosen(op, average):
             raise ValueError("say either op or average, not both")
         return Average if average else Sum
     return Average if op is None else op
+
+
+def wire_of(wire: Wire | str) -> Wire:
+    """What a call names, as a Wire or by its name as GRADRING_WIRE has it. Raises ValueError for what is none."""
+    if isinstance(wire, Wire):
+        return wire
+    if wire not in _WIRES:
+        raise ValueError(f"gradring: wire={wire!r}; it is one of {', '.join(_WIRES)}, or a gradring.Wire")
+    return _WIRES[wire]

@@ -28,7 +28,7 @@ from .host import on_host
 
 
 def allreduce(tree: Any, op=Average, name: str | None = None, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0, *, wire: Wire = Wire.DEFAULT,
+              postscale_factor: float = 1.0, *, wire: Wire | str = Wire.DEFAULT,
               process_set: ProcessSet = global_process_set) -> Any:
     """The arrays of all ranks in one, of the same shape; `op`: Average, Sum, Min, Max, Product or Adasum.
 
@@ -36,7 +36,7 @@ def allreduce(tree: Any, op=Average, name: str | None = None, prescale_factor: f
 
     Args:
         prescale_factor, postscale_factor: multiply what goes in, and what comes out.
-        wire: as what float32 travels between nodes.
+        wire: as what float32 travels between nodes: native, fp16, bf16 or int8.
     """
     leaves, structure = jax.tree.flatten(tree)
     how = _Reduction(op, name, prescale_factor, postscale_factor, wire, process_set)
@@ -44,7 +44,7 @@ def allreduce(tree: Any, op=Average, name: str | None = None, prescale_factor: f
 
 
 def grouped_allreduce(arrays: Sequence, op=Average, name: str | None = None, prescale_factor: float = 1.0,
-                      postscale_factor: float = 1.0, *, wire: Wire = Wire.DEFAULT,
+                      postscale_factor: float = 1.0, *, wire: Wire | str = Wire.DEFAULT,
                       process_set: ProcessSet = global_process_set) -> list:
     """allreduce of several arrays, as a list."""
     return allreduce(list(arrays), op, name, prescale_factor, postscale_factor, wire=wire, process_set=process_set)
@@ -133,7 +133,7 @@ class _Reduction:
     name: str | None
     prescale: float
     postscale: float
-    wire: Wire
+    wire: Wire | str
     process_set: ProcessSet
 
     def __call__(self, leaves: list) -> list:

@@ -22,7 +22,7 @@ class Stateless(NamedTuple):
 
 
 def average_gradients(op=Average, name: str | None = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                      *, wire: Wire = Wire.DEFAULT,
+                      *, wire: Wire | str = Wire.DEFAULT,
                       process_set: ProcessSet = global_process_set) -> GradientTransformation:
     """Puts the gradients of all ranks in the place of this rank's: optax.chain(average_gradients(), optimizer).
 
