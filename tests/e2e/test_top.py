@@ -145,11 +145,12 @@ def test_without_a_terminal_it_says_what_to_do(single):
         assert node.ctl("top", *words)[0] == 2, words
 
 
-def test_a_terminal_that_is_not_known_is_refused(single, show):
-    top = show(single, "top", term="no-such-terminal")
+@pytest.mark.parametrize("term", ["no-such-terminal", "dumb"])
+def test_a_terminal_that_is_not_known_or_has_no_cursor_is_refused(single, show, term):
+    top = show(single, "top", term=term)
     assert top.end() == 2
     # What is written last may be shown after the program's end.
-    top.wait_for("no-such-terminal")
+    top.wait_for(term)
 
 
 def watch(node, *words):

@@ -97,10 +97,16 @@ tl::expected<std::unique_ptr<Screen>, Status> Screen::open(bool colour) {
   if (!is_utf8()) std::setlocale(LC_CTYPE, "C.UTF-8");
   // Not initscr(), which ends the process where TERM is unknown.
   SCREEN* const screen = newterm(nullptr, stdout, stdin);
+  const char* const term = std::getenv("TERM");
+  const std::string kind = printable(term == nullptr ? "" : term);
   if (screen == nullptr) {
-    const char* const term = std::getenv("TERM");
-    return refuse(fmt::format("it does not know terminals of the kind \"{}\" (TERM)",
-                              printable(term == nullptr ? "" : term)));
+    return refuse(fmt::format("it does not know terminals of the kind \"{}\" (TERM)", kind));
+  }
+  // Such as an editor's shell, which can only write on.
+  if (tigetstr("cup") == nullptr) {
+    reset_shell_mode();
+    delscreen(screen);
+    return refuse(fmt::format("terminals of the kind \"{}\" (TERM) have no cursor to move", kind));
   }
   return std::unique_ptr<Screen>(new Screen(screen, colour));
 }
