@@ -361,6 +361,19 @@ TEST(Ctl, MakesKeys) {
   EXPECT_EQ(run({GRADRINGCTL, "keygen", "--out", folder.path(), "--name", "b"}).exit_code, 1);
 }
 
+TEST(Ctl, KeygenRefusesWhatIsNoNodeToADaemon) {
+  TemporaryFolder folder;
+  for (const std::string& name : {std::string(128, 'a'), std::string("kn\u00f6ten"),
+                                  std::string("#a"), std::string("a b"), std::string("a/b")}) {
+    const auto outcome = run({GRADRINGCTL, "keygen", "--out", folder.path(), "--name", name});
+    EXPECT_EQ(outcome.exit_code, 2) << name;
+    EXPECT_THAT(outcome.err, HasSubstr("no name for a node")) << name;
+  }
+  EXPECT_EQ(
+      run({GRADRINGCTL, "keygen", "--out", folder.path(), "--name", std::string(127, 'a')}).err,
+      "");
+}
+
 // gradringd takes numeric addresses only.
 TEST(Ctl, KeygenTellsToListenAtWhatADaemonCan) {
   TemporaryFolder folder;

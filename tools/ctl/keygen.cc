@@ -15,6 +15,7 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
+#include <string_view>
 
 #include "tools/common/option_error.h"
 #include "tools/common/text.h"
@@ -27,6 +28,8 @@ namespace po = boost::program_options;
 
 // A node that is given no name is called after its host and this port, as gradringd does by itself.
 constexpr const char* kDefaultPort = ":7300";
+constexpr size_t kNameMax = 127;  // as the daemon's --node
+constexpr size_t kAddressMax = 260;
 constexpr size_t kZ85Bytes = 41;  // 32 bytes of key as 40 characters, and a NUL
 
 tl::unexpected<Status> refuse(Code code, std::string message) {
@@ -56,17 +59,17 @@ Status write_new(const std::string& path, mode_t mode, const std::string& conten
   return Status(Code::kInternal, fmt::format("writing {}: {}", path, std::strerror(error)));
 }
 
-// A node's name becomes part of a file name and of a line: it must be neither a path nor several
-// words.
-bool is_good_name(const std::string& node) {
-  return !node.empty() && node.size() <= 200 && node[0] != '.' && node[0] != '-' &&
-         std::ranges::none_of(node, [](char c) { return c == '/' || c == ' '; }) &&
-         printable(node) == node;
+// A node's name becomes part of a file name and of a line, as its address does: it must be neither
+// a path nor several words nor a comment, and of ASCII, as gradringd wants its node.
+bool is_good_name(const std::string& name, size_t most) {
+  return !name.empty() && name.size() <= most &&
+         std::string_view(".-#").find(name[0]) == std::string_view::npos &&
+         std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f && c != '/'; });
 }
 
 bool is_host_port(const std::string& address) {
   const size_t colon = address.rfind(':');
-  if (!is_good_name(address) || colon == std::string::npos || colon == 0) return false;
+  if (!is_good_name(address, kAddressMax) || colon == std::string::npos || colon == 0) return false;
   if (address[0] == '[' && address[colon - 1] != ']') return false;
   uint16_t port = 0;
   const char* const end = address.data() + address.size();
@@ -98,11 +101,11 @@ std::string host_name() {
 
 tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std::string& node,
                                          const std::string& address) {
-  if (!is_good_name(node)) {
+  if (!is_good_name(node, kNameMax)) {
     return refuse(Code::kInvalidArgument,
-                  fmt::format("\"{}\" is no name for a node: use letters, digits and .:-_ without "
-                              "blanks, as in the daemon's --node",
-                              printable(node)));
+                  fmt::format("\"{}\" is no name for a node: use up to {} letters of ASCII, digits "
+                              "and .:-_ without blanks, as in the daemon's --node",
+                              printable(node), kNameMax));
   }
   if (!is_host_port(address)) {
     return refuse(
