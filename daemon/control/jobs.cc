@@ -209,13 +209,16 @@ void Jobs::adopt_engine(const JobId& id, const core::Proposal& proposal,
   commands_->post(AdoptView{id, std::make_shared<const core::Proposal>(proposal)});
   const auto it = jobs_.find(id);
   if (it == jobs_.end()) return;
+  const bool over = it->second.view.closed.has_value();
   it->second.view = proposal.view;
   record_view(flight_, FlightKind::kViewEntered, proposal.view);
   tunings_->entered(proposal.view);
-  tell_of_job(proposal.view.uid, Notice::kViewChanged, spdlog::level::info,
-              {{"GRADRING_JOB", it->second.view.job}},
-              fmt::format("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
-                          proposal.view.explanation));
+  if (!over) {  // else all is told already: why it ended, and who died since
+    tell_of_job(proposal.view.uid, Notice::kViewChanged, spdlog::level::info,
+                {{"GRADRING_JOB", it->second.view.job}},
+                fmt::format("job {} ({}): {}", it->second.view.job, hex(id).substr(0, 8),
+                            proposal.view.explanation));
+  }
   if (proposal.view.closed) note_failed(id, *proposal.view.closed);
 }
 

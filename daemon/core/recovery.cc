@@ -261,6 +261,8 @@ tl::expected<Proposal, std::string> decide(const View& old, const Reports& repor
       next.explanation += "; policy fail, so the job ends";
     }
   }
+  // Who leaves what is over has not ended it: launchers end all who are left.
+  if (old.closed) next.explanation = old.explanation;
 
   auto fates = fates_of(old, next, reports);
   if (!fates) return tl::unexpected(fates.error());

@@ -100,6 +100,24 @@ TEST(MembershipFail, ATrainerThatDiesEndsTheJobEverywhereOnce) {
   }
 }
 
+// As where a launcher ends all ranks once one has failed.
+TEST(MembershipFail, WhoDiesOfTheEndIsNotTheOneWhoIsToldToHaveCausedIt) {
+  Town town(3);
+  const std::vector<SessionId> sessions = join_one_rank_each(&town, 3);
+  town.run();
+  town.die(sessions[1], "killed by signal 9");
+  town.run();
+  const std::string why = town.at("a").jobs().at(0).explanation;
+  EXPECT_THAT(why, AllOf(HasSubstr("rank 1"), HasSubstr("killed by signal 9")));
+  for (const uint32_t rank : {0u, 2u}) {
+    town.die(sessions[rank], "killed by signal 15");
+    town.run();
+    for (const std::string node : {"a", "b", "c"}) {
+      EXPECT_EQ(town.at(node).jobs().at(0).explanation, why) << node;
+    }
+  }
+}
+
 // b and c are gone: a alone is no quorum of three, and waits for nobody.
 TEST(MembershipFail, WhereNoQuorumIsLeftTheRestGivesUp) {
   Town town(3);
