@@ -103,6 +103,14 @@ TEST(Run, SignalsToTheLauncherEndAll) {
   }
 }
 
+TEST(Run, ASignalSaysHowManyItEnds) {
+  const auto outcome = run({"sh", "-c",
+                            GRADRING_RUN " -np 3 sh -c '[ $RANK != 1 ] || exec sleep 100' & "
+                                         "sleep 1; kill -TERM $!; wait $!"});
+  EXPECT_EQ(outcome.exit_code, 128 + SIGTERM);
+  EXPECT_THAT(outcome.err, HasSubstr("ending 1 program\n"));
+}
+
 constexpr const char* kTellsOfSignals =
     "trap 'echo one >>$FILE.$RANK' USR1; trap 'echo two >>$FILE.$RANK; exit 0' USR2; "
     "echo ready >$FILE.$RANK; while true; do sleep 0.05; done";

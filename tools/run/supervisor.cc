@@ -189,7 +189,8 @@ void Supervisor::take_signals() {
     out_.make_haste();
     err_.make_haste();
     if (phase_ == Phase::kRunning) {
-      say(fmt::format("{}: ending {}", strsignal(number), counted(members_.size(), "program")));
+      const auto left = static_cast<size_t>(std::ranges::count(members_, false, &Member::ended));
+      say(fmt::format("{}: ending {}", strsignal(number), counted(left, "program")));
       end_all();
     } else if (phase_ == Phase::kEnding) {
       say(fmt::format("{} once more: killing what is left", strsignal(number)));
