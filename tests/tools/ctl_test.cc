@@ -227,6 +227,7 @@ TEST(Ctl, ExitCodesAreAsStated) {
   EXPECT_THAT(of_one.out, Not(HasSubstr("support-bundle [")));
   EXPECT_EQ(run({GRADRINGCTL}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, "frobnicate"}).exit_code, 2);
+  EXPECT_THAT(run({GRADRINGCTL, "--typo", "status"}).err, HasSubstr("no option \"--typo\""));
   EXPECT_EQ(run({GRADRINGCTL, directory, "job"}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, directory, "status", "too", "many"}).exit_code, 2);
   EXPECT_EQ(run({GRADRINGCTL, directory, "keygen", "--typo"}).exit_code, 2);

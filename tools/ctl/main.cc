@@ -266,7 +266,8 @@ int answer(int argc, char** argv) {
     return watch(
         manner.seconds, [&] { return run(command, context, arguments, manner); }, goes_on);
   }
-  return complain("", fmt::format("there is no command \"{}\"; see --help", printable(rest[0])),
+  const char* const what = rest[0].starts_with('-') ? "option" : "command";
+  return complain("", fmt::format("there is no {} \"{}\"; see --help", what, printable(rest[0])),
                   kUsage);
 }
 
