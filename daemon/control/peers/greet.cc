@@ -387,9 +387,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
     away_[peer.node] = away;
     return events_->peer_away(peer.node, evidence);
   }
-  // Who stood still for so long all have given up, by whatever connection it hears of that first.
-  const core::Time still = control_watch_.slept(now);
-  const core::Time slept = gave_us_up || still >= config_.decide ? still : 0;
+  const core::Time slept = slept_until_given_up(gave_us_up, now);
   const std::string why =
       slept == 0 ? evidence + doubt
                  : fmt::format("this daemon stood still for {:.1f} s, and node {} gave it up",

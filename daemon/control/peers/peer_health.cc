@@ -217,6 +217,13 @@ PeerLink::Was Peers::how_it_stood(const Peer& peer, bool gave_us_up, core::Time 
   return brief ? PeerLink::Was::kBrief : PeerLink::Was::kNothing;
 }
 
+// For how long this daemon stood still, where that is why a connection is lost; else 0. Who did for
+// so long that all have given it up hears of that by any connection.
+core::Time Peers::slept_until_given_up(bool gave_us_up, core::Time now) const {
+  const core::Time slept = control_watch_.slept(now);
+  return gave_us_up || slept >= config_.decide ? slept : 0;
+}
+
 // What was wrong seen from here, if anything was, where the other end was the first to give up.
 std::string Peers::doubt_of(const Peer& peer, core::Time now) const {
   const core::Time control = control_watch_.silent_for(peer.node, now);
