@@ -143,7 +143,7 @@ Setter on_off(bool Config::*member) {
     } else if (value == "false" || value == "off" || value == "no" || value == "0") {
       config.*member = false;
     } else {
-      return "write true or false";
+      return "write on or off";
     }
     return "";
   };

@@ -219,7 +219,7 @@ TEST_F(ConfigTest, BadInputGetsOneLineThatSaysWhatToChange) {
       {{"--socket-mode", "0066"}, "--socket-mode", "0660"},
       {{"--socket-mode", "rw"}, "--socket-mode", "octal"},
       {{"--log-level", "loud"}, "--log-level", "debug"},
-      {{"--insecure=perhaps"}, "--insecure", "true or false"},
+      {{"--insecure=perhaps"}, "--insecure", "on or off"},
       {{"--node", "two words"}, "node", "without blanks"},
       {{"--node", std::string(200, 'x')}, "node", "127"},
       {{"--node", ""}, "--node", "empty"},
