@@ -1,15 +1,14 @@
 // A daemon stood still, as a host that is paused does. Meanwhile the others gave it up, and by the
 // time it moves again they have forgotten the job.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <vector>
 
 #include "tests/core/membership_town.h"
 
 namespace gradring::core {
 namespace {
-
-using testing::HasSubstr;
 
 class MembershipStoodStill : public testing::TestWithParam<const char*> {
  protected:
@@ -17,38 +16,38 @@ class MembershipStoodStill : public testing::TestWithParam<const char*> {
     for (uint32_t rank = 0; rank < 3; ++rank) {
       JoinRequest request = trainer(rank, 3);
       request.policy = GetParam();
-      sessions.push_back(town.join(node_of(rank), request));
+      sessions_.push_back(town_.join(node_of(rank), request));
     }
-    town.run();
+    town_.run();
   }
   void others_leave() {
-    for (const uint32_t rank : {0u, 1u}) town.leave(sessions[rank]);
-    town.settle();
-    ASSERT_EQ(town.engines("a") + town.engines("b"), 0u);
+    for (const uint32_t rank : {0u, 1u}) town_.leave(sessions_[rank]);
+    town_.settle();
+    ASSERT_EQ(town_.engines("a") + town_.engines("b"), 0u);
   }
   // What was on the way to it is lost with its connections.
   Failure what_c_hears() {
-    for (const char* other : {"a", "b"}) town.cut(other, "c");
-    for (const char* other : {"a", "b"}) town.connect(other, "c");
-    const Time before = town.now;
-    town.settle();
-    EXPECT_LT(town.now - before, 10 * kSecond) << "nobody is left that it could wait for";
-    return town.closed(sessions[2]).value_or(Failure{});
+    for (const char* other : {"a", "b"}) town_.cut(other, "c");
+    for (const char* other : {"a", "b"}) town_.connect(other, "c");
+    const Time before = town_.now;
+    town_.settle();
+    EXPECT_LT(town_.now - before, 10 * kSecond) << "nobody is left that it could wait for";
+    return town_.closed(sessions_[2]).value_or(Failure{});
   }
 
-  Town town{3};
-  std::vector<SessionId> sessions;
+  Town town_{3};
+  std::vector<SessionId> sessions_;
 };
 
 TEST_P(MembershipStoodStill, AndHearsThatTheOthersWentOnWithoutIt) {
   join_all();
   for (const char* other : {"a", "b"}) {
-    town.hold(other, "c");
-    town.notice_loss(other, "c");
+    town_.hold(other, "c");
+    town_.notice_loss(other, "c");
   }
-  town.settle();
+  town_.settle();
   others_leave();
-  for (const char* other : {"a", "b"}) town.release(other, "c");
+  for (const char* other : {"a", "b"}) town_.release(other, "c");
   const Failure failure = what_c_hears();
   EXPECT_EQ(failure.cause, Cause::kExcluded);
   EXPECT_EQ(failure.blame.node, "c");
@@ -56,13 +55,13 @@ TEST_P(MembershipStoodStill, AndHearsThatTheOthersWentOnWithoutIt) {
 
 TEST_P(MembershipStoodStill, AndHearsWhyTheJobHasEnded) {
   join_all();
-  for (const char* other : {"a", "b"}) town.hold(other, "c");
+  for (const char* other : {"a", "b"}) town_.hold(other, "c");
   Failure late{Cause::kDeadline, {}};
   late.blame.node = "b";
-  town.at("b").engine_failed(town.job_of(sessions[1]), late);
-  town.run();
+  town_.at("b").engine_failed(town_.job_of(sessions_[1]), late);
+  town_.run();
   others_leave();
-  for (const char* other : {"a", "b"}) town.release(other, "c");
+  for (const char* other : {"a", "b"}) town_.release(other, "c");
   EXPECT_EQ(what_c_hears(), late);
 }
 

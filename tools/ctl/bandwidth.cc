@@ -135,7 +135,7 @@ std::string matrix_of(const std::vector<LaneRate>& rates) {
     }
     table.add(std::move(row));
   }
-  const std::string text = table.str();
+  std::string text = table.str();
   if (text.find('\n') <= kWidest) return text;
   return fmt::format("the matrix of {} nodes is too wide to be read; --json has all of it\n",
                      nodes.size());
