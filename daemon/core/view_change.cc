@@ -30,6 +30,7 @@ void ViewChange::lost(const std::string& node, const Failure& failure, bool for_
   away_.erase(node);
   if (!lost_.emplace(node, failure).second || !view_.index_of(node)) return;
   if (lost_since_ == 0) lost_since_ = now;
+  note_cut_off(now);
   want(false, now);
   check_promises(now);  // perhaps this one was all that was waited for
 }
@@ -43,6 +44,7 @@ void ViewChange::found(const std::string& node, Time now) {
   lost_.erase(node);
   suspected_.erase(node);
   fruitless_ = 0;
+  tell_who_is_back(now);
   if (!was_away || over_ || !view_.index_of(node)) return;
   // Frames of this epoch were lost, so it must end. Whoever was away asks for that itself when it
   // has met all others, unless it knew less than we did.
@@ -187,6 +189,7 @@ void ViewChange::answer_pending() {
 }
 
 void ViewChange::promise_to(const std::string& to, const Ballot& ballot) {
+  renew_reachable();
   actions_->record();
   send(to,
        change::Promise{view_.incarnation, view_.epoch, ballot, record_.accepted, *record_.report});
@@ -246,7 +249,8 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   highest_round_ = 0;
   fruitless_ = 0;
   wanted_ = false;
-  wanted_since_ = lost_since_ = propose_at_ = waiting_since_ = 0;
+  wanted_since_ = lost_since_ = propose_at_ = waiting_since_ = healing_since_ = 0;
+  if (std::exchange(cut_off_, false)) healed_ = now;
   joiners_.clear();
   tuning_.reset();
   pressing_ = false;
@@ -295,6 +299,7 @@ void ViewChange::give_up_if_hopeless(Time now) {
   if (elastic) {
     // Who is away may still come back, which it has its own time for.
     if (wanted_since_ == 0 || (has_quorum() && awaits_some())) wanted_since_ = now;
+    if (healing_since_ != 0 && now - healing_since_ < options_.healing + options_.retry) return;
     const bool patient = quorum_is_left() || now - left_since_ < options_.left_patience;
     if (patient && now - wanted_since_ < options_.quorum_wait) return;
   } else {
@@ -337,6 +342,10 @@ Time ViewChange::next_deadline() const {
   }
   if (phase_ != Phase::kIdle) consider(phase_since_ + options_.answer_wait + options_.retry);
   if (!wanted_ && !frozen()) return next;
+  if (healing_since_ != 0) {
+    consider(healing_since_ + options_.healing);
+    consider(healing_since_ + options_.healing + options_.retry);
+  }
   if (lost_since_ != 0) consider(lost_since_ + options_.fail_patience);
   if (wanted_since_ != 0) consider(wanted_since_ + options_.quorum_wait);
   if (!quorum_is_left()) consider(left_since_ + options_.left_patience);

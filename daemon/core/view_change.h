@@ -23,6 +23,10 @@ struct ViewChangeOptions {
   // The same, where no quorum can come of those that have not left for good: time for one that has
   // left and votes for its last life (rule R2).
   Time left_patience = 4 * kSecond;
+  // Once a network brings a quorum back: time for its last connections. For so long afterwards it
+  // has no other chance, since it may carry our words and no data.
+  Time healing = 3 * kSecond;
+  Time healed_pause = 60 * kSecond;
 };
 
 // What a node must not forget between two of its own lives (rule R1).
@@ -117,6 +121,12 @@ class ViewChange {
   bool quorum_possible() const;
   bool quorum_is_left() const;  // of members that may answer some day
   void want_after(Time pause, Time now);
+  // V2b: a network that was away for all of us leaves nobody out once it is back.
+  void note_cut_off(Time now);
+  void renew_reachable();
+  void tell_who_is_back(Time now);
+  bool heals(Time now) const;
+  bool has_all_back() const;
   size_t place() const;  // among the members that are not lost, by node id
   void propose(Time now);
   void ask_again(const std::string& node);
@@ -153,6 +163,9 @@ class ViewChange {
   std::set<std::string> gone_;
   std::set<std::string> suspected_;
   std::set<std::string> away_;
+  bool cut_off_ = false;    // in this epoch no quorum could be reached
+  Time healing_since_ = 0;  // a quorum is there again
+  Time healed_ = 0;         // when that last led to a view
   std::vector<Member> joiners_;
   std::optional<Tuning> tuning_;  // wanted, for the same nodes
   bool pressing_ = false;         // somebody wants this epoch to end for more than a table

@@ -97,6 +97,22 @@ void Council::lose(const std::string& node, const std::string& lost, bool for_go
   at(node).lost(lost, failure, for_good, now);
 }
 
+void Council::part(const std::string& one, const std::string& other) {
+  for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)}) {
+    hold(from, to);
+    lose(from, to);
+  }
+}
+
+void Council::meet(const std::string& one, const std::string& other) {
+  for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)}) {
+    drop(from, to);  // what was said to nobody comes no more
+    release(from, to);
+  }
+  at(one).found(other, now);
+  at(other).found(one, now);
+}
+
 void Council::crash_and_notice(const std::string& node) {
   crash(node);
   for (const std::string& other : nodes()) {
@@ -135,7 +151,8 @@ bool Council::report(const std::string& node) {
   const View& view = seat.change.view();
   report.ranks = view.members[view.index_of(node).value()].ranks;
   for (const std::string& other : nodes()) {
-    if (other != node && dead_.count(other) == 0) report.reachable.push_back(other);
+    const bool there = dead_.count(other) == 0 && !seat.change.is_lost(other);
+    if (other != node && there) report.reachable.push_back(other);
   }
   // So that no two reports are the same.
   report.ended.insert({0, static_cast<uint64_t>(now)});

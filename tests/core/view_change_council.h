@@ -33,6 +33,8 @@ class Council {
   void crash(const std::string& node);  // nobody notices yet; what it had sent still arrives
   void lose(const std::string& node, const std::string& lost, bool for_good = false);
   void crash_and_notice(const std::string& node);
+  void part(const std::string& one, const std::string& other);  // both notice
+  void meet(const std::string& one, const std::string& other);
 
   // ---- messages ----
   bool deliver(const std::string& from, const std::string& to);  // the oldest; false: none

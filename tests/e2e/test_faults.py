@@ -151,6 +151,27 @@ def test_of_two_halves_one_goes_on(parted, figure):
         one.kill()
 
 
+def test_a_switch_that_starts_anew_costs_nobody(make_cluster, namespaces, figure):
+    """Scenario 13: no node reaches any other for longer than `decide`; then all do, and go on together."""
+    cluster = make_cluster(4, network=namespaces).start()
+    job = cluster.launch("story", [TRAINER, "--policy", "elastic min=3", "--ops", "100000", *ELASTIC])
+    wait_for_all(job, "done", 20)
+    for node in range(4):
+        cluster.network.cut(node)
+    time.sleep(5)
+    stood_at = max(ops_of(one) for one in job)
+    for node in range(4):
+        cluster.network.mend(node)
+    began = time.monotonic()
+    wait_for_all(job, "done", stood_at + 20, seconds=SOON)
+    figure(f"a switch is away for 5 s: all 4 are on their way again {time.monotonic() - began:.1f} s after it is back; "
+           f"{last_view(job[0])['explanation']}")
+    assert all(not bad_news(one) for one in job)
+    assert {key[:3] for key in agreed_so_far(job).values()} == {(OK, 4, 4)}
+    for one in job:
+        one.kill()
+
+
 def test_links_clog_one_by_one_and_heal_in_another_order(parted, figure):
     """Scenario 14: in the end all are in one job again, and no epoch came twice."""
     cluster, job = parted
