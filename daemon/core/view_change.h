@@ -127,6 +127,7 @@ class ViewChange {
   void tell_who_is_back(Time now);
   bool heals(Time now) const;
   bool has_all_back() const;
+  std::map<std::string, Failure> losses_seen() const;
   size_t place() const;  // among the members that are not lost, by node id
   void propose(Time now);
   void ask_again(const std::string& node);

@@ -103,6 +103,16 @@ bool ViewChange::has_all_back() const {
   return missing == 0 && choose_members(view_, reports).size() == reports.size();
 }
 
+// Others may hear a node that is silent to us, and wonder.
+std::map<std::string, Failure> ViewChange::losses_seen() const {
+  std::map<std::string, Failure> losses = lost_;
+  for (auto& [node, failure] : losses) {
+    if (failure.cause != Cause::kPeerSilent || failure.blame.node != node) continue;
+    failure.blame.evidence += ", seen from node " + node_;
+  }
+  return losses;
+}
+
 void ViewChange::check_promises(Time now) {
   now_ = now;
   if (phase_ != Phase::kPreparing || over_) return;
@@ -146,7 +156,7 @@ void ViewChange::check_promises(Time now) {
   if (highest != nullptr) {
     proposal_ = highest->proposal;
   } else {
-    auto decided = decide(view_, reports, lost_, joiners_, lanes_lost_, tuning_);
+    auto decided = decide(view_, reports, losses_seen(), joiners_, lanes_lost_, tuning_);
     if (!decided) {
       Failure failure{Cause::kProtocol, {}};
       failure.blame.node = node_;

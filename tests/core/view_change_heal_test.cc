@@ -1,4 +1,4 @@
-// A network that was away for all, as when a switch starts anew (rule V2b).
+// A network that was away for all, as when a switch starts anew (rule V2b), or between two of them.
 
 #include <gmock/gmock.h>
 
@@ -112,6 +112,20 @@ TEST(ViewChange, ANetworkThatWasGoodForLongMayGoAwayOnceMore) {
     EXPECT_EQ(council.epoch("d"), epoch);
     council.tick(120 * kSecond);
   }
+}
+
+// The others hear d as ever, and are told that it was silent: for whom, they cannot know.
+TEST(ViewChange, WhoCallsANodeSilentGivesItsName) {
+  Council council(4, "fail");
+  council.hold("b", "d");
+  council.hold("d", "b");
+  Failure silent{Cause::kPeerSilent, {}};
+  silent.blame.node = "d";
+  silent.blame.evidence = "silent for 3.0 s";
+  council.at("b").lost("d", silent, false, council.now);
+  council.settle(1 * kSecond);
+  EXPECT_THAT(council.at("a").view().explanation,
+              testing::HasSubstr("node d: silent for 3.0 s, seen from node b"));
 }
 
 }  // namespace
