@@ -99,6 +99,19 @@ def test_a_firewall_before_the_data_ports_is_guessed(make_cluster, namespaces):
     assert "let the data ports pass (docs/configure.md#ports)" in said[0], said
 
 
+def test_what_a_firewall_drops_is_not_called_refused(make_cluster, namespaces):
+    cluster = make_cluster(2, network=namespaces)
+    cluster.network.inside(1, *INPUT, "-j", "DROP")
+    cluster.start_daemons()
+    reasons = set()
+    wait_until(lambda: cluster.nodes[0].peers() is not None, 10, "n0 answers")
+    until = time.monotonic() + 12
+    while time.monotonic() < until:
+        reasons |= {peer.get("reason", "") for peer in cluster.nodes[0].peers()}
+        time.sleep(0.1)
+    assert reasons - {"not tried yet"} == {"no answer"}, reasons
+
+
 @pytest.mark.parametrize("engine", ["sockets", "ucx"])
 def test_a_firewall_lets_data_ports_pass_that_it_can_name(make_cluster, namespaces, engine):
     cluster = make_cluster(2, network=namespaces, settings={"data-ports": "7310-7311", "tcp-by": engine})

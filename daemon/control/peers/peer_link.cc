@@ -81,7 +81,9 @@ void PeerLink::open_sockets(const Dial& dial) {
   dealer_.set(zmq::sockopt::sndhwm, kHighWater);
   dealer_.set(zmq::sockopt::maxmsgsize, kReplyMax);
   dealer_.set(zmq::sockopt::reconnect_ivl, -1);
-  dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kDialTime / core::kMillisecond));
+  // Later than we give up ourselves: to ZeroMQ nobody's answer and a refusal are one.
+  constexpr core::Time kNever = 2 * kDialTime;
+  dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kNever / core::kMillisecond));
   dealer_.set(zmq::sockopt::tcp_keepalive, 1);
   dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
   const auto at = parse_host_port(dialled());
