@@ -312,13 +312,14 @@ void ViewChange::give_up_if_hopeless(Time now) {
 
 Failure ViewChange::hopeless() const {
   const bool elastic = parse_policy(view_.policy).value_or(Policy{}).elastic;
-  std::string missing;
+  std::string missing, departed;
   const Failure* first = nullptr;
   for (const Member& member : view_.members) {
     const auto lost = lost_.find(member.node);
     if (lost == lost_.end()) continue;
     if (first == nullptr) first = &lost->second;
-    missing += (missing.empty() ? "" : ", ") + member.node;
+    std::string& list = left_.count(member.node) > 0 ? departed : missing;
+    list += (list.empty() ? "" : ", ") + member.node;
   }
   if (first != nullptr && (!elastic || !quorum_is_left())) return *first;
   Failure failure{Cause::kNoQuorum, {}};
@@ -326,7 +327,8 @@ Failure ViewChange::hopeless() const {
   failure.blame.evidence = "no majority of the " + std::to_string(view_.members.size()) +
                            " members could be reached for " +
                            std::to_string(options_.quorum_wait / kSecond) + " s" +
-                           (missing.empty() ? "" : "; not reached: " + missing);
+                           (missing.empty() ? "" : "; not reached: " + missing) +
+                           (departed.empty() ? "" : "; left the job before: " + departed);
   return failure;
 }
 

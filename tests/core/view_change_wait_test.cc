@@ -56,6 +56,20 @@ TEST(ViewChange, WhomTooManyHaveLeftForGoodWaitsNoLongerThanForALastVote) {
   EXPECT_EQ(council.gave_up("c")->cause, Cause::kPeerLost) << "that of the loss, and no vote";
 }
 
+// b was in reach all the time.
+TEST(ViewChange, WhoGaveUpBeforeIsNotCalledOutOfReach) {
+  Council council(5);
+  for (const char* far : {"c", "d", "e"}) {
+    for (const char* near : {"a", "b"}) council.part(near, far);
+  }
+  council.settle(50 * kSecond);
+  council.lose("a", "b", true);
+  council.settle(15 * kSecond);
+  ASSERT_TRUE(council.gave_up("a"));
+  EXPECT_THAT(council.gave_up("a")->blame.evidence,
+              testing::EndsWith("; not reached: c, d, e; left the job before: b"));
+}
+
 // a has come back without what it held, and votes (rule R2).
 TEST(ViewChange, WhoHasLeftAndVotesIsAnswerEnough) {
   Council council(2);
