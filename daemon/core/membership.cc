@@ -338,7 +338,10 @@ size_t Membership::busy_jobs() const {
 std::vector<std::string> Membership::live_jobs() const {
   std::vector<std::string> names;
   for (const auto& [id, live] : live_) {
-    if (live.state != JobState::kFailed && !live.present.empty()) names.push_back(live.view.job);
+    // What the ranks here left behind, others may still be waiting for.
+    const bool owes = live.state == JobState::kRunning && live.done.count(node_) == 0;
+    const bool here = live.state != JobState::kFailed && !live.present.empty();
+    if (here || owes) names.push_back(live.view.job);
   }
   return names;
 }

@@ -195,7 +195,7 @@ class Membership {
 
   // ---- questions ----
   std::vector<JobInfo> jobs() const;
-  // Forming and live jobs with trainers that have not left.
+  // Forming and live jobs with trainers that have not left, or whose others may need these yet.
   size_t busy_jobs() const;
   // The names of those of them that are live.
   std::vector<std::string> live_jobs() const;

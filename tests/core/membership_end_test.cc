@@ -46,6 +46,22 @@ TEST(MembershipEnd, WhenAllHaveLeftTheJobIsRemovedEverywhere) {
   }
 }
 
+// A daemon that is to end when its jobs have must not take from the others what they wait for.
+TEST(MembershipEnd, AJobIsNotOverHereBeforeTheOthersNeedNothingMoreOfIt) {
+  Town town(2);
+  town.drains_at_once = false;
+  const std::vector<SessionId> sessions = run_job(&town, 2);
+  town.leave(sessions[0]);
+  town.run();
+  EXPECT_EQ(town.at("a").live_jobs(), std::vector<std::string>{"train"});
+  town.drain("a");
+  town.run();
+  EXPECT_TRUE(town.at("a").live_jobs().empty());
+  town.at("a").shut_down({Cause::kDrained, {}});
+  town.run();
+  EXPECT_TRUE(town.admitted(sessions[1])) << "no failure for whoever stays";
+}
+
 TEST(MembershipEnd, WhoseJobsThereWereIsNotForgotten) {
   Town town(1);
   EXPECT_FALSE(town.at("a").all_jobs_ever_of(1000)) << "there were none";

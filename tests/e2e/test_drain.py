@@ -47,7 +47,7 @@ def test_a_drain_waits_for_jobs_and_takes_no_new_ones(make_cluster):
     late = pair.launch("late", [TRAINER, "--ops", "1"], nodes=[first])
     assert late.wait(20) != [0]
     assert "takes no new jobs" in late[0].says() + late[0].complains()
-    assert job.wait(60) == [0, 0]
+    assert job.wait(60) == [0, 0], [one.says()[-800:] for one in job]
     status, told, said = end_of(drain)
     assert status == 0 and told["result"] == "drained" and told["jobs_cut_off"] == [], (told, said)
     assert "1 job left (going)" in said
