@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -75,14 +76,18 @@ int wait_for(pid_t pid) {
 }  // namespace
 
 // Not one that the kernel hands out: it would give it to somebody's connection before the daemon
-// has it, and tests that run beside this one come by random numbers to others.
+// has it, and tests that run beside this one come by random numbers to others. Nor one of the last
+// that were handed out, whose daemon may not have begun.
 int free_port() {
   constexpr int kFirst = 20'000, kLast = 32'000, kTries = 1000;
+  constexpr size_t kLastOnes = 256;
   static std::mutex mutex;
+  static std::deque<int> last;
   static std::mt19937 random{std::random_device()()};
   const std::lock_guard lock(mutex);
   for (int i = 0; i < kTries; ++i) {
     const int port = std::uniform_int_distribution(kFirst, kLast)(random);
+    if (std::ranges::find(last, port) != last.end()) continue;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -90,7 +95,10 @@ int free_port() {
     address.sin_port = htons(static_cast<uint16_t>(port));
     const bool free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
     close(fd);
-    if (free) return port;
+    if (!free) continue;
+    last.push_back(port);
+    if (last.size() > kLastOnes) last.pop_front();
+    return port;
   }
   ADD_FAILURE() << "no port is free";
   return 0;
