@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "daemon/core/departed.h"
 #include "tests/core/membership_town.h"
 
 namespace gradring::core {
@@ -63,6 +64,22 @@ TEST_P(MembershipStoodStill, AndHearsWhyTheJobHasEnded) {
   others_leave();
   for (const char* other : {"a", "b"}) town_.release(other, "c");
   EXPECT_EQ(what_c_hears(), late);
+}
+
+TEST(Departed, ForgetsTheOldestOfManyJobs) {
+  Departed departed;
+  const JobId oldest{255, 255}, second{255, 254}, newest{0, 1};
+  const Failure failure{Cause::kDeadline, {}};
+  departed.remember(oldest, failure);
+  departed.remember(second, failure);
+  for (uint8_t i = 1; i < 255; ++i) departed.remember(JobId{i}, failure);
+  ASSERT_NE(departed.failure(oldest), nullptr) << "256 are not too many";
+  departed.remember(change::Commit{oldest, 2, {}, {}});  // no other job
+  departed.remember(newest, failure);
+  EXPECT_EQ(departed.failure(oldest), nullptr);
+  EXPECT_EQ(departed.commit(oldest), nullptr);
+  EXPECT_NE(departed.failure(second), nullptr);
+  EXPECT_NE(departed.failure(newest), nullptr) << "though its number is the least";
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, MembershipStoodStill, testing::Values("fail", "elastic"));
