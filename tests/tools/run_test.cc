@@ -262,6 +262,12 @@ TEST(Run, AScriptWhoseInterpreterIsMissingIsNotSaidToBeMissing) {
   EXPECT_THAT(outcome.err, HasSubstr("it is there, but not the program that its first line names"));
 }
 
+TEST(Run, HelpThatCannotBeWrittenIsToldInWords) {
+  const auto outcome = run_without_room({GRADRING_RUN, "--help"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "gradring-run: cannot write the answer\n");
+}
+
 TEST(Run, InputIsEmpty) { EXPECT_EQ(run(launch("1", "cat; echo end")).out, "end\n"); }
 
 TEST(Run, WhoAsksAtTheTerminalIsNotStopped) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <optional>
 #include <stdexcept>
 
@@ -130,7 +131,7 @@ int main(int argc, char** argv) {
   fill_standard_descriptors();
   const auto options = parse_perf_options(argc, argv);
   if (!options) return complain(options.error(), kUsage);
-  if (!*options) return 0;
+  if (!*options) return std::cout.flush() ? 0 : complain("cannot write the answer", kFailed);
   const PerfOptions& wanted = **options;
 
   gradring_options place;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 
 #include "tools/common/output.h"
 #include "tools/run/here.h"
@@ -180,7 +181,7 @@ int main(int argc, char** argv) {
   fill_standard_descriptors();
   const auto options = parse_run_options({argv + 1, argv + argc});
   if (!options) return complain(options.error(), kUsage);
-  if (!*options) return 0;
+  if (!*options) return std::cout.flush() ? 0 : complain("cannot write the answer", 1);
   for (const std::string& warning : (*options)->warnings)
     put_err(fmt::format("gradring-run: {}\n", warning));
   try {
