@@ -27,19 +27,28 @@ void JobBook::keep_ranks(Entry* entry, const JobFigures& job) {
   }
 }
 
-void JobBook::update(const DataFigures& figures, core::Time now) {
-  for (const auto* list : {&figures.ended, &figures.jobs}) {
-    for (const JobFigures& job : *list) {
-      const std::string& label = name_for(job);
-      Entry& entry = entries_[label];
-      if (label != kOther) keep_ranks(&entry, job);
-      entry.live[job.job] = job;
-      entry.seen = now;
-    }
+void JobBook::see(const JobFigures& job, bool ended, core::Time now) {
+  const std::string& label = name_for(job);
+  Entry& entry = entries_[label];
+  if (label != kOther) keep_ranks(&entry, job);
+  entry.seen = now;
+  if (!ended) {
+    entry.live[job.job] = job;
+    return;
   }
-  // What is not among the live ones any more has counted all it ever will.
+  // An elastic job that was over here takes this node in again under the same id, also between two
+  // looks: what it counts then begins at 0.
+  add(&entry.over, entry, job);
+  entry.live.erase(job.job);
+}
+
+void JobBook::update(const DataFigures& figures, core::Time now) {
+  for (const JobFigures& job : figures.ended) see(job, true, now);
+  for (const JobFigures& job : figures.jobs) see(job, false, now);
   std::set<JobId> live;
   for (const JobFigures& job : figures.jobs) live.insert(job.job);
+  std::erase_if(label_of_, [&live](const auto& known) { return live.count(known.first) == 0; });
+  // Those of which no last word was heard have counted all they ever will.
   for (auto& [label, entry] : entries_) {
     for (auto it = entry.live.begin(); it != entry.live.end();) {
       if (live.count(it->first) > 0) {
@@ -47,7 +56,6 @@ void JobBook::update(const DataFigures& figures, core::Time now) {
         continue;
       }
       add(&entry.over, entry, it->second);
-      label_of_.erase(it->first);
       it = entry.live.erase(it);
     }
   }

@@ -51,6 +51,7 @@ class JobBook {
   };
 
   const std::string& name_for(const JobFigures& job);
+  void see(const JobFigures& job, bool ended, core::Time now);
   void keep_ranks(Entry* entry, const JobFigures& job);
   static std::string label_of_rank(const Entry& entry, uint32_t rank);
   static void add(Totals* to, const Entry& entry, const JobFigures& job);

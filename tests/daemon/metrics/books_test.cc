@@ -98,6 +98,21 @@ TEST(JobBook, AJobThatIsStartedAgainCountsOn) {
   EXPECT_EQ(of(book.series(3 * kSecond), "a").slices_resent, 8u);
 }
 
+TEST(JobBook, AJobThatTakesItsNodeInAgainCountsOn) {
+  JobBook book({});
+  book.update({{job(1, "a", 5)}, {}, {}}, 1 * kSecond);
+  // Its ranks here were lost, and others came under the same id, before anybody looked; twice even.
+  book.update({{job(1, "a", 1)}, {job(1, "a", 6), job(1, "a", 2)}, {}}, 2 * kSecond);
+  EXPECT_EQ(of(book.series(2 * kSecond), "a").slices_resent, 9u);
+  ASSERT_EQ(of(book.series(2 * kSecond), "a").ranks.size(), 1u);
+  EXPECT_EQ(of(book.series(2 * kSecond), "a").ranks[0].submitted, 9u);
+  EXPECT_EQ(of(book.series(2 * kSecond), "a").ranks[0].steps.steps, 9u);
+  book.update({{job(1, "a", 4)}, {}, {}}, 3 * kSecond);
+  EXPECT_EQ(of(book.series(3 * kSecond), "a").slices_resent, 12u);
+  book.update({{}, {job(1, "a", 5)}, {}}, 4 * kSecond);
+  EXPECT_EQ(of(book.series(4 * kSecond), "a").slices_resent, 13u);
+}
+
 TEST(JobBook, WhoComesWhenAllPlacesAreTakenIsAmongTheOthersForGood) {
   JobBook book({.jobs = 2, .ranks = 8, .linger = 10 * kSecond});
   book.update({{job(1, "a", 1), job(2, "b", 1), job(3, "c", 1), job(4, "d", 1)}, {}, {}}, kSecond);
