@@ -1,6 +1,7 @@
 """What Prometheus gets of a running job: every query of the dashboard, every rule and alert, every name."""
 
 import functools
+import json
 import re
 import signal
 import subprocess
@@ -238,6 +239,26 @@ def test_each_alert_fires_when_it_should():
                   ["test", "rules", "alerts_test.yml"]):
         done = subprocess.run(["promtool", *words], cwd=RULES, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nobody_is_behind_for_good_whose_daemon_was_restarted(tmp_path):
+    reason = why_no_prometheus()
+    if reason:
+        pytest.skip(reason)
+    # By job and rank: of `train` rank 1's daemon counts from 0 again, and of `stuck` rank 1 submits no more.
+    counts = {("train", 0): "50000+100x240", ("train", 1): "50000+100x20 0+100x219",
+              ("stuck", 0): "0+10x170 1703x70", ("stuck", 1): "0+10x170 1700x70"}
+    series = [(f'{{node="n{rank}", job="{job}", rank="{rank}"}}', values) for (job, rank), values in counts.items()]
+    behind = next(dashboard.substitute(expr) for title, expr in dashboard.queries() if "Behind the foremost" in title)
+    told = {"expr": f"({behind}) > bool 2", "eval_time": "15m",
+            "exp_samples": [{"labels": labels, "value": int('job="stuck", rank="1"' in labels)} for labels, _ in series]}
+    test = {"interval": "5s", "promql_expr_test": [told], "input_series": [
+        {"series": f"gradring_rank_{what}{labels}", "values": numbers} for labels, values in series
+        for what, numbers in (("submissions_total", values), ("quiet_seconds", "0x240"))]}
+    file = tmp_path / "behind.json"  # which is YAML as well
+    file.write_text(json.dumps({"rule_files": [], "tests": [test]}))
+    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_dashboard_asks_for_nothing_that_is_not_there():
