@@ -249,16 +249,32 @@ void Jobs::note_failed(const JobId& id, const Failure& failure) {
   const auto it = jobs_.find(id);
   if (it == jobs_.end() || it->second.failure) return;
   it->second.failure = failure;
-  ++failures_[std::min<size_t>(static_cast<size_t>(failure.cause), kCauseLast)];
   FlightEvent failed = about(FlightKind::kJobFailed, id);
   failed.code = static_cast<uint8_t>(failure.cause);
   failed.rank = failure.blame.rank;
   failed.value = static_cast<uint64_t>(failure.blame.pid);
   flight_->record(failed, failure.blame.node, failure.blame.evidence);
-  tell_of_job(it->second.view.uid, Notice::kJobFailed, spdlog::level::warn,
-              {{"GRADRING_JOB", it->second.view.job}},
-              fmt::format("job {} ({}) failed: {}", it->second.view.job, hex(id).substr(0, 8),
-                          describe(failure)));
+  const core::View& view = it->second.view;
+  const auto tell = [&](Notice notice, spdlog::level::level_enum level, const char* what) {
+    tell_of_job(
+        view.uid, notice, level, {{"GRADRING_JOB", view.job}},
+        fmt::format("job {} ({}) {}: {}", view.job, hex(id).substr(0, 8), what, describe(failure)));
+  };
+  // Of an elastic job that goes on, once its ranks here have all left or died, nothing has failed.
+  if (failure.cause == Cause::kExcluded && all_are_over_here(it->second)) {
+    return tell(Notice::kJobEnded, spdlog::level::info, "has ended on this node");
+  }
+  ++failures_[std::min<size_t>(static_cast<size_t>(failure.cause), kCauseLast)];
+  tell(Notice::kJobFailed, spdlog::level::warn, "failed");
+}
+
+bool Jobs::all_are_over_here(const Job& job) const {
+  const auto is_over = [&job](const core::RankInfo& one) {
+    return job.ranks_over.count(one.rank) > 0;
+  };
+  return std::ranges::all_of(job.view.members, [&](const core::Member& member) {
+    return member.node != node_ || std::ranges::all_of(member.ranks, is_over);
+  });
 }
 
 void Jobs::member_gone(const JobId& job, uint32_t member, const Failure& failure) {

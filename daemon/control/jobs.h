@@ -96,6 +96,7 @@ class Jobs final : public core::MembershipActions {
   void connect_members(const core::View& view);
   void watch_members(const core::View& view);
   void note_failed(const JobId& id, const Failure& failure);
+  bool all_are_over_here(const Job& job) const;
 
   void send(const std::string& node, const core::JobMessage& message) override;
   void install(const core::View& view, const std::vector<SessionId>& sessions) override;

@@ -198,6 +198,22 @@ def test_a_rank_that_is_lost_is_quiet_no_more_and_counts_on_when_it_comes_back(w
     job.kill()
 
 
+def test_an_elastic_job_that_goes_on_without_a_node_has_not_failed(watched):
+    node = watched.cluster.nodes[1]
+
+    def failures():
+        return sum(int(count) for count in re.findall(r"(?m)^gradring_job_failures_total{.*} (\d+)$", watched.page(1)))
+    before = failures()
+    command = [*STEPS, "--policy", "elastic", "--join-every", "5"]
+    job = watched.cluster.launch("goes-on", command, of_rank={1: ["--at", "7", "--act", "leave"]})
+    told = wait_until(lambda: [one for one in node.ask("events")["events"] if "goes-on" in one["text"] and one["event"] != "job formed"],
+                      PATIENCE, "n1 tells that its part is over")
+    assert [one["event"] for one in told] == ["job ended"] and "has ended on this node" in told[0]["text"], told
+    wait_until(lambda: 'gradring_job_epoch{node="n1",job="goes-on"}' not in watched.page(1), PATIENCE, "n1 is rid of it")
+    assert failures() == before and job[0].running()
+    job.kill()
+
+
 def test_the_loss_of_a_peer_raises_alerts(watched):
     watched.cluster.nodes[1].daemon.kill()
     watched.wait_for('ALERTS{alertname="GradringPeerLost", alertstate="firing", node="n0", peer="n1"}', PATIENCE)
