@@ -92,6 +92,16 @@ def test_a_death_in_a_group_is_told_by_the_number_that_the_rank_has_elsewhere(ri
         assert told["rank"] == 3 and "rank 3" in told["text"] and "of this group" not in told["text"], told
 
 
+def test_a_death_in_a_group_beside_another_backends_is_told_by_the_number_that_the_rank_has_there(ring):
+    job = ring.launch("death_beside_gloo")
+    for trainer in job.trainers[:3]:
+        assert trainer.wait(60) == 0, trainer.complains()[-1500:]
+    (told,) = reports(job[1])
+    assert (told["rank"], told["pid"]) == (3, job[3].pid) and "rank 1 of this group is rank 3 of the job" in told["text"], told
+    (missing,) = reports(job[0])
+    assert "missing ranks: 1; ranks 0, 1 of this group are 0, 2 of the job" in missing["text"], missing
+
+
 @pytest.mark.parametrize("way", ["alone", "spawned"])
 def test_an_exception_that_ends_a_rank_is_told_to_all_who_wait_for_it(ring, way):
     """In ops of the job and of groups, and while a group forms; also by a process of multiprocessing's."""

@@ -111,10 +111,17 @@ std::shared_ptr<Job> Job::open(const JobOptions& options) {
   set(all.local_size, options.local_size);
   if (options.join_timeout_ms != 0) all.join_timeout_ms = options.join_timeout_ms;
   gradring_comm* made = nullptr;
-  check(gradring_open(&all, &made));
+  if (const gradring_code code = gradring_open(&all, &made); code != GRADRING_OK) {
+    const Error error(code, gradring_last_error());
+    // Which ranks are missing, or what became of the job.
+    if (code == GRADRING_ERR_DEADLINE || code == GRADRING_ERR_FAILED) {
+      throw in_numbers_of(options.ranks, error);
+    }
+    throw error;
+  }
   auto comm = owned(made);
   opened().add(comm);
-  return std::shared_ptr<Job>(new Job(comm, std::make_shared<Arena>(comm)));
+  return std::shared_ptr<Job>(new Job(comm, std::make_shared<Arena>(comm), options.ranks));
 }
 
 void Job::abort_all(const std::string& why) {

@@ -17,6 +17,9 @@ struct JobOptions {
   std::optional<std::string> runtime_dir, job, token, policy, wire, priorities, deterministic;
   std::optional<int32_t> rank, size, local_rank, local_size;
   int64_t join_timeout_ms = 0;
+  // Of a job of some ranks of another backend's, as that numbers all of them; none: as the job
+  // does.
+  std::vector<uint32_t> ranks;
 };
 
 // Memory as Python has it. Bytes of 0: nothing to be read, or written.
@@ -81,7 +84,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   std::shared_ptr<gradring_comm> comm_;
   std::shared_ptr<Arena> arena_;
-  const std::vector<uint32_t> ranks_;  // of a group, as the job numbers them
+  const std::vector<uint32_t> ranks_;  // of a group, as the job that has all of them does
   mutable Leftovers leftovers_;
 };
 

@@ -301,7 +301,7 @@ NB_MODULE(_native, m) {
       "open",
       [](Text runtime_dir, Text job, Text token, Text policy, Text wire, Text priorities,
          Text deterministic, Number rank, Number size, Number local_rank, Number local_size,
-         int64_t join_timeout_ms) {
+         int64_t join_timeout_ms, std::vector<uint32_t> ranks) {
         const JobOptions options{std::move(runtime_dir),
                                  std::move(job),
                                  std::move(token),
@@ -313,7 +313,8 @@ NB_MODULE(_native, m) {
                                  size,
                                  local_rank,
                                  local_size,
-                                 join_timeout_ms};
+                                 join_timeout_ms,
+                                 std::move(ranks)};
         return run_with_signals([options] { return Job::open(options); });
       },
       nb::kw_only(), nb::arg("runtime_dir") = nb::none(), nb::arg("job") = nb::none(),
@@ -321,7 +322,7 @@ NB_MODULE(_native, m) {
       nb::arg("priorities") = nb::none(), nb::arg("deterministic") = nb::none(),
       nb::arg("rank") = nb::none(), nb::arg("size") = nb::none(),
       nb::arg("local_rank") = nb::none(), nb::arg("local_size") = nb::none(),
-      nb::arg("join_timeout_ms") = 0);
+      nb::arg("join_timeout_ms") = 0, nb::arg("ranks") = std::vector<uint32_t>{});
 }
 
 }  // namespace gradring::python

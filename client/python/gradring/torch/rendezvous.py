@@ -38,7 +38,7 @@ def _open(options):
     name, token = _agree_on_name(store, f"gradring/job/{store.add(lives, 0)}", rank)
     # Whatever policy the launch has: torch knows no join points, and with fewer ranks its sums and averages would be wrong.
     job = _native.open(rank=rank, size=options.group_size, job=name, token=token, policy="fail",
-                       join_timeout_ms=int(options.timeout.total_seconds() * 1000))
+                       join_timeout_ms=int(options.timeout.total_seconds() * 1000), ranks=list(options.global_ranks_in_group))
     store.add(lives, 1)
     return job
 
