@@ -368,6 +368,7 @@ def what_makes_no_sense_is_refused_in_words():
     beside_another = dist.new_group(backend="cpu:gradring,cuda:gloo")
     for call, words in ((lambda: dist.all_gather_into_tensor(*uneven), "needs 4 times 2 elements"),
                         (lambda: dist.broadcast(torch.eye(2).to_sparse(), 0), "sparse"),
+                        (lambda: dist.all_reduce(torch.eye(2).to_sparse_csr()), "those of torch.sparse_coo; this one is torch.sparse_csr"),
                         (lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)), "split sizes"),
                         (lambda: dist.all_to_all([torch.empty(2)], [torch.empty(2)]), "4 outputs and 4 inputs, not 1 and 1"),
                         (lambda: dist.all_to_all([torch.empty(n) for n in (1, 3, 2, 2)], list(torch.empty(4, 2))), "takes [1, 3, 2, 2]"),
@@ -375,8 +376,7 @@ def what_makes_no_sense_is_refused_in_words():
                         (lambda: dist.all_reduce(torch.empty(2, device="meta")), "this one is on meta"),
                         (lambda: dist.all_reduce(torch.ones(1).expand(3)), "share memory"),
                         (lambda: dist.all_gather(list(torch.empty(SIZE, 2)), torch.empty(3)), "with 3 elements"),
-                        (lambda: dist.barrier(group=beside_another), "have a group of its own"),
-                        (lambda: dist.recv(torch.empty(1)), "name the rank")):
+                        (lambda: dist.barrier(group=beside_another), "its own"), (lambda: dist.recv(torch.empty(1)), "the rank")):
         try:
             call()
         except (ValueError, TypeError, NotImplementedError) as error:

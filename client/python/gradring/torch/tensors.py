@@ -31,7 +31,7 @@ for _name, _dtype in (("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32), ("uint
 def dtype_of(tensor: torch.Tensor) -> Dtype:
     """Raises TypeError for what gradring cannot move."""
     if tensor.layout != torch.strided:
-        raise TypeError(f"gradring sums sparse tensors in all_reduce only; this one is {tensor.layout}")
+        raise TypeError(f"gradring sums sparse tensors in all_reduce only, and those of torch.sparse_coo; this one is {tensor.layout}")
     try:
         return DTYPES[tensor.dtype]
     except KeyError:
