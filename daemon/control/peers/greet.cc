@@ -390,8 +390,8 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   const core::Time slept = slept_until_given_up(gave_us_up, now);
   const std::string why =
       slept == 0 ? evidence + doubt
-                 : fmt::format("this daemon stood still for {:.1f} s, and node {} gave it up",
-                               static_cast<double>(slept) / core::kSecond, peer.node);
+                 : fmt::format("this daemon stood still for {:.1f} s, and node {} gave it up ({})",
+                               static_cast<double>(slept) / core::kSecond, peer.node, evidence);
   tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},
        fmt::format("peer {} at {} is lost: {}", peer.node, peer.link.address(), why));
   events_->peer_lost(peer.node, slept == 0 ? cause : Cause::kExcluded, why);
