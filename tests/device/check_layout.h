@@ -22,6 +22,7 @@ struct Layout {
 
 struct Orders {
   bool quick = false;
+  bool one_user = false;
   uint64_t seed = 0;
   uint64_t max_mib = 1024;
 };

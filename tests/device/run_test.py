@@ -74,6 +74,12 @@ class Parts(unittest.TestCase):
         self.assertRegex(said, "gradring-gpu-speed --quick\n")
         self.assertRegex(said, "gradring-gpu-check --quick --max-mib 64\n")
 
+    def test_under_the_sanitizer_calls_that_may_fail_and_other_users_are_left_out(self):
+        script(self.machine / "compute-sanitizer", 'echo "under it: $*"')
+        said = self.run_it("--only", "sanitizer")[1]
+        self.assertRegex(said, "under it: --error-exitcode 1 .*/device_fold_test ")
+        self.assertRegex(said, "under it: .*--report-api-errors no .*/gradring-gpu-check --quick --one-user\n")
+
     def test_why_there_is_no_pytorch_is_said(self):
         script(self.machine / "python", 'echo "ImportError: no such file: libcudart" >&2; exit 1')
         said = self.run_it("--only", "latency", python=self.machine / "python")[1]
