@@ -104,10 +104,14 @@ def fsdp2(in_a_pool=False):
         one = model()
         descend(one, 1)
         return weights(one.parameters()), {}
-    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    one, mesh = model(), init_device_mesh(DEVICE.type, (SIZE,))
+    if TOLD["backend"] == "gloo":  # beside which torch would have a group of NCCL for GPUs, and NCCL takes one rank a GPU
+        mesh = DeviceMesh.from_group(torch.distributed.group.WORLD, DEVICE.type)
+    else:
+        mesh = init_device_mesh(DEVICE.type, (SIZE,))
+    one = model()
     whole = [layer for layer in one if isinstance(layer, torch.nn.Linear)] + [one]
     for part in whole:
         fully_shard(part, mesh=mesh)
