@@ -30,6 +30,7 @@ constexpr Question kQuestions[] = {
     {"owners", "Memory of another user's process, and of a dead one", ask_owners},
     {"pinned", "Copies to and from a memfd that is pinned", ask_pinned},
     {"words", "Words that put streams and the host into an order", ask_words},
+    {"waits", "Calls of the driver while a stream waits, or computes", ask_what_waits},
     {"nccl", "NCCL with one rank, and with two on one GPU", ask_nccl},
 };
 

@@ -21,6 +21,8 @@ void ask_owners();
 void ask_pinned();
 // What the words take by which streams and the host are put into an order.
 void ask_words();
+// Which calls of the driver wait until streams have come to rest.
+void ask_what_waits();
 // What NCCL does with one rank, and with two on one GPU.
 void ask_nccl();
 
