@@ -242,6 +242,8 @@ class Peers : private core::PeerNetActions {
   void reply(const std::string& routing_id, bool welcome, const std::string& reason,
              uint64_t connection, uint64_t gave_up = 0);
   void refuse(Peer& peer, const std::string& why);
+
+  // peers_standing.cc
   void try_up(const std::string& node, core::Time now);
   // Whether it lives, and only this way to it is broken.
   bool may_come_round(const Peer& peer, core::Time now) const;
