@@ -29,7 +29,7 @@ struct Known {
   const char* name;
   const char* id;
 };
-constexpr std::array<Known, 27> kNotices = {{
+constexpr std::array<Known, 28> kNotices = {{
     {"ready", "ea159998b97f421624678c0190615c59"},
     {"job formed", "e6cda5443ef13b4cb80a61d2fbc698cb"},
     {"job failed", "64d358b502391703a6866f283642b46c"},
@@ -57,6 +57,7 @@ constexpr std::array<Known, 27> kNotices = {{
     {"gpu unusable", "f655cf7f64424580b060c9bc8b79f0b8"},
     {"gpu error", "f1f5c2565d7b4cf0b231cbbb2ad6baf3"},
     {"gpus given up", "9e2eee24c22842c4ae752b4c1706c4b1"},
+    {"peer stopped", "bbcf4f93e32c4eb485f1cab59424fe70"},
 }};
 
 // Between two lines that say the same; and how many do not, in that time.

@@ -44,6 +44,7 @@ enum class Notice : uint8_t {
   kGpuUnusable,
   kGpuError,
   kGpusGivenUp,
+  kPeerStopped,
 };
 
 // The journal's MESSAGE_ID: 32 hexadecimal digits.

@@ -26,6 +26,7 @@
 #include "daemon/data/messages.h"
 #include "daemon/fd_store.h"
 #include "daemon/flight/recorder.h"
+#include "daemon/notice.h"
 #include "daemon/records/node_log.h"
 #include "daemon/thread_owner.h"
 
@@ -167,6 +168,7 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   Queries queries_;
   Requests requests_;
   Vitals vitals_;
+  Seldom told_of_peers_;
 
   std::vector<zmq_pollitem_t> items_;  // of the last wait: descriptors, trainers, then peers
   std::vector<Event> taken_;           // kept for its capacity

@@ -214,6 +214,7 @@ void ControlThread::start_stopping(core::Time now) {
   failure.blame.node = setup_.config.node;
   failure.blame.evidence = "the daemon was told to stop";
   membership_.shut_down(failure);
+  peers_.say_farewell();
   queries_.drain_over(now);
 }
 

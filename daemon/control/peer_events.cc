@@ -1,9 +1,11 @@
 // What comes of peers: news of them, and what they send.
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "daemon/clock.h"
 #include "daemon/control/control_thread.h"
+#include "daemon/notice.h"
 #include "daemon/wire/peer_wire.h"
 
 namespace gradring::daemon {
@@ -46,7 +48,9 @@ void ControlThread::peer_message(const std::string& node, const wire::PeerMessag
   if (const auto job_message = job_message_of(message)) {
     return membership_.on_message(node, *job_message, monotonic_now());
   }
-  spdlog::warn("peer {} sent a malformed message", node);
+  const auto text =
+      fmt::format("peer {} sent a message that is malformed, or of a newer one", node);
+  if (told_of_peers_.lets(text, monotonic_now())) spdlog::warn(text);
 }
 
 }  // namespace gradring::daemon

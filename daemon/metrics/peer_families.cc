@@ -10,8 +10,8 @@ namespace {
 using Peers = std::vector<PeerSeries>;
 
 // As Peers::report says them.
-constexpr std::array<const char*, 6> kPeerStates = {"up",   "suspect",    "away",
-                                                    "lost", "connecting", "refused"};
+constexpr std::array<const char*, 7> kPeerStates = {"up",      "suspect",    "away",   "lost",
+                                                    "stopped", "connecting", "refused"};
 constexpr std::array<const char*, 3> kLaneStates = {"up", "trying", "lost"};
 
 template <typename Visit>

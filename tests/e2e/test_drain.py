@@ -37,6 +37,26 @@ def test_an_idle_node_is_drained_at_once(make_cluster):
     assert status == 3 and "no gradringd" in said
 
 
+def test_others_show_that_a_node_was_stopped_and_find_nothing_wrong(make_cluster):
+    pair = make_cluster(2).start()
+    first, second = pair.nodes
+    assert second.ctl("drain")[0] == 0
+    (peer,) = testbed.wait_until(lambda: first.peers("stopped"), 20, "n0 shows n1 as stopped")
+    assert peer["reason"] == "its daemon was stopped, or drained", peer
+    for command in ("peers", "status", "topology"):
+        status, out, err = first.ctl(command)
+        assert status == 0, (command, out, err)
+    assert first.ask("status")["peers_stopped"] == 1
+    told = [one["event"] for one in first.ask("events")["events"]]
+    assert "peer stopped" in told and not {"peer lost", "peer away"} & set(told), told
+
+    pair.processes.append(second.run_daemon())
+    testbed.wait_until(lambda: first.peers("up"), 20, "n1 is back")
+    run_job(pair, "again", "--ops", "5")
+    second.daemon.kill()
+    testbed.wait_until(lambda: first.peers("lost") or first.peers("away"), 20, "n0 does not take a death for more than it is")
+
+
 def test_a_drain_waits_for_jobs_and_takes_no_new_ones(make_cluster):
     pair = make_cluster(2).start()
     job = pair.launch("going", [TRAINER, "--ops", "300", "--delay-ms", "10"])

@@ -28,6 +28,13 @@ def test_all_meet_over_few_connections(ring):
     run_job(ring, "all", "--ops", "20", "--count", "100000")
 
 
+def test_all_hear_that_a_node_was_stopped(ring):
+    ring.nodes[3].daemon.signal(signal.SIGTERM)
+    for node in ring.nodes:
+        if node is not ring.nodes[3]:
+            wait_until(lambda node=node: [peer["node"] for peer in node.peers("stopped")] == ["n3"], 20, f"{node.name} knows it")
+
+
 def test_who_wants_a_connection_to_all_has_them(namespaces, make_cluster):
     ring = make_cluster(NODES, network=namespaces, settings={"control-links": LINKS})
     ring.configure(ring.nodes[2], control_links=64)

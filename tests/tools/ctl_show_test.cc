@@ -71,6 +71,16 @@ TEST(ShowStatus, NamesWhatIsWrong) {
   EXPECT_EQ(document_of(answer)["healthy"], false);
 }
 
+TEST(ShowStatus, FindsNothingWrongWithPeersThatWereStopped) {
+  auto report = healthy_daemon();
+  report.set_peers_configured(3);
+  report.set_peers_stopped(2);
+  const auto answer = show(report, Style{});
+  expect_sound(answer, "status");
+  EXPECT_THAT(answer.problems, IsEmpty());
+  EXPECT_THAT(answer.text, HasSubstr("1 of 3 up, 2 stopped"));
+}
+
 TEST(ShowStatus, ColoursOnlyWhenAsked) {
   EXPECT_THAT(show(healthy_daemon(), Style{true}).text, HasSubstr("\x1b[32mready\x1b[0m"));
 }

@@ -27,6 +27,14 @@ TEST(DoctorPeers, WhoIsNotUpIsToldWithWhatToTry) {
   EXPECT_THAT(found.remedy, HasSubstr("open, see whether that daemon is stopped"));
 }
 
+TEST(DoctorPeers, ThatSomebodyStoppedOneIsNoFailure) {
+  Facts facts = healthy_facts();
+  facts.nodes[0].peers.mutable_peers(0)->set_state("stopped");
+  const Finding found = finding_of(check_peers(facts), "peer b");
+  EXPECT_EQ(found.level, Level::kWarn);
+  EXPECT_THAT(found.remedy, HasSubstr("start gradringd there"));
+}
+
 TEST(DoctorPeers, OfWhoIsConnectedTheControlPortIsNotDoubted) {
   Facts facts = healthy_facts();
   wire::PeerReport* peer = facts.nodes[0].peers.mutable_peers(0);

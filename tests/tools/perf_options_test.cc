@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tests/tools/process.h"
 #include "tools/perf/options.h"
 
 namespace gradring::tools {
@@ -95,6 +96,12 @@ TEST(PerfOptions, AFactorIsOfFloatsAndCheckedOnlyWhereItIsExact) {
   for (const char* one : {"--dtype=int8", "--op=max"}) {
     EXPECT_THAT(parse({"allreduce", "--all", one}).error(), HasSubstr("leave it out")) << one;
   }
+}
+
+TEST(PerfOptions, HelpThatCannotBeWrittenIsToldInWords) {
+  const auto outcome = run_without_room({GRADRING_PERF, "--help"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("cannot write the answer"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

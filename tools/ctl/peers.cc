@@ -11,6 +11,7 @@ namespace gradring::tools {
 namespace {
 
 constexpr std::string_view kUp = "up";
+constexpr std::string_view kStopped = "stopped";  // by somebody: nothing to mend
 
 std::string name_of(const wire::PeerReport& peer) {
   return printable(peer.node().empty() ? peer.address() : peer.node());
@@ -74,8 +75,10 @@ Answer show(const wire::PeersReport& report, const Style& style) {
     const bool up = peer.state() == kUp;
     const std::string state = printable(peer.state());
     table.add({peer.node().empty() ? "?" : printable(peer.node()), printable(peer.address()),
-               up ? style.good(state) : style.bad(state), lanes_of(peer),
-               up ? format_duration(peer.connected_ms()) : "-",
+               up                         ? style.good(state)
+               : peer.state() == kStopped ? style.faint(state)
+                                          : style.bad(state),
+               lanes_of(peer), up ? format_duration(peer.connected_ms()) : "-",
                peer.version().empty() ? "never" : format_ago(peer.silent_ms()),
                format_bytes(peer.sent_bytes()), format_bytes(peer.received_bytes()),
                std::to_string(peer.dropped_frames()), std::to_string(peer.damaged()),
@@ -93,7 +96,7 @@ Answer show(const wire::PeersReport& report, const Style& style) {
                                             printable(lane.device()), name_of(peer),
                                             printable(lane.reason())));
     }
-    if (!up) {
+    if (!up && peer.state() != kStopped) {
       answer.problems.push_back(
           fmt::format("{} is {}{}", name_of(peer), state,
                       peer.reason().empty() ? "" : ": " + printable(peer.reason())));

@@ -21,8 +21,9 @@ std::vector<std::string> problems_of(const wire::StatusReport& report) {
   if (report.state() != kReady) {
     problems.push_back(fmt::format("the daemon is {}", printable(report.state())));
   }
-  if (report.peers_up() < report.peers_configured()) {
-    const uint32_t missing = report.peers_configured() - report.peers_up();
+  const uint32_t expected = report.peers_configured() - report.peers_stopped();
+  if (report.peers_up() < expected) {
+    const uint32_t missing = expected - report.peers_up();
     problems.push_back(fmt::format("{} of {} {} not up; \"gradringctl peers\" says why", missing,
                                    counted(report.peers_configured(), "peer"),
                                    missing == 1 ? "is" : "are"));
@@ -63,6 +64,7 @@ nlohmann::ordered_json json_of(const wire::StatusReport& report) {
           {"jobs", report.jobs()},
           {"peers_up", report.peers_up()},
           {"peers_configured", report.peers_configured()},
+          {"peers_stopped", report.peers_stopped()},
           {"limits", limits},
           {"counters", counters}};
 }
@@ -90,7 +92,10 @@ std::string text_of(const wire::StatusReport& report, const Style& style) {
   line("cpu", fmt::format("{:.2f} s", report.cpu_seconds()));
   line("trainers", fmt::format("{} in {}", counted(report.sessions(), "session"),
                                counted(report.jobs(), "job")));
-  line("peers", fmt::format("{} of {} up", report.peers_up(), report.peers_configured()));
+  const std::string stopped =
+      report.peers_stopped() > 0 ? fmt::format(", {} stopped", report.peers_stopped()) : "";
+  line("peers",
+       fmt::format("{} of {} up{}", report.peers_up(), report.peers_configured(), stopped));
   if (!report.limits().empty()) {
     Table table({{"limit"}, {"used", Table::Align::kRight}, {"cap", Table::Align::kRight}});
     for (const auto& limit : report.limits()) {

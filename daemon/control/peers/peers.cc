@@ -236,6 +236,7 @@ void Peers::dispatch(Peer& peer, const wire::PeerMessage& message, core::Time no
   control_watch_.heard(peer.node, now);
   if (take_relay(peer, message, now)) return;
   if (!message.has_heartbeat()) return events_->peer_message(peer.node, message);
+  peer.ends = message.heartbeat().ends();
   if (message.heartbeat().has_heard_lanes()) {
     peer.lanes->peer_hears(message.heartbeat().heard_lanes(), now);
   }
@@ -330,6 +331,7 @@ void Peers::say_heartbeat(Peer& peer) {
   wire::PeerMessage message;
   message.set_protocol(kPeerProtocols.newest);
   message.mutable_heartbeat()->set_sequence(heartbeats_);
+  message.mutable_heartbeat()->set_ends(ends_);
   message.mutable_heartbeat()->add_progress(own_progress_);
   if (peer.up) message.mutable_heartbeat()->set_heard_lanes(peer.lanes->heard_lanes());
   say(peer, message);
@@ -357,6 +359,13 @@ const Peers::Peer* Peers::by_node(const std::string& node) const {
     if (found == nullptr || peer.link.state() == PeerLink::State::kWelcomed) found = &peer;
   }
   return found;
+}
+
+void Peers::say_farewell() {
+  ends_ = true;
+  for (Peer& peer : peers_) {
+    if (peer.up) say_heartbeat(peer);
+  }
 }
 
 void Peers::linger(int milliseconds) {

@@ -53,6 +53,9 @@ struct OwnIdentity {
 
 core::FailureDetector::Options watch_options(const Config& config);
 
+// Of a peer that ended because somebody wanted it to.
+inline constexpr const char* kPeerWasStopped = "its daemon was stopped, or drained";
+
 // The route of whoever speaks over others, followed by its address; no connection's own is like it.
 inline constexpr const char* kRelayedRoute = "/relayed/";
 
@@ -116,11 +119,16 @@ class Peers : private core::PeerNetActions {
   wire::PeersReport report(core::Time now) const;
   uint32_t count_up() const;  // without those that are suspect
   uint32_t count() const;
+  uint32_t count_stopped() const;
   // Of the data thread, in the order of report().
   std::vector<const PeerTraffic*> traffic() const;
   bool secure() const { return keys_.has_value(); }
   uint64_t malformed() const { return malformed_; }
 
+  // Tells all that this daemon is about to end, and that nothing is wrong with it. Who hears of
+  // that over others does so in time: word of a death is believed after a moment
+  // (core/obituaries.h).
+  void say_farewell();
   // Lets what is queued still go out when the sockets close.
   void linger(int milliseconds);
 
@@ -144,6 +152,7 @@ class Peers : private core::PeerNetActions {
     std::optional<ConnectPeer> data;       // while it is up, until a job needs it
     bool data_watched = false;
     bool gave_us_up = false;          // as it says
+    bool ends = false;                // as it says; until it is up again
     std::optional<std::string> lost;  // data connection broke, and why; handled in do_work()
     std::string told;                 // to the log, of why it is not connected
     PeerTraffic traffic;
@@ -195,6 +204,7 @@ class Peers : private core::PeerNetActions {
   const Peer* met_elsewhere(const Peer& peer, const wire::HelloReply& answer) const;
   void set_aside(Peer& peer, const Peer& same);
   bool is_shown(const Peer& peer) const;
+  bool is_stopped(const Peer& peer) const { return !peer.up && !peer.refused && peer.ends; }
   void add(const std::string& address);
   void retire();
 
@@ -282,6 +292,7 @@ class Peers : private core::PeerNetActions {
   uint64_t measured_at_ = 0;   // bytes sent in all when paths_ was fed last
   LanePaths paths_;            // by PeerId
   uint64_t own_progress_ = 0;
+  bool ends_ = false;  // this daemon
   uint64_t heartbeats_ = 0;
   uint64_t malformed_ = 0;
 };

@@ -11,8 +11,8 @@ std::string Peers::unreachable() const {
   std::string text;
   for (const Peer& peer : peers_) {
     if (peer.up || !is_shown(peer)) continue;
-    text +=
-        fmt::format("{}{} ({})", text.empty() ? "" : ", ", peer.link.address(), peer.link.reason());
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", peer.link.address(),
+                        is_stopped(peer) ? kPeerWasStopped : peer.link.reason());
   }
   return text;
 }
@@ -93,6 +93,11 @@ wire::PeerReport Peers::report_of(const Peer& peer, core::Time now) const {
                                   std::ceil(static_cast<double>(left) / 1e9)));
     return report;
   }
+  if (is_stopped(peer)) {
+    report.set_state("stopped");
+    report.set_reason(kPeerWasStopped);
+    return report;
+  }
   report.set_state(peer.refused ? "refused" : peer.up_since != 0 ? "lost" : "connecting");
   report.set_reason(
       peer.link.state() == PeerLink::State::kWelcomed
@@ -116,6 +121,12 @@ std::vector<const PeerTraffic*> Peers::traffic() const {
     if (is_shown(peer)) traffic.push_back(&peer.traffic);
   }
   return traffic;
+}
+
+uint32_t Peers::count_stopped() const {
+  return static_cast<uint32_t>(
+      std::count_if(peers_.begin(), peers_.end(),
+                    [this](const Peer& peer) { return peer.listed && is_stopped(peer); }));
 }
 
 uint32_t Peers::count() const {

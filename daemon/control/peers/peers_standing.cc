@@ -19,6 +19,7 @@ void Peers::try_up(const std::string& node, core::Time now) {
     return;
   }
   peer->up = true;
+  peer->ends = false;
   peer->told.clear();
   peer->up_since = peer->heard = peer->progressed = now;
   peer->version = greeting->second.version;
@@ -65,9 +66,12 @@ bool Peers::may_come_round(const Peer& peer, core::Time now) const {
   return peer.link.has_other_ways() && data_watch_.silent_for(peer.node, now) < config_.suspect;
 }
 
-void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Time now,
+void Peers::lose(Peer& peer, Cause cause, const std::string& how, core::Time now,
                  bool comes_round) {
   const bool was_up = std::exchange(peer.up, false);
+  if (was_up && cause != Cause::kPeerLost) peer.ends = false;  // it hangs, whatever it said
+  const bool ended = was_up && peer.ends;
+  const std::string evidence = ended ? kPeerWasStopped : how;
   const bool gave_us_up = std::exchange(peer.gave_us_up, false);
   const std::string doubt = was_up && gave_us_up ? doubt_of(peer, now) : "";
   const auto was = was_up ? how_it_stood(peer, gave_us_up, now) : PeerLink::Was::kNothing;
@@ -99,6 +103,11 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& evidence, core::Tim
   }
   // A silent one has no kernel that closes connections for it, and will not be back soon, unless
   // it is heard on the data network and can be dialled elsewhere.
+  if (ended) {
+    tell(Notice::kPeerStopped, spdlog::level::info, {{"GRADRING_PEER", peer.node}},
+         fmt::format("peer {} at {} is gone: {}", peer.node, peer.link.address(), kPeerWasStopped));
+    return events_->peer_lost(peer.node, cause, kPeerWasStopped);
+  }
   if (comes_round || (cause == Cause::kPeerLost && away.until > 0)) {
     if (comes_round) away.until = std::max(away.until, 2 * config_.decide);
     if (comes_round) away.doubtful_lanes = peer.lanes->doubtful_lanes(now);

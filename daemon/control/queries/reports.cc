@@ -87,6 +87,7 @@ wire::StatusReport Queries::status_report() const {
   report.set_sessions(static_cast<uint32_t>(parts_.sessions->count()));
   report.set_peers_up(parts_.peers->count_up());
   report.set_peers_configured(parts_.peers->count());
+  report.set_peers_stopped(parts_.peers->count_stopped());
 
   uint64_t live = 0;
   for (const core::JobInfo& info : parts_.membership->jobs()) {

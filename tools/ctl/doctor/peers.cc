@@ -50,6 +50,11 @@ Findings reachable(const NodeFacts& own) {
   for (const wire::PeerReport& peer : own.peers.peers()) {
     if (peer.state() == "up") continue;
     const std::string why = peer.reason().empty() ? "" : ": " + printable(peer.reason());
+    if (peer.state() == "stopped") {
+      findings.push_back(warn("peer " + name_of(peer), printable(peer.state()) + why,
+                              "start gradringd there when it is to take part again"));
+      continue;
+    }
     findings.push_back(
         fail("peer " + name_of(peer), printable(peer.state()) + why, remedy_for(peer)));
   }

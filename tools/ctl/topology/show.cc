@@ -25,7 +25,7 @@ void add_problems(const wire::TopologyReport& report, std::vector<std::string>* 
   }
   for (const auto& peer : report.peers()) {
     const std::string name = printable(peer.node().empty() ? peer.address() : peer.node());
-    if (peer.state() != "up") {
+    if (peer.state() != "up" && peer.state() != "stopped") {
       problems->push_back(fmt::format("{}: {} is {}; \"gradringctl peers\" says why", node, name,
                                       printable(peer.state())));
     }
