@@ -72,6 +72,13 @@ def test_all_go_back_where_one_does(ring):
         assert end == {"resets": [1, 3, 5, 7], "size": 4}, end
 
 
+def test_what_failed_is_let_go(ring):
+    """Its groups, with their descriptors, and what the training function had in its hands."""
+    for said in ring.run("elastic_lets_go", seconds=60):
+        assert len(said) == 7 and all(one["batches"] == 0 for one in said), said
+        assert len({one["descriptors"] for one in said[2:]}) == 1, said
+
+
 def test_an_error_that_does_not_go_away_is_raised(ring):
     """And each return is told, so that nobody takes going back for training."""
     job = ring.launch("elastic_mismatch")

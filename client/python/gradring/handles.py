@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from typing import Any, Callable
@@ -59,7 +60,7 @@ class RequestHandle(Handle):
 
     def _wait_by(self, deadline):
         if self._error is not None:
-            raise self._error
+            raise copy.copy(self._error)
         try:
             while self._requests:
                 if not self._requests[0].wait(deadline.milliseconds()):
@@ -67,7 +68,7 @@ class RequestHandle(Handle):
                 self._requests.pop(0)
         except GradringError as error:
             if error.code != Code.DEADLINE:
-                self._error = error
+                self._error = copy.copy(error)  # whose own traceback has this handle: neither would go, nor what its frames have
                 self._requests.clear()
             raise
         if self._finish is not None:
@@ -106,7 +107,7 @@ class StagedHandle(Handle):
         try:
             self._result = self._work()
         except BaseException as error:  # whatever it is, whoever waits must hear of it
-            self._error = error
+            self._error = error.with_traceback(error.__traceback__.tb_next)  # without this frame, which has the handle
         finally:
             self._work = None
             self._done.set()
@@ -118,7 +119,7 @@ class StagedHandle(Handle):
         if not self._done.wait(None if timeout is None else min(timeout, FOR_EVER)):
             raise _late(timeout)
         if self._error is not None:
-            raise self._error
+            raise copy.copy(self._error) if isinstance(self._error, GradringError) else self._error
         return self._result
 
     def under_way(self):

@@ -49,6 +49,7 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
                 state.restore()
                 meet_after(failed)  # or the job is over, and nobody goes back
                 logging.getLogger("gradring").warning("going back to the last commit: %s", failed)
+                failed = None  # its traceback has what the function had: batches, results, groups that are over
             met = True
     return begun_again
 
