@@ -130,6 +130,19 @@ def test_process_sets_are_of_the_same_ranks_where_others_are_lost_and_come_in(ri
     wait_for([3, 4, 3, 4])
 
 
+def test_process_sets_are_made_as_the_document_says_though_a_rank_is_lost_meanwhile(ring):
+    job = ring.launch("elastic_doc_sets")
+    first, lost, *others = job
+    left = [first, *others]
+    wait_until(lambda: all({"sets": [[0, 2], [1]]} in reports(one) for one in left), 30,
+               lambda: [one.says() + one.complains()[-1500:] for one in left])
+    assert lost.wait(5) == 3
+    command = [*ring.environment(), sys.executable, TRAINERS / "elastic_doc_sets.py", "-", "again"]
+    for one in [ring.cluster.start_trainer(job.name, command, ring.nodes[0], 1, 4, 1, 2), *left]:
+        assert one.wait(30) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+        assert reports(one)[-1] == {"sets": [[0, 2], [1, 3]]}, reports(one)
+
+
 def test_a_state_of_ones_own_is_that_of_those_who_were_there_where_rank_0_comes_in(ring):
     """Horovod's have no word on the root, which is rank 0 there."""
     job = ring.launch("elastic_own_state")
