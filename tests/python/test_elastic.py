@@ -8,7 +8,7 @@ import time
 import pytest
 from conftest import TRAINERS, reports
 
-from gradring.elastic import State
+from gradring.elastic import HostsUpdatedInterrupt, State, run
 from gradring.torch.elastic import _together
 
 STEPS = 30
@@ -237,6 +237,30 @@ def test_what_is_set_in_place_of_a_part_is_kept(tensorflow):
         one.restore()
     assert second.get_weights() == kept and of_variables.variables[0].numpy() == 2.0
     assert state.optimizer is second.optimizer
+
+
+def test_what_was_to_be_synced_still_is_where_a_callback_meets_the_others():
+    """Those that came in would begin at the beginning, and the others go on."""
+    told, interrupts = [], [HostsUpdatedInterrupt(skip_sync=False), HostsUpdatedInterrupt(skip_sync=True)]
+
+    class Own(State):
+        def sync(self):
+            told.append("sync")
+
+    def once_more():
+        told.append("meets")
+        if interrupts:
+            raise interrupts.pop()
+
+    @run
+    def train(_):
+        told.append("trains")
+        if len(interrupts) == 2:
+            raise interrupts.pop(0)
+    own = Own()
+    own.register_reset_callbacks([once_more])
+    train(own)
+    assert told == ["sync", "trains", "meets", "meets", "sync", "trains"], told
 
 
 def test_a_state_of_ones_own_is_begun_as_horovods():

@@ -1,6 +1,6 @@
 """Elastic training with the process sets of docs/elastic.md. Number 1 is lost as they are made anew, so that its partner has made the
-first of two and not the second, and comes back, by the second word. Says of which ranks
-they are each time it begins. STORE [again]"""
+first of two and not the second, and comes back, by the second word. Says of which ranks they are each time it
+begins. STORE [again]"""
 
 import os
 import re

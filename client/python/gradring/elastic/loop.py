@@ -34,9 +34,10 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
                     state.on_reset()
                 if not in_sync:
                     state.sync()
+                    in_sync = True
                 return function(state, *args, **keywords)
             except HostsUpdatedInterrupt as interrupt:
-                in_sync = interrupt.skip_sync
+                in_sync = in_sync and interrupt.skip_sync  # what is not in sync stays so where a callback raises it
             except Exception as error:
                 failed = behind(error)
                 if failed is None:
