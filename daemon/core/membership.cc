@@ -322,8 +322,8 @@ std::vector<JobInfo> Membership::jobs() const {
          view.policy,
          witness.record().since,
          {},
-         "its daemon was killed, and its ranks here are lost; this one votes on who goes "
-         "on without them"});
+         describe(witness.record().lost.front().failure) +
+             "; its ranks here are lost, and this daemon votes on who goes on without them"});
   }
   list.insert(list.end(), history_.begin(), history_.end());
   return list;

@@ -328,6 +328,7 @@ class Membership {
   void on_join_accept(Live& live, const std::string& from);
   void invite_anew(const GatheringKey& key);
   void on_join_commit(Live& live, const change::Commit& commit);
+  void decline(const change::Commit& commit, const std::string& evidence);
   void on_invitation(const std::string& from, const Propose& propose);
   void ask_if_joining();
   void on_guest_asks(const std::string& from, const Live* live, const JobId& job);
@@ -387,8 +388,7 @@ class Membership {
   std::set<std::string> peers_;    // up
   std::set<std::string> awaited_;  // restarting, or not met yet since we did
   std::map<GatheringKey, Gathering> gatherings_;
-  std::map<JobId, std::pair<std::string, Propose>>
-      deferred_;  // wait for a connection of ours; by whom
+  std::map<JobId, std::pair<std::string, Propose>> deferred_;  // for a connection of ours; by whom
   std::map<JobId, Live> live_;
   std::map<JobId, Witness> witnesses_;
   std::vector<JobInfo> history_;

@@ -322,10 +322,8 @@ void Membership::on_change(const std::string& from, const Message& message) {
       if (!message.proposal.view.index_of(node_)) {
         return end_withdrawn(message.incarnation, message.proposal.view.closed);
       }
-      Failure failure{Cause::kTrainerLeft, {}};
-      failure.blame.node = node_;
-      failure.blame.evidence = "it was gone before it was taken in";
-      const Left left{message.incarnation, live ? *live->failure : failure};
+      if (live == nullptr) return decline(message, "it was gone before it was taken in");
+      const Left left{message.incarnation, *live->failure};
       for (const Member& member : message.proposal.view.members) {
         if (member.node != node_ && member.node != from) send(member.node, left);
       }

@@ -250,13 +250,8 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
   if (!me || (last != nullptr && last->epoch >= commit.epoch)) return;  // of old
   if (!are_all_of(live.local, view.members[*me].ranks)) {
     // It counts on ranks that are no more, or that have come back since with others.
-    Failure failure{Cause::kTrainerLeft, {}};
-    failure.blame.node = node_;
-    failure.blame.evidence = "its ranks changed while it was taken in";
-    for (const Member& member : view.members) {
-      if (member.node != node_) send(member.node, Left{id, failure});
-    }
-    return return_to_gathering(id);
+    return_to_gathering(id);
+    return decline(commit, "its ranks changed while it was taken in");
   }
   live.joining = false;
   live.state = JobState::kRunning;
@@ -273,6 +268,23 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
   for (const SessionId session : live.present) actions_->admit(session, view);
   retire_claims({view.job, live.token});
   lose_unconnected(id);
+}
+
+// The ranks that it counts on went back to claim anew. They leave, but the view is decided: where
+// the others are too few without this node, they need its vote on going on (rule R2).
+void Membership::decline(const change::Commit& commit, const std::string& evidence) {
+  JobRecord record;
+  record.view = commit.proposal.view;
+  record.since = now_;
+  record.acceptor.epoch = commit.epoch;
+  record.acceptor.last_commit = commit;
+  Failure failure{Cause::kTrainerLeft, {}};
+  failure.blame.node = node_;
+  failure.blame.evidence = evidence;
+  for (const Member& member : record.view.members) {
+    if (member.node != node_) send(member.node, Left{commit.incarnation, failure});
+  }
+  bear_witness(record, failure, now_);
 }
 
 // A guest that is still expected hears nothing; one that has come in and does not know it is told

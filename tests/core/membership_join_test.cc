@@ -318,5 +318,38 @@ TEST(MembershipJoin, AGuestIsNotDisturbedByAViewThatIsOlderThanItsAbsence) {
   EXPECT_EQ(town.engines("c"), 1u);
 }
 
+// Else the job would end for those who are well, too: they are half of the view that they
+// committed.
+TEST(MembershipJoin, AGuestThatClaimsAnewAsItIsTakenInVotesOnGoingOnWithoutIt) {
+  for (const bool invited_again : {false, true}) {
+    Town town(2);
+    JoinRequest request = trainer(0, 1);
+    request.policy = "elastic min=1 max=3";
+    const SessionId running = town.join("b", request);
+    request.rank = 1;
+    std::vector<SessionId> guests = {town.join("a", request)};
+    town.run();
+    ASSERT_TRUE(town.grows("b"));
+
+    town.hold("b", "a");
+    town.at_join_points = true;
+    town.at("b").engine_at_join_point(town.job_of(running));
+    while (town.report("b") || town.deliver("a", "b")) {
+    }
+    ASSERT_THAT(town.under_way("b", "a"), testing::Contains(testing::HasSubstr("Commit")));
+    request.rank = 2;
+    guests.push_back(town.join("a", request));
+    if (invited_again) town.hold("a", "b");
+    town.release("b", "a");
+    town.run();
+    town.release("a", "b");
+    town.settle();
+    EXPECT_TRUE(town.admitted(running)) << town.closed(running).has_value();
+    town.at("b").engine_at_join_point(town.job_of(running));
+    town.settle();
+    for (const SessionId guest : guests) EXPECT_TRUE(town.admitted(guest)) << town.refusal(guest);
+  }
+}
+
 }  // namespace
 }  // namespace gradring::core
