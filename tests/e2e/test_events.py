@@ -51,10 +51,10 @@ def test_a_peer_that_goes_and_comes_is_told(make_cluster):
     pair = make_cluster(2).start()
     first, second = pair.nodes
     second.stop()
-    testbed.wait_until(lambda: "peer lost" in kinds(first.ask("events")), 30, "n1 is lost")
+    testbed.wait_until(lambda: "peer stopped" in kinds(first.ask("events")), 30, "n1 is gone")
     follower = testbed.Process("follower", [pair.program("gradringctl"), "--runtime-dir", first.runtime_dir, "events", "--follow",
                                             "--all", "--since", "0s"], pair.folder, pair.mark)
-    testbed.wait_until(lambda: "node n1 is lost and was not asked: " in follower.complains(), 20, "it says that nobody tells of n1")
+    testbed.wait_until(lambda: "node n1 is stopped and was not asked: " in follower.complains(), 20, "it says that nobody tells of n1")
     follower.kill()
     second.run_daemon()
     second.wait_ready(1)

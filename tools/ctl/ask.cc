@@ -242,8 +242,9 @@ bool can_be_asked(const wire::PeerReport& peer) {
 }
 
 std::optional<std::string> why_not_asked(const wire::PeerReport& peer) {
-  if (peer.state() != "lost" && peer.state() != "away") return std::nullopt;
-  return fmt::format("node {} is {} and was not asked: {}", printable(peer.node()), peer.state(),
+  const std::string& state = peer.state();
+  if (state != "lost" && state != "away" && state != "stopped") return std::nullopt;
+  return fmt::format("node {} is {} and was not asked: {}", printable(peer.node()), state,
                      printable(peer.reason()));
 }
 
