@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "daemon/core/messages.h"
 #include "proto/verdict.h"
@@ -16,6 +20,20 @@ class Departed {
  public:
   void remember(const change::Commit& commit) { of(commit.incarnation).commit = commit; }
   void remember(const JobId& job, const Failure& failure) { of(job).failure = failure; }
+
+  // A guest's that went back before it was taken in.
+  void withdraw(const JobId& job, uint64_t claim) {
+    std::set<uint64_t>& claims = of(job).withdrawn;
+    if (claims.size() >= kClaimsMost) claims.clear();
+    claims.insert(claim);
+  }
+  // Whether they all did, in this life of the daemon: it cannot have voted in a view that has them.
+  bool withdrew(const JobId& job, const std::vector<RankInfo>& ranks) const {
+    const auto it = known_.find(job);
+    return it != known_.end() && std::ranges::all_of(ranks, [&](const RankInfo& info) {
+             return it->second.withdrawn.count(info.claim) > 0;
+           });
+  }
 
   // The last that was remembered; null: none. Valid until the next is remembered.
   const change::Commit* commit(const JobId& job) const {
@@ -30,9 +48,11 @@ class Departed {
 
  private:
   static constexpr size_t kJobsMost = 256;
+  static constexpr size_t kClaimsMost = 4096;  // of a job
   struct Known {
     std::optional<change::Commit> commit;
     std::optional<Failure> failure;
+    std::set<uint64_t> withdrawn;
   };
   Known& of(const JobId& job) {
     const auto [it, is_new] = known_.try_emplace(job);

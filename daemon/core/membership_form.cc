@@ -278,6 +278,7 @@ void Membership::return_to_gathering(const JobId& job) {
   }
   gathering.withdrawn = job;
   for (const LocalClaim& claim : live.local) {
+    if (live.joining) departed_.withdraw(job, claim.claim);
     if (live.present.count(claim.request.session) == 0) continue;
     gathering.local.push_back(claim);
     // Whoever still counts on what was accepted must not find it again: frames of the epoch that

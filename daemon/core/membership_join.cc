@@ -270,8 +270,10 @@ void Membership::on_join_commit(Live& live, const change::Commit& commit) {
   lose_unconnected(id);
 }
 
-// The ranks that it counts on went back to claim anew. They leave, but the view is decided: where
-// the others are too few without this node, they need its vote on going on (rule R2).
+// The ranks that it counts on are no more, or went back to claim anew. They leave, but the view is
+// decided: where the others are too few without this node, they need its vote on going on (rule
+// R2). It has one if it certainly has not voted in that view before, as an earlier life of this
+// daemon may have.
 void Membership::decline(const change::Commit& commit, const std::string& evidence) {
   JobRecord record;
   record.view = commit.proposal.view;
@@ -284,7 +286,10 @@ void Membership::decline(const change::Commit& commit, const std::string& eviden
   for (const Member& member : record.view.members) {
     if (member.node != node_) send(member.node, Left{commit.incarnation, failure});
   }
-  bear_witness(record, failure, now_);
+  const auto me = record.view.index_of(node_);
+  if (me && departed_.withdrew(commit.incarnation, record.view.members[*me].ranks)) {
+    bear_witness(record, failure, now_);
+  }
 }
 
 // A guest that is still expected hears nothing; one that has come in and does not know it is told

@@ -109,6 +109,16 @@ TEST_F(WitnessStory, KeepsWhatItsLastLifePromisedAndAccepted) {
   EXPECT_TRUE(promise.report.ranks.empty()) << "what that one reported is gone";
 }
 
+// An earlier life may have voted in it already, and have left nothing written down.
+TEST_F(WitnessStory, HasNoVoteInAViewThatCountsOnRanksOfWhichItKnowsNothing) {
+  hear(change::Commit{job_, 3, {1, "b"}, {record_.view, {}}});
+  EXPECT_EQ(only<Left>().incarnation, job_);
+  hear(change::Prepare{job_, 3, {2, "b"}});
+  for (const JobMessage& said : said_) {
+    EXPECT_FALSE(std::holds_alternative<change::Promise>(said));
+  }
+}
+
 // A view with this node in it was agreed on, on the strength of what its last life had reported.
 TEST_F(WitnessStory, AsksToBeLeftOutOfAViewThatCountsOnIt) {
   come_back(record_);
