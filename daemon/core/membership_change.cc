@@ -129,7 +129,9 @@ void Membership::engine_frozen(const JobId& job, uint64_t epoch, Report report) 
   report.node = node_;
   // What the last rank left behind still counts, although others want a view for reasons of theirs.
   const bool last_will = live.last_rank_lost != 0 && !live.drained;
-  if (!last_will) report.lost = live.lost;
+  const size_t known = last_will ? 0 : live.hands->lost_when_frozen();
+  report.lost.assign(live.lost.begin(),
+                     live.lost.begin() + static_cast<ptrdiff_t>(std::min(known, live.lost.size())));
   for (const RankInfo& info : live.view.members[*me].ranks) {
     const bool lost = std::any_of(report.lost.begin(), report.lost.end(),
                                   [&](const LostRank& l) { return l.rank == info.rank; });

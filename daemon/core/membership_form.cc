@@ -177,6 +177,9 @@ void Membership::on_accept(const std::string& from, const Accept& accept) {
   // It was away when that was told.
   if (live.failure)
     return send(from, JobFailed{accept.incarnation, live.view.epoch, *live.failure});
+  if (!live.view.index_of(from) && live.change && live.change->last_commit()) {
+    return send(from, *live.change->last_commit());  // the others went on without it
+  }
   if (!live.proposer) return;
   live.awaited.erase(from);
   if (!live.awaited.empty()) return;

@@ -21,6 +21,7 @@ class Membership::Hands final : public ViewChangeActions {
   void record() override { membership_->save(membership_->live_.at(job_)); }
   void freeze(uint64_t epoch) override {
     decide([m = membership_, job = job_, epoch](Live& live) {
+      live.hands->lost_when_frozen_ = live.lost.size();
       if (!live.failure) m->actions_->freeze_engine(job, epoch);
     });
   }
@@ -45,6 +46,10 @@ class Membership::Hands final : public ViewChangeActions {
     });
   }
 
+  // So many of Live::lost the engine knew of when it was to report. Whoever was lost since has
+  // left it inputs that it counts on.
+  size_t lost_when_frozen() const { return lost_when_frozen_; }
+
  private:
   template <typename Kind>
   void decide(Kind decision) {
@@ -53,6 +58,7 @@ class Membership::Hands final : public ViewChangeActions {
 
   Membership* const membership_;
   const JobId job_;
+  size_t lost_when_frozen_ = 0;
 };
 
 template <typename Act>
