@@ -202,6 +202,9 @@ void Membership::on_invitation(const std::string& from, const Propose& propose) 
     live.explanation = "waits for the running job to reach a join point";
   } else if (known->second.joining) {
     known->second.inviter = from;
+  } else if (!share_ranks(known->second.view, view, node_)) {
+    // Our part of before is not in the job any more, as we are yet to hear.
+    return send(from, change::Ask{view.incarnation, known->second.view.epoch});
   }
   send(from, Accept{view.incarnation});
 }

@@ -96,7 +96,7 @@ void Witness::on(const std::string&, const change::Commit& m) {
     return;
   }
   // It was left out before, and has come in with other ranks: that is not this one's affair.
-  if (m.epoch != record_.view.epoch + 1 || !has_our_ranks(next)) {
+  if (m.epoch != record_.view.epoch + 1 || !share_ranks(record_.view, next, node_)) {
     another_life_ = true;
     return;
   }
@@ -121,15 +121,6 @@ void Witness::on(const std::string& from, const change::Ask& m) {
   }
 }
 
-bool Witness::has_our_ranks(const View& view) const {
-  const auto& before = record_.view.members[*record_.view.index_of(node_)].ranks;
-  const auto& after = view.members[*view.index_of(node_)].ranks;
-  return std::any_of(after.begin(), after.end(), [&before](const RankInfo& info) {
-    return std::any_of(before.begin(), before.end(),
-                       [&info](const RankInfo& old) { return old.claim == info.claim; });
-  });
-}
-
 // Of no op anything: nothing can be recovered from here, and nothing is.
 Report Witness::report() const {
   Report report;
@@ -137,6 +128,15 @@ Report Witness::report() const {
   report.lost = record_.lost;
   report.wants_out = true;
   return report;
+}
+
+bool share_ranks(const View& one, const View& other, const std::string& node) {
+  const auto here = one.index_of(node), there = other.index_of(node);
+  if (!here || !there) return false;
+  return std::ranges::any_of(one.members[*here].ranks, [&](const RankInfo& info) {
+    return std::ranges::any_of(other.members[*there].ranks,
+                               [&info](const RankInfo& same) { return same.claim == info.claim; });
+  });
 }
 
 JobId job_of(const JobMessage& message) {

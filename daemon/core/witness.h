@@ -45,7 +45,6 @@ class Witness {
   void on(const std::string&, const Other&) {}
 
   bool promise(const std::string& from, uint64_t epoch, const Ballot& ballot);
-  bool has_our_ranks(const View& view) const;
   void leave(const std::string& member);
   Report report() const;
 
@@ -57,6 +56,9 @@ class Witness {
   bool another_life_ = false;  // of this node is in the job by now
   Time heard_ = 0;
 };
+
+// Whether both have a rank of this node's that is the same process.
+bool share_ranks(const View& one, const View& other, const std::string& node);
 
 // Of messages about a job that has begun; zero of others.
 JobId job_of(const JobMessage& message);
