@@ -325,5 +325,24 @@ TEST(MembershipForm, OnlyTheProposerCommits) {
   for (const SessionId session : sessions) EXPECT_TRUE(town.admitted(session));
 }
 
+// Its word that it accepts was lost with a connection, and so was that the others began.
+TEST(MembershipForm, WhoAsksForAJobThatWentOnWithoutItIsToldSo) {
+  Town town(3);
+  JoinRequest request = trainer(0, 3);
+  request.policy = "elastic min=1";
+  std::vector<SessionId> sessions;
+  for (const char* node : {"a", "b", "c"}) {
+    sessions.push_back(town.join(node, request));
+    ++request.rank;
+  }
+  town.run();
+  const JobId job = town.job_of(sessions[0]);
+  town.die(sessions[2]);
+  town.settle();
+  ASSERT_FALSE(town.at("a").view_of(job)->index_of("c"));
+  town.at("a").on_message("c", Accept{job}, town.now);
+  EXPECT_THAT(town.under_way("a", "c"), testing::Contains(testing::HasSubstr("Commit")));
+}
+
 }  // namespace
 }  // namespace gradring::core

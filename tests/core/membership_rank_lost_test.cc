@@ -131,5 +131,28 @@ TEST(MembershipRankLost, ALastWillIsNotWaitedForLonger) {
   EXPECT_FALSE(town.at("a").view_of(job)->index_of("b"));
 }
 
+// What the engine reports counts on what that one left behind, of which not all may ever come.
+TEST(MembershipRankLost, OneThatDiesAfterItsEngineWasAskedIsLostToTheNextView) {
+  Town town(2);
+  std::vector<SessionId> sessions;
+  for (uint32_t rank = 0; rank < 4; ++rank) {  // three on a
+    JoinRequest request = trainer(rank, 4);
+    request.policy = "elastic";
+    sessions.push_back(town.join(node_of(rank / 3), request));
+  }
+  town.run();
+  const JobId job = town.job_of(sessions[0]);
+  town.die(sessions[0]);
+  town.die(sessions[1]);
+  ASSERT_TRUE(town.report("a"));
+  while (town.at("a").view_of(job)->epoch == 1) {
+    ASSERT_TRUE(town.deliver("a", "b") || town.deliver("b", "a") || town.report("b"));
+  }
+  EXPECT_EQ(town.at("a").view_of(job)->size, 3u);
+  town.run();
+  EXPECT_EQ(town.at("a").view_of(job)->size, 2u);
+  EXPECT_TRUE(town.admitted(sessions[2]) && town.admitted(sessions[3]));
+}
+
 }  // namespace
 }  // namespace gradring::core

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <variant>
+#include <vector>
+
 #include "daemon/core/membership.h"
 #include "tests/core/membership_hands.h"
 
@@ -102,6 +106,40 @@ TEST_F(MembershipRestore, WhoIsNoMemberOfTheViewThatItHeardOfIsExcluded) {
     EXPECT_CALL(hands_, close(1002, _, excluded));
     restored.restore(record, 3, kSecond);
   }
+}
+
+// Only nodes that are there no more were to tell it that the job went on without it: c has come in
+// since, and invites the rank that was started again.
+TEST_F(MembershipRestore, AnInvitationToAJobThatHasLeftItOutIsAnsweredByAQuestion) {
+  std::vector<JobMessage> said;
+  ON_CALL(hands_, send("c", _)).WillByDefault([&said](const std::string&, const JobMessage& one) {
+    said.push_back(one);
+  });
+  const JobRecord before = running();
+  next_.restore(before, 3, kSecond);
+  next_.peer_up("c");
+  for (const SessionId session : {1001, 1002}) next_.session_lost(session, "killed by signal 9");
+  JoinRequest request;
+  request.session = 1003;
+  request.job = before.view.job;
+  request.rank = 1;
+  request.size = 3;
+  request.policy = before.view.policy;
+  request.timeout = 300 * kSecond;
+  ASSERT_TRUE(next_.join(request, kSecond).ok());
+  next_.tick(2 * kSecond);
+  ASSERT_FALSE(said.empty());
+  const auto claims = std::get<Claims>(said.back());
+  ASSERT_EQ(claims.ranks.size(), 1u);
+
+  said.clear();
+  View view = before.view;
+  view.epoch = 0;  // an invitation
+  view.size = 2;
+  view.members = {{"c", {{0, 0, 300, 21, 5}}}, {"a", claims.ranks}};
+  next_.on_message("c", Propose{"", view}, 2 * kSecond);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(std::get<change::Ask>(said[0]).epoch, 3u);
 }
 
 }  // namespace
