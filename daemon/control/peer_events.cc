@@ -49,7 +49,7 @@ void ControlThread::peer_message(const std::string& node, const wire::PeerMessag
     return membership_.on_message(node, *job_message, monotonic_now());
   }
   const auto text =
-      fmt::format("peer {} sent a message that is malformed, or of a newer one", node);
+      fmt::format("peer {} sent a message that is malformed, or of a newer gradringd", node);
   if (told_of_peers_.lets(text, monotonic_now())) spdlog::warn(text);
 }
 
