@@ -113,6 +113,8 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   Failure lose(Session* session, const std::string& evidence, const std::string& device = "");
   void peer_up(const std::string& node) override;
   void peer_lost(const std::string& node, Cause cause, const std::string& evidence) override;
+  void peer_stopped(const std::string& node) override;
+  void part_with(const std::string& node, Cause cause, const std::string& evidence);
   void peer_away(const std::string& node, const std::string& evidence) override;
   void lane_lost(const std::string& node, const std::string& why) override;
   void peer_suspect(const std::string& node, bool suspected) override;

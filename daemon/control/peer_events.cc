@@ -16,9 +16,18 @@ void ControlThread::peer_up(const std::string& node) {
 }
 
 void ControlThread::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
+  vitals_.peer_lost(node, cause);
+  part_with(node, cause, evidence);
+}
+
+// Counted as no loss: nodes that are restarted one after the other are no link that comes and goes.
+void ControlThread::peer_stopped(const std::string& node) {
+  part_with(node, Cause::kPeerLost, kPeerWasStopped);
+}
+
+void ControlThread::part_with(const std::string& node, Cause cause, const std::string& evidence) {
   const FlightEvent lost{.kind = FlightKind::kPeerLost, .code = static_cast<uint8_t>(cause)};
   setup_.flight->record(lost, node, evidence);
-  vitals_.peer_lost(node, cause);
   membership_.peer_lost(node, cause, evidence);
   queries_.peer_gone(node, evidence);
 }

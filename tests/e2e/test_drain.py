@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 
 from checks import DRAINED, TRAINER, child_of, run_job, wait_failed, wait_for_all
+from monitor import Monitored
 
 import cluster as testbed
 
@@ -38,7 +40,8 @@ def test_an_idle_node_is_drained_at_once(make_cluster):
 
 
 def test_others_show_that_a_node_was_stopped_and_find_nothing_wrong(make_cluster):
-    pair = make_cluster(2).start()
+    watched = Monitored(make_cluster(2, network=testbed.Loopback), watch=False)
+    pair = watched.cluster
     first, second = pair.nodes
     assert second.ctl("drain")[0] == 0
     (peer,) = testbed.wait_until(lambda: first.peers("stopped"), 20, "n0 shows n1 as stopped")
@@ -49,6 +52,12 @@ def test_others_show_that_a_node_was_stopped_and_find_nothing_wrong(make_cluster
     assert first.ask("status")["peers_stopped"] == 1
     told = [one["event"] for one in first.ask("events")["events"]]
     assert "peer stopped" in told and not {"peer lost", "peer away"} & set(told), told
+
+    def stopped():
+        page = watched.page()
+        return 'gradring_peers{node="n0",state="stopped"} 1' in page and page
+    page = testbed.wait_until(stopped, 20, "n0's metrics show n1 as stopped")
+    assert re.findall(r"(?m)^gradring_peer_losses_total{.*} (\d+)$", page) == ["0", "0"]  # else there would be alerts
 
     pair.processes.append(second.run_daemon())
     testbed.wait_until(lambda: first.peers("up"), 20, "n1 is back")

@@ -29,7 +29,9 @@ class PeerEvents {
   // Both directions stand, and the data thread has been told to connect.
   virtual void peer_up(const std::string& node) = 0;
   virtual void peer_lost(const std::string& node, Cause cause, const std::string& evidence) = 0;
-  // Its connection closed, and it may come back with all it knew: peer_up or peer_lost follows.
+  // The same of one that ended because somebody wanted it to.
+  virtual void peer_stopped(const std::string& node) = 0;
+  // Its connection closed, and it may come back with all it knew: one of these three follows.
   virtual void peer_away(const std::string& node, const std::string& evidence) = 0;
   // It goes on, but what was under way on this lane is lost. `why` is for people.
   virtual void lane_lost(const std::string& node, const std::string& why) = 0;

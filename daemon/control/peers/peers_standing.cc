@@ -106,7 +106,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& how, core::Time now
   if (ended) {
     tell(Notice::kPeerStopped, spdlog::level::info, {{"GRADRING_PEER", peer.node}},
          fmt::format("peer {} at {} is gone: {}", peer.node, peer.link.address(), kPeerWasStopped));
-    return events_->peer_lost(peer.node, cause, kPeerWasStopped);
+    return events_->peer_stopped(peer.node);
   }
   if (comes_round || (cause == Cause::kPeerLost && away.until > 0)) {
     if (comes_round) away.until = std::max(away.until, 2 * config_.decide);
