@@ -18,8 +18,7 @@
 namespace gradring::daemon {
 namespace {
 
-// Trainers' connections and peers' connections have an I/O thread each, so that looking up a peer's
-// name, which libzmq does in its I/O thread, keeps no trainer waiting.
+// Trainers' connections and peers' connections, so that neither keep the others waiting.
 constexpr int kIoThreads = 2;
 
 constexpr int kSocketsMax = kSocketsOfLink * int{kPeersMax} + 64;  // few others

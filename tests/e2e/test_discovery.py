@@ -2,8 +2,10 @@
 
 import contextlib
 import shutil
+import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -112,12 +114,12 @@ def test_nonsense_and_a_missing_allocation_are_refused(make_cluster):
 
 
 @contextlib.contextmanager
-def names_from(network, nodes, server):
+def names_from(network, nodes, server, options="timeout:1 attempts:1"):
     """Inside these nodes names are asked of the server."""
     folders = [Path("/etc/netns") / network.space(node.index) for node in nodes]
     for folder in folders:
         folder.mkdir(parents=True)
-        (folder / "resolv.conf").write_text(f"nameserver {server}\noptions timeout:1 attempts:1\n")
+        (folder / "resolv.conf").write_text(f"nameserver {server}\noptions {options}\n")
     try:
         yield
     finally:
@@ -137,6 +139,38 @@ def named(namespaces, make_cluster):
     addresses = ring.folder / "addresses"
     with names_from(ring.network, ring.nodes, host(ring.nodes[0])):
         yield ring, addresses
+
+
+NOBODY_ANSWERS = """import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((sys.argv[1], 53))
+while True:
+    print(server.recvfrom(512), flush=True)
+"""
+
+
+def test_a_name_that_no_server_answers_for_takes_nobody_else_away(namespaces, make_cluster):
+    ring = make_cluster(2, network=namespaces, secure=False)
+    first, last = ring.nodes
+    for node in ring.nodes:
+        node.config.write_text(node.config.read_text() + "".join(f"peer = gone{number}.example:7300\n" for number in range(4)))
+    with names_from(ring.network, ring.nodes, "127.0.0.1", "timeout:5"):
+        servers = [Process(f"names{node.index}", [sys.executable, "-c", NOBODY_ANSWERS, "127.0.0.1"], ring.folder, ring.mark,
+                           prefix=node.prefix) for node in ring.nodes]
+        ring.processes += servers
+        ring.start_daemons()
+        meet(ring, ring.nodes)
+        job = ring.launch("early", [TRAINER, "--ops", "100000", "--delay-ms", "2"])
+        wait_for_all(job, "done", 2)
+        for node in ring.nodes:
+            wait_until(lambda node=node: node.log().count("no name server answers") == 4, PATIENCE, "the log says so, once each")
+        time.sleep(10)  # several tries later
+        assert all(trainer.running() for trainer in job)
+        for node in ring.nodes:
+            assert "silent" not in node.log() and node.log().count("no name server answers") == 4, node.log()
+        job.kill()
+        first.daemon.signal(signal.SIGTERM)
+        assert first.daemon.wait(3) == 0, "no name server is waited for"
 
 
 def serve_names(ring, addresses):

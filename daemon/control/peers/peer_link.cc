@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "daemon/config.h"
 
@@ -67,15 +68,40 @@ void PeerLink::dial(const Dial& dial, core::Time now) {
   state_ = State::kDialing;
   broken_ = false;
   deadline_ = now + kDialTime;
+  const auto at = parse_host_port(dialled());
+  if (!at || is_numeric_address(at->host)) return open(dial, dialled());
+  unnamed_ = dial;
+  go_on(now);
+}
+
+std::string PeerLink::why_unanswered() const {
+  const auto at = parse_host_port(dialled());
+  return awaits_address() && at ? NameLookups::unanswered(at->host) : "no answer";
+}
+
+void PeerLink::go_on(core::Time now) {
+  const auto at = parse_host_port(dialled());
+  if (!unnamed_ || !at) return;
+  const auto found = unnamed_->names->look_up(at->host, unnamed_->names_by_ipv6);
+  if (!found) return;
+  const Dial dial = *std::exchange(unnamed_, std::nullopt);
+  if (!found->fault.empty()) return mark_broken(found->fault);
+  deadline_ = now + kDialTime;
+  const bool is_ipv6 = found->host.find(':') != std::string::npos;
+  open(dial,
+       fmt::format("{}{}{}:{}", is_ipv6 ? "[" : "", found->host, is_ipv6 ? "]" : "", at->port));
+}
+
+void PeerLink::open(const Dial& dial, const std::string& address) {
   try {
-    open_sockets(dial);
+    open_sockets(dial, address);
   } catch (const zmq::error_t& error) {
     close_sockets();
     mark_broken(fmt::format("there is no socket for it here: {}", error.what()));
   }
 }
 
-void PeerLink::open_sockets(const Dial& dial) {
+void PeerLink::open_sockets(const Dial& dial, const std::string& address) {
   dealer_ = zmq::socket_t(*dial.context, ZMQ_DEALER);
   dealer_.set(zmq::sockopt::linger, 0);
   dealer_.set(zmq::sockopt::sndhwm, kHighWater);
@@ -86,9 +112,7 @@ void PeerLink::open_sockets(const Dial& dial) {
   dealer_.set(zmq::sockopt::connect_timeout, static_cast<int>(kNever / core::kMillisecond));
   dealer_.set(zmq::sockopt::tcp_keepalive, 1);
   dealer_.set(zmq::sockopt::tcp_keepalive_idle, 10);
-  const auto at = parse_host_port(dialled());
-  const bool is_name = at && !is_numeric_address(at->host);
-  dealer_.set(zmq::sockopt::ipv6, dialled().front() == '[' || (is_name && dial.names_by_ipv6));
+  dealer_.set(zmq::sockopt::ipv6, address.front() == '[');
   if (secure_) {
     dealer_.set(zmq::sockopt::curve_serverkey, dial.server_key);
     dealer_.set(zmq::sockopt::curve_publickey, dial.own_public);
@@ -99,7 +123,7 @@ void PeerLink::open_sockets(const Dial& dial) {
   monitor_ = zmq::socket_t(*dial.context, ZMQ_PAIR);
   monitor_.set(zmq::sockopt::linger, 0);
   monitor_.connect(name);
-  if (zmq_connect(dealer_.handle(), ("tcp://" + dialled()).c_str()) != 0) {
+  if (zmq_connect(dealer_.handle(), ("tcp://" + address).c_str()) != 0) {
     mark_broken(zmq_strerror(zmq_errno()));
   }
 }
@@ -123,6 +147,7 @@ void PeerLink::begin_relayed(uint64_t connection, uint64_t token, core::Time now
 
 void PeerLink::drop(const std::string& reason, core::Time now, Was was) {
   if (!reason.empty()) reason_ = reason;
+  unnamed_.reset();
   close_sockets();
   state_ = State::kWaiting;
   broken_ = false;

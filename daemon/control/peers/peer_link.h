@@ -6,6 +6,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "daemon/control/peers/name_lookups.h"
 #include "daemon/core/time.h"
 #include "daemon/data/messages.h"
 #include "proto/wire.h"
@@ -41,10 +42,15 @@ class PeerLink {
     zmq::context_t* context = nullptr;
     std::string own_public, own_secret, server_key;  // empty: no CURVE
     bool names_by_ipv6 = false;  // a name is dialled at its address of IPv6, if it has one
-    uint64_t connection = 0;     // random; names this connection in the hello
-    uint64_t token = 0;          // random; we expect it in the peer's frames
+    NameLookups* names = nullptr;
+    uint64_t connection = 0;  // random; names this connection in the hello
+    uint64_t token = 0;       // random; we expect it in the peer's frames
   };
   void dial(const Dial& dial, core::Time now);
+  // Where dial() waits for the address of a name: goes on once that is known.
+  void go_on(core::Time now);
+  bool awaits_address() const { return unnamed_.has_value(); }
+  std::string why_unanswered() const;
   // There is no connection of our own: others pass on what is said (core/peer_net.h). Goes on from
   // kDialing, and everything but send() is as with a connection.
   void begin_relayed(uint64_t connection, uint64_t token, core::Time now);
@@ -97,7 +103,8 @@ class PeerLink {
   bool broken() const { return broken_; }
 
  private:
-  void open_sockets(const Dial& dial);  // throws zmq::error_t
+  void open(const Dial& dial, const std::string& address);
+  void open_sockets(const Dial& dial, const std::string& address);  // throws zmq::error_t
   void close_sockets();
   void note_failure(int event);
   void forget_handshakes();
@@ -105,7 +112,8 @@ class PeerLink {
   const PeerId id_;
   std::string address_;
   std::vector<std::string> also_at_;
-  size_t way_ = 0;  // dialled last; 0: the address, else one of the others
+  size_t way_ = 0;               // dialled last; 0: the address, else one of the others
+  std::optional<Dial> unnamed_;  // waits for an address
   zmq::socket_t dealer_;
   zmq::socket_t monitor_;
   State state_ = State::kWaiting;

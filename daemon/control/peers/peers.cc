@@ -117,6 +117,7 @@ void Peers::set_allowed_keys(std::vector<AllowedKey> keys) {
 
 void Peers::add_poll_items(std::vector<zmq_pollitem_t>* items) {
   items->push_back({router_.handle(), 0, ZMQ_POLLIN, 0});
+  items->push_back({nullptr, names_.event_fd(), ZMQ_POLLIN, 0});
   if (keys_) items->push_back({keys_->socket(), 0, ZMQ_POLLIN, 0});
   for (Peer& peer : peers_) {
     if (!peer.link.has_socket()) continue;
@@ -131,6 +132,7 @@ int Peers::do_work(std::span<const zmq_pollitem_t> items, core::Time now) {
   int work = 0;
   now_ = now;
   if (anything) {
+    names_.hear();
     if (keys_) work += keys_->do_work(now);
     work += watch_links(items, now);
     work += hear(now);
@@ -258,7 +260,7 @@ int Peers::drop_broken(core::Time now) {
       ++work;
     } else if (peer.link.open() && peer.link.state() != PeerLink::State::kWelcomed &&
                now >= peer.link.deadline()) {
-      lose(peer, Cause::kPeerLost, "no answer", now);
+      lose(peer, Cause::kPeerLost, peer.link.why_unanswered(), now);
       ++work;
     }
   }
@@ -268,6 +270,7 @@ int Peers::drop_broken(core::Time now) {
 int Peers::dial_waiting(core::Time now) {
   int work = 0;
   for (Peer& peer : peers_) {
+    if (peer.link.awaits_address()) peer.link.go_on(now);
     if (!(peer.listed || is_awaited(peer)) || peer.link.open() || now < peer.link.deadline() ||
         is_relayed(peer) || is_spare(peer)) {
       continue;
@@ -285,6 +288,7 @@ int Peers::dial_waiting(core::Time now) {
       dial.own_secret = own_key_->secret_key;
       dial.server_key = key->public_key;
     }
+    dial.names = &names_;
     dial.names_by_ipv6 = config_.listen.front() == '[';  // as the others listen, too
     dial.connection = random_u64();
     dial.token = random_u64() | 1;  // never 0, which means none

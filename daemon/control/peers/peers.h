@@ -13,6 +13,7 @@
 #include "daemon/config.h"
 #include "daemon/control/door/zap.h"
 #include "daemon/control/peers/lane_paths.h"
+#include "daemon/control/peers/name_lookups.h"
 #include "daemon/control/peers/peer_link.h"
 #include "daemon/core/failure_detector.h"
 #include "daemon/core/peer_lanes.h"
@@ -276,6 +277,7 @@ class Peers : private core::PeerNetActions {
 
   std::optional<KeyPair> own_key_;
   std::optional<KeyGuard> keys_;  // before router_: it must be there when that is bound
+  NameLookups names_;
   zmq::socket_t router_;
   std::deque<Peer> peers_;                                 // by PeerId
   std::map<std::string, Greeting> greetings_;              // by node
