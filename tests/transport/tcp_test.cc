@@ -83,44 +83,6 @@ Endpoint endpoint(const std::string& address, uint8_t network_bits, uint16_t por
   return made;
 }
 
-TEST(TcpWays, NeighboursComeFirstAndEachLeavesByAnAddressOfItsKind) {
-  const std::vector<Endpoint> ours = {endpoint("10.0.0.1", 24, 1), endpoint("10.7.0.1", 16, 2),
-                                      endpoint("fd00::1", 64, 3)};
-  const std::vector<Endpoint> theirs = {endpoint("192.168.1.2", 0, 11), endpoint("10.7.9.2", 0, 12),
-                                        endpoint("fd01::2", 0, 13), endpoint("fd00::2", 0, 14)};
-  const std::vector<Way> ways = ways_between(ours, theirs, true);
-  ASSERT_EQ(ways.size(), 4u);
-  EXPECT_EQ(ways[0].to.text(), "10.7.9.2:12");
-  EXPECT_EQ(ways[0].from->text(), "10.7.0.1:0") << "at a port that the kernel chooses";
-  EXPECT_EQ(ways[1].to.text(), "[fd00::2]:14");
-  EXPECT_EQ(ways[1].from->text(), "[fd00::1]:0");
-  EXPECT_EQ(ways[2].to.text(), "192.168.1.2:11");
-  EXPECT_EQ(ways[2].from->text(), "10.0.0.1:0");
-  EXPECT_EQ(ways[3].to.text(), "[fd01::2]:13");
-  for (const Way& way : ways_between(ours, theirs, false)) EXPECT_FALSE(way.from.has_value());
-  EXPECT_TRUE(ways_between({endpoint("10.0.0.1", 24)}, {endpoint("fd00::2", 0)}, true).empty());
-}
-
-TEST(TcpAddress, IsReadAsItWasWrittenAndNothingElseIs) {
-  RawAddress address;
-  address.identity.fill(std::byte{7});
-  address.endpoints = {endpoint("10.0.0.1", 0, 4711), endpoint("fd00::1", 0, 65535)};
-  const std::string bytes = encode_address(address);
-  const auto read = decode_address(bytes);
-  ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->identity, address.identity);
-  ASSERT_EQ(read->endpoints.size(), 2u);
-  EXPECT_EQ(read->endpoints[0].text(), "10.0.0.1:4711");
-  EXPECT_EQ(read->endpoints[1].text(), "[fd00::1]:65535");
-  for (size_t cut = 0; cut < bytes.size(); ++cut) {
-    const auto shorter = decode_address(bytes.substr(0, cut));
-    EXPECT_TRUE(!shorter || shorter->endpoints.size() == 1) << cut;
-  }
-  std::string odd = bytes;
-  odd[sizeof(Identity)] = 5;
-  EXPECT_FALSE(decode_address(odd).has_value());
-}
-
 TEST(TcpStrangers, AreShutOutWhateverTheySay) {
   Node a(on_loopback()), b(on_loopback());
   ASSERT_TRUE(b.connect(1, a).ok());
@@ -264,6 +226,17 @@ TEST(TcpConnect, TriesOneAddressAfterTheOther) {
   ASSERT_TRUE(a.transport->connect(2, address_with(b, endpoints)).ok());
   const auto payload = pattern(1000, 1);
   ASSERT_TRUE(a.transport->send(2, header_of(1), payload, 1).ok());
+  ASSERT_TRUE(pump({&a, &b}, [&] { return b.seen.received == 1; }));
+  EXPECT_TRUE(a.seen.lost.empty());
+}
+
+// As where both machines have an interface of one address, and listen at one port.
+TEST(TcpConnect, DoesNotMeetItselfAtAnAddressThatBothHave) {
+  Node a(on_loopback()), b(on_loopback());
+  const std::vector<Endpoint> endpoints = {raw_address(a).endpoints.front(),
+                                           raw_address(b).endpoints.front()};
+  ASSERT_TRUE(a.transport->connect(2, address_with(b, endpoints)).ok());
+  ASSERT_TRUE(a.transport->send(2, header_of(1), {}, 0).ok());
   ASSERT_TRUE(pump({&a, &b}, [&] { return b.seen.received == 1; }));
   EXPECT_TRUE(a.seen.lost.empty());
 }

@@ -38,8 +38,11 @@ Status TcpTransport::connect(PeerId peer, const std::string& sealed) {
   notices_.forget_loss(peer);
   lost_.erase(peer);
   const Number number = next_number_++;
-  auto out = std::make_unique<Outgoing>(
-      address->identity, me_, ways_between(own_, address->endpoints, options_.devices.size() == 1));
+  const bool is_another = address->identity != me_;
+  const std::vector<Endpoint> theirs =
+      is_another ? others_of(address->endpoints, own_) : address->endpoints;
+  auto out = std::make_unique<Outgoing>(address->identity, me_,
+                                        ways_between(own_, theirs, options_.devices.size() == 1));
   if (Status status = open(number, out.get()); !status.ok()) {
     return {status.code(), who + ": " + status.message()};
   }

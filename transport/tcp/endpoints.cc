@@ -89,6 +89,17 @@ tl::expected<std::vector<Endpoint>, Status> endpoints_of(const std::vector<std::
   return endpoints;
 }
 
+std::vector<Endpoint> others_of(const std::vector<Endpoint>& theirs,
+                                const std::vector<Endpoint>& ours) {
+  std::vector<Endpoint> others = theirs;
+  std::erase_if(others, [&ours](const Endpoint& to) {
+    return std::ranges::any_of(ours, [&to](const Endpoint& own) {
+      return own.v6 == to.v6 && own.port == to.port && own.address == to.address;
+    });
+  });
+  return others;
+}
+
 std::vector<Way> ways_between(const std::vector<Endpoint>& ours,
                               const std::vector<Endpoint>& theirs, bool binds) {
   const auto from = [binds](const Endpoint& own) {

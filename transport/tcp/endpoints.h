@@ -36,6 +36,11 @@ struct Way {
 // has none. What is valid on one link alone (fe80::) is no address for this.
 tl::expected<std::vector<Endpoint>, Status> endpoints_of(const std::vector<std::string>& devices);
 
+// Pure: those of another machine at which it can be met. Interfaces of two may have one address, as
+// those to a machine's controller often do: by that, at the same port, each would meet itself.
+std::vector<Endpoint> others_of(const std::vector<Endpoint>& theirs,
+                                const std::vector<Endpoint>& ours);
+
 // Pure: the ways from one of `ours` to one of `theirs`, the best first: within a network, then by
 // whatever route there is. `binds`: ours are of one interface, by which it is to go.
 std::vector<Way> ways_between(const std::vector<Endpoint>& ours,

@@ -25,7 +25,8 @@ Status broken(const Way& way, const char* why) {
 }  // namespace
 
 Status Outgoing::open() {
-  Status status(Code::kUnavailable, "no address of it is of a kind that this node has");
+  Status status(Code::kUnavailable,
+                "no address of it is of a kind that this node has, and not its own");
   while (next_way_ < ways_.size()) {
     status = begin(ways_[next_way_++]);
     if (status.ok()) break;
