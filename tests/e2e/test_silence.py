@@ -99,6 +99,17 @@ def test_a_firewall_before_the_data_ports_is_guessed(make_cluster, namespaces):
     assert "let the data ports pass (docs/configure.md#ports)" in said[0], said
 
 
+def test_who_is_met_and_cannot_be_reached_by_the_data_ports_is_tried_ever_more_seldom(make_cluster, namespaces):
+    cluster = make_cluster(2, network=namespaces)
+    for what in ["--dport 7300 -j ACCEPT", "--sport 7300 -j ACCEPT", "-j REJECT --reject-with tcp-reset"]:
+        cluster.network.inside(1, *INPUT, *what.split())
+    cluster.start_daemons()
+    node = cluster.nodes[0]
+    wait_until(lambda: "data connection: cannot connect to" in node.log(), 15, "it is said")
+    time.sleep(8)
+    assert node.log().count("is lost") <= 5, node.log()
+
+
 def test_what_a_firewall_drops_is_not_called_refused(make_cluster, namespaces):
     cluster = make_cluster(2, network=namespaces)
     cluster.network.inside(1, *INPUT, "-j", "DROP")

@@ -202,10 +202,11 @@ std::string Peers::silence_of(const Peer& peer, const char* plane, core::Time si
                      devices, seconds);
 }
 
-// Not one heartbeat by the data network, though there was time.
+// Not one heartbeat by the data network, though there was time, or there is no way by it: a
+// firewall may say so at once.
 bool Peers::is_unheard(const Peer& peer, core::Time now) const {
   const core::Time stands = now - peer.up_since;
-  return peer.data_watched && stands >= config_.suspect &&
+  return peer.data_watched && (stands >= config_.suspect || peer.lost) &&
          data_watch_.silent_for(peer.node, now) >= stands;
 }
 

@@ -252,8 +252,7 @@ int Peers::drop_broken(core::Time now) {
   int work = 0;
   for (Peer& peer : peers_) {
     if (peer.lost) {
-      const std::string why = *std::exchange(peer.lost, std::nullopt);
-      lose(peer, Cause::kPeerLost, "data connection: " + why, now);
+      lose(peer, Cause::kPeerLost, "data connection: " + *peer.lost, now);
       ++work;
     } else if (peer.link.broken()) {
       lose(peer, Cause::kPeerLost, peer.link.reason(), now);
