@@ -237,6 +237,9 @@ def test_what_is_set_in_place_of_a_part_is_kept(tensorflow):
         one.restore()
     assert second.get_weights() == kept and of_variables.variables[0].numpy() == 2.0
     assert state.optimizer is second.optimizer
+    of_variables.variables.append(tf.Variable(4.0))
+    with pytest.raises(ValueError, match="a state of 1 variables for a model or an optimizer that has 2; it must be the same"):
+        of_variables.restore()
 
 
 def test_what_was_to_be_synced_still_is_where_a_callback_meets_the_others():

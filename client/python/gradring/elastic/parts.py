@@ -43,6 +43,15 @@ class Keeper:
         """After the ranks have changed."""
 
 
+def assign(variables, values) -> None:
+    """Of frameworks whose variables have assign(). Raises ValueError where the values are those of another model."""
+    if len(values) != len(variables):
+        raise ValueError(f"gradring: a state of {len(values)} variables for a model or an optimizer that has {len(variables)}; "
+                         "it must be the same one on all ranks, and stay so")
+    for one, value in zip(variables, values, strict=True):
+        one.assign(value)
+
+
 class PartsState(ObjectState):
     """Objects with a keeper each, and attributes that can be pickled. Whoever sets such an object has the other one kept."""
 

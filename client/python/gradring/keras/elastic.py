@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run
-from ..elastic.parts import Keeper, PartsState
+from ..elastic.parts import Keeper, PartsState, assign
 from .optimizer import Distributed
 
 __all__ = ["CommitStateCallback", "HorovodInternalError", "HostsUpdatedInterrupt", "KerasState", "ObjectState", "State",
@@ -79,8 +79,7 @@ def _read(part):
 
 
 def _write(part, values):
-    for one, value in zip(_variables(part), values, strict=True):
-        one.assign(value)
+    assign(_variables(part), values)
 
 
 class CommitStateCallback(keras.callbacks.Callback):

@@ -7,7 +7,7 @@ from typing import Any, Sequence
 import tensorflow as tf
 
 from ..elastic import HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run
-from ..elastic.parts import Keeper, PartsState
+from ..elastic.parts import Keeper, PartsState, assign
 
 __all__ = ["HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "TensorFlowKerasState",
            "TensorFlowState", "run"]
@@ -32,5 +32,4 @@ def _read(variables):
 
 
 def _write(variables, values):
-    for one, value in zip(variables, values, strict=True):
-        one.assign(value)
+    assign(variables, values)
