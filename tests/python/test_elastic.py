@@ -176,6 +176,17 @@ def test_all_of_a_state_is_of_one_commit_where_who_hands_it_out_is_lost(ring):
         assert reports(one) == [{"weight": 0, "step": 0}, {"weight": 3, "step": 3}], reports(one)
 
 
+def test_a_rank_whose_state_has_other_parts_takes_over_none_of_them(ring):
+    """It would begin with the state of one part in another, and all would wait for one another."""
+    *left, other = ring.launch("elastic_other_parts")
+    assert other.wait(30) == 1, other.complains()[-2000:]
+    said = other.complains().splitlines()[-1]
+    assert "is made of model, optimizer, and that of rank 0, which it is to take over, of model, optimizer, schedule;" in said, said
+    for one in left:
+        assert one.wait(30) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+        assert reports(one) == [{"step": 5, "size": 3}], reports(one)
+
+
 def test_what_was_processed_is_put_together():
     states = [{"epoch": 7, "processed_indices": {8}}, {"epoch": 1, "processed_indices": {1, 2}},
               {"epoch": 1, "processed_indices": {3}}, {"epoch": 0, "processed_indices": {9}}]

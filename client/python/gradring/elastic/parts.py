@@ -81,10 +81,16 @@ class PartsState(ObjectState):
         super().restore()
 
     def sync(self):
+        parts = list(self._keepers)
+        theirs, values = self._bcast_object((parts, self._values()))
+        if theirs != parts:  # each is handed over by itself: one would be taken for another, or be waited for in vain
+            raise ValueError(f"gradring: the state here is made of {_listed(parts)}, and that of rank {world().oldest}, which it is to "
+                             f"take over, of {_listed(theirs)}; let all ranks make theirs of the same, in the same order")
+        self._take(values)
         for keeper in self._keepers.values():
             keeper.sync()
-        super().sync()
-        for keeper in self._keepers.values():  # once all are in sync: else restore() would mix what was kept at different times
+        self._keep()  # once all are in sync: else restore() would mix what was kept at different times
+        for keeper in self._keepers.values():
             keeper.save()
 
     def reset(self):
@@ -93,3 +99,7 @@ class PartsState(ObjectState):
 
     def _alike(self):
         return all(keeper.alike for keeper in self._keepers.values())
+
+
+def _listed(parts):
+    return ", ".join(parts) or "values alone"

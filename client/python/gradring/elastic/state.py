@@ -105,11 +105,14 @@ class ObjectState(State):
     def sync(self):
         if not self._names:
             return
-        self._take(self._bcast_object({name: getattr(self, name) for name in self._names}))
+        self._take(self._bcast_object(self._values()))
         self._keep()  # not before: where it fails, all of the state is to be that of one commit
 
+    def _values(self):
+        return {name: getattr(self, name) for name in self._names}
+
     def _keep(self):
-        self._kept = {name: copy.deepcopy(getattr(self, name)) for name in self._names}
+        self._kept = {name: copy.deepcopy(value) for name, value in self._values().items()}
 
     def _take(self, kept):
         for name, value in kept.items():
