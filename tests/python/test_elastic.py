@@ -6,10 +6,11 @@ import sys
 import time
 
 import pytest
+import torch
 from conftest import TRAINERS, reports
 
 from gradring.elastic import HostsUpdatedInterrupt, State, run
-from gradring.torch.elastic import _together
+from gradring.torch.elastic import TorchState, _together
 
 STEPS = 30
 
@@ -191,6 +192,30 @@ def test_what_was_processed_is_put_together():
     states = [{"epoch": 7, "processed_indices": {8}}, {"epoch": 1, "processed_indices": {1, 2}},
               {"epoch": 1, "processed_indices": {3}}, {"epoch": 0, "processed_indices": {9}}]
     assert _together(states, 1) == {"epoch": 1, "processed_indices": {1, 2, 3}}
+
+
+def test_a_part_may_take_the_place_of_none_and_none_that_of_a_part():
+    """A copy of a schedule would have a copy of the optimizer, and steer that."""
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    state = TorchState(optimizer=optimizer, schedule=None, average=torch.nn.Linear(1, 1), step=0)
+    assert state.model is None
+    state.model, state.average = model, None
+    schedule = state.schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    optimizer.step()
+    schedule.step()
+    state.step = 1
+    state.save()
+    kept = model.weight.item()
+    optimizer.step()
+    schedule.step()
+    with torch.no_grad():
+        model.weight += 1
+    state.step, state.average = 2, 7
+    state.restore()
+    assert state.model is model and model.weight.item() == kept
+    assert state.schedule is schedule and schedule.optimizer is optimizer and schedule.get_last_lr() == [0.5]
+    assert (state.step, state.average) == (1, None)
 
 
 @pytest.fixture

@@ -63,12 +63,25 @@ class PartsState(ObjectState):
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
-        if name in self._keepers:
-            self._keepers[name] = self._keeper_of(name, value)
+        if name in self._keepers or name in self._names:
+            self._keep_as(name, self._keeper_of(name, value))
 
-    def _keeper_of(self, name, part) -> Keeper:
-        """Of what is set in place of another."""
-        return self._keepers[name].of(part)
+    def _keep_as(self, name, keeper):
+        """An object may take the place of a value, such as None, and a value that of an object."""
+        if keeper is None:
+            self._keepers.pop(name, None)
+            if name not in self._names:
+                self._names.append(name)
+                self._kept[name] = copy.deepcopy(getattr(self, name))
+        else:
+            self._keepers[name] = keeper
+            if name in self._names:
+                self._names.remove(name)
+                self._kept.pop(name, None)
+
+    def _keeper_of(self, name, part) -> Keeper | None:
+        """Of what is set in place of another; None where it is a value."""
+        return self._keepers[name].of(part) if name in self._keepers else None
 
     def save(self):
         for keeper in self._keepers.values():

@@ -87,6 +87,8 @@ class State:
 class ObjectState(State):
     """Attributes that can be pickled; each keyword becomes one, with its first value."""
 
+    _names: list[str] = []
+
     def __init__(self, bcast_object: Callable[..., Any] | None = None, get_rank: Callable[[], int] | None = None,
                  **values):
         super().__init__(bcast_object, get_rank)

@@ -28,9 +28,9 @@ class TorchState(PartsState):
 
     def __init__(self, model: torch.nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None,
                  **values: Any):
-        parts = {"model": model, "optimizer": optimizer, **values}
-        keepers = {name: _keeper_of(part) for name, part in parts.items() if hasattr(part, "state_dict")}
-        super().__init__(keepers, **{name: value for name, value in values.items() if name not in keepers})
+        given = {"model": model, "optimizer": optimizer, **values}
+        keepers = {name: keeper for name, part in given.items() if (keeper := _keeper_of(part)) is not None}
+        super().__init__(keepers, **{name: value for name, value in given.items() if name not in keepers})
 
     def _keeper_of(self, name, part):
         return _keeper_of(part)
@@ -55,7 +55,9 @@ def _together(states: list[dict], oldest: int) -> dict:
     return {"epoch": epoch, "processed_indices": processed}
 
 
-def _keeper_of(part) -> Keeper:
+def _keeper_of(part) -> Keeper | None:
+    if not hasattr(part, "state_dict"):
+        return None
     kind = _SamplerKeeper if isinstance(part, ElasticSampler) else Keeper
     return kind(part, lambda one: one.state_dict(), _load)
 
