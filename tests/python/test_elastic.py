@@ -236,7 +236,7 @@ def test_keras_goes_on_without_a_rank(ring, tensorflow, how):
     ends = [reports(one)[-1] for one in left]
     assert all(end["resets"] == [3] and end["epoch"] >= 3 for end in ends), ends
     assert all(end["weights"] == ends[0]["weights"] for end in ends), ends
-    assert all(end["synced"] == [0.0, 7.0, 0] for end in ends), ends
+    assert all(end["synced"] == [0.0, 7.0, 0, 5] for end in ends), ends
 
 
 def test_keras_goes_back_in_a_graph_where_one_rank_does(ring, tensorflow):
@@ -276,6 +276,26 @@ def test_what_is_set_in_place_of_a_part_is_kept(tensorflow):
     of_variables.variables.append(tf.Variable(4.0))
     with pytest.raises(ValueError, match="a state of 1 variables for a model or an optimizer that has 2; it must be the same"):
         of_variables.restore()
+
+
+@pytest.mark.parametrize("first", [None, "adam"])
+def test_the_optimizer_of_a_model_that_is_compiled_anew_is_kept(tensorflow, first):
+    import keras
+
+    from gradring.keras.elastic import KerasState
+
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    if first:
+        model.compile(first)
+    state = KerasState(model)
+    of_ones_own = KerasState(model, keras.optimizers.SGD())
+    model.compile("adam")
+    for one in (state, of_ones_own):
+        one.save()
+    model.optimizer.iterations.assign(7)
+    state.restore()
+    assert state.optimizer is model.optimizer and int(model.optimizer.iterations) == 0
+    assert of_ones_own.optimizer is not model.optimizer
 
 
 def test_what_was_to_be_synced_still_is_where_a_callback_meets_the_others():

@@ -55,11 +55,16 @@ state = elastic.KerasState(model, epoch=0, batch=0)
 state.register_reset_callbacks([lambda: resets.append(hvd.size())])
 train(state)
 
+trained = [float(one) for one in np.ravel(model.get_weights()[0])]
+model.compile("adam")
+model.optimizer.iterations.assign(5 + hvd.rank())
+state.sync()
+
 variable = tf.Variable([float(hvd.rank()), 7.0])
 variables = TensorFlowState([variable], number=hvd.rank())
 variables.sync()
-synced = [float(one) for one in variable.numpy()] + [variables.number]
+synced = [float(one) for one in variable.numpy()] + [variables.number, int(model.optimizer.iterations)]
 variable.assign([9.0, 9.0])
 variables.restore()
 assert variable.numpy()[1] == 7.0
-say(synced=synced, weights=[float(one) for one in np.ravel(model.get_weights()[0])], resets=resets, epoch=state.epoch)
+say(synced=synced, weights=trained, resets=resets, epoch=state.epoch)

@@ -32,36 +32,62 @@ class _Own(Keeper):
 
 class KerasState(PartsState):
     """A model, its optimizer, and anything that can be pickled, such as `epoch` and `batch`. Of the model the weights:
-    random seeds stay those of each rank."""
+    random seeds stay those of each rank. Where the model is compiled anew, its new optimizer is kept."""
 
     def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None, **values: Any):
         """`optimizer`: None is the one that the model was compiled with. The model must have been built."""
         super().__init__(_keepers_of(model, optimizer), **values)
+        self._look_at_optimizer()
 
     def __setattr__(self, name, value):
         if name == "model":  # its optimizer and its seeds come with it
-            for part, keeper in _keepers_of(value, None).items():
-                self._keepers[part] = keeper
-                object.__setattr__(self, part, keeper.part)
+            self._take_over(_keepers_of(value, None))
         else:
             super().__setattr__(name, value)
+        if name in ("model", "optimizer"):
+            self._look_at_optimizer()
+
+    def _take_over(self, keepers):
+        for part, keeper in keepers.items():
+            self._keepers[part] = keeper
+            object.__setattr__(self, part, keeper.part)
+
+    def _look_at_optimizer(self):
+        kept = self._keepers.get("optimizer")
+        self._is_of_model = kept is None or kept.part is getattr(self.model, "optimizer", None)
+
+    def _follow_model(self):
+        """compile() gives it another optimizer, as after layers were set free, or in a reset callback. Ranks that came in would go on
+        with the state of one that nobody uses any more, and their weights would drift away from those of the others."""
+        made = getattr(self.model, "optimizer", None)
+        kept = self._keepers.get("optimizer")
+        if self._is_of_model and made is not None and (kept is None or kept.part is not made):
+            self._take_over({"optimizer": _keeper_of_optimizer(made, self.model)})
 
     def save(self):
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()  # on JAX the variables are empty in the midst of fit()
+        self._follow_model()
         super().save()
+
+    def sync(self):
+        self._follow_model()
+        super().sync()
 
 
 def _keepers_of(model, optimizer):
     if not model.built:
         raise ValueError("gradring: KerasState of a model without weights; build it first, or call it once")
     optimizer = optimizer or getattr(model, "optimizer", None)
-    if optimizer is not None:
-        optimizer.build(model.trainable_variables)
     weights = {id(one) for one in model.weights}
     keepers = {"model": Keeper(model, _read, _write),
                "_seeds": _Own([one for one in model.variables if id(one) not in weights], _read, _write)}
-    return keepers | ({"optimizer": Keeper(optimizer, _read, _write)} if optimizer is not None else {})
+    return keepers | ({} if optimizer is None else {"optimizer": _keeper_of_optimizer(optimizer, model)})
+
+
+def _keeper_of_optimizer(optimizer, model):
+    optimizer.build(model.trainable_variables)
+    return Keeper(optimizer, _read, _write)
 
 
 def _variables(part):
