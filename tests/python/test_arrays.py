@@ -40,6 +40,39 @@ def test_a_place_that_is_no_number_is_not_that_of_a_job_of_one(monkeypatch):
         gradring.init(runtime_dir="/nowhere")
 
 
+@pytest.mark.parametrize("wrong", ["x", 0, None, [0]])
+@pytest.mark.parametrize("op", ["allreduce", "grouped_allreduce", "allgather", "alltoall", "reducescatter", "barrier",
+                                "broadcast", "broadcast_object", "allgather_object", "remove_process_set"])
+def test_what_is_no_process_set_is_refused_in_words(op, wrong, monkeypatch):
+    monkeypatch.setattr("gradring.objects.rank", lambda: 0)
+    given = {"barrier": (), "remove_process_set": (wrong,), "grouped_allreduce": ([np.ones(2)],), "broadcast": (np.ones(2), 0)}
+    named = {} if op == "remove_process_set" else {"process_set": wrong}
+    with pytest.raises(TypeError, match="which is no ProcessSet: give what add_process_set"):
+        getattr(gradring, op)(*given.get(op, (np.ones(2),)), **named)
+
+
+@pytest.mark.parametrize("priority", ["x", 1.5, None, 1 << 40])
+def test_what_is_no_priority_is_refused_in_words(priority):
+    with pytest.raises(TypeError, match=f"priority is {priority!r}: it takes a whole number of 32 bits"):
+        gradring.allreduce(np.ones(2), priority=priority)
+
+
+def test_what_is_no_handle_is_refused_in_words():
+    assert gradring.synchronize(None) is None
+    with pytest.raises(TypeError, match="synchronize.. of 5, which is no handle"):
+        gradring.synchronize(5)
+    for wrong in (5, None):
+        with pytest.raises(TypeError, match=f"poll.. of {wrong}, which is no handle"):
+            gradring.poll(wrong)
+
+
+@pytest.mark.parametrize("root", ["x", None, 1.0, 1, -1])
+def test_what_is_no_root_is_refused_in_words(root, monkeypatch):
+    monkeypatch.setattr("gradring.process_sets.world", lambda: SimpleNamespace(standing=SimpleNamespace(numbers=[0])))
+    with pytest.raises(ValueError, match=f"there is no rank {root} among 1"):
+        gradring.process_sets.global_process_set.place_of(root)
+
+
 @pytest.mark.parametrize("way", ["stages", "future"])
 def test_a_process_may_end_with_an_op_under_way(ring, way):
     """Also with one that a thread waits for, which must not be caught by the end of the interpreter."""

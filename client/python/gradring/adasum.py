@@ -13,13 +13,13 @@ from . import exchange
 from ._native import Cause, Code
 from .arrays import ARRAYS, as_array
 from .errors import GradringError
-from .process_sets import ProcessSet
+from .process_sets import ProcessSet, checked
 from .reduce_ops import Sum
 
 
 def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, process_set: ProcessSet):
     """As exchange.allreduce. Raises TypeError for anything but float16, float32 and float64."""
-    names = process_set.names()
+    names = checked(process_set).names()
     full = names.check(name, "adasum")
     homes = [exchange.Home(frontend, tensor, outputs[i] if outputs is not None else None) for i, tensor in enumerate(tensors)]
     vectors = []

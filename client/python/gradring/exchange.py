@@ -17,7 +17,7 @@ from ._native import Call, Cause, Code, Collective, Dtype, ReduceOp, Wire
 from .errors import GradringError
 from .handles import Handle, RequestHandle, StagedHandle
 from .places import FLOATS, Frontend, Place
-from .process_sets import ProcessSet, global_process_set
+from .process_sets import ProcessSet, checked, global_process_set
 from .reduce_ops import Adasum, Average, Sum, check_op, wire_of
 from .world import gather, rank
 
@@ -34,10 +34,10 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
 
         return allreduce_adasum(frontend, tensors, outputs, name=name, prescale=prescale, postscale=postscale,
                                 process_set=process_set)
-    details = {"op": op, "wire": wire, "priority": priority}
+    details = {"op": op, "wire": wire, "priority": _checked_priority(priority)}
     homes = []
     calls = []
-    names = process_set.names()
+    names = checked(process_set).names()
     full = names.check(name, "allreduce")
     for i, tensor in enumerate(tensors):
         home = Home(frontend, tensor, outputs[i] if outputs is not None else None)
@@ -62,7 +62,7 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
 def broadcast(frontend: Frontend, tensor, output=None, *, root_rank: int, name: str | None = None,
               process_set: ProcessSet = global_process_set) -> Handle:
     """Result: the output. `root_rank`: of the whole job, also where the set is not all of it."""
-    names = process_set.names()
+    names = checked(process_set).names()
     full = names.check(name, "broadcast")
     home = Home(frontend, tensor, output)
     source = home.given if rank() == root_rank else None
@@ -82,8 +82,8 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
     wire = wire_of(wire)
     if op not in (Average, Sum):
         raise NotImplementedError(f"gradring: reducescatter with {op}; it takes Average or Sum")
-    process_set.job()  # before its rows are shared out: there are none for a rank that is not in it
-    names = process_set.names()
+    checked(process_set).job()  # before its rows are shared out: there are none for a rank that is not in it
+    names = checked(process_set).names()
     full = names.check(name, "reducescatter")
     calls, kept, outputs, ends = [], [], [], []
     size = process_set.size()
@@ -126,7 +126,7 @@ def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
     """Result: of each tensor, the rows of all ranks, one below the other. Ranks may have different numbers of rows.
     `equal`: they do not, so nobody need ask for them. `now`: the caller will wait at once. `as_many`: whether it has no
     room for other numbers of rows than its own, asked once the op is done, which others may be content with."""
-    names = process_set.names()
+    names = checked(process_set).names()
     full = names.check(name, "allgather")
     sources = [frontend.dense(tensor) for tensor in tensors]
     places = [frontend.place(source) for source in sources]
@@ -158,7 +158,7 @@ def alltoall(frontend: Frontend, tensor, splits: Sequence[int] | None = None, *,
              process_set: ProcessSet = global_process_set, now: bool = False) -> Handle:
     """Result: the rows that the others had for this rank, in the order of ranks, and a list of how many each had.
     `splits[r]`: how many of this rank's rows are rank r's; None: all the same."""
-    names = process_set.names()
+    names = checked(process_set).names()
     full = names.check(name, "alltoall")
     source = frontend.dense(tensor)
     place = frontend.place(source)
@@ -252,7 +252,7 @@ def _call(collective, given: Place | None, taken: Place | None, count: int, **de
 
 
 def _start(process_set, calls, owner, finish) -> RequestHandle:
-    job = process_set.job()
+    job = checked(process_set).job()
     requests = job.start_all(calls, owner) if len(calls) > 1 else [job.start(one, owner) for one in calls]
     return RequestHandle(requests, finish and (lambda: finish(requests)))
 
@@ -276,6 +276,12 @@ def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) 
         raise TypeError("gradring: the average of bool is no bool; average it as float32, or give op=Max or op=Min, which "
                         "are \"any\" and \"all\"")
     return dtype not in FLOATS and (op == Average or prescale != 1.0 or postscale != 1.0)
+
+
+def _checked_priority(priority) -> int:
+    if not hasattr(priority, "__index__") or not -1 << 31 <= operator.index(priority) < 1 << 31:
+        raise TypeError(f"gradring: priority is {priority!r}: it takes a whole number of 32 bits, and the highest goes first")
+    return operator.index(priority)
 
 
 def _is_small(integers: Place) -> bool:

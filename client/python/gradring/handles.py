@@ -224,12 +224,18 @@ class Names:
 
 def poll(handle: Handle) -> bool:
     """Whether synchronize() would return at once."""
-    return handle.poll()
+    return _known(handle, "poll").poll()
 
 
 def synchronize(handle: Handle | None) -> Any:
     """Waits for an op that was started, and returns its result. Raises GradringError if it failed."""
-    return handle.wait() if handle is not None else None
+    return _known(handle, "synchronize").wait() if handle is not None else None
+
+
+def _known(handle, what: str) -> Handle:
+    if not isinstance(handle, Handle):
+        raise TypeError(f"gradring: {what}() of {handle!r}, which is no handle: it takes what an op's _async form returned")
+    return handle
 
 
 def _late(seconds, requests=()):

@@ -95,12 +95,22 @@ class _GlobalProcessSet(ProcessSet):
 
     def place_of(self, rank):
         numbers = world().standing.numbers
-        if not 0 <= rank < len(numbers):
+        if not hasattr(rank, "__index__") or not 0 <= rank < len(numbers):
             raise ValueError(f"gradring: there is no rank {rank} among {len(numbers)}")
         return numbers[rank]
 
 
 global_process_set = _GlobalProcessSet()
+
+
+def checked(process_set: ProcessSet) -> ProcessSet:
+    """Raises TypeError for what is none, as its number or its ranks."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"gradring: process_set is {process_set!r}, which is no ProcessSet: give what add_process_set() returned, "
+                        "or leave it away for all ranks")
+    return process_set
+
+
 _sets: dict[int, ProcessSet] = {}
 _next_id = 1
 
@@ -131,7 +141,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Lets go of it; all ranks of the job call it. False if there is no such set, or it is the global one."""
-    if process_set is global_process_set or process_set.process_set_id not in _sets:
+    if checked(process_set) is global_process_set or process_set.process_set_id not in _sets:
         return False
     del _sets[process_set.process_set_id]
     _forget(process_set)

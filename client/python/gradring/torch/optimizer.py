@@ -9,7 +9,7 @@ from typing import Any, Iterable, Sequence
 import torch
 
 from ..handles import Handle, MappedHandle
-from ..process_sets import ProcessSet, global_process_set
+from ..process_sets import ProcessSet, checked, global_process_set
 from ..reduce_ops import Adasum, Average
 from ..world import size, world
 from .adasum_optimizer import AdasumSteps
@@ -59,7 +59,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     pairs = named_pairs(optimizer, named_parameters)
     kind = AdasumSteps if op is Adasum and not _alone() else GradientSteps
     made = _of_class(optimizer, kind)
-    made._begin(pairs, backward_passes_per_step, process_set)
+    made._begin(pairs, backward_passes_per_step, checked(process_set))
     if kind is AdasumSteps:
         made._begin_adasum(compression)
     else:
