@@ -87,6 +87,13 @@ def test_what_was_learned_serves_where_there_is_no_gradring(ring, tmp_path):
     assert exported.stat().st_size > 0
 
 
+@pytest.mark.parametrize("words, status, said", [(["--help"], 0, "usage: inference.py"), ([], 2, "required: checkpoint, exported")])
+def test_inference_says_what_it_takes(words, status, said):
+    pytest.importorskip("torch")
+    done = subprocess.run([sys.executable, EXAMPLES / "inference.py", *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status and said in done.stdout + done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 def test_images_are_learned_as_with_gloo(ring, tmp_path):
     """The curves of the example in the shape of torch's for ImageNet, of either backend."""
     curves = []

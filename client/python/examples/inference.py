@@ -3,14 +3,19 @@
     python3 inference.py CHECKPOINT EXPORTED
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import torch
 
 DIGITS = Path(__file__).parents[2] / "examples/data/digits.csv"
 
-kept = torch.load(sys.argv[1], weights_only=True)
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("checkpoint", help="what horovod_digits.py --checkpoint has written")
+parser.add_argument("exported", help="a file for the exported model")
+args = parser.parse_args()
+
+kept = torch.load(args.checkpoint, weights_only=True)
 model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
 model.load_state_dict(kept["model"])
 # The optimizer's state is that of a plain one, to train on with.
@@ -18,6 +23,6 @@ torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9).load_state_dict(kept["
 
 *pixels, digit = (float(word) for word in DIGITS.read_text().splitlines()[-1].split(","))
 image = torch.tensor([pixels]) / 16
-torch.export.save(torch.export.export(model.eval(), (image,)), sys.argv[2])
-guess = torch.export.load(sys.argv[2]).module()(image).argmax()
+torch.export.save(torch.export.export(model.eval(), (image,)), args.exported)
+guess = torch.export.load(args.exported).module()(image).argmax()
 print(f"taken for {int(guess)}, and it is {digit:.0f}")
