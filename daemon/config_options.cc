@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "daemon/core/overlay.h"
-#include "daemon/core/policy.h"
 #include "daemon/discovery/peer_source.h"
 #include "daemon/tuning_text.h"
 #include "proto/bundle.h"
+#include "proto/policy.h"
 
 namespace gradring::daemon {
 namespace {
@@ -180,7 +180,7 @@ std::string set_discover(Config& config, const std::string& value) {
 }
 
 std::string set_policy(Config& config, const std::string& value) {
-  if (!core::parse_policy(value)) return "write fail, or elastic, with min=A and max=B as you like";
+  if (!parse_policy(value)) return "write fail, or elastic, with min=A and max=B as you like";
   config.policy = value;
   return "";
 }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "daemon/core/membership_hands.h"
-#include "daemon/core/policy.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 

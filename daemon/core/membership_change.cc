@@ -6,7 +6,7 @@
 #include "daemon/core/membership.h"
 #include "daemon/core/membership_hands.h"
 #include "daemon/core/planted.h"
-#include "daemon/core/policy.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 namespace {

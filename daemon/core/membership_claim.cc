@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daemon/core/membership.h"
-#include "daemon/core/policy.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "daemon/core/op_fates.h"
 #include "daemon/core/planted.h"
-#include "daemon/core/policy.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 namespace {

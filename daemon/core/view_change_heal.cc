@@ -3,9 +3,9 @@
 #include <map>
 #include <string>
 
-#include "daemon/core/policy.h"
 #include "daemon/core/recovery.h"
 #include "daemon/core/view_change.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 

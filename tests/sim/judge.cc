@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/policy.h"
+#include "proto/policy.h"
 #include "tests/sim/world.h"
 
 namespace gradring::sim {
@@ -83,7 +83,7 @@ bool World::had_quorum(const Trainer& trainer) const {
   const JobId& job = trainer.job_id();
   const core::View* last = oracle_.last_view(job);
   if (last == nullptr || last->closed || !last->has(trainer.rank())) return false;
-  if (!core::parse_policy(last->policy)->elastic) return false;
+  if (!parse_policy(last->policy)->elastic) return false;
   if (last->info_of(trainer.rank()).pid != static_cast<int64_t>(trainer.session())) return false;
   const uint32_t self = trainer.node();
   const auto reached = [&](uint32_t node) {

@@ -305,12 +305,30 @@ TEST(RunOptions, PolicyIsThatOfTheEnvironmentUnlessItIsGiven) {
   EXPECT_FALSE(is_elastic("") || is_elastic("fail") || is_elastic("elastically"));
 }
 
+TEST(RunOptions, PolicyIsOneThatTheDaemonTakes) {
+  const auto error = [](const char* ranks, const char* policy) {
+    const auto options = parse_run_options({"-np", ranks, "--policy", policy, "true"});
+    return options ? "" : options.error();
+  };
+  EXPECT_THAT(error("2", "bogus"), HasSubstr("policy \"bogus\" is not known; use \"fail\""));
+  EXPECT_THAT(error("2", "elastic min=x"), HasSubstr("\"elastic min=x\" is not known"));
+  EXPECT_EQ(error("2", "elastic min=3"), "-np 2 does not fit the policy, elastic min=3");
+  EXPECT_EQ(error("4", "elastic max=3"), "-np 4 does not fit the policy, elastic min=1 max=3");
+  EXPECT_EQ(error("2", "elastic min=2 max=3"), "");
+  setenv("GRADRING_POLICY", "rubber", 1);
+  EXPECT_THAT(parse_run_options({"-np", "1", "true"}).error(), HasSubstr("\"rubber\""));
+  unsetenv("GRADRING_POLICY");
+  EXPECT_THAT(parse_run_options({"-np", "1", "-x", "GRADRING_POLICY=rubber", "true"}).error(),
+              HasSubstr("\"rubber\""));
+}
+
 TEST(RunOptions, AreRefusedInWords) {
   const auto error = [](const std::vector<std::string>& words) {
     return parse_run_options(words).error();
   };
   EXPECT_THAT(error({}), HasSubstr("-np"));
   EXPECT_THAT(error({"-np", "2"}), HasSubstr("which command"));
+  EXPECT_THAT(error({"-np", "2", ""}), HasSubstr("which command"));
   EXPECT_THAT(error({"-np", "0", "true"}), HasSubstr("how many ranks"));
   EXPECT_THAT(error({"-np", "x", "true"}), HasSubstr("np"));
   EXPECT_THAT(error({"true"}), HasSubstr("how many ranks"));

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "proto/policy.h"
 #include "proto/version.h"
 #include "tools/common/option_error.h"
 #include "tools/common/text.h"
@@ -117,12 +118,31 @@ tl::expected<void, std::string> refuse_empty(const po::variables_map& values) {
   return {};
 }
 
+// As the daemon would, of each rank, once all of them have been started.
+tl::expected<void, std::string> judge_policy(const RunOptions& options) {
+  const auto policy = parse_policy(options.policy);
+  if (!policy) {
+    return tl::unexpected(
+        fmt::format("policy \"{}\" is not known; use \"fail\", or \"elastic\", with min=A and "
+                    "max=B as you like",
+                    printable(options.policy)));
+  }
+  const auto ranks = static_cast<uint32_t>(options.ranks);
+  if (policy->elastic && (ranks < policy->min || (policy->max != 0 && ranks > policy->max))) {
+    return tl::unexpected(
+        fmt::format("-np {} does not fit the policy, {}", ranks, describe(*policy)));
+  }
+  return {};
+}
+
 tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
   if (options->agent || options->as_rank) return {};
   if (options->ranks < 1 || options->ranks > kRanksMax) {
     return tl::unexpected(fmt::format("how many ranks? -np takes 1 to {}; see --help", kRanksMax));
   }
-  if (options->command.empty()) return tl::unexpected(std::string("which command? See --help"));
+  // The first word is empty where a shell's variable is not set.
+  if (options->command.empty() || options->command[0].empty())
+    return tl::unexpected(std::string("which command? See --help"));
   options->rsh = split_words(raw.rsh);
   if (options->rsh.empty()) return tl::unexpected(std::string("--rsh is empty"));
   if (!raw.hosts.empty()) {
@@ -132,6 +152,7 @@ tl::expected<void, std::string> judge(const Raw& raw, RunOptions* options) {
   }
   if (auto taken = take_horovod_flags(raw.horovod, options); !taken) return taken;
   if (options->policy.empty()) options->policy = value_of("GRADRING_POLICY", options->send);
+  if (auto good = judge_policy(*options); !good) return good;
   if (options->restarts < 0) return tl::unexpected(std::string("--restarts is negative"));
   if (options->restarts > 0 && !is_elastic(options->policy)) {
     return tl::unexpected(std::string(

@@ -1,8 +1,8 @@
-#include "daemon/core/policy.h"
+#include "proto/policy.h"
 
 #include <gtest/gtest.h>
 
-namespace gradring::core {
+namespace gradring {
 namespace {
 
 TEST(Policy, WhatPeopleWrite) {
@@ -31,4 +31,4 @@ TEST(Policy, ItsDescriptionMeansTheSame) {
 }
 
 }  // namespace
-}  // namespace gradring::core
+}  // namespace gradring

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace gradring::core {
+namespace gradring {
 
 // What a job does when a part of it is lost. `fail`: it ends, on every rank. `elastic`: it goes on
 // with those who are left as long as they are at least `min` ranks, and takes in new ones, up to
@@ -22,4 +22,4 @@ struct Policy {
 std::optional<Policy> parse_policy(const std::string& text);
 std::string describe(const Policy& policy);
 
-}  // namespace gradring::core
+}  // namespace gradring

@@ -1,9 +1,9 @@
-#include "daemon/core/policy.h"
+#include "proto/policy.h"
 
 #include <charconv>
 #include <sstream>
 
-namespace gradring::core {
+namespace gradring {
 namespace {
 
 bool read_number(const std::string& word, const std::string& name, uint32_t* number) {
@@ -40,4 +40,4 @@ std::string describe(const Policy& policy) {
   return text;
 }
 
-}  // namespace gradring::core
+}  // namespace gradring
