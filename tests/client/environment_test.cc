@@ -322,6 +322,16 @@ TEST_F(Environment, WithSomethingThatIsNoNumberIsToldByOpen) {
   EXPECT_THAT(refused.message, HasSubstr("GRADRING_RANK is 'first', which is not a number"));
 }
 
+TEST_F(Environment, WithANumberThatIsNoRankIsToldWhichAreTaken) {
+  set("RANK", "-1");
+  set("WORLD_SIZE", "99999999999");
+  EXPECT_THAT(open_refused(init()).message,
+              HasSubstr("RANK is '-1', which is not a number from 0 to 2147483647"));
+  set("RANK", "0");
+  EXPECT_THAT(open_refused(init()).message,
+              HasSubstr("WORLD_SIZE is '99999999999', which is not a number from 0 to 2147483647"));
+}
+
 TEST_F(Environment, TakesNoNumberThatOnlyBeginsAsOne) {
   for (const char* value : {"1x", "-1", "+1", " 1", "99999999999", "0x1"}) {
     set("RANK", value);

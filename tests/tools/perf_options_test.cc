@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 auto parse(std::vector<const char*> words) {
   words.insert(words.begin(), "gradring-perf");
@@ -96,6 +97,13 @@ TEST(PerfOptions, AFactorIsOfFloatsAndCheckedOnlyWhereItIsExact) {
   for (const char* one : {"--dtype=int8", "--op=max"}) {
     EXPECT_THAT(parse({"allreduce", "--all", one}).error(), HasSubstr("leave it out")) << one;
   }
+}
+
+TEST(PerfOptions, ARankOfTheEnvironmentThatIsNoNumberIsNamed) {
+  const auto outcome = run({"RANK=$INDEX", "WORLD_SIZE=4", GRADRING_PERF, "allreduce"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, StartsWith("gradring-perf: the rank is not known"));
+  EXPECT_THAT(outcome.err, HasSubstr("RANK is '$INDEX', which is not a number"));
 }
 
 TEST(PerfOptions, HelpThatCannotBeWrittenIsToldInWords) {

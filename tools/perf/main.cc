@@ -67,7 +67,8 @@ class JsonFile {
 };
 
 int complain_of(const gradring_options& place, const std::exception& error) {
-  return complain(fmt::format("rank {}: {}", place.rank, error.what()), kFailed);
+  const std::string who = place.rank < 0 ? "" : fmt::format("rank {}: ", place.rank);
+  return complain(who + error.what(), kFailed);
 }
 
 // As what float32 travels, where there is some.
@@ -142,7 +143,8 @@ int main(int argc, char** argv) {
     return complain("--check compares to the bit, and int8 on the wire rounds: give --wire native",
                     kUsage);
   }
-  const bool is_rank = place.rank >= 0;
+  // One that the environment has and that is no number is told by opening the job.
+  const bool is_rank = place.rank >= 0 || (place.rank != -1 && wanted.ranks == 0);
   if (!is_rank && wanted.ranks == 0) {
     return complain(
         "how many ranks? Give --ranks R, or start it with gradring-run, torchrun, mpirun or "

@@ -128,7 +128,7 @@ def _number(environ, name):
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"HOROVOD_{name} is {text!r}, which is not a number: correct it, or unset it")
+        raise ValueError(f"HOROVOD_{name} is {text!r}, which is not a number from 0 on: correct it, or unset it")
     return int(text)
 
 

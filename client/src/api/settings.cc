@@ -18,9 +18,10 @@ namespace {
 // A field that options_init could not fill, with the variables it looked at.
 Status missing(const char* field, std::span<const char* const> variables) {
   const std::string set = shown(variables);
-  return invalid(fmt::format("the {} is not known: set options.{} or the environment variable {}{}",
-                             field, field, fmt::join(variables, " or "),
-                             set.empty() ? "" : " (" + set + ", which is not a number)"));
+  return invalid(
+      fmt::format("the {} is not known: set options.{} or the environment variable {}{}", field,
+                  field, fmt::join(variables, " or "),
+                  set.empty() ? "" : " (" + set + ", which is not a number from 0 to 2147483647)"));
 }
 
 }  // namespace
