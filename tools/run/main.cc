@@ -172,7 +172,7 @@ int serve() {
   rules.program = fmt::format("gradring-run on {}", launch->share.host);
   rules.lifeline = STDIN_FILENO;
   rules.elsewhere = launch->share.count < launch->size;
-  return Supervisor(processes_of(*launch), rules).run();
+  return code_of_agent(Supervisor(processes_of(*launch), rules).run());
 }
 
 }  // namespace

@@ -30,6 +30,9 @@ constexpr std::chrono::milliseconds kAgentExtra{3000};
 // After SIGKILL only a process that the kernel itself cannot end is left.
 constexpr std::chrono::milliseconds kUnkillable{5000};
 
+// Of ranks that could not be started; more than there are failures.
+constexpr int kNotRun = 127;
+
 // nohup, and a shell that starts it in the background, have some ignored. Blocked ones would come
 // all the same.
 bool is_ignored(int number) {
@@ -139,7 +142,7 @@ bool Supervisor::start_all(const Guard& guard) {
     const auto child = saved ? start(member.process, guard.door()) : tl::unexpected(saved.error());
     if (!child) {
       say(child.error());
-      fail(127);
+      fail(kNotRun);
       for (Member& other : members_) other.ended = other.ended || other.child.pid < 0;
       return false;
     }
@@ -272,7 +275,11 @@ void Supervisor::take_exits() {
 // Its exit code as seen from here. An agent has judged its own.
 int Supervisor::judge(const Member& member, const siginfo_t& info) const {
   if (info.si_code != CLD_EXITED) return 128 + info.si_status;
-  if (!rules_.answers || member.process.lifeline) return info.si_status;
+  if (member.process.lifeline) {
+    if (info.si_status == kAgentWell) return 0;
+    return info.si_status == 0 ? kNotRun : info.si_status;
+  }
+  if (!rules_.answers) return info.si_status;
   if (info.si_status == kAnswered) return 0;
   return info.si_status == 0 ? 1 : info.si_status;
 }
@@ -281,6 +288,12 @@ std::string Supervisor::describe_end(const Member& member, const siginfo_t& info
   if (info.si_code != CLD_EXITED)
     return fmt::format("was ended by signal {} ({})", info.si_status, strsignal(info.si_status));
   const bool silent = info.si_status == 0 && judge(member, info) != 0;
+  if (silent && member.process.lifeline) {
+    return fmt::format(
+        "ended with exit code 0, and not as gradring-run does there: what does {} run on that "
+        "host, and does it tell how that ended?",
+        member.process.command.front());
+  }
   return fmt::format("ended with exit code {}{}", info.si_status,
                      silent ? " before it had handed over what its function returns" : "");
 }

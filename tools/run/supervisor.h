@@ -33,6 +33,16 @@ struct Rules {
 // to client/python/gradring/launched.py.
 inline constexpr int kAnswered = 86;
 
+// So ends an agent whose ranks have all ended well. With 0 ends as well what ran none of them, such
+// as a command that the other host puts in the place of every other.
+inline constexpr int kAgentWell = 111;
+
+// What an agent ends with, by the exit code of its launch.
+constexpr int code_of_agent(int launch) {
+  if (launch == 0) return kAgentWell;
+  return launch == kAgentWell ? 1 : launch;
+}
+
 // An elastic launch's exit code is the number of ranks that failed, up to this.
 inline constexpr int kFailuresMax = 100;
 
