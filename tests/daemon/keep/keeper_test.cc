@@ -133,7 +133,7 @@ class Keeper {
 bool runs(pid_t pid) { return kill(pid, 0) == 0; }
 
 TEST(Keeper, ACleanEndIsTheEndAndLeavesNothing) {
-  Keeper keeper({"ready exit 0"});
+  Keeper keeper({"ready say STOPPING=1 exit 0"});
   EXPECT_EQ(keeper.wait(), 0) << keeper.log();
   EXPECT_THAT(keeper.notes(), HasSubstr("life 1 "));
   EXPECT_THAT(keeper.notes(), Not(HasSubstr("life 2 ")));
@@ -218,7 +218,7 @@ TEST(Keeper, AProgramThatIsNotThereIsNamed) {
 TEST(Keeper, SignalsReachTheChildAndItsEndIsTheKeepers) {
   for (const auto& [number, name] :
        {std::pair{SIGTERM, "Terminated"}, {SIGINT, "Interrupt"}, {SIGHUP, "Hangup"}}) {
-    Keeper keeper({"ready catch exit 0"});
+    Keeper keeper({"ready catch say STOPPING=1 exit 0"});
     keeper.wait_for("catches");
     keeper.signal(number);
     EXPECT_EQ(keeper.wait(), 0);
@@ -259,6 +259,24 @@ TEST(Keeper, Sigusr1RestartsAtOnceAndIsNotAFailure) {
   }
   EXPECT_EQ(keeper.wait(), 0) << keeper.log();
   EXPECT_THAT(keeper.notes(), ContainsRegex("life 9 .*\nkept a=1 "));
+}
+
+// `pkill -USR1 gradringd` reaches both, and whoever takes the pid of the lock file the child alone.
+TEST(Keeper, AChildThatMadeWayIsFollowedByAnother) {
+  for (const bool both : {true, false}) {
+    Keeper keeper({"ready store a 1 catch exit 0", "ready feed 300 say STOPPING=1 exit 0"});
+    keeper.wait_for("catches");
+    if (both) {
+      keeper.write("notes.slow");  // the check is not over when the child is
+      keeper.signal(SIGUSR1);
+      keeper.wait_for_log("told to restart");
+    }
+    kill(keeper.child(), SIGTERM);
+    keeper.wait_for("life 2 ");
+    EXPECT_EQ(keeper.wait(), 0) << keeper.log();
+    EXPECT_THAT(keeper.notes(), ContainsRegex("life 2 .*\nkept a=1"));
+    EXPECT_THAT(keeper.notes(), Not(HasSubstr("life 3 ")));
+  }
 }
 
 TEST(Keeper, ADaemonIsNotReplacedByOneThatCouldNotStart) {
@@ -338,7 +356,7 @@ TEST(Keeper, TheChildDiesWithIt) {
 
 TEST(Keeper, TellsItsOwnManagerWhenTheChildIsReady) {
   FakeManager manager;
-  Keeper keeper({"ready exit 0"});
+  Keeper keeper({"ready say STOPPING=1 exit 0"});
   EXPECT_EQ(keeper.wait(), 0);
   EXPECT_EQ(manager.heard(), "READY=1|STATUS=scripted|");
   EXPECT_EQ(manager.heard(), "");
