@@ -178,7 +178,11 @@ class ControlThread final : private SessionEvents, private PeerEvents, private D
   FreeMemory free_memory_;
   Phase phase_ = Phase::kServing;
   core::Time phase_deadline_ = 0;
-  bool by_signal_ = false;            // so it drains
+  bool by_signal_ = false;  // so it drains
+  struct {
+    core::Time at = 0;
+    bool by_parent = false;           // such as the keeper
+  } signalled_;                       // the first of its signals
   std::vector<std::string> cut_off_;  // jobs that had not ended when it had drained
   core::Time watchdog_interval_ = 0;  // 0: nobody watches
   core::Time watchdog_fed_ = 0;

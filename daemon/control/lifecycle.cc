@@ -30,6 +30,10 @@ constexpr core::Time kStopTime = 1 * core::kSecond;
 // all have gone.
 constexpr core::Time kLastWordsTime = 200 * core::kMillisecond;
 
+// What is sent to a keeper and its daemon at once, as by `pkill gradringd` or to all of a cgroup,
+// comes a second time from the keeper, which passes it on.
+constexpr core::Time kEchoTime = 1 * core::kSecond;
+
 // Of a machine that is busy, on top of these.
 constexpr core::Time kStopMargin = 10 * core::kSecond;
 
@@ -97,11 +101,16 @@ void ControlThread::read_signals(core::Time now) {
         {.kind = FlightKind::kSignal, .code = static_cast<uint8_t>(info.ssi_signo)});
     if (info.ssi_signo == SIGHUP) {
       reload();
-    } else if (phase_ == Phase::kServing || (phase_ == Phase::kDraining && !by_signal_)) {
+      continue;
+    }
+    const bool by_parent = static_cast<pid_t>(info.ssi_pid) == getppid();
+    if (phase_ == Phase::kServing || (phase_ == Phase::kDraining && !by_signal_)) {
       if (info.ssi_signo == SIGUSR1) make_way();
+      signalled_ = {now, by_parent};
       drain_by_signal(now);
     } else if (phase_ == Phase::kDraining) {
-      start_stopping(now);
+      const bool echo = now - signalled_.at < kEchoTime && by_parent != signalled_.by_parent;
+      if (!echo) start_stopping(now);
     }
   }
 }

@@ -188,3 +188,19 @@ def test_nonsense_is_refused(pair):
                              (["--cancel", "--timeout", "3"], "--cancel")):
         status, _, said = pair.nodes[0].ctl("drain", *words)
         assert status == 2 and complaint in said, (words, said)
+
+
+def test_a_signal_to_keeper_and_daemon_is_one(make_cluster):
+    """As `pkill gradringd` sends it, or whoever ends all of a cgroup: the keeper passes its own on, which is no second."""
+    single = make_cluster(1, settings={"drain-timeout": "60s"}).start(kept=[0])
+    node = single.nodes[0]
+    job = single.launch("kept", ENDLESS)
+    wait_for_all(job, "done", 2)
+    os.kill(child_of(node), signal.SIGTERM)
+    testbed.wait_until(lambda: draining(node), 20, "it drains")
+    node.daemon.signal(signal.SIGTERM)
+    time.sleep(1.5)
+    assert draining(node) and job[0].running(), "the signal that the keeper passed on cut the job off"
+    node.daemon.signal(signal.SIGTERM)  # and that is the second
+    assert wait_failed(job[0], 20).get("cause", DRAINED) == DRAINED
+    assert node.daemon.wait(10) == 0
