@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transport/tcp/endpoints.h"
+#include "transport/tcp/outgoing.h"
 
 namespace gradring::transport {
 namespace {
@@ -48,6 +49,16 @@ TEST(TcpWays, NoneLeadsToOurselvesWhereTheOtherMachineHasAnAddressOfOurs) {
   EXPECT_EQ(others[0].text(), "10.0.0.2:7400");
   const auto beside = others_of({endpoint("10.0.0.1", 0, 7401)}, ours);
   EXPECT_EQ(beside.size(), 1u) << "another daemon of this machine";
+}
+
+TEST(TcpWays, AnAddressThatThisNodeHasNoMoreIsNamed) {
+  Outgoing out({}, {}, {{endpoint("127.0.0.1", 0, 9), endpoint("192.0.2.7", 24)}});
+  const Status status = out.open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(),
+              testing::HasSubstr("has not the address 192.0.2.7 any more, which it had when "
+                                 "gradringd was started"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("restart gradringd"));
 }
 
 TEST(TcpAddress, IsReadAsItWasWrittenAndNothingElseIs) {

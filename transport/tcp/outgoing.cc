@@ -22,6 +22,16 @@ Status broken(const Way& way, const char* why) {
   return {Code::kUnavailable, fmt::format("its connection at {} broke: {}", way.to.text(), why)};
 }
 
+// Addresses are looked up once, when a daemon starts, and its peers know it by them.
+Status moved(const Endpoint& from) {
+  std::string address = from.text();
+  address.erase(address.rfind(':'));
+  return {Code::kUnavailable,
+          fmt::format("this node has not the address {} any more, which it had when gradringd was "
+                      "started: give it back, or restart gradringd",
+                      address)};
+}
+
 }  // namespace
 
 Status Outgoing::open() {
@@ -52,7 +62,9 @@ Status Outgoing::begin(const Way& way) {
     // A port is chosen by connect(), so that many connections may share one.
     setsockopt(fd(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     const sockaddr_storage from = sockaddr_of(*way.from, &length);
-    if (bind(fd(), reinterpret_cast<const sockaddr*>(&from), length) != 0) return failed();
+    if (bind(fd(), reinterpret_cast<const sockaddr*>(&from), length) != 0) {
+      return errno == EADDRNOTAVAIL ? moved(*way.from) : failed();
+    }
   }
   const sockaddr_storage to = sockaddr_of(way.to, &length);
   if (connect(fd(), reinterpret_cast<const sockaddr*>(&to), length) != 0 && errno != EINPROGRESS) {
