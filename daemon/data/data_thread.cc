@@ -19,7 +19,8 @@ namespace gradring::daemon {
 namespace {
 
 // A job gets this many slices a turn, so that none waits long for another's. Eight slices of 256
-// KiB are about half a millisecond of summing.
+// KiB are about half a millisecond of summing; longer ones, of a job that no other node is in, are
+// fewer.
 constexpr uint32_t kSlicesPerTurn = 8;
 
 // Nobody reads metrics more often than that, and a little less keeps step with whoever reads them

@@ -234,7 +234,8 @@ uint32_t JobExecutor::pump(uint32_t budget) {
     send_ready();
     budget = gpu_ops_.may_ride_on() ? std::min(budget, gpu_ring_->room()) : 0;
   }
-  const uint32_t work = engine_.pump(budget);
+  const bool alone = engine_.view().members.size() == 1;
+  const uint32_t work = alone ? pump_alone(budget) : engine_.pump(budget);
   settle();
   freeze_when_at_rest();
   if (log_ && log_->long_grown()) log_->begin(engine_.record());
@@ -243,6 +244,19 @@ uint32_t JobExecutor::pump(uint32_t budget) {
     shared_->events->post(EngineDrained{id()});
   }
   return work + static_cast<uint32_t>(done_with_.size());  // for the next turn
+}
+
+// Slices that travel nowhere may be longer (slice_bytes_alone), and other jobs wait as long for
+// them: so they are no more bytes than of those that travel.
+uint32_t JobExecutor::pump_alone(uint32_t budget) {
+  const uint64_t bytes = uint64_t{budget} * engine_.staging_bytes();
+  uint32_t work = 0, done = 0;
+  folded_bytes_ = 0;
+  do {
+    done = engine_.pump(std::min(budget, 1u));
+    work += done;
+  } while (done > 0 && work < budget && folded_bytes_ < bytes);
+  return work;
 }
 
 // The engine must not be called from inside its own actions, so a send that ended at once comes

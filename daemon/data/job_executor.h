@@ -206,6 +206,7 @@ class JobExecutor final : private core::EngineActions {
   const Lent* first_lent_to(const core::Op& op) const;
   void meet_members();
   bool of_this_epoch(PeerId from, const Frame& frame);
+  uint32_t pump_alone(uint32_t budget);
   void settle();
   void before_long_work(uint64_t bytes);
   uint32_t checksum_of(core::Staging at, uint32_t length);
@@ -267,6 +268,7 @@ class JobExecutor final : private core::EngineActions {
   std::vector<core::Staging> done_with_;
   std::vector<core::Staging> settling_;  // kept for its capacity
   uint64_t loans_ = 0;
+  uint64_t folded_bytes_ = 0;  // of the pump() under way
   bool told_drained_ = false;
 };
 

@@ -61,6 +61,7 @@ void JobExecutor::fold(const core::FoldOrder& order) {
   }
   if (!order.onto_arrived) put_on_host(order.at);
 
+  folded_bytes_ += length;
   inputs_.clear();
   factors_.clear();
   folded_.clear();

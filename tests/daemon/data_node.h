@@ -45,6 +45,7 @@ struct NodeGpus {
   bool direct = false;    // slices go from them
   uint32_t tree_max = 0;  // bytes of ops that go along a tree, if not 0
   core::Time memory_within = 10 * core::kSecond;
+  uint32_t slice_bytes_alone = 0;  // of a job that no other node is in, if not 0
 };
 
 // A node: a data thread that runs, and the control thread's end of its mailboxes.
@@ -67,6 +68,7 @@ class DataNode {
     for (const auto& lane : lanes) addresses_.push_back(lane->address());
     DataThread::Options options;
     options.engine.plan.slice_bytes_max = on_gpus.slice_bytes;
+    options.engine.plan.slice_bytes_alone = on_gpus.slice_bytes_alone;
     options.engine.plan.direct_members_max = direct_members_max;
     options.engine.plan.tree_max = on_gpus.tree_max;
     if (on_gpus.tree_max > 0) options.engine.ready_tree_above = 1;
