@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -188,6 +190,26 @@ TEST_F(Group, DoesNotFindWhatWasFreed) {
 }
 
 // Else the result would be copied to where there may be anything else by then.
+// Its address may be that of memory which another of the family had registered, and which was
+// unmapped since.
+TEST_F(Group, AllocatesWhereAnotherHadRegisteredMemory) {
+  constexpr size_t kBytes = size_t{1} << 20;
+  const Comm group = group_of({0, 1});
+  for (int i = 0; i < 3; ++i) {
+    void* const old =
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(old, MAP_FAILED);
+    ASSERT_EQ(gradring_register(job_.get(), old, kBytes), GRADRING_OK);
+    sum_up(group, static_cast<float*>(old), 0);
+    ASSERT_EQ(gradring_unregister(job_.get(), old), GRADRING_OK);
+    ::munmap(old, kBytes);
+    auto* const memory = alloc<float>(group, kBytes / sizeof(float));
+    std::fill_n(memory, kBytes / sizeof(float), 1.0f);
+    sum_up(group, memory, 2);
+    EXPECT_EQ(gradring_free(group.get(), memory), GRADRING_OK) << gradring_last_error();
+  }
+}
+
 TEST_F(Group, KeepsWhatItsOpsName) {
   const Comm group = group_of({0, 1});
   std::vector<float> own(8, 1);

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,6 +68,29 @@ TEST(Memory, IsAskedForByMoreThreadsThanTheSocketHolds) {
   daemon.thaw();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(daemon.segments(), kManyThreads);
+}
+
+// Nothing else may be found at its address.
+TEST(Memory, WhereSomethingWasFreedThatIsStillRegisteredIsRefused) {
+  FakeDaemon daemon;
+  const Comm comm = open(daemon);
+  constexpr size_t kBytes = size_t{1} << 20;
+  void* const old =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(old, MAP_FAILED);
+  ASSERT_EQ(gradring_register(comm.get(), old, kBytes), GRADRING_OK);
+  ::munmap(old, kBytes);
+  void* memory = nullptr;
+  const gradring_code code = gradring_alloc(comm.get(), kBytes, &memory);
+  if (code == GRADRING_OK) {  // it came to lie elsewhere
+    EXPECT_NE(memory, old);
+    return;
+  }
+  EXPECT_EQ(code, GRADRING_ERR_INVALID);
+  EXPECT_THAT(gradring_last_error(), HasSubstr("gradring_unregister"));
+  EXPECT_EQ(daemon.segments(), 1u);
+  ASSERT_EQ(gradring_unregister(comm.get(), old), GRADRING_OK);
+  EXPECT_NE(alloc<unsigned char>(comm, kBytes), nullptr);
 }
 
 TEST(Memory, OfNoBytesIsRefused) {

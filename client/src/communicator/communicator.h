@@ -157,6 +157,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
   tl::expected<Segment, Status> make_segment(std::unique_lock<std::mutex>& lock, uint64_t bytes);
   // In the maps, ours and the family's.
   Segment& enter(Segment segment);
+  tl::expected<std::byte*, Status> allocate(std::unique_lock<std::mutex>& lock, uint64_t bytes);
   Status borrow(std::unique_lock<std::mutex>& lock, const Common& common);
   Status borrow_for(std::unique_lock<std::mutex>& lock, const gradring_op& op);
   void give_back_withdrawn(std::unique_lock<std::mutex>& lock);

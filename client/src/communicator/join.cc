@@ -184,9 +184,7 @@ tl::expected<std::byte*, Status> Communicator::scratch(std::unique_lock<std::mut
     spare_.erase(spare);
     return memory;
   }
-  auto segment = make_segment(lock, bytes);
-  if (!segment) return tl::unexpected(segment.error());
-  return enter(std::move(*segment)).base;
+  return allocate(lock, bytes);
 }
 
 void Communicator::free_scratch(std::unique_lock<std::mutex>& lock) {

@@ -131,9 +131,26 @@ void Communicator::give_back_withdrawn(std::unique_lock<std::mutex>& lock) {
 tl::expected<void*, Status> Communicator::alloc(uint64_t bytes) {
   if (bytes == 0) return tl::unexpected(invalid("bytes is 0"));
   Inside inside(*this);
-  auto segment = make_segment(inside.lock(), bytes);
+  const auto memory = allocate(inside.lock(), bytes);
+  if (!memory) return tl::unexpected(memory.error());
+  return *memory;
+}
+
+// It may come to lie where memory was that somebody had registered, and has unmapped since. What
+// another of the family had registered is let go of first; of what was ours we were not told.
+tl::expected<std::byte*, Status> Communicator::allocate(std::unique_lock<std::mutex>& lock,
+                                                        uint64_t bytes) {
+  auto segment = make_segment(lock, bytes);
   if (!segment) return tl::unexpected(segment.error());
-  return enter(std::move(*segment)).base;
+  give_back_withdrawn(lock);
+  std::byte* const base = segment->base;
+  if (!segments_.touches(base, bytes)) return enter(std::move(*segment)).base;
+  static_cast<void>(free_segment(lock, segment->id));
+  drop(lock, std::move(*segment));
+  return tl::unexpected(invalid(
+      fmt::format("memory at {} was freed while it was registered, and {} bytes were to lie there: "
+                  "give it to gradring_unregister first, then free it",
+                  fmt::ptr(base), bytes)));
 }
 
 Status Communicator::register_memory(void* memory, uint64_t bytes) {
