@@ -189,7 +189,6 @@ TEST_F(Group, DoesNotFindWhatWasFreed) {
   EXPECT_EQ(daemon_.segments(), 0u) << "the group gave it back";
 }
 
-// Else the result would be copied to where there may be anything else by then.
 // Its address may be that of memory which another of the family had registered, and which was
 // unmapped since.
 TEST_F(Group, AllocatesWhereAnotherHadRegisteredMemory) {
@@ -210,6 +209,7 @@ TEST_F(Group, AllocatesWhereAnotherHadRegisteredMemory) {
   }
 }
 
+// Else the result would be copied to where there may be anything else by then.
 TEST_F(Group, KeepsWhatItsOpsName) {
   const Comm group = group_of({0, 1});
   std::vector<float> own(8, 1);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <gradring/gradring.hpp>
 #include <vector>
@@ -59,6 +60,27 @@ TEST_F(LiveGroupTest, WorksBesideTheJobAndOtherGroups) {
       ASSERT_EQ(at[kElements - 1], 10);
       ASSERT_EQ(at[kElements], job.rank() % 2 == 0 ? 3 : 4);
       ASSERT_EQ(at[2 * kElements], job.rank() % 2 == 0 ? 4 : 6);
+    }
+  });
+}
+
+// The kernel gives out the same addresses again and again.
+TEST_F(LiveGroupTest, AllocatesWhereTheJobHadRegisteredMemory) {
+  run("train", [](Communicator& job) {
+    const Communicator group = job.group(mine(job));
+    constexpr size_t kBytes = 64 * sizeof(float) * kElements;
+    for (int i = 0; i < 4; ++i) {
+      void* const old =
+          ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(old, MAP_FAILED);
+      ASSERT_EQ(gradring_register(job.handle(), old, kBytes), GRADRING_OK);
+      group.allreduce(static_cast<float*>(old), static_cast<float*>(old), kElements);
+      ASSERT_EQ(gradring_unregister(job.handle(), old), GRADRING_OK);
+      ::munmap(old, kBytes);
+      auto memory = group.allocate<float>(64 * kElements);
+      for (float& value : memory) value = 1;
+      group.allreduce(memory);
+      ASSERT_TRUE(all_are(memory, 2));
     }
   });
 }
