@@ -23,6 +23,7 @@
 #include "daemon/control/peers/lane_paths.h"
 #include "daemon/data/data_thread.h"
 #include "daemon/discovery/discovery.h"
+#include "daemon/exit_status.h"
 #include "daemon/fd_store.h"
 #include "daemon/flight/recorder.h"
 #include "daemon/gpu_direct.h"
@@ -45,7 +46,6 @@ namespace {
 
 constexpr int kDrained = 0;
 constexpr int kNotYet = 1;  // a later start may find what this one missed
-constexpr int kWrongConfiguration = 2;
 
 // Submissions that may wait for the data thread before trainers are made to wait: some turns of its
 // work.

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "daemon/clock.h"
+#include "daemon/exit_status.h"
 #include "daemon/keep/child.h"
 #include "daemon/keep/kept_fds.h"
 #include "daemon/keep/notify_message.h"
@@ -74,7 +75,6 @@ class Keeper {
   void on_checked(int wait_status);
   void reap();
   void on_end(int wait_status);
-  bool made_way(int wait_status) const;
   void look_at_the_clock();
   void end(int status);
   bool runs() const { return child_ > 0; }
@@ -93,7 +93,6 @@ class Keeper {
   Time kill_at_ = kNever;        // a child that was told to abort has ended by then
   Time checked_until_ = kNever;  // or it is not taken
   bool ready_ = false;
-  bool ends_ = false;       // the child has said that it does
   bool stopping_ = false;   // whoever runs us wants an end
   bool replacing_ = false;  // SIGUSR1, and the check was good
   bool over_ = false;
@@ -132,7 +131,7 @@ int Keeper::run() {
 
 void Keeper::start(Time now) {
   start_at_ = kill_at_ = kNever;
-  ready_ = ends_ = replacing_ = false;
+  ready_ = replacing_ = false;
   const auto pid = start_child(
       {options_.command, options_.notify_socket, fds_max_, options_.watchdog}, kept_.all());
   if (!pid) {
@@ -190,7 +189,6 @@ void Keeper::read_notices() {
 void Keeper::obey(const NotifyMessage& message, std::vector<Fd> fds) {
   const Time now = monotonic_now();
   if (message.ready) ready_ = true;
-  if (message.stopping) ends_ = true;
   if (message.ready || (ready_ && message.watchdog == NotifyMessage::Watchdog::kFed)) {
     silent_until_ = now + options_.watchdog;
   }
@@ -282,18 +280,14 @@ void Keeper::reap() {
   }
 }
 
-// By a SIGUSR1 of its own, as of `pkill -USR1 gradringd`, which reaches us as well: it ends for the
-// next one, and says nothing of an end.
-bool Keeper::made_way(int wait_status) const {
-  return ready_ && !ends_ && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
-}
-
 void Keeper::on_end(int wait_status) {
   const Time now = monotonic_now();
   read_notices();  // what it gave away at its end counts
   const pid_t pid = std::exchange(child_, 0);
   silent_until_ = kill_at_ = kNever;
-  if (!stopping_ && (replacing_ || made_way(wait_status))) {
+  // By a SIGUSR1 of its own, as of `pkill -USR1 gradringd`, which reaches us as well.
+  const bool made_way = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == daemon::kMadeWay;
+  if (!stopping_ && (replacing_ || made_way)) {
     if (check_ > 0) kill(check_, SIGKILL);  // of what is started anyway
     check_ = 0;
     checked_until_ = kNever;
@@ -307,7 +301,7 @@ void Keeper::on_end(int wait_status) {
     start_at_ = verdict.at;
     return;
   }
-  if (stopping_ && verdict.restart) verdict.status = kFailed;
+  if (stopping_ && verdict.restart && !made_way) verdict.status = kFailed;
   spdlog::log(verdict.status == 0 ? spdlog::level::info : spdlog::level::err,
               "keeper: gradringd (pid {}) {}", pid, verdict.why);
   end(verdict.status);

@@ -5,10 +5,14 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "daemon/exit_status.h"
+
 namespace gradring::keep {
 namespace {
 
-constexpr int kWrongConfiguration = 2;
+using daemon::kMadeWay;
+using daemon::kWrongConfiguration;
+
 constexpr int kGaveUp = 1;
 
 // What ends a process that was asked to end before it could catch the signal. systemd calls it
@@ -34,6 +38,11 @@ RestartPolicy::Verdict RestartPolicy::ended(int wait_status, Time now) const {
   Verdict verdict;
   verdict.why = describe(wait_status);
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return verdict;
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kMadeWay) {
+    verdict.restart = true;
+    verdict.at = now;
+    return verdict;
+  }
   if (WIFSIGNALED(wait_status) && is_request(WTERMSIG(wait_status))) return verdict;
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kWrongConfiguration) {
     verdict.status = kWrongConfiguration;

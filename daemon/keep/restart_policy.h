@@ -11,7 +11,7 @@ namespace gradring::keep {
 using core::Time;
 
 // When gradringd is started again after it ended, as our systemd unit has it: Restart=on-failure,
-// RestartPreventExitStatus=2. Knows no process and no clock.
+// RestartPreventExitStatus=2, RestartForceExitStatus=75. Knows no process and no clock.
 class RestartPolicy {
  public:
   struct Options {

@@ -7,7 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from checks import TRAINER, child_of, events, run_job
+from checks import TRAINER, child_of, events, run_job, wait_for_all
 from cluster import wait_until
 from cluster.process import state_of
 
@@ -112,6 +112,23 @@ def test_upgrade_takes_the_program_that_is_there_then(make_cluster):
     assert not os.path.samefile(f"/proc/{node.daemon.pid}/exe", installed / "gradringd")
     assert listeners(node) == before
     run_job(cluster, "upgraded", "--ops", "3", per_node=2)
+
+
+def test_sigusr1_to_the_daemon_itself_brings_the_next_one(make_cluster):
+    """As of `pkill -USR1 gradringd`, which reaches both."""
+    cluster, node = kept_node(make_cluster, "--restart-grace", "20s")
+    job = cluster.launch("goes-on", [TRAINER, "--ops", "100000", "--delay-ms", "2"])
+    wait_for_all(job, "done", 2)
+    for also_keeper in (False, True):
+        old = child_of(node)
+        os.kill(old, signal.SIGUSR1)
+        if also_keeper:
+            node.daemon.signal(signal.SIGUSR1)
+        wait_restarted(node, old)
+        assert "took over" in node.log() and job[0].running()
+        done = len(events(job[0], "done"))
+        wait_for_all(job, "done", done + 2)
+    job.kill()
 
 
 def test_sigterm_ends_both_and_leaves_nothing(make_cluster):

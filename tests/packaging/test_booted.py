@@ -94,7 +94,8 @@ def test_a_daemon_that_hangs_is_started_again(host):
     host.run("gradring-perf", "allreduce", "--ranks", "2", "--max", "64K", "--check")
 
 
-@pytest.mark.parametrize("how", [("systemctl", "restart", UNIT), ("systemctl", "kill", "--signal=KILL", UNIT)])
+@pytest.mark.parametrize("how", [("systemctl", "restart", UNIT), ("systemctl", "kill", "--signal=KILL", UNIT),
+                                 ("systemctl", "kill", "--signal=USR1", UNIT)])
 def test_a_job_outlives_the_daemon_with_a_restart_grace(host, how):
     configure(host, restart_grace="20s")
     old = pid_of(host)

@@ -133,7 +133,7 @@ class Keeper {
 bool runs(pid_t pid) { return kill(pid, 0) == 0; }
 
 TEST(Keeper, ACleanEndIsTheEndAndLeavesNothing) {
-  Keeper keeper({"ready say STOPPING=1 exit 0"});
+  Keeper keeper({"ready exit 0"});
   EXPECT_EQ(keeper.wait(), 0) << keeper.log();
   EXPECT_THAT(keeper.notes(), HasSubstr("life 1 "));
   EXPECT_THAT(keeper.notes(), Not(HasSubstr("life 2 ")));
@@ -218,7 +218,7 @@ TEST(Keeper, AProgramThatIsNotThereIsNamed) {
 TEST(Keeper, SignalsReachTheChildAndItsEndIsTheKeepers) {
   for (const auto& [number, name] :
        {std::pair{SIGTERM, "Terminated"}, {SIGINT, "Interrupt"}, {SIGHUP, "Hangup"}}) {
-    Keeper keeper({"ready catch say STOPPING=1 exit 0"});
+    Keeper keeper({"ready catch exit 0"});
     keeper.wait_for("catches");
     keeper.signal(number);
     EXPECT_EQ(keeper.wait(), 0);
@@ -264,7 +264,7 @@ TEST(Keeper, Sigusr1RestartsAtOnceAndIsNotAFailure) {
 // `pkill -USR1 gradringd` reaches both, and whoever takes the pid of the lock file the child alone.
 TEST(Keeper, AChildThatMadeWayIsFollowedByAnother) {
   for (const bool both : {true, false}) {
-    Keeper keeper({"ready store a 1 catch exit 0", "ready feed 300 say STOPPING=1 exit 0"});
+    Keeper keeper({"ready store a 1 catch exit 75", "ready feed 300 exit 0"});
     keeper.wait_for("catches");
     if (both) {
       keeper.write("notes.slow");  // the check is not over when the child is
@@ -356,7 +356,7 @@ TEST(Keeper, TheChildDiesWithIt) {
 
 TEST(Keeper, TellsItsOwnManagerWhenTheChildIsReady) {
   FakeManager manager;
-  Keeper keeper({"ready say STOPPING=1 exit 0"});
+  Keeper keeper({"ready exit 0"});
   EXPECT_EQ(keeper.wait(), 0);
   EXPECT_EQ(manager.heard(), "READY=1|STATUS=scripted|");
   EXPECT_EQ(manager.heard(), "");

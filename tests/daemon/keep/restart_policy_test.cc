@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "daemon/exit_status.h"
+
 namespace gradring::keep {
 namespace {
 
@@ -34,6 +36,14 @@ TEST(RestartPolicy, AnEndThatWasAskedForIsTheEnd) {
     EXPECT_FALSE(verdict.restart) << end;
     EXPECT_EQ(verdict.status, 0);
   }
+}
+
+TEST(RestartPolicy, WhoMadeWayIsFollowedAtOnceHoweverOften) {
+  RestartPolicy policy({});
+  for (int i = 0; i < 9; ++i) policy.started(0);
+  const auto verdict = policy.ended(exited(daemon::kMadeWay), kSecond);
+  EXPECT_TRUE(verdict.restart);
+  EXPECT_EQ(verdict.at, kSecond);
 }
 
 TEST(RestartPolicy, AWrongConfigurationIsNotTriedAgain) {
