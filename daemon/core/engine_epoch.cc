@@ -108,10 +108,6 @@ void JobEngine::adopt(const Proposal& proposal) {
 void JobEngine::enter(const Proposal& proposal) {
   const std::string self = view_.members[me_].node;
   const Tuning before = view_.tuning;
-  std::map<std::string, Gone> gone;
-  for (uint32_t i = 0; i < members(); ++i) {
-    if (gone_[i]) gone[view_.members[i].node] = Gone{gone_[i]->failure};
-  }
   view_ = proposal.view;
   if (planted(Bug::kTableOfBefore) && me_ == 0) view_.tuning = before;
   const auto me = view_.index_of(self);
@@ -120,10 +116,7 @@ void JobEngine::enter(const Proposal& proposal) {
   plant_tree();
   frozen_ = false;
   grows_ = false;
-  gone_.assign(members(), std::nullopt);
-  for (const auto& [node, failure] : gone) {
-    if (const auto index = view_.index_of(node)) gone_[*index] = failure;
-  }
+  gone_.assign(members(), std::nullopt);  // all of them have reported, so they came back
   for (Local& local : locals_) {
     local.member = false;
     local.told = false;

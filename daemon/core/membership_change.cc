@@ -260,21 +260,22 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   });
 }
 
-// Who came in is connected to this node as it believes, but this node may know better.
+// Who is in the view is connected to this node as the others believe, but this node may know
+// better.
 void Membership::lose_unconnected(const JobId& job) {
-  with_change(job, [&](ViewChange& change) {
-    const Live& live = live_.at(job);
-    const View view = change.view();  // may change meanwhile
-    for (const Member& member : view.members) {
-      if (member.node == node_ || peers_.count(member.node) > 0) continue;
-      if (awaited_.count(member.node) > 0) continue;
-      if (live.done.count(member.node) > 0) continue;
-      Failure failure{Cause::kPeerLost, {}};
-      failure.blame.node = member.node;
-      failure.blame.evidence = "its connection broke while the view was agreed on";
-      change.lost(member.node, failure, false, now_);
+  const View view = live_.at(job).view;  // may change meanwhile
+  for (uint32_t i = 0; i < view.members.size(); ++i) {
+    const std::string& node = view.members[i].node;
+    if (node == node_ || peers_.count(node) > 0 || awaited_.count(node) > 0) continue;
+    Failure failure{Cause::kPeerLost, {}};
+    failure.blame.node = node;
+    failure.blame.evidence = "its connection broke while the view was agreed on";
+    if (live_.at(job).done.count(node) > 0) {
+      actions_->member_gone(job, i, failure);
+    } else {
+      with_change(job, [&](ViewChange& change) { change.lost(node, failure, false, now_); });
     }
-  });
+  }
 }
 
 // Whether a message about the end of `epoch` is for a view change of ours; else it is answered.

@@ -170,6 +170,22 @@ TEST(EngineLeave, AMemberThatIsGoneAndThatAnOpWaitsForIsTold) {
   EXPECT_EQ(ring.failures(), 0u) << "the view changes, the job need not fail";
 }
 
+// It has reported, so it came back. Told again and again of one that is there, the members would
+// agree on the same view without end.
+TEST(EngineLeave, AMemberThatWasGoneAndIsInTheNextViewIsNotTold) {
+  Ring ring(3);
+  ring.submit(0, op(0), sum_of(5));
+  ring.submit(1, op(0), sum_of(5));
+  ring.run();
+  ring.engine(0).member_gone(2, lost("c"));
+  ASSERT_EQ(ring.absences(0).size(), 1u);
+  ring.change_view();
+  ring.run();
+  EXPECT_EQ(ring.absences(0).size(), 1u);
+  ring.engine(0).member_gone(2, lost("c"));
+  EXPECT_EQ(ring.absences(0).size(), 2u) << "it has gone again";
+}
+
 // d has nothing to do for that op, which says nothing of the others: b was done before it began.
 TEST(EngineLeave, AMemberThatIsGoneHasEndedNothingThatItNeverSubmitted) {
   for (const bool large : {false, true}) {

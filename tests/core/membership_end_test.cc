@@ -134,6 +134,33 @@ TEST(MembershipEnd, ANodeThatIsDoneMayStopWithoutHarm) {
   }
 }
 
+// c has voted for the view that they enter, but a has no connection to it any more. The engine
+// counts on c there unless it is told.
+TEST(MembershipEnd, WhoIsDoneAndCutOffIsGoneInTheNextViewAsWell) {
+  for (const bool back : {false, true}) {
+    Town town(3);
+    const std::vector<SessionId> sessions = run_job(&town, 3);
+    town.leave(sessions[2]);
+    town.run();
+    town.hold("b", "a");
+    town.at("b").engine_condemned(town.job_of(sessions[1]), 1);
+    town.run();
+    while (town.at("b").view_of(sessions[1])->epoch == 1) {
+      ASSERT_TRUE(town.deliver("b", "a"));
+      town.run();
+    }
+    ASSERT_EQ(town.at("a").view_of(sessions[0])->epoch, 1u);
+    ASSERT_TRUE(town.at("b").view_of(sessions[1])->index_of("a"));
+    town.cut("a", "c");
+    EXPECT_THAT(town.gone_members("a"), ElementsAre(2u));
+    if (back) town.connect("a", "c");
+    town.release("b", "a");
+    town.run();
+    ASSERT_EQ(town.at("a").view_of(sessions[0])->epoch, 2u);
+    EXPECT_EQ(town.gone_members("a").size(), back ? 1u : 2u);
+  }
+}
+
 // c's last word is lost with the connection. The view that follows has the same members, and c must
 // say again that it is done.
 TEST(MembershipEnd, WhoIsDoneSaysSoAgainInTheNextView) {
