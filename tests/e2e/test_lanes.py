@@ -124,6 +124,19 @@ def test_a_port_without_a_link_is_said_and_given_up_at_once(namespaces, make_clu
                "the port is back")
 
 
+def test_a_card_without_a_link_at_the_start_costs_its_lane_alone(namespaces, make_cluster):
+    ring = make_cluster(3, network=functools.partial(Namespaces, cards=2))
+    ring.network.unplug(1, 1)
+    ring.start()
+    wait_until(lambda: [lane["state"] for lane in lanes_of(ring.nodes[1])["n0"]] == ["up", "lost"], 15, "the lane is down")
+    assert "port eth1 of lane 1 is down: look at cable" in ring.nodes[1].log()
+    job = ring.launch("goes", [TRAINER, "--ops", "20", "--count", "300000"])
+    assert job.wait(60) == [0] * 3, [one.says()[-600:] for one in job]
+    assert_untouched(job, 20)
+    ring.network.plug_in(1, 1)
+    wait_until(lambda: all_used(ring), 40, "the card is used")
+
+
 def test_the_port_of_the_only_lane_may_flap(namespaces, make_cluster):
     ring = make_cluster(2, network=Namespaces, settings=SLOW).start()
     job = ring.launch("flaps", [TRAINER, "--ops", "100", "--count", "30000", "--delay-ms", "20"])

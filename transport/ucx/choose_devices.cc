@@ -62,8 +62,16 @@ const Interface* find_interface(const DeviceInventory& inventory, const std::str
   return nullptr;
 }
 
+// One of IPv6 alone the kernel asks the network about first, and nobody can listen at it meanwhile.
+bool has_ipv4(const Interface& interface) {
+  return std::ranges::any_of(interface.addresses, [](const std::string& address) {
+    return address.find(':') == std::string::npos;
+  });
+}
+
 tl::expected<UcxDevice, Status> find_wanted(const std::string& name,
-                                            const DeviceInventory& inventory) {
+                                            const DeviceInventory& inventory,
+                                            bool without_carrier) {
   if (const UcxDevice* device = find_usable(inventory, name)) return *device;
   const UcxDevice* port = nullptr;
   int ports = 0;
@@ -81,6 +89,7 @@ tl::expected<UcxDevice, Status> find_wanted(const std::string& name,
   if (interface == nullptr) {
     return tl::unexpected(refusal("there is no network device '" + name + "'; " + there));
   }
+  if (without_carrier && interface->without_carrier && has_ipv4(*interface)) return UcxDevice{name};
   const char* ill = !interface->up
                         ? "is down or has no carrier; bring it up (ip link set dev NAME up)"
                     : interface->addresses.empty() ? "has no IP address; give it one"
@@ -90,10 +99,11 @@ tl::expected<UcxDevice, Status> find_wanted(const std::string& name,
 }
 
 tl::expected<DeviceChoice, Status> choose_wanted(const std::vector<std::string>& wanted,
-                                                 const DeviceInventory& inventory) {
+                                                 const DeviceInventory& inventory,
+                                                 bool without_carrier) {
   DeviceChoice choice;
   for (const std::string& name : wanted) {
-    auto device = find_wanted(name, inventory);
+    auto device = find_wanted(name, inventory, without_carrier);
     if (!device) return tl::unexpected(device.error());
     const bool twice =
         std::any_of(choice.devices.begin(), choice.devices.end(),
@@ -127,7 +137,8 @@ tl::expected<DeviceChoice, Status> choose_all(const DeviceInventory& inventory) 
 }
 
 tl::expected<DeviceChoice, Status> choose_carrier(const std::string& address,
-                                                  const DeviceInventory& inventory) {
+                                                  const DeviceInventory& inventory,
+                                                  bool without_carrier) {
   const auto wanted = parse_address(address);
   if (!wanted) {
     return tl::unexpected(
@@ -151,7 +162,7 @@ tl::expected<DeviceChoice, Status> choose_carrier(const std::string& address,
         refusal(fmt::format("no network interface carries the address {}; there are: {}", address,
                             fmt::join(there, ", "))));
   }
-  auto device = find_wanted(name, inventory);
+  auto device = find_wanted(name, inventory, without_carrier);
   if (!device) return tl::unexpected(device.error());
   return DeviceChoice{{*device}, "carries the listen address " + address};
 }
@@ -176,10 +187,11 @@ std::string list_devices(const std::vector<UcxDevice>& devices) {
 
 tl::expected<DeviceChoice, Status> choose_devices(const std::vector<std::string>& wanted,
                                                   const std::string& listen_address,
-                                                  const DeviceInventory& inventory) {
-  if (!wanted.empty()) return choose_wanted(wanted, inventory);
+                                                  const DeviceInventory& inventory,
+                                                  bool without_carrier) {
+  if (!wanted.empty()) return choose_wanted(wanted, inventory, without_carrier);
   if (is_wildcard(listen_address)) return choose_all(inventory);
-  return choose_carrier(listen_address, inventory);
+  return choose_carrier(listen_address, inventory, without_carrier);
 }
 
 }  // namespace gradring::transport

@@ -14,6 +14,7 @@ struct Interface {
   bool up = false;  // and running: it has a carrier
   bool bridge = false;
   std::vector<std::string> addresses;
+  bool without_carrier = false;  // else it would be up
 };
 
 // A network device as UCX shows it: up, with an address, and with a transport of UCX for it.
@@ -40,10 +41,11 @@ struct DeviceChoice {
 };
 // Pure: what to use of the inventory when the user asks for `wanted`, or for nothing and listens at
 // `listen_address` (see UcxOptions). UCX itself would only warn about a device that is not there,
-// and then run with nothing, so everything is checked here.
+// and then run with nothing, so everything is checked here. `without_carrier`: see UcxOptions.
 tl::expected<DeviceChoice, Status> choose_devices(const std::vector<std::string>& wanted,
                                                   const std::string& listen_address,
-                                                  const DeviceInventory& inventory);
+                                                  const DeviceInventory& inventory,
+                                                  bool without_carrier = false);
 
 // Why cards among these cannot reach memory of GPUs, in words; ok: they can. `dmabufs`: the GPUs
 // lend theirs so.

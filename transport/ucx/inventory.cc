@@ -34,7 +34,9 @@ std::vector<Interface> list_interfaces(const ifaddrs* list) {
     if (it == interfaces.end()) {
       Interface fresh;
       fresh.name = entry->ifa_name;
-      fresh.up = (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_RUNNING) != 0;
+      const bool carrier = (entry->ifa_flags & IFF_RUNNING) != 0;
+      fresh.up = (entry->ifa_flags & IFF_UP) != 0 && carrier;
+      fresh.without_carrier = (entry->ifa_flags & IFF_UP) != 0 && !carrier;
       fresh.bridge = access(("/sys/class/net/" + fresh.name + "/bridge").c_str(), F_OK) == 0;
       it = interfaces.insert(interfaces.end(), fresh);
     }
