@@ -106,9 +106,9 @@ TEST(ShowRates, OfManyNodesWhatCanBeReadAndAllOfItForScripts) {
 }
 
 TEST(ShowRates, ASlowLinkIsAProblem) {
-  const std::vector<LaneRate> rates = {{"a", "b", "eth0", "up", 1e6, 100e6},
-                                       {"b", "c", "eth0", "up", 1e6, 20e6},
-                                       {"c", "a", "eth0", "up", 1e6, 110e6}};
+  const std::vector<LaneRate> rates = {{"a", "b", "eth0", "up", 20e6, 100e6},
+                                       {"b", "c", "eth0", "up", 20e6, 20e6},
+                                       {"c", "a", "eth0", "up", 20e6, 110e6}};
   const Answer answer = show_rates(rates, 2, Style{});
   EXPECT_EQ(offence(schema_of("bandwidth"), document_of(answer)), "");
   EXPECT_THAT(answer.problems, ElementsAre("slow link: b -> c by eth0 reaches 0.160 Gbit/s, the "

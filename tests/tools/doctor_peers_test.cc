@@ -201,6 +201,17 @@ TEST(SlowLinks, AreThoseFarBelowTheMedianOfLanesThatCarry) {
   EXPECT_THAT(slow_links(rates), IsEmpty());
 }
 
+// What TCP says of ways that only small sums go by differs a hundredfold on healthy links.
+TEST(SlowLinks, AreNoneThatCarryLittleOfWhatTheyCould) {
+  std::vector<LaneRate> rates = {{"a", "b", "eth0", "up", 5e6, 5e9},
+                                 {"b", "c", "eth0", "up", 5e6, 4e9},
+                                 {"c", "a", "eth0", "up", 5e6, 0.16e9}};
+  EXPECT_THAT(slow_links(rates), IsEmpty());
+  for (LaneRate& rate : rates) rate.sent_bytes_per_second = 0.02e9;
+  ASSERT_EQ(slow_links(rates).size(), 1u);
+  EXPECT_EQ(slow_links(rates)[0].lane.from, "c");
+}
+
 TEST(ShowDoctor, LinesForPeopleAndTheSameForScripts) {
   Facts facts = healthy_facts();
   facts.net[1].up = false;

@@ -12,6 +12,9 @@ namespace {
 
 constexpr double kSlow = 0.5;     // of the median
 constexpr double kCarries = 0.1;  // of the busiest lane's bytes
+// Of its way: nobody waits long for one that has less to carry, and what TCP tells of such a way is
+// of single packets, or old.
+constexpr double kUsed = 0.1;
 // A way whose acknowledgements come over a slow one looks slower than it is.
 constexpr double kLikeTheSlowest = 1.5;
 constexpr size_t kFewest = 3;  // of two nobody can say which one is slow
@@ -64,7 +67,8 @@ std::vector<SlowLink> slow_links(const std::vector<LaneRate>& rates) {
       std::min(median * kSlow, carrying.front().path_bytes_per_second * kLikeTheSlowest);
   std::vector<SlowLink> slow;
   for (const LaneRate& rate : carrying) {
-    if (rate.path_bytes_per_second < limit) slow.push_back({rate, median});
+    const bool used = rate.sent_bytes_per_second >= rate.path_bytes_per_second * kUsed;
+    if (rate.path_bytes_per_second < limit && used) slow.push_back({rate, median});
   }
   return slow;
 }
