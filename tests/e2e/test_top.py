@@ -210,3 +210,25 @@ def test_more_jobs_than_it_shows_are_no_problem(pair):
     assert status == 0 and not complaint, (text, complaint)
     assert re.search(r"(?m)^\d+ more jobs are not shown$", text) and "!" not in text, text
     assert told["healthy"] and len(told["left_out"]) == 1, told
+
+
+def test_of_more_jobs_than_it_shows_the_one_that_hangs_is_there(pair):
+    """The last of them, as those that are there longest come first."""
+    words = [TRAINER, "--ops", "1000000", "--delay-ms", "200", "--count", "101"]
+    jobs = []
+    try:
+        for i in range(34):
+            jobs.append(pair.launch(f"many-{i}", words, nodes=pair.nodes[:1]))
+            wait_for_all(jobs[-1], "done", op=0)
+        stuck = pair.launch("stuck", words)
+        jobs.append(stuck)
+        wait_for_all(stuck, "done")
+        stuck[1].signal(signal.SIGSTOP)
+        wait_until(lambda: [one for one in pair.nodes[0].ask("jobs")["jobs"] if one["name"] == "stuck" and one["ops_open"]], 10,
+                   "rank 0 waits")
+        told = pair.nodes[0].ask("top")
+    finally:
+        for job in jobs:
+            job.kill()
+    assert len(told["left_out"]) == 1, told
+    assert [one["oldest_op"] for one in told["jobs"] if one["name"] == "stuck"], told["jobs"]

@@ -61,6 +61,23 @@ TEST(TopModel, CountsTheNodesThatAreSilent) {
   EXPECT_EQ(model_of(sample_at(10), sample).jobs[0].nodes, 2u);
 }
 
+// Of a hundred jobs not all are asked about, and it is the one that hangs that matters.
+TEST(TopSample, AsksFirstAboutJobsThatFailedOrGetNowhere) {
+  wire::JobSummary job;
+  job.set_name("llama");
+  job.set_incarnation("0123");
+  job.set_state("running");
+  job.set_ops_completed(17);
+  job.set_ops_open(1);
+  EXPECT_TRUE(wants_a_look(job, {{"0123", 17}}));
+  EXPECT_FALSE(wants_a_look(job, {{"0123", 16}}));
+  EXPECT_FALSE(wants_a_look(job, {})) << "it was not seen before";
+  job.set_ops_open(0);
+  EXPECT_FALSE(wants_a_look(job, {{"0123", 17}})) << "it computes";
+  job.set_state("failed");
+  EXPECT_TRUE(wants_a_look(job, {}));
+}
+
 TEST(TopModel, KeepsItsPromiseToScripts) {
   for (const Model& model :
        {model_of(sample_at(1), sample_at(2)), model_of(sample_at(1), sample_at(1)), Model()}) {

@@ -67,10 +67,10 @@ tl::expected<top::Model, Status> look_once(const std::string& runtime_dir,
                                            const top::Choice& choice) {
   auto questions = Questions::open(runtime_dir);
   if (!questions) return tl::unexpected(questions.error());
-  const auto before = take_sample(*questions, choice);
+  const auto before = take_sample(*questions, choice, {});
   if (!before) return tl::unexpected(before.error());
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  const auto after = take_sample(*questions, choice);
+  const auto after = take_sample(*questions, choice, *before);
   if (!after) return tl::unexpected(after.error());
   return model_of(*before, *after);
 }

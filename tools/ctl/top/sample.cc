@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "tools/common/text.h"
 
@@ -76,16 +77,20 @@ struct Listed {
 };
 using Jobs = std::map<std::string, Listed>;
 
-void ask_for_jobs(Questions& questions, const Jobs& jobs, Sample* sample) {
+void ask_for_jobs(Questions& questions, const Jobs& jobs, const Sample& before, Sample* sample) {
   std::vector<wire::Query> queries;
   std::vector<std::string> answering;
   std::vector<const Jobs::value_type*> asked;
   for (const auto& job : jobs) {
-    if (!job.second.summary.over()) asked.push_back(&job);
+    if (job.second.summary.over()) continue;
+    asked.push_back(&job);
+    sample->done[job.first] = job.second.summary.ops_completed();
   }
-  // Where there is no room for all, the ones that are longest there are shown, always the same.
-  std::ranges::stable_sort(asked, std::greater{},
-                           [](const auto* job) { return job->second.summary.age_ms(); });
+  // Of the others the ones that are longest there, always the same.
+  std::ranges::stable_sort(asked, std::greater{}, [&before](const auto* job) {
+    const wire::JobSummary& summary = job->second.summary;
+    return std::pair(wants_a_look(summary, before.done), summary.age_ms());
+  });
   if (asked.size() > kJobsMost) {
     sample->left_out.push_back(not_shown(asked.size() - kJobsMost, "more job"));
     asked.resize(kJobsMost);
@@ -115,7 +120,14 @@ void add_those_over(const Jobs& jobs, Sample* sample) {
 
 }  // namespace
 
-tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& choice) {
+bool wants_a_look(const wire::JobSummary& job, const std::map<std::string, uint64_t>& done_before) {
+  if (job.state() == "failed") return true;
+  const auto before = done_before.find(key_of(job));
+  return job.ops_open() > 0 && before != done_before.end() && before->second == job.ops_completed();
+}
+
+tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& choice,
+                                         const Sample& before) {
   const auto about =
       questions.ask({query_of(wire::Query::STATUS, ""), query_of(wire::Query::PEERS, "")});
   for (const Reply& reply : about) {
@@ -160,7 +172,7 @@ tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& cho
     if (!echo || echo->returned_at() <= echo->forwarded_at()) continue;
     sample.rtt_ns[echoes[i]] = echo->returned_at() - echo->forwarded_at();
   }
-  ask_for_jobs(questions, jobs, &sample);
+  ask_for_jobs(questions, jobs, before, &sample);
   add_those_over(jobs, &sample);
   return sample;
 }

@@ -42,9 +42,17 @@ struct Sample {
   size_t silent = 0;                  // nodes that were chosen and did not answer
   std::vector<std::string> problems;  // sentences: who did not answer, and why
   std::vector<std::string> left_out;  // sentences: what there is more of than is asked about
+  // Ops that each job had done by what it is asked for by, those that are not asked about as well.
+  std::map<std::string, uint64_t> done;
 };
 
+// Of the jobs that are listed those that are asked about where there is no room for all: first the
+// ones that have failed, or wait for an op and have done none since the look before.
+bool wants_a_look(const wire::JobSummary& job, const std::map<std::string, uint64_t>& done_before);
+
 // Each in a bounded time, as Questions says; its errors are those of the daemon here.
-tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& choice);
+// `before` may be empty.
+tl::expected<Sample, Status> take_sample(Questions& questions, const Choice& choice,
+                                         const Sample& before);
 
 }  // namespace gradring::tools::top

@@ -17,10 +17,11 @@ int64_t now_ms() {
       .count();
 }
 
-tl::expected<Sample, Status> ask_anew(const std::string& runtime_dir, const Choice& choice) {
+tl::expected<Sample, Status> ask_anew(const std::string& runtime_dir, const Choice& choice,
+                                      const Sample& before) {
   auto questions = Questions::open(runtime_dir);
   if (!questions) return tl::unexpected(questions.error());
-  return take_sample(*questions, choice);
+  return take_sample(*questions, choice, before);
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ void Watcher::watch() {
 void Watcher::look(const Choice& choice) {
   if (choice != seen_) samples_.clear();
   seen_ = choice;
-  auto sample = ask_anew(runtime_dir_, choice);
+  auto sample = ask_anew(runtime_dir_, choice, samples_.empty() ? Sample() : samples_.back());
   if (sample) {
     samples_.push_back(std::move(*sample));
     if (samples_.size() > kSamples) samples_.pop_front();
