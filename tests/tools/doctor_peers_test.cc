@@ -91,6 +91,32 @@ TEST(DoctorPeers, NodesThatDoNotKnowEachOther) {
   EXPECT_EQ(finding_of(check_peers(facts), "peer lists").check, "");
 }
 
+// This node sees no fault, and a job on all three ends again and again.
+TEST(DoctorPeers, TwoOthersThatHaveLostEachOther) {
+  Facts facts = healthy_facts();
+  for (const int one : {1, 2}) {
+    wire::PeerReport* other = facts.nodes[one].peers.mutable_peers(1);
+    other->set_state("lost");
+    other->set_reason("silent for 3.0 s");
+  }
+  Finding found = finding_of(check_peers(facts), "b and c");
+  EXPECT_EQ(found.level, Level::kFail);
+  EXPECT_EQ(found.found, "to b node c is lost: silent for 3.0 s, and this node reaches both");
+  EXPECT_THAT(found.remedy, HasSubstr("between the two"));
+  facts.nodes[1].peers.mutable_peers(1)->set_state("up");
+  EXPECT_THAT(finding_of(check_peers(facts), "b and c").found, HasSubstr("to c node b is lost"));
+  wire::PeerReport* own = facts.nodes[0].peers.mutable_peers(0);  // that it is lost here is told
+  own->set_state("lost");
+  EXPECT_EQ(finding_of(check_peers(facts), "b and c").check, "");
+}
+
+// Packets get through one way alone.
+TEST(DoctorPeers, OneToWhichThisNodeIsSuspect) {
+  Facts facts = healthy_facts();
+  facts.nodes[2].peers.mutable_peers(0)->set_state("suspect");
+  EXPECT_THAT(finding_of(check_peers(facts), "a and c").found, HasSubstr("to c node a is suspect"));
+}
+
 TEST(DoctorPeers, NodesThatDiffer) {
   Facts facts = healthy_facts();
   facts.nodes[1].status.set_version("0.2.0");

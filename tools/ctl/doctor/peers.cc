@@ -129,6 +129,41 @@ Findings strangers(const Facts& facts) {
                "gradringd.conf")};
 }
 
+// Whom this node is connected with may have lost one another: of that it has no sign of its own.
+Findings apart(const Facts& facts) {
+  std::set<std::string> up;  // as this node sees it
+  for (const wire::PeerReport& peer : facts.nodes.front().peers.peers()) {
+    if (peer.state() == "up") up.insert(peer.node());
+  }
+  up.insert(facts.nodes.front().node);
+  std::map<std::pair<std::string, std::string>, std::string> pairs;
+  for (size_t i = 1; i < facts.nodes.size(); ++i) {
+    const NodeFacts& node = facts.nodes[i];
+    if (!node.fault.empty() || !up.contains(node.node)) continue;
+    for (const wire::PeerReport& peer : node.peers.peers()) {
+      if (peer.state() == "up" || !up.contains(peer.node())) continue;
+      pairs.try_emplace(std::minmax(node.node, peer.node()),
+                        fmt::format("to {} node {} is {}{}", printable(node.node),
+                                    printable(peer.node()), printable(peer.state()),
+                                    peer.reason().empty() ? "" : ": " + printable(peer.reason())));
+    }
+  }
+  constexpr size_t kShown = 8;
+  Findings findings;
+  for (const auto& [both, why] : pairs) {
+    const std::string name = printable(both.first) + " and " + printable(both.second);
+    if (findings.size() == kShown) {
+      findings.push_back(fail("other pairs", fmt::format("{} more", pairs.size() - kShown),
+                              "gradringctl --node NODE peers on each"));
+      break;
+    }
+    findings.push_back(fail(name, why + ", and this node reaches both",
+                            "look at the way between the two: firewalls, routes, cables, switch "
+                            "ports; gradringctl doctor on either says more"));
+  }
+  return findings;
+}
+
 std::string on_whom(const Facts& facts) {
   const size_t answers = answered(facts);
   if (answers > static_cast<size_t>(facts.nodes.front().peers.peers_size())) return "on all nodes";
@@ -231,6 +266,7 @@ Findings check_peers(const Facts& facts) {
     return findings;
   }
   for (Finding& one : strangers(facts)) findings.push_back(std::move(one));
+  for (Finding& one : apart(facts)) findings.push_back(std::move(one));
   findings.push_back(versions(facts));
   for (Finding& one : settings(facts)) findings.push_back(std::move(one));
   findings.push_back(clocks(facts));
