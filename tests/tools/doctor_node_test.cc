@@ -58,6 +58,17 @@ TEST(Doctor, TheDaemon) {
   });
 }
 
+TEST(Doctor, OfADaemonThatRunsItIsNotSaidThatItEnded) {
+  Facts facts = healthy_facts();
+  facts.daemon_fault = "no answer";
+  facts.daemon_fault_code = Code::kDeadlineExceeded;
+  EXPECT_THAT(check_daemon(facts).front().remedy, HasSubstr("T is stopped"));
+  facts.daemon_fault_code = Code::kIncompatible;
+  EXPECT_THAT(check_daemon(facts).front().remedy, HasSubstr("of the release that runs"));
+  facts.daemon_fault_code = Code::kUnavailable;
+  EXPECT_THAT(check_daemon(facts).front().remedy, HasSubstr("why it ended"));
+}
+
 // What gradringd does not reread on SIGHUP would stay as it is.
 TEST(Doctor, TellsToReloadOnlyWhatIsReread) {
   const auto remedy = [](const std::string& name) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client.pb.h"
+#include "proto/status.h"
 #include "tools/ctl/rates.h"
 
 namespace gradring::tools::doctor {
@@ -87,6 +88,7 @@ struct NodeFacts {
 struct Facts {
   std::string runtime_dir;
   std::string daemon_fault;  // why there is no answer; then all below that is the daemon's is empty
+  Code daemon_fault_code = Code::kUnavailable;
   LimitFacts limits;
   MemoryFacts memory;
   FolderFacts folder;

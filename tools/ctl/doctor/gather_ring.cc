@@ -30,19 +30,24 @@ NodeFacts* find(Facts* facts, const std::string& node) {
   return it == facts->nodes.end() ? nullptr : &*it;
 }
 
+void set_fault(const Status& why, Facts* facts) {
+  facts->daemon_fault = why.message();
+  facts->daemon_fault_code = why.code();
+}
+
 // False: this daemon itself does not answer.
 bool ask_status(Questions& questions, Facts* facts) {
   wire::Query query;
   query.set_what(wire::Query::STATUS);
   auto nodes = all_nodes(questions);
   if (!nodes) {
-    facts->daemon_fault = nodes.error().message();
+    set_fault(nodes.error(), facts);
     return false;
   }
   for (int i = 0; i < kRoundTrips; ++i) {
     const auto replies = ask_nodes(questions, *nodes, query);
     if (!replies.front().reply) {
-      facts->daemon_fault = replies.front().reply.error().message();
+      set_fault(replies.front().reply.error(), facts);
       return !facts->nodes.empty();
     }
     const wire::QueryReply& own = *replies.front().reply;
@@ -84,7 +89,7 @@ std::vector<SentSample> sample(Questions& questions, Facts* facts) {
 void gather_ring(const std::string& runtime_dir, double seconds, Facts* facts) {
   auto questions = Questions::open(runtime_dir);
   if (!questions) {
-    facts->daemon_fault = questions.error().message();
+    set_fault(questions.error(), facts);
     return;
   }
   const std::vector<SentSample> before = sample(*questions, facts);

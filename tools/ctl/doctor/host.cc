@@ -46,12 +46,23 @@ Finding clock_of(const ClockFacts& clock) {
       "start chronyd or systemd-timesyncd; verdicts go by monotonic time and are not touched");
 }
 
+const char* how_to_get_an_answer(Code fault) {
+  if (fault == Code::kDeadlineExceeded) {
+    return "ps -C gradringd -o pid,stat,wchan: T is stopped, D waits for a disk; gradringctl "
+           "flight-recorder says what it did last; else restart it";
+  }
+  if (fault == Code::kIncompatible) {
+    return "use the gradringctl of the release that runs; after an upgrade restart gradringd";
+  }
+  return "systemctl status gradringd; journalctl -u gradringd says why it ended";
+}
+
 }  // namespace
 
 Findings check_daemon(const Facts& facts) {
   if (!facts.daemon_fault.empty()) {
     return {fail("daemon", printable(facts.daemon_fault),
-                 "systemctl status gradringd; journalctl -u gradringd says why it ended")};
+                 how_to_get_an_answer(facts.daemon_fault_code))};
   }
   const wire::StatusReport& status = facts.nodes.front().status;
   const std::string found =
