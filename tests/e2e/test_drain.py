@@ -120,6 +120,21 @@ def test_a_node_that_stands_still_is_not_gone(make_cluster):
     job.wait(20)
 
 
+def test_one_that_is_not_answered_may_still_come_about_and_that_is_said(make_cluster):
+    pair = make_cluster(2).start()
+    first, second = pair.nodes
+    job = pair.launch("goes-on", [TRAINER, "--ops", "1000000", "--delay-ms", "20"], nodes=[second])
+    wait_for_all(job, "done")
+    second.daemon.signal(signal.SIGSTOP)
+    status, _, complaint = first.ctl("--node", "n1", "drain", "--timeout", "60")
+    second.daemon.signal(signal.SIGCONT)
+    assert status == 3 and "did not answer" in complaint and "may still drain when it goes on" in complaint, complaint
+    testbed.wait_until(lambda: draining(second), 10, "it drains all the same")
+    status, _, complaint = first.ctl("--node", "n1", "drain", "--cancel")
+    assert status == 0 and not draining(second), complaint
+    job.kill()
+
+
 def test_a_drain_that_nobody_can_ask_of_goes_on(make_cluster):
     pair = make_cluster(2).start()
     job = pair.launch("going", ENDLESS, nodes=[pair.nodes[1]])

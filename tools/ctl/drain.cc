@@ -143,6 +143,14 @@ DrainEnd follow(const Context& context, const wire::QueryReply& first) {
   return end;
 }
 
+// The order may be under way still: a daemon that stood still reads it when it goes on.
+Status with_what_may_follow(const Status& fault, bool cancel) {
+  if (fault.code() != Code::kDeadlineExceeded) return fault;
+  return {fault.code(), fault.message() + (cancel ? "; it may still take jobs again when it goes on"
+                                                  : "; it may still drain when it goes on, unless "
+                                                    "\"gradringctl drain --cancel\" follows then")};
+}
+
 }  // namespace
 
 tl::expected<DrainWanted, Status> parse_drain(const Arguments& arguments) {
@@ -225,7 +233,7 @@ Result run_drain(const Context& context, const Arguments& arguments) {
   query.mutable_drain()->set_timed(wanted->timeout_ms.has_value());
   query.mutable_drain()->set_timeout_ms(wanted->timeout_ms.value_or(0));
   const Reply reply = ask(context, query);
-  if (!reply) return tl::unexpected(reply.error());
+  if (!reply) return tl::unexpected(with_what_may_follow(reply.error(), wanted->cancel));
   if (!wanted->cancel) {
     return show(follow(context, *reply), context.style);
   }
