@@ -41,12 +41,15 @@ Failure ControlThread::lose(Session* session, const std::string& evidence,
   e.value = static_cast<uint64_t>(session->who.pid);
   e.job = prefix_of(session->job);
   setup_.flight->record(e, {}, evidence);
+  // While the job forms, and once it is over, nobody else knows its name.
+  const std::string job =
+      session->job_name.empty() ? jobs_.name_of(session->job) : session->job_name;
   tell_of_job(session->who.uid, Notice::kTrainerDied, spdlog::level::info,
-              {{"GRADRING_JOB", jobs_.name_of(session->job)},
+              {{"GRADRING_JOB", job},
                {"GRADRING_RANK", std::to_string(session->rank)},
                {"GRADRING_PID", std::to_string(session->who.pid)}},
-              fmt::format("job {}: trainer rank {} ({}): {}", jobs_.name_of(session->job),
-                          session->rank, describe(session->who), evidence));
+              fmt::format("job {}: trainer rank {} ({}): {}", job, session->rank,
+                          describe(session->who), evidence));
   // Who ends because its job is over is no news.
   if (session->part != JobPart::kClosed) vitals_.client_died(evidence);
   jobs_.mark_over(*session, "dead");

@@ -47,6 +47,25 @@ def test_a_job_a_death_and_a_reload_are_told(make_cluster):
     assert status == 0 and "job formed" in out and ("ago" in out or "just now" in out)
 
 
+def test_a_death_has_the_name_of_a_job_that_forms_or_has_failed(make_cluster):
+    pair = make_cluster(2).start()
+    early = pair.start_trainer("early", [TRAINER], pair.nodes[0], 0, 2)
+    testbed.wait_until(lambda: pair.nodes[0].ask("jobs")["jobs"], 20, "it forms")
+    early.kill()
+    late = pair.launch("late", [TRAINER, "--ops", "100000", "--delay-ms", "2", "--keep-going"])
+    wait_for_all(late, "done", 2)
+    late[1].kill()
+    late[0].kill()
+
+    def deaths():
+        told = [one for one in pair.nodes[0].ask("events")["events"] if one["event"] == "trainer died"]
+        return told if len(told) == 2 else None
+
+    told = testbed.wait_until(deaths, 20, "both deaths are told")
+    assert [one["about"]["job"] for one in told] == ["early", "late"], told
+    assert [one["text"].split(": ")[0] for one in told] == ["job early", "job late"], told
+
+
 def test_a_peer_that_goes_and_comes_is_told(make_cluster):
     pair = make_cluster(2).start()
     first, second = pair.nodes

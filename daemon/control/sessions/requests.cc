@@ -166,6 +166,7 @@ void Requests::join(const Asked& asked, Session& session, const wire::Join& join
 
   session.part = JobPart::kJoining;  // before the call: it may answer at once
   session.join_request = asked.request;
+  session.job_name = join.job();
   session.rank = join.rank();
   FlightEvent joins{.kind = FlightKind::kTrainerJoins, .rank = join.rank()};
   joins.value = static_cast<uint64_t>(session.who.pid);

@@ -82,6 +82,7 @@ struct Session {
   std::vector<wire::Operation> early;  // submitted while kJoining, for when that ends
   uint64_t handle = 0;                 // of the job, from kJoined on
   JobId job{};
+  std::string job_name;  // of its last join; empty after a restart of this daemon
   uint32_t rank = 0;
   Failure failure;  // when kClosed
 
