@@ -312,6 +312,14 @@ TEST(TcpConnect, SaysWhereNobodyAnswered) {
               HasSubstr("cannot connect to 127.0.0.1:1: Connection refused"));
 }
 
+// Numbers of peers mean nothing to people, and who it is they are told beside it.
+TEST(TcpConnect, SaysWhyItCannotBeginAndNoNumber) {
+  Node a(on_loopback()), b(on_loopback());
+  const std::string message =
+      a.transport->connect(2, address_with(b, raw_address(a).endpoints)).message();
+  EXPECT_THAT(message, ::testing::StartsWith("no address of it is of a kind"));
+}
+
 TEST(TcpListen, TakesTheFirstPortOfTheRangeThatIsFree) {
   constexpr PortRange kPorts{20'310, 20'311};  // which the kernel gives to nobody
   const auto listening = [&] { return make_tcp_transport({{"lo"}, "for tests", 0, kPorts}); };

@@ -43,9 +43,7 @@ Status TcpTransport::connect(PeerId peer, const std::string& sealed) {
       is_another ? others_of(address->endpoints, own_) : address->endpoints;
   auto out = std::make_unique<Outgoing>(address->identity, me_,
                                         ways_between(own_, theirs, options_.devices.size() == 1));
-  if (Status status = open(number, out.get()); !status.ok()) {
-    return {status.code(), who + ": " + status.message()};
-  }
+  if (Status status = open(number, out.get()); !status.ok()) return status;
   const bool has_other_ways = out->has_other_ways();
   links_.emplace(number, Link{peer, std::move(out)});
   link_to_[peer] = number;
