@@ -273,6 +273,16 @@ def momentum_is_corrected():
     assert np.abs(train(False) - weights(model)).max() > 1e-4
 
 
+def momentum_without_the_rate_is_left_alone():
+    """Muon's is of gradients as they are: a schedule of ours is one of Keras."""
+    def train(schedule):
+        model = model_of()
+        fit(model, keras.optimizers.Muon(0.05), ALL, EACH * size, epochs=3, callbacks=[schedule], compiled=True)
+        return weights(model)
+    ours = train(hvd.callbacks.LearningRateScheduleCallback(0.05, lambda epoch: 0.1 ** epoch))
+    close(ours, train(keras.callbacks.LearningRateScheduler(lambda epoch: 0.05 * 0.1 ** epoch)), rtol=1e-5, atol=1e-6)
+
+
 def the_best_is_kept():
     if rank != 0:
         return
@@ -360,7 +370,8 @@ def by_the_other_name():
 CHECKS = [values, fits_as_one_process_would, gradients_in_groups, passes_are_added_up, overflow_of_one_rank, local_layers,
           saved_and_loaded, saved_with_passes, callbacks, ranks_drop_units_of_their_own,
           an_optimizer_is_taken_over_whole, steps_count_the_ranks_that_there_are,
-          a_state_is_kept_in_the_midst_of_an_epoch, momentum_is_corrected, the_best_is_kept, sparse_gradients, by_the_other_name]
+          a_state_is_kept_in_the_midst_of_an_epoch, momentum_is_corrected,
+          momentum_without_the_rate_is_left_alone, the_best_is_kept, sparse_gradients, by_the_other_name]
 OF_TENSORFLOW = [by_the_other_name]
 NOT_OF_JAX = [passes_are_added_up, saved_with_passes]
 for check in CHECKS:

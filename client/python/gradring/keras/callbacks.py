@@ -134,7 +134,8 @@ def _velocities(optimizer) -> list:
     """What momentum is applied to, which has the learning rate in it. Scaled once, it does what momentum that is
     scaled for one step would: Keras compiles momentum into the step, where it cannot be changed any more."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    if not getattr(optimizer, "momentum", 0):
+    # Of these alone: Muon has `momentum` and `momentums` as well, which gather gradients as they are.
+    if not isinstance(optimizer, (keras.optimizers.SGD, keras.optimizers.RMSprop)) or not optimizer.momentum:
         return []
     known = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None) or []
     return [one for one in known if one is not None]
