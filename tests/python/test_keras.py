@@ -11,7 +11,7 @@ if importlib.util.find_spec("keras") is None or importlib.util.find_spec("tensor
     pytest.skip("Keras is not installed: tests/python/requirements-full.txt has it", allow_module_level=True)
 
 CHECKS = 18
-OF_OTHERS = ["fits_as_one_process_would", "gradients_in_groups", "overflow_of_one_rank", "callbacks",
+OF_OTHERS = ["fits_as_one_process_would", "gradients_in_groups", "overflow_of_one_rank", "local_layers", "callbacks",
              "ranks_drop_units_of_their_own", "an_optimizer_is_taken_over_whole", "steps_count_the_ranks_that_there_are",
              "a_state_is_kept_in_the_midst_of_an_epoch", "momentum_without_the_rate_is_left_alone", "sparse_gradients"]
 

@@ -110,6 +110,9 @@ def local_layers():
     for got, wanted in zip(model.layers[1].get_weights(), alone.layers[1].get_weights(), strict=True):
         close(got, wanted, atol=1e-5)
     refused(ValueError, "layers of Keras", hvd.PartialDistributedOptimizer, sgd(), local_layers=[1])
+    value = keras.ops.convert_to_tensor([1.0])  # as torch's parameters: not what Keras knows its variables by
+    refused(ValueError, "it takes variables", model.optimizer.register_local_var, value)
+    refused(ValueError, "it takes variables", hvd.callbacks.BroadcastGlobalVariablesCallback(0).register_local_var, value)
 
 
 def saved_and_loaded():

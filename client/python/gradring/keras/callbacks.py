@@ -30,13 +30,14 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self.root_rank = root_rank
         self.broadcast_done = False
         one = local_variables is not None and not isinstance(local_variables, (list, tuple, set))
-        self._local = list([local_variables] if one else local_variables or [])
-        for variable in self._local:
-            if not hasattr(variable, "assign"):
-                raise ValueError(f"gradring: local_variables has a {type(variable).__name__}; it takes variables")
+        self._local: list = []
+        for variable in [local_variables] if one else local_variables or []:
+            self.register_local_var(variable)
 
     def register_local_var(self, var) -> None:
         """It keeps the value that it has on each rank."""
+        if not hasattr(var, "assign"):
+            raise ValueError(f"gradring: local_variables has a {type(var).__name__}; it takes variables, such as layer.kernel")
         self._local.append(var)
 
     def on_train_batch_end(self, batch, logs=None):

@@ -23,7 +23,10 @@ class Distributed:
     _divisor: int  # by what their sum is divided
 
     def register_local_var(self, var) -> None:
-        """Its gradients are not exchanged."""
+        """Its gradients are not exchanged. Raises ValueError for what is no variable, such as a parameter of torch, which would be
+        none of those that are known here, and exchanged."""
+        if not hasattr(var, "assign"):
+            raise ValueError(f"gradring: register_local_var() of a {type(var).__name__}; it takes variables, such as layer.kernel")
         self.__dict__.setdefault("_local_variables", _Untracked()).items.append(var)
 
     def __deepcopy__(self, _):
