@@ -23,11 +23,11 @@
 #include "daemon/control/peers/lane_paths.h"
 #include "daemon/data/data_thread.h"
 #include "daemon/discovery/discovery.h"
-#include "daemon/exit_status.h"
 #include "daemon/fd_store.h"
 #include "daemon/flight/recorder.h"
 #include "daemon/gpu_direct.h"
 #include "daemon/host_limits.h"
+#include "daemon/keep/exit_status.h"
 #include "daemon/keep/keeper.h"
 #include "daemon/lanes.h"
 #include "daemon/metrics/board.h"
@@ -43,6 +43,8 @@
 
 namespace gradring::daemon {
 namespace {
+
+using keep::kWrongConfiguration;
 
 constexpr int kDrained = 0;
 constexpr int kNotYet = 1;  // a later start may find what this one missed

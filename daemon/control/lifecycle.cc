@@ -17,7 +17,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/control/control_thread.h"
-#include "daemon/exit_status.h"
+#include "daemon/keep/exit_status.h"
 #include "daemon/notice.h"
 
 namespace gradring::daemon {
@@ -144,7 +144,7 @@ void ControlThread::make_way() {
   if (setup_.config.restart_grace == 0 || !setup_.store->somebody_keeps()) return;
   spdlog::info("stopped at once: jobs go on in the next daemon, within {} s",
                setup_.config.restart_grace / core::kSecond);
-  std::_Exit(kMadeWay);
+  std::_Exit(keep::kMadeWay);
 }
 
 // One that somebody has asked for goes on as the signal's.

@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "daemon/clock.h"
-#include "daemon/exit_status.h"
 #include "daemon/keep/child.h"
+#include "daemon/keep/exit_status.h"
 #include "daemon/keep/kept_fds.h"
 #include "daemon/keep/notify_message.h"
 #include "daemon/keep/notify_socket.h"
@@ -286,7 +286,7 @@ void Keeper::on_end(int wait_status) {
   const pid_t pid = std::exchange(child_, 0);
   silent_until_ = kill_at_ = kNever;
   // By a SIGUSR1 of its own, as of `pkill -USR1 gradringd`, which reaches us as well.
-  const bool made_way = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == daemon::kMadeWay;
+  const bool made_way = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kMadeWay;
   if (!stopping_ && (replacing_ || made_way)) {
     if (check_ > 0) kill(check_, SIGKILL);  // of what is started anyway
     check_ = 0;

@@ -5,13 +5,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "daemon/exit_status.h"
+#include "daemon/keep/exit_status.h"
 
 namespace gradring::keep {
 namespace {
-
-using daemon::kMadeWay;
-using daemon::kWrongConfiguration;
 
 constexpr int kGaveUp = 1;
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "daemon/exit_status.h"
+#include "daemon/keep/exit_status.h"
 
 namespace gradring::keep {
 namespace {
@@ -41,7 +41,7 @@ TEST(RestartPolicy, AnEndThatWasAskedForIsTheEnd) {
 TEST(RestartPolicy, WhoMadeWayIsFollowedAtOnceHoweverOften) {
   RestartPolicy policy({});
   for (int i = 0; i < 9; ++i) policy.started(0);
-  const auto verdict = policy.ended(exited(daemon::kMadeWay), kSecond);
+  const auto verdict = policy.ended(exited(kMadeWay), kSecond);
   EXPECT_TRUE(verdict.restart);
   EXPECT_EQ(verdict.at, kSecond);
 }
