@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,3 +59,17 @@ def test_what_is_no_file_is_refused_before_it_is_late(tmp_path, monkeypatch):
         timeline._start(tmp_path)
     with pytest.raises(OSError, match="cannot write"):
         timeline._start(tmp_path / "nowhere" / "timeline.json")
+
+
+def test_a_forked_child_that_ends_leaves_the_trace_on(tmp_path, monkeypatch):
+    asked = []
+    ctl = SimpleNamespace(ask=lambda *words, **_: asked.append(words[:2]) or {})
+    monkeypatch.setattr(timeline, "Ctl", lambda: ctl)
+    timeline._start(tmp_path / "timeline.json")
+    child = os.fork()
+    if child == 0:
+        timeline.end()
+        os._exit(len(asked))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1, "the start alone"
+    timeline.end()
+    assert asked == [("trace", "start"), ("trace", "stop")]

@@ -79,6 +79,15 @@ def end() -> None:
 atexit.register(end)
 
 
+def _leave_to_the_parent():
+    """A forked child runs what is registered for the end as well: it must not end the trace that its parent is in."""
+    global _lock, _file
+    _lock, _file = threading.RLock(), None  # another thread may have held it
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
 def _warn_of(answer) -> None:
     """Of what is missing in the file: nodes that do not answer, events that were overwritten, or all since somebody else
     ended the trace."""
