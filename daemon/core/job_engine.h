@@ -134,6 +134,7 @@ class JobEngine {
   size_t kept_ops() const { return ops_.size() - open_ - failed_open_; }
   std::vector<OpProgress> progress(size_t most) const;  // of open ops, oldest first
   const Op* find(const OpKey& key) const;               // null: there is none
+  const OpNames& names() const { return names_; }
   uint64_t submitted(uint32_t rank) const;  // accepted, of a rank that is or was of this node
   // Whether a rank of this node has no more data, so that its values are none of its own.
   bool joined(uint32_t rank) const { return locals_[local_index(rank)].joined; }
@@ -344,7 +345,6 @@ class JobEngine {
   const EngineOptions options_;
   EngineActions* const actions_;
   EngineJournal* journal_ = EngineJournal::none();
-
   std::map<OpKey, std::unique_ptr<Op>> ops_;
   size_t open_ = 0;         // gathering or moving
   size_t failed_open_ = 0;  // failed, and some local rank has yet to be told

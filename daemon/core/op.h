@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -200,8 +201,12 @@ class OpNames {
     if (!told.empty() && names_.size() < most) names_.try_emplace(op->key.space, told);
     if (op->name.empty()) op->name = told;
     if (!op->name.empty() || op->key.space == 0) return;
-    const auto known = names_.find(op->key.space);
-    if (known != names_.end()) op->name = known->second;
+    op->name = of(op->key.space);
+  }
+  // Empty: not known.
+  std::string_view of(uint64_t space) const {
+    const auto known = names_.find(space);
+    return known == names_.end() ? std::string_view() : known->second;
   }
 
  private:

@@ -12,6 +12,7 @@ constexpr uint32_t kShortSlice = 8 << 10;
 
 JobFlight::JobFlight(FlightRing* ring, const core::JobEngine& engine)
     : ring_(ring),
+      names_(engine.names()),
       job_(prefix_of(engine.view().incarnation)),
       epoch_(engine.view().epoch),
       arriving_(engine.slots()) {}
@@ -30,8 +31,19 @@ void JobFlight::submitted(const core::Submission& submission, core::Time at) {
   e.rank = submission.rank;
   e.code = static_cast<uint8_t>(submission.signature.collective);
   e.value = submission.signature.bytes();
+  ring_->record_at(e, at, name_to_tell(submission));
+}
+
+// A trainer tells it with the first use alone, which a ring that goes round soon has no more, and a
+// trace that is begun later never has.
+std::string_view JobFlight::name_to_tell(const core::Submission& submission) {
+  const uint64_t space = submission.key.space;
   // The key of an op without a name says it all.
-  ring_->record_at(e, at, submission.key.space == 0 ? std::string_view() : submission.name);
+  if (space == 0 || !ring_->on()) return {};
+  uint64_t& told = told_[space];
+  if (submission.name.empty() && told == ring_->lap()) return {};
+  told = ring_->lap();
+  return submission.name.empty() ? names_.of(space) : submission.name;
 }
 
 void JobFlight::moves(const core::Op& op) {

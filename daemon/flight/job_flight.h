@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/core/job_engine.h"
@@ -47,13 +49,17 @@ class JobFlight {
     SliceBody slice;
   };
   FlightEvent event(FlightKind kind, const OpKey& key) const;
+  // Empty: it has none, or it was told a short while ago.
+  std::string_view name_to_tell(const core::Submission& submission);
   void record_slice(FlightKind kind, const OpKey& key, const SliceBody& slice);
   core::Time time_of(uint32_t bytes) const;
 
   FlightRing* const ring_;
+  const core::OpNames& names_;
   const JobPrefix job_;
   const uint64_t epoch_;
-  std::vector<Arriving> arriving_;  // by slot
+  std::vector<Arriving> arriving_;               // by slot
+  std::unordered_map<uint64_t, uint64_t> told_;  // by key space: the ring's lap at that time
 };
 
 }  // namespace gradring::daemon

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "daemon/clock.h"
@@ -19,6 +20,7 @@ class FlightSlots {
   FlightSlots(FlightEvent* slots, uint64_t count) : slots_(slots), count_(count) {}
 
   bool there() const { return slots_ != nullptr; }
+  uint64_t count() const { return count_; }
   // The event's sequence and time are set here. Requires there().
   void put(const FlightEvent& event, core::Time now) {
     FlightEvent& slot = slots_[next_];
@@ -47,7 +49,7 @@ class FlightRing {
  public:
   // Records nothing.
   FlightRing() = default;
-  explicit FlightRing(const FlightSlots& always) : always_(always) {}
+  explicit FlightRing(const FlightSlots& always) : always_(always) { find_lap(); }
 
   // Whether anything is.
   bool on() const { return always_.there() || trace_ != nullptr; }
@@ -74,7 +76,15 @@ class FlightRing {
   }
 
   // From now on there as well; null: no more.
-  void trace(FlightSlots* to) { trace_ = to; }
+  void trace(FlightSlots* to) {
+    trace_ = to;
+    find_lap();
+    ++lap_;
+  }
+
+  // Another number when what was told in the lap before may soon be overwritten, or is not in a
+  // trace that has begun since: whoever tells a name once tells it again.
+  uint64_t lap() const { return lap_; }
 
   // For who was given none. Shared by all: nothing is ever written to it.
   static FlightRing* off();
@@ -84,11 +94,24 @@ class FlightRing {
     now_ = std::max(now_, at);
     if (always_.there()) always_.put(event, now_);
     if (trace_ != nullptr) trace_->put(event, now_);
+    if (++in_lap_ < lap_events_) return;
+    in_lap_ = 0;
+    ++lap_;
+  }
+
+  // A quarter of the shorter memory: of that, three quarters at least have all their names in it.
+  void find_lap() {
+    uint64_t events = always_.there() ? always_.count() : std::numeric_limits<uint64_t>::max();
+    if (trace_ != nullptr) events = std::min(events, trace_->count());
+    lap_events_ = std::max<uint64_t>(events / 4, 1);
   }
 
   FlightSlots always_;
   FlightSlots* trace_ = nullptr;
   core::Time now_ = 0;
+  uint64_t lap_ = 1;
+  uint64_t in_lap_ = 0;
+  uint64_t lap_events_ = 0;
 };
 
 }  // namespace gradring::daemon

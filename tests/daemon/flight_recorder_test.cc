@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <thread>
@@ -150,6 +151,21 @@ TEST_F(FlightRecorderTest, TimeNeverGoesBackWithinARing) {
   std::vector<int64_t> times;
   for (const tools::FlightEntry& entry : life.entries) times.push_back(entry.event.time);
   EXPECT_EQ(times, (std::vector<int64_t>{1000, 3000, 3000, looked, looked}));
+}
+
+TEST(FlightRing, ALapEndsBeforeWhatWasToldInItIsOverwritten) {
+  std::array<FlightEvent, 64> always{}, more{};
+  FlightRing ring(FlightSlots(always.data(), always.size()));
+  const uint64_t first = ring.lap();
+  for (uint64_t i = 0; i < 15; ++i) ring.record(numbered(i));
+  EXPECT_EQ(ring.lap(), first);
+  ring.record(numbered(15));
+  EXPECT_EQ(ring.lap(), first + 1);
+  FlightSlots short_trace(more.data(), 16);
+  ring.trace(&short_trace);
+  EXPECT_EQ(ring.lap(), first + 2) << "in a trace that begins nothing has been told";
+  for (uint64_t i = 0; i < 4; ++i) ring.record(numbered(i));
+  EXPECT_EQ(ring.lap(), first + 3) << "of the shorter memory";
 }
 
 TEST(FlightRing, ThatRecordsNothingKeepsNoTime) {

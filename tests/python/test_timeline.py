@@ -21,8 +21,10 @@ def test_a_timeline_has_all_ranks(ring, tmp_path, how):
     tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert tracks >= {"rank 0", "rank 1", "rank 2", "rank 3", "lane 0"}
     assert sum(event["name"] == "ALLREDUCE" for event in events) >= 4 * 4
+    ops = [event["name"] for event in events if event.get("cat") == "op"]
     if how != "torch":
-        assert any("weights" in event["name"] for event in events)
+        assert any("weights" in name for name in ops), ops
+    assert not any(name.startswith("named op ") for name in ops), ops
 
 
 def test_no_picture_is_no_failure(tmp_path, caplog, monkeypatch):
