@@ -35,6 +35,9 @@ TEST(PerfOptions, AsInTheManual) {
 
 TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
+  for (const char* join : {"join", "join point"}) {
+    EXPECT_THAT(parse({join}).error(), HasSubstr("what to measure")) << join;
+  }
   EXPECT_THAT(parse({"alltoeverybody"}).error(), HasSubstr("alltoeverybody"));
   EXPECT_THAT(parse({"allreduce", "broadcast"}).error(), HasSubstr("a word too many"));
   EXPECT_THAT(parse({"allreduce", "--min", "4X"}).error(), HasSubstr("--min 4X"));

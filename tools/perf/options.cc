@@ -205,7 +205,8 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
     return std::optional<PerfOptions>();
   }
   const auto collective = parse_collective(raw.collective);
-  if (!collective) {
+  // A join has nothing to time: it is how a rank says that it has no more data.
+  if (!collective || *collective == Collective::kJoin || *collective == Collective::kJoinPoint) {
     return tl::unexpected(
         fmt::format("what to measure? \"{}\" is none of allreduce broadcast reduce allgather "
                     "reduce-scatter gather scatter alltoall barrier; see --help",
