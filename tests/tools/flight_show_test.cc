@@ -106,6 +106,19 @@ TEST(FlightShow, TellsAStory) {
   EXPECT_EQ(events[8]["seconds_before_last"], 0.0);
 }
 
+TEST(FlightShow, AMemberWithoutRanksBeginsAtNone) {
+  FlightBytes file(64);
+  FlightEvent event = of_job(FlightKind::kJobMember, 3);
+  event.value = 2;
+  file.add(0, 0, event, "a");
+  event = of_job(FlightKind::kJobMember);
+  event.index = 1;
+  file.add(0, kMillisecond, event, "b");
+  const std::string text = shown({told(file)}).text;
+  EXPECT_THAT(text, HasSubstr("member 0: 2 ranks from rank 3 on\n"));
+  EXPECT_THAT(text, HasSubstr("member 1: 0 ranks\n"));
+}
+
 TEST(FlightShow, AJobIsFoundByNameAndByIncarnation) {
   for (const char* word : {"train", "abcd0102", "abcd0102030405060708090a0b0c0d0e"}) {
     const Answer answer = shown({told(story())}, {word, 0});

@@ -88,8 +88,8 @@ void add_words(const FlightEntry& entry, const FlightNames& names, ToldEvent* to
       return;
     case FlightKind::kJobMember:
       told->who = node;
-      told->detail = fmt::format("member {}: {} from rank {} on", event.index,
-                                 counted(event.value, "rank"), event.rank);
+      told->detail = fmt::format("member {}: {}", event.index, counted(event.value, "rank"));
+      if (event.value > 0) told->detail += fmt::format(" from {} on", rank_of(event.rank));
       return;
     case FlightKind::kJobFailed:
     case FlightKind::kEngineFailed:
