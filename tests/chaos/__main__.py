@@ -1,6 +1,7 @@
 """The command line of tools/chaos."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -37,7 +38,12 @@ def options():
     parser.add_argument("--publish", action="store_true",
                         help="no run: write what all runs came to into docs/reliability.md")
     parser.add_argument("--keep", action="store_true", help="write a support bundle even if all held")
-    return parser.parse_args()
+    said = parser.parse_args()
+    if not 0 < said.minutes < float("inf"):
+        parser.error(f"--minutes {said.minutes:g}: a run takes some, and ends")
+    if said.elements < 1:
+        parser.error(f"--elements {said.elements}: one at least")
+    return said
 
 
 def show(figures):
@@ -68,6 +74,7 @@ def show(figures):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # namespaces are taken away on the way out
     said = options()
     kept, published = said.totals, ROOT / "docs/reliability/totals.json"
     totals = load(kept if kept.exists() else published)

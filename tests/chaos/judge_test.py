@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """The judge of tools/chaos finds each kind of lie, and excuses what the contract excuses and nothing else."""
 
+import contextlib
+import io
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools/lib")]
 
-from chaos.health import Standstill  # noqa: E402  (found by the line above)
+from chaos.__main__ import options  # noqa: E402  (found by the line above)
+from chaos.health import Standstill  # noqa: E402
 from chaos.judge import Judge  # noqa: E402
 from chaos.listener import Listener, Traffic  # noqa: E402
 from chaos.records import Trainer  # noqa: E402
@@ -276,6 +280,16 @@ class TheStandstill(unittest.TestCase):
         self.assertIsNone(self.still.look(101.0, True, 150.0))
         self.assertIsNone(self.still.look(101.0, False, 159.0))
         self.assertIsNotNone(self.still.look(101.0, False, 160.5))
+
+
+class TheOptions(unittest.TestCase):
+    def test_a_run_that_would_try_nothing_or_never_end_is_refused(self):
+        for words in (["--minutes", "nan"], ["--minutes", "inf"], ["--minutes", "0"], ["--minutes=-1"], ["--elements", "0"]):
+            with self.subTest(words), mock.patch("sys.argv", ["tools/chaos", *words]), \
+                    contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit) as ended:
+                options()
+            self.assertEqual(ended.exception.code, 2)
+            self.assertIn(words[0].partition("=")[0], said.getvalue())
 
 
 class TotalsTest(unittest.TestCase):
