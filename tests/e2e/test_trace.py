@@ -111,6 +111,13 @@ def test_an_old_trace_is_not_taken_for_a_new_one(make_cluster, tmp_path):
     assert node.ask("trace", "stop", "-o", path)["healthy"]
 
 
+def test_a_trace_that_was_left_on_is_told(make_cluster):
+    node = make_cluster(2).start().nodes[0]
+    assert node.ask("trace", "start")["healthy"]
+    status, out, _ = node.ctl("trace", "start")
+    assert status == 1 and out.count("has a trace on that began") == 2 and "tracing on 2 nodes" in out, out
+
+
 def test_who_asks_for_nonsense_is_told_so(pair, tmp_path):
     node = pair.nodes[0]
     for words, complaint in ((["stop"], "-o FILE"), (["start", "-o", "x"], "start takes no options"), ([], "one of start"),

@@ -81,6 +81,19 @@ void add_that_none_was_on(const std::vector<NodeReply>& replies, Answer* answer)
                                  : "no trace was on: this is an earlier one");
 }
 
+// Left on by whoever was killed, as a trainer with a timeline is: what is written has that as well.
+void add_that_one_was_on(const std::vector<NodeReply>& replies, Answer* answer) {
+  for (const NodeReply& one : replies) {
+    if (!one.reply || !one.reply->flight().was_tracing()) continue;
+    const int64_t since = one.reply->answered_at() - one.reply->flight().trace_since();
+    answer->problems.push_back(fmt::format(
+        "node {} has a trace on that began {}, which goes on: \"gradringctl trace stop\" "
+        "before a start leaves out what was before",
+        printable(one.node),
+        format_ago(static_cast<uint64_t>(std::max<int64_t>(since, 0)) / 1'000'000)));
+  }
+}
+
 // Of all nodes. Problems: who does not.
 tl::expected<Answer, Status> set_tracing(Questions& questions, bool on) {
   wire::Query query;
@@ -100,7 +113,7 @@ tl::expected<Answer, Status> set_tracing(Questions& questions, bool on) {
       answer.problems.push_back(printable(one.reply.error().message()));
     }
   }
-  if (!on) add_that_none_was_on(*replies, &answer);
+  on ? add_that_one_was_on(*replies, &answer) : add_that_none_was_on(*replies, &answer);
   answer.text = fmt::format(
       "tracing on {}; \"gradringctl trace stop -o FILE\" ends it and writes what there was\n",
       counted(nodes.size(), "node"));
