@@ -8,6 +8,8 @@ namespace {
 // Summed or copied within a microsecond or two.
 constexpr uint32_t kShortSlice = 8 << 10;
 
+constexpr size_t kToldMost = 65536;
+
 }  // namespace
 
 JobFlight::JobFlight(FlightRing* ring, const core::JobEngine& engine)
@@ -40,6 +42,7 @@ std::string_view JobFlight::name_to_tell(const core::Submission& submission) {
   const uint64_t space = submission.key.space;
   // The key of an op without a name says it all.
   if (space == 0 || !ring_->on()) return {};
+  if (told_.size() >= kToldMost) told_.clear();  // of a script that has another name for each op
   uint64_t& told = told_[space];
   if (submission.name.empty() && told == ring_->lap()) return {};
   told = ring_->lap();
