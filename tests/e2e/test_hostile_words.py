@@ -84,6 +84,61 @@ def test_more_submissions_than_are_looked_at(make_cluster):
     assert_undisturbed(job)
 
 
+COMES_AND_SAYS_MUCH = """
+import sys, threading
+become(12345)
+nonsense = frame(field(1, 1) + field(5, field(2, field(1, 5)) * 60_000))
+def flood():
+    while True:
+        try:
+            with greeted(f"{sys.argv[1]}/control.sock") as one:
+                for _ in range(14):
+                    one.sendall(nonsense)
+        except OSError:  # it was closed, or the backlog is full
+            pass
+for _ in range(2):
+    threading.Thread(target=flood, daemon=True).start()
+print("floods", flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+def test_much_from_connections_that_are_gone(make_cluster):
+    """libzmq keeps what they said, and they may come again before it is read."""
+    cluster = make_cluster(2).start()
+    job = innocent(cluster)
+    assert_takes_little(cluster.nodes[0], 600, COMES_AND_SAYS_MUCH, "floods", seconds=5.0)
+    assert_undisturbed(job)
+
+
+BEGINS_MANY_MESSAGES = """
+import sys
+become(12345)
+part = b"\\x03" + struct.pack(">Q", 128 << 10) + bytes(128 << 10)  # of which more is to come
+held = []
+for _ in range(200):
+    try:
+        held.append(one := greeted(f"{sys.argv[1]}/control.sock"))
+        for _ in range(24):
+            one.sendall(part)
+    except OSError:
+        pass
+print("began", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_many_messages_without_an_end(make_cluster):
+    """Each is shorter than one may be, and together they are bounded for one user."""
+    cluster = make_cluster(2).start()
+    job = innocent(cluster)
+    node = cluster.nodes[0]
+    assert_takes_little(node, 400, BEGINS_MANY_MESSAGES, "began")
+    wait_until(lambda: "that user had sent" in node.log(200), 10, "a word of it in the log")
+    assert_undisturbed(job)
+
+
 HOLDS_OPS = """
 import sys, threading
 runtime_dir, ranks = sys.argv[1], 100

@@ -25,6 +25,9 @@ constexpr int kUnsentMax = 16;
 constexpr int kUnreadMax = 16;
 static_assert((kUnreadMax + 1) * kMessageMax < static_cast<int64_t>(kUnheardMost) / 2);
 
+// As ZMTP has it: flags and a size of 1 byte or 8 come before.
+uint64_t bytes_of_frame(uint64_t body) { return body + (body < 256 ? 2 : 9); }
+
 template <typename T>
 bool parse_all(std::string_view text, T* value) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
@@ -77,12 +80,16 @@ Status ClientRouter::open(FdStore* store) {
 bool ClientRouter::receive(Received* received) {
   while (true) {
     zmq::message_t id, body;
-    if (!socket_.recv(id, zmq::recv_flags::dontwait)) return false;
+    if (!socket_.recv(id, zmq::recv_flags::dontwait)) {
+      heard_all();
+      return false;
+    }
     if (!id.more()) continue;
     (void)socket_.recv(body, zmq::recv_flags::dontwait);
     // The first frame has no properties in libzmq 4.3.4, the body has.
     received->who = parse_peer_address(zmq_msg_gets(body.handle(), "Peer-Address"));
-    heard_from(zmq_msg_get(body.handle(), ZMQ_SRCFD));
+    const int from = zmq_msg_get(body.handle(), ZMQ_SRCFD);
+    uint64_t came = bytes_of_frame(body.size());
     received->routing_id.assign(static_cast<const char*>(id.data()), id.size());
     received->body.assign(static_cast<const char*>(body.data()), body.size());
     bool more = body.more();
@@ -90,8 +97,10 @@ bool ClientRouter::receive(Received* received) {
       received->body.assign(1, '\xff');  // not one frame: no message of ours, and no protobuf
     while (more) {
       (void)socket_.recv(body, zmq::recv_flags::dontwait);
+      came += bytes_of_frame(body.size());
       more = body.more();
     }
+    heard_from(from, received->who.uid, came);
     return true;
   }
 }

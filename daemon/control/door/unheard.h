@@ -14,9 +14,15 @@ enum class Entrance { kControlSocket, kListen };
 inline constexpr uint64_t kUnheardMost = 16 << 20;
 void bound_unheard(int guest, Entrance entrance);
 
-// A message of it was taken, at control.sock or at `listen`.
-void heard_from(int guest);
+// All connections of one user to control.sock together: libzmq keeps what they said also when they
+// are gone, until it is taken. Root and the daemon's own user are bounded by each connection alone.
+inline constexpr uint64_t kUnheardOfUserMost = 256 << 20;
+
+// A message of it was taken, at control.sock or at `listen`; `bytes`, as they came, of this user's.
+void heard_from(int guest, uint32_t uid, uint64_t bytes);
 void has_greeted(int guest);
+// No message waits at control.sock.
+void heard_all();
 
 // How many were closed so, and what to tell people of the last of them.
 uint64_t endless_messages();

@@ -16,6 +16,13 @@ namespace {
 // A library of ours sends none, a broken program soon this many.
 constexpr uint32_t kMalformedMax = 16;
 
+// Questions, and what opens a session, are short. To read what is not would take long, and anybody
+// can have as many connections as there are descriptors.
+constexpr size_t kWithoutSessionMax = 4096;
+
+constexpr const char* kNoSession =
+    "no session is open on this connection: attach first (the daemon may have restarted)";
+
 bool from_wire(const wire::Within& from, core::Within* to) {
   to->grown = from.grown();
   to->ranks.assign(from.ranks().begin(), from.ranks().end());
@@ -25,6 +32,10 @@ bool from_wire(const wire::Within& from, core::Within* to) {
 }  // namespace
 
 void Requests::handle(const ClientRouter::Received& received, core::Time now) {
+  if (received.body.size() > kWithoutSessionMax &&
+      parts_.sessions->find_by_route(received.routing_id) == nullptr) {
+    return parts_.clients->refuse(received.routing_id, 0, {Code::kAborted, kNoSession});
+  }
   wire::ClientMessage message;
   if (!message.ParseFromString(received.body)) return malformed(received);
   const Asked asked{received.routing_id, received.who, message.request()};
@@ -52,9 +63,7 @@ void Requests::handle(const ClientRouter::Received& received, core::Time now) {
   }
   Session* session = parts_.sessions->find_by_route(received.routing_id);
   if (session == nullptr) {
-    return refuse(
-        Code::kAborted,
-        "no session is open on this connection: attach first (the daemon may have restarted)");
+    return refuse(Code::kAborted, kNoSession);
   }
   if (session->who != received.who) {
     return refuse(
