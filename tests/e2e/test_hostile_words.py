@@ -112,6 +112,25 @@ def test_much_from_connections_that_are_gone(make_cluster):
     assert_undisturbed(job)
 
 
+SAYS_MUCH_AGAIN = """
+import sys
+with greeted(f"{sys.argv[1]}/control.sock") as one:
+    one.settimeout(20)
+    one.sendall(frame(field(1, 1) + field(2, 77) + field(5, field(2, field(1, 5)) * 3000)))
+    heard = b""
+    while b"attach first" not in heard:
+        heard += one.recv(4096)
+print("refused by its number" if bytes([0x08, 77, 0x3a]) in heard else heard, flush=True)
+"""
+
+
+def test_much_without_a_session_is_refused_by_its_number(make_cluster):
+    """After a restart of the daemon a library's old connection says again what it had not sent. A refusal without a number would
+    end the session, which goes on by another connection."""
+    node = make_cluster(1).start().nodes[0]
+    assert as_stranger(SAYS_MUCH_AGAIN, node.runtime_dir).strip() == "refused by its number"
+
+
 BEGINS_MANY_MESSAGES = """
 import sys
 become(12345)

@@ -1,8 +1,10 @@
 #include "daemon/control/sessions/requests.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "daemon/control/sessions/attach.h"
@@ -23,6 +25,19 @@ constexpr size_t kWithoutSessionMax = 4096;
 constexpr const char* kNoSession =
     "no session is open on this connection: attach first (the daemon may have restarted)";
 
+// Of a message that is not read as a whole, which begins with that. 0: it does not.
+uint64_t request_of(const std::string& body) {
+  constexpr int kVarint = 0, kTypeBits = 3, kBeginning = 32;
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(body.data()),
+                                            kBeginning);
+  for (;;) {
+    const uint32_t tag = in.ReadTag();
+    uint64_t value = 0;
+    if (tag == 0 || (tag & ((1 << kTypeBits) - 1)) != kVarint || !in.ReadVarint64(&value)) return 0;
+    if (tag >> kTypeBits == wire::ClientMessage::kRequestFieldNumber) return value;
+  }
+}
+
 bool from_wire(const wire::Within& from, core::Within* to) {
   to->grown = from.grown();
   to->ranks.assign(from.ranks().begin(), from.ranks().end());
@@ -34,7 +49,10 @@ bool from_wire(const wire::Within& from, core::Within* to) {
 void Requests::handle(const ClientRouter::Received& received, core::Time now) {
   if (received.body.size() > kWithoutSessionMax &&
       parts_.sessions->find_by_route(received.routing_id) == nullptr) {
-    return parts_.clients->refuse(received.routing_id, 0, {Code::kAborted, kNoSession});
+    // By its number: after a restart of this daemon a trainer's next connection says it again, and
+    // a refusal without one would be the end of its session.
+    return parts_.clients->refuse(received.routing_id, request_of(received.body),
+                                  {Code::kAborted, kNoSession});
   }
   wire::ClientMessage message;
   if (!message.ParseFromString(received.body)) return malformed(received);
