@@ -45,8 +45,10 @@ CASES = {
                        at_each_node=False, judges=True),
                   Case(r"(?s)us.*n3", ("--latency", "--force", "--seconds", "0.2"), schema="bandwidth-matrix", at_each_node=False,
                        judges=True)],
-    "trace": [Case("tracing on 4 nodes", ("start",), at_each_node=False), Case(TRACE, ("dump", "-o", "{file}"), at_each_node=False),
-              Case(TRACE, ("stop", "-o", "{file}"), at_each_node=False, judges=True)],  # it is asked twice: none is on then
+    # Start and stop are asked twice: then one is on already, or none.
+    "trace": [Case("tracing on 4 nodes", ("start",), at_each_node=False, judges=True),
+              Case(TRACE, ("dump", "-o", "{file}"), at_each_node=False),
+              Case(TRACE, ("stop", "-o", "{file}"), at_each_node=False, judges=True)],
     "top": [Case(rf"(?s)exposed.*{JOB} .*link to", ("--once",))],
     "doctor": [Case(r"(?s)(OK|WARN|FAIL) .*peers", ("--seconds", "0.5"), asks_a_daemon=False, at_each_node=False, judges=True)],
     "events": [Case(r"(?s)time +age.*job formed.*" + JOB, ("--all",))],
