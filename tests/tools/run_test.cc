@@ -8,7 +8,6 @@ namespace gradring::tools {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::string last_line(const std::string& file) {
   std::string line, last;
