@@ -20,7 +20,6 @@
 
 #include "daemon/clock.h"
 #include "daemon/keep/child.h"
-#include "daemon/keep/exit_status.h"
 #include "daemon/keep/kept_fds.h"
 #include "daemon/keep/notify_message.h"
 #include "daemon/keep/notify_socket.h"
@@ -285,23 +284,23 @@ void Keeper::on_end(int wait_status) {
   read_notices();  // what it gave away at its end counts
   const pid_t pid = std::exchange(child_, 0);
   silent_until_ = kill_at_ = kNever;
-  // By a SIGUSR1 of its own, as of `pkill -USR1 gradringd`, which reaches us as well.
-  const bool made_way = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kMadeWay;
-  if (!stopping_ && (replacing_ || made_way)) {
+  RestartPolicy::Verdict verdict = policy_.ended(wait_status, now);
+  // It made way, perhaps by a SIGUSR1 of its own, as of `pkill -USR1 gradringd`.
+  const bool at_once = replacing_ || (verdict.restart && verdict.at <= now);
+  if (at_once && !stopping_) {
     if (check_ > 0) kill(check_, SIGKILL);  // of what is started anyway
     check_ = 0;
     checked_until_ = kNever;
     start_at_ = now;
     return;
   }
-  RestartPolicy::Verdict verdict = policy_.ended(wait_status, now);
   if (verdict.restart && !stopping_) {
     spdlog::warn("keeper: gradringd (pid {}) {}; starting it again in {} ms", pid, verdict.why,
                  (verdict.at - now) / core::kMillisecond);
     start_at_ = verdict.at;
     return;
   }
-  if (stopping_ && verdict.restart && !made_way) verdict.status = kFailed;
+  if (stopping_ && verdict.restart && !at_once) verdict.status = kFailed;
   spdlog::log(verdict.status == 0 ? spdlog::level::info : spdlog::level::err,
               "keeper: gradringd (pid {}) {}", pid, verdict.why);
   end(verdict.status);
