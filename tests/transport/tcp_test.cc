@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/transport/conformance.h"
+#include "tests/transport/endpoint.h"
 #include "transport/address.h"
 #include "transport/tcp/constants.h"
 #include "transport/tcp/endpoints.h"
@@ -72,15 +73,6 @@ std::vector<std::byte> message_of(uint64_t number, std::span<const std::byte> pa
   std::vector<std::byte> bytes(prefix.begin(), prefix.end());
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   return bytes;
-}
-
-Endpoint endpoint(const std::string& address, uint8_t network_bits, uint16_t port = 0) {
-  Endpoint made;
-  made.v6 = address.find(':') != std::string::npos;
-  EXPECT_EQ(inet_pton(made.v6 ? AF_INET6 : AF_INET, address.c_str(), made.address.data()), 1);
-  made.network_bits = network_bits;
-  made.port = port;
-  return made;
 }
 
 TEST(TcpStrangers, AreShutOutWhateverTheySay) {
@@ -258,7 +250,7 @@ class Silent {
       (void)connect(waiting_.back().fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
     }
   }
-  Endpoint endpoint() const { return conformance::endpoint("127.0.0.1", 0, port_); }
+  Endpoint endpoint() const { return transport::endpoint("127.0.0.1", 0, port_); }
 
   // From the first call on it has room, and says whether anybody has greeted.
   bool is_greeted() {

@@ -1,25 +1,16 @@
 // Addresses over TCP, and the ways between them: without a connection.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "tests/transport/endpoint.h"
 #include "transport/tcp/endpoints.h"
 #include "transport/tcp/outgoing.h"
 
 namespace gradring::transport {
 namespace {
-
-Endpoint endpoint(const std::string& address, uint8_t network_bits, uint16_t port = 0) {
-  Endpoint made;
-  made.v6 = address.find(':') != std::string::npos;
-  EXPECT_EQ(inet_pton(made.v6 ? AF_INET6 : AF_INET, address.c_str(), made.address.data()), 1);
-  made.network_bits = network_bits;
-  made.port = port;
-  return made;
-}
 
 TEST(TcpWays, NeighboursComeFirstAndEachLeavesByAnAddressOfItsKind) {
   const std::vector<Endpoint> ours = {endpoint("10.0.0.1", 24, 1), endpoint("10.7.0.1", 16, 2),
