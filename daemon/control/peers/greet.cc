@@ -79,6 +79,9 @@ void Peers::say_hello(Peer& peer) {
 void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time now) {
   if (!message.has_hello_reply()) return;
   const wire::HelloReply& answer = message.hello_reply();
+  if (answer.ByteSizeLong() > kHelloMax || answer.node().size() > kNodeNameMax) {
+    return peer.link.mark_broken("it answers with a malformed hello");
+  }
   if (answer.boot_id() == self_.boot_id && !peer.configured) {  // the list is the same on all nodes
     own_addresses_.insert(peer.link.address());
     peer.listed = false;
@@ -131,8 +134,7 @@ void Peers::on_reply(Peer& peer, const wire::PeerMessage& message, core::Time no
   const auto old = greetings_.find(peer.node);
   if (answer.gave_up() != 0 && old != greetings_.end() &&
       old->second.connection == answer.gave_up()) {
-    greeters_.erase(old->second.routing_id);
-    greetings_.erase(old);
+    forget_greeting(peer.node);
   }
   try_up(peer.node, now);
 }
@@ -176,10 +178,7 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
       !net_->relayed_is_up(routing_id.substr(std::strlen(kRelayedRoute)))) {
     return;
   }
-  if (const auto old = greetings_.find(hello.node()); old != greetings_.end()) {
-    greeters_.erase(old->second.routing_id);
-    greetings_.erase(old);
-  }
+  forget_greeting(hello.node());
   greeters_[routing_id] = hello.node();
   greetings_[hello.node()] = {
       routing_id,
@@ -195,7 +194,8 @@ void Peers::on_hello(const std::string& routing_id, const std::string& user,
       hello.life(),
       static_cast<core::Time>(std::min(hello.restart_grace_ms(), kGraceMax)) * core::kMillisecond,
       hello.relays(),
-      {}};
+      {},
+      0};
   reply(routing_id, true, "", hello.connection(), gave_up);
   try_up(hello.node(), now);
 }

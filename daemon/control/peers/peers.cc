@@ -21,7 +21,9 @@ constexpr int64_t kMessageMax = 32 << 20;
 
 constexpr int kMessagesPerTurn = 256;
 
+// Of all greetings together; the largest view, once read, is some 200 MB.
 constexpr size_t kEarlyMax = 1024;
+constexpr size_t kEarlyBytesMax = 512 << 20;
 
 }  // namespace
 
@@ -108,10 +110,8 @@ void Peers::set_allowed_keys(std::vector<AllowedKey> keys) {
   }
   for (const std::string& node : gone) {
     const Peer* const peer = by_node(node);
-    const auto greeting = greetings_.find(node);
-    if (greeting == greetings_.end() || (peer != nullptr && peer->up)) continue;  // lose() does it
-    greeters_.erase(greeting->second.routing_id);
-    greetings_.erase(greeting);
+    if (peer != nullptr && peer->up) continue;  // lose() does it
+    forget_greeting(node);
   }
 }
 
@@ -228,9 +228,26 @@ void Peers::take(const std::string& routing_id, wire::PeerMessage message, core:
   if (peer != nullptr && peer->up) {
     dispatch(*peer, message, now);
   } else if (!message.has_heartbeat()) {
-    Greeting& greeting = greetings_.at(greeter->second);
-    if (greeting.early.size() < kEarlyMax) greeting.early.push_back(std::move(message));
+    keep_early(greeter->second, std::move(message));
   }
+}
+
+void Peers::keep_early(const std::string& node, wire::PeerMessage message) {
+  size_t kept = 0, bytes = message.SpaceUsedLong();
+  for (const auto& [other, greeting] : greetings_) {
+    kept += greeting.early.size();
+    bytes += greeting.early_bytes;
+  }
+  Greeting& greeting = greetings_.at(node);
+  if (kept < kEarlyMax && bytes <= kEarlyBytesMax) {
+    greeting.early_bytes += message.SpaceUsedLong();
+    greeting.early.push_back(std::move(message));
+    return;
+  }
+  // To go on without one of them would leave jobs that wait for its answer.
+  const std::string routing_id = greeting.routing_id;
+  forget_greeting(node);
+  reply(routing_id, false, "too much was said before the welcome; say hello again", 0);
 }
 
 void Peers::dispatch(Peer& peer, const wire::PeerMessage& message, core::Time now) {

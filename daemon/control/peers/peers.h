@@ -178,6 +178,7 @@ class Peers : private core::PeerNetActions {
     bool relays = false;
     // What it sent before our own direction was welcomed: its daemon was a moment faster.
     std::deque<wire::PeerMessage> early;
+    size_t early_bytes = 0;
   };
 
   // Whoever is waited for. `life` 0: whatever comes.
@@ -198,6 +199,7 @@ class Peers : private core::PeerNetActions {
 
   // What came on a connection, or over others, that names who said hello on it.
   void take(const std::string& routing_id, wire::PeerMessage message, core::Time now);
+  void keep_early(const std::string& node, wire::PeerMessage message);
 
   // peers_found.cc
   bool is_own(const std::string& address) const;
@@ -257,6 +259,7 @@ class Peers : private core::PeerNetActions {
   void refuse(Peer& peer, const std::string& why);
 
   // peers_standing.cc
+  void forget_greeting(const std::string& node);
   void try_up(const std::string& node, core::Time now);
   // Whether it lives, and only this way to it is broken.
   bool may_come_round(const Peer& peer, core::Time now) const;

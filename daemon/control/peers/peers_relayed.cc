@@ -110,8 +110,7 @@ void Peers::relayed_down(const std::string& address, bool silent, const std::str
   if (peer != nullptr && peer->link.open()) {
     lose(*peer, silent ? Cause::kPeerSilent : Cause::kPeerLost, why, now_);
   }
-  if (greeted.empty() || greeters_.erase(kRelayedRoute + address) == 0) return;
-  greetings_.erase(greeted);
+  if (!greeted.empty() && greeters_.count(kRelayedRoute + address) > 0) forget_greeting(greeted);
 }
 
 void Peers::relayed_message(const std::string& address, const std::string& body) {

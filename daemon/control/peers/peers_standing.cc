@@ -57,9 +57,17 @@ void Peers::try_up(const std::string& node, core::Time now) {
     }
   }
   events_->peer_up(node);
+  greeting->second.early_bytes = 0;
   for (const wire::PeerMessage& message : std::exchange(greeting->second.early, {})) {
     dispatch(*peer, message, now);
   }
+}
+
+void Peers::forget_greeting(const std::string& node) {
+  const auto greeting = greetings_.find(node);
+  if (greeting == greetings_.end()) return;
+  greeters_.erase(greeting->second.routing_id);
+  greetings_.erase(greeting);
 }
 
 bool Peers::may_come_round(const Peer& peer, core::Time now) const {
@@ -90,8 +98,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& how, core::Time now
   Away away;
   if (const auto greeting = greetings_.find(peer.node); greeting != greetings_.end()) {
     away = {greeting->second.life, greeting->second.restart_grace, 0};
-    greeters_.erase(greeting->second.routing_id);
-    greetings_.erase(greeting);
+    forget_greeting(peer.node);
   }
   const bool data_connected = !std::exchange(peer.data, std::nullopt).has_value();
   if (data_connected) commands_->post(DisconnectPeer{peer.link.id()});
