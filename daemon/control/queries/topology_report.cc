@@ -11,7 +11,7 @@
 namespace gradring::daemon {
 namespace {
 
-// The card under the first device of a lane: "mlx5_0:1 (RDMA)" is of mlx5_0.
+// Of the first members, each with its lowest rank.
 std::string order_of(const core::View& view) {
   constexpr size_t kShown = 4;
   std::string text;
