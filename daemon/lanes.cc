@@ -55,7 +55,7 @@ transport::UcxOptions ucx_options_of(const Config& config, size_t lane) {
       {}, listen, {}, rdma_options_of(config), config.gpu_direct, config.data_ports};
   if (!config.net_devices.empty()) options.devices = {config.net_devices[lane]};
   // A cable that is out while the daemon runs costs a lane; it is not to cost more at its start.
-  options.without_carrier = config.tcp_by != "ucx";
+  options.by_sockets = config.tcp_by != "ucx";
   return options;
 }
 

@@ -160,6 +160,21 @@ def test_an_address_that_is_not_valid_yet_is_left_out(namespaces, make_cluster):
     assert job.wait(60) == [0, 0], [one.says()[-600:] for one in job]
 
 
+@pytest.mark.parametrize("way", ["sockets", "ucx"])
+def test_a_node_may_listen_at_an_address_with_a_label(namespaces, make_cluster, way):
+    """As those have that move from node to node: getifaddrs(3) calls such an entry by its label."""
+    ring = make_cluster(2, network=Namespaces, settings={"tcp-by": way})
+    address = ring.nodes[0].address.rpartition(":")[0]
+    ring.network.inside(0, "ip", "addr", "del", f"{address}/24", "dev", "eth0")
+    if way == "ucx":  # asks for an address without a label
+        ring.network.inside(0, "ip", "addr", "add", "10.77.0.99/24", "dev", "eth0")
+    ring.network.inside(0, "ip", "addr", "add", f"{address}/24", "dev", "eth0", "label", "eth0:1")
+    ring.start()
+    assert ring.nodes[0].ask("topology")["nodes"][0]["lanes"][0]["device"] == "eth0 (TCP)"
+    job = ring.launch("goes", [TRAINER, "--ops", "3", "--count", "300000"])
+    assert job.wait(60) == [0, 0], [one.says()[-600:] for one in job]
+
+
 def test_tcp_may_go_by_ucx(make_cluster):
     ring = make_cluster(2, settings={"tcp-by": "ucx"}).start()
     assert ring.nodes[0].ask("status")["transport"].startswith("ucx ")

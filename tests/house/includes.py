@@ -76,7 +76,7 @@ ROOMS = [
     Room(r"daemon/core/", (r"daemon/core/", PLAIN_PROTO), ("fmt", "expected"), impure=False,
          instead="The core is pure: let it ask by an action, and let daemon/control or daemon/data do it "
                  "and answer with an event. Time comes in as `now`."),
-    Room(r"transport/machine/", (r"transport/machine/", PLAIN_PROTO),
+    Room(r"transport/machine/", (r"transport/machine/", r"transport/interface_name\.h$", PLAIN_PROTO),
          ("fmt", "expected", "protobuf", "hwloc", "verbs", "yaml"), posix=True,
          instead="It says what a machine is made of, and what is near to what: nothing of jobs, peers or "
                  "the transport."),

@@ -74,17 +74,20 @@ TEST(UcxDevices, NamedDevicesAreTakenAsNamed) {
   EXPECT_TRUE(choose_devices({"mlx5_0"}, "", host())->any_rdma());
 }
 
-// Where others than UCX carry slices: a cable may be out when the daemon starts, too.
-TEST(UcxDevices, AnInterfaceWithoutACarrierWillDoWhereThatIsAskedFor) {
+// A cable may be out when the daemon starts, too, and UCX asks for an address by the interface's
+// name.
+TEST(UcxDevices, WhereSocketsCarrySlicesAnInterfaceWillDoThatUcxCannotUse) {
   DeviceInventory inventory = host();
   inventory.interfaces.push_back({"eth4", false, false, {"10.4.0.1"}, true});
   inventory.interfaces.push_back({"eth5", false, false, {"10.5.0.1"}, false});
   inventory.interfaces.push_back({"eth6", false, false, {"fd06::1"}, true});
-  for (const bool without : {false, true}) {
-    EXPECT_EQ(choose_devices({"eth0", "eth4"}, "", inventory, without).has_value(), without);
-    EXPECT_EQ(choose_devices({}, "10.4.0.1", inventory, without).has_value(), without);
-    EXPECT_FALSE(choose_devices({"eth5"}, "", inventory, without)) << "it has been taken down";
-    EXPECT_FALSE(choose_devices({"eth6"}, "", inventory, without)) << "nobody can listen there";
+  inventory.interfaces.push_back({"eth8", true, false, {"10.8.0.1"}, false});
+  for (const bool by_sockets : {false, true}) {
+    EXPECT_EQ(choose_devices({}, "10.8.0.1", inventory, by_sockets).has_value(), by_sockets);
+    EXPECT_EQ(choose_devices({"eth0", "eth4"}, "", inventory, by_sockets).has_value(), by_sockets);
+    EXPECT_EQ(choose_devices({}, "10.4.0.1", inventory, by_sockets).has_value(), by_sockets);
+    EXPECT_FALSE(choose_devices({"eth5"}, "", inventory, by_sockets)) << "it has been taken down";
+    EXPECT_FALSE(choose_devices({"eth6"}, "", inventory, by_sockets)) << "nobody can listen there";
   }
 }
 

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <memory>
 
+#include "transport/interface_name.h"
+
 namespace gradring::machine {
 namespace {
 
@@ -75,7 +77,7 @@ void add_addresses(std::vector<NetDevice>* devices) {
             : &reinterpret_cast<sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
     inet_ntop(family, address, text.data(), text.size());
     for (NetDevice& device : *devices) {
-      if (device.name == entry->ifa_name) device.addresses.emplace_back(text.data());
+      if (device.name == interface_named_by(*entry)) device.addresses.emplace_back(text.data());
     }
   }
 }

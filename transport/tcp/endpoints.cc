@@ -12,6 +12,8 @@
 #include <cstring>
 #include <memory>
 
+#include "transport/interface_name.h"
+
 namespace gradring::transport {
 namespace {
 
@@ -72,7 +74,7 @@ tl::expected<std::vector<Endpoint>, Status> endpoints_of(const std::vector<std::
     const size_t before = endpoints.size();
     bool known = false;
     for (const ifaddrs* entry = raw; entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_name != device) continue;
+      if (interface_named_by(*entry) != device) continue;
       known = true;
       if ((entry->ifa_flags & IFF_UP) == 0) continue;
       if (const auto endpoint = endpoint_of(*entry)) endpoints.push_back(*endpoint);

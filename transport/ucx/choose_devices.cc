@@ -70,8 +70,7 @@ bool has_ipv4(const Interface& interface) {
 }
 
 tl::expected<UcxDevice, Status> find_wanted(const std::string& name,
-                                            const DeviceInventory& inventory,
-                                            bool without_carrier) {
+                                            const DeviceInventory& inventory, bool by_sockets) {
   if (const UcxDevice* device = find_usable(inventory, name)) return *device;
   const UcxDevice* port = nullptr;
   int ports = 0;
@@ -89,7 +88,8 @@ tl::expected<UcxDevice, Status> find_wanted(const std::string& name,
   if (interface == nullptr) {
     return tl::unexpected(refusal("there is no network device '" + name + "'; " + there));
   }
-  if (without_carrier && interface->without_carrier && has_ipv4(*interface)) return UcxDevice{name};
+  const bool has_sockets = (interface->up || interface->without_carrier) && has_ipv4(*interface);
+  if (by_sockets && has_sockets) return UcxDevice{name};
   const char* ill = !interface->up
                         ? "is down or has no carrier; bring it up (ip link set dev NAME up)"
                     : interface->addresses.empty() ? "has no IP address; give it one"
@@ -100,10 +100,10 @@ tl::expected<UcxDevice, Status> find_wanted(const std::string& name,
 
 tl::expected<DeviceChoice, Status> choose_wanted(const std::vector<std::string>& wanted,
                                                  const DeviceInventory& inventory,
-                                                 bool without_carrier) {
+                                                 bool by_sockets) {
   DeviceChoice choice;
   for (const std::string& name : wanted) {
-    auto device = find_wanted(name, inventory, without_carrier);
+    auto device = find_wanted(name, inventory, by_sockets);
     if (!device) return tl::unexpected(device.error());
     const bool twice =
         std::any_of(choice.devices.begin(), choice.devices.end(),
@@ -138,7 +138,7 @@ tl::expected<DeviceChoice, Status> choose_all(const DeviceInventory& inventory) 
 
 tl::expected<DeviceChoice, Status> choose_carrier(const std::string& address,
                                                   const DeviceInventory& inventory,
-                                                  bool without_carrier) {
+                                                  bool by_sockets) {
   const auto wanted = parse_address(address);
   if (!wanted) {
     return tl::unexpected(
@@ -162,7 +162,7 @@ tl::expected<DeviceChoice, Status> choose_carrier(const std::string& address,
         refusal(fmt::format("no network interface carries the address {}; there are: {}", address,
                             fmt::join(there, ", "))));
   }
-  auto device = find_wanted(name, inventory, without_carrier);
+  auto device = find_wanted(name, inventory, by_sockets);
   if (!device) return tl::unexpected(device.error());
   return DeviceChoice{{*device}, "carries the listen address " + address};
 }
@@ -188,10 +188,10 @@ std::string list_devices(const std::vector<UcxDevice>& devices) {
 tl::expected<DeviceChoice, Status> choose_devices(const std::vector<std::string>& wanted,
                                                   const std::string& listen_address,
                                                   const DeviceInventory& inventory,
-                                                  bool without_carrier) {
-  if (!wanted.empty()) return choose_wanted(wanted, inventory, without_carrier);
+                                                  bool by_sockets) {
+  if (!wanted.empty()) return choose_wanted(wanted, inventory, by_sockets);
   if (is_wildcard(listen_address)) return choose_all(inventory);
-  return choose_carrier(listen_address, inventory, without_carrier);
+  return choose_carrier(listen_address, inventory, by_sockets);
 }
 
 }  // namespace gradring::transport

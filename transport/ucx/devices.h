@@ -41,11 +41,11 @@ struct DeviceChoice {
 };
 // Pure: what to use of the inventory when the user asks for `wanted`, or for nothing and listens at
 // `listen_address` (see UcxOptions). UCX itself would only warn about a device that is not there,
-// and then run with nothing, so everything is checked here. `without_carrier`: see UcxOptions.
+// and then run with nothing, so everything is checked here. `by_sockets`: see UcxOptions.
 tl::expected<DeviceChoice, Status> choose_devices(const std::vector<std::string>& wanted,
                                                   const std::string& listen_address,
                                                   const DeviceInventory& inventory,
-                                                  bool without_carrier = false);
+                                                  bool by_sockets = false);
 
 // Why cards among these cannot reach memory of GPUs, in words; ok: they can. `dmabufs`: the GPUs
 // lend theirs so.

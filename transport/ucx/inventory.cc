@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
+#include "transport/interface_name.h"
 #include "transport/ucx/devices.h"
 
 namespace gradring::transport {
@@ -29,11 +31,12 @@ std::string numeric(const sockaddr* address) {
 std::vector<Interface> list_interfaces(const ifaddrs* list) {
   std::vector<Interface> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const std::string_view name = interface_named_by(*entry);
     auto it = std::find_if(interfaces.begin(), interfaces.end(),
-                           [&](const Interface& i) { return i.name == entry->ifa_name; });
+                           [&](const Interface& i) { return i.name == name; });
     if (it == interfaces.end()) {
       Interface fresh;
-      fresh.name = entry->ifa_name;
+      fresh.name = name;
       const bool carrier = (entry->ifa_flags & IFF_RUNNING) != 0;
       fresh.up = (entry->ifa_flags & IFF_UP) != 0 && carrier;
       fresh.without_carrier = (entry->ifa_flags & IFF_UP) != 0 && !carrier;

@@ -27,7 +27,7 @@ tl::expected<DeviceChoice, Status> choose(const UcxOptions& options) {
   const auto inventory = take_device_inventory();
   if (!inventory) return tl::unexpected(inventory.error());
   return choose_devices(options.devices, options.listen_address, *inventory,
-                        options.without_carrier);
+                        options.by_sockets);
 }
 
 }  // namespace

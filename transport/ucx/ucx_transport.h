@@ -29,9 +29,9 @@ struct UcxOptions {
   // They are to send what lies on GPUs as well (make_ready_on_gpu): UCX loads what it has for CUDA.
   bool gpus = false;
   PortRange ports = {};  // of TCP
-  // Interfaces with an address and without a carrier will do as well. Of choose_ucx_devices(), for
-  // other transports than UCX, which knows no such devices.
-  bool without_carrier = false;
+  // Interfaces will do as well that UCX cannot use and the kernel's sockets can: one without a
+  // carrier, and one of whose addresses each has a label ("eth0:1"). Of choose_ucx_devices().
+  bool by_sockets = false;
 };
 
 // UCX active messages between worker addresses; the reasons are in GOTCHAS.md. May be made on one

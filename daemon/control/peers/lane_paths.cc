@@ -16,6 +16,8 @@
 #include <memory>
 #include <optional>
 
+#include "transport/interface_name.h"
+
 namespace gradring::daemon {
 namespace {
 
@@ -82,7 +84,7 @@ std::string address_of_lane(const std::string& device) {
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(raw, freeifaddrs);
   std::string found;
   for (const ifaddrs* one = list.get(); one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || interface != one->ifa_name) continue;
+    if (one->ifa_addr == nullptr || interface != interface_named_by(*one)) continue;
     if (one->ifa_addr->sa_family == AF_INET) return text_of(one->ifa_addr);
     if (one->ifa_addr->sa_family == AF_INET6 && found.empty()) found = text_of(one->ifa_addr);
   }
