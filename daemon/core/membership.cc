@@ -8,22 +8,6 @@
 
 namespace gradring::core {
 
-const char* name_of(JobState state) {
-  switch (state) {
-    case JobState::kForming:
-      return "forming";
-    case JobState::kProposed:
-      return "proposed";
-    case JobState::kRunning:
-      return "running";
-    case JobState::kFailed:
-      return "failed";
-    case JobState::kEnded:
-      return "ended";
-  }
-  return "unknown";
-}
-
 Membership::~Membership() = default;
 
 Membership::Membership(std::string node, const MembershipOptions& options, uint64_t seed,
@@ -122,7 +106,11 @@ bool Membership::awaits_commit_of(const Live& live, const std::string& node) con
 
 void Membership::forget_claims_of(const std::string& node) {
   std::erase_if(deferred_, [&node](const auto& entry) { return entry.second.first == node; });
-  for (auto& [key, gathering] : gatherings_) gathering.remote.erase(node);
+  for (auto& [key, gathering] : gatherings_) {
+    gathering.remote.erase(node);
+    if (gathering.unwelcome.first == node) gathering.unwelcome = {};
+  }
+  for (auto& [key, told] : unwelcome_) told.erase(node);
   std::erase_if(gatherings_, [](const auto& entry) {
     return entry.second.local.empty() && entry.second.remote.empty();
   });
@@ -197,6 +185,7 @@ void Membership::on_message(const std::string& from, const JobMessage& message, 
   if (const auto* failed = std::get_if<JobFailed>(&message)) return on_job_failed(from, *failed);
   if (const auto* done = std::get_if<JobDone>(&message)) return on_job_done(from, *done);
   if (const auto* left = std::get_if<Left>(&message)) return on_left(from, *left);
+  if (const auto* not_in = std::get_if<Unwelcome>(&message)) return on_unwelcome(from, *not_in);
   if (const auto* m = std::get_if<change::Prepare>(&message)) return on_change(from, *m);
   if (const auto* m = std::get_if<change::Promise>(&message)) return on_change(from, *m);
   if (const auto* m = std::get_if<change::Accept>(&message)) return on_change(from, *m);
@@ -295,7 +284,8 @@ std::vector<JobInfo> Membership::jobs() const {
     info.policy = gathering.policy;
     info.since = gathering.since;
     info.missing = missing_ranks(gathering);
-    info.explanation = gathering.explanation;
+    const std::string& unwelcome = gathering.unwelcome.second;
+    info.explanation = unwelcome.empty() ? gathering.explanation : unwelcome;
     list.push_back(std::move(info));
   }
   for (const auto& [id, live] : live_) {

@@ -13,6 +13,7 @@
 
 #include "daemon/core/departed.h"
 #include "daemon/core/job_engine.h"
+#include "daemon/core/job_info.h"
 #include "daemon/core/job_record.h"
 #include "daemon/core/messages.h"
 #include "daemon/core/random.h"
@@ -90,30 +91,6 @@ class MembershipActions {
   virtual void remove(const JobId& job) = 0;
   // "10.0.0.2:7000 (connection refused)", for the text of a formation that ran out of time.
   virtual std::string unreachable_peers() const = 0;
-};
-
-enum class JobState : uint8_t { kForming, kProposed, kRunning, kFailed, kEnded };
-const char* name_of(JobState state);
-
-// Of a job that any trainer can say to be of a million ranks.
-inline constexpr size_t kMissingNamed = 1024;
-struct MissingRanks {
-  uint32_t count = 0;
-  std::vector<uint32_t> first;  // in order, at most kMissingNamed
-};
-
-struct JobInfo {
-  std::string name;
-  JobId incarnation{};  // zero while forming
-  JobState state = JobState::kForming;
-  uint64_t epoch = 0;
-  uint32_t size = 0;
-  uint32_t uid = 0;
-  std::string policy;
-  Time since = 0;
-  MissingRanks missing;  // while forming
-  std::string explanation;
-  bool over = false;  // nobody of it is here any more, and it is only remembered
 };
 
 struct MembershipOptions {
@@ -225,6 +202,7 @@ class Membership {
     std::map<std::string, Claims> remote;  // by node
     JobId withdrawn{};                     // the last proposal that came back to gathering
     std::string explanation;
+    std::pair<std::string, std::string> unwelcome;  // to the job that runs, as a node says, and why
   };
   struct Live;
   // What a view change decided inside a call to it; carried out when that has returned.
@@ -320,7 +298,6 @@ class Membership {
   void invite(Live& live);
   Live* grows_with(const GatheringKey& key);
   std::vector<RankInfo> welcome_ranks(const Live& live, const std::vector<RankInfo>& ranks) const;
-  std::string why_not_welcome(const GatheringKey& key, const Gathering& gathering);
   Fit fits_join(const std::string& from, const Propose& propose, std::string* why) const;
   void take_back_guests(const GatheringKey& key);
   // Whether a view has all of the claims as these ranks, and no other.
@@ -335,6 +312,11 @@ class Membership {
   void set_joiners(Live& live);
 
   void forget_claims_of(const std::string& node);
+
+  // membership_welcome.cc
+  std::string why_not_welcome(const GatheringKey& key, const Gathering& gathering);
+  void tell_unwelcome(const GatheringKey& key);
+  void on_unwelcome(const std::string& from, const Unwelcome& unwelcome);
 
   // membership_within.cc
   // Not ok: a rank that this one needs is not in the job any more that it is within.
@@ -381,7 +363,8 @@ class Membership {
   Time now_ = 0;
   uint64_t revision_ = 0;  // of our own Claims
   std::map<GatheringKey, Claims> unsaid_;
-  std::set<GatheringKey> said_;  // and not withdrawn since
+  std::set<GatheringKey> said_;                                           // and not withdrawn since
+  std::map<GatheringKey, std::map<std::string, std::string>> unwelcome_;  // told so, by node: why
   Time say_at_ = 0;
   std::optional<Failure> shut_down_;
 

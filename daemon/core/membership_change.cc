@@ -255,8 +255,10 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   lose_unconnected(id);
   live.decisions.emplace_back([this, id](Live& remaining) {
     fail_unfit_within(id);
+    const GatheringKey key{remaining.view.job, remaining.token};
+    tell_unwelcome(key);
     invite(remaining);
-    if (remaining.view.closed) settle({remaining.view.job, remaining.token});
+    if (remaining.view.closed) settle(key);
   });
 }
 

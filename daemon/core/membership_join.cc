@@ -49,25 +49,6 @@ std::vector<RankInfo> Membership::welcome_ranks(const Live& live,
   return welcome;
 }
 
-// Of the job that runs here under the name of those who wait; empty if it could take them in.
-std::string Membership::why_not_welcome(const GatheringKey& key, const Gathering& gathering) {
-  const Live* const live = grows_with(key);
-  if (live == nullptr) return "";
-  const View& view = live->view;
-  const std::string runs = "it runs already, ";
-  if (parse_policy(gathering.policy) != parse_policy(view.policy)) {
-    return runs + "with policy '" + view.policy + "' instead of '" + gathering.policy + "'";
-  }
-  for (const LocalClaim& c : gathering.local) {
-    if (!view.has(c.request.rank)) continue;
-    return runs + "and rank " + std::to_string(c.request.rank) + " of it lives: pid " +
-           std::to_string(view.info_of(c.request.rank).pid) + " on node " +
-           view.members[view.host_of(c.request.rank)].node +
-           "; end that one, or choose another name for the job";
-  }
-  return "";
-}
-
 void Membership::invite(Live& live) {
   if (live.view.closed || !live.change || live.failure) return;
   if (live.view.members[live.view.lowest()].node != node_) return;

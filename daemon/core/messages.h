@@ -81,6 +81,16 @@ struct Left {
   bool operator==(const Left&) const = default;
 };
 
+// To a node with ranks that wait to come into a job of that name, which runs: why they are not
+// taken in. Without a reason: nothing is in their way any more.
+struct Unwelcome {
+  std::string job;
+  std::string token;
+  std::string why;
+
+  bool operator==(const Unwelcome&) const = default;
+};
+
 // Who proposes, and how late: a higher ballot wins.
 struct Ballot {
   uint64_t round = 0;
@@ -159,7 +169,7 @@ struct Ask {
 }  // namespace change
 
 using JobMessage = std::variant<Claims, Propose, Accept, Reject, Commit, JobFailed, JobDone, Left,
-                                change::Prepare, change::Promise, change::Accept, change::Accepted,
-                                change::Commit, change::Refuse, change::Ask>;
+                                Unwelcome, change::Prepare, change::Promise, change::Accept,
+                                change::Accepted, change::Commit, change::Refuse, change::Ask>;
 
 }  // namespace gradring::core

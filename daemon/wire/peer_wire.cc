@@ -45,6 +45,11 @@ void fill(const core::Left& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_job_left()->mutable_incarnation());
   bounded_to_wire(from.failure, to->mutable_job_left()->mutable_failure());
 }
+void fill(const core::Unwelcome& from, wire::PeerMessage* to) {
+  to->mutable_unwelcome()->set_job(from.job);
+  to->mutable_unwelcome()->set_token(from.token);
+  to->mutable_unwelcome()->set_why(shortened(from.why));
+}
 
 std::optional<core::JobMessage> claims_of(const wire::Claims& from) {
   if (from.job().empty() || from.job().size() > kJobNameMax || from.token().size() > kTokenMax ||
@@ -92,6 +97,14 @@ std::optional<core::JobMessage> left_of(const wire::JobLeft& from) {
     return std::nullopt;
   }
   return left;
+}
+
+std::optional<core::JobMessage> unwelcome_of(const wire::Unwelcome& from) {
+  if (from.job().size() > kJobNameMax || from.token().size() > kTokenMax ||
+      from.why().size() > kTextMax) {
+    return std::nullopt;
+  }
+  return core::Unwelcome{from.job(), from.token(), from.why()};
 }
 
 // For those that name a job and little else.
@@ -145,6 +158,8 @@ std::optional<core::JobMessage> job_message_of(const wire::PeerMessage& message)
       return job_done_of(message.job_done());
     case wire::PeerMessage::kJobLeft:
       return left_of(message.job_left());
+    case wire::PeerMessage::kUnwelcome:
+      return unwelcome_of(message.unwelcome());
     default:
       return change_message_of(message);
   }

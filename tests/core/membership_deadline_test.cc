@@ -161,5 +161,87 @@ TEST(MembershipDeadline, TheProposersTimeEndsTheWaitOfThoseWhoDefer) {
   }
 }
 
+// Who comes too late to a job that runs, on a node that is not in it, and what is in its way.
+class MembershipUnwelcome : public testing::Test {
+ protected:
+  static JoinRequest elastic(uint32_t rank, const std::string& policy = "elastic min=1 max=4") {
+    JoinRequest request = trainer(rank, 2);
+    request.policy = policy;
+    request.timeout = 10 * kSecond;
+    return request;
+  }
+  MembershipUnwelcome() {
+    zero_ = town_.join("a", elastic(0));
+    one_ = town_.join("b", elastic(1));
+    town_.run();
+  }
+  std::string shown(const std::string& node) {
+    const auto jobs = town_.at(node).jobs();
+    return jobs.empty() ? "" : jobs.front().explanation;
+  }
+  std::string told_in_the_end(const JoinRequest& request) {
+    const SessionId late = town_.join("c", request);
+    town_.settle();
+    town_.tick(10 * kSecond);
+    return town_.refusal(late);
+  }
+
+  Town town_{3};
+  SessionId zero_ = 0, one_ = 0;
+};
+
+TEST_F(MembershipUnwelcome, IsToldOfTheOtherPolicy) {
+  EXPECT_THAT(told_in_the_end(elastic(2, "elastic min=2 max=4")),
+              AllOf(HasSubstr("it runs already, with policy 'elastic min=1 max=4' instead of "
+                              "'elastic min=2 max=4'"),
+                    Not(HasSubstr("missing"))));
+}
+
+TEST_F(MembershipUnwelcome, IsToldOfTheRankThatLives) {
+  EXPECT_THAT(told_in_the_end(elastic(1)),
+              AllOf(HasSubstr("rank 1 of it lives: pid " + std::to_string(town_.pid_of(one_)) +
+                              " on node b"),
+                    Not(HasSubstr("missing"))));
+}
+
+TEST_F(MembershipUnwelcome, OfAnotherUserIsToldWhoseTheJobIs) {
+  JoinRequest request = elastic(2);
+  request.uid = 2000;
+  EXPECT_THAT(told_in_the_end(request), HasSubstr("belongs to uid 1000"));
+}
+
+TEST_F(MembershipUnwelcome, ComesInWhenNothingIsInItsWayAnyMore) {
+  const SessionId late = town_.join("c", elastic(1));
+  town_.settle();
+  EXPECT_THAT(shown("c"), HasSubstr("rank 1 of it lives"));
+  town_.die(one_);
+  town_.settle();
+  EXPECT_TRUE(town_.grows("a"));
+  town_.at_join_points = true;
+  town_.at("a").engine_at_join_point(town_.job_of(zero_));
+  town_.settle();
+  EXPECT_TRUE(town_.admitted(late)) << shown("c");
+}
+
+TEST_F(MembershipUnwelcome, IsToldOfTheMissingAgainWhenTheJobIsOver) {
+  const SessionId late = town_.join("c", elastic(1));
+  town_.settle();
+  town_.leave(zero_);
+  town_.leave(one_);
+  town_.settle();
+  EXPECT_THAT(shown("c"), HasSubstr("waits for 1 of 2 ranks"));
+  town_.tick(10 * kSecond);
+  EXPECT_THAT(town_.refusal(late), HasSubstr("missing ranks: 0"));
+}
+
+TEST_F(MembershipUnwelcome, ForgetsWhatALostNodeSaid) {
+  const SessionId late = town_.join("c", elastic(1));
+  town_.settle();
+  town_.crash("a");
+  town_.crash("b");
+  town_.tick(10 * kSecond);
+  EXPECT_THAT(town_.refusal(late), HasSubstr("missing ranks: 0"));
+}
+
 }  // namespace
 }  // namespace gradring::core

@@ -33,6 +33,7 @@ std::string name_of(const JobMessage& message) {
   if (std::holds_alternative<JobFailed>(message)) return "JobFailed";
   if (std::holds_alternative<JobDone>(message)) return "JobDone";
   if (std::holds_alternative<Left>(message)) return "Left";
+  if (const auto* m = std::get_if<Unwelcome>(&message)) return "Unwelcome(" + m->why + ")";
   if (std::holds_alternative<change::Prepare>(message)) return "change::Prepare";
   if (std::holds_alternative<change::Promise>(message)) return "change::Promise";
   if (std::holds_alternative<change::Accept>(message)) return "change::Accept";

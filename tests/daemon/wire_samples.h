@@ -125,6 +125,7 @@ inline std::vector<core::JobMessage> sample_messages() {
       core::JobFailed{job, 6, sample_failure(3)},
       core::JobDone{job, true},
       core::Left{job, sample_failure(kNoRank)},
+      core::Unwelcome{"resnet", "token", "it runs already, with another policy"},
       core::change::Prepare{job, 6, ballot, true},
       core::change::Promise{job, 6, ballot, std::nullopt, sample_report()},
       voted,

@@ -63,6 +63,7 @@ std::string details(const Message& m) {
   }
   if constexpr (requires { m.view; }) text += members_of(m.view);
   if constexpr (requires { m.reason; }) text += " " + m.reason;
+  if constexpr (requires { m.why; }) text += " " + m.why;
   if constexpr (requires { m.failure; }) text += " " + gradring::describe(m.failure);
   if constexpr (requires { m.epoch; }) text += " epoch " + std::to_string(m.epoch);
   if constexpr (requires { m.ballot; }) text += " ballot " + describe(m.ballot);
@@ -77,8 +78,8 @@ std::string details(const Message& m) {
 const char* name_of(const core::JobMessage& message) {
   static constexpr const char* kNames[] = {"CLAIMS",       "PROPOSE",    "ACCEPT(join)", "REJECT",
                                            "COMMIT(join)", "JOB-FAILED", "JOB-DONE",     "LEFT",
-                                           "PREPARE",      "PROMISE",    "ACCEPT",       "ACCEPTED",
-                                           "COMMIT",       "REFUSE",     "ASK"};
+                                           "UNWELCOME",    "PREPARE",    "PROMISE",      "ACCEPT",
+                                           "ACCEPTED",     "COMMIT",     "REFUSE",       "ASK"};
   static_assert(std::size(kNames) == std::variant_size_v<core::JobMessage>);
   return kNames[message.index()];
 }
