@@ -40,10 +40,10 @@ void ViewChange::found(const std::string& node, Time now) {
   const bool was_away = away_.erase(node) > 0;
   if (!was_away) ask_again(node);  // it may speak for one that is lost
   gone_.erase(node);
+  fruitless_ = 0;
   if (left_.count(node) > 0) return;
   lost_.erase(node);
   suspected_.erase(node);
-  fruitless_ = 0;
   tell_who_is_back(now);
   if (!was_away || over_ || !view_.index_of(node)) return;
   // Frames of this epoch were lost, so it must end. Whoever was away asks for that itself when it

@@ -83,5 +83,26 @@ TEST(ViewChange, WhoHasLeftAndVotesIsAnswerEnough) {
   EXPECT_GT(council.epoch("b"), 1u);
 }
 
+// Of b, which cannot have a quorum, c has a ballot every few seconds: a, which can since c is back,
+// must not take longer than that for its next one, whatever it has asked in vain before.
+TEST(ViewChange, WhoHasAskedInVainAsksSoonAgainOnceAVoterThatHasLeftIsBack) {
+  Council council(4);
+  for (const char* other : {"a", "b", "c"}) council.lose(other, "d", true);
+  council.crash("d");
+  council.part("a", "b");
+  council.part("a", "c");
+  council.settle(30 * kSecond);
+  ASSERT_EQ(council.epoch("a"), 1u);
+  for (const char* other : {"a", "b"}) council.lose(other, "c", true);
+  council.meet("a", "c");
+  council.meet("b", "c");
+  for (int turn = 0; turn < 600; ++turn) {  // c answers, and wants nothing itself any more
+    council.now += 10 * kMillisecond;
+    for (const char* other : {"a", "b"}) council.at(other).tick(council.now);
+    council.run();
+  }
+  EXPECT_EQ(council.epoch("a"), 2u);
+}
+
 }  // namespace
 }  // namespace gradring::core
