@@ -6,6 +6,7 @@ import time
 from checks import (
     FAILED, OK, OK_SHRUNK, TRAINER, assert_agreed, events, longest_step, settle, wait_failed, wait_for, wait_for_all,
 )
+from cluster import wait_until
 
 NO_QUORUM = 11
 
@@ -87,3 +88,14 @@ def test_who_is_cut_off_gives_up_and_the_majority_goes_on(make_cluster, namespac
     assert_agreed([job[0], job[2]])
     cluster.network.mend(1)
     settle(lambda: all(not node.ask("status")["jobs"] for node in cluster.nodes), "no job is left anywhere")
+
+
+def test_who_cannot_come_in_is_told_why_on_a_node_that_is_not_in_the_job(make_cluster):
+    ring = make_cluster(3, settings={"form-deadline": "3s"}).start()
+    job = elastic(ring, "full", 100000, nodes=ring.nodes[:2])
+    wait_for_all(job, "done", 5)
+    late = ring.start_trainer("full", [TRAINER, "--policy", "elastic", "--ops", "9", *ELASTIC], ring.nodes[2], 1, 2)
+    wait_until(lambda: "rank 1 of it lives" in str(ring.nodes[2].ask("jobs")), 3, "it is shown")
+    assert late.wait(20) not in (0, None)
+    assert f"rank 1 of it lives: pid {job[1].pid} on node n1" in late.says() + late.complains(), late.complains()
+    job.kill()
