@@ -144,14 +144,14 @@ def all_reduce_of_bools_and_of_nothing():
 
 
 def all_reduce_of_sparse_tensors():
-    indices = torch.tensor([[0, 2 + RANK]])
-    tensor = torch.sparse_coo_tensor(indices, torch.ones(2, 3), (2 + SIZE, 3))
+    tensor = torch.sparse_coo_tensor(torch.tensor([[0, 2 + RANK]]), torch.ones(2, 3), (2 + SIZE, 3))
     dist.all_reduce(tensor)
     dense = tensor.to_dense()
     parameter = torch.eye(3).to_sparse().requires_grad_()
     dist.all_reduce(parameter)
     assert torch.equal(parameter.detach().to_dense(), SIZE * torch.eye(3))
     assert (dense[0] == SIZE).all() and (dense[1] == 0).all() and (dense[2:] == 1).all()
+    refused(ValueError, "differ: rank 0 has one of shape (3, 2) with 2", dist.all_reduce, torch.ones(3 + RANK, 2).to_sparse())
 
 
 def many_at_once():

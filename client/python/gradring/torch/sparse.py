@@ -19,7 +19,12 @@ def allreduce_sparse(group, tensor, opts):
     mine = tensor.detach().coalesce()
     indices, values = mine.indices().t().contiguous(), mine.values().contiguous()
     device = device_of(tensor)
-    rows = group.exchange([indices.shape[0]])
+    told = group.exchange([indices.shape[0], tensor.sparse_dim(), *tensor.shape])
+    rows, forms = told[::2 + tensor.dim()], [told[i + 1:i + 2 + tensor.dim()] for i in range(0, len(told), 2 + tensor.dim())]
+    for rank, form in enumerate(forms):  # or indices of one would be others' numbers, or lie outside
+        if form != forms[0]:
+            raise ValueError(f"gradring: all_reduce of sparse tensors that differ: rank 0 has one of {_in_words(*forms[0])}, rank "
+                             f"{rank} one of {_in_words(*form)}")
     gathered = []
     moves = []
     for part in (indices, values):
@@ -35,3 +40,7 @@ def allreduce_sparse(group, tensor, opts):
         if device is not None:  # this may be any thread, whose stream nobody else waits for
             device.wait_for(device.mark())
     return group.start("all_reduce of a sparse tensor", moves, [tensor], finish)
+
+
+def _in_words(sparse, *shape):
+    return f"shape {shape} with {sparse} sparse dimensions"
