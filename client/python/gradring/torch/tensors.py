@@ -92,10 +92,10 @@ def _in_pairs(source, target, count, details):
     if "counts" in details:
         details["counts"] = [2 * one for one in details["counts"]]
     if target is source:
-        source = target = torch.view_as_real(target)
+        source = target = torch.view_as_real(target.resolve_conj())
     else:
         source = torch.view_as_real(source.resolve_conj()) if source is not None else None
-        target = torch.view_as_real(target) if target is not None else None
+        target = torch.view_as_real(target.resolve_conj()) if target is not None else None
     return source, target, 2 * count
 
 
@@ -111,6 +111,8 @@ class Move:
 
     def __init__(self, collective, source: torch.Tensor | None, target: torch.Tensor | None, count: int, **details):
         self.collective, self.peer = collective, details.get("root", 0)
+        # A result of complex numbers that has no form in pairs: what is written is a copy of it.
+        self._conjugate = target if target is not None and target.is_conj() else None
         if (source if source is not None else target).is_complex():
             source, target, count = _in_pairs(source, target, count, details)
         self.device = ordered_device(source, target)
@@ -126,7 +128,7 @@ class Move:
         self.staged = (given and given.device) or (taken and taken.device)
         self.brings = taken.nbytes if taken is not None else 0  # bytes of a result
         # Than in its tensor.
-        self.lands_elsewhere = written and taken.dense is not taken.tensor
+        self.lands_elsewhere = written and (taken.dense is not taken.tensor or self._conjugate is not None)
         self.call = Call(collective, dtype=(given or taken).dtype, count=count, input=given.address if given else 0,
                          input_bytes=given.nbytes if given else 0, output=taken.address if taken else 0,
                          output_bytes=taken.nbytes if taken else 0, **details)
@@ -144,3 +146,5 @@ class Move:
         """After the call is done."""
         if self.taken is not None:
             self.taken.bring_home()
+            if self._conjugate is not None:
+                self._conjugate.detach().copy_(torch.view_as_complex(self.taken.tensor))
