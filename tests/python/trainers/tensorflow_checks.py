@@ -62,6 +62,7 @@ def sums():
     close(both(lambda x: hvd.allreduce(x), mine), total / size)
     close(both(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0), mine), 2 * total)
     close(both(lambda x: hvd.allreduce(x, average=False, name="by name"), mine), total)
+    close(both(lambda x: hvd.allreduce(x, average=False, name=7), mine), total)
     for op, function in ((hvd.Min, np.min), (hvd.Max, np.max), (hvd.Product, np.prod)):
         close(both(lambda x, op=op: hvd.allreduce(x, op=op), mine), function(inputs, axis=0))
     for dtype in (tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.int32, tf.int64, tf.uint8):

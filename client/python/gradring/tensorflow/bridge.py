@@ -97,6 +97,7 @@ def name_for(kind: str, name: str | None) -> str | None:
     """By which the op finds its like on other ranks. Eager ops without a name are matched by their place in the
     program (None). Those of a graph may run in any order, so they are counted as the graph is built, which all ranks do
     alike. Tensors' names and scopes do not count: models, and what else is in graphs, may have others on each rank."""
+    name = None if name is None else str(name)  # a number too, as for other frameworks' ops
     if tf.executing_eagerly():
         return _short(name)
     graph = _outermost_graph()
