@@ -142,7 +142,7 @@ def test_a_function_is_run_on_ranks_and_its_results_come_back(ring):
     assert told["as_horovods"] == [[0, 4.0], [1, 4.0]]
     assert told["variables"] == ["7", "7"]
     assert told.get("learned", 7) == 7  # where cloudpickle is
-    assert "ended with 2" in told["none"] and "ended with 2" in told["nowhere"]
+    assert "np is 0, and run() takes a whole number" in told["none"] and "hosts is '': give text" in told["nowhere"]
     assert "'use_glue'" in told["unknown"]
 
 

@@ -47,12 +47,13 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
         horovods: what Horovod's takes beside, such as `use_gloo` and `start_timeout`: docs/migrate-horovod.md says of
             each flag of that name what becomes of it.
     Raises:
-        ValueError: the function or `env` cannot be handed to the ranks, and why.
+        ValueError: the function or `env` cannot be handed to the ranks, or `np` or `hosts` name none, and why.
         RuntimeError: the function raised on a rank, whose number and traceback are in the text; or a rank ended; or what it
             returned cannot be unpickled.
         FileNotFoundError: gradring-run is not in PATH, nor named by GRADRING_RUN.
     """
     ranks = _one_of(np, num_proc)
+    _check_places(ranks, hosts)
     _check(env or {})
     more = [word for name, value in horovods.items() for word in _flag(name, value)]
     if not BY_VALUE and getattr(func, "__module__", None) == "__main__":
@@ -104,6 +105,14 @@ def _one_of(np: int | None, num_proc: int | None) -> int | None:
     if np is not None and num_proc is not None and np != num_proc:
         raise ValueError(f"gradring: np is {np} and num_proc {num_proc}, which are two names of the same: give one of them")
     return np if num_proc is None else num_proc
+
+
+def _check_places(ranks: int | None, hosts: str | None) -> None:
+    """Here, as gradring-run's exit code would not say which argument it was."""
+    if ranks is not None and not (hasattr(ranks, "__index__") and ranks >= 1):
+        raise ValueError(f"gradring: np is {ranks!r}, and run() takes a whole number of ranks, 1 at least")
+    if hosts is not None and not (isinstance(hosts, str) and hosts.strip()):
+        raise ValueError(f"gradring: hosts is {hosts!r}: give text as \"HOST:N,HOST:N\", or None, for all ranks here")
 
 
 def _check(env: Mapping[str, str]) -> None:
