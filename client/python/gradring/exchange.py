@@ -270,6 +270,8 @@ def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) 
     """Whether averages and factors are ours to compute: the daemon does so for floating point numbers alone. Raises
     TypeError for an average that there is not, and for factors that are no numbers; ValueError for those without a value."""
     for factor in (prescale, postscale):
+        if not hasattr(factor, "__float__"):
+            raise TypeError(f"gradring: {factor!r} is no number to scale by: prescale_factor and postscale_factor take numbers")
         if not math.isfinite(factor):
             raise ValueError(f"gradring: {factor} is nothing to scale by")
     if dtype == Dtype.BOOL and op == Average:

@@ -13,6 +13,15 @@ from .errors import GradringError
 from .stalls import under_way
 
 
+def _deadline(timeout) -> Deadline:
+    """Of wait(): None is for ever. Raises TypeError."""
+    if timeout is None:
+        return Deadline(FOR_EVER)
+    if not hasattr(timeout, "__float__"):
+        raise TypeError(f"gradring: wait({timeout!r}): it takes seconds, as a number, or None to wait for the end")
+    return Deadline(float(timeout))
+
+
 class Handle:
     """An op that was started. Thread-safe; may be waited for as often as one likes.
 
@@ -46,7 +55,7 @@ class RequestHandle(Handle):
             return True
 
     def wait(self, timeout=None):
-        if not self._done_by(Deadline(FOR_EVER if timeout is None else timeout)):
+        if not self._done_by(_deadline(timeout)):
             raise _late(timeout, self._requests)
         return self._result
 
@@ -116,7 +125,7 @@ class StagedHandle(Handle):
         return self._done.is_set()
 
     def wait(self, timeout=None):
-        if not self._done.wait(None if timeout is None else min(timeout, FOR_EVER)):
+        if not self._done.wait(_deadline(timeout).seconds()):
             raise _late(timeout)
         if self._error is not None:
             raise copy.copy(self._error) if isinstance(self._error, GradringError) else self._error

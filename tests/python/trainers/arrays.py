@@ -68,7 +68,7 @@ def factors():
         refused(gradring.GradringError, "0 is nothing to scale by", gradring.allreduce, inputs[rank], **{factor: 0.0})
         for array in (inputs[rank], np.ones(3, int)):
             refused(ValueError, "nan is nothing to scale by", gradring.allreduce, array, **{factor: np.nan})
-            refused(TypeError, "must be real number", gradring.allreduce, array, **{factor: "2"})
+            refused(TypeError, "is no number to scale by", gradring.allreduce, array, **{factor: "2"})
 
 
 def in_place_and_not_dense():
@@ -180,6 +180,7 @@ def groups_of_other_lengths():
     mine, other = (2, 3) if rank % 2 else (3, 2)
     early = gradring.grouped_allreduce_async([np.full(2, rank)] * mine, op=gradring.Sum)
     refused(gradring.GradringError, "timeout after 0.3 s", early.wait, 0.3)
+    refused(TypeError, "it takes seconds", early.wait, "0.3")
     gradring.allreduce(np.ones(1), name="all have waited")
     late = gradring.grouped_allreduce_async([np.full(2, 1)] * other, op=gradring.Sum)
     assert [len(handle.wait()) for handle in (early, late)] == [mine, other]
@@ -251,6 +252,8 @@ def process_sets():
             np.ones(1, int if rank == last else float), process_set=mine)
     refused(ValueError, "has these ranks already", gradring.add_process_set, mine.ranks)
     refused(ValueError, "in a job of", gradring.add_process_set, [0, 99])
+    for ranks in ("01", 1, [0, "1"]):
+        refused(TypeError, "it takes the numbers of ranks", gradring.add_process_set, ranks)
     assert gradring.remove_process_set(even) and gradring.remove_process_set(odd)
     assert not gradring.remove_process_set(gradring.global_process_set)
     refused(ValueError, "has not been added", mine.size)
@@ -270,7 +273,7 @@ def mistakes():
         op(np.ones(size)).wait(30)
     gradring.allreduce_async(np.ones(size), op=gradring.Adasum).wait(30)
     refused(TypeError, "float", gradring.alltoall, np.ones(size), [1.5] * size)
-    refused(TypeError, "float", gradring.ProcessSet, [0.5])
+    refused(TypeError, "of [0.5]: it takes the numbers", gradring.ProcessSet, [0.5])
     refused(ValueError, "has a NUL", gradring.allreduce, np.ones(3), name="one\0of several")
 
 
