@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "daemon/core/planted.h"
@@ -62,7 +63,7 @@ class Decider {
   Decider(const View& old, const View& next, const Reports& reports)
       : old_(old), next_(next), reports_(reports) {
     for (const auto& [node, report] : reports) {
-      for (const OpReport& op : report.ops) ops_[op.key].emplace_back(&report, &op);
+      for (const OpReport& op : report.ops) ops_[op.key][&report] = &op;
     }
   }
 
@@ -93,9 +94,8 @@ class Decider {
       Witness witness;
       witness.member = i;
       if (ops != ops_.end()) {
-        for (const auto& [by, op] : ops->second) {
-          if (by == &report->second) witness.op = op;
-        }
+        const auto op = ops->second.find(&report->second);
+        if (op != ops->second.end()) witness.op = op->second;
       }
       witness.forgotten = witness.op == nullptr && report->second.ended.contains(key);
       list.push_back(witness);
@@ -325,7 +325,7 @@ class Decider {
   const View& old_;
   const View& next_;
   const Reports& reports_;
-  std::map<OpKey, std::vector<std::pair<const Report*, const OpReport*>>> ops_;  // by whom, and how
+  std::map<OpKey, std::unordered_map<const Report*, const OpReport*>> ops_;  // by who reported it
 };
 
 }  // namespace

@@ -43,6 +43,77 @@ const Failure* damaged_link(const Reports& reports, const std::string& a, const 
   return nullptr;
 }
 
+// Which of some nodes reach each other. Of a thousand there are a million pairs, and the node that
+// decides says nothing to the others meanwhile: so each pair is looked up once.
+class Links {
+ public:
+  Links(const std::vector<std::string>& nodes, const Reports& reports)
+      : nodes_(nodes), by_name_(nodes), hears_(nodes.size() * nodes.size()) {
+    std::sort(by_name_.begin(), by_name_.end());
+    for (size_t i = 0; i < by_name_.size(); ++i) {
+      size_t next = 0;  // reports name nodes in order, most of them
+      for (const std::string& node : reports.at(by_name_[i]).reachable) {
+        const auto other = place_of(node, next);
+        if (other) hears_[i * count() + *other] = true;
+        next = other.value_or(next) + 1;
+      }
+    }
+    for (size_t i = 0; i < by_name_.size(); ++i) {
+      for (const auto& [key, condemned] : reports.at(by_name_[i]).condemned) {
+        const auto to = place_of(condemned.receiver, 0);
+        if (to && damaged_link(reports, by_name_[i], by_name_[*to])) {
+          hears_[i * count() + *to] = false;
+        }
+      }
+    }
+  }
+
+  // Those that are left, in their order, when one after the other went that most others miss; of
+  // two the higher name.
+  std::vector<std::string> joined() {
+    std::vector<size_t> missing(count());
+    for (size_t i = 0; i < count(); ++i) {
+      for (size_t other = 0; other < count(); ++other) missing[i] += misses(i, other) ? 1 : 0;
+    }
+    std::vector<bool> out(count());
+    for (;;) {
+      size_t worst = 0;
+      for (size_t i = 0; i < count(); ++i) {
+        if (missing[i] >= missing[worst]) worst = i;
+      }
+      if (count() == 0 || missing[worst] == 0) break;
+      out[worst] = true;
+      missing[worst] = 0;
+      for (size_t other = 0; other < count(); ++other) {
+        if (!out[other] && misses(worst, other)) --missing[other];
+      }
+    }
+    std::vector<std::string> left;
+    for (const std::string& node : nodes_) {
+      if (!out[*place_of(node, 0)]) left.push_back(node);
+    }
+    return left;
+  }
+
+ private:
+  size_t count() const { return by_name_.size(); }
+  bool misses(size_t a, size_t b) const {
+    return a != b && (!hears_[a * count() + b] || !hears_[b * count() + a]);
+  }
+  std::optional<size_t> place_of(const std::string& node, size_t guess) const {
+    for (size_t i = guess; i < std::min(guess + 2, count()); ++i) {
+      if (by_name_[i] == node) return i;
+    }
+    const auto it = std::lower_bound(by_name_.begin(), by_name_.end(), node);
+    if (it == by_name_.end() || *it != node) return std::nullopt;
+    return static_cast<size_t>(it - by_name_.begin());
+  }
+
+  const std::vector<std::string>& nodes_;
+  std::vector<std::string> by_name_;
+  std::vector<bool> hears_;  // by two places: the first the second
+};
+
 uint32_t ranks_of(const std::vector<Member>& members) {
   size_t ranks = 0;
   for (const Member& member : members) ranks += member.ranks.size();
@@ -147,26 +218,7 @@ std::vector<std::string> choose_members(const View& old, const Reports& reports)
     if (policy.elastic && (report->second.wants_out || report->second.ranks.empty())) continue;
     chosen.push_back(member.node);
   }
-  for (;;) {
-    std::string worst;
-    size_t most = 0;
-    for (const std::string& node : chosen) {
-      size_t missing = 0;
-      for (const std::string& other : chosen) {
-        if (other == node) continue;
-        if (!contains(reports.at(node).reachable, other) ||
-            !contains(reports.at(other).reachable, node) || damaged_link(reports, node, other)) {
-          ++missing;
-        }
-      }
-      if (missing > most || (missing == most && missing > 0 && node > worst)) {
-        most = missing;
-        worst = node;
-      }
-    }
-    if (most == 0) return chosen;
-    std::erase(chosen, worst);
-  }
+  return Links(chosen, reports).joined();
 }
 
 tl::expected<Proposal, std::string> decide(const View& old, const Reports& reports,

@@ -67,7 +67,6 @@ std::map<std::string, Failure> ViewChange::losses_seen() const {
 void ViewChange::check_promises(Time now) {
   now_ = now;
   if (phase_ != Phase::kPreparing || over_) return;
-  if (!has_quorum()) return;
   const auto& answered = promises_;
   const bool all = std::all_of(view_.members.begin(), view_.members.end(), [&](const Member& m) {
     return answered.count(m.node) > 0 || lost_.count(m.node) > 0;
@@ -82,6 +81,7 @@ void ViewChange::check_promises(Time now) {
   // A suspect that answers at once after all is worth a moment; one that is not, no more than that.
   const Time waited = now - phase_since_;
   if (!all && !(unsuspected && waited >= options_.stagger) && waited < options_.answer_wait) return;
+  if (!has_quorum()) return;  // last, since of all this it takes longest, and a thousand may answer
 
   const Vote* highest = nullptr;
   std::map<std::string, Report> reports;
