@@ -236,7 +236,8 @@ bool Membership::in_conflict(const Gathering& g) const {
     if (differ_in_policy(claim.request.policy, g.policy)) return true;
   }
   for (const auto& [node, claims] : g.remote) {
-    if (claims.size != g.size || claims.policy != g.policy || claims.uid != g.uid) return true;
+    if (claims.size != g.size || claims.uid != g.uid) return true;
+    if (differ_in_policy(claims.policy, g.policy)) return true;
     for (const RankInfo& info : claims.ranks) {
       if (clashes(info.rank)) return true;
     }
@@ -275,7 +276,7 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
     if (claims.size != g.size) {
       return differ("size", std::to_string(g.size), std::to_string(claims.size));
     }
-    if (claims.policy != g.policy) return differ("policy", g.policy, claims.policy);
+    if (differ_in_policy(claims.policy, g.policy)) return differ("policy", g.policy, claims.policy);
     if (claims.uid != g.uid) {
       return differ("owner uid", std::to_string(g.uid), std::to_string(claims.uid));
     }

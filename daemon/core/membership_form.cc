@@ -7,6 +7,7 @@
 
 #include "daemon/core/membership.h"
 #include "daemon/core/membership_hands.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 
@@ -157,7 +158,7 @@ Membership::Fit Membership::fits(const std::string& from, const Propose& propose
   const Gathering& gathering = it->second;
   const std::vector<RankInfo>& wanted = view.members[*me].ranks;
   if (!are_all_of(claims_within(gathering), wanted) || gathering.uid != view.uid ||
-      gathering.policy != view.policy || gathering.size != view.size) {
+      parse_policy(gathering.policy) != parse_policy(view.policy) || gathering.size != view.size) {
     return Fit::kStale;
   }
   for (const Member& member : view.members) {

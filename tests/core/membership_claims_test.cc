@@ -75,6 +75,19 @@ TEST(MembershipClaims, AnotherPolicy) {
                                         HasSubstr("node b, pid 4711")));
 }
 
+TEST(MembershipClaims, OnePolicyInOtherWordsIsTheSame) {
+  for (const char* words : {"elastic max=4 min=2", "elastic  min=2 max=4", "elastic min=2 max=4"}) {
+    Town town(2);
+    JoinRequest zero = trainer(0, 2), one = trainer(1, 2);
+    zero.policy = "elastic min=2 max=4";
+    one.policy = words;
+    const SessionId at_a = town.join("a", zero), at_b = town.join("b", one);
+    town.run();
+    EXPECT_TRUE(town.admitted(at_a)) << town.refusal(at_a);
+    EXPECT_TRUE(town.admitted(at_b)) << town.refusal(at_b);
+  }
+}
+
 TEST(MembershipClaims, AContradictionBetweenTwoOthersEndsTheGatheringToo) {
   Town town(3);
   const SessionId at_c = town.join("c", trainer(0, 3));
