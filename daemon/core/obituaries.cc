@@ -10,6 +10,14 @@ namespace {
 // Of each node that many lives are remembered: word of one before that is no longer on its way.
 constexpr size_t kLives = 4;
 
+// No node has to deny its death so often. Of a number that nothing can follow a death could not be
+// denied, so there is none.
+constexpr uint64_t kNumberMost = uint64_t{1} << 48;
+
+bool counts(const Notice& notice) {
+  return notice.dead ? notice.number < kNumberMost : notice.number <= kNumberMost;
+}
+
 bool newer(const Notice& a, const Notice& b) {
   return std::pair(a.number, a.dead) > std::pair(b.number, b.dead);
 }
@@ -53,11 +61,13 @@ std::vector<Notice> Obituaries::lost(const std::string& node, uint64_t boot, boo
   const Life* known = find(node, boot);
   if (known != nullptr && known->last.dead) return {};
   Notice notice{node, boot, known == nullptr ? 0 : known->last.number, true, silent, evidence};
+  if (!counts(notice)) return {};
   enter(notice, now).ours = true;
   return {notice};
 }
 
 std::vector<Notice> Obituaries::on_notice(const Notice& notice, Time now) {
+  if (!counts(notice)) return {};
   if (notice.node == self_) {
     if (!notice.dead || notice.boot != boot_ || notice.number < denials_) return {};
     denials_ = notice.number + 1;

@@ -141,5 +141,26 @@ TEST(Obituaries, RemembersNoMoreThanAFewLivesOfANode) {
   EXPECT_FALSE(node.dead("b", 10));
 }
 
+// Such a number is nobody's that counts: a broken daemon says it, or one that lies.
+TEST(Obituaries, ANumberThatNothingCanFollowBuriesNobodyForGood) {
+  constexpr uint64_t kLast = UINT64_MAX;
+  for (const uint64_t number : {kLast, kLast - 1, uint64_t{1} << 48, (uint64_t{1} << 48) - 1}) {
+    Obituaries accuser("a", 1, kPatience), accused("b", 2, kPatience);
+    const Notice lie{"b", 2, number, true, false, "closed"};
+    accuser.on_notice(lie, 0);
+    for (const Notice& denial : accused.on_notice(lie, 0)) accuser.on_notice(denial, 0);
+    accuser.tick(kPatience);
+    EXPECT_FALSE(accuser.dead("b", 2)) << number;
+    // Nor does it make of a living node one whose word counts less than before.
+    for (const Notice& notice : accuser.lost("b", 2, true, "silent", kPatience)) {
+      for (const Notice& denial : accused.on_notice(notice, kPatience)) {
+        accuser.on_notice(denial, kPatience);
+      }
+    }
+    accuser.tick(3 * kPatience);
+    EXPECT_FALSE(accuser.dead("b", 2)) << number;
+  }
+}
+
 }  // namespace
 }  // namespace gradring::core
