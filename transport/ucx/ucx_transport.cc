@@ -26,8 +26,7 @@ tl::expected<DeviceChoice, Status> choose(const UcxOptions& options) {
   take_over_ucx_log();
   const auto inventory = take_device_inventory();
   if (!inventory) return tl::unexpected(inventory.error());
-  return choose_devices(options.devices, options.listen_address, *inventory,
-                        options.by_sockets);
+  return choose_devices(options.devices, options.listen_address, *inventory, options.by_sockets);
 }
 
 }  // namespace
