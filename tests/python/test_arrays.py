@@ -1,6 +1,7 @@
 """`import gradring`: NumPy arrays on real daemons."""
 
 import os
+import re
 import pickle
 import sys
 from types import SimpleNamespace
@@ -55,6 +56,23 @@ def test_what_is_no_process_set_is_refused_in_words(op, wrong, monkeypatch):
 def test_what_is_no_priority_is_refused_in_words(priority):
     with pytest.raises(TypeError, match=f"priority is {priority!r}: it takes a whole number of 32 bits"):
         gradring.allreduce(np.ones(2), priority=priority)
+
+
+@pytest.mark.parametrize("factor", ["x", None, [1], np.ones(2), 1j], ids=repr)
+@pytest.mark.parametrize("named", ["prescale_factor", "postscale_factor"])
+def test_what_is_no_factor_is_refused_in_words(named, factor):
+    for op, given in ((gradring.allreduce, np.ones(2)), (gradring.reducescatter, np.ones(2)), (gradring.grouped_allreduce, [])):
+        with pytest.raises(TypeError, match=re.escape(f"gradring: {factor!r} is nothing to scale by: prescale_factor and")):
+            op(given, **{named: factor})
+    with pytest.raises(TypeError, match=re.escape(f"gradring: {factor!r} is nothing to scale by: prescale_factor and")):
+        gradring.allreduce(np.ones(2), op=gradring.Adasum, **{named: factor})
+
+
+@pytest.mark.parametrize("ranks", ["x", 3, None, [0.5], ["0"], [[0]]], ids=repr)
+def test_what_are_no_ranks_of_a_process_set_is_refused_in_words(ranks):
+    for make in (gradring.ProcessSet, gradring.add_process_set):
+        with pytest.raises(TypeError, match=re.escape(f"gradring: a process set of {ranks!r}: it takes a list of ranks, which are")):
+            make(ranks)
 
 
 def test_what_is_no_handle_is_refused_in_words():

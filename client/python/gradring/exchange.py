@@ -28,6 +28,7 @@ def allreduce(frontend: Frontend, tensors: Sequence, outputs: Sequence | None = 
     """The handle's result: a list of the outputs. `outputs`: the tensors themselves for in place; None: new ones.
     Several tensors are one op to the others: all of them are handed over, or none is."""
     check_op(op)
+    _check_factors(prescale, postscale)
     wire = wire_of(wire)
     if op is Adasum:
         from .adasum import allreduce_adasum
@@ -79,6 +80,7 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
     """Result: this rank's part of each sum. Rows are shared out evenly; where they cannot be, the first ranks have one
     more."""
     check_op(op)
+    _check_factors(prescale, postscale)
     wire = wire_of(wire)
     if op not in (Average, Sum):
         raise NotImplementedError(f"gradring: reducescatter with {op}; it takes Average or Sum")
@@ -266,14 +268,21 @@ def staged(names, full, work, now):
     return handle
 
 
+def _check_factors(*factors) -> None:
+    """Raises TypeError for what is no number, ValueError for those without a value."""
+    for factor in factors:
+        try:
+            finite = math.isfinite(factor)
+        except (TypeError, ValueError):  # the latter of an array of several
+            raise TypeError(f"gradring: {factor!r} is nothing to scale by: prescale_factor and postscale_factor are one number "
+                            "each") from None
+        if not finite:
+            raise ValueError(f"gradring: {factor} is nothing to scale by")
+
+
 def _own_scaling(dtype: Dtype, op: ReduceOp, prescale: float, postscale: float) -> bool:
     """Whether averages and factors are ours to compute: the daemon does so for floating point numbers alone. Raises
-    TypeError for an average that there is not, and for factors that are no numbers; ValueError for those without a value."""
-    for factor in (prescale, postscale):
-        if not hasattr(factor, "__float__"):
-            raise TypeError(f"gradring: {factor!r} is no number to scale by: prescale_factor and postscale_factor take numbers")
-        if not math.isfinite(factor):
-            raise ValueError(f"gradring: {factor} is nothing to scale by")
+    TypeError for an average that there is not."""
     if dtype == Dtype.BOOL and op == Average:
         raise TypeError("gradring: the average of bool is no bool; average it as float32, or give op=Max or op=Min, which "
                         "are \"any\" and \"all\"")

@@ -19,11 +19,11 @@ class ProcessSet:
     """
 
     def __init__(self, ranks: Iterable[int]):
-        """Raises TypeError."""
         try:
             self.ranks = sorted(set(map(operator.index, ranks)))
         except TypeError:
-            raise TypeError(f"gradring: a process set of {ranks!r}: it takes the numbers of ranks, as [0, 2]") from None
+            raise TypeError(f"gradring: a process set of {ranks!r}: it takes a list of ranks, which are whole numbers, as in "
+                            "add_process_set([0, 1])") from None
         self.process_set_id: int | None = None
         self._job: _native.Job | None = None
         self._names = Names()

@@ -68,7 +68,7 @@ def factors():
         refused(gradring.GradringError, "0 is nothing to scale by", gradring.allreduce, inputs[rank], **{factor: 0.0})
         for array in (inputs[rank], np.ones(3, int)):
             refused(ValueError, "nan is nothing to scale by", gradring.allreduce, array, **{factor: np.nan})
-            refused(TypeError, "is no number to scale by", gradring.allreduce, array, **{factor: "2"})
+            refused(TypeError, "'2' is nothing to scale by: prescale_factor and", gradring.allreduce, array, **{factor: "2"})
 
 
 def in_place_and_not_dense():
@@ -273,7 +273,7 @@ def mistakes():
         op(np.ones(size)).wait(30)
     gradring.allreduce_async(np.ones(size), op=gradring.Adasum).wait(30)
     refused(TypeError, "float", gradring.alltoall, np.ones(size), [1.5] * size)
-    refused(TypeError, "of [0.5]: it takes the numbers", gradring.ProcessSet, [0.5])
+    refused(TypeError, "takes a list of ranks", gradring.ProcessSet, [0.5])
     refused(ValueError, "has a NUL", gradring.allreduce, np.ones(3), name="one\0of several")
 
 
