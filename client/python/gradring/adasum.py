@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import exchange
-from ._native import Cause, Code
+from ._native import Cause, Code, Dtype
 from .arrays import ARRAYS, as_array
 from .errors import GradringError
 from .process_sets import ProcessSet, checked
@@ -24,9 +24,9 @@ def allreduce_adasum(frontend, tensors, outputs, *, name, prescale, postscale, p
     homes = [exchange.Home(frontend, tensor, outputs[i] if outputs is not None else None) for i, tensor in enumerate(tensors)]
     vectors = []
     for home in homes:
+        if (dtype := home.given.dtype) not in (Dtype.FLOAT16, Dtype.FLOAT32, Dtype.FLOAT64):  # NumPy may not know it
+            raise TypeError(f"gradring: Adasum of {Dtype(dtype).name.lower()}; it takes float16, float32 and float64")
         array = as_array(home.source)
-        if array.dtype not in (np.float16, np.float32, np.float64):
-            raise TypeError(f"gradring: Adasum of {array.dtype}; it takes float16, float32 and float64")
         vectors.append(array.reshape(-1) * array.dtype.type(prescale))
     full = full or names.automatic("adasum")
 

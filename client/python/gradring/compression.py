@@ -19,6 +19,14 @@ class Compressor:
         raise NotImplementedError
 
 
+def checked(compression: Any) -> Any:
+    """Raises TypeError for what is none, such as its name."""
+    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
+        raise TypeError(f"gradring: compression={compression!r}; it takes one of Compression, such as Compression.fp16, or a class "
+                        "of one's own with compress and decompress")
+    return compression
+
+
 class NoneCompressor(Compressor):
     @staticmethod
     def compress(tensor):

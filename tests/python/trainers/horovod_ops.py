@@ -42,6 +42,7 @@ def sums_of_all_types():
     assert hvd.allreduce(torch.empty(0, 3)).shape == (0, 3)
     refused(TypeError, "cannot move", hvd.allreduce, mine.to(torch.complex64))
     refused(TypeError, "no torch.Tensor", hvd.allreduce, [1.0])
+    refused(TypeError, "compression='fp16'; it takes one of Compression", hvd.allreduce, mine, compression="fp16")
     refused(ValueError, "not both", hvd.allreduce, mine, average=True, op=hvd.Sum)
 
 
@@ -53,6 +54,7 @@ def other_reductions_and_factors():
     apart = torch.eye(size)[rank].clone()
     close(hvd.allreduce(apart, op=hvd.Adasum), torch.ones(size))
     assert hvd.allreduce_(apart, op=hvd.Adasum) is apart
+    refused(TypeError, "Adasum of bfloat16; it takes float16", hvd.allreduce, apart.bfloat16(), op=hvd.Adasum)
     close(apart, torch.ones(size))
 
 

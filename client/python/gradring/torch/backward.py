@@ -11,6 +11,14 @@ from .options import same_groups
 from .untraced import untraced
 
 
+def check_passes(passes) -> None:
+    """Raises TypeError and ValueError for what is no number of them."""
+    if not hasattr(passes, "__index__"):
+        raise TypeError(f"gradring: backward_passes_per_step is {passes!r}; it takes a whole number")
+    if passes <= 0:
+        raise ValueError(f"gradring: backward_passes_per_step is {passes}; it must be 1 at least")
+
+
 def named_pairs(optimizer, named_parameters) -> list[tuple[str, torch.Tensor]]:
     """A name for each of the optimizer's parameters. Raises ValueError unless there is one, and one only."""
     if named_parameters is None:
@@ -96,8 +104,7 @@ class Passes:
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From the next step on."""
-        if passes <= 0:
-            raise ValueError(f"gradring: backward_passes_per_step is {passes}; it must be 1 at least")
+        check_passes(passes)
         self.backward_passes_per_step = passes
         self._start_anew()
 

@@ -7,7 +7,7 @@ from typing import Sequence
 import torch
 
 from .._native import Wire
-from ..compression import Compressor, NoneCompressor
+from ..compression import Compressor, NoneCompressor, checked
 
 
 class _Narrow(Compressor):
@@ -53,7 +53,7 @@ class Packed:
     """
 
     def __init__(self, compression, tensors: Sequence[torch.Tensor]):
-        self._compression = compression
+        self._compression = checked(compression)
         self._contexts: list | None = None
         self.tensors = list(tensors)
         self.wire = getattr(compression, "wire", Wire.DEFAULT)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
+from numbers import Real
 from typing import Any, Iterable, Sequence
 
 import torch
 
+from ..compression import checked as checked_compression
 from ..handles import Handle, MappedHandle
 from ..process_sets import ProcessSet, checked, global_process_set
-from ..reduce_ops import Adasum, Average
+from ..reduce_ops import Adasum, Average, check_op
 from ..world import size, world
 from .adasum_optimizer import AdasumSteps
-from .backward import Passes, named_pairs
+from .backward import Passes, check_passes, named_pairs
 from .compression import Compression, Packed
 from .functions import broadcast_object
 from .ops import sparse_allreduce_async, start_allreduce
@@ -45,12 +48,18 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
         sparse_as_dense: exchange sparse gradients as dense ones.
         process_set: the ranks that exchange gradients; others step by their own.
     Raises:
-        ValueError: names that are missing or not unique, and other arguments that make no sense.
+        ValueError, TypeError: names that are missing or not unique, and other arguments that make no sense.
     """
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"gradring: DistributedOptimizer of a {type(optimizer).__name__}; it takes an optimizer, such as "
+                        "torch.optim.SGD")
+    check_op(op)
+    checked_compression(compression)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(f"gradring: gradient_predivide_factor is for Average, not for {op}")
-    if backward_passes_per_step <= 0:
-        raise ValueError(f"gradring: backward_passes_per_step is {backward_passes_per_step}; it must be 1 at least")
+    if not isinstance(gradient_predivide_factor, Real) or not 0 < gradient_predivide_factor < math.inf:
+        raise ValueError(f"gradring: gradient_predivide_factor is {gradient_predivide_factor!r}; it takes a number above 0")
+    check_passes(backward_passes_per_step)
     if num_groups != 0:
         warnings.warn("num_groups has become groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
