@@ -253,7 +253,7 @@ def process_sets():
     refused(ValueError, "has these ranks already", gradring.add_process_set, mine.ranks)
     refused(ValueError, "in a job of", gradring.add_process_set, [0, 99])
     for ranks in ("01", 1, [0, "1"]):
-        refused(TypeError, "it takes the numbers of ranks", gradring.add_process_set, ranks)
+        refused(TypeError, "it takes a list of ranks", gradring.add_process_set, ranks)
     assert gradring.remove_process_set(even) and gradring.remove_process_set(odd)
     assert not gradring.remove_process_set(gradring.global_process_set)
     refused(ValueError, "has not been added", mine.size)
