@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/core/plan_steps.h"
+
 namespace gradring::core {
 namespace {
 
@@ -18,124 +20,6 @@ constexpr uint64_t kRoundsPerMember = 4;
 uint64_t in_quarters(uint64_t bytes, uint64_t most) {
   const uint64_t quarter = most / 4;
   return bytes < quarter ? bytes : std::min((bytes + quarter / 2) / quarter * quarter, most);
-}
-
-Step start(Fold fold, bool finish, bool deliver) {
-  Step step;
-  step.fold = fold;
-  step.finish = finish;
-  step.deliver = deliver;
-  return step;
-}
-
-Step receive(Phase phase, uint32_t hop) {
-  Step step;
-  step.receive = true;
-  step.receive_phase = phase;
-  step.receive_hop = static_cast<uint16_t>(hop);
-  return step;
-}
-
-void then_send(Step* step, Phase phase, uint32_t hop) {
-  step->send = true;
-  step->send_phase = phase;
-  step->send_hop = static_cast<uint16_t>(hop);
-}
-
-// The second turn: a final value arrives on its hop-th leg, is written home and goes on until the
-// last member has it.
-Step hand_out(uint32_t hop, uint32_t members) {
-  Step step = receive(Phase::kFinal, hop);
-  step.deliver = true;
-  step.last = hop + 1 == members;
-  if (!step.last) then_send(&step, Phase::kFinal, hop + 1);
-  return step;
-}
-
-Step hand_over(uint32_t hop) {
-  Step step = receive(Phase::kPartial, hop);
-  step.finish = true;
-  step.deliver = true;
-  step.last = true;
-  return step;
-}
-
-using Steps = std::vector<std::vector<Step>>;
-
-// Round once: begun at the first member, summed up at the others, final at the last.
-Steps sum_to_steps(uint32_t n) {
-  Steps at(n);
-  if (n == 1) {
-    at[0] = {start(Fold::kLocals, true, true)};
-    at[0][0].last = true;
-    return at;
-  }
-  Step first = start(Fold::kLocals, false, false);
-  then_send(&first, Phase::kPartial, 1);
-  at[0] = {first};
-  for (uint32_t d = 1; d + 1 < n; ++d) {
-    Step pass = receive(Phase::kPartial, d);
-    pass.fold = Fold::kLocals;
-    then_send(&pass, Phase::kPartial, d + 1);
-    at[d] = {pass};
-  }
-  at[n - 1] = {hand_over(n - 1)};
-  at[n - 1][0].fold = Fold::kLocals;
-  return at;
-}
-
-// The same, and round once more to be handed out.
-Steps sum_steps(uint32_t n) {
-  Steps at = sum_to_steps(n);
-  if (n == 1) return at;
-  for (uint32_t d = 0; d + 1 < n; ++d) at[d].push_back(hand_out(d + 1, n));
-  Step& last = at[n - 1][0];
-  last.last = false;
-  then_send(&last, Phase::kFinal, 1);
-  return at;
-}
-
-// One member gives out a final value that it holds; one who has it already passes it on only.
-Steps handing_steps(uint32_t n) {
-  Steps at(n);
-  Step first;
-  if (n > 1) then_send(&first, Phase::kFinal, 1);
-  at[0] = {first};
-  for (uint32_t d = 1; d < n; ++d) at[d] = {hand_out(d, n)};
-  return at;
-}
-
-Steps spread_steps(uint32_t n) {
-  Steps at = handing_steps(n);
-  Step first = start(Fold::kSource, true, true);
-  first.last = n == 1;
-  if (n > 1) then_send(&first, Phase::kFinal, 1);
-  at[0] = {first};
-  return at;
-}
-
-// Members on the way, by their distance from where it starts.
-Steps carry_steps(uint32_t n) {
-  Steps at(n);
-  Step first = start(Fold::kSource, false, false);
-  then_send(&first, Phase::kPartial, 1);
-  at[0] = {first};
-  for (uint32_t d = 1; d < n; ++d) {
-    Step pass = receive(Phase::kPartial, d);
-    then_send(&pass, Phase::kPartial, d + 1);
-    at[d] = {pass};
-  }
-  return at;
-}
-
-// The member at the end of the way, by the same.
-Steps carried_steps(uint32_t n) {
-  Steps at(n);
-  Step here = start(Fold::kSource, true, true);
-  here.last = true;
-  at[0] = {here};
-  for (uint32_t d = 1; d < n; ++d) at[d] = {hand_over(d)};
-  return at;
 }
 
 Way way_of(Collective collective) {
@@ -216,14 +100,14 @@ uint64_t Plan::length_of_block(uint32_t number) const {
 }
 
 std::span<const Step> Plan::steps_of(uint32_t slice) const {
-  if (way == Way::kSum) return steps_at[(me + members - slice % members) % members];
+  if (way == Way::kSum) return (*steps_at)[(me + members - slice % members) % members];
   const Block block = block_of(slice);
   if (block.start == Seat::kNobody || (to_one() && block.end == Seat::kNobody)) return {};
   const uint32_t distance = (me + members - block.start) % members;
-  if (way != Way::kCarry) return steps_at[distance];
+  if (way != Way::kCarry) return (*steps_at)[distance];
   const uint32_t end = (block.end + members - block.start) % members;
   if (distance > end) return {};
-  return distance == end ? ends_at[distance] : steps_at[distance];
+  return distance == end ? (*ends_at)[distance] : (*steps_at)[distance];
 }
 
 uint32_t Plan::last_of(uint32_t slice) const {
@@ -375,20 +259,20 @@ Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::v
   if (signature.blocks.uneven()) number_slices(&plan, signature);
   switch (plan.way) {
     case Way::kSum:
-      plan.steps_at = sum_steps(members);
+      plan.steps_at = steps_for(Course::kSum, members);
       break;
     case Way::kSumTo:
-      plan.steps_at = sum_to_steps(members);
+      plan.steps_at = steps_for(Course::kSumTo, members);
       break;
     case Way::kSpread:
-      plan.steps_at = spread_steps(members);
+      plan.steps_at = steps_for(Course::kSpread, members);
       break;
     case Way::kCarry:
-      plan.steps_at = carry_steps(members);
-      plan.ends_at = carried_steps(members);
+      plan.steps_at = steps_for(Course::kCarry, members);
+      plan.ends_at = steps_for(Course::kCarried, members);
       break;
   }
-  if (!plan.to_one()) plan.hand_at = handing_steps(members);
+  if (!plan.to_one()) plan.hand_at = steps_for(Course::kHand, members);
   return plan;
 }
 

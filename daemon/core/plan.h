@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -75,6 +76,8 @@ struct Block {
   bool goes_to(uint32_t rank) const { return target == kNoRank || target == rank; }
 };
 
+using SharedSteps = std::shared_ptr<const std::vector<std::vector<Step>>>;  // plan_steps.h
+
 // A collective as data. Every slice starts at one member and travels along the ring; what a member
 // does with it depends only on its distance from there. The engine walks these steps and knows no
 // algorithm.
@@ -96,9 +99,9 @@ struct Plan {
   uint32_t root = 0;                   // its index in `seats`
   std::vector<Seat> seats;             // as make_plan says
 
-  std::vector<std::vector<Step>> steps_at;  // indexed by distance from the start
-  std::vector<std::vector<Step>> ends_at;   // of kCarry at the end, likewise
-  std::vector<std::vector<Step>> hand_at;   // of a slice that one member holds, by distance from it
+  SharedSteps steps_at;  // indexed by distance from the start
+  SharedSteps ends_at;   // of kCarry at the end, likewise
+  SharedSteps hand_at;   // of a slice that one member holds, by distance from it
 
   Block block_of(uint32_t slice) const;
   uint32_t start_of(uint32_t slice) const {
@@ -109,7 +112,7 @@ struct Plan {
   uint32_t next_start(uint32_t slice) const;
   std::span<const Step> steps_of(uint32_t slice) const;
   std::span<const Step> steps_from(uint32_t holder) const {
-    return hand_at[(me + members - holder) % members];
+    return (*hand_at)[(me + members - holder) % members];
   }
   // Of one that may go directly: whether `member` sums the slice.
   bool sums(uint32_t member, uint32_t slice) const {

@@ -255,5 +255,18 @@ TEST(Plan, APackedSliceFitsIntoTheMemoryOfAnyOther) {
   }
 }
 
+// Of a thousand members each has a list of steps, and there may be ten thousand ops.
+TEST(Plan, PlansOfAsManyMembersShareTheirSteps) {
+  Signature sum{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 4096};
+  const Plan one = make_plan(sum, 1000, 3, {}, {});
+  sum.count = 100;
+  const Plan other = make_plan(sum, 1000, 4, {}, {});
+  EXPECT_EQ(one.steps_at, other.steps_at);
+  EXPECT_EQ(one.hand_at, other.hand_at);
+  const Plan fewer = make_plan(sum, 999, 4, {}, {});
+  EXPECT_EQ(fewer.steps_at->size(), 999u);
+  EXPECT_EQ(one.steps_at->size(), 1000u);
+}
+
 }  // namespace
 }  // namespace gradring::core
