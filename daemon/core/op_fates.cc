@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "daemon/core/planted.h"
@@ -64,6 +65,16 @@ class Decider {
       : old_(old), next_(next), reports_(reports) {
     for (const auto& [node, report] : reports) {
       for (const OpReport& op : report.ops) ops_[op.key][&report] = &op;
+    }
+    std::unordered_set<uint32_t> alive;  // there may be thousands
+    for (const Member& member : next.members) {
+      for (const RankInfo& info : member.ranks) alive.insert(info.rank);
+    }
+    for (const Member& member : old.members) {
+      for (const RankInfo& info : member.ranks) {
+        if (alive.count(info.rank) > 0) continue;
+        first_lost_ = std::min(first_lost_.value_or(info.rank), info.rank);
+      }
     }
   }
 
@@ -293,13 +304,7 @@ class Decider {
 
   // The first one that the next view is without; the root, if it is none of these.
   uint32_t lost_rank(const Signature& signature) const {
-    std::optional<uint32_t> first;
-    for (const Member& member : old_.members) {
-      for (const RankInfo& info : member.ranks) {
-        if (!next_.has(info.rank) && (!first || info.rank < *first)) first = info.rank;
-      }
-    }
-    return first.value_or(signature.root);
+    return first_lost_.value_or(signature.root);
   }
 
   OpFate without(uint32_t rank, OpFate fate) const {
@@ -325,6 +330,7 @@ class Decider {
   const View& old_;
   const View& next_;
   const Reports& reports_;
+  std::optional<uint32_t> first_lost_;
   std::map<OpKey, std::unordered_map<const Report*, const OpReport*>> ops_;  // by who reported it
 };
 

@@ -22,13 +22,18 @@ constexpr double kSecondsAtMost = kSanitized ? 60 : 5;  // a tenth of it or less
 std::string host(uint32_t node) { return "cluster-node-" + std::to_string(10000 + node); }
 
 struct Large {
-  Large() {
+  explicit Large(Collective collective = Collective::kAllreduce, uint32_t ranks = 1) {
     view.job = "train";
     view.epoch = 1;
-    view.size = kNodes;
+    view.size = kNodes * ranks;
     view.policy = "elastic";
     for (uint32_t i = 0; i < kNodes; ++i) {
-      view.members.push_back({host(i), {{i, 0, 1000 + int64_t{i}, i}}});
+      Member& member = view.members.emplace_back();
+      member.node = host(i);
+      for (uint32_t k = 0; k < ranks; ++k) {
+        const uint32_t rank = i * ranks + k;
+        member.ranks.push_back({rank, k, 1000 + int64_t{rank}, rank});
+      }
     }
     for (uint32_t i = 0; i < kNodes; ++i) {
       if (i == kDead) continue;
@@ -41,9 +46,10 @@ struct Large {
       for (uint64_t k = 0; k < kOps; ++k) {
         OpReport& op = report.ops.emplace_back();
         op.key = {0, k};
-        op.signature = {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 4096};
-        op.contributions = 1;
-        op.expected = kNodes;
+        op.signature = {collective, Dtype::kFloat32, ReduceOp::kSum, 0, 4096};
+        if (needs_all_ranks(collective)) op.signature->ranks = view.size;
+        op.contributions = ranks;
+        op.expected = view.size;
       }
     }
   }
@@ -62,6 +68,22 @@ TEST(RecoveryLarge, AViewOfAThousandNodesIsDecidedInAMoment) {
   ASSERT_TRUE(proposal) << proposal.error();
   EXPECT_EQ(proposal->view.members.size(), kNodes - 1);
   EXPECT_EQ(proposal->ops.all().size(), kOps);
+  EXPECT_LT(took, kSecondsAtMost);
+}
+
+// Of each op the rank that is gone is to be named, of thousands.
+TEST(RecoveryLarge, OpsThatNeedAllRanksAreDecidedInAMoment) {
+  const Large large(Collective::kReduceScatter, 16);
+  const double began = seconds();
+  const auto proposal = decide(large.view, large.reports, {}, {});
+  const double took = seconds() - began;
+  ASSERT_TRUE(proposal) << proposal.error();
+  ASSERT_EQ(proposal->ops.all().size(), kOps);
+  for (const OpFate& fate : proposal->ops.all()) {
+    EXPECT_EQ(fate.kind, OpFate::Kind::kFail);
+    EXPECT_EQ(fate.failure.blame.rank, kDead * 16);
+    EXPECT_EQ(fate.failure.blame.node, host(kDead));
+  }
   EXPECT_LT(took, kSecondsAtMost);
 }
 
