@@ -78,7 +78,7 @@ void JobEngine::check_absent(const Op& op, size_t index) {
   local.told = true;
   Failure failure = *local.left;
   if (failure.cause == Cause::kTrainerLeft) {
-    const std::string what = title(op) + " (" + (op.signature ? describe(*op.signature) : "") + ")";
+    const std::string what = title(op) + (op.signature ? " (" + describe(*op.signature) + ")" : "");
     failure.blame = blame_of(
         local.rank, of ? "left the job before the whole input of " + what + " had come"
                        : "left the job without submitting " + what + ", which others wait for");

@@ -289,5 +289,16 @@ TEST(EngineDeadline, CountsForWhatIsSubmittedWhileAnEpochEnds) {
   EXPECT_EQ(ring.failures(1)[0].blame.rank, 3u);
 }
 
+// What is submitted while a view changes is compared with nothing yet.
+TEST(EngineLeave, IsToldInWordsWhileTheViewChanges) {
+  Ring ring(2, 2);
+  ring.freeze(0);
+  ring.submit(0, op(0), sum_of(8), values_of(0, 8));
+  ring.leave(1);
+  ASSERT_EQ(ring.absences(0).size(), 1u);
+  EXPECT_EQ(ring.absences(0)[0].failure.blame.evidence,
+            "left the job without submitting " + describe(op(0)) + ", which others wait for");
+}
+
 }  // namespace
 }  // namespace gradring::core
