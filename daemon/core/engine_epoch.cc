@@ -114,6 +114,7 @@ void JobEngine::enter(const Proposal& proposal) {
   GRADRING_CHECK(me, "only a member adopts a view");
   me_ = *me;
   plant_tree();
+  seat_all();
   frozen_ = false;
   grows_ = false;
   gone_.assign(members(), std::nullopt);  // all of them have reported, so they came back

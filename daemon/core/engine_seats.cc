@@ -6,15 +6,20 @@
 
 namespace gradring::core {
 
+void JobEngine::seat_all() {
+  seats_.clear();
+  for (const Member& member : view_.members) {
+    for (const RankInfo& info : member.ranks) seats_.push_back({info.rank, member.node});
+  }
+  std::sort(seats_.begin(), seats_.end(),
+            [](const RankPlace& a, const RankPlace& b) { return a.rank < b.rank; });
+}
+
 // The op keeps those it began with: a rank that dies after it submitted still counts.
 void JobEngine::take_seats(Op& op, const Signature& signature) const {
   if (!op.seats.empty() || !needs_all_ranks(signature.collective)) return;
   if (signature.ranks != view_.size) return;
-  for (const Member& member : view_.members) {
-    for (const RankInfo& info : member.ranks) op.seats.push_back({info.rank, member.node});
-  }
-  std::sort(op.seats.begin(), op.seats.end(),
-            [](const RankPlace& a, const RankPlace& b) { return a.rank < b.rank; });
+  op.seats = seats_;
 }
 
 // `known`: the op, if there is one; else whether there may be one more. How many ranks there are is
@@ -36,10 +41,8 @@ Status JobEngine::check_seat(const Submission& submission, const Op* known) cons
     return {Code::kInvalidArgument, describe(s) + " is too much for one op"};
   }
   if (!needs_all_ranks(s.collective)) return {};
-  Op fresh;
-  take_seats(fresh, s);
-  const auto& seats = known != nullptr && !known->seats.empty() ? known->seats : fresh.seats;
-  if (seats.size() != s.ranks) return {};
+  const auto& seats = known != nullptr && !known->seats.empty() ? known->seats : seats_;
+  if (s.ranks != 0 && seats.size() != s.ranks) return {};
   if (submission.position >= s.ranks || seats[submission.position].rank != submission.rank) {
     return {Code::kInvalidArgument, "rank " + std::to_string(submission.rank) +
                                         " is not the one at position " +
@@ -72,8 +75,17 @@ std::vector<Seat> JobEngine::seats_of(const Op& op) const {
     const auto keeper = op.root_node.empty() ? std::nullopt : view_.index_of(op.root_node);
     seats.push_back({root, keeper ? *keeper : view_.has(root) ? view_.host_of(root) : 0});
   }
+  // Of thousands of ranks most are on the same node as the one before, or on the next.
+  uint32_t guess = 0;
   for (const RankPlace& place : op.seats) {
-    seats.push_back({place.rank, view_.index_of(place.node).value_or(Seat::kNobody)});
+    if (view_.members[guess].node != place.node) guess = (guess + 1) % members();
+    if (view_.members[guess].node == place.node) {
+      seats.push_back({place.rank, guess});
+      continue;
+    }
+    const auto member = view_.index_of(place.node);
+    seats.push_back({place.rank, member.value_or(Seat::kNobody)});
+    guess = member.value_or(guess);
   }
   return seats;
 }

@@ -28,6 +28,7 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
     locals_.back().rank = info.rank;
   }
   plant_tree();
+  seat_all();
   gone_.resize(members());
   eager_sent_.begin_epoch(members(), me_);
   eager_received_.resize(members());

@@ -164,6 +164,7 @@ class JobEngine {
   };
 
   // engine_seats.cc
+  void seat_all();
   void take_seats(Op& op, const Signature& signature) const;
   Status check_seat(const Submission& submission, const Op* known) const;
   std::optional<MismatchBody> wrong_ranks(const Op& op, uint32_t rank,
@@ -342,6 +343,7 @@ class JobEngine {
   uint32_t me_;
   ReadyTree tree_;                      // of large views
   std::vector<uint32_t> ranks_before_;  // there: of members 0 .. i-1
+  std::vector<RankPlace> seats_;        // of all ranks of the view, ascending
   const EngineOptions options_;
   EngineActions* const actions_;
   EngineJournal* journal_ = EngineJournal::none();
@@ -353,11 +355,9 @@ class JobEngine {
   std::map<OpKey, Failure> failed_;  // for reports; the oldest are let go of
   std::deque<OpKey> failed_order_;
   std::map<OpKey, OpFate> carried_;  // ops open elsewhere before this epoch, not yet seen here
-
   std::vector<Local> locals_;
   std::vector<std::optional<Gone>> gone_;  // by member
   Time now_ = 0;                           // of the latest event that told it
-
   SendCredits credits_;
   uint32_t window_;
   ReceiveSlots receive_slots_;
