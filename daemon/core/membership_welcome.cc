@@ -1,9 +1,9 @@
 // Who comes to a job that runs and cannot be taken in is told why: else it would hear, when its
 // time is up, of ranks that are missing.
 
-#include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "daemon/core/membership.h"
 #include "proto/policy.h"
@@ -12,8 +12,7 @@ namespace gradring::core {
 namespace {
 
 // Empty: it could be one of the job's ranks.
-std::string why_not(const View& view, uint32_t rank) {
-  const Policy policy = parse_policy(view.policy).value_or(Policy{});
+std::string why_not(const View& view, const Policy& policy, uint32_t rank) {
   if (policy.max != 0 && rank >= policy.max) {
     return "and rank " + std::to_string(rank) + " is beyond its policy '" + view.policy + "'";
   }
@@ -24,18 +23,20 @@ std::string why_not(const View& view, uint32_t rank) {
          "; end that one, or choose another name for the job";
 }
 
-template <typename Ranks>
-std::string why_not(const View& view, uint32_t uid, const std::string& policy, const Ranks& ranks) {
+std::string why_not(const View& view, uint32_t uid, const std::string& policy,
+                    const std::vector<uint32_t>& ranks) {
   const std::string runs = "it runs already, ";
   if (uid != view.uid) {
     return runs + "and belongs to uid " + std::to_string(view.uid) + "; uid " +
            std::to_string(uid) + " must choose another name";
   }
-  if (parse_policy(policy) != parse_policy(view.policy)) {
+  const auto its_policy = parse_policy(view.policy);
+  if (parse_policy(policy) != its_policy) {
     return runs + "with policy '" + view.policy + "' instead of '" + policy + "'";
   }
   for (const uint32_t rank : ranks) {
-    if (const std::string why = why_not(view, rank); !why.empty()) return runs + why;
+    if (const std::string why = why_not(view, its_policy.value_or(Policy{}), rank); !why.empty())
+      return runs + why;
   }
   return "";
 }
@@ -66,15 +67,9 @@ void Membership::tell_unwelcome(const GatheringKey& key) {
       if (!why.empty() && peers_.count(node) > 0 && !live->view.index_of(node)) now[node] = why;
     }
   }
-  const auto known = unwelcome_.find(key);
-  if (known == unwelcome_.end() && now.empty()) return;
-  const std::map<std::string, std::string> before =
-      known == unwelcome_.end() ? std::map<std::string, std::string>() : known->second;
-  if (now.empty()) {
-    unwelcome_.erase(key);
-  } else {
-    unwelcome_[key] = now;
-  }
+  if (now.empty() && unwelcome_.count(key) == 0) return;
+  const std::map<std::string, std::string> before = std::exchange(unwelcome_[key], now);
+  if (now.empty()) unwelcome_.erase(key);
   for (const auto& [node, why] : now) {
     const auto told = before.find(node);
     if (told == before.end() || told->second != why) send(node, Unwelcome{key.job, key.token, why});
