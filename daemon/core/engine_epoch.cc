@@ -5,6 +5,7 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/planted.h"
+#include "daemon/core/seats.h"
 #include "proto/check.h"
 
 namespace gradring::core {
@@ -114,7 +115,7 @@ void JobEngine::enter(const Proposal& proposal) {
   GRADRING_CHECK(me, "only a member adopts a view");
   me_ = *me;
   plant_tree();
-  seat_all();
+  places_ = places_of(view_);
   frozen_ = false;
   grows_ = false;
   gone_.assign(members(), std::nullopt);  // all of them have reported, so they came back
@@ -350,7 +351,7 @@ void JobEngine::go_on(Op& op) {
   }
   // Likewise, and it was submitted while we were frozen: then the view did not speak of it.
   take_seats(op, *op.signature);
-  if (const auto wrong = wrong_ranks(op, op.signed_by, *op.signature)) {
+  if (const auto wrong = wrong_ranks(op, op.signed_by, *op.signature, view_)) {
     return mismatch(op, *wrong);
   }
   // Submitted while we were frozen, and its root is gone. Had any member reported the root's input,

@@ -9,6 +9,7 @@
 
 #include "daemon/core/job_engine.h"
 #include "daemon/core/planted.h"
+#include "daemon/core/seats.h"
 #include "daemon/core/titles.h"
 
 namespace gradring::core {
@@ -209,7 +210,7 @@ void JobEngine::meet(Op& op, uint32_t rank, const Signature& signature) {
   }
   // Other nodes tell the digest of unequal blocks alone; ours know them.
   if (signature.blocks.known()) op.signature->blocks = signature.blocks;
-  if (const auto wrong = wrong_ranks(op, rank, signature)) return mismatch(op, *wrong);
+  if (const auto wrong = wrong_ranks(op, rank, signature, view_)) return mismatch(op, *wrong);
   check_absent(op);
   if (all_local(op) && locals_here(op) > 0 && !op.ready_here()) {
     say_ready(op);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "daemon/core/seats.h"
 #include "daemon/core/titles.h"
 #include "proto/check.h"
 
@@ -28,7 +29,7 @@ JobEngine::JobEngine(View view, uint32_t me, const EngineOptions& options, Engin
     locals_.back().rank = info.rank;
   }
   plant_tree();
-  seat_all();
+  places_ = places_of(view_);
   gone_.resize(members());
   eager_sent_.begin_epoch(members(), me_);
   eager_received_.resize(members());
@@ -199,7 +200,8 @@ PlanOptions JobEngine::plan_options(const OpKey& key, const Signature& signature
 
 void JobEngine::plan(Op& op) {
   const PlanOptions options = plan_options(op.key, *op.signature);
-  op.plan = make_plan(*op.signature, members(), me_, seats_of(op), options, op.slice_bytes);
+  op.plan = make_plan(*op.signature, members(), me_, seats_of(op, view_), options, op.slice_bytes,
+                      &step_lists_);
   if (op.slices.size() != op.plan.slices) {
     GRADRING_CHECK(op.slices_held == 0, "an op with finals stays cut as it is");
     op.slices.assign(op.plan.slices, {});

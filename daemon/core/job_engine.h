@@ -18,6 +18,7 @@
 #include "daemon/core/key_set.h"
 #include "daemon/core/op.h"
 #include "daemon/core/plan.h"
+#include "daemon/core/plan_steps.h"
 #include "daemon/core/ready_tree.h"
 #include "daemon/core/report.h"
 #include "daemon/core/resend.h"
@@ -164,12 +165,8 @@ class JobEngine {
   };
 
   // engine_seats.cc
-  void seat_all();
   void take_seats(Op& op, const Signature& signature) const;
   Status check_seat(const Submission& submission, const Op* known) const;
-  std::optional<MismatchBody> wrong_ranks(const Op& op, uint32_t rank,
-                                          const Signature& signature) const;
-  std::vector<Seat> seats_of(const Op& op) const;
 
   // engine_match.cc
   Op& op_of(const OpKey& key);
@@ -343,7 +340,8 @@ class JobEngine {
   uint32_t me_;
   ReadyTree tree_;                      // of large views
   std::vector<uint32_t> ranks_before_;  // there: of members 0 .. i-1
-  std::vector<RankPlace> seats_;        // of all ranks of the view, ascending
+  std::vector<RankPlace> places_;       // of the view
+  SharedStepLists step_lists_;
   const EngineOptions options_;
   EngineActions* const actions_;
   EngineJournal* journal_ = EngineJournal::none();

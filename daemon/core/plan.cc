@@ -232,7 +232,9 @@ uint64_t slices_for(const Signature& signature, uint64_t slice_bytes) {
 }
 
 Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::vector<Seat> seats,
-               const PlanOptions& options, uint32_t slice_bytes) {
+               const PlanOptions& options, uint32_t slice_bytes, SharedStepLists* lists) {
+  SharedStepLists own;
+  if (lists == nullptr) lists = &own;
   Plan plan;
   plan.members = members;
   plan.me = me;
@@ -259,20 +261,20 @@ Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::v
   if (signature.blocks.uneven()) number_slices(&plan, signature);
   switch (plan.way) {
     case Way::kSum:
-      plan.steps_at = steps_for(Course::kSum, members);
+      plan.steps_at = lists->of(Course::kSum, members);
       break;
     case Way::kSumTo:
-      plan.steps_at = steps_for(Course::kSumTo, members);
+      plan.steps_at = lists->of(Course::kSumTo, members);
       break;
     case Way::kSpread:
-      plan.steps_at = steps_for(Course::kSpread, members);
+      plan.steps_at = lists->of(Course::kSpread, members);
       break;
     case Way::kCarry:
-      plan.steps_at = steps_for(Course::kCarry, members);
-      plan.ends_at = steps_for(Course::kCarried, members);
+      plan.steps_at = lists->of(Course::kCarry, members);
+      plan.ends_at = lists->of(Course::kCarried, members);
       break;
   }
-  if (!plan.to_one()) plan.hand_at = steps_for(Course::kHand, members);
+  if (!plan.to_one()) plan.hand_at = lists->of(Course::kHand, members);
   return plan;
 }
 

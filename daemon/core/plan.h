@@ -76,7 +76,8 @@ struct Block {
   bool goes_to(uint32_t rank) const { return target == kNoRank || target == rank; }
 };
 
-using SharedSteps = std::shared_ptr<const std::vector<std::vector<Step>>>;  // plan_steps.h
+class SharedStepLists;  // plan_steps.h
+using SharedSteps = std::shared_ptr<const std::vector<std::vector<Step>>>;
 
 // A collective as data. Every slice starts at one member and travels along the ring; what a member
 // does with it depends only on its distance from there. The engine walks these steps and knows no
@@ -208,8 +209,9 @@ uint64_t slices_for(const Signature& signature, uint64_t slice_bytes);
 
 // `seats`: the ranks of an op that needs all of them, ascending; of a broadcast its root alone;
 // else none. `slice_bytes`: 0, or that of an op that was begun among other members and stays cut as
-// it is.
+// it is. `lists`: of the plans that are to share theirs with it, if any.
 Plan make_plan(const Signature& signature, uint32_t members, uint32_t me, std::vector<Seat> seats,
-               const PlanOptions& options, uint32_t slice_bytes = 0);
+               const PlanOptions& options, uint32_t slice_bytes = 0,
+               SharedStepLists* lists = nullptr);
 
 }  // namespace gradring::core

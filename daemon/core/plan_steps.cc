@@ -1,16 +1,11 @@
 #include "daemon/core/plan_steps.h"
 
-#include <map>
-#include <utility>
 #include <vector>
 
 namespace gradring::core {
 namespace {
 
 using Steps = std::vector<std::vector<Step>>;
-
-// Jobs of one node differ in how many members they have.
-constexpr size_t kRemembered = 64;
 
 Step start(Fold fold, bool finish, bool deliver) {
   Step step;
@@ -148,11 +143,12 @@ Steps make_steps(Course course, uint32_t members) {
 
 }  // namespace
 
-SharedSteps steps_for(Course course, uint32_t members) {
-  thread_local std::map<std::pair<Course, uint32_t>, SharedSteps> known;
-  if (const auto it = known.find({course, members}); it != known.end()) return it->second;
-  if (known.size() >= kRemembered) known.clear();
-  return known[{course, members}] = std::make_shared<const Steps>(make_steps(course, members));
+SharedSteps SharedStepLists::of(Course course, uint32_t members) {
+  if (members != members_) known_ = {};
+  members_ = members;
+  SharedSteps& steps = known_[static_cast<size_t>(course)];
+  if (!steps) steps = std::make_shared<const Steps>(make_steps(course, members));
+  return steps;
 }
 
 }  // namespace gradring::core

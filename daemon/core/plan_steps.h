@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "daemon/core/plan.h"
@@ -16,8 +17,15 @@ enum class Course : uint8_t {
   kHand,     // of a final value that one member holds
 };
 
-// By a member's distance from where the slice starts. Of a thousand members they are a thousand
-// lists, so that all plans share them.
-SharedSteps steps_for(Course course, uint32_t members);
+// Of a thousand members they are a thousand lists, so that all plans of an engine share them.
+class SharedStepLists {
+ public:
+  // By a member's distance from where the slice starts.
+  SharedSteps of(Course course, uint32_t members);
+
+ private:
+  uint32_t members_ = 0;
+  std::array<SharedSteps, 6> known_;  // by course, for that many
+};
 
 }  // namespace gradring::core

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/plan_steps.h"
+
 namespace gradring::core {
 namespace {
 
@@ -257,15 +259,17 @@ TEST(Plan, APackedSliceFitsIntoTheMemoryOfAnyOther) {
 
 // Of a thousand members each has a list of steps, and there may be ten thousand ops.
 TEST(Plan, PlansOfAsManyMembersShareTheirSteps) {
+  SharedStepLists lists;
   Signature sum{Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, 4096};
-  const Plan one = make_plan(sum, 1000, 3, {}, {});
+  const Plan one = make_plan(sum, 1000, 3, {}, {}, 0, &lists);
   sum.count = 100;
-  const Plan other = make_plan(sum, 1000, 4, {}, {});
+  const Plan other = make_plan(sum, 1000, 4, {}, {}, 0, &lists);
   EXPECT_EQ(one.steps_at, other.steps_at);
   EXPECT_EQ(one.hand_at, other.hand_at);
-  const Plan fewer = make_plan(sum, 999, 4, {}, {});
+  const Plan fewer = make_plan(sum, 999, 4, {}, {}, 0, &lists);
   EXPECT_EQ(fewer.steps_at->size(), 999u);
   EXPECT_EQ(one.steps_at->size(), 1000u);
+  EXPECT_EQ(make_plan(sum, 1000, 4, {}, {}).steps_at->size(), 1000u) << "and by itself";
 }
 
 }  // namespace
