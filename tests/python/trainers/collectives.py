@@ -365,13 +365,14 @@ def ops_of_a_group_by_its_methods():
 
 def what_makes_no_sense_is_refused_in_words():
     uneven = torch.empty(3), torch.empty(2)
+    uneven_of_one = [torch.empty(3 if RANK == i == 1 else 2) for i in range(SIZE)]  # and the others are not to wait for it
     beside_another = dist.new_group(backend="cpu:gradring,cuda:gloo")
     for call, words in ((lambda: dist.all_gather_into_tensor(*uneven), "needs 4 times 2 elements"),
                         (lambda: dist.broadcast(torch.eye(2).to_sparse(), 0), "sparse"),
                         (lambda: dist.all_reduce(torch.eye(2).to_sparse_csr()), "those of torch.sparse_coo; this one is torch.sparse_csr"),
                         (lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3)), "split sizes"),
                         (lambda: dist.all_to_all([torch.empty(2)], [torch.empty(2)]), "4 outputs and 4 inputs, not 1 and 1"),
-                        (lambda: dist.all_to_all([torch.empty(n) for n in (1, 3, 2, 2)], list(torch.empty(4, 2))), "takes [1, 3, 2, 2]"),
+                        (lambda: dist.all_to_all(uneven_of_one, list(torch.empty(4, 2))), "they take [2, 3, 2, 2]"),
                         (lambda: dist.all_reduce(torch.eye(2).to_sparse(), dist.ReduceOp.AVG), "give it ReduceOp.SUM"),
                         (lambda: dist.all_reduce(torch.empty(2, device="meta")), "this one is on meta"),
                         (lambda: dist.all_reduce(torch.ones(1).expand(3)), "share memory"),
@@ -386,11 +387,10 @@ def what_makes_no_sense_is_refused_in_words():
 
 
 CHECKS = [
-    all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous,
-    what_has_the_other_sign_in_its_memory, parameters_that_are_not_contiguous, all_reduce_of_complex_numbers, complex_numbers_elsewhere,
-    all_reduce_of_bools_and_of_nothing, all_reduce_of_sparse_tensors, many_at_once, futures,
-    futures_that_end_in_another_order, broadcast_and_reduce, all_gather, of_unequal_sizes, reduce_scatter,
-    gather_and_scatter, all_to_all, objects, one_to_one, groups, coalesced, coalesced_on_a_device,
+    all_reduce_of_every_type, all_reduce_with_every_op, all_reduce_of_what_is_not_contiguous, what_has_the_other_sign_in_its_memory,
+    parameters_that_are_not_contiguous, all_reduce_of_complex_numbers, complex_numbers_elsewhere, all_reduce_of_bools_and_of_nothing,
+    all_reduce_of_sparse_tensors, many_at_once, futures, futures_that_end_in_another_order, broadcast_and_reduce, all_gather,
+    of_unequal_sizes, reduce_scatter, gather_and_scatter, all_to_all, objects, one_to_one, groups, coalesced, coalesced_on_a_device,
     functional_and_sharded, ops_of_a_group_by_its_methods, what_makes_no_sense_is_refused_in_words,
 ]
 for check in CHECKS:

@@ -62,3 +62,12 @@ def check_times(what, large, small, size):
     if large.numel() != small.numel() * size or large.dtype != small.dtype:
         raise ValueError(f"gradring: {what} among {size} ranks needs {size} times {small.numel()} elements of "
                          f"{small.dtype}, not {large.numel()} of {large.dtype}")
+
+
+def matched(told, size):
+    """What each rank gives to each, of all ranks' such numbers and of those that they take. If they differ every rank hears of it."""
+    given = [told[2 * size * i:][:size] for i in range(size)]
+    for i, counts in enumerate(given):
+        if counts != (taken := told[size + i::2 * size]):
+            raise ValueError(f"gradring: all_to_all: rank {i} gives the ranks {counts} elements, and they take {taken}")
+    return sum(given, [])

@@ -12,7 +12,7 @@ from torch.distributed.distributed_c10d import AllgatherOptions
 
 from .. import _native
 from .._native import Call, Collective
-from .blocks import check_equal, check_lists, check_times, joined, one_of, rows_of_ranks, sizes_of, spread
+from .blocks import check_equal, check_lists, check_times, joined, matched, one_of, rows_of_ranks, sizes_of, spread
 from .ordered import OrderedWork, Unheard
 from .overloads import also_bare
 from .pool import Allocations
@@ -351,11 +351,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self.start("all_to_all", [move], list(outputs), spread(whole, outputs))
 
     def _exchanged(self, given, taken):
-        """Of all ranks what they give, which for this one has to be what it takes."""
-        counts = self.exchange(given)
-        if (told := counts[self.rank()::self.size()]) != taken:
-            raise ValueError(f"gradring: all_to_all: the ranks give this one {told} elements, and it takes {taken}")
-        return counts
+        """Of all ranks what they give, as all of them take it."""
+        return matched(self.exchange([*given, *taken]), self.size())
 
     def exchange(self, numbers):
         """The numbers of all ranks, one rank's after the other's."""
