@@ -124,9 +124,10 @@ def reducescatter(frontend: Frontend, tensors: Sequence, *, op=Average, name: st
 
 def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
               process_set: ProcessSet = global_process_set, equal: bool = False, now: bool = False,
-              as_many: Callable[[], bool] = lambda: False) -> Handle:
+              whole: Sequence[int] = (), as_many: Callable[[], bool] = lambda: False) -> Handle:
     """Result: of each tensor, the rows of all ranks, one below the other. Ranks may have different numbers of rows.
-    `equal`: they do not, so nobody need ask for them. `now`: the caller will wait at once. `as_many`: whether it has no
+    `equal`: they do not, so nobody need ask for them. `now`: the caller will wait at once. `whole`: the shape of what these
+    are parts of, which has to be the same everywhere. `as_many`: whether it has no
     room for other numbers of rows than its own, asked once the op is done, which others may be content with."""
     names = checked(process_set).names()
     full = names.check(name, "allgather")
@@ -141,7 +142,7 @@ def allgather(frontend: Frontend, tensors: Sequence, *, name: str | None = None,
         if equal or not places:
             rows = [[place.shape[0]] * process_set.size() for place in places]
         else:
-            rows = _exchange_rows(process_set, full, places)
+            rows = _exchange_rows(process_set, full, places, whole)
         calls, outputs = [], []
         for i, place in enumerate(places):
             width = math.prod(place.shape[1:])
@@ -334,10 +335,11 @@ def _checked_splits(splits, rows, size) -> list[int]:
     return splits
 
 
-def _exchange_rows(process_set, full, places) -> list[list[int]]:
+def _exchange_rows(process_set, full, places, whole) -> list[list[int]]:
     """Of each tensor, how many rows each rank has."""
     mine = [number for place in places for number in (place.shape[0], math.prod(place.shape[1:]), int(place.dtype))]
-    told = _gather_numbers(process_set, f"{full}/rows", mine)
+    told = _gather_numbers(process_set, f"{full}/rows", [*mine, *whole])
+    _agree(process_set, full, "shape", [tuple(one[len(mine):]) for one in told])
     for i in range(len(places)):
         _agree(process_set, full, "widths of rows", [one[3 * i + 1] for one in told])
         _agree(process_set, full, "types", [_name_of(one[3 * i + 2]) for one in told])

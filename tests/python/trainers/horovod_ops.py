@@ -107,6 +107,8 @@ def sparse():
     close(got.to_dense(), sum(dense))
     close(hvd.sparse_allreduce_async(dense[rank].to_sparse(1), name="sparse", op=hvd.Average)().to_dense(),
           sum(dense) / size)
+    taller = torch.zeros(inputs[0].shape[0] + (rank == 1), *inputs[0].shape[1:]).to_sparse()
+    refused(hvd.HorovodInternalError, "on the shape of 'allgather.taller.sparse'", hvd.sparse_allreduce_async(taller, "taller").wait)
     refused(TypeError, "sparse_allreduce_async", hvd.allreduce, dense[rank].to_sparse())
     refused(NotImplementedError, "Average or Sum", hvd.sparse_allreduce_async, dense[rank].to_sparse(), "s", hvd.Max)
 

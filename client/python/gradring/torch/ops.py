@@ -108,7 +108,7 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: str | None = None, op=Ave
             values = values / size if values.is_floating_point() else values.div(size, rounding_mode="trunc")
         return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=True)
     return SparseHandle(exchange.allgather(TENSORS, parts, name=f"{name}.sparse" if name else None,
-                                           process_set=process_set), whole)
+                                           process_set=process_set, whole=shape), whole)
 
 
 # ---- allgather ----
