@@ -19,7 +19,7 @@ void ViewChange::restore(const AcceptorRecord& record) {
   if (record_.last_commit && record_.last_commit->epoch == record_.epoch) {
     view_ = record_.last_commit->proposal.view;
   }
-  highest_round_ = record_.promised.round;
+  highest_ = record_.promised;
 }
 
 // ---- reasons ----
@@ -139,7 +139,7 @@ bool ViewChange::quorum(const std::set<std::string>& nodes, const View& next) co
 
 bool ViewChange::promise(const std::string& from, uint64_t epoch, const Ballot& ballot, Time now) {
   if (!of_this_epoch(from, epoch)) return false;
-  highest_round_ = std::max(highest_round_, ballot.round);
+  highest_ = std::max(highest_, ballot);
   if (ballot < record_.promised && !planted(Bug::kLowerBallotsAccepted)) {
     send(from, change::Refuse{view_.incarnation, view_.epoch, record_.promised});
     return false;
@@ -246,7 +246,7 @@ void ViewChange::apply(const change::Commit& commit, Time now) {
   owed_promise_.reset();
   owed_accepted_.reset();
   phase_ = Phase::kIdle;
-  highest_round_ = 0;
+  highest_ = {};
   fruitless_ = 0;
   wanted_ = false;
   wanted_since_ = lost_since_ = propose_at_ = waiting_since_ = healing_since_ = 0;

@@ -130,6 +130,7 @@ class ViewChange {
   std::map<std::string, Failure> losses_seen() const;
   size_t place() const;  // among the members that are not lost, by node id
   void propose(Time now);
+  void give_up_beaten();
   void ask_again(const std::string& node);
   void check_promises(Time now);
   void commit(const Vote& vote, Time now);
@@ -180,7 +181,7 @@ class ViewChange {
   Time phase_since_ = 0;
   Time waiting_since_ = 0;  // for our turn: the last attempt of ours, or the first of another one
   int fruitless_ = 0;       // attempts of ours that reached no quorum, since the network changed
-  uint64_t highest_round_ = 0;
+  Ballot highest_;          // heard of, in this epoch
   Ballot ballot_;
   std::map<std::string, change::Promise> promises_;
   std::set<std::string> accepted_by_;

@@ -1,6 +1,7 @@
 // The proposer's part of a view change: rules V1, V3, V5.
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "daemon/core/planted.h"
@@ -12,10 +13,11 @@ namespace gradring::core {
 void ViewChange::propose(Time now) {
   now_ = now;
   propose_at_ = 0;
+  highest_ = std::max(highest_, record_.promised);
+  if (highest_.round == std::numeric_limits<uint64_t>::max()) return give_up_beaten();
   phase_ = Phase::kPreparing;
   phase_since_ = waiting_since_ = now;
-  highest_round_ = std::max(highest_round_, record_.promised.round) + 1;
-  ballot_ = {highest_round_, node_};
+  ballot_ = highest_ = {highest_.round + 1, node_};
   promises_.clear();
   accepted_by_.clear();
   proposal_.reset();
@@ -26,6 +28,16 @@ void ViewChange::propose(Time now) {
     actions_->record();
   }
   send_to_all(change::Prepare{view_.incarnation, view_.epoch, ballot_, !pressing_}, view_);
+}
+
+// Nobody can ask after that, and whoever began anew with low numbers would break his promise.
+void ViewChange::give_up_beaten() {
+  Failure failure{Cause::kProtocol, {}};
+  failure.blame.node = highest_.node;
+  failure.blame.evidence = "asked for a new view with the last number that there is (" +
+                           std::to_string(highest_.round) + "), so that nobody can ask after it";
+  over_ = true;
+  actions_->give_up(failure);
 }
 
 // A member that may not have heard what we ask for at the moment.
@@ -144,7 +156,7 @@ void ViewChange::commit(const Vote& vote, Time now) {
 
 void ViewChange::on_message(const std::string& from, const change::Refuse& m, Time now) {
   if (!of_this_epoch(from, m.epoch)) return;
-  highest_round_ = std::max(highest_round_, m.promised.round);
+  highest_ = std::max(highest_, m.promised);
   if (phase_ != Phase::kIdle && m.promised > ballot_) postpone(now);
 }
 

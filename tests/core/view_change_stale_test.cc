@@ -7,6 +7,7 @@
 namespace gradring::core {
 namespace {
 
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -100,6 +101,29 @@ TEST(ViewChange, ABallotIsWrittenDownBeforeAnybodyHearsOfIt) {
   ASSERT_THAT(council.sent<change::Prepare>("a", "b"), SizeIs(1));
   ASSERT_THAT(council.records("a"), SizeIs(1)) << "another life must not use it for another view";
   EXPECT_EQ(council.records("a")[0].promised, council.sent<change::Prepare>("a", "b")[0].ballot);
+}
+
+// A number above it would be 0: it would break the promise, and nobody would take it.
+TEST(ViewChange, AfterTheLastBallotThereIsTheJobIsGivenUp) {
+  for (const std::string policy : {"fail", "elastic"}) {
+    constexpr uint64_t kLast = UINT64_MAX;
+    Council council(3, policy);
+    council.inject("c", "a", change::Prepare{kTrain, 1, {kLast, "c"}});
+    council.inject("c", "b", change::Refuse{kTrain, 1, {kLast, "c"}});
+    council.crash("c");  // it never goes on with it
+    council.at("b").want(true, council.now);
+    council.settle(60 * kSecond);
+    for (const std::string node : {"a", "b"}) {
+      const auto failure = council.gave_up(node);
+      ASSERT_TRUE(failure) << policy << ": node " << node << " asks in vain for ever";
+      EXPECT_EQ(failure->cause, Cause::kProtocol);
+      EXPECT_EQ(failure->blame.node, "c");
+      EXPECT_THAT(failure->blame.evidence, HasSubstr("so that nobody can ask after it"));
+      for (const AcceptorRecord& record : council.records(node)) {
+        EXPECT_TRUE(node == "b" || record.promised.round == kLast) << "took back its promise";
+      }
+    }
+  }
 }
 
 }  // namespace
