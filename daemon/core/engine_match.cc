@@ -313,15 +313,19 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
     ++counters_.frames_repeated;
     return done_with(from, f, unit);
   }
-  // Looked for where it should be: in a large job there are as many of these as nodes.
-  const std::vector<RankInfo>& its = view_.members[from].ranks;
-  const bool speaks_for_itself = std::any_of(
-      its.begin(), its.end(), [&ready](const RankInfo& info) { return info.rank == ready.rank; });
-  if (!speaks_for_itself && (!view_.closed || view_.has(ready.rank))) {
+  const auto refuse = [&](const std::string& why) {
     done_with(from, f, unit);
-    return protocol_fault(from, "READY in the name of rank " + std::to_string(ready.rank) +
-                                    ", which is not on that node");
+    protocol_fault(from, "READY " + why);
+  };
+  // Looked for where it should be: in a large job there are as many of these as nodes.
+  const bool speaks_for_itself =
+      std::ranges::count(view_.members[from].ranks, ready.rank, &RankInfo::rank) > 0;
+  if (!speaks_for_itself && (!view_.closed || view_.has(ready.rank))) {
+    return refuse("in the name of rank " + std::to_string(ready.rank) +
+                  ", which is not on that node");
   }
+  // So that all of them can be added up.
+  if (ready.contributions > kRanksMax) return refuse("of more ranks than any job has");
   Op& op = op_of(f.key);
   const bool known = tree_ ? (op.tree.below & tree_.bit_of(from)) != 0 : op.contributions[from] > 0;
   if (known || op.state == OpState::kFailed) {
@@ -330,8 +334,7 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
   }
   if (ready.signature.collective == Collective::kBroadcast && op.root_node.empty() &&
       !view_.has(ready.signature.root)) {
-    done_with(from, f, unit);
-    return protocol_fault(from, "READY for a broadcast from a rank outside the job");
+    return refuse("for a broadcast from a rank outside the job");
   }
   arrived(op, std::nullopt, ready.late_us);
   if (tree_) {

@@ -124,6 +124,17 @@ TEST(EngineProtocol, AReadyInTheNameOfAForeignRank) {
   }
 }
 
+// Added up with those of two others it would be 1, by which an average would be divided.
+TEST(EngineProtocol, AReadyOfMoreRanksThanAnyJobHas) {
+  Waiting story(3);
+  Frame ready = story.ring.frame(FrameType::kReady, op(1));
+  ready.ready.rank = 0;
+  ready.ready.contributions = UINT32_MAX;
+  ready.ready.signature = average_of(1);
+  story.expect_fault(0, ready, "READY of more ranks than any job has");
+  EXPECT_EQ(story.ring.engine(1).open_ops(), 0u);
+}
+
 TEST(EngineProtocol, AReadyForABroadcastFromNowhere) {
   Waiting story;
   Frame ready = story.ring.frame(FrameType::kReady, op(1));
