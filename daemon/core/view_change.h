@@ -72,7 +72,10 @@ class ViewChange {
   void lost(const std::string& node, const Failure& failure, bool for_good, Time now);
   void found(const std::string& node, Time now);
   // It was done with the job before it was lost: nobody misses it, but it answers no more.
-  void gone(const std::string& node) { gone_.insert(node); }
+  void gone(const std::string& node) {
+    gone_.insert(node);
+    away_.erase(node);  // nor does it come back
+  }
   // A lane to this member broke and others go on: what was under way on it is lost. `why` is for
   // people.
   void lane_lost(const std::string& node, const std::string& why, Time now);

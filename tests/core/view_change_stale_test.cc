@@ -94,6 +94,20 @@ TEST(ViewChange, WhoLeftForGoodAndComesInAgainIsNotLost) {
   EXPECT_FALSE(council.at("b").wanted());
 }
 
+// It was done with the job when its daemon began to restart, and does not come back from that.
+TEST(ViewChange, WhoIsGoneIsWaitedForNoMore) {
+  Council council(3);
+  council.crash("c");
+  for (const std::string node : {"a", "b"}) {
+    council.at(node).away("c");
+    council.at(node).gone("c");
+  }
+  council.at("a").want(true, council.now);
+  council.settle(60 * kSecond);
+  EXPECT_EQ(council.members("a"), "a b");
+  EXPECT_EQ(council.members("b"), "a b");
+}
+
 TEST(ViewChange, ABallotIsWrittenDownBeforeAnybodyHearsOfIt) {
   Council council(3);
   council.reports_at_once = false;
