@@ -69,7 +69,11 @@ void Membership::restore(const JobRecord& record, uint64_t engine_epoch, Time no
   live.returned = true;
   for (const Member& member : live.view.members) {
     if (member.node == node_ || live.done.count(member.node) > 0) continue;
-    if (peers_.count(member.node) == 0) awaited_.insert(member.node);
+    if (peers_.count(member.node) > 0 || !awaited_.insert(member.node).second) continue;
+    // Where it was done with a job that was restored before this one, it misses words of that too.
+    for (auto& [other, restored] : live_) {
+      if (restored.change) restored.change->away(member.node);
+    }
   }
   // The engine may not have heard of it.
   for (const LocalPlace& place : record.local) {

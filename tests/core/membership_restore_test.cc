@@ -108,6 +108,38 @@ TEST_F(MembershipRestore, WhoIsNoMemberOfTheViewThatItHeardOfIsExcluded) {
   }
 }
 
+// All others were done with the first job, so it waits for nobody; b is met again for the sake of
+// the second one. What was said to b in the new view of the first one before that is lost: nobody
+// says it again unless that view ends.
+TEST_F(MembershipRestore, WhoIsMetAgainForAnotherJobMissedWordsOfThisOneToo) {
+  JobRecord first = running();
+  first.view.members.push_back({"c", {{3, 0, 300, 14, 1}}});
+  first.view.size = 4;
+  JobRecord second = first;
+  second.view.incarnation[0] = 2;
+  second.local = {{2001, 0, 0, 110, 11, true}, {2002, 1, 1, 111, 12, true}};
+  first.done = {"b", "c"};  // so that it goes on at once
+  const JobId id = first.view.incarnation;
+  EXPECT_CALL(hands_, freeze_engine(_, 3)).Times(testing::AnyNumber());
+  next_.restore(first, 3, kSecond);
+  next_.restore(second, 3, kSecond);
+  next_.peer_up("c");
+  change::Commit commit;
+  commit.incarnation = id;
+  commit.epoch = 4;
+  commit.proposal.view = first.view;
+  commit.proposal.view.epoch = 4;
+  EXPECT_CALL(hands_, adopt_engine(id, commit.proposal, _));
+  next_.on_message("c", commit, 2 * kSecond);
+  EXPECT_CALL(hands_, freeze_engine(id, 4)).Times(0);
+  next_.tick(3 * kSecond);
+  testing::Mock::VerifyAndClearExpectations(&hands_);
+
+  EXPECT_CALL(hands_, freeze_engine(id, 4));
+  next_.peer_up("b");
+  next_.tick(20 * kSecond);
+}
+
 // Only nodes that are there no more were to tell it that the job went on without it: c has come in
 // since, and invites the rank that was started again.
 TEST_F(MembershipRestore, AnInvitationToAJobThatHasLeftItOutIsAnsweredByAQuestion) {
