@@ -55,6 +55,11 @@ def test_gradients_are_copied_as_often_as_the_documents_say(ring):
         assert {(one["hook"], one["views"], one["kept"]): (one["torch"], one["gradring"]) for one in said} == COPIES
 
 
+def test_hooks_that_start_ops_when_one_ends_do_so_in_one_order_on_all_ranks(ring):
+    for of_one_hook in zip(*ring.run("chained_hooks"), strict=True):
+        assert len({one["digest"] for one in of_one_hook}) == 1, of_one_hook
+
+
 def test_checkpoints_are_written_and_read(ring):
     for said in ring.run("checkpoint"):
         assert len(said) == 4 and all(one["same"] for one in said), said

@@ -19,6 +19,7 @@ from .._native import Code
 from ..deadline import LOOK, Deadline
 from ..errors import GradringError
 from ..stalls import under_way
+from .chains import is_chained
 from .devices import Device
 from .untraced import untraced
 
@@ -110,7 +111,8 @@ class Work(dist.Work):
             self._end_told.set_result(self._outputs)
             return self._future
         self._due = Deadline(self._timeout)
-        if _finisher.is_this_thread():  # a callback may wait for it here, and nobody else would finish it
+        # A callback may wait for it here, and nobody else would finish it.
+        if _finisher.is_this_thread() or is_chained():
             while not self.end_by(self._due):
                 pass
         else:
