@@ -172,8 +172,6 @@ class JobEngine {
   Op& op_of(const OpKey& key);
   Op* submitted_as(uint32_t index, const Submission& submission) const;
   void meet(Op& op, uint32_t rank, const Signature& signature);
-  void begin_ready(Op& op) const;
-  void arrived(Op& op, std::optional<uint32_t> index, uint32_t late_us) const;
   // `from`: who told us; nobody if it was found here.
   void mismatch(Op& op, const MismatchBody& body, std::optional<uint32_t> from = {});
   bool moved(const Op& op) const;
@@ -181,10 +179,14 @@ class JobEngine {
   uint32_t locals_here(const Op& op) const;
   uint32_t contributions_here(const Op& op) const;
   void line_up(Op& op);
+  void on_mismatch(uint32_t from, const Frame& frame);
+
+  // engine_ready.cc
+  void begin_ready(Op& op) const;
+  void arrived(Op& op, std::optional<uint32_t> index, uint32_t late_us) const;
   void say_ready(Op& op);
   void check_ready(Op& op);
   void on_ready(uint32_t from, const Frame& frame, std::optional<uint32_t> unit);
-  void on_mismatch(uint32_t from, const Frame& frame);
   uint32_t speaker_of(const Op& op) const;
 
   // engine_inputs.cc
