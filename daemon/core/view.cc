@@ -1,6 +1,7 @@
 #include "daemon/core/view.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "proto/check.h"
@@ -85,10 +86,10 @@ void sort_into_ring(std::vector<Member>* members) {
 std::string fault_of(const View& view) {
   if (view.size == 0 && !view.closed) return "the view has no ranks";
   std::vector<uint32_t> seen;
-  for (size_t i = 0; i < view.members.size(); ++i) {
-    const Member& member = view.members[i];
+  std::set<std::string_view> nodes;  // there may be thousands
+  for (const Member& member : view.members) {
     if (member.ranks.empty() && !view.closed) return "node " + member.node + " has no ranks";
-    if (view.index_of(member.node) != i) return "node " + member.node + " is listed twice";
+    if (!nodes.insert(member.node).second) return "node " + member.node + " is listed twice";
     for (size_t k = 0; k < member.ranks.size(); ++k) {
       const uint32_t rank = member.ranks[k].rank;
       if (view.epoch == 1 && rank >= view.size) {
