@@ -75,6 +75,8 @@ class ViewChange {
   void gone(const std::string& node) {
     gone_.insert(node);
     away_.erase(node);  // nor does it come back
+    // Else a view for a table alone, which leaves nobody out, would wait for it for ever.
+    pressing_ = pressing_ || wanted_ || frozen();
   }
   // A lane to this member broke and others go on: what was under way on it is lost. `why` is for
   // people.

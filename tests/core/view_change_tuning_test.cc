@@ -72,6 +72,20 @@ TEST(ViewChange, WhoIsLostIsNotWaitedForEither) {
   EXPECT_EQ(council.at("b").view().tuning, Tuning{});
 }
 
+// It was done with the job, which was not known yet when the table was asked for, and its daemon
+// ended before it could answer.
+TEST(ViewChange, WhoIsDoneAndGoneIsNotWaitedForEither) {
+  Council council(3);
+  for (const char* node : {"a", "b"}) council.hold("c", node);
+  council.at("a").want_tuning(some_table(), council.now);
+  council.settle(100 * kMillisecond);
+  council.crash("c");
+  for (const char* node : {"a", "b"}) council.at(node).gone("c");
+  council.settle(60 * kSecond);
+  EXPECT_EQ(council.members("a"), "a b");
+  EXPECT_EQ(council.members("b"), "a b");
+}
+
 TEST(ViewChange, ATableWaitsForWhateverElseIsUnderWay) {
   Council council(3);
   council.reports_at_once = false;
