@@ -184,7 +184,8 @@ Status ControlThread::restore(const core::JobRecord& job, core::Time now) {
   jobs_.restore(job.view, std::move(install));
   node_log_.save(job);
   for (const core::Member& member : job.view.members) {
-    if (member.node == setup_.config.node || job.done.count(member.node) > 0) continue;
+    if (member.node == setup_.config.node) continue;
+    // Also who is done with the job: if it is gone, whatever is still asked of it must fail.
     peers_.expect(member.node, now + std::max(setup_.config.restart_grace, kSpeakFor));
   }
   for (const core::LocalPlace& place : job.local) {

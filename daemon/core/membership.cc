@@ -72,7 +72,7 @@ void Membership::session_lost(SessionId session, const std::string& evidence,
 
 void Membership::peer_up(const std::string& node) {
   peers_.insert(node);
-  const bool awaited = awaited_.erase(node) > 0;
+  awaited_.erase(node);
   for (auto& [id, live] : live_) {
     if (!live.change || live.failure) continue;
     live.change->found(node, now_);
@@ -88,7 +88,7 @@ void Membership::peer_up(const std::string& node) {
   }
   retry_deferred();
   settle_all();
-  if (awaited) go_on_where_met();
+  go_on_where_met();
 }
 
 // What it proposed and we accepted it has committed meanwhile, of which its peer_up() tells us, or

@@ -156,7 +156,7 @@ class Membership {
 
   // ---- another life of this daemon (rule R1) ----
   // Before anything else happens, for each job recorded by the last one; its engine is there, in
-  // this epoch. For each other member that is not done peer_up() or peer_lost() must follow.
+  // this epoch. For each other member peer_up() or peer_lost() must follow.
   void restore(const JobRecord& record, uint64_t engine_epoch, Time now);
   // The same where the job's data plane did not outlive it: its ranks are lost, as `failure` says,
   // and of an elastic job the vote is left, for those who go on.

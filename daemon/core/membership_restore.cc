@@ -123,6 +123,13 @@ void Membership::go_on_if_met(const JobId& job) {
   const bool waits = std::any_of(view.members.begin(), view.members.end(),
                                  [&](const Member& m) { return awaited_.count(m.node) > 0; });
   if (waits) return;
+  // Where all others were done with the job and none of them is there, nobody could answer. It goes
+  // on as it is, as it would have without the restart, unless one of them comes back.
+  const Live& live = it->second;
+  const bool alone = std::ranges::all_of(view.members, [&](const Member& m) {
+    return m.node == node_ || (live.done.count(m.node) > 0 && peers_.count(m.node) == 0);
+  });
+  if (alone && view.members.size() > 1 && !live.change->frozen()) return end_if_over(job);
   it->second.returned = false;
   want_change(job, true);
   end_if_over(job);

@@ -140,6 +140,37 @@ TEST_F(MembershipRestore, WhoIsMetAgainForAnotherJobMissedWordsOfThisOneToo) {
   next_.tick(20 * kSecond);
 }
 
+// The others were done with the job, and their daemons are gone for good: nobody could answer, and
+// what a rank here still asks for can only fail, as it would have without the restart.
+TEST_F(MembershipRestore, WhereAllOthersAreDoneAndGoneTheJobGoesOnAsItIs) {
+  JobRecord record = running();
+  record.view.policy = "fail";
+  record.view.members.push_back({"c", {{3, 0, 300, 14, 1}}});
+  record.view.size = 4;
+  record.done = {"b", "c"};
+  const JobId id = record.view.incarnation;
+  EXPECT_CALL(hands_, freeze_engine(_, _)).Times(0);
+  EXPECT_CALL(hands_, close(_, _, _)).Times(0);
+  EXPECT_CALL(hands_, member_gone(id, _, _)).Times(2);
+  next_.restore(record, 3, kSecond);
+  for (const char* node : {"b", "c"}) next_.peer_lost(node, Cause::kPeerLost, "was not met again");
+  for (Time now = 2; now < 200; ++now) next_.tick(now * kSecond);
+  testing::Mock::VerifyAndClearExpectations(&hands_);
+
+  EXPECT_CALL(hands_, close(1001, id, _));
+  EXPECT_CALL(hands_, close(1002, id, _));
+  next_.engine_absent(id, {std::nullopt, "b", {Cause::kPeerLost, {}}, true});
+  for (Time now = 200; now < 300; ++now) next_.tick(now * kSecond);
+}
+
+TEST_F(MembershipRestore, WhereAllOthersWereDoneAndOneComesBackTheViewEnds) {
+  JobRecord record = running();
+  record.done = {"b"};
+  next_.restore(record, 3, kSecond);
+  EXPECT_CALL(hands_, freeze_engine(record.view.incarnation, 3));
+  next_.peer_up("b");
+}
+
 // Only nodes that are there no more were to tell it that the job went on without it: c has come in
 // since, and invites the rank that was started again.
 TEST_F(MembershipRestore, AnInvitationToAJobThatHasLeftItOutIsAnsweredByAQuestion) {
