@@ -31,9 +31,11 @@ struct Orders {
   uint32_t nodes = 0;
   gradring::core::Bug bug = gradring::core::Bug::kNone;
   bool rough = false;
+  bool crowded = false;
   bool trace = false;
 
   gradring::sim::Scenario draw(uint64_t seed) const {
+    if (crowded) return gradring::sim::draw_crowded(seed);
     return rough ? gradring::sim::draw_rough(seed) : gradring::sim::draw_scenario(seed, nodes);
   }
 };
@@ -101,7 +103,8 @@ class Runs {
     totals_.pieces += stats.pieces;
     totals_.slow_reports += stats.slow_reports;
     if (!violation.empty()) {
-      const std::string how = orders_.rough        ? " --rough"
+      const std::string how = orders_.crowded      ? " --crowded"
+                              : orders_.rough      ? " --rough"
                               : orders_.nodes != 0 ? fmt::format(" --nodes {}", orders_.nodes)
                                                    : "";
       fmt::print("\nVIOLATION seed {}: {}\nreplay it with: gradring-sim --replay {}{}\n", seed,
@@ -149,6 +152,7 @@ int main(int argc, char** argv) {
                                                           "run one seed again, exactly as it ran")(
       "rough",
       "more faults, for as long as there is work; trainers that start over and leave early")(
+      "crowded", "as --rough, with several jobs on each node and daemons that restart more often")(
       "trace", "with --replay: a line for everything that happens")(
       "jobs", po::value(&jobs)->default_value(1), "run so many seeds at a time, 1 to 256")(
       "bug", po::value(&bug)->default_value(0),
@@ -178,8 +182,9 @@ int main(int argc, char** argv) {
     std::cerr << "gradring-sim: --trace goes with --replay\n";
     return 2;
   }
-  if (nodes != 0 && values.count("rough") > 0) {
-    std::cerr << "gradring-sim: --rough draws the number of nodes; leave out --nodes\n";
+  if (nodes != 0 && values.count("rough") + values.count("crowded") > 0) {
+    std::cerr
+        << "gradring-sim: --rough and --crowded draw the number of nodes; leave out --nodes\n";
     return 2;
   }
   if (nodes > 64) {
@@ -207,6 +212,7 @@ int main(int argc, char** argv) {
   orders.nodes = nodes;
   orders.bug = static_cast<gradring::core::Bug>(bug);
   orders.rough = values.count("rough") > 0;
+  orders.crowded = values.count("crowded") > 0;
   orders.trace = values.count("trace") > 0;
   Runs runs(orders);
   std::vector<std::thread> others;

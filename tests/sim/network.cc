@@ -155,7 +155,7 @@ void World::forget_ended(uint32_t index) {
 void World::expect_others(uint32_t index) {
   SimNode* node = nodes_[index].get();
   for (uint32_t other = 0; other < scenario_.nodes; ++other) {
-    if (other == index) continue;
+    if (other == index || !node->expects("n" + std::to_string(other))) continue;
     const uint64_t connection = link(index, other).connection;
     events_.in(kRestartGrace, [this, node, index, other, connection] {
       node->run([this, node, index, other, connection] {
@@ -287,6 +287,11 @@ void World::strike(const Fault& fault) {
       return heal(fault.a, fault.b, delay(100 * core::kMillisecond));
     case FaultKind::kLoseLane:
       return lose_lane(fault);
+    case FaultKind::kStall:
+      ++stats_.faults;
+      link(fault.a, fault.b).control.send(&events_, fault.lasts, [] {});
+      if (fault.mask % 2 == 0) link(fault.a, fault.b).data.send(&events_, fault.lasts, [] {});
+      return;
     case FaultKind::kDamage:
       ++stats_.faults;
       link(fault.a, fault.b).damage_percent = fault.percent;

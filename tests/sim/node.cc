@@ -75,6 +75,13 @@ std::vector<core::SessionId> SimNode::known_sessions() const {
   return list;
 }
 
+bool SimNode::expects(const std::string& node) const {
+  return std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
+    const auto& [id, record] = entry;
+    return has_engine(id) && record.view.index_of(node);
+  });
+}
+
 void SimNode::run(const std::function<void()>& what) {
   if (!alive_) return;
   if (paused_) return backlog_.push_back(what);

@@ -114,6 +114,8 @@ class SimNode : public core::MembershipActions {
   // Sessions of the last life.
   bool has_record(const JobId& job) const { return records_.count(job) > 0; }
   std::vector<core::SessionId> known_sessions() const;
+  // By the records of the last life, as a daemon does: somebody to be met again.
+  bool expects(const std::string& node) const;
   void pause() { paused_ = true; }
   void resume();
   bool paused() const { return paused_; }

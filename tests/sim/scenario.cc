@@ -43,13 +43,14 @@ OpSpec draw_op(Random* random, uint32_t size, uint32_t elements) {
   return op;
 }
 
-JobSpec draw_job(Random* random, uint32_t index, uint32_t nodes) {
+// `elsewhere`: jobs after the first are on some of the nodes even where these are few.
+JobSpec draw_job(Random* random, uint32_t index, uint32_t nodes, bool elsewhere) {
   JobSpec job;
   job.name = "job" + std::to_string(index);
   const uint32_t per_node = nodes > 16 ? between(random, 1, 2) : chance(random, 60) ? 1 : 3;
   std::vector<uint32_t> hosts;
   for (uint32_t n = 0; n < nodes; ++n) {
-    if (nodes <= 4 || index == 0 || chance(random, 80)) hosts.push_back(n);
+    if ((nodes <= 4 && !elsewhere) || index == 0 || chance(random, 80)) hosts.push_back(n);
   }
   if (hosts.empty()) hosts.push_back(0);
   for (const uint32_t host : hosts) {
@@ -268,7 +269,7 @@ bool Scenario::keeps_records() const {
   });
 }
 
-Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
+Scenario draw(uint64_t seed, uint32_t nodes, bool crowded) {
   Random random(seed ^ 0x6772616472696e67u);
   Scenario s;
   s.seed = seed;
@@ -283,9 +284,11 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   s.reorder_data = chance(&random, 50);
   s.duplicate_percent = chance(&random, 30) ? between(&random, 1, 20) : 0;
   s.stale_percent = chance(&random, 30) ? between(&random, 1, 20) : 0;
-  const uint32_t jobs = s.nodes > 8 || chance(&random, 80) ? 1 : 2;
+  const uint32_t jobs = crowded                              ? between(&random, 2, 5)
+                        : s.nodes > 8 || chance(&random, 80) ? 1
+                                                             : 2;
   for (uint32_t i = 0; i < jobs; ++i) {
-    s.jobs.push_back(draw_job(&random, i, s.nodes));
+    s.jobs.push_back(draw_job(&random, i, s.nodes, crowded));
     draw_trouble(&random, &s.jobs.back());
   }
   draw_collectives(&s);
@@ -314,6 +317,8 @@ Scenario draw_scenario(uint64_t seed, uint32_t nodes) {
   return s;
 }
 
+Scenario draw_scenario(uint64_t seed, uint32_t nodes) { return draw(seed, nodes, false); }
+
 Scenario draw_mismatched(uint64_t seed) {
   Scenario scenario = draw_scenario(seed, 0);
   for (JobSpec& job : scenario.jobs) {
@@ -326,8 +331,8 @@ Scenario draw_mismatched(uint64_t seed) {
   return scenario;
 }
 
-Scenario draw_rough(uint64_t seed) {
-  Scenario s = draw_scenario(seed, 0);
+Scenario roughen(Scenario s) {
+  const uint64_t seed = s.seed;
   Random random(seed ^ 0x726f756768000000u);
   for (JobSpec& job : s.jobs) {
     const auto size = static_cast<uint32_t>(job.node_of_rank.size());
@@ -362,5 +367,7 @@ Scenario draw_rough(uint64_t seed) {
   }
   return s;
 }
+
+Scenario draw_rough(uint64_t seed) { return roughen(draw_scenario(seed, 0)); }
 
 }  // namespace gradring::sim

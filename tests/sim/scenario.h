@@ -57,6 +57,7 @@ enum class FaultKind : uint8_t {
   kRestart,          // of the daemon alone: it comes back with its records, within the grace or not
   kRestartSpeaking,  // likewise, in the midst of telling others of a view change
   kLoseLane,         // one of those between a and b, at both ends or one way
+  kStall,            // what a sends to b comes late, in its order; nobody notices
   kDamage,           // some of the slices from a to b come with a flipped bit
 };
 struct Fault {
@@ -134,11 +135,20 @@ Scenario draw_retuned(uint64_t seed);
 // ops or more and at least one fault.
 Scenario draw_scenario(uint64_t seed, uint32_t nodes);
 
+// Likewise; `crowded`: of several jobs, which are on some of the nodes each.
+Scenario draw(uint64_t seed, uint32_t nodes, bool crowded);
+// Adds what draw_rough() promises.
+Scenario roughen(Scenario scenario);
+
 // Likewise; and one rank of each job differs from the others in one op of every step.
 Scenario draw_mismatched(uint64_t seed);
 
 // Likewise; and that is only the beginning: faults go on for as long as there is work, trainers
 // start over again and again, and several leave early.
 Scenario draw_rough(uint64_t seed);
+
+// Likewise; and each node is in several jobs, on some of the nodes each and some of them short, and
+// every other fault is a daemon that restarts.
+Scenario draw_crowded(uint64_t seed);
 
 }  // namespace gradring::sim

@@ -45,6 +45,20 @@ TEST(Simulation, InvariantsHoldWhereItIsRough) {
   EXPECT_GT(sum.grown, seeds / 5);
 }
 
+// Jobs end, form and change beside each other on nodes whose daemons restart.
+TEST(Simulation, InvariantsHoldWhereNodesHaveSeveralJobs) {
+  Stats sum;
+  const uint64_t seeds = kSanitized ? 20 : 200;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    World world(draw_crowded(seed));
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    sum.restarts += world.stats().restarts;
+    sum.views += world.stats().views;
+  }
+  EXPECT_GT(sum.restarts, seeds * 2);
+  EXPECT_GT(sum.views, seeds * 8);
+}
+
 // Each found something once, as the generator is now.
 TEST(Simulation, SeedsThatFoundSomethingDoSoNoMore) {
   // A node is drained of its last rank when a view change that it wanted then ends the job there.

@@ -110,6 +110,9 @@ std::string describe(const Fault& fault) {
       return fmt::format("lane {} of n{} and n{} breaks{}", fault.mask & 1, fault.a, fault.b,
                          (fault.mask & 2) != 0 ? " one way" : "") +
              tail;
+    case FaultKind::kStall:
+      return "what n" + std::to_string(fault.a) + " says to n" + std::to_string(fault.b) +
+             " comes late";
     case FaultKind::kDamage:
       return fmt::format("n{} -> n{} damages {} % of the slices", fault.a, fault.b, fault.percent) +
              tail;
