@@ -115,7 +115,9 @@ void Membership::forget_claims_of(const std::string& node) {
   std::erase_if(gatherings_, [](const auto& entry) {
     return entry.second.local.empty() && entry.second.remote.empty();
   });
-  for (const auto& [id, live] : live_) invite_anew({live.view.job, live.token});
+  for (const auto& [id, live] : live_) {
+    if (!live.joiners.empty()) invite_anew({live.view.job, live.token});
+  }
 }
 
 void Membership::peer_lost(const std::string& node, Cause cause, const std::string& evidence) {
