@@ -130,7 +130,11 @@ void Membership::peer_lost(const std::string& node, Cause cause, const std::stri
   failure.blame.evidence = evidence;
   std::vector<JobId> concerned;
   for (const auto& [id, live] : live_) {
-    if (live.view.index_of(node)) concerned.push_back(id);
+    if (live.view.index_of(node)) {
+      concerned.push_back(id);
+    } else if (live.change) {
+      live.change->not_away(node);
+    }
   }
   for (const JobId& id : concerned) {
     const auto it = live_.find(id);

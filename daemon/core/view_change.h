@@ -83,6 +83,8 @@ class ViewChange {
   void lane_lost(const std::string& node, const std::string& why, Time now);
   // Is restarting: waited for, until found() or lost().
   void away(const std::string& node) { away_.insert(node); }
+  // It does not come back, and is no member.
+  void not_away(const std::string& node) { away_.erase(node); }
   // Silent for now: not waited for.
   void suspect(const std::string& node, bool suspected);
   // Something else asks for a new view. `at_once`: nobody else knows of it.
