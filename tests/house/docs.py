@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Holds the documents to what is in the tree: links lead somewhere, a promise that is said to hold names
-a test that exists, as does every test of Python that a page names, and every library the build asks for is explained.
+a test that exists, as does every test of Python that a page names, what stands there as a command can be run as
+one, and every library the build asks for is explained.
 
 usage: docs.py ROOT        exit 0: no complaint; 1: complaints on stdout
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 PROMISE = re.compile(r"^\|.*\*\*(holds|in part)\*\*")
 TEST_NAME = re.compile(r"`((?:[\w/.-]+\.py::\w+)|(?:\w+\.\w+))`")
 MENTIONED = re.compile(r"`(tests/[\w/.-]+\.py(?:::\w+)?)`")
+# A line of its own that is set in, or in backticks with words behind it.
+COMMAND = re.compile(r"(?:^    |`)((?:tests|tools)/[\w/.-]+)(?= [^`]|$)")
 CONTRACT = "docs/failure-contract.md"
 
 
@@ -71,6 +75,17 @@ def missing_tests(root, path, text):
                 yield f"{path}:{number}: there is no test {name}."
 
 
+def no_commands(root, path, text):
+    """What is said to be run by its name, and the system would not."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in COMMAND.findall(line):
+            file = root / name
+            if not file.is_file():
+                yield f"{path}:{number}: there is no {name} to run."
+            elif not os.access(file, os.X_OK):
+                yield f"{path}:{number}: {name} may not be executed; write python3 in front of it."
+
+
 def unexplained_libraries(cmake, text):
     for match in re.finditer(r"(?:find_package\((\w+)|IMPORTED_TARGET (\w+))", cmake):
         name = match[1] or match[2]
@@ -88,6 +103,7 @@ def check(root):
         if path.suffix == ".md":
             text = (root / path).read_text()
             complaints.extend(broken_links(root, path, text))
+            complaints.extend(no_commands(root, path, text))
             if path.as_posix() != CONTRACT:  # whose promises say more, below
                 complaints.extend(missing_tests(root, path, text))
     complaints.extend(unproven_promises(root, (root / CONTRACT).read_text()))

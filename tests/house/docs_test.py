@@ -63,6 +63,16 @@ class Documents(unittest.TestCase):
         self.plant("docs/faq.md", "`tests/e2e/test_life.py`\n")
         self.assert_one("docs/faq.md:1: there is no test tests/e2e/test_life.py")
 
+    def test_a_command_that_is_none(self):
+        self.plant("tools/list.py", "")
+        (self.root / "tools/chaos").touch(mode=0o755)
+        self.plant("docs/a.md", "    tools/chaos --hours 1\n`python3 tools/list.py .` as `tools/list.py` says\n")
+        self.assertEqual(docs.check(self.root), [])
+        self.plant("docs/b.md", "it is made by `tools/list.py --wheel W`\n")
+        self.assert_one("docs/b.md:1: tools/list.py may not be executed; write python3 in front of it")
+        self.plant("docs/b.md", "    tools/lost     # finds it\n")
+        self.assert_one("docs/b.md:1: there is no tools/lost to run")
+
     def test_a_library_that_nobody_explains(self):
         self.plant("cmake/dependencies.cmake", "find_package(Threads)\nfind_package(Boost 1.74)\n")
         self.assert_one("Boost")
