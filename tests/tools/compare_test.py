@@ -1,4 +1,4 @@
-"""tools/compare, with a measurement that stands for itself: where it is called and what it refuses."""
+"""tools/compare, with a measurement that stands for itself: where it is called and what it refuses. And tools/scaling."""
 
 import shutil
 import subprocess
@@ -47,6 +47,23 @@ class Compare(unittest.TestCase):
             self.skipTest(done.stderr)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, "there is no nobody; known: .*gradring, gradring-bf16")
+
+
+class Scaling(unittest.TestCase):
+    def test_what_is_asked_for_is_judged_before_anything_is_built(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder).resolve() / "source"
+            shutil.copytree(ROOT / "tools/lib", source / "tools/lib", ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copy(ROOT / "tools/scaling", source / "tools/scaling")
+            (source / "CMakePresets.json").write_text("no preset: nothing can be built\n")
+            (source / "docs").mkdir()
+            (source / "docs/scaling.md").touch()
+            for words, complaint in ((["--agian"], "unrecognized arguments: --agian"), (["--page", "no.md"], "there is no page no.md"),
+                                     (["--again"], "nothing was predicted yet")):
+                done = subprocess.run([source / "tools/scaling", *words], cwd=folder, text=True, capture_output=True, timeout=60,
+                                      check=False)
+                self.assertIn(complaint, done.stderr)
+                self.assertNotIn("configuring", done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,15 @@ def main():
     parser.add_argument("--program", type=Path, default=ROOT / "build/bin/gradring-scale")
     parser.add_argument("--page", type=Path, default=ROOT / "docs/scaling.md")
     parser.add_argument("--again", action="store_true", help="make the page from what was predicted the last time")
+    parser.add_argument("--judge", action="store_true", help=argparse.SUPPRESS)  # of the rest, and nothing else
     options = parser.parse_args()
     raw = ROOT / "build/scaling.json"
+    if not options.page.is_file():
+        sys.exit(f"scaling: there is no page {options.page} to write into")
+    if options.again and not raw.is_file():
+        sys.exit(f"scaling: nothing was predicted yet: there is no {raw}; leave out --again")
+    if options.judge:
+        return
     if not options.again:
         found = predict.all_of(options.program, lambda text: print(text, flush=True))
         raw.write_text(json.dumps({**found, "published": predict.PUBLISHED}, indent=1), encoding="utf-8")
