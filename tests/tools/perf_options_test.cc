@@ -33,6 +33,18 @@ TEST(PerfOptions, AsInTheManual) {
   EXPECT_THAT((*parse({"allreduce", "--all", "--min=8", "--max=8"}))->cases, SizeIs(83));
 }
 
+// Scripts give all collectives the same flags, so they are taken; people are told.
+TEST(PerfOptions, OfOtherCollectivesAreTakenAndSaidToChangeNothing) {
+  EXPECT_EQ((*parse({"allreduce", "--root", "7"}))->unused,
+            "--root changes nothing here: allreduce has none");
+  EXPECT_EQ((*parse({"broadcast", "--op", "max"}))->unused,
+            "--op changes nothing here: broadcast has none");
+  EXPECT_EQ((*parse({"barrier", "--op=max", "--root=1"}))->unused,
+            "--op or --root changes nothing here: barrier has none");
+  EXPECT_EQ((*parse({"reduce", "--op", "max", "--root", "1"}))->unused, "");
+  EXPECT_EQ((*parse({"barrier"}))->unused, "") << "it said so of defaults";
+}
+
 TEST(PerfOptions, AreRefusedInWords) {
   EXPECT_THAT(parse({}).error(), HasSubstr("what to measure"));
   for (const char* join : {"join", "join point"}) {

@@ -94,6 +94,7 @@ int measure(const PerfOptions& options, const gradring_options& place, Communica
       return complain(fmt::format("--root {}: there are only {} ranks", one.root, ranks), kUsage);
     }
   }
+  if (speaks && !options.unused.empty()) complain(options.unused, 0);
   Meter meter(job, largest, options.together, options.memory);
   const Manner manner{options.memory.kind, meter.memory(), options.together,
                       wire_of(options, place)};

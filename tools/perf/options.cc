@@ -1,6 +1,7 @@
 #include "tools/perf/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <boost/program_options.hpp>
 #include <cmath>
@@ -126,6 +127,17 @@ tl::expected<std::vector<Case>, std::string> cases_for(Collective collective, co
   return cases;
 }
 
+// Whoever measures several collectives gives all of them the same flags; but who believes to have
+// measured a sum from rank 3 is told.
+std::string unused_of(Collective collective, const po::variables_map& values) {
+  std::vector<std::string> flags;
+  if (!values["op"].defaulted() && !reduces(collective)) flags.emplace_back("--op");
+  if (!values["root"].defaulted() && !has_root(collective)) flags.emplace_back("--root");
+  if (flags.empty()) return "";
+  return fmt::format("{} changes nothing here: {} has none", fmt::join(flags, " or "),
+                     name_of(collective));
+}
+
 std::string judge(const PerfOptions& options, const po::variables_map& values) {
   if (values.count("ranks") > 0 && (options.ranks < 1 || options.ranks > kRanksMax)) {
     return fmt::format("--ranks takes 1 to {}", kRanksMax);
@@ -231,6 +243,7 @@ tl::expected<std::optional<PerfOptions>, std::string> parse_perf_options(int arg
   if (!cases) return tl::unexpected(cases.error());
   options.cases = std::move(*cases);
   if (std::string wrong = judge(options, values); !wrong.empty()) return tl::unexpected(wrong);
+  options.unused = unused_of(*collective, values);
   return options;
 }
 

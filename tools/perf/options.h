@@ -22,6 +22,7 @@ struct PerfOptions {
   std::string json;         // file; empty: none
   std::string runtime_dir;  // empty: as the environment says
   std::string wire;         // likewise
+  std::string unused;       // a sentence about flags that say nothing here; empty: none
 };
 
 // Reads the command line. Nothing is returned when --help or --version was asked for and printed;
