@@ -246,6 +246,11 @@ TEST(Run, WhatCannotBeStartedIsSaid) {
   EXPECT_EQ(outcome.exit_code, 127);
   EXPECT_THAT(outcome.err, HasSubstr("rank 0: cannot run /no/such/program"));
   EXPECT_THAT(outcome.err, HasSubstr("No such file"));
+  EXPECT_THAT(run({GRADRING_RUN, "-np", "1", "gradring-no-such-program"}).err,
+              HasSubstr("cannot run gradring-no-such-program: No such file or directory, in no"));
+  const auto rsh =
+      run({GRADRING_RUN, "-np", "1", "-H", "elsewhere:1", "--rsh", "/no/such/ssh", "true"});
+  EXPECT_THAT(rsh.err, HasSubstr("cannot run /no/such/ssh: No such file")) << "it named a folder .";
   EXPECT_EQ(run({GRADRING_RUN, "-np"}).exit_code, 2);
   EXPECT_EQ(run({GRADRING_RUN, "--help"}).exit_code, 0);
 }
@@ -259,6 +264,9 @@ TEST(Run, AScriptWhoseInterpreterIsMissingIsNotSaidToBeMissing) {
   const auto outcome = run({GRADRING_RUN, "-np", "1", script});
   EXPECT_EQ(outcome.exit_code, 127);
   EXPECT_THAT(outcome.err, HasSubstr("it is there, but not the program that its first line names"));
+  const std::string path = "PATH=" + folder.path() + ":" + std::getenv("PATH");
+  const auto along_path = run({"env", path, GRADRING_RUN, "-np", "1", "train"});
+  EXPECT_THAT(along_path.err, HasSubstr("it is there, but not the program")) << "a moved venv's";
 }
 
 TEST(Run, HelpThatCannotBeWrittenIsToldInWords) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 extern char** environ;
@@ -89,17 +90,42 @@ struct Descriptors {
   _exit(127);
 }
 
+// Whether there is a file to execute; execvp looks along PATH for what has no slash.
+bool is_there(const Process& process, const std::filesystem::path& directory) {
+  const std::string& program = process.command[0];
+  std::error_code ignored;
+  if (program.find('/') != std::string::npos) {
+    return std::filesystem::exists(directory / program, ignored);
+  }
+  const std::string_view name = "PATH=";
+  for (const std::string& variable : process.environment) {
+    if (!variable.starts_with(name)) continue;
+    std::istringstream folders(variable.substr(name.size()));
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      if (std::filesystem::exists(directory / folder / program, ignored)) return true;
+    }
+    return false;
+  }
+  return false;
+}
+
 std::string cannot_run(const Process& process, int error) {
   const std::string& program = process.command[0];
   const std::filesystem::path directory = process.directory.empty() ? "." : process.directory;
-  // execvp looks along PATH for what has no slash.
+  std::string where = process.directory.empty() ? "" : " in " + process.directory;
   std::error_code ignored;
-  const bool there = error == ENOENT && program.find('/') != std::string::npos &&
-                     std::filesystem::exists(directory / program, ignored);
-  return fmt::format("cannot run {} in {}: {}", program, directory.string(),
-                     there ? "it is there, but not the program that its first line names to run it "
-                             "(one that ends in CR is another)"
-                           : std::strerror(error));
+  std::string why = std::strerror(error);
+  if (error == ENOENT && std::filesystem::exists(directory, ignored)) {
+    if (is_there(process, directory)) {
+      why =
+          "it is there, but not the program that its first line names to run it (one that ends in "
+          "CR is another)";
+    } else if (program.find('/') == std::string::npos) {
+      where = "";
+      why += ", in no folder of PATH";
+    }
+  }
+  return fmt::format("cannot run {}{}: {}", program, where, why);
 }
 
 }  // namespace
