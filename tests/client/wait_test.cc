@@ -40,6 +40,18 @@ TEST_F(Wait, EndsAtItsDeadlineAndCanGoOn) {
   EXPECT_EQ(gradring_wait(comm_.get(), request, 5000, nullptr), GRADRING_OK);
 }
 
+// As that of a group, train[0,2], which zsh takes for a pattern that no file matches.
+TEST_F(Wait, NamesACommandThatAShellTakesAsItIs) {
+  gradring_options options = options_for(daemon_.runtime_dir(), 1);
+  options.job = "it's[0,2]";
+  gradring_comm* comm = nullptr;
+  ASSERT_EQ(gradring_open(&options, &comm), GRADRING_OK) << gradring_last_error();
+  const Comm group(comm);
+  const gradring_request request = submit(group, barrier_op());
+  EXPECT_EQ(gradring_wait(group.get(), request, 0, nullptr), GRADRING_ERR_DEADLINE);
+  EXPECT_THAT(gradring_last_error(), HasSubstr(" job 'it'\\''s[0,2]'` tells who waits for whom"));
+}
+
 TEST_F(Wait, ConsumesTheRequest) {
   const gradring_request request = submit_barrier();
   daemon_.complete(daemon_.wait_for_operations(1).at(0));

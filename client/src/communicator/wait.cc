@@ -5,6 +5,7 @@
 #include "client/src/communicator/communicator.h"
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
+#include "client/src/session/runtime_dir.h"
 
 namespace gradring::client {
 namespace {
@@ -183,7 +184,7 @@ void Communicator::waited_for_input(uint64_t nanoseconds) {
 
 Status Communicator::still_under_way(uint64_t ticket, int64_t timeout_ms) {
   const auto advice = [](Communicator& of) {
-    return of.session_.advice("job " + of.settings_.job, "who waits for whom");
+    return of.session_.advice("job " + shell_word(of.settings_.job), "who waits for whom");
   };
   if (const auto far = far_request(ticket)) {
     Inside inside(*far->body);

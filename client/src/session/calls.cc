@@ -4,6 +4,7 @@
 
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
+#include "client/src/session/runtime_dir.h"
 #include "client/src/session/session.h"
 #include "proto/version.h"
 
@@ -16,8 +17,8 @@ std::string Session::advice(std::string_view command, std::string_view tells) co
                        place_.node,
                        static_cast<double>(connection_->welcome.restart_grace_ms()) / 1000);
   }
-  return fmt::format("`gradringctl --runtime-dir {} {}` tells {}", place_.runtime_dir, command,
-                     tells);
+  return fmt::format("`gradringctl --runtime-dir {} {}` tells {}", shell_word(place_.runtime_dir),
+                     command, tells);
 }
 
 tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mutex>& lock,
@@ -125,7 +126,7 @@ Status Session::wait_for_room(std::unique_lock<std::mutex>& lock, TimePoint dead
   return {Code::kUnavailable,
           fmt::format("the daemon on node {} does not take messages: it is stopped or overloaded; "
                       "`gradringctl --runtime-dir {} status` tells how it is",
-                      place_.node, place_.runtime_dir)};
+                      place_.node, shell_word(place_.runtime_dir))};
 }
 
 void Session::send(wire::ClientMessage message) {

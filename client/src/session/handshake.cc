@@ -184,7 +184,7 @@ Status Handshake::overdue() const {
   return {Code::kUnavailable,
           fmt::format("the daemon on node {} does not open the session: it is stopped or "
                       "overloaded; `gradringctl --runtime-dir {} status` tells how it is",
-                      welcome_->node(), runtime_dir_)};
+                      welcome_->node(), shell_word(runtime_dir_))};
 }
 
 void Handshake::close_in_child() {

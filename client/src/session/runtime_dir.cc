@@ -3,17 +3,30 @@
 #include <fmt/format.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 namespace gradring::client {
 
 std::string attach_path(const std::string& runtime_dir) { return runtime_dir + "/attach.sock"; }
 std::string control_path(const std::string& runtime_dir) { return runtime_dir + "/control.sock"; }
 
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_./:@%+=,").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string start_command(const std::string& runtime_dir) {
   if (runtime_dir == kDefaultRuntimeDir) return "systemctl start gradringd";
-  return "gradringd --runtime-dir " + runtime_dir;
+  return "gradringd --runtime-dir " + shell_word(runtime_dir);
 }
 
 Status check_length(const std::string& runtime_dir) {
@@ -42,7 +55,7 @@ Status unreachable(const std::string& runtime_dir, const std::string& path, int 
           "permission denied; ask for membership of the sockets' group, which `ls -l {}` names "
           "(the "
           "daemon there, if it does not run yet, starts with `{}`)",
-          runtime_dir, start);
+          shell_word(runtime_dir), start);
       break;
     case ECONNREFUSED:
       why = fmt::format(
@@ -54,7 +67,7 @@ Status unreachable(const std::string& runtime_dir, const std::string& path, int 
       why = fmt::format(
           "the daemon does not take connections (overloaded or stopped); look at it with "
           "`gradringctl --runtime-dir {} status`, or restart it with `{}`",
-          runtime_dir, start);
+          shell_word(runtime_dir), start);
       break;
     default:
       why = fmt::format("{}; start the daemon with `{}`", std::strerror(error), start);
