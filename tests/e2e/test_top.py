@@ -141,7 +141,8 @@ def test_without_a_terminal_it_says_what_to_do(single):
     node = single.nodes[0]
     status, out, complaint = node.ctl("top")
     assert status == 2 and out == "" and "top --once" in complaint and "--json" in complaint
-    for words in (["--size", "80x24"], ["--once", "--size", "80"], ["--once", "--size", "80x24x"], ["now"]):
+    for words in (["--size", "80x24"], ["--once", "--size", "80"], ["--once", "--size", "80x24x"], ["now"],
+                  ["--once", "--size", "0x24"], ["--once", "--size", "80x1"]):
         assert node.ctl("top", *words)[0] == 2, words
 
 

@@ -35,6 +35,7 @@ std::optional<top::Size> parse_size(const std::string& text) {
   if (width.ec != std::errc() || width.ptr == end || *width.ptr != 'x') return std::nullopt;
   const auto height = std::from_chars(width.ptr + 1, end, size.height);
   if (height.ec != std::errc() || height.ptr != end) return std::nullopt;
+  if (size.width == 0 || size.height < 2) return std::nullopt;  // nothing would be in it
   if (size.width > kMost || size.height > kMost) return std::nullopt;
   return size;
 }
