@@ -121,7 +121,7 @@ def test_who_comes_in_the_moment_of_anothers_end_waits_for_it(pair):
 
 def test_who_asks_for_nonsense_is_told_so(single):
     for words in (["--matrix", "--seconds", "0"], ["--matrix", "--seconds", "61"], ["--matrix", "--size", "5M"],
-                  ["--matrix", "--size", "0"], ["--force"], ["--svg", "x.svg"], ["--size", "1K"]):
+                  ["--matrix", "--size", "0"], ["--force"], ["--matrix", "--latency"], ["--svg", "x.svg"], ["--size", "1K"]):
         assert single.nodes[0].ctl("bandwidth", *words)[0] == 2, words
     status, text, _ = single.nodes[0].ctl("bandwidth", "--matrix")
     assert status == 0 and "no peers" in text

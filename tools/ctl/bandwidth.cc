@@ -71,6 +71,7 @@ tl::expected<Wish, Status> parse_bandwidth(const Arguments& arguments) {
   }
   // As of a variable of the shell that is not set.
   if (values.count("svg") > 0 && probe.svg.empty()) return usage("--svg takes a name, not nothing");
+  if (matrix && probe.latency) return usage("--matrix or --latency: one of them is measured");
   const bool measures = matrix || probe.latency;
   if (!measures && (probe.force || !size.empty() || !probe.svg.empty())) {
     return usage("--size, --svg and --force are of --matrix and --latency, which measure");
