@@ -5,10 +5,12 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "proto/version.h"
 #include "tests/scale/model.h"
 #include "tests/scale/ring.h"
 
@@ -148,14 +150,15 @@ void check(const Orders& orders) {
   }
 }
 
-Orders orders_of(int argc, char** argv, bool* help) {
+// Nothing where help or the version was asked for, and is printed.
+std::optional<Orders> orders_of(int argc, char** argv) {
   Orders orders;
   po::options_description options(
       "gradring-scale COMMAND: gradring's core under virtual time, with the costs of a machine\n"
       "  check      the figures of figures.json, measured and predicted\n"
       "  allreduce  one after the other\n"
       "  train      steps of a model of models.json");
-  options.add_options()("help", "this text");
+  options.add_options()("help", "this text")("version", "print the version");
   options.add_options()("command", po::value(&orders.command), "the COMMAND");
   options.add_options()("folder", po::value(&orders.folder)->default_value(GRADRING_SCALE_FOLDER),
                         "where machines.json, models.json and figures.json are");
@@ -180,8 +183,14 @@ Orders orders_of(int argc, char** argv, bool* help) {
   po::store(po::command_line_parser(argc, argv).options(options).positional(positional).run(),
             values);
   po::notify(values);
-  *help = values.count("help") > 0;
-  if (*help) std::cout << options;
+  if (values.count("help") > 0) {
+    std::cout << options;
+    return std::nullopt;
+  }
+  if (values.count("version") > 0) {
+    std::cout << "gradring-scale " << kProductVersion << "\n";
+    return std::nullopt;
+  }
   if (orders.nodes.empty()) orders.nodes = {4};
   if (orders.bytes.empty()) orders.bytes = {64 << 20};
   if (orders.wires.empty()) orders.wires = {"native"};
@@ -189,10 +198,10 @@ Orders orders_of(int argc, char** argv, bool* help) {
 }
 
 int run(int argc, char** argv) {
-  bool help = false;
   try {
-    const Orders orders = orders_of(argc, argv, &help);
-    if (help) return 0;
+    const std::optional<Orders> told = orders_of(argc, argv);
+    if (!told) return 0;
+    const Orders& orders = *told;
     if (orders.command == "check") {
       check(orders);
     } else if (orders.command == "allreduce") {

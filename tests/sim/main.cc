@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "proto/version.h"
 #include "tests/sim/world.h"
 
 namespace po = boost::program_options;
@@ -145,8 +146,8 @@ int main(int argc, char** argv) {
   uint64_t replay = 0;
   uint32_t bug = 0;
   uint32_t jobs = 1;
-  options.add_options()("help", "this text")("seeds", po::value(&seeds)->default_value("1..100"),
-                                             "run these seeds, A..B or one number")(
+  options.add_options()("help", "this text")("version", "print the version")(
+      "seeds", po::value(&seeds)->default_value("1..100"), "run these seeds, A..B or one number")(
       "nodes", po::value(&nodes)->default_value(0),
       "number of nodes, 1 to 64; 0: drawn from the seed")("replay", po::value(&replay),
                                                           "run one seed again, exactly as it ran")(
@@ -170,6 +171,10 @@ int main(int argc, char** argv) {
   if (values.count("help") > 0) {
     std::cout << options
               << "Exit: 0 all invariants held, 1 a violation (its seed is printed), 2 usage.\n";
+    return 0;
+  }
+  if (values.count("version") > 0) {
+    std::cout << "gradring-sim " << gradring::kProductVersion << "\n";
     return 0;
   }
   if (values.count("replay") > 0) {
