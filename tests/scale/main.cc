@@ -1,6 +1,10 @@
 // gradring-scale: what the cost model says, as JSON. tools/scaling makes a page of it.
 
+#include <algorithm>
+#include <array>
 #include <boost/program_options.hpp>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -53,15 +57,30 @@ Machine machine_named(const Machines& machines, const std::string& name) {
   return it->second;
 }
 
+// Of these 0 is no cost that is left out, but a machine that does nothing.
+constexpr std::array kNeeded = {"ranks",        "processors",  "lanes",
+                                "lane_gbit",    "thread_gbs",  "memory_gbs",
+                                "payload_part", "slice_bytes", "slots"};
+
+bool is_cost(const std::string& field, double value) {
+  const bool needed = std::ranges::find(kNeeded, field) != kNeeded.end();
+  return std::isfinite(value) && (needed ? value > 0 : value >= 0);
+}
+
 // As machines.json has it, but for what --set says.
 Machine machine_of(const Orders& orders) {
   Machine machine = machine_named(read_machines(orders.folder + "/machines.json"), orders.machine);
   for (const std::string& change : orders.changes) {
-    const size_t equals = change.find('=');
-    const bool good =
-        equals != std::string::npos && set_field(&machine, change.substr(0, equals),
-                                                 std::strtod(change.c_str() + equals + 1, nullptr));
-    if (!good) throw std::runtime_error("--set wants FIELD=NUMBER, got '" + change + "'");
+    const size_t equals = std::min(change.find('='), change.size() - 1);
+    const std::string field = change.substr(0, equals);
+    const char* const end = change.data() + change.size();
+    double value = 0;
+    const auto read = std::from_chars(change.data() + equals + 1, end, value);
+    const bool good = read.ec == std::errc() && read.ptr == end && is_cost(field, value) &&
+                      set_field(&machine, field, value);
+    if (!good)
+      throw std::runtime_error("--set wants FIELD=NUMBER as machines.json has it, got '" + change +
+                               "'");
   }
   return machine;
 }
@@ -150,6 +169,21 @@ void check(const Orders& orders) {
   }
 }
 
+template <class Number>
+void expect(const char* flag, Number value, uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return;
+  throw std::runtime_error(std::string(flag) + " wants " + std::to_string(least) + " to " +
+                           std::to_string(most));
+}
+
+void judge(const Orders& orders) {
+  constexpr uint64_t kBytesMost = uint64_t{1} << 40;
+  for (const uint32_t nodes : orders.nodes) expect("--nodes", nodes, 1, 65536);
+  for (const uint64_t bytes : orders.bytes) expect("--bytes", bytes, 1, kBytesMost);
+  expect("--bucket", orders.bucket, 1, kBytesMost);
+  expect("--steps", orders.steps, 1, 1'000'000);
+}
+
 // Nothing where help or the version was asked for, and is printed.
 std::optional<Orders> orders_of(int argc, char** argv) {
   Orders orders;
@@ -194,6 +228,7 @@ std::optional<Orders> orders_of(int argc, char** argv) {
   if (orders.nodes.empty()) orders.nodes = {4};
   if (orders.bytes.empty()) orders.bytes = {64 << 20};
   if (orders.wires.empty()) orders.wires = {"native"};
+  judge(orders);
   return orders;
 }
 

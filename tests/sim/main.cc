@@ -81,7 +81,8 @@ class Runs {
 
   std::optional<uint64_t> take() {
     const std::lock_guard lock(mutex_);
-    if (next_ > orders_.last || over_) return std::nullopt;
+    if (over_) return std::nullopt;
+    over_ = next_ == orders_.last;  // which may be the largest number that there is
     return next_++;
   }
 
@@ -110,7 +111,8 @@ class Runs {
                                                    : "";
       fmt::print("\nVIOLATION seed {}: {}\nreplay it with: gradring-sim --replay {}{}\n", seed,
                  violation, seed, how);
-      over_ = ++violations_ == 10 || orders_.bug != gradring::core::Bug::kNone;
+      ++violations_;
+      over_ = over_ || violations_ == 10 || orders_.bug != gradring::core::Bug::kNone;
     }
     show_progress();
   }
@@ -162,7 +164,7 @@ int main(int argc, char** argv) {
   po::variables_map values;
   Orders orders;
   try {
-    po::store(po::parse_command_line(argc, argv, options), values);
+    po::store(po::command_line_parser(argc, argv).options(options).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
     std::cerr << "gradring-sim: " << error.what() << "; see --help\n";
