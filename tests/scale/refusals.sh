@@ -1,3 +1,4 @@
+#!/bin/sh
 # What gradring-scale says of numbers that no ring has: it ends with status 2 and a sentence with those words.
 set -eu
 program=$1
