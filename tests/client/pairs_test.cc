@@ -116,7 +116,7 @@ TEST_F(Pairs, TakeOpsBeforeTheOtherRankIsThere) {
   EXPECT_THAT(gradring_last_error(),
               AllOf(HasSubstr("request " + std::to_string(request) +
                               ", send to rank 5, is still under way after 0 ms; "),
-                    HasSubstr("gradringctl"), HasSubstr("job job[1:5]")));
+                    HasSubstr("gradringctl"), HasSubstr("job 'job[1:5]'")));
   let_in(join(2));
   daemon_.complete(early.operations(0));
   EXPECT_EQ(wait(request), GRADRING_OK) << gradring_last_error();
