@@ -71,16 +71,18 @@ bool is_cost(const std::string& field, double value) {
 Machine machine_of(const Orders& orders) {
   Machine machine = machine_named(read_machines(orders.folder + "/machines.json"), orders.machine);
   for (const std::string& change : orders.changes) {
-    const size_t equals = std::min(change.find('='), change.size() - 1);
+    const size_t equals = std::min(change.find('='), change.size());
     const std::string field = change.substr(0, equals);
-    const char* const end = change.data() + change.size();
+    const std::string number = change.substr(std::min(equals + 1, change.size()));
+    const char* const end = number.data() + number.size();
     double value = 0;
-    const auto read = std::from_chars(change.data() + equals + 1, end, value);
+    const auto read = std::from_chars(number.data(), end, value);
     const bool good = read.ec == std::errc() && read.ptr == end && is_cost(field, value) &&
                       set_field(&machine, field, value);
-    if (!good)
+    if (!good) {
       throw std::runtime_error("--set wants FIELD=NUMBER as machines.json has it, got '" + change +
                                "'");
+    }
   }
   return machine;
 }
