@@ -151,6 +151,26 @@ TEST_F(RestartDuring, ACloseIsStillALeave) {
   EXPECT_EQ(leaves[1].leave().job(), kFakeJob);
 }
 
+// Else it is the death of this rank to the next daemon, and to the others.
+TEST_F(RestartDuring, ALeaveThatNobodyHeardIsSaidByClose) {
+  daemon_.die(Listeners::kKept);
+  EXPECT_EQ(gradring_abort(comm_.get(), "no such batch"), GRADRING_ERR_DEADLINE);
+  daemon_.come_back();
+  comm_.reset();
+  const auto leaves = daemon_.wait_for_messages(wire::ClientMessage::kLeave, 1);
+  ASSERT_EQ(leaves.size(), 1u);
+  EXPECT_EQ(leaves.back().leave().failed(), "no such batch");
+}
+
+TEST_F(RestartDuring, ALeaveThatIsLostWithADaemonIsSaidByClose) {
+  daemon_.set([](Script& script) { script.answer_leave = false; });
+  EXPECT_EQ(gradring_leave(comm_.get()), GRADRING_ERR_DEADLINE);
+  daemon_.set([](Script& script) { script.answer_leave = true; });
+  restart();
+  comm_.reset();
+  EXPECT_EQ(daemon_.wait_for_messages(wire::ClientMessage::kLeave, 2).size(), 2u);
+}
+
 TEST_F(RestartDuring, ACloseDoesNotWaitForTheDaemonToComeBack) {
   submit_barrier();
   for (const Listeners listeners : {Listeners::kKept, Listeners::kGone}) {

@@ -84,17 +84,31 @@ Status Communicator::leave(TimePoint deadline, const std::string& failed) {
 
 Status Communicator::say_that_we_leave(std::unique_lock<std::mutex>& lock, TimePoint deadline,
                                        const std::string& failed) {
-  if (session_.lost() || std::exchange(has_left_, true)) return {};
+  if (unheard_leave_) session_.look(lock);  // whether the daemon has gone since
+  if (session_.lost()) return {};
+  // One that is only slow has it in its queue.
+  const bool again =
+      unheard_leave_ && (session_.away() || session_.life() != unheard_leave_->queued_in);
+  if (std::exchange(has_left_, true) && !again) return {};
   // Who has not come in yet has nothing to leave: the closing of the attach socket is enough.
   if (joining_) {
     session_.hang_up();
     return {};
   }
+  const std::string words = again ? std::exchange(unheard_leave_, std::nullopt)->words : failed;
   wire::ClientMessage message;
   message.mutable_leave()->set_job(job_);
-  message.mutable_leave()->set_failed(failed);
+  message.mutable_leave()->set_failed(words);
   const auto left = session_.call(lock, std::move(message), wire::DaemonMessage::kLeft, deadline);
-  return left ? Status() : left.error();
+  if (left) return {};
+  const Code code = left.error().code();
+  // It had heard it, and this rank is in no job of that handle any more.
+  if (again && code == Code::kPermissionDenied) return {};
+  const bool queued = code == Code::kDeadlineExceeded && !session_.away();
+  if (queued || session_.away() || code == Code::kUnavailable) {
+    unheard_leave_ = {words, queued ? session_.life() : 0};
+  }
+  return left.error();
 }
 
 void Communicator::close(TimePoint deadline) {

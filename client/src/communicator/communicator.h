@@ -353,6 +353,12 @@ class Communicator final : private Session::Events, private GpuPool::User {
   std::map<uint64_t, Scratch> standing_in_;      // open, by ticket
   std::multimap<uint64_t, std::byte*> spare_;    // memory for them, by its length
   bool has_left_ = false;
+  // One that nobody has confirmed, and the life of the session in whose queue it is; 0: in none.
+  struct UnheardLeave {
+    std::string words;
+    uint64_t queued_in;
+  };
+  std::optional<UnheardLeave> unheard_leave_;
   bool newcomer_ = false;  // came into a running job, and has not been at a join point yet
   std::optional<Outcome> job_failure_;  // from JobClosed
   std::optional<Outcome> last_words_;   // how pending requests end at the session's alarm

@@ -247,6 +247,7 @@ void Session::hung_up() {
 void Session::come_back() {
   connection_ = std::make_unique<Connection>(resumption_->take());
   resumption_.reset();
+  ++life_;
   attach_open_ = control_open_ = true;
   resubmission_ = next_number();
   // The join comes before the ops of its job, and those before all other calls: a trainer that

@@ -86,6 +86,8 @@ class Session final : private Reader::Source {
   uint64_t id() const { return connection_->welcome.session(); }
   const std::string& secret() const { return connection_->welcome.secret(); }
   bool away() const { return resumption_.has_value(); }
+  // Another one whenever the daemon has come back: what was sent to the last may be lost.
+  uint64_t life() const { return life_; }
   // Whether the daemon is gone for this session, for good.
   bool lost() const { return lost_.has_value(); }
   bool interrupted() const { return interruption_.has_value(); }
@@ -242,6 +244,7 @@ class Session final : private Reader::Source {
   uint64_t resubmission_ = 0;
 
   std::optional<Resumption> resumption_;
+  uint64_t life_ = 1;
   TimePoint last_words_until_{};
   std::optional<Ending> leaving_;
   TimePoint leave_at_ = kNever;
