@@ -52,6 +52,28 @@ def test_the_end_of_the_daemon_is_told_by_each_call(request):
     assert by_node[1][-1]["code"] == "UNAVAILABLE", by_node[1]
 
 
+def test_who_shuts_down_does_not_wait_for_a_daemon_that_is_stopped(request):
+    """Neither for its word that this rank has left, longer than a moment, nor for one of each piece of memory."""
+    with two_nodes(request.config) as ring:
+        node = ring.nodes[0]
+        store = ring.cluster.folder / "store"
+        command = [*ring.environment(), sys.executable, TRAINERS / "lives.py", store, "stopped"]
+        one = ring.cluster.start_trainer("stopped", command, node, 0, 1)
+        deadline = time.monotonic() + 60
+        while not reports(one):
+            assert time.monotonic() < deadline, one.complains()[-800:]
+            time.sleep(0.05)
+        node.daemon.signal(signal.SIGSTOP)
+        try:
+            store.with_name("store-stopped").touch()
+            assert one.wait(20) == 0, one.complains()[-800:]
+        finally:
+            node.daemon.signal(signal.SIGCONT)
+            one.kill()
+        node.wait_ready(1)
+        assert reports(one)[-1]["took"] < 6
+
+
 def test_torchs_groups_of_one_store_are_told_apart(ring):
     for said in ring.run("store_again", seconds=60):
         assert said == [{"total": 4.0}] * 3

@@ -57,7 +57,9 @@ void Arena::Block::hide_at(void* pages) const {
 }
 
 Arena::Arena(std::shared_ptr<gradring_comm> comm) : comm_(std::move(comm)), owner_(::getpid()) {}
-Arena::~Arena() { free_idle(); }
+// Segments go with the communicator, which is closed right behind: to free each by itself would
+// wait for a daemon that is stopped or away, half a minute each.
+Arena::~Arena() = default;
 
 // What is idle here the parent may have in use by now, and it is the same memory.
 void Arena::check_owner() const {
