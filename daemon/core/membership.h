@@ -347,6 +347,7 @@ class Membership {
   // end.cc
   void gone(const JobId& job, SessionId session);
   static JobDone done_of(const Live& live);
+  void say_done_again(const std::string& to, const Live* live, uint64_t epoch);
   void on_job_done(const std::string& from, const JobDone& done);
   void say_done_if_over(const JobId& job);
   void end_if_over(const JobId& job);

@@ -315,6 +315,7 @@ void Membership::on_change(const std::string& from, const Message& message) {
   Live* live = it == live_.end() ? nullptr : &it->second;
   if constexpr (std::is_same_v<Message, change::Ask>) {
     if (message.epoch == 0) return on_guest_asks(from, live, message.incarnation);
+    say_done_again(from, live, message.epoch);
   }
   if constexpr (std::is_same_v<Message, change::Commit>) {
     if (live != nullptr && live->joining) return on_join_commit(*live, message);
@@ -349,16 +350,6 @@ template void Membership::on_change(const std::string&, const change::Accepted&)
 template void Membership::on_change(const std::string&, const change::Commit&);
 template void Membership::on_change(const std::string&, const change::Refuse&);
 template void Membership::on_change(const std::string&, const change::Ask&);
-
-void Membership::on_left(const std::string& from, const Left& left) {
-  const auto it = live_.find(left.incarnation);
-  if (it == live_.end()) return;
-  if (it->second.joining) return return_to_gathering(left.incarnation);
-  if (!it->second.change || it->second.failure) return;
-  if (it->second.joiners.erase(from) > 0) set_joiners(it->second);
-  with_change(left.incarnation,
-              [&](ViewChange& change) { change.lost(from, left.failure, true, now_); });
-}
 
 void Membership::peer_suspect(const std::string& node, bool suspected) {
   for (auto& [id, live] : live_) {

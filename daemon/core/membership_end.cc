@@ -115,6 +115,12 @@ void Membership::say_done_if_over(const JobId& job) {
 
 JobDone Membership::done_of(const Live& live) { return {live.view.incarnation, live.lost.empty()}; }
 
+// To one that has heard it before it knew that ranks of ours had come into this epoch.
+void Membership::say_done_again(const std::string& to, const Live* live, uint64_t epoch) {
+  if (live == nullptr || live->view.epoch != epoch || live->done.count(node_) == 0) return;
+  send(to, done_of(*live));
+}
+
 void Membership::on_job_done(const std::string& from, const JobDone& done) {
   const auto it = live_.find(done.incarnation);
   if (it == live_.end()) return;
@@ -127,6 +133,16 @@ void Membership::on_job_done(const std::string& from, const JobDone& done) {
   if (unheard && live.done.count(node_) > 0) send(from, done_of(live));
   end_if_over(done.incarnation);
   fail_unfit_within(done.incarnation);
+}
+
+void Membership::on_left(const std::string& from, const Left& left) {
+  const auto it = live_.find(left.incarnation);
+  if (it == live_.end()) return;
+  if (it->second.joining) return return_to_gathering(left.incarnation);
+  if (!it->second.change || it->second.failure) return;
+  if (it->second.joiners.erase(from) > 0) set_joiners(it->second);
+  with_change(left.incarnation,
+              [&](ViewChange& change) { change.lost(from, left.failure, true, now_); });
 }
 
 // A failed job ends here when our own trainers are out of it: nobody can want anything of us. One

@@ -1,0 +1,71 @@
+// Word that a node is done with a job, which comes before it is known that the node came in.
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "tests/core/membership_town.h"
+
+namespace gradring::core {
+namespace {
+
+JoinRequest elastic(uint32_t rank, uint32_t size) {
+  JoinRequest request = trainer(rank, size);
+  request.policy = "elastic min=1 max=8";
+  return request;
+}
+
+class MembershipDone : public ::testing::Test {
+ protected:
+  // So many nodes, of one rank each, are in the job.
+  void begin(uint32_t ranks) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      sessions_.push_back(town_.join(node_of(rank), elastic(rank, ranks)));
+    }
+    town_.run();
+    job_ = town_.job_of(sessions_[0]);
+    town_.at_join_points = true;
+  }
+
+  // All agree on the next view; what `from` tells `to` comes only as far as they need it.
+  void grow_unheard(const std::string& from, const std::string& to) {
+    town_.hold(from, to);
+    for (const std::string& node : town_.nodes()) town_.at(node).engine_at_join_point(job_);
+    for (;;) {
+      town_.run();
+      const auto waiting = town_.under_way(from, to);
+      if (waiting.empty() || waiting.front() == "change::Commit") return;
+      town_.deliver(from, to);
+    }
+  }
+
+  Town town_{3};
+  std::vector<SessionId> sessions_;
+  JobId job_{};
+};
+
+TEST_F(MembershipDone, ByAGuestThatLeavesBeforeAllKnowThatItCame) {
+  begin(2);
+  const SessionId guest = town_.join("c", elastic(2, 3));
+  town_.run();
+  grow_unheard("a", "b");
+  ASSERT_TRUE(town_.admitted(guest));
+  town_.leave(guest);
+  town_.run();
+  ASSERT_EQ(town_.at("b").view_of(job_)->epoch, 1u);
+  town_.release("a", "b");
+  town_.settle();
+  ASSERT_EQ(town_.at("b").view_of(job_)->epoch, 2u);
+  for (const SessionId session : sessions_) town_.leave(session);
+  town_.settle();
+  for (const std::string& node : town_.nodes()) {
+    EXPECT_EQ(town_.engines(node), 0u) << node << " waits for word that it has had";
+  }
+  // Else the next job of that name never forms.
+  const SessionId next = town_.join("b", elastic(0, 1));
+  town_.settle();
+  EXPECT_TRUE(town_.admitted(next));
+}
+
+}  // namespace
+}  // namespace gradring::core
