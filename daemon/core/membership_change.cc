@@ -304,7 +304,7 @@ bool Membership::takes_part(const std::string& from, Live* live, const JobId& jo
     failure.blame.node = node_;
     failure.blame.evidence = "the job has ended there";
     const Failure* const why = live != nullptr ? &*live->failure : departed_.failure(job);
-    send(from, Left{job, why != nullptr ? *why : failure});
+    send(from, Left{job, why != nullptr ? *why : failure, news ? known->epoch : epoch});
   }
   return false;
 }
@@ -329,7 +329,7 @@ void Membership::on_change(const std::string& from, const Message& message) {
         return end_withdrawn(message.incarnation, message.proposal.view.closed);
       }
       if (live == nullptr) return decline(message, "it was gone before it was taken in");
-      const Left left{message.incarnation, *live->failure};
+      const Left left{message.incarnation, *live->failure, message.epoch};
       for (const Member& member : message.proposal.view.members) {
         if (member.node != node_ && member.node != from) send(member.node, left);
       }

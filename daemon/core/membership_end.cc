@@ -7,6 +7,17 @@
 #include "daemon/core/membership_hands.h"
 
 namespace gradring::core {
+namespace {
+
+// With ranks that are not those of which `node` said something in this epoch: it took long.
+bool has_come_since(const View& view, const std::string& node, uint64_t epoch) {
+  const auto member = view.index_of(node);
+  if (epoch == 0 || !member) return false;
+  return std::ranges::any_of(view.members[*member].ranks,
+                             [epoch](const RankInfo& info) { return info.since > epoch; });
+}
+
+}  // namespace
 
 // The first cause that a node hears is the one it tells. Everybody passes it on once, so the news
 // arrives even where the direct way to its source is cut.
@@ -23,7 +34,7 @@ void Membership::fail_job(Live& live, const Failure& cause, const std::string& h
   if (!told) live.explanation = describe(failure);
   if (live.change && live.change->last_commit()) departed_.remember(*live.change->last_commit());
   if (tell == Tell::kAll) tell_members(live, JobFailed{id, live.view.epoch, failure}, heard_from);
-  if (tell == Tell::kLeft) tell_members(live, Left{id, failure}, heard_from);
+  if (tell == Tell::kLeft) tell_members(live, Left{id, failure, live.view.epoch}, heard_from);
   actions_->fail_engine(id, failure);
   for (const SessionId session : live.present) {
     if (told) continue;
@@ -113,7 +124,9 @@ void Membership::say_done_if_over(const JobId& job) {
   end_if_over(job);
 }
 
-JobDone Membership::done_of(const Live& live) { return {live.view.incarnation, live.lost.empty()}; }
+JobDone Membership::done_of(const Live& live) {
+  return {live.view.incarnation, live.lost.empty(), live.view.epoch};
+}
 
 // To one that has heard it before it knew that ranks of ours had come into this epoch.
 void Membership::say_done_again(const std::string& to, const Live* live, uint64_t epoch) {
@@ -125,6 +138,7 @@ void Membership::on_job_done(const std::string& from, const JobDone& done) {
   const auto it = live_.find(done.incarnation);
   if (it == live_.end()) return;
   Live& live = it->second;
+  if (has_come_since(live.view, from, done.epoch)) return;
   live.done.insert(from);
   if (done.in_good_order) live.left.insert(from);
   save(live);
@@ -140,6 +154,7 @@ void Membership::on_left(const std::string& from, const Left& left) {
   if (it == live_.end()) return;
   if (it->second.joining) return return_to_gathering(left.incarnation);
   if (!it->second.change || it->second.failure) return;
+  if (has_come_since(it->second.view, from, left.epoch)) return;
   if (it->second.joiners.erase(from) > 0) set_joiners(it->second);
   with_change(left.incarnation,
               [&](ViewChange& change) { change.lost(from, left.failure, true, now_); });

@@ -226,7 +226,7 @@ void Membership::on_commit(const std::string& from, const Commit& commit) {
     Failure failure{Cause::kPeerLost, {}};
     failure.blame.node = node_;
     failure.blame.evidence = "its connection to node " + from + " broke while the job formed";
-    return send(from, Left{commit.incarnation, failure});
+    return send(from, Left{commit.incarnation, failure, 1});
   }
   if (it->second.state != JobState::kProposed || it->second.joining) return;
   if (it->second.view.members.front().node != from) return;

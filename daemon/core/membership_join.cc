@@ -268,7 +268,7 @@ void Membership::decline(const change::Commit& commit, const std::string& eviden
   failure.blame.node = node_;
   failure.blame.evidence = evidence;
   for (const Member& member : record.view.members) {
-    if (member.node != node_) send(member.node, Left{commit.incarnation, failure});
+    if (member.node != node_) send(member.node, Left{commit.incarnation, failure, commit.epoch});
   }
   const auto me = record.view.index_of(node_);
   if (me && departed_.withdrew(commit.incarnation, record.view.members[*me].ranks)) {

@@ -69,14 +69,17 @@ struct JobFailed {
 struct JobDone {
   JobId incarnation{};
   bool in_good_order = false;  // none of them was lost
+  uint64_t epoch = 0;          // in which that is so; 0: from a daemon that does not say
 
   bool operator==(const JobDone&) const = default;
 };
 
-// The sender takes part in this life of the job no more, and never will again (rule V9c).
+// The sender takes part in this life of the job no more, and never will again (rule V9c), unless
+// other ranks of it come in after this epoch; 0: from a daemon that does not say.
 struct Left {
   JobId incarnation{};
   Failure failure;
+  uint64_t epoch = 0;
 
   bool operator==(const Left&) const = default;
 };

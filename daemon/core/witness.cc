@@ -40,7 +40,8 @@ void Witness::meet(const std::string& node) {
 }
 
 void Witness::leave(const std::string& member) {
-  actions_->send(member, Left{record_.view.incarnation, record_.lost.front().failure});
+  actions_->send(member,
+                 Left{record_.view.incarnation, record_.lost.front().failure, record_.view.epoch});
 }
 
 void Witness::on_message(const std::string& from, const JobMessage& message, Time now) {

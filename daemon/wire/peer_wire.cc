@@ -40,10 +40,12 @@ void fill(const core::JobFailed& from, wire::PeerMessage* to) {
 void fill(const core::JobDone& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_job_done()->mutable_incarnation());
   to->mutable_job_done()->set_in_good_order(from.in_good_order);
+  to->mutable_job_done()->set_epoch(from.epoch);
 }
 void fill(const core::Left& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_job_left()->mutable_incarnation());
   bounded_to_wire(from.failure, to->mutable_job_left()->mutable_failure());
+  to->mutable_job_left()->set_epoch(from.epoch);
 }
 void fill(const core::Unwelcome& from, wire::PeerMessage* to) {
   to->mutable_unwelcome()->set_job(from.job);
@@ -96,6 +98,7 @@ std::optional<core::JobMessage> left_of(const wire::JobLeft& from) {
       !bounded_from_wire(from.failure(), &left.failure)) {
     return std::nullopt;
   }
+  left.epoch = from.epoch();
   return left;
 }
 
@@ -129,6 +132,7 @@ std::optional<core::JobMessage> job_done_of(const wire::JobDone& from) {
   core::JobDone done;
   if (!gradring::from_wire(from.incarnation(), &done.incarnation)) return std::nullopt;
   done.in_good_order = from.in_good_order();
+  done.epoch = from.epoch();
   return done;
 }
 
