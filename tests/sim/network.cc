@@ -325,7 +325,8 @@ void World::send_control(uint32_t from, uint32_t to, const core::JobMessage& mes
     return fault.kind == FaultKind::kDieSpeaking ? crash(fault) : restart(fault);
   }
   if (const auto* accept = std::get_if<core::change::Accept>(&message)) oracle_.note_asked(*accept);
-  l.control.send(&events_, delay(scenario_.latency_max),
+  const bool late = scenario_.late_percent > 0 && random_.below(100) < scenario_.late_percent;
+  l.control.send(&events_, delay(late ? scenario_.late_max : scenario_.latency_max),
                  [this, from, to, generation = l.generation, message] {
                    if (link(from, to).generation == generation) deliver_control(from, to, message);
                  });

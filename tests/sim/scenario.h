@@ -36,13 +36,15 @@ struct JobSpec {
   uint32_t steps = 1;
   std::vector<uint32_t> own_steps = {};  // by rank, where some have fewer; then they join
   std::vector<OpSpec> ops;
-  bool join_points = false;  // each step begins with one
+  bool join_points = false;  // each step begins with one ...
+  bool joins_last = false;   // ... and another follows the last
   uint32_t lives = 1;        // of a trainer, which starts over when it lost its job, or its life
   std::optional<uint32_t> mismatch_rank;  // submits another count ...
   uint32_t mismatch_step = 0;             // ... for op 0 of this step
   bool mismatch_lasts = false;            // and of all later ones
   std::set<uint32_t> early_leavers;       // in their first life they leave ...
   uint32_t leave_after = 0;               // ... after so many steps
+  std::set<uint32_t> visitors = {};       // in later lives they often leave as soon as they are in
 };
 
 enum class FaultKind : uint8_t {
@@ -101,6 +103,9 @@ struct Scenario {
   bool reorder_data = false;
   uint32_t duplicate_percent = 0;
   uint32_t stale_percent = 0;  // messages of a view change that come once more, much later
+  // Of the words of one daemon to another: they, and what it says to it later, may take so long.
+  uint32_t late_percent = 0;
+  Time late_max = 0;
   // Engines that go on for so long at most before they report, as where a GPU is to come to rest.
   uint32_t slow_reports_percent = 0;
   Time slow_report_max = core::kMillisecond;
@@ -148,7 +153,8 @@ Scenario draw_mismatched(uint64_t seed);
 Scenario draw_rough(uint64_t seed);
 
 // Likewise; and each node is in several jobs, on some of the nodes each and some of them short, and
-// every other fault is a daemon that restarts.
+// every other fault is a daemon that restarts. Trainers come when the others end, or leave at once;
+// and words between two daemons are often late.
 Scenario draw_crowded(uint64_t seed);
 
 }  // namespace gradring::sim

@@ -56,6 +56,11 @@ void Trainer::on_admit(const core::View& view) {
   // As a real one takes the state of the model from whoever is there longest.
   step_ = first_step_ = view.epoch == 1 ? 0 : world_->step_of(view);
   state_ = State::kTraining;
+  if (life_ > 1 && spec_.visitors.count(rank_) > 0 && world_->random().below(3) > 0) {
+    return world_->after(core::kMillisecond, [this, life = life_] {
+      if (life == life_) visit();
+    });
+  }
   world_->after(5 * core::kMillisecond, [this, life = life_] {
     if (life == life_) begin_step();
   });
@@ -145,7 +150,9 @@ void Trainer::begin_step() {
     unsubmitted_ = 1;
     return submit(kNoMore);
   }
-  if (failed_ || leaves || step_ >= spec_.steps) return leave();
+  // Who comes in where all others end finds nothing to do.
+  const bool last = spec_.joins_last && first_step_ < spec_.steps && step_ == spec_.steps;
+  if (failed_ || leaves || (step_ >= spec_.steps && !last)) return leave();
   world_->note_step(view_.incarnation, step_);
   if (!spec_.join_points) return submit_all();
   unsubmitted_ = 1;
@@ -303,6 +310,7 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
         first_step_ = step_;
         ++world_->stats().grown;
       }
+      if (step_ >= spec_.steps) return leave();
       return submit_all();
     }
     if (op == kNoMore) return end_op(op);

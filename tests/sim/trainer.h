@@ -81,6 +81,7 @@ class Trainer {
   void end_op(uint32_t op);
   void finish_step();
   void leave();
+  void visit();
   void come_back();
   Signature signature_of(uint32_t op) const;
   void prepare(uint32_t op);

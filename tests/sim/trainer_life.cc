@@ -115,6 +115,13 @@ void Trainer::reattach() {
   }
 }
 
+// It finds that there is nothing for it to do, and its launcher starts it once more.
+void Trainer::visit() {
+  if (state_ != State::kTraining || !open_.empty() || unsubmitted_ != 0) return;
+  leave();
+  if (!restarting_) come_back();
+}
+
 void Trainer::come_back() {
   if (life_ >= spec_.lives) return;
   restarting_ = true;
