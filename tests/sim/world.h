@@ -173,7 +173,9 @@ class World {
   bool all_over() const;
   void check_end();
   bool ranks_missing() const;
-  bool struck() const { return stats_.faults > 0 || stats_.slow_reports > 0; }
+  bool struck() const {
+    return stats_.faults > 0 || stats_.slow_reports > 0 || scenario_.late_percent > 0;
+  }
 
   // judge.cc
   bool has_fault(FaultKind kind) const;
