@@ -73,11 +73,6 @@ TEST(Place, FillsHostsInTheirOrder) {
   EXPECT_EQ(describe_ranks({"a", 2, 1}), "rank 2");
 }
 
-TEST(Quote, SurvivesAShell) {
-  EXPECT_EQ(shell_quoted("plain"), "'plain'");
-  EXPECT_EQ(shell_quoted("it's $HOME; rm -rf"), "'it'\\''s $HOME; rm -rf'");
-}
-
 TEST(Tagger, TagsWholeLines) {
   Tagger tagger("[3] ");
   EXPECT_EQ(tagger.feed("one\ntw"), "[3] one\n");

@@ -269,15 +269,4 @@ std::string random_token() {
   return text;
 }
 
-std::string shell_quoted(const std::string& word) {
-  std::string quoted = "'";
-  for (const char c : word) {
-    if (c == '\'')
-      quoted += "'\\''";
-    else
-      quoted += c;
-  }
-  return quoted + "'";
-}
-
 }  // namespace gradring::tools

@@ -69,7 +69,4 @@ bool is_elastic(const std::string& policy);
 // 128 random bits in hexadecimal: a token that no other launch has.
 std::string random_token();
 
-// Makes any word one word of a POSIX shell.
-std::string shell_quoted(const std::string& word);
-
 }  // namespace gradring::tools

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "proto/shell_word.h"
 #include "tools/common/output.h"
 #include "tools/run/here.h"
 #include "tools/run/launch.h"
@@ -57,7 +58,7 @@ Process connection_to(const Launch& launch, const std::vector<std::string>& rsh)
   if (is_elastic(launch.policy) && std::filesystem::path(rsh.front()).filename() == "ssh")
     process.command.insert(process.command.end(), kNoticeSilence.begin(), kNoticeSilence.end());
   process.command.push_back(launch.share.host);
-  process.command.push_back(fmt::format("exec {} --agent", shell_quoted(program)));
+  process.command.push_back(fmt::format("exec {} --agent", gradring::shell_word(program.native())));
   for (char** variable = environ; *variable != nullptr; ++variable)
     process.environment.emplace_back(*variable);
   process.lifeline = to_line(launch) + "\n";

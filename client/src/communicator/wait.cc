@@ -5,7 +5,7 @@
 #include "client/src/communicator/communicator.h"
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
-#include "client/src/session/runtime_dir.h"
+#include "proto/shell_word.h"
 
 namespace gradring::client {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
-#include "client/src/session/runtime_dir.h"
 #include "client/src/session/session.h"
+#include "proto/shell_word.h"
 #include "proto/version.h"
 
 // The part of the session that waits for the daemon: room for a message, the answer to a call.

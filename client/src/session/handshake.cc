@@ -7,6 +7,7 @@
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
 #include "client/src/session/runtime_dir.h"
+#include "proto/shell_word.h"
 #include "proto/version.h"
 
 namespace gradring::client {

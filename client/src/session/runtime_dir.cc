@@ -3,26 +3,15 @@
 #include <fmt/format.h>
 #include <sys/un.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
+
+#include "proto/shell_word.h"
 
 namespace gradring::client {
 
 std::string attach_path(const std::string& runtime_dir) { return runtime_dir + "/attach.sock"; }
 std::string control_path(const std::string& runtime_dir) { return runtime_dir + "/control.sock"; }
-
-std::string shell_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_./:@%+=,").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string start_command(const std::string& runtime_dir) {
   if (runtime_dir == kDefaultRuntimeDir) return "systemctl start gradringd";

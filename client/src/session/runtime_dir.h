@@ -11,10 +11,6 @@ inline constexpr const char* kDefaultRuntimeDir = "/run/gradring";
 std::string attach_path(const std::string& runtime_dir);
 std::string control_path(const std::string& runtime_dir);
 
-// As it is to be typed: in quotes where a shell would read more into it, as into a group's name,
-// train[0,2].
-std::string shell_word(const std::string& word);
-
 // The command that starts a daemon there, for error messages.
 std::string start_command(const std::string& runtime_dir);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "proto/shell_word.h"
 #include "tools/common/text.h"
 #include "transport/machine/look.h"
 #include "transport/machine/look_apart.h"
@@ -19,7 +20,7 @@ Result record_machine(const std::string& folder) {
       "this machine is written down in {}: {} and {}, with its addresses, names and serial "
       "numbers\n"
       "show it anywhere with: gradringctl topology --replay {}\n",
-      printable(folder), machine::kTreeFile, machine::kAnswersFile, printable(folder));
+      printable(folder), machine::kTreeFile, machine::kAnswersFile, printable(shell_word(folder)));
   answer.json = {{"nodes", nlohmann::ordered_json::array()}, {"recorded", folder}};
   return answer;
 }
