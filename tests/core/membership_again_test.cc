@@ -9,12 +9,6 @@
 namespace gradring::core {
 namespace {
 
-JoinRequest elastic(uint32_t rank, uint32_t size) {
-  JoinRequest request = trainer(rank, size);
-  request.policy = "elastic";
-  return request;
-}
-
 TEST(MembershipAgain, AJobThatAllHaveLeftFormsAnewWhenItIsOver) {
   Town town(1);
   town.drains_at_once = false;

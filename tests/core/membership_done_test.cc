@@ -10,12 +10,6 @@
 namespace gradring::core {
 namespace {
 
-JoinRequest elastic(uint32_t rank, uint32_t size) {
-  JoinRequest request = trainer(rank, size);
-  request.policy = "elastic min=1 max=8";
-  return request;
-}
-
 class MembershipDone : public ::testing::Test {
  protected:
   // So many nodes, of one rank each, are in the job.

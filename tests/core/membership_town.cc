@@ -18,6 +18,12 @@ JoinRequest trainer(uint32_t rank, uint32_t size) {
   return request;
 }
 
+JoinRequest elastic(uint32_t rank, uint32_t size) {
+  JoinRequest request = trainer(rank, size);
+  request.policy = "elastic min=1 max=8";
+  return request;
+}
+
 std::string name_of(const JobMessage& message) {
   if (const auto* claims = std::get_if<Claims>(&message)) {
     std::string text = "Claims(";

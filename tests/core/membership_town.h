@@ -23,6 +23,8 @@ namespace gradring::core {
 // Rank `rank` of `size` in job "train", launch "t", uid 1000. The session and the pid are the
 // town's.
 JoinRequest trainer(uint32_t rank, uint32_t size);
+// The same in a job that goes on with one rank, and grows to eight.
+JoinRequest elastic(uint32_t rank, uint32_t size);
 // "Claims(0 2)", "Claims()", "Propose", "Reject(why)", ...
 std::string name_of(const JobMessage& message);
 
