@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "daemon/core/messages.h"
@@ -20,6 +21,36 @@ class Departed {
  public:
   void remember(const change::Commit& commit) { of(commit.incarnation).commit = commit; }
   void remember(const JobId& job, const Failure& failure) { of(job).failure = failure; }
+
+  // One that failed, under a token; its view says why.
+  struct Failed {
+    std::string token;
+    View view;
+    std::set<std::string> told;  // nodes that had missed it
+  };
+  void remember(const std::string& token, const View& view, const Failure& failure) {
+    std::optional<Failed>& failed = of(view.incarnation).failed;
+    failed = {token, view, {}};
+    failed->view.closed = failure;
+  }
+  // Null: none of that name. Valid until the next is remembered.
+  Failed* failed(const std::string& job, const std::string& token) {
+    for (auto& [id, known] : known_) {
+      const bool same = known.failed && known.failed->token == token;
+      if (same && known.failed->view.job == job) return &*known.failed;
+    }
+    return nullptr;
+  }
+  bool failed(const JobId& job) const {
+    const auto it = known_.find(job);
+    return it != known_.end() && it->second.failed.has_value();
+  }
+  // Another life of that node knows nothing of what it was told.
+  void untell(const std::string& node) {
+    for (auto& [id, known] : known_) {
+      if (known.failed) known.failed->told.erase(node);
+    }
+  }
 
   // A guest's that went back before it was taken in.
   void withdraw(const JobId& job, uint64_t claim) {
@@ -53,6 +84,7 @@ class Departed {
     std::optional<change::Commit> commit;
     std::optional<Failure> failure;
     std::set<uint64_t> withdrawn;
+    std::optional<Failed> failed;
   };
   Known& of(const JobId& job) {
     const auto [it, is_new] = known_.try_emplace(job);

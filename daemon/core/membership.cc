@@ -111,6 +111,7 @@ void Membership::forget_claims_of(const std::string& node) {
     if (gathering.unwelcome.first == node) gathering.unwelcome = {};
   }
   for (auto& [key, told] : unwelcome_) told.erase(node);
+  departed_.untell(node);
   std::erase_if(unwelcome_, [](const auto& entry) { return entry.second.empty(); });
   std::erase_if(gatherings_, [](const auto& entry) {
     return entry.second.local.empty() && entry.second.remote.empty();

@@ -232,6 +232,7 @@ void Membership::adopt(Live& live, const Proposal& proposal) {
   const bool failed = live.state == JobState::kFailed;  // and all of ours know it
   if (live.view.closed && !failed) {
     live.state = JobState::kFailed;
+    remember_failed(live, *live.view.closed);
     for (const SessionId session : live.present) {
       actions_->close(session, id, *live.view.closed);
     }

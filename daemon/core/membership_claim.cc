@@ -211,6 +211,7 @@ void Membership::settle_all() {
 // After any change: contradictions end the gathering, completeness leads to a proposal.
 void Membership::settle(const GatheringKey& key) {
   tell_unwelcome(key);
+  tell_missed(key);
   const auto it = gatherings_.find(key);
   if (it == gatherings_.end()) return invite_anew(key);
   if (Live* live = grows_with(key)) return invite(*live);

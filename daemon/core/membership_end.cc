@@ -32,6 +32,7 @@ void Membership::fail_job(Live& live, const Failure& cause, const std::string& h
   const bool admitted = told || live.state == JobState::kRunning;
   live.state = JobState::kFailed;
   if (!told) live.explanation = describe(failure);
+  remember_failed(live, failure);
   if (live.change && live.change->last_commit()) departed_.remember(*live.change->last_commit());
   if (tell == Tell::kAll) tell_members(live, JobFailed{id, live.view.epoch, failure}, heard_from);
   if (tell == Tell::kLeft) tell_members(live, Left{id, failure, live.view.epoch}, heard_from);

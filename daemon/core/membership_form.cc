@@ -114,6 +114,7 @@ void Membership::install(const View& view, const GatheringKey& key, bool propose
 void Membership::on_propose(const std::string& from, const Propose& propose) {
   const View& view = propose.view;
   if (view.epoch == 0) return on_invitation(from, propose);
+  if (view.closed) return on_missed(propose);
   std::string why;
   switch (fits(from, propose, &why)) {
     case Fit::kYes:

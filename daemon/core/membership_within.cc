@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/core/membership.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 
@@ -73,6 +74,42 @@ void Membership::fail_unfit_within(const JobId& job) {
   for (const GatheringKey& key : within) {
     if (gatherings_.count(key) > 0) fail_if_unfit(key);
   }
+}
+
+void Membership::remember_failed(const Live& live, const Failure& failure) {
+  const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
+  if (!elastic) departed_.remember(live.token, live.view, failure);
+}
+
+// Its ranks make a group once, and all try the next one when it has failed. A daemon that restarts
+// forgets what forms, so it may have missed that this one came about, and claims ranks in it anew.
+void Membership::tell_missed(const GatheringKey& key) {
+  const auto gathering = gatherings_.find(key);
+  if (gathering == gatherings_.end() || !gathering->second.local.empty()) return;
+  Departed::Failed* const failed = departed_.failed(key.job, key.token);
+  if (failed == nullptr) return;
+  for (const auto& [node, claims] : gathering->second.remote) {
+    const bool first = std::ranges::none_of(failed->view.members, [&](const Member& member) {
+      return member.node != node && member.node < node_;
+    });
+    if (!first || peers_.count(node) == 0 || !failed->told.insert(node).second) continue;
+    send(node, Propose{key.token, failed->view});
+  }
+}
+
+// What it knows of itself it has told its ranks.
+void Membership::on_missed(const Propose& failed) {
+  const View& view = failed.view;
+  const GatheringKey key{view.job, failed.token};
+  const auto it = gatherings_.find(key);
+  if (it == gatherings_.end() || live_.count(view.incarnation) > 0 ||
+      departed_.failed(view.incarnation)) {
+    return;
+  }
+  const bool within = std::ranges::any_of(
+      it->second.local, [](const LocalClaim& claim) { return claim.request.within.has_value(); });
+  if (!within) return;
+  fail_gathering(key, {Code::kAborted, "job " + key.job + ": " + describe(*view.closed)});
 }
 
 }  // namespace gradring::core

@@ -110,6 +110,56 @@ TEST_F(MembershipWithin, IsNotWaitedForWhenItsProposalComesBack) {
   EXPECT_THAT(town_.refusal(one), HasSubstr("rank 2 of job train is gone"));
 }
 
+// What forms a daemon forgets: its trainers join anew.
+TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedInARestartThatItCameAbout) {
+  for (const bool over_before : {false, true}) {
+    Town town(2);
+    JoinRequest first = trainer(0, 2), second = trainer(1, 2);
+    const JobId outer{7};
+    for (JoinRequest* const request : {&first, &second}) {
+      request->job = "train[0-1]";
+      request->within = Within{outer, 1, {0, 1}};
+    }
+    const SessionId one = town.join("a", first);
+    town.join("b", second);
+    town.hold("a", "b");
+    while (!town.admitted(one)) {
+      town.run();
+      ASSERT_TRUE(town.deliver("a", "b"));
+    }
+    town.crash("b");
+    if (over_before) {
+      town.settle();
+      ASSERT_TRUE(town.closed(one));
+      town.leave(one);
+    }
+    town.release("a", "b");
+    const SessionId again = town.join("b", second);
+    ASSERT_TRUE(town.waits(again));
+    town.connect("a", "b");
+    town.settle();
+    EXPECT_THAT(town.refusal(again), AllOf(HasSubstr("job train[0-1]: "), HasSubstr("node b")));
+  }
+}
+
+// Under a name and token of its own it may begin anew.
+TEST_F(MembershipWithin, IsWaitedForAnewByThoseWhoSawItFail) {
+  const SessionId one = town_.join("b", pair(1, 0, {1, 2}));
+  const SessionId two = town_.join("c", pair(2, 1, {1, 2}));
+  town_.run();
+  town_.die(one);
+  town_.settle();
+  ASSERT_TRUE(town_.closed(two));
+  town_.leave(two);
+  town_.run();
+  const SessionId again = town_.join("c", pair(2, 1, {1, 2}));
+  town_.run();
+  EXPECT_TRUE(town_.waits(again));
+  town_.join("b", pair(1, 0, {1, 2}));
+  town_.run();
+  EXPECT_TRUE(town_.admitted(again));
+}
+
 TEST_F(MembershipWithin, DoesNotTakeOneThatCameInLaterForTheOneThatItNeeds) {
   JoinRequest before = pair(1, 0, {1, 2});
   before.within->grown = 0;  // all have come in the first epoch
