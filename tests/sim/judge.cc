@@ -44,7 +44,8 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
   switch (failure.cause) {
     case Cause::kTrainerDied:
       planned = has_fault(FaultKind::kKillTrainer) || has_fault(FaultKind::kCrashNode) ||
-                has_fault(FaultKind::kDieSpeaking);
+                has_fault(FaultKind::kDieSpeaking) ||
+                (trainer.within() && failure.blame.evidence == "left while the job formed");
       break;
     case Cause::kPeerLost:
     case Cause::kPeerSilent:
@@ -68,8 +69,29 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
   }
 }
 
+// A job that can be no more is refused at once, and only then.
+void World::group_refused(const Trainer& trainer, const Status& why) {
+  const GroupSpec& group = *trainer.spec().within;
+  if (why.code() == Code::kDeadlineExceeded) {
+    std::string text = "P4: " + trainer.name() + " waits in vain: " + why.message();
+    for (const uint32_t rank : group.ranks) {
+      const Trainer& outer = *trainers_of_job_[group.outer][rank];
+      text +=
+          "\n    " + outer.name() + " on n" + std::to_string(outer.node()) + ": " + outer.doing();
+    }
+    if (group.timeout == 0) violation(text);
+    return;
+  }
+  const bool whole = std::ranges::all_of(group.ranks, [&](uint32_t rank) {
+    const Trainer& outer = *trainers_of_job_[group.outer][rank];
+    return outer.state() == Trainer::State::kTraining && outer.job_id() == trainer.within()->job;
+  });
+  if (whole && !ranks_missing()) violation(trainer.name() + " was refused: " + why.message());
+}
+
 void World::job_refused(const Trainer& trainer, const Status& why) {
   ++stats_.refused;
+  if (trainer.within()) return group_refused(trainer, why);
   // In a second life the ranks that had left in good order do not come back, and the others wait in
   // vain.
   if (!struck() && trainer.life() == 1)

@@ -28,6 +28,14 @@ struct OpSpec {
 // The blocks of an uneven op among so many ranks: equal for all who ask.
 Blocks draw_blocks(const OpSpec& op, uint32_t ranks);
 
+// Of a job within another one: which of that one's ranks, in the order of its own.
+struct GroupSpec {
+  uint32_t outer = 0;  // job
+  std::vector<uint32_t> ranks;
+  Time begins = 0;   // so long at most after they have come in there, each
+  Time timeout = 0;  // of forming; 0: the daemons'
+};
+
 // What a trainer does: `steps` times all ops in an order of its own, then wait for all of them.
 struct JobSpec {
   std::string name;
@@ -45,6 +53,7 @@ struct JobSpec {
   std::set<uint32_t> early_leavers;       // in their first life they leave ...
   uint32_t leave_after = 0;               // ... after so many steps
   std::set<uint32_t> visitors = {};       // in later lives they often leave as soon as they are in
+  std::optional<GroupSpec> within = {};   // made by processes that are in the other job
 };
 
 enum class FaultKind : uint8_t {
@@ -154,7 +163,7 @@ Scenario draw_rough(uint64_t seed);
 
 // Likewise; and each node is in several jobs, on some of the nodes each and some of them short, and
 // every other fault is a daemon that restarts. Trainers come when the others end, or leave at once;
-// and words between two daemons are often late.
+// some make jobs within theirs; and words between two daemons are often late.
 Scenario draw_crowded(uint64_t seed);
 
 }  // namespace gradring::sim

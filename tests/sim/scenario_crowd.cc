@@ -39,6 +39,42 @@ void draw_late_words(Random* random, Scenario* s) {
   s->late_max = between(random, 20, chance(random, 70) ? 200 : 1500) * core::kMillisecond;
 }
 
+JobSpec draw_group(Random* random, const Scenario& s, uint32_t outer) {
+  const JobSpec& of = s.jobs[outer];
+  JobSpec group;
+  GroupSpec within;
+  within.outer = outer;
+  for (uint32_t rank = 0; rank < of.node_of_rank.size(); ++rank) within.ranks.push_back(rank);
+  for (size_t i = within.ranks.size(); i > 1; --i) {
+    std::swap(within.ranks[i - 1], within.ranks[random->below(i)]);
+  }
+  within.ranks.resize(1 + random->below(within.ranks.size()));
+  within.begins = between(random, 1, chance(random, 80) ? 20 : 300) * core::kMillisecond;
+  if (chance(random, 20)) within.timeout = between(random, 10, 500) * core::kMillisecond;
+  for (const uint32_t rank : within.ranks) group.node_of_rank.push_back(of.node_of_rank[rank]);
+  const auto size = static_cast<uint32_t>(within.ranks.size());
+  group.name = of.name + "[" + std::to_string(s.jobs.size()) + "]";
+  group.steps = between(random, 1, of.steps);
+  const uint32_t ops = between(random, 1, 3);
+  for (uint32_t i = 0; i < ops; ++i) {
+    OpSpec op = of.ops[random->below(of.ops.size())];
+    op.after.reset();
+    op.signature.root %= size;
+    group.ops.push_back(op);
+  }
+  group.within = within;
+  return group;
+}
+
+// While ranks come and go, and daemons restart.
+void draw_groups(Random* random, Scenario* s) {
+  const auto jobs = static_cast<uint32_t>(s->jobs.size());
+  for (uint32_t outer = 0; outer < jobs; ++outer) {
+    const uint32_t groups = chance(random, 50) ? between(random, 1, 3) : 0;
+    for (uint32_t i = 0; i < groups; ++i) s->jobs.push_back(draw_group(random, *s, outer));
+  }
+}
+
 }  // namespace
 
 Scenario draw_crowded(uint64_t seed) {
@@ -71,6 +107,8 @@ Scenario draw_crowded(uint64_t seed) {
   if (chance(&late, 15)) s.faults.clear();
   for (uint32_t i = 0; i < s.jobs.size(); ++i) draw_late_guests(&late, i, &s);
   draw_late_words(&late, &s);
+  Random groups(seed ^ 0x67726f7570730000u);
+  draw_groups(&groups, &s);
   return s;
 }
 

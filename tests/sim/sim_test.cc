@@ -63,8 +63,10 @@ TEST(Simulation, InvariantsHoldWhereNodesHaveSeveralJobs) {
   run_seeds(seeds, draw_crowded, [&sum](const Stats& stats) {
     sum.restarts += stats.restarts;
     sum.views += stats.views;
+    sum.in_groups += stats.in_groups;
   });
   EXPECT_GT(sum.restarts, seeds);
+  EXPECT_GT(sum.in_groups, seeds);
   EXPECT_GT(sum.views, seeds * 4);
 }
 

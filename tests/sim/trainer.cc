@@ -56,11 +56,13 @@ void Trainer::on_admit(const core::View& view) {
   // As a real one takes the state of the model from whoever is there longest.
   step_ = first_step_ = view.epoch == 1 ? 0 : world_->step_of(view);
   state_ = State::kTraining;
+  world_->stats().in_groups += within_ ? 1 : 0;
   if (life_ > 1 && spec_.visitors.count(rank_) > 0 && world_->random().below(3) > 0) {
     return world_->after(core::kMillisecond, [this, life = life_] {
       if (life == life_) visit();
     });
   }
+  if (grown_ == 1) make_groups();  // else at the join point, with all others
   world_->after(5 * core::kMillisecond, [this, life = life_] {
     if (life == life_) begin_step();
   });
@@ -155,6 +157,11 @@ void Trainer::begin_step() {
   if (failed_ || leaves || (step_ >= spec_.steps && !last)) return leave();
   world_->note_step(view_.incarnation, step_);
   if (!spec_.join_points) return submit_all();
+  if (in_groups()) {
+    return world_->after(5 * core::kMillisecond, [this, life = life_] {
+      if (life == life_) begin_step();
+    });
+  }
   unsubmitted_ = 1;
   submit(kJoinPoint);
 }
@@ -310,6 +317,7 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
         first_step_ = step_;
         ++world_->stats().grown;
       }
+      if (grouped_ != grown_) make_groups();
       if (step_ >= spec_.steps) return leave();
       return submit_all();
     }
@@ -356,6 +364,7 @@ void Trainer::finish_step() {
 void Trainer::leave() {
   if (state_ != State::kTraining) return;
   state_ = State::kLeft;
+  for (Trainer* group : groups_) group->give_up();
   SimNode* node = &world_->node(node_);
   node->run([node, session = session_] { node->membership().leave(session); });
   if (!failed_ && step_ >= own_steps()) ++world_->stats().trainers_done;

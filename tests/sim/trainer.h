@@ -28,6 +28,8 @@ class Trainer {
   Trainer(World* world, uint32_t job, uint32_t rank);
 
   void start();
+  // In a job within its own, for the same process.
+  void take_part_in(Trainer* group);
   void kill();
   // Its host is gone, and whoever came in its place starts it anew.
   void reborn();
@@ -46,11 +48,13 @@ class Trainer {
   void stand_in(const OpKey& key);
 
   State state() const { return state_; }
+  const JobSpec& spec() const { return spec_; }
   bool over() const { return state_ >= State::kLeft && !restarting_; }
   core::SessionId session() const { return session_; }
   uint32_t node() const { return node_; }
   uint32_t rank() const { return rank_; }
   const JobId& job_id() const { return view_.incarnation; }
+  const std::optional<core::Within>& within() const { return within_; }
   uint32_t life() const { return life_; }
   uint32_t step() const { return step_; }
   std::string name() const;
@@ -81,8 +85,12 @@ class Trainer {
   void end_op(uint32_t op);
   void finish_step();
   void leave();
+  void give_up();
   void visit();
   void come_back();
+  void make_groups();
+  void make(Trainer* group);
+  bool in_groups() const;
   Signature signature_of(uint32_t op) const;
   void prepare(uint32_t op);
   void hold_back(core::Submission* submission);
@@ -98,6 +106,10 @@ class Trainer {
   const uint32_t rank_;
   const uint32_t node_;
 
+  std::vector<Trainer*> groups_;        // of its process
+  Trainer* outer_ = nullptr;            // likewise
+  std::optional<core::Within> within_;  // as it joined
+
   State state_ = State::kWaiting;
   uint32_t life_ = 0;
   core::SessionId session_ = 0;
@@ -105,6 +117,7 @@ class Trainer {
   uint32_t step_ = 0;
   uint32_t first_step_ = 0;  // since keys began anew
   uint64_t grown_ = 1;
+  uint64_t grouped_ = 0;  // for which groups were made
   bool failed_ = false;
   bool joined_ = false;                              // has no more steps
   std::set<OpKey> stood_in_;                         // for since

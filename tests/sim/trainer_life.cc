@@ -1,5 +1,6 @@
 // How a trainer comes into its job, dies, and finds the daemon again that has its records.
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -26,6 +27,7 @@ void Trainer::start() {
   memory_ = std::make_shared<std::vector<std::byte>>(memory_bytes_);
   step_ = first_step_ = 0;
   grown_ = 1;
+  grouped_ = 0;
   failed_ = joined_ = false;
   stood_in_.clear();
   refused_.clear();
@@ -46,6 +48,12 @@ void Trainer::join() {
   request.local_rank = 0;
   request.policy = spec_.policy;
   request.pid = static_cast<int64_t>(session_);
+  if (within_) {
+    for (const uint8_t byte : within_->job) request.token += std::to_string(byte) + ".";
+    request.token += std::to_string(within_->grown);
+    request.timeout = spec_.within->timeout;
+    request.within = within_;
+  }
   node.run([this, &node, request] {
     if (state_ != State::kJoining || session_ != request.session) return;
     const Status refused = node.membership().join(request, world_->events().now());
@@ -54,6 +62,7 @@ void Trainer::join() {
 }
 
 void Trainer::kill() {
+  for (Trainer* group : groups_) group->kill();
   if (over()) return;
   state_ = State::kDead;
   restarting_ = false;
@@ -120,6 +129,49 @@ void Trainer::visit() {
   if (state_ != State::kTraining || !open_.empty() || unsubmitted_ != 0) return;
   leave();
   if (!restarting_) come_back();
+}
+
+void Trainer::take_part_in(Trainer* group) {
+  groups_.push_back(group);
+  group->outer_ = this;
+  group->state_ = State::kLeft;
+}
+
+// As soon as it has come in, and anew where the job has grown.
+void Trainer::make_groups() {
+  grouped_ = grown_;
+  for (Trainer* group : groups_) {
+    world_->after(group->spec_.within->begins, [this, group, life = life_, grown = grown_] {
+      if (life == life_ && grown == grown_) make(group);
+    });
+  }
+}
+
+void Trainer::make(Trainer* group) {
+  if (state_ != State::kTraining || failed_ || view_.grown != grown_) return;
+  // That of an earlier life, or no daemon to ask.
+  if (!group->over() || !world_->node(node_).alive()) {
+    return world_->after(5 * core::kMillisecond, [this, group, life = life_] {
+      if (life == life_) make(group);
+    });
+  }
+  const std::vector<uint32_t>& ranks = group->spec_.within->ranks;
+  if (!std::ranges::all_of(ranks, [this](uint32_t rank) { return view_.has(rank); })) return;
+  group->within_ = core::Within{view_.incarnation, view_.grown, ranks};
+  group->state_ = State::kWaiting;
+  group->start();
+}
+
+bool Trainer::in_groups() const {
+  return std::ranges::any_of(groups_, [](const Trainer* group) { return !group->over(); });
+}
+
+// Its process has left the job that this one was to be within.
+void Trainer::give_up() {
+  if (state_ != State::kJoining) return;
+  state_ = State::kLeft;
+  SimNode* node = &world_->node(node_);
+  node->run([node, session = session_] { node->membership().leave(session); });
 }
 
 void Trainer::come_back() {

@@ -39,6 +39,10 @@ World::World(const Scenario& scenario)
     for (uint32_t r = 0; r < scenario_.jobs[j].node_of_rank.size(); ++r) {
       trainers_.push_back(std::make_unique<Trainer>(this, j, r));
       trainers_of_job_.back().push_back(trainers_.back().get());
+      if (const auto& within = scenario_.jobs[j].within) {
+        trainers_of_job_[within->outer][within->ranks[r]]->take_part_in(trainers_.back().get());
+        continue;
+      }
       after(60 * core::kMillisecond, [t = trainers_.back().get()] { t->start(); });
     }
   }

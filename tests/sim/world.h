@@ -44,7 +44,8 @@ struct Stats {
   uint64_t slow_reports = 0;
   uint64_t pieces = 0;  // of inputs that came when their op was submitted already
   uint64_t retunes_asked = 0;
-  uint64_t retuned = 0;  // views with another table, entered by a node
+  uint64_t retuned = 0;    // views with another table, entered by a node
+  uint64_t in_groups = 0;  // ranks that came into one
 };
 
 // Between every two nodes.
@@ -178,6 +179,7 @@ class World {
   }
 
   // judge.cc
+  void group_refused(const Trainer& trainer, const Status& why);
   bool has_fault(FaultKind kind) const;
   bool had_quorum(const Trainer& trainer) const;
 
