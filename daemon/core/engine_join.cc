@@ -74,11 +74,18 @@ void JobEngine::ask_joined(Op& op) {
   }
 }
 
-// Whoever says READY for a join point has nothing else open, so nothing is under way there. So it
-// is with a join: all who have joined have been asked for everything then, even what has failed.
+// Whoever says READY for a join point has nothing else open, so nothing is under way there, but for
+// the join of others, who have to hear of the join point so as to fail it. So it is with a join:
+// all who have joined have been asked for everything then, even what has failed.
 bool JobEngine::waits_for_others(const Op& op) const {
-  if (op.key.space == OpKey::kJoinSpace) return open_ > 1;
-  return op.key.space == OpKey::kNoMoreSpace && open_ + failed_open_ > 1;
+  if (op.key.space != OpKey::kJoinSpace) {
+    return op.key.space == OpKey::kNoMoreSpace && open_ + failed_open_ > 1;
+  }
+  const auto join = std::find_if(ops_.lower_bound({OpKey::kNoMoreSpace, 0}), ops_.end(),
+                                 [](const auto& entry) { return entry.second->open(); });
+  const bool elsewhere = join != ops_.end() && join->first.space == OpKey::kNoMoreSpace &&
+                         locals_here(*join->second) == 0;
+  return open_ > (elsewhere ? 2 : 1);
 }
 
 // Ranks that have joined count what they are asked for. When an op fails by the answer of one of
@@ -96,15 +103,18 @@ bool JobEngine::waits_for_answers(const Op& op) const {
   });
 }
 
-// The last other op of this node may have ended.
+// The last other op of this node may have ended, but for a join of others.
 void JobEngine::check_alone() {
-  if (open_ != 1 || frozen_ || failure_) return;
+  if (open_ == 0 || open_ > 2 || frozen_ || failure_) return;
   for (const uint64_t space : {OpKey::kJoinSpace, OpKey::kNoMoreSpace}) {
     for (auto it = ops_.lower_bound({space, 0}); it != ops_.end() && it->first.space == space;
          ++it) {
       Op& op = *it->second;
       if (!op.open()) continue;
-      if (op.signature && all_local(op) && locals_here(op) > 0 && !op.ready_here()) say_ready(op);
+      if (op.signature && all_local(op) && locals_here(op) > 0 && !op.ready_here() &&
+          !waits_for_others(op)) {
+        say_ready(op);
+      }
       return;
     }
   }

@@ -209,6 +209,33 @@ TEST(EngineJoin, AJoinPointFailsForAllAndIsAskedForSoAsToBeCounted) {
   EXPECT_TRUE(ring.all_ok(next)) << "both count alike";
 }
 
+TEST(EngineJoin, AJoinPointFailsWhereItsNodeKnewOfTheJoinBefore) {
+  for (const bool tree : {false, true}) {
+    EngineOptions options = small_slices();
+    if (tree) options.ready_tree_above = 1;
+    Ring ring(3, 1, options, "elastic");
+    const Ticket joined = ring.submit(2, kJoinKey, join(), {1});
+    ring.run();
+    std::vector<Ticket> at{ring.submit(0, op(0), join_point())};
+    ring.run();
+    EXPECT_EQ(ring.outcome(at[0]).failure.cause, Cause::kMismatch);
+    EXPECT_THAT(ring.asked(2), ElementsAre(Asked{2, {OpKey::kJoinSpace, 0}, std::nullopt}));
+    at.push_back(ring.submit(2, op(0), join_point()));
+    at.push_back(ring.submit(1, op(0), join_point()));
+    ring.run();
+    for (const Ticket ticket : at) {
+      EXPECT_EQ(ring.outcome(ticket).failure.cause, Cause::kMismatch);
+    }
+    std::vector<Ticket> joins{joined, ring.submit(0, kJoinKey, join(), {1})};
+    joins.push_back(ring.submit(1, kJoinKey, join(), {1}));
+    ring.run();
+    EXPECT_TRUE(ring.all_ok(joins));
+    const std::vector<Ticket> next = ring.submit_all(op(1), join_point());
+    ring.run();
+    EXPECT_TRUE(ring.all_ok(next));
+  }
+}
+
 TEST(EngineJoin, KeysAndJoinsBelongTogether) {
   Ring ring(2);
   EXPECT_THAT(ring.refused(0, kJoinKey, sum_of(1)).message(), HasSubstr("that of joins"));

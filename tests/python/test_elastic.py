@@ -73,6 +73,11 @@ def test_all_go_back_where_one_does(ring):
         assert end == {"resets": [1, 3, 5, 7], "size": 4}, end
 
 
+def test_who_comes_to_a_commit_after_another_has_gone_back_goes_back_too(ring):
+    """Also where it is alone on its node, whose daemon has heard of that before."""
+    assert ring.run("elastic_commits_late", per_node=1, seconds=20) == [[{"step": 4, "size": 2}]] * 2
+
+
 def test_what_failed_is_let_go(ring):
     """Its groups, with their descriptors, and what the training function had in its hands."""
     for said in ring.run("elastic_lets_go", seconds=60):
