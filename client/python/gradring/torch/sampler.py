@@ -15,7 +15,8 @@ class ElasticSampler(torch.utils.data.Sampler):
 
     Tell it of each batch (`record_batch`), hand it to a TorchState, and call set_epoch() when an epoch is over, never
     before. When the ranks change, reset() shares out the rest of the epoch anew; what a rank has processed that is lost
-    belongs to the rest.
+    belongs to the rest. So an epoch is over behind the commit that follows its last batch, where all learn who is lost:
+    who calls set_epoch() before that leaves out what was the share of such a rank.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0):
