@@ -149,6 +149,13 @@ def test_process_sets_are_made_as_the_document_says_though_a_rank_is_lost_meanwh
         assert reports(one)[-1] == {"sets": [[0, 2], [1, 3]]}, reports(one)
 
 
+def test_who_makes_a_process_set_does_not_wait_for_a_rank_that_could_not_make_another(ring):
+    _, *left, _ = ring.launch("elastic_overlapping_sets")
+    for one in left:
+        assert one.wait(30) == 0, (one.name, one.says()[-500:], one.complains()[-2000:])
+        assert reports(one) == [{"step": 6, "size": 2}], reports(one)
+
+
 def test_a_state_of_ones_own_is_that_of_those_who_were_there_where_rank_0_comes_in(ring):
     """Horovod's have no word on the root, which is rank 0 there."""
     job = ring.launch("elastic_own_state")

@@ -121,7 +121,8 @@ _next_id = 1
 
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Makes it known to the job. All ranks of the job call it, with the same ranks; returns when all of its members
-    have. Raises ValueError for ranks that there are not, or ranks that another set has already."""
+    have, and in an elastic job all others too have come to it. Raises ValueError for ranks that there are not, or ranks that
+    another set has already."""
     global _next_id
     one = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     if one is global_process_set:
@@ -133,6 +134,9 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     same = [other for other in _known() if other.ranks == one.ranks]
     if same:
         raise ValueError(f"gradring: {same[0]} has these ranks already")
+    if world().elastic:
+        # A rank that goes back, as it could not make the set before, does not come; the others would wait for it in theirs.
+        world().job.start(_native.Call(_native.Collective.BARRIER), []).wait()
     numbers = world().standing.numbers
     one._members = [numbers[number] for number in one.ranks]
     one._job = world().job.group(one._members) if rank() in one.ranks else None
