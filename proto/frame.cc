@@ -97,6 +97,7 @@ void write_body(Writer& w, const Frame& f) {
       w.put(f.ready.done);
       w.put(static_cast<uint8_t>(f.ready.rises));
       w.put(f.ready.late_us);
+      w.put(f.ready.waited_ms);
       break;
     case FrameType::kSlice:
       w.put(f.slice.slice);
@@ -187,6 +188,7 @@ bool read_body(Reader& r, Frame& f) {
       const auto rises = r.get<uint8_t>();
       f.ready.rises = rises == 1;
       f.ready.late_us = r.get<uint32_t>();
+      f.ready.waited_ms = r.get<uint32_t>();
       const bool numbered = f.ready.eager ? f.ready.serial > 0 : f.ready.length == 0;
       const bool flags = grows <= 1 && eager <= 1 && rises <= 1;
       return good && flags && numbered && f.ready.contributions > 0;

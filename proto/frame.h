@@ -76,10 +76,10 @@ struct DoneBody {
 //    +---------+-----------------+----------------+----------------+
 //    | length  | serial          | done.upto      | done.beyond    |
 //    +---------+-----------------+----------------+----------------+
-//  130     131       135
-//    +--------+---------+
-//    | rises  | late_us |
-//    +--------+---------+
+//  130     131       135          139
+//    +--------+---------+------------+
+//    | rises  | late_us | waited_ms  |
+//    +--------+---------+------------+
 struct ReadyBody {
   uint32_t rank = 0;
   uint32_t contributions = 0;  // of how many ranks, dead ones that had submitted included; never 0
@@ -95,6 +95,8 @@ struct ReadyBody {
   // How far behind the first that is known the last of these ranks submitted it; says nothing of
   // when that was. Older releases say 0.
   uint32_t late_us = 0;
+  // Since the first of them submitted it, perhaps in an epoch before. Older releases say 0.
+  uint32_t waited_ms = 0;
   bool operator==(const ReadyBody&) const = default;
 };
 

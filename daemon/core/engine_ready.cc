@@ -17,6 +17,11 @@ uint32_t microseconds(Time time) {
       std::clamp<Time>(time / kMicrosecond, 0, std::numeric_limits<uint32_t>::max()));
 }
 
+uint32_t milliseconds(Time time) {
+  return static_cast<uint32_t>(
+      std::clamp<Time>(time / kMillisecond, 0, std::numeric_limits<uint32_t>::max()));
+}
+
 }  // namespace
 
 // Nobody has said READY for it in this epoch.
@@ -76,6 +81,7 @@ void JobEngine::say_ready(Op& op) {
   ready.ready.contributions = op.contributed;
   ready.ready.signature = *op.signature;
   ready.ready.late_us = op.arrivals.latest_us;
+  ready.ready.waited_ms = milliseconds(now_ - op.since.value_or(now_));
   ready.ready.grows = op.key.space == OpKey::kJoinSpace && grows_;
   if (may_be_eager(op)) {
     send_eager(op, ready);
@@ -149,6 +155,12 @@ void JobEngine::on_ready(uint32_t from, const Frame& f, std::optional<uint32_t> 
   if (ready.signature.collective == Collective::kBroadcast && op.root_node.empty() &&
       !view_.has(ready.signature.root)) {
     return refuse("for a broadcast from a rank outside the job");
+  }
+  // What was known of it by READY alone ended with the last epoch, or life. Of what our ranks have
+  // submitted the journal has the time.
+  if (ready.waited_ms > 0 && locals_here(op) == 0) {
+    const Time first = std::max<Time>(now_ - ready.waited_ms * kMillisecond, 0);
+    op.since = std::min(op.since.value_or(first), first);
   }
   arrived(op, std::nullopt, ready.late_us);
   if (tree_) {

@@ -59,6 +59,7 @@ void JobExecutor::give_up_gpus(std::string_view what_waits) {
 
 void JobExecutor::adopt(const core::Proposal& proposal, core::Time now) {
   if (engine_.failed()) return;
+  engine_.tick(now);  // one of a daemon that has just restarted knows no time yet
   told_drained_ = false;
   feedback_.clear();
   settle();

@@ -244,6 +244,31 @@ TEST(EngineDeadline, NamesTheRankThoughNoneOfItsNodeSubmitted) {
   EXPECT_EQ(ring.failures(1)[0].blame.rank, 1u);
 }
 
+// Its node had heard of the op in an epoch, or a life, before.
+TEST(EngineDeadline, NamesTheRankThoughTheViewHasChangedOrADaemonRestarted) {
+  constexpr uint32_t kNone = 3;
+  for (const uint32_t restarts : {kNone, 0u, 2u}) {
+    Ring ring(3);
+    const auto tick_after = [&ring](Time time) {
+      ring.now += time;
+      for (uint32_t node = 0; node < 3; ++node) ring.engine(node).tick(ring.now);
+    };
+    for (const uint32_t rank : {0u, 1u}) ring.submit(rank, op(0), sum_of(10));
+    ring.run();
+    tick_after(0);
+    if (restarts != kNone) ring.restart(restarts);
+    tick_after(1000 * kSecond);
+    ring.change_view();
+    ring.run();
+    tick_after(799 * kSecond);
+    EXPECT_EQ(ring.failures(), 0u);
+    tick_after(1 * kSecond);
+    EXPECT_EQ(ring.failures(), 1u);
+    ASSERT_EQ(ring.failures(2).size(), 1u) << restarts;
+    EXPECT_EQ(ring.failures(2)[0].blame.rank, 2u);
+  }
+}
+
 TEST(EngineDeadline, NamesTheNodeThatIsNotReadyAndDoesNotSpeak) {
   Ring ring(3);
   ring.submit(0, op(0), sum_of(10));

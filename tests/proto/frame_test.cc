@@ -36,6 +36,8 @@ Frame full_ready() {
   frame.ready.serial = 0x9192939495969798;
   frame.ready.done = {0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8};
   frame.ready.rises = true;
+  frame.ready.late_us = 0xc1c2c3c4;
+  frame.ready.waited_ms = 0xd1d2d3d4;
   frame.ready.signature = {Collective::kAllreduce, Dtype::kBfloat16, ReduceOp::kAverage, 0,
                            uint64_t{1} << 40};
   return frame;
@@ -154,7 +156,7 @@ TEST(Frame, TheBytesOfReadyAreTheseForEver) {
             "\n00000000000000000000f03f00000000"
             "\n00000000010100000000989796959493"
             "\n9291a8a7a6a5a4a3a2a1b8b7b6b5b4b3"
-            "\nb2b10100000000000000000000000000");
+            "\nb2b101c4c3c2c1d4d3d2d10000000000");
 }
 
 TEST(Frame, TheBytesOfSliceAreTheseForEver) {
