@@ -58,6 +58,9 @@ void Membership::on_job_failed(const std::string& from, const JobFailed& message
   const auto it = live_.find(message.incarnation);
   if (it != live_.end() && it->second.joining) return return_to_gathering(message.incarnation);
   if (it != live_.end()) {
+    // Who was left out may not know it yet, and speaks of what the others have mended without it.
+    const View& view = it->second.view;
+    if (message.epoch < view.epoch && !view.index_of(from)) return;
     fail_job(it->second, message.failure, from);
     return end_if_over(message.incarnation);
   }

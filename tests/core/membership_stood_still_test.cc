@@ -66,6 +66,30 @@ TEST_P(MembershipStoodStill, AndHearsWhyTheJobHasEnded) {
   EXPECT_EQ(what_c_hears(), late);
 }
 
+TEST(MembershipLeftOut, EndsTheJobForNobodyElse) {
+  Town town(3);
+  std::vector<SessionId> sessions;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    JoinRequest request = trainer(rank, 3);
+    request.policy = "elastic";
+    sessions.push_back(town.join(node_of(rank), request));
+  }
+  town.run();
+  for (const char* other : {"a", "b"}) {
+    town.hold(other, "c");
+    town.notice_loss(other, "c");
+  }
+  town.settle();
+  for (const char* other : {"a", "b"}) town.cut(other, "c");
+  for (const char* other : {"a", "b"}) town.connect(other, "c");
+  // It does not know yet that it is no member.
+  town.at("c").engine_failed(town.job_of(sessions[2]), {Cause::kDeadline, {}});
+  for (const char* other : {"a", "b"}) town.release(other, "c");
+  town.run();
+  EXPECT_TRUE(town.admitted(sessions[0]) && town.admitted(sessions[1]));
+  EXPECT_TRUE(town.closed(sessions[2]).has_value());
+}
+
 TEST(Departed, ForgetsTheOldestOfManyJobs) {
   Departed departed;
   const JobId oldest{255, 255}, second{255, 254}, newest{0, 1};
