@@ -12,7 +12,8 @@ namespace gradring::sim {
 SimJob::SimJob(World* world, SimNode* node, const core::View& view, std::vector<Trainer*> locals)
     : world_(world),
       node_(node),
-      engine_(view, *view.index_of(node->name()), world->scenario().engine, this) {
+      engine_(view, *view.index_of(node->name()), world->options_of(view.job), this),
+      entered_(world->events().now()) {
   const Value empty{std::vector<std::byte>(engine_.staging_bytes()), {}};
   slots_.assign(engine_.slots(), empty);
   starts_.assign(engine_.start_buffers(), empty);
@@ -77,8 +78,10 @@ void SimJob::adopt(const core::Proposal& proposal, std::vector<Trainer*> locals)
     if (locals[i] != nullptr) locals_[ranks[i].rank] = locals[i];
   }
   told_drained_ = false;
+  entered_ = world_->events().now();
   if (proposal.view.tuning != engine_.view().tuning) ++world_->stats().retuned;
   world_->trace([&] { return node_->name() + " adopts " + describe(proposal); });
+  engine_.tick(world_->events().now());
   engine_.adopt(proposal);
   for (const auto& [from, frame] : gate_.take_waiting()) on_data(from, frame, {});
   wake();
@@ -154,6 +157,7 @@ void SimJob::tell_control(std::function<void(core::Membership&)> what) {
 }
 
 void SimJob::fail_job(const Failure& failure) {
+  if (failure.cause == Cause::kDeadline) world_->op_expired(*node_, *this, failure);
   tell_control([id = engine_.view().incarnation, failure](core::Membership& m) {
     m.engine_failed(id, failure);
   });

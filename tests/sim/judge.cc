@@ -53,6 +53,10 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
     case Cause::kNoQuorum:
       planned = struck();
       break;
+    case Cause::kDeadline:
+      planned = trainer.spec().op_deadline.has_value();
+      judge_expired(trainer, failure);
+      break;
     case Cause::kCorrupted:
       planned = has_fault(FaultKind::kDamage);
       break;

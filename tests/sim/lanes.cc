@@ -57,6 +57,7 @@ void World::notice_lane(uint32_t self, uint32_t peer, uint32_t lane, Time within
       if (mine.connection != connection || !mine.open) return;
       trace([&] { return node->name() + " has lost a lane to n" + std::to_string(peer); });
       if (mine.broken == lane) mine.avoids = true;
+      mine.disturbed = events_.now();
       node->membership().lane_lost("n" + std::to_string(peer), "a lane was lost");
     });
   });

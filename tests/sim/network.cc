@@ -24,6 +24,7 @@ void World::connect(uint32_t a, uint32_t b) {
     Link& l = link(self, other);
     l.up = l.open = true;
     l.broken.reset();
+    l.disturbed = events_.now();
     ++l.generation;
     const uint64_t connection = ++l.connection;
     SimNode* node = nodes_[self].get();
@@ -255,6 +256,9 @@ void World::pause(const Fault& fault) {
   }
   events_.in(lasts, [this, node] {
     trace([&] { return node->name() + " goes on"; });
+    for (uint32_t other = 0; other < scenario_.nodes; ++other) {
+      link(node->index(), other).disturbed = events_.now();
+    }
     node->resume();
   });
 }
@@ -291,6 +295,7 @@ void World::strike(const Fault& fault) {
       ++stats_.faults;
       link(fault.a, fault.b).control.send(&events_, fault.lasts, [] {});
       if (fault.mask % 2 == 0) link(fault.a, fault.b).data.send(&events_, fault.lasts, [] {});
+      link(fault.a, fault.b).disturbed = events_.now() + fault.lasts;
       return;
     case FaultKind::kDamage:
       ++stats_.faults;

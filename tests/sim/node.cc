@@ -91,6 +91,7 @@ void SimNode::run(const std::function<void()>& what) {
 
 void SimNode::resume() {
   if (!std::exchange(paused_, false)) return;
+  woken_ = world_->events().now();
   auto backlog = std::exchange(backlog_, {});
   for (const auto& what : backlog) run(what);
 }
@@ -247,6 +248,7 @@ void SimNode::leave_engine(const JobId& job, uint32_t rank, const Failure& why) 
 
 void SimNode::fail_engine(const JobId& job, const Failure& failure) {
   if (!alive_) return;
+  world_->note_failed(*this, job, failure);
   // Who stays although it gave up is held to what the others say.
   const bool stays = core::planted(core::Bug::kGaveUpButStays);
   records_.erase(job);

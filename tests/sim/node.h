@@ -28,6 +28,9 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   SimJob(World* world, SimNode* node, const SimJob& before);
 
   core::JobEngine& engine() { return engine_; }
+  const core::JobEngine& engine() const { return engine_; }
+  // Since when it is in this epoch.
+  Time entered() const { return entered_; }
   void on_data(uint32_t from_node, const Frame& frame, const Payload& payload);
   void submit(Trainer* trainer, const core::Submission& submission);
   void adopt(const core::Proposal& proposal, std::vector<Trainer*> locals);
@@ -79,6 +82,7 @@ class SimJob : public core::EngineActions, public std::enable_shared_from_this<S
   SimNode* const node_;
   std::map<uint32_t, Trainer*> locals_;  // by rank
   core::JobEngine engine_;
+  Time entered_ = 0;
   std::vector<Value> slots_;
   std::vector<Value> starts_;
   std::deque<Value> units_;
@@ -119,8 +123,13 @@ class SimNode : public core::MembershipActions {
   void pause() { paused_ = true; }
   void resume();
   bool paused() const { return paused_; }
+  Time woken() const { return woken_; }
   core::Membership& membership() { return membership_; }
   size_t engines() const { return jobs_.size(); }
+  const SimJob* job(const JobId& id) const {
+    const auto it = jobs_.find(id);
+    return it == jobs_.end() ? nullptr : it->second.get();
+  }
   bool has_engine(const JobId& job) const { return jobs_.count(job) > 0; }
   std::string doing() const;  // for people
 
@@ -172,6 +181,7 @@ class SimNode : public core::MembershipActions {
   bool alive_ = true;
   bool comes_back_ = false;
   bool paused_ = false;
+  Time woken_ = -core::kSecond;
   std::deque<std::function<void()>> backlog_;
   Time tick_at_ = 0;
   core::Membership membership_;

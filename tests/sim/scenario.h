@@ -36,6 +36,14 @@ struct GroupSpec {
   Time timeout = 0;  // of forming; 0: the daemons'
 };
 
+// This op of this step a rank submits so much later, in its first life.
+struct Dawdle {
+  uint32_t rank = 0;
+  uint32_t step = 0;
+  uint32_t op = 0;
+  Time lasts = 0;
+};
+
 // What a trainer does: `steps` times all ops in an order of its own, then wait for all of them.
 struct JobSpec {
   std::string name;
@@ -53,7 +61,9 @@ struct JobSpec {
   std::set<uint32_t> early_leavers;       // in their first life they leave ...
   uint32_t leave_after = 0;               // ... after so many steps
   std::set<uint32_t> visitors = {};       // in later lives they often leave as soon as they are in
-  std::optional<GroupSpec> within = {};   // made by processes that are in the other job
+  std::optional<Time> op_deadline = {};   // else that of all
+  std::vector<Dawdle> dawdles = {};
+  std::optional<GroupSpec> within = {};  // made by processes that are in the other job
 };
 
 enum class FaultKind : uint8_t {
@@ -163,7 +173,8 @@ Scenario draw_rough(uint64_t seed);
 
 // Likewise; and each node is in several jobs, on some of the nodes each and some of them short, and
 // every other fault is a daemon that restarts. Trainers come when the others end, or leave at once;
-// some make jobs within theirs; and words between two daemons are often late.
+// some make jobs within theirs; words between two daemons are often late; and some jobs give up ops
+// that take long, which some ranks are late for.
 Scenario draw_crowded(uint64_t seed);
 
 }  // namespace gradring::sim

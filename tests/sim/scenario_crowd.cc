@@ -75,6 +75,26 @@ void draw_groups(Random* random, Scenario* s) {
   }
 }
 
+// Some about as long as ranks are late for an op, daemons restart and views change.
+void draw_deadlines(Scenario* s) {
+  Random random(s->seed ^ 0x646561646c696e65u);
+  if (chance(&random, 30)) return;
+  for (JobSpec& job : s->jobs) {
+    if (chance(&random, 30)) continue;
+    const uint32_t most = chance(&random, 70) ? 4000 : 30000;
+    job.op_deadline = between(&random, 300, most) * core::kMillisecond;
+    const uint32_t dawdles = chance(&random, 80) ? between(&random, 1, 3) : 0;
+    for (uint32_t i = 0; i < dawdles; ++i) {
+      Dawdle dawdle;
+      dawdle.rank = static_cast<uint32_t>(random.below(job.node_of_rank.size()));
+      dawdle.step = static_cast<uint32_t>(random.below(job.steps));
+      dawdle.op = static_cast<uint32_t>(random.below(job.ops.size()));
+      dawdle.lasts = *job.op_deadline / 100 * between(&random, 20, 300);
+      job.dawdles.push_back(dawdle);
+    }
+  }
+}
+
 }  // namespace
 
 Scenario draw_crowded(uint64_t seed) {
@@ -109,6 +129,7 @@ Scenario draw_crowded(uint64_t seed) {
   draw_late_words(&late, &s);
   Random groups(seed ^ 0x67726f7570730000u);
   draw_groups(&groups, &s);
+  draw_deadlines(&s);
   return s;
 }
 

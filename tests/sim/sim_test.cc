@@ -64,9 +64,11 @@ TEST(Simulation, InvariantsHoldWhereNodesHaveSeveralJobs) {
     sum.restarts += stats.restarts;
     sum.views += stats.views;
     sum.in_groups += stats.in_groups;
+    sum.expired += stats.expired_names_rank;
   });
   EXPECT_GT(sum.restarts, seeds);
   EXPECT_GT(sum.in_groups, seeds);
+  EXPECT_GT(sum.expired, seeds / 4);
   EXPECT_GT(sum.views, seeds * 4);
 }
 

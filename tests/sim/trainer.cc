@@ -212,7 +212,11 @@ uint32_t Trainer::position_in(const Buffers& b) const {
 }
 
 void Trainer::submit_later(uint32_t op) {
-  const auto when = static_cast<Time>(world_->random().below(8 * core::kMillisecond));
+  auto when = static_cast<Time>(world_->random().below(8 * core::kMillisecond));
+  for (const Dawdle& dawdle : spec_.dawdles) {
+    const bool now = dawdle.rank == rank_ && dawdle.step == step_ && dawdle.op == op;
+    if (now && life_ == 1) when += dawdle.lasts;
+  }
   world_->events().in(when, [this, op, life = life_] {
     if (life == life_) submit(op);
   });
@@ -254,6 +258,24 @@ void Trainer::submit(uint32_t op) {
     return world_->after(core::kMillisecond, [this, ticket, life = life_] {
       if (life == life_ && waits_for(ticket)) on_complete(ticket, *forgotten_);
     });
+  }
+  hand_in(submission);
+}
+
+std::optional<Time> Trainer::waits_since() const {
+  std::optional<Time> since;
+  if (state_ != State::kTraining || joined_) return since;
+  for (const auto& [ticket, submission] : submissions_) {
+    if (!is_data(what(ticket).first)) continue;
+    const auto at = world_->submitted({view_.incarnation, grown_, submission.key}, rank_);
+    if (at && (!since || *at < *since)) since = at;
+  }
+  return since;
+}
+
+void Trainer::hand_in(const core::Submission& submission) {
+  if (submission.key.space < OpKey::kNoMoreSpace && is_data(what(submission.ticket).first)) {
+    world_->note_submitted({view_.incarnation, grown_, submission.key}, rank_);
   }
   world_->node(node_).submit(view_.incarnation, this, submission);
 }

@@ -57,6 +57,9 @@ class Trainer {
   const std::optional<core::Within>& within() const { return within_; }
   uint32_t life() const { return life_; }
   uint32_t step() const { return step_; }
+  bool attached() const { return attached_; }
+  // Since when it waits for an op of its own that it could submit; none: it waits for none.
+  std::optional<Time> waits_since() const;
   std::string name() const;
   std::string doing() const;  // for people
   const std::shared_ptr<std::vector<std::byte>>& memory() const { return memory_; }
@@ -82,6 +85,7 @@ class Trainer {
   void submit_all();
   void submit_later(uint32_t op);
   void submit(uint32_t op);
+  void hand_in(const core::Submission& submission);
   void end_op(uint32_t op);
   void finish_step();
   void leave();

@@ -120,7 +120,7 @@ void Trainer::reattach() {
   view_ = *known;
   if (view_.closed && !failed_) on_close(Failure(*view_.closed));
   for (const auto& [ticket, submission] : open) {
-    node.submit(view_.incarnation, this, submission);
+    hand_in(submission);
   }
 }
 

@@ -86,6 +86,7 @@ std::string World::run() {
 // Time passes for the daemons as long as anything is under way.
 void World::keep_ticking() {
   for (const auto& node : nodes_) node->tick();
+  check_in_time();
   const bool idle = all_over() && events_.empty() &&
                     std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
                       return !node->alive() || node->engines() == 0;

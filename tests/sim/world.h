@@ -46,6 +46,16 @@ struct Stats {
   uint64_t retunes_asked = 0;
   uint64_t retuned = 0;    // views with another table, entered by a node
   uint64_t in_groups = 0;  // ranks that came into one
+  uint64_t expired = 0;    // ops, by engines that said so
+  uint64_t expired_names_rank = 0;
+};
+
+// A use of a key, which mean others where a job has grown.
+struct KeyUse {
+  JobId job{};
+  uint64_t grown = 0;
+  OpKey key;
+  auto operator<=>(const KeyUse&) const = default;
 };
 
 // Between every two nodes.
@@ -118,6 +128,14 @@ class World {
   void check_written(const Trainer& trainer, const OpId& id, const Signature& signature,
                      const std::vector<uint32_t>& ranks, const std::byte* output);
 
+  core::EngineOptions options_of(const std::string& job) const;
+  void note_submitted(const KeyUse& use, uint32_t rank) {
+    submitted_[use].try_emplace(rank, events_.now());
+  }
+  std::optional<Time> submitted(const KeyUse& use, uint32_t rank) const;
+  // An engine wants its job to end for an op past its deadline.
+  void op_expired(const SimNode& node, const SimJob& job, const Failure& failure);
+  void note_failed(const SimNode& node, const JobId& job, const Failure& failure);
   void op_corrupted(const Trainer& trainer, const Failure& failure);
   void op_mismatched(const Trainer& trainer, const OpId& id, const Signature& signature);
   void op_failed(const Trainer& trainer, const Signature& signature, const Failure& failure);
@@ -134,6 +152,7 @@ class World {
     bool open = true;
     uint64_t generation = 0;  // of what is under way
     uint64_t connection = 0;
+    Time disturbed = 0;  // last; what was before that may have been late, or lost
     Fifo control;
     Fifo data;
     uint32_t damage_percent = 0;
@@ -178,6 +197,11 @@ class World {
     return stats_.faults > 0 || stats_.slow_reports > 0 || scenario_.late_percent > 0;
   }
 
+  // deadlines.cc
+  bool calm(uint32_t a, uint32_t b, const JobId& job) const;
+  void judge_expired(const Trainer& trainer, const Failure& failure);
+  void check_in_time();
+
   // judge.cc
   void group_refused(const Trainer& trainer, const Status& why);
   bool has_fault(FaultKind kind) const;
@@ -198,6 +222,9 @@ class World {
   std::map<core::SessionId, Trainer*> sessions_;
   std::map<std::pair<OpId, uint32_t>, std::vector<std::byte>> inputs_;  // once computed; by rank
   std::set<OpId> mismatched_;
+  // By its words; whether only nodes that were left out say so.
+  std::map<std::pair<JobId, std::string>, bool> expired_;
+  std::map<KeyUse, std::map<uint32_t, Time>> submitted_;  // first, by each rank
   std::set<std::pair<JobId, uint32_t>> left_;
   std::map<std::pair<JobId, uint32_t>, uint64_t> known_;
   std::map<std::pair<JobId, uint64_t>, uint32_t> first_steps_;  // by the epoch that grew
