@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "tools/common/size.h"
@@ -44,14 +45,16 @@ std::vector<std::string> problems_of(const wire::JobReport& report,
     }
   }
   // The oldest tells it all: the others are listed above it, and wait for the same as a rule.
-  const auto late = std::ranges::count_if(
-      ops, [](const OpenOp& op) { return !op.waiting_for.empty() && op.age_ms >= kLateMs; });
-  if (late > 0) {
-    const auto first =
-        std::ranges::find_if(ops, [](const OpenOp& op) { return !op.waiting_for.empty(); });
+  std::vector<OpenOp> late;
+  std::ranges::copy_if(ops, std::back_inserter(late), [](const OpenOp& op) {
+    return !op.waiting_for.empty() && op.age_ms >= kLateMs;
+  });
+  if (!late.empty()) {
     problems.push_back(
-        describe(*first) +
-        (late > 1 ? fmt::format(", and {} late", counted(late - 1, "more op")) : ""));
+        describe(late.front()) +
+        (late.size() > 1 ? fmt::format(", and {} late", counted(late.size() - 1, "more op")) : ""));
+    const std::string crossing = describe_crossing(late.front(), late);
+    if (!crossing.empty()) problems.push_back(crossing);
   }
   return problems;
 }

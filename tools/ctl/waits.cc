@@ -56,9 +56,10 @@ OpenOp merge(const wire::JobReport& report, const Reports& parts) {
             .slices_final = first.slices_final(),
             .behind = first.node(),
             .slices = first.slices()};
-  std::set<std::string> told, awaited_nodes;
+  std::set<std::string> awaited_nodes;
   for (const auto* part : parts) {
-    told.insert(part->node());
+    op.told.insert(part->node());
+    if (op.name.empty()) op.name = part->name();  // known where a rank has submitted it alone
     op.age_ms = std::max(op.age_ms, part->age_ms());
     op.slices = std::max(op.slices, part->slices());
     if (part->slices_final() < op.slices_final) {
@@ -73,7 +74,7 @@ OpenOp merge(const wire::JobReport& report, const Reports& parts) {
   // A node that told about the op has named its late ranks itself; if it named none, its READY is
   // on the way.
   for (const auto& node : awaited_nodes) {
-    if (!told.contains(node)) add_node(report, node, &op.waiting_for);
+    if (!op.told.contains(node)) add_node(report, node, &op.waiting_for);
   }
   std::ranges::sort(op.waiting_for, {}, [](const Awaited& who) {
     return std::tuple(!who.is_rank, who.rank, who.node);
@@ -87,6 +88,20 @@ OpenOp merge(const wire::JobReport& report, const Reports& parts) {
     op.waits_for = mute ? WaitsFor::kDaemon : WaitsFor::kSubmission;
   }
   return op;
+}
+
+bool has_submitted(const Awaited& who, const OpenOp& op) {
+  return who.is_rank && op.told.contains(who.node) &&
+         std::ranges::none_of(op.waiting_for, [&who](const Awaited& other) {
+           return other.is_rank ? other.rank == who.rank : other.node == who.node;
+         });
+}
+
+std::string title_of(const OpenOp& op) {
+  std::string text = printable(op.signature);
+  if (op.space == 0) return text + fmt::format(" (op {})", op.sequence);
+  const std::string name = op.name.empty() ? "" : fmt::format("\"{}\", ", printable(op.name));
+  return text + fmt::format(" ({}use {})", name, op.sequence);
 }
 
 std::string describe(const Awaited& who) {
@@ -124,13 +139,7 @@ std::vector<OpenOp> open_ops(const wire::JobReport& report) {
 }
 
 std::string describe(const OpenOp& op) {
-  std::string text = printable(op.signature);
-  if (op.space == 0)
-    text += fmt::format(" (op {}): ", op.sequence);
-  else
-    text += fmt::format(
-        " ({}use {}): ", op.name.empty() ? "" : fmt::format("\"{}\", ", printable(op.name)),
-        op.sequence);
+  std::string text = title_of(op) + ": ";
   const std::string age = format_duration(op.age_ms);
   if (op.waiting_for.empty()) {
     return text +
@@ -144,6 +153,22 @@ std::string describe(const OpenOp& op) {
     text += describe(op.waiting_for[i]);
   }
   return text;
+}
+
+std::string describe_crossing(const OpenOp& op, const std::vector<OpenOp>& others) {
+  for (const OpenOp& other : others) {
+    for (const Awaited& one : op.waiting_for) {
+      if (!has_submitted(one, other)) continue;
+      const auto in_turn = std::ranges::find_if(
+          other.waiting_for, [&op](const Awaited& who) { return has_submitted(who, op); });
+      if (in_turn == other.waiting_for.end()) continue;
+      return fmt::format(
+          "but rank {} waits for {} in its turn, in {}: do all ranks submit the same ops, by the "
+          "same names and in the same order?",
+          one.rank, describe(*in_turn), title_of(other));
+    }
+  }
+  return "";
 }
 
 }  // namespace gradring::tools

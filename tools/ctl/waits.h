@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct OpenOp {
   uint32_t slices_final = 0;           // at the node that has fewest
   std::string behind{};                // that node
   uint32_t slices = 0;
+  std::set<std::string> told{};  // nodes that know of it: each names its own ranks that lack
 };
 
 // Oldest first.
@@ -46,5 +48,9 @@ std::vector<OpenOp> open_ops(const wire::JobReport& report);
 // "allreduce sum of 1048576 float32 (op 17): waiting 30.2 s for rank 3 (node b, pid 4711, state T
 // stopped)"
 std::string describe(const OpenOp& op);
+
+// Whether a rank that the op waits for has itself submitted one of the others, which waits for a
+// rank that has submitted the first: a sentence, or nothing.
+std::string describe_crossing(const OpenOp& op, const std::vector<OpenOp>& others);
 
 }  // namespace gradring::tools
