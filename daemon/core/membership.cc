@@ -229,15 +229,10 @@ void Membership::tick(Time now) {
     // A proposal means that all are there; else the missing ones are the answer.
     // Whoever cannot come into the job that runs waits for nobody.
     const std::string unwelcome = why_not_welcome(key, gathering);
-    const MissingRanks missing =
-        proposed || !unwelcome.empty() ? MissingRanks() : missing_ranks(gathering);
-    text += !unwelcome.empty()   ? unwelcome
-            : missing.count == 0 ? gathering.explanation
-                                 : "missing ranks:";
-    constexpr size_t kShown = 16;  // a line that people still read
-    for (size_t i = 0; i < missing.first.size() && i < kShown; ++i)
-      text += " " + std::to_string(missing.first[i]);
-    if (missing.count > kShown) text += " and " + std::to_string(missing.count - kShown) + " more";
+    text += !unwelcome.empty()                                ? unwelcome
+            : proposed || missing_ranks(gathering).count == 0 ? gathering.explanation
+                                                              : say_missing(gathering);
+    text += unwelcome.empty() && !proposed ? of_other_launch(key, gathering) : "";
     const std::string unreachable = actions_->unreachable_peers();
     if (!unreachable.empty()) text += "; peers not connected: " + unreachable;
     std::vector<SessionId> expired;
@@ -293,7 +288,8 @@ std::vector<JobInfo> Membership::jobs() const {
     info.since = gathering.since;
     info.missing = missing_ranks(gathering);
     const std::string& unwelcome = gathering.unwelcome.second;
-    info.explanation = unwelcome.empty() ? gathering.explanation : unwelcome;
+    info.explanation =
+        unwelcome.empty() ? gathering.explanation + describe_missing(key, gathering) : unwelcome;
     list.push_back(std::move(info));
   }
   for (const auto& [id, live] : live_) {
@@ -307,6 +303,9 @@ std::vector<JobInfo> Membership::jobs() const {
                     live.since,
                     {},
                     live.explanation});
+    if (live.state != JobState::kRunning || live.failure || !live.change) continue;
+    const std::string doing = live.change->doing();
+    if (!doing.empty()) list.back().explanation += "; now: " + doing;
   }
   for (const auto& [id, witness] : witnesses_) {
     const View& view = witness.record().view;

@@ -200,6 +200,7 @@ class Membership {
     Time since = 0;
     std::vector<LocalClaim> local;
     std::map<std::string, Claims> remote;  // by node
+    std::set<uint32_t> went;               // ranks that claimed to be there, and did so no more
     JobId withdrawn{};                     // the last proposal that came back to gathering
     std::string explanation;
     std::pair<std::string, std::string> unwelcome;  // to the job that runs, as a node says, and why
@@ -255,7 +256,13 @@ class Membership {
   void drop_claim(const GatheringKey& key, SessionId session);
   void settle(const GatheringKey& key);
   void settle_all();
-  MissingRanks missing_ranks(const Gathering& gathering) const;
+  static std::string who(uint32_t rank, const std::string& node, int64_t pid);
+  static std::vector<bool> present_ranks(const Gathering& gathering);
+  static MissingRanks missing_ranks(const Gathering& gathering);
+  static std::string say_missing(const Gathering& gathering);  // there are some
+  std::string describe_missing(const GatheringKey& key, const Gathering& gathering) const;
+  std::string of_other_launch(const GatheringKey& key, const Gathering& gathering) const;
+  static void note_who_went(const std::string& node, const Claims& now, Gathering* gathering);
 
   // form.cc
   static bool is_deterministic(const Gathering& gathering);

@@ -12,10 +12,6 @@
 namespace gradring::core {
 namespace {
 
-std::string who(uint32_t rank, const std::string& node, int64_t pid) {
-  return "rank " + std::to_string(rank) + " (node " + node + ", pid " + std::to_string(pid) + ")";
-}
-
 // The texts are compared first, as a rule they are the same.
 bool differ_in_policy(const std::string& one, const std::string& other) {
   return one != other && parse_policy(one) != parse_policy(other);
@@ -135,6 +131,7 @@ Status Membership::join(const JoinRequest& request, Time now) {
     gathering.uid = request.uid;
     gathering.policy = request.policy;
     gathering.since = now;
+    gathering.went.clear();
   }
   const Time most = std::max(options_.form_deadline, options_.form_deadline_most);
   const Time timeout =
@@ -190,6 +187,7 @@ void Membership::on_claims(const std::string& from, const Claims& claims, Time n
   if (claims.ranks.empty()) {
     const auto it = gatherings_.find(key);
     if (it == gatherings_.end()) return;
+    note_who_went(from, claims, &it->second);
     it->second.remote.erase(from);
     if (it->second.local.empty() && it->second.remote.empty()) gatherings_.erase(it);
     return settle(key);
@@ -198,6 +196,7 @@ void Membership::on_claims(const std::string& from, const Claims& claims, Time n
   if (gathering.since == 0) gathering.since = now;
   const auto known = gathering.remote.find(from);
   if (known != gathering.remote.end() && known->second.revision >= claims.revision) return;
+  note_who_went(from, claims, &gathering);
   gathering.remote[from] = claims;
   settle(key);
 }
@@ -292,25 +291,6 @@ std::string Membership::conflict_of(const GatheringKey& key, const Gathering& g)
   return {};
 }
 
-MissingRanks Membership::missing_ranks(const Gathering& g) const {
-  MissingRanks missing{g.size, {}};
-  std::vector<bool> seen(g.size, false);
-  const auto see = [&](uint32_t rank) {
-    if (rank >= g.size || seen[rank]) return;
-    seen[rank] = true;
-    --missing.count;
-  };
-  for (const LocalClaim& claim : g.local) see(claim.request.rank);
-  for (const auto& [node, claims] : g.remote) {
-    for (const RankInfo& info : claims.ranks) see(info.rank);
-  }
-  const size_t named = std::min<size_t>(missing.count, kMissingNamed);
-  for (uint32_t rank = 0; missing.first.size() < named; ++rank) {
-    if (!seen[rank]) missing.first.push_back(rank);
-  }
-  return missing;
-}
-
 // All local trainers are refused, and the others are told that nothing is claimed here any more.
 // What they claim stays known: they see the same contradiction and end as well.
 void Membership::fail_gathering(const GatheringKey& failed, const Status& why) {
@@ -329,8 +309,11 @@ void Membership::drop_claim(const GatheringKey& key, SessionId session) {
   const auto it = gatherings_.find(copy);
   if (it == gatherings_.end()) return;  // it ended with another
   Gathering& gathering = it->second;
-  std::erase_if(gathering.local,
-                [session](const LocalClaim& claim) { return claim.request.session == session; });
+  std::erase_if(gathering.local, [&](const LocalClaim& claim) {
+    if (claim.request.session != session) return false;
+    gathering.went.insert(claim.request.rank);
+    return true;
+  });
   publish(copy, gathering);
   if (gathering.local.empty() && gathering.remote.empty()) gatherings_.erase(copy);
   retry_deferred();

@@ -355,7 +355,7 @@ Time ViewChange::next_deadline() const {
 }
 
 std::string ViewChange::doing() const {
-  if (!wanted_ && !frozen()) return "";
+  if (over_ || (!wanted_ && !frozen())) return "";
   std::string text = "agreeing on a new view";
   if (phase_ == Phase::kPreparing) {
     text += "; waits for the reports of";
@@ -363,7 +363,11 @@ std::string ViewChange::doing() const {
       if (promises_.count(member.node) == 0) text += " " + member.node;
     }
   }
-  if (!quorum_possible()) text += "; too few members can be reached";
+  if (quorum_possible()) return text;
+  std::string between = "; too few members can be reached, lost are: ";
+  for (const auto& [node, ranks] : view_.members) {
+    if (lost_.count(node) + gone_.count(node) > 0) text += std::exchange(between, ", ") + node;
+  }
   return text;
 }
 

@@ -8,6 +8,7 @@ namespace gradring::core {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -30,9 +31,71 @@ TEST(MembershipDeadline, WhileGatheringTheMissingRanksAreNamed) {
   EXPECT_TRUE(town.waits(two)) << "each has its own patience";
   town.run();
   town.tick(10 * kSecond);
-  EXPECT_THAT(town.refusal(two), HasSubstr("missing ranks: 0 1 3"));
+  EXPECT_THAT(town.refusal(two), HasSubstr("missing ranks: 1 3; ranks that came and went: 0;"));
   EXPECT_TRUE(town.at("a").jobs().empty());
   EXPECT_TRUE(town.at("b").jobs().empty());
+}
+
+// As where all are started at once, and each node looks at its own clock.
+TEST(MembershipDeadline, WhoWaitedInVainBeforeIsNotTakenForMissing) {
+  Town town(2);
+  std::vector<SessionId> ranks;
+  for (const uint32_t rank : {0, 1, 2}) {
+    JoinRequest request = trainer(rank, 4);
+    request.timeout = (10 + rank) * kSecond;
+    ranks.push_back(town.join(rank == 2 ? "b" : "a", request));
+  }
+  town.run();
+  for (int second = 0; second < 12; ++second) {
+    town.tick(1 * kSecond);
+    town.run();
+  }
+  EXPECT_THAT(town.refusal(ranks[0]), EndsWith("missing ranks: 3"));
+  EXPECT_THAT(town.refusal(ranks[1]), EndsWith("missing ranks: 3; ranks that came and went: 0"));
+  EXPECT_THAT(town.refusal(ranks[2]), EndsWith("missing ranks: 3; ranks that came and went: 0 1"));
+}
+
+TEST(MembershipDeadline, WhoCameAndDiedIsTold) {
+  Town town(2);
+  JoinRequest request = trainer(0, 3);
+  request.timeout = 10 * kSecond;
+  const SessionId waits = town.join("a", request);
+  const SessionId dies = town.join("b", trainer(1, 3));
+  town.run();
+  town.die(dies);
+  town.run();
+  town.tick(10 * kSecond);
+  EXPECT_THAT(town.refusal(waits), EndsWith("missing ranks: 2; ranks that came and went: 1"));
+}
+
+TEST(MembershipDeadline, ARankThatIsThereWithAnotherTokenIsNamed) {
+  Town town(2);
+  JoinRequest request = trainer(1, 2);
+  request.token = "another";
+  const SessionId one = town.join("b", request);
+  const SessionId zero = town.join("a", trainer(0, 2));
+  town.run();
+  const auto told = [&](SessionId rank, const std::string& what) {
+    return "; rank " + what + std::to_string(town.pid_of(rank)) + ") is there with another token";
+  };
+  EXPECT_THAT(town.at("a").jobs().at(0).explanation,
+              HasSubstr("waits for 1 of 2 ranks" + told(one, "1 (node b, pid ")));
+  EXPECT_THAT(town.at("b").jobs().at(0).explanation, HasSubstr(told(zero, "0 (node a, pid ")));
+  town.tick(300 * kSecond);
+  EXPECT_THAT(town.refusal(zero), HasSubstr("missing ranks: 1" + told(one, "1 (node b, pid ")));
+}
+
+TEST(MembershipDeadline, OfAnotherUsersLaunchNothingIsTold) {
+  Town town(2);
+  JoinRequest request = trainer(1, 2);
+  request.token = "another";
+  request.uid = 2000;
+  town.join("b", request);
+  const SessionId zero = town.join("a", trainer(0, 2));
+  town.run();
+  EXPECT_EQ(town.at("a").jobs().at(0).explanation, "waits for 1 of 2 ranks");
+  town.tick(300 * kSecond);
+  EXPECT_THAT(town.refusal(zero), EndsWith("missing ranks: 1"));
 }
 
 TEST(MembershipDeadline, NobodyWaitsLongerThanTheDaemonAllows) {

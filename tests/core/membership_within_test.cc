@@ -28,6 +28,12 @@ class MembershipWithin : public ::testing::Test {
     request.within = Within{outer_, town_.at(node_of(rank)).view_of(outer_)->grown, ranks};
     return request;
   }
+  std::string explanation(const std::string& node, const std::string& job) {
+    for (const JobInfo& info : town_.at(node).jobs()) {
+      if (info.name == job) return info.explanation;
+    }
+    return "";
+  }
   void kill(uint32_t rank) {
     town_.die(ranks_[rank]);
     town_.settle();
@@ -43,6 +49,24 @@ TEST_F(MembershipWithin, ComesAboutWhereAllItsRanksAreThere) {
   const SessionId two = town_.join("c", pair(2, 1, {1, 2}));
   town_.run();
   EXPECT_TRUE(town_.admitted(one) && town_.admitted(two));
+}
+
+TEST_F(MembershipWithin, SaysWhoOfTheJobDoesNotCome) {
+  town_.join("b", pair(1, 0, {1, 2}));
+  town_.run();
+  EXPECT_EQ(explanation("b", "train[1:2]"), "waits for 1 of 2 ranks: rank 2 (node c, pid " +
+                                                std::to_string(town_.pid_of(ranks_[2])) +
+                                                ") of job train");
+}
+
+TEST_F(MembershipWithin, OfAJobThatIsCutOffItIsSaidWhomItCannotReach) {
+  EXPECT_EQ(explanation("a", "train"), "epoch 1: formed of 3 ranks on 3 nodes");
+  town_.cut("a", "b");
+  town_.cut("a", "c");
+  town_.run();
+  EXPECT_THAT(explanation("a", "train"),
+              AllOf(HasSubstr("formed of 3 ranks on 3 nodes; now: agreeing on a new view"),
+                    HasSubstr("too few members can be reached, lost are: b, c")));
 }
 
 TEST_F(MembershipWithin, GathersNoLongerWhenOneOfItsRanksIsLost) {
