@@ -91,7 +91,8 @@ void Membership::tell_missed(const GatheringKey& key) {
   if (gathering == gatherings_.end() || !gathering->second.local.empty()) return;
   Departed::Failed* const failed = departed_.failed(key.job, key.token);
   if (failed == nullptr) return;
-  for (const auto& [node, claims] : gathering->second.remote) {
+  for (const auto& entry : gathering->second.remote) {
+    const std::string& node = entry.first;
     const bool first = std::ranges::none_of(failed->view.members, [&](const Member& member) {
       return member.node != node && member.node < node_;
     });
