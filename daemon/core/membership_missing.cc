@@ -1,6 +1,7 @@
 // Which ranks a job that gathers waits for.
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -111,10 +112,11 @@ std::string Membership::of_other_launch(const GatheringKey& key, const Gathering
 void Membership::note_who_went(const std::string& node, const Claims& now, Gathering* gathering) {
   const auto before = gathering->remote.find(node);
   if (before == gathering->remote.end() || gathering->local.empty()) return;  // nobody to be told
+  std::set<uint32_t> stay;
+  for (const RankInfo& info : now.ranks) stay.insert(info.rank);
   for (const RankInfo& info : before->second.ranks) {
-    const bool stays = std::ranges::any_of(
-        now.ranks, [&info](const RankInfo& other) { return other.rank == info.rank; });
-    if (!stays && info.rank < gathering->size) gathering->went.insert(info.rank);
+    if (stay.count(info.rank) == 0 && info.rank < gathering->size)
+      gathering->went.insert(info.rank);
   }
 }
 
