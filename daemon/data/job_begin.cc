@@ -91,6 +91,10 @@ void JobExecutor::go_on_from(const EngineMemory& before,
   }
   told_ = before.told;
   engine_.restore(before.record);
+  // When each submitted last the last daemon knew; it was before now.
+  for (LocalRank& known : locals_) {
+    if (engine_.submitted(known.rank) > 0) known.last_submission = monotonic_now();
+  }
   count_again(lent);
   if (!before.landing) return;
   // Half of the slice may have been copied; its value lies where it came from.

@@ -112,6 +112,11 @@ def test_a_trainer_that_computes_meanwhile_notices_nothing(make_cluster):
     wait_for_all(job, "done", 1)
     time.sleep(0.3)
     replace(cluster.nodes[1])
+
+    def quiet():
+        report = cluster.nodes[1].ask("job", "computes", missing_ok=True) or {"ranks": []}
+        return max((rank["quiet_seconds"] for rank in report["ranks"] if rank["rank"] == 1), default=0)
+    wait_until(lambda: quiet() > 0.5, COMING_BACK, "the rank is shown as one that has been quiet")
     assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
     assert_untouched(job, 5)
 
