@@ -52,9 +52,11 @@ def test_a_death_has_the_name_of_a_job_that_forms_or_has_failed(make_cluster):
     early = pair.start_trainer("early", [TRAINER], pair.nodes[0], 0, 2)
     testbed.wait_until(lambda: pair.nodes[0].ask("jobs")["jobs"], 20, "it forms")
     early.kill()
-    late = pair.launch("late", [TRAINER, "--ops", "100000", "--delay-ms", "2", "--keep-going"])
+    late = pair.launch("late", [TRAINER, "--ops", "100000", "--delay-ms", "2"])
     wait_for_all(late, "done", 2)
+    late[0].signal(signal.SIGSTOP)  # or it ends by itself when it is told of the other's death
     late[1].kill()
+    testbed.wait_until(lambda: "job failed" in kinds(pair.nodes[0].ask("events")), 20, "it has failed")
     late[0].kill()
 
     def deaths():
