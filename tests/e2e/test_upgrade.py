@@ -108,17 +108,20 @@ def test_what_nobody_would_go_on_with_is_not_written_down(make_cluster, flags, k
 def test_a_trainer_that_computes_meanwhile_notices_nothing(make_cluster):
     """It comes back to a daemon that was replaced while it was not looking, later than the grace."""
     cluster = kept_cluster(make_cluster, 2, "--restart-grace", "1s")
-    job = cluster.launch("computes", [TRAINER, "--ops", "5"], of_rank={1: ["--delay-ms", "3000"]})
+    job = cluster.launch("computes", [TRAINER, "--ops", "3"], of_rank={1: ["--delay-ms", "6000"]})
     wait_for_all(job, "done", 1)
+
+    def rank_1():
+        report = cluster.nodes[1].ask("job", "computes", missing_ok=True) or {"ranks": []}
+        return next((rank for rank in report["ranks"] if rank["rank"] == 1), None)
+
+    before = rank_1()["ops_submitted"]
     time.sleep(0.3)
     replace(cluster.nodes[1])
-
-    def quiet():
-        report = cluster.nodes[1].ask("job", "computes", missing_ok=True) or {"ranks": []}
-        return max((rank["quiet_seconds"] for rank in report["ranks"] if rank["rank"] == 1), default=0)
-    wait_until(lambda: quiet() > 0.5, COMING_BACK, "the rank is shown as one that has been quiet")
+    wait_until(lambda: (now := rank_1()) and now["ops_submitted"] == before and now["quiet_seconds"] > 0.3, COMING_BACK,
+               "the next daemon shows for how long the rank has been quiet")
     assert job.wait(60) == [0] * 2, [one.says()[-600:] for one in job]
-    assert_untouched(job, 5)
+    assert_untouched(job, 3)
 
 
 @pytest.mark.parametrize("limit", ["--max-sessions", "--sessions-per-uid"])
