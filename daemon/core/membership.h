@@ -331,7 +331,6 @@ class Membership {
   bool has_left(const Live& live, const Member& member, const RankInfo& info) const;
   bool fail_if_unfit(const GatheringKey& key);
   void fail_unfit_within(const JobId& job);
-  static bool are_within(const std::vector<LocalClaim>& claims);
   void remember_failed(const Live& live, const Failure& failure);
   void tell_missed(const GatheringKey& key);
   void on_missed(const Propose& failed);

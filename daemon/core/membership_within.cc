@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/core/membership.h"
+#include "proto/policy.h"
 
 namespace gradring::core {
 
@@ -75,13 +76,10 @@ void Membership::fail_unfit_within(const JobId& job) {
   }
 }
 
-bool Membership::are_within(const std::vector<LocalClaim>& claims) {
-  return std::ranges::any_of(
-      claims, [](const LocalClaim& claim) { return claim.request.within.has_value(); });
-}
-
+// Also where its record, which does not say whether it is within another, brought it back.
 void Membership::remember_failed(const Live& live, const Failure& failure) {
-  if (are_within(live.local)) departed_.remember(live.token, live.view, failure);
+  const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
+  if (!elastic) departed_.remember(live.token, live.view, failure);
 }
 
 // Its ranks make a group once, and all try the next one when it has failed. A daemon that restarts
@@ -110,7 +108,9 @@ void Membership::on_missed(const Propose& failed) {
       departed_.failed(view.incarnation)) {
     return;
   }
-  if (!are_within(it->second.local)) return;
+  const bool within = std::ranges::any_of(
+      it->second.local, [](const LocalClaim& claim) { return claim.request.within.has_value(); });
+  if (!within) return;
   fail_gathering(key, {Code::kAborted, "job " + key.job + ": " + describe(*view.closed)});
 }
 
