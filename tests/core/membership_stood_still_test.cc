@@ -69,11 +69,8 @@ TEST_P(MembershipStoodStill, AndHearsWhyTheJobHasEnded) {
 TEST(MembershipLeftOut, EndsTheJobForNobodyElse) {
   Town town(3);
   std::vector<SessionId> sessions;
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    JoinRequest request = trainer(rank, 3);
-    request.policy = "elastic";
-    sessions.push_back(town.join(node_of(rank), request));
-  }
+  for (uint32_t rank = 0; rank < 3; ++rank)
+    sessions.push_back(town.join(node_of(rank), elastic(rank, 3)));
   town.run();
   for (const char* other : {"a", "b"}) {
     town.hold(other, "c");
