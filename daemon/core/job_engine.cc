@@ -264,7 +264,9 @@ Failure JobEngine::deadline_failure(const Op& op) const {
     return failure;
   }
   failure.blame.node = view_.members[predecessor()].node;
-  failure.blame.evidence = what + "all ranks submitted it, but slices do not arrive from this node";
+  failure.blame.evidence = what + "all ranks submitted it, and " + std::to_string(op.slices_held) +
+                           " of its " + std::to_string(op.plan.slices) +
+                           " slices are complete here; what is missing comes from this node";
   return failure;
 }
 

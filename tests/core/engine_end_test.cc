@@ -292,7 +292,8 @@ TEST(EngineDeadline, NamesThePredecessorWhenSlicesDoNotCome) {
   ring.engine(1).tick(ring.now + 1801 * kSecond);
   ASSERT_EQ(ring.failures(1).size(), 1u);
   EXPECT_EQ(ring.failures(1)[0].blame.node, "a");
-  EXPECT_THAT(ring.failures(1)[0].blame.evidence, HasSubstr("slices do not arrive"));
+  EXPECT_THAT(ring.failures(1)[0].blame.evidence,
+              HasSubstr("0 of its 7 slices are complete here; "));
 }
 
 TEST(EngineDeadline, AnOpThatEndedHasNone) {

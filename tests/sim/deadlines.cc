@@ -88,15 +88,19 @@ void World::op_expired(const SimNode& node, const SimJob& job, const Failure& fa
   if (failure.blame.rank != kNoRank) {
     ++stats_.expired_names_rank;
     const bool never = evidence.ends_with("never submitted it");
-    // A real daemon looks at its mail before it says so.
-    const bool awake = events_.now() - node.woken() > 5 * core::kMillisecond;
+    // A real daemon looks at its mail before it says so; ranks come back to one that restarted.
+    const bool awake = events_.now() - node.woken() > 50 * core::kMillisecond;
     if (never && awake && has(failure.blame.rank, 5 * core::kMillisecond)) {
       wrong("for a rank that has submitted it");
     }
     return;
   }
   const uint32_t blamed = index_of(failure.blame.node);
-  if (evidence.ends_with("slices do not arrive from this node")) {
+  if (evidence.ends_with("what is missing comes from this node")) {
+    // There is much to exchange, of this op or before it, and nothing stands still.
+    const auto arrived = arrived_.find(view.incarnation);
+    const Time before = events_.now() - kCalm;
+    if (arrived != arrived_.end() && arrived->second > before) return;
     const bool all_calm = std::ranges::all_of(view.members, [&](const core::Member& a) {
       return std::ranges::all_of(view.members, [&](const core::Member& b) {
         return calm(index_of(a.node), index_of(b.node), view.incarnation);

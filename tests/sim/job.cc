@@ -218,6 +218,7 @@ void SimJob::on_data(uint32_t from_node, const Frame& frame, const Payload& payl
   }
   const std::optional<uint32_t> slot = engine_.on_slice(*member, frame);
   if (!slot) return wake();
+  world_->note_arrived(engine_.view().incarnation);
   tear(frame, *payload);
   const auto self = shared_from_this();
   world_->after(core::kMillisecond / 2, [self, slot, payload, body = frame.slice] {

@@ -39,6 +39,7 @@ SimNode::SimNode(World* world, uint32_t index, uint64_t life)
                   world->scenario().seed * 131 + index + life * 7919, this) {}
 
 void SimNode::remember(const SimNode& before) {
+  woken_ = world_->events().now();
   for (const auto& [id, record] : before.records_) {
     if (!before.has_engine(id)) continue;
     jobs_[id] = std::make_shared<SimJob>(world_, this, *before.jobs_.at(id));

@@ -132,6 +132,7 @@ class World {
   void note_submitted(const KeyUse& use, uint32_t rank) {
     submitted_[use].try_emplace(rank, events_.now());
   }
+  void note_arrived(const JobId& job) { arrived_[job] = events_.now(); }
   std::optional<Time> submitted(const KeyUse& use, uint32_t rank) const;
   // An engine wants its job to end for an op past its deadline.
   void op_expired(const SimNode& node, const SimJob& job, const Failure& failure);
@@ -225,6 +226,7 @@ class World {
   // By its words; whether only nodes that were left out say so.
   std::map<std::pair<JobId, std::string>, bool> expired_;
   std::map<KeyUse, std::map<uint32_t, Time>> submitted_;  // first, by each rank
+  std::map<JobId, Time> arrived_;                         // a slice, last
   std::set<std::pair<JobId, uint32_t>> left_;
   std::map<std::pair<JobId, uint32_t>, uint64_t> known_;
   std::map<std::pair<JobId, uint64_t>, uint32_t> first_steps_;  // by the epoch that grew
