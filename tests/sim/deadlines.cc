@@ -52,7 +52,8 @@ bool World::calm(uint32_t a, uint32_t b, const JobId& job) const {
   return std::ranges::all_of(std::array{std::pair(a, b), std::pair(b, a)}, [&](const auto& way) {
     const Link& l = link(way.first, way.second);
     const bool lane = l.broken && !l.avoids;
-    const bool awake = nodes_[way.first]->alive() && !nodes_[way.first]->paused();
+    const SimNode& node = *nodes_[way.first];
+    const bool awake = node.alive() && !node.paused() && node.woken() < before;
     return awake && (a == b || (l.up && l.open && !lane && l.disturbed < before));
   });
 }
@@ -90,7 +91,9 @@ void World::op_expired(const SimNode& node, const SimJob& job, const Failure& fa
     const bool never = evidence.ends_with("never submitted it");
     // A real daemon looks at its mail before it says so; ranks come back to one that restarted.
     const bool awake = events_.now() - node.woken() > 50 * core::kMillisecond;
-    if (never && awake && has(failure.blame.rank, 5 * core::kMillisecond)) {
+    const Trainer* const trainer = trainer_of(static_cast<core::SessionId>(failure.blame.pid));
+    const bool lives = trainer->session() == static_cast<core::SessionId>(failure.blame.pid);
+    if (never && awake && lives && has(failure.blame.rank, 5 * core::kMillisecond)) {
       wrong("for a rank that has submitted it");
     }
     return;
@@ -114,7 +117,8 @@ void World::op_expired(const SimNode& node, const SimJob& job, const Failure& fa
     return;
   }
   if (job.engine().view().members.size() > scenario_.engine.ready_tree_above) return;
-  if (!calm(node.index(), blamed, view.incarnation)) return;
+  // Since when an op waits it looks after it heard of it.
+  if (!calm(node.index(), blamed, view.incarnation) || nodes_[blamed]->woken() > first) return;
   const core::Member& member = view.members[*view.index_of(failure.blame.node)];
   // By what its own ranks did it is not that late, if it has missed that others did so before.
   const bool began_later = std::ranges::any_of(member.ranks, [&](const auto& info) {

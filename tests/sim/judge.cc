@@ -12,10 +12,12 @@ bool World::has_fault(FaultKind kind) const {
                      [kind](const Fault& fault) { return fault.kind == kind; });
 }
 
-// Ranks may have been lost, of those that somebody else waits for.
+// Ranks may have been lost, of those that somebody else waits for: whose job has failed ends as
+// well.
 bool World::ranks_missing() const {
-  return struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                 [](const JobSpec& job) { return !job.early_leavers.empty(); });
+  return struck() || stats_.jobs_failed > 0 ||
+         std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                     [](const JobSpec& job) { return !job.early_leavers.empty(); });
 }
 
 // Somebody made its buffers for ranks that were lost meanwhile.
@@ -90,7 +92,11 @@ void World::group_refused(const Trainer& trainer, const Status& why) {
     const Trainer& outer = *trainers_of_job_[group.outer][rank];
     return outer.state() == Trainer::State::kTraining && outer.job_id() == trainer.within()->job;
   });
-  if (whole && !ranks_missing()) violation(trainer.name() + " was refused: " + why.message());
+  // Of another rank that waits less.
+  const bool in_vain =
+      group.timeout != 0 && why.message().find("time ran out while forming") != std::string::npos;
+  if (whole && !in_vain && !ranks_missing())
+    violation(trainer.name() + " was refused: " + why.message());
 }
 
 void World::job_refused(const Trainer& trainer, const Status& why) {
