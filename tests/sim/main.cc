@@ -23,7 +23,7 @@ struct Totals {
   uint64_t runs = 0, events = 0, completions = 0, slices = 0, faults = 0, failed = 0,
            mismatches = 0, views = 0, shrunk = 0, grown = 0, lanes_lost = 0, damaged = 0,
            condemned = 0, stood_in = 0, pieces = 0, slow_reports = 0, in_groups = 0, expired = 0,
-           expired_names_rank = 0;
+           expired_names_rank = 0, gone_back = 0;
 };
 
 // What is asked for.
@@ -108,6 +108,7 @@ class Runs {
     totals_.in_groups += stats.in_groups;
     totals_.expired += stats.expired;
     totals_.expired_names_rank += stats.expired_names_rank;
+    totals_.gone_back += stats.gone_back;
     if (!violation.empty()) {
       const std::string how = orders_.crowded      ? " --crowded"
                               : orders_.rough      ? " --rough"
@@ -236,12 +237,13 @@ int main(int argc, char** argv) {
       "entered, {} ops shrunk, {} runs with a failed job, {} mismatches, {} ranks saw their job "
       "grow, {} lanes lost, {} slices damaged, {} ops given up for that, {} stood in for by "
       "ranks without more data, {} pieces of inputs came late, {} reports did, {} ranks came into "
-      "groups, {} ops past their deadlines, {} of them for a rank, {:.1f} s: {}\n",
+      "groups, {} ops past their deadlines, {} of them for a rank, {} times a rank went back, "
+      "{:.1f} s: {}\n",
       runs.on_terminal() ? "\n" : "", totals.runs, totals.events, totals.slices, totals.completions,
       totals.faults, totals.views, totals.shrunk, totals.failed, totals.mismatches, totals.grown,
       totals.lanes_lost, totals.damaged, totals.condemned, totals.stood_in, totals.pieces,
       totals.slow_reports, totals.in_groups, totals.expired, totals.expired_names_rank,
-      runs.seconds(),
+      totals.gone_back, runs.seconds(),
       runs.violations() == 0 ? "all invariants held"
                              : fmt::format("{} VIOLATIONS", runs.violations()));
   return runs.violations() == 0 ? 0 : 1;

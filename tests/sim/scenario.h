@@ -44,6 +44,13 @@ struct Dawdle {
   Time lasts = 0;
 };
 
+// Instead of submitting this op of this step a rank goes back to an earlier one, in its first life.
+struct GoBack {
+  uint32_t rank = 0;
+  uint32_t step = 0;
+  uint32_t op = 0;
+};
+
 // What a trainer does: `steps` times all ops in an order of its own, then wait for all of them.
 struct JobSpec {
   std::string name;
@@ -63,6 +70,7 @@ struct JobSpec {
   std::set<uint32_t> visitors = {};       // in later lives they often leave as soon as they are in
   std::optional<Time> op_deadline = {};   // else that of all
   std::vector<Dawdle> dawdles = {};
+  std::vector<GoBack> goes_back = {};    // then all others do, once an op of theirs has failed
   std::optional<GroupSpec> within = {};  // made by processes that are in the other job
 };
 

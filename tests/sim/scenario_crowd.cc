@@ -39,6 +39,24 @@ void draw_late_words(Random* random, Scenario* s) {
   s->late_max = between(random, 20, chance(random, 70) ? 200 : 1500) * core::kMillisecond;
 }
 
+// From a generator of its own, as what happens to daemons meanwhile is the point.
+void draw_going_back(Scenario* s) {
+  Random random(s->seed ^ 0x676f6261636b0000u);
+  if (chance(&random, 50)) return;
+  for (JobSpec& job : s->jobs) {
+    if (!job.join_points || chance(&random, 40)) continue;
+    job.mismatch_rank.reset();
+    const uint32_t times = between(&random, 1, 3);
+    for (uint32_t i = 0; i < times; ++i) {
+      GoBack back;
+      back.rank = static_cast<uint32_t>(random.below(job.node_of_rank.size()));
+      back.step = static_cast<uint32_t>(random.below(job.steps));
+      back.op = static_cast<uint32_t>(random.below(job.ops.size()));
+      job.goes_back.push_back(back);
+    }
+  }
+}
+
 JobSpec draw_group(Random* random, const Scenario& s, uint32_t outer) {
   const JobSpec& of = s.jobs[outer];
   JobSpec group;
@@ -70,6 +88,7 @@ JobSpec draw_group(Random* random, const Scenario& s, uint32_t outer) {
 void draw_groups(Random* random, Scenario* s) {
   const auto jobs = static_cast<uint32_t>(s->jobs.size());
   for (uint32_t outer = 0; outer < jobs; ++outer) {
+    if (!s->jobs[outer].goes_back.empty()) continue;  // to be made at all, or by none: by a barrier
     const uint32_t groups = chance(random, 50) ? between(random, 1, 3) : 0;
     for (uint32_t i = 0; i < groups; ++i) s->jobs.push_back(draw_group(random, *s, outer));
   }
@@ -127,6 +146,7 @@ Scenario draw_crowded(uint64_t seed) {
   if (chance(&late, 15)) s.faults.clear();
   for (uint32_t i = 0; i < s.jobs.size(); ++i) draw_late_guests(&late, i, &s);
   draw_late_words(&late, &s);
+  draw_going_back(&s);
   Random groups(seed ^ 0x67726f7570730000u);
   draw_groups(&groups, &s);
   draw_deadlines(&s);

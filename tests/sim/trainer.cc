@@ -7,6 +7,15 @@
 #include "tests/sim/world.h"
 
 namespace gradring::sim {
+namespace {
+
+// The job goes on.
+bool ends_alone(Cause cause) {
+  return cause == Cause::kMismatch || cause == Cause::kRootLost || cause == Cause::kRefused ||
+         cause == Cause::kCorrupted;
+}
+
+}  // namespace
 
 Trainer::Trainer(World* world, uint32_t job, uint32_t rank)
     : world_(world),
@@ -99,7 +108,7 @@ Signature Trainer::signature_of(uint32_t op) const {
 
 OpKey Trainer::key_of(uint32_t op, uint32_t step) const {
   if (op == kJoinPoint) return {};
-  if (op == kNoMore) return {OpKey::kNoMoreSpace, 0};
+  if (op == kNoMore) return {OpKey::kNoMoreSpace, joins_};
   const uint64_t since = step - first_step_;
   if (spec_.ops[op].named) return {1000 + op, since};
   uint64_t before = 0;
@@ -112,35 +121,8 @@ OpKey Trainer::key_of(uint32_t op, uint32_t step) const {
   return {0, since * unnamed + before};
 }
 
-// The op and the step that the others mean.
-std::pair<uint32_t, uint32_t> Trainer::op_of(const OpKey& key) const {
-  if (key.space != 0) return {static_cast<uint32_t>(key.space - 1000), first_step_ + key.sequence};
-  std::vector<uint32_t> unnamed;
-  for (uint32_t op = 0; op < spec_.ops.size(); ++op) {
-    if (!spec_.ops[op].named) unnamed.push_back(op);
-  }
-  return {unnamed[key.sequence % unnamed.size()], first_step_ + key.sequence / unnamed.size()};
-}
-
 uint32_t Trainer::own_steps() const {
   return spec_.own_steps.empty() ? spec_.steps : spec_.own_steps[rank_];
-}
-
-void Trainer::stand_in(const OpKey& key) {
-  if (state_ != State::kTraining || !joined_ || stood_in_.count(key) > 0) return;
-  const auto [op, step] = op_of(key);
-  const auto same = [this, op = op](uint64_t ticket) { return tickets_.at(ticket).first == op; };
-  if (std::any_of(open_.begin(), open_.end(), same)) {  // that of the step before has its memory
-    return world_->after(core::kMillisecond, [this, key, life = life_] {
-      if (life == life_) stand_in(key);
-    });
-  }
-  stood_in_.insert(key);
-  ++world_->stats().stood_in;
-  step_ = step;
-  prepare(op);
-  ++unsubmitted_;
-  submit(op);
 }
 
 void Trainer::begin_step() {
@@ -217,16 +199,28 @@ void Trainer::submit_later(uint32_t op) {
     const bool now = dawdle.rank == rank_ && dawdle.step == step_ && dawdle.op == op;
     if (now && life_ == 1) when += dawdle.lasts;
   }
-  world_->events().in(when, [this, op, life = life_] {
-    if (life == life_) submit(op);
+  const bool back = life_ == 1 && std::ranges::any_of(spec_.goes_back, [&](const GoBack& b) {
+                      return b.rank == rank_ && b.step == step_ && b.op == op;
+                    });
+  world_->events().in(when, [this, op, back, life = life_, step = step_] {
+    if (life != life_ || step != step_ || going_back_) return;
+    if (back) return go_back();
+    submit(op);
   });
+}
+
+// Of a join point or a join, as all who were there count them.
+uint32_t Trainer::number_of(uint32_t op) const {
+  const auto since = static_cast<uint32_t>(grown_) * 1000;
+  if (op == kNoMore) return since + joins_;
+  return op == kJoinPoint && !spec_.goes_back.empty() ? since + points_ : step_;
 }
 
 void Trainer::submit(uint32_t op) {
   if (state_ != State::kTraining) return;
   --unsubmitted_;
   const uint64_t ticket = tickets_.size() + 1;
-  tickets_[ticket] = {op, op == kNoMore ? 0 : step_};  // ranks join after different steps
+  tickets_[ticket] = {op, number_of(op)};
   open_.insert(ticket);
   core::Submission submission;
   submission.rank = rank_;
@@ -235,9 +229,11 @@ void Trainer::submit(uint32_t op) {
   submission.signature = is_data(op) ? buffers_[op].signature : signature_of(op);
   if (op == kNoMore) {
     submission.input = submission.output = {session_, join_value_};
-    fill(submission.signature.dtype, world_->seed_of(view_.incarnation, op, 0), rank_, 1,
-         memory_->data() + join_value_);
+    fill(submission.signature.dtype, world_->seed_of(view_.incarnation, op, number_of(op)), rank_,
+         1, memory_->data() + join_value_);
+    ++joins_;
   }
+  if (op == kJoinPoint) ++points_;
   if (is_data(op)) {
     submission.name = spec_.ops[op].named ? "op" + std::to_string(op) : "";
     submission.position = position_in(buffers_[op]);
@@ -252,6 +248,11 @@ void Trainer::submit(uint32_t op) {
     const bool comes = spec_.ops[op].comes && !world_->scenario().keeps_records();
     if (comes) hold_back(&submission);
   }
+  send(submission);
+}
+
+void Trainer::send(const core::Submission& submission) {
+  const uint64_t ticket = submission.ticket;
   submissions_[ticket] = submission;
   if (!attached_) return;
   if (forgotten_) {
@@ -317,9 +318,11 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   if (open_.erase(ticket) == 0)
     return world_->violation(name() + ": a submission ended twice or was never made");
   ++world_->stats().completions;
+  if (op == kAnswer) return check_met();
   const OpId id{view_.incarnation, op, step};
   std::vector<std::byte> result;
   const bool good = outcome.verdict != Verdict::kFailed;
+  const bool alone = ends_alone(outcome.failure.cause);
   // What goes to one rank alone is not compared with what others got.
   if (good && is_data(op) && !goes_to_one(buffers_[op].signature.collective)) {
     const std::byte* from = memory_->data() + buffers_[op].output;
@@ -334,30 +337,39 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   if (outcome.verdict == Verdict::kOkShrunk) ++world_->stats().shrunk;
   if (good) {
     if (op == kJoinPoint) {
+      if (going_back_) {
+        step_ = world_->step_after(view_, grown_, points_);
+        world_->note_step(view_.incarnation, step_);
+      }
+      going_back_ = false;
       if (view_.grown != grown_) {
         grown_ = view_.grown;
         first_step_ = step_;
+        joins_ = 0;
+        points_ = 1;
         ++world_->stats().grown;
       }
       if (grouped_ != grown_) make_groups();
       if (step_ >= spec_.steps) return leave();
       return submit_all();
     }
-    if (op == kNoMore) return end_op(op);
+    if (op == kNoMore) return going_back_ ? end_going_back(op, good) : end_op(op);
     world_->check_written(*this, id, buffers_[op].signature, buffers_[op].ranks,
                           memory_->data() + buffers_[op].output);
+  } else if (alone && !is_data(op)) {
+    return end_going_back(op, good);
   } else if (outcome.failure.cause == Cause::kMismatch) {
     world_->op_mismatched(*this, id, buffers_[op].signature);
     ++world_->stats().mismatches;
   } else if (outcome.failure.cause == Cause::kCorrupted) {
     world_->op_corrupted(*this, outcome.failure);
-  } else if (outcome.failure.cause == Cause::kRootLost ||
-             outcome.failure.cause == Cause::kRefused) {
+  } else if (alone) {
     world_->op_failed(*this, buffers_[op].signature, outcome.failure);
   } else {
     world_->job_failed(*this, outcome.failure);
     failed_ = true;
   }
+  if (going_back_ || (!good && !spec_.goes_back.empty())) return end_going_back(op, good);
   end_op(op);
 }
 

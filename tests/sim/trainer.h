@@ -23,7 +23,9 @@ class Trainer {
  public:
   enum class State { kWaiting, kJoining, kTraining, kLeft, kRefused, kDead };
   static constexpr uint32_t kJoinPoint = 1000;  // in place of an op's index
-  static constexpr uint32_t kNoMore = 1001;     // likewise: it has no more steps of its own
+  static constexpr uint32_t kNoMore =
+      1001;  // likewise: it has no more steps of its own, or goes back
+  static constexpr uint32_t kAnswer = 1002;  // likewise: for an op of others, that it goes back
 
   Trainer(World* world, uint32_t job, uint32_t rank);
 
@@ -57,6 +59,7 @@ class Trainer {
   const std::optional<core::Within>& within() const { return within_; }
   uint32_t life() const { return life_; }
   uint32_t step() const { return step_; }
+  bool goes_back() const { return going_back_; }
   bool attached() const { return attached_; }
   // Since when it waits for an op of its own that it could submit; none: it waits for none.
   std::optional<Time> waits_since() const;
@@ -85,8 +88,15 @@ class Trainer {
   void submit_all();
   void submit_later(uint32_t op);
   void submit(uint32_t op);
+  uint32_t number_of(uint32_t op) const;
+  void send(const core::Submission& submission);
   void hand_in(const core::Submission& submission);
   void end_op(uint32_t op);
+  void go_back();
+  void meet();
+  void answer(const OpKey& key);
+  void check_met();
+  void end_going_back(uint32_t op, bool good);
   void finish_step();
   void leave();
   void give_up();
@@ -123,8 +133,12 @@ class Trainer {
   uint64_t grown_ = 1;
   uint64_t grouped_ = 0;  // for which groups were made
   bool failed_ = false;
-  bool joined_ = false;                              // has no more steps
-  std::set<OpKey> stood_in_;                         // for since
+  bool joined_ = false;       // has no more steps, or waits for all to go back
+  bool going_back_ = false;   // until all have met at a join point
+  bool all_joined_ = false;   // and nothing is open but what ends soon
+  uint32_t joins_ = 0;        // since keys began anew
+  uint32_t points_ = 0;       // likewise: join points that it has submitted
+  std::set<OpKey> stood_in_;  // for since
   std::set<std::pair<uint32_t, uint32_t>> refused_;  // ops that it may stand in for all the same
   uint64_t join_value_ = 0;                          // where it lies
   bool attached_ = true;

@@ -28,7 +28,8 @@ void Trainer::start() {
   step_ = first_step_ = 0;
   grown_ = 1;
   grouped_ = 0;
-  failed_ = joined_ = false;
+  failed_ = joined_ = going_back_ = all_joined_ = false;
+  joins_ = points_ = 0;
   stood_in_.clear();
   refused_.clear();
   open_.clear();

@@ -153,8 +153,17 @@ uint32_t World::step_of(const core::View& view) {
       oldest = trainer;
     }
   }
-  // Where everybody who had the model is gone, what follows is not what was lost.
-  known->second = oldest == nullptr ? last_steps_[view.incarnation] + 1 : oldest->step();
+  // Where everybody who had the model is gone, or goes back, what follows is not what was lost.
+  const bool anew = oldest == nullptr || oldest->goes_back();
+  known->second = anew ? last_steps_[view.incarnation] + 1 : oldest->step();
+  return known->second;
+}
+
+// Who goes back does other ops than before, as far as anybody can tell them apart.
+uint32_t World::step_after(const core::View& view, uint64_t grown, uint32_t number) {
+  if (view.grown != grown) return step_of(view);
+  const auto [known, first] = met_steps_.try_emplace({view.incarnation, grown, number}, 0);
+  if (first) known->second = last_steps_[view.incarnation] + 1;
   return known->second;
 }
 

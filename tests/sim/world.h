@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "daemon/core/random.h"
@@ -48,6 +49,7 @@ struct Stats {
   uint64_t in_groups = 0;  // ranks that came into one
   uint64_t expired = 0;    // ops, by engines that said so
   uint64_t expired_names_rank = 0;
+  uint64_t gone_back = 0;  // ranks, each time
 };
 
 // A use of a key, which mean others where a job has grown.
@@ -102,6 +104,9 @@ class World {
   // At which the job is for those who come in: that of whoever is there longest and alive.
   uint32_t step_of(const core::View& view);
   void note_step(const JobId& job, uint32_t step);
+  // Of all who went back and have met at their join point `number`, as it was counted since
+  // `grown`.
+  uint32_t step_after(const core::View& view, uint64_t grown, uint32_t number);
 
   // Equal on all ranks of one life of a job, and of no other.
   uint64_t seed_of(const JobId& job, uint32_t op, uint32_t step) const {
@@ -231,6 +236,7 @@ class World {
   std::map<std::pair<JobId, uint32_t>, uint64_t> known_;
   std::map<std::pair<JobId, uint64_t>, uint32_t> first_steps_;  // by the epoch that grew
   std::map<JobId, uint32_t> last_steps_;
+  std::map<std::tuple<JobId, uint64_t, uint32_t>, uint32_t> met_steps_;
   std::string violation_;
 };
 
