@@ -44,11 +44,12 @@ struct Dawdle {
   Time lasts = 0;
 };
 
-// Instead of submitting this op of this step a rank goes back to an earlier one, in its first life.
+// Instead of submitting this op of this step, or its join point, a rank goes back to an earlier
+// one, in its first life.
 struct GoBack {
   uint32_t rank = 0;
   uint32_t step = 0;
-  uint32_t op = 0;
+  uint32_t op = 0;  // or Trainer::kJoinPoint
 };
 
 // What a trainer does: `steps` times all ops in an order of its own, then wait for all of them.

@@ -5,6 +5,7 @@
 
 #include "tests/sim/draw.h"
 #include "tests/sim/scenario.h"
+#include "tests/sim/trainer.h"
 
 namespace gradring::sim {
 
@@ -52,6 +53,7 @@ void draw_going_back(Scenario* s) {
       back.rank = static_cast<uint32_t>(random.below(job.node_of_rank.size()));
       back.step = static_cast<uint32_t>(random.below(job.steps));
       back.op = static_cast<uint32_t>(random.below(job.ops.size()));
+      if (chance(&random, 40)) back.op = Trainer::kJoinPoint;
       job.goes_back.push_back(back);
     }
   }

@@ -144,6 +144,7 @@ void Trainer::begin_step() {
       if (life == life_) begin_step();
     });
   }
+  if (turns_back_at(kJoinPoint)) return go_back();
   unsubmitted_ = 1;
   submit(kJoinPoint);
 }
@@ -199,21 +200,12 @@ void Trainer::submit_later(uint32_t op) {
     const bool now = dawdle.rank == rank_ && dawdle.step == step_ && dawdle.op == op;
     if (now && life_ == 1) when += dawdle.lasts;
   }
-  const bool back = life_ == 1 && std::ranges::any_of(spec_.goes_back, [&](const GoBack& b) {
-                      return b.rank == rank_ && b.step == step_ && b.op == op;
-                    });
+  const bool back = turns_back_at(op);
   world_->events().in(when, [this, op, back, life = life_, step = step_] {
     if (life != life_ || step != step_ || going_back_) return;
     if (back) return go_back();
     submit(op);
   });
-}
-
-// Of a join point or a join, as all who were there count them.
-uint32_t Trainer::number_of(uint32_t op) const {
-  const auto since = static_cast<uint32_t>(grown_) * 1000;
-  if (op == kNoMore) return since + joins_;
-  return op == kJoinPoint && !spec_.goes_back.empty() ? since + points_ : step_;
 }
 
 void Trainer::submit(uint32_t op) {

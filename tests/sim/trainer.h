@@ -92,6 +92,7 @@ class Trainer {
   void send(const core::Submission& submission);
   void hand_in(const core::Submission& submission);
   void end_op(uint32_t op);
+  bool turns_back_at(uint32_t op) const;
   void go_back();
   void meet();
   void answer(const OpKey& key);

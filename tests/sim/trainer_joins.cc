@@ -37,6 +37,19 @@ void Trainer::stand_in(const OpKey& key) {
   submit(op);
 }
 
+// Of a join point or a join, as all who were there count them.
+uint32_t Trainer::number_of(uint32_t op) const {
+  const auto since = static_cast<uint32_t>(grown_) * 1000;
+  if (op == kNoMore) return since + joins_;
+  return op == kJoinPoint && !spec_.goes_back.empty() ? since + points_ : step_;
+}
+
+bool Trainer::turns_back_at(uint32_t op) const {
+  return life_ == 1 && std::ranges::any_of(spec_.goes_back, [&](const GoBack& back) {
+           return back.rank == rank_ && back.step == step_ && back.op == op;
+         });
+}
+
 // As gradring.elastic.run does it: whoever sees an op fail does so too, and then all meet at a join
 // point. What else it would have submitted of this step it does not.
 void Trainer::go_back() {
