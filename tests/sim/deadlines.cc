@@ -117,8 +117,11 @@ void World::op_expired(const SimNode& node, const SimJob& job, const Failure& fa
     return;
   }
   if (job.engine().view().members.size() > scenario_.engine.ready_tree_above) return;
-  // Since when an op waits it looks after it heard of it.
-  if (!calm(node.index(), blamed, view.incarnation) || nodes_[blamed]->woken() > first) return;
+  if (!calm(node.index(), blamed, view.incarnation)) return;
+  // Since when an op waits it looks after it has heard of it, and what it heard of an epoch that it
+  // had not entered waits as well.
+  const Time entered = nodes_[blamed]->job(view.incarnation)->entered();
+  if (nodes_[blamed]->woken() > first || entered > job.entered() + core::kSecond / 2) return;
   const core::Member& member = view.members[*view.index_of(failure.blame.node)];
   // By what its own ranks did it is not that late, if it has missed that others did so before.
   const bool began_later = std::ranges::any_of(member.ranks, [&](const auto& info) {
