@@ -65,6 +65,8 @@ void World::heal(uint32_t a, uint32_t b, Time when) {
   events_.in(when, [this, a, b] {
     if (!nodes_[a]->alive() || !nodes_[b]->alive()) return;
     if (link(a, b).up || link(b, a).up) return;
+    const Time held = link(std::min(a, b), std::max(a, b)).held_until;
+    if (held > events_.now()) return heal(a, b, held - events_.now());
     // A node greets nobody anew before it has noticed that the old connection is no more.
     if (link(a, b).open || link(b, a).open || nodes_[a]->paused() || nodes_[b]->paused()) {
       return heal(a, b, 100 * core::kMillisecond);
@@ -74,6 +76,8 @@ void World::heal(uint32_t a, uint32_t b, Time when) {
 }
 
 void World::break_link(uint32_t a, uint32_t b, const Fault& fault) {
+  Time& held = link(std::min(a, b), std::max(a, b)).held_until;
+  if (fault.lasts != 0) held = std::max(held, events_.now() + fault.lasts);
   if (!link(a, b).up && !link(b, a).up) return;
   const bool one_way = fault.kind == FaultKind::kOneWay;
   cut(b, a);

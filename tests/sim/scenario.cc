@@ -365,6 +365,7 @@ Scenario roughen(Scenario s) {
     }
     begin += window + between(&random, 0, chance(&random, 70) ? 300 : 4000) * core::kMillisecond;
   }
+  draw_partitions(&s);
   return s;
 }
 

@@ -152,6 +152,8 @@ struct Scenario {
 // Slices that come with a flipped bit; lanes that are lost.
 void draw_damage(Scenario* scenario);
 void draw_lanes(Scenario* scenario);
+// Partitions in turn, each about as long as it takes until the next one begins.
+void draw_partitions(Scenario* scenario);
 // Reports that are slow, often slower than others wait for; and daemons that restart while they
 // speak of a view.
 void draw_slow_reports(Scenario* scenario);
@@ -177,7 +179,7 @@ Scenario roughen(Scenario scenario);
 Scenario draw_mismatched(uint64_t seed);
 
 // Likewise; and that is only the beginning: faults go on for as long as there is work, trainers
-// start over again and again, and several leave early.
+// start over again and again, and several leave early; some have one partition after another.
 Scenario draw_rough(uint64_t seed);
 
 // Likewise; and each node is in several jobs, on some of the nodes each and some of them short, and

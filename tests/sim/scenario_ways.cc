@@ -49,6 +49,23 @@ void draw_lanes(Scenario* s) {
   }
 }
 
+void draw_partitions(Scenario* s) {
+  Random random(s->seed ^ 0x7061727469747300u);
+  if (s->nodes < 3 || chance(&random, 85)) return;
+  const uint32_t partitions = between(&random, 2, 6);
+  Time at = between(&random, 60, 400) * core::kMillisecond;
+  for (uint32_t i = 0; i < partitions; ++i) {
+    Fault fault;
+    fault.kind = FaultKind::kPartition;
+    fault.at = at;
+    fault.mask = random.next();
+    fault.detected = between(&random, 1, chance(&random, 60) ? 40 : 3500) * core::kMillisecond;
+    fault.lasts = between(&random, 100, 6000) * core::kMillisecond;
+    at += fault.lasts * between(&random, 60, 130) / 100;
+    s->faults.push_back(fault);
+  }
+}
+
 void draw_slow_reports(Scenario* s) {
   Random random(s->seed ^ 0x7265706f72740000u);
   for (Fault& fault : s->faults) {

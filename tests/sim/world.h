@@ -158,7 +158,8 @@ class World {
     bool open = true;
     uint64_t generation = 0;  // of what is under way
     uint64_t connection = 0;
-    Time disturbed = 0;  // last; what was before that may have been late, or lost
+    Time held_until = 0;  // of the way between these two, at the lower one: nothing mends it before
+    Time disturbed = 0;   // last; what was before that may have been late, or lost
     Fifo control;
     Fifo data;
     uint32_t damage_percent = 0;
