@@ -51,6 +51,7 @@ enum class Bug : uint8_t {
   kDataToTheUnheard,         // D10
   kSubtreeIsEnough,          // D1
   kNobodyIsAsked,            // D1b
+  kJoinOfOthersCounted,      // D1
   kRisesInHaste,             // D10
   kTunedInHaste,             // V11
   kTableOfBefore,            // V11

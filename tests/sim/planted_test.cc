@@ -124,6 +124,21 @@ TEST(Planted, TunedInHasteIsFound) {
   FAIL() << "not found within 400 seeds";
 }
 
+// While a rank that goes back waits for those that come to their join point later.
+TEST(Planted, JoinOfOthersCountedIsFound) {
+  constexpr uint64_t kCap = 1000;
+  for (uint64_t seed = 1; seed <= kCap; ++seed) {
+    Scenario scenario = draw_crowded(seed);
+    scenario.bug = Bug::kJoinOfOthersCounted;
+    const std::string violation = World(scenario).run();
+    if (violation.empty()) continue;
+    std::printf("%-26s seed %8llu  %.120s\n", "JoinOfOthersCounted",
+                static_cast<unsigned long long>(seed), violation.c_str());
+    return;
+  }
+  FAIL() << "not found within " << kCap << " seeds";
+}
+
 // The runs are as the protocol's table asks: nodes enough, work enough, and something goes wrong.
 TEST(Scenarios, AreRich) {
   for (uint64_t seed = 1; seed <= 1000; ++seed) {

@@ -65,10 +65,12 @@ TEST(Simulation, InvariantsHoldWhereNodesHaveSeveralJobs) {
     sum.views += stats.views;
     sum.in_groups += stats.in_groups;
     sum.expired += stats.expired_names_rank;
+    sum.gone_back += stats.gone_back;
   });
   EXPECT_GT(sum.restarts, seeds);
   EXPECT_GT(sum.in_groups, seeds);
   EXPECT_GT(sum.expired, seeds / 4);
+  EXPECT_GT(sum.gone_back, seeds / 2);
   EXPECT_GT(sum.views, seeds * 4);
 }
 
