@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/core/messages.h"
+#include "daemon/core/time.h"
 #include "proto/verdict.h"
 
 namespace gradring::core {
@@ -26,20 +27,23 @@ class Departed {
   struct Failed {
     std::string token;
     View view;
+    Time at = 0;
     std::set<std::string> told;  // nodes that had missed it
   };
-  void remember(const std::string& token, const View& view, const Failure& failure) {
+  void remember(const std::string& token, const View& view, const Failure& failure, Time now) {
     std::optional<Failed>& failed = of(view.incarnation).failed;
-    failed = {token, view, {}};
+    failed = {token, view, now, {}};
     failed->view.closed = failure;
   }
-  // Null: none of that name. Valid until the next is remembered.
-  Failed* failed(const std::string& job, const std::string& token) {
+  // The last of that name, since then; null: none. Valid until the next is remembered.
+  Failed* failed(const std::string& job, const std::string& token, Time since) {
+    Failed* last = nullptr;
     for (auto& [id, known] : known_) {
-      const bool same = known.failed && known.failed->token == token;
-      if (same && known.failed->view.job == job) return &*known.failed;
+      if (!known.failed || known.failed->token != token || known.failed->view.job != job) continue;
+      const Time at = known.failed->at;
+      if (at >= since && (last == nullptr || at > last->at)) last = &*known.failed;
     }
-    return nullptr;
+    return last;
   }
   bool failed(const JobId& job) const {
     const auto it = known_.find(job);

@@ -79,7 +79,7 @@ void Membership::fail_unfit_within(const JobId& job) {
 // Also where its record, which does not say whether it is within another, brought it back.
 void Membership::remember_failed(const Live& live, const Failure& failure) {
   const bool elastic = parse_policy(live.view.policy).value_or(Policy{}).elastic;
-  if (!elastic) departed_.remember(live.token, live.view, failure);
+  if (!elastic) departed_.remember(live.token, live.view, failure, now_);
 }
 
 // Its ranks make a group once, and all try the next one when it has failed. A daemon that restarts
@@ -87,7 +87,10 @@ void Membership::remember_failed(const Live& live, const Failure& failure) {
 void Membership::tell_missed(const GatheringKey& key) {
   const auto gathering = gatherings_.find(key);
   if (gathering == gatherings_.end() || !gathering->second.local.empty()) return;
-  Departed::Failed* const failed = departed_.failed(key.job, key.token);
+  // Whoever missed an older one waits for it no more. What it claims is the next of that name, as
+  // pairs of ranks have it.
+  const Time since = now_ - options_.form_deadline;
+  Departed::Failed* const failed = departed_.failed(key.job, key.token, since);
   if (failed == nullptr) return;
   for (const auto& entry : gathering->second.remote) {
     const std::string& node = entry.first;

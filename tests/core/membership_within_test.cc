@@ -166,6 +166,33 @@ TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedInARestartThatItCameAbout) {
   }
 }
 
+// A pair that begins anew has the same name and token, and what it was told of the last its daemon
+// may have forgotten.
+TEST_F(MembershipWithin, IsWaitedForAnewThoughItsDaemonForgotThatItFailedLongAgo) {
+  Town town(2);
+  JoinRequest first = trainer(0, 2), second = trainer(1, 2);
+  for (JoinRequest* const request : {&first, &second}) {
+    request->job = "train[0:1]";
+    request->within = Within{JobId{7}, 1, {0, 1}};
+  }
+  const SessionId one = town.join("a", first), two = town.join("b", second);
+  town.run();
+  town.die(two);
+  town.settle();
+  ASSERT_TRUE(town.closed(one));
+  town.leave(one);
+  town.run();
+  town.crash("b");
+  town.tick(MembershipOptions{}.form_deadline + 1);
+  town.connect("a", "b");
+  const SessionId again = town.join("b", second);
+  town.settle();
+  ASSERT_TRUE(town.waits(again));
+  town.join("a", first);
+  town.run();
+  EXPECT_TRUE(town.admitted(again));
+}
+
 // Under a name and token of its own it may begin anew.
 TEST_F(MembershipWithin, IsWaitedForAnewByThoseWhoSawItFail) {
   const SessionId one = town_.join("b", pair(1, 0, {1, 2}));
