@@ -34,6 +34,8 @@ struct GroupSpec {
   std::vector<uint32_t> ranks;
   Time begins = 0;   // so long at most after they have come in there, each
   Time timeout = 0;  // of forming; 0: the daemons'
+  uint32_t times =
+      1;  // that it is made in one growth of that job, as pairs are when one has failed
 };
 
 // This op of this step a rank submits so much later, in its first life.

@@ -70,7 +70,11 @@ JobSpec draw_group(Random* random, const Scenario& s, uint32_t outer) {
   }
   within.ranks.resize(1 + random->below(within.ranks.size()));
   within.begins = between(random, 1, chance(random, 80) ? 20 : 300) * core::kMillisecond;
-  if (chance(random, 20)) within.timeout = between(random, 10, 500) * core::kMillisecond;
+  if (chance(random, 30)) within.times = between(random, 2, 5);
+  // How often one of the others has tried it in vain nobody knows.
+  if (within.times > 1 || chance(random, 20)) {
+    within.timeout = between(random, 10, 500) * core::kMillisecond;
+  }
   for (const uint32_t rank : within.ranks) group.node_of_rank.push_back(of.node_of_rank[rank]);
   const auto size = static_cast<uint32_t>(within.ranks.size());
   group.name = of.name + "[" + std::to_string(s.jobs.size()) + "]";

@@ -81,6 +81,7 @@ void Trainer::on_refuse(const Status& why) {
   if (state_ != State::kJoining) return;
   state_ = State::kRefused;
   world_->job_refused(*this, why);
+  end_group();
 }
 
 void Trainer::on_view(const core::View& view) { view_ = view; }
@@ -329,7 +330,7 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
   if (outcome.verdict == Verdict::kOkShrunk) ++world_->stats().shrunk;
   if (good) {
     if (op == kJoinPoint) {
-      if (going_back_) {
+      if (going_back_ || view_.grown != grown_) {
         step_ = world_->step_after(view_, grown_, points_);
         world_->note_step(view_.incarnation, step_);
       }
@@ -361,7 +362,8 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
     world_->job_failed(*this, outcome.failure);
     failed_ = true;
   }
-  if (going_back_ || (!good && !spec_.goes_back.empty())) return end_going_back(op, good);
+  const bool turns_back = !good && !failed_ && !spec_.goes_back.empty();
+  if (going_back_ || turns_back) return end_going_back(op, good);
   end_op(op);
 }
 
@@ -395,6 +397,7 @@ void Trainer::leave() {
   node->run([node, session = session_] { node->membership().leave(session); });
   if (!failed_ && step_ >= own_steps()) ++world_->stats().trainers_done;
   if (failed_) come_back();
+  end_group();
 }
 
 }  // namespace gradring::sim

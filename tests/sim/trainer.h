@@ -105,6 +105,7 @@ class Trainer {
   void come_back();
   void make_groups();
   void make(Trainer* group);
+  void end_group();
   bool in_groups() const;
   Signature signature_of(uint32_t op) const;
   void prepare(uint32_t op);
@@ -133,6 +134,7 @@ class Trainer {
   uint32_t first_step_ = 0;  // since keys began anew
   uint64_t grown_ = 1;
   uint64_t grouped_ = 0;  // for which groups were made
+  uint32_t made_ = 0;     // so often since, if it is one
   bool failed_ = false;
   bool joined_ = false;       // has no more steps, or waits for all to go back
   bool going_back_ = false;   // until all have met at a join point

@@ -44,8 +44,10 @@ uint32_t Trainer::number_of(uint32_t op) const {
   return op == kJoinPoint && !spec_.goes_back.empty() ? since + points_ : step_;
 }
 
+// Who comes into a running job has to come to a join point first.
 bool Trainer::turns_back_at(uint32_t op) const {
-  return life_ == 1 && std::ranges::any_of(spec_.goes_back, [&](const GoBack& back) {
+  const bool newcomer = grown_ > 1 && points_ == 0;
+  return life_ == 1 && !newcomer && std::ranges::any_of(spec_.goes_back, [&](const GoBack& back) {
            return back.rank == rank_ && back.step == step_ && back.op == op;
          });
 }

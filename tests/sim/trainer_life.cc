@@ -142,6 +142,7 @@ void Trainer::take_part_in(Trainer* group) {
 void Trainer::make_groups() {
   grouped_ = grown_;
   for (Trainer* group : groups_) {
+    group->made_ = 0;
     world_->after(group->spec_.within->begins, [this, group, life = life_, grown = grown_] {
       if (life == life_ && grown == grown_) make(group);
     });
@@ -150,17 +151,28 @@ void Trainer::make_groups() {
 
 void Trainer::make(Trainer* group) {
   if (state_ != State::kTraining || failed_ || view_.grown != grown_) return;
-  // That of an earlier life, or no daemon to ask.
-  if (!group->over() || !world_->node(node_).alive()) {
-    return world_->after(5 * core::kMillisecond, [this, group, life = life_] {
-      if (life == life_) make(group);
+  if (group->made_ >= group->spec_.within->times) return;
+  // That of an earlier life, or no daemon to ask, or one that has not heard how the last ended.
+  if (!group->over() || !group->attached_ || !world_->node(node_).alive()) {
+    return world_->after(5 * core::kMillisecond, [this, group, life = life_, grown = grown_] {
+      if (life == life_ && grown == grown_) make(group);
     });
   }
   const std::vector<uint32_t>& ranks = group->spec_.within->ranks;
   if (!std::ranges::all_of(ranks, [this](uint32_t rank) { return view_.has(rank); })) return;
+  ++group->made_;
   group->within_ = core::Within{view_.incarnation, view_.grown, ranks};
   group->state_ = State::kWaiting;
   group->start();
+}
+
+// Where it is made again it has the same name and token.
+void Trainer::end_group() {
+  if (outer_ == nullptr) return;
+  const auto pause = static_cast<Time>(world_->random().below(30 * core::kMillisecond));
+  world_->after(pause, [this, life = outer_->life_, grown = outer_->grown_] {
+    if (life == outer_->life_ && grown == outer_->grown_) outer_->make(this);
+  });
 }
 
 bool Trainer::in_groups() const {
