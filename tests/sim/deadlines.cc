@@ -92,7 +92,8 @@ void World::op_expired(const SimNode& node, const SimJob& job, const Failure& fa
     // A real daemon looks at its mail before it says so; ranks come back to one that restarted.
     const bool awake = events_.now() - node.woken() > 50 * core::kMillisecond;
     const Trainer* const trainer = trainer_of(static_cast<core::SessionId>(failure.blame.pid));
-    const bool lives = trainer->session() == static_cast<core::SessionId>(failure.blame.pid);
+    const bool lives = trainer->state() != Trainer::State::kDead &&
+                       trainer->session() == static_cast<core::SessionId>(failure.blame.pid);
     if (never && awake && lives && has(failure.blame.rank, 5 * core::kMillisecond)) {
       wrong("for a rank that has submitted it");
     }
