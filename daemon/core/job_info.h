@@ -32,6 +32,8 @@ struct JobInfo {
   MissingRanks missing;  // while forming
   std::string explanation;
   bool over = false;  // nobody of it is here any more, and it is only remembered
+  // Of a job that is not over. It begins with the incarnation of the job that this one is within.
+  std::string token = {};
 };
 
 }  // namespace gradring::core

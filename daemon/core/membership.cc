@@ -286,6 +286,7 @@ std::vector<JobInfo> Membership::jobs() const {
     info.uid = gathering.uid;
     info.policy = gathering.policy;
     info.since = gathering.since;
+    info.token = key.token;
     info.missing = missing_ranks(gathering);
     const std::string& unwelcome = gathering.unwelcome.second;
     info.explanation =
@@ -302,7 +303,9 @@ std::vector<JobInfo> Membership::jobs() const {
                     live.view.policy,
                     live.since,
                     {},
-                    live.explanation});
+                    live.explanation,
+                    false,
+                    live.token});
     if (live.state != JobState::kRunning || live.failure || !live.change) continue;
     const std::string doing = live.change->doing();
     if (!doing.empty()) list.back().explanation += "; now: " + doing;

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from checks import CODE_FAILED, FAILED, OK, OK_SHRUNK, TRAINER, TRAINER_DIED, child_of, events, settle, wait_for_all
+from checks import CODE_FAILED, FAILED, OK, OK_SHRUNK, TRAINER, TRAINER_DIED, child_of, events, jobs_of, settle, wait_for_all
 
 GRID = "0,1/2,3/4,5/6,7/0,2,4,6/1,3,5,7"  # the ranks of each node, and one of each
 
@@ -56,3 +56,23 @@ def test_a_daemon_restarts_and_groups_go_on(make_cluster):
     assert job.wait(60) == [0] * 4, [one.says()[-600:] for one in job]
     assert all(one["verdict"] == OK and one["right"] for trainer in job for one in events(trainer, "done"))
     assert child_of(ring.nodes[1]) != old
+
+
+def test_a_group_that_a_rank_never_calls_is_told_of_by_every_node_of_the_job(pair):
+    """Rank 1 waits for rank 0 in an op of the job; rank 0 waits for rank 1 to come to their group."""
+    caller = pair.start_trainer("partial", [TRAINER, "--groups", "0/0,1", "--ops", "1"], pair.nodes[0], 0, 2)
+    other = pair.start_trainer("partial", [TRAINER, "--groups", "0", "--ops", "1"], pair.nodes[1], 1, 2)
+    settle(lambda: len(jobs_of(pair.nodes[0])) == 3, "rank 0 has one group, and waits for the other")
+    for node in pair.nodes:
+        said = node.ask("job", "partial")
+        assert [(one["name"], one["state"], one["node"]) for one in said["within"]] == [
+            ("partial[0-1]", "forming", "n0"), ("partial[0]", "running", "n0")], said
+        assert said["within"][0]["explanation"] == (
+            f"waits for 1 of 2 ranks: rank 1 (node n1, pid {other.pid}) of job partial"), said
+        assert said["within_left_out"] == 0
+    caller.signal(signal.SIGSTOP)
+    other.kill()
+    settle(lambda: pair.nodes[0].ask("job", "partial")["state"] == "failed", "the job has failed")
+    assert [one["state"] for one in pair.nodes[0].ask("job", "partial")["ranks"]] == ["failed"], "it is here still"
+    caller.kill()
+

@@ -70,6 +70,10 @@ Answer show(const wire::JobReport& report, const Style& style);
 
 // What both job commands tell of a job.
 nlohmann::ordered_json to_json(const wire::JobSummary& summary);
+// A row for each, in this order.
+std::string table_of(const std::vector<wire::JobSummary>& jobs, const Style& style);
+// That it has failed and has ranks here still, or forms for long; empty: nothing is wrong with it.
+std::string problem_of(const wire::JobSummary& job);
 
 // The refusal of an argument that the command does not take.
 Status no_arguments(const Arguments& arguments);

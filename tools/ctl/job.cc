@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "proto/shell_word.h"
 #include "tools/common/size.h"
 #include "tools/common/table.h"
 #include "tools/common/text.h"
@@ -33,6 +34,9 @@ std::vector<std::string> problems_of(const wire::JobReport& report,
   if (summary.state() == "failed") {
     problems.push_back(fmt::format("the job has failed: {}", printable(summary.explanation())));
   }
+  if (summary.state() == "forming") {
+    if (std::string late = problem_of(summary); !late.empty()) problems.push_back(std::move(late));
+  }
   for (const auto& node : report.silent_nodes()) {
     problems.push_back(fmt::format("node {} did not answer", printable(node)));
   }
@@ -55,6 +59,11 @@ std::vector<std::string> problems_of(const wire::JobReport& report,
         (late.size() > 1 ? fmt::format(", and {} late", counted(late.size() - 1, "more op")) : ""));
     const std::string crossing = describe_crossing(late.front(), late);
     if (!crossing.empty()) problems.push_back(crossing);
+  }
+  for (const auto& inner : report.within()) {
+    if (std::string problem = problem_of(inner); !problem.empty()) {
+      problems.push_back(std::move(problem));
+    }
   }
   return problems;
 }
@@ -157,6 +166,23 @@ std::string ranks_of(const wire::JobReport& report, const Style& style) {
   return table.empty() ? "" : "\n" + table.str();
 }
 
+// In which of them its ranks may wait for one another as well.
+std::string within_of(const wire::JobReport& report, const Style& style) {
+  if (report.within().empty()) return "";
+  std::string text =
+      "\ngroups and pairs\n" + table_of({report.within().begin(), report.within().end()}, style);
+  if (report.within_left_out() > 0) {
+    text += fmt::format("and {} more\n", report.within_left_out());
+  }
+  const auto busy = std::ranges::find_if(report.within(), [](const wire::JobSummary& inner) {
+    return inner.ops_open() > 0 && inner.state() == "running";
+  });
+  if (busy == report.within().end()) return text;
+  return text + fmt::format("who waits for whom in one of them: gradringctl --node {} job {}\n",
+                            printable(shell_word(busy->node())),
+                            printable(shell_word(busy->name())));
+}
+
 }  // namespace
 
 Answer show(const wire::JobReport& report, const Style& style) {
@@ -174,6 +200,12 @@ Answer show(const wire::JobReport& report, const Style& style) {
     answer.text += fmt::format("  {}\n", describe(op));
     open.push_back(json_of(op));
   }
+  answer.text += within_of(report, style);
+  auto within = nlohmann::ordered_json::array();
+  for (const auto& inner : report.within()) {
+    within.push_back(to_json(inner));
+    within.back()["node"] = inner.node();
+  }
   auto ranks = nlohmann::ordered_json::array();
   for (const auto& rank : report.ranks()) ranks.push_back(json_of(rank));
   auto silent = nlohmann::ordered_json::array();
@@ -183,6 +215,8 @@ Answer show(const wire::JobReport& report, const Style& style) {
   answer.json["ranks"] = ranks;
   answer.json["ops"] = open;
   answer.json["silent_nodes"] = silent;
+  answer.json["within"] = within;
+  answer.json["within_left_out"] = report.within_left_out();
   if (const auto straggler = straggler_of(report)) answer.json["straggler"] = json_of(*straggler);
   if (report.has_first_nonfinite()) {
     answer.json["first_nonfinite"] = json_of(report.first_nonfinite());

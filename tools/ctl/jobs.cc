@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/common/table.h"
@@ -29,6 +31,14 @@ std::vector<wire::JobSummary> in_order_of_age(const wire::JobsReport& report) {
   return jobs;
 }
 
+// Ranks of a launch come within seconds of one another. A guest of an elastic job (epoch 0) waits
+// for the others' next join point, which may be far.
+constexpr uint64_t kFormsLongMs = 60'000;
+bool forms_for_long(const wire::JobSummary& job) {
+  const bool guest = !job.incarnation().empty() && job.epoch() == 0;
+  return job.state() == "forming" && !guest && job.age_ms() >= kFormsLongMs;
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const wire::JobSummary& summary) {
@@ -48,9 +58,15 @@ nlohmann::ordered_json to_json(const wire::JobSummary& summary) {
           {"over", summary.over()}};
 }
 
-Answer show(const wire::JobsReport& report, const Style& style) {
-  Answer answer;
-  auto jobs = nlohmann::ordered_json::array();
+std::string problem_of(const wire::JobSummary& job) {
+  const std::string name = printable(job.name());
+  if (job.state() == kFailed && !job.over()) return fmt::format("job {} has failed", name);
+  if (!forms_for_long(job)) return "";
+  return fmt::format("job {} has been forming for {}: {}", name, format_duration(job.age_ms()),
+                     printable(job.explanation()));
+}
+
+std::string table_of(const std::vector<wire::JobSummary>& jobs, const Style& style) {
   Table table({{"job"},
                {"id"},
                {"state"},
@@ -61,23 +77,34 @@ Answer show(const wire::JobsReport& report, const Style& style) {
                {"open", Table::Align::kRight},
                {"weight", Table::Align::kRight},
                {"what"}});
-  for (const wire::JobSummary& job : in_order_of_age(report)) {
-    const bool failed = job.state() == kFailed;
+  for (const wire::JobSummary& job : jobs) {
     const bool forming = job.incarnation().empty();
-    const std::string state = printable(job.state()), name = printable(job.name());
-    table.add({name, forming ? "-" : printable(job.incarnation().substr(0, kShortId)),
-               failed ? style.bad(state) : state,
-               forming ? fmt::format("{}/{}", job.ranks_present(), job.size())
-                       : std::to_string(job.size()),
-               std::to_string(job.uid()), format_ago(job.age_ms()),
-               count_of(job, job.ops_completed()), count_of(job, job.ops_open()),
-               job.weight() == 0 ? "-" : std::to_string(job.weight()),
-               printable(job.explanation())});
-    jobs.push_back(to_json(job));
-    if (failed && !job.over()) answer.problems.push_back(fmt::format("job {} has failed", name));
+    const std::string state = printable(job.state());
+    const bool bad = job.state() == kFailed || forms_for_long(job);
+    table.add(
+        {printable(job.name()), forming ? "-" : printable(job.incarnation().substr(0, kShortId)),
+         bad ? style.bad(state) : state,
+         forming ? fmt::format("{}/{}", job.ranks_present(), job.size())
+                 : std::to_string(job.size()),
+         std::to_string(job.uid()), format_ago(job.age_ms()), count_of(job, job.ops_completed()),
+         count_of(job, job.ops_open()), job.weight() == 0 ? "-" : std::to_string(job.weight()),
+         printable(job.explanation())});
   }
-  answer.text = table.empty() ? "no jobs\n" : table.str();
-  answer.json = {{"jobs", jobs}};
+  return table.empty() ? "" : table.str();
+}
+
+Answer show(const wire::JobsReport& report, const Style& style) {
+  Answer answer;
+  auto listed = nlohmann::ordered_json::array();
+  const std::vector<wire::JobSummary> jobs = in_order_of_age(report);
+  for (const wire::JobSummary& job : jobs) {
+    listed.push_back(to_json(job));
+    if (std::string problem = problem_of(job); !problem.empty()) {
+      answer.problems.push_back(std::move(problem));
+    }
+  }
+  answer.text = jobs.empty() ? "no jobs\n" : table_of(jobs, style);
+  answer.json = {{"jobs", listed}};
   return answer;
 }
 

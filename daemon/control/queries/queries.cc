@@ -123,6 +123,7 @@ void Queries::query_job(const Asker& asker, const wire::Query& query) {
   *pending.report.mutable_summary() = summary_of(*info);
   pending.report.set_staging_cap(config_.staging_limit);
   add_missing_ranks(*info, &pending.report);
+  if (!pending.alone) add_within(info->incarnation, &pending.within);
   const uint64_t id = next_query_++;
   if (const Jobs::Job* job = parts_.jobs->find(info->incarnation)) {
     pending.awaits_data = true;
@@ -163,6 +164,7 @@ void Queries::on_peer_query(const std::string& node, const wire::JobQuery& query
   });
   if (static_cast<size_t>(parts) >= kPendingMax) return;
   pending.deadline = monotonic_now() + kPatience;
+  add_within(pending.job, &pending.within);
   pending.awaits_data = parts_.jobs->find(pending.job) != nullptr;
   const uint64_t id = next_query_++;
   finish_if_complete(pending_.emplace(id, std::move(pending)).first);
@@ -214,6 +216,7 @@ void Queries::on_peer_reply(const std::string& node, const wire::JobQueryReply& 
   wire::JobReport& whole = it->second.report;
   whole.mutable_ranks()->MergeFrom(reply.report().ranks());
   whole.mutable_ops()->MergeFrom(reply.report().ops());
+  it->second.within.add(reply.report());
   if (reply.report().has_tuning()) *whole.mutable_tuning() = reply.report().tuning();
   if (reply.report().has_first_nonfinite()) {
     keep_first(reply.report().first_nonfinite(), &it->second);
@@ -245,6 +248,7 @@ void Queries::finish(std::map<uint64_t, Pending>::iterator it) {
   std::sort(
       pending.report.mutable_ranks()->begin(), pending.report.mutable_ranks()->end(),
       [](const wire::RankReport& a, const wire::RankReport& b) { return a.rank() < b.rank(); });
+  pending.within.write_to(&pending.report);
   if (pending.part) {
     wire::PeerMessage message;
     message.mutable_job_query_reply()->set_query(pending.asker.request);

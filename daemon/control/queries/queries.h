@@ -17,6 +17,7 @@
 #include "daemon/control/queries/far_queries.h"
 #include "daemon/control/queries/flight_queries.h"
 #include "daemon/control/queries/probe_queries.h"
+#include "daemon/control/queries/within.h"
 #include "daemon/control/sessions/clients.h"
 #include "daemon/control/sessions/requests.h"
 #include "daemon/control/tunings.h"
@@ -125,6 +126,7 @@ class Queries final : public QuerySink {
     std::set<std::string> awaited;  // nodes
     core::Time deadline = 0;
     std::optional<core::Time> nonfinite_at;  // of the report's first_nonfinite, by our clock
+    Within within = {};
   };
 
   void answer(const Asker& asker, const wire::Query& query);
@@ -156,6 +158,7 @@ class Queries final : public QuerySink {
   wire::JobsReport jobs_report() const;
   wire::JobSummary summary_of(const core::JobInfo& info) const;
   void add_missing_ranks(const core::JobInfo& info, wire::JobReport* report) const;
+  void add_within(const JobId& job, Within* within) const;
   void add_own_part(const Jobs::Job& job, const JobDescription& description,
                     wire::JobReport* report) const;
   static void add_ranks_waited_for(const Jobs::Job& job, const JobDescription& description,

@@ -173,6 +173,20 @@ void Queries::add_missing_ranks(const core::JobInfo& info, wire::JobReport* repo
   }
 }
 
+// By their tokens, which whoever makes a group has from the job: nobody else can know them, but for
+// users of the machine, whose jobs are theirs.
+void Queries::add_within(const JobId& job, Within* within) const {
+  const core::View* const outer = parts_.membership->view_of(job);
+  if (outer == nullptr) return;
+  const std::string token = hex(job) + "-";
+  for (const core::JobInfo& info : parts_.membership->jobs()) {
+    if (info.uid != outer->uid || !info.token.starts_with(token)) continue;
+    wire::JobSummary summary = summary_of(info);
+    summary.set_node(config_.node);
+    within->add(summary);
+  }
+}
+
 void Queries::add_own_part(const Jobs::Job& job, const JobDescription& description,
                            wire::JobReport* report) const {
   const core::Time now = monotonic_now();
@@ -209,7 +223,10 @@ void Queries::add_own_part(const Jobs::Job& job, const JobDescription& descripti
     to->set_pid(info->pid);
     to->set_local_rank(info->local_rank);
     const auto over = job.ranks_over.find(activity.rank);
-    const char* const state = waits ? "waiting" : activity.held > 0 ? "GPU behind" : "training";
+    const char* const state = job.failure         ? "failed"
+                              : waits             ? "waiting"
+                              : activity.held > 0 ? "GPU behind"
+                                                  : "training";
     to->set_state(over != job.ranks_over.end() ? over->second : state);
     to->set_ops_held(activity.held);
     if (over == job.ranks_over.end())
