@@ -11,6 +11,7 @@
 #include "daemon/core/planted.h"
 #include "daemon/core/seats.h"
 #include "daemon/core/titles.h"
+#include "proto/gone_back.h"
 
 namespace gradring::core {
 
@@ -207,12 +208,18 @@ void JobEngine::mismatch(Op& op, const MismatchBody& body, std::optional<uint32_
     return protocol_fault(blamed,
                           "a second signature for " + title(op) + ", of which slices have moved");
   }
-  const auto side = [this](uint32_t rank, const Signature& signature) {
+  const auto side = [this, &op](uint32_t rank, const Signature& signature) {
     if (rank == kNoRank) return "the job has " + std::to_string(signature.ranks) + " ranks";
     std::string who = "rank " + std::to_string(rank);
     if (view_.has(rank)) {
       who += " (node " + view_.members[view_.host_of(rank)].node + ", pid " +
              std::to_string(view_.info_of(rank).pid) + ")";
+    }
+    if (signature == gone_back()) return who + " has gone back to an earlier step";
+    // At a join point, whose own signature says no more than that it has one of these reasons.
+    const bool joined = signature.collective == Collective::kJoin;
+    if (joined && op.key.space == OpKey::kJoinSpace) {
+      return who + " has gone back to an earlier step, or joined as it has no more data";
     }
     return who + " submitted " + describe(signature);
   };

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "proto/gone_back.h"
 #include "tests/core/engine_ring.h"
 
 namespace gradring::core {
@@ -190,13 +191,26 @@ TEST(EngineJoin, WhoCannotStandInFailsTheOpAlone) {
   EXPECT_EQ(ring.failures(), 0u);
 }
 
+TEST(EngineJoin, WhoHasGoneBackIsSaidToHaveDoneThat) {
+  Ring ring(2);
+  ring.submit(1, kJoinKey, join(), {1});
+  const Ticket from_zero = ring.submit(0, op(0), sum_of(10));
+  ring.run();
+  ring.submit(1, op(0), gone_back(), {1});
+  ring.run();
+  EXPECT_THAT(ring.outcome(from_zero).failure.blame.evidence,
+              HasSubstr("submitted allreduce sum of 10 float32, but rank 1 (node b, pid 1001) has "
+                        "gone back to an earlier step"));
+}
+
 TEST(EngineJoin, AJoinPointFailsForAllAndIsAskedForSoAsToBeCounted) {
   Ring ring(2, 1, small_slices(), "elastic");
   const Ticket joined = ring.submit(1, kJoinKey, join(), {1});
   const Ticket at_a = ring.submit(0, op(0), join_point());
   ring.run();
   EXPECT_EQ(ring.outcome(at_a).failure.cause, Cause::kMismatch);
-  EXPECT_THAT(ring.outcome(at_a).failure.blame.evidence, HasSubstr("submitted join"));
+  EXPECT_THAT(ring.outcome(at_a).failure.blame.evidence,
+              HasSubstr("rank 1 (node b, pid 1001) has gone back to an earlier step, or joined"));
   EXPECT_THAT(ring.asked(1), ElementsAre(Asked{1, {OpKey::kJoinSpace, 0}, std::nullopt}));
   EXPECT_FALSE(ring.ended(joined));
   const Ticket at_b = ring.submit(1, op(0), join_point());

@@ -8,6 +8,7 @@
 
 #include "client/src/communicator/communicator.h"
 #include "client/src/limits.h"
+#include "proto/gone_back.h"
 #include "proto/identity.h"
 #include "proto/wire.h"
 
@@ -119,7 +120,8 @@ Status Communicator::stand_in(std::unique_lock<std::mutex>& lock, const wire::St
   Request request;
   Signature& s = request.signature;
   const auto fail_the_op = [&] {
-    s = {Collective::kJoin, Dtype::kInt64, ReduceOp::kMax, 0, 0};
+    s = gone_back();
+    if (others == Others::kStandIn) s.op = ReduceOp::kMax;
     if (key.space == OpKey::kJoinSpace) s = {Collective::kJoinPoint};
     request.position = 0;
   };
