@@ -138,12 +138,16 @@ Said read_environment(const Environment& environment) {
 }
 
 // As other programs' files have them: node = "a" is a.
-Said without_quotes(Said said) {
+tl::expected<Said, std::string> without_quotes(Said said, const std::string& path) {
+  const auto is_quote = [](char c) { return c == '"' || c == '\''; };
   for (auto& [option, values] : said) {
     for (std::string& value : values) {
-      const bool quoted = value.size() >= 2 && value.front() == value.back() &&
-                          (value.front() == '"' || value.front() == '\'');
-      if (quoted) value = value.substr(1, value.size() - 2);
+      if (value.empty() || (!is_quote(value.front()) && !is_quote(value.back()))) continue;
+      if (value.size() < 2 || value.front() != value.back()) {
+        return tl::unexpected(fmt::format(
+            "{}: {}: '{}' is not good: it has a quote at one end alone", path, option, value));
+      }
+      value = value.substr(1, value.size() - 2);
     }
   }
   return said;
@@ -168,7 +172,7 @@ tl::expected<Said, std::string> read_file(const std::string& path) {
   }
   std::istringstream text{std::string(without_byte_order_mark(bytes))};
   try {
-    return without_quotes(gather(po::parse_config_file(text, describe_options(true))));
+    return without_quotes(gather(po::parse_config_file(text, describe_options(true))), path);
   } catch (const po::unknown_option& error) {
     return tl::unexpected(fmt::format("{}: unknown key '{}'; gradringd --help lists the keys", path,
                                       error.get_option_name()));

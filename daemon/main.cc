@@ -313,6 +313,9 @@ int serve(const Config& config, MadeLanes made, FdStore* store, Children* childr
 int check(const Config& config, const std::string& whose) {
   const auto lanes = make_lanes(config);
   if (!lanes) return refuse(whose + lanes.error().message());
+  if (const std::string fault = metrics::Server::fault_of(config.metrics); !fault.empty()) {
+    return refuse(whose + fault);
+  }
   const StandingFacts facts = facts_of(*lanes);
   return put_out(fmt::format("OK: node {}, {} on {} ({})\n", config.node, facts.transport,
                              facts.devices, facts.devices_reason));

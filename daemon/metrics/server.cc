@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <sys/socket.h>
@@ -70,6 +71,9 @@ void knock(const addrinfo& info) {
   static_cast<void>(connect(door.get(), info.ai_addr, info.ai_addrlen));  // nobody has to open
 }
 
+// Debian's civetweb is built without.
+constexpr const char* kNoIpv6 = "the HTTP server here has no IPv6; write an IPv4 address";
+
 // The library does not tell why it cannot listen, so the kernel is asked once more.
 std::string why_not(const std::string& address) {
   const AddressInfo info = info_of(address);
@@ -78,15 +82,37 @@ std::string why_not(const std::string& address) {
   const int on = 1;
   setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(probe.get(), info->ai_addr, info->ai_addrlen) == 0 && listen(probe.get(), 1) == 0) {
-    // Debian's civetweb is built without.
-    if (info->ai_family == AF_INET6)
-      return "the HTTP server here has no IPv6; write an IPv4 address";
+    if (info->ai_family == AF_INET6) return kNoIpv6;
     return "the HTTP server does not start";
   }
   return errno == EADDRINUSE ? "it is in use; choose another port" : std::strerror(errno);
 }
 
+bool has_ipv6() {
+  try {
+    prometheus::Exposer(options_for("[::1]:0"));
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+std::string Server::fault_of(const std::string& address) {
+  const AddressInfo info = info_of(address);
+  if (!info) return "";
+  const auto why = [&address](const std::string& fault) {
+    return fmt::format("metrics: cannot listen at {}: {}", address, fault);
+  };
+  const Fd probe(socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Any port: the daemon that is asked about may be there already.
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(info->ai_addr);
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(info->ai_addr);
+  (info->ai_family == AF_INET6 ? v6->sin6_port : v4->sin_port) = 0;
+  if (bind(probe.get(), info->ai_addr, info->ai_addrlen) != 0) return why(std::strerror(errno));
+  return info->ai_family == AF_INET6 && !has_ipv6() ? why(kNoIpv6) : "";
+}
 
 struct Server::Parts {
   explicit Parts(const std::string& address)

@@ -18,6 +18,8 @@ class Server {
   // with the address.
   static tl::expected<std::unique_ptr<Server>, Status> start(const std::string& address,
                                                              const Board* board);
+  // What start() would say of the address, wherever its port is in use or not; empty: nothing.
+  static std::string fault_of(const std::string& address);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

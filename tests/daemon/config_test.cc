@@ -79,12 +79,22 @@ TEST_F(ConfigTest, AListOfPeersInOneValueIsToldHowItIsWritten) {
 }
 
 TEST_F(ConfigTest, ValuesOfTheFileMayBeInQuotes) {
-  write("default.conf", "node = \"a\"\npolicy = 'elastic min=2'\npeer = \"b:1\npeer = c:1\n");
+  write("default.conf", "node = \"a\"\npolicy = 'elastic min=2'\npeer = c:1\n");
   const auto invocation = load({});
   ASSERT_TRUE(invocation) << invocation.error();
   EXPECT_EQ(invocation->config.node, "a");
   EXPECT_EQ(invocation->config.policy, "elastic min=2");
-  EXPECT_THAT(invocation->config.peers, testing::ElementsAre("\"b:1", "c:1")) << "as it stands";
+  EXPECT_THAT(invocation->config.peers, testing::ElementsAre("c:1"));
+}
+
+TEST_F(ConfigTest, AQuoteAtOneEndAloneIsNamed) {
+  for (const char* value : {"\"a", "a\"", "'a\"", "\""}) {
+    write("default.conf", std::string("node = ") + value + "\n");
+    const auto invocation = load({});
+    ASSERT_FALSE(invocation) << value;
+    EXPECT_THAT(invocation.error(),
+                HasSubstr(std::string("node: '") + value + "' is not good: it has a quote at"));
+  }
 }
 
 TEST_F(ConfigTest, EverySettingCanBeWrittenInAllThreeWays) {

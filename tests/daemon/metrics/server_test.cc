@@ -99,6 +99,17 @@ TEST_F(MetricsServer, AnAddressThatIsNotOursIsNamed) {
   EXPECT_THAT(second.error().message(), HasSubstr("203.0.113.1:7390: Cannot assign"));
 }
 
+TEST_F(MetricsServer, ACheckSaysAsMuchOfAnAddressWithoutItsPort) {
+  ASSERT_NE(server_, nullptr);
+  EXPECT_EQ(Server::fault_of(address()), "") << "the daemon that is asked about is there already";
+  EXPECT_EQ(Server::fault_of(""), "") << "none is wanted";
+  EXPECT_EQ(Server::fault_of("203.0.113.1:7390"),
+            Server::start("203.0.113.1:7390", &board_).error().message());
+  const std::string ipv6 = "[::1]:" + std::to_string(free_port());
+  const auto there = Server::start(ipv6, &board_);
+  EXPECT_EQ(Server::fault_of(ipv6), there ? "" : there.error().message());
+}
+
 // Whether it can depends on how civetweb was built, and on the machine.
 TEST_F(MetricsServer, WhereItCannotServeIPv6ItSaysSo) {
   const auto second = Server::start("[::1]:" + std::to_string(free_port()), &board_);
