@@ -25,6 +25,10 @@ inline constexpr std::chrono::milliseconds kJoinMargin{5000};
 inline constexpr std::chrono::milliseconds kGpuFreeTime{2000};
 // For the daemon to confirm a leave.
 inline constexpr std::chrono::milliseconds kLeaveTime{2000};
+// The same for all communicators of a family together, one after the other, where the daemon does
+// not confirm; and after how long they wait again.
+inline constexpr std::chrono::milliseconds kLeaveAllTime{6000};
+inline constexpr std::chrono::milliseconds kLeaveAnewTime{30000};
 // Between the closing of the attach socket and giving the session up: a daemon that is told to stop
 // says why on the control channel, and the two channels are not ordered.
 inline constexpr std::chrono::milliseconds kLastWordsTime{200};

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/client/trainer.h"
 
@@ -132,6 +133,26 @@ TEST_F(LeavingEarly, TakesTwoSecondsWhereTheDaemonIsSilent) {
   expect_that_it_ends(request);
   comm_.reset();  // it has it in its queue
   EXPECT_LT(ms_since(start), 2000 + 2 * kSoonMs);
+}
+
+TEST_F(LeavingEarly, TakesSixSecondsOfAJobAndItsGroupsTogether) {
+  std::vector<Comm> groups;
+  for (const uint32_t other : {0, 2, 3, 4, 5}) {
+    const uint32_t ranks[] = {1, other};
+    gradring_comm* made = nullptr;
+    ASSERT_EQ(gradring_group(comm_.get(), ranks, 2, &made), GRADRING_OK) << gradring_last_error();
+    groups.emplace_back(made);
+  }
+  daemon_.set([](Script& script) { script.answer_leave = false; });
+  const auto start = Clock::now();
+  for (const Comm& group : groups) {
+    EXPECT_EQ(gradring_leave(group.get()), GRADRING_ERR_DEADLINE);
+  }
+  EXPECT_EQ(gradring_leave(comm_.get()), GRADRING_ERR_DEADLINE);
+  groups.clear();
+  comm_.reset();
+  EXPECT_LT(ms_since(start), 6000 + kSoonMs);
+  daemon_.wait_for_messages(wire::ClientMessage::kLeave, 6);  // they are sent nevertheless
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ Status Communicator::leave(TimePoint deadline, const std::string& failed) {
                        : fmt::format("this rank has aborted job {}: {}", settings_.job, failed));
   }
   const auto pairs = all_pairs();
+  deadline = commons_->leave_by(deadline);
   lock.unlock();
   for (const auto& pair : pairs) static_cast<void>(pair->leave(deadline, failed));
   lock.lock();
@@ -99,7 +100,9 @@ Status Communicator::say_that_we_leave(std::unique_lock<std::mutex>& lock, TimeP
   wire::ClientMessage message;
   message.mutable_leave()->set_job(job_);
   message.mutable_leave()->set_failed(words);
+  const TimePoint begun = Clock::now();
   const auto left = session_.call(lock, std::move(message), wire::DaemonMessage::kLeft, deadline);
+  commons_->left(begun, left.has_value());
   if (left) return {};
   const Code code = left.error().code();
   // It had heard it, and this rank is in no job of that handle any more.
@@ -134,6 +137,7 @@ void Communicator::close(TimePoint deadline) {
   GpuPool::get().leave(this);  // who was inside may have entered it once more
   lock.lock();
   left_.wait(lock, [&] { return inside_ == 0; });  // and it may have asked this one for memory
+  deadline = commons_->leave_by(deadline);
   for (const auto& pair : all_pairs()) pair->close(deadline);
   far.swap(far_);
   pairs.swap(pairs_);

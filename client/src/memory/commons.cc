@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "client/src/limits.h"
+
 namespace gradring::client {
 
 void Commons::offer(Common common) {
@@ -47,6 +49,23 @@ std::optional<Common> Commons::around(const void* start) const {
 bool Commons::offers(uint64_t number) const {
   const std::lock_guard lock(mutex_);
   return by_number_.count(number) > 0;
+}
+
+TimePoint Commons::leave_by(TimePoint deadline) const {
+  const std::lock_guard lock(mutex_);
+  const auto& since = leaving_in_vain_since_;
+  if (!since || Clock::now() > *since + kLeaveAnewTime) return deadline;
+  return std::min(deadline, *since + kLeaveAllTime);
+}
+
+void Commons::left(TimePoint begun, bool confirmed) {
+  const std::lock_guard lock(mutex_);
+  auto& since = leaving_in_vain_since_;
+  if (confirmed) {
+    since.reset();
+  } else if (!since || begun > *since + kLeaveAnewTime) {
+    since = begun;
+  }
 }
 
 }  // namespace gradring::client

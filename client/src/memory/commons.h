@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "client/src/clock.h"
 #include "client/src/gpu/gpu_memory.h"
 #include "client/src/memory/mapping.h"
 
@@ -31,8 +32,8 @@ struct Common {
   bool opened = false;
 };
 
-// The memory of a communicator and of all groups made from it and from them. Thread-safe; its lock
-// is never held while another is taken.
+// What a communicator has in common with all groups made from it and from them: memory, and
+// patience with the daemon. Thread-safe; its lock is never held while another is taken.
 class Commons {
  public:
   void offer(Common common);
@@ -46,6 +47,11 @@ class Commons {
   // Changes with every withdrawal.
   uint64_t withdrawals() const { return withdrawals_.load(std::memory_order_acquire); }
 
+  // Until when one of them waits for the daemon to confirm that it leaves: not as long as it likes
+  // where others have waited in vain just before.
+  TimePoint leave_by(TimePoint deadline) const;
+  void left(TimePoint begun, bool confirmed);
+
  private:
   mutable std::mutex mutex_;
   std::map<uint64_t, Common> by_number_;
@@ -53,6 +59,7 @@ class Commons {
   std::set<std::pair<const std::byte*, uint64_t>> by_base_;
   uint64_t last_number_ = 0;
   std::atomic<uint64_t> withdrawals_{0};
+  std::optional<TimePoint> leaving_in_vain_since_;
 };
 
 }  // namespace gradring::client
