@@ -5,6 +5,7 @@ import time
 from datetime import timedelta
 from types import SimpleNamespace
 
+import gradring
 import pytest
 from gradring import Code, GradringError
 from gradring.deadline import FOR_EVER, LOOK, Deadline
@@ -92,3 +93,13 @@ def test_a_look_takes_no_time_and_the_longest_time_fits():
 @pytest.mark.parametrize("made", [lambda: RequestHandle([Slow()], lambda: True), lambda: StagedHandle(lambda: Slow().wait(60e3))])
 def test_a_wait_may_have_more_time_than_the_system_knows(made):
     assert made().wait(float("inf"))
+
+
+@pytest.mark.parametrize("nonsense", [float("nan"), -1, "5", object()])
+def test_what_is_no_time_is_refused_in_words(nonsense):
+    kind = ValueError if hasattr(nonsense, "__float__") else TypeError
+    for wait in (RequestHandle([slow()], lambda: None).wait, StagedHandle(lambda: None).wait):
+        with pytest.raises(kind, match=r"gradring: wait\(.*\): it takes seconds, "):
+            wait(nonsense)
+    with pytest.raises(kind, match=r"gradring: init\(timeout=.*\): it takes seconds, "):
+        gradring.init(timeout=nonsense)

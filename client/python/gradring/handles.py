@@ -8,18 +8,16 @@ import threading
 from typing import Any, Callable
 
 from ._native import Code
-from .deadline import FOR_EVER, LOOK, Deadline
+from .deadline import FOR_EVER, LOOK, Deadline, checked
 from .errors import GradringError
 from .stalls import under_way
 
 
 def _deadline(timeout) -> Deadline:
-    """Of wait(): None is for ever. Raises TypeError."""
+    """Of wait(): None is for ever. Raises TypeError, ValueError."""
     if timeout is None:
         return Deadline(FOR_EVER)
-    if not hasattr(timeout, "__float__"):
-        raise TypeError(f"gradring: wait({timeout!r}): it takes seconds, as a number, or None to wait for the end")
-    return Deadline(float(timeout))
+    return Deadline(checked(timeout, "wait({})"))
 
 
 class Handle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from . import _native, horovod_env, stalls, timeline
 from . import process_sets as sets
+from .deadline import checked
 from .world import World, enter, is_elastic, is_initialized, rank, world
 
 _lock = threading.RLock()  # a signal's handler may call shutdown() while its thread is in init()
@@ -45,8 +47,8 @@ def init(comm=None, process_sets=None, *, runtime_dir: str | None = None, job: s
         for name, value in (("runtime_dir", runtime_dir), ("job", job), ("policy", policy), ("wire", wire)):
             if value is not None:
                 options[name] = value
-        if timeout:
-            options["join_timeout_ms"] = int(timeout * 1000)
+        if seconds := checked(timeout, "init(timeout={})"):
+            options["join_timeout_ms"] = math.ceil(1000 * seconds)  # of which 0 would be the daemon's
         elastic = is_elastic(options.get("policy") or _native.told()["policy"])
         opened = _native.open(**options)
         _lives += 1  # not before: a rank that tries again after an error names the life that the others are at
