@@ -37,3 +37,15 @@ def test_it_is_one_line_of_the_log(caplog):
 def test_the_documents_have_names_as_daemons_know_them():
     name = handles.Names().check("layer1.weight", "allreduce")
     assert f"('{name}', use 3) waits for rank 2" in (ROOT / "docs/python.md").read_text()
+
+
+def test_who_waits_for_a_job_or_a_group_to_form_says_for_whom(ring):
+    job = ring.launch("forms_late", 1)
+    assert job.wait(60) == [0] * 4, [one.complains()[-1000:] for one in job]
+    told = [[line for line in one.complains().splitlines() if "has waited for" in line] for one in job]
+    of_job = [line for line in told[0] if " waits for rank 1 to join" in line]
+    assert 2 <= len(of_job) <= 4 and of_job[0].startswith("gradring: rank 0 has waited for "), told
+    of_set = [line for line in told[2] if "[1-2] waits for 1 of 2 ranks: rank 1 (node " in line]
+    assert 2 <= len(of_set) <= 4 and of_set[0].startswith("gradring: rank 2 has waited for "), told
+    assert f"pid {job[1].pid}) of job " in of_set[0], told
+    assert len(told[0]) == len(of_job) and len(told[2]) == len(of_set) and not told[1] and not told[3], "one tells it for all"

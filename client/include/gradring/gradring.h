@@ -427,6 +427,17 @@ typedef struct gradring_progress {
 GRADRING_API gradring_code gradring_get_progress(gradring_comm* comm, gradring_request request,
                                                  gradring_progress* progress);
 
+/* What is told of a job, or of a group, that some rank does not come to: `rank`, of the job, has
+ * waited so long in gradring_open or gradring_group; `message` is "job train waits for rank 2 to
+ * join". */
+typedef void (*gradring_forming)(void* context, int32_t rank, int64_t waited_ms,
+                                 const char* message);
+/* Of the whole process, for what begins to wait from now on: `tell` is called each every_ms, by the
+ * thread that waits, of which one rank's tells it for all whose daemons answer. every_ms 0, or
+ * `tell` NULL: nobody is told, as at first. INVALID: every_ms is negative. */
+GRADRING_API gradring_code gradring_watch_forming(int64_t every_ms, gradring_forming tell,
+                                                  void* context);
+
 /* Of a request whose output is on a GPU: this CUDA stream (NULL: the default stream) waits for it,
  * and has the result then. The caller does not wait, unless the driver is older than CUDA 11.7 or
  * the pages behind the memory could not be pinned: then it does in the stream's stead, as long as

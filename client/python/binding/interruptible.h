@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "client/python/binding/forming.h"
+
 namespace gradring::python {
 
 // How long a signal, such as Ctrl-C, waits for being seen.
@@ -86,9 +88,12 @@ auto run_with_signals(Work work) {
   std::packaged_task<decltype(work())()> task(std::move(work));
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
-  wait_with_signals(-1, [&](int64_t ms) {
-    return result.wait_for(std::chrono::milliseconds(ms)) == std::future_status::ready;
-  });
+  wait_with_signals(
+      -1,
+      [&](int64_t ms) {
+        return result.wait_for(std::chrono::milliseconds(ms)) == std::future_status::ready;
+      },
+      [](int64_t) { tell_of_forming(); });
   return result.get();
 }
 

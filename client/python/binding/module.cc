@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 
+#include "client/python/binding/forming.h"
 #include "client/python/binding/interruptible.h"
 #include "client/python/binding/job.h"
 #include "client/python/binding/numbers.h"
@@ -215,7 +216,10 @@ NB_MODULE(_native, m) {
     const nb::gil_scoped_release unlocked;
     Job::waited_for_input(nanoseconds);
   });
-  m.def("warn_of_stalls", [](double seconds) { Stall::set_patience(Stall::Seconds(seconds)); });
+  m.def("warn_of_stalls", [](double seconds) {
+    Stall::set_patience(Stall::Seconds(seconds));
+    watch_forming(std::min(seconds, 366 * 86400.0));
+  });
   m.def("version", [] { return std::string(gradring_version()); });
 
   nb::class_<Memory>(m, "Memory", nb::type_slots(memory_slots))

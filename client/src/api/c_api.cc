@@ -11,6 +11,7 @@
 #include "client/src/api/error.h"
 #include "client/src/api/sized_struct.h"
 #include "client/src/clock.h"
+#include "client/src/communicator/forming.h"
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
 #include "client/src/utf8.h"
@@ -265,6 +266,14 @@ gradring_code gradring_get_progress(gradring_comm* comm, gradring_request reques
     std::memcpy(progress, &full, std::min(progress->struct_size, sizeof(full)));
     return GRADRING_OK;
   });
+}
+
+gradring_code gradring_watch_forming(int64_t every_ms, gradring_forming tell, void* context) {
+  if (every_ms < 0) return invalid("every_ms is negative; 0 means never");
+  constexpr int64_t kMost = int64_t{366} * 86'400'000;  // which is added to a time
+  const int64_t every = tell == nullptr ? 0 : std::min(every_ms, kMost);
+  gradring::client::set_forming_watch({std::chrono::milliseconds(every), tell, context});
+  return GRADRING_OK;
 }
 
 gradring_code gradring_get_view(gradring_comm* comm, gradring_view* view) {

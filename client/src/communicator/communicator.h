@@ -278,6 +278,7 @@ class Communicator final : private Session::Events, private GpuPool::User {
                                           void* stream, TimePoint deadline);
   tl::expected<Progress, Status> progress(std::unique_lock<std::mutex>& lock, uint64_t ticket);
   tl::expected<Awaiting, Status> ask_for(std::unique_lock<std::mutex>& lock, OpKey key);
+  void tell_forming(std::unique_lock<std::mutex>& lock, TimePoint since);  // forming.cc
   // Waits for its end and takes it out.
   tl::expected<std::optional<Outcome>, Status> take(std::unique_lock<std::mutex>& lock,
                                                     uint64_t ticket, TimePoint deadline);

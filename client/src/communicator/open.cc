@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/src/communicator/communicator.h"
+#include "client/src/communicator/forming.h"
 #include "client/src/limits.h"
 #include "client/src/refusal.h"
 #include "client/src/session/handshake.h"
@@ -147,7 +148,17 @@ Status Communicator::join(std::unique_lock<std::mutex>& lock) {
     deadline = deadline_after(settings_.join_timeout_ms);
     if (deadline != kNever) deadline += kJoinMargin;
   }
-  const auto answer = session_.call(lock, join_message(), wire::DaemonMessage::kJoined, deadline);
+  const TimePoint since = Clock::now();
+  const auto every = forming_watch().every;
+  Meanwhile meanwhile;
+  if (every.count() > 0) {
+    meanwhile = {since + every, [&] {
+                   tell_forming(lock, since);
+                   return Clock::now() + every;
+                 }};
+  }
+  const auto answer = session_.call(lock, join_message(), wire::DaemonMessage::kJoined, deadline,
+                                    std::move(meanwhile));
   if (!answer) return answer.error();
   job_ = answer->joined().job();
   if (Status placed = place_in(answer->joined().view()); !placed.ok()) return placed;

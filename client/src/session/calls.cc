@@ -24,7 +24,7 @@ std::string Session::advice(std::string_view command, std::string_view tells) co
 tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mutex>& lock,
                                                         wire::ClientMessage message,
                                                         wire::DaemonMessage::BodyCase body,
-                                                        TimePoint deadline) {
+                                                        TimePoint deadline, Meanwhile meanwhile) {
   if (Status room = wait_for_room(lock, deadline); !room.ok()) {
     return tl::unexpected(room);
   }
@@ -33,7 +33,10 @@ tl::expected<wire::DaemonMessage, Status> Session::call(std::unique_lock<std::mu
   // Entered before it is sent, because sending also reads, and the answer may be there at once.
   const auto call = control_calls_.emplace(number, Call{std::move(message), {}, false}).first;
   send(call->second.message);
-  wait_until(lock, deadline, [&] { return call->second.answer.has_value() || over(); });
+  const auto ended = [&] { return call->second.answer.has_value() || over(); };
+  while (!wait_until(lock, std::min(deadline, meanwhile.at), ended) && Clock::now() < deadline) {
+    meanwhile.at = meanwhile.act();
+  }
   const std::optional<wire::DaemonMessage> answer = std::move(call->second.answer);
   control_calls_.erase(call);
 

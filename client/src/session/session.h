@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,12 @@
 #include "proto/wire.h"
 
 namespace gradring::client {
+
+// What the thread that waits for an answer does `at` this time, with the lock; it says when next.
+struct Meanwhile {
+  TimePoint at = kNever;
+  std::function<TimePoint()> act = {};
+};
 
 // Our session with the daemon: calls that wait for their answer, messages that do not, and what
 // comes unasked. Lives under its owner's mutex: every function is called with it held, and those
@@ -107,7 +114,7 @@ class Session final : private Reader::Source {
   tl::expected<wire::DaemonMessage, Status> call(std::unique_lock<std::mutex>& lock,
                                                  wire::ClientMessage message,
                                                  wire::DaemonMessage::BodyCase body,
-                                                 TimePoint deadline);
+                                                 TimePoint deadline, Meanwhile meanwhile = {});
   // The same without waiting: Events::on_answer has the answer. Nothing else may have been sent.
   void call_later(wire::ClientMessage message);
   tl::expected<AttachPacket, Status> allocate(std::unique_lock<std::mutex>& lock, uint64_t bytes,
