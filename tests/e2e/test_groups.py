@@ -75,4 +75,3 @@ def test_a_group_that_a_rank_never_calls_is_told_of_by_every_node_of_the_job(pai
     settle(lambda: pair.nodes[0].ask("job", "partial")["state"] == "failed", "the job has failed")
     assert [one["state"] for one in pair.nodes[0].ask("job", "partial")["ranks"]] == ["failed"], "it is here still"
     caller.kill()
-

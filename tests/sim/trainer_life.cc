@@ -22,6 +22,7 @@ void Trainer::start() {
   }
   ++life_;
   attached_ = true;
+  for (Trainer* group : groups_) group->attached_ = true;  // what it owed was that process's
   forgotten_.reset();
   session_ = world_->new_session(this);
   memory_ = std::make_shared<std::vector<std::byte>>(memory_bytes_);
