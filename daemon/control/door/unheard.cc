@@ -28,7 +28,7 @@ constexpr uint64_t kFirstMost = 1 << 20;
 constexpr int kSeenAtOnce = 1 << 16;
 
 // What connections gone in the midst of a message leave behind is found so often at most.
-constexpr core::Time kRecount = core::kSecond;
+constexpr core::Time kRecountUnheard = core::kSecond;
 
 // What is no message, such as a greeting, is never taken, and must not add up.
 constexpr uint64_t kLittle = 4096;
@@ -136,7 +136,7 @@ void heard_all() {
     return user.second > kUnheardOfUserMost / 2;
   });
   const core::Time now = near ? monotonic_now() : 0;
-  if (!near || now - it.recounted < kRecount) return;
+  if (!near || now - it.recounted < kRecountUnheard) return;
   it.recounted = now;
   it.of_user.clear();
   for (const auto& [fd, unheard] : it.unheard) {
