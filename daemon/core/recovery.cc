@@ -90,7 +90,7 @@ class Links {
     }
     std::vector<std::string> left;
     for (const std::string& node : nodes_) {
-      if (!out[*place_of(node, 0)]) left.push_back(node);
+      if (!out[place_of(node, 0).value()]) left.push_back(node);
     }
     return left;
   }
