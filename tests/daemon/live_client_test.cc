@@ -182,6 +182,20 @@ TEST_F(LiveClientTest, ASessionOpensOnlyWithItsSecret) {
   EXPECT_EQ(code_of(thief.ask(open)), static_cast<int>(Code::kNotFound));
 }
 
+TEST_F(LiveClientTest, AConnectionThatWasGivenUpDoesNotTakeTheSessionFromALaterOne) {
+  RawTrainer late(daemon_.runtime_dir());
+  RawTrainer owner(daemon_.runtime_dir());
+  wire::ClientMessage open;
+  open.mutable_open()->set_session(owner.session());
+  open.mutable_open()->set_secret(owner.secret());
+  EXPECT_TRUE(owner.ask(open).has_opened()) << "again, with a higher number";
+  open.set_protocol(kClientProtocols.newest);
+  open.set_request(1);
+  late.send_bytes(open.SerializeAsString());
+  EXPECT_EQ(code_of(late.answer_to(1)), static_cast<int>(Code::kAborted));
+  EXPECT_TRUE(owner.join("job", 0, 1).has_joined());
+}
+
 TEST_F(LiveClientTest, AnotherProcessCannotUseASessionEvenWithTheSecret) {
   RawTrainer owner(daemon_.runtime_dir());
   const pid_t child = fork();

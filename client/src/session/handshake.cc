@@ -128,6 +128,7 @@ tl::expected<bool, Ending> Handshake::connect_control() {
   if (!control) return ended(Cause::kPeerLost, control.error());
   control_.reset();
   control_.emplace(std::move(*control));
+  ++open_number_;
   open_sent_ = false;
   open_again_at_ = Clock::now() + kOpenAgain;
   return true;
@@ -138,7 +139,7 @@ tl::expected<bool, Ending> Handshake::await_opened() {
     const auto message = control_->receive();
     if (!message) return ended(Cause::kProtocol, message.error());
     if (message->has_value()) {
-      if ((*message)->has_opened() && (*message)->request() == kOpenNumber) return true;
+      if ((*message)->has_opened() && (*message)->request() == open_number_) return true;
       if ((*message)->has_refused()) {
         return ended(Cause::kRefused, to_status((*message)->refused()));
       }
@@ -150,7 +151,7 @@ tl::expected<bool, Ending> Handshake::await_opened() {
     if (open_sent_ || !control_->writable()) break;
     wire::ClientMessage open;
     open.set_protocol(welcome_->protocol());
-    open.set_request(kOpenNumber);
+    open.set_request(open_number_);
     open.mutable_open()->set_session(welcome_->session());
     open.mutable_open()->set_secret(welcome_->secret());
     open_sent_ = control_->send(open).ok();

@@ -9,7 +9,7 @@
 
 namespace gradring::client {
 
-// The number of OpenSession on each connection; all others of a session are higher.
+// The number of the first OpenSession; of each by a further connection it is one higher.
 inline constexpr uint64_t kOpenNumber = 1;
 
 // The way to an open session:
@@ -62,6 +62,7 @@ class Handshake {
   TimePoint retry_at_{};
   TimePoint open_again_at_ = kNever;
   bool hello_sent_ = false;
+  uint64_t open_number_ = kOpenNumber - 1;  // of the latest connection
   bool open_sent_ = false;
   bool hung_up_ = false;
   std::optional<AttachSocket> attach_;

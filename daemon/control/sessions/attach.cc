@@ -175,6 +175,7 @@ void AttachServer::welcome(Session& opened, const wire::AttachHello& hello) {
     if (resumed == nullptr) return;
   }
   Session& session = resumed != nullptr ? *resumed : opened;
+  session.opened_by = 0;
   if (!protocol) {
     refuse(session, 0,
            {Code::kIncompatible,

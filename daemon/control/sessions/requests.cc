@@ -132,6 +132,12 @@ void Requests::open(const Asked& asked, const wire::OpenSession& open) {
         fmt::format("the session belongs to uid {} pid {}, the connection to uid {} pid {}",
                     session->who.uid, session->who.pid, asked.who.uid, asked.who.pid));
   }
+  // Who waits long opens by another connection, which may be heard before the one that was given
+  // up.
+  if (asked.request < session->opened_by) {
+    return refuse(Code::kAborted, "the session was opened by a later connection");
+  }
+  session->opened_by = asked.request;
   parts_.sessions->bind_route(*session, asked.routing_id);
   wire::DaemonMessage message;
   message.set_request(asked.request);

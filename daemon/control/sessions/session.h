@@ -64,6 +64,7 @@ struct Session {
   core::Time away_until = 0;  // not 0: its trainer has yet to attach again
 
   std::string routing_id;  // of the control connection; empty: none yet
+  uint64_t opened_by = 0;  // the number of the request that this is from
   uint32_t malformed = 0;  // messages of no sense so far
 
   Segments segments;
