@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/core/planted.h"
 
 namespace gradring::core {
 
