@@ -209,7 +209,11 @@ void JobEngine::mismatch(Op& op, const MismatchBody& body, std::optional<uint32_
                           "a second signature for " + title(op) + ", of which slices have moved");
   }
   const auto side = [this, &op](uint32_t rank, const Signature& signature) {
-    if (rank == kNoRank) return "the job has " + std::to_string(signature.ranks) + " ranks";
+    if (rank == kNoRank) {
+      // Whoever counted wrong is told what came between: the rank that was lost is to blame.
+      const std::string why = view_.explanation.empty() ? "" : " (" + view_.explanation + ")";
+      return "the job has " + std::to_string(signature.ranks) + " ranks" + why;
+    }
     std::string who = "rank " + std::to_string(rank);
     if (view_.has(rank)) {
       who += " (node " + view_.members[view_.host_of(rank)].node + ", pid " +

@@ -8,6 +8,7 @@
 namespace gradring::core {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr Collective kAll[] = {Collective::kAllgather, Collective::kReduceScatter,
@@ -199,6 +200,21 @@ TEST(EngineBlocks, AnotherNumberOfRanksThanThereAreFailsForAll) {
               HasSubstr("the job has 4 ranks, but rank 0 (node a, pid 1000) submitted allgather of "
                         "5 x 10 float32"));
   EXPECT_EQ(ring.failures(), 0u) << "the job goes on";
+}
+
+TEST(EngineBlocks, WhoCountsARankThatWasLostIsToldWhichAndHow) {
+  Ring ring(2, 2, small_slices(), "elastic");
+  ring.lose_rank(3);
+  ring.change_view();
+  const Signature s = signature_of(Collective::kAllgather, 10, 4);
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    const Ticket ticket = ring.submit(rank, op(0), s, input_of(s, rank));
+    ring.run();
+    EXPECT_EQ(ring.outcome(ticket).failure.cause, Cause::kMismatch);
+    EXPECT_THAT(ring.outcome(ticket).failure.blame.evidence,
+                AllOf(HasSubstr("the job has 3 ranks (epoch 2: trainer died: rank 3; 3 ranks of 4"),
+                      HasSubstr("), but rank")));
+  }
 }
 
 TEST(EngineBlocks, APlaceThatIsNotTheRanksOwnIsRefused) {
