@@ -119,6 +119,8 @@ void Witness::on(const std::string& from, const change::Ask& m) {
   if (m.epoch < record_.view.epoch && known) actions_->send(from, *known);
   if (m.epoch > record_.view.epoch) {
     actions_->send(from, change::Ask{record_.view.incarnation, record_.view.epoch});
+  } else if (record_.view.index_of(from)) {
+    leave(from);  // it may have heard so before it was in this view, of which this node was none
   }
 }
 

@@ -147,6 +147,17 @@ TEST_F(WitnessStory, TellsAPeerThatIsBackOfTheViewThatOnlyItsLastLifeKnew) {
   EXPECT_EQ(only<change::Commit>().epoch, 4u);
 }
 
+// Who is taken in by a view that others told it late has heard of our end before, and of no
+// member's.
+TEST_F(WitnessStory, SaysOnceMoreToAMemberThatAsksThatItIsGone) {
+  come_back(record_);
+  said_.clear();
+  hear(change::Ask{job_, record_.view.epoch});
+  const auto left = only<Left>();
+  EXPECT_EQ(left.epoch, record_.view.epoch);
+  EXPECT_EQ(left.failure.blame.rank, 0u);
+}
+
 TEST_F(WitnessStory, IsOverWhenTheOthersAreOrNobodyAsks) {
   come_back(record_);
   EXPECT_CALL(hands_, forget(job_)).Times(3);
