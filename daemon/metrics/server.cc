@@ -88,6 +88,10 @@ std::string why_not(const std::string& address) {
   return errno == EADDRINUSE ? "it is in use; choose another port" : std::strerror(errno);
 }
 
+std::string cannot_listen(const std::string& address, const std::string& why) {
+  return fmt::format("metrics: cannot listen at {}: {}", address, why);
+}
+
 bool has_ipv6() {
   try {
     prometheus::Exposer(options_for("[::1]:0"));
@@ -102,16 +106,15 @@ bool has_ipv6() {
 std::string Server::fault_of(const std::string& address) {
   const AddressInfo info = info_of(address);
   if (!info) return "";
-  const auto why = [&address](const std::string& fault) {
-    return fmt::format("metrics: cannot listen at {}: {}", address, fault);
-  };
   const Fd probe(socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // Any port: the daemon that is asked about may be there already.
   auto* const v4 = reinterpret_cast<sockaddr_in*>(info->ai_addr);
   auto* const v6 = reinterpret_cast<sockaddr_in6*>(info->ai_addr);
   (info->ai_family == AF_INET6 ? v6->sin6_port : v4->sin_port) = 0;
-  if (bind(probe.get(), info->ai_addr, info->ai_addrlen) != 0) return why(std::strerror(errno));
-  return info->ai_family == AF_INET6 && !has_ipv6() ? why(kNoIpv6) : "";
+  if (probe.get() < 0 || bind(probe.get(), info->ai_addr, info->ai_addrlen) != 0) {
+    return cannot_listen(address, std::strerror(errno));
+  }
+  return info->ai_family == AF_INET6 && !has_ipv6() ? cannot_listen(address, kNoIpv6) : "";
 }
 
 struct Server::Parts {
@@ -152,8 +155,7 @@ tl::expected<std::unique_ptr<Server>, Status> Server::start(const std::string& a
     parts->exposer->RegisterCollectable(parts->reader);
     return std::unique_ptr<Server>(new Server(std::move(parts)));
   } catch (const std::exception&) {  // of the library, which says no more than that it failed
-    return tl::unexpected(Status(Code::kUnavailable, fmt::format("metrics: cannot listen at {}: {}",
-                                                                 address, why_not(address))));
+    return tl::unexpected(Status(Code::kUnavailable, cannot_listen(address, why_not(address))));
   }
 }
 

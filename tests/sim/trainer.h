@@ -23,9 +23,8 @@ class Trainer {
  public:
   enum class State { kWaiting, kJoining, kTraining, kLeft, kRefused, kDead };
   static constexpr uint32_t kJoinPoint = 1000;  // in place of an op's index
-  static constexpr uint32_t kNoMore =
-      1001;  // likewise: it has no more steps of its own, or goes back
-  static constexpr uint32_t kAnswer = 1002;  // likewise: for an op of others, that it goes back
+  static constexpr uint32_t kNoMore = 1001;     // likewise: it has no more steps, or goes back
+  static constexpr uint32_t kAnswer = 1002;     // likewise: for an op of others, that it does
 
   Trainer(World* world, uint32_t job, uint32_t rank);
 

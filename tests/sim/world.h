@@ -105,7 +105,7 @@ class World {
   uint32_t step_of(const core::View& view);
   void note_step(const JobId& job, uint32_t step);
   // Of all who went back and have met at their join point `number`, as it was counted since
-  // `grown`.
+  // `grown`; and of all where the job has grown there.
   uint32_t step_after(const core::View& view, uint64_t grown, uint32_t number);
 
   // Equal on all ranks of one life of a job, and of no other.
