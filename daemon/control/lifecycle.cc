@@ -27,7 +27,8 @@ namespace {
 constexpr core::Time kStopTime = 1 * core::kSecond;
 
 // What was told goes out by libzmq's own thread, and a trainer that sees its attach socket close
-// before it has read why would blame a crash. So the sockets stay open a moment longer, or until
+// before it has read why would blame a crash; a peer that hears of the end of its own connection to
+// us before it has what came on ours to it, too. So the sockets stay open a moment longer, or until
 // all have gone.
 constexpr core::Time kLastWordsTime = 200 * core::kMillisecond;
 
@@ -242,7 +243,8 @@ void ControlThread::advance_phase(core::Time now) {
       phase_deadline_ = now + kLastWordsTime;
     }
   }
-  const bool nobody_waits = sessions_.count() == 0 || now >= phase_deadline_;
+  const bool all_gone = sessions_.count() == 0 && !peers_.is_missed();
+  const bool nobody_waits = all_gone || now >= phase_deadline_;
   if (phase_ == Phase::kLastWords && nobody_waits && !queries_.owes_a_drains_end(now)) {
     phase_ = Phase::kStopped;
     spdlog::info("stopped");

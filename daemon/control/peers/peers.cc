@@ -381,13 +381,6 @@ const Peers::Peer* Peers::by_node(const std::string& node) const {
   return found;
 }
 
-void Peers::say_farewell() {
-  ends_ = true;
-  for (Peer& peer : peers_) {
-    if (peer.up) say_heartbeat(peer);
-  }
-}
-
 void Peers::linger(int milliseconds) {
   router_.set(zmq::sockopt::linger, milliseconds);
   for (Peer& peer : peers_) {

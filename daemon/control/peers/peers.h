@@ -132,6 +132,8 @@ class Peers : private core::PeerNetActions {
   // that over others does so in time: word of a death is believed after a moment
   // (core/obituaries.h).
   void say_farewell();
+  // Somebody is up and does not end itself, so that the farewell matters to it.
+  bool is_missed() const;
   // Lets what is queued still go out when the sockets close.
   void linger(int milliseconds);
 

@@ -56,6 +56,7 @@ void Peers::try_up(const std::string& node, core::Time now) {
       events_->peer_lost(node, Cause::kPeerLost, "its daemon was restarted and has forgotten all");
     }
   }
+  if (ends_) say_heartbeat(*peer);
   events_->peer_up(node);
   greeting->second.early_bytes = 0;
   for (const wire::PeerMessage& message : std::exchange(greeting->second.early, {})) {
@@ -133,6 +134,19 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& how, core::Time now
   tell(Notice::kPeerLost, spdlog::level::warn, {{"GRADRING_PEER", peer.node}},
        fmt::format("peer {} at {} is lost: {}", peer.node, peer.link.address(), why));
   events_->peer_lost(peer.node, slept == 0 ? cause : Cause::kExcluded, why);
+}
+
+// Also to whom our own way has just been greeted: to it this daemon may be up already.
+void Peers::say_farewell() {
+  ends_ = true;
+  for (Peer& peer : peers_) {
+    if (peer.link.state() >= PeerLink::State::kGreeting) say_heartbeat(peer);
+  }
+}
+
+bool Peers::is_missed() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return peer.up && !peer.ends; });
 }
 
 }  // namespace gradring::daemon
