@@ -309,7 +309,7 @@ class Membership {
   void take_back_guests(const GatheringKey& key);
   // Whether a view has all of the claims as these ranks, and no other.
   static bool are_all_of(const std::vector<LocalClaim>& claims, const std::vector<RankInfo>& ranks);
-  void on_join_accept(Live& live, const std::string& from);
+  void on_join_accept(Live& live, const std::string& from, const Accept& accept);
   void invite_anew(const GatheringKey& key);
   void on_join_commit(Live& live, const change::Commit& commit);
   void decline(const change::Commit& commit, const std::string& evidence);

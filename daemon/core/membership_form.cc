@@ -175,7 +175,7 @@ void Membership::on_accept(const std::string& from, const Accept& accept) {
   const auto it = live_.find(accept.incarnation);
   if (it == live_.end()) return send(from, Reject{accept.incarnation, ""});  // too late
   Live& live = it->second;
-  if (live.invited.count(from) > 0) return on_join_accept(live, from);
+  if (live.invited.count(from) > 0) return on_join_accept(live, from, accept);
   // It was away when that was told.
   if (live.failure)
     return send(from, JobFailed{accept.incarnation, live.view.epoch, *live.failure});

@@ -106,7 +106,7 @@ void Membership::invite(Live& live) {
     tentative.size += static_cast<uint32_t>(guest.ranks.size());
     sort_into_ring(&tentative.members);
     live.invited.insert(node);
-    send(node, Propose{live.token, tentative});
+    send(node, Propose{live.token, tentative, live.view.epoch});
   }
   set_joiners(live);
 }
@@ -119,7 +119,10 @@ void Membership::set_joiners(Live& live) {
   actions_->set_grows(live.view.incarnation, !joiners.empty());
 }
 
-void Membership::on_join_accept(Live& live, const std::string& from) {
+void Membership::on_join_accept(Live& live, const std::string& from, const Accept& accept) {
+  // Of an earlier epoch: since then its node may have left the job, and with that have given up
+  // what it accepted with. The invitation of this epoch is under way.
+  if (accept.invited_in != 0 && accept.invited_in != live.view.epoch) return;
   live.invited.erase(from);
   const auto it = gatherings_.find({live.view.job, live.token});
   if (it == gatherings_.end()) return;
@@ -187,7 +190,7 @@ void Membership::on_invitation(const std::string& from, const Propose& propose) 
     // Our part of before is not in the job any more, as we are yet to hear.
     return send(from, change::Ask{view.incarnation, known->second.view.epoch});
   }
-  send(from, Accept{view.incarnation});
+  send(from, Accept{view.incarnation, propose.invited_in});
 }
 
 Membership::Fit Membership::fits_join(const std::string& from, const Propose& propose,

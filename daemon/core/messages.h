@@ -31,15 +31,18 @@ struct Claims {
   bool operator==(const Claims&) const = default;
 };
 
-// From the daemon of rank 0: a complete view, to be accepted by each member.
+// From the daemon of rank 0: a complete view, to be accepted by each member. Or an invitation to
+// come into a job that runs, whose view has epoch 0.
 struct Propose {
   std::string token;
   View view;
+  uint64_t invited_in = 0;  // the job's epoch; 0: no invitation, or from a daemon that does not say
 
   bool operator==(const Propose&) const = default;
 };
 struct Accept {
   JobId incarnation{};
+  uint64_t invited_in = 0;  // of the invitation that is accepted
 
   bool operator==(const Accept&) const = default;
 };

@@ -19,10 +19,12 @@ void fill(const core::Claims& from, wire::PeerMessage* to) {
 }
 void fill(const core::Propose& from, wire::PeerMessage* to) {
   to->mutable_propose()->set_token(from.token);
+  to->mutable_propose()->set_invited_in(from.invited_in);
   daemon::to_wire(from.view, to->mutable_propose()->mutable_view());
 }
 void fill(const core::Accept& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_accept()->mutable_incarnation());
+  to->mutable_accept()->set_invited_in(from.invited_in);
 }
 void fill(const core::Reject& from, wire::PeerMessage* to) {
   gradring::to_wire(from.incarnation, to->mutable_reject()->mutable_incarnation());
@@ -79,7 +81,21 @@ std::optional<core::JobMessage> propose_of(const wire::Propose& from) {
   if (from.token().size() > kTokenMax || !from_wire(from.view(), &propose.view))
     return std::nullopt;
   propose.token = from.token();
+  propose.invited_in = from.invited_in();
   return propose;
+}
+
+std::optional<core::JobMessage> accept_of(const wire::Accept& from) {
+  core::Accept accept;
+  if (!gradring::from_wire(from.incarnation(), &accept.incarnation)) return std::nullopt;
+  accept.invited_in = from.invited_in();
+  return accept;
+}
+
+std::optional<core::JobMessage> commit_of(const wire::Commit& from) {
+  core::Commit commit;
+  if (!gradring::from_wire(from.incarnation(), &commit.incarnation)) return std::nullopt;
+  return commit;
 }
 
 std::optional<core::JobMessage> job_failed_of(const wire::JobFailed& from) {
@@ -108,14 +124,6 @@ std::optional<core::JobMessage> unwelcome_of(const wire::Unwelcome& from) {
     return std::nullopt;
   }
   return core::Unwelcome{from.job(), from.token(), from.why()};
-}
-
-// For those that name a job and little else.
-template <typename Message>
-std::optional<core::JobMessage> simple_of(const std::string& incarnation) {
-  Message message;
-  if (!gradring::from_wire(incarnation, &message.incarnation)) return std::nullopt;
-  return message;
 }
 
 std::optional<core::JobMessage> reject_of(const wire::Reject& from) {
@@ -151,11 +159,11 @@ std::optional<core::JobMessage> job_message_of(const wire::PeerMessage& message)
     case wire::PeerMessage::kPropose:
       return propose_of(message.propose());
     case wire::PeerMessage::kAccept:
-      return simple_of<core::Accept>(message.accept().incarnation());
+      return accept_of(message.accept());
     case wire::PeerMessage::kReject:
       return reject_of(message.reject());
     case wire::PeerMessage::kCommit:
-      return simple_of<core::Commit>(message.commit().incarnation());
+      return commit_of(message.commit());
     case wire::PeerMessage::kJobFailed:
       return job_failed_of(message.job_failed());
     case wire::PeerMessage::kJobDone:

@@ -118,8 +118,8 @@ inline std::vector<core::JobMessage> sample_messages() {
   return {
       core::Claims{
           "resnet", "token", 5, 1000, 8, "elastic", true, {{1, 2, 3, 4, 1}, {7, 6, 5, 4, 1}}},
-      core::Propose{"token", open},
-      core::Accept{job},
+      core::Propose{"token", open, 6},
+      core::Accept{job, 6},
       core::Reject{job, "has other claims"},
       core::Commit{job},
       core::JobFailed{job, 6, sample_failure(3)},
