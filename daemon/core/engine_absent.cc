@@ -89,6 +89,7 @@ void JobEngine::check_absent(const Op& op, size_t index) {
 // Those of whom this node must hear that they are ready, itself included.
 std::vector<uint32_t> JobEngine::missing_members(const Op& op) const {
   std::vector<uint32_t> missing;
+  if (op.computed()) return missing;
   if (!tree_) {
     for (uint32_t i = 0; i < members(); ++i) {
       if (op.contributions[i] == 0) missing.push_back(i);

@@ -365,12 +365,7 @@ void JobEngine::go_on(Op& op) {
   }
   check_absent(op);
   if (!all_local(op) || locals_here(op) == 0) return;
-  const bool computes =
-      op.slice_bytes == 0 || std::any_of(op.slices.begin(), op.slices.end(), [](const auto& slice) {
-        return slice.route == Route::kCompute;
-      });
-  // Where every slice is final somewhere nobody is asked: some have completed it long ago.
-  if (!computes) return complete_if_final(op);
+  if (op.computed()) return complete_if_final(op);
   // Submitted while the view changed, so that no report has it: all who did so find the same.
   if (op.signature->collective == Collective::kBroadcast && op.root_node.empty() &&
       !view_.has(op.signature->root)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -190,6 +191,13 @@ struct Op {
 
   bool ready_here() const { return contributed > 0; }
   bool all_ready() const { return contributed_all > 0; }
+  // Every slice is final somewhere, so that nobody is asked once more whether it is ready: some
+  // have completed it long ago.
+  bool computed() const {
+    return slice_bytes != 0 && std::ranges::none_of(slices, [](const SliceProgress& slice) {
+             return slice.route == Route::kCompute;
+           });
+  }
   bool open() const { return state == OpState::kGathering || state == OpState::kMoving; }
 };
 

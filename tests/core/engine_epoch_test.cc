@@ -45,6 +45,21 @@ TEST(EngineEpoch, WhoCompletedGivesOutWhatItKept) {
   ring.expect_nothing_left({0, 1, 2});
 }
 
+// Nobody is asked whether it is ready, so nobody has not said so.
+TEST(EngineEpoch, WhatIsGivenOutAndDoesNotComeIsMissedOfThePredecessor) {
+  LastLacks ring;
+  ring.change_view();
+  const std::vector<OpProgress> open = ring.engine(1).progress(8);
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(open[0].missing_nodes, std::vector<std::string>());
+  ring.engine(1).tick(ring.now);
+  ring.engine(1).tick(ring.now + 1801 * kSecond);
+  ASSERT_EQ(ring.failures(1).size(), 1u);
+  EXPECT_EQ(ring.failures(1)[0].blame.node, "a");
+  EXPECT_THAT(ring.failures(1)[0].blame.evidence,
+              testing::HasSubstr("0 of its 1 slices are complete here; "));
+}
+
 TEST(EngineEpoch, ADecisionThatDoesNotFitFailsTheJob) {
   for (const bool too_many : {true, false}) {
     LastLacks ring;

@@ -63,8 +63,10 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
       planned = has_fault(FaultKind::kDamage);
       break;
     case Cause::kTrainerLeft:
-      planned = struck() || std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
-                                        [](const JobSpec& j) { return !j.early_leavers.empty(); });
+      // Who comes back to a job and had done all before leaves it at once.
+      planned = struck() || trainer.life() > 1 ||
+                std::any_of(scenario_.jobs.begin(), scenario_.jobs.end(),
+                            [](const JobSpec& j) { return !j.early_leavers.empty(); });
       break;
     default:
       break;
