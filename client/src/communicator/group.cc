@@ -7,6 +7,8 @@
 
 #include "client/src/communicator/communicator.h"
 #include "client/src/refusal.h"
+#include "proto/wire.h"
+#include "proto/within.h"
 
 namespace gradring::client {
 namespace {
@@ -30,15 +32,13 @@ std::string in_words(const std::vector<uint32_t>& ranks) {
                      ranks.size(), hash & 0xffffffff);
 }
 
-std::string in_hex(const std::string& bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
-}
-
 }  // namespace
 
-std::string Within::token() const { return fmt::format("{}-{}", in_hex(incarnation), grown); }
+std::string Within::token() const {
+  JobId job{};
+  from_wire(incarnation, &job);  // as the daemon told it in the view
+  return token_within(job, grown);
+}
 
 // All its ranks come to the same name and token by themselves: the list is the same, and so is how
 // often it was used before.

@@ -12,6 +12,7 @@
 #include "daemon/control/queries/queries.h"
 #include "daemon/control/queries/settings_report.h"
 #include "proto/version.h"
+#include "proto/within.h"
 
 namespace gradring::daemon {
 namespace {
@@ -178,7 +179,7 @@ void Queries::add_missing_ranks(const core::JobInfo& info, wire::JobReport* repo
 void Queries::add_within(const JobId& job, Within* within) const {
   const core::View* const outer = parts_.membership->view_of(job);
   if (outer == nullptr) return;
-  const std::string token = hex(job) + "-";
+  const std::string token = tokens_within(job);
   for (const core::JobInfo& info : parts_.membership->jobs()) {
     if (info.uid != outer->uid || !info.token.starts_with(token)) continue;
     wire::JobSummary summary = summary_of(info);
