@@ -46,7 +46,7 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
   switch (failure.cause) {
     case Cause::kTrainerDied:
       planned = has_fault(FaultKind::kKillTrainer) || has_fault(FaultKind::kCrashNode) ||
-                has_fault(FaultKind::kDieSpeaking) ||
+                has_fault(FaultKind::kDieSpeaking) || has_fault(FaultKind::kStop) ||
                 (trainer.within() && failure.blame.evidence == "left while the job formed");
       break;
     case Cause::kPeerLost:
@@ -58,6 +58,9 @@ void World::job_failed(const Trainer& trainer, const Failure& failure) {
     case Cause::kDeadline:
       planned = trainer.spec().op_deadline.has_value();
       judge_expired(trainer, failure);
+      break;
+    case Cause::kDrained:
+      planned = has_fault(FaultKind::kStop);
       break;
     case Cause::kCorrupted:
       planned = has_fault(FaultKind::kDamage);

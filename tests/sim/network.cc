@@ -10,6 +10,9 @@ namespace {
 constexpr Time kGoodbye =
     20 * core::kMillisecond;  // until the other end of a closed connection knows
 
+// From the word to stop until a daemon has ended, at most: 1 s for its buffers and 0.2 s for words.
+constexpr Time kStopTime = 1200 * core::kMillisecond;
+
 // How long daemons wait for one that restarts, and it for them.
 constexpr Time kRestartGrace = 10 * core::kSecond;
 
@@ -98,7 +101,8 @@ void World::crash(const Fault& fault) {
   trace([&] { return node.name() + " is dead"; });
   doomed_.erase(fault.a);
   // What it had said may arrive, or die with it.
-  const bool arrives = fault.kind == FaultKind::kDieSpeaking || random_.below(2) == 0;
+  const bool speaks = fault.kind == FaultKind::kDieSpeaking || fault.kind == FaultKind::kStop;
+  const bool arrives = speaks || random_.below(2) == 0;
   for (const auto& trainer : trainers_) {
     if (trainer->node() == fault.a) trainer->kill();
   }
@@ -117,6 +121,20 @@ void World::crash(const Fault& fault) {
     if (nodes_[other]->alive()) lose(other, fault.a, cause, when);
   }
   if (fault.lasts != 0) bear_again(fault, std::max(known, fault.lasts) + delay(core::kSecond));
+}
+
+// Jobs end there, and all that is said of that arrives. Its trainers go with it.
+void World::stop(const Fault& fault) {
+  SimNode* node = nodes_[fault.a].get();
+  if (!node->alive() || node->paused()) return;
+  ++stats_.faults;
+  Failure failure{Cause::kDrained, {}};
+  failure.blame.node = node->name();
+  failure.blame.evidence = "the daemon was told to stop";
+  node->run([node, failure] { node->membership().shut_down(failure); });
+  after(kStopTime, [this, node, fault] {
+    if (nodes_[fault.a].get() == node) crash(fault);
+  });
 }
 
 SimNode& World::next_life(uint32_t index) {
@@ -306,6 +324,8 @@ void World::strike(const Fault& fault) {
       link(fault.a, fault.b).damage_percent = fault.percent;
       link(fault.a, fault.b).damage_until = events_.now() + fault.lasts;
       return;
+    case FaultKind::kStop:
+      return stop(fault);
     case FaultKind::kPauseNode:
       return pause(fault);
     case FaultKind::kRestart:

@@ -311,6 +311,7 @@ Scenario draw(uint64_t seed, uint32_t nodes, bool crowded) {
     s.faults.push_back(fault);
   }
   draw_damage(&s);
+  draw_stops(&s);
   draw_lanes(&s);
   draw_coming(&s);
   draw_slow_reports(&s);

@@ -90,6 +90,7 @@ enum class FaultKind : uint8_t {
   kRestartSpeaking,  // likewise, in the midst of telling others of a view change
   kLoseLane,         // one of those between a and b, at both ends or one way
   kStall,            // what a sends to b comes late, in its order; nobody notices
+  kStop,             // of the daemon, in good order: it says so, and ends; another may come
   kDamage,           // some of the slices from a to b come with a flipped bit
 };
 struct Fault {
@@ -153,6 +154,7 @@ struct Scenario {
 
 // Slices that come with a flipped bit; lanes that are lost.
 void draw_damage(Scenario* scenario);
+void draw_stops(Scenario* scenario);
 void draw_lanes(Scenario* scenario);
 // Partitions in turn, each about as long as it takes until the next one begins.
 void draw_partitions(Scenario* scenario);

@@ -49,6 +49,18 @@ void draw_lanes(Scenario* s) {
   }
 }
 
+void draw_stops(Scenario* s) {
+  Random random(s->seed ^ 0x73746f7073000000u);
+  if (s->nodes < 2 || chance(&random, 75)) return;
+  const uint32_t stops = between(&random, 1, 2);
+  for (uint32_t i = 0; i < stops; ++i) {
+    Fault fault = draw_link_fault(&random, *s, FaultKind::kStop);
+    fault.detected = between(&random, 1, 40) * core::kMillisecond;  // its connections close
+    fault.lasts = chance(&random, 70) ? between(&random, 1, 6000) * core::kMillisecond : 0;
+    s->faults.push_back(fault);
+  }
+}
+
 void draw_partitions(Scenario* s) {
   Random random(s->seed ^ 0x7061727469747300u);
   if (s->nodes < 3 || chance(&random, 85)) return;

@@ -118,6 +118,8 @@ std::string describe(const Fault& fault) {
              tail;
     case FaultKind::kDieSpeaking:
       return fmt::format("n{} is to die after {} words", fault.a, fault.words) + tail;
+    case FaultKind::kStop:
+      return fmt::format("the daemon of n{} is told to stop", fault.a) + tail;
     case FaultKind::kRestart:
       return fmt::format("the daemon of n{} restarts", fault.a) + tail;
     case FaultKind::kRestartSpeaking:

@@ -340,7 +340,8 @@ void Trainer::on_complete(uint64_t ticket, const core::Outcome& outcome) {
 void Trainer::end_op(uint32_t op) {
   done_.insert(op);
   if (joined_) {
-    if (done_.count(kNoMore) == 0 || !open_.empty()) return;
+    const bool ends = failed_ || done_.count(kNoMore) > 0;
+    if (!ends || !open_.empty()) return;
     return leave();
   }
   if (op != kJoinPoint) {

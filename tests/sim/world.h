@@ -178,6 +178,7 @@ class World {
   void heal(uint32_t a, uint32_t b, Time when);
   void break_link(uint32_t a, uint32_t b, const Fault& fault);
   void crash(const Fault& fault);
+  void stop(const Fault& fault);
   void bear_again(const Fault& fault, Time when);
   void restart(const Fault& fault);
   void come_back(uint32_t index);
