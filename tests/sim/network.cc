@@ -128,6 +128,7 @@ void World::stop(const Fault& fault) {
   SimNode* node = nodes_[fault.a].get();
   if (!node->alive() || node->paused()) return;
   ++stats_.faults;
+  ++stats_.stops;
   Failure failure{Cause::kDrained, {}};
   failure.blame.node = node->name();
   failure.blame.evidence = "the daemon was told to stop";

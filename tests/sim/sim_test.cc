@@ -32,6 +32,7 @@ TEST(Simulation, InvariantsHoldOverManySeeds) {
         sum.shrunk += stats.shrunk;
         sum.grown += stats.grown;
         sum.slow_reports += stats.slow_reports;
+        sum.stops += stats.stops;
       });
   EXPECT_GT(sum.completions, 2000u);
   EXPECT_GT(sum.faults, 200u);
@@ -40,6 +41,7 @@ TEST(Simulation, InvariantsHoldOverManySeeds) {
   EXPECT_GT(sum.shrunk, 400u);
   EXPECT_GT(sum.grown, 1u);
   EXPECT_GT(sum.slow_reports, 30u);
+  EXPECT_GT(sum.stops, 20u);
 }
 
 // Faults go on for as long as there is work, and trainers come again and again.

@@ -35,6 +35,7 @@ struct Stats {
   uint64_t jobs_failed = 0;
   uint64_t refused = 0;
   uint64_t trainers_done = 0;
+  uint64_t stops = 0;     // of daemons that were told to
   uint64_t restarts = 0;  // of daemons that came back with their records
   uint64_t restarts_while_forming = 0;
   uint64_t witnesses = 0;  // daemons that came back with what the last had promised, and no more
