@@ -10,12 +10,12 @@
 namespace gradring::core {
 namespace {
 
-// " 1 3 4 and 20 more"
-std::string listed(const std::vector<uint32_t>& ranks) {
+// " 1 3 4 and 20 more", of `count` ranks that begin with these.
+std::string listed(const std::vector<uint32_t>& ranks, size_t count) {
   constexpr size_t kShown = 16;  // a line that people still read
   std::string text;
   for (size_t i = 0; i < ranks.size() && i < kShown; ++i) text += " " + std::to_string(ranks[i]);
-  if (ranks.size() > kShown) text += " and " + std::to_string(ranks.size() - kShown) + " more";
+  if (count > kShown) text += " and " + std::to_string(count - kShown) + " more";
   return text;
 }
 
@@ -56,9 +56,9 @@ std::string Membership::say_missing(const Gathering& g) {
   for (uint32_t rank = 0; rank < g.size; ++rank) {
     if (!present[rank]) (g.went.count(rank) > 0 ? went : never).push_back(rank);
   }
-  std::string text = never.empty() ? "" : "missing ranks:" + listed(never);
+  std::string text = never.empty() ? "" : "missing ranks:" + listed(never, never.size());
   if (went.empty()) return text;
-  return text + (text.empty() ? "" : "; ") + "ranks that came and went:" + listed(went);
+  return text + (text.empty() ? "" : "; ") + "ranks that came and went:" + listed(went, went.size());
 }
 
 // Of a group it is known who its ranks are, and where: which one never calls is the question.
@@ -68,7 +68,8 @@ std::string Membership::describe_missing(const GatheringKey& key, const Gatherin
   const auto outer = within ? live_.find(within->job) : live_.end();
   constexpr size_t kShown = 4;
   if (outer == live_.end() || outer->second.view.uid != g.uid || missing.first.size() > kShown) {
-    return of_other_launch(key, g);
+    const std::string these = missing.count == 0 ? "" : ":" + listed(missing.first, missing.count);
+    return these + of_other_launch(key, g);
   }
   std::string text;
   const View& view = outer->second.view;

@@ -206,19 +206,19 @@ TEST(MembershipClaims, TheExplanationCountsWhoIsMissingNow) {
   Town town(3);
   town.join("a", trainer(0, 3));
   const auto explanation = [&] { return town.at("a").jobs().at(0).explanation; };
-  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
+  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks: 1 2");
   const SessionId at_b = town.join("b", trainer(1, 3));
   town.run();
-  EXPECT_EQ(explanation(), "waits for 1 of 3 ranks");
+  EXPECT_EQ(explanation(), "waits for 1 of 3 ranks: 2");
   EXPECT_EQ(town.at("a").jobs().at(0).missing.first, std::vector<uint32_t>{2});
   town.leave(at_b);
   town.run();
-  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
+  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks: 1 2");
   town.join("b", trainer(2, 3));
   town.run();
-  EXPECT_EQ(explanation(), "waits for 1 of 3 ranks");
+  EXPECT_EQ(explanation(), "waits for 1 of 3 ranks: 1");
   town.cut("a", "b");
-  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks");
+  EXPECT_EQ(explanation(), "waits for 2 of 3 ranks: 1 2");
   EXPECT_EQ(town.at("a").jobs().at(0).missing.first, (std::vector<uint32_t>{1, 2}));
 }
 

@@ -79,7 +79,7 @@ TEST(MembershipDeadline, ARankThatIsThereWithAnotherTokenIsNamed) {
     return "; rank " + what + std::to_string(town.pid_of(rank)) + ") is there with another token";
   };
   EXPECT_THAT(town.at("a").jobs().at(0).explanation,
-              HasSubstr("waits for 1 of 2 ranks" + told(one, "1 (node b, pid ")));
+              HasSubstr("waits for 1 of 2 ranks: 1" + told(one, "1 (node b, pid ")));
   EXPECT_THAT(town.at("b").jobs().at(0).explanation, HasSubstr(told(zero, "0 (node a, pid ")));
   town.tick(300 * kSecond);
   EXPECT_THAT(town.refusal(zero), HasSubstr("missing ranks: 1" + told(one, "1 (node b, pid ")));
@@ -93,7 +93,7 @@ TEST(MembershipDeadline, OfAnotherUsersLaunchNothingIsTold) {
   town.join("b", request);
   const SessionId zero = town.join("a", trainer(0, 2));
   town.run();
-  EXPECT_EQ(town.at("a").jobs().at(0).explanation, "waits for 1 of 2 ranks");
+  EXPECT_EQ(town.at("a").jobs().at(0).explanation, "waits for 1 of 2 ranks: 1");
   town.tick(300 * kSecond);
   EXPECT_THAT(town.refusal(zero), EndsWith("missing ranks: 1"));
 }
@@ -292,7 +292,7 @@ TEST_F(MembershipUnwelcome, IsToldOfTheMissingAgainWhenTheJobIsOver) {
   town_.leave(zero_);
   town_.leave(one_);
   town_.settle();
-  EXPECT_THAT(shown("c"), HasSubstr("waits for 1 of 2 ranks"));
+  EXPECT_THAT(shown("c"), HasSubstr("waits for 1 of 2 ranks: "));
   town_.tick(10 * kSecond);
   EXPECT_THAT(town_.refusal(late), HasSubstr("missing ranks: 0"));
 }
