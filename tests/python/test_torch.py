@@ -35,6 +35,23 @@ def test_trains_as_one_process_would(trained, way):
         assert one["off"] < (1e-2 if way in ROUNDED else 1e-6), said
 
 
+MESHES = ["fsdp1-hybrid", "fsdp1-hybrid-zero2", "fsdp2-hybrid", "tensors", "stages-gpipe", "stages-1f1b", "stages-interleaved"]
+
+
+@pytest.fixture(scope="module")
+def on_meshes(ring):
+    return [{one["way"]: one for one in said} for said in ring.run("meshes", *MESHES)]
+
+
+@pytest.mark.parametrize("way", MESHES)
+def test_trains_on_a_mesh_as_one_process_would(on_meshes, way):
+    """Shards, slices and stages, with groups of some of the ranks."""
+    said = [one[way] for one in on_meshes]
+    assert len({one["digest"] for one in said}) == 1, said
+    for one in said:
+        assert one["off"] < 1e-6, said
+
+
 @pytest.mark.parametrize("group", ["none", "given"])
 def test_a_hook_sums_the_buckets_of_other_backends_where_they_lie(ring, group):
     for said in ring.run("hook", group):
