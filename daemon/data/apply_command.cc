@@ -1,9 +1,6 @@
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
-#include <future>
 #include <utility>
 #include <vector>
 
@@ -57,20 +54,10 @@ void DataThread::apply(InstallJob& install) {
       StagingMemory::create(engine.slots, engine.start_buffers, spares, engine.plan.slice_bytes_max,
                             options_.staging_limit, std::move(outliving));
   if (!staging) return failed(Cause::kRefused, node, staging.error().message());
-  // By the GPUs first: a transport that reaches them pins by itself what it does not find pinned,
-  // and asks nobody what they do meanwhile.
-  if (options_.gpu_direct && options_.gpus != nullptr) {
-    auto pinned = options_.gpus->make_ready(staging->memory());
-    if (pinned) {
-      staging->keep_pinned(std::move(*pinned));
-    } else {  // GPUs that have failed are no reason to have no job: let_ride() will say it
-      spdlog::debug("the staging memory is not pinned: {}", pinned.error().message());
-    }
-  }
-  for (const auto& lane : lanes_) {
-    auto ready = lane->make_ready(staging->memory());
-    if (!ready) return failed(Cause::kRefused, node, ready.error().message());
-    staging->keep_ready(std::move(*ready));
+  const bool pins = options_.gpu_direct && options_.gpus != nullptr;
+  if (!pins) {
+    const Status ready = staging->make_ready(lanes_);
+    if (!ready.ok()) return failed(Cause::kRefused, node, ready.message());
   }
   for (const core::Member& member : install.view.members) {
     // After a restart nobody is; the next epoch begins when all are.
@@ -82,75 +69,9 @@ void DataThread::apply(InstallJob& install) {
       staging->bytes() + kept + core::eager_bytes_max(engine.plan) <= options_.staging_limit;
   jobs_[id] = std::make_unique<JobExecutor>(std::move(install), engine, std::move(*staging), kept,
                                             options_.feedback_limit, &shared_);
+  if (pins) pin_memory(*jobs_[id]);
   prepare_ride(*jobs_[id], engine);
   share_wires();
-}
-
-// A driver takes its time for that, and other jobs have ops under way.
-void DataThread::prepare_ride(JobExecutor& job, const core::EngineOptions& engine) {
-  if (!options_.gpu_direct || options_.gpus == nullptr || engine.checksum || engine.verify) return;
-  job.await_ride();
-  const auto made = std::make_shared<std::promise<StagingMade>>();
-  staging_made_[job.id()] = {made->get_future(), monotonic_now()};
-  makes_staging_.put([this, engine, id = job.id(), made] {
-    made->set_value(GpuStaging::create(*options_.gpus, engine.slots, engine.start_buffers,
-                                       engine.plan.slice_bytes_max));
-    commands_->post(GpuStagingMade{id});
-  });
-}
-
-// Waits for it, but not as long as other nodes would miss us. Where it cannot be had, what lies on
-// GPUs goes by way of the host.
-void DataThread::let_ride(const JobId& id) {
-  constexpr auto kWaits = std::chrono::seconds(1);
-  auto made = staging_made_.extract(id);
-  if (made.empty()) return;  // somebody has waited for it
-  if (made.mapped().made.wait_for(kWaits) != std::future_status::ready) return go_by_host(id);
-  auto staging = made.mapped().made.get();
-  JobExecutor* const job = find(id);
-  if (job == nullptr) {
-    if (staging) let_go(*std::move(staging));
-    return;
-  }
-  Status refused = staging ? (*staging)->make_ready(lanes_) : staging.error();
-  if (refused.ok()) return job->let_ride(*std::move(staging));
-  spdlog::warn("slices of job {} go from the host's memory although gpu-direct is on: {}",
-               job->engine().view().job, refused.message());
-  job->let_ride(nullptr);
-  if (!staging) return;
-  (*staging)->leave_transports();
-  let_go(*std::move(staging));
-}
-
-// If it comes after all, it goes where it was made.
-void DataThread::go_by_host(const JobId& id) {
-  staging_made_.erase(id);
-  JobExecutor* const job = find(id);
-  if (job == nullptr) return;
-  spdlog::warn(
-      "slices of job {} go from the host's memory although gpu-direct is on: a GPU's driver gave "
-      "no memory for them in time; see nvidia-smi and the kernel's log",
-      job->engine().view().job);
-  job->let_ride(nullptr);
-}
-
-void DataThread::look_at_awaited_staging(core::Time now) {
-  std::vector<JobId> late;
-  for (const auto& [id, awaited] : staging_made_) {
-    if (now - awaited.since >= options_.gpu_memory_within) late.push_back(id);
-  }
-  for (const JobId& id : late) go_by_host(id);
-}
-
-// What waits for that alone counts, whoever goes meanwhile.
-void DataThread::let_ride_now(const std::function<bool(const Submit&)>& wanted) {
-  std::vector<JobId> awaited;
-  for (const auto& [id, made] : staging_made_) {
-    const auto of_it = [&, job = id](const Submit& s) { return s.job == job && wanted(s); };
-    if (gate_.any(of_it)) awaited.push_back(id);
-  }
-  for (const JobId& id : awaited) let_ride(id);
-  if (!awaited.empty()) pass_gate();
 }
 
 bool DataThread::has_room(const core::JobEngine& job) const {

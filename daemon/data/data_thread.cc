@@ -195,7 +195,7 @@ void DataThread::tell_of_gpus() {
 void DataThread::pulse(core::Time now) {
   next_pulse_ = now + options_.pulse;
   tell_of_gpus();
-  look_at_awaited_staging(now);
+  look_at_awaited_memory(now);
   for (auto& [id, job] : jobs_) {
     job->tick(now);
     job->look_at_wire_use();
@@ -283,8 +283,10 @@ void leave_to_the_system(std::vector<std::unique_ptr<JobExecutor>> jobs) {
 
 // Memory goes only when the transport has let go of it.
 void DataThread::close_transports() {
+  pins_.end();
   makes_staging_.end();
   staging_made_.clear();
+  while (!pins_made_.empty()) have_memory(pins_made_.begin()->first);
   for (PeerId id = 0; id < shared_.peers.all().size(); ++id) apply(DisconnectPeer{id});
   for (auto& [id, job] : jobs_) removed_.push_back(std::move(job));
   jobs_.clear();

@@ -124,12 +124,18 @@ class DataThread final {
   void apply(const RemoveJob& remove);
   void apply(const SetWeight& set);
   void share_wires();
+  // await_memory.cc
+  void pin_memory(JobExecutor& job);
+  void apply(const MemoryPinned& pinned) { have_memory(pinned.job); }
+  void have_memory(const JobId& id);
+  void refuse_job(const JobId& id, const std::string& why);
   void prepare_ride(JobExecutor& job, const core::EngineOptions& engine);
   void apply(const GpuStagingMade& made) { let_ride(made.job); }
   void let_ride(const JobId& id);
   void go_by_host(const JobId& id);
-  void look_at_awaited_staging(core::Time now);
+  void look_at_awaited_memory(core::Time now);
   void let_ride_now(const std::function<bool(const Submit&)>& wanted);
+  // apply_command.cc
   void apply(const SetGpuLanes& set) { shared_.lanes_near_gpu = set.near; }
   void apply(const SetTrace& trace) { shared_.flight->trace(trace.to); }
   void apply(const ExpectPeer& expect);
@@ -202,6 +208,14 @@ class DataThread final {
   };
   std::map<JobId, AwaitedStaging> staging_made_;  // by job, which may be over by then
   Worker makes_staging_;                          // on GPUs, and gives it back
+  using Pinned = tl::expected<std::unique_ptr<transport::Registration>, Status>;
+  struct AwaitedPin {
+    std::future<Pinned> made;
+    core::Time since = 0;
+    bool late = false;  // and its job was told
+  };
+  std::map<JobId, AwaitedPin> pins_made_;  // likewise
+  Worker pins_;  // by itself, since what gives memory back may wait for a GPU for ever
   // No longer anybody's, but pieces of their staging memory are still with the transport.
   std::vector<std::unique_ptr<JobExecutor>> removed_;
   std::vector<Command> taken_;  // kept for its capacity

@@ -59,6 +59,13 @@ JobExecutor::JobExecutor(InstallJob install, const core::EngineOptions& options,
   log_->begin(engine_.record());
 }
 
+Status JobExecutor::have_memory(std::unique_ptr<transport::Registration> pinned,
+                                const Lanes& lanes) {
+  awaits_memory_ = false;
+  staging_.keep_pinned(std::move(pinned));
+  return engine_.failed() ? Status() : staging_.make_ready(lanes);
+}
+
 void JobExecutor::let_ride(std::unique_ptr<GpuStaging> staging) {
   awaits_ride_ = false;
   if (staging == nullptr) return;

@@ -32,7 +32,8 @@ void JobExecutor::meet_members() {
 
 // A rank that came in is another process, whose keys and tickets may be those of its predecessor.
 bool JobExecutor::may_begin(const Submit& command) const {
-  if (awaits_ride_ && command.on_gpu() && !engine_.failed()) return false;
+  const bool awaits = awaits_memory_ || (awaits_ride_ && command.on_gpu());
+  if (awaits && !engine_.failed()) return false;
   if (!gpu_ops_.empty() && !engine_.failed()) {
     const core::Submission& s = command.submission;
     const bool in_use = std::any_of(locals_.begin(), locals_.end(), [&](const LocalRank& local) {
@@ -319,12 +320,22 @@ void JobExecutor::tell_end(uint32_t rank, uint64_t ticket, const core::Outcome& 
   owner.lent.erase(lent);
 }
 
-void JobExecutor::gpu_failed(const std::string& why) {
-  const core::Member& me = engine_.view().members[engine_.me()];
+Failure JobExecutor::refused_here(const std::string& why) const {
   Failure failure{Cause::kRefused, {}};
-  failure.blame.node = me.node;
-  failure.blame.device = "GPU";
+  failure.blame.node = engine_.view().members[engine_.me()].node;
   failure.blame.evidence = why;
+  return failure;
+}
+
+void JobExecutor::refuse(const std::string& why) {
+  const Failure failure = refused_here(why);
+  fail_job(failure);
+  engine_.fail(failure);
+}
+
+void JobExecutor::gpu_failed(const std::string& why) {
+  Failure failure = refused_here(why);
+  failure.blame.device = "GPU";
   fail_job(failure);
 }
 

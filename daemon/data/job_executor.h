@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -63,7 +64,13 @@ class JobExecutor final : private core::EngineActions {
   JobExecutor(InstallJob install, const core::EngineOptions& options, StagingMemory staging,
               uint64_t kept_max, uint64_t feedback_max, DataShared* shared);
 
-  // Before the first op: slices of what lies on GPUs may go round the ring there, and until there
+  // Before the first op: a driver is pinning memory(), and until have_memory() no op begins, nor is
+  // the job freed. Refused: a lane does not take it.
+  void await_memory() { awaits_memory_ = true; }
+  Status have_memory(std::unique_ptr<transport::Registration> pinned, const Lanes& lanes);
+  std::span<std::byte> memory() const { return staging_.memory(); }
+
+  // Likewise: slices of what lies on GPUs may go round the ring there, and until there
   // is memory for that, or known to be none (null), no such op begins. So all go the same way.
   void await_ride() { awaits_ride_ = true; }
   void let_ride(std::unique_ptr<GpuStaging> staging);
@@ -75,6 +82,8 @@ class JobExecutor final : private core::EngineActions {
   void submit(const Submit& command, core::Time now);
   void leave(uint32_t rank, const Failure& why);
   void fail(const Failure& failure) { engine_.fail(failure); }
+  // This node cannot take part.
+  void refuse(const std::string& why);
   void member_gone(uint32_t member, const Failure& failure) {
     engine_.member_gone(member, failure);
   }
@@ -136,7 +145,8 @@ class JobExecutor final : private core::EngineActions {
   uint64_t feedback_bytes() const { return feedback_.bytes(); }
   // Nothing of its memory is with the transport or a GPU: it may be unmapped.
   bool may_be_freed() const {
-    return loans_ == 0 && !gpu_ops_.under_way() && (gpu_ring_ == nullptr || !gpu_ring_->busy());
+    return loans_ == 0 && !awaits_memory_ && !gpu_ops_.under_way() &&
+           (gpu_ring_ == nullptr || !gpu_ring_->busy());
   }
   // Then, as the last thing that is asked of it: what GPUs have had of its memory. Null: nothing.
   struct MemoryOfGpus {
@@ -191,6 +201,7 @@ class JobExecutor final : private core::EngineActions {
   void moves(const core::Op& op) override;
   void complete(uint32_t rank, uint64_t ticket, const core::Outcome& outcome) override;
   void tell_end(uint32_t rank, uint64_t ticket, const core::Outcome& outcome);
+  Failure refused_here(const std::string& why) const;
   void gpu_failed(const std::string& why);
   void give_up_gpus(std::string_view what_waits);
   void freeze_when_at_rest();
@@ -251,6 +262,7 @@ class JobExecutor final : private core::EngineActions {
   GpuOps gpu_ops_;
   std::unique_ptr<GpuRing> gpu_ring_;  // null: slices go from the host's memory alone
   bool awaits_ride_ = false;
+  bool awaits_memory_ = false;
   // Once GPUs have come to rest.
   struct ToFreeze {
     uint64_t epoch = 0;

@@ -181,7 +181,11 @@ struct RefuseProbes {
   bool all = true;
 };
 struct StopData {};
-// From the data thread's own worker: what GPUs need for slices of this job is there, or cannot be
+// From the data thread's own workers: a driver has pinned the memory of this job, or would not.
+struct MemoryPinned {
+  JobId job{};
+};
+// Likewise: what GPUs need for slices of this job is there, or cannot be
 // had.
 struct GpuStagingMade {
   JobId job{};
@@ -191,7 +195,7 @@ using Command =
     std::variant<OpenRing, LendSegment, TakeBackSegment, LetGoOfGpuMemory, CloseRing, InstallJob,
                  Submit, LeaveRank, FailJob, MemberGone, FreezeJob, AdoptView, SetGrows, RemoveJob,
                  SetTrace, SetGpuLanes, SetWeight, ExpectPeer, ConnectPeer, DisconnectPeer, SetLane,
-                 DescribeJob, StartProbe, RefuseProbes, StopData, GpuStagingMade>;
+                 DescribeJob, StartProbe, RefuseProbes, StopData, MemoryPinned, GpuStagingMade>;
 
 // ---- to the control thread ----
 

@@ -49,6 +49,15 @@ StagingMemory::StagingMemory(StagingMemory&& other) noexcept
       pinned_(std::move(other.pinned_)),
       ready_(std::move(other.ready_)) {}
 
+Status StagingMemory::make_ready(const Lanes& lanes) {
+  for (const auto& lane : lanes) {
+    auto ready = lane->make_ready(memory());
+    if (!ready) return ready.error();
+    if (*ready != nullptr) ready_.push_back(*std::move(ready));
+  }
+  return {};
+}
+
 StagingMemory::~StagingMemory() {
   leave_transports();
   pinned_.reset();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/core/job_engine.h"
+#include "daemon/data/outbox.h"
 #include "daemon/data/slot_buffers.h"
 #include "proto/status.h"
 #include "transport/shm/segment.h"
@@ -55,11 +56,10 @@ class StagingMemory {
       units_.push_back(std::make_unique_for_overwrite<std::byte[]>(kUnitsAtOnce * unit_bytes));
     }
   }
-  // For as long as this lives, and before the transports end.
-  void keep_ready(std::unique_ptr<transport::Registration> registration) {
-    if (registration) ready_.push_back(std::move(registration));
-  }
-  // By GPUs, and likewise.
+  // Before its first use, and by the thread whose lanes these are: they know of it for as long as
+  // this lives, and end later. Refused, in words: one of them does not take it.
+  Status make_ready(const Lanes& lanes);
+  // By GPUs, for as long as this lives.
   void keep_pinned(std::unique_ptr<transport::Registration> pinned) { pinned_ = std::move(pinned); }
   // Whatever is left is a driver's, which takes its time to give it back.
   void leave_transports() { ready_.clear(); }

@@ -66,6 +66,14 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     pins_ = false;
   }
+  // Whoever pins waits until that is over.
+  void keep_pins(bool on) {
+    {
+      const std::lock_guard lock(mutex_);
+      keeps_pins_ = on;
+    }
+    memory_comes_.notify_all();
+  }
   // Whoever allocates waits until that is over.
   void keep_memory(bool on) {
     {
@@ -133,7 +141,8 @@ class SlowGpus final : public transport::Gpus {
   }
   tl::expected<std::unique_ptr<transport::Registration>, Status> make_ready(
       std::span<std::byte> memory) override {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    memory_comes_.wait(lock, [this] { return !keeps_pins_; });
     if (!pins_) return tl::unexpected(Status(Code::kUnavailable, "it pins nothing"));
     pinned_.insert(memory.data());
     return nullptr;
@@ -246,6 +255,7 @@ class SlowGpus final : public transport::Gpus {
   bool apart_ = false;
   bool pins_ = true;
   bool keeps_memory_ = false;
+  bool keeps_pins_ = false;
   std::condition_variable memory_comes_;
   std::atomic<bool> freed_at_work_ = false;
   std::atomic<bool> settles_ = false;
