@@ -79,9 +79,10 @@ class Gpus {
   virtual bool lend_dmabufs() const = 0;
   // Whether this GPU can work with the memory of all of these.
   virtual bool reaches(size_t gpu, std::span<const GpuRange> ranges) const = 0;
-  // Host memory for sums and from which is spread: pinned until the registration ends.
+  // Host memory for sums and from which is spread: pinned until the registration ends, for all of
+  // them. A driver may wait for the GPU `by` which it is, if that can do it, when it unpins it.
   virtual tl::expected<std::unique_ptr<Registration>, Status> make_ready(
-      std::span<std::byte> memory) = 0;
+      std::span<std::byte> memory, std::optional<size_t> by) = 0;
 
   // ---- one thread ----
   // The sum of `inputs` in this order, as fold() of transport/reducer.h makes it; of one that is

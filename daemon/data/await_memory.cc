@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ void DataThread::pin_memory(JobExecutor& job) {
   const auto made = std::make_shared<std::promise<Pinned>>();
   pins_made_[job.id()] = {made->get_future(), monotonic_now()};
   pins_.put([this, memory = job.memory(), id = job.id(), made] {
-    made->set_value(options_.gpus->make_ready(memory));
+    made->set_value(options_.gpus->make_ready(memory, std::nullopt));
     commands_->post(MemoryPinned{id});
   });
 }

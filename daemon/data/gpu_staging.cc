@@ -46,7 +46,7 @@ tl::expected<GpuStaging::OnGpu, Status> GpuStaging::make(transport::Gpus& gpus, 
   }
   OnGpu on{*std::move(memory), {}, {}, {}, std::move(slots), std::vector<uint32_t>(buffers)};
   on.host.reset(host);
-  auto pinned = gpus.make_ready({host, bytes});
+  auto pinned = gpus.make_ready({host, bytes}, gpu);
   if (!pinned) return tl::unexpected(pinned.error());
   on.pinned = *std::move(pinned);
   return on;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -52,6 +53,7 @@ struct LetGoOfGpuMemory {
   SessionId session = 0;
   uint64_t request = 0;
   const SharedGpuMemory* memory = nullptr;  // to be compared with alone
+  size_t gpu = 0;
 };
 // The session has left or is gone: RingClosed follows when none of its submissions is open.
 struct CloseRing {
@@ -70,6 +72,7 @@ struct SegmentTakenBack {
 struct GpuMemoryLetGo {
   SessionId session = 0;
   uint64_t request = 0;  // of FreeSegment
+  size_t gpu = 0;
 };
 struct RingClosed {
   SessionId session = 0;

@@ -35,7 +35,7 @@ void DataThread::apply(const TakeBackSegment& back) {
 
 void DataThread::apply(const LetGoOfGpuMemory& let_go) {
   for (auto& [session, ring] : rings_) ring->let_go_of(let_go.memory);
-  events_->post(GpuMemoryLetGo{let_go.session, let_go.request});
+  events_->post(GpuMemoryLetGo{let_go.session, let_go.request, let_go.gpu});
 }
 
 // What a trainer submitted before it left or died counts; one that goes on submitting has to stop

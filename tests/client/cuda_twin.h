@@ -52,7 +52,7 @@ struct CudaTwin {
   uint64_t (*alloc_on)(int gpu, size_t bytes);
   void* (*make_stream_on)(int gpu);
   // hold() of all streams that somebody has on it. Where GRADRING_TWIN_HANGS names a file, as long
-  // as that is there all streams of that process are held.
+  // as that is there all streams of that process are held; if a number is in it, those of that GPU.
   void (*hold_gpu)(int gpu, bool on);
   // Whoever calls this function waits until that is over. For those that may take their time: they
   // pin, allocate, give back, make streams or handles, or bring a result by a stream that has much
@@ -73,7 +73,8 @@ struct CudaTwin {
   // first unless GRADRING_TWIN_CONNECTIONS says otherwise.
   void (*share)(int connections);
   // Its context answers with an error from now on, and it does nothing more, as one that has fallen
-  // off the bus.
+  // off the bus. So does the GPU whose number is in the file that GRADRING_TWIN_LOST names, if it
+  // is there.
   void (*lose)(int gpu, bool on);
   // The stream has as much work as a driver takes: whoever records an event there waits until that
   // is over. On a GPU so does whoever puts anything else there.

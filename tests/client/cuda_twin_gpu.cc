@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <fstream>
+#include <optional>
 #include <thread>
 
 namespace gradring::test::twin {
@@ -47,13 +49,29 @@ void work_on(Gpu* gpu, Stream* stream) {
   stream->work.clear();
 }
 
+constexpr int kAll = -1;
+
+// The GPU whose number the file has, as long as there is one.
+std::optional<int> named_in(const std::string& file) {
+  if (file.empty() || ::access(file.c_str(), F_OK) != 0) return std::nullopt;
+  int number = kAll;
+  std::ifstream(file) >> number;
+  return number;
+}
+
 // What the streams have come to; in turns, as far as each can go.
 [[noreturn]] void work_on_all(Gpu* gpu) {
   for (;;) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
-    if (!gpu->hangs_while.empty() && ::access(gpu->hangs_while.c_str(), F_OK) == 0) continue;
     const std::lock_guard lock(gpu->mutex);
-    for (auto& [id, stream] : gpu->streams) work_on(gpu, &stream);
+    const std::optional<int> hangs = named_in(gpu->hangs_while);
+    const std::optional<int> lost = named_in(gpu->lost_while);
+    for (int number = 0; number < kGpusMax && !gpu->lost_while.empty(); ++number) {
+      gpu->faults.at(static_cast<size_t>(number)) = lost == number ? kUnknown : kSuccess;
+    }
+    for (auto& [id, stream] : gpu->streams) {
+      if (hangs != kAll && hangs != stream.gpu) work_on(gpu, &stream);
+    }
     std::erase_if(gpu->streams, [](const auto& entry) {
       return entry.second.ended && entry.second.work.empty();
     });
@@ -75,6 +93,7 @@ Gpu& gpu() {
     }
     made->under_mps = std::getenv("GRADRING_TWIN_MPS") != nullptr;
     if (const char* const file = std::getenv("GRADRING_TWIN_HANGS")) made->hangs_while = file;
+    if (const char* const file = std::getenv("GRADRING_TWIN_LOST")) made->lost_while = file;
     made->settles = std::getenv("GRADRING_TWIN_SETTLES") != nullptr;
     std::thread(work_on_all, made).detach();
     return made;

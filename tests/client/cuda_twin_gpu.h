@@ -105,7 +105,8 @@ struct Gpu {
   std::set<void*> modules;
   std::set<std::pair<int, int>> peers;  // the first one reaches memory of the other
   bool settles = false;
-  std::string hangs_while;  // a file is there; empty: it does not
+  std::string hangs_while;  // a file is there, and it names; empty: none does
+  std::string lost_while;   // likewise
   uint64_t buffers = 0;
   uint64_t put = 0;  // so often something on a stream
   size_t most = 0;   // on one of them at a time

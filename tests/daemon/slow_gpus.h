@@ -140,7 +140,7 @@ class SlowGpus final : public transport::Gpus {
     return tl::unexpected(Status(Code::kUnavailable, "not here"));
   }
   tl::expected<std::unique_ptr<transport::Registration>, Status> make_ready(
-      std::span<std::byte> memory) override {
+      std::span<std::byte> memory, std::optional<size_t> /*by*/) override {
     std::unique_lock lock(mutex_);
     memory_comes_.wait(lock, [this] { return !keeps_pins_; });
     if (!pins_) return tl::unexpected(Status(Code::kUnavailable, "it pins nothing"));

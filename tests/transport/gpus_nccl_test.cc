@@ -37,7 +37,7 @@ TEST_F(GpuNccl, ScaledSumsToo) {
   EXPECT_EQ(nccl_.groups(), before + 8);
   const Ranks all = ranks(kSum, 5, 5000, 3);
   Bytes host(5000 * sizeof(float));
-  auto ready = gpus_->make_ready(host);
+  auto ready = gpus_->make_ready(host, std::nullopt);
   ASSERT_TRUE(
       gpus_->begin(Gpus::Sum{kSum.dtype, kSum.op, all.ranges, host.data(), 5000, factors}, 1).ok());
   ends_well(1);
@@ -52,7 +52,7 @@ TEST_F(GpuNccl, WhatIsNotFiniteIsFoundByRank) {
                 4);
   };
   Bytes host(kCount * sizeof(float));
-  auto ready = gpus_->make_ready(host);
+  auto ready = gpus_->make_ready(host, std::nullopt);
   for (const bool to_host : {false, true}) {
     const auto sum = [&](const Ranks& all) {
       const Status begun =
@@ -113,7 +113,7 @@ TEST_F(GpuNccl, ALargeSumComesToTheHostAndIsSpread) {
   constexpr size_t kCount = 3 * cuda::Communicators::kPartBytes / sizeof(float) / 2 + 5;
   const Ranks all = ranks(kSum, 4, kCount, 3);
   Bytes host(kCount * sizeof(float));
-  auto ready = gpus_->make_ready(host);
+  auto ready = gpus_->make_ready(host, std::nullopt);
   ASSERT_TRUE(ready) << ready.error().message();
   ASSERT_TRUE(
       gpus_->begin(Gpus::Sum{kSum.dtype, kSum.op, all.ranges, host.data(), kCount}, 1).ok());
@@ -141,7 +141,7 @@ TEST_F(GpuNccl, OneGpuAloneIsNoFailure) {
 TEST_F(GpuNccl, WhatTouchesTheSameMemoryOfTheHostIsInOrder) {
   const Ranks all = ranks(kSum, 3, 5000, 3);
   Bytes host(5000 * sizeof(float));
-  auto ready = gpus_->make_ready(host);
+  auto ready = gpus_->make_ready(host, std::nullopt);
   twin_.hold_gpu(1, true);
   ASSERT_TRUE(gpus_->begin(Gpus::Sum{kSum.dtype, kSum.op, all.ranges, host.data(), 5000}, 1).ok());
   ASSERT_TRUE(gpus_->begin(Gpus::Spread{host.data(), all.ranges, host.size()}, 2).ok());
@@ -233,9 +233,9 @@ TEST_F(GpuNccl, TheFirstCallOfAnySizeMayTakeItsTime) {
 TEST_F(GpuNccl, NobodyWhoBeginsWaitsForAPin) {
   const Ranks all = ranks(kSum, 3, 5000, 3), one = ranks(kSum, 1, 5000, 1);
   Bytes host(5000 * sizeof(float)), other(4096);
-  auto ready = gpus_->make_ready(host);
+  auto ready = gpus_->make_ready(host, std::nullopt);
   twin_.stall("cuMemHostRegister_v2", true);
-  std::thread pins([&] { EXPECT_TRUE(gpus_->make_ready(other)); });
+  std::thread pins([&] { EXPECT_TRUE(gpus_->make_ready(other, std::nullopt)); });
   std::thread ends_it([&] {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     twin_.stall("cuMemHostRegister_v2", false);

@@ -223,16 +223,16 @@ TEST_F(GpuMemoryOfOthers, IsWhatAGpuIsTakenFor) {
   const int held = twin_.held();
   EXPECT_GT(held, 0);
   Bytes host(8);
-  const auto ready = gpus_->make_ready(host);
+  const auto ready = gpus_->make_ready(host, std::nullopt);
   ASSERT_TRUE(ready);
   EXPECT_EQ(twin_.held(), held + 1) << "pinned by the GPU that is in use";
 }
 
 TEST_F(GpuMemoryOfOthers, CanBeSummedIntoMemoryThatIsReadyBeforeIt) {
   Bytes host(8);
-  auto ready = gpus_->make_ready(host);
+  auto ready = gpus_->make_ready(host, std::nullopt);
   ASSERT_TRUE(ready) << ready.error().message();
-  const auto again = gpus_->make_ready(host);
+  const auto again = gpus_->make_ready(host, std::nullopt);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code(), Code::kUnavailable);
   EXPECT_THAT(again.error().message(), HasSubstr("did not pin 8 bytes"));
@@ -247,12 +247,12 @@ TEST_F(GpuMemoryOfOthers, CanBeSummedIntoMemoryThatAnotherGpuPinsWhereTheFirstIs
   Bytes host(8);
   for (const int lost : {0, 1}) {
     twin_.lose(lost, true);
-    const auto ready = gpus_->make_ready(host);
+    const auto ready = gpus_->make_ready(host, std::nullopt);
     EXPECT_TRUE(ready) << ready.error().message();
     twin_.lose(lost, false);
   }
   for (const int lost : {0, 1}) twin_.lose(lost, true);
-  const auto ready = gpus_->make_ready(host);
+  const auto ready = gpus_->make_ready(host, std::nullopt);
   for (const int lost : {0, 1}) twin_.lose(lost, false);
   ASSERT_FALSE(ready);
   EXPECT_THAT(ready.error().message(), HasSubstr("did not pin 8 bytes"));
@@ -266,7 +266,7 @@ TEST_F(GpuMemoryOfOthers, IsSummedIntoPagesThatAreThereBeforeTheDriverPinsThem) 
       ::mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(begin, MAP_FAILED);
   if (::madvise(begin, page, MADV_POPULATE_WRITE) != 0) GTEST_SKIP() << "older than Linux 5.14";
-  auto ready = gpus_->make_ready({static_cast<std::byte*>(begin), kPages * page});
+  auto ready = gpus_->make_ready({static_cast<std::byte*>(begin), kPages * page}, std::nullopt);
   ASSERT_TRUE(ready) << ready.error().message();
   std::array<unsigned char, kPages> there{};
   ASSERT_EQ(::mincore(begin, kPages * page, there.data()), 0);

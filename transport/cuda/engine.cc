@@ -36,7 +36,9 @@ class Pinned : public Registration {
 }  // namespace
 
 Engine::Engine(std::vector<std::shared_ptr<Gpu>> gpus, const GpuSums& sums)
-    : gpus_(std::move(gpus)), sums_(sums), openings_(gpus_.size()), queues_(gpus_.size()) {}
+    : gpus_(std::move(gpus)), sums_(sums), openings_(gpus_.size()), queues_(gpus_.size()) {
+  if (may_use_nccl()) launches_jointly() = true;
+}
 
 // Whoever lent memory to it may take it back afterwards.
 Engine::~Engine() {
@@ -132,8 +134,10 @@ tl::expected<std::shared_ptr<const OpenGpuMemory>, Status> Engine::allocate(size
   if (Status broken = why_broken(); !broken.ok()) {
     return tl::unexpected(Status(Code::kUnavailable, broken.message()));
   }
-  const std::lock_guard lock(starting_);
-  if (Status status = start(gpu); !status.ok()) return tl::unexpected(std::move(status));
+  {
+    const std::lock_guard lock(starting_);
+    if (Status status = start(gpu); !status.ok()) return tl::unexpected(std::move(status));
+  }
   return Allocated::make(gpus_[gpu], bytes);
 }
 
@@ -147,24 +151,33 @@ bool Engine::reaches(size_t gpu, std::span<const GpuRange> ranges) const {
                      [&](const GpuRange& range) { return cuda::reaches(*gpus_[gpu], range); });
 }
 
-tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(
-    std::span<std::byte> memory) {
+// Those that have their contexts already, if there are some; else the first. Where that is among
+// them `best` comes first.
+tl::expected<std::vector<size_t>, Status> Engine::started(std::optional<size_t> best) {
+  const std::lock_guard lock(starting_);
+  std::vector<size_t> started;
+  for (size_t index = 0; index < gpus_.size(); ++index) {
+    if (openings_[index] == nullptr) continue;
+    started.insert(index == best ? started.begin() : started.end(), index);
+  }
+  if (!started.empty()) return started;
+  if (Status status = start(0); !status.ok()) return tl::unexpected(std::move(status));
+  return std::vector<size_t>{0};
+}
+
+tl::expected<std::unique_ptr<Registration>, Status> Engine::make_ready(std::span<std::byte> memory,
+                                                                       std::optional<size_t> by) {
   if (Status broken = why_broken(); !broken.ok()) {
     return tl::unexpected(Status(Code::kUnavailable, broken.message()));
   }
   // What takes the time of pinning is that pages are not there yet; the driver would have whoever
   // calls it wait for that. Since Linux 5.14.
   ::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);
-  const std::lock_guard lock(starting_);
-  // Any will do, for all: one that has its context already, if there is one. Where one is lost
-  // others may not be.
-  const auto runs = [](const auto& openings) { return openings != nullptr; };
-  if (std::none_of(openings_.begin(), openings_.end(), runs)) {
-    if (Status status = start(0); !status.ok()) return tl::unexpected(std::move(status));
-  }
+  // Any will do, for all. Where one is lost others may not be.
+  const auto able = started(by);
+  if (!able) return tl::unexpected(able.error());
   Status refused;
-  for (size_t index = 0; index < gpus_.size(); ++index) {
-    if (openings_[index] == nullptr) continue;
+  for (const size_t index : *able) {
     const Gpu& gpu = *gpus_[index];
     const Gpu::Current current(gpu);
     auto result = current.result();

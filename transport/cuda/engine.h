@@ -38,8 +38,8 @@ class Engine : public Gpus {
   std::array<std::byte, 16> uuid(size_t gpu) const override { return gpus_[gpu]->uuid(); }
   bool lend_dmabufs() const override;
   bool reaches(size_t gpu, std::span<const GpuRange> ranges) const override;
-  tl::expected<std::unique_ptr<Registration>, Status> make_ready(
-      std::span<std::byte> memory) override;
+  tl::expected<std::unique_ptr<Registration>, Status> make_ready(std::span<std::byte> memory,
+                                                                 std::optional<size_t> by) override;
   Status begin(const Sum& sum, uint64_t ticket) override;
   Status begin(const Allreduce& allreduce, uint64_t ticket) override;
   Status begin(const Spread& spread, uint64_t ticket) override;
@@ -48,6 +48,7 @@ class Engine : public Gpus {
 
  private:
   Status start(size_t index);
+  tl::expected<std::vector<size_t>, Status> started(std::optional<size_t> best);
   bool may_use_nccl() const;
   bool is_misled() const;
   void settle_way();

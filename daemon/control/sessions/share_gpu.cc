@@ -97,14 +97,17 @@ void Requests::gpu_opened(GpuMemoryOpened& opened) {
   if (session == nullptr || session->gone) return;
   const auto it = session->segments.find(opened.segment);
   if (it == session->segments.end()) {
+    const bool is_open = opened.memory != nullptr;
+    const size_t gpu = is_open ? opened.memory->open->gpu() : 0;
     opened.memory.reset();  // before its end is asked for, and not with the event
     refuse_share(*session, opened.request,
                  {Code::kNotFound, fmt::format("segment {} was freed before its GPU's memory "
                                                "was open",
                                                opened.segment)});
     const auto freed = session->freed_early.extract(opened.segment);
-    if (!freed.empty()) parts_.opener->when_closed(once_free(session->id, freed.mapped()));
-    return;
+    if (freed.empty()) return;
+    const auto tell = once_free(session->id, freed.mapped());
+    return is_open ? parts_.opener->when_closed(gpu, tell) : tell();
   }
   if (opened.memory == nullptr) {
     it->second.gpu_asked = false;
@@ -135,11 +138,11 @@ void Requests::close_gpu(Session& session, uint64_t request,
       if (segment.gpu == memory && segment.uses == 0) segment.gpu.reset();
     }
   });
-  parts_.commands->post(LetGoOfGpuMemory{session.id, request, memory.get()});
+  parts_.commands->post(LetGoOfGpuMemory{session.id, request, memory.get(), memory->open->gpu()});
 }
 
 void Requests::gpu_let_go(const GpuMemoryLetGo& let_go) {
-  parts_.opener->when_closed(once_free(let_go.session, let_go.request));
+  parts_.opener->when_closed(let_go.gpu, once_free(let_go.session, let_go.request));
 }
 
 }  // namespace gradring::daemon
