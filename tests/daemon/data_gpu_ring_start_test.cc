@@ -75,6 +75,15 @@ TEST_F(DataGpuRingStartInTime, OrItsSlicesGoByTheHost) {
   a_.gpus->keep_memory(false);
 }
 
+TEST_F(DataGpuRingStart, ThatCannotBeHadIsMissedByNobodyElse) {
+  a_.gpus->fill_up();
+  a_.gpus->keep_memory(false);
+  submit_all();
+  expect_sums(10);
+  EXPECT_THAT(a_.gpus->sums(), testing::Not(testing::IsEmpty()));
+  expect_never_by_host(b_);
+}
+
 TEST_F(DataGpuRingStart, ThatNeverComesKeepsNobodyWhenARankLeaves) {
   submit(0);
   leave(0);

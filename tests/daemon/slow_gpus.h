@@ -66,6 +66,11 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     pins_ = false;
   }
+  // As trainers may: nothing is left for the daemon.
+  void fill_up() {
+    const std::lock_guard lock(mutex_);
+    is_full_ = true;
+  }
   // Whoever pins waits until that is over.
   void keep_pins(bool on) {
     {
@@ -127,6 +132,7 @@ class SlowGpus final : public transport::Gpus {
       size_t, uint64_t bytes) override {
     std::unique_lock lock(mutex_);
     memory_comes_.wait(lock, [this] { return !keeps_memory_; });
+    if (is_full_) return tl::unexpected(Status(Code::kUnavailable, "it has no memory left"));
     auto& own = own_.emplace_back(std::make_unique<std::vector<float>>(bytes / sizeof(float)));
     const auto free = [this](const Memory* memory) {
       if (busy()) freed_at_work_ = true;
@@ -256,6 +262,7 @@ class SlowGpus final : public transport::Gpus {
   bool pins_ = true;
   bool keeps_memory_ = false;
   bool keeps_pins_ = false;
+  bool is_full_ = false;
   std::condition_variable memory_comes_;
   std::atomic<bool> freed_at_work_ = false;
   std::atomic<bool> settles_ = false;
