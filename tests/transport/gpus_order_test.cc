@@ -106,6 +106,35 @@ TEST_F(GpuOrder, AGpuThatIsBehindKeepsNoOther) {
   EXPECT_EQ(quick, std::vector<float>{2}) << "and in that";
 }
 
+// So an order that comes when its GPU could take it stays behind those that wait.
+TEST_F(GpuOrder, WhatOneGpuDoesByItselfIsInOrderAlsoWhereSomeWaits) {
+  const Memory a = lend_floats({1}, 0), b = lend_floats({0}, 0), c = lend_floats({0}, 0);
+  const auto copy = [this](const Memory& from, const Memory& to, uint64_t ticket) {
+    const GpuRange input{from.get(), 0};
+    const std::vector<GpuRange> outputs = {{to.get(), 0}};
+    Gpus::Allreduce order = Gpus::copy(input, outputs, sizeof(float));
+    order.on = 0;
+    return gpus_->begin(order, ticket);
+  };
+  ASSERT_TRUE(copy(b, c, 0).ok());
+  all_end_well(1);  // its stream is there now
+  twin_.hold_gpu(0, true);
+  constexpr uint64_t kMany = 1000;
+  for (uint64_t ticket = 0; ticket < kMany; ++ticket) ASSERT_TRUE(copy(c, c, ticket).ok());
+  ASSERT_TRUE(copy(a, b, kMany).ok());
+  twin_.hold_gpu(0, false);
+  let_gpus_work();
+  std::vector<Gpus::Ended> ended;
+  gpus_->take_ended(&ended);  // there is room again, and the rest has not begun
+  ASSERT_LT(ended.size(), kMany);
+  ASSERT_TRUE(copy(b, c, kMany + 1).ok());
+  all_end_well(kMany + 2 - ended.size());
+  std::vector<float> out(1);
+  ASSERT_TRUE(sum({c, c}, out, 0).ok());
+  all_end_well(1);
+  EXPECT_EQ(out, std::vector<float>{2});
+}
+
 // All of what waits ends when nothing works any more.
 TEST_F(GpuOrder, WhatWaitsForAGpuThatIsLostFails) {
   const Memory a = lend_floats({1}, 0);
