@@ -178,6 +178,9 @@ class World {
   void lose(uint32_t self, uint32_t peer, Cause cause, Time within);
   void heal(uint32_t a, uint32_t b, Time when);
   void break_link(uint32_t a, uint32_t b, const Fault& fault);
+  void strike(const Fault& fault);
+
+  // daemons.cc
   void crash(const Fault& fault);
   void stop(const Fault& fault);
   void bear_again(const Fault& fault, Time when);
@@ -188,7 +191,6 @@ class World {
   void forget_ended(uint32_t index);
   SimNode& next_life(uint32_t index);
   void pause(const Fault& fault);
-  void strike(const Fault& fault);
 
   // lanes.cc
   static uint32_t lane_for(const Link& link, const Frame& frame);
