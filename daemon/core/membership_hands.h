@@ -61,10 +61,11 @@ class Membership::Hands final : public ViewChangeActions {
   size_t lost_when_frozen_ = 0;
 };
 
+// Where the job has failed nothing is agreed on any more, whatever was under way then.
 template <typename Act>
 void Membership::with_change(const JobId& job, Act act) {
   const auto it = live_.find(job);
-  if (it == live_.end() || !it->second.change) return;
+  if (it == live_.end() || !it->second.change || it->second.failure) return;
   act(*it->second.change);
   carry_out(job);
 }

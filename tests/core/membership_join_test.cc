@@ -357,6 +357,31 @@ TEST(MembershipJoin, AGuestIsNotTakenInForWhatItAcceptedAsAMember) {
   EXPECT_TRUE(town.admitted(guest)) << town.refusal(guest);
 }
 
+// Its engine had reported already, and would have been in the next view with the guest.
+TEST(MembershipJoin, AJobThatFailsAsItGrowsLeavesItsGuestsToTheNextOne) {
+  Town town(1);
+  const SessionId zero = town.join("a", elastic(0, 1));
+  const SessionId guest = town.join("a", elastic(1, 2));
+  town.run();
+  const JobId job = town.job_of(zero);
+  ASSERT_TRUE(town.grows("a"));
+  town.at("a").engine_at_join_point(job);
+  town.at("a").engine_failed(job, {Cause::kDeadline, {}});
+  Report report;
+  OpReport& point = report.ops.emplace_back();
+  point.key = {OpKey::kJoinSpace, 0};
+  point.signature.emplace().collective = Collective::kJoinPoint;
+  point.contributions = 1;
+  town.at("a").engine_frozen(job, 1, report);
+  town.settle();
+  EXPECT_TRUE(town.closed(zero).has_value());
+  EXPECT_TRUE(town.waits(guest));
+
+  town.leave(zero);
+  EXPECT_TRUE(town.admitted(town.join("a", elastic(0, 2))));
+  EXPECT_TRUE(town.admitted(guest)) << town.refusal(guest);
+}
+
 // Else the job would end for those who are well, too: they are half of the view that they
 // committed.
 TEST(MembershipJoin, AGuestThatClaimsAnewAsItIsTakenInVotesOnGoingOnWithoutIt) {
