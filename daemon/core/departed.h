@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/messages.h"
@@ -49,6 +50,8 @@ class Departed {
     const auto it = known_.find(job);
     return it != known_.end() && it->second.failed.has_value();
   }
+  // Of one that this node missed, by whom it is told: the first word alone is news.
+  bool told_first(const JobId& job) { return !std::exchange(of(job).told, true); }
   // Another life of that node knows nothing of what it was told.
   void untell(const std::string& node) {
     for (auto& [id, known] : known_) {
@@ -89,6 +92,7 @@ class Departed {
     std::optional<Failure> failure;
     std::set<uint64_t> withdrawn;
     std::optional<Failed> failed;
+    bool told = false;  // that it failed
   };
   Known& of(const JobId& job) {
     const auto [it, is_new] = known_.try_emplace(job);

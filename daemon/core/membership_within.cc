@@ -1,6 +1,7 @@
 // Jobs within a job: a group that gathers would wait in vain for a rank that its job has lost.
 
 #include <algorithm>
+#include <cstddef>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -9,6 +10,13 @@
 #include "proto/policy.h"
 
 namespace gradring::core {
+namespace {
+
+// Of a group that failed, so many members tell whoever missed it: one may not be connected to that
+// node, and another have forgotten.
+constexpr ptrdiff_t kTellMissed = 3;
+
+}  // namespace
 
 // Of a job that this node is not in, or no more, nothing is known. One of another uid is nobody's
 // business.
@@ -94,10 +102,11 @@ void Membership::tell_missed(const GatheringKey& key) {
   if (failed == nullptr) return;
   for (const auto& entry : gathering->second.remote) {
     const std::string& node = entry.first;
-    const bool first = std::ranges::none_of(failed->view.members, [&](const Member& member) {
+    const auto before = std::ranges::count_if(failed->view.members, [&](const Member& member) {
       return member.node != node && member.node < node_;
     });
-    if (!first || peers_.count(node) == 0 || !failed->told.insert(node).second) continue;
+    if (before >= kTellMissed || peers_.count(node) == 0) continue;
+    if (!failed->told.insert(node).second) continue;
     send(node, Propose{key.token, failed->view});
   }
 }
@@ -113,7 +122,7 @@ void Membership::on_missed(const Propose& failed) {
   }
   const bool within = std::ranges::any_of(
       it->second.local, [](const LocalClaim& claim) { return claim.request.within.has_value(); });
-  if (!within) return;
+  if (!within || !departed_.told_first(view.incarnation)) return;
   fail_gathering(key, {Code::kAborted, "job " + key.job + ": " + describe(*view.closed)});
 }
 

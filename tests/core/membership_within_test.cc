@@ -166,6 +166,37 @@ TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedInARestartThatItCameAbout) {
   }
 }
 
+// Whoever would tell it may not be connected to it, and be in another life when it is.
+TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedItWhereOneThatKnowsHasForgottenIt) {
+  Town town(3);
+  std::vector<JoinRequest> requests;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    requests.push_back(trainer(rank, 3));
+    requests.back().job = "train[0-2]";
+    requests.back().within = Within{JobId{7}, 1, {0, 1, 2}};
+  }
+  const SessionId one = town.join("a", requests[0]);
+  const SessionId two = town.join("b", requests[1]);
+  town.join("c", requests[2]);
+  town.hold("a", "c");
+  while (!town.admitted(one)) {
+    town.run();
+    ASSERT_TRUE(town.deliver("a", "c"));
+  }
+  town.crash("c");
+  town.settle();
+  ASSERT_TRUE(town.closed(one) && town.closed(two));
+  town.crash("a");
+  town.release("a", "c");
+  const SessionId again = town.join("c", requests[2]);
+  town.connect("a", "c");
+  town.settle();
+  ASSERT_TRUE(town.waits(again)) << "it knows nothing";
+  town.connect("b", "c");
+  town.settle();
+  EXPECT_THAT(town.refusal(again), AllOf(HasSubstr("job train[0-2]: "), HasSubstr("node c")));
+}
+
 // A pair that begins anew has the same name and token, and what it was told of the last its daemon
 // may have forgotten.
 TEST_F(MembershipWithin, IsWaitedForAnewThoughItsDaemonForgotThatItFailedLongAgo) {
