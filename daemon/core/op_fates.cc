@@ -17,7 +17,7 @@ namespace {
 using Reports = std::map<std::string, Report>;
 
 // One member's state of one op, slice by slice.
-struct Witness {
+struct OpWitness {
   uint32_t member = 0;
   const OpReport* op = nullptr;  // null: never heard of it, or ended and forgotten
   bool forgotten = false;
@@ -96,13 +96,13 @@ class Decider {
   }
 
  private:
-  std::vector<Witness> witnesses_of(const OpKey& key) const {
-    std::vector<Witness> list;
+  std::vector<OpWitness> witnesses_of(const OpKey& key) const {
+    std::vector<OpWitness> list;
     const auto ops = ops_.find(key);
     for (uint32_t i = 0; i < next_.members.size(); ++i) {
       const auto report = reports_.find(next_.members[i].node);
       if (report == reports_.end()) continue;
-      Witness witness;
+      OpWitness witness;
       witness.member = i;
       if (ops != ops_.end()) {
         const auto op = ops->second.find(&report->second);
@@ -126,13 +126,13 @@ class Decider {
       fate.failure = failed->second;
       return fate;
     }
-    std::vector<Witness> witnesses = witnesses_of(key);
-    for (const Witness& w : witnesses) {
+    std::vector<OpWitness> witnesses = witnesses_of(key);
+    for (const OpWitness& w : witnesses) {
       if (w.op == nullptr) continue;
       fate.expected = std::max(fate.expected, w.op->expected);
       if (w.op->root_here) fate.root_node = next_.members[w.member].node;
     }
-    bool ended = std::any_of(witnesses.begin(), witnesses.end(), [](const Witness& w) {
+    bool ended = std::any_of(witnesses.begin(), witnesses.end(), [](const OpWitness& w) {
       return w.forgotten || (w.op != nullptr && w.op->completed);
     });
     if (planted(Bug::kCondemnedThoughComplete) && condemned_by_member(key)) ended = false;
@@ -150,11 +150,11 @@ class Decider {
       fate.outcome = {old_.epoch, signature->ranks};
       return fate;
     }
-    const bool moved = std::any_of(witnesses.begin(), witnesses.end(), [](const Witness& w) {
+    const bool moved = std::any_of(witnesses.begin(), witnesses.end(), [](const OpWitness& w) {
       return w.op != nullptr && decided(*w.op);
     });
     if (!moved && !ended) return untouched(std::move(fate), witnesses);
-    const auto sliced = std::find_if(witnesses.begin(), witnesses.end(), [](const Witness& w) {
+    const auto sliced = std::find_if(witnesses.begin(), witnesses.end(), [](const OpWitness& w) {
       return w.op != nullptr && decided(*w.op);
     });
     // All have completed and forgotten it but for those that still wait: impossible, since nobody
@@ -183,12 +183,12 @@ class Decider {
   }
 
   // No slice of it is final anywhere.
-  OpFate untouched(OpFate fate, const std::vector<Witness>& witnesses) const {
+  OpFate untouched(OpFate fate, const std::vector<OpWitness>& witnesses) const {
     return begun_again(std::move(fate), witnesses);
   }
 
   // Slices of it are to be computed in the next view.
-  OpFate begun_again(OpFate fate, const std::vector<Witness>& witnesses) const {
+  OpFate begun_again(OpFate fate, const std::vector<OpWitness>& witnesses) const {
     const auto signature = signature_of(witnesses);
     const bool all_ranks = signature && needs_all_ranks(signature->collective);
     if (next_.closed || all_ranks) fate.spared = nothing_lost(witnesses);
@@ -200,12 +200,12 @@ class Decider {
     return fate;
   }
 
-  tl::expected<OpFate, std::string> by_slices(OpFate fate, std::vector<Witness>& witnesses,
+  tl::expected<OpFate, std::string> by_slices(OpFate fate, std::vector<OpWitness>& witnesses,
                                               const OpReport& model) const {
     fate.kind = OpFate::Kind::kRecover;
     fate.slice_bytes = model.slice_bytes;
     const uint32_t slices = slices_of(model);
-    for (Witness& w : witnesses) {
+    for (OpWitness& w : witnesses) {
       // Cut otherwise, and untouched: its cuts mean nothing.
       if (w.op != nullptr && !touched(*w.op) &&
           (w.op->slice_bytes != model.slice_bytes || slices_of(*w.op) != slices)) {
@@ -220,7 +220,7 @@ class Decider {
     bool computes = false;
     for (uint32_t done = 0; done < slices;) {
       uint32_t count = slices - done;
-      for (const Witness& w : witnesses) {
+      for (const OpWitness& w : witnesses) {
         if (!w.endless()) count = std::min(count, w.left());
       }
       auto slice = fate_of(fate.key, done, witnesses);
@@ -228,7 +228,7 @@ class Decider {
       slice->count = count;
       computes = computes || slice->route == Route::kCompute;
       append(&fate.slices, *slice);
-      for (Witness& w : witnesses) w.advance(count);
+      for (OpWitness& w : witnesses) w.advance(count);
       done += count;
     }
     if (!computes) {
@@ -239,14 +239,14 @@ class Decider {
   }
 
   tl::expected<SliceFate, std::string> fate_of(const OpKey& key, uint32_t slice,
-                                               const std::vector<Witness>& witnesses) const {
+                                               const std::vector<OpWitness>& witnesses) const {
     const auto signature = signature_of(witnesses);
     const bool to_one = signature && goes_to_one(signature->collective);
     SliceFate fate;
     bool all = true;
     bool dropped = false;
-    const Witness* holder = nullptr;
-    for (const Witness& w : witnesses) {
+    const OpWitness* holder = nullptr;
+    for (const OpWitness& w : witnesses) {
       const SliceState state = w.state();
       all = all && state != SliceState::kUntouched;
       dropped = dropped || state == SliceState::kDropped;
@@ -283,20 +283,21 @@ class Decider {
   }
 
   // Everything that its sum needs is still there: all nodes, each with all of its contributions.
-  bool nothing_lost(const std::vector<Witness>& witnesses) const {
+  bool nothing_lost(const std::vector<OpWitness>& witnesses) const {
     return next_.members.size() == old_.members.size() &&
-           std::all_of(witnesses.begin(), witnesses.end(),
-                       [](const Witness& w) { return w.op != nullptr && w.op->contributions > 0; });
+           std::all_of(witnesses.begin(), witnesses.end(), [](const OpWitness& w) {
+             return w.op != nullptr && w.op->contributions > 0;
+           });
   }
 
-  static std::optional<Signature> signature_of(const std::vector<Witness>& witnesses) {
-    for (const Witness& w : witnesses) {
+  static std::optional<Signature> signature_of(const std::vector<OpWitness>& witnesses) {
+    for (const OpWitness& w : witnesses) {
       if (w.op != nullptr && w.op->signature) return w.op->signature;
     }
     return std::nullopt;
   }
 
-  bool root_lost(const OpFate& fate, const std::vector<Witness>& witnesses) const {
+  bool root_lost(const OpFate& fate, const std::vector<OpWitness>& witnesses) const {
     const auto signature = signature_of(witnesses);
     return signature && signature->collective == Collective::kBroadcast && fate.root_node.empty() &&
            !next_.has(signature->root);

@@ -12,7 +12,7 @@ namespace {
 // doing.
 constexpr Time kLate = 2 * kMillisecond;
 // And later than this part of a step.
-constexpr Time kLatePart = 50;
+constexpr Time kLatePartOfStep = 50;
 // And that comes among the last: of what the latest is behind the first it is behind the most part,
 // three of four. Of many ranks that are alike nearly all come well behind the first.
 constexpr Time kAmongTheLast = 3;
@@ -93,7 +93,7 @@ void StepTimes::end_step(Rank& who, Time now, Time input) {
   step.split.straggler = std::clamp<Time>(who.behind, 0, waited);
   step.split.exposed = waited - step.split.straggler;
   step.last_by = who.last_by;
-  step.waited_for = step.last_by > std::max(kLate, step.split.total() / kLatePart);
+  step.waited_for = step.last_by > std::max(kLate, step.split.total() / kLatePartOfStep);
   // What a rank does before it first submits is no step: it loads its data, and waits for others.
   if (who.began != since_ && !who.disturbed) {
     const size_t at = who.ever.steps % kRecent;

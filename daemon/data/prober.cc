@@ -11,7 +11,7 @@
 namespace gradring::daemon {
 namespace {
 
-constexpr int kMessagesPerTurn = 16;  // jobs have their turn as well
+constexpr int kProbesPerTurn = 16;  // jobs have their turn as well
 
 std::string words_of(ProbeRefusal refusal, const std::string& node) {
   switch (refusal) {
@@ -110,7 +110,7 @@ int Prober::pump(core::Time now) {
   }
   sender_->tick(now);
   int sent = 0;
-  while (sent < kMessagesPerTurn && sender_->may_send(now)) {
+  while (sent < kProbesPerTurn && sender_->may_send(now)) {
     Frame frame = frame_of(ProbeKind::kData);
     frame.probe.length = order_.plan.bytes;
     frame.probe.count = sender_->sent(monotonic_now());

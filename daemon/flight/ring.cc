@@ -7,7 +7,7 @@ namespace gradring::daemon {
 namespace {
 
 // A job's name may have 256 bytes, evidence is a sentence. More would push out what came before.
-constexpr size_t kTextMax = 10 * kFlightTextBytes;
+constexpr size_t kTextOfEventMax = 10 * kFlightTextBytes;
 
 }  // namespace
 
@@ -18,11 +18,11 @@ void FlightRing::record(const FlightEvent& event, std::string_view name, std::st
 void FlightRing::record_at(const FlightEvent& event, core::Time at, std::string_view name,
                            std::string_view words) {
   if (!on()) return;
-  std::array<char, kTextMax> text;
-  size_t size = name.copy(text.data(), kTextMax);
-  if (!words.empty() && size < kTextMax) {
+  std::array<char, kTextOfEventMax> text;
+  size_t size = name.copy(text.data(), kTextOfEventMax);
+  if (!words.empty() && size < kTextOfEventMax) {
     text[size++] = '\0';
-    size += words.copy(text.data() + size, kTextMax - size);
+    size += words.copy(text.data() + size, kTextOfEventMax - size);
   }
   put(event, at);
   for (size_t from = 0; from < size; from += kFlightTextBytes) {

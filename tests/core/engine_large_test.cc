@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kNodes = 1000;
 constexpr uint32_t kRanks = 8;
-constexpr uint64_t kOps = 200;
+constexpr uint64_t kManyOps = 200;
 
 class Hands : public NoActions {
  public:
@@ -48,7 +48,7 @@ TEST_P(EngineLarge, AnOpThatNeedsAllRanksTakesNoLongTime) {
   Hands hands;
   JobEngine engine(view, kMe, EngineOptions{}, &hands);
   const double began = cpu_seconds();
-  for (uint64_t number = 0; number < kOps; ++number) {
+  for (uint64_t number = 0; number < kManyOps; ++number) {
     for (const RankInfo& info : view.members[kMe].ranks) {
       Submission submission;
       submission.rank = submission.position = info.rank;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/core/engine_crowd.h"
+#include "tests/core/engine_ring.h"
 #include "tests/sanitized.h"
 
 namespace gradring::core {
@@ -15,11 +16,6 @@ using testing::IsEmpty;
 
 constexpr OpKey kJoins{OpKey::kNoMoreSpace, 0};
 
-OpKey op(uint64_t sequence) { return {0, sequence}; }
-Signature sum_of(uint64_t count) {
-  return {Collective::kAllreduce, Dtype::kFloat32, ReduceOp::kSum, 0, count};
-}
-Signature barrier() { return {}; }
 Signature of(Collective collective) {
   Signature signature;
   signature.collective = collective;

@@ -22,7 +22,7 @@ class Silent : public core::NoActions {
   void condemned(const Failure&) override {}
 };
 
-core::View two_nodes() {
+core::View view_of_two() {
   core::View view;
   view.job = "named";
   view.epoch = 1;
@@ -58,7 +58,7 @@ class JobFlightTest : public testing::Test {
   std::array<FlightEvent, 64> always_{}, more_{};
   FlightRing ring_{FlightSlots(always_.data(), always_.size())};
   Silent actions_;
-  core::JobEngine engine_{two_nodes(), 0, core::EngineOptions(), &actions_};
+  core::JobEngine engine_{view_of_two(), 0, core::EngineOptions(), &actions_};
   JobFlight flight_{&ring_, engine_};
   uint64_t uses_ = 0;
 };

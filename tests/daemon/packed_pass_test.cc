@@ -16,9 +16,9 @@ namespace gradring::daemon {
 namespace {
 
 constexpr WireType kAll[] = {WireType::kFloat16, WireType::kBfloat16, WireType::kInt8};
-constexpr size_t kCounts[] = {1, 5, 255, 4096, 4097, 100003, 400000};
+constexpr size_t kPackedCounts[] = {1, 5, 255, 4096, 4097, 100003, 400000};
 
-std::vector<float> values(size_t count, uint32_t seed) {
+std::vector<float> signed_values(size_t count, uint32_t seed) {
   std::vector<float> list(count);
   for (size_t i = 0; i < count; ++i) {
     list[i] = static_cast<float>((i * 2654435761u + seed * 40503u) % 1000) / 7 - 60;
@@ -41,8 +41,8 @@ std::vector<float> unpacked(WireType wire, const std::vector<std::byte>& from, s
 // A pass over the contributions of a node's ranks, in place, onto what arrived.
 struct Onto {
   Onto(WireType type, size_t ranks, size_t elements, bool arrives) : wire(type), count(elements) {
-    for (uint32_t r = 0; r < ranks; ++r) memory.push_back(values(count, r));
-    staging = packed(wire, values(count, 77));
+    for (uint32_t r = 0; r < ranks; ++r) memory.push_back(signed_values(count, r));
+    staging = packed(wire, signed_values(count, 77));
     std::vector<const void*> all;
     for (const auto& one : memory) all.push_back(one.data());
     const std::vector<float> arrived = unpacked(wire, staging, count);
@@ -70,7 +70,7 @@ struct Onto {
   Pass pass;
 };
 
-void expect_nothing_spoilt(uint64_t, uint64_t, const transport::FoldFindings&) {
+void expect_no_findings(uint64_t, uint64_t, const transport::FoldFindings&) {
   ADD_FAILURE() << "all is finite";
 }
 
@@ -78,8 +78,8 @@ TEST(PackedPass, ACopyIsUnpackedForAllOutputs) {
   for (const uint32_t helpers : {0u, 2u}) {
     PassRunner runner(helpers);
     for (const WireType wire : kAll) {
-      for (const size_t count : kCounts) {
-        const std::vector<std::byte> staging = packed(wire, values(count, 5));
+      for (const size_t count : kPackedCounts) {
+        const std::vector<std::byte> staging = packed(wire, signed_values(count, 5));
         const void* const arrived = staging.data();
         std::vector<std::vector<float>> memory(3, std::vector<float>(count));
         std::vector<std::byte*> outputs;
@@ -90,7 +90,7 @@ TEST(PackedPass, ACopyIsUnpackedForAllOutputs) {
         copy.outputs = outputs;
         copy.bytes = count * sizeof(float);
         copy.wire = wire;
-        runner.run(copy, expect_nothing_spoilt);
+        runner.run(copy, expect_no_findings);
         for (const auto& one : memory) ASSERT_EQ(one, unpacked(wire, staging, count)) << count;
       }
     }
@@ -101,12 +101,12 @@ TEST(PackedPass, AddsInFloat32AndRoundsOnceForTheWireAndForTheOutputsAlike) {
   for (const uint32_t helpers : {0u, 2u}) {
     PassRunner runner(helpers);
     for (const WireType wire : kAll) {
-      for (const size_t count : kCounts) {
+      for (const size_t count : kPackedCounts) {
         for (const bool arrives : {false, true}) {
           SCOPED_TRACE(testing::Message() << name_of(wire) << " " << count << arrives);
           Onto onto(wire, 3, count, arrives);
           onto.pass.outputs = onto.outputs;
-          runner.run(onto.pass, expect_nothing_spoilt);
+          runner.run(onto.pass, expect_no_findings);
           ASSERT_EQ(onto.staging, packed(wire, onto.sum));
           const std::vector<float> rounded = unpacked(wire, onto.staging, count);
           for (const auto& output : onto.memory) ASSERT_EQ(output, rounded);
@@ -122,7 +122,7 @@ TEST(PackedPass, OutputsOfAValueThatGoesNoFurtherAreRoundedAsWell) {
     Onto onto(wire, 2, 100003, true);
     onto.pass.to = nullptr;
     onto.pass.outputs = onto.outputs;
-    runner.run(onto.pass, expect_nothing_spoilt);
+    runner.run(onto.pass, expect_no_findings);
     const std::vector<float> rounded = unpacked(wire, packed(wire, onto.sum), onto.count);
     for (const auto& output : onto.memory) ASSERT_EQ(output, rounded);
   }
@@ -132,7 +132,7 @@ TEST(PackedPass, WhatGoesOnWithoutOutputsLeavesTheInputsAlone) {
   PassRunner runner(1);
   Onto onto(WireType::kInt8, 2, 100003, true);
   const auto before = onto.memory;
-  runner.run(onto.pass, expect_nothing_spoilt);
+  runner.run(onto.pass, expect_no_findings);
   EXPECT_EQ(onto.staging, packed(WireType::kInt8, onto.sum));
   EXPECT_EQ(onto.memory, before);
 }
@@ -161,7 +161,7 @@ TEST(PackedPass, WhatBecomesInfiniteByRoundingIsToldBeforeItIsWritten) {
 TEST(PackedPass, WhatRoundingTakesAwayComesTheNextTime) {
   PassRunner runner(1);
   constexpr size_t kCount = 10000;
-  const std::vector<float> input = values(kCount, 5);
+  const std::vector<float> input = signed_values(kCount, 5);
   std::vector<float> residue(kCount, 0), total(kCount, 0), without(kCount, 0);
   constexpr int kSteps = 50;
   for (int step = 0; step < kSteps; ++step) {
@@ -177,7 +177,7 @@ TEST(PackedPass, WhatRoundingTakesAwayComesTheNextTime) {
       pass.outputs = outputs;
       pass.to = staging.data();
       pass.residue = lost;
-      runner.run(pass, expect_nothing_spoilt);
+      runner.run(pass, expect_no_findings);
       ASSERT_EQ(memory, unpacked(WireType::kInt8, staging, kCount));
       auto& sum = lost != nullptr ? total : without;
       for (size_t i = 0; i < kCount; ++i) sum[i] += memory[i];
@@ -195,7 +195,7 @@ TEST(PackedPass, WhatRoundingTakesAwayComesTheNextTime) {
 
 TEST(PackedPass, ANanDoesNotStayInWhatIsCarriedOver) {
   PassRunner runner(0);
-  std::vector<float> memory = values(1000, 1), residue(1000, 0);
+  std::vector<float> memory = signed_values(1000, 1), residue(1000, 0);
   memory[3] = std::numeric_limits<float>::quiet_NaN();
   std::vector<std::byte> staging(packed_bytes(WireType::kInt8, 1000));
   const std::vector<const void*> inputs = {memory.data()};

@@ -16,7 +16,7 @@ using fold_kinds::Kind;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class GpuSums : public GpusOfTheDaemon {
+class GpuSumsTest : public GpusOfTheDaemon {
  protected:
   Bytes values(const Kind& kind, size_t count) {
     Bytes bytes(count * size_of(kind.dtype));
@@ -51,7 +51,7 @@ class GpuSums : public GpusOfTheDaemon {
   }
 };
 
-TEST_F(GpuSums, AreThoseOfTheReducerForEveryTypeAndOperation) {
+TEST_F(GpuSumsTest, AreThoseOfTheReducerForEveryTypeAndOperation) {
   for (const Kind& kind : all_kinds()) {
     check(kind, 67, {0, 0, 0});
     check(kind, 33, {3, 3});
@@ -60,7 +60,7 @@ TEST_F(GpuSums, AreThoseOfTheReducerForEveryTypeAndOperation) {
   }
 }
 
-TEST_F(GpuSums, OfFloatsAreScaledByAFactorForEachInput) {
+TEST_F(GpuSumsTest, OfFloatsAreScaledByAFactorForEachInput) {
   for (const Kind& kind : all_kinds()) {
     if (!is_float(kind.dtype)) continue;
     check(kind, 67, {0, 0, 0}, {0.1, 1, -3});
@@ -71,18 +71,18 @@ TEST_F(GpuSums, OfFloatsAreScaledByAFactorForEachInput) {
   check({Dtype::kInt32, ReduceOp::kSum}, 10, {0, 0}, {1, 1});
 }
 
-TEST_F(GpuSums, TakeAsManyInputsAsTheyMay) {
+TEST_F(GpuSumsTest, TakeAsManyInputsAsTheyMay) {
   check({Dtype::kBfloat16, ReduceOp::kSum}, 19, std::vector<size_t>(kGpuInputsMax, 1));
 }
 
-TEST_F(GpuSums, OfMoreThanOnePieceAreWholeInAllOfThem) {
+TEST_F(GpuSumsTest, OfMoreThanOnePieceAreWholeInAllOfThem) {
   constexpr size_t kCount = (size_t{9} << 20) / sizeof(float) + 3;
   check({Dtype::kFloat32, ReduceOp::kSum}, kCount, {0, 0});
   check({Dtype::kFloat32, ReduceOp::kMax}, kCount, {1, 1, 1});
   check({Dtype::kUint8, ReduceOp::kBxor}, kCount, {1, 2});
 }
 
-TEST_F(GpuSums, OfOneInputAreACopyOfItWhateverItIs) {
+TEST_F(GpuSumsTest, OfOneInputAreACopyOfItWhateverItIs) {
   const Bytes values = random_bytes(10'001);
   const Memory memory = lend(values, 3);
   const std::vector<GpuRange> input = {{memory.get(), 1}};
@@ -94,7 +94,7 @@ TEST_F(GpuSums, OfOneInputAreACopyOfItWhateverItIs) {
   }
 }
 
-TEST_F(GpuSums, MayBePartsOfTheSameMemory) {
+TEST_F(GpuSumsTest, MayBePartsOfTheSameMemory) {
   const std::vector<float> values = {1, 2, 30, 40};
   Bytes bytes(16);
   std::memcpy(bytes.data(), values.data(), 16);
@@ -107,7 +107,7 @@ TEST_F(GpuSums, MayBePartsOfTheSameMemory) {
   EXPECT_EQ(out, (std::vector<float>{31, 42}));
 }
 
-TEST_F(GpuSums, OfNothingEndAtOnce) {
+TEST_F(GpuSumsTest, OfNothingEndAtOnce) {
   const Memory memory = lend(Bytes(4));
   EXPECT_FALSE(gpus_->busy());
   ASSERT_TRUE(sum_floats({{memory.get(), 4}, {memory.get(), 0}}, nullptr, 0).ok());
@@ -121,7 +121,7 @@ TEST_F(GpuSums, OfNothingEndAtOnce) {
   EXPECT_FALSE(gpus_->busy());
 }
 
-TEST_F(GpuSums, ThatWouldHarmAreRefusedBeforeAnythingBegins) {
+TEST_F(GpuSumsTest, ThatWouldHarmAreRefusedBeforeAnythingBegins) {
   const Memory memory = lend(Bytes(64));
   const GpuRange all{memory.get(), 0};
   Bytes out(64, std::byte{9});
@@ -158,7 +158,7 @@ TEST_F(GpuSums, ThatWouldHarmAreRefusedBeforeAnythingBegins) {
   EXPECT_EQ(out, Bytes(64, std::byte{9}));
 }
 
-TEST_F(GpuSums, WorkUntilTheirGpuHasDoneThem) {
+TEST_F(GpuSumsTest, WorkUntilTheirGpuHasDoneThem) {
   const Memory memory = lend(random_bytes(64));
   Bytes out(64);
   const std::vector<GpuRange> inputs = {{memory.get(), 0}, {memory.get(), 0}};
@@ -176,7 +176,7 @@ TEST_F(GpuSums, WorkUntilTheirGpuHasDoneThem) {
 }
 
 // The driver may be busy with what somebody else has asked of it.
-TEST_F(GpuSums, EndWithoutAskingTheDriver) {
+TEST_F(GpuSumsTest, EndWithoutAskingTheDriver) {
   const Memory memory = lend(random_bytes(64));
   Bytes out(64);
   const std::vector<GpuRange> inputs = {{memory.get(), 0}, {memory.get(), 0}};
@@ -202,7 +202,7 @@ TEST_F(GpuSums, EndWithoutAskingTheDriver) {
   ends_well(1);
 }
 
-TEST_F(GpuSums, EndAlsoWhereADriverMarksNothing) {
+TEST_F(GpuSumsTest, EndAlsoWhereADriverMarksNothing) {
   twin_.answer("cuStreamWriteValue32_v2", 801);
   check({Dtype::kFloat32, ReduceOp::kSum}, 33, {0, 0});
   twin_.answer("cuStreamWriteValue32_v2", 0);
@@ -210,7 +210,7 @@ TEST_F(GpuSums, EndAlsoWhereADriverMarksNothing) {
 }
 
 // Whoever lent memory takes it back when the GPUs are gone.
-TEST_F(GpuSums, AreOverWhenTheGpusAreGone) {
+TEST_F(GpuSumsTest, AreOverWhenTheGpusAreGone) {
   const Bytes values = random_bytes(64);
   const Memory memory = lend(values);
   Bytes out(64);
@@ -223,7 +223,7 @@ TEST_F(GpuSums, AreOverWhenTheGpusAreGone) {
   EXPECT_EQ(out, values);
 }
 
-TEST_F(GpuSums, EndWithWordsWhenTheirGpuFails) {
+TEST_F(GpuSumsTest, EndWithWordsWhenTheirGpuFails) {
   const Memory memory = lend(random_bytes(64));
   Bytes out(64);
   const std::vector<GpuRange> two = {{memory.get(), 0}, {memory.get(), 0}};
@@ -254,7 +254,7 @@ TEST_F(GpuSums, EndWithWordsWhenTheirGpuFails) {
 }
 
 // A piece of it may be under way.
-TEST_F(GpuSums, ThatBeganInPartEndAllTheSame) {
+TEST_F(GpuSumsTest, ThatBeganInPartEndAllTheSame) {
   const Memory memory = lend(random_bytes(64));
   Bytes out(64);
   const std::vector<GpuRange> two = {{memory.get(), 0}, {memory.get(), 0}};

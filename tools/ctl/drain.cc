@@ -40,9 +40,9 @@ std::string listed(const std::vector<std::string>& jobs) {
 }
 
 // One line that changes in place on a terminal; elsewhere a line for each change of the jobs.
-class Progress {
+class DrainProgress {
  public:
-  ~Progress() {
+  ~DrainProgress() {
     if (terminal_ && shown_) put_err("\r\x1b[K");
   }
   void show(const wire::DrainReport& report) {
@@ -119,7 +119,7 @@ DrainEnd follow(const Context& context, const wire::QueryReply& first) {
   wire::DrainReport report = first.drain();
   DrainEnd end{.node = report.node(), .cut_off = {}, .why = {}};
   {
-    Progress progress;
+    DrainProgress progress;
     while (is(report, "draining")) {
       progress.show(report);
       const Reply reply = look(context, Clock::now() + Milliseconds(report.left_ms()) + kLate);

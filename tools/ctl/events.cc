@@ -45,7 +45,7 @@ std::string iso_time(int64_t wall) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", utc, wall % kNsOfSecond / kMillisecond);
 }
 
-std::string kind_of(const Happened& happened, const Style& style) {
+std::string kind_of_event(const Happened& happened, const Style& style) {
   const std::string kind = printable(happened.event.kind());
   return happened.event.level() == "info" ? kind : style.bad(kind);
 }
@@ -207,7 +207,7 @@ nlohmann::ordered_json to_json(const Happened& happened) {
 
 std::string line_of(const Happened& happened, bool all, const Style& style) {
   return fmt::format("{}  {}{}  {}", local_time(happened),
-                     all ? printable(happened.node) + "  " : "", kind_of(happened, style),
+                     all ? printable(happened.node) + "  " : "", kind_of_event(happened, style),
                      printable(happened.event.text()));
 }
 
@@ -220,7 +220,7 @@ Answer show(const std::vector<Happened>& events, bool all, const Style& style) {
   for (const Happened& one : events) {
     answer.json["events"].push_back(to_json(one));
     std::vector<std::string> row = {local_time(one), style.faint(format_ago(one.age_ms)),
-                                    kind_of(one, style), printable(one.event.text())};
+                                    kind_of_event(one, style), printable(one.event.text())};
     if (all) row.insert(row.begin() + 2, printable(one.node));
     table.add(std::move(row));
   }

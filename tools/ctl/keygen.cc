@@ -32,7 +32,7 @@ constexpr size_t kNameMax = 127;  // as the daemon's --node
 constexpr size_t kAddressMax = 260;
 constexpr size_t kZ85Bytes = 41;  // 32 bytes of key as 40 characters, and a NUL
 
-tl::unexpected<Status> refuse(Code code, std::string message) {
+tl::unexpected<Status> refuse_keys(Code code, std::string message) {
   return tl::unexpected(Status(code, std::move(message)));
 }
 
@@ -102,13 +102,14 @@ std::string host_name() {
 tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std::string& node,
                                          const std::string& address) {
   if (!is_good_name(node, kNameMax)) {
-    return refuse(Code::kInvalidArgument,
-                  fmt::format("\"{}\" is no name for a node: use up to {} letters of ASCII, digits "
-                              "and .:-_ without blanks, as in the daemon's --node",
-                              printable(node), kNameMax));
+    return refuse_keys(
+        Code::kInvalidArgument,
+        fmt::format("\"{}\" is no name for a node: use up to {} letters of ASCII, digits "
+                    "and .:-_ without blanks, as in the daemon's --node",
+                    printable(node), kNameMax));
   }
   if (!is_host_port(address)) {
-    return refuse(
+    return refuse_keys(
         Code::kInvalidArgument,
         fmt::format("\"{}\" is no HOST:PORT; --address is where peers reach the daemon, as in "
                     "its --listen",
@@ -116,8 +117,8 @@ tl::expected<KeyFiles, Status> make_keys(const std::string& directory, const std
   }
   std::array<char, kZ85Bytes> public_key{}, secret_key{};
   if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
-    return refuse(Code::kInternal,
-                  fmt::format("libzmq cannot make CURVE keys: {}", zmq_strerror(zmq_errno())));
+    return refuse_keys(Code::kInternal,
+                       fmt::format("libzmq cannot make CURVE keys: {}", zmq_strerror(zmq_errno())));
   }
   const std::string file = directory + "/" + file_name_of(node);
   KeyFiles files{file + ".key", file + ".pub", public_key.data()};
@@ -147,7 +148,7 @@ Result run_keygen(const Context& context, const Arguments& arguments) {
     po::store(po::command_line_parser(arguments).options(known).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    return refuse(Code::kInvalidArgument, printable(words_of(error)));
+    return refuse_keys(Code::kInvalidArgument, printable(words_of(error)));
   }
   if (address.empty()) address = node.find(':') == std::string::npos ? node + kDefaultPort : node;
   const auto files = make_keys(directory, node, address);

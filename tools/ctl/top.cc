@@ -20,7 +20,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-struct Question {
+struct TopQuestion {
   bool once = false;
   bool all = false;
   top::Size size{120, 1000};  // of one look: as much as there is to show
@@ -40,8 +40,8 @@ std::optional<top::Size> parse_size(const std::string& text) {
   return size;
 }
 
-tl::expected<Question, Status> parse_top(const Arguments& arguments) {
-  Question question;
+tl::expected<TopQuestion, Status> parse_top(const Arguments& arguments) {
+  TopQuestion question;
   std::string size;
   po::options_description known;
   known.add_options()("once", po::bool_switch(&question.once))(

@@ -108,7 +108,7 @@ Tree tree_of(hwloc_topology_t topology) {
   return tree;
 }
 
-tl::unexpected<Status> refuse(const std::string& what) {
+tl::unexpected<Status> no_tree(const std::string& what) {
   return tl::unexpected(Status(Code::kInternal, what));
 }
 
@@ -119,7 +119,7 @@ tl::expected<TreeAndXml, Status> read_tree(const std::string& xml_file) {
   setenv("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero", 0);
   setenv("HWLOC_HIDE_ERRORS", "2", 0);
   hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return refuse("hwloc does not start");
+  if (hwloc_topology_init(&raw) != 0) return no_tree("hwloc does not start");
   const Topology topology(raw, hwloc_topology_destroy);
   if (!xml_file.empty() && hwloc_topology_set_xml(raw, xml_file.c_str()) != 0) {
     return tl::unexpected(Status(
@@ -130,7 +130,7 @@ tl::expected<TreeAndXml, Status> read_tree(const std::string& xml_file) {
   // Without all of the bridges nobody could say what is near to what.
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (hwloc_topology_load(raw) != 0) {
-    if (xml_file.empty()) return refuse("hwloc cannot read this machine from sysfs");
+    if (xml_file.empty()) return no_tree("hwloc cannot read this machine from sysfs");
     return tl::unexpected(Status(
         Code::kInvalidArgument, fmt::format("{} is not a topology that hwloc exported", xml_file)));
   }

@@ -16,14 +16,14 @@ namespace gradring::daemon {
 namespace {
 
 // A submission of some 5000 ops. libzmq cuts the connection of whoever sends more.
-constexpr int64_t kMessageMax = 256 << 10;
+constexpr int64_t kClientMessageMax = 256 << 10;
 
 // Answers that may wait for one client in libzmq, however long they are; what is more waits in
 // Clients, which counts its bytes.
 constexpr int kUnsentMax = 16;
 // And what comes from one, while we are busy.
 constexpr int kUnreadMax = 16;
-static_assert((kUnreadMax + 1) * kMessageMax < static_cast<int64_t>(kUnheardMost) / 2);
+static_assert((kUnreadMax + 1) * kClientMessageMax < static_cast<int64_t>(kUnheardMost) / 2);
 
 // As ZMTP has it: flags and a size of 1 byte or 8 come before.
 uint64_t bytes_of_frame(uint64_t body) { return body + (body < 256 ? 2 : 9); }
@@ -57,7 +57,7 @@ Credentials parse_peer_address(const char* text) {
 Status ClientRouter::open(FdStore* store) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.set(zmq::sockopt::router_mandatory, true);
-  socket_.set(zmq::sockopt::maxmsgsize, kMessageMax);
+  socket_.set(zmq::sockopt::maxmsgsize, kClientMessageMax);
   socket_.set(zmq::sockopt::sndhwm, kUnsentMax);
   socket_.set(zmq::sockopt::rcvhwm, kUnreadMax);
   // A connection that does not even greet is closed by libzmq itself.

@@ -17,13 +17,13 @@ namespace gradring::daemon {
 namespace {
 
 // A view of a very large job: a million ranks of some 16 bytes.
-constexpr int64_t kMessageMax = 32 << 20;
+constexpr int64_t kPeerMessageMax = 32 << 20;
 
-constexpr int kMessagesPerTurn = 256;
+constexpr int kPeerMessagesPerTurn = 256;
 
 // Of all greetings together; the largest view, once read, is some 200 MB.
-constexpr size_t kEarlyMax = 1024;
-constexpr size_t kEarlyBytesMax = 512 << 20;
+constexpr size_t kEarlyGreetingsMax = 1024;
+constexpr size_t kEarlyGreetingBytesMax = 512 << 20;
 
 }  // namespace
 
@@ -53,7 +53,7 @@ Status Peers::open() {
   }
   router_ = make_router(context_);
   router_.set(zmq::sockopt::linger, 0);
-  router_.set(zmq::sockopt::maxmsgsize, kMessageMax);
+  router_.set(zmq::sockopt::maxmsgsize, kPeerMessageMax);
   router_.set(zmq::sockopt::handshake_ivl, 5000);
   // A host that vanished leaves its connection behind; the kernel clears it away.
   router_.set(zmq::sockopt::tcp_keepalive, 1);
@@ -178,7 +178,7 @@ int Peers::watch_links(std::span<const zmq_pollitem_t> items, core::Time now) {
 
 // What the peers say, on their own connections to us.
 int Peers::hear(core::Time now) {
-  for (int work = 0; work < kMessagesPerTurn; ++work) {
+  for (int work = 0; work < kPeerMessagesPerTurn; ++work) {
     zmq::message_t id, body;
     if (!router_.recv(id, zmq::recv_flags::dontwait)) return work;
     if (!id.more()) continue;
@@ -207,7 +207,7 @@ int Peers::hear(core::Time now) {
       take(routing_id, std::move(message), now);
     }
   }
-  return kMessagesPerTurn;
+  return kPeerMessagesPerTurn;
 }
 
 // Whose key the connection has by which this came, as the list is now; empty: nobody's, or there
@@ -239,7 +239,7 @@ void Peers::keep_early(const std::string& node, wire::PeerMessage message) {
     bytes += greeting.early_bytes;
   }
   Greeting& greeting = greetings_.at(node);
-  if (kept < kEarlyMax && bytes <= kEarlyBytesMax) {
+  if (kept < kEarlyGreetingsMax && bytes <= kEarlyGreetingBytesMax) {
     greeting.early_bytes += message.SpaceUsedLong();
     greeting.early.push_back(std::move(message));
     return;

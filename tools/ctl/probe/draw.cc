@@ -11,12 +11,12 @@
 namespace gradring::tools {
 namespace {
 
-constexpr double kMargin = 32;
+constexpr double kGridMargin = 32;
 constexpr double kNamesWidth = 120;
 constexpr double kTop = 96, kNamesHeight = 44, kBottom = 132;
 constexpr double kGridWidth = 760;
 constexpr double kCellWidthMin = 18, kCellWidthMax = 124;
-constexpr double kFlat = 0.5;  // a cell's height of its width
+constexpr double kCellFlat = 0.5;  // a cell's height of its width
 constexpr double kCellHeightMin = 16;
 constexpr double kWidthForFigures = 46;  // of a cell
 constexpr double kKeyStep = 36;
@@ -59,10 +59,10 @@ class HeatMap {
   explicit HeatMap(const ProbeMatrix& matrix) : matrix_(matrix), spread_(spread_of(matrix)) {
     const auto nodes = static_cast<double>(std::max<size_t>(matrix.nodes.size(), 1));
     cell_width_ = std::clamp(kGridWidth / nodes, kCellWidthMin, kCellWidthMax);
-    cell_height_ = std::max(cell_width_ * kFlat, kCellHeightMin);
+    cell_height_ = std::max(cell_width_ * kCellFlat, kCellHeightMin);
     panel_height_ = kNamesHeight + nodes * cell_height_ + (matrix.lanes() > 1 ? 36 : 0);
     const auto panels = static_cast<double>(std::max<uint32_t>(matrix.lanes(), 1));
-    picture_.width = std::max(2 * kMargin + kNamesWidth + nodes * cell_width_, 720.0);
+    picture_.width = std::max(2 * kGridMargin + kNamesWidth + nodes * cell_width_, 720.0);
     picture_.height = kTop + panels * panel_height_ + kBottom;
     left_ = (picture_.width - kNamesWidth - nodes * cell_width_) / 2 + kNamesWidth;
   }

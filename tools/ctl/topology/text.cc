@@ -205,7 +205,7 @@ std::string ports_of(const wire::MachineReport& machine, const Style& style) {
 
 // Those that are not 0: most are.
 template <typename List>
-std::string counters_of(const List& counters) {
+std::string words_of_counters(const List& counters) {
   std::string text;
   for (const wire::PortCounterReport& one : counters) {
     if (one.value() == 0) continue;
@@ -218,7 +218,7 @@ std::string counts_of(const wire::MachineReport& machine) {
   Table table({{"port"}, {"has counted since it was started"}});
   for (const auto& nic : machine.nics()) {
     for (const auto& port : nic.rdma().ports()) {
-      const std::string counters = counters_of(port.counters());
+      const std::string counters = words_of_counters(port.counters());
       if (counters.empty()) continue;
       table.add({fmt::format("{}:{}", printable(nic.rdma().name()), port.number()), counters});
     }
@@ -235,7 +235,7 @@ std::string lane_ports_of(const wire::TopologyReport& report, const Style& style
                                    ? "-"
                                    : fmt::format("{}, {} ago", printable(port.last_change()),
                                                  format_duration(port.last_change_ms()));
-      const std::string counters = counters_of(port.counters());
+      const std::string counters = words_of_counters(port.counters());
       table.add(
           {std::to_string(i), printable(port.port()),
            port.state() == "active" ? style.good("active") : style.bad(printable(port.state())),
