@@ -196,6 +196,25 @@ TEST_F(LiveClientTest, AConnectionThatWasGivenUpDoesNotTakeTheSessionFromALaterO
   EXPECT_TRUE(owner.join("job", 0, 1).has_joined());
 }
 
+TEST_F(LiveClientTest, WhatAConnectionThatWasGivenUpAskedIsNotAnsweredOnALaterOne) {
+  RawTrainer given_up(daemon_.runtime_dir());
+  RawTrainer owner(daemon_.runtime_dir());
+  wire::ClientMessage open;
+  open.mutable_open()->set_session(owner.session());
+  open.mutable_open()->set_secret(owner.secret());
+  open.set_protocol(kClientProtocols.newest);
+  kill(daemon_.pid(), SIGSTOP);  // so that it reads both at once
+  open.set_request(2);
+  given_up.send_bytes(open.SerializeAsString());
+  std::this_thread::sleep_for(50ms);
+  open.set_request(3);
+  owner.send_bytes(open.SerializeAsString());
+  std::this_thread::sleep_for(50ms);
+  kill(daemon_.pid(), SIGCONT);
+  EXPECT_TRUE(owner.answer_to(3).has_opened());
+  EXPECT_TRUE(owner.join("job", 0, 1).has_joined()) << "by a request with the number 2";
+}
+
 TEST_F(LiveClientTest, AnotherProcessCannotUseASessionEvenWithTheSecret) {
   RawTrainer owner(daemon_.runtime_dir());
   const pid_t child = fork();

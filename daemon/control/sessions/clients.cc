@@ -88,7 +88,13 @@ void Clients::tell(Session& session, wire::DaemonMessage message) {
   dirty_.insert(session.id);
 }
 
-void Clients::tell_first(Session& session, wire::DaemonMessage message) {
+void Clients::tell_opened(Session& session, wire::DaemonMessage message) {
+  // Of a connection that was given up meanwhile: on this one its number is that of a question yet
+  // to come.
+  while (!session.answers.empty() && session.answers.front().has_opened()) {
+    session.answer_bytes -= bytes_of(session.answers.front());
+    session.answers.pop_front();
+  }
   session.answer_bytes += bytes_of(message);
   session.answers.push_front(std::move(message));
   dirty_.insert(session.id);

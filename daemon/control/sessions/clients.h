@@ -27,8 +27,8 @@ class Clients {
 
   // To a session; kept until it can be sent.
   void tell(Session& session, wire::DaemonMessage message);
-  // The same, before all that waits: the first word on a new control connection.
-  void tell_first(Session& session, wire::DaemonMessage message);
+  // The same, before all that waits: the first word on a new control connection, and of it alone.
+  void tell_opened(Session& session, wire::DaemonMessage message);
   void complete(Session& session, uint64_t ticket, const core::Outcome& outcome);
 
   // Sends what has gathered; returns how many messages went. Sessions that have let too much pile

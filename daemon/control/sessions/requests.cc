@@ -142,7 +142,7 @@ void Requests::open(const Asked& asked, const wire::OpenSession& open) {
   wire::DaemonMessage message;
   message.set_request(asked.request);
   message.mutable_opened();
-  parts_.clients->tell_first(*session, std::move(message));
+  parts_.clients->tell_opened(*session, std::move(message));
   if (session->resumed) parts_.jobs->tell_again(*session);
 }
 
