@@ -64,7 +64,7 @@ class Gpus {
   // whoever first opens memory of it waits so long. What cannot be had now is tried again then.
   virtual Status start() = 0;
   // The calling thread may use a transport that reaches GPUs, as long as the result lives; it ends
-  // there. They have started.
+  // there. One of them has started.
   virtual tl::expected<std::shared_ptr<const void>, Status> enter() = 0;
   // kInvalidArgument: it is none of these GPUs, or not that many bytes. kUnavailable: the GPU would
   // not, in words for its trainer.

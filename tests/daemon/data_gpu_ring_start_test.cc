@@ -76,7 +76,7 @@ TEST_F(DataGpuRingStartInTime, OrItsSlicesGoByTheHost) {
 }
 
 TEST_F(DataGpuRingStart, ThatCannotBeHadIsMissedByNobodyElse) {
-  a_.gpus->fill_up();
+  a_.gpus->fill_up(0);
   a_.gpus->keep_memory(false);
   submit_all();
   expect_sums(10);

@@ -63,6 +63,15 @@ TEST_F(GpuDirectTest, ACardThatCannotReachThemSaysWhy) {
   EXPECT_THAT(chosen().how, AllOf(HasSubstr("from the host's memory"), HasSubstr("modprobe")));
 }
 
+TEST_F(GpuDirectTest, IsTriedWithTheFirstGpuThatHasMemoryForIt) {
+  gpus_.have(2);
+  gpus_.fill_up(0);
+  EXPECT_TRUE(chosen().on) << chosen().how;
+  gpus_.fill_up(1);
+  EXPECT_FALSE(chosen().on);
+  EXPECT_THAT(chosen().how, HasSubstr("GPU 0 has no memory left"));
+}
+
 TEST_F(GpuDirectTest, WhoWantsToLookAtWhatGoesHasItOnTheHost) {
   config_.checksum = true;
   EXPECT_THAT(chosen().how, HasSubstr("checksum is on"));

@@ -66,10 +66,12 @@ class SlowGpus final : public transport::Gpus {
     const std::lock_guard lock(mutex_);
     pins_ = false;
   }
-  // As trainers may: nothing is left for the daemon.
-  void fill_up() {
+  // From now on there are so many; at first one.
+  void have(size_t count) { count_ = count; }
+  // As trainers may: nothing of it is left for the daemon.
+  void fill_up(size_t gpu) {
     const std::lock_guard lock(mutex_);
-    is_full_ = true;
+    full_.insert(gpu);
   }
   // Whoever pins waits until that is over.
   void keep_pins(bool on) {
@@ -120,7 +122,7 @@ class SlowGpus final : public transport::Gpus {
   }
   // By the calling thread.
   static inline thread_local int entered = 0;
-  size_t count() const override { return 1; }
+  size_t count() const override { return count_; }
   std::array<std::byte, 16> uuid(size_t) const override { return {}; }
   bool lend_dmabufs() const override { return lends_dmabufs_; }
   void let_lend_dmabufs(bool let) { lends_dmabufs_ = let; }
@@ -129,17 +131,22 @@ class SlowGpus final : public transport::Gpus {
     return !apart_;
   }
   tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> allocate(
-      size_t, uint64_t bytes) override {
+      size_t gpu, uint64_t bytes) override {
     std::unique_lock lock(mutex_);
     memory_comes_.wait(lock, [this] { return !keeps_memory_; });
-    if (is_full_) return tl::unexpected(Status(Code::kUnavailable, "it has no memory left"));
+    if (full_.contains(gpu)) {
+      return tl::unexpected(
+          Status(Code::kUnavailable, "GPU " + std::to_string(gpu) + " has no memory left"));
+    }
     auto& own = own_.emplace_back(std::make_unique<std::vector<float>>(bytes / sizeof(float)));
     const auto free = [this](const Memory* memory) {
       if (busy()) freed_at_work_ = true;
       while (settles_ && hangs()) std::this_thread::yield();
       delete memory;
     };
-    return std::shared_ptr<const Memory>(new Memory(own.get()), free);
+    auto* const memory = new Memory(own.get());
+    memory->lies_on(gpu);
+    return std::shared_ptr<const Memory>(memory, free);
   }
   tl::expected<std::shared_ptr<const transport::OpenGpuMemory>, Status> open(
       const transport::GpuShare&) override {
@@ -262,7 +269,8 @@ class SlowGpus final : public transport::Gpus {
   bool pins_ = true;
   bool keeps_memory_ = false;
   bool keeps_pins_ = false;
-  bool is_full_ = false;
+  std::atomic<size_t> count_ = 1;
+  std::set<size_t> full_;
   std::condition_variable memory_comes_;
   std::atomic<bool> freed_at_work_ = false;
   std::atomic<bool> settles_ = false;

@@ -51,6 +51,21 @@ TEST_F(GpuMemoryOfOthers, TheDaemonsOwnLiesWhereItIsWanted) {
   }
 }
 
+TEST_F(GpuMemoryOfOthers, IsEnteredByTheFirstGpuThatHasStarted) {
+  have(2);
+  for (const int lost : {0, 1}) twin_.lose(lost, true);
+  EXPECT_FALSE(gpus_->start().ok());
+  const auto refused = gpus_->enter();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kUnavailable);
+  twin_.lose(1, false);
+  EXPECT_FALSE(gpus_->start().ok());
+  const auto entered = gpus_->enter();
+  EXPECT_TRUE(entered) << entered.error().message();
+  EXPECT_TRUE(gpus_->allocate(1, 4096));
+  twin_.lose(0, false);
+}
+
 TEST_F(GpuMemoryOfOthers, AContextOfTheDaemonsKernelsAloneHasSmallStacks) {
   EXPECT_EQ(twin_.stack_bytes(), 1024u);
   ASSERT_TRUE(gpus_->start().ok());

@@ -73,10 +73,12 @@ Status Engine::start() {
   return first.ok() ? why_broken() : first;
 }
 
-// In the context of one of them: UCX finds out by itself which one a piece of memory lies on, but
-// not from nothing.
+// In the context of one of them, any that has started: UCX finds out by itself which one a piece of
+// memory lies on, but not from nothing.
 tl::expected<std::shared_ptr<const void>, Status> Engine::enter() {
-  const Gpu& first = *gpus_.front();
+  const auto able = started(std::nullopt);
+  if (!able) return tl::unexpected(able.error());
+  const Gpu& first = *gpus_[able->front()];
   auto current = std::make_shared<const Gpu::Current>(first);
   if (current->result() == Driver::kSuccess) return current;
   return tl::unexpected(Status(Code::kUnavailable,
