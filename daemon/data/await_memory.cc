@@ -6,6 +6,7 @@
 #include <chrono>
 #include <future>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -79,7 +80,16 @@ void DataThread::let_ride(const JobId& id) {
     return;
   }
   Status refused = staging ? (*staging)->make_ready(lanes_) : staging.error();
-  if (refused.ok()) return job->let_ride(*std::move(staging));
+  if (refused.ok()) {
+    const std::string lacking = (*staging)->lacking();
+    if (!lacking.empty()) {
+      spdlog::warn(
+          "what job {} has on some of the GPUs here goes by the host's memory although gpu-direct "
+          "is on: {}",
+          job->engine().view().job, lacking);
+    }
+    return job->let_ride(*std::move(staging));
+  }
   spdlog::warn("slices of job {} go from the host's memory although gpu-direct is on: {}",
                job->engine().view().job, refused.message());
   job->let_ride(nullptr);

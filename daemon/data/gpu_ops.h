@@ -30,8 +30,8 @@ class GpuOps {
   GpuOps(GpuOrders* orders, End end, Failed failed)
       : orders_(orders), end_(std::move(end)), failed_(std::move(failed)) {}
 
-  // Slices may go round the ring on GPUs from now on.
-  void let_ride() { may_ride_ = true; }
+  // Slices may go round the ring on these GPUs from now on.
+  void let_ride(std::vector<bool> gpus) { ride_on_ = std::move(gpus); }
 
   // Before the engine knows of it: with nothing of its input there.
   void add(const Submit& submit);
@@ -208,7 +208,7 @@ class GpuOps {
   GpuOrders* const orders_;
   const End end_;
   const Failed failed_;
-  bool may_ride_ = false;
+  std::vector<bool> ride_on_;
   std::string why_failed_;  // a GPU; empty: none has
   bool gave_up_ = false;
   bool resting_ = false;

@@ -9,7 +9,7 @@ namespace gradring::daemon {
 // has is in the host's memory.
 bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
   // One place more, for what comes from the predecessor.
-  if (!may_ride_ || resting_ || on.ranks.size() >= transport::kGpuInputsMax) return false;
+  if (ride_on_.empty() || resting_ || on.ranks.size() >= transport::kGpuInputsMax) return false;
   const bool along_ring = op.plan.direct == core::Direct::kNo;
   const bool untouched = std::all_of(op.slices.begin(), op.slices.end(), [](const auto& slice) {
     return slice.state == core::SliceState::kUntouched && slice.route == core::Route::kCompute &&
@@ -21,6 +21,8 @@ bool GpuOps::fits_ring(const OnGpu& on, const core::Op& op) const {
     all.push_back(rank.input);
     all.push_back(rank.output);
   }
+  const auto may_ride = [this](const auto& range) { return ride_on_[range.memory->gpu()]; };
+  if (!std::ranges::all_of(all, may_ride)) return false;
   return std::all_of(on.ranks.begin(), on.ranks.end(), [&](const Rank& rank) {
     return orders_->gpus().reaches(rank.input.memory->gpu(), all);
   });

@@ -26,45 +26,65 @@ tl::expected<std::unique_ptr<GpuStaging>, Status> GpuStaging::create(transport::
   std::unique_ptr<GpuStaging> staging(new GpuStaging(slots, start_buffers, slice_bytes));
   for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
     const SlotBuffers buffers(slots, kBuffersMore * slots, slots);
-    auto on = make(gpus, gpu, buffers, start_buffers, slice_bytes);
-    if (!on) return tl::unexpected(on.error());
-    staging->on_.push_back(*std::move(on));
+    OnGpu& on = staging->on_.emplace_back(buffers, buffers.count() + start_buffers);
+    on.refused = make(gpus, gpu, on.writes.size() * slice_bytes, &on);
   }
+  if (Status none = staging->refused_by_all(); !none.ok()) return tl::unexpected(std::move(none));
   return staging;
 }
 
-tl::expected<GpuStaging::OnGpu, Status> GpuStaging::make(transport::Gpus& gpus, uint32_t gpu,
-                                                         SlotBuffers slots, uint32_t start_buffers,
-                                                         uint64_t slice_bytes) {
-  const uint32_t buffers = slots.count() + start_buffers;
-  const uint64_t bytes = buffers * slice_bytes;
+Status GpuStaging::make(transport::Gpus& gpus, uint32_t gpu, uint64_t bytes, OnGpu* on) {
   auto memory = gpus.allocate(gpu, bytes);
-  if (!memory) return tl::unexpected(memory.error());
-  auto* const host = static_cast<std::byte*>(::operator new(bytes, kPage, std::nothrow));
-  if (host == nullptr) {
-    return tl::unexpected(Status(Code::kResourceExhausted, "no memory for slices from GPUs"));
-  }
-  OnGpu on{*std::move(memory), {}, {}, {}, std::move(slots), std::vector<uint32_t>(buffers)};
-  on.host.reset(host);
-  auto pinned = gpus.make_ready({host, bytes}, gpu);
-  if (!pinned) return tl::unexpected(pinned.error());
-  on.pinned = *std::move(pinned);
-  return on;
+  if (!memory) return memory.error();
+  std::unique_ptr<std::byte, Freed> host(
+      static_cast<std::byte*>(::operator new(bytes, kPage, std::nothrow)));
+  if (host == nullptr) return {Code::kResourceExhausted, "no memory for slices from GPUs"};
+  auto pinned = gpus.make_ready({host.get(), bytes}, gpu);
+  if (!pinned) return pinned.error();
+  on->memory = *std::move(memory);
+  on->host = std::move(host);
+  on->pinned = *std::move(pinned);
+  return {};
 }
 
 Status GpuStaging::make_ready(const Lanes& lanes) {
   for (OnGpu& on : on_) {
-    const uint64_t bytes = on.writes.size() * slice_bytes_;
-    for (const auto& lane : lanes) {
-      auto there = lane->make_ready_on_gpu({on.memory->address(), bytes});
-      if (!there) return there.error();
-      on.ready.push_back(*std::move(there));
-      auto here = lane->make_ready({on.host.get(), bytes});
-      if (!here) return here.error();
-      on.ready.push_back(*std::move(here));
-    }
+    if (on.refused.ok()) on.refused = make_ready(lanes, &on);
+    if (!on.refused.ok()) on.ready.clear();
+  }
+  return refused_by_all();
+}
+
+Status GpuStaging::make_ready(const Lanes& lanes, OnGpu* on) const {
+  const uint64_t bytes = on->writes.size() * slice_bytes_;
+  for (const auto& lane : lanes) {
+    auto there = lane->make_ready_on_gpu({on->memory->address(), bytes});
+    if (!there) return there.error();
+    on->ready.push_back(*std::move(there));
+    auto here = lane->make_ready({on->host.get(), bytes});
+    if (!here) return here.error();
+    on->ready.push_back(*std::move(here));
   }
   return {};
+}
+
+Status GpuStaging::refused_by_all() const {
+  const auto has = [](const OnGpu& on) { return on.refused.ok(); };
+  return std::ranges::any_of(on_, has) ? Status() : on_.front().refused;
+}
+
+std::vector<bool> GpuStaging::gpus() const {
+  std::vector<bool> gpus;
+  for (const OnGpu& on : on_) gpus.push_back(on.refused.ok());
+  return gpus;
+}
+
+std::string GpuStaging::lacking() const {
+  std::string why;
+  for (const OnGpu& on : on_) {
+    if (!on.refused.ok()) why += (why.empty() ? "" : "; ") + on.refused.message();
+  }
+  return why;
 }
 
 void GpuStaging::leave_transports() {

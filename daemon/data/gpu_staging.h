@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <tl/expected.hpp>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/staging.h"
@@ -30,14 +32,18 @@ class GpuStaging {
   };
   enum class Use : uint8_t { kReads, kWrites };
 
-  // On all GPUs. Takes a driver tens of milliseconds; any thread.
+  // On all GPUs that have as much; else why the first has not. Takes a driver tens of milliseconds;
+  // any thread.
   static tl::expected<std::unique_ptr<GpuStaging>, Status> create(transport::Gpus& gpus,
                                                                   uint32_t slots,
                                                                   uint32_t start_buffers,
                                                                   uint64_t slice_bytes);
   // Before its first use, and by the thread whose lanes these are: they know of it from now on.
-  // kUnavailable, in words: one of them does not reach a GPU.
+  // kUnavailable, in words: there is no GPU that all of them reach.
   Status make_ready(const Lanes& lanes);
+  // Those that it is on, and why not on the others; empty: it is on all.
+  std::vector<bool> gpus() const;
+  std::string lacking() const;
 
   // Nothing is with one any more. Whatever is left is a driver's, which takes its time to give it
   // back.
@@ -78,6 +84,8 @@ class GpuStaging {
     void operator()(std::byte* memory) const;
   };
   struct OnGpu {
+    OnGpu(SlotBuffers buffers, size_t count) : slots(std::move(buffers)), writes(count) {}
+    Status refused;  // there is no memory, or nothing may go to and from it
     std::shared_ptr<const transport::OpenGpuMemory> memory;
     std::unique_ptr<std::byte, Freed> host;
     std::unique_ptr<transport::Registration> pinned;
@@ -87,8 +95,9 @@ class GpuStaging {
   };
   GpuStaging(uint32_t slots, uint32_t start_buffers, uint64_t slice_bytes)
       : slice_bytes_(slice_bytes), slots_at_(slots), starts_at_(start_buffers) {}
-  static tl::expected<OnGpu, Status> make(transport::Gpus& gpus, uint32_t gpu, SlotBuffers slots,
-                                          uint32_t start_buffers, uint64_t slice_bytes);
+  static Status make(transport::Gpus& gpus, uint32_t gpu, uint64_t bytes, OnGpu* on);
+  Status make_ready(const Lanes& lanes, OnGpu* on) const;
+  Status refused_by_all() const;
   std::optional<Place>& place(core::Staging at);
 
   const uint64_t slice_bytes_;

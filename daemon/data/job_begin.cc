@@ -69,8 +69,8 @@ Status JobExecutor::have_memory(std::unique_ptr<transport::Registration> pinned,
 void JobExecutor::let_ride(std::unique_ptr<GpuStaging> staging) {
   awaits_ride_ = false;
   if (staging == nullptr) return;
+  gpu_ops_.let_ride(staging->gpus());
   gpu_ring_ = std::make_unique<GpuRing>(std::move(staging), &gpu_orders_, &gpu_ops_);
-  gpu_ops_.let_ride();
 }
 
 std::unique_ptr<JobExecutor::MemoryOfGpus> JobExecutor::take_memory_of_gpus() {

@@ -84,6 +84,39 @@ TEST_F(DataGpuRingStart, ThatCannotBeHadIsMissedByNobodyElse) {
   expect_never_by_host(b_);
 }
 
+// Of two GPUs one is full.
+class DataGpuRingStartOnOne : public DataGpuRingStart, public testing::WithParamInterface<size_t> {
+ protected:
+  void SetUp() override {
+    a_.gpus->have(2);
+    a_.gpus->fill_up(full_);
+    DataGpuRingStart::SetUp();
+    a_.gpus->keep_memory(false);
+  }
+  const size_t full_ = GetParam();
+  const size_t other_ = 1 - full_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Either, DataGpuRingStartOnOne, testing::Values(size_t{0}, size_t{1}));
+
+TEST_P(DataGpuRingStartOnOne, IsEnoughForWhatLiesThere) {
+  for (const uint32_t rank : {0u, 1u}) ranks_[rank]->memory.lies_on(other_);
+  submit_all();
+  expect_sums(10);
+  expect_never_by_host(a_);
+  expect_never_by_host(b_);
+}
+
+// Whatever else of the op lies where there is some.
+TEST_P(DataGpuRingStartOnOne, LeavesWhatLiesOnTheFullOneToTheHost) {
+  ranks_[0]->memory.lies_on(other_);
+  ranks_[1]->memory.lies_on(full_);
+  submit_all();
+  expect_sums(10);
+  EXPECT_THAT(a_.gpus->sums(), testing::Not(testing::IsEmpty()));
+  expect_never_by_host(b_);
+}
+
 TEST_F(DataGpuRingStart, ThatNeverComesKeepsNobodyWhenARankLeaves) {
   submit(0);
   leave(0);

@@ -7,7 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "tests/daemon/flipping_transport.h"
 #include "tests/daemon/slow_gpus.h"
+#include "transport/loopback/fabric.h"
 
 namespace gradring::daemon {
 namespace {
@@ -54,6 +56,45 @@ TEST(GpuRingAlone, WhatAnEndedOpStillHasDoneIsNoPartOfTheNextOneOfItsKey) {
   }
   EXPECT_FALSE(ring.busy());
   EXPECT_FALSE(ops.under_way()) << "or it never begins";
+}
+
+// As one whose window on that GPU is all taken.
+class CardThatRefusesTheFirst final : public FlippingTransport {
+ public:
+  using FlippingTransport::FlippingTransport;
+  tl::expected<std::unique_ptr<transport::Registration>, Status> make_ready_on_gpu(
+      std::span<std::byte> /*memory*/) override {
+    if (asked_++ > 0) return nullptr;
+    return tl::unexpected(Status(Code::kUnavailable, "the card takes none"));
+  }
+
+ private:
+  int asked_ = 0;
+};
+
+TEST(GpuStagingAlone, IsOnTheGpusThatHaveMemoryWhichCardsReach) {
+  SlowGpus gpus;
+  gpus.have(4);
+  gpus.fill_up(0);
+  auto staging = GpuStaging::create(gpus, 1, 1, 4096);
+  ASSERT_TRUE(staging);
+  transport::Fabric fabric;
+  Flips none;
+  Lanes lanes;
+  lanes.push_back(std::make_unique<CardThatRefusesTheFirst>(fabric.join("a"), &none));
+  ASSERT_TRUE((*staging)->make_ready(lanes).ok());
+  EXPECT_EQ((*staging)->gpus(), (std::vector<bool>{false, false, true, true}));
+  EXPECT_EQ((*staging)->lacking(), "GPU 0 has no memory left; the card takes none");
+  (*staging)->leave_transports();
+}
+
+TEST(GpuStagingAlone, SaysWhyTheFirstHasNoneWhereNoneHas) {
+  SlowGpus gpus;
+  gpus.have(2);
+  for (const size_t gpu : {size_t{0}, size_t{1}}) gpus.fill_up(gpu);
+  const auto staging = GpuStaging::create(gpus, 1, 1, 4096);
+  ASSERT_FALSE(staging);
+  EXPECT_EQ(staging.error().message(), "GPU 0 has no memory left");
 }
 
 }  // namespace
