@@ -69,6 +69,7 @@ OpReport JobEngine::report_of(const Op& op) const {
 void JobEngine::adopt(const Proposal& proposal) {
   if (failure_) return;
   enter(proposal);
+  take_back_joins();
   std::vector<OpKey> unknown;
   for (const auto& [key, op] : ops_) {
     begin_anew(*op);

@@ -75,6 +75,26 @@ void JobEngine::ask_joined(Op& op) {
   }
 }
 
+// A join is that its rank waits for the others, and a rank that is gone waits no more: they would
+// stand at their next join point until that join is over, which they never do.
+void JobEngine::take_back_joins() {
+  for (auto it = ops_.lower_bound({OpKey::kNoMoreSpace, 0});
+       it != ops_.end() && it->first.space == OpKey::kNoMoreSpace; ++it) {
+    Op& op = *it->second;
+    const bool stands = std::ranges::any_of(op.locals, [this](const auto& submitted) {
+      return submitted && locals_[local_index(submitted->rank)].member;
+    });
+    if (!op.open() || stands) continue;
+    for (size_t i = 0; i < op.locals.size(); ++i) {
+      const Local& local = locals_[i];
+      if (!op.locals[i]) continue;
+      actions_->complete(local.rank, op.locals[i]->ticket,
+                         failed_outcome(local.left.value_or(Failure{Cause::kTrainerDied, {}})));
+      op.locals[i].reset();
+    }
+  }
+}
+
 // Whoever says READY for a join point has nothing else open, so nothing is under way there, but for
 // the join of others, who have to hear of the join point so as to fail it. So it is with a join:
 // all who have joined have been asked for everything then, even what has failed.

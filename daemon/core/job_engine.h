@@ -44,8 +44,7 @@ class JobEngine {
   // ---- lives of the daemon (rule R1) ----
   // From now on told of what must not be forgotten; it must outlive the engine.
   void write_to(EngineJournal* journal) { journal_ = journal; }
-  // All of that, as of now.
-  EngineRecord record() const;
+  EngineRecord record() const;  // all of that, as of now
   // Goes on from there, in the view of the record, which the engine was made with: frozen, since
   // what was under way is lost. Before anything else.
   void restore(const EngineRecord& record);
@@ -217,6 +216,7 @@ class JobEngine {
   Status check_join(const Submission& submission, const Local& local) const;
   void join(Local& local, const OpKey& key, Time now);
   void ask_joined(Op& op);
+  void take_back_joins();
   bool waits_for_others(const Op& op) const;
   bool waits_for_answers(const Op& op) const;
   void check_alone();

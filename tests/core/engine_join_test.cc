@@ -319,5 +319,21 @@ TEST(EngineJoin, ItsDeadlineBeginsAnewWithEachOpOfTheOthers) {
   EXPECT_EQ(ring.failures(), 1u) << "nobody has done anything since";
 }
 
+// It would be open for ever, and READY for a join point is said where nothing else is.
+TEST(EngineJoin, OfARankThatDiedIsWaitedForByNobody) {
+  Ring ring(2, 2, small_slices(), "elastic");
+  const Ticket joined = ring.submit(1, kJoinKey, join(), {1});
+  ring.run();
+  ring.lose_rank(1);
+  ring.change_view();
+  EXPECT_TRUE(ring.ended(joined));
+  std::vector<Ticket> tickets;
+  for (const uint32_t rank : {0u, 2u, 3u}) {
+    tickets.push_back(ring.submit(rank, op(1), join_point()));
+  }
+  ring.run();
+  EXPECT_TRUE(ring.all_ok(tickets));
+}
+
 }  // namespace
 }  // namespace gradring::core
