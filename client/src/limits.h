@@ -38,7 +38,8 @@ inline constexpr std::chrono::milliseconds kConnectPause{20};
 // On top of the daemon's restart-grace, which it counts itself: for connecting, greeting and
 // opening the session on a machine that is busy with a restart.
 inline constexpr std::chrono::milliseconds kResumeMargin{2000};
-// A daemon opens a session within a millisecond. So much later it is asked on a new connection.
+// A daemon opens a session within a millisecond. So much later it is asked on a new connection, and
+// after that it is left twice as long each time.
 inline constexpr std::chrono::milliseconds kOpenAgain{500};
 // Whoever waits for an alarm wakes within a few milliseconds of it. Longer past it, nobody waited.
 inline constexpr std::chrono::milliseconds kLateLook{500};

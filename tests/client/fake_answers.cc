@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "proto/stream_word.h"
 #include "proto/types.h"
@@ -163,6 +164,7 @@ void FakeDaemon::answer(const std::string& routing_id, const wire::ClientMessage
       }
       if (script.answer_open_with) return send_to(routing_id, *script.answer_open_with);
       if (!script.answer_open) return;
+      std::this_thread::sleep_for(script.open_takes);
       session->second.routing_id = routing_id;
       last_routing_id_ = routing_id;
       reply.mutable_opened();

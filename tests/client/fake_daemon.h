@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -45,6 +46,7 @@ struct Script {
   std::optional<std::string> answer_hello_with;  // these bytes
   uint32_t restart_grace_ms = 0;
   bool answer_open = true;
+  std::chrono::milliseconds open_takes{0};
   std::optional<std::string> answer_open_with;  // these bytes
   // Right behind the answer to OpenSession.
   std::optional<wire::DaemonMessage> say_after_open;

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -37,6 +38,13 @@ TEST(Open, TellsRankSizeNodeAndPlace) {
   // Ranks 1, 2 and 3 are on this node, so rank 2 is the second of three.
   EXPECT_EQ(gradring_local_size(comm.get()), 3);
   EXPECT_EQ(gradring_local_rank(comm.get()), 1);
+}
+
+// An answer to a connection that was given up for another is lost.
+TEST(Open, WaitsForADaemonThatTakesItsTimeForEachConnection) {
+  FakeDaemon daemon;
+  daemon.set([](auto& script) { script.open_takes = std::chrono::milliseconds(700); });
+  EXPECT_NE(open(daemon, 0, 1), nullptr);
 }
 
 // libzmq itself would end the process.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "client/src/limits.h"
@@ -130,7 +131,9 @@ tl::expected<bool, Ending> Handshake::connect_control() {
   control_.emplace(std::move(*control));
   ++open_number_;
   open_sent_ = false;
-  open_again_at_ = Clock::now() + kOpenAgain;
+  // Each time twice as long, so that a daemon that always takes its time is heard in the end.
+  open_again_at_ =
+      Clock::now() + kOpenAgain * (1 << std::min(open_number_ - kOpenNumber, uint64_t{4}));
   return true;
 }
 
