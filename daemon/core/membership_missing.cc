@@ -58,7 +58,8 @@ std::string Membership::say_missing(const Gathering& g) {
   }
   std::string text = never.empty() ? "" : "missing ranks:" + listed(never, never.size());
   if (went.empty()) return text;
-  return text + (text.empty() ? "" : "; ") + "ranks that came and went:" + listed(went, went.size());
+  return text + (text.empty() ? "" : "; ") +
+         "ranks that came and went:" + listed(went, went.size());
 }
 
 // Of a group it is known who its ranks are, and where: which one never calls is the question.
