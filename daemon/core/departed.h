@@ -50,8 +50,9 @@ class Departed {
     const auto it = known_.find(job);
     return it != known_.end() && it->second.failed.has_value();
   }
-  // Of one that this node missed, by whom it is told: the first word alone is news.
-  bool told_first(const JobId& job) { return !std::exchange(of(job).told, true); }
+  // Several nodes tell of one that failed and that this node missed: whether this word is the
+  // first.
+  bool is_news(const JobId& job) { return !std::exchange(of(job).missed, true); }
   // Another life of that node knows nothing of what it was told.
   void untell(const std::string& node) {
     for (auto& [id, known] : known_) {
@@ -92,7 +93,7 @@ class Departed {
     std::optional<Failure> failure;
     std::set<uint64_t> withdrawn;
     std::optional<Failed> failed;
-    bool told = false;  // that it failed
+    bool missed = false;  // that it failed, and has heard of it since
   };
   Known& of(const JobId& job) {
     const auto [it, is_new] = known_.try_emplace(job);

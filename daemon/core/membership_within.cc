@@ -122,7 +122,7 @@ void Membership::on_missed(const Propose& failed) {
   }
   const bool within = std::ranges::any_of(
       it->second.local, [](const LocalClaim& claim) { return claim.request.within.has_value(); });
-  if (!within || !departed_.told_first(view.incarnation)) return;
+  if (!within || !departed_.is_news(view.incarnation)) return;
   fail_gathering(key, {Code::kAborted, "job " + key.job + ": " + describe(*view.closed)});
 }
 

@@ -70,8 +70,8 @@ class JobExecutor final : private core::EngineActions {
   Status have_memory(std::unique_ptr<transport::Registration> pinned, const Lanes& lanes);
   std::span<std::byte> memory() const { return staging_.memory(); }
 
-  // Likewise: slices of what lies on GPUs may go round the ring there, and until there
-  // is memory for that, or known to be none (null), no such op begins. So all go the same way.
+  // Likewise: slices of what lies on GPUs may go round the ring there, and until there is memory
+  // for that, or known to be none (null), no such op begins. So all go the same way.
   void await_ride() { awaits_ride_ = true; }
   void let_ride(std::unique_ptr<GpuStaging> staging);
 

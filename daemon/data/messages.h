@@ -185,8 +185,7 @@ struct StopData {};
 struct MemoryPinned {
   JobId job{};
 };
-// Likewise: what GPUs need for slices of this job is there, or cannot be
-// had.
+// Likewise: what GPUs need for slices of this job is there, or cannot be had.
 struct GpuStagingMade {
   JobId job{};
 };

@@ -3,8 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -166,81 +164,6 @@ TEST_F(LiveClientTest, MalformedMessagesAreAnsweredAndAtLastEndTheSession) {
   EXPECT_TRUE(trainer.attach().closed_by_daemon());
   EXPECT_EQ(status_of(victim).sessions(), 1u);
   expect_service("after");
-}
-
-TEST_F(LiveClientTest, ASessionOpensOnlyWithItsSecret) {
-  RawTrainer owner(daemon_.runtime_dir());
-  RawTrainer thief(daemon_.runtime_dir());
-  wire::ClientMessage open;
-  open.mutable_open()->set_session(owner.session());
-  for (const std::string& secret : {std::string(), std::string("x"), owner.secret() + "x",
-                                    std::string(32, '\0'), owner.secret().substr(0, 31)}) {
-    open.mutable_open()->set_secret(secret);
-    EXPECT_EQ(code_of(thief.ask(open)), static_cast<int>(Code::kPermissionDenied));
-  }
-  open.mutable_open()->set_session(owner.session() + 1);
-  EXPECT_EQ(code_of(thief.ask(open)), static_cast<int>(Code::kNotFound));
-}
-
-TEST_F(LiveClientTest, AConnectionThatWasGivenUpDoesNotTakeTheSessionFromALaterOne) {
-  RawTrainer late(daemon_.runtime_dir());
-  RawTrainer owner(daemon_.runtime_dir());
-  wire::ClientMessage open;
-  open.mutable_open()->set_session(owner.session());
-  open.mutable_open()->set_secret(owner.secret());
-  EXPECT_TRUE(owner.ask(open).has_opened()) << "again, with a higher number";
-  open.set_protocol(kClientProtocols.newest);
-  open.set_request(1);
-  late.send_bytes(open.SerializeAsString());
-  EXPECT_EQ(code_of(late.answer_to(1)), static_cast<int>(Code::kAborted));
-  EXPECT_TRUE(owner.join("job", 0, 1).has_joined());
-}
-
-TEST_F(LiveClientTest, WhatAConnectionThatWasGivenUpAskedIsNotAnsweredOnALaterOne) {
-  RawTrainer given_up(daemon_.runtime_dir());
-  RawTrainer owner(daemon_.runtime_dir());
-  wire::ClientMessage open;
-  open.mutable_open()->set_session(owner.session());
-  open.mutable_open()->set_secret(owner.secret());
-  open.set_protocol(kClientProtocols.newest);
-  kill(daemon_.pid(), SIGSTOP);  // so that it reads both at once
-  open.set_request(2);
-  given_up.send_bytes(open.SerializeAsString());
-  std::this_thread::sleep_for(50ms);
-  open.set_request(3);
-  owner.send_bytes(open.SerializeAsString());
-  std::this_thread::sleep_for(50ms);
-  kill(daemon_.pid(), SIGCONT);
-  EXPECT_TRUE(owner.answer_to(3).has_opened());
-  EXPECT_TRUE(owner.join("job", 0, 1).has_joined()) << "by a request with the number 2";
-}
-
-TEST_F(LiveClientTest, AnotherProcessCannotUseASessionEvenWithTheSecret) {
-  RawTrainer owner(daemon_.runtime_dir());
-  const pid_t child = fork();
-  if (child == 0) {
-    wire::ClientMessage open;
-    open.set_protocol(kClientProtocols.newest);
-    open.mutable_open()->set_session(owner.session());
-    open.mutable_open()->set_secret(owner.secret());
-    zmq::context_t context;
-    zmq::socket_t dealer(context, ZMQ_DEALER);
-    dealer.set(zmq::sockopt::linger, 0);
-    dealer.set(zmq::sockopt::rcvtimeo, 10000);
-    dealer.connect("ipc://" + daemon_.runtime_dir() + "/control.sock");
-    dealer.send(zmq::buffer(open.SerializeAsString()), zmq::send_flags::none);
-    zmq::message_t body;
-    wire::DaemonMessage answer;
-    const bool answered =
-        dealer.recv(body) && answer.ParseFromArray(body.data(), static_cast<int>(body.size()));
-    _exit(answered && answer.refused().code() == static_cast<uint32_t>(Code::kPermissionDenied)
-              ? 0
-              : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  EXPECT_TRUE(owner.join("mine", 0, 1).has_joined());
 }
 
 TEST_F(LiveClientTest, AConnectionWithoutSessionMayOnlyAsk) {

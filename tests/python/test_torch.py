@@ -20,19 +20,26 @@ WAYS = ["ddp", "ddp-views", "ddp-unused-and-sparse", "ddp-hook", "ddp-hook-views
 ROUNDED = {"ddp-powersgd", "ddp-fp16", "ddp-bf16-wire"}
 
 
+def by_way(reports):
+    """What each rank says of each way, all of them in one job: to import torch takes longer than to train."""
+    return [{one["way"]: one for one in said} for said in reports]
+
+
+def assert_trained_alike(said, off):
+    """All ranks the same bits, and, but for what is rounded, what one process with all of the data gets."""
+    assert len({one["digest"] for one in said}) == 1, said
+    for one in said:
+        assert one["off"] < off, said
+
+
 @pytest.fixture(scope="module")
 def trained(ring):
-    """What each rank says of each way, all of them in one job: to import torch takes longer than to train."""
-    return [{one["way"]: one for one in said} for said in ring.run("training", *WAYS)]
+    return by_way(ring.run("training", *WAYS))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_trains_as_one_process_would(trained, way):
-    """All ranks the same bits, and, where nothing is rounded, what one process with all of the data gets."""
-    said = [one[way] for one in trained]
-    assert len({one["digest"] for one in said}) == 1, said
-    for one in said:
-        assert one["off"] < (1e-2 if way in ROUNDED else 1e-6), said
+    assert_trained_alike([one[way] for one in trained], 1e-2 if way in ROUNDED else 1e-6)
 
 
 MESHES = ["fsdp1-hybrid", "fsdp1-hybrid-zero2", "fsdp2-hybrid", "tensors", "stages-gpipe", "stages-1f1b", "stages-interleaved"]
@@ -40,16 +47,13 @@ MESHES = ["fsdp1-hybrid", "fsdp1-hybrid-zero2", "fsdp2-hybrid", "tensors", "stag
 
 @pytest.fixture(scope="module")
 def on_meshes(ring):
-    return [{one["way"]: one for one in said} for said in ring.run("meshes", *MESHES)]
+    return by_way(ring.run("meshes", *MESHES))
 
 
 @pytest.mark.parametrize("way", MESHES)
 def test_trains_on_a_mesh_as_one_process_would(on_meshes, way):
     """Shards, slices and stages, with groups of some of the ranks."""
-    said = [one[way] for one in on_meshes]
-    assert len({one["digest"] for one in said}) == 1, said
-    for one in said:
-        assert one["off"] < 1e-6, said
+    assert_trained_alike([one[way] for one in on_meshes], 1e-6)
 
 
 @pytest.mark.parametrize("group", ["none", "given"])

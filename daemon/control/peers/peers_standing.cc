@@ -136,7 +136,7 @@ void Peers::lose(Peer& peer, Cause cause, const std::string& how, core::Time now
   events_->peer_lost(peer.node, slept == 0 ? cause : Cause::kExcluded, why);
 }
 
-// Also to whom our own way has just been greeted: to it this daemon may be up already.
+// Also to those that our own connection has only greeted: to them this daemon may be up already.
 void Peers::say_farewell() {
   ends_ = true;
   for (Peer& peer : peers_) {
