@@ -121,8 +121,9 @@ TEST(RunAsHorovodrun, HostfilePortKeyAndVerboseReachTheHosts) {
 }
 
 TEST(RunAsHorovodrun, VerboseSaysWhatRunsHere) {
-  const auto outcome = run(launch("2", "true", {"--verbose", "--job", "j"}));
+  const auto outcome = run(launch("2", "true\n# \x1b[2J it's", {"--verbose", "--job", "j"}));
   EXPECT_THAT(outcome.err, HasSubstr("job j: ranks 0-1 of 2 here: "));
+  EXPECT_THAT(outcome.err, HasSubstr(R"(sh -c 'true\x0a# \x1b[2J it'\''s')"));
 }
 
 TEST(RunAsHorovodrun, OutputIsKeptOnTheHostOfTheRank) {

@@ -33,8 +33,9 @@ TEST(Hosts, AreReadWithTheirSlots) {
 }
 
 TEST(Hosts, RefuseWhatIsNoHost) {
-  for (const char* bad : {"", " ", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:5000", ":2",
-                          "-oProxyCommand=x:1", "a b", "a;b", "$(x)", "::1", "fe80::1:2"}) {
+  for (const char* bad :
+       {"", " ", ",", "a,", "a:", "a:0", "a:-1", "a:x", "a:5000", ":2", "-oProxyCommand=x:1", "a b",
+        "a;b", "$(x)", "::1", "fe80::1:2", "user@", "user@:2", "@a"}) {
     EXPECT_FALSE(parse_hosts(bad)) << bad;
   }
   EXPECT_THAT(parse_hosts("fe80::1:2").error(), HasSubstr("into brackets"));

@@ -52,6 +52,22 @@ TEST(Run, ASignalIsNamed) {
   EXPECT_THAT(outcome.err, HasSubstr("was ended by signal 9 (Killed)"));
 }
 
+TEST(Run, OfSeveralThatEndTogetherTheKilledOneIsNamed) {
+  Pids pids;
+  // The launch stands still while two end.
+  const std::string ends = "[ $RANK = 2 ] && { kill -STOP $PPID; touch " + pids.file("stopped") +
+                           "; while runs " + pids.file("pid.0") + " || runs " + pids.file("pid.1") +
+                           "; do sleep 0.01; done; kill -CONT $PPID; }; ";
+  const std::string wait = "until [ -e " + pids.file("stopped") + " ]; do sleep 0.01; done; ";
+  const auto outcome = run(launch(
+      "3", pids.note("pid") +
+               "runs() { [ \"$(sed 's/.*) //; s/ .*//' /proc/$(cat $1)/stat)\" != Z ]; }; " + ends +
+               wait + "[ $RANK = 0 ] && exit 1; [ $RANK = 1 ] && kill -9 $$; exec sleep 100"));
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 (pid " + std::to_string(pids.of("pid.1")) +
+                                     ") was ended by signal 9 (Killed); ending the 1 still"));
+}
+
 TEST(Run, WhoDoesNotEndIsKilledAfterFiveSeconds) {
   Pids pids;
   const auto begin = Clock::now();

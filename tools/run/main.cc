@@ -2,13 +2,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 
 #include "proto/shell_word.h"
 #include "tools/common/output.h"
+#include "tools/common/text.h"
 #include "tools/run/here.h"
 #include "tools/run/launch.h"
 #include "tools/run/options.h"
@@ -81,18 +84,24 @@ Rules rules_of(const Launch& launch) {
   return rules;
 }
 
+// As a shell would take it, on one line.
+std::string shown(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  std::ranges::transform(command, std::back_inserter(words),
+                         [](const std::string& word) { return gradring::shell_word(word); });
+  return printable(fmt::format("{}", fmt::join(words, " ")));
+}
+
 void tell(const Launch& launch, const std::string& how, const RunOptions& options) {
   if (!options.verbose) return;
-  put_err(fmt::format("gradring-run: job {}: {} of {} {}: {}\n", launch.job,
-                      describe_ranks(launch.share), launch.size, how,
-                      fmt::join(launch.command, " ")));
+  put_err(fmt::format("gradring-run: job {}: {} of {} {}: {}\n", printable(launch.job),
+                      describe_ranks(launch.share), launch.size, how, shown(launch.command)));
 }
 
 int become_launcher(const RunOptions& options, Launch launch) {
   launch.environment = with(rendezvous_to_hand_over(options), variables_to_set(options.send));
   const Handover handover = hand_over(options, launch);
-  if (options.verbose)
-    put_err(fmt::format("gradring-run: becomes {}\n", fmt::join(handover.command, " ")));
+  if (options.verbose) put_err(fmt::format("gradring-run: becomes {}\n", shown(handover.command)));
   return complain(become(handover.command, handover.environment), kCannotRun);
 }
 
@@ -144,7 +153,7 @@ int launch(const RunOptions& options) {
     one.environment = with(meeting, environment_to_send(options.send));
     if (const std::string fault = fault_of(one); !fault.empty()) return complain(fault, kUsage);
     processes.push_back(connection_to(one, options.rsh));
-    tell(one, fmt::format("by {}", fmt::join(processes.back().command, " ")), options);
+    tell(one, "by " + shown(processes.back().command), options);
     if (processes.back().lifeline->size() > kLifelineMax) {
       return complain(
           fmt::format("the command and the variables that go to {} are longer than {} KiB",

@@ -47,9 +47,10 @@ tl::expected<Slots, std::string> parse_host(std::string_view text, int default_s
   if (slots.host.size() > 2 && slots.host.front() == '[' && slots.host.back() == ']') {
     slots.host = slots.host.substr(1, slots.host.size() - 2);
   }
-  // A leading dash would be an option to ssh.
-  if (slots.host.empty() || slots.host[0] == '-' ||
-      slots.host.find_first_of(" \t\n'\"\\$`;&|<>()[]") != std::string::npos) {
+  // A leading dash would be an option to ssh, which also takes USER@HOST.
+  const std::string& host = slots.host;
+  if (host.empty() || host.front() == '-' || host.front() == '@' || host.back() == '@' ||
+      host.find_first_of(" \t\n'\"\\$`;&|<>()[]") != std::string::npos) {
     return tl::unexpected(fmt::format("\"{}\" is no host name", printable(text)));
   }
   return slots;

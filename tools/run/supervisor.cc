@@ -32,6 +32,8 @@ constexpr std::chrono::milliseconds kUnkillable{5000};
 
 // Of ranks that could not be started; more than there are failures.
 constexpr int kNotRun = 127;
+// And the number of the signal that ended it: as shells say it, and ssh that it lost a host (255).
+constexpr int kOfSignals = 128;
 
 // nohup, and a shell that starts it in the background, have some ignored. Blocked ones would come
 // all the same.
@@ -172,7 +174,7 @@ void Supervisor::wait_for_event() {
     if (size <= 0) {
       rules_.lifeline = -1;
       if (phase_ == Phase::kRunning) {
-        fail(128 + SIGHUP);
+        fail(kOfSignals + SIGHUP);
         end_all();
       }
     }
@@ -188,7 +190,7 @@ void Supervisor::take_signals() {
       pass_on(number);
       continue;
     }
-    fail(128 + number);
+    fail(kOfSignals + number);
     out_.make_haste();
     err_.make_haste();
     if (phase_ == Phase::kRunning) {
@@ -245,6 +247,12 @@ void Supervisor::take_exits() {
     kill(-member.child.pid, SIGKILL);  // stopped, it would not hear
     end_all();
   }
+  struct Exit {
+    Member* member;
+    siginfo_t info;
+    int code;
+  };
+  std::vector<Exit> exits;
   for (Member& member : members_) {
     siginfo_t info{};
     if (member.ended ||
@@ -256,16 +264,23 @@ void Supervisor::take_exits() {
     member.ended = true;
     const int code = judge(member, info);
     member.well = code < std::min(member.process.ranks, kFailuresMax);
+    exits.push_back({&member, info, code});
+  }
+  // Of several since the last look: one that a signal has ended, such as the kernel's that was out
+  // of memory, is why the others gave up.
+  std::stable_partition(exits.begin(), exits.end(),
+                        [](const Exit& one) { return one.code > kOfSignals; });
+  for (const auto& [member, info, code] : exits) {
     if (phase_ != Phase::kRunning) continue;
     if (rules_.elastic) {
-      if (code != 0) lose(member, code, describe_end(member, info));
+      if (code != 0) lose(*member, code, describe_end(*member, info));
       tell_whom_all_have_left();
       continue;
     }
     if (code == 0) continue;
     const auto left = std::ranges::count(members_, false, &Member::ended);
-    say(fmt::format("{} (pid {}) {}{}", member.process.label, member.child.pid,
-                    describe_end(member, info),
+    say(fmt::format("{} (pid {}) {}{}", member->process.label, member->child.pid,
+                    describe_end(*member, info),
                     left == 0 ? "" : fmt::format("; ending the {} still running", left)));
     fail(code);
     end_all();
@@ -274,7 +289,7 @@ void Supervisor::take_exits() {
 
 // Its exit code as seen from here. An agent has judged its own.
 int Supervisor::judge(const Member& member, const siginfo_t& info) const {
-  if (info.si_code != CLD_EXITED) return 128 + info.si_status;
+  if (info.si_code != CLD_EXITED) return kOfSignals + info.si_status;
   if (member.process.lifeline) {
     if (info.si_status == kAgentWell) return 0;
     return info.si_status == 0 ? kNotRun : info.si_status;
