@@ -75,6 +75,12 @@ bool Witness::promise(const std::string& from, uint64_t epoch, const Ballot& bal
   return true;
 }
 
+// Of who never heard that the last life had committed the first view, and asks.
+void Witness::on(const std::string& from, const core::Accept&) {
+  const auto& known = record_.acceptor.last_commit;
+  if (known && !record_.view.index_of(from)) actions_->send(from, *known);
+}
+
 void Witness::on(const std::string& from, const change::Prepare& m) {
   if (!promise(from, m.epoch, m.ballot)) return;
   actions_->record(record_);

@@ -34,6 +34,7 @@ class Witness {
   const JobRecord& record() const { return record_; }
 
  private:
+  void on(const std::string& from, const core::Accept& message);
   void on(const std::string& from, const change::Prepare& message);
   void on(const std::string& from, const change::Accept& message);
   void on(const std::string& from, const change::Commit& message);

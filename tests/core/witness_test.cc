@@ -187,6 +187,16 @@ TEST_F(WitnessStory, OfAViewThatLeavesItOutPassesThatOn) {
   EXPECT_EQ(std::get<change::Commit>(said_.at(0)).epoch, 4u);
 }
 
+// Its last life had proposed the job, and b accepted, and was cut off before it heard any more.
+TEST_F(WitnessStory, TellsWhoNeverHeardOfTheFirstViewThatTheOthersWentOnWithoutIt) {
+  JobRecord record = record_;
+  record.view.members[1].node = "c";
+  record.acceptor.last_commit = change::Commit{job_, 3, {1, "a"}, {record.view, {}}};
+  come_back(record);
+  hear(Accept{job_});
+  EXPECT_EQ(only<change::Commit>().epoch, 3u);
+}
+
 TEST_F(WitnessStory, TellsAGuestThatItIsNotExpected) {
   come_back(record_);
   hear(change::Ask{job_, 0});

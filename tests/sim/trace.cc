@@ -57,11 +57,13 @@ std::string describe(const core::OpFate& fate) {
 template <typename Message>
 std::string details(const Message& m) {
   std::string text;
+  if constexpr (requires { m.incarnation; }) text += fmt::format(" job {:02x}", m.incarnation[0]);
   if constexpr (requires { m.ranks; }) {
     text += " of " + m.job + " ranks";
     for (const core::RankInfo& info : m.ranks) text += " " + std::to_string(info.rank);
   }
-  if constexpr (requires { m.view; }) text += members_of(m.view);
+  if constexpr (requires { m.view; })
+    text += fmt::format(" job {:02x}", m.view.incarnation[0]) + members_of(m.view);
   if constexpr (requires { m.reason; }) text += " " + m.reason;
   if constexpr (requires { m.why; }) text += " " + m.why;
   if constexpr (requires { m.failure; }) text += " " + gradring::describe(m.failure);
