@@ -13,7 +13,7 @@ namespace gradring::client {
 // Who is told, in this process, of ranks that a job waits for while it forms
 // (gradring_watch_forming).
 struct FormingWatch {
-  std::chrono::milliseconds every{0};  // 0: nobody
+  std::chrono::milliseconds every{};  // zero: nobody
   gradring_forming tell = nullptr;
   void* context = nullptr;
 };
