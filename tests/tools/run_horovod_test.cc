@@ -69,7 +69,9 @@ TEST(Run, OutputThatAFullDiskDoesNotTakeIsSaid) {
 TEST(Run, OutputThatAFullDiskDoesNotTakeIsSaidOfItsOwnAsWell) {
   auto words = launch("1", "echo shown", {"--tag"});
   words.insert(words.begin(), {"sh", "-c", "exec \"$@\" >/dev/full", "sh"});
-  EXPECT_THAT(run(words).err, HasSubstr("not all of the output could be written: No space left"));
+  const auto outcome = run(words);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write all of the output: No space left"));
 }
 
 TEST(Run, OutputThatIsClosedIsNotWaitedFor) {

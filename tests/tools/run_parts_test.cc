@@ -97,8 +97,23 @@ TEST(Tagger, CutsLinesWithoutEnd) {
   EXPECT_EQ(tagger.flush(), "> xxxxxxxxxx\n");
 }
 
+TEST(Tagger, KeepsLinesWholeWithoutATagAndPassesOnAllElseAsItCame) {
+  Tagger tagger("", nullptr, "\n\r");
+  EXPECT_EQ(tagger.feed("lo"), "");
+  EXPECT_EQ(tagger.feed("ss 3\r\nlo"), "loss 3\r\n");
+  EXPECT_EQ(tagger.feed("ss 2\n\n 10%\r 20%"), "loss 2\n\n 10%\r");
+  EXPECT_EQ(tagger.flush(), " 20%\n");
+  EXPECT_EQ(tagger.flush(), "");
+  const std::string longest(Tagger::kLineMax * 3 + 10, 'x');
+  std::string parts = tagger.feed(longest);
+  parts += tagger.feed("\n");
+  EXPECT_TRUE(parts == longest + "\n") << "it is not cut where it is only passed on";
+}
+
 TEST(Tagger, KeepsLinesWholeThatAreTaggedAlready) {
-  Tagger tagger("", nullptr, true);
+  Tagger tagger("", nullptr, "\n");
+  EXPECT_EQ(tagger.feed("[2] 10%\r"), "");
+  EXPECT_EQ(tagger.feed(" 20%\n"), "[2] 10%\r 20%\n");
   EXPECT_EQ(tagger.feed("[3] one\n[3] tw"), "[3] one\n");
   EXPECT_EQ(tagger.feed("o\n[3] th"), "[3] two\n");
   EXPECT_EQ(tagger.flush(), "[3] th\n");

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <sstream>
+
 #include "tests/tools/launcher.h"
 
 namespace gradring::tools {
@@ -30,6 +33,20 @@ TEST(Run, ManyAreStartedWithFewDescriptorsAndHaveNoMoreThemselves) {
   const auto outcome = run(words);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("[19] 32\n"));
+}
+
+TEST(Run, LinesOfSeveralRanksAreNotMixed) {
+  const std::string script =
+      "i=0; while [ $i -lt 200 ]; do printf 'rank '; printf '%s ' $RANK; printf 'of 4\\n'; "
+      "i=$((i + 1)); done";
+  const auto outcome = run(launch("4", script));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  std::map<std::string, int> count;
+  for (std::string line; std::getline(lines, line);) ++count[line];
+  EXPECT_THAT(count, ::testing::ElementsAre(
+                         ::testing::Pair("rank 0 of 4", 200), ::testing::Pair("rank 1 of 4", 200),
+                         ::testing::Pair("rank 2 of 4", 200), ::testing::Pair("rank 3 of 4", 200)));
 }
 
 TEST(Run, FirstFailureEndsTheOthersAndIsTheExitCode) {

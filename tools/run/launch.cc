@@ -124,7 +124,15 @@ std::vector<std::string> environment_of_all(const Launch& launch) {
   return all;
 }
 
+// A bar that shows progress ends with CR what it shows; of tagged lines that is a part.
+std::string_view line_ends(const Launch& launch) {
+  if (launch.tag || launch.stamp) return "\n";
+  return launch.size > 1 ? "\n\r" : "";
+}
+
 std::vector<Process> processes_of(const Launch& launch) {
+  // There Python prints whole lines by itself, and bars adapt to its width.
+  const bool at_terminal = isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
   std::vector<Process> processes;
   for (int local = 0; local < launch.share.count; ++local) {
     const int rank = launch.share.first_rank + local;
@@ -136,8 +144,10 @@ std::vector<Process> processes_of(const Launch& launch) {
     if (launch.tag) process.tag = fmt::format("[{}] ", rank);
     process.stamp = launch.stamp;
     process.output = folder_of(launch, rank);
+    if (!at_terminal || process.piped()) process.line_ends = line_ends(launch);
     // Python keeps what it prints to a pipe or a file to itself until it has 8 KiB, or loses it.
-    if (!is_set(process.environment, "PYTHONUNBUFFERED")) {
+    const bool keeps_back = process.piped() || !at_terminal;
+    if (keeps_back && !is_set(process.environment, "PYTHONUNBUFFERED")) {
       process.environment.emplace_back("PYTHONUNBUFFERED=1");
     }
     processes.push_back(std::move(process));

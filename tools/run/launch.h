@@ -35,6 +35,9 @@ struct Launch {
 // launcher said of its rank's place.
 std::vector<std::string> environment_of_all(const Launch& launch);
 
+// Up to which characters the output of its ranks is to stay whole, so that it is not mixed.
+std::string_view line_ends(const Launch& launch);
+
 // Its ranks as processes of this host.
 std::vector<Process> processes_of(const Launch& launch);
 

@@ -66,7 +66,7 @@ Process connection_to(const Launch& launch, const std::vector<std::string>& rsh)
     process.environment.emplace_back(*variable);
   process.lifeline = to_line(launch) + "\n";
   process.ranks = launch.share.count;
-  process.tagged = launch.tag || launch.stamp;
+  process.line_ends = line_ends(launch);
   return process;
 }
 

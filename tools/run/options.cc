@@ -60,8 +60,9 @@ constexpr char kEnding[] =
     "\n"
     "Exit code: of the first rank that failed (128 + N for signal N, 127 if it could not be "
     "started),\n"
-    "0 if none did, 2 usage. Of an elastic job: how many ranks failed and were not started anew,\n"
-    "100 at most; signals and programs that cannot be started as above.\n";
+    "1 if what they printed could not be written, else 0; 2 usage. Of an elastic job: how many\n"
+    "ranks failed and were not started anew, 100 at most; signals and programs that cannot be\n"
+    "started as above.\n";
 
 struct Raw {
   std::string hosts, rsh, launcher, launcher_args;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct Process {
   std::string directory;                 // empty: stay here
   std::string tag;                       // begins each line it prints
   bool stamp = false;                    // the time does so, in front of the tag
-  bool tagged = false;                   // its lines have both already, and are to stay whole
+  std::string_view line_ends;            // up to each of these its output stays whole; none: as is
   std::string output;                    // folder for the files stdout and stderr; empty: none
   int ranks = 1;                         // it stands for; more only behind a lifeline
   // With a value: written to its standard input, which then stays open as the thread by which it
@@ -28,7 +29,9 @@ struct Process {
 
   // Whether what it prints comes to us; else it prints where we do. What ssh prints does: it would
   // keep our own outputs from blocking, and the ranks beside it would lose what finds no room.
-  bool piped() const { return stamp || !tag.empty() || !output.empty() || lifeline.has_value(); }
+  bool piped() const {
+    return stamp || !tag.empty() || !line_ends.empty() || !output.empty() || lifeline.has_value();
+  }
 };
 
 // The running child. Descriptors are -1 where there is none, close on exec, and the owner's to

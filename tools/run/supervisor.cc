@@ -34,6 +34,8 @@ constexpr std::chrono::milliseconds kUnkillable{5000};
 constexpr int kNotRun = 127;
 // And the number of the signal that ended it: as shells say it, and ssh that it lost a host (255).
 constexpr int kOfSignals = 128;
+// Where all ranks ended well, and not all that they printed could be passed on.
+constexpr int kUnwritten = 1;
 
 // nohup, and a shell that starts it in the background, have some ignored. Blocked ones would come
 // all the same.
@@ -67,7 +69,7 @@ constexpr std::array kPassedOn = {PassedOn{SIGUSR1, '1'}, PassedOn{SIGUSR2, '2'}
 int signals_in(const sigset_t& set) { return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK); }
 
 Tagger tagger_of(const Process& process) {
-  return Tagger(process.tag, process.stamp ? time_now : nullptr, process.tagged);
+  return Tagger(process.tag, process.stamp ? time_now : nullptr, process.line_ends);
 }
 
 }  // namespace
@@ -116,8 +118,10 @@ int Supervisor::run() {
     wait_for_event();
   }
   take_output(true);
-  if (out_.fault() != 0)
-    say(fmt::format("not all of the output could be written: {}", std::strerror(out_.fault())));
+  if (out_.fault() != 0) {
+    say(fmt::format("cannot write all of the output: {}", std::strerror(out_.fault())));
+    if (failures_ == 0) fail(kUnwritten);
+  }
   for (Member& member : members_) {
     for (const Stream* stream : {&member.out, &member.err}) {
       if (!stream->failed_file().empty())

@@ -62,7 +62,8 @@ class Supervisor {
 
   // Returns when nothing of it runs any more. The exit code of the process that failed first (128 +
   // N if signal N ended it, 127 if it could not be started), 128 + N if signal N ended the launch,
-  // else 0. If elastic, processes that ran and failed count instead: see kFailuresMax.
+  // 1 if the output could not be written, else 0. If elastic, processes that ran and failed count
+  // instead: see kFailuresMax.
   int run();
 
  private:

@@ -6,30 +6,31 @@
 namespace gradring::tools {
 
 // Cuts a stream of output into lines and puts the time and a tag in front of each. Where there is
-// neither, everything passes as it came, or in whole lines if they are tagged already: those of
-// several hosts would else be mixed.
+// neither, all passes on as it came, but whole up to each of `ends`, so that lines of several ranks
+// or hosts are not mixed; none: at once.
 class Tagger {
  public:
   using Now = std::string (*)();
 
-  explicit Tagger(std::string tag, Now now = nullptr, bool tagged = false)
-      : tag_(std::move(tag)), now_(now), tagged_(tagged) {}
+  explicit Tagger(std::string tag, Now now = nullptr, std::string_view ends = "")
+      : tag_(std::move(tag)), now_(now), ends_(ends) {}
 
-  // The lines that are complete with `bytes`, tagged; an unfinished one is kept for the next call.
-  // A line beyond kLineMax is cut.
+  // What is complete with `bytes`; an unfinished line is kept for the next call. One beyond
+  // kLineMax is passed on in parts, with a tag each.
   std::string feed(std::string_view bytes);
-  // The unfinished line, if there is one.
+  // The unfinished line, if there is one, and its end.
   std::string flush();
 
   static constexpr size_t kLineMax = 64 << 10;
   static constexpr size_t kTagMax = 256;  // of a time and a tag
 
  private:
+  bool tags() const { return !tag_.empty() || now_ != nullptr; }
   std::string cut();
 
   std::string tag_;
   Now now_;
-  bool tagged_;
+  std::string_view ends_;
   std::string rest_;
 };
 
