@@ -66,6 +66,16 @@ def test_says_what_a_function_of_a_script_needs(tmp_path):
     assert "pip install cloudpickle" in done.stderr
 
 
+def test_a_notebook_may_install_that_and_go_on(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys, types\nsys.modules['cloudpickle'] = None\nimport gradring\ndef train(): pass\n"
+                      "try: gradring.run(train)\nexcept ValueError: pass\nelse: raise AssertionError\n"
+                      "sys.modules['cloudpickle'] = types.SimpleNamespace(dumps=lambda what: b'all of it')\ngradring.run(train)\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60,
+                          env={**os.environ, "GRADRING_RUN": "/bin/false"})
+    assert "RuntimeError: gradring: the function did not end on all ranks" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("program", ["gone", "/etc/passwd"])
 def test_says_which_variable_names_no_launcher(program, monkeypatch):
     monkeypatch.setenv("GRADRING_RUN", program)

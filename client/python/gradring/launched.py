@@ -13,6 +13,7 @@ from . import _native, lifecycle, objects, uncaught
 from ._native import Code
 from .elastic.loop import meet_after
 from .errors import GradringError, behind
+from .pickling import dumps
 from .world import is_elastic, is_initialized, local_rank, world
 
 ANSWERED = 86  # tools/run/supervisor.h, kAnswered: with 0 a function can end a process at any time
@@ -26,7 +27,7 @@ def main(results: str, payload: str) -> None:
         folders, called = pickle.loads(base64.b64decode(payload))
         sys.path += [folder for folder in folders if folder not in sys.path]
         function, args, kwargs = pickle.loads(called)
-        outcome = objects.dumps(function(*args, **kwargs)), None, False
+        outcome = dumps(function(*args, **kwargs)), None, False
     except (Exception, SystemExit) as error:  # the caller is told, whatever it is; others would wait for who just left
         if os.getpid() != process:
             raise  # of a process that the function forked, and that ends so: the rank is its parent

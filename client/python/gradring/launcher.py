@@ -12,12 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-try:
-    from cloudpickle import dumps  # has functions of scripts and notebooks, by value
-    BY_VALUE = True
-except ImportError:
-    from pickle import dumps
-    BY_VALUE = False
+from .pickling import by_value, dumps
 
 # What Horovod's run() takes beside, as flags of gradring-run, which says which of them it has no need of.
 SWITCHES = {"disable_cache": "--disable-cache", "use_gloo": "--gloo", "use_mpi": "--mpi", "verbose": "--verbose"}
@@ -56,7 +51,7 @@ def run(func: Callable[..., Any], args: Sequence = (), kwargs: Mapping[str, Any]
     _check_places(ranks, hosts)
     _check(env or {})
     more = [word for name, value in horovods.items() for word in _flag(name, value)]
-    if not BY_VALUE and getattr(func, "__module__", None) == "__main__":
+    if not by_value() and getattr(func, "__module__", None) == "__main__":
         raise ValueError(f"gradring: {getattr(func, '__qualname__', func)} is a function of the script itself, which the ranks "
                          f"do not have: pip install cloudpickle, or put it into a module")
     # Ranks look for modules where this script does, which may lie in another folder than this one.

@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import ops
+from .pickling import dumps
 from .process_sets import ProcessSet, global_process_set
 from .world import rank
-
-try:
-    from cloudpickle import dumps  # has functions and classes of scripts as well
-except ImportError:
-    from pickle import dumps
 
 
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None,

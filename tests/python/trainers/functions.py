@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import gradring
-from gradring import launcher
+from gradring import pickling
 from report import say
 
 
@@ -173,7 +173,7 @@ if __name__ == "__main__":
                                      env={"PYTHONPATH": sys.argv[1]}))
         say(variables=gradring.run(functions.variable, np=2, hosts="localhost:1,other:1", flags=elsewhere(folder),
                                    env={"PYTHONPATH": sys.argv[1], "OF_THE_CALLER": "7"}))
-    if launcher.BY_VALUE:
+    if pickling.by_value():
         [learned] = gradring.run(Learned, (7,))
         say(learned=learned.weight if isinstance(learned, Learned) else str(learned))
     say(none=refused(len, ((),), np=0), nowhere=refused(len, ((),), hosts=""))
