@@ -275,8 +275,8 @@ namespace {
 // Of jobs with which a GPU that hangs is still at work: a driver that is asked to free their memory
 // waits for it for ever. This process is about to end.
 void leave_to_the_system(std::vector<std::unique_ptr<JobExecutor>> jobs) {
-  static auto* const kept = new std::vector<std::unique_ptr<JobExecutor>>();
-  std::move(jobs.begin(), jobs.end(), std::back_inserter(*kept));
+  static auto* const kKept = new std::vector<std::unique_ptr<JobExecutor>>();
+  std::move(jobs.begin(), jobs.end(), std::back_inserter(*kKept));
 }
 
 }  // namespace

@@ -60,14 +60,14 @@ AddressInfo info_of(const std::string& address) {
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (where) {
-    getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found);
-  }
-  return {found, &freeaddrinfo};
+  const bool is_one = where && getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(),
+                                           &hints, &found) == 0;
+  return {is_one ? found : nullptr, &freeaddrinfo};
 }
 
 void knock(const addrinfo& info) {
   const Fd door(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!door) return;
   static_cast<void>(connect(door.get(), info.ai_addr, info.ai_addrlen));  // nobody has to open
 }
 

@@ -31,8 +31,8 @@ class TwoGpus {
   TwoGpus() {
     if (!test::is_real()) test::cuda_twin().have(2);
     setenv("GRADRING_TWIN_GPUS", "2", 1);
-    setenv("GRADRING_TWIN_HANGS", scratch_.path("hangs").c_str(), 1);
-    setenv("GRADRING_TWIN_LOST", scratch_.path("lost").c_str(), 1);
+    setenv("GRADRING_TWIN_HANGS", scratch.path("hangs").c_str(), 1);
+    setenv("GRADRING_TWIN_LOST", scratch.path("lost").c_str(), 1);
     setenv("GRADRING_TWIN_SETTLES", "1", 1);
   }
   ~TwoGpus() {
@@ -43,7 +43,7 @@ class TwoGpus {
     if (!test::is_real()) test::cuda_twin().have(1);
   }
 
-  const Scratch scratch_;
+  const Scratch scratch;
 };
 
 class LiveGpuApart : private TwoGpus, public LiveGpuRanks {
@@ -85,9 +85,9 @@ class LiveGpuApart : private TwoGpus, public LiveGpuRanks {
     const int gpu;
     Communicator job;
   };
-  void hang(int gpu) const { scratch_.write("hangs", std::to_string(gpu)); }
-  void lose(int gpu) const { scratch_.write("lost", std::to_string(gpu)); }
-  void go_on() const { std::filesystem::remove(scratch_.path("hangs")); }
+  void hang(int gpu) const { scratch.write("hangs", std::to_string(gpu)); }
+  void lose(int gpu) const { scratch.write("lost", std::to_string(gpu)); }
+  void go_on() const { std::filesystem::remove(scratch.path("hangs")); }
 };
 
 // Nor is it kept by what is given back of the memory there, for which a driver waits.
