@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "daemon/core/messages.h"
@@ -29,7 +28,7 @@ class Departed {
     std::string token;
     View view;
     Time at = 0;
-    std::set<std::string> told;  // nodes that had missed it
+    std::map<std::string, std::set<uint32_t>> told;  // ranks that had missed it, of these nodes
   };
   void remember(const std::string& token, const View& view, const Failure& failure, Time now) {
     std::optional<Failed>& failed = of(view.incarnation).failed;
@@ -50,9 +49,9 @@ class Departed {
     const auto it = known_.find(job);
     return it != known_.end() && it->second.failed.has_value();
   }
-  // Several nodes tell of one that failed and that this node missed: whether this word is the
-  // first.
-  bool is_news(const JobId& job) { return !std::exchange(of(job).missed, true); }
+  // Several nodes tell of one that failed and that this node missed: whether this word is the first
+  // that this rank of it hears.
+  bool is_news(const JobId& job, uint32_t rank) { return of(job).missed.insert(rank).second; }
   // Another life of that node knows nothing of what it was told.
   void untell(const std::string& node) {
     for (auto& [id, known] : known_) {
@@ -93,7 +92,7 @@ class Departed {
     std::optional<Failure> failure;
     std::set<uint64_t> withdrawn;
     std::optional<Failed> failed;
-    bool missed = false;  // that it failed, and has heard of it since
+    std::set<uint32_t> missed;  // ranks that had missed that it failed, and have heard of it since
   };
   Known& of(const JobId& job) {
     const auto [it, is_new] = known_.try_emplace(job);

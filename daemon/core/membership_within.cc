@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -91,7 +94,8 @@ void Membership::remember_failed(const Live& live, const Failure& failure) {
 }
 
 // Its ranks make a group once, and all try the next one when it has failed. A daemon that restarts
-// forgets what forms, so it may have missed that this one came about, and claims ranks in it anew.
+// forgets what forms, so it may have missed that this one came about, and claims ranks in it anew,
+// some perhaps long after others.
 void Membership::tell_missed(const GatheringKey& key) {
   const auto gathering = gatherings_.find(key);
   if (gathering == gatherings_.end() || !gathering->second.local.empty()) return;
@@ -106,8 +110,10 @@ void Membership::tell_missed(const GatheringKey& key) {
       return member.node != node && member.node < node_;
     });
     if (before >= kTellMissed || peers_.count(node) == 0) continue;
-    if (!failed->told.insert(node).second) continue;
-    send(node, Propose{key.token, failed->view});
+    std::set<uint32_t>& told = failed->told[node];
+    bool is_news = false;
+    for (const RankInfo& info : entry.second.ranks) is_news |= told.insert(info.rank).second;
+    if (is_news) send(node, Propose{key.token, failed->view});
   }
 }
 
@@ -120,10 +126,17 @@ void Membership::on_missed(const Propose& failed) {
       departed_.failed(view.incarnation)) {
     return;
   }
-  const bool within = std::ranges::any_of(
-      it->second.local, [](const LocalClaim& claim) { return claim.request.within.has_value(); });
-  if (!within || !departed_.is_news(view.incarnation)) return;
-  fail_gathering(key, {Code::kAborted, "job " + key.job + ": " + describe(*view.closed)});
+  const Status why{Code::kAborted, "job " + key.job + ": " + describe(*view.closed)};
+  std::vector<SessionId> missed;
+  for (const LocalClaim& claim : it->second.local) {
+    const bool within = claim.request.within.has_value();
+    if (within && departed_.is_news(view.incarnation, claim.request.rank))
+      missed.push_back(claim.request.session);
+  }
+  for (const SessionId session : missed) {
+    actions_->refuse(session, why);
+    drop_claim(key, session);
+  }
 }
 
 }  // namespace gradring::core

@@ -166,6 +166,37 @@ TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedInARestartThatItCameAbout) {
   }
 }
 
+TEST_F(MembershipWithin, IsNotWaitedForByARankThatComesLongAfterAnotherOfItsNodeHasHeardSo) {
+  Town town(2);
+  std::vector<JoinRequest> requests;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    requests.push_back(trainer(rank, 3));
+    requests.back().job = "train[0-2]";
+    requests.back().within = Within{JobId{7}, 1, {0, 1, 2}};
+  }
+  const SessionId one = town.join("a", requests[0]);
+  town.join("b", requests[1]);
+  town.join("b", requests[2]);
+  town.run();
+  ASSERT_TRUE(town.admitted(one));
+  town.crash("b");
+  town.settle();
+  ASSERT_TRUE(town.closed(one));
+  town.leave(one);
+
+  const SessionId second = town.join("b", requests[1]);
+  town.connect("a", "b");
+  town.settle();
+  EXPECT_THAT(town.refusal(second), HasSubstr("job train[0-2]: "));
+  const SessionId next = town.join("b", requests[1]);
+  town.settle();
+  EXPECT_TRUE(town.waits(next)) << "for the next of that name";
+  const SessionId third = town.join("b", requests[2]);
+  town.settle();
+  EXPECT_THAT(town.refusal(third), HasSubstr("job train[0-2]: "));
+  EXPECT_TRUE(town.waits(next));
+}
+
 // Whoever would tell it may not be connected to it, and be in another life when it is.
 TEST_F(MembershipWithin, IsNotWaitedForByWhoMissedItWhereOneThatKnowsHasForgottenIt) {
   Town town(3);
