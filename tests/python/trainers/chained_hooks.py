@@ -25,12 +25,16 @@ def quantized(model):
     return dist.group.WORLD, quantization_hooks.quantization_pertensor_hook
 
 
+def quantized_by_channel(model):
+    return dist.group.WORLD, quantization_hooks.quantization_perchannel_hook
+
+
 def zero(model):
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, overlap_with_ddp=True, lr=0.1)
     return None, hook_with_zero_step(allreduce_hook, model, optimizer)
 
 
-for hook in (power_sgd, quantized, zero):
+for hook in (power_sgd, quantized, quantized_by_channel, zero):
     torch.manual_seed(0)
     body = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
     model = DistributedDataParallel(body, bucket_cap_mb=4 * WIDTH * WIDTH / 2**20, gradient_as_bucket_view=True)

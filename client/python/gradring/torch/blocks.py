@@ -24,6 +24,13 @@ def spread(whole, parts):
     return finish
 
 
+def stacked(whole, parts):
+    """What a future has of them: one tensor where they are alike, as with NCCL, for which torch's hooks are written."""
+    if whole.device != parts[0].device or any(one.shape != parts[0].shape for one in parts):
+        return list(parts)
+    return whole.view(len(parts), *parts[0].shape)
+
+
 def sizes_of(what, parts, tensor, rank, size):
     """How an op is told of blocks of which `tensor` is this rank's."""
     counts = [one.numel() for one in parts]

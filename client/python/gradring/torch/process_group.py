@@ -12,7 +12,7 @@ from torch.distributed.distributed_c10d import AllgatherOptions
 
 from .. import _native
 from .._native import Call, Collective
-from .blocks import check_equal, check_lists, check_times, joined, matched, one_of, rows_of_ranks, sizes_of, spread
+from .blocks import check_equal, check_lists, check_times, joined, matched, one_of, rows_of_ranks, sizes_of, spread, stacked
 from .ordered import OrderedWork, Unheard
 from .overloads import also_bare
 from .pool import Allocations
@@ -285,7 +285,7 @@ class ProcessGroup(dist.ProcessGroup):
         sizes = sizes_of("all_gather", parts, tensor, self.rank(), self.size())
         whole = scratch(sum(one.numel() for one in parts), tensor)
         move = Move(Collective.ALLGATHER, tensor, whole, **sizes)
-        return self.start("all_gather", [move], [list(parts)], spread(whole, parts))
+        return self.start("all_gather", [move], [stacked(whole, parts)], spread(whole, parts))
 
     def _allgather_base(self, output, tensor, opts=None):
         check_times("all_gather_into_tensor", output, tensor, self.size())
