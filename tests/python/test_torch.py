@@ -76,6 +76,11 @@ def test_gradients_are_copied_as_often_as_the_documents_say(ring):
         assert {(one["hook"], one["views"], one["kept"]): (one["torch"], one["gradring"]) for one in said} == COPIES
 
 
+def test_a_hook_leaves_descriptors_to_all_else_that_the_process_does(ring):
+    for (said,) in ring.run("few_descriptors"):
+        assert said["same"] and said["total"] == 4 and 0.5 < said["used"] < 0.9, said
+
+
 def test_hooks_that_start_ops_when_one_ends_do_so_in_one_order_on_all_ranks(ring):
     for of_one_hook in zip(*ring.run("chained_hooks"), strict=True):
         assert len({one["digest"] for one in of_one_hook}) == 1, of_one_hook

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import weakref
 from typing import NamedTuple
@@ -12,6 +13,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _native
 from ..errors import GradringError
+
+
+# Of the process's descriptors, that may be in use where another is taken for a storage: the rest is for all else that it does.
+_MOST_DESCRIPTORS = 3 / 4
 
 
 class _Resident(NamedTuple):
@@ -40,8 +45,8 @@ class Residence:
     def address_of(self, tensor: torch.Tensor) -> int:
         """Where the dense tensor is to be read and written: in shared memory, once it was moved there.
 
-        Moves its storage if it is new here. Where that cannot be, because other processes share the storage or /dev/shm
-        is full for the moment, it stays what it is.
+        Moves its storage if it is new here. Where that cannot be, because other processes share the storage, /dev/shm is
+        full for the moment or descriptors are few, it stays what it is.
         """
         storage = tensor.untyped_storage()
         with self._lock:
@@ -64,17 +69,26 @@ class Residence:
 
     def _move_in(self, storage):
         memory = None
-        if not storage.is_shared():
+        if not storage.is_shared() and _has_descriptors():
             try:
                 memory = self._job.allocate_pages(storage.nbytes())
                 # Gives the storage a mapping of its own, whose pages can be exchanged for the daemon's. torch
-                # unmaps it with the storage.
+                # unmaps it with the storage, and keeps its file open until then.
                 file, _ = storage._share_fd_cpu_()
                 memory.show_at(storage.data_ptr())
                 os.ftruncate(file, 0)  # of which nobody sees anything any more
             except (GradringError, RuntimeError, OSError):
                 memory = None
         return _Resident(StorageWeakRef(storage), storage.data_ptr(), memory)
+
+
+def _has_descriptors():
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        with open(os.devnull) as lowest:
+            return limit == resource.RLIM_INFINITY or lowest.fileno() < limit * _MOST_DESCRIPTORS
+    except OSError:
+        return False
 
 
 def _send_home(residents):
