@@ -22,6 +22,15 @@ uint32_t Relay::print_of(std::string_view name) {
   return print;
 }
 
+std::optional<uint32_t> Relay::way_back(const std::vector<uint32_t>& passed) const {
+  const auto first = std::find(passed.begin(), passed.end(), prints_[self_]);
+  if (first == passed.begin() || first == passed.end()) return std::nullopt;
+  for (const auto& [place, passes_on] : links_) {
+    if (passes_on && prints_[place] == *(first - 1)) return place;
+  }
+  return std::nullopt;
+}
+
 std::optional<uint32_t> Relay::next_hop(uint32_t to, const std::vector<uint32_t>& passed,
                                         uint32_t attempt) const {
   if (is_up(to)) return to;
@@ -31,7 +40,7 @@ std::optional<uint32_t> Relay::next_hop(uint32_t to, const std::vector<uint32_t>
     if (std::find(passed.begin(), passed.end(), prints_[place]) != passed.end()) continue;
     ways.emplace_back(overlay_->distance(place, to), place);
   }
-  if (ways.empty()) return std::nullopt;
+  if (ways.empty()) return way_back(passed);
   size_t which = 0;
   if (passed.size() <= 1) {
     which = attempt % ways.size();

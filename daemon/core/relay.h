@@ -11,9 +11,10 @@
 namespace gradring::core {
 
 // Picks the next of the links for what is on its way to a node that is not linked with this one:
-// that which is nearest to the goal. A parcel names those that had it, and goes to nobody twice;
-// so where the straight way is broken it tries the next best and never runs in a circle. It may be
-// lost all the same: who sent it notices (courier.h), and sends it another way.
+// that which is nearest to the goal. A parcel names those that had it, and goes on to nobody twice;
+// so where the straight way is broken it tries the next best and never runs in a circle. Where no
+// way is left it goes back to whom it came from. It may be lost all the same: who sent it notices
+// (courier.h), and sends it another way.
 class Relay {
  public:
   Relay(const Overlay* overlay, uint32_t self);
@@ -28,15 +29,18 @@ class Relay {
   // of the sender's: each takes another way, the first the shortest. Nothing: there is no way.
   std::optional<uint32_t> next_hop(uint32_t to, const std::vector<uint32_t>& passed,
                                    uint32_t attempt) const;
-  // A parcel that passed so many is lost. Twice the longest way, and some for those around dead
-  // nodes.
-  uint32_t hops_max() const { return 2 * overlay_->hops_most() + 8; }
+  // A parcel that passed so many is lost. Four times the longest way, and some for those around
+  // dead nodes and back from dead ends.
+  uint32_t hops_max() const { return 4 * overlay_->hops_most() + 16; }
 
   // Of a name, the same on all nodes. If two of a thousand are alike, a way is closed that was
   // there, once.
   static uint32_t print_of(std::string_view name);
 
  private:
+  // To the link that it came from first, which may know of another way.
+  std::optional<uint32_t> way_back(const std::vector<uint32_t>& passed) const;
+
   const Overlay* const overlay_;
   const uint32_t self_;
   std::vector<uint32_t> prints_;    // by place

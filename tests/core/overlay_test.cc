@@ -50,6 +50,20 @@ struct Streets {
   std::vector<Relay> relays;
 };
 
+std::set<uint32_t> reached_from(const Overlay& overlay, uint32_t from,
+                                const std::vector<bool>& up) {
+  std::set<uint32_t> reached = {from};
+  std::vector<uint32_t> next = {from};
+  while (!next.empty()) {
+    const uint32_t at = next.back();
+    next.pop_back();
+    for (const uint32_t link : overlay.links_of(at)) {
+      if (up[link] && reached.insert(link).second) next.push_back(link);
+    }
+  }
+  return reached;
+}
+
 TEST(Overlay, SmallClustersAreAFullMesh) {
   for (const uint32_t count : {1u, 2u, 8u, 65u}) {
     const Overlay overlay(addresses(count), 64);
@@ -150,6 +164,34 @@ TEST(Relay, FindsAWayPastManyDeadNeighbours) {
       uint32_t attempt = 0;
       while (attempt < 8 && streets.send(from, to, attempt) == 0) ++attempt;
       ASSERT_LT(attempt, 8u) << from << " to " << to;
+    }
+  }
+}
+
+// As where a cluster is but partly started. Only links of those that are up lead anywhere, and a
+// job needs all of its pairs.
+TEST(Relay, FindsEveryWayThatThereIsWhereMostNodesAreDown) {
+  Random random(3);
+  for (const auto& [count, links_max] : {std::pair(12u, 4u), {16u, 4u}, {32u, 6u}, {70u, 64u}}) {
+    const Overlay overlay(addresses(count), links_max);
+    for (uint32_t round = 0; round < 40; ++round) {
+      Streets streets(overlay);
+      std::vector<bool> up(count);
+      for (uint32_t place = 0; place < count; ++place) up[place] = random.below(100) < 40;
+      for (uint32_t a = 0; a < count; ++a) {
+        for (const uint32_t b : overlay.links_of(a)) {
+          if (!up[a] || !up[b]) streets.cut(a, b);
+        }
+      }
+      for (uint32_t from = 0; from < count; ++from) {
+        if (!up[from]) continue;
+        const std::set<uint32_t> reached = reached_from(overlay, from, up);
+        for (const uint32_t to : reached) {
+          uint32_t attempt = 0;
+          while (from != to && attempt < 32 && streets.send(from, to, attempt) == 0) ++attempt;
+          ASSERT_LT(attempt, 32u) << from << " to " << to << " of " << count << ", " << round;
+        }
+      }
     }
   }
 }
