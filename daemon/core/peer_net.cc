@@ -103,7 +103,11 @@ void PeerNet::link_lost(const std::string& peer, bool silent, const std::string&
 void PeerNet::on_parcel(const std::string&, Parcel parcel, Time now) {
   const auto to = overlay_.place_of(parcel.to);
   const auto from = overlay_.place_of(parcel.from);
-  if (!to || !from || *from == self_ || parcel.passed.size() > relay_.hops_max()) {
+  // Its own comes back here from a dead end, and from nowhere else.
+  const bool comes_back = from == self_ && to != self_ && !parcel.passed.empty() &&
+                          parcel.passed.front() == Relay::print_of(options_.self);
+  const bool foreign = from && *from != self_;
+  if (!to || (!foreign && !comes_back) || parcel.passed.size() > relay_.hops_max()) {
     ++dropped_;
     return;
   }
@@ -135,6 +139,7 @@ bool PeerNet::is_buried(uint32_t place, const Letter& letter, Time now) {
   }
   Letter answer;
   answer.to = letter.from;
+  answer.attempt = letter.attempt;  // each of its tries is answered by another way
   answer.buried = number + 1;
   write(place, std::move(answer));
   return true;

@@ -265,6 +265,12 @@ TEST(PeerNet, WhatMakesNoSenseIsDropped) {
   net.on_parcel(link, {link, stranger, std::vector<uint32_t>(1000, 1), {}}, town.now);
   net.on_parcel(link, {link, town.overlay().name_at(0), {}, {}}, town.now);
   EXPECT_EQ(net.dropped(), before + 5);
+  const uint64_t passed_on = net.passed_on();
+  const std::string self = town.overlay().name_at(0);
+  const std::vector<uint32_t> passed = {Relay::print_of(self), Relay::print_of(link)};
+  net.on_parcel(link, {self, stranger, passed, {}}, town.now);
+  EXPECT_EQ(net.dropped(), before + 5);
+  EXPECT_EQ(net.passed_on(), passed_on + 1) << "back from a dead end, it goes another way";
   net.on_notices(link, {{"nobody", 1, 1, true, false, ""}}, town.now);
   town.run(1 * kSecond);
   EXPECT_TRUE(town.all_up());
